@@ -1,0 +1,84 @@
+// Records nodes: infers their outputs, and stamps them with the current scope, time step and phase.
+// Model code, gradients and passes all append through here.
+#pragma once
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "core/program.h"
+
+namespace pal {
+
+class Builder;
+
+// A value in a program being built. Null (no builder) means absent.
+struct Val {
+  Builder* builder = nullptr;
+  ValueId id = kNone;
+
+  explicit operator bool() const { return id != kNone; }
+  const TensorSpec& spec() const;
+  const Shape& shape() const { return spec().shape; }
+};
+
+class Builder {
+ public:
+  Builder() = default;
+  explicit Builder(Program program) : program_(std::move(program)) {}
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  Val input(const std::string& name, TensorSpec spec, Space space = Space::device);
+  // The slot's value at start. A name that exists already gives the same value back (tied
+  // weights); ProgramError when its spec differs.
+  Val state(const std::string& name, TensorSpec spec, Role role, Init init = {});
+  Val weight(const std::string& name, TensorSpec spec, Init init);  // name below the current scope
+  void output(const std::string& name, Val value);
+  // The node's outputs replace the slots' values at end: called by emit for ops that write state.
+  // Where a slot was written already, its readers since then get the newer value.
+  std::vector<Val> emit(const OpDef& op, std::vector<Val> in, Attrs attrs = {});
+  Val emit1(const OpDef& op, std::vector<Val> in, Attrs attrs = {}) {
+    return emit(op, std::move(in), std::move(attrs))[0];
+  }
+
+  const Program& program() const { return program_; }
+  Program& program() { return program_; }
+  Program take() { return std::move(program_); }
+
+  // A stream id for a random operator: distinct in each node that is recorded, equal when the same
+  // model is recorded again.
+  int64_t next_stream() { return next_stream_++; }
+
+  const std::string& scope() const { return program_.scopes[size_t(scope_)]; }
+  Phase phase() const { return phase_; }
+  void set_phase(Phase phase) { phase_ = phase; }
+  ScopeId scope_id(const std::string& name);
+
+  // Sets scope, time step or phase for as long as it lives.
+  class Within {
+   public:
+    Within(Builder& builder, const std::string& name, int32_t step = kNone);
+    Within(Builder& builder, Phase phase);
+    // As the node: same scope and step (a gradient belongs to its layer).
+    Within(Builder& builder, const Node& node, Phase phase);
+    ~Within();
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+
+   private:
+    Builder& builder_;
+    ScopeId scope_;
+    int32_t step_;
+    Phase phase_;
+  };
+
+ private:
+  Program program_;
+  ScopeId scope_ = 0;
+  int32_t step_ = kNone;
+  Phase phase_ = Phase::forward;
+  int64_t next_stream_ = 1;
+  std::map<std::string, ScopeId> scope_ids_{{"", 0}};
+};
+
+}  // namespace pal

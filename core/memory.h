@@ -1,0 +1,61 @@
+// Where the bytes of a running step live. The runner asks; StaticPlan, Dynamic and Regions (in
+// memory/) answer.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/program.h"
+
+namespace pal {
+
+using StorageId = int32_t;
+
+// Bytes that live and die together: one value with all its windows, and whatever shares its bytes.
+struct Storage {
+  int64_t bytes = 0;
+  Space space = Space::device;
+  std::vector<ValueId> values = {};  // in order of production; empty for a workspace
+  bool persistent = false;           // state: alive from step to step
+  bool input = false;                // filled before the step
+  bool output = false;               // read after the step
+  NodeId workspace_of = kNone;       // the node whose scratch memory this is
+};
+
+// The storage of every value: made by memory/storages.cc from a program, after the last pass.
+struct Storages {
+  std::vector<Storage> list;
+  std::vector<StorageId> of;             // by value
+  std::vector<int64_t> offset;           // by value: bytes into the storage
+  std::vector<StorageId> workspace;      // by node, kNone where it needs none
+
+  const Storage& operator[](StorageId s) const { return list[size_t(s)]; }
+};
+
+// Runs a pure node again, for a Memory that has dropped what it made.
+class Replayer {
+ public:
+  virtual void replay(NodeId node) = 0;
+
+ protected:
+  ~Replayer() = default;
+};
+
+// acquire(storage) before each node that touches it, once per storage and node; the address holds
+// until the matching release. Called from the queue's own thread.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual void begin_step(Replayer&) {}
+  virtual void end_step() {}
+  virtual std::byte* acquire(StorageId storage, QueueId queue) = 0;
+  virtual void release(StorageId, QueueId) {}
+  // Told when a node has run (not when it was replayed), before its storages are released.
+  virtual void after_node(NodeId, QueueId) {}
+  // The address of a storage that the caller fills before the step (inputs, state) or reads after
+  // it (outputs, state).
+  virtual std::byte* outside_step(StorageId storage) = 0;
+  // Bytes this memory holds, all told.
+  virtual int64_t capacity() const = 0;
+};
+
+}  // namespace pal

@@ -1,0 +1,49 @@
+// The cache of prepared kernels.
+#include "core/prepare.h"
+
+#include "core/error.h"
+
+namespace pal {
+
+Specs specs_of(const Program& program, const std::vector<ValueId>& values) {
+  Specs specs;
+  specs.reserve(values.size());
+  for (ValueId v : values) specs.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
+  return specs;
+}
+
+std::shared_ptr<const Kernel> KernelCache::get(const Program& program, const Node& node) {
+  return get(*node.op, specs_of(program, node.in), specs_of(program, node.out), node.attrs);
+}
+
+std::shared_ptr<const Kernel> KernelCache::get(const OpDef& op, const Specs& in, const Specs& out,
+                                               const Attrs& attrs) {
+  size_t h = hash_combine(std::hash<const void*>{}(&op), attrs.hash());
+  for (auto& spec : in) h = hash_combine(h, hash_of(spec));
+  h = hash_combine(h, in.size());
+  for (auto& spec : out) h = hash_combine(h, hash_of(spec));
+  auto& bucket = entries_[h];
+  for (auto& e : bucket) {
+    if (e.op == &op && e.kernel->in == in && e.kernel->out == out && e.attrs == attrs) {
+      return e.kernel;
+    }
+  }
+  const Backend* backend = device_.kind == DeviceKind::cpu ? &op.cpu : op.cuda;
+  require(backend && backend->run, op.name, "has no kernel for this device");
+  auto kernel = std::make_shared<Kernel>();
+  kernel->run = backend->run;
+  kernel->in = in, kernel->out = out;
+  if (backend->prepare) kernel->prepared = backend->prepare(device_, in, out, attrs);
+  bucket.push_back({&op, attrs, kernel});
+  ++size_;
+  return kernel;
+}
+
+std::vector<std::shared_ptr<const Kernel>> prepare_all(const Program& program, KernelCache& cache) {
+  std::vector<std::shared_ptr<const Kernel>> kernels;
+  kernels.reserve(program.nodes.size());
+  for (const Node& node : program.nodes) kernels.push_back(cache.get(program, node));
+  return kernels;
+}
+
+}  // namespace pal

@@ -1,0 +1,48 @@
+// The first phase of every kernel: one prepared state per distinct (operator, attributes, specs).
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "core/device.h"
+#include "core/op.h"
+
+namespace pal {
+
+// A kernel ready to be started, shared by all nodes of the same operator, attributes and specs.
+struct Kernel {
+  void (*run)(const KernelArgs&) = nullptr;
+  Prepared prepared;
+  Specs in, out;
+};
+
+// Prepares on demand and remembers. One per device; not thread-safe.
+class KernelCache {
+ public:
+  explicit KernelCache(Device device) : device_(device) {}
+
+  // ProgramError when the operator has no kernel for this device.
+  std::shared_ptr<const Kernel> get(const Program& program, const Node& node);
+  std::shared_ptr<const Kernel> get(const OpDef& op, const Specs& in, const Specs& out,
+                                    const Attrs& attrs);
+  const Device& device() const { return device_; }
+  size_t size() const { return size_; }
+
+ private:
+  struct Entry {
+    const OpDef* op;
+    Attrs attrs;
+    std::shared_ptr<const Kernel> kernel;
+  };
+  Device device_;
+  std::unordered_map<size_t, std::vector<Entry>> entries_;
+  size_t size_ = 0;
+};
+
+// The kernel of every node, in order.
+std::vector<std::shared_ptr<const Kernel>> prepare_all(const Program& program, KernelCache& cache);
+
+// Specs of a node's operands and outputs; absent ones are empty.
+Specs specs_of(const Program& program, const std::vector<ValueId>& values);
+
+}  // namespace pal

@@ -1,0 +1,108 @@
+// A training step as a flat list: values, nodes in schedule order, and the state they carry.
+// Passes are functions Program -> Program; nothing here computes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/attrs.h"
+#include "core/spec.h"
+
+namespace pal {
+
+struct OpDef;
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+using ScopeId = int32_t;
+using QueueId = uint8_t;
+constexpr int32_t kNone = -1;  // an absent operand, an unread output, no producer
+
+// What a value is for; footprints are broken down by it (Echo, Figure 4).
+enum class Role : uint8_t {
+  input, weight, weight_gradient, optimizer_state, feature_map, gradient_map,
+  statistic, encoded, workspace, host_copy
+};
+enum class Phase : uint8_t {
+  forward, backward, update, recompute, encode, decode, offload, reload
+};
+// Which memory a value lives in. On the CPU both are ordinary memory in regions of their own.
+enum class Space : uint8_t { device, host };
+
+const char* to_string(Role role);
+const char* to_string(Phase phase);
+
+constexpr QueueId kComputeQueue = 0;
+
+struct Value {
+  TensorSpec spec;
+  Role role = Role::feature_map;
+  Space space = Space::device;
+  ScopeId scope = 0;
+  int32_t step = kNone;      // the time step it belongs to, where there is one
+  NodeId producer = kNone;   // kNone: an input, or a state slot's value at start
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<ValueId> in;   // kNone where an optional operand is absent
+  std::vector<ValueId> out;  // kNone where nobody reads the output
+  Phase phase = Phase::forward;
+  QueueId queue = kComputeQueue;
+  std::vector<NodeId> waits;  // nodes on other queues that must have finished
+  ScopeId scope = 0;
+  int32_t step = kNone;
+};
+
+// How a state slot gets its first value; drawn by the trainer from (seed, name).
+struct Init {
+  enum class Kind : uint8_t { constant, uniform, normal, orthogonal } kind = Kind::constant;
+  float a = 0;  // the constant; the half width; the standard deviation; the gain
+};
+
+// Weights, optimizer state, running statistics, accumulators: carried from step to step as
+// (value at start, value at end), which share bytes. end == start when the program only reads it.
+struct StateSlot {
+  std::string name;
+  Role role = Role::weight;
+  Init init;
+  ValueId start = kNone, end = kNone;
+};
+
+struct NamedValue {
+  std::string name;
+  ValueId value;
+};
+
+struct Program {
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<StateSlot> state;
+  std::vector<NamedValue> inputs;   // filled by the caller before the step
+  std::vector<NamedValue> outputs;  // read by the caller after the step: alive to its end
+  std::vector<std::string> scopes{""};
+
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
+  Node& node(NodeId id) { return nodes[static_cast<size_t>(id)]; }
+  NodeId node_count() const { return static_cast<NodeId>(nodes.size()); }
+
+  ValueId input(const std::string& name) const;   // ProgramError when there is none
+  ValueId output(const std::string& name) const;  // likewise
+  const StateSlot* find_state(const std::string& name) const;
+  std::string scope_of(const Node& node) const;  // "encoder/rnn/0 t=3"
+
+  // Renumbers producers after nodes were inserted, dropped or permuted.
+  void relink();
+};
+
+// The nodes in a new order, waits and producers renumbered. `order` lists every node once.
+Program permuted(const Program& program, const std::vector<NodeId>& order);
+
+// For each value, the nodes that read it, in schedule order (each node once).
+std::vector<std::vector<NodeId>> readers_of(const Program& program);
+
+}  // namespace pal

@@ -1,0 +1,212 @@
+// The command line, with CLI11.
+#include "train/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+
+namespace pal {
+namespace fs = std::filesystem;
+namespace {
+
+// Everything any command's flags may fill.
+struct Flags {
+  std::string config, out, device, budget, bucket, model, input, part = "test", source, reference;
+  std::vector<std::string> set;
+  std::string steps;
+  bool resume = false, dump_config = false, dry_run = false, json = false;
+};
+
+void config_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--config", flags.config, "path of a .yaml file, or the name of one in configs/")
+      ->type_name("C");
+  app.add_option("--set", flags.set, "override an option: --set train.lr=0.001 (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->delimiter('\0');
+}
+
+void add_commands(CLI::App& app, Flags& flags) {
+  const char* json_help = "print one JSON object on standard output, logs on standard error";
+
+  CLI::App* train = app.add_subcommand("train", "train a model; saves, validates and logs");
+  config_flags(*train, flags);
+  train->add_option("--steps", flags.steps, "end when the step counter reaches N")->type_name("N");
+  train->add_option("--out", flags.out, "folder of the run (runs/NAME)")->type_name("DIR");
+  train->add_flag("--resume", flags.resume, "go on with the run in --out");
+  train->add_option("--device", flags.device, "cpu, cuda or auto")->type_name("D");
+  auto* dump = train->add_flag("--dump-config", flags.dump_config,
+                               "print the resolved configuration and exit");
+  train->add_flag("--dry-run", flags.dry_run, "plan the step, print it, and train nothing");
+  train->add_flag("--json", flags.json, json_help)->excludes(dump);
+
+  CLI::App* plan = app.add_subcommand("plan", "plan a training step's memory; trains nothing");
+  config_flags(*plan, flags);
+  plan->add_option("--budget", flags.budget, "bytes the step may take, e.g. 11GiB")
+      ->type_name("SIZE");
+  plan->add_option("--bucket", flags.bucket, "source and target length (the largest bucket)")
+      ->type_name("S,T");
+  plan->add_flag("--json", flags.json, json_help);
+
+  CLI::App* translate = app.add_subcommand("translate", "translate text, one sentence a line");
+  translate->add_option("--model", flags.model, "folder of a run")->type_name("DIR")->required();
+  translate->add_option("--input", flags.input, "file to translate (standard input)")
+      ->type_name("FILE");
+  translate->add_flag("--json", flags.json, json_help);
+
+  CLI::App* eval = app.add_subcommand("eval", "loss and BLEU of a trained model");
+  eval->add_option("--model", flags.model, "folder of a run")->type_name("DIR")->required();
+  auto* part = eval->add_option("--part", flags.part, "part of the run's own data: valid or test")
+                   ->type_name("PART");
+  auto* source =
+      eval->add_option("--source", flags.source, "another text, one sentence a line")
+          ->type_name("FILE")->excludes(part);
+  auto* reference = eval->add_option("--reference", flags.reference, "its translation")
+                        ->type_name("FILE");
+  source->needs(reference);
+  reference->needs(source);
+  eval->add_flag("--json", flags.json, json_help);
+
+  app.add_subcommand("config-reference", "print docs/configuration.md");
+  app.add_subcommand("help", "print this");
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+std::string hint(const std::string& near) {
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+// CLI11 would answer an unknown command or flag without saying what was near.
+void check_words(CLI::App& app, const std::vector<std::string>& args) {
+  if (args.empty() || args[0].empty() || args[0][0] == '-') return;
+  std::vector<std::string> names = command_names(app);
+  if (std::find(names.begin(), names.end(), args[0]) == names.end()) {
+    std::string list;
+    for (const auto& name : names) list += (list.empty() ? "" : ", ") + name;
+    throw UsageError("'" + one_line(args[0]) + "' is not a command of this version" +
+                     hint(nearest(args[0], names)) + " (there are: " + list + ")");
+  }
+  CLI::App* command = app.get_subcommand(args[0]);
+  std::vector<std::string> flags{"--help"};
+  for (const CLI::Option* option : command->get_options()) flags.push_back(option->get_name());
+  for (size_t i = 1; i < args.size(); ++i) {
+    std::string flag = args[i].substr(0, args[i].find('='));
+    if (flag.rfind("--", 0) != 0 || std::count(flags.begin(), flags.end(), flag)) continue;
+    throw UsageError(args[0] + ": there is no " + one_line(flag) + hint(nearest(flag, flags)) +
+                     " (pal " + args[0] + " --help lists the flags)");
+  }
+}
+
+// The configuration with every flag that stands for an option. `fallback` is used without --config.
+Config read_config(const Flags& flags, const std::string& command, const fs::path& fallback,
+                   std::string& name) {
+  std::vector<Override> overrides;
+  for (const auto& assignment : flags.set) overrides.push_back(parse_set(assignment));
+  // "--steps N ends when the counter reaches N", also when max_epochs would end the run earlier.
+  if (!flags.steps.empty()) {
+    overrides.push_back({"train.max_epochs", "null", "--steps"});
+    overrides.push_back({"train.steps", flags.steps, "--steps"});
+  }
+  if (!flags.device.empty()) overrides.push_back({"device.type", flags.device, "--device"});
+  if (!flags.budget.empty()) overrides.push_back({"memory.budget", flags.budget, "--budget"});
+  fs::path file;
+  if (!flags.config.empty())
+    file = find_config(flags.config);
+  else if (!fallback.empty())
+    file = fallback;
+  else
+    throw UsageError(command + ": --config is missing; give a path, or a name in configs/");
+  name = file.stem().string();
+  return load_config(file, overrides);
+}
+
+std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
+  std::pair<int64_t, int64_t> lengths{0, 0};
+  const char* end = text.data() + text.size();
+  auto first = std::from_chars(text.data(), end, lengths.first);
+  bool ok = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
+  if (ok) {
+    auto second = std::from_chars(first.ptr + 1, end, lengths.second);
+    ok = second.ec == std::errc() && second.ptr == end;
+  }
+  if (!ok || lengths.first < 1 || lengths.second < 1)
+    throw UsageError("--bucket: '" + text + "' is not two lengths; write it as 30,40");
+  return lengths;
+}
+
+Command command_of(const std::string& name, const Flags& flags) {
+  if (name == "config-reference") return PrintText{config_reference()};
+  if (name == "train") {
+    TrainArgs args;
+    args.resume = flags.resume;
+    args.dry_run = flags.dry_run;
+    args.json = flags.json;
+    // A run holds its own configuration: --resume --out DIR alone goes on with it.
+    fs::path own = flags.resume && !flags.out.empty() ? fs::path(flags.out) / "config.yaml" : "";
+    args.config = read_config(flags, "train", own, args.name);
+    if (flags.dump_config) return PrintText{dump_config(args.config)};
+    args.out = flags.out.empty() ? fs::path("runs") / args.name : fs::path(flags.out);
+    return args;
+  }
+  if (name == "plan") {
+    PlanArgs args;
+    args.json = flags.json;
+    if (!flags.bucket.empty()) args.bucket = parse_bucket(flags.bucket);
+    args.config = read_config(flags, "plan", "", args.name);
+    return args;
+  }
+  auto optional_path = [](const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional<fs::path>(text);
+  };
+  if (name == "translate") return TranslateArgs{flags.model, optional_path(flags.input), flags.json};
+  if (flags.part != "valid" && flags.part != "test")
+    throw UsageError("--part: '" + flags.part + "' is not one of valid, test");
+  return EvalArgs{flags.model, flags.part, optional_path(flags.source),
+                  optional_path(flags.reference), flags.json};
+}
+
+}  // namespace
+
+Command parse_command_line(const std::string& program, const std::vector<std::string>& given) {
+  std::vector<std::string> args = given;
+  if (fs::path(program).filename() == "train") args.insert(args.begin(), "train");
+  Flags flags;
+  CLI::App app("Palimpsest trains deep networks in planned memory.", "pal");
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", std::string("pal ") + kVersion);
+  add_commands(app, flags);
+  if (args.empty() || args[0] == "help") return PrintText{app.help()};
+  check_words(app, args);
+  try {
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::CallForHelp&) {
+    auto used = app.get_subcommands();
+    return PrintText{used.empty() ? app.help() : used[0]->help()};
+  } catch (const CLI::CallForVersion& e) {
+    return PrintText{std::string(e.what()) + "\n"};
+  } catch (const CLI::ParseError& e) {
+    std::string command = args[0][0] == '-' ? "" : args[0];
+    throw UsageError((command.empty() ? "" : command + ": ") + one_line(e.what()) + " (see pal " +
+                     (command.empty() ? "" : command + " ") + "--help)");
+  }
+  auto used = app.get_subcommands();
+  if (used.empty()) return PrintText{app.help()};
+  return command_of(used[0]->get_name(), flags);
+}
+
+}  // namespace pal

@@ -1,0 +1,73 @@
+// metrics.jsonl: what happened in a run, one JSON object a line (DESIGN section 8).
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pal {
+
+// A program of the run was compiled; `step` is how many updates had been made.
+struct PlanRow {
+  int64_t step = 0;
+  int64_t source_length = 0, target_length = 0;  // the bucket
+  int64_t nodes = 0, values = 0;
+  int64_t total_bytes = 0, arena_bytes = 0, lower_bound_bytes = 0;
+  double compile_seconds = 0;
+};
+// One optimizer update (every train.log_every of them).
+struct StepRow {
+  int64_t step = 0;
+  double epoch = 0;
+  double loss = 0, lr = 0, grad_norm = 0;
+  double samples_per_s = 0, tokens_per_s = 0, step_ms = 0;
+  int64_t arena_bytes = 0, peak_bytes = 0;
+};
+struct ValidRow {
+  int64_t step = 0;
+  double epoch = 0;
+  double loss = 0;
+  std::vector<std::pair<std::string, double>> metrics;  // {"bleu", 23.1}
+};
+struct EndRow {
+  int64_t step = 0;
+  double epoch = 0;
+  std::string reason;  // "steps", "max_epochs", "interrupted", "nan"
+  double seconds = 0;  // of this process
+};
+
+// Appends rows, each flushed as it is written. NaN and infinity become null. A failed write (full
+// disk) throws Error with kExitFailed that names the file.
+class MetricsWriter {
+ public:
+  // Starts the file anew.
+  static MetricsWriter create(const std::filesystem::path& file);
+  // Goes on after a checkpoint made at update `step`: rows of later steps, end rows, and a last
+  // line that was torn are removed first, so that a resumed log equals an uninterrupted one. (Write
+  // a validation's row before saving the checkpoint of the same step.) A file that is absent is
+  // started; a line in the middle that is no row is a UsageError.
+  static MetricsWriter resume(const std::filesystem::path& file, int64_t step);
+
+  // A plan row equal to one that the file holds (but for the time it took) is not written again:
+  // a resumed run compiles its programs anew.
+  void write(const PlanRow& row);
+  void write(const StepRow& row);
+  void write(const ValidRow& row);
+  void write(const EndRow& row);
+
+ private:
+  struct Closer {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+  };
+  MetricsWriter(const std::filesystem::path& file, const char* mode);
+  void append(const std::string& line);
+
+  std::filesystem::path path_;
+  std::unique_ptr<std::FILE, Closer> file_;
+  std::vector<std::string> plans_;  // the plan rows the file holds, without their times
+};
+
+}  // namespace pal

@@ -1,0 +1,54 @@
+// The safetensors format: 8 bytes of header length (little-endian), a JSON header, then the
+// tensors' bytes without gaps. https://github.com/huggingface/safetensors
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pal {
+
+// A tensor in memory or in a file; the bytes belong to someone else.
+struct TensorView {
+  std::string name;
+  std::string dtype;           // F32, F16, BF16, I32, I64, U8
+  std::vector<int64_t> shape;  // row-major; empty for a scalar
+  const void* data = nullptr;
+  size_t bytes = 0;
+};
+
+// Writes all tensors to `path`, which is replaced as a whole or stays as it was (see AtomicFile).
+// The bytes are written from where they lie. Equal input makes an equal file. ProgramError: a
+// name twice (or __metadata__), an unknown dtype, bytes that do not match the shape. Error with
+// kExitFailed: the file cannot be written, for instance on a full disk.
+void save_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+// A file opened for reading, mapped into memory: the views' data stay valid, aligned to their
+// element's size, while it lives. Everything about the header is checked on opening.
+class SafetensorsFile {
+ public:
+  // UsageError names the file and what is wrong: missing, truncated, foreign, inconsistent.
+  static SafetensorsFile open(const std::string& path);
+
+  SafetensorsFile(SafetensorsFile&& other) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
+  ~SafetensorsFile();
+
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  std::span<const TensorView> tensors() const { return tensors_; }  // sorted by name
+  const TensorView* find(std::string_view name) const;              // nullptr when absent
+
+ private:
+  SafetensorsFile() = default;
+
+  void* map_ = nullptr;
+  size_t map_bytes_ = 0;
+  std::map<std::string, std::string> metadata_;
+  std::vector<TensorView> tensors_;
+};
+
+}  // namespace pal
