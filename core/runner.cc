@@ -1,0 +1,241 @@
+// The runner: acquire, start the kernel, release. Queues are threads that wait for each other.
+#include "core/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "core/error.h"
+#include "core/order.h"
+
+namespace pal {
+namespace {
+
+int64_t now_ns() {
+  using namespace std::chrono;
+  return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+Runner::Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>> kernels,
+               const Storages& storages, Memory& memory, const Device& device, RunOptions options)
+    : program_(program), kernels_(std::move(kernels)), storages_(storages), memory_(memory) {
+  if (kernels_.size() != program.nodes.size()) {
+    throw ProgramError("the runner needs one kernel a node");
+  }
+  resolve();
+  set_options(options);
+  size_t widest = 0;
+  for (const Step& s : steps_) widest = std::max(widest, size_t(s.ins) + s.outs);
+  const int queues = queue_count(program);
+  for (int q = 0; q < queues; ++q) {
+    auto lane = std::make_unique<Lane>();
+    lane->queue = {QueueId(q), q == kComputeQueue ? device.threads : 1};
+    lane->address.assign(storages.list.size(), nullptr);
+    lane->pointers.assign(widest, nullptr);
+    for (NodeId n = 0; n < program.node_count(); ++n) {
+      if (program.node(n).queue == q) lane->nodes.push_back(n);
+    }
+    lanes_.push_back(std::move(lane));
+  }
+  for (size_t q = 1; q < lanes_.size(); ++q) {
+    lanes_[q]->thread = std::thread([this, q] {
+      for (uint64_t seen = 0;;) {
+        generation_.wait(seen);
+        seen = generation_.load();
+        if (stop_) return;
+        run_lane(*lanes_[q]);
+      }
+    });
+  }
+}
+
+Runner::~Runner() {
+  stop_ = true;
+  ++generation_;
+  generation_.notify_all();
+  for (auto& lane : lanes_) {
+    if (lane->thread.joinable()) lane->thread.join();
+  }
+}
+
+void Runner::resolve() {
+  std::vector<NodeId> last(storages_.list.size(), kNone);
+  for (NodeId n = 0; n < program_.node_count(); ++n) {
+    const Node& node = program_.node(n);
+    Step step{.operand = uint32_t(operands_.size()), .storage = uint32_t(node_storages_.size()),
+              .ins = uint16_t(node.in.size()), .outs = uint16_t(node.out.size()),
+              .storages = 0, .workspace = kNone};
+    auto place = [&](StorageId s) {
+      auto first = node_storages_.begin() + step.storage;
+      auto at = std::find(first, node_storages_.end(), s);
+      if (at == node_storages_.end()) node_storages_.push_back(s), ++step.storages;
+      last[size_t(s)] = n;
+    };
+    for (auto* side : {&node.in, &node.out}) {
+      for (ValueId v : *side) {
+        if (v == kNone) {
+          operands_.push_back({kNone, 0});
+          continue;
+        }
+        const StorageId s = storages_.of[size_t(v)];
+        place(s);
+        operands_.push_back({s, storages_.offset[size_t(v)]});
+      }
+    }
+    if (StorageId s = storages_.workspace[size_t(n)]; s != kNone) {
+      place(s);
+      step.workspace = s;
+    }
+    steps_.push_back(step);
+  }
+  ends_.resize(program_.nodes.size());
+  for (StorageId s = 0; s < StorageId(storages_.list.size()); ++s) {
+    const Storage& storage = storages_[s];
+    if (storage.persistent || storage.input || storage.output || last[size_t(s)] == kNone) continue;
+    ends_[size_t(last[size_t(s)])].push_back(s);
+  }
+}
+
+void Runner::set_options(RunOptions options) {
+  if (options.poison && queue_count(program_) > 1) {
+    throw ProgramError("poison mode needs a program on one queue");
+  }
+  options_ = options;
+  if (options_.trace) spans_.resize(program_.nodes.size());
+}
+
+void Runner::run() {
+  memory_.begin_step(*this);
+  failed_ = false, error_ = nullptr;
+  for (auto& lane : lanes_) lane->done.store(0);
+  if (lanes_.size() > 1) {
+    ++generation_;
+    generation_.notify_all();
+  }
+  run_lane(*lanes_[0]);
+  for (size_t q = 1; q < lanes_.size(); ++q) {
+    for (int64_t done; (done = lanes_[q]->done.load()) != kAll;) lanes_[q]->done.wait(done);
+  }
+  if (error_) std::rethrow_exception(error_);
+  memory_.end_step();
+}
+
+void Runner::fail(std::exception_ptr error) {
+  if (!failed_.exchange(true)) error_ = error;
+}
+
+void Runner::run_lane(Lane& lane) {
+  auto report = [&](int64_t done) {
+    lane.done.store(done, std::memory_order_release);
+    if (lanes_.size() > 1) lane.done.notify_all();
+  };
+  try {
+    for (NodeId n : lane.nodes) {
+      for (NodeId w : program_.node(n).waits) {
+        auto& other = lanes_[program_.node(w).queue]->done;
+        for (int64_t done; (done = other.load(std::memory_order_acquire)) <= w;) other.wait(done);
+      }
+      if (failed_) break;
+      execute(n, lane, false);
+      report(int64_t(n) + 1);
+    }
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  report(kAll);  // also after a failure, so that nobody waits for ever
+}
+
+void Runner::execute(NodeId n, Lane& lane, bool replayed) {
+  const Step& step = steps_[size_t(n)];
+  const StorageId* storages = node_storages_.data() + step.storage;
+  for (int i = 0; i < step.storages; ++i) {
+    lane.address[size_t(storages[i])] = memory_.acquire(storages[i], lane.queue.id);
+  }
+  const size_t count = size_t(step.ins) + step.outs;
+  for (size_t i = 0; i < count; ++i) {
+    const Operand& operand = operands_[step.operand + i];
+    lane.pointers[i] =
+        operand.storage == kNone ? nullptr : lane.address[size_t(operand.storage)] + operand.offset;
+  }
+  const Kernel& kernel = *kernels_[size_t(n)];
+  const KernelArgs args{.in = {lane.pointers.data(), step.ins},
+                        .out = {lane.pointers.data() + step.ins, step.outs},
+                        .in_spec = kernel.in,
+                        .out_spec = kernel.out,
+                        .attrs = program_.node(n).attrs,
+                        .state = kernel.prepared.state.get(),
+                        .workspace = step.workspace == kNone ? nullptr
+                                                             : lane.address[size_t(step.workspace)],
+                        .queue = lane.queue};
+  const int64_t begin = options_.trace ? now_ns() : 0;
+  kernel.run(args);
+  if (options_.trace) spans_[size_t(n)] = {begin, now_ns()};
+  if (options_.check_finite) check(n, lane);
+  if (!replayed) {
+    memory_.after_node(n, lane.queue.id);
+    if (options_.poison) poison_ended(n, lane);
+  }
+  for (int i = 0; i < step.storages; ++i) memory_.release(storages[i], lane.queue.id);
+}
+
+void Runner::replay(NodeId n) { execute(n, *lanes_[program_.node(n).queue], true); }
+
+void Runner::poison_ended(NodeId n, Lane& lane) {
+  for (StorageId s : ends_[size_t(n)]) {
+    std::memset(lane.address[size_t(s)], 0xFF, size_t(storages_[s].bytes));
+  }
+}
+
+void Runner::check(NodeId n, const Lane& lane) const {
+  const Node& node = program_.node(n);
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    if (node.out[i] == kNone) continue;
+    const TensorSpec& spec = program_.value(node.out[i]).spec;
+    if (spec.dtype != DType::f32 || spec.layout) continue;
+    const float* x = static_cast<const float*>(lane.pointers[node.in.size() + i]);
+    for (int64_t e = 0, size = spec.numel(); e < size; ++e) {
+      if (std::isfinite(x[e])) continue;
+      std::string where = program_.scope_of(node);
+      throw ProgramError("[" + std::string(node.op->name) + "] made " +
+                         (std::isnan(x[e]) ? "a NaN" : "an infinity") + " in output " +
+                         std::to_string(i) + " " + to_string(spec) + " at element " +
+                         std::to_string(e) + ", at node " + std::to_string(n) + " (" +
+                         to_string(node.phase) + (where.empty() ? "" : ", " + where) + ")");
+    }
+  }
+}
+
+std::byte* Runner::data(ValueId v) {
+  return memory_.outside_step(storages_.of[size_t(v)]) + storages_.offset[size_t(v)];
+}
+
+std::vector<int64_t> Runner::node_times() const {
+  std::vector<int64_t> times;
+  for (const Span& span : spans_) times.push_back(span.end - span.begin);
+  return times;
+}
+
+void Runner::write_chrome_trace(const std::string& path) const {
+  std::ofstream out(path);
+  out << "[";
+  const int64_t origin = spans_.empty() ? 0 : spans_[0].begin;
+  for (NodeId n = 0; n < NodeId(spans_.size()); ++n) {
+    const Node& node = program_.node(n);
+    out << (n ? ",\n" : "\n") << "{\"name\":\"" << node.op->name << "\",\"cat\":\""
+        << to_string(node.phase) << "\",\"ph\":\"X\",\"pid\":0,\"tid\":" << int(node.queue)
+        << ",\"ts\":" << double(spans_[size_t(n)].begin - origin) / 1e3
+        << ",\"dur\":" << double(spans_[size_t(n)].end - spans_[size_t(n)].begin) / 1e3
+        << ",\"args\":{\"node\":" << n << ",\"scope\":\"" << program_.scope_of(node) << "\"}}";
+  }
+  out << "\n]\n";
+  if (!out.flush()) throw Error(kExitFailed, path + ": the trace could not be written");
+}
+
+}  // namespace pal

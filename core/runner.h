@@ -1,0 +1,94 @@
+// Runs a program, node by node. It knows kernels, storages and queues; what a node is for, and where
+// its bytes come from, it does not.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/prepare.h"
+
+namespace pal {
+
+struct RunOptions {
+  bool poison = false;        // fill freed bytes with NaN: a read after the end of a lifetime shows
+  bool check_finite = false;  // stop with the first node that makes a NaN or an infinity
+  bool trace = false;         // record when every node ran, for write_chrome_trace
+};
+
+class Runner final : public Replayer {
+ public:
+  // The program, storages and memory must outlive the runner. Allocates here so that run() does not.
+  Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>> kernels,
+         const Storages& storages, Memory& memory, const Device& device, RunOptions options = {});
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // One pass over the program. Inputs and state are in place before, outputs and state after.
+  // ProgramError from a kernel, or from check_finite, names the node. After an error the state may
+  // have been written in part: nothing in the memory is to be relied on.
+  void run();
+
+  // The bytes of an input, output or state value between steps.
+  std::byte* data(ValueId value);
+  template <class T = float>
+  T* data(const std::string& output) {
+    return reinterpret_cast<T*>(data(program_.output(output)));
+  }
+
+  void set_options(RunOptions options);
+  // The last run in the Trace Event Format, for chrome://tracing or Perfetto. One track a queue.
+  void write_chrome_trace(const std::string& path) const;
+  // Nanoseconds that each node took in the last run (with RunOptions::trace).
+  std::vector<int64_t> node_times() const;
+
+  void replay(NodeId node) override;
+
+ private:
+  struct Step {  // a node, resolved: ranges into the flat arrays below
+    uint32_t operand, storage;
+    uint16_t ins, outs, storages;
+    int32_t workspace;  // position in the node's storages, or kNone
+  };
+  struct Operand { int32_t storage; int64_t offset; };
+  struct Span { int64_t begin = 0, end = 0; };
+  // What a queue's thread needs to itself.
+  struct Lane {
+    Queue queue;
+    std::vector<NodeId> nodes;
+    std::vector<std::byte*> address;  // by storage, as last acquired
+    std::vector<void*> pointers;      // of the node that runs
+    std::atomic<int64_t> done{0};     // all of this queue's nodes below this are finished
+    std::thread thread;
+  };
+
+  void resolve();
+  void run_lane(Lane& lane);
+  void execute(NodeId node, Lane& lane, bool replayed);
+  void check(NodeId node, const Lane& lane) const;
+  void poison_ended(NodeId node, Lane& lane);
+  void fail(std::exception_ptr error);
+
+  const Program& program_;
+  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  const Storages& storages_;
+  Memory& memory_;
+  RunOptions options_;
+  std::vector<Step> steps_;
+  std::vector<Operand> operands_;
+  std::vector<StorageId> node_storages_;
+  std::vector<std::vector<StorageId>> ends_;  // by node: what nobody touches afterwards
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Span> spans_;
+
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<bool> stop_{false}, failed_{false};
+  std::exception_ptr error_;
+};
+
+}  // namespace pal
