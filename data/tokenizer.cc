@@ -64,8 +64,8 @@ size_t find_clitic(std::string_view word) {
   std::string tail(word.substr(letters));
   for (char& c : tail) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   constexpr std::string_view kClitics[] = {"s", "t", "re", "ve", "ll", "d", "m"};
-  const bool known = std::find(std::begin(kClitics), std::end(kClitics), tail) != std::end(kClitics);
-  return known ? mark : std::string_view::npos;
+  const auto found = std::find(std::begin(kClitics), std::end(kClitics), tail);
+  return found != std::end(kClitics) ? mark : std::string_view::npos;
 }
 
 std::vector<Char> decode_line(std::string_view line) {

@@ -145,7 +145,7 @@ std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
     ok = second.ec == std::errc() && second.ptr == end;
   }
   if (!ok || lengths.first < 1 || lengths.second < 1)
-    throw UsageError("--bucket: '" + text + "' is not two lengths; write it as 30,40");
+    throw UsageError("--bucket: '" + one_line(text) + "' is not two lengths; write it as 30,40");
   return lengths;
 }
 
@@ -173,9 +173,10 @@ Command command_of(const std::string& name, const Flags& flags) {
   auto optional_path = [](const std::string& text) {
     return text.empty() ? std::nullopt : std::optional<fs::path>(text);
   };
-  if (name == "translate") return TranslateArgs{flags.model, optional_path(flags.input), flags.json};
+  if (name == "translate")
+    return TranslateArgs{flags.model, optional_path(flags.input), flags.json};
   if (flags.part != "valid" && flags.part != "test")
-    throw UsageError("--part: '" + flags.part + "' is not one of valid, test");
+    throw UsageError("--part: '" + one_line(flags.part) + "' is not one of valid, test");
   return EvalArgs{flags.model, flags.part, optional_path(flags.source),
                   optional_path(flags.reference), flags.json};
 }
@@ -196,7 +197,7 @@ Command parse_command_line(const std::string& program, const std::vector<std::st
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
     auto used = app.get_subcommands();
-    return PrintText{used.empty() ? app.help() : used[0]->help()};
+    return PrintText{used.empty() ? app.help() : used[0]->help("pal")};
   } catch (const CLI::CallForVersion& e) {
     return PrintText{std::string(e.what()) + "\n"};
   } catch (const CLI::ParseError& e) {

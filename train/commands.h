@@ -1,5 +1,5 @@
-// The commands of `pal`: what the command line asks for, and the functions that do it. Each function
-// returns an exit code, or throws pal::Error, which carries one. With `json`, it prints one JSON
+// The commands of `pal`: what the command line asks for, and the functions that do it. Each
+// function returns an exit code, or throws pal::Error, which carries one. With `json`, it prints one JSON
 // object on standard output and nothing else there.
 #pragma once
 #include <cstdint>

@@ -169,7 +169,6 @@ struct ParsedOverride {
 };
 
 ParsedOverride parse_override(const Override& o) {
-  std::string where = o.flag + " " + o.key + "=" + o.value;
   YamlNode node;
   try {
     node = parse_yaml(o.value, o.flag);
@@ -236,7 +235,8 @@ void read_file(Config& config, const YamlNode& root, const std::string& file) {
       std::string key = name + "." + body.keys[k].text;
       where = file + ":" + std::to_string(body.keys[k].line);
       AnyOption* option = section.find(body.keys[k].text);
-      if (!option) throw UsageError(where + ": " + key + ": unknown key" + hint(meant(key, config)));
+      if (!option)
+        throw UsageError(where + ": " + key + ": unknown key" + hint(meant(key, config)));
       Reader(where, key, *option).read(body.items[k]);
     }
   }
@@ -246,7 +246,8 @@ void apply(Config& config, const ParsedOverride& o) {
   size_t dot = o.from.key.find('.');
   for (auto& [name, section] : config.sections()) {
     if (name != o.from.key.substr(0, dot)) continue;
-    AnyOption* option = dot == std::string::npos ? nullptr : section->find(o.from.key.substr(dot + 1));
+    if (dot == std::string::npos) continue;
+    AnyOption* option = section->find(o.from.key.substr(dot + 1));
     if (!option) continue;
     Reader(o.from.flag, o.from.key, *option).read(o.node);
     return;
@@ -316,8 +317,10 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 Override parse_set(const std::string& assignment) {
   size_t equals = assignment.find('=');
   size_t dot = assignment.find('.');
-  if (equals == std::string::npos || dot == std::string::npos || dot > equals)
-    throw UsageError("--set: '" + assignment + "' is not an assignment; write it as train.lr=0.001");
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals ||
+      assignment.substr(0, equals).find_first_of(" \n\r\t") != std::string::npos)
+    throw UsageError("--set: " + yaml_quoted(assignment) +
+                     " is not an assignment; write it as train.lr=0.001");
   return {assignment.substr(0, equals), assignment.substr(equals + 1), "--set"};
 }
 
@@ -372,15 +375,14 @@ fs::path data_path(const ParallelTextConfig& data, const std::string& path) {
 }
 
 ParallelFiles parallel_files(const ParallelTextConfig& data, const std::string& part) {
-  auto name = [&](const std::optional<std::string>& given, const std::string& language) {
-    return data_path(data, given.value_or(part + "." + language));
+  auto files = [&](const std::optional<std::string>& source,
+                   const std::optional<std::string>& target) -> ParallelFiles {
+    return {data_path(data, source.value_or(part + "." + *data.source_lang)),
+            data_path(data, target.value_or(part + "." + *data.target_lang))};
   };
-  if (part == "train")
-    return {name(*data.train_source, *data.source_lang), name(*data.train_target, *data.target_lang)};
-  if (part == "valid")
-    return {name(*data.valid_source, *data.source_lang), name(*data.valid_target, *data.target_lang)};
-  if (part == "test")
-    return {name(*data.test_source, *data.source_lang), name(*data.test_target, *data.target_lang)};
+  if (part == "train") return files(data.train_source, data.train_target);
+  if (part == "valid") return files(data.valid_source, data.valid_target);
+  if (part == "test") return files(data.test_source, data.test_target);
   throw ProgramError("[config] no part '" + part + "' of a corpus; there are train, valid, test");
 }
 

@@ -30,7 +30,7 @@ struct NmtConfig : Section {
   Option<std::string> attention{*this, "attention", "mlp",
                                 "score: mlp (Bahdanau) or scaled_luong (g times the dot product)",
                                 {.choices = {"mlp", "scaled_luong"}}};
-  Option<int64_t> attention_size{*this, "attention_size", 512, "width of the attention's projections",
+  Option<int64_t> attention_size{*this, "attention_size", 512, "width of its projections",
                                  {.min = 1, .max = 65536}};
   Option<bool> input_feeding{*this, "input_feeding", true,
                              "feed the last attention vector into the decoder's next step"};
@@ -89,11 +89,13 @@ struct ParallelTextConfig : Section {
   Option<bool> shared_vocabulary{*this, "shared_vocabulary", false,
                                  "one vocabulary for both languages"};
   Option<int64_t> max_length{*this, "max_length", 100,
-                             "training pairs with more words on either side are left out",
+                             "training pairs with more words (the target's end mark is one) on "
+                             "either side are left out",
                              {.min = 1, .max = 10'000}};
-  Option<int64_t> bucket_width{*this, "bucket_width", 10,
-                               "lengths are padded to multiples of this; at most 12 of them",
-                               {.min = 1, .max = 10'000}};
+  Option<std::optional<int64_t>> bucket_width{
+      *this, "bucket_width", {},
+      "lengths are padded to multiples of this, at most 12; null: the lengths that pad least",
+      {.min = 1, .max = 10'000}};
   Option<bool> synthetic{*this, "synthetic", false,
                          "made-up text with the usual lengths instead of the files"};
 };

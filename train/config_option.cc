@@ -63,7 +63,7 @@ struct Printer {
 
 Size parse_size(std::string_view text) {
   auto fail = [&](const char* why) -> Size {
-    throw UsageError("'" + std::string(text) + "' is not a size: " + why +
+    throw UsageError(yaml_quoted(text.substr(0, 40)) + " is not a size: " + why +
                      "; write it as 11GiB, 1.5 GB or a number of bytes");
   };
   double number = 0;

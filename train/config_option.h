@@ -1,11 +1,11 @@
 // What one option is: a value, and everything said about it in one place.
 //
 //   struct TrainConfig : Section {
-//     Option<int64_t> batch_size{*this, "batch_size", 128, "sentences in a micro-batch", {.min = 1}};
+//     Option<int64_t> batch_size{*this, "batch_size", 128, "sentences a micro-batch", {.min = 1}};
 //   };
 //
-// That line is the only declaration. The reader, --dump-config, the error messages, the comparison of
-// two configurations and docs/configuration.md all walk Section::options().
+// That line is the only declaration. The reader, --dump-config, the error messages, the comparison
+// of two configurations and docs/configuration.md all walk Section::options().
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-// Reads "11GiB", "1.5 GB", "4096". Throws UsageError (without a place) when it is not a size above 0.
+// Reads "11GiB", "1.5 GB", "4096". UsageError (without a place) when it is not a size above 0.
 Size parse_size(std::string_view text);
 // The exact inverse, with the largest binary unit that divides the size: 11GiB, 1500000000.
 std::string to_string(Size size);

@@ -37,9 +37,10 @@ const std::vector<CombinationRule>& combination_rules() {
       {"data.max_length, data.bucket_width", "at most 12 buckets: max_length / bucket_width <= 12",
        [](const Config& c) -> std::string {
          const auto* data = std::get_if<ParallelTextConfig>(&c.data);
-         if (!data || (*data->max_length + *data->bucket_width - 1) / *data->bucket_width <= 12)
-           return "";
-         return "data.bucket_width: " + std::to_string(*data->bucket_width) +
+         if (!data || !*data->bucket_width) return "";
+         int64_t width = **data->bucket_width;
+         if ((*data->max_length + width - 1) / width <= 12) return "";
+         return "data.bucket_width: " + std::to_string(width) +
                 " makes more than 12 buckets up to data.max_length " +
                 std::to_string(*data->max_length) + "; use " +
                 std::to_string((*data->max_length + 11) / 12) + " or more";

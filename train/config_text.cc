@@ -61,7 +61,8 @@ std::string dump_config(const Config& config) {
   for (const auto& [name, section] : config.sections()) {
     text += (text.empty() ? "" : "\n") + name + ":\n";
     for (const AnyOption* option : section->options()) {
-      std::string limits = limits_text(*option);
+      // Ranges are in the reference page; choices are what a reader of a dump wants to know.
+      std::string limits = option->rules.choices.size() > 1 ? limits_text(*option) : "";
       text += padded("  " + option->name + ": " + yaml_text(option->value), 32) + "  # " +
               option->help + (limits.empty() ? "" : " (" + limits + ")") + "\n";
     }
@@ -73,17 +74,19 @@ std::string config_reference() {
   std::string page =
       "# Configuration\n\n"
       "Made by `pal config-reference` from the declarations in train/config.h; do not edit.\n\n"
-      "A configuration is a YAML file with the sections below. `--config` takes a path, or the name of\n"
-      "a file in configs/. `--set section.option=value` overrides any option, and may be repeated; the\n"
-      "last one wins. `--steps N` stands for `train.steps=N` and `train.max_epochs=null`, `--device D` for\n"
-      "`device.type=D`, `--budget SIZE` for `memory.budget=SIZE`. `--dump-config` prints the result.\n"
-      "Unknown keys, wrong types and values out of range are errors (exit 2).\n\n"
-      "Sizes are a number of bytes, or a number with KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB\n"
-      "(powers of 1024).\n\n"
-      "Files of `data` are looked for under `data.root`. A relative root is looked for from the working\n"
-      "directory first, then from the folder that holds the program's own configs/ and data/samples/.\n\n"
-      "Options marked * do not alter what is computed: `--resume` lets them change (of `memory.encode`,\n"
-      "the dpr_ values do alter it).\n\n";
+      "A configuration is a YAML file with the sections below. `--config` takes a path, or the\n"
+      "name of a file in configs/. `--set section.option=value` overrides any option, and may be\n"
+      "repeated; the last one wins. `--steps N` stands for `train.steps=N` and\n"
+      "`train.max_epochs=null`, `--device D` for `device.type=D`, `--budget SIZE` for\n"
+      "`memory.budget=SIZE`. `--dump-config` prints the result. Unknown keys, wrong types and\n"
+      "values out of range are errors (exit 2).\n\n"
+      "Sizes are a number of bytes, or a number with KB, MB, GB, TB (powers of 1000) or KiB, MiB,\n"
+      "GiB, TiB (powers of 1024).\n\n"
+      "Files of `data` are looked for under `data.root`. A relative root is looked for from the\n"
+      "working directory first, then from the folder that holds the program's own configs/ and\n"
+      "data/samples/.\n\n"
+      "Options marked * do not alter what is computed: `--resume` lets them change (of\n"
+      "`memory.encode`, the dpr_ values do alter it).\n\n";
   for (const ModelType& type : model_types()) {
     page += "## model, with type: " + type.name + "\n\nA " + type.help + ".\n\n";
     std::visit([&](const Section& s) { page += option_table("model", s); }, type.model);

@@ -25,6 +25,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr uint64_t kMostHeaderBytes = 100'000'000;  // the limit of the reference implementation
+constexpr uint64_t kMostElements = std::numeric_limits<int64_t>::max();
 constexpr const char* kMetadata = "__metadata__";
 
 // Bytes an element, or 0 for a dtype that we do not read.
@@ -45,16 +46,16 @@ bool tensor_bytes(std::span<const int64_t> shape, size_t element, uint64_t& byte
     fits = !__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &product) && fits;
     bytes = product;
   }
-  return fits && bytes <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  return fits && bytes <= kMostElements;
 }
 
-std::string quoted(const std::string& name) { return "'" + name + "'"; }
+std::string in_quotes(const std::string& name) { return "'" + name + "'"; }
 
 void check_to_save(std::span<const TensorView> tensors) {
   std::set<std::string_view> names;
   for (const TensorView& each : tensors) {
     const auto fail = [&](const std::string& what) {
-      throw ProgramError("[save] tensor " + quoted(each.name) + " " + what);
+      throw ProgramError("[save] tensor " + in_quotes(each.name) + " " + what);
     };
     if (each.name == kMetadata) fail("has the name that the format keeps for itself");
     if (!names.insert(each.name).second) fail("is given twice");
@@ -92,7 +93,7 @@ class HeaderReader {
       if (event == json::parse_event_t::object_end) keys.pop_back();
       if (event == json::parse_event_t::key) {
         const auto& key = parsed.get_ref<const std::string&>();
-        if (!keys.back().insert(key).second) fail("the header names " + quoted(key) + " twice");
+        if (!keys.back().insert(key).second) fail("the header names " + in_quotes(key) + " twice");
       }
       return true;
     };
@@ -110,27 +111,31 @@ class HeaderReader {
     std::map<std::string, std::string> map;
     if (!value.is_object()) fail("__metadata__ is not an object");
     for (const auto& [key, text] : value.items()) {
-      if (!text.is_string()) fail("__metadata__ " + quoted(key) + " is not a string");
+      if (!text.is_string()) fail("__metadata__ " + in_quotes(key) + " is not a string");
       map.emplace(key, text.get<std::string>());
     }
     return map;
   }
 
   Entry entry(const std::string& name, const json& value) const {
-    const auto bad = [&](const std::string& what) { fail("tensor " + quoted(name) + " " + what); };
+    const auto bad = [&](const std::string& what) {
+      fail("tensor " + in_quotes(name) + " " + what);
+    };
     if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
         !value.contains("shape") || !value.contains("data_offsets")) {
       bad("has not exactly dtype, shape and data_offsets");
     }
-    const json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
+    const json& dtype = value["dtype"];
+    const json& shape = value["shape"];
+    const json& offsets = value["data_offsets"];
     if (!dtype.is_string()) bad("has a dtype that is not a string");
     Entry entry{name, dtype.get<std::string>(), {}, 0, 0};
     const size_t element = element_bytes(entry.dtype);
-    if (element == 0) bad("has the unsupported dtype " + quoted(entry.dtype));
+    if (element == 0) bad("has the unsupported dtype " + in_quotes(entry.dtype));
     if (!shape.is_array()) bad("has a shape that is not a list");
     for (const json& dim : shape) {
       const uint64_t size = dim.is_number_unsigned() ? dim.get<uint64_t>() : ~uint64_t{0};
-      if (size > uint64_t(std::numeric_limits<int64_t>::max())) bad("has an impossible dimension");
+      if (size > kMostElements) bad("has an impossible dimension");
       entry.shape.push_back(static_cast<int64_t>(size));
     }
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
@@ -154,8 +159,8 @@ class HeaderReader {
     });
     uint64_t at = 0;
     for (const Entry& each : entries) {
-      if (each.begin < at) fail("tensor " + quoted(each.name) + " overlaps another");
-      if (each.begin > at) fail("there is a gap before tensor " + quoted(each.name));
+      if (each.begin < at) fail("tensor " + in_quotes(each.name) + " overlaps another");
+      if (each.begin > at) fail("there is a gap before tensor " + in_quotes(each.name));
       at = each.end;
     }
     if (at > data_bytes) {
@@ -256,7 +261,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   for (const Entry& each : entries) {
     const char* place = data + each.begin;
     if (reinterpret_cast<uintptr_t>(place) % element_bytes(each.dtype) != 0) {
-      reader.fail("tensor " + quoted(each.name) + " is not aligned to its elements");
+      reader.fail("tensor " + in_quotes(each.name) + " is not aligned to its elements");
     }
     file.tensors_.push_back({each.name, each.dtype, each.shape, place, each.end - each.begin});
   }

@@ -25,7 +25,7 @@ constexpr size_t kMaxBytes = 1 << 20;
 
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& name) : name_(name) {}
+  TreeBuilder(const std::string& text, const std::string& name) : text_(text), name_(name) {}
   YamlNode take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -41,6 +41,11 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     bool quoted = tag == "!";  // what yaml-cpp reports for any scalar that is not plain
     refuse_extras(mark, quoted ? "" : tag, anchor);
+    if (quoted && !closes(static_cast<size_t>(mark.pos)))
+      fail(name_, mark.line + 1, "malformed YAML: a quote is opened and never closed");
+    for (unsigned char c : value)
+      if ((c < 32 && c != '\n' && c != '\r' && c != '\t') || c == 127)
+        fail(name_, mark.line + 1, "a control character in a value; leave it out");
     add({.kind = YamlNode::Kind::scalar, .text = value, .quoted = quoted, .line = mark.line + 1});
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -86,6 +91,8 @@ class TreeBuilder : public YAML::EventHandler {
     }
     if (node.kind != YamlNode::Kind::scalar)
       fail(name_, node.line, "a key must be a plain word, not " + describe(node));
+    if (node.text.size() > 64 || node.text.find_first_of("\n\r\t") != std::string::npos)
+      fail(name_, node.line, "a key must be a plain word, got " + describe(node));
     for (const YamlNode& earlier : parent.keys)
       if (earlier.text == node.text)
         fail(name_, node.line, node.text + ": given twice, first on line " +
@@ -93,6 +100,23 @@ class TreeBuilder : public YAML::EventHandler {
     parent.keys.push_back(std::move(node));
   }
 
+  // Whether the quote at text_[start] has its end: yaml-cpp 0.7 forgives one that is missing before
+  // the file's last line break, and swallows every option in between.
+  bool closes(size_t start) const {
+    if (start >= text_.size() || (text_[start] != '"' && text_[start] != '\'')) return true;
+    char quote = text_[start];
+    for (size_t i = start + 1; i < text_.size(); ++i) {
+      if (quote == '"' && text_[i] == '\\') {
+        ++i;
+      } else if (text_[i] == quote) {
+        if (quote == '"' || i + 1 == text_.size() || text_[i + 1] != '\'') return true;
+        ++i;
+      }
+    }
+    return false;
+  }
+
+  const std::string& text_;
   const std::string& name_;
   YamlNode root_;
   std::vector<YamlNode> open_;
@@ -102,7 +126,8 @@ class TreeBuilder : public YAML::EventHandler {
 void check_text(const std::string& text, const std::string& name) {
   if (text.size() > kMaxBytes) fail(name, 1, "larger than 1 MiB: not a configuration");
   auto line_of = [&](size_t pos) {
-    return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(pos), '\n'));
+    auto end = text.begin() + static_cast<std::ptrdiff_t>(pos);
+    return 1 + static_cast<int>(std::count(text.begin(), end, '\n'));
   };
   size_t bad = find_invalid_utf8(text);
   if (bad < text.size()) fail(name, line_of(bad), "not UTF-8; save the file as UTF-8");
@@ -171,13 +196,13 @@ std::string describe(const YamlNode& node) {
 
 YamlNode parse_yaml(const std::string& text, const std::string& name) {
   check_text(text, name);
-  TreeBuilder builder(name);
+  TreeBuilder builder(text, name);
   try {
     std::istringstream in(text);
     YAML::Parser parser(in);
     YamlNode root;
     if (parser.HandleNextDocument(builder)) root = builder.take();
-    TreeBuilder second(name);
+    TreeBuilder second(text, name);
     if (parser.HandleNextDocument(second))
       fail(name, std::max(1, second.take().line), "a second YAML document; keep one per file");
     return root;

@@ -1,0 +1,169 @@
+// The bucket ladder against brute force, and batches cell by cell.
+#include "data/batches.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace pal {
+namespace {
+
+// Repeatable lengths without a library: a small linear congruence.
+std::vector<PairLength> some_lengths(int count, int most, uint32_t seed) {
+  std::vector<PairLength> lengths;
+  for (int i = 0; i < count; ++i) {
+    seed = seed * 1664525u + 1013904223u;
+    const int source = 1 + static_cast<int>((seed >> 8) % static_cast<uint32_t>(most));
+    const int target = source + static_cast<int>((seed >> 24) % 5u) - 2;
+    lengths.push_back({source, std::clamp(target, 2, most)});
+  }
+  return lengths;
+}
+
+// All nested ladders of at most `left` buckets above (source, target), by exhaustion.
+int64_t fewest_cells(const std::vector<PairLength>& lengths, BucketLadder& ladder, Bucket top,
+                     int left) {
+  ladder.buckets.push_back(top);
+  int64_t best = report_ladder(lengths, ladder).cells;
+  ladder.buckets.pop_back();
+  const Bucket below = ladder.buckets.empty() ? Bucket{1, 2} : ladder.buckets.back();
+  for (int source = below.source; left > 1 && source <= top.source; ++source) {
+    for (int target = below.target; target <= top.target; ++target) {
+      ladder.buckets.push_back({source, target});
+      best = std::min(best, fewest_cells(lengths, ladder, top, left - 1));
+      ladder.buckets.pop_back();
+    }
+  }
+  return best;
+}
+
+TEST(Buckets, FewestCellsOfAllLadders) {
+  for (const int batch : {1, 3, 8}) {
+    for (uint32_t seed = 1; seed <= 8; ++seed) {
+      const std::vector<PairLength> lengths = some_lengths(25, 6, seed);
+      for (int most = 1; most <= 3; ++most) {
+        const BucketLadder ours = choose_buckets(lengths, batch, 6, most);
+        Bucket top;
+        for (const PairLength& each : lengths) {
+          top = {std::max(top.source, each.source), std::max(top.target, each.target)};
+        }
+        BucketLadder empty{batch, {}};
+        EXPECT_LE(static_cast<int>(ours.buckets.size()), most);
+        EXPECT_EQ(ours.largest(), top);
+        EXPECT_EQ(report_ladder(lengths, ours).cells, fewest_cells(lengths, empty, top, most))
+            << ours.print();
+      }
+    }
+  }
+}
+
+TEST(Buckets, NestedCoveringAndBetterThanOne) {
+  std::vector<PairLength> lengths = some_lengths(4000, 150, 7);  // coarser than the 64 cuts
+  lengths.push_back({0, 5});
+  lengths.push_back({5, 1});
+  const BucketLadder ladder = choose_buckets(lengths, 16, 100);
+  ASSERT_LE(ladder.buckets.size(), 12u);
+  for (size_t i = 1; i < ladder.buckets.size(); ++i) {
+    EXPECT_GE(ladder.buckets[i].source, ladder.buckets[i - 1].source);
+    EXPECT_GE(ladder.buckets[i].target, ladder.buckets[i - 1].target);
+    EXPECT_NE(ladder.buckets[i], ladder.buckets[i - 1]);
+  }
+  const LadderReport report = report_ladder(lengths, ladder);
+  const int64_t fitting = std::count_if(lengths.begin(), lengths.end(), [](PairLength each) {
+    return each.source >= 1 && each.target >= 2 && each.source <= 100 && each.target <= 100;
+  });
+  EXPECT_EQ(report.pairs, fitting);  // every pair within the maximum has a bucket
+  EXPECT_EQ(report.dropped_empty, 2);
+  EXPECT_EQ(report.dropped_long, static_cast<int64_t>(lengths.size()) - 2 - fitting);
+  EXPECT_GT(report.dropped_long, 0);
+  const int64_t single = report_ladder(lengths, choose_buckets(lengths, 16, 100, 1)).cells;
+  EXPECT_LT(static_cast<double>(report.cells), 0.65 * static_cast<double>(single));
+  EXPECT_GE(report.cells, report.tokens);
+}
+
+TEST(Buckets, WidthsAsSockeye) {
+  const std::vector<PairLength> even = {{10, 11}};  // ratio 1: words without </s>
+  const BucketLadder ladder = width_buckets(even, 64, 100, 10);
+  ASSERT_EQ(ladder.buckets.size(), 10u);
+  EXPECT_EQ(ladder.buckets[0], (Bucket{10, 10}));
+  EXPECT_EQ(ladder.largest(), (Bucket{100, 100}));
+  const std::vector<PairLength> longer = {{10, 13}};  // ratio 1.2: source steps of 8
+  const BucketLadder wide = width_buckets(longer, 64, 50, 10);
+  EXPECT_EQ(wide.buckets, (std::vector<Bucket>{{8, 10}, {16, 20}, {24, 30}, {32, 40}, {40, 50},
+                                               {48, 50}, {50, 50}}));
+  const std::vector<PairLength> shorter = {{10, 6}};  // ratio 0.5: target steps of 5
+  EXPECT_EQ(width_buckets(shorter, 64, 20, 10).buckets,
+            (std::vector<Bucket>{{10, 5}, {20, 10}, {20, 15}, {20, 20}}));
+  EXPECT_THROW(width_buckets(even, 64, 100, 5), UsageError);  // 20 buckets
+  EXPECT_THROW(width_buckets(even, 64, 100, 0), UsageError);
+}
+
+TEST(Buckets, RefusesBadOptions) {
+  const std::vector<PairLength> lengths = {{5, 5}};
+  EXPECT_THROW(choose_buckets(lengths, 0, 10), UsageError);
+  EXPECT_THROW(choose_buckets(lengths, 1, 1), UsageError);
+  EXPECT_THROW(choose_buckets(lengths, 1, 10, 0), UsageError);
+  EXPECT_THROW(choose_buckets(lengths, 1, 10, 13), UsageError);
+  EXPECT_THROW(choose_buckets(lengths, 1, 4), UsageError);  // no pair left
+  EXPECT_THROW(choose_buckets({}, 1, 10), UsageError);
+}
+
+TEST(Batch, TimeMajorPaddedAndMasked) {
+  EncodedText text;
+  text.add(std::vector<int32_t>{11, 12, 13}, std::vector<int32_t>{21});
+  text.add(std::vector<int32_t>{14}, std::vector<int32_t>{22, 23});
+  const BucketLadder ladder{3, {{3, 3}, {9, 9}}};
+  TextBatch batch;
+  batch.source.assign(100, 77);  // what an earlier batch left
+  fill_batch(text, std::vector<int32_t>{1, 0}, ladder, 0, batch);
+  EXPECT_EQ(batch.S, 3);
+  EXPECT_EQ(batch.T, 3);
+  EXPECT_EQ(batch.B, 3);
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(batch.source, (Ids{14, 11, 0, 0, 12, 0, 0, 13, 0}));
+  EXPECT_EQ(batch.target_in, (Ids{2, 2, 0, 22, 21, 0, 23, 0, 0}));
+  EXPECT_EQ(batch.target_out, (Ids{22, 21, 0, 23, 3, 0, 3, 0, 0}));
+  EXPECT_EQ(batch.source_lengths, (Ids{1, 3, 0}));
+  EXPECT_EQ(batch.target_lengths, (Ids{3, 2, 0}));
+  EXPECT_EQ(batch.rows, (Ids{1, 0, -1}));
+  EXPECT_EQ(batch.source_tokens, 4);
+  EXPECT_EQ(batch.target_tokens, 5);
+  EXPECT_EQ(batch.sentences, 2);
+  EXPECT_THROW(fill_batch(text, Ids{0}, ladder, 2, batch), ProgramError);
+  EXPECT_THROW(fill_batch(text, Ids{0, 0, 0, 0}, ladder, 0, batch), ProgramError);
+}
+
+TEST(Batch, CutsWhatIsTooLong) {
+  EncodedText text;
+  text.add(std::vector<int32_t>{11, 12, 13}, std::vector<int32_t>{21, 22, 23});
+  TextBatch batch;
+  fill_batch(text, std::vector<int32_t>{0}, BucketLadder{1, {{2, 2}}}, 0, batch);
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(batch.source, (Ids{11, 12}));
+  EXPECT_EQ(batch.target_in, (Ids{2, 21}));
+  EXPECT_EQ(batch.target_out, (Ids{21, 3}));
+  EXPECT_EQ(batch.target_lengths, (Ids{2}));
+}
+
+TEST(EncodedText, EncodesBothSides) {
+  WordCounter counter;
+  const std::vector<std::string> lines = {"b a, b"};
+  count_words(lines, Tokenizer::simple, counter);
+  const Vocabulary vocabulary = counter.vocabulary({});  // b , a from 4
+  const EncodedText text = encode_text({{"a b", ""}, {"b c", "a,"}}, Tokenizer::simple, vocabulary,
+                                       vocabulary);
+  ASSERT_EQ(text.size(), 2);
+  const auto ids = [](std::span<const int32_t> span) {
+    return std::vector<int32_t>(span.begin(), span.end());
+  };
+  EXPECT_EQ(ids(text.source(0)), (std::vector<int32_t>{6, 4}));
+  EXPECT_EQ(ids(text.target(0)), (std::vector<int32_t>{4, 1}));
+  EXPECT_TRUE(text.source(1).empty());
+  EXPECT_EQ(ids(text.target(1)), (std::vector<int32_t>{6, 5}));
+  EXPECT_EQ(text.lengths()[0].target, 3);
+}
+
+}  // namespace
+}  // namespace pal
