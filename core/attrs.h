@@ -79,7 +79,8 @@ class Attrs {
     std::string print() const override {
       std::string out;
       auto one = [&](const auto& f) {
-        out += (out.empty() ? "" : " ") + std::string(f.name) + "=" + text(f.value);
+        if (!out.empty()) out += ' ';
+        out += f.name, out += '=', out += text(f.value);
       };
       std::apply([&](const auto&... f) { (one(f), ...); }, attrs.fields());
       return out;

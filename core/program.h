@@ -58,8 +58,9 @@ struct Node {
 
 // How a state slot gets its first value; drawn by the trainer from (seed, name).
 struct Init {
-  enum class Kind : uint8_t { constant, uniform, normal, orthogonal } kind = Kind::constant;
-  float a = 0;  // the constant; the half width; the standard deviation; the gain
+  enum class Kind : uint8_t { constant, uniform, normal, orthogonal, lstm_bias } kind = Kind::constant;
+  float a = 0;  // the constant; the half width; the standard deviation; the gain; the forget gate's
+                // part of (4H), the second quarter, of which the rest is zero
 };
 
 // Weights, optimizer state, running statistics, accumulators: carried from step to step as

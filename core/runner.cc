@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iomanip>
 #include <limits>
 
 #include "core/error.h"
@@ -20,6 +21,16 @@ int64_t now_ns() {
 }
 
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
+// Inside a JSON string. Scopes are names that model code chose.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -223,16 +234,19 @@ std::vector<int64_t> Runner::node_times() const {
 }
 
 void Runner::write_chrome_trace(const std::string& path) const {
+  if (spans_.empty()) throw ProgramError("there is no trace: set RunOptions::trace, then run");
   std::ofstream out(path);
-  out << "[";
-  const int64_t origin = spans_.empty() ? 0 : spans_[0].begin;
+  out << std::fixed << std::setprecision(3) << "[";  // microseconds, to the nanosecond
+  const int64_t origin = std::min_element(spans_.begin(), spans_.end(), [](Span a, Span b) {
+                           return a.begin < b.begin;
+                         })->begin;
   for (NodeId n = 0; n < NodeId(spans_.size()); ++n) {
     const Node& node = program_.node(n);
     out << (n ? ",\n" : "\n") << "{\"name\":\"" << node.op->name << "\",\"cat\":\""
         << to_string(node.phase) << "\",\"ph\":\"X\",\"pid\":0,\"tid\":" << int(node.queue)
         << ",\"ts\":" << double(spans_[size_t(n)].begin - origin) / 1e3
         << ",\"dur\":" << double(spans_[size_t(n)].end - spans_[size_t(n)].begin) / 1e3
-        << ",\"args\":{\"node\":" << n << ",\"scope\":\"" << program_.scope_of(node) << "\"}}";
+        << ",\"args\":{\"node\":" << n << ",\"scope\":\"" << escaped(program_.scope_of(node)) << "\"}}";
   }
   out << "\n]\n";
   if (!out.flush()) throw Error(kExitFailed, path + ": the trace could not be written");

@@ -48,6 +48,7 @@ uint16_t to_f16(float x) {
   const float magnitude = std::fabs(x);
   if (std::isnan(x)) return sign | 0x7E00;
   if (magnitude >= 65520) return sign | 0x7C00;
+  if (magnitude == 0) return sign;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   const int ulp = std::max(exponent - 11, -24);  // rounding to whole units in the last place
@@ -60,8 +61,8 @@ uint16_t to_f16(float x) {
 }  // namespace
 
 std::vector<float> decode(const TensorSpec& spec, std::span<const std::byte> bytes) {
-  std::vector<float> out(size_t(spec.layout ? int64_t(bytes.size()) * 8 / bits(spec.dtype)
-                                            : spec.numel()));
+  std::vector<float> out(
+      size_t(spec.layout ? int64_t(bytes.size()) * 8 / bits(spec.dtype) : spec.numel()));
   auto read = [&]<class T>(T, size_t i) {
     T x;
     std::memcpy(&x, bytes.data() + i * sizeof(T), sizeof(T));
@@ -109,7 +110,8 @@ std::string first_difference(const TensorSpec& spec, std::span<const std::byte> 
   std::memcpy(&y, b.data() + i * size, size);
   char text[96];
   std::snprintf(text, sizeof text, "%s %zu: 0x%0*x against 0x%0*x",
-                spec.dtype == DType::bit ? "byte" : "element", i, int(2 * size), x, int(2 * size), y);
+                spec.dtype == DType::bit ? "byte" : "element", i, int(2 * size), x, int(2 * size),
+                y);
   return text;
 }
 
@@ -244,9 +246,14 @@ void Evaluator::run_node(NodeId id, bool checked, std::vector<std::string>& prob
     std::memset(workspace.data, options_.poison, size_t(workspace.bytes));
   }
   Queue queue{.id = kComputeQueue, .workers = options_.threads};
-  kernel.run({.in = in, .out = out, .in_spec = kernel.in, .out_spec = kernel.out,
-              .attrs = node.attrs, .state = kernel.prepared.state.get(),
-              .workspace = workspace.data, .queue = queue});
+  kernel.run({.in = in,
+              .out = out,
+              .in_spec = kernel.in,
+              .out_spec = kernel.out,
+              .attrs = node.attrs,
+              .state = kernel.prepared.state.get(),
+              .workspace = workspace.data,
+              .queue = queue});
   if (!checked) return;
   for (size_t k = 0; k < in.size(); ++k) {
     if (!in[k]) continue;

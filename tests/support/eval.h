@@ -31,7 +31,7 @@ struct EvalOptions {
   // Buffer i begins (offset + i * stride) mod 64 bytes past a boundary of 64, rounded down to whole
   // elements, as windows into a larger storage may.
   int offset = 0, stride = 0;
-  unsigned char poison = 0xFF;   // every byte of outputs and workspaces; 0xFF makes NaNs
+  unsigned char poison = 0xFF;  // every byte of outputs and workspaces; 0xFF makes NaNs
   std::vector<Alias> aliases = {};
   bool updates_in_place = true;  // a state's next value in the bytes of the old one
 };
@@ -52,7 +52,9 @@ class Evaluator {
   std::vector<std::byte> bytes(ValueId id) const;
   std::span<std::byte> data(ValueId id);
   template <class T>
-  T* as(ValueId id) { return reinterpret_cast<T*>(data(id).data()); }
+  T* as(ValueId id) {
+    return reinterpret_cast<T*>(data(id).data());
+  }
 
   // Runs all nodes in order. ProgramError at the first problem, naming node and operand.
   void run();
@@ -81,7 +83,7 @@ class Evaluator {
   EvalOptions options_;
   std::unique_ptr<KernelCache> own_cache_;
   KernelCache* cache_;
-  std::vector<Buffer> buffers_;     // by value
+  std::vector<Buffer> buffers_;  // by value
   std::vector<std::shared_ptr<const Kernel>> kernels_;
   std::vector<Buffer> workspaces_;  // by node
   bool ran_ = false;

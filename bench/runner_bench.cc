@@ -1,0 +1,66 @@
+// What the runner itself costs: nanoseconds a node with kernels that do nothing, three operands each.
+// The goal is at most a microsecond.
+#include <benchmark/benchmark.h>
+
+#include "core/op.h"
+#include "core/prepare.h"
+#include "core/runner.h"
+#include "memory/plan.h"
+#include "memory/static_plan.h"
+#include "memory/storages.h"
+
+namespace pal {
+namespace {
+
+const OpDef nothing_op{
+    .name = "nothing",
+    .formula = "",
+    .infer = [](SpecSpan in, const Attrs&) { return Specs{in[0]}; },
+    .cpu = {.run = [](const KernelArgs&) {}},
+};
+
+// Every node reads the results of the three before it; every `hop`-th is on a second queue, and is
+// waited for by the next (0: one queue).
+Program chain(int nodes, int hop) {
+  Builder b;
+  const Val x = b.input("x", {{16}});
+  Val last[3] = {x, x, x};
+  for (int n = 0; n < nodes; ++n) {
+    last[n % 3] = b.emit1(nothing_op, {last[0], last[1], last[2]});
+  }
+  b.output("y", last[(nodes - 1) % 3]);
+  Program p = b.take();
+  for (NodeId n = 1; hop && n + 1 < p.node_count(); n += hop) {
+    p.node(n).queue = 1;
+    p.node(n).waits = {n - 1};
+    p.node(n + 1).waits = {n};
+  }
+  return p;
+}
+
+void run_chain(benchmark::State& state, int hop, RunOptions options) {
+  const Program program = chain(int(state.range(0)), hop);
+  const Device device = cpu_device(1);
+  KernelCache cache(device);
+  const Storages storages = assign_storages(program);
+  const Plan plan = make_plan(program, storages, StateLayout(program));
+  Arena arena(plan);
+  StaticPlan memory(storages, plan, arena);
+  Runner runner(program, prepare_all(program, cache), storages, memory, device, options);
+  for (auto _ : state) runner.run();
+  state.counters["per_node"] =
+      benchmark::Counter(double(state.iterations()) * double(state.range(0)),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void Runner_EmptyKernels(benchmark::State& state) { run_chain(state, 0, {}); }
+void Runner_EmptyKernelsTraced(benchmark::State& state) { run_chain(state, 0, {.trace = true}); }
+// Each hop crosses to another thread and back.
+void Runner_TwoQueuesHopEvery100(benchmark::State& state) { run_chain(state, 100, {}); }
+
+BENCHMARK(Runner_EmptyKernels)->Arg(1000)->Arg(20000)->Unit(benchmark::kMicrosecond);
+BENCHMARK(Runner_EmptyKernelsTraced)->Arg(20000)->Unit(benchmark::kMicrosecond);
+BENCHMARK(Runner_TwoQueuesHopEvery100)->Arg(20000)->UseRealTime()->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace pal

@@ -1,0 +1,56 @@
+// From a recorded step to one that can run: passes, kernels, storages, plan, checks.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/prepare.h"
+#include "core/program.h"
+#include "memory/plan.h"
+#include "memory/storages.h"
+
+namespace pal {
+
+struct CompileOptions {
+  bool inplace = true;          // memory.inplace
+  bool windows = true;          // views and stacks share bytes; off only to measure what that saves
+  bool lifetime_schedule = true;  // memory.schedule: lifetime; false: program order
+  bool fuse_updates = true;
+  std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
+};
+
+// One line of effect. Bytes are the device's footprint: live bytes at the peak until placement, the
+// arena after it.
+struct PassReport {
+  std::string name;
+  int64_t before_bytes = 0, after_bytes = 0;
+  double seconds = 0;
+  std::string note;
+  double added_ms = 0;  // predicted cost to the step
+};
+
+// "inplace: 4.35 -> 1.42 GB, 41 ms to plan (note)"
+std::string to_string(const PassReport& report);
+
+struct Compiled {
+  Program program;
+  std::vector<std::shared_ptr<const Kernel>> kernels;  // by node
+  Storages storages;
+  Plan plan;
+  std::vector<PassReport> passes;
+  double seconds = 0;
+};
+
+// Runs the passes that the options ask for, verifies after each, and plans. `layout` must hold the
+// program's state; programs that share state pass the same one. ProgramError when the program or a
+// pass is wrong; BudgetError when the plan is over the budget: by how much, because of what, and what
+// would help.
+Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
+                 const CompileOptions& options = {});
+
+// Scratch bytes of every node.
+std::vector<int64_t> workspace_bytes(const std::vector<std::shared_ptr<const Kernel>>& kernels);
+
+}  // namespace pal

@@ -1,0 +1,38 @@
+// Offsets for lifetimes: dynamic storage allocation, with nothing known but when and how much
+// (OLLA, section 4; minimalloc). Pure: no program here, so that any problem can be placed.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pal {
+
+struct Buffer {
+  int64_t lower = 0, upper = 0;  // alive in [lower, upper); never, when empty
+  int64_t size = 0;              // bytes; offsets are sums of sizes, so align sizes to align offsets
+};
+
+struct Placement {
+  std::vector<int64_t> offset;  // by buffer
+  int64_t height = 0;           // the largest offset + size
+  int64_t lower_bound = 0;      // most bytes alive at once
+  const char* order = "";       // the order that won
+  bool optimal() const { return height == lower_bound; }
+};
+
+// The most bytes alive at once: no placement is lower.
+int64_t lower_bound_of(std::span<const Buffer> buffers);
+
+// The best of a portfolio of first-fit orders (size, area, duration, start, end), stopping at the
+// first that reaches the lower bound. Deterministic. A stronger search starts from its result.
+Placement place(std::span<const Buffer> buffers);
+
+// First fit in the order given: each buffer at the lowest offset free for all of its life.
+// `stop_at`: gives up (height INT64_MAX) as soon as the height is no lower than this.
+Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> order,
+                    int64_t stop_at = INT64_MAX);
+
+// Throws ProgramError when two buffers that are alive together overlap.
+void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset);
+
+}  // namespace pal

@@ -1,0 +1,109 @@
+// The translator's three programs: the loss of a batch, the encoder, one step of the decoder.
+#include "models/nmt.h"
+
+#include "core/error.h"
+#include "models/nmt_layers.h"
+#include "ops/cross_entropy.h"
+#include "ops/fill.h"
+#include "ops/views.h"
+
+namespace pal {
+
+void check_nmt(const NmtOptions& o) {
+  auto check = [](bool ok, const std::string& what) {
+    if (!ok) throw UsageError("model." + what);
+  };
+  check(!o.bidirectional || o.hidden % 2 == 0,
+        "hidden: a bidirectional first layer has hidden/2 units each way; make it even");
+  check(o.tie == NmtOptions::Tie::none || o.embedding == o.hidden,
+        "tie_embeddings: the embedding (" + std::to_string(o.embedding) +
+            ") must be as wide as the hidden layer (" + std::to_string(o.hidden) + ")");
+  check(o.tie != NmtOptions::Tie::all || o.source_vocab == o.target_vocab,
+        "tie_embeddings: all needs one vocabulary for both languages (data.shared_vocabulary)");
+}
+
+NmtLoss nmt_loss(Builder& b, const NmtOptions& o, const NmtShape& shape, Val scalars,
+                 bool training) {
+  const auto [S, T, B] = shape;
+  Val source = b.input(nmt_input::kSource, {{S, B}, DType::i32});
+  Val lengths = b.input(nmt_input::kSourceLengths, {{B}, DType::i32});
+  Val target_in = b.input(nmt_input::kTargetIn, {{T, B}, DType::i32});
+  Val target_out = b.input(nmt_input::kTargetOut, {{T, B}, DType::i32});
+  NmtLayers net(b, o, training ? scalars : Val{});
+
+  Encoded encoded = net.encode(source, lengths);
+  DecoderState state = net.first_state(encoded);
+  std::vector<Val> words = unbind(net.embed_target(target_in));  // T of (B, 4H)
+  std::vector<Val> attended;                                     // T of (B, H)
+  for (int64_t t = 0; t < T; ++t) {
+    Builder::Within step(b, "decoder", int32_t(t));
+    state = net.decode(words[size_t(t)], state, encoded);
+    attended.push_back(state.attended);
+  }
+  Builder::Within scope(b, "output");
+  Val logits = net.logits(stack(attended));  // (T, B, V)
+  auto loss = cross_entropy(reshape(logits, {T * B, o.target_vocab}),
+                            reshape(target_out, {T * B}), scalars,
+                            training ? o.label_smoothing : 0.0f);
+  return {loss.loss, loss.nll};
+}
+
+std::vector<std::string> nmt_states(const NmtOptions& o) {
+  std::vector<std::string> names;
+  for (int64_t l = 0; l < o.decoder_layers; ++l) {
+    names.push_back("decoder/h" + std::to_string(l));
+    names.push_back("decoder/c" + std::to_string(l));
+  }
+  names.push_back("decoder/feed");
+  return names;
+}
+
+namespace {
+
+// The state as a list in the order of nmt_states.
+std::vector<Val> flat(const DecoderState& state) {
+  std::vector<Val> out;
+  for (const LstmState& layer : state.layers) out.insert(out.end(), {layer.h, layer.c});
+  out.push_back(state.attended);
+  return out;
+}
+
+}  // namespace
+
+void nmt_encoder(Builder& b, const NmtOptions& o, const NmtShape& shape) {
+  Val source = b.input(nmt_input::kSource, {{shape.source, shape.batch}, DType::i32});
+  Val lengths = b.input(nmt_input::kSourceLengths, {{shape.batch}, DType::i32});
+  NmtLayers net(b, o, {});
+  Encoded encoded = net.encode(source, lengths);
+  const std::vector<std::string> names = nmt_states(o);
+  const std::vector<Val> states = flat(net.first_state(encoded));
+  b.output("keys", encoded.keys);
+  b.output("values", encoded.values);
+  for (size_t i = 0; i < names.size(); ++i) b.output(names[i], states[i]);
+}
+
+void nmt_decoder_step(Builder& b, const NmtOptions& o, const NmtShape& shape) {
+  const int64_t S = shape.source, B = shape.batch, H = o.hidden;
+  Encoded encoded{.keys = b.input("keys", {{S, B, o.attention_size}}),
+                  .values = b.input("values", {{S, B, H}}),
+                  .lengths = b.input(nmt_input::kSourceLengths, {{B}, DType::i32})};
+  Val token = b.input("token", {{1, B}, DType::i32});
+  const std::vector<std::string> names = nmt_states(o);
+  std::vector<Val> states;
+  for (auto& name : names) states.push_back(b.input(name, {{B, H}}));
+  DecoderState state{.attended = states.back()};
+  for (size_t i = 0; i + 1 < states.size(); i += 2) state.layers.push_back({states[i], states[i + 1]});
+
+  NmtLayers net(b, o, {});
+  Val word = unbind(net.embed_target(token))[0];
+  {
+    Builder::Within step(b, "decoder");
+    state = net.decode(word, state, encoded);
+  }
+  Builder::Within scope(b, "output");
+  b.output("log_probs", log_softmax(net.logits(state.attended)));
+  const std::vector<Val> next = flat(state);
+  for (size_t i = 0; i < names.size(); ++i) b.output("next/" + names[i], next[i]);
+}
+
+}  // namespace pal

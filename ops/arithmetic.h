@@ -1,0 +1,32 @@
+// Products, differences and scalings, element by element.
+#pragma once
+#include "core/op.h"
+#include "core/philox.h"  // PAL_HD
+
+namespace pal {
+
+extern const OpDef mul_op, scale_op, sub_op;
+
+// a * b, a - b: operands of one shape and floating-point type.
+Val mul(Val a, Val b);
+Val sub(Val a, Val b);
+// factor * x.
+Val scale(Val x, float factor);
+
+struct ScaleAttrs {
+  float factor = 1;
+  auto fields() const { return std::tuple{field("factor", factor)}; }
+};
+
+struct Mul {
+  PAL_HD float operator()(float a, float b) const { return a * b; }
+};
+struct Sub {
+  PAL_HD float operator()(float a, float b) const { return a - b; }
+};
+struct Scale {
+  float factor;
+  PAL_HD float operator()(float x) const { return factor * x; }
+};
+
+}  // namespace pal

@@ -1,0 +1,28 @@
+// Matrix products on plain row-major operands, with an accumulator and a bias folded in.
+#pragma once
+#include "core/op.h"
+
+namespace pal {
+
+extern const OpDef matmul_op;
+
+struct MatmulAttrs {
+  bool ta = false, tb = false;
+  DType dtype = DType::f32;  // of the result
+  auto fields() const {
+    return std::tuple{field("ta", ta), field("tb", tb), field("dtype", dtype)};
+  }
+};
+
+// op(a)·op(b) (+ bias, in every row) (+ c), op the identity or, with ta or tb, the transpose; the
+// result may be written over c. Operands f32, bf16 or f16, sums in f32, c of the result's type.
+//   neither:  (.., K)·(K, N) -> (.., N); leading axes count as rows
+//   tb:       (.., K)·(N, K)ᵀ -> (.., N)
+//   ta:       (.., M)ᵀ·(.., N) -> (M, N), summed over all leading axes: a weight's gradient
+//   both:     (K, M)ᵀ·(N, K)ᵀ -> (M, N)
+Val matmul(Val a, Val b, bool ta = false, bool tb = false, Val c = {}, DType dtype = DType::f32);
+
+// x·w + bias: (.., K)·(K, N) + (N) -> (.., N).
+Val linear(Val x, Val w, Val bias = {});
+
+}  // namespace pal

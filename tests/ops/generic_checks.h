@@ -1,0 +1,72 @@
+// What every operator must do, as functions that return the problems they find (none: it holds).
+// generic_test.cc asks them of all operators; generic_meta_test.cc proves that each can fail.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/op.h"
+#include "tests/support/eval.h"
+
+namespace pal::test {
+
+using Problems = std::vector<std::string>;
+using Bytes = std::vector<std::byte>;
+
+// One operator with one of its examples: a program of a single node, and values for its operands.
+struct Case {
+  const OpDef* op;
+  Example example;
+  uint64_t seed;
+  Program program;
+  std::vector<ValueId> in, out;  // kNone where absent or unread
+  std::vector<Bytes> values;     // by operand
+};
+
+// Draws the operands' values from `seed`. ProgramError when inference refuses the example.
+Case make_case(const OpDef& op, const Example& example, uint64_t seed);
+
+// The outputs' bytes (empty where unread). Problems found while running go to `problems`.
+std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& problems);
+
+// Every byte of every output is written, whatever was there before; nothing else is.
+Problems check_writes(const Case& c);
+// Each declared share, alone and as many together as go: the same bits as without.
+Problems check_shares(const Case& c);
+// Each window in place: the same bits as elsewhere.
+Problems check_windows(const Case& c);
+// An operand read by predicate may hold that predicate, one bit an element.
+Problems check_predicates(const Case& c);
+// The bytes of an operand that is read by shape do not matter.
+Problems check_shape_only(const Case& c);
+// The same bits with 1, 2 and 3 threads.
+Problems check_threads(const Case& c);
+// The same bits wherever the buffers begin.
+Problems check_alignment(const Case& c);
+// The same bits from the same prepared kernel when it has run before, on these values or `other`s.
+Problems check_purity(const Case& c, const std::vector<Case>& others);
+// Leaving outputs unread does not change the others.
+Problems check_unread(const Case& c);
+// Operands of other ranks, extents and types are refused with a ProgramError that names the
+// operator, or else handled.
+Problems check_infer(const Case& c);
+// An update that its gate does not allow leaves the state as it was; in place or not is the same.
+Problems check_update(const Case& c);
+// The batched form gives the bits of the single ones.
+Problems check_batched(const OpDef& op, const std::vector<Example>& examples);
+// Names, formula, cost, attributes.
+Problems check_facts(const Case& c);
+Problems check_attrs(const std::vector<Example>& examples);
+// Every operator of the program is in all_ops(), or in `also`.
+Problems check_listed(const Program& program, std::span<const OpDef* const> also = {});
+
+// Gradients against finite differences with random cotangents: of all operands together and each
+// alone, through all outputs together and each alone, summed over two readers, added to a start.
+// `statistics` are float outputs that no loss reaches (they are left out).
+Problems check_gradient(const Case& c, const std::vector<int>& statistics = {});
+
+// The program of the gradient check, for tests that look at its nodes.
+Program gradient_program(const Case& c, const std::vector<int>& statistics = {});
+
+}  // namespace pal::test

@@ -1,0 +1,249 @@
+// The runner's own promises: poison, finite checks, traces, errors from every queue, the recorded
+// peak, and no allocation of ours in a steady step.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/verify.h"
+#include "ops/activations.h"
+#include "ops/arithmetic.h"
+#include "ops/columns.h"
+#include "ops/copies.h"
+#include "tests/probes/allocations.h"
+#include "tests/probes/probe.h"
+#include "tests/probes/toy_ops.h"
+
+namespace pal::test {
+namespace {
+
+constexpr int64_t kN = 96;
+
+// peek reads what remember's operand was, after that operand's life has ended.
+Program reading_after_the_end(const float** slot) {
+  Builder b;
+  Val kept = remember(scale(b.input("x", {{kN}}), 2), slot);
+  b.output("kept", kept);
+  Builder::Within scope(b, "layer/late");
+  b.output("late", peek(kept, slot));
+  return b.take();
+}
+
+TEST(Runner, PoisonShowsAReadAfterTheEndOfALifetime) {
+  const float* slot = nullptr;
+  const auto x = random_floats(kN, 1);
+  Planned careless(reading_after_the_end(&slot));
+  careless.set("x", x);
+  careless.run();
+  // The bytes happen to be there still, so nothing shows ..
+  EXPECT_EQ(careless.floats("late"), careless.floats("kept"));
+
+  // .. until freed bytes are filled with NaN.
+  Planned poisoned(reading_after_the_end(&slot), 1, {}, {.poison = true});
+  poisoned.set("x", x);
+  poisoned.run();
+  EXPECT_EQ(poisoned.floats("kept"), careless.floats("kept"));
+  for (float late : poisoned.floats("late")) EXPECT_TRUE(std::isnan(late));
+
+  Planned stopped(reading_after_the_end(&slot), 1, {}, {.poison = true, .check_finite = true});
+  stopped.set("x", x);
+  const std::string error = error_of([&] { stopped.run(); });
+  EXPECT_NE(error.find("[peek] made a NaN"), std::string::npos) << error;
+  EXPECT_NE(error.find("layer/late"), std::string::npos) << error;
+}
+
+TEST(Runner, PoisonLeavesCorrectProgramsAlone) {
+  auto build = [] {
+    Builder b;
+    Val x = b.input("x", {{kN}});
+    Val y = tanh(scale(x, 2));
+    b.output("y", mul(sigmoid(y), scale(y, 3)));
+    return b.take();
+  };
+  Planned plain(build()), poisoned(build(), 1, {}, {.poison = true});
+  for (Planned* p : {&plain, &poisoned}) {
+    for (int i = 0; i < 2; ++i) p->set("x", random_floats(kN, 2)), p->run();
+  }
+  EXPECT_EQ(plain.bytes("y"), poisoned.bytes("y"));
+}
+
+TEST(Runner, PoisonRefusesSeveralQueues) {
+  Builder b;
+  Val y = scale(b.input("x", {{kN}}), 2);
+  b.output("y", scale(y, 2));
+  Program p = b.take();
+  p.node(0).queue = 1;
+  p.node(1).waits = {0};
+  EXPECT_NE(error_of([&] { Planned(p, 1, {}, {.poison = true}); }), "");
+}
+
+TEST(Runner, CheckFiniteNamesTheNode) {
+  auto build = [](float value) {
+    Builder b;
+    Val x = b.input("x", {{4, 24}});
+    Builder::Within scope(b, "encoder", 3);
+    b.output("y", scale(bad_value(scale(x, 2), 77, value), 1));
+    return b.take();
+  };
+  const auto x = random_floats(kN, 3);
+  auto run = [&](float value, bool check) {
+    Planned p(build(value), 1, {}, {.check_finite = check});
+    p.set("x", x);
+    return error_of([&] { p.run(); });
+  };
+  EXPECT_EQ(run(NAN, true),
+            "[bad_value] made a NaN in output 0 f32[4,24] at element 77, at node 1 (forward, "
+            "encoder t=3)");
+  EXPECT_NE(run(-INFINITY, true).find("[bad_value] made an infinity"), std::string::npos);
+  EXPECT_EQ(run(1, true), "");
+  EXPECT_EQ(run(NAN, false), "");
+}
+
+TEST(Runner, ChromeTraceIsJson) {
+  Builder b;
+  Val x = b.input("x", {{kN}});
+  Builder::Within scope(b, "a \"quoted\" \\ scope");
+  Val y = scale(x, 2);
+  b.output("y", scale(y, 3));
+  Program p = b.take();
+  p.node(0).queue = 1;
+  p.node(1).waits = {0};
+  Planned planned(p, 1, {}, {.trace = true});
+  planned.run();
+  const std::string path = testing::TempDir() + "pal_runner_trace.json";
+  planned.runner().write_chrome_trace(path);
+  std::ifstream file(path);
+  const auto events = nlohmann::json::parse(file);
+  ASSERT_EQ(events.size(), 2u);
+  const NodeId node[] = {events[0]["args"]["node"], events[1]["args"]["node"]};
+  EXPECT_EQ(node[0], 0);
+  EXPECT_EQ(node[1], 1);
+  EXPECT_EQ(events[0]["ph"], "X");
+  EXPECT_EQ(events[0]["tid"], 1);
+  EXPECT_EQ(events[1]["tid"], 0);
+  EXPECT_EQ(events[0]["name"], "scale");
+  EXPECT_EQ(events[0]["cat"], "forward");
+  EXPECT_EQ(events[0]["args"]["scope"], "a \"quoted\" \\ scope");
+  const double first_end = double(events[0]["ts"]) + double(events[0]["dur"]);
+  EXPECT_GE(double(events[1]["ts"]), first_end) << "node 1 waits for node 0";
+  EXPECT_GT(planned.runner().node_times()[0], 0);
+  EXPECT_NE(error_of([&] { Planned(p).runner().write_chrome_trace(path); }), "")
+      << "nothing was traced";
+  std::remove(path.c_str());
+}
+
+// Later nodes are not run, nobody waits for ever, and the error arrives on the caller's thread.
+TEST(Runner, ErrorsOnEveryQueueSurface) {
+  for (QueueId queue : {QueueId(0), QueueId(1)}) {
+    std::atomic<bool> reached{false};
+    Builder b;
+    Val x = b.input("x", {{kN}});
+    Val a = throwing(x);
+    Val c = scale(x, 2);
+    b.output("c", signal(mul(a, c), &reached));
+    Program p = b.take();
+    p.node(0).queue = queue;
+    p.node(1).queue = QueueId(1 - queue);
+    p.node(1).waits = {};
+    p.node(2).waits = {0, 1};
+    verify(p);
+    Planned planned(p);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(error_of([&] { planned.run(); }), "[throwing] as it was told");
+      EXPECT_FALSE(reached);
+    }
+  }
+}
+
+TEST(Runner, RecordedPeakIsThePlans) {
+  auto build = [](int64_t scratch) {
+    Builder b;
+    Val x = b.input("x", {{8, 120}});
+    Val wide = tanh(concatenate({x, x, x}));
+    b.output("y", sigmoid(with_workspace(slice_columns(wide, 0, 120), scratch)));
+    return b.take();
+  };
+  const auto x = random_floats(8 * 120, 4);
+  for (int64_t scratch : {int64_t(64), int64_t(100'000)}) {
+    Planned planned(build(scratch));
+    planned.set("x", x);
+    planned.memory().fill_canary();
+    EXPECT_LT(planned.memory().recorded_peak(), planned.peak(Space::device));
+    planned.run();
+    EXPECT_EQ(planned.memory().recorded_peak(), planned.peak(Space::device));
+    EXPECT_EQ(planned.peak(Space::device), planned.plan().device().lower_bound);
+  }
+  Planned small(build(64)), large(build(100'000));
+  EXPECT_GE(large.peak(Space::device), 100'000);
+  EXPECT_LT(small.peak(Space::device), 100'000);
+}
+
+// Runs an operator's example as a program: every operand an input, or state where it is written.
+Program program_of(const OpDef& op, const Example& example) {
+  Builder b;
+  std::vector<Val> operands;
+  for (size_t k = 0; k < example.operands.size(); ++k) {
+    auto& operand = example.operands[k];
+    const std::string name = "in" + std::to_string(k);
+    if (operand.absent) {
+      operands.push_back({});
+    } else if (op.writes_state) {
+      operands.push_back(b.state(name, operand.spec, Role::weight));
+    } else {
+      operands.push_back(b.input(name, operand.spec));
+    }
+  }
+  std::vector<Val> out = b.emit(op, operands, example.attrs);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!op.writes_state && out[i]) b.output("out" + std::to_string(i), out[i]);
+  }
+  return b.take();
+}
+
+TEST(Allocations, CounterSeesOursAndTheirs) {
+  if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer owns the allocator";
+  std::string grown;
+  auto count = count_allocations([&] {
+    std::vector<int> v(100);
+    grown = std::string(size_t(1000 + v[0]), 'x');  // allocated inside libstdc++, for us
+  });
+  EXPECT_GE(count.ours, 2);
+  EXPECT_EQ(count_allocations([] {}).ours, 0);
+}
+
+TEST(Allocations, NoKernelAllocatesInASteadyStep) {
+  if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer owns the allocator";
+  int64_t theirs = 0;
+  for (const OpDef* op : all_ops()) {
+    if (!op->examples) continue;
+    for (const Example& example : op->examples()) {
+      Planned planned(program_of(*op, example), 2);
+      for (size_t k = 0; k < example.operands.size(); ++k) {
+        auto& operand = example.operands[k];
+        if (operand.absent || operand.spec.layout) continue;
+        const int64_t n = operand.spec.numel();
+        planned.set("in" + std::to_string(k),
+                    operand.spec.dtype == DType::i32
+                        ? random_ids(n, 5, int(operand.hi) + 1)
+                        : random_floats(n, 5, operand.lo, operand.hi));
+      }
+      planned.run();
+      planned.run();
+      const Allocations count = count_allocations([&] { planned.run(); });
+      EXPECT_EQ(count.ours, 0) << op->name << ": " << count.first_ours;
+      if (count.theirs) {
+        std::printf("  %s: %ld allocations of a library (%s)\n", op->name, long(count.theirs),
+                    count.first_theirs.c_str());
+      }
+      theirs += count.theirs;
+    }
+  }
+  RecordProperty("allocations_of_libraries", int(theirs));
+}
+
+}  // namespace
+}  // namespace pal::test

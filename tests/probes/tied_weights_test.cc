@@ -1,0 +1,169 @@
+// Probe 1: one weight is embedding and output matrix (twice). Its gradient is the sum of all uses,
+// folded in place by the operators' own accumulating forms: the program has no `add`.
+#include <gtest/gtest.h>
+
+#include "autograd/differentiate.h"
+#include "core/op.h"
+#include "core/print.h"
+#include "core/verify.h"
+#include "memory/lifetimes.h"
+#include "ops/activations.h"
+#include "ops/arithmetic.h"
+#include "ops/embedding.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "tests/probes/probe.h"
+#include "tests/support/eval.h"
+
+namespace pal::test {
+namespace {
+
+constexpr int64_t kWords = 11, kSize = 6, kTokens = 9;
+
+// loss = <c1, tanh(x M) W^T> + <c2, sigmoid(x M) W^T> with x = W[ids]. Untied, the three uses of W
+// are weights of their own.
+Program step(bool tied) {
+  Builder b;
+  auto table = [&](const std::string& name) {
+    return b.state(tied ? "W" : name, {{kWords, kSize}}, Role::weight);
+  };
+  Val ids = b.input("ids", {{kTokens}, DType::i32});
+  Val c1 = b.input("c1", {{kTokens, kWords}}), c2 = b.input("c2", {{kTokens, kWords}});
+  Val m = b.state("M", {{kSize, kSize}}, Role::weight);
+  Val w_in = table("W/in"), w1 = table("W/out1"), w2 = table("W/out2");
+  Val inner = matmul(embedding(w_in, ids), m);
+  Val logits1 = matmul(tanh(inner), w1, false, true);
+  Val logits2 = matmul(sigmoid(inner), w2, false, true);
+  Val loss = sum_all(add_broadcast(mul(logits1, c1), sum_all(mul(logits2, c2))));
+  b.output("loss", loss);
+  const auto wrt = tied ? std::vector<Val>{w_in} : std::vector<Val>{w_in, w1, w2};
+  const auto gradient = differentiate(b, loss, wrt);
+  for (size_t i = 0; i < gradient.size(); ++i) b.output("g" + std::to_string(i), gradient[i]);
+  Program p = b.take();
+  verify(p);
+  return p;
+}
+
+const auto kTable = random_floats(kWords * kSize, 1);
+
+template <class Machine>  // Planned or Evaluator
+void feed(Machine& machine, const std::vector<std::string>& tables,
+          const std::vector<float>& table = kTable) {
+  machine.set("ids", random_ids(kTokens, 2, int(kWords)));
+  machine.set("c1", random_floats(kTokens * kWords, 3));
+  machine.set("c2", random_floats(kTokens * kWords, 4));
+  machine.set("M", random_floats(kSize * kSize, 5));
+  for (auto& name : tables) machine.set(name, table);
+}
+
+std::vector<float> gradient(Program program) {
+  Planned planned(std::move(program));
+  feed(planned, {"W"});
+  planned.run();
+  return planned.floats("g0");
+}
+
+std::vector<float> untied_sum() {
+  Planned planned(step(false));
+  feed(planned, {"W/in", "W/out1", "W/out2"});
+  planned.run();
+  std::vector<float> sum(size_t(kWords * kSize), 0);
+  for (auto name : {"g2", "g1", "g0"}) {  // in the order of accumulation
+    const auto part = planned.floats(name);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  return sum;
+}
+
+std::vector<float> finite_differences() {
+  Evaluator eval(step(true));
+  std::vector<float> out;
+  auto loss_at = [&](size_t i, float shift) {
+    auto table = kTable;
+    table[i] += shift;
+    feed(eval, {"W"}, table);
+    eval.run_quietly();
+    return double(eval.floats("loss")[0]);
+  };
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    out.push_back(float((loss_at(i, 0x1p-6f) - loss_at(i, -0x1p-6f)) / 0x1p-5));
+  }
+  return out;
+}
+
+// Without the sum that it should add onto, as a gradient that ignores it would record it.
+Program forgetting(Program p, const char* op) {
+  for (NodeId n = p.node_count(); n-- > 0;) {
+    Node& node = p.node(n);
+    if (node.op->name != std::string(op) || node.phase != Phase::backward) continue;
+    for (ValueId& v : node.in) {
+      const NodeId maker = v == kNone ? kNone : p.value(v).producer;
+      if (maker != kNone && p.value(v).spec == p.value(node.out[0]).spec) {
+        v = kNone;
+        return p;
+      }
+    }
+  }
+  return p;
+}
+
+TEST(TiedWeights, GradientIsTheSumOfAllUses) {
+  const auto g = gradient(step(true));
+  EXPECT_LT(difference(g, untied_sum()), 1e-6);
+  EXPECT_LT(difference(g, finite_differences()), 2e-3);
+}
+
+TEST(TiedWeights, AForgottenSumIsNoticed) {
+  const auto expected = untied_sum();
+  for (auto op : {"matmul", "embedding_grad"}) {
+    const Program broken = forgetting(step(true), op);
+    EXPECT_NE(print(broken), print(step(true))) << op;
+    EXPECT_GT(difference(gradient(broken), expected), 0.05) << op;
+  }
+}
+
+TEST(TiedWeights, NothingIsAddedSeparately) {
+  const Program program = step(true);
+  EXPECT_EQ(print(program).find(" add("), std::string::npos) << print(program);
+  EXPECT_EQ(count_nodes(program, "embedding_grad"), 1);
+  EXPECT_EQ(program.value(program.output("g0")).role, Role::weight_gradient);
+}
+
+// The values from the first use's gradient to the total, in the order in which they are made.
+std::vector<ValueId> partial_sums(const Program& p) {
+  std::vector<ValueId> sums;
+  for (const Node& node : p.nodes) {
+    for (ValueId v : node.out) {
+      if (node.phase == Phase::backward && v != kNone &&
+          p.value(v).spec == TensorSpec{{kWords, kSize}}) {
+        sums.push_back(v);
+      }
+    }
+  }
+  return sums;
+}
+
+TEST(TiedWeights, TheSumStaysInPlace) {
+  const Program program = step(true);
+  const auto sums = partial_sums(program);
+  ASSERT_EQ(sums.size(), 3u) << print(program);
+  auto places = [&](const StorageOptions& options) {
+    const Storages storages = assign_storages(program, {}, options);
+    std::vector<StorageId> out;
+    for (ValueId v : sums) out.push_back(storages.of[size_t(v)]);
+    return out;
+  };
+  const auto shared = places({}), separate = places({.inplace = false});
+  EXPECT_EQ(shared[0], shared[1]);
+  EXPECT_EQ(shared[1], shared[2]);
+  EXPECT_NE(separate[0], separate[1]);
+  EXPECT_NE(separate[1], separate[2]);
+  // In place or not, the same bits.
+  Planned in_place(step(true)), apart(step(true), 1, {.inplace = false});
+  for (Planned* p : {&in_place, &apart}) feed(*p, {"W"}), p->run();
+  EXPECT_EQ(in_place.bytes("g0"), apart.bytes("g0"));
+  EXPECT_LT(in_place.peak(Space::device), apart.peak(Space::device));
+}
+
+}  // namespace
+}  // namespace pal::test

@@ -1,0 +1,299 @@
+// Greedy search: what it may choose, that it scores as the training loss does, that neighbours,
+// batches and padding change nothing; and the commands that translate and evaluate.
+#include "train/translator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/scalars.h"
+#include "data/vocabulary.h"
+#include "ops/copies.h"
+#include "train/checkpoint.h"
+#include "train/commands.h"
+#include "train/initialise.h"
+#include "train/nmt_task.h"
+#include "train/trainer.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Likeliest, obeys_the_rules) {
+  const TranslateOptions forbid, allow{.allow_unknown = true};
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  auto best = [](std::vector<float> scores, const TranslateOptions& o) {
+    return likeliest(scores, o);
+  };
+  EXPECT_EQ(best({0, -1, 0, -9, -3, -2, -4}, forbid), 5);  // never <pad>, <unk>, <s>
+  EXPECT_EQ(best({0, -1, 0, -9, -3, -2, -4}, allow), 1);
+  EXPECT_EQ(best({0, -2, 0, -2, -2, -2, -2}, forbid), 3);  // ties: the lowest id
+  EXPECT_EQ(best({0, -2, 0, -2, -2, -2, -2}, allow), 1);
+  EXPECT_EQ(best({0, 0, 0, -7, -1, -2, -1}, forbid), 4);
+  EXPECT_EQ(best({nan, nan, nan, nan, nan, nan}, allow), 3);
+}
+
+constexpr int64_t kSourceWords = 11, kTargetWords = 9;
+
+NmtOptions small_model() {
+  NmtOptions o;
+  o.source_vocab = kSourceWords;
+  o.target_vocab = kTargetWords;
+  o.embedding = 6;
+  o.hidden = 8;
+  o.attention_size = 5;
+  o.init_scale = 1.5f;  // so that scores differ
+  return o;
+}
+
+Program loss_program(const NmtOptions& model, const NmtShape& shape) {
+  Builder b;
+  Val scalars = step_scalars(b.input(nmt_input::kScalars, scalars_spec(), Space::host));
+  b.output("nll", nmt_loss(b, model, shape, scalars, false).nll);
+  return b.take();
+}
+
+std::unique_ptr<ProgramSet> drawn(const NmtOptions& model, uint64_t seed) {
+  auto set = std::make_unique<ProgramSet>(CompileOptions{}, cpu_device(2));
+  set->add("weights", loss_program(model, {1, 1, 1}));
+  initialise(*set, seed);
+  return set;
+}
+
+// Sentences of 1 to `longest` words, and an empty one.
+std::vector<std::vector<int32_t>> sentences(int count, int longest) {
+  std::vector<std::vector<int32_t>> all;
+  for (int i = 0; i < count; ++i) {
+    std::vector<int32_t> one;
+    for (int j = 0; j < 1 + i * 5 % longest; ++j) {
+      one.push_back(int32_t(4 + (i * 3 + j * (i + 2)) % (kSourceWords - 4)));
+    }
+    all.push_back(i == 2 ? std::vector<int32_t>{} : one);
+  }
+  return all;
+}
+
+TEST(Translator, scores_words_as_the_training_loss_does) {
+  for (const bool reverse : {false, true}) {
+    NmtOptions model = small_model();
+    model.reverse_source = reverse;
+    const auto set = drawn(model, 3);
+    const std::vector<int32_t> source = {4, 7, 5, 9, /**/ 6, 10, 8, 0};  // (4, 2), below: time-major
+    const std::vector<int32_t> lengths = {4, 3};
+    std::vector<int32_t> time_major(8);
+    for (size_t b = 0; b < 2; ++b) {
+      for (size_t s = 0; s < 4; ++s) time_major[s * 2 + b] = source[b * 4 + s];
+    }
+    const std::vector<std::vector<int32_t>> target = {{5, 4, 8, 3}, {7, 3, 0, 0}};
+    NmtScorer scorer(*set, model, 2);
+    scorer.start(4, time_major, lengths);
+    std::vector<int32_t> words = {Vocabulary::kBegin, Vocabulary::kBegin}, in(8), out(8);
+    double sum = 0;
+    for (size_t t = 0; t < 4; ++t) {
+      const float* scores = scorer.step(words);
+      for (size_t b = 0; b < 2; ++b) {
+        in[t * 2 + b] = words[b], out[t * 2 + b] = target[b][t];
+        double mass = 0;
+        for (int64_t v = 0; v < kTargetWords; ++v) {
+          mass += std::exp(double(scores[int64_t(b) * kTargetWords + v]));
+        }
+        EXPECT_NEAR(mass, 1, 1e-5);
+        if (target[b][t] != 0) sum -= double(scores[int64_t(b) * kTargetWords + target[b][t]]);
+        words[b] = target[b][t];
+      }
+    }
+    Executable& loss = set->add("loss", loss_program(model, {4, 4, 2}));
+    const StepScalars scalars;
+    std::memcpy(loss.input(nmt_input::kScalars), &scalars, sizeof scalars);
+    std::memcpy(loss.input(nmt_input::kSource), time_major.data(), 32);
+    std::memcpy(loss.input(nmt_input::kSourceLengths), lengths.data(), 8);
+    std::memcpy(loss.input(nmt_input::kTargetIn), in.data(), 32);
+    std::memcpy(loss.input(nmt_input::kTargetOut), out.data(), 32);
+    loss.run();
+    EXPECT_NEAR(sum, double(*loss.output("nll")), 1e-4 * sum);
+    EXPECT_GT(sum, 1);
+  }
+}
+
+TEST(Translator, neighbours_batches_and_padding_change_nothing) {
+  const NmtOptions model = small_model();
+  const auto set = drawn(model, 5);
+  const auto all = sentences(13, 9);
+  const auto together = Translator(*set, model, 4, {3, 6}).greedy(all);
+  ASSERT_EQ(together.size(), all.size());
+  EXPECT_TRUE(together[2].empty());
+  std::set<std::vector<int32_t>> different(together.begin(), together.end());
+  EXPECT_GT(different.size(), 4u);  // or this test would show nothing
+  Translator alone(*set, model, 1, {});
+  Translator wide(*set, model, 16, {20});
+  const auto padded = wide.greedy(all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(alone.greedy(std::span(&all[i], 1))[0], together[i]) << i;
+    EXPECT_EQ(padded[i], together[i]) << i;
+    EXPECT_LE(together[i].size(), 2 * all[i].size() + 10);
+  }
+}
+
+TEST(Translator, every_sentence_ends) {
+  NmtOptions model = small_model();
+  const auto set = drawn(model, 5);
+  for (const StateTensor& slot : set->state()) {  // one word always wins
+    auto* data = reinterpret_cast<float*>(slot.data);
+    std::fill_n(data, slot.spec.numel(), 0.0f);
+    if (slot.name == "output/bias") data[6] = 1;
+  }
+  const std::vector<std::vector<int32_t>> source = {{4}, {4, 5, 6}};
+  const auto out = Translator(*set, model, 2, {3}).greedy(source);
+  EXPECT_EQ(out[0], std::vector<int32_t>(12, 6));
+  EXPECT_EQ(out[1], std::vector<int32_t>(16, 6));
+}
+
+TEST(Translator, compiles_a_bucket_for_what_is_longer_than_all) {
+  const NmtOptions model = small_model();
+  const auto set = drawn(model, 1);
+  Translator translator(*set, model, 2, {3, 12});
+  EXPECT_EQ(translator.rung(1), 3);
+  EXPECT_EQ(translator.rung(4), 12);
+  EXPECT_EQ(translator.rung(13), 20);
+  EXPECT_EQ(translator.rung(20), 20);
+  const std::vector<std::vector<int32_t>> source = {std::vector<int32_t>(23, 5)};
+  translator.greedy(source);
+  EXPECT_NE(set->find("encoder/30x2"), nullptr);
+  EXPECT_NE(set->find("decoder/30x2"), nullptr);
+}
+
+// A run's folder with drawn weights, as a trainer would leave it.
+class SavedRun : public testing::Test {
+ protected:
+  SavedRun()
+      : dir_(fs::path(testing::TempDir()) /
+             (std::string("pal_translator_") +
+              testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    const std::string samples = std::string(PAL_SOURCE_DIR) + "/data/samples/tatoeba_en_vi";
+    const Config config = parse_config(
+        "model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4, init_scale: 1.0,\n"
+        "  encoder_layers: 1, decoder_layers: 1}\n"
+        "data: {root: " + samples + ", vocab_min_count: 20, max_length: 10}\n"
+        "train: {batch_size: 32, max_epochs: 1}\n", "test.yaml");
+    std::ofstream(dir_ / "config.yaml") << dump_config(config);
+    const NmtTask task(config);
+    task.save_files(dir_);
+    ProgramSet set(compile_options(config.memory), cpu_device(2));
+    task.declare_weights(set);
+    initialise(set, 7);
+    save_weights(dir_ / "last.safetensors", set);
+  }
+  ~SavedRun() override { fs::remove_all(dir_); }
+
+  fs::path file(const std::string& name, const std::string& text) const {
+    std::ofstream(dir_ / name, std::ios::binary) << text;
+    return dir_ / name;
+  }
+  // What translating the text prints.
+  std::string translated(const std::string& text, bool json = false) const {
+    testing::internal::CaptureStdout();
+    const int code = run_translate({dir_, file("input.txt", text), json});
+    const std::string out = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(code, kExitDone);
+    return out;
+  }
+  template <class Use>
+  static std::string error_of(Use use) {
+    try {
+      use();
+    } catch (const UsageError& e) {
+      EXPECT_EQ(e.exit_code, kExitUsage);
+      return e.what();
+    }
+    return "";
+  }
+  const fs::path dir_;
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(SavedRun, translates_line_by_line) {
+  std::string long_line;
+  for (int i = 0; i < 33; ++i) long_line += "Tom is here ";
+  const std::string text = "\xEF\xBB\xBFTom is here.\r\n\n" + long_line + "\n   \nI am Tom";
+  const std::string out = translated(text);
+  const std::vector<std::string> lines = split(out);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(out.back(), '\n');
+  EXPECT_EQ(lines[1], "");
+  EXPECT_EQ(lines[3], "");
+  EXPECT_NE(lines[0] + lines[2] + lines[4], "");
+  for (const std::string& line : lines) EXPECT_EQ(line.find("<unk>"), std::string::npos);
+  EXPECT_EQ(split(translated("Tom is here."))[0], lines[0]);
+  EXPECT_EQ(nlohmann::json::parse(translated(text, true)),
+            (nlohmann::json{{"translations", lines}}));
+  EXPECT_EQ(translated(""), "");
+  EXPECT_EQ(translated("\n"), "\n");
+}
+
+TEST_F(SavedRun, refuses_what_it_cannot_read) {
+  EXPECT_NE(error_of([&] { translated("fine\nb\xFF" "d\n"); }).find("input.txt: line 2: invalid UTF-8"),
+            std::string::npos);
+  testing::internal::GetCapturedStdout();  // the one that the error left open
+  EXPECT_NE(error_of([&] { run_translate({dir_, dir_ / "none.txt", false}); }).find("none.txt"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { run_translate({dir_ / "none", {}, false}); }).find("no such folder"),
+            std::string::npos);
+  fs::remove(dir_ / "last.safetensors");
+  EXPECT_NE(error_of([&] { run_translate({dir_, {}, false}); }).find("best.safetensors"),
+            std::string::npos);
+}
+
+TEST_F(SavedRun, evaluates_a_part_or_files) {
+  auto eval = [&](EvalArgs args) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_eval(args), kExitDone);
+    return testing::internal::GetCapturedStdout();
+  };
+  const nlohmann::json test = nlohmann::json::parse(eval({.model = dir_, .json = true}));
+  EXPECT_EQ(test.size(), 4u);
+  EXPECT_EQ(test["sentences"], 484);
+  EXPECT_EQ(test["signature"], "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:palimpsest-1");
+  EXPECT_GT(test["loss"].get<double>(), 1);
+  const std::string root = std::string(PAL_SOURCE_DIR) + "/data/samples/tatoeba_en_vi/test.";
+  const std::string files =
+      eval({.model = dir_, .source = root + "en", .reference = root + "vi", .json = true});
+  EXPECT_EQ(nlohmann::json::parse(files), test);
+  EXPECT_EQ(eval({.model = dir_, .part = "valid"}).substr(0, 6), "BLEU =");
+  // A reference that is the translation itself.
+  const std::string source = "Tom is here.\nI am Tom.\nTom is here now and I am here too.\n";
+  const std::string output = translated(source);
+  const nlohmann::json perfect = nlohmann::json::parse(
+      eval({.model = dir_, .source = file("s", source), .reference = file("r", output),
+            .json = true}));
+  EXPECT_NEAR(perfect["bleu"].get<double>(), 100, 1e-9);
+  EXPECT_NE(error_of([&] {
+              eval({.model = dir_, .source = dir_ / "s", .reference = dir_ / "gone"});
+            }).find("--reference"), std::string::npos);
+  testing::internal::GetCapturedStdout();
+}
+
+TEST_F(SavedRun, best_goes_before_last) {
+  const SavedNmt last = open_nmt(dir_);
+  EXPECT_EQ(last.weights.filename(), "last.safetensors");
+  fs::copy_file(dir_ / "last.safetensors", dir_ / "best.safetensors");
+  EXPECT_EQ(open_nmt(dir_).weights.filename(), "best.safetensors");
+}
+
+}  // namespace
+}  // namespace pal

@@ -1,0 +1,129 @@
+// Checkpoints: state slots by name in a safetensors file.
+#include "train/checkpoint.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "core/error.h"
+#include "train/safetensors.h"
+
+namespace pal {
+namespace {
+
+constexpr const char* kTrainerKey = "trainer";
+
+std::string dtype_name(DType type) {
+  switch (type) {
+    case DType::f32: return "F32";
+    case DType::f16: return "F16";
+    case DType::bf16: return "BF16";
+    case DType::i32: return "I32";
+    default: return "U8";
+  }
+}
+
+std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+TensorView view_of(const StateTensor& slot) {
+  return {slot.name, dtype_name(slot.spec.dtype), extents(slot.spec.shape), slot.data,
+          size_t(slot.spec.bytes())};
+}
+
+std::string shape_text(const std::string& dtype, const std::vector<int64_t>& shape) {
+  std::string out = dtype + "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? "," : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+bool is_weight(const StateTensor& slot) {
+  return slot.role == Role::weight || slot.role == Role::statistic;
+}
+
+void save(const std::filesystem::path& file, ProgramSet& programs, bool all,
+          const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorView> views;
+  for (const StateTensor& slot : programs.state()) {
+    if (all || is_weight(slot)) views.push_back(view_of(slot));
+  }
+  save_safetensors(file.string(), views, metadata);
+}
+
+// Copies the file's tensors into the slots, after all of them were found to fit.
+void load(const SafetensorsFile& source, const std::filesystem::path& file, ProgramSet& programs,
+          bool all) {
+  std::vector<StateTensor> slots;
+  for (StateTensor& slot : programs.state()) {
+    if (all || is_weight(slot)) slots.push_back(slot);
+  }
+  std::string faults;
+  auto fault = [&](const std::string& what) { faults += (faults.empty() ? "" : "; ") + what; };
+  std::set<std::string> known;
+  for (const StateTensor& slot : slots) {
+    known.insert(slot.name);
+    const TensorView* found = source.find(slot.name);
+    const std::string want = shape_text(dtype_name(slot.spec.dtype), extents(slot.spec.shape));
+    if (!found) {
+      fault(slot.name + " is missing");
+    } else if (std::string have = shape_text(found->dtype, found->shape); have != want) {
+      fault(slot.name + " is " + have + ", the model has " + want);
+    }
+  }
+  for (const TensorView& tensor : source.tensors()) {
+    if (all && !known.contains(tensor.name)) fault(tensor.name + " is not in the model");
+  }
+  if (!faults.empty()) {
+    throw UsageError(file.string() + ": does not fit the model: " + faults +
+                     "; use the configuration it was trained with");
+  }
+  for (const StateTensor& slot : slots) {
+    std::memcpy(slot.data, source.find(slot.name)->data, size_t(slot.spec.bytes()));
+  }
+}
+
+}  // namespace
+
+std::string TrainerState::to_json() const {
+  return nlohmann::json{{"step", step}, {"epoch", epoch}, {"position", position}, {"best", best},
+                        {"has_best", has_best}, {"seconds", seconds}}
+      .dump();
+}
+
+TrainerState TrainerState::from_json(const std::string& text, const std::string& file) {
+  try {
+    auto json = nlohmann::json::parse(text);
+    return {.step = json.at("step"), .epoch = json.at("epoch"), .position = json.at("position"),
+            .best = json.at("best"), .has_best = json.at("has_best"),
+            .seconds = json.at("seconds")};
+  } catch (const nlohmann::json::exception&) {
+    throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
+  }
+}
+
+void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
+                     const TrainerState& state) {
+  save(file, programs, true, {{kTrainerKey, state.to_json()}});
+}
+
+TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs) {
+  auto source = SafetensorsFile::open(file.string());
+  auto found = source.metadata().find(kTrainerKey);
+  if (found == source.metadata().end()) {
+    throw UsageError(file.string() + ": holds weights but no trainer state; it cannot be resumed");
+  }
+  TrainerState state = TrainerState::from_json(found->second, file.string());
+  load(source, file, programs, true);
+  return state;
+}
+
+void save_weights(const std::filesystem::path& file, ProgramSet& programs) {
+  save(file, programs, false, {});
+}
+
+void load_weights(const std::filesystem::path& file, ProgramSet& programs) {
+  auto source = SafetensorsFile::open(file.string());
+  load(source, file, programs, false);
+}
+
+}  // namespace pal

@@ -1,0 +1,36 @@
+// Saving and loading the state of a run.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "memory/program_set.h"
+
+namespace pal {
+
+// Where a run stands besides its state. Kept in the checkpoint's own metadata, so that a run is one
+// file that is replaced as a whole: no moment at which weights and position disagree.
+struct TrainerState {
+  int64_t step = 0;       // optimizer updates done
+  double epoch = 0;
+  std::string position;   // Task::position()
+  double best = 0;        // the best metric so far
+  bool has_best = false;
+  double seconds = 0;     // of training, over all sessions of the run
+
+  std::string to_json() const;
+  static TrainerState from_json(const std::string& text, const std::string& file);
+};
+
+// Everything: weights, optimizer state, and where the run stands. Written beside and renamed.
+void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
+                     const TrainerState& state);
+// UsageError that lists every slot that is missing, left over, or of another shape; then nothing was
+// loaded.
+TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs);
+
+// Weights alone, as best.safetensors holds them. Loading takes them from a whole checkpoint too.
+void save_weights(const std::filesystem::path& file, ProgramSet& programs);
+void load_weights(const std::filesystem::path& file, ProgramSet& programs);
+
+}  // namespace pal

@@ -1,0 +1,42 @@
+// pal eval: loss and BLEU of a trained model on a part of its corpus, or on other files.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "train/commands.h"
+#include "train/log.h"
+#include "train/nmt_task.h"
+
+namespace pal {
+
+int run_eval(const EvalArgs& args) {
+  const SavedNmt saved = open_nmt(args.model);
+  log_info("evaluating " + saved.weights.string());
+  NmtData& data = saved.task->data();
+  NmtPart other;
+  if (args.source && args.reference) {
+    other = data.read_part({args.source->string(), "--source"},
+                           {args.reference->string(), "--reference"});
+  }
+  const NmtPart& part = args.source ? other : data.part(args.part);
+  const NmtEvaluation result = saved.task->evaluate(*saved.programs, part);
+  if (result.truncated > 0) {
+    log_warn(std::to_string(result.truncated) + " pairs are longer than the largest bucket; the "
+             "loss counts their beginning, BLEU the whole");
+  }
+  const auto sentences = static_cast<int64_t>(result.hypotheses.size());
+  if (args.json) {
+    const nlohmann::json object{{"bleu", result.bleu.score},
+                                {"loss", result.loss},
+                                {"sentences", sentences},
+                                {"signature", result.bleu.signature}};
+    std::puts(object.dump().c_str());
+  } else {
+    std::printf("%s\nloss = %.4f nats a word (%lld sentences, %s)\n", result.bleu.print().c_str(),
+                result.loss, static_cast<long long>(sentences), result.bleu.signature.c_str());
+  }
+  if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
+  return kExitDone;
+}
+
+}  // namespace pal

@@ -1,0 +1,114 @@
+// pal train: a run from its configuration to its last checkpoint.
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "train/commands.h"
+#include "train/log.h"
+#include "train/plan_report.h"
+#include "train/trainer.h"
+
+namespace pal {
+namespace {
+
+// Set by a signal, read between steps.
+std::atomic<bool> stop_requested{false};
+
+void on_signal(int signal) {
+  stop_requested = true;
+  std::signal(signal, SIG_DFL);  // a second one ends the process at once
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream out(file);
+  out << text;
+  if (!out.flush()) throw Error(kExitFailed, file.string() + ": cannot be written");
+}
+
+bool holds_run(const std::filesystem::path& dir) {
+  for (const char* name : {"config.yaml", "metrics.jsonl", "last.safetensors"}) {
+    if (std::filesystem::exists(dir / name)) return true;
+  }
+  return false;
+}
+
+// --resume may change nothing that alters results.
+void check_resume(const TrainArgs& args) {
+  const auto saved = args.out / "config.yaml";
+  if (!std::filesystem::exists(args.out / "last.safetensors")) {
+    throw UsageError(args.out.string() + ": no checkpoint to resume from (last.safetensors); start "
+                     "the run without --resume");
+  }
+  std::string changed;
+  for (const Difference& d : diff(load_config(saved), args.config)) {
+    if (d.alters_results) changed += (changed.empty() ? "" : ", ") + d.key + " " + d.a + " -> " + d.b;
+  }
+  if (!changed.empty()) {
+    throw UsageError("--resume: this would change results: " + changed +
+                     "; resume with the run's own options, or choose another --out");
+  }
+}
+
+void begin_folder(const TrainArgs& args, Trainer& trainer) {
+  std::error_code error;
+  std::filesystem::create_directories(args.out, error);
+  if (error) throw UsageError(args.out.string() + ": cannot be made: " + error.message());
+  write_text(args.out / "config.yaml", dump_config(args.config));
+  write_text(args.out / "plan.json", plan_json(trainer.largest(), trainer.task().bucket_lengths(
+                                                   trainer.task().bucket_count() - 1)) + "\n");
+  if (!args.resume) trainer.task().save_files(args.out);
+}
+
+void print_samples(const Validation& result) {
+  for (auto& [source, output] : result.samples) {
+    log_info("  " + source);
+    log_info("    -> " + output);
+  }
+}
+
+}  // namespace
+
+int run_train(const TrainArgs& args) {
+  if (args.resume) {
+    check_resume(args);
+  } else if (!args.dry_run && holds_run(args.out)) {
+    throw UsageError(args.out.string() + ": holds a run already; go on with --resume, or choose "
+                     "another --out");
+  }
+  Trainer trainer(args);
+  for (const std::string& line : trainer.task().describe()) log_info(line);
+  for (const std::string& line : plan_lines(trainer.largest())) log_info(line);
+  if (args.dry_run) {
+    if (args.json) std::puts(plan_json(trainer.largest(), trainer.task().bucket_lengths(
+                                 trainer.task().bucket_count() - 1)).c_str());
+    return kExitDone;
+  }
+  begin_folder(args, trainer);
+  stop_requested = false;
+  std::signal(SIGTERM, on_signal);
+  std::signal(SIGINT, on_signal);
+  const std::string reason = trainer.run(stop_requested);
+  nlohmann::json summary{{"steps", trainer.state().step}, {"epoch", trainer.state().epoch},
+                         {"reason", reason}, {"out", args.out.string()},
+                         {"seconds", trainer.state().seconds}};
+  if (reason == "interrupted") {
+    log_info("interrupted at step " + std::to_string(trainer.state().step) + "; go on with --resume --out " +
+             args.out.string());
+  } else {
+    const Validation test = trainer.evaluate_best("test");
+    std::string line = "test   loss " + std::to_string(test.loss).substr(0, 6);
+    for (auto& [name, value] : test.metrics) {
+      line += "  " + name + " " + std::to_string(value).substr(0, 5);
+      summary["test"][name] = value;
+    }
+    summary["test"]["loss"] = test.loss;
+    log_info(line + "  (best.safetensors)");
+    print_samples(test);
+  }
+  if (args.json) std::puts(summary.dump().c_str());
+  return reason == "interrupted" ? kExitInterrupted : kExitDone;
+}
+
+}  // namespace pal

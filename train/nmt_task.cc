@@ -1,0 +1,262 @@
+// Batches, programs and validation of the translator.
+#include "train/nmt_task.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/scalars.h"
+#include "ops/copies.h"
+#include "train/checkpoint.h"
+#include "train/log.h"
+#include "train/trainer.h"
+#include "train/translator.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kSamples = 5;
+
+void put(Executable& program, const char* input, const std::vector<int32_t>& numbers) {
+  const Program& p = program.program();
+  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
+    throw ProgramError(std::string("[nmt] input ") + input + " takes " +
+                       to_string(p.value(p.input(input)).spec) + ", not " +
+                       std::to_string(numbers.size()) + " numbers: another bucket's program");
+  }
+  std::memcpy(program.input(input), numbers.data(), numbers.size() * sizeof(int32_t));
+}
+
+void put(Executable& program, const TextBatch& batch) {
+  put(program, nmt_input::kSource, batch.source);
+  put(program, nmt_input::kSourceLengths, batch.source_lengths);
+  put(program, nmt_input::kTargetIn, batch.target_in);
+  put(program, nmt_input::kTargetOut, batch.target_out);
+}
+
+// The validation program: its output "nll" is summed over the batch's target words.
+Program record_nll(const NmtOptions& model, const NmtShape& shape) {
+  Builder b;
+  Val scalars = step_scalars(b.input(nmt_input::kScalars, scalars_spec(), Space::host));
+  b.output("nll", nmt_loss(b, model, shape, scalars, false).nll);
+  return b.take();
+}
+
+}  // namespace
+
+NmtOptions nmt_options(const Config& config, int64_t source_vocab, int64_t target_vocab) {
+  const NmtConfig& c = config.nmt();
+  NmtOptions o;
+  o.source_vocab = source_vocab;
+  o.target_vocab = target_vocab;
+  o.embedding = *c.embedding;
+  o.hidden = *c.hidden;
+  o.attention_size = *c.attention_size;
+  o.encoder_layers = *c.encoder_layers;
+  o.decoder_layers = *c.decoder_layers;
+  o.bidirectional = *c.bidirectional;
+  o.reverse_source = *c.reverse_source;
+  o.input_feeding = *c.input_feeding;
+  o.attention = *c.attention == "mlp" ? NmtOptions::Attention::mlp
+                                      : NmtOptions::Attention::scaled_luong;
+  o.tie = *c.tie_embeddings == "all"      ? NmtOptions::Tie::all
+          : *c.tie_embeddings == "target" ? NmtOptions::Tie::target
+                                          : NmtOptions::Tie::none;
+  o.init = *c.init == "xavier" ? NmtOptions::InitKind::xavier : NmtOptions::InitKind::uniform;
+  o.init_scale = static_cast<float>(*c.init_scale);
+  o.forget_bias = static_cast<float>(*c.forget_bias);
+  o.dropout = static_cast<float>(*c.dropout);
+  o.label_smoothing = static_cast<float>(*config.train.label_smoothing);
+  o.fused = *c.fused;
+  return o;
+}
+
+NmtTask::NmtTask(const Config& config, const fs::path& model_dir)
+    : batch_(*config.train.batch_size),
+      seed_(static_cast<uint64_t>(*config.train.seed)),
+      data_(std::make_unique<NmtData>(config.parallel_text(), batch_, seed_, model_dir)),
+      model_(nmt_options(config, data_->source().size(), data_->target().size())) {
+  check_nmt(model_);
+}
+
+int NmtTask::bucket_count() const { return static_cast<int>(data_->ladder().buckets.size()); }
+
+std::pair<int64_t, int64_t> NmtTask::bucket_lengths(int bucket) const {
+  const Bucket& lengths = data_->ladder().buckets.at(static_cast<size_t>(bucket));
+  return {lengths.source, lengths.target};
+}
+
+Recorded NmtTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
+  return record_lengths(builder, bucket_lengths(bucket), scalars, training);
+}
+
+Recorded NmtTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
+                                 Val scalars, bool training) const {
+  const NmtLoss loss = nmt_loss(builder, model_, {lengths.first, lengths.second, batch_}, scalars,
+                                training);
+  return {loss.loss, {{"nll", loss.nll}}};
+}
+
+void NmtTask::start_batches() {
+  prefetch_.reset();  // before the iterator that its thread uses
+  iterator_ = std::make_unique<TrainIterator>(data_->train(), data_->ladder(), seed_);
+  iterator_->restore(resume_);
+  prefetch_ = std::make_unique<Prefetch<TextBatch>>(
+      [iterator = iterator_.get()](TextBatch& batch) { return iterator->next(batch); });
+}
+
+const std::vector<BatchInfo>& NmtTask::next(int count) {
+  if (!prefetch_) start_batches();
+  batches_.resize(static_cast<size_t>(count));
+  infos_.assign(batches_.size(), {});
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    TextBatch& batch = batches_[i];
+    if (!prefetch_->next(batch)) throw ProgramError("[nmt] the training batches came to an end");
+    resume_ = batch.resume;
+    const double part = static_cast<double>(resume_.batch_in_epoch) /
+                        static_cast<double>(iterator_->batches_per_epoch());
+    infos_[i] = {.bucket = batch.bucket,
+                 .normalizer = static_cast<double>(batch.target_tokens),
+                 .samples = batch.sentences,
+                 .tokens = batch.source_tokens + batch.target_tokens,
+                 .epoch = static_cast<double>(resume_.epoch) + part,
+                 .last_of_epoch = resume_.batch_in_epoch == 0};
+  }
+  return infos_;
+}
+
+void NmtTask::fill(Executable& program, int i) { put(program, batches_.at(static_cast<size_t>(i))); }
+
+std::string NmtTask::position() const {
+  char text[128];
+  std::snprintf(text, sizeof text, "epoch %lld batch %lld data %016llx",
+                static_cast<long long>(resume_.epoch),
+                static_cast<long long>(resume_.batch_in_epoch),
+                static_cast<unsigned long long>(data_->fingerprint()));
+  return text;
+}
+
+void NmtTask::restore(const std::string& position) {
+  long long epoch = 0, batch = 0;
+  unsigned long long fingerprint = 0;
+  int end = -1;
+  std::sscanf(position.c_str(), "epoch %lld batch %lld data %16llx%n", &epoch, &batch, &fingerprint,
+              &end);
+  if (end != static_cast<int>(position.size())) {
+    throw UsageError("[nmt] cannot resume from the position '" + position +
+                     "': expected 'epoch N batch N data HEX'; use the checkpoint of this task");
+  }
+  if (fingerprint != data_->fingerprint()) {
+    throw UsageError("[nmt] cannot resume: the training text, its vocabularies or its buckets are "
+                     "not what they were when the checkpoint was saved; restore the files, or "
+                     "start a new run");
+  }
+  resume_ = {epoch, batch};
+  start_batches();
+}
+
+void NmtTask::declare_weights(ProgramSet& programs) const {
+  programs.add("weights", record_nll(model_, {1, 1, 1}));
+}
+
+double NmtTask::loss_of(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const {
+  ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
+  truncated = batches.truncated();
+  TextBatch batch;
+  double sum = 0;
+  int64_t words = 0;
+  while (batches.next(batch)) {
+    const std::string name = "valid/" + std::to_string(batch.S) + "x" + std::to_string(batch.T);
+    Executable* program = programs.find(name);
+    if (!program) program = &programs.add(name, record_nll(model_, {batch.S, batch.T, batch_}));
+    const StepScalars scalars;
+    std::memcpy(program->input(nmt_input::kScalars), &scalars, sizeof scalars);
+    put(*program, batch);
+    program->run();
+    sum += *program->output("nll");
+    words += batch.target_tokens;
+  }
+  return sum / static_cast<double>(words);
+}
+
+std::vector<std::string> NmtTask::translate(ProgramSet& programs,
+                                            std::span<const std::vector<int32_t>> sentences,
+                                            int64_t batch) const {
+  std::vector<int64_t> lengths;
+  for (const Bucket& bucket : data_->ladder().buckets) lengths.push_back(bucket.source);
+  Translator translator(programs, model_, batch, std::move(lengths));
+  std::vector<std::string> lines;
+  for (const std::vector<int32_t>& ids : translator.greedy(sentences)) {
+    lines.push_back(detokenize(data_->target().decode(ids), data_->tokenizer()));
+  }
+  return lines;
+}
+
+std::vector<std::string> NmtTask::translate(ProgramSet& programs,
+                                            std::span<const std::string> lines,
+                                            int64_t batch) const {
+  std::vector<std::vector<int32_t>> sentences;
+  for (const std::string& line : lines) {
+    sentences.push_back(data_->source().encode(tokenize(line, data_->tokenizer())));
+  }
+  return translate(programs, sentences, batch);
+}
+
+NmtEvaluation NmtTask::evaluate(ProgramSet& programs, const NmtPart& part) const {
+  NmtEvaluation result;
+  result.loss = loss_of(programs, part, result.truncated);
+  std::vector<std::vector<int32_t>> sentences;
+  for (int64_t i = 0; i < part.text.size(); ++i) {
+    const std::span<const int32_t> ids = part.text.source(i);
+    sentences.emplace_back(ids.begin(), ids.end());
+  }
+  result.hypotheses = translate(programs, sentences, batch_);
+  result.bleu = corpus_bleu(result.hypotheses, part.lines.target);
+  return result;
+}
+
+Validation NmtTask::validate(ProgramSet& programs, const std::string& name) {
+  const NmtPart& part = data_->part(name);
+  const NmtEvaluation result = evaluate(programs, part);
+  Validation validation{.loss = result.loss,
+                        .metrics = {{"bleu", result.bleu.score}},
+                        .best_by = "bleu",
+                        .higher_is_better = true};
+  const size_t lines = part.lines.source.size(), samples = std::min(kSamples, lines);
+  for (size_t i = 0; i < samples; ++i) {
+    const size_t at = samples == 1 ? 0 : i * (lines - 1) / (samples - 1);
+    validation.samples.emplace_back(part.lines.source[at], result.hypotheses[at]);
+  }
+  return validation;
+}
+
+void NmtTask::save_files(const fs::path& folder) const { data_->save(folder); }
+
+std::vector<std::string> NmtTask::describe() const { return data_->describe(); }
+
+SavedNmt open_nmt(const fs::path& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    throw UsageError(folder.string() + ": no such folder; name the folder of a run");
+  }
+  SavedNmt saved;
+  for (const char* name : {"last.safetensors", "best.safetensors"}) {
+    if (fs::exists(folder / name, ignored)) saved.weights = folder / name;
+  }
+  if (saved.weights.empty()) {
+    throw UsageError(folder.string() + ": has neither best.safetensors nor last.safetensors; name "
+                     "the folder of a run that has saved a checkpoint");
+  }
+  saved.config = load_config(folder / "config.yaml");
+  saved.task = std::make_unique<NmtTask>(saved.config, folder);
+  saved.programs = std::make_unique<ProgramSet>(compile_options(saved.config.memory),
+                                                choose_device(saved.config.device));
+  saved.task->declare_weights(*saved.programs);
+  load_weights(saved.weights, *saved.programs);
+  return saved;
+}
+
+}  // namespace pal

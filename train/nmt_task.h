@@ -1,0 +1,85 @@
+// Translation as the trainer sees it: the recurrent model of models/nmt.h over parallel text.
+// Validation is the loss of the reference and the BLEU of a greedy translation.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "data/iterator.h"
+#include "data/prefetch.h"
+#include "models/nmt.h"
+#include "train/bleu.h"
+#include "train/nmt_data.h"
+#include "train/task.h"
+
+namespace pal {
+
+// The model that a configuration describes, over vocabularies of these sizes (specials included).
+NmtOptions nmt_options(const Config& config, int64_t source_vocab, int64_t target_vocab);
+
+// How well a part of the corpus is translated.
+struct NmtEvaluation {
+  double loss = 0;             // nats a target word, </s> counted
+  int64_t truncated = 0;       // pairs longer than the largest bucket: the loss counts their beginning
+  BleuScore bleu;              // of whole sentences against the lines of the file
+  std::vector<std::string> hypotheses;
+};
+
+class NmtTask final : public Task {
+ public:
+  // Reads the vocabularies; all else when it is first needed (NmtData).
+  explicit NmtTask(const Config& config, const std::filesystem::path& model_dir = {});
+
+  int bucket_count() const override;
+  std::pair<int64_t, int64_t> bucket_lengths(int bucket) const override;
+  Recorded record(Builder& builder, int bucket, Val scalars, bool training) const override;
+  Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
+                          bool training) const override;
+  const std::vector<BatchInfo>& next(int count) override;
+  void fill(Executable& program, int i) override;
+  std::string position() const override;
+  void restore(const std::string& position) override;
+  // Metric "bleu"; five samples, evenly spread over the part.
+  Validation validate(ProgramSet& programs, const std::string& part) override;
+  void save_files(const std::filesystem::path& folder) const override;
+  std::vector<std::string> describe() const override;
+
+  // Gives a set that has no training step the model's weights, by a program that is small.
+  void declare_weights(ProgramSet& programs) const;
+  NmtEvaluation evaluate(ProgramSet& programs, const NmtPart& part) const;
+  // Lines of text, translated greedily, `batch` at a time. A line without a word stays empty.
+  std::vector<std::string> translate(ProgramSet& programs, std::span<const std::string> lines,
+                                     int64_t batch) const;
+  NmtData& data() const { return *data_; }
+  int64_t batch() const { return batch_; }
+
+ private:
+  double loss_of(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const;
+  std::vector<std::string> translate(ProgramSet& programs,
+                                     std::span<const std::vector<int32_t>> sentences,
+                                     int64_t batch) const;
+  void start_batches();
+
+  int64_t batch_;
+  uint64_t seed_;
+  std::unique_ptr<NmtData> data_;
+  NmtOptions model_;
+  IteratorState resume_;  // after the batches taken last
+  std::vector<TextBatch> batches_;
+  std::vector<BatchInfo> infos_;
+  std::unique_ptr<TrainIterator> iterator_;       // the prefetcher's
+  std::unique_ptr<Prefetch<TextBatch>> prefetch_;  // after what it uses: it goes first
+};
+
+// A trained model, ready to translate.
+struct SavedNmt {
+  Config config;
+  std::unique_ptr<NmtTask> task;
+  std::unique_ptr<ProgramSet> programs;
+  std::filesystem::path weights;  // the file they came from
+};
+// Opens a run's folder: best.safetensors, or last.safetensors where there is no best. UsageError when
+// something is missing or does not fit.
+SavedNmt open_nmt(const std::filesystem::path& folder);
+
+}  // namespace pal

@@ -1,0 +1,90 @@
+// Plans as JSON and as text.
+#include "train/plan_report.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "memory/lifetimes.h"
+#include "memory/report.h"
+
+namespace pal {
+namespace {
+
+// Bytes of the same step in program order, nothing recomputed, encoded or swapped: `ours` with
+// in-place and sharing, `framework` as frameworks did it, without (DESIGN section 5).
+int64_t baseline(const Compiled& step, bool inplace) {
+  std::vector<int64_t> workspace = workspace_bytes(step.kernels);
+  Storages storages = assign_storages(step.program, workspace, {.inplace = inplace});
+  return peak_of(storages, lifetimes_of(step.program, storages)).bytes;
+}
+
+}  // namespace
+
+std::string mib(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / (1 << 20));
+  return text;
+}
+
+std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket) {
+  const Footprint f = footprint_of(c.program, c.storages, c.plan);
+  using nlohmann::ordered_json;
+  ordered_json json;
+  json["bucket"] = {bucket.first, bucket.second};
+  json["program"] = {{"nodes", c.program.nodes.size()}, {"values", c.program.values.size()}};
+  json["bytes"] = {{"total", f.arena},
+                   {"arena", f.arena},
+                   {"lower_bound", f.lower_bound},
+                   {"weights", f.of(Role::weight)},
+                   {"weight_gradients", f.of(Role::weight_gradient)},
+                   {"optimizer_state", f.of(Role::optimizer_state)},
+                   {"feature_maps", f.of(Role::feature_map) + f.of(Role::statistic)},
+                   {"gradient_maps", f.of(Role::gradient_map)},
+                   {"encoded", f.of(Role::encoded)},
+                   {"workspace", f.of(Role::workspace)},
+                   {"inputs", f.of(Role::input)},
+                   {"host", f.host}};
+  json["baselines"] = {{"ours", baseline(c, true)}, {"framework", baseline(c, false)}};
+  json["layers"] = ordered_json::array();
+  for (const LayerBytes& layer : f.layers) {
+    json["layers"].push_back({{"scope", layer.scope}, {"type", layer.type}, {"bytes", layer.bytes}});
+  }
+  json["passes"] = ordered_json::array();
+  for (const PassReport& pass : c.passes) {
+    json["passes"].push_back({{"name", pass.name},
+                              {"before_bytes", pass.before_bytes},
+                              {"after_bytes", pass.after_bytes},
+                              {"added_ms", pass.added_ms},
+                              {"seconds", pass.seconds}});
+  }
+  json["compile_seconds"] = c.seconds;
+  json["fits"] = true;  // what does not fit the budget is not compiled
+  return json.dump();
+}
+
+std::vector<std::string> plan_lines(const Compiled& c) {
+  const Footprint f = footprint_of(c.program, c.storages, c.plan);
+  char text[160];
+  std::vector<std::string> lines;
+  std::snprintf(text, sizeof text, "plan   %zu nodes, %s in all, lower bound %s, planned in %.2f s",
+                c.program.nodes.size(), format_bytes(f.arena).c_str(),
+                format_bytes(f.lower_bound).c_str(), c.seconds);
+  lines.push_back(text);
+  for (const PassReport& pass : c.passes) lines.push_back("  " + to_string(pass));
+  std::string roles;
+  for (size_t r = 0; r < kRoles; ++r) {
+    if (f.by_role[r] == 0) continue;
+    roles += (roles.empty() ? "" : ", ") + std::string(to_string(Role(r))) + " " +
+             format_bytes(f.by_role[r]);
+  }
+  lines.push_back("  at the peak: " + roles);
+  return lines;
+}
+
+std::string plan_json(const Executable& step, std::pair<int64_t, int64_t> bucket) {
+  return plan_json(step.compiled(), bucket);
+}
+std::vector<std::string> plan_lines(const Executable& step) { return plan_lines(step.compiled()); }
+
+}  // namespace pal

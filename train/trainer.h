@@ -1,0 +1,67 @@
+// The training loop: takes batches, runs steps, validates, saves. It knows neither the model nor
+// where a byte lives.
+#pragma once
+#include <atomic>
+#include <filesystem>
+#include <optional>
+
+#include "memory/program_set.h"
+#include "train/checkpoint.h"
+#include "train/commands.h"
+#include "train/log.h"
+#include "train/metrics.h"
+#include "train/step_program.h"
+#include "train/task.h"
+
+namespace pal {
+
+// The compile options and the device that a configuration asks for. UsageError when the device is
+// not there.
+CompileOptions compile_options(const MemoryConfig& config);
+Device choose_device(const DeviceConfig& config);
+
+class Trainer {
+ public:
+  // Reads the data, compiles the largest bucket's step, and draws the weights or, to resume, loads
+  // them. Throws before anything is written.
+  explicit Trainer(const TrainArgs& args);
+
+  // Trains until train.steps or train.max_epochs, or until `stop` turns true; then saves.
+  // Returns the reason: "steps", "max_epochs", "interrupted".
+  std::string run(const std::atomic<bool>& stop);
+
+  // The metric of the best checkpoint on a part of the data.
+  Validation evaluate_best(const std::string& part);
+
+  ProgramSet& programs() { return programs_; }
+  Task& task() { return *task_; }
+  const TrainerState& state() const { return state_; }
+  int64_t first_step() const { return first_step_; }
+  // The step program of the largest bucket.
+  Executable& largest();
+
+ private:
+  Executable& step_program(int bucket, MicroBatch kind);
+  void train_step();
+  [[noreturn]] void stop_on_nan(Executable& program);
+  void validate();
+  void save();
+  bool finished() const;
+  std::filesystem::path file(const char* name) const { return args_.out / name; }
+
+  const TrainArgs& args_;
+  const Config& config_;
+  std::unique_ptr<Task> task_;
+  ProgramSet programs_;
+  TrainerState state_;
+  std::optional<MetricsWriter> metrics_;
+  Progress progress_;
+  int64_t first_step_ = 0;
+  int64_t validated_ = -1, saved_ = -1;  // at which step last
+  bool epoch_ended_ = false;
+  // Since the last step row: for throughput.
+  int64_t samples_ = 0, tokens_ = 0, steps_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace pal
