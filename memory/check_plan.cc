@@ -59,6 +59,7 @@ class Checker {
       make(n);
     }
     finish();
+    apart();
   }
 
  private:
@@ -323,6 +324,42 @@ class Checker {
           throw ProgramError("check_plan: " + name(writes_[size_t(now.mark)]) +
                              " is written over the spare input slot or another program's state");
         }
+      }
+    }
+  }
+
+  // Even where no read goes wrong: two storages that are in use at once, from their first to their
+  // last touch in program order, do not overlap.
+  void apart() const {
+    const auto touches = touches_of(p_, s_);
+    for (Space space : {Space::device, Space::host}) {
+      std::vector<std::vector<StorageId>> begin(p_.nodes.size()), end(p_.nodes.size());
+      for (size_t s = 0; s < touches.size(); ++s) {
+        const Storage& storage = s_.list[s];
+        if (storage.space != space || storage.persistent || storage.input || storage.bytes == 0 ||
+            touches[s].empty()) {
+          continue;
+        }
+        begin[size_t(touches[s].front())].push_back(StorageId(s));
+        if (!storage.output) end[size_t(touches[s].back())].push_back(StorageId(s));
+      }
+      std::map<int64_t, StorageId> live;  // by offset
+      for (size_t n = 0; n < begin.size(); ++n) {
+        for (StorageId s : begin[n]) {
+          const int64_t from = plan_.offset[size_t(s)];
+          auto next = live.lower_bound(from);
+          StorageId clash = kNone;
+          if (next != live.end() && next->first < from + s_[s].bytes) clash = next->second;
+          if (next != live.begin() && std::prev(next)->first + s_[std::prev(next)->second].bytes > from) {
+            clash = std::prev(next)->second;
+          }
+          if (clash != kNone) {
+            throw ProgramError("check_plan: " + name_of(p_, s_, s) + " and " + name_of(p_, s_, clash) +
+                               " overlap and are both alive at node " + std::to_string(n));
+          }
+          live.emplace(from, s);
+        }
+        for (StorageId s : end[n]) live.erase(plan_.offset[size_t(s)]);
       }
     }
   }

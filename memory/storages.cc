@@ -101,6 +101,11 @@ class Assigner {
                         program_.node(r).op->name + "] may still read; the reader must come first");
           }
         }
+        for (auto& out : program_.outputs) {
+          if (out.value == old) {
+            fail(n, "writes over output " + out.name + ", which is read after the step; output a copy");
+          }
+        }
         next_write_[size_t(old)] = n;
         version_[size_t(now)] = now;
         merge(group_[size_t(now)], group_[size_t(old)], offset_[size_t(old)]);

@@ -42,9 +42,9 @@ NmtLoss nmt_loss(Builder& b, const NmtOptions& o, const NmtShape& shape, Val sca
   }
   Builder::Within scope(b, "output");
   Val logits = net.logits(stack(attended));  // (T, B, V)
-  auto loss = cross_entropy(reshape(logits, {T * B, o.target_vocab}),
-                            reshape(target_out, {T * B}), scalars,
-                            training ? o.label_smoothing : 0.0f);
+  CrossEntropy loss = cross_entropy(reshape(logits, {T * B, o.target_vocab}),
+                                    reshape(target_out, {T * B}), scalars,
+                                    {.smoothing = training ? o.label_smoothing : 0});
   return {loss.loss, loss.nll};
 }
 

@@ -7,6 +7,7 @@
 #include "ops/attention_context.h"
 #include "ops/attention_score.h"
 #include "ops/columns.h"
+#include "ops/dot_last.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/fill.h"
@@ -132,9 +133,10 @@ Val NmtLayers::attend(Val query, const Encoded& encoded) {
   Val q = matmul(query, matrix("wq", o_.hidden, o_.attention_size));  // (B, A)
   Val score;                                                          // (S, B)
   if (o_.attention == NmtOptions::Attention::mlp) {
-    score = mlp_score(encoded.keys, q, b_.weight("v", {{o_.attention_size}}, {Init::Kind::uniform, o_.init_scale}), o_.fused);
+    Val v = b_.weight("v", {{o_.attention_size}}, {Init::Kind::uniform, o_.init_scale});
+    score = o_.fused ? mlp_score(encoded.keys, q, v) : mlp_score_unfused(encoded.keys, q, v);
   } else {
-    score = dot_score(encoded.keys, q, b_.weight("g", {{1}}, {Init::Kind::constant, 1}));
+    score = scale_by(dot_score(encoded.keys, q), b_.weight("g", {{1}}, {Init::Kind::constant, 1}));
   }
   return attention_context(masked_softmax(score, encoded.lengths), encoded.values);
 }

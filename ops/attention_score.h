@@ -13,7 +13,7 @@ extern const OpDef mlp_score_grad_op, mlp_score_op;
 // (S, B, A) is made; the gradient computes the tanh again.
 Val mlp_score(Val keys, Val query, Val v);
 
-// The same as add_broadcast, tanh, dot_last: two values of size (S, B, A), as in Echo's Figure 5.
+// The same as add_broadcast, tanh, dot_last: two values of size (S, B, A), as in Echo's Figure 2.
 Val mlp_score_unfused(Val keys, Val query, Val v);
 
 struct MlpScore {

@@ -68,9 +68,7 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
 
 void run(const KernelArgs& a) {
   if (!a.out[0]) return;
-  if (const void* sum = a.input<void>(2)) {
-    copy_bytes(a.queue, a.out[0], sum, a.out_spec[0].bytes());
-  }
+  if (present(a.in_spec, 2)) copy_bytes(a.queue, a.out[0], a.in[2], a.out_spec[0].bytes());
   static_cast<const Product*>(a.state)->run(a.in[0], a.in[1], a.out[0], nullptr, a.workspace,
                                             a.queue);
 }

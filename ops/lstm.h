@@ -1,5 +1,5 @@
 // The LSTM cell, after the product that makes the gates' preactivations: fused, and as the separate
-// elementwise nodes that Echo analyses (its Figure 7).
+// elementwise nodes that Echo analyses (its Figure 1).
 #pragma once
 #include "core/op.h"
 #include "ops/math.h"

@@ -44,6 +44,8 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
           "matmul", to_string(in[0]) + ", " + to_string(in[1]) + ": needs plain floats");
   require(in[0].shape.rank() >= 2 && in[1].shape.rank() >= 2, "matmul",
           text + ": needs two axes or more");
+  require(!in[1].layout || in[1].shape.rank() == 2, "matmul",
+          to_string(in[1]) + ": only two axes may be packed");
   require(in[0].numel() > 0 && in[1].numel() > 0, "matmul", text + ": is empty");
   Shape out;
   if (attrs.ta && !attrs.tb) {  // leading axes are summed over: they must agree one by one
@@ -64,7 +66,7 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
   require(!present(in, 2) || in[2] == result, "matmul",
           text + " + " + to_string(in[2]) + ": the sum should be " +
               to_string(result));
-  require(!present(in, 3) || (in[3].dtype == DType::f32 && in[3].shape == Shape{out.back()}),
+  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}},
           "matmul", text + ": the bias should be f32[" + std::to_string(out.back()) + "], is " +
                         to_string(in.size() > 3 ? in[3] : result));
   return {result};
@@ -123,7 +125,8 @@ void to_f32(const Queue& queue, const void* from, DType type, int64_t n, float* 
 void run(const KernelArgs& a) {
   if (!a.out[0]) return;
   const State& state = *static_cast<const State*>(a.state);
-  const void *x = a.in[0], *w = a.in[1], *sum = a.input<void>(2), *bias = a.input<void>(3);
+  const void *x = a.in[0], *w = a.in[1], *sum = present(a.in_spec, 2) ? a.in[2] : nullptr;
+  const void* bias = present(a.in_spec, 3) ? a.in[3] : nullptr;
   void* y = a.out[0];
   auto copy = [&](int64_t at, const void* from, const TensorSpec& spec) {
     float* to = reinterpret_cast<float*>(a.workspace + at);

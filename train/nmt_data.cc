@@ -108,7 +108,7 @@ void write_file(const fs::path& path, const std::string& text) {
 std::string thousands(int64_t number) {
   std::string text = std::to_string(number);
   for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
+    text.insert(static_cast<size_t>(at), 1, ',');
   }
   return text;
 }

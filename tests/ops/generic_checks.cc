@@ -55,6 +55,15 @@ void compare(const Case& c, const std::vector<Bytes>& expected, const std::vecto
   }
 }
 
+// Whether the pair is there, and of equal size: where the number of operands or outputs varies, the
+// shares are those of the longest form.
+bool can_share(const Case& c, Share s) {
+  if (s.output >= int(c.out.size()) || s.operand >= int(c.in.size())) return false;
+  const ValueId y = c.out[size_t(s.output)], x = c.in[size_t(s.operand)];
+  return y != kNone && x != kNone &&
+         c.program.value(y).spec.bytes() == c.program.value(x).spec.bytes();
+}
+
 std::string pair_name(int output, int operand) {
   return "output " + std::to_string(output) + " on operand " + std::to_string(operand);
 }
@@ -119,14 +128,8 @@ Problems check_shares(const Case& c) {
   EvalOptions together = plain;
   std::vector<char> taken_out(c.out.size(), 0), taken_in(c.in.size(), 0);
   for (Share s : shares_of(*c.op, c.in.size())) {
-    if (s.output < 0 || s.output >= int(c.out.size()) || s.operand < 0 ||
-        s.operand >= int(c.in.size())) {
-      problems.push_back("share of " + pair_name(s.output, s.operand) + ": there is no such");
-      continue;
-    }
+    if (!can_share(c, s)) continue;
     const ValueId y = c.out[size_t(s.output)], x = c.in[size_t(s.operand)];
-    if (y == kNone || x == kNone) continue;
-    if (c.program.value(y).spec.bytes() != c.program.value(x).spec.bytes()) continue;
     EvalOptions shared = plain;
     shared.aliases = {{y, x}};
     compare(c, base, evaluate(c, shared, problems), "with " + pair_name(s.output, s.operand),
@@ -136,6 +139,18 @@ Problems check_shares(const Case& c) {
   }
   if (together.aliases.size() > 1) {
     compare(c, base, evaluate(c, together, problems), "with several shares at once", problems);
+  }
+  return problems;
+}
+
+Problems check_shares_exercised(const std::vector<Case>& cases) {
+  Problems problems;
+  if (cases.empty()) return problems;
+  for (Share s : cases[0].op->shares) {
+    if (std::any_of(cases.begin(), cases.end(), [&](const Case& c) { return can_share(c, s); })) {
+      continue;
+    }
+    problems.push_back("no example has " + pair_name(s.output, s.operand) + " of equal bytes");
   }
   return problems;
 }

@@ -34,6 +34,8 @@ std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& proble
 Problems check_writes(const Case& c);
 // Each declared share, alone and as many together as go: the same bits as without.
 Problems check_shares(const Case& c);
+// Each share is met by one of the operator's examples at least.
+Problems check_shares_exercised(const std::vector<Case>& cases);
 // Each window in place: the same bits as elsewhere.
 Problems check_windows(const Case& c);
 // An operand read by predicate may hold that predicate, one bit an element.

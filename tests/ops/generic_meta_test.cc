@@ -82,6 +82,13 @@ TEST(GenericMeta, IllegalShare) {
   EXPECT_TRUE(mentions(check_shares(case_of(op)), "output 0 on operand 0"));
 }
 
+TEST(GenericMeta, ShareThatNoExampleMeets) {
+  OpDef op = sound();
+  EXPECT_TRUE(check_shares_exercised({case_of(op)}).empty());
+  op.shares = {{0, 0}, {0, 1}};
+  EXPECT_TRUE(mentions(check_shares_exercised({case_of(op)}), "output 0 on operand 1"));
+}
+
 TEST(GenericMeta, WrongWindow) {
   OpDef op = sound();
   op.examples = [] { return std::vector<Example>{{.operands = {{.spec = {{4, 6}}}}}}; };

@@ -73,10 +73,6 @@ Recorded record(const Case& c, const Request& r) {
   }
   for (int reader = 0; reader < r.readers; ++reader) {
     std::vector<Val> y = builder.emit(*c.op, in, c.example.attrs);
-    Node& node = builder.program().nodes.back();
-    for (size_t i = 0; i < y.size(); ++i) {
-      if (c.out[i] == kNone) node.out[i] = kNone;
-    }
     for (size_t i = 0; i < y.size(); ++i) {
       if (!r.through[i] || c.out[i] == kNone || !is_float(y[i].spec())) continue;
       Val w = builder.input("w" + std::to_string(reader) + "_" + std::to_string(i), y[i].spec());

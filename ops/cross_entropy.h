@@ -1,0 +1,34 @@
+// The loss of a classifier, label-smoothed and masked; log-softmax and argmax for decoding.
+#pragma once
+#include "core/op.h"
+
+namespace pal {
+
+extern const OpDef argmax_rows_op, cross_entropy_grad_op, cross_entropy_op, log_softmax_op;
+
+struct CrossEntropyAttrs {
+  float smoothing = 0;
+  int64_t ignore = 0;  // rows with this target count nothing; -1: none
+  auto fields() const {
+    return std::tuple{field("smoothing", smoothing), field("ignore", ignore)};
+  }
+};
+
+struct CrossEntropy {
+  Val loss;  // f32[1]: smoothed, divided by the step's token count
+  Val nll;   // f32[1]: sum of -log p(target), neither smoothed nor divided; no gradient goes through
+  Val lse;   // f32 (N): log sum exp of each row, 0 where it is ignored
+};
+
+// logits (N, V), targets i32 (N), the step's scalars. With smoothing s, as in PyTorch's
+// CrossEntropyLoss (uniform over all V, the target included):
+//   loss = sum_n ((1 - s) (lse[n] - x[n,target]) + s (lse[n] - mean_v x[n,v])) / scalars.tokens
+// A target outside [0, V) that is not `ignore` makes the loss NaN.
+CrossEntropy cross_entropy(Val logits, Val targets, Val scalars, CrossEntropyAttrs attrs = {});
+
+// x (.., V) -> x - log sum exp of its row; not differentiable.
+Val log_softmax(Val x);
+// x (.., C) -> i32 (..): the index of the largest of each row, the first among equals.
+Val argmax_rows(Val x);
+
+}  // namespace pal

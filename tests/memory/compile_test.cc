@@ -1,0 +1,238 @@
+// Passes on updates, the compiler, its budget errors, and footprints.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "core/error.h"
+#include "core/print.h"
+#include "core/verify.h"
+#include "memory/fuse_updates.h"
+#include "memory/report.h"
+#include "memory/schedule.h"
+#include "tests/memory/running.h"
+
+namespace pal::test {
+namespace {
+
+std::string ops_of(const Program& p) {
+  std::string out;
+  for (const Node& node : p.nodes) out += std::string(out.empty() ? "" : " ") + node.op->name;
+  return out;
+}
+
+// A layer each: the gradients are made one after the other, the updates come at the end.
+Program layers(int count, bool gated, bool clipped = false) {
+  Builder b;
+  Val x = b.input("x0", {Shape{64}});
+  std::vector<Val> w;
+  for (int i = 0; i < count; ++i) {
+    w.push_back(b.state("w" + std::to_string(i), {Shape{64}}, Role::weight));
+    x = add(x, w.back());
+  }
+  b.output("loss", sum(x));
+  std::vector<Val> g;
+  Builder::Within backward(b, Phase::backward);
+  for (int i = 0; i < count; ++i) {
+    g.push_back(reverse(x));
+    b.program().value(g.back().id).role = Role::weight_gradient;
+    x = affine(x);
+  }
+  if (clipped) {
+    for (Val& v : g) v = affine(v, 0.25f);
+  }
+  Val by;
+  if (gated) {
+    Val norm = sum(g[0]);
+    for (int i = 1; i < count; ++i) norm = add(norm, sum(g[size_t(i)]));
+    by = gate(norm);
+  }
+  for (int i = 0; i < count; ++i) update(w[size_t(i)], g[size_t(i)], by);
+  return b.take();
+}
+
+TEST(Schedule, UpdatesFollowTheirGradients) {
+  std::string note;
+  const Program p = layers(3, false);
+  const Program early = schedule_early_updates(p, &note);
+  EXPECT_EQ(ops_of(p), "add add add sum reverse affine reverse affine reverse affine update update "
+                       "update");
+  EXPECT_EQ(ops_of(early), "add add add sum reverse update affine reverse update affine reverse "
+                           "update affine");
+  EXPECT_EQ(note, "3 updates moved");
+  EXPECT_NO_THROW(verify(early));
+  EXPECT_LT(peak_bytes(early), peak_bytes(p));
+  EXPECT_EQ(reference(early, 2), reference(p, 2));
+}
+
+TEST(Schedule, ClippingByValueMovesAlong) {
+  const Program p = layers(2, false, true);
+  EXPECT_EQ(ops_of(schedule_early_updates(p)),
+            "add add sum reverse affine update affine reverse affine update affine");
+}
+
+TEST(Schedule, AGateBlocksEarlyUpdates) {
+  std::string note;
+  const Program p = layers(3, true);
+  const Program early = schedule_early_updates(p, &note);
+  EXPECT_EQ(note, "early updates blocked by gate");
+  const std::string ops = ops_of(early);
+  EXPECT_GT(ops.find("update"), ops.find("gate"));
+  EXPECT_NO_THROW(verify(early));
+  EXPECT_EQ(reference(early, 2), reference(p, 2));
+}
+
+TEST(Schedule, NoStateIsWrittenBeforeTheLossOrBeforeItsReaders) {
+  Builder b;
+  Val x = b.input("x0", {Shape{8}}), w = b.state("w0", {Shape{8}}, Role::weight);
+  Val g = affine(x), late = reverse(view(w)), more = add(late, x);
+  b.output("loss", sum(more));
+  Val again = reverse(view(w));
+  b.output("y", again);
+  update(w, g);
+  const Program early = schedule_early_updates(b.program());
+  EXPECT_EQ(ops_of(early), "affine view reverse add sum view reverse update");
+}
+
+TEST(Schedule, RandomProgramsNeverGetWorseAndKeepTheirBits) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Program p = random_program(seed, {.nodes = 40, .states = 4, .two_queues = seed % 5 == 0,
+                                            .gated = seed % 3 == 0});
+    const Program early = schedule_early_updates(p);
+    ASSERT_NO_THROW(verify(early)) << "seed " << seed;
+    ASSERT_LE(peak_bytes(early), peak_bytes(p)) << "seed " << seed;
+    ASSERT_EQ(reference(early, 2), reference(p, 2)) << "seed " << seed;
+  }
+}
+
+TEST(FuseUpdates, AdjacentOnesBecomeOneNode) {
+  std::string note;
+  const Program p = layers(3, false);
+  const Program fused = fuse_updates(p, &note);
+  EXPECT_EQ(ops_of(fused), "add add add sum reverse affine reverse affine reverse affine updates");
+  EXPECT_EQ(note, "3 updates fused into 1");
+  EXPECT_NO_THROW(verify(fused));
+  EXPECT_EQ(peak_bytes(fused), peak_bytes(p));
+  EXPECT_EQ(reference(fused, 3), reference(p, 3));
+  fuse_updates(schedule_early_updates(p), &note);
+  EXPECT_EQ(note, "nothing to fuse") << "early updates stand alone";
+}
+
+TEST(FuseUpdates, NotAcrossADependency) {
+  Builder b;
+  Val x = b.input("x0", {Shape{8}});
+  Val w = b.state("w0", {Shape{8}}, Role::weight), v = b.state("w1", {Shape{8}}, Role::weight);
+  b.output("loss", sum(x));
+  Val w1 = update(w, x);
+  update(v, w1);   // reads what the first one wrote
+  update(w1, x);   // writes what the second one read
+  const Program fused = fuse_updates(b.program());
+  EXPECT_EQ(ops_of(fused), "sum update update update");
+}
+
+TEST(FuseUpdates, RandomProgramsKeepTheirBits) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Program p = random_program(seed, {.nodes = 20, .states = 5, .two_queues = seed % 4 == 0,
+                                            .gated = seed % 3 == 0});
+    const Program fused = fuse_updates(p);
+    ASSERT_NO_THROW(verify(fused)) << "seed " << seed;
+    ASSERT_LE(peak_bytes(fused), peak_bytes(p));
+    ASSERT_EQ(reference(fused, 2), reference(p, 2)) << "seed " << seed;
+  }
+}
+
+TEST(Compile, EveryOptionGivesTheSameBits) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Program p = random_program(seed, {.nodes = 50, .two_queues = seed % 2 == 1});
+    const Results expected = reference(p, 2);
+    for (int bits = 0; bits < 16; ++bits) {
+      KernelCache cache{Device{}};
+      StateLayout layout(p);
+      Compiled c = compile(p, cache, layout,
+                           {.inplace = bool(bits & 1), .windows = bool(bits & 2),
+                            .lifetime_schedule = bool(bits & 4), .fuse_updates = bool(bits & 8)});
+      Ready r(c.program);
+      r.storages = c.storages;
+      Arena arena(c.plan);
+      StaticPlan memory(r.storages, c.plan, arena);
+      ASSERT_EQ(run_with(r, memory, 2), expected) << "seed " << seed << " options " << bits;
+    }
+  }
+}
+
+TEST(Compile, ReportsItsPasses) {
+  const Program p = layers(4, false);
+  KernelCache cache{Device{}};
+  Compiled c = compile(p, cache, StateLayout(p));
+  std::vector<std::string> names;
+  for (auto& pass : c.passes) names.push_back(pass.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"schedule", "fuse_updates", "inplace", "place"}));
+  EXPECT_LT(c.passes[0].after_bytes, c.passes[0].before_bytes);
+  EXPECT_LT(c.passes[2].after_bytes, c.passes[2].before_bytes);
+  EXPECT_EQ(c.passes[3].after_bytes, c.plan.device().bytes);
+  EXPECT_NE(to_string(c.passes[0]).find("4 updates moved"), std::string::npos);
+  EXPECT_EQ(c.kernels.size(), c.program.nodes.size());
+}
+
+TEST(Compile, ABudgetThatCannotBeMetSaysWhy) {
+  const Program p = layers(4, true);
+  KernelCache cache{Device{}};
+  const StateLayout layout(p);
+  const int64_t needs = compile(p, cache, layout).plan.device().bytes;
+  EXPECT_NO_THROW(compile(p, cache, layout, {.budget = needs}));
+  const std::string message = message_of<BudgetError>(
+      [&] { compile(p, cache, layout, {.inplace = false, .budget = needs - 100}); });
+  EXPECT_NE(message.find("over the budget of"), std::string::npos) << message;
+  EXPECT_NE(message.find("the largest alive at the peak: "), std::string::npos) << message;
+  EXPECT_NE(message.find("memory.inplace: true"), std::string::npos) << message;
+  const std::string state = message_of<BudgetError>(
+      [&] { compile(p, cache, layout, {.budget = 100}); });
+  EXPECT_NE(state.find("state and inputs alone are 1.54 kB"), std::string::npos) << state;
+  try {
+    compile(p, cache, layout, {.budget = 100});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code, kExitBudget);
+  }
+}
+
+TEST(Report, RolesAndLayersAddUpToThePeak) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Program p = random_program(seed, {.nodes = 50, .two_queues = seed % 2 == 1});
+    KernelCache cache{Device{}};
+    Compiled c = compile(p, cache, StateLayout(p));
+    const Footprint f = footprint_of(c.program, c.storages, c.plan);
+    ASSERT_EQ(std::accumulate(f.by_role.begin(), f.by_role.end(), int64_t{0}), f.lower_bound);
+    int64_t layers_bytes = 0;
+    for (auto& layer : f.layers) layers_bytes += layer.bytes;
+    ASSERT_EQ(layers_bytes, f.lower_bound);
+    ASSERT_EQ(f.arena, c.plan.device().bytes);
+    int64_t state = 0;
+    for (auto& slot : p.state) state += align_up(p.value(slot.start).spec.bytes());
+    ASSERT_EQ(f.of(Role::weight), state);
+  }
+}
+
+TEST(Report, ScopesAndBytes) {
+  Builder b;
+  Val x = b.input("x0", {Shape{250}});
+  {
+    Builder::Within scope(b, "encoder");
+    x = reverse(x);
+  }
+  b.output("y", x);
+  Program p = b.take();
+  KernelCache cache{Device{}};
+  Compiled c = compile(p, cache, StateLayout(p));
+  const Footprint f = footprint_of(c.program, c.storages, c.plan);
+  ASSERT_EQ(f.layers.size(), 3u);
+  EXPECT_EQ(f.layers[0].type, "input");
+  EXPECT_EQ(f.layers[0].bytes, 2048);
+  EXPECT_EQ(f.layers[1].scope, "encoder");
+  EXPECT_EQ(f.of(Role::workspace), 1024);
+  EXPECT_EQ(format_bytes(640), "640 B");
+  EXPECT_EQ(format_bytes(1'420'000'000), "1.42 GB");
+  EXPECT_EQ(format_bytes(12'040'000), "12.0 MB");
+  EXPECT_EQ(format_bytes(999'900'000), "1.00 GB");
+}
+
+}  // namespace
+}  // namespace pal::test

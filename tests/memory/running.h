@@ -1,0 +1,97 @@
+// Runs toy programs under a Memory, and without one, for comparing bits.
+#pragma once
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/runner.h"
+#include "memory/compile.h"
+#include "memory/dynamic.h"
+#include "memory/lifetimes.h"
+#include "memory/plan.h"
+#include "memory/static_plan.h"
+#include "memory/storages.h"
+#include "tests/support/eval.h"
+#include "tests/support/random_program.h"
+
+namespace pal::test {
+
+using Results = std::map<std::string, std::vector<float>>;  // outputs and state at the end
+
+inline std::vector<float> start_values(const std::string& name, int64_t n, int step) {
+  std::vector<float> out;
+  const float shift = float(name[0] + 3 * name.back() + step);
+  for (int64_t i = 0; i < n; ++i) out.push_back(0.01f * float((i * 37 + int64_t(shift) * 11) % 101) - 0.5f);
+  return out;
+}
+
+// Every value in a buffer of its own, `steps` times.
+inline Results reference(const Program& program, int steps) {
+  Evaluator eval(program);
+  for (auto& slot : program.state) {
+    eval.set(slot.start, start_values(slot.name, program.value(slot.start).spec.numel(), 0));
+  }
+  for (int step = 0; step < steps; ++step) {
+    for (auto& in : program.inputs) {
+      eval.set(in.value, start_values(in.name, program.value(in.value).spec.numel(), step));
+    }
+    eval.run();
+    if (step + 1 < steps) eval.next_step();
+  }
+  Results out;
+  for (auto& o : program.outputs) out[o.name] = eval.floats(o.value);
+  for (auto& slot : program.state) out[slot.name] = eval.floats(slot.end);
+  return out;
+}
+
+struct Ready {
+  Program program;
+  KernelCache cache{Device{}};
+  std::vector<std::shared_ptr<const Kernel>> kernels;
+  Storages storages;
+  StateLayout layout;
+
+  explicit Ready(Program p, const StorageOptions& options = {})
+      : program(std::move(p)), kernels(prepare_all(program, cache)),
+        storages(assign_storages(program, workspace_bytes(kernels), options)), layout(program) {}
+};
+
+inline std::vector<float> floats_at(const std::byte* data, int64_t n) {
+  std::vector<float> out(static_cast<size_t>(n));
+  std::memcpy(out.data(), data, out.size() * sizeof(float));
+  return out;
+}
+
+inline Results run_with(const Ready& r, Memory& memory, int steps, RunOptions options = {}) {
+  Runner runner(r.program, r.kernels, r.storages, memory, Device{}, options);
+  auto fill = [&](ValueId v, const std::vector<float>& x) {
+    std::memcpy(runner.data(v), x.data(), x.size() * sizeof(float));
+  };
+  auto numel = [&](ValueId v) { return r.program.value(v).spec.numel(); };
+  for (auto& slot : r.program.state) fill(slot.start, start_values(slot.name, numel(slot.start), 0));
+  for (int step = 0; step < steps; ++step) {
+    for (auto& in : r.program.inputs) fill(in.value, start_values(in.name, numel(in.value), step));
+    runner.run();
+  }
+  Results out;
+  for (auto& o : r.program.outputs) out[o.name] = floats_at(runner.data(o.value), numel(o.value));
+  for (auto& slot : r.program.state) {
+    out[slot.name] = floats_at(runner.data(slot.end), numel(slot.end));
+  }
+  return out;
+}
+
+// The message of the error that f throws, "" when it throws none.
+template <class E = ProgramError, class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace pal::test
