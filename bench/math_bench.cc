@@ -1,4 +1,5 @@
-// Our exp, tanh and sigmoid beside the standard library's: time per element, in the first-level cache.
+// Our exp, tanh and sigmoid beside the standard library's: time per element, in the first
+// level of cache.
 #include "ops/math.h"
 
 #include <benchmark/benchmark.h>

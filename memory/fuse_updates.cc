@@ -79,8 +79,10 @@ Program fuse_updates(const Program& program, std::string* note,
   int before = 0, after = 0;
   for (NodeId n = 0; n < program.node_count();) {
     Run run;
-    run.add(program, n);
-    if (can_batch(program.node(n))) {
+    if (!can_batch(program.node(n))) {
+      run.nodes = {n};
+    } else {
+      run.add(program, n);
       while (n + NodeId(run.nodes.size()) < program.node_count() &&
              run.accepts(program, n + NodeId(run.nodes.size()))) {
         run.add(program, n + NodeId(run.nodes.size()));

@@ -10,12 +10,17 @@
 namespace pal {
 namespace {
 
-// The value that a storage holds at a moment: the last one made by then.
+// The value that a storage holds at a moment: of state and inputs the first, else the last one made
+// by then; windows count only as long as there is nothing that fills the storage.
 ValueId held_at(const Program& program, const Storage& storage, int64_t moment) {
   ValueId held = storage.values.front();
+  if (storage.persistent || storage.input) return held;
+  bool whole = false;
   for (ValueId v : storage.values) {
-    const NodeId producer = program.value(v).producer;
-    if (producer == kNone || start_of(producer) <= moment) held = v;
+    const Value& value = program.value(v);
+    const bool fills = value.spec.bytes() == storage.bytes;
+    if (start_of(value.producer) > moment || (whole && !fills)) continue;
+    held = v, whole = fills;
   }
   return held;
 }

@@ -45,33 +45,35 @@ class EarlyUpdates {
 
   int moved() const { return moved_; }
 
-  // The gate that some update waits for, or null.
+  // The gate made of gradients that some update waits for, or null.
   const char* gate() const {
     for (const Node& node : p_.nodes) {
       if (!node.op->writes_state) continue;
       for (ValueId v : node.in) {
         const NodeId producer = v == kNone ? kNone : p_.value(v).producer;
-        if (producer != kNone && p_.node(producer).op->gate) return p_.node(producer).op->name;
+        if (producer != kNone && p_.node(producer).op->gate && from_gradients_[size_t(producer)]) {
+          return p_.node(producer).op->name;
+        }
       }
     }
     return nullptr;
   }
 
  private:
-  // Updates; and nodes made of weight gradients that nobody but moving nodes reads.
+  // Updates; and nodes made of weight gradients, and gates, that nobody but moving nodes reads.
   void choose() {
-    std::vector<char> from_gradients(p_.nodes.size(), 0);
+    from_gradients_.assign(p_.nodes.size(), 0);
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       for (ValueId v : p_.node(n).in) {
         if (v == kNone) continue;
         const NodeId producer = p_.value(v).producer;
-        from_gradients[size_t(n)] |= p_.value(v).role == Role::weight_gradient ||
-                                     (producer != kNone && from_gradients[size_t(producer)]);
+        from_gradients_[size_t(n)] |= p_.value(v).role == Role::weight_gradient ||
+                                      (producer != kNone && from_gradients_[size_t(producer)]);
       }
     }
     for (NodeId n = p_.node_count(); n-- > 0;) {
       const Node& node = p_.node(n);
-      bool all = from_gradients[size_t(n)];
+      bool all = from_gradients_[size_t(n)] || node.op->gate;
       for (ValueId v : node.out) {
         if (v == kNone) continue;
         for (NodeId r : readers_[size_t(v)]) all &= bool(moves_[size_t(r)]);
@@ -118,7 +120,8 @@ class EarlyUpdates {
 
   const Program& p_;
   const std::vector<std::vector<NodeId>> readers_;
-  std::vector<char> moves_;  // by node
+  std::vector<char> moves_;           // by node
+  std::vector<char> from_gradients_;  // by node: made of weight gradients
   NodeId loss_ = kNone;
   int moved_ = 0;
 };
@@ -148,7 +151,7 @@ Program schedule_early_updates(const Program& program, std::string* note,
     workspace.push_back(workspace_bytes[size_t(order[i])]);
   }
   if (peak_bytes(out, workspace) > peak_bytes(program, workspace_bytes)) {
-    say("early updates would raise the peak: order kept");
+    say(blocked.empty() ? "early updates would raise the peak: order kept" : blocked);
     return program;
   }
   const std::string moved = std::to_string(early.moved()) + " updates moved";

@@ -1,5 +1,6 @@
-// relu: y = max(x, 0), dx = dy [y > 0].          clip: y = min(max(x, lo), hi), dx = dy [lo < y < hi].
-// tanh: dx = dy (1 - y^2).                       sigmoid: y = 1/(1 + e^-x), dx = dy y (1 - y).
+// relu: y = max(x, 0), dx = dy [y > 0].
+// clip: y = min(max(x, lo), hi), dx = dy [lo < y < hi].
+// tanh: dx = dy (1 - y^2).   sigmoid: y = 1/(1 + e^-x), dx = dy y (1 - y).
 #include "ops/activations.h"
 
 #include "ops/elementwise.h"
@@ -89,7 +90,8 @@ const OpDef pass_inside_op{
                .attrs = IntervalAttrs{-1, 1}},
               {.operands = {example({5, 13}, DType::bf16), example({5, 13}, DType::bf16)},
                .attrs = IntervalAttrs{}},
-              {.operands = {example({33, 1031}), example({33, 1031})}, .attrs = IntervalAttrs{0, 1}}};
+              {.operands = {example({33, 1031}), example({33, 1031})},
+               .attrs = IntervalAttrs{0, 1}}};
         },
 };
 

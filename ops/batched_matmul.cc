@@ -28,10 +28,11 @@ Shape result_shape(int64_t batch, int64_t m, int64_t n, int batch_axis) {
   return batch_axis ? Shape{m, batch, n} : Shape{batch, m, n};
 }
 
-ProductShape product_of(SpecSpan in, const TensorSpec& out, const BatchedMatmulAttrs& attrs) {
+ProductShape product_of(SpecSpan in, const BatchedMatmulAttrs& attrs) {
   const Matrices a = matrices(in[0].shape, attrs.a_batch, attrs.ta);
   const Matrices b = matrices(in[1].shape, attrs.b_batch, attrs.tb);
-  const Matrices c = matrices(out.shape, attrs.out_batch, false);
+  const Matrices c =
+      matrices(result_shape(a.batch, a.rows, b.columns, attrs.out_batch), attrs.out_batch, false);
   return {.batch = a.batch, .m = a.rows, .n = b.columns, .k = a.columns, .a = a.stride,
           .b = b.stride, .c = c.stride, .accumulate = present(in, 2)};
 }
@@ -59,9 +60,9 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
   return {out};
 }
 
-Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  auto product = std::make_shared<Product>(
-      device, product_of(in, out[0], attrs.as<BatchedMatmulAttrs>()));
+Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
+  auto product =
+      std::make_shared<Product>(device, product_of(in, attrs.as<BatchedMatmulAttrs>()));
   const int64_t workspace = product->workspace();
   return {.state = std::move(product), .workspace = workspace};
 }
@@ -102,7 +103,7 @@ void gradient(GradientArgs& g) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  const ProductShape p = product_of(in, out[0], attrs.as<BatchedMatmulAttrs>());
+  const ProductShape p = product_of(in, attrs.as<BatchedMatmulAttrs>());
   const double results = double(p.batch) * double(p.m) * double(p.n);
   Cost cost{.flops = 2 * results * double(p.k) + (p.accumulate ? results : 0)};
   for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;

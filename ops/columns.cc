@@ -1,4 +1,5 @@
-// concatenate: dx_k = its columns of dy.   slice_columns: dx = dy placed among zeros, added to the sum.
+// concatenate: dx_k = its columns of dy.
+// slice_columns: dx = dy placed among zeros, added to the sum.
 #include "ops/columns.h"
 
 #include <cstring>
@@ -118,6 +119,7 @@ const OpDef slice_columns_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<ColumnsAttrs>();
+          require_operands("slice_columns", in, 1, 1);
           require_columns("slice_columns", in[0]);
           require(0 <= s.begin && s.begin <= s.end && s.end <= in[0].shape.back(), "slice_columns",
                   to_string(in[0]) + ": no columns [" + std::to_string(s.begin) + "," +
@@ -145,6 +147,7 @@ const OpDef slice_columns_grad_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<ColumnsGradAttrs>();
+          require_operands("slice_columns_grad", in, 1, 2);
           require_columns("slice_columns_grad", in[0]);
           require(is_float(in[0].dtype) && 0 <= s.begin &&
                       s.begin + in[0].shape.back() <= s.width,

@@ -23,8 +23,8 @@ Val concatenate(const std::vector<Val>& parts);
 Val slice_columns(Val x, int64_t begin, int64_t end);
 // The last axis in parts of these widths, which must add up to it.
 std::vector<Val> split(Val x, const std::vector<int64_t>& widths);
-// part (.., n) as columns [begin, begin + n) of a tensor (.., width), zero elsewhere; added to `sum`
-// where there is one. The gradient of slice_columns.
+// part (.., n) as columns [begin, begin + n) of a tensor (.., width), zero elsewhere; added to
+// `sum` where there is one. The gradient of slice_columns.
 Val slice_columns_grad(Val part, Val sum, int64_t width, int64_t begin);
 
 }  // namespace pal

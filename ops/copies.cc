@@ -5,6 +5,7 @@
 
 #include "core/scalars.h"
 #include "ops/elementwise.h"
+#include "ops/gates.h"
 
 namespace pal {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 void run_copy(const KernelArgs& a) {
   if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
 }
-Specs infer_copy(SpecSpan in, const Attrs&) { return {in[0]}; }
 
 // Converts floats; any other type has been required to stay as it is.
 void convert(const KernelArgs& a, size_t operand) {
@@ -28,6 +28,25 @@ void convert(const KernelArgs& a, size_t operand) {
   });
 }
 
+// Whether an update is to be made, as its gate, operand 2, says.
+bool applies(const KernelArgs& a) {
+  const auto* gate = a.input<Gate>(2);
+  return !gate || gate->apply != 0;
+}
+bool has_gate(const char* op, SpecSpan in) {
+  require_operands(op, in, 2, 3);
+  if (in.size() < 3 || in[2].shape.rank() == 0) return false;
+  require(in[2] == gate_spec(), op,
+          to_string(in[2]) + ": a gate should be " + to_string(gate_spec()));
+  return true;
+}
+ExampleOperand gate_example() {
+  return {.spec = gate_spec(), .lo = 0.5f, .hi = 1, .differentiable = false};
+}
+void keep_old(const KernelArgs& a) {
+  if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
+}
+
 ExampleOperand constant(ExampleOperand operand) {
   operand.differentiable = false;
   return operand;
@@ -40,6 +59,7 @@ const OpDef cast_op{
     .formula = "x as another type",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
+          require_operands("cast", in, 1, 1);
           const DType to = attrs.as<CastAttrs>().to;
           require(is_float(in[0].dtype) && is_float(to), "cast",
                   to_string(in[0]) + " to " + to_string(to) + ": not floating-point types");
@@ -60,22 +80,33 @@ const OpDef assign_op{
     .name = "assign",
     .formula = "new = x",
     .infer =
-        [](SpecSpan in, const Attrs&) {
+        [](SpecSpan in, const Attrs& attrs) {
+          require(has_gate("assign", in) == attrs.as<AssignAttrs>().gated, "assign",
+                  "a gate must be there when, and only when, it is gated");
           require(in[0].shape == in[1].shape &&
                       (in[0] == in[1] || (is_float(in[0].dtype) && is_float(in[1].dtype))),
                   "assign", to_string(in[0]) + " cannot become " + to_string(in[1]));
           return Specs{in[0]};
         },
+    .optional_from = 2,
     .shares = {{0, 0}},
-    .reads = [](int operand, const Attrs&) { return operand ? reads_values() : reads_shape(); },
+    .reads =
+        [](int operand, const Attrs& attrs) {
+          return operand || attrs.as<AssignAttrs>().gated ? reads_values() : reads_shape();
+        },
     .writes_state = true,
-    .cpu = {.run = [](const KernelArgs& a) { convert(a, 1); }},
+    .cpu = {.run = [](const KernelArgs& a) { applies(a) ? convert(a, 1) : keep_old(a); }},
     .examples =
         [] {
           return std::vector<Example>{
-              {.operands = {constant(example({3, 7})), constant(example({3, 7}))}},
-              {.operands = {example({5, 13}, DType::bf16), constant(example({5, 13}))}},
-              {.operands = {constant(example({33, 1031})), constant(example({33, 1031}))}}};
+              {.operands = {constant(example({3, 7})), constant(example({3, 7}))},
+               .attrs = AssignAttrs{}},
+              {.operands = {example({5, 13}, DType::bf16), constant(example({5, 13})),
+                            gate_example()},
+               .attrs = AssignAttrs{true}},
+              {.operands = {constant(example({33, 1031})), constant(example({33, 1031})),
+                            absent_example()},
+               .attrs = AssignAttrs{}}};
         },
 };
 
@@ -84,14 +115,17 @@ const OpDef moving_average_op{
     .formula = "new = old + momentum (x - old)",
     .infer =
         [](SpecSpan in, const Attrs&) {
+          has_gate("moving_average", in);
           require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype),
                   "moving_average", to_string(in[0]) + ", " + to_string(in[1]) + ": shapes differ");
           return Specs{{in[0].shape, in[0].dtype}};
         },
+    .optional_from = 2,
     .shares = {{0, 0}},
     .writes_state = true,
     .cpu = {.run =
                 [](const KernelArgs& a) {
+                  if (!applies(a)) return keep_old(a);
                   const float momentum = a.attrs.as<MovingAverageAttrs>().momentum;
                   map_elements<2>(
                       a, [momentum](float old, float x) { return old + momentum * (x - old); });
@@ -101,6 +135,8 @@ const OpDef moving_average_op{
           return std::vector<Example>{
               {.operands = {constant(example({19})), constant(example({19}))},
                .attrs = MovingAverageAttrs{0.1f}},
+              {.operands = {example({21}, DType::bf16), constant(example({21})), gate_example()},
+               .attrs = MovingAverageAttrs{0.5f}},
               {.operands = {constant(example({33, 1031})), constant(example({33, 1031}))},
                .attrs = MovingAverageAttrs{0.01f}}};
         },
@@ -109,7 +145,11 @@ const OpDef moving_average_op{
 const OpDef copy_out_op{
     .name = "copy_out",
     .formula = "x, in host memory",
-    .infer = infer_copy,
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_operands("copy_out", in, 1, 1);
+          return Specs{in[0]};
+        },
     .cpu = {.run = run_copy},
     .examples =
         [] {
@@ -122,7 +162,11 @@ const OpDef copy_out_op{
 const OpDef copy_in_op{
     .name = "copy_in",
     .formula = "x, from host memory",
-    .infer = infer_copy,
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_operands("copy_in", in, 1, 1);
+          return Specs{in[0]};
+        },
     .cpu = {.run = run_copy},
     .examples =
         [] {
@@ -137,6 +181,7 @@ const OpDef to_bits_op{
     .formula = "[lo < x < hi], a bit each",
     .infer =
         [](SpecSpan in, const Attrs&) {
+          require_operands("to_bits", in, 1, 1);
           require(is_float(in[0].dtype) || in[0].dtype == DType::bit, "to_bits",
                   to_string(in[0]) + ": not floating-point");
           return Specs{{in[0].shape, DType::bit}};
@@ -167,6 +212,7 @@ const OpDef step_scalars_op{
     .formula = "the step's scalars",
     .infer =
         [](SpecSpan in, const Attrs&) {
+          require_operands("step_scalars", in, 1, 1);
           require(in[0] == scalars_spec(), "step_scalars",
                   to_string(in[0]) + ": should be " + to_string(scalars_spec()));
           return Specs{scalars_spec()};
@@ -183,9 +229,11 @@ const OpDef step_scalars_op{
 Val cast(Val x, DType to) {
   return x.spec().dtype == to ? x : x.builder->emit1(cast_op, {x}, CastAttrs{to});
 }
-Val assign(Val old, Val x) { return old.builder->emit1(assign_op, {old, x}); }
-Val moving_average(Val old, Val x, float momentum) {
-  return old.builder->emit1(moving_average_op, {old, x}, MovingAverageAttrs{momentum});
+Val assign(Val old, Val x, Val gate) {
+  return old.builder->emit1(assign_op, {old, x, gate}, AssignAttrs{bool(gate)});
+}
+Val moving_average(Val old, Val x, float momentum, Val gate) {
+  return old.builder->emit1(moving_average_op, {old, x, gate}, MovingAverageAttrs{momentum});
 }
 Val copy_out(Val x) {
   Builder::Within phase(*x.builder, Phase::offload);

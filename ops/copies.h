@@ -13,6 +13,10 @@ struct CastAttrs {
   DType to = DType::f32;
   auto fields() const { return std::tuple{field("to", to)}; }
 };
+struct AssignAttrs {
+  bool gated = false;  // a gate is there: where it is shut, the old value is read
+  auto fields() const { return std::tuple{field("gated", gated)}; }
+};
 struct MovingAverageAttrs {
   float momentum = 0;
   auto fields() const { return std::tuple{field("momentum", momentum)}; }
@@ -25,11 +29,13 @@ struct BitsAttrs {
 // x in another floating-point type, rounded to nearest even; x itself where it has that type.
 Val cast(Val x, DType to);
 
-// Updates. `old` is the newest value of a state slot; the result is its next value.
-// x as the state's value, converted to the state's type: a bf16 copy of an f32 weight, an accumulator.
-Val assign(Val old, Val x);
+// Updates. `old` is the newest value of a state slot; the result is its next value, `old` itself
+// where there is a gate (ops/gates.h) and it does not let updates apply.
+// x as the state's value, converted to the state's type: a bf16 copy of an f32 weight, say, or an
+// accumulator.
+Val assign(Val old, Val x, Val gate = {});
 // old + momentum (x - old): batch norm's running statistics, averages of weights.
-Val moving_average(Val old, Val x, float momentum);
+Val moving_average(Val old, Val x, float momentum, Val gate = {});
 
 // The same bytes in host memory (recorded in phase offload), and back (in phase reload).
 Val copy_out(Val x);

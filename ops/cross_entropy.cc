@@ -95,11 +95,12 @@ void run_grad(const KernelArgs& a) {
   const float* lses = a.input(2);
   const int32_t* targets = a.input<int32_t>(3);
   auto& attrs = a.attrs.as<CrossEntropyAttrs>();
-  const float factor = *a.input(0) / as_scalars(a.in[4]).tokens;
-  const float uniform = attrs.smoothing / float(width), rest = 1 - attrs.smoothing;
   if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, kRows, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
+    // Locals of the chunk: seen through the closure, stores to dx could change them.
+    const float factor = *a.input(0) / as_scalars(a.in[4]).tokens;
+    const float uniform = attrs.smoothing / float(width), rest = 1 - attrs.smoothing;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t target = targets[row];
       const bool ignored = target == attrs.ignore && attrs.ignore >= 0;

@@ -10,7 +10,8 @@ namespace {
 
 // The factors of n elements from `first` on, a multiple of 4; `buffer` has room for whole blocks.
 // noinline: by itself its loop is vectorised, five times as fast.
-[[gnu::noinline]] void draw_factors(const RandomKey& key, int64_t first, int64_t n, float p, float* buffer) {
+[[gnu::noinline]] void draw_factors(const RandomKey& key, int64_t first, int64_t n, float p,
+                                    float* buffer) {
   const float scale = dropout_scale(p);
   const uint64_t block = uint64_t(first) / 4;
   for (int64_t j = 0; j < (n + 3) / 4; ++j) {
@@ -84,6 +85,7 @@ const OpDef dropout_mask_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& mask = attrs.as<DropoutMaskAttrs>();
+          require_operands("dropout_mask", in, 1, 1);
           require_probability("dropout_mask", mask.p);
           require_scalars("dropout_mask", in[0]);
           return Specs{{mask.shape, DType::f32}};
@@ -112,11 +114,14 @@ const OpDef dropout_apply_op{
         },
     .gradient =
         [](GradientArgs& g) {
-          if (g.wants(0)) g.give(0, dropout_apply(g.dy(), g.in(1), g.attrs<DropoutApplyAttrs>().p));
+          const float p = g.attrs<DropoutApplyAttrs>().p;
+          if (g.wants(0)) g.give(0, dropout_apply(g.dy(), g.in(1), p));
         },
     .shares = {{0, 0}, {0, 1}},
     .reads =
-        [](int operand, const Attrs&) { return operand == 1 ? reads_predicate(0) : reads_values(); },
+        [](int operand, const Attrs&) {
+          return operand == 1 ? reads_predicate(0) : reads_values();
+        },
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   const float p = a.attrs.as<DropoutApplyAttrs>().p;
@@ -142,9 +147,9 @@ const OpDef dropout_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           require_probability("dropout", attrs.as<DropoutAttrs>().p);
-          require(in.size() == 2, "dropout", "takes x and the step's scalars");
+          require_operands("dropout", in, 2, 2);
           require_scalars("dropout", in[1]);
-          return infer_like_first("dropout", in, 1);
+          return infer_like_first("dropout", in.first(1), 1);
         },
     .gradient =
         [](GradientArgs& g) {

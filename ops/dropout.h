@@ -1,7 +1,7 @@
 // Dropout (Srivastava et al., JMLR 2014), scaled where it keeps: y = x m, m in {0, 1/(1-p)}. Twice:
 // with a mask that is a value of its own, as the papers' footprints count it (f32, or a bit per
-// element: its readers need m > 0 alone), and replayed, with nothing kept at all. Both draw the same
-// numbers for the same stream, so they give the same bits.
+// element: its readers need m > 0 alone), and replayed, with nothing kept at all. Both draw the
+// same numbers for the same stream, so they give the same bits.
 #pragma once
 #include "core/op.h"
 #include "core/philox.h"

@@ -86,12 +86,18 @@ BitMeaning bits_of_interval(float lo, float hi) {
   return {inside, lo};
 }
 
+void require_operands(const char* op, SpecSpan in, size_t least, size_t most) {
+  require(in.size() >= least && in.size() <= most, op,
+          "takes " + (least < most ? std::to_string(least) + " to " : std::string()) +
+              std::to_string(most) + " operands, not " + std::to_string(in.size()));
+}
+
 bool is_float(DType type) {
   return type == DType::f32 || type == DType::bf16 || type == DType::f16;
 }
 
 Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predicate_last) {
-  require(in.size() >= operands, op, "takes " + std::to_string(operands) + " operands");
+  require_operands(op, in, operands, operands);
   require(is_float(in[0].dtype), op, to_string(in[0]) + ": not a floating-point type");
   for (size_t k = 1; k < operands; ++k) {
     const bool predicate = predicate_last && k + 1 == operands;

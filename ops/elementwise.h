@@ -1,5 +1,5 @@
 // What all elementwise operators share: a scalar formula over f32, applied to operands stored as
-// f32, bf16, f16 or bits. Elements move in tiles that stay in the first-level cache: a tile of f32 is
+// f32, bf16, f16 or bits. Elements move in tiles that stay in the first-level cache: one of f32 is
 // used where it lies, any other is converted into a buffer on the stack, so a formula is compiled
 // once, and outputs may lie over operands of the same size.
 #pragma once
@@ -69,15 +69,18 @@ void map_elements(const KernelArgs& a, F f, BitMeaning bit = {}) {
   });
 }
 
+// ProgramError unless there are `least` to `most` operands.
+void require_operands(const char* op, SpecSpan in, size_t least, size_t most);
+
 bool is_float(DType type);  // f32, bf16 or f16
 
 // Inference of outputs like the first operand, which must be floating point; the other `operands`
 // must have its shape, and its type too unless they are read by predicate (then bits will do).
 Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predicate_last = false);
 
-// [rows, columns] seen through a shape: the product of all extents but the last, and the last.
-int64_t leading_numel(const Shape& shape, int axes);   // of the first `axes`
-int64_t trailing_numel(const Shape& shape, int from);  // of those from `from` on
+// Products of extents: those of the first `axes` axes, and of those from `from` on.
+int64_t leading_numel(const Shape& shape, int axes);
+int64_t trailing_numel(const Shape& shape, int from);
 
 // Moves bytes unless they are where they should be already; both ranges are equal or disjoint.
 void copy_bytes(const Queue& queue, void* to, const void* from, int64_t bytes);

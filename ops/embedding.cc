@@ -79,7 +79,8 @@ void run_grad(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  require(in.size() == 2 && is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout,
+  require_operands("embedding", in, 2, 2);
+  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout,
           "embedding", to_string(in[0]) + ": the table should be (V, E)");
   require(in[1].dtype == DType::i32, "embedding", to_string(in[1]) + ": ids should be i32");
   Shape shape = in[1].shape;
@@ -89,8 +90,8 @@ Specs infer(SpecSpan in, const Attrs&) {
 
 Specs infer_grad(SpecSpan in, const Attrs& attrs) {
   const char* op = "embedding_grad";
-  require(in.size() >= 2 && is_float(in[0].dtype) && in[1].dtype == DType::i32, op,
-          "takes dy and i32 ids");
+  require_operands(op, in, 2, 3);
+  require(is_float(in[0].dtype) && in[1].dtype == DType::i32, op, "takes dy and i32 ids");
   Shape dy = in[1].shape;
   require(in[0].shape.rank() > 0, op, to_string(in[0]) + ": dy should be (.., E)");
   dy.append(in[0].shape.back());

@@ -39,7 +39,8 @@ const OpDef fill_op{
     .name = "fill",
     .formula = "value everywhere",
     .infer =
-        [](SpecSpan, const Attrs& attrs) {
+        [](SpecSpan in, const Attrs& attrs) {
+          require_operands("fill", in, 0, 0);
           auto& fill = attrs.as<FillAttrs>();
           return Specs{{fill.shape, fill.dtype}};
         },

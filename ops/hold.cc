@@ -68,7 +68,7 @@ const OpDef hold_op{
           require(in.size() == 3, "hold", "takes x, prev, lengths");
           (void)attrs.as<HoldAttrs>();
           check_lengths("hold", in[0], in[2]);
-          return infer_like_first("hold", in, 2);
+          return infer_like_first("hold", in.first(2), 2);
         },
     .gradient =
         [](GradientArgs& g) {

@@ -54,10 +54,10 @@ void run_cell(const KernelArgs& a) {
   const int64_t rows = a.in_spec[1].shape[0], width = a.in_spec[1].shape[1];
   const DType type = a.in_spec[0].dtype;
   const int32_t* lengths = input_if_present<int32_t>(a, 3);
-  const LstmCell cell{attrs.forget_bias};
   void *h_out = a.out[0], *c_out = a.out[1];
   parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[7][kTile];
+    const LstmCell cell{attrs.forget_bias};
     for (int64_t row = begin; row < end; ++row) {
       const bool ended = lengths && attrs.t >= lengths[row];
       for (int64_t j = 0; j < width; j += kTile) {
@@ -116,7 +116,6 @@ void run_cell_grad(const KernelArgs& a) {
   void* dh_prev = lengths ? a.out[2] : nullptr;
   const void *dh_in = input_if_present(a, 2), *dc_in = input_if_present(a, 3);
   const void* sum_in = input_if_present(a, 5);
-  const LstmCellGrad cell{attrs.forget_bias};
   // The output's tile, to be computed in place where that is possible.
   auto fill = [&](void* out, int64_t at, float* buffer) {
     return out ? tile_to_fill(out, type, at, buffer) : buffer;
@@ -126,6 +125,7 @@ void run_cell_grad(const KernelArgs& a) {
   };
   parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[14][kTile];
+    const LstmCellGrad cell{attrs.forget_bias};
     for (int64_t row = begin; row < end; ++row) {
       const bool ended = lengths && attrs.t >= lengths[row];
       for (int64_t j = 0; j < width; j += kTile) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kRows = 256;      // added one after the other, per column
 constexpr int64_t kColumns = 128;   // that a task sums at a time
-constexpr int64_t kLanes = 16, kRun = 4096;  // of sum_all: columns it deals elements out to; a chunk
+constexpr int64_t kLanes = 16, kRun = 4096;  // sum_all: columns it deals elements out to; a chunk
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Shape suffix(const Shape& shape, int from) {
@@ -166,6 +166,7 @@ const OpDef sum_leading_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& sum = attrs.as<SumLeadingAttrs>();
+          require_operands("sum_leading", in, 1, 2);
           require(is_float(in[0].dtype) && is_float(sum.dtype), "sum_leading",
                   to_string(in[0]) + ": not floating-point");
           require(0 < sum.axes && sum.axes < in[0].shape.rank(), "sum_leading",
@@ -206,6 +207,7 @@ const OpDef sum_all_op{
     .formula = "sum of all x",
     .infer =
         [](SpecSpan in, const Attrs&) {
+          require_operands("sum_all", in, 1, 1);
           require(is_float(in[0].dtype), "sum_all", to_string(in[0]) + ": not floating-point");
           return Specs{{{1}, DType::f32}};
         },
@@ -237,6 +239,7 @@ const OpDef broadcast_leading_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& shape = attrs.as<BroadcastAttrs>().shape;
+          require_operands("broadcast_leading", in, 1, 1);
           require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)),
                   "broadcast_leading", to_string(in[0]) + " to " + to_string(shape) +
                                            ": not the trailing axes");
@@ -266,8 +269,9 @@ const OpDef add_broadcast_op{
     .formula = "x + b for every leading index",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && is_float(in[0].dtype) && is_float(in[1].dtype),
-                  "add_broadcast", "takes two floating-point operands");
+          require_operands("add_broadcast", in, 2, 2);
+          require(is_float(in[0].dtype) && is_float(in[1].dtype), "add_broadcast",
+                  to_string(in[0]) + ", " + to_string(in[1]) + ": not floating-point");
           require(in[1].shape.rank() > 0 && is_suffix(in[1].shape, in[0].shape), "add_broadcast",
                   to_string(in[0]) + ", " + to_string(in[1]) + ": not the trailing axes");
           return Specs{{in[0].shape, in[0].dtype}};

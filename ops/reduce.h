@@ -17,8 +17,8 @@ struct BroadcastAttrs {
   auto fields() const { return std::tuple{field("shape", shape)}; }
 };
 
-// (S, ..) -> (..): the sum over the first `axes` axes, added to `sum` where there is one, whose type
-// is then the result's; else the result is of x's type.
+// (S, ..) -> (..): the sum over the first `axes` axes, added to `sum` where there is one, whose
+// type is then the result's; else the result is of x's type.
 Val sum_leading(Val x, int axes = 1, Val sum = {});
 // (.., C) -> (C): sum_leading over all axes but the last; the gradient of a bias.
 Val sum_rows(Val x, Val sum = {});

@@ -43,6 +43,7 @@ const OpDef reverse_op{
     .formula = "x[len - 1 - t] for t < len, else x[t]",
     .infer =
         [](SpecSpan in, const Attrs&) {
+          require_operands("reverse", in, 2, 2);
           require(in[0].shape.rank() >= 2 && in[0].dtype != DType::bit && !in[0].layout, "reverse",
                   to_string(in[0]) + ": should be (T, B, ..)");
           require(in[1] == TensorSpec{{in[0].shape[1]}, DType::i32}, "reverse",

@@ -54,7 +54,7 @@ const OpDef scale_by_op{
     .infer =
         [](SpecSpan in, const Attrs&) {
           require(in.size() == 2 && one_number(in[1]), "scale_by", "takes x and a factor f32[1]");
-          return infer_like_first("scale_by", in, 1);
+          return infer_like_first("scale_by", in.first(1), 1);
         },
     .gradient =
         [](GradientArgs& g) {
@@ -79,7 +79,7 @@ const OpDef inner_product_op{
     .formula = "sum + sum_i a[i] b[i]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 3, "inner_product", "takes a, b, sum");
-      infer_like_first("inner_product", in, 2);
+      infer_like_first("inner_product", in.first(2), 2);
       require(!present(in[2]) || one_number(in[2]), "inner_product",
               to_string(in[2]) + ": the sum is not f32[1]");
       return {{Shape{1}}};

@@ -1,5 +1,6 @@
-// reshape: dx = dy reshaped.                     slice: dx = dy placed among zeros, added to the sum.
-// unbind: dx = stack of the dy.                  stack: dx_t = row t of dy.
+// reshape: dx = dy reshaped.
+// slice: dx = dy placed among zeros, added to the sum.
+// unbind: dx = stack of the dy.   stack: dx_t = row t of dy.
 #include "ops/views.h"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ Shape with_leading(Shape shape, int64_t extent) {
 
 // Bytes of one index of the leading axis; an error where it does not begin on a byte.
 int64_t row_bytes(const char* op, const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout, op, to_string(spec) + ": needs a plain leading axis");
+  require(spec.shape.rank() > 0 && !spec.layout, op,
+          to_string(spec) + ": needs a plain leading axis");
   const int64_t row = trailing_numel(spec.shape, 1) * bits(spec.dtype);
   require(row % 8 == 0, op, to_string(spec) + ": rows do not begin on bytes");
   return row / 8;
@@ -97,6 +99,7 @@ const OpDef reshape_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& shape = attrs.as<ReshapeAttrs>().shape;
+          require_operands("reshape", in, 1, 1);
           require(!in[0].layout && in[0].numel() == shape.numel(), "reshape",
                   to_string(in[0]) + " to " + to_string(shape) + ": sizes differ");
           return Specs{{shape, in[0].dtype}};
@@ -126,6 +129,7 @@ const OpDef slice_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<SliceAttrs>();
+          require_operands("slice", in, 1, 1);
           row_bytes("slice", in[0]);
           require(0 <= s.begin && s.begin <= s.end && s.end <= in[0].shape[0], "slice",
                   to_string(in[0]) + ": no rows [" + std::to_string(s.begin) + "," +
@@ -159,6 +163,7 @@ const OpDef slice_grad_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<SliceGradAttrs>();
+          require_operands("slice_grad", in, 1, 2);
           require(is_float(in[0].dtype) && in[0].shape.rank() > 0, "slice_grad",
                   to_string(in[0]) + ": not a floating-point tensor with rows");
           require(0 <= s.begin && s.begin + in[0].shape[0] <= s.extent, "slice_grad",
@@ -188,6 +193,7 @@ const OpDef unbind_op{
     .formula = "y_t = x[t]",
     .infer =
         [](SpecSpan in, const Attrs&) {
+          require_operands("unbind", in, 1, 1);
           require(in[0].shape.rank() >= 2, "unbind",
                   to_string(in[0]) + ": needs a leading axis and another");
           row_bytes("unbind", in[0]);

@@ -20,7 +20,7 @@ NmtOptions nmt_options(const Config& config, int64_t source_vocab, int64_t targe
 // How well a part of the corpus is translated.
 struct NmtEvaluation {
   double loss = 0;             // nats a target word, </s> counted
-  int64_t truncated = 0;       // pairs longer than the largest bucket: the loss counts their beginning
+  int64_t truncated = 0;       // longer than the largest bucket: the loss counts their beginning
   BleuScore bleu;              // of whole sentences against the lines of the file
   std::vector<std::string> hypotheses;
 };

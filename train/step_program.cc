@@ -32,11 +32,9 @@ OptimizerSpec optimizer_of(const TrainConfig& config) {
 
 // What the update may look at before it writes. Without clipping by norm it depends on the loss
 // alone, so that updates need not wait for the last gradient.
-Val gate_of(const std::vector<Val>& partials, Val loss, const TrainConfig& config) {
-  if (config.clip_norm->has_value()) {
-    return clip_norm_gate(partials, loss, float(**config.clip_norm));
-  }
-  return clip_norm_gate({}, loss, 0);
+Val gate_of(Val scalars, Val loss, const std::vector<Val>& partials, const TrainConfig& config) {
+  if (!config.clip_norm->has_value()) return clip_norm_gate(scalars, loss, {});
+  return clip_norm_gate(scalars, loss, partials, {.max_norm = float(**config.clip_norm)});
 }
 
 }  // namespace
@@ -90,9 +88,9 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
     Builder::Within phase(b, Phase::backward);
     Builder::Within scope(b, "grad_norm");
     for (Val g : gradients) partials.push_back(sum_of_squares(g));
-    Val gate = gate_of(partials, recorded.loss, config);
+    Val gate = gate_of(scalars, recorded.loss, partials, config);
     b.output("gate", gate);
-    b.output("grad_norm", config.clip_norm->has_value() ? gate : clip_norm_gate(partials, {}, 0));
+    b.output("grad_norm", config.clip_norm->has_value() ? gate : clip_norm_gate(scalars, {}, partials));
     apply_optimizer(b, optimizer_of(config), weights, gradients, scalars, gate);
   }
   return b.take();

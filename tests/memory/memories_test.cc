@@ -42,7 +42,7 @@ TEST(Dynamic, SameBitsWithHalfTheMemory) {
       EXPECT_GT(memory.stats().evictions, 0);
       EXPECT_LE(memory.stats().peak, plan.device().bytes / 2);
       EXPECT_EQ(memory.stats().replays > 0, recompute);
-      if (!recompute) EXPECT_EQ(memory.stats().offloads, memory.stats().evictions);
+      EXPECT_EQ(memory.stats().offloads == memory.stats().evictions, !recompute);
     }
   }
 }
@@ -58,7 +58,7 @@ TEST(Dynamic, NothingIsEvictedWhereAllFits) {
 }
 
 TEST(Dynamic, RandomProgramsUnderTightBudgets) {
-  int64_t replays = 0, offloads = 0;
+  int64_t replays = 0, offloads = 0, runs = 0, refused = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Ready r(random_program(seed, {.nodes = 20 + int(seed % 80), .gated = seed % 2 == 0}),
             {.inplace = seed % 3 != 0});
@@ -70,15 +70,17 @@ TEST(Dynamic, RandomProgramsUnderTightBudgets) {
       if (budget < least) continue;
       Dynamic memory(r.program, r.storages, r.layout, arena,
                      {.budget = budget, .offload = seed % 2 == 0, .bytes_per_s = 1e12});
+      ++runs;
       try {
         ASSERT_EQ(run_with(r, memory, 2), reference(r.program, 2)) << "seed " << seed;
       } catch (const BudgetError&) {
-        EXPECT_NE(budget, plan.device().bytes + (64 << 10));
+        ++refused;
       }
       ASSERT_LE(memory.stats().peak, budget);
       replays += memory.stats().replays, offloads += memory.stats().offloads;
     }
   }
+  EXPECT_LT(refused, runs / 2);
   EXPECT_GT(replays, 100);
   EXPECT_GT(offloads, 100);
 }
@@ -170,7 +172,8 @@ TEST(Regions, WaitsOnlyForTheOther) {
   Regions m(a.ready.program, a.ready.storages, a.plan, pool, a.arena, Regions::From::top);
   EXPECT_EQ(run_with(a.ready, m, 3), a.expected);
   EXPECT_EQ(pool.stats().waits, 0);
-  EXPECT_EQ(pool.stats().peak, a.transients());
+  EXPECT_LE(pool.stats().peak, a.transients());
+  EXPECT_GT(pool.stats().peak, a.transients() * 3 / 4) << "all but the outputs";
 }
 
 }  // namespace

@@ -181,15 +181,20 @@ TEST(CheckPlan, FindsAnOutputOverAnOperandThatItMayNotShare) {
   EXPECT_NE(f.check().find("over its own operand"), std::string::npos) << f.check();
 }
 
-// n reads what `on` makes, or writes what it reads.
-bool shares_bytes(const Program& program, NodeId on, NodeId n) {
+// n reads what `on` writes (views write nothing), or writes what it reads.
+bool shares_bytes(const Program& program, const Storages& storages, NodeId on, NodeId n) {
   auto meet = [](const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
     return std::any_of(a.begin(), a.end(), [&](ValueId v) {
       return v != kNone && std::find(b.begin(), b.end(), v) != b.end();
     });
   };
   const Node &first = program.node(on), &second = program.node(n);
-  return meet(first.out, second.in) ||
+  const auto writers = writers_of(program, storages);
+  const bool writes = std::any_of(first.out.begin(), first.out.end(), [&](ValueId v) {
+    auto& list = writers[size_t(storages.of[size_t(v)])];
+    return std::find(list.begin(), list.end(), on) != list.end();
+  });
+  return (writes && meet(first.out, second.in)) ||
          (second.op->writes_state && second.in[0] != kNone && meet(first.in, {second.in[0]}));
 }
 
@@ -197,16 +202,18 @@ TEST(CheckPlan, FindsMissingWaits) {
   int planted = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Program program = random_program(seed, {.nodes = 40, .two_queues = true});
+    const Storages storages = assign_storages(program);
     for (NodeId n = 0; n < program.node_count(); ++n) {
       for (size_t k = 0; k < program.node(n).waits.size(); ++k) {
         Program broken = program;
         auto& waits = broken.node(n).waits;
         const NodeId on = waits[k];
         waits.erase(waits.begin() + long(k));
-        if (Order(broken).before(on, n) || !shares_bytes(program, on, n)) continue;
+        if (Order(broken).before(on, n) || !shares_bytes(program, storages, on, n)) {
+          continue;
+        }
         ++planted;
         // The plan of the whole program, and the program that has lost a wait.
-        const Storages storages = assign_storages(program);
         const Plan plan = make_plan(program, storages, StateLayout(program));
         ASSERT_NE(message_of([&] { check_plan(broken, storages, plan); }), "")
             << "seed " << seed << " node " << n;

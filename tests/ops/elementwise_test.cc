@@ -11,6 +11,7 @@
 #include "ops/arithmetic.h"
 #include "ops/copies.h"
 #include "ops/fill.h"
+#include "ops/gates.h"
 #include "ops/reduce.h"
 #include "tests/support/eval.h"
 
@@ -52,7 +53,8 @@ TEST(Elementwise, AddSubMulScale) {
 
 TEST(Elementwise, Bf16IsRoundedOncePerOperator) {
   // 1 + 2^-8 is halfway between two bf16s: to even, down; 1 + 3 2^-8 up.
-  const auto y = evaluate({{{{2}, DType::bf16}, {1, 1.0078125f}}, {{{2}, DType::bf16}, {0x1p-8f, 0x1p-8f}}},
+  const TensorSpec spec{{2}, DType::bf16};
+  const auto y = evaluate({{spec, {1, 1.0078125f}}, {spec, {0x1p-8f, 0x1p-8f}}},
                           [](const std::vector<Val>& x) -> std::vector<Val> {
                             return {add(x[0], x[1])};
                           });
@@ -86,7 +88,8 @@ TEST(Elementwise, TheIntervalIsOpen) {
 // Every interval that a predicate can name must tell the two values of a bit apart.
 TEST(Elementwise, BitsStandForValuesOfAnyInterval) {
   for (auto [lo, hi] : {std::pair{0.0f, kInf}, {0.0f, 6.0f}, {-1.0f, 1.0f}, {3.0f, kInf},
-                        {-3.0f, kInf}, {-kInf, 4.0f}, {-kInf, -4.0f}, {-kInf, 0.0f}, {-3e38f, 3e38f}}) {
+                        {-3.0f, kInf}, {-kInf, 4.0f}, {-kInf, -4.0f}, {-kInf, 0.0f},
+                        {-3e38f, 3e38f}}) {
     Builder builder;
     Val dy = builder.input("dy", {{2}});
     Val bits = builder.input("bits", {{2}, DType::bit});
@@ -169,6 +172,25 @@ TEST(Copies, UpdatesCarryState) {
   eval.run();
   EXPECT_EQ(eval.floats("copy"), (Floats{1, -8}));
   EXPECT_EQ(eval.floats("mean"), (Floats{5 + 0.25f * (1.00390625f - 5), -2}));
+}
+
+TEST(Copies, AShutGateKeepsState) {
+  for (float apply : {0.0f, 1.0f}) {
+    Builder builder;
+    Val x = builder.input("x", {{2}}), gate = builder.input("gate", gate_spec());
+    assign(builder.state("copy", {{2}}, Role::weight), x, gate);
+    moving_average(builder.state("mean", {{2}}, Role::statistic), x, 0.5f, gate);
+    test::Evaluator eval(builder.take());
+    eval.set("x", {2, NAN});
+    eval.set("gate", {1, apply, 0, 0});
+    eval.set("copy", {9, 8});
+    eval.set("mean", {4, 6});
+    eval.run();
+    EXPECT_EQ(eval.floats("copy")[0], apply ? 2 : 9);
+    EXPECT_EQ(eval.floats("mean")[0], apply ? 3 : 4);
+    EXPECT_EQ(std::isnan(eval.floats("copy")[1]), apply != 0);
+    EXPECT_EQ(std::isnan(eval.floats("mean")[1]), apply != 0);
+  }
 }
 
 TEST(Copies, OffloadLivesInHostMemory) {

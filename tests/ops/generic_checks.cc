@@ -76,7 +76,9 @@ Case make_case(const OpDef& op, const Example& example, uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::vector<char> written(example.operands.size(), 0);
   if (op.writes_state) {
-    for (Share s : shares_of(op, example.operands.size())) written[size_t(s.operand)] = 1;
+    for (Share s : shares_of(op, example.operands.size())) {
+      if (size_t(s.operand) < written.size()) written[size_t(s.operand)] = 1;
+    }
   }
   std::vector<Val> in;
   for (size_t k = 0; k < example.operands.size(); ++k) {

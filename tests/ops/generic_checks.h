@@ -53,8 +53,11 @@ Problems check_unread(const Case& c);
 // Operands of other ranks, extents and types are refused with a ProgramError that names the
 // operator, or else handled.
 Problems check_infer(const Case& c);
-// An update that its gate does not allow leaves the state as it was; in place or not is the same.
+// In place or not is the same; with its gate shut an update leaves the state as it was, NaNs or
+// not.
 Problems check_update(const Case& c);
+// Whether the example has a gate among its operands.
+bool has_gate(const Case& c);
 // The batched form gives the bits of the single ones.
 Problems check_batched(const OpDef& op, const std::vector<Example>& examples);
 // Names, formula, cost, attributes.

@@ -91,17 +91,19 @@ class Differences {
     move(k, direction, 0, unused);
     step /= double(direction.size());
     Slope s{0, 0};
+    double hidden = 0;  // where nothing moved, one output may have moved by less than it can show
     for (size_t i = 0; i < weights_.size(); ++i) {
       const double scale = rms(at[0][i]);
       for (size_t j = 0; j < weights_[i].size(); ++j) {
         const double w = weights_[i][j], up = at[0][i][j], down = at[1][i][j];
-        if (up == down) continue;
         const double rounding = 0x1p-23 * w * std::max({std::fabs(up), std::fabs(down), scale});
+        hidden = std::max(hidden, std::fabs(rounding));
+        if (up == down) continue;
         s.value += w * (up - down);
         s.noise += rounding * rounding;
       }
     }
-    return {s.value / step, std::sqrt(s.noise) / step};
+    return {s.value / step, (s.noise > 0 ? std::sqrt(s.noise) : hidden) / step};
   }
 
  private:

@@ -22,24 +22,26 @@ Problems gradient_problems(const Case& c, const std::vector<int>& statistics = {
 
 TEST(GenericMeta, InferenceThatAcceptsWhatTheKernelCannotDo) {
   OpDef op = sound();
-  op.infer = [](SpecSpan in, const Attrs&) { return Specs{in[0]}; };  // bf16 would be read as f32
+  op.infer = [](SpecSpan in, const Attrs&) {  // bf16 would be read as f32
+    require(in.size() == 1, "toy", "takes one operand");
+    return Specs{in[0]};
+  };
   EXPECT_TRUE(mentions(check_infer(case_of(op)), "is accepted, but"));
   op.infer = [](SpecSpan in, const Attrs&) {
-    if (in[0].dtype != DType::f32) throw ProgramError("f32 only");
+    if (in.empty() || in[0].dtype != DType::f32) throw ProgramError("f32 only");
     return Specs{in[0]};
   };
   EXPECT_TRUE(mentions(check_infer(case_of(op)), "does not name the operator"));
   op.infer = [](SpecSpan in, const Attrs&) {
-    if (in[0].dtype != DType::f32) throw std::out_of_range("7");
+    if (in.empty() || in[0].dtype != DType::f32) throw std::out_of_range("7");
     return Specs{in[0]};
   };
   EXPECT_TRUE(mentions(check_infer(case_of(op)), "something else"));
   op = update();  // without its gate it writes nothing
-  op.optional_from = 2;
   op.cpu.run = [](const KernelArgs& a) {
     if (a.input(2)) update().cpu.run(a);
   };
-  EXPECT_TRUE(mentions(check_infer(case_of(op)), "operand 2 may be absent, but"));
+  EXPECT_TRUE(mentions(check_infer(case_of(op)), "operand 2 absent is accepted, but"));
 }
 
 TEST(GenericMeta, Updates) {
@@ -52,9 +54,17 @@ TEST(GenericMeta, Updates) {
   EXPECT_TRUE(mentions(check_update(case_of(op)), "in place"));
   op.cpu.run = [](const KernelArgs& a) { std::memmove(a.out[0], a.in[0], size_t(count(a)) * 4); };
   EXPECT_TRUE(mentions(check_update(case_of(op)), "changes nothing"));
+  op.cpu.run = [](const KernelArgs& a) {  // 0 g is not 0 where g is not finite
+    const float rate = a.input(2)[1] != 0 ? 0.5f : 0.0f;
+    for (int64_t i = 0; i < count(a); ++i) {
+      a.output(0)[i] = a.input(0)[i] - rate * a.input(1)[i];
+    }
+  };
+  EXPECT_TRUE(mentions(check_update(case_of(op)), "when the gate is shut"));
+  EXPECT_TRUE(has_gate(case_of(op)));
 }
 
-TEST(GenericMeta, BatchedFormThatTakesTheFirstGateForAll) {
+TEST(GenericMeta, BatchedFormThatTakesTheFirstGradientForAll) {
   OpDef op = update(), batched = update();
   batched.group_in = 3, batched.group_out = 1;
   batched.infer = [](SpecSpan in, const Attrs&) {

@@ -223,7 +223,7 @@ TEST(Evaluator, CarriesStateToTheNextStep) {
     Evaluator eval(case_of(op).program, {.updates_in_place = in_place});
     eval.set("x0", std::vector<float>(7, 1));
     eval.set("x1", std::vector<float>(7, 4));
-    eval.set("x2", {1});
+    eval.set("x2", {1, 1, 1, 0});
     for (int step = 0; step < 3; ++step) {
       eval.run();
       EXPECT_EQ(eval.floats("x0"), std::vector<float>(7, float(-1 - 2 * step)));

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/scalars.h"
+#include "ops/gates.h"
 #include "tests/ops/generic_checks.h"
 
 namespace pal::test {
@@ -53,42 +54,82 @@ bool safe_to_run(const Example& example) {
   return elements < 4096;
 }
 
+// Infers, and where that is accepted runs the example: ProgramError that names the operator, or a
+// kernel that handles it.
+void refused_or_handled(const OpDef& op, const Example& example, uint64_t seed, bool runs,
+                        const std::string& what, Problems& problems) {
+  try {
+    Case other = make_case(op, example, seed);
+    if (!runs || !safe_to_run(example)) return;
+    for (auto& p : check_writes(other)) problems.push_back(what + " is accepted, but: " + p);
+  } catch (const ProgramError& error) {
+    if (!names_op(error.what(), op)) {
+      problems.push_back(what + ": the error does not name the operator: " + error.what());
+    }
+  } catch (const std::exception& error) {
+    problems.push_back(what + " throws something else than ProgramError: " + error.what());
+  }
+}
+
+// The operand that holds the gate (ops/gates.h), kNone where an update has none.
+int gate_operand(const Case& c) {
+  std::vector<char> written(c.in.size(), 0);
+  for (Share s : shares_of(*c.op, c.in.size())) written[size_t(s.operand)] = 1;
+  for (size_t k = c.in.size(); k-- > 0;) {
+    const int position = c.op->group_in ? int(k) % c.op->group_in : int(k);
+    if (c.in[k] != kNone && !written[k] && position >= c.op->optional_from &&
+        c.example.operands[k].spec == gate_spec()) {
+      return int(k);
+    }
+  }
+  return kNone;
+}
+
+// With every gate shut and NaN for gradients, states keep their bits.
+void check_shut_gate(const Case& c, Problems& problems) {
+  Case shut = c;
+  const int gate = gate_operand(c), group = c.op->group_in ? c.op->group_in : int(c.in.size());
+  std::vector<char> written(c.in.size(), 0);
+  for (Share s : shares_of(*c.op, c.in.size())) written[size_t(s.operand)] = 1;
+  for (size_t k = 0; k < c.in.size(); ++k) {
+    if (c.in[k] == kNone || written[k] || c.example.operands[k].spec == scalars_spec()) continue;
+    if (int(k) % group == gate % group) {
+      shut.values[k] = encode(gate_spec(), {1, 0, 1, 0});
+    } else if (c.example.operands[k].spec.dtype == DType::f32) {
+      shut.values[k].assign(shut.values[k].size(), std::byte{0xFF});
+    }
+  }
+  for (bool in_place : {false, true}) {
+    auto out = evaluate(shut, {.updates_in_place = in_place}, problems);
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (c.out[i] == kNone || out[i] == c.values[size_t(written_operand(*c.op, int(i)))]) continue;
+      problems.push_back("output " + std::to_string(i) +
+                         " is not the old state when the gate is shut");
+    }
+  }
+}
+
 }  // namespace
+
+bool has_gate(const Case& c) { return gate_operand(c) != kNone; }
 
 Problems check_infer(const Case& c) {
   Problems problems;
+  const bool runs = safe_to_run(c.example);
   for (size_t k = 0; k < c.example.operands.size(); ++k) {
-    if (c.example.operands[k].absent) continue;
+    if (c.in[k] == kNone) continue;
     for (const TensorSpec& spec : neighbours(c.example.operands[k].spec)) {
       Example example = c.example;
       example.operands[k].spec = spec;
-      const std::string what = "operand " + std::to_string(k) + " as " + to_string(spec);
-      try {
-        Case other = make_case(*c.op, example, c.seed);
-        if (!safe_to_run(c.example) || !safe_to_run(example)) continue;
-        for (auto& p : check_writes(other)) problems.push_back(what + " is accepted, but: " + p);
-      } catch (const ProgramError& error) {
-        if (!names_op(error.what(), *c.op)) {
-          problems.push_back(what + ": the error does not name the operator: " + error.what());
-        }
-      } catch (const std::exception& error) {
-        problems.push_back(what + " throws something else than ProgramError: " + error.what());
-      }
+      refused_or_handled(*c.op, example, c.seed, runs,
+                         "operand " + std::to_string(k) + " as " + to_string(spec), problems);
     }
-  }
-  for (size_t k = 0; k < c.in.size(); ++k) {
     const int position = c.op->group_in ? int(k) % c.op->group_in : int(k);
-    if (position < c.op->optional_from || c.in[k] == kNone) continue;
+    if (position < c.op->optional_from) continue;
     Example example = c.example;
     example.operands[k].absent = true;
-    try {
-      Case other = make_case(*c.op, example, c.seed);
-      for (auto& p : check_writes(other)) {
-        problems.push_back("operand " + std::to_string(k) + " may be absent, but: " + p);
-      }
-    } catch (const ProgramError& error) {
-      if (!names_op(error.what(), *c.op)) problems.push_back(error.what());
-    }
+    refused_or_handled(*c.op, example, c.seed, runs, "operand " + std::to_string(k) + " absent",
+                       problems);
   }
   return problems;
 }
@@ -114,6 +155,7 @@ Problems check_update(const Case& c) {
     changes |= elsewhere[i] != c.values[k];
   }
   if (!changes) problems.push_back("the update changes nothing");
+  if (has_gate(c)) check_shut_gate(c, problems);
   return problems;
 }
 

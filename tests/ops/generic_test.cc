@@ -2,6 +2,7 @@
 // generic_checks.h; generic_meta_test.cc shows that each of them can fail.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -75,6 +76,8 @@ class GenericUpdate : public Generic {};
 TEST_P(GenericUpdate, WritesItsState) {
   each(check_update);
   expect_none(check_batched(*GetParam(), examples()), "batched");
+  const auto all = cases();
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), has_gate)) << "no example has a gate";
 }
 class GenericGradient : public Generic {};
 TEST_P(GenericGradient, MatchesDifferences) {

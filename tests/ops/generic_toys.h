@@ -15,6 +15,7 @@ inline OpDef sound() {
       .formula = "x^2",
       .infer =
           [](SpecSpan in, const Attrs&) {
+            require(in.size() == 1, "toy", "takes one operand");
             require(in[0].dtype == DType::f32, "toy", "f32 only, got " + to_string(in[0]));
             return Specs{in[0]};
           },
@@ -57,24 +58,26 @@ inline OpDef with_kernel(void (*run)(const KernelArgs&)) {
 
 inline Case case_of(const OpDef& op) { return make_case(op, op.examples()[0], 1); }
 
-// x - 0.5 g where the gate (operand 2) is not zero.
+// x - g/2, unless the gate (operand 2, which may be absent) is shut.
 inline OpDef update() {
   return {.name = "toy_update",
           .formula = "x - g/2",
           .infer = [](SpecSpan in, const Attrs&) { return Specs{in[0]}; },
+          .optional_from = 2,
           .shares = {{0, 0}},
           .writes_state = true,
           .cpu = {.run =
                       [](const KernelArgs& a) {
-                        const float rate = *a.input(2) != 0 ? 0.5f : 0;
+                        const bool shut = a.input(2) && a.input(2)[1] == 0;
                         for (int64_t i = 0; i < count(a); ++i) {
-                          a.output(0)[i] = a.input(0)[i] - rate * a.input(1)[i];
+                          const float x = a.input(0)[i];
+                          a.output(0)[i] = shut ? x : x - 0.5f * a.input(1)[i];
                         }
                       }},
           .examples =
               [] {
                 return std::vector<Example>{
-                    {.operands = {{.spec = {{7}}}, {.spec = {{7}}}, {.spec = {{1}}, .lo = 1}}}};
+                    {.operands = {{.spec = {{7}}}, {.spec = {{7}}}, {.spec = {{4}}, .lo = 1}}}};
               }};
 }
 

@@ -33,7 +33,8 @@ TEST(Reduce, SumsAreRightAndAlwaysTheSameBits) {
   const Floats values = noise(kRows * kColumns), sum = noise(kColumns);
   Floats rows, all;
   for (int run = 0; run < 6; ++run) {
-    test::Evaluator eval(builder.program(), {.threads = 1 + run % 3, .offset = run * 4, .stride = 12});
+    test::Evaluator eval(builder.program(),
+                         {.threads = 1 + run % 3, .offset = run * 4, .stride = 12});
     eval.set("x", values);
     eval.set("sum", sum);
     eval.run();

@@ -78,7 +78,8 @@ TEST(Views, WindowsAreWhereTheKernelsLook) {
   Case c({4, 2});
   Val part = slice(c.x, 3, 4);
   const Node& node = c.builder.program().nodes[0];
-  const auto windows = slice_op.windows(std::vector{c.x.spec()}, std::vector{part.spec()}, node.attrs);
+  const auto windows =
+      slice_op.windows(std::vector{c.x.spec()}, std::vector{part.spec()}, node.attrs);
   ASSERT_EQ(windows.size(), 1u);
   EXPECT_EQ(windows[0].offset, 3 * 2 * 4);
 }

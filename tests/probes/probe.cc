@@ -6,9 +6,16 @@
 #include <cstring>
 #include <limits>
 
+#include "autograd/differentiate.h"
 #include "core/error.h"
 #include "core/op.h"
 #include "core/philox.h"
+#include "core/verify.h"
+#include "ops/activations.h"
+#include "ops/arithmetic.h"
+#include "ops/copies.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
 #include "tests/support/eval.h"
 
 namespace pal::test {
@@ -83,6 +90,39 @@ void Planned::replace_program(Program program) {
   running_.reset();  // its runner refers to the program that goes
   step_->program = std::move(program);
   running_ = std::make_unique<Running>(*step_, memory_, run_options_);
+}
+
+Program perceptron(int layers, int64_t rows, int64_t width, bool update) {
+  Builder b;
+  Val x = b.input("x", {{rows, width}}), c = b.input("c", {{rows, width}});
+  std::vector<Val> weights;
+  for (int i = 0; i < layers; ++i) {
+    Builder::Within scope(b, "layer/" + std::to_string(i));
+    weights.push_back(b.state("W" + std::to_string(i), {{width, width}}, Role::weight));
+    weights.push_back(b.state("b" + std::to_string(i), {{width}}, Role::weight));
+    x = tanh(linear(x, weights[weights.size() - 2], weights.back()));
+  }
+  Val loss = sum_all(mul(x, c));
+  b.output("loss", loss);
+  if (update) {
+    const auto g = differentiate(b, loss, weights);
+    for (size_t i = 0; i < g.size(); ++i) {
+      b.output("g/" + b.program().state[i].name, g[i]);
+      assign(weights[i], sub(weights[i], scale(g[i], 0x1p-6f)));
+    }
+  }
+  Program p = b.take();
+  verify(p);
+  return p;
+}
+
+void feed_perceptron(Running& running, uint32_t seed) {
+  const Program& p = running.program();
+  auto fill = [&](const std::string& name, ValueId v) {
+    running.set(name, random_floats(p.value(v).spec.numel(), ++seed * 97));
+  };
+  for (auto& in : p.inputs) fill(in.name, in.value);
+  for (auto& slot : p.state) fill(slot.name, slot.start);
 }
 
 std::vector<float> random_floats(int64_t n, uint32_t seed, float lo, float hi) {

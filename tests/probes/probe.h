@@ -39,6 +39,7 @@ class Running {
   std::vector<float> floats(const std::string& name);
   std::vector<std::byte> bytes(const std::string& name);
   Runner& runner() { return runner_; }
+  const Program& program() const { return program_; }
 
  private:
   ValueId find(const std::string& name) const;
@@ -73,6 +74,7 @@ class Planned {
   const Plan& plan() const { return plan_; }
   StaticPlan& memory() { return memory_; }
   Runner& runner() { return running_->runner(); }
+  Running& running() { return *running_; }
 
  private:
   std::unique_ptr<Step> step_;
@@ -83,6 +85,13 @@ class Planned {
   RunOptions run_options_;
   std::unique_ptr<Running> running_;
 };
+
+// A perceptron to try memories on: `layers` times tanh(x W + b), all `width` wide, over inputs "x" and
+// "c" (rows, width); output "loss" = <c, y>. Weights "W0", "b0", "W1", .. With `update`, its gradients
+// are outputs "g/W0", .. and a step of plain gradient descent ends it.
+Program perceptron(int layers, int64_t rows, int64_t width, bool update);
+// Fills its inputs and weights with numbers of that seed.
+void feed_perceptron(Running& running, uint32_t seed);
 
 // Uniform in [lo, hi), the same for the same seed.
 std::vector<float> random_floats(int64_t n, uint32_t seed, float lo = -1, float hi = 1);

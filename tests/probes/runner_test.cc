@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/verify.h"
 #include "ops/activations.h"
+#include "ops/add.h"
 #include "ops/arithmetic.h"
 #include "ops/columns.h"
 #include "ops/copies.h"
@@ -243,6 +244,27 @@ TEST(Allocations, NoKernelAllocatesInASteadyStep) {
     }
   }
   RecordProperty("allocations_of_libraries", int(theirs));
+}
+
+// Runner and memory, with loops shared by two threads, and with a second queue.
+TEST(Allocations, NoneOfOursInASteadyStep) {
+  if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer owns the allocator";
+  Planned step(perceptron(5, 300, 80, true), 2);
+  feed_perceptron(step.running(), 1);
+  Builder b;
+  Val x = b.input("x", {{kN}});
+  b.output("y", add(scale(scale(x, 2), 3), x));
+  Program hopping = b.take();
+  hopping.node(1).queue = 1, hopping.node(1).waits = {0}, hopping.node(2).waits = {1};
+  Planned queues(hopping);
+  for (Planned* planned : {&step, &queues}) {
+    planned->run();  // the first run starts OpenMP's threads
+    const Allocations count = count_allocations([&] {
+      for (int i = 0; i < 3; ++i) planned->run();
+    });
+    EXPECT_EQ(count.ours, 0) << count.first_ours;
+    RecordProperty("allocations_of_libraries", int(count.theirs));
+  }
 }
 
 }  // namespace

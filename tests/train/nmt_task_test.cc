@@ -53,7 +53,7 @@ class NmtTaskTest : public testing::Test {
     return parse_config("model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4,\n"
                         "  encoder_layers: 1, decoder_layers: 1}\n"
                         "data: {root: " + dir_.string() + ", max_length: 12}\n"
-                        "train: {batch_size: 4, max_epochs: 1}\n",
+                        "train: {batch_size: 4, max_epochs: 1}\ndevice: {threads: 1}\n",
                         "test.yaml", overrides);
   }
   // What the constructor or `use` complains about.
@@ -95,12 +95,15 @@ TEST_F(NmtTaskTest, vocabularies_come_from_the_training_text_or_from_files) {
   NmtTask made(config());
   EXPECT_EQ(made.data().source().size(), 4 + 2 + 9);
   EXPECT_EQ(made.data().target().word(4), "eins");  // as frequent as zwei, and before it in bytes
-  NmtTask few(config({"data.source_vocab_size=2", "data.vocab_min_count=40"}));
-  EXPECT_EQ(few.data().source().words().back(), "two");
-  EXPECT_EQ(few.data().target().size(), 6);
+  NmtTask frequent(config({"data.vocab_min_count=40"}));
+  EXPECT_EQ(frequent.data().source().words().back(), "two");
+  EXPECT_EQ(frequent.data().source().size(), 6);
+  NmtTask few(config({"data.target_vocab_size=3"}));
+  EXPECT_EQ(few.data().target().word(5), "t0");  // 40 times, like eins and zwei: by bytes
+  EXPECT_EQ(few.data().target().size(), 7);
   NmtTask shared(config({"data.shared_vocabulary=true"}));
   EXPECT_EQ(shared.data().source().words(), shared.data().target().words());
-  EXPECT_EQ(shared.data().source().size(), 4 + 2 + 2 + 9 + 9 - 1);  // t8 does not occur
+  EXPECT_EQ(shared.data().source().size(), 4 + 2 + 2 + 9 + 9);
 
   write(dir_ / "words", {"<pad>", "<unk>", "<s>", "</s>", "two", "one", "three"});
   NmtTask from_file(config({"data.source_vocab=words"}));
@@ -215,7 +218,7 @@ TEST_F(NmtTaskTest, made_up_text_is_real_and_says_what_it_is) {
 // A set with the model's weights, all of them `value`.
 std::unique_ptr<ProgramSet> constant_weights(const NmtTask& task, const Config& config,
                                              float value) {
-  auto set = std::make_unique<ProgramSet>(compile_options(config.memory), cpu_device(2));
+  auto set = std::make_unique<ProgramSet>(compile_options(config.memory), cpu_device(1));
   task.declare_weights(*set);
   for (const StateTensor& slot : set->state()) {
     std::fill_n(reinterpret_cast<float*>(slot.data), slot.spec.numel(), value);
@@ -253,7 +256,7 @@ TEST_F(NmtTaskTest, fill_refuses_another_buckets_program) {
     for (const auto& [name, value] : recorded.outputs) b.output(name, value);
     return b.take();
   };
-  ProgramSet set(compile_options(c.memory), cpu_device(2));
+  ProgramSet set(compile_options(c.memory), cpu_device(1));
   const BatchInfo info = task.next(1)[0];
   Executable& right = set.add("right", record(info.bucket));
   Executable& wrong = set.add("wrong", record(info.bucket == 0 ? 1 : 0));

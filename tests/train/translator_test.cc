@@ -11,6 +11,8 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/scalars.h"
@@ -62,7 +64,7 @@ Program loss_program(const NmtOptions& model, const NmtShape& shape) {
 }
 
 std::unique_ptr<ProgramSet> drawn(const NmtOptions& model, uint64_t seed) {
-  auto set = std::make_unique<ProgramSet>(CompileOptions{}, cpu_device(2));
+  auto set = std::make_unique<ProgramSet>(CompileOptions{}, cpu_device(1));
   set->add("weights", loss_program(model, {1, 1, 1}));
   initialise(*set, seed);
   return set;
@@ -123,6 +125,23 @@ TEST(Translator, scores_words_as_the_training_loss_does) {
   }
 }
 
+// Greedy search as its definition says, one sentence at a time.
+std::vector<int32_t> by_hand(ProgramSet& set, const NmtOptions& model,
+                             const std::vector<int32_t>& source) {
+  std::vector<int32_t> out;
+  if (source.empty()) return out;
+  NmtScorer scorer(set, model, 1);
+  const std::vector<int32_t> length = {int32_t(source.size())};
+  scorer.start(length[0], source, length);
+  std::vector<int32_t> word = {Vocabulary::kBegin};
+  while (out.size() < 2 * source.size() + 10) {
+    word[0] = likeliest({scorer.step(word), size_t(model.target_vocab)}, {});
+    if (word[0] == Vocabulary::kEnd) break;
+    out.push_back(word[0]);
+  }
+  return out;
+}
+
 TEST(Translator, neighbours_batches_and_padding_change_nothing) {
   const NmtOptions model = small_model();
   const auto set = drawn(model, 5);
@@ -132,11 +151,10 @@ TEST(Translator, neighbours_batches_and_padding_change_nothing) {
   EXPECT_TRUE(together[2].empty());
   std::set<std::vector<int32_t>> different(together.begin(), together.end());
   EXPECT_GT(different.size(), 4u);  // or this test would show nothing
-  Translator alone(*set, model, 1, {});
   Translator wide(*set, model, 16, {20});
   const auto padded = wide.greedy(all);
   for (size_t i = 0; i < all.size(); ++i) {
-    EXPECT_EQ(alone.greedy(std::span(&all[i], 1))[0], together[i]) << i;
+    EXPECT_EQ(by_hand(*set, model, all[i]), together[i]) << i;
     EXPECT_EQ(padded[i], together[i]) << i;
     EXPECT_LE(together[i].size(), 2 * all[i].size() + 10);
   }
@@ -184,11 +202,11 @@ class SavedRun : public testing::Test {
         "model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4, init_scale: 1.0,\n"
         "  encoder_layers: 1, decoder_layers: 1}\n"
         "data: {root: " + samples + ", vocab_min_count: 20, max_length: 10}\n"
-        "train: {batch_size: 32, max_epochs: 1}\n", "test.yaml");
+        "train: {batch_size: 32, max_epochs: 1}\ndevice: {threads: 1}\n", "test.yaml");
     std::ofstream(dir_ / "config.yaml") << dump_config(config);
     const NmtTask task(config);
     task.save_files(dir_);
-    ProgramSet set(compile_options(config.memory), cpu_device(2));
+    ProgramSet set(compile_options(config.memory), cpu_device(1));
     task.declare_weights(set);
     initialise(set, 7);
     save_weights(dir_ / "last.safetensors", set);
@@ -247,8 +265,8 @@ TEST_F(SavedRun, translates_line_by_line) {
 }
 
 TEST_F(SavedRun, refuses_what_it_cannot_read) {
-  EXPECT_NE(error_of([&] { translated("fine\nb\xFF" "d\n"); }).find("input.txt: line 2: invalid UTF-8"),
-            std::string::npos);
+  const std::string invalid = error_of([&] { translated("fine\nb\xFF" "d\n"); });
+  EXPECT_NE(invalid.find("input.txt: line 2: invalid UTF-8"), std::string::npos);
   testing::internal::GetCapturedStdout();  // the one that the error left open
   EXPECT_NE(error_of([&] { run_translate({dir_, dir_ / "none.txt", false}); }).find("none.txt"),
             std::string::npos);
@@ -293,6 +311,33 @@ TEST_F(SavedRun, best_goes_before_last) {
   EXPECT_EQ(last.weights.filename(), "last.safetensors");
   fs::copy_file(dir_ / "last.safetensors", dir_ / "best.safetensors");
   EXPECT_EQ(open_nmt(dir_).weights.filename(), "best.safetensors");
+}
+
+// From nothing to translations: data, training, checkpoint, evaluation.
+TEST(Translation, is_learned) {
+  const fs::path dir = fs::path(testing::TempDir()) / "pal_translator_learned";
+  fs::remove_all(dir);
+  TrainArgs args{.config = parse_config(
+                     "model: {type: nmt, hidden: 64, embedding: 32, attention_size: 32,\n"
+                     "  encoder_layers: 1, decoder_layers: 1, forget_bias: 1.0}\n"
+                     "data: {synthetic: true, source_vocab_size: 12, target_vocab_size: 12,\n"
+                     "  max_length: 30, bucket_width: 10}\n"
+                     "train: {batch_size: 32, steps: 600, lr: 0.005, clip_value: 1.0,\n"
+                     "  log_every: 200, valid_every: 300}\n"
+                     "device: {threads: 1}\n", "test.yaml"),
+                 .name = "test", .out = dir, .json = true};
+  testing::internal::CaptureStdout();
+  const int code = run_train(args);
+  const nlohmann::json summary = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(code, kExitDone);
+  EXPECT_GT(summary["test"]["bleu"].get<double>(), 50);  // 68; untrained: below 1
+  EXPECT_LT(summary["test"]["loss"].get<double>(), 0.8);  // 0.40; untrained: ln 16 = 2.8
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_eval({.model = dir, .json = true}), kExitDone);
+  const nlohmann::json result = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(result["bleu"], summary["test"]["bleu"]);
+  EXPECT_EQ(result["loss"], summary["test"]["loss"]);
+  fs::remove_all(dir);
 }
 
 }  // namespace

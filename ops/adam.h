@@ -1,0 +1,49 @@
+// Adam and AdamW as updates of a weight's state.
+#pragma once
+#include <cmath>
+
+#include "core/op.h"
+#include "core/philox.h"  // PAL_HD
+
+namespace pal {
+
+extern const OpDef adam_batched_op, adam_op;
+
+struct AdamAttrs {
+  float lr = 1;  // times the step's learning rate
+  double beta1 = 0.9, beta2 = 0.999;
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  bool decoupled = false;  // AdamW: the decay bypasses the moments
+  float clip_value = 0;    // every element of the scaled gradient is clamped to +-this; 0: no
+  auto fields() const {
+    return std::tuple{field("lr", lr), field("beta1", beta1), field("beta2", beta2),
+                      field("eps", eps), field("weight_decay", weight_decay),
+                      field("decoupled", decoupled), field("clip_value", clip_value)};
+  }
+};
+
+// w (newest value of its slot, f32), g like w, m and v (states like w, zero at first), the step's
+// scalars, a gate or none -> the next w. As PyTorch's Adam and AdamW, t = step + 1:
+//   g' = clamp(scale g) + weight_decay w (decoupled: w <- (1 - lr weight_decay) w instead)
+//   m' = m + (1 - beta1) (g' - m),  v' = beta2 v + (1 - beta2) g'^2
+//   w - lr / (1 - beta1^t) m' / (sqrt(v') / sqrt(1 - beta2^t) + eps)
+// scale: the gate's, else 1 / loss_scale.
+Val adam(Val w, Val g, Val m, Val v, Val scalars, Val gate = {}, AdamAttrs attrs = {});
+
+struct Adam {
+  float keep;              // 1 - lr weight_decay where decoupled, else 1
+  float decay;             // weight_decay where not decoupled, else 0
+  float first;             // 1 - beta1
+  float beta2, second;     // beta2, 1 - beta2
+  float rate, root, eps;   // lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+  struct Out { float w, m, v; };
+  PAL_HD Out operator()(float w, float g, float m, float v) const {
+    const float d = g + decay * w;
+    const float next_m = m + first * (d - m);
+    const float next_v = beta2 * v + second * (d * d);
+    return {keep * w - rate * next_m / (sqrtf(next_v) * root + eps), next_m, next_v};
+  }
+};
+
+}  // namespace pal

@@ -1,0 +1,37 @@
+// Gates: values that every update of a step reads, and which say whether and how it is applied.
+#pragma once
+#include <vector>
+
+#include "core/op.h"
+
+namespace pal {
+
+extern const OpDef clip_norm_gate_op, sum_of_squares_op;
+
+struct ClipNormAttrs {
+  float max_norm = 0;        // 0: gradients are not clipped
+  bool check_finite = true;  // no update where the norm or the loss is not finite
+  auto fields() const {
+    return std::tuple{field("max_norm", max_norm), field("check_finite", check_finite)};
+  }
+};
+
+// What a gate holds, f32[4].
+struct Gate {
+  float scale;     // what every gradient is multiplied with: the loss scale undone, the norm clipped
+  float apply;     // 1, or 0: states stay as they are
+  float norm;      // of all gradients, the loss scale undone
+  float reserved;
+};
+inline TensorSpec gate_spec() { return {Shape{4}, DType::f32}; }
+
+// f32[1]: the sum of the squares of g's elements, of any shape and floating-point type.
+Val sum_of_squares(Val g);
+
+// From the step's scalars, any sums of squares of gradients (f32[1] each), and optionally the
+// loss f32[1] (absent: it is not looked at): norm = sqrt(sum of partials) / loss_scale, and
+// scale = min(1, max_norm / (norm + 1e-6)) / loss_scale, as PyTorch's clip_grad_norm_. -> f32[4]
+Val clip_norm_gate(Val scalars, Val loss, const std::vector<Val>& partials,
+                   ClipNormAttrs attrs = {});
+
+}  // namespace pal

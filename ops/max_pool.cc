@@ -1,0 +1,226 @@
+// y = max over the window of x, map = where in it.   dx = the sum of dy over the windows whose map
+// points at the pixel. Each output row (of dx: each image row) is computed by one worker, windows in
+// order. The gradient reads the map alone: one byte for each of y's pixels, none of x's.
+#include "ops/max_pool.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/parallel.h"
+#include "ops/elementwise.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kLanes = 256;  // channels at a time
+
+int64_t windows(int64_t extent, int64_t before, int64_t after, int64_t kernel, int64_t stride) {
+  const int64_t room = extent + before + after - kernel;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+void require_attrs(const char* op, const MaxPoolAttrs& s) {
+  require(s.kernel_h > 0 && s.kernel_w > 0 && s.kernel_h * s.kernel_w <= 256 && s.stride_h > 0 &&
+              s.stride_w > 0 && s.top >= 0 && s.left >= 0 && s.bottom >= 0 && s.right >= 0 &&
+              s.top < s.kernel_h && s.bottom < s.kernel_h && s.left < s.kernel_w &&
+              s.right < s.kernel_w,
+          op, "windows of 1 to 256 pixels, positive strides, and less padding than the window");
+}
+
+Shape pooled(const Shape& x, const MaxPoolAttrs& s) {
+  return {x[0], windows(x[1], s.top, s.bottom, s.kernel_h, s.stride_h),
+          windows(x[2], s.left, s.right, s.kernel_w, s.stride_w), x[3]};
+}
+
+// One window of up to kLanes channels; (h0, w0): its corner in the image, perhaps outside.
+void pool_window(const float* image, const Shape& x, const MaxPoolAttrs& s, int64_t h0, int64_t w0,
+                 int64_t lanes, float* y, uint8_t* map) {
+  const int64_t channels = x[3];
+  float best[kLanes];
+  int32_t at[kLanes];
+  bool first = true;
+  for (int64_t k = std::max<int64_t>(0, -h0); k < std::min(s.kernel_h, x[1] - h0); ++k) {
+    for (int64_t l = std::max<int64_t>(0, -w0); l < std::min(s.kernel_w, x[2] - w0); ++l) {
+      const float* pixel = image + ((h0 + k) * x[2] + w0 + l) * channels;
+      const int32_t here = int32_t(k * s.kernel_w + l);
+      if (first) {
+        std::copy(pixel, pixel + lanes, best);
+        std::fill(at, at + lanes, here);
+        first = false;
+        continue;
+      }
+#pragma omp simd
+      for (int64_t c = 0; c < lanes; ++c) {
+        const float v = pixel[c], b = best[c];
+        const bool larger = v > b || (v != v && b == b);
+        best[c] = larger ? v : b;
+        at[c] = larger ? here : at[c];
+      }
+    }
+  }
+  if (y) std::copy(best, best + lanes, y);
+  if (!map) return;
+  for (int64_t c = 0; c < lanes; ++c) map[c] = uint8_t(at[c]);
+}
+
+void run_forward(const KernelArgs& a) {
+  auto& s = a.attrs.as<MaxPoolAttrs>();
+  const Shape &x = a.in_spec[0].shape, out = pooled(x, s);  // either output may be unread
+  const int64_t channels = x[3], row = out[2] * channels;
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_h * s.kernel_w));
+  if (!a.out[0] && !a.out[1]) return;
+  parallel_chunks(a.queue, out[0] * out[1], grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* image = a.input(0) + r / out[1] * x[1] * x[2] * channels;
+      const int64_t h0 = r % out[1] * s.stride_h - s.top;
+      for (int64_t j = 0; j < out[2]; ++j) {
+        for (int64_t c = 0; c < channels; c += kLanes) {
+          const int64_t to = r * row + j * channels + c;
+          pool_window(image + c, x, s, h0, j * s.stride_w - s.left, std::min(kLanes, channels - c),
+                      a.out[0] ? a.output(0) + to : nullptr,
+                      a.out[1] ? a.output<uint8_t>(1) + to : nullptr);
+        }
+      }
+    }
+  });
+}
+
+// Row `h` of an image's dx from the rows of windows that cover it.
+void gradient_row(const float* dy, const uint8_t* map, const Shape& out, const MaxPoolAttrs& s,
+                  int64_t h, float* dx) {
+  const int64_t channels = out[3];
+  std::fill(dx, dx + s.width * channels, 0.0f);
+  const int64_t below = h + s.top - s.kernel_h + 1;  // the first window row ends at h or later
+  const int64_t first = below > 0 ? (below + s.stride_h - 1) / s.stride_h : 0;
+  const int64_t last = std::min((h + s.top) / s.stride_h, out[1] - 1);
+  for (int64_t i = first; i <= last; ++i) {
+    const int64_t k = h + s.top - i * s.stride_h;
+    for (int64_t j = 0; j < out[2]; ++j) {
+      const int64_t from = (i * out[2] + j) * channels, w0 = j * s.stride_w - s.left;
+      for (int64_t l = std::max<int64_t>(0, -w0); l < std::min(s.kernel_w, s.width - w0); ++l) {
+        const uint8_t here = uint8_t(k * s.kernel_w + l);
+        float* pixel = dx + (w0 + l) * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; ++c) {
+          pixel[c] += map[from + c] == here ? dy[from + c] : 0.0f;
+        }
+      }
+    }
+  }
+}
+
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& s = a.attrs.as<MaxPoolAttrs>();
+  const Shape& out = a.in_spec[0].shape;
+  const int64_t pixels = out[1] * out[2] * out[3], row = s.width * out[3];
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_w));
+  parallel_chunks(a.queue, out[0] * s.height, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t n = r / s.height;
+      gradient_row(a.input(0) + n * pixels, a.input<uint8_t>(1) + n * pixels, out, s, r % s.height,
+                   a.output(0) + r * row);
+    }
+  });
+}
+
+bool is_image(const TensorSpec& spec) {
+  return spec.shape.rank() == 4 && spec.dtype == DType::f32 && !spec.layout && spec.numel() > 0;
+}
+
+Specs infer_forward(SpecSpan in, const Attrs& attributes) {
+  auto& s = attributes.as<MaxPoolAttrs>();
+  require(in.size() == 1 && is_image(in[0]), "max_pool", "needs one plain f32 image (N,H,W,C)");
+  require_attrs("max_pool", s);
+  const Shape out = pooled(in[0].shape, s);
+  require(out.numel() > 0, "max_pool",
+          to_string(in[0]) + ": the window is larger than the padded image");
+  return {{out}, {out, DType::u8}};
+}
+
+Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
+  auto& s = attributes.as<MaxPoolAttrs>();
+  require(in.size() == 2 && is_image(in[0]) && in[1] == TensorSpec{in[0].shape, DType::u8},
+          "max_pool_grad", "needs f32 (N,OH,OW,C) and a map u8 of the same shape");
+  require_attrs("max_pool_grad", s);
+  require(s.height > 0 && s.width > 0, "max_pool_grad", "needs the image's height and width");
+  const Shape image{in[0].shape[0], s.height, s.width, in[0].shape[3]};
+  require(pooled(image, s) == in[0].shape, "max_pool_grad",
+          to_string(in[0]) + ": the gradient should be " + to_string(pooled(image, s)));
+  return {{image}};
+}
+
+MaxPoolAttrs for_image(MaxPoolAttrs attrs, int64_t height, int64_t width) {
+  attrs.height = height, attrs.width = width;
+  return attrs;
+}
+
+}  // namespace
+
+const OpDef max_pool_op{
+    .name = "max_pool",
+    .formula = "max of x over the window, and where in it",
+    .infer = infer_forward,
+    .gradient =
+        [](GradientArgs& g) {
+          if (!g.dy()) return;
+          const Shape& x = g.in(0).shape();
+          g.give(0, g.builder.emit1(max_pool_grad_op, {g.dy(), g.out(1)},
+                                    for_image(g.attrs<MaxPoolAttrs>(), x[1], x[2])));
+        },
+    .cost =
+        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
+          auto& s = attributes.as<MaxPoolAttrs>();
+          const double pixels = double(pooled(in[0].shape, s).numel());
+          return Cost{.flops = pixels * double(s.kernel_h * s.kernel_w),
+                      .bytes = double(in[0].bytes()) + 4 * pixels +
+                               (out[1].shape.rank() ? pixels : 0)};
+        },
+    .cpu = {.run = run_forward},
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 4, 6, 3})}, .attrs = max_pool_attrs(2, 2)},
+              {.operands = {example({1, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
+              {.operands = {example({2, 5, 6, 2})},
+               .attrs = MaxPoolAttrs{3, 2, 1, 3, 2, 0, 0, 1},
+               .unread = {0, 1}},
+              {.operands = {example({3, 17, 15, 270})}, .attrs = max_pool_attrs(3, 2, 1)},
+          };
+        },
+};
+
+const OpDef max_pool_grad_op{
+    .name = "max_pool_grad",
+    .formula = "dy put back where the maxima were",
+    .infer = infer_gradient,
+    .cost =
+        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
+          auto& s = attributes.as<MaxPoolAttrs>();
+          return Cost{.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
+                      .bytes = double(in[0].bytes() + in[1].bytes() + out[0].bytes())};
+        },
+    .cpu = {.run = run_gradient},
+    .examples =
+        [] {
+          auto map = [](Shape shape) {
+            ExampleOperand operand = example(shape, DType::u8, 0, 3);
+            operand.differentiable = false;
+            return operand;
+          };
+          return std::vector<Example>{
+              {.operands = {example({2, 2, 3, 3}), map({2, 2, 3, 3})},
+               .attrs = for_image(max_pool_attrs(2, 2), 4, 6)},
+              {.operands = {example({3, 9, 8, 270}), map({3, 9, 8, 270})},
+               .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
+          };
+        },
+};
+
+MaxPool max_pool(Val x, const MaxPoolAttrs& attrs) {
+  const auto out = x.builder->emit(max_pool_op, {x}, attrs);
+  return {out[0], out[1]};
+}
+
+}  // namespace pal

@@ -1,0 +1,176 @@
+// Probe 10: two jobs in threads of their own, their transients in one pool of regions that is smaller
+// than both together. Each gets the bits that it gets alone; without the gates it would not.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/error.h"
+#include "memory/regions.h"
+#include "ops/activations.h"
+#include "ops/arithmetic.h"
+#include "ops/columns.h"
+#include "tests/probes/probe.h"
+#include "tests/probes/toy_ops.h"
+
+namespace pal::test {
+namespace {
+
+constexpr int64_t kRegion = 4096;
+constexpr int kSteps = 5;
+
+std::vector<std::vector<std::byte>> results(Running& running) {
+  std::vector<std::vector<std::byte>> out;
+  for (auto& o : running.program().outputs) out.push_back(running.bytes(o.name));
+  for (auto& slot : running.program().state) out.push_back(running.bytes(slot.name));
+  return out;
+}
+
+void train(Running& running, uint32_t seed) {
+  feed_perceptron(running, seed);
+  for (int i = 0; i < kSteps; ++i) running.run();
+}
+
+int64_t transients(const Plan& plan) { return plan.device().bytes - plan.device().transients_begin(); }
+
+TEST(Regions, TwoJobsInOnePoolGetTheirOwnBits) {
+  const Program programs[] = {perceptron(6, 128, 32, true), perceptron(9, 64, 48, true)};
+  std::vector<std::vector<std::vector<std::byte>>> alone;
+  int64_t together = 0, larger = 0;
+  for (uint32_t j = 0; j < 2; ++j) {
+    Planned planned(programs[j]);
+    train(planned.running(), j + 1);
+    alone.push_back(results(planned.running()));
+    together += transients(planned.plan());
+    larger = std::max(larger, transients(planned.plan()));
+  }
+  // Between what the larger one needs and what both need.
+  RegionPool pool(align_up((larger + together) / 2), kRegion);
+  ASSERT_LT(pool.bytes(), together);
+  const Step first(programs[0]), second(programs[1]);
+  const Step* steps[] = {&first, &second};
+  Plan plans[2];
+  Arena arenas[2];
+  std::vector<std::unique_ptr<Regions>> memories;
+  for (size_t j = 0; j < 2; ++j) {
+    plans[j] = make_plan(steps[j]->program, steps[j]->storages, StateLayout(steps[j]->program));
+    memories.push_back(std::make_unique<Regions>(steps[j]->program, steps[j]->storages, plans[j],
+                                                 pool, arenas[j],
+                                                 j ? Regions::From::top : Regions::From::bottom));
+  }
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::vector<std::byte>> shared[2];
+    std::string errors[2];
+    auto job = [&](uint32_t j) {
+      errors[j] = error_of([&] {
+        Running running(*steps[j], *memories[j]);
+        train(running, j + 1);
+        shared[j] = results(running);
+      });
+    };
+    std::thread other(job, 1);
+    job(0);
+    other.join();
+    for (size_t j = 0; j < 2; ++j) {
+      EXPECT_EQ(errors[j], "");
+      EXPECT_EQ(shared[j], alone[j]) << "job " << j << ", round " << round;
+    }
+  }
+  EXPECT_LE(pool.stats().peak, pool.bytes());
+  EXPECT_GT(pool.stats().peak, 0);
+}
+
+// A job that stands still in the middle of a step, until `flag` is set or for so long.
+Program standing(std::atomic<bool>* flag, int milliseconds) {
+  Builder b;
+  Val x = b.input("x", {{64, 64}});
+  Val kept = scale(x, 2);
+  Val held = held_copy(x, flag, milliseconds);
+  b.output("y", mul(held, kept));
+  return b.take();
+}
+// A job that uses all of its memory, then sets `flag`.
+Program passing(std::atomic<bool>* flag) {
+  Builder b;
+  Val x = b.input("x", {{64, 64}});
+  Val part = slice_columns(tanh(concatenate({x, x, x, x})), 64, 128);
+  b.output("y", signal(sigmoid(part), flag));
+  return b.take();
+}
+
+// What Regions would be without its gates: transients where Regions has them, held by nobody.
+class Ungated final : public Memory {
+ public:
+  Ungated(const Step& step, const Plan& plan, Arena& pool, Arena& own)
+      : storages_(step.storages), plan_(plan), pool_(pool), own_(own) {
+    own_.reserve(plan);
+    pool_.reserve(Space::device, plan.device().bytes);
+  }
+  std::byte* acquire(StorageId s, QueueId) override {
+    const Storage& storage = storages_[s];
+    const bool kept = storage.input || storage.output || storage.persistent;
+    return (kept ? own_ : pool_).base(Space::device) + plan_.offset[size_t(s)];
+  }
+  std::byte* outside_step(StorageId s) override { return acquire(s, kComputeQueue); }
+  int64_t capacity() const override { return 0; }
+
+ private:
+  const Storages& storages_;
+  const Plan& plan_;
+  Arena &pool_, &own_;
+};
+
+// Starts the standing job, then the passing one, in memories that `memory_of` makes.
+template <class MemoryOf>
+std::vector<std::byte> stood(int milliseconds, MemoryOf memory_of) {
+  std::atomic<bool> flag{false}, begun{false};
+  const Step first(standing(&flag, milliseconds)), second(passing(&flag));
+  const Plan plans[] = {make_plan(first.program, first.storages, StateLayout(first.program)),
+                        make_plan(second.program, second.storages, StateLayout(second.program))};
+  Arena arenas[2];
+  auto m0 = memory_of(first, plans[0], arenas[0]), m1 = memory_of(second, plans[1], arenas[1]);
+  Running job0(first, *m0), job1(second, *m1);
+  job0.set("x", random_floats(64 * 64, 1));
+  job1.set("x", random_floats(64 * 64, 2));
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // job 0 stands still by then
+    job1.run();
+  });
+  job0.run();
+  other.join();
+  return job0.bytes("y");
+}
+
+TEST(Regions, GatesKeepTheOtherJobOut) {
+  std::atomic<bool> flag{true};
+  Planned alone(standing(&flag, 0));
+  alone.set("x", random_floats(64 * 64, 1));
+  alone.run();
+
+  // All regions are in use while job 0 stands: job 1 waits for it, not the other way round.
+  RegionPool pool(5 * 64 * 64 * 4, kRegion);
+  const auto gated = stood(100, [&](const Step& step, const Plan& plan, Arena& own) {
+    return std::make_unique<Regions>(step.program, step.storages, plan, pool, own,
+                                     Regions::From::bottom);
+  });
+  EXPECT_EQ(gated, alone.bytes("y"));
+  EXPECT_GT(pool.stats().waits, 0);
+
+  Arena shared;
+  shared.reserve(Space::device, 1 << 20);
+  const auto ungated = stood(10'000, [&](const Step& step, const Plan& plan, Arena& own) {
+    return std::make_unique<Ungated>(step, plan, shared, own);
+  });
+  EXPECT_NE(ungated, alone.bytes("y"));
+}
+
+TEST(Regions, AJobThatDoesNotFitAloneIsRefused) {
+  const Step step(perceptron(6, 128, 32, true));
+  const Plan plan = make_plan(step.program, step.storages, StateLayout(step.program));
+  RegionPool pool(transients(plan) / 2, kRegion);
+  Arena arena;
+  EXPECT_THROW(Regions(step.program, step.storages, plan, pool, arena, Regions::From::bottom),
+               BudgetError);
+}
+
+}  // namespace
+}  // namespace pal::test
