@@ -19,9 +19,9 @@ struct OptimizerSpec {
 
 // Appends the update of each weight (the newest value of a state slot) by its gradient; a null
 // gradient, of a weight that the loss does not reach, updates nothing. Slots, zero at first:
-// "optimizer/m/<weight>" (momentum, nesterov, adam, adamw) and "optimizer/v/<weight>" (adam, adamw).
-// The nodes belong to the weights' scopes. `gate` may be null. ProgramError where a value is no
-// state, or the spans differ in length.
+// "optimizer/m/<weight>" (momentum, nesterov, adam, adamw) and "optimizer/v/<weight>" (adam,
+// adamw). The nodes belong to the weights' scopes. `gate` may be null. ProgramError where a value
+// is no state, or the spans differ in length.
 void apply_optimizer(Builder& builder, const OptimizerSpec& spec, std::span<const Val> weights,
                      std::span<const Val> gradients, Val scalars, Val gate);
 

@@ -25,10 +25,12 @@ struct Floats {
 // state: M, N, K, ta, tb, sum (0, 1), packed (0, 1)
 void matmul(benchmark::State& state) {
   const int64_t m = state.range(0), n = state.range(1), k = state.range(2);
-  const bool ta = state.range(3), tb = state.range(4), sum = state.range(5), packed = state.range(6);
+  const bool ta = state.range(3), tb = state.range(4), sum = state.range(5),
+             packed = state.range(6);
   KernelCache cache(cpu_device());
   const Attrs attrs = MatmulAttrs{ta, tb};
-  Specs in{{ta ? Shape{k, m} : Shape{m, k}}, {tb ? Shape{n, k} : Shape{k, n}},
+  Specs in{{ta ? Shape{k, m} : Shape{m, k}},
+           {tb ? Shape{n, k} : Shape{k, n}},
            sum ? TensorSpec{{m, n}} : TensorSpec{}};
   const Specs out{{{m, n}}};
   if (packed) {
@@ -42,12 +44,12 @@ void matmul(benchmark::State& state) {
   void* const ins[] = {a.at, b.at, sum ? c.at : nullptr};
   void* const outs[] = {c.at};
   Queue queue{.workers = cache.device().threads};
-  const KernelArgs args{ins, outs, kernel->in, kernel->out, attrs, kernel->prepared.state.get(),
+  const KernelArgs args{ins,  outs, kernel->in, kernel->out, attrs, kernel->prepared.state.get(),
                         w.at, queue};
   for (auto _ : state) kernel->run(args);
-  state.counters["GFLOP/s"] = benchmark::Counter(
-      2e-9 * double(m) * double(n) * double(k) * double(state.iterations()),
-      benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(2e-9 * double(m) * double(n) * double(k) * double(state.iterations()),
+                         benchmark::Counter::kIsRate);
 }
 
 void shapes(benchmark::internal::Benchmark* bench) {

@@ -46,9 +46,15 @@ class Chooser {
     out_.values.push_back(value);
     at->second = ValueId(out_.values.size()) - 1;
     // What the reader waits for may be what it reads.
-    out_.nodes.push_back({.op = &reorder_op, .attrs = ReorderAttrs{layout}, .in = {v},
-                          .out = {at->second}, .phase = reader.phase, .queue = reader.queue,
-                          .waits = reader.waits, .scope = reader.scope, .step = reader.step});
+    out_.nodes.push_back({.op = &reorder_op,
+                          .attrs = ReorderAttrs{layout},
+                          .in = {v},
+                          .out = {at->second},
+                          .phase = reader.phase,
+                          .queue = reader.queue,
+                          .waits = reader.waits,
+                          .scope = reader.scope,
+                          .step = reader.step});
     ++effect_.reorders;
     effect_.bytes += value.spec.bytes();
     return at->second;

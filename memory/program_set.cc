@@ -32,6 +32,8 @@ void ProgramSet::declare(const Program& program) {
     slots_.push_back({slot.name, slot.role, slot.init, spec, nullptr});
   }
   layout_.add(program);
+  arena_->reserve(Space::device, layout_.bytes(Space::device));
+  arena_->reserve(Space::host, layout_.bytes(Space::host));
 }
 
 Executable& ProgramSet::add(const std::string& name, Program program) {

@@ -169,6 +169,8 @@ class Assigner {
     const Node& node = program_.node(n);
     if (node.op->writes_state) return;
     for (Share share : shares_of(*node.op, node.in.size())) {
+      // Optional operands and the outputs that belong to them may not be there.
+      if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size()) continue;
       const ValueId now = node.out[size_t(share.output)], old = node.in[size_t(share.operand)];
       if (now == kNone || old == kNone || !may_take(n, now, old)) continue;
       const int32_t a = group_[size_t(old)], b = group_[size_t(now)];

@@ -1,6 +1,6 @@
 // Attention's products over source positions, time-major: S positions, batch B, width H. The three
-// are each other's gradients. All are bound by memory, and a row whose coefficient is zero (a masked
-// position) is not touched.
+// are each other's gradients. All are bound by memory, and a row whose coefficient is zero (a
+// masked position) is not touched.
 #pragma once
 #include "core/op.h"
 

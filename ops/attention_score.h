@@ -1,6 +1,6 @@
 // How well each source position fits the decoder's query: Bahdanau's score, fused and in the
-// elementary nodes that Echo recomputes. Luong's is dot_score (ops/attention_context.h), scaled with
-// scale_by (ops/dot_last.h).
+// elementary nodes that Echo recomputes. Luong's is dot_score (ops/attention_context.h), scaled
+// with scale_by (ops/dot_last.h).
 #pragma once
 #include "core/op.h"
 #include "ops/math.h"
@@ -9,8 +9,8 @@ namespace pal {
 
 extern const OpDef mlp_score_grad_op, mlp_score_op;
 
-// keys (S, B, A), query (B, A), v (A) -> (S, B): v . tanh(keys[s,b,:] + query[b,:]). Nothing of size
-// (S, B, A) is made; the gradient computes the tanh again.
+// keys (S, B, A), query (B, A), v (A) -> (S, B): v . tanh(keys[s,b,:] + query[b,:]). Nothing of
+// size (S, B, A) is made; the gradient computes the tanh again.
 Val mlp_score(Val keys, Val query, Val v);
 
 // The same as add_broadcast, tanh, dot_last: two values of size (S, B, A), as in Echo's Figure 2.

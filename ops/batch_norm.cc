@@ -28,37 +28,43 @@ Prepared two_sums(SpecSpan in, size_t x) {
   return {.workspace = (chunk_count(in[x]) + 1) * 2 * in[x].shape.back() * 4};
 }
 
-// partial[chunk][0][c] = sum of x, partial[chunk][1][c] = sum of (x - the chunk's mean)^2.
+// sum[c] = the sum of x - the chunk's first row, m2[c] = the sum of (x - the chunk's mean)^2. The
+// shift keeps the digits that a mean far from zero would take.
 void chunk_moments(const float* x, int64_t rows, int64_t channels, float* sum, float* m2) {
   std::fill(sum, sum + channels, 0.0f);
   std::fill(m2, m2 + channels, 0.0f);
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) sum[c] += row[c];
+    for (int64_t c = 0; c < channels; ++c) sum[c] += row[c] - x[c];
   }
   const float share = 1.0f / float(rows);
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = x + r * channels;
     for (int64_t c = 0; c < channels; ++c) {
-      const float distance = row[c] - sum[c] * share;
+      const float distance = row[c] - x[c] - sum[c] * share;
       m2[c] += distance * distance;
     }
   }
 }
 
 // Of one channel, over all chunks: {mean, sum of squared distances}.
-std::pair<double, double> combine(const float* partial, int64_t c, int64_t rows, int64_t channels) {
+std::pair<double, double> combine(const float* partial, const float* x, int64_t c, int64_t rows,
+                                  int64_t channels) {
   const int64_t step = chunk_rows(channels);
+  auto each_chunk = [&](auto&& f) {  // f(its number of rows, its sum, its own m2)
+    const float* p = partial + c;
+    for (int64_t r = 0; r < rows; r += step, p += 2 * channels) {
+      const double n = double(std::min(step, rows - r));
+      f(n, n * double(x[r * channels + c]) + double(p[0]), double(p[channels]));
+    }
+  };
   double sum = 0, m2 = 0;
-  const float* p = partial + c;
-  for (int64_t r = 0; r < rows; r += step, p += 2 * channels) sum += double(p[0]);
+  each_chunk([&](double, double own, double) { sum += own; });
   const double mean = sum / double(rows);
-  p = partial + c;
-  for (int64_t r = 0; r < rows; r += step, p += 2 * channels) {
-    const int64_t n = std::min(step, rows - r);
-    const double distance = double(p[0]) / double(n) - mean;
-    m2 += double(p[channels]) + double(n) * distance * distance;
-  }
+  each_chunk([&](double n, double own, double own_m2) {
+    const double distance = own / n - mean;
+    m2 += own_m2 + n * distance * distance;
+  });
   return {mean, m2};
 }
 
@@ -90,7 +96,7 @@ void run_forward(const KernelArgs& a) {
   const double eps = double(a.attrs.as<BatchNormAttrs>().eps);
   parallel_chunks(a.queue, channels, 64, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
-      const auto [m, m2] = combine(partial, c, rows, channels);
+      const auto [m, m2] = combine(partial, x, c, rows, channels);
       const float rstd = float(1 / std::sqrt(m2 / double(rows) + eps));
       mean[c] = float(m), scale[c] = gamma[c] * rstd;
       if (mean_out) mean_out[c] = float(m);
@@ -163,12 +169,14 @@ void run_gradient(const KernelArgs& a) {
 // `images` operands like the first, then vectors of its channels.
 void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count) {
   require(in.size() == count, op, "takes " + std::to_string(count) + " operands");
-  require(in[0].shape.rank() >= 2 && in[0].dtype == DType::f32 && !in[0].layout && in[0].numel() > 0,
-          op, to_string(in[0]) + ": needs plain f32 (.., C)");
+  require(
+      in[0].shape.rank() >= 2 && in[0].dtype == DType::f32 && !in[0].layout && in[0].numel() > 0,
+      op, to_string(in[0]) + ": needs plain f32 (.., C)");
   for (size_t i = 1; i < count; ++i) {
     const TensorSpec wanted = i < images ? in[0] : TensorSpec{{in[0].shape.back()}};
-    require(in[i] == wanted, op, "operand " + std::to_string(i) + " should be " + to_string(wanted) +
-                                     ", is " + to_string(in[i]));
+    require(in[i] == wanted, op,
+            "operand " + std::to_string(i) + " should be " + to_string(wanted) + ", is " +
+                to_string(in[i]));
   }
 }
 
@@ -185,8 +193,8 @@ const OpDef batch_norm_op{
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
-          const auto d = g.builder.emit(batch_norm_grad_op,
-                                        {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)});
+          const auto d =
+              g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)});
           for (int k = 0; k < 3; ++k) {
             if (g.wants(k)) g.give(k, d[size_t(k)]);
           }
@@ -254,10 +262,8 @@ const OpDef batch_norm_infer_op{
         },
     .shares = {{0, 0}},
     .cpu = {.run = run_infer,
-            .prepare =
-                [](const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-                  return Prepared{.workspace = in[0].shape.back() * 4};
-                }},
+            .prepare = [](const Device&, SpecSpan in, SpecSpan,
+                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
     .examples =
         [] {
           auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };

@@ -18,8 +18,8 @@ struct BatchNorm {
   Val mean, rstd, variance;
 };
 
-// x (.., C), gamma (C), beta (C), f32 -> y = gamma (x - mean) rstd + beta, with the batch's own mean and
-// (biased) variance. Running statistics are moved by updates of their own.
+// x (.., C), gamma (C), beta (C), f32 -> y = gamma (x - mean) rstd + beta, with the batch's own
+// mean and (biased) variance. Running statistics are moved by updates of their own.
 BatchNorm batch_norm(Val x, Val gamma, Val beta, float eps = 1e-5f);
 
 // The same with given statistics: y = gamma (x - mean) / sqrt(variance + eps) + beta. Not

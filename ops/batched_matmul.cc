@@ -1,5 +1,5 @@
-// y_b = op(a_b) op(b_b) + c_b.   With dy_b:  da_b = dy_b op(b_b)^T, db_b = op(a_b)^T dy_b, transposed
-// where op transposes.
+// y_b = op(a_b) op(b_b) + c_b.   With dy_b:  da_b = dy_b op(b_b)^T, db_b = op(a_b)^T dy_b,
+// transposed where op transposes.
 #include "ops/batched_matmul.h"
 
 #include "ops/elementwise.h"
@@ -33,8 +33,14 @@ ProductShape product_of(SpecSpan in, const BatchedMatmulAttrs& attrs) {
   const Matrices b = matrices(in[1].shape, attrs.b_batch, attrs.tb);
   const Matrices c =
       matrices(result_shape(a.batch, a.rows, b.columns, attrs.out_batch), attrs.out_batch, false);
-  return {.batch = a.batch, .m = a.rows, .n = b.columns, .k = a.columns, .a = a.stride,
-          .b = b.stride, .c = c.stride, .accumulate = present(in, 2)};
+  return {.batch = a.batch,
+          .m = a.rows,
+          .n = b.columns,
+          .k = a.columns,
+          .a = a.stride,
+          .b = b.stride,
+          .c = c.stride,
+          .accumulate = present(in, 2)};
 }
 
 Specs infer(SpecSpan in, const Attrs& attributes) {
@@ -55,14 +61,12 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
   require(a.columns == b.rows, "batched_matmul", text + ": inner dimensions differ");
   const TensorSpec out{result_shape(a.batch, a.rows, b.columns, attrs.out_batch)};
   require(!present(in, 2) || in[2] == out, "batched_matmul",
-          text + " + " + to_string(in[2]) + ": the sum should be " +
-              to_string(out));
+          text + " + " + to_string(in[2]) + ": the sum should be " + to_string(out));
   return {out};
 }
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  auto product =
-      std::make_shared<Product>(device, product_of(in, attrs.as<BatchedMatmulAttrs>()));
+  auto product = std::make_shared<Product>(device, product_of(in, attrs.as<BatchedMatmulAttrs>()));
   const int64_t workspace = product->workspace();
   return {.state = std::move(product), .workspace = workspace};
 }
@@ -126,7 +130,8 @@ const OpDef batched_matmul_op{
         [] {
           using A = BatchedMatmulAttrs;
           return std::vector<Example>{
-              {.operands = {example({3, 4, 5}), example({3, 5, 6}), absent_example()}, .attrs = A{}},
+              {.operands = {example({3, 4, 5}), example({3, 5, 6}), absent_example()},
+               .attrs = A{}},
               {.operands = {example({3, 5, 4}), example({3, 6, 5}), example({3, 4, 6})},
                .attrs = A{.ta = true, .tb = true}},
               {.operands = {example({4, 3, 5}), example({6, 3, 5}), absent_example()},
@@ -135,7 +140,8 @@ const OpDef batched_matmul_op{
                .attrs = A{.b_batch = 1, .out_batch = 1}},
               {.operands = {example({5, 3, 1}), example({5, 3, 6}), absent_example()},
                .attrs = A{.ta = true, .a_batch = 1, .b_batch = 1, .out_batch = 1}},
-              {.operands = {example({1, 4, 5}), example({1, 5, 6}), absent_example()}, .attrs = A{}},
+              {.operands = {example({1, 4, 5}), example({1, 5, 6}), absent_example()},
+               .attrs = A{}},
               {.operands = {example({17, 33, 40}), example({40, 17, 37}), example({33, 17, 37})},
                .attrs = A{.b_batch = 1, .out_batch = 1}},
           };

@@ -16,10 +16,10 @@ struct BatchedMatmulAttrs {
   }
 };
 
-// One product per batch element (+ c): a (B, M, K), b (B, K, N) -> (B, M, N), f32; ta and tb swap the
-// last two of a or b. Where a_batch, b_batch or out_batch is 1 that operand is time-major: (M, B, K),
-// (K, B, N), (M, B, N), so that sequences (T, B, ..) need not be copied. Attention, time-major with
-// heads folded into the batch: scores (B, T, S) = q (T, B, D) · k (S, B, D)ᵀ is
+// One product per batch element (+ c): a (B, M, K), b (B, K, N) -> (B, M, N), f32; ta and tb swap
+// the last two of a or b. Where a_batch, b_batch or out_batch is 1 that operand is time-major: (M,
+// B, K), (K, B, N), (M, B, N), so that sequences (T, B, ..) need not be copied. Attention,
+// time-major with heads folded into the batch: scores (B, T, S) = q (T, B, D) · k (S, B, D)ᵀ is
 // {.tb = true, .a_batch = 1, .b_batch = 1}; context (T, B, D) = p (B, T, S) · v (S, B, D) is
 // {.b_batch = 1, .out_batch = 1}.
 Val batched_matmul(Val a, Val b, BatchedMatmulAttrs attrs = {}, Val c = {});

@@ -1,6 +1,6 @@
-// y[n,i,j,o] = sum over k,l,c of x[n, i·stride_h + k − top, j·stride_w + l − left, c] w[o,k,l,c] + bias[o].
-// dx is the sum over the windows that an input pixel lies in, dw the sum over all windows, and
-// dbias the sum over all pixels of dy.
+// y[n,i,j,o] = sum over k,l,c of x[n, i·stride_h + k − top, j·stride_w + l − left, c] w[o,k,l,c] +
+// bias[o]. dx is the sum over the windows that an input pixel lies in, dw the sum over all windows,
+// and dbias the sum over all pixels of dy.
 #include "ops/conv2d.h"
 
 #include "ops/conv2d_kernel.h"
@@ -26,11 +26,21 @@ int64_t windows(int64_t extent, int64_t before, int64_t after, int64_t kernel, i
 
 // From the shapes of x (N, H, W, C) and w (O, KH, KW, C); no output pixels where w does not fit.
 ConvShape conv_shape(const Shape& x, const Shape& w, const Conv2dAttrs& s) {
-  return {.n = x[0], .h = x[1], .w = x[2], .c = x[3],
+  return {.n = x[0],
+          .h = x[1],
+          .w = x[2],
+          .c = x[3],
           .oh = windows(x[1], s.top, s.bottom, w[1], s.stride_h),
           .ow = windows(x[2], s.left, s.right, w[2], s.stride_w),
-          .o = w[0], .kh = w[1], .kw = w[2], .stride_h = s.stride_h, .stride_w = s.stride_w,
-          .top = s.top, .left = s.left, .bottom = s.bottom, .right = s.right};
+          .o = w[0],
+          .kh = w[1],
+          .kw = w[2],
+          .stride_h = s.stride_h,
+          .stride_w = s.stride_w,
+          .top = s.top,
+          .left = s.left,
+          .bottom = s.bottom,
+          .right = s.right};
 }
 
 void require_fit(const char* op, const Shape& x, const Shape& w, const Conv2dAttrs& s) {
@@ -47,12 +57,12 @@ Specs infer_forward(SpecSpan in, const Attrs& attributes) {
   auto& attrs = attributes.as<Conv2dAttrs>();
   require(in.size() == 3, "conv2d", "takes x, w and bias, which may be absent");
   require(is_plain_image(in[0]) && is_weights(in[1]), "conv2d",
-          to_string(in[0]) + " by " + to_string(in[1]) + ": needs f32 images (N,H,W,C) and (O,KH,KW,C)");
+          to_string(in[0]) + " by " + to_string(in[1]) +
+              ": needs f32 images (N,H,W,C) and (O,KH,KW,C)");
   require_fit("conv2d", in[0].shape, in[1].shape, attrs);
   const ConvShape s = conv_shape(in[0].shape, in[1].shape, attrs);
   require(!present(in, 2) || in[2] == TensorSpec{{s.o}}, "conv2d",
-          "the bias should be f32[" + std::to_string(s.o) + "], is " +
-              to_string(in[2]));
+          "the bias should be f32[" + std::to_string(s.o) + "], is " + to_string(in[2]));
   return {{{s.n, s.oh, s.ow, s.o}}};
 }
 
@@ -143,7 +153,8 @@ void gradient(GradientArgs& g) {
 template <ConvKind kind>
 Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
   const Shape& w = kind == ConvKind::weight_grad ? out[0].shape : in[1].shape;
-  const TensorSpec& y = kind == ConvKind::forward ? out[0] : in[kind == ConvKind::data_grad ? 0 : 1];
+  const TensorSpec& y =
+      kind == ConvKind::forward ? out[0] : in[kind == ConvKind::data_grad ? 0 : 1];
   Cost cost{.flops = 2 * double(y.numel()) * double(w[1] * w[2] * w[3])};
   if (present(in, 2)) cost.flops += double(out[0].numel());
   for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
@@ -189,8 +200,12 @@ const OpDef conv2d_data_grad_op{
           return std::vector<Example>{
               {.operands = {example({2, 5, 6, 4}), example({4, 3, 3, 3})}, .attrs = a},
               {.operands = {example({3, 3, 2, 9}), example({9, 3, 2, 5})},
-               .attrs = Conv2dAttrs{.stride_h = 2, .stride_w = 4, .top = 1, .right = 1,
-                                    .height = 6, .width = 6}},
+               .attrs = Conv2dAttrs{.stride_h = 2,
+                                    .stride_w = 4,
+                                    .top = 1,
+                                    .right = 1,
+                                    .height = 6,
+                                    .width = 6}},
               {.operands = {example({19, 5, 5, 32}), example({32, 3, 3, 16})}, .attrs = b},
           };
         },

@@ -13,16 +13,17 @@ struct Conv2dAttrs {
   // kernel's for conv2d_weight_grad. Unread by conv2d.
   int64_t height = 0, width = 0;
   auto fields() const {
-    return std::tuple{field("stride_h", stride_h), field("stride_w", stride_w), field("top", top),
-                      field("left", left),         field("bottom", bottom),     field("right", right),
+    return std::tuple{field("stride_h", stride_h), field("stride_w", stride_w),
+                      field("top", top),           field("left", left),
+                      field("bottom", bottom),     field("right", right),
                       field("height", height),     field("width", width)};
   }
 };
 
 // The same stride both ways, and `pad` zeros on each side.
 inline Conv2dAttrs conv2d_attrs(int64_t stride, int64_t pad) {
-  return {.stride_h = stride, .stride_w = stride, .top = pad, .left = pad, .bottom = pad,
-          .right = pad};
+  return {
+      .stride_h = stride, .stride_w = stride, .top = pad, .left = pad, .bottom = pad, .right = pad};
 }
 
 // x (N, H, W, C), w (O, KH, KW, C), bias (O) -> (N, OH, OW, O), f32, with
@@ -32,8 +33,8 @@ Val conv2d(Val x, Val w, const Conv2dAttrs& attrs = {}, Val bias = {});
 // dy (N, OH, OW, O), w (O, KH, KW, C) -> dx (N, attrs.height, attrs.width, C).
 Val conv2d_data_grad(Val dy, Val w, const Conv2dAttrs& attrs);
 
-// x (N, H, W, C), dy (N, OH, OW, O) (, sum) -> sum + dw, (O, attrs.height, attrs.width, C), plain; the
-// result may be written over sum.
+// x (N, H, W, C), dy (N, OH, OW, O) (, sum) -> sum + dw, (O, attrs.height, attrs.width, C), plain;
+// the result may be written over sum.
 Val conv2d_weight_grad(Val x, Val dy, const Conv2dAttrs& attrs, Val sum = {});
 
 }  // namespace pal

@@ -1,8 +1,8 @@
-// oneDNN's direct kernels compute every output element in one fixed order, whoever does it: measured
-// bit-identical for 1 to 4 threads and for every offset of 4 bytes. Its weight gradients, though, are
-// sums of one partial result per thread, and its gemm kernels cut their sums by thread too. These run
-// on chunks of images that depend on the shape alone, each on one thread; the chunks' weight
-// gradients are added in order.
+// oneDNN's direct kernels compute every output element in one fixed order, whoever does it:
+// measured bit-identical for 1 to 4 threads and for every offset of 4 bytes. Its weight gradients,
+// though, are sums of one partial result per thread, and its gemm kernels cut their sums by thread
+// too. These run on chunks of images that depend on the shape alone, each on one thread; the
+// chunks' weight gradients are added in order.
 #include "ops/conv2d_kernel.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 namespace pal {
 namespace {
 
+using dnnl::memory;
 using onednn::Desc;
 using onednn::Dims;
 using onednn::Launch;
-using dnnl::memory;
 
-constexpr int64_t kChunks = 16;                    // of images, at most
-constexpr int64_t kWeightGradChunks = 8;           // the same where each has a weight gradient,
+constexpr int64_t kChunks = 16;                       // of images, at most
+constexpr int64_t kWeightGradChunks = 8;              // the same where each has a weight gradient,
 constexpr int64_t kPartialBytes = int64_t{16} << 20;  // and their bytes, unless there are two only
 
 // A primitive that is not made yet: what it is, and its operands in the order of ConvKernel::run.
@@ -90,11 +90,11 @@ struct ConvKernel::Parts {
   ConvKind kind;
   ConvShape shape;
   Layout preferred;
-  Desc weights;                      // as the primitive reads or writes them
-  std::unique_ptr<Launch> reorder;   // from or to the caller's weights; null where they are equal
-  std::unique_ptr<Launch> whole;     // null: in chunks of images
+  Desc weights;                     // as the primitive reads or writes them
+  std::unique_ptr<Launch> reorder;  // from or to the caller's weights; null where they are equal
+  std::unique_ptr<Launch> whole;    // null: in chunks of images
   std::vector<std::unique_ptr<Launch>> each, last;  // by worker: an ordinary chunk, the last one
-  int64_t images = 0, count = 0;     // per chunk, chunks
+  int64_t images = 0, count = 0;                    // per chunk, chunks
   // The workspace: scratch of each worker, weights as the primitive has them (one partial result a
   // chunk for weight gradients), and the weight gradient before the sum is added.
   int64_t scratch = 0, workers = 1, weight_bytes = 0, weights_at = 0, total_at = 0, bytes = 0;
@@ -148,7 +148,8 @@ struct ConvKernel::Parts {
     });
   }
 
-  // The chunks' gradients added in order into the first, then as the caller wants them, then the sum.
+  // The chunks' gradients added in order into the first, then as the caller wants them, then the
+  // sum.
   void finish_weight_grad(float* partial, float* dw, const float* sum, std::byte* workspace,
                           const Queue& queue) const {
     const int64_t floats = weight_bytes / 4;
@@ -199,9 +200,9 @@ ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& sha
     const Desc from = back ? p.weights : callers, to = back ? callers : p.weights;
     const dnnl::reorder::primitive_desc pd(onednn::engine(), from, onednn::engine(), to,
                                            onednn::user_scratchpad());
-    p.reorder = std::make_unique<Launch>(dnnl::reorder(pd), pd.scratchpad_desc(),
-                                         std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from},
-                                                                           {DNNL_ARG_TO, to}});
+    p.reorder = std::make_unique<Launch>(
+        dnnl::reorder(pd), pd.scratchpad_desc(),
+        std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   }
   p.weights_at = p.scratch * p.workers;
   if (p.reorder) p.weights_at = std::max(p.weights_at, align_up(p.reorder->scratch_bytes()));

@@ -1,5 +1,5 @@
-// The oneDNN kernels below conv2d and its gradients, prepared once and run many times. The bits of a
-// result depend neither on the number of threads nor on where the operands lie.
+// The oneDNN kernels below conv2d and its gradients, prepared once and run many times. The bits of
+// a result depend neither on the number of threads nor on where the operands lie.
 #pragma once
 #include <array>
 #include <memory>
@@ -21,7 +21,8 @@ struct ConvShape {
 class ConvKernel {
  public:
   // `weights`: how they are given, or (weight_grad) wanted.
-  ConvKernel(const Device& device, ConvKind kind, const ConvShape& shape, const TensorSpec& weights);
+  ConvKernel(const Device& device, ConvKind kind, const ConvShape& shape,
+             const TensorSpec& weights);
   ~ConvKernel();
 
   Layout preferred_weights() const;  // null when plain is as good

@@ -1,8 +1,8 @@
 // Softmax cross-entropy with label smoothing (Szegedy et al. 2016), p = e^(x - lse):
 //   loss = sum_n (lse - (1 - s) x[t] - s mean(x)) / tokens
 //   dx[n,v] = dloss / tokens (p[v] - s / V - (1 - s) [v == t])
-// Only lse is stashed beside the logits, and dx may lie over them. The loss goes through fixed chunks
-// of rows, in double.
+// Only lse is stashed beside the logits, and dx may lie over them. The loss goes through fixed
+// chunks of rows, in double.
 #include "ops/cross_entropy.h"
 
 #include <algorithm>

@@ -16,7 +16,7 @@ struct CrossEntropyAttrs {
 
 struct CrossEntropy {
   Val loss;  // f32[1]: smoothed, divided by the step's token count
-  Val nll;   // f32[1]: sum of -log p(target), neither smoothed nor divided; no gradient goes through
+  Val nll;  // f32[1]: sum of -log p(target), neither smoothed nor divided; no gradient goes through
   Val lse;   // f32 (N): log sum exp of each row, 0 where it is ignored
 };
 

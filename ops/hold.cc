@@ -1,5 +1,6 @@
-// hold: y[b] = x[b] where t < lengths[b], else prev[b]. A step of a recurrent layer past a sequence's
-// end keeps the state. Its gradient parts dy by rows; what prev gets is added to its sum.
+// hold: y[b] = x[b] where t < lengths[b], else prev[b]. A step of a recurrent layer past a
+// sequence's end keeps the state. Its gradient parts dy by rows; what prev gets is added to its
+// sum.
 #include <algorithm>
 
 #include "ops/elementwise.h"

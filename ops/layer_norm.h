@@ -11,8 +11,9 @@ struct LayerNormAttrs {
   auto fields() const { return std::tuple{field("eps", eps)}; }
 };
 
-// x (.., C), gamma f32 (C), beta f32 (C) -> (.., C): (x - mean) / sqrt(var + eps) gamma + beta, mean
-// and (biased) variance of each row. The rows' mean and 1 / sqrt(var + eps) are further outputs, f32.
+// x (.., C), gamma f32 (C), beta f32 (C) -> (.., C): (x - mean) / sqrt(var + eps) gamma + beta,
+// mean and (biased) variance of each row. The rows' mean and 1 / sqrt(var + eps) are further
+// outputs, f32.
 Val layer_norm(Val x, Val gamma, Val beta, float eps = 1e-5f);
 
 }  // namespace pal

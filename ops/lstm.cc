@@ -211,7 +211,8 @@ std::vector<Example> cell_grad_examples() {
   auto lengths = [](int64_t batch) { return example({batch}, DType::i32, 0, 4); };
   const ExampleOperand none = absent_example();
   return {
-      {.operands = {example({3, 20}), example({3, 5}), example({3, 5}), example({3, 5}), none, none},
+      {.operands = {example({3, 20}), example({3, 5}), example({3, 5}), example({3, 5}), none,
+                    none},
        .attrs = LstmAttrs{1, 0}},
       {.operands = {example({3, 20}), example({3, 5}), none, example({3, 5}), lengths(3), none},
        .attrs = LstmAttrs{0, 1}},

@@ -15,9 +15,9 @@ struct SoftmaxAttrs {
 // scores, zero after them; all zero where the length is.
 Val masked_softmax(Val scores, Val lengths = {});
 
-// x (.., Q, C) -> the softmax of each row. With lengths i32 (L), where L divides the number of rows,
-// so many consecutive rows use each length: all heads and queries of a sentence, the batch outermost.
-// causal: row q of Q uses the first q + 1 at most.
+// x (.., Q, C) -> the softmax of each row. With lengths i32 (L), where L divides the number of
+// rows, so many consecutive rows use each length: all heads and queries of a sentence, the batch
+// outermost. causal: row q of Q uses the first q + 1 at most.
 Val softmax(Val x, Val lengths = {}, bool causal = false);
 
 }  // namespace pal

@@ -1,5 +1,6 @@
-// y = op(a) op(b) + bias + c.   With dy:  da = dy op(b)^T, db = op(a)^T dy (their transposes where op
-// transposes), dbias = the sum of dy's rows, dc = dy. Gradients are added to running sums through c.
+// y = op(a) op(b) + bias + c.   With dy:  da = dy op(b)^T, db = op(a)^T dy (their transposes where
+// op transposes), dbias = the sum of dy's rows, dc = dy. Gradients are added to running sums
+// through c.
 #include "ops/matmul.h"
 
 #include "core/parallel.h"
@@ -28,8 +29,10 @@ ProductShape product_of(SpecSpan in, const MatmulAttrs& attrs) {
   ProductShape p;
   p.m = attrs.ta ? a_columns : a_rows, p.k = attrs.ta ? a_rows : a_columns;
   p.n = attrs.tb ? b_rows : b_columns;
-  p.a = attrs.ta ? std::array<int64_t, 3>{0, 1, a_columns} : std::array<int64_t, 3>{0, a_columns, 1};
-  p.b = attrs.tb ? std::array<int64_t, 3>{0, 1, b_columns} : std::array<int64_t, 3>{0, b_columns, 1};
+  p.a =
+      attrs.ta ? std::array<int64_t, 3>{0, 1, a_columns} : std::array<int64_t, 3>{0, a_columns, 1};
+  p.b =
+      attrs.tb ? std::array<int64_t, 3>{0, 1, b_columns} : std::array<int64_t, 3>{0, b_columns, 1};
   p.c = {0, p.n, 1};
   p.accumulate = present(in, 2), p.bias = present(in, 3);
   p.b_layout = in[1].layout, p.b_transposed = attrs.tb;
@@ -38,7 +41,8 @@ ProductShape product_of(SpecSpan in, const MatmulAttrs& attrs) {
 
 Specs infer(SpecSpan in, const Attrs& attributes) {
   auto& attrs = attributes.as<MatmulAttrs>();
-  require(in.size() == 3 || in.size() == 4, "matmul", "takes a, b, c and bias; c and bias may be absent");
+  require(in.size() == 3 || in.size() == 4, "matmul",
+          "takes a, b, c and bias; c and bias may be absent");
   const std::string text = operands_text(in, attrs);
   require(is_float(in[0].dtype) && is_float(in[1].dtype) && is_float(attrs.dtype) && !in[0].layout,
           "matmul", to_string(in[0]) + ", " + to_string(in[1]) + ": needs plain floats");
@@ -64,16 +68,16 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
   }
   const TensorSpec result{out, attrs.dtype};
   require(!present(in, 2) || in[2] == result, "matmul",
-          text + " + " + to_string(in[2]) + ": the sum should be " +
-              to_string(result));
-  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}},
-          "matmul", text + ": the bias should be f32[" + std::to_string(out.back()) + "], is " +
-                        to_string(in.size() > 3 ? in[3] : result));
+          text + " + " + to_string(in[2]) + ": the sum should be " + to_string(result));
+  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}}, "matmul",
+          text + ": the bias should be f32[" + std::to_string(out.back()) + "], is " +
+              to_string(in.size() > 3 ? in[3] : result));
   return {result};
 }
 
-// Where operands are stored in a type that the processor does not multiply, or in two different ones,
-// f32 copies in the workspace stand for them: a, b and the result, after the product's own scratch.
+// Where operands are stored in a type that the processor does not multiply, or in two different
+// ones, f32 copies in the workspace stand for them: a, b and the result, after the product's own
+// scratch.
 struct State {
   std::unique_ptr<Product> product;
   bool copy_a = false, copy_b = false, copy_c = false;
@@ -92,7 +96,8 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
     state->copy_a = in[0].dtype != DType::f32;
     state->copy_b = in[1].dtype != DType::f32;
     state->copy_c = out[0].dtype != DType::f32;
-    require(!state->copy_b || !in[1].layout, "matmul", to_string(in[1]) + ": can be read plain only");
+    require(!state->copy_b || !in[1].layout, "matmul",
+            to_string(in[1]) + ": can be read plain only");
   }
   state->product = std::make_unique<Product>(device, p);
   int64_t bytes = align_up(state->product->workspace());

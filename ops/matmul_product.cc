@@ -1,8 +1,8 @@
-// oneDNN's brgemm kernels share the m·n tiles among the threads and run through k in one fixed order,
-// whoever does it: measured bit-identical for 1, 2 and 4 threads and for every offset of 4 bytes.
-// Its gemm kernels, the choice where there is no AVX-512, split k among the threads where m and n are
-// small. There the product is cut into parts that depend on the shape alone (batch elements, or
-// slabs of rows or columns), and each part is computed by one thread.
+// oneDNN's brgemm kernels share the m·n tiles among the threads and run through k in one fixed
+// order, whoever does it: measured bit-identical for 1, 2 and 4 threads and for every offset of 4
+// bytes. Its gemm kernels, the choice where there is no AVX-512, split k among the threads where m
+// and n are small. There the product is cut into parts that depend on the shape alone (batch
+// elements, or slabs of rows or columns), and each part is computed by one thread.
 #include "ops/matmul_product.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using onednn::Desc;
 using onednn::Dims;
 using onednn::Launch;
 
-constexpr int64_t kSlabs = 16;       // at most so many parts of a product without a batch
-constexpr int64_t kSlabWidth = 48;   // rows or columns of a part: a multiple of this
+constexpr int64_t kSlabs = 16;      // at most so many parts of a product without a batch
+constexpr int64_t kSlabWidth = 48;  // rows or columns of a part: a multiple of this
 
 Desc matrix(const ProductShape& s, DType type, int64_t rows, int64_t columns,
             const std::array<int64_t, 3>& stride) {
@@ -28,8 +28,8 @@ Desc matrix(const ProductShape& s, DType type, int64_t rows, int64_t columns,
   // Four axes, the first of one element: with three, only batch-major operands reach the fast
   // kernels.
   const int64_t all = std::max({s.batch * stride[0], rows * stride[1], columns * stride[2]});
-  return {{1, s.batch, rows, columns}, onednn::data_type(type),
-          {all, stride[0], stride[1], stride[2]}};
+  return {
+      {1, s.batch, rows, columns}, onednn::data_type(type), {all, stride[0], stride[1], stride[2]}};
 }
 
 Desc bias_desc(const ProductShape& s) {

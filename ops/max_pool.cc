@@ -1,6 +1,6 @@
 // y = max over the window of x, map = where in it.   dx = the sum of dy over the windows whose map
-// points at the pixel. Each output row (of dx: each image row) is computed by one worker, windows in
-// order. The gradient reads the map alone: one byte for each of y's pixels, none of x's.
+// points at the pixel. Each output row (of dx: each image row) is computed by one worker, windows
+// in order. The gradient reads the map alone: one byte for each of y's pixels, none of x's.
 #include "ops/max_pool.h"
 
 #include <algorithm>
@@ -173,9 +173,9 @@ const OpDef max_pool_op{
         [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
           auto& s = attributes.as<MaxPoolAttrs>();
           const double pixels = double(pooled(in[0].shape, s).numel());
-          return Cost{.flops = pixels * double(s.kernel_h * s.kernel_w),
-                      .bytes = double(in[0].bytes()) + 4 * pixels +
-                               (out[1].shape.rank() ? pixels : 0)};
+          return Cost{
+              .flops = pixels * double(s.kernel_h * s.kernel_w),
+              .bytes = double(in[0].bytes()) + 4 * pixels + (out[1].shape.rank() ? pixels : 0)};
         },
     .cpu = {.run = run_forward},
     .examples =

@@ -24,8 +24,8 @@ struct MaxPool {
   Val map;  // u8 (N, OH, OW, C): the maximum is at (row, column) = (map / kernel_w, map % kernel_w)
 };
 
-// x (N, H, W, C), f32; OH = (H + top + bottom - kernel_h) / stride_h + 1. Of equal values the first,
-// row by row, is the maximum; NaN is larger than any number. At most 256 pixels a window.
+// x (N, H, W, C), f32; OH = (H + top + bottom - kernel_h) / stride_h + 1. Of equal values the
+// first, row by row, is the maximum; NaN is larger than any number. At most 256 pixels a window.
 MaxPool max_pool(Val x, const MaxPoolAttrs& attrs);
 
 // kernel and stride the same both ways, `pad` on each side.

@@ -46,8 +46,8 @@ std::string tag_of(const Desc& desc) {
                    [&](int i, int j) { return blocking.strides[i] > blocking.strides[j]; });
   std::string tag;
   for (int axis : axes) {
-    const bool blocked = std::count(blocking.inner_idxs,
-                                    blocking.inner_idxs + blocking.inner_nblks, axis) > 0;
+    const bool blocked =
+        std::count(blocking.inner_idxs, blocking.inner_idxs + blocking.inner_nblks, axis) > 0;
     tag += char((blocked ? 'A' : 'a') + axis);
   }
   for (int i = 0; i < blocking.inner_nblks; ++i) {

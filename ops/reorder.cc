@@ -25,14 +25,15 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
               (in[0].dtype == DType::f32 || in[0].dtype == DType::bf16),
           "reorder", to_string(in[0]) + ": only f32 and bf16 tensors have other layouts");
   auto fits = [](const TensorSpec& spec) {
-    return !spec.layout || onednn::desc_of(spec).dims() ==
-                               onednn::Dims(spec.shape.begin(), spec.shape.end());
+    return !spec.layout ||
+           onednn::desc_of(spec).dims() == onednn::Dims(spec.shape.begin(), spec.shape.end());
   };
   require(!blocked || (fits(in[0]) && fits(out)), "reorder",
           to_string(in[0]) + " to " + to_string(out) + ": the layout is for another shape");
   const auto element = onednn::data_type(in[0].dtype);
-  require(onednn::desc_of(in[0]).data_type() == element && onednn::desc_of(out).data_type() == element,
-          "reorder", to_string(in[0]) + " to " + to_string(out) + ": the layout is for another type");
+  require(
+      onednn::desc_of(in[0]).data_type() == element && onednn::desc_of(out).data_type() == element,
+      "reorder", to_string(in[0]) + " to " + to_string(out) + ": the layout is for another type");
   return {out};
 }
 
@@ -79,8 +80,6 @@ const OpDef reorder_op{
         },
 };
 
-Val reorder(Val x, const Layout& to) {
-  return x.builder->emit1(reorder_op, {x}, ReorderAttrs{to});
-}
+Val reorder(Val x, const Layout& to) { return x.builder->emit1(reorder_op, {x}, ReorderAttrs{to}); }
 
 }  // namespace pal

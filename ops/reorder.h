@@ -16,16 +16,12 @@ struct LayoutField {
     return layout->tag == other.layout->tag && layout->bytes == other.layout->bytes;
   }
   explicit operator int64_t() const { return layout ? layout->bytes : 0; }
-  explicit operator size_t() const {
-    return layout ? std::hash<std::string>{}(layout->tag) : 0;
-  }
+  explicit operator size_t() const { return layout ? std::hash<std::string>{}(layout->tag) : 0; }
 };
 
 struct ReorderAttrs {
   Layout to = nullptr;  // null: plain
-  auto fields() const {
-    return std::tuple{field(to ? to->tag.c_str() : "plain", LayoutField{to})};
-  }
+  auto fields() const { return std::tuple{field(to ? to->tag.c_str() : "plain", LayoutField{to})}; }
 };
 
 // x, the same elements, in layout `to` (null: plain).

@@ -128,7 +128,9 @@ const std::vector<BatchInfo>& NmtTask::next(int count) {
   return infos_;
 }
 
-void NmtTask::fill(Executable& program, int i) { put(program, batches_.at(static_cast<size_t>(i))); }
+void NmtTask::fill(Executable& program, int i) {
+  put(program, batches_.at(static_cast<size_t>(i)));
+}
 
 std::string NmtTask::position() const {
   char text[128];

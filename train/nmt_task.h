@@ -78,8 +78,8 @@ struct SavedNmt {
   std::unique_ptr<ProgramSet> programs;
   std::filesystem::path weights;  // the file they came from
 };
-// Opens a run's folder: best.safetensors, or last.safetensors where there is no best. UsageError when
-// something is missing or does not fit.
+// Opens a run's folder: best.safetensors, or last.safetensors where there is no best. UsageError
+// when something is missing or does not fit.
 SavedNmt open_nmt(const std::filesystem::path& folder);
 
 }  // namespace pal

@@ -1,5 +1,5 @@
-// Translates with a trained model: the encoder once a sentence, the decoder word by word. The search
-// works on the host, between two runs of the decoder's step.
+// Translates with a trained model: the encoder once a sentence, the decoder word by word. The
+// search works on the host, between two runs of the decoder's step.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -40,8 +40,8 @@ class NmtScorer {
 };
 
 struct TranslateOptions {
-  // Whether <unk> may be chosen. A reference never holds it, so the next best word serves the reader
-  // better; Marian's default, too.
+  // Whether <unk> may be chosen. A reference never holds it, so the next best word serves the
+  // reader better; Marian's default, too.
   bool allow_unknown = false;
 };
 

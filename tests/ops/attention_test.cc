@@ -110,6 +110,7 @@ TEST(MaskedSoftmax, SumsToOneOverTheLengthAndIsZeroBeyond) {
   auto xs = noise(20, 1);
   xs[3 * 5 + 2] = NAN;  // beyond the length of column 2
   xs[0] = 1000, xs[5] = 1000;
+  xs[3 * 5] = 1e5f;  // beyond too: it must not become the maximum
   eval.set("x", xs), eval.set("lengths", {2, 0, 3, 4, -1});
   eval.run();
   auto y = eval.floats("y");

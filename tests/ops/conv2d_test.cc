@@ -1,5 +1,5 @@
-// conv2d and its gradients against plain loops in double, from plain and from preferred weights, with
-// the same bits for any number of threads; reorder; max_pool and batch_norm at their edges.
+// conv2d and its gradients against plain loops in double, from plain and from preferred weights,
+// with the same bits for any number of threads; reorder; max_pool and batch_norm at their edges.
 #include "ops/conv2d.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ using Floats = std::vector<float>;
 
 Floats numbers(int64_t n, int seed) {
   Floats out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(float((i * 7919 + seed * 104729) % 2003 - 1001) / 700);
+  for (int64_t i = 0; i < n; ++i)
+    out.push_back(float((i * 7919 + seed * 104729) % 2003 - 1001) / 700);
   return out;
 }
 
@@ -150,9 +151,9 @@ TEST(MaxPool, FirstOfEqualsWinsAndNanIsLargest) {
 TEST(BatchNorm, VarianceSurvivesALargeMean) {
   Builder builder;
   const int64_t rows = 4099, channels = 3;
-  const BatchNorm norm = batch_norm(builder.input("x", {{rows, channels}}),
-                                    builder.input("gamma", {{channels}}),
-                                    builder.input("beta", {{channels}}), 0);
+  const BatchNorm norm =
+      batch_norm(builder.input("x", {{rows, channels}}), builder.input("gamma", {{channels}}),
+                 builder.input("beta", {{channels}}), 0);
   builder.output("mean", norm.mean);
   builder.output("variance", norm.variance);
   builder.output("y", norm.y);

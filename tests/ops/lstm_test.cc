@@ -56,7 +56,8 @@ std::vector<std::vector<float>> two_steps(bool fused) {
   const LstmState start = s;
   Val lengths = b.input("lengths", {Shape{B}, DType::i32});
   for (int t = 0; t < 2; ++t) {
-    s = fused ? lstm_cell(t ? g1 : g0, s, lengths, t) : lstm_cell_unfused(t ? g1 : g0, s, lengths, t);
+    s = fused ? lstm_cell(t ? g1 : g0, s, lengths, t)
+              : lstm_cell_unfused(t ? g1 : g0, s, lengths, t);
   }
   Val loss = sum_all(add(mul(s.h, s.c), s.h));
   auto d = differentiate(b, loss, {g0, g1, start.h, start.c});
@@ -86,7 +87,8 @@ TEST(Lstm, FusedAndUnfusedAgreeAndEndedSequencesKeepTheirState) {
     EXPECT_EQ(fused[4][j], c[j] + 1) << "dh of the start goes through untouched";
     EXPECT_EQ(fused[5][j], h[j]);
   }
-  for (size_t j = 20; j < 40; ++j) EXPECT_EQ(fused[3][j], 0) << "step 1 of row 1, length 1, is past";
+  for (size_t j = 20; j < 40; ++j)
+    EXPECT_EQ(fused[3][j], 0) << "step 1 of row 1, length 1, is past";
   EXPECT_NE(fused[2][20], 0) << "step 0 of row 1 is not";
 }
 

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/philox.h"
 #include "core/prepare.h"
 #include "memory/layouts.h"
 #include "ops/batched_matmul.h"
@@ -22,7 +21,8 @@ using Floats = std::vector<float>;
 
 Floats numbers(int64_t n, int seed) {
   Floats out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(float((i * 7919 + seed * 104729) % 2003 - 1001) / 700);
+  for (int64_t i = 0; i < n; ++i)
+    out.push_back(float((i * 7919 + seed * 104729) % 2003 - 1001) / 700);
   return out;
 }
 
@@ -120,8 +120,9 @@ TEST(Matmul, PackedOperandGivesTheSameBits) {
   if (effect.reorders == 0) GTEST_SKIP() << "this processor's kernel reads plain operands";
   ASSERT_EQ(packed.node_count(), plain.node_count() + 1);
   EXPECT_EQ(packed.node(0).op, &reorder_op);
-  EXPECT_EQ(packed.node(0).attrs.print().rfind(packed.value(packed.node(0).out[0]).spec.layout->tag, 0),
-            0u);
+  EXPECT_EQ(
+      packed.node(0).attrs.print().rfind(packed.value(packed.node(0).out[0]).spec.layout->tag, 0),
+      0u);
   Evaluator eval(packed, {.threads = 2});
   fill(eval, c);
   eval.run();
@@ -151,7 +152,8 @@ TEST(BatchedMatmul, ReadsTimeMajorOperandsInPlace) {
         for (int64_t s = 0; s < S; ++s) {
           double score = 0;
           for (int64_t e = 0; e < D; ++e) {
-            score += double(fq[size_t((t * B + b) * D + e)]) * double(fk[size_t((s * B + b) * D + e)]);
+            score +=
+                double(fq[size_t((t * B + b) * D + e)]) * double(fk[size_t((s * B + b) * D + e)]);
           }
           want += score * double(fv[size_t((s * B + b) * D + d)]);
         }

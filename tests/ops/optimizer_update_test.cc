@@ -31,7 +31,8 @@ struct Reference {
   const OptimizerSpec& spec;
   double w, m = 0, v = 0;
   void step(double g, double lr, int t) {
-    if (spec.clip_value > 0) g = std::max(-double(spec.clip_value), std::min(double(spec.clip_value), g));
+    if (spec.clip_value > 0)
+      g = std::max(-double(spec.clip_value), std::min(double(spec.clip_value), g));
     if (spec.kind == Kind::adamw) w -= lr * spec.weight_decay * w;
     else g += spec.weight_decay * w;
     if (spec.kind == Kind::sgd) {
@@ -42,7 +43,8 @@ struct Reference {
     } else {
       m = spec.beta1 * m + (1 - spec.beta1) * g;
       v = spec.beta2 * v + (1 - spec.beta2) * g * g;
-      const double m_hat = m / (1 - std::pow(spec.beta1, t)), v_hat = v / (1 - std::pow(spec.beta2, t));
+      const double m_hat = m / (1 - std::pow(spec.beta1, t)),
+                   v_hat = v / (1 - std::pow(spec.beta2, t));
       w -= lr * m_hat / (std::sqrt(v_hat) + spec.eps);
     }
   }

@@ -151,7 +151,12 @@ TEST(Gate, AnUpdateBeforeAReaderOfTheOldWeightIsRefused) {
   ASSERT_EQ(p.node(reader).phase, Phase::backward) << print(p);
   const ValueId gradient = p.node(update).in[1];
   // Its gradient has to be there first, or it would be refused for that.
-  Program late_reader = moved(p, reader, p.value(gradient).producer + 1);
+  const Program late_reader = moved(p, reader, p.value(gradient).producer + 1);
+  // The schedule keeps the update behind that reader.
+  const Program scheduled = schedule_early_updates(late_reader);
+  verify(scheduled);
+  EXPECT_EQ(planned_weights(scheduled), planned_weights(p));
+  // By hand it goes before it.
   const NodeId new_update = last_update(late_reader);
   const Program early = moved(late_reader, new_update, late_reader.value(gradient).producer + 1);
   const std::string error = error_of([&] { verify(early); });

@@ -88,7 +88,7 @@ TEST(Translator, scores_words_as_the_training_loss_does) {
     NmtOptions model = small_model();
     model.reverse_source = reverse;
     const auto set = drawn(model, 3);
-    const std::vector<int32_t> source = {4, 7, 5, 9, /**/ 6, 10, 8, 0};  // (4, 2), below: time-major
+    const std::vector<int32_t> source = {4, 7, 5, 9, /**/ 6, 10, 8, 0};
     const std::vector<int32_t> lengths = {4, 3};
     std::vector<int32_t> time_major(8);
     for (size_t b = 0; b < 2; ++b) {
