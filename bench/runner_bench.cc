@@ -1,5 +1,5 @@
-// What the runner itself costs: nanoseconds a node with kernels that do nothing, three operands each.
-// The goal is at most a microsecond.
+// What the runner itself costs: nanoseconds a node with kernels that do nothing, three operands
+// each. The goal is at most a microsecond.
 #include <benchmark/benchmark.h>
 
 #include "core/op.h"

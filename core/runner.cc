@@ -246,7 +246,8 @@ void Runner::write_chrome_trace(const std::string& path) const {
         << to_string(node.phase) << "\",\"ph\":\"X\",\"pid\":0,\"tid\":" << int(node.queue)
         << ",\"ts\":" << double(spans_[size_t(n)].begin - origin) / 1e3
         << ",\"dur\":" << double(spans_[size_t(n)].end - spans_[size_t(n)].begin) / 1e3
-        << ",\"args\":{\"node\":" << n << ",\"scope\":\"" << escaped(program_.scope_of(node)) << "\"}}";
+        << ",\"args\":{\"node\":" << n << ",\"scope\":\""
+        << escaped(program_.scope_of(node)) << "\"}}";
   }
   out << "\n]\n";
   if (!out.flush()) throw Error(kExitFailed, path + ": the trace could not be written");

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/verify.h"
 #include "memory/fuse_updates.h"
+#include "memory/layouts.h"
 #include "memory/lifetimes.h"
 #include "memory/report.h"
 #include "memory/schedule.h"
@@ -63,6 +64,7 @@ class Compiler {
       pass("fuse_updates",
            [&](std::string* note) { return fuse_updates(out_.program, note, workspace_); });
     }
+    if (options_.layouts) pass("layouts", [&](std::string* note) { return layouts(note); });
     share();
     plan();
     out_.seconds = now() - start;
@@ -92,6 +94,14 @@ class Compiler {
     prepare();
     report.after_bytes = peak(storage_options());
     out_.passes.push_back(std::move(report));
+  }
+
+  Program layouts(std::string* note) {
+    LayoutsEffect effect;
+    Program out = choose_layouts(out_.program, cache_, &effect);
+    *note = std::to_string(effect.reorders) + " reorders of " + format_bytes(effect.bytes) +
+            " for " + std::to_string(effect.readers) + " readers";
+    return out;
   }
 
   void share() {

@@ -18,6 +18,7 @@ struct CompileOptions {
   bool windows = true;          // views and stacks share bytes; off only to measure what that saves
   bool lifetime_schedule = true;  // memory.schedule: lifetime; false: program order
   bool fuse_updates = true;
+  bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
 };
 

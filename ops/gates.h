@@ -18,7 +18,7 @@ struct ClipNormAttrs {
 
 // What a gate holds, f32[4].
 struct Gate {
-  float scale;  // what every gradient is multiplied with: the loss scale undone, the norm clipped
+  float scale;     // multiplies every gradient: the loss scale undone, the norm clipped
   float apply;     // 1, or 0: states stay as they are
   float norm;      // of all gradients, the loss scale undone
   float reserved;

@@ -86,7 +86,7 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
 
 std::string TrainerState::to_json() const {
   return nlohmann::json{{"step", step}, {"epoch", epoch}, {"position", position}, {"best", best},
-                        {"has_best", has_best}, {"seconds", seconds}}
+                        {"has_best", has_best}}
       .dump();
 }
 
@@ -94,8 +94,7 @@ TrainerState TrainerState::from_json(const std::string& text, const std::string&
   try {
     auto json = nlohmann::json::parse(text);
     return {.step = json.at("step"), .epoch = json.at("epoch"), .position = json.at("position"),
-            .best = json.at("best"), .has_best = json.at("has_best"),
-            .seconds = json.at("seconds")};
+            .best = json.at("best"), .has_best = json.at("has_best")};
   } catch (const nlohmann::json::exception&) {
     throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
   }

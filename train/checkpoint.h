@@ -8,7 +8,8 @@
 
 namespace pal {
 
-// Where a run stands besides its state. Kept in the checkpoint's own metadata, so that a run is one
+// Where a run stands besides its state; nothing that depends on the clock, so that a resumed run ends
+// with the same file as an uninterrupted one. Kept in the checkpoint's own metadata, so that a run is one
 // file that is replaced as a whole: no moment at which weights and position disagree.
 struct TrainerState {
   int64_t step = 0;       // optimizer updates done
@@ -16,7 +17,6 @@ struct TrainerState {
   std::string position;   // Task::position()
   double best = 0;        // the best metric so far
   bool has_best = false;
-  double seconds = 0;     // of training, over all sessions of the run
 
   std::string to_json() const;
   static TrainerState from_json(const std::string& text, const std::string& file);

@@ -43,7 +43,8 @@ void check_resume(const TrainArgs& args) {
   }
   std::string changed;
   for (const Difference& d : diff(load_config(saved), args.config)) {
-    if (d.alters_results) changed += (changed.empty() ? "" : ", ") + d.key + " " + d.a + " -> " + d.b;
+    if (!d.alters_results) continue;
+    changed += (changed.empty() ? "" : ", ") + d.key + " " + d.a + " -> " + d.b;
   }
   if (!changed.empty()) {
     throw UsageError("--resume: this would change results: " + changed +
@@ -92,10 +93,10 @@ int run_train(const TrainArgs& args) {
   const std::string reason = trainer.run(stop_requested);
   nlohmann::json summary{{"steps", trainer.state().step}, {"epoch", trainer.state().epoch},
                          {"reason", reason}, {"out", args.out.string()},
-                         {"seconds", trainer.state().seconds}};
+                         {"seconds", trainer.seconds()}};
   if (reason == "interrupted") {
-    log_info("interrupted at step " + std::to_string(trainer.state().step) + "; go on with --resume --out " +
-             args.out.string());
+    log_info("interrupted at step " + std::to_string(trainer.state().step) +
+             "; go on with --resume --out " + args.out.string());
   } else {
     const Validation test = trainer.evaluate_best("test");
     std::string line = "test   loss " + std::to_string(test.loss).substr(0, 6);

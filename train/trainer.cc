@@ -1,7 +1,6 @@
 // The training loop.
 #include "train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -13,8 +12,9 @@
 namespace pal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double since(Trainer::Clock::time_point t) {
+  return std::chrono::duration<double>(Trainer::Clock::now() - t).count();
+}
 
 }  // namespace
 
@@ -108,7 +108,6 @@ void Trainer::train_step() {
   ++steps_;
   const double seconds = since(begin);
   seconds_ += seconds;
-  state_.seconds += seconds;
 
   const bool due = state_.step % *config_.train.log_every == 0;
   const int64_t total = config_.train.steps->value_or(0);
@@ -132,7 +131,7 @@ void Trainer::stop_on_nan(Executable& program) {
   program.runner().set_options({.check_finite = true});
   const std::string step = "at step " + std::to_string(state_.step + 1);
   metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = "nan",
-                         .seconds = state_.seconds});
+                         .seconds = seconds()});
   try {
     program.run();
   } catch (const ProgramError& error) {
@@ -177,7 +176,6 @@ bool Trainer::finished() const {
 }
 
 std::string Trainer::run(const std::atomic<bool>& stop) {
-  const auto begin = Clock::now();
   metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
                           : MetricsWriter::create(file("metrics.jsonl"));
   auto& t = config_.train;
@@ -197,7 +195,7 @@ std::string Trainer::run(const std::atomic<bool>& stop) {
                              : t.steps->has_value() && state_.step >= **t.steps ? "steps"
                                                                                           : "max_epochs";
   metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = reason,
-                         .seconds = since(begin)});
+                         .seconds = seconds()});
   return reason;
 }
 

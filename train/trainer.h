@@ -2,6 +2,7 @@
 // where a byte lives.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 
@@ -22,6 +23,8 @@ Device choose_device(const DeviceConfig& config);
 
 class Trainer {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Reads the data, compiles the largest bucket's step, and draws the weights or, to resume, loads
   // them. Throws before anything is written.
   explicit Trainer(const TrainArgs& args);
@@ -36,6 +39,7 @@ class Trainer {
   ProgramSet& programs() { return programs_; }
   Task& task() { return *task_; }
   const TrainerState& state() const { return state_; }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   int64_t first_step() const { return first_step_; }
   // The step program of the largest bucket.
   Executable& largest();
@@ -56,6 +60,7 @@ class Trainer {
   TrainerState state_;
   std::optional<MetricsWriter> metrics_;
   Progress progress_;
+  const Clock::time_point begin_ = Clock::now();
   int64_t first_step_ = 0;
   int64_t validated_ = -1, saved_ = -1;  // at which step last
   bool epoch_ended_ = false;

@@ -3,6 +3,8 @@
 // operators' own accumulating forms, as within one program.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "autograd/differentiate.h"
 #include "core/op.h"
 #include "core/print.h"
@@ -71,7 +73,8 @@ Program by_hand() {
   for (int i = 0; i < kMicroBatches; ++i) {
     Val x = b.input("x" + std::to_string(i), {{kRows, kIn}});
     Val c = b.input("c" + std::to_string(i), {{kRows, kOut}});
-    weights = {b.state("W1", {{kIn, kHidden}}, Role::weight), b.state("b1", {{kHidden}}, Role::weight),
+    weights = {b.state("W1", {{kIn, kHidden}}, Role::weight),
+               b.state("b1", {{kHidden}}, Role::weight),
                b.state("W2", {{kHidden, kOut}}, Role::weight)};
     Val h = tanh(linear(x, weights[0], weights[1]));
     Val y = matmul(h, weights[2]);

@@ -2,6 +2,8 @@
 // their own, so a clone moves nothing: gradients and state keep their bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "autograd/differentiate.h"
 #include "core/error.h"
 #include "core/op.h"
@@ -45,8 +47,8 @@ Program step() {
 }
 
 // A tiny recomputation: the node is run again just before its first backward reader, and backward
-// readers read the clone's outputs. `with_update`: what a pass would do to an operator that moved its
-// statistics itself: the move happens again.
+// readers read the clone's outputs. `with_update`: what a pass would do to an operator that moved
+// its statistics itself: the move happens again.
 Program recomputed(const Program& p, const std::string& op, bool with_update = false) {
   Builder b(p);
   const NodeId original = find_node(p, op);

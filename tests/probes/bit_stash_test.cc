@@ -1,6 +1,8 @@
-// Probe 4: what a ReLU6 leaves for its gradient is one bit an element. A tiny Binarize (Gist), which
-// knows no operator by name: it asks what the backward readers read.
+// Probe 4: what a ReLU6 leaves for its gradient is one bit an element. A tiny Binarize (Gist),
+// which knows no operator by name: it asks what the backward readers read.
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "autograd/differentiate.h"
 #include "core/error.h"
@@ -47,8 +49,8 @@ Reads common_predicate(const Program& p, ValueId v) {
   return common;
 }
 
-// Every forward value whose backward readers share a predicate gets an encode node, which they read.
-// `wrong` asks a different question than they do.
+// Every forward value whose backward readers share a predicate gets an encode node, which they
+// read. `wrong` asks a different question than they do.
 Program binarized(const Program& p, bool wrong = false) {
   Builder b(p);
   std::vector<NodeId> order;

@@ -1,5 +1,6 @@
 // Probe 9: the same step under a static plan, and under a memory that decides while it runs, with
-// half the bytes. What was evicted is made again or brought back, so all results have the same bits.
+// half the bytes. What was evicted is made again or brought back, so all results have the same
+// bits.
 #include <gtest/gtest.h>
 
 #include "core/error.h"

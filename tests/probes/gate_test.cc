@@ -87,7 +87,8 @@ std::vector<std::vector<float>> trained(Machine& machine, void (*run)(Machine&))
   machine.set("x", random_floats(kRows * kWidth, 1));
   machine.set("c", random_floats(kRows * kWidth, 2));
   for (int i = 0; i < kLayers; ++i) {
-    machine.set("W" + std::to_string(i), random_floats(kWidth * kWidth, uint32_t(3 + i), -0.2f, 0.2f));
+    const auto weight = random_floats(kWidth * kWidth, uint32_t(3 + i), -0.2f, 0.2f);
+    machine.set("W" + std::to_string(i), weight);
   }
   run(machine);
   std::vector<std::vector<float>> out;
@@ -173,7 +174,8 @@ TEST(Gate, AnUpdateBeforeTheLossIsRefused) {
   Val y = mul(x, w);
   assign(w, x);
   b.output("loss", sum_all(y));
-  EXPECT_NE(error_of([&] { verify(b.program()); }).find("before the loss exists"), std::string::npos);
+  const std::string error = error_of([&] { verify(b.program()); });
+  EXPECT_NE(error.find("before the loss exists"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // node makes it, for all readers that want it: two convolutions with the same weights share it.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "autograd/differentiate.h"
 #include "core/error.h"
 #include "core/op.h"
@@ -24,7 +26,8 @@ const Shape kWeights{kChannels, 3, 3, kChannels};
 Program step(bool gradient) {
   Builder b;
   const TensorSpec images{{kImages, kSide, kSide, kChannels}};
-  Val x1 = b.state("x1", images, Role::weight), x2 = b.input("x2", images), c = b.input("c", images);
+  Val x1 = b.state("x1", images, Role::weight), x2 = b.input("x2", images);
+  Val c = b.input("c", images);
   Val w = b.state("w", {kWeights}, Role::weight);
   Val y1 = conv2d(x1, w, conv2d_attrs(1, 1)), y2 = conv2d(x2, w, conv2d_attrs(1, 1));
   Val loss = sum_all(mul(mul(y1, y2), c));
@@ -47,7 +50,8 @@ Program blocked(const Program& p) {
 std::vector<std::vector<float>> results(const Program& program) {
   Planned p(program);
   const int64_t n = kImages * kSide * kSide * kChannels;
-  p.set("x1", random_floats(n, 1)), p.set("x2", random_floats(n, 2)), p.set("c", random_floats(n, 3));
+  p.set("x1", random_floats(n, 1)), p.set("x2", random_floats(n, 2));
+  p.set("c", random_floats(n, 3));
   p.set("w", random_floats(kWeights.numel(), 4));
   p.run();
   std::vector<std::vector<float>> out;
@@ -72,7 +76,7 @@ TEST(Layout, OneReorderServesTwoConvolutions) {
 
 TEST(Layout, TheGradientsReadWhatTheyPrefer) {
   const Program plain = step(true), fast = blocked(plain);
-  EXPECT_LT(count_nodes(fast, "reorder"), 4) << "shared between readers that agree\n" << print(fast);
+  EXPECT_LT(count_nodes(fast, "reorder"), 4) << "shared where readers agree\n" << print(fast);
   EXPECT_GE(count_nodes(fast, "reorder"), 1);
   const auto a = results(fast), b = results(plain);
   for (size_t i = 0; i < a.size(); ++i) EXPECT_LT(difference(a[i], b[i]), 1e-5) << i;
@@ -92,13 +96,15 @@ TEST(Layout, AMixedUpLayoutIsNoticed) {
   EXPECT_NE(error_of([&] { verify(wrong); }), "");
 }
 
-// The same program with the reorder left out: the convolution takes the plain bytes for blocked ones.
+// The same program with the reorder left out: the convolution takes the plain bytes for blocked
+// ones.
 TEST(Layout, AForgottenReorderWouldChangeTheResult) {
   const Program plain = step(false), fast = blocked(plain);
   const auto expected = results(plain);
   Builder b;
   const TensorSpec images{{kImages, kSide, kSide, kChannels}};
-  Val x1 = b.state("x1", images, Role::weight), x2 = b.input("x2", images), c = b.input("c", images);
+  Val x1 = b.state("x1", images, Role::weight), x2 = b.input("x2", images);
+  Val c = b.input("c", images);
   TensorSpec layout = fast.value(fast.node(find_node(fast, "reorder")).out[0]).spec;
   ASSERT_EQ(layout.bytes(), TensorSpec{kWeights}.bytes());
   Val w = b.state("w", layout, Role::weight);  // never reordered
@@ -106,7 +112,8 @@ TEST(Layout, AForgottenReorderWouldChangeTheResult) {
   b.output("loss", sum_all(mul(mul(y1, y2), c)));
   Planned p(b.take());
   const int64_t n = kImages * kSide * kSide * kChannels;
-  p.set("x1", random_floats(n, 1)), p.set("x2", random_floats(n, 2)), p.set("c", random_floats(n, 3));
+  p.set("x1", random_floats(n, 1)), p.set("x2", random_floats(n, 2));
+  p.set("c", random_floats(n, 3));
   const auto plain_weights = random_floats(kWeights.numel(), 4);
   std::memcpy(p.runner().data(p.program().find_state("w")->start), plain_weights.data(),
               plain_weights.size() * sizeof(float));

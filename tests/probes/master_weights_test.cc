@@ -1,5 +1,5 @@
-// Probe 8: a weight in bf16, which the forward and backward pass read, with its master in f32, which
-// Adam updates; `assign` rounds the master into the copy at the end of the step.
+// Probe 8: a weight in bf16, which the forward and backward pass read, with its master in f32,
+// which Adam updates; `assign` rounds the master into the copy at the end of the step.
 #include <gtest/gtest.h>
 
 #include "autograd/differentiate.h"

@@ -1,5 +1,6 @@
-// Probe 5: a value goes to host memory and comes back on a second queue, while its bytes on the device
-// serve something else; a wait that is missing is refused by verify, and would change the result.
+// Probe 5: a value goes to host memory and comes back on a second queue, while its bytes on the
+// device serve something else; a wait that is missing is refused by verify, and would change the
+// result.
 #include <gtest/gtest.h>
 
 #include "core/error.h"

@@ -60,7 +60,8 @@ std::vector<float> Running::floats(const std::string& name) {
   return decode(program_.value(find(name)).spec, bytes(name));
 }
 
-Planned::Planned(Program program, int threads, const StorageOptions& options, RunOptions run_options)
+Planned::Planned(Program program, int threads, const StorageOptions& options,
+                 RunOptions run_options)
     : step_(std::make_unique<Step>(std::move(program), threads, options)),
       plan_(make_plan(step_->program, step_->storages, StateLayout(step_->program))),
       own_arena_(plan_),

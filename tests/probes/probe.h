@@ -1,5 +1,5 @@
-// What the probes share: a program planned in the usual way and run in a memory, numbers to feed it,
-// and comparisons.
+// What the probes share: a program planned in the usual way and run in a memory, numbers to feed
+// it, and comparisons.
 #pragma once
 #include <functional>
 #include <memory>
@@ -86,9 +86,9 @@ class Planned {
   std::unique_ptr<Running> running_;
 };
 
-// A perceptron to try memories on: `layers` times tanh(x W + b), all `width` wide, over inputs "x" and
-// "c" (rows, width); output "loss" = <c, y>. Weights "W0", "b0", "W1", .. With `update`, its gradients
-// are outputs "g/W0", .. and a step of plain gradient descent ends it.
+// A perceptron to try memories on: `layers` times tanh(x W + b), all `width` wide, over inputs "x"
+// and "c" (rows, width); output "loss" = <c, y>. Weights "W0", "b0", "W1", .. With `update`, its
+// gradients are outputs "g/W0", .. and a step of plain gradient descent ends it.
 Program perceptron(int layers, int64_t rows, int64_t width, bool update);
 // Fills its inputs and weights with numbers of that seed.
 void feed_perceptron(Running& running, uint32_t seed);

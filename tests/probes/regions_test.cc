@@ -1,7 +1,10 @@
-// Probe 10: two jobs in threads of their own, their transients in one pool of regions that is smaller
-// than both together. Each gets the bits that it gets alone; without the gates it would not.
+// Probe 10: two jobs in threads of their own, their transients in one pool of regions that is
+// smaller than both together. Each gets the bits that it gets alone; without the gates it would
+// not.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "core/error.h"
@@ -30,7 +33,9 @@ void train(Running& running, uint32_t seed) {
   for (int i = 0; i < kSteps; ++i) running.run();
 }
 
-int64_t transients(const Plan& plan) { return plan.device().bytes - plan.device().transients_begin(); }
+int64_t transients(const Plan& plan) {
+  return plan.device().bytes - plan.device().transients_begin();
+}
 
 TEST(Regions, TwoJobsInOnePoolGetTheirOwnBits) {
   const Program programs[] = {perceptron(6, 128, 32, true), perceptron(9, 64, 48, true)};

@@ -1,5 +1,5 @@
-// Probe 12: one step, run again with new scalars. Learning rate, step number and random numbers come
-// in with one small value, so neither program nor runner changes from step to step.
+// Probe 12: one step, run again with new scalars. Learning rate, step number and random numbers
+// come in with one small value, so neither program nor runner changes from step to step.
 #include <gtest/gtest.h>
 
 #include "autograd/differentiate.h"

@@ -20,8 +20,8 @@ namespace {
 
 constexpr int64_t kWords = 11, kSize = 6, kTokens = 9;
 
-// loss = <c1, h W^T> - <c2, sigmoid(h W^T)> with h = tanh(W[ids] M). Untied, the three uses of W are
-// weights of their own.
+// loss = <c1, h W^T> - <c2, sigmoid(h W^T)> with h = tanh(W[ids] M). Untied, the three uses of W
+// are weights of their own.
 Program step(bool tied) {
   Builder b;
   auto table = [&](const std::string& name) {
@@ -95,7 +95,8 @@ std::vector<float> finite_differences() {
 Program forgetting(Program p, const std::string& op) {
   for (NodeId n = p.node_count(); n-- > 0;) {
     Node& node = p.node(n);
-    if (node.op->name != op || !(p.value(node.out[0]).spec == TensorSpec{{kWords, kSize}})) continue;
+    const bool of_table = p.value(node.out[0]).spec == TensorSpec{{kWords, kSize}};
+    if (node.op->name != op || !of_table) continue;
     node.in[2] = kNone;
     break;
   }

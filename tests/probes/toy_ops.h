@@ -9,9 +9,9 @@ namespace pal::test {
 extern const OpDef bad_value_op, held_copy_op, peek_op, remember_op, signal_op, throwing_op,
     touch_all_op;
 
-// held_copy(x) = x, copied only once *flag is set or so many milliseconds have passed; signal(x) = x
-// sets it. A node that fails to wait for a held copy certainly comes too early, however the threads
-// are scheduled, when the flag is set by a node after it. `flag` must outlive the runs.
+// held_copy(x) = x, copied only once *flag is set or so many milliseconds have passed; signal(x) =
+// x sets it. A node that fails to wait for a held copy certainly comes too early, however the
+// threads are scheduled, when the flag is set by a node after it. `flag` must outlive the runs.
 Val held_copy(Val x, std::atomic<bool>* flag, int milliseconds);
 Val signal(Val x, std::atomic<bool>* flag);
 

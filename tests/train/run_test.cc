@@ -1,0 +1,234 @@
+// Whole runs of the program itself: started, killed, resumed, interrupted, and refused.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+struct Result {
+  int status = 0;  // exit code, or -signal
+  std::string out, err;
+};
+
+class RunTest : public testing::Test {
+ protected:
+  RunTest()
+      : dir_(fs::path(testing::TempDir()) /
+             (std::string("pal_run_") +
+              testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    std::ofstream(dir_ / "tiny.yaml")
+        << "model: {type: nmt, hidden: 16, embedding: 12, attention_size: 8, encoder_layers: 1,\n"
+           "  decoder_layers: 1, dropout: 0.2}\n"
+           "data: {synthetic: true, source_vocab_size: 60, target_vocab_size: 50, max_length: 20}\n"
+           "train: {batch_size: 16, steps: 40, lr: 0.01, clip_value: 1.0, save_every: 1,\n"
+           "  valid_every: 1000, log_every: 1}\n"
+           "device: {threads: 1}\n";
+  }
+  ~RunTest() override { fs::remove_all(dir_); }
+
+  // Starts the program; `after`, when not negative, kills it so many milliseconds later.
+  Result pal(std::vector<std::string> args, int signal = 0, int after_ms = -1) {
+    args.insert(args.begin(), PAL_BINARY);
+    std::vector<char*> argv;
+    for (auto& a : args) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    const fs::path out = dir_ / "stdout.txt", err = dir_ / "stderr.txt";
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+      dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+      if (chdir(dir_.c_str()) != 0) _exit(99);
+      execv(PAL_BINARY, argv.data());
+      _exit(99);
+    }
+    if (after_ms >= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
+      kill(child, signal);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read(out), read(err)};
+  }
+
+  // The step rows, without what depends on the clock.
+  std::vector<std::string> steps(const fs::path& run) {
+    std::vector<std::string> rows;
+    std::ifstream in(run / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      auto row = nlohmann::json::parse(line);
+      if (row["event"] != "step") continue;
+      for (const char* timed : {"samples_per_s", "tokens_per_s", "step_ms"}) row.erase(timed);
+      row.erase("arena_bytes");  // grows when a bucket is first met, in whichever session
+      rows.push_back(row.dump());
+    }
+    return rows;
+  }
+
+  fs::path dir_;
+};
+
+TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
+  const Result whole = pal({"train", "--config", "tiny.yaml", "--out", "whole"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  int kills = 0;
+  bool resume = false;
+  Result last;
+  for (int wait = 60; kills < 40; wait = 40 + (wait * 7 + 13) % 160) {
+    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--out", "killed"};
+    resume = fs::exists(dir_ / "killed/last.safetensors");
+    if (resume) args.push_back("--resume");
+    else fs::remove_all(dir_ / "killed");
+    last = pal(args, SIGKILL, wait);
+    if (last.status != -SIGKILL) break;
+    ++kills;
+  }
+  if (last.status == -SIGKILL) last = pal({"train", "--resume", "--out", "killed"});
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_GT(kills, 1);
+  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "killed/last.safetensors"));
+  EXPECT_EQ(steps(dir_ / "whole"), steps(dir_ / "killed"));
+}
+
+TEST_F(RunTest, SigtermSavesAndExits130) {
+  Result r;
+  for (int wait = 300; wait < 20000; wait *= 2) {  // long enough to have begun
+    fs::remove_all(dir_ / "run");
+    r = pal({"train", "--config", "tiny.yaml", "--out", "run", "--steps", "100000", "--set",
+             "train.save_every=1000000"}, SIGTERM, wait);
+    if (r.status == 130) break;
+  }
+  ASSERT_EQ(r.status, 130) << r.err;
+  EXPECT_NE(r.err.find("--resume"), std::string::npos) << r.err;
+  const int64_t step = nlohmann::json::parse(steps(dir_ / "run").back())["step"];
+  const std::string to = std::to_string(step + 3);
+  r = pal({"train", "--resume", "--out", "run", "--steps", to});
+  ASSERT_EQ(r.status, 0) << r.err;
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "whole", "--steps", to, "--set",
+                 "train.save_every=1000000"}).status, 0);
+  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "run/last.safetensors"));
+}
+
+TEST_F(RunTest, LosslessMemoryOptionsAndThreadsLeaveTheSameBits) {
+  auto weights = [&](const std::string& name, std::vector<std::string> sets) {
+    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--steps", "12", "--out", name};
+    for (auto& s : sets) args.insert(args.end(), {"--set", s});
+    const Result r = pal(args);
+    EXPECT_EQ(r.status, 0) << r.err;
+    return read(dir_ / name / "last.safetensors");
+  };
+  const std::string plain = weights("a", {});
+  EXPECT_GT(plain.size(), 1000u);
+  EXPECT_TRUE(plain == weights("b", {"memory.inplace=false"}));
+  EXPECT_TRUE(plain == weights("c", {"memory.schedule=program"}));
+  EXPECT_TRUE(plain == weights("d", {"device.threads=2"}));
+  EXPECT_FALSE(plain == weights("e", {"train.seed=2"}));
+}
+
+TEST_F(RunTest, AccumulationLearnsAndResumes) {
+  auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--set", "train.accumulate=3",
+                                  "--set", "train.clip_value=null", "--set", "train.clip_norm=1.0"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Result r = pal(args);
+    EXPECT_EQ(r.status, 0) << r.err;
+  };
+  run({"--out", "whole", "--steps", "8"});
+  run({"--out", "parts", "--steps", "5"});
+  run({"--out", "parts", "--steps", "8", "--resume"});
+  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "parts/last.safetensors"));
+  auto rows = steps(dir_ / "whole");
+  EXPECT_LT(nlohmann::json::parse(rows.back())["loss"], nlohmann::json::parse(rows[0])["loss"]);
+}
+
+TEST_F(RunTest, BadInputIsOneClearLineAndExit2) {
+  std::ofstream(dir_ / "a.en") << "one\ntwo\n";
+  std::ofstream(dir_ / "b.vi") << "eins\n";
+  std::ofstream(dir_ / "bad.vi") << "eins\nzw\xff" "ei\n";
+  const std::string files = "data.synthetic=false";
+  struct Case {
+    std::vector<std::string> sets;
+    std::string says;
+  };
+  const std::vector<Case> cases{
+      {{"train.batchsize=3"}, "did you mean train.batch_size"},
+      {{"train.batch_size=many"}, "train.batch_size"},
+      {{files, "data.root=nowhere"}, "nowhere"},
+      {{files, "data.train_source=a.en", "data.train_target=b.vi"}, "b.vi"},
+      {{files, "data.train_source=a.en", "data.train_target=bad.vi"}, "bad.vi:2"},
+      {{"memory.recompute=echo"}, "memory.recompute"},
+      {{"device.type=cuda"}, "device"},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--out", "bad"};
+    for (auto& s : c.sets) args.insert(args.end(), {"--set", s});
+    const Result r = pal(args);
+    EXPECT_EQ(r.status, 2) << c.says;
+    EXPECT_NE(r.err.find(c.says), std::string::npos) << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_EQ(r.out, "");
+    EXPECT_FALSE(fs::exists(dir_ / "bad"));
+  }
+}
+
+TEST_F(RunTest, ARunIsNotOverwrittenAndOnlyResumedAsItWas) {
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run"}).status, 0);
+  const std::string before = read(dir_ / "run/last.safetensors");
+  Result r = pal({"train", "--config", "tiny.yaml", "--steps", "3", "--out", "run"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("--resume"), std::string::npos) << r.err;
+  r = pal({"train", "--config", "tiny.yaml", "--steps", "3", "--out", "run", "--resume", "--set",
+           "train.lr=0.5"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("train.lr"), std::string::npos) << r.err;
+  EXPECT_TRUE(before == read(dir_ / "run/last.safetensors"));
+
+  std::ofstream(dir_ / "run/last.safetensors", std::ios::binary) << before.substr(0, 500);
+  r = pal({"train", "--steps", "3", "--out", "run", "--resume"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("last.safetensors"), std::string::npos) << r.err;
+}
+
+TEST_F(RunTest, ATooSmallBudgetExits3AndSaysByHowMuch) {
+  const Result r = pal({"plan", "--config", "tiny.yaml", "--budget", "10KiB"});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.err.find("over the budget"), std::string::npos) << r.err;
+}
+
+TEST_F(RunTest, PlanPrintsOneObject) {
+  const Result r = pal({"plan", "--config", "tiny.yaml", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto plan = nlohmann::json::parse(r.out);
+  EXPECT_GE(plan["bytes"]["arena"], plan["bytes"]["lower_bound"]);
+  EXPECT_GT(plan["baselines"]["framework"], plan["baselines"]["ours"]);
+  EXPECT_GT(plan["program"]["nodes"], 100);
+}
+
+TEST_F(RunTest, ANaNStopsTheRunAndNamesTheNode) {
+  const Result r = pal({"train", "--config", "tiny.yaml", "--out", "run", "--set", "train.lr=1000",
+                        "--set", "train.optimizer=sgd", "--set", "train.clip_value=null",
+                        "--steps", "400"});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("at node"), std::string::npos) << r.err;
+}
+
+}  // namespace
