@@ -67,8 +67,9 @@ std::vector<Val> differentiate(Builder& builder, Val loss, const std::vector<Val
     for (size_t k = 0; k < args.node.in.size(); ++k) {
       if (!args.given_[k]) continue;
       Val& sum = gradient[size_t(args.node.in[k])];
-      const bool is_total = args.total_[k] && args.sum_[k].id == sum.id;
-      if (args.total_[k] && !is_total) {
+      const bool folded = args.total_[k] && args.sum_[k];  // onto nothing: a plain gradient
+      const bool is_total = folded && args.sum_[k].id == sum.id;
+      if (folded && !is_total) {
         throw ProgramError("[" + std::string(args.node.op->name) +
                            "] folded a gradient sum that has moved on");
       }

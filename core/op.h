@@ -78,7 +78,8 @@ struct Backend {
 
 // What a gradient is given, and where it puts its results. `sum(k)` is the gradient of operand k as
 // other readers left it (null when this node is the first): an operator that can add onto it for less
-// than a separate `add` does so, and says give_total; the others give, and differentiate adds.
+// than a separate `add` folds it in and says give_total (also when the sum was null); the others give,
+// and differentiate adds.
 class GradientArgs {
  public:
   Builder& builder;

@@ -140,9 +140,9 @@ const OpDef mlp_score_op{
           const Val keys_sum = g.wants(0) ? g.sum(0) : Val{}, v_sum = g.wants(2) ? g.sum(2) : Val{};
           auto d = g.builder.emit(mlp_score_grad_op,
                                   {g.dy(), g.in(0), g.in(1), g.in(2), keys_sum, v_sum});
-          if (g.wants(0)) give_folded(g, 0, keys_sum, d[0]);
+          if (g.wants(0)) g.give_total(0, d[0]);
           if (g.wants(1)) g.give(1, d[1]);
-          if (g.wants(2)) give_folded(g, 2, v_sum, d[2]);
+          if (g.wants(2)) g.give_total(2, d[2]);
         },
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {

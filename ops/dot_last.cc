@@ -106,7 +106,7 @@ const OpDef dot_last_op{
           const Val sum = g.wants(1) ? g.sum(1) : Val{};
           auto d = g.builder.emit(dot_last_grad_op, {g.dy(), g.in(0), g.in(1), sum});
           if (g.wants(0)) g.give(0, d[0]);
-          if (g.wants(1)) give_folded(g, 1, sum, d[1]);
+          if (g.wants(1)) g.give_total(1, d[1]);
         },
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {

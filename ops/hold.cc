@@ -76,7 +76,7 @@ const OpDef hold_op{
           const Val sum = g.wants(1) ? g.sum(1) : Val{};
           auto d = g.builder.emit(hold_grad_op, {g.dy(), g.in(2), sum}, g.node.attrs);
           if (g.wants(0)) g.give(0, d[0]);
-          if (g.wants(1)) give_folded(g, 1, sum, d[1]);
+          if (g.wants(1)) g.give_total(1, d[1]);
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_hold},

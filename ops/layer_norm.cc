@@ -151,8 +151,8 @@ const OpDef layer_norm_op{
           auto d = g.builder.emit(layer_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2),
                                                        gamma, beta});
           if (g.wants(0)) g.give(0, d[0]);
-          if (g.wants(1)) give_folded(g, 1, gamma, d[1]);
-          if (g.wants(2)) give_folded(g, 2, beta, d[2]);
+          if (g.wants(1)) g.give_total(1, d[1]);
+          if (g.wants(2)) g.give_total(2, d[2]);
         },
     .shares = {{0, 0}},
     .cost =

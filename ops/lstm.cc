@@ -179,7 +179,7 @@ void cell_gradient(GradientArgs& g) {
                           g.node.attrs);
   if (g.wants(0)) g.give(0, d[0]);
   if (g.wants(1)) g.give(1, d[1]);
-  if (held && g.wants(2)) give_folded(g, 2, sum, d[2]);
+  if (held && g.wants(2)) g.give_total(2, d[2]);
 }
 
 Cost cell_cost(SpecSpan in, SpecSpan out, const Attrs&) {

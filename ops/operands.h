@@ -1,4 +1,4 @@
-// Optional operands as inference and kernels see them, and gradients that were folded into a sum.
+// Optional operands as inference and kernels see them.
 #pragma once
 #include "core/op.h"
 
@@ -11,15 +11,6 @@ inline bool present(const TensorSpec& spec) { return spec.shape.rank() > 0; }
 template <class T = void>
 const T* input_if_present(const KernelArgs& a, size_t k) {
   return k < a.in.size() && present(a.in_spec[k]) ? static_cast<const T*>(a.in[k]) : nullptr;
-}
-
-// Hands back a gradient into which `sum` was folded: the total then, else one summand.
-inline void give_folded(GradientArgs& g, int k, Val sum, Val gradient) {
-  if (sum) {
-    g.give_total(k, gradient);
-  } else {
-    g.give(k, gradient);
-  }
 }
 
 inline TensorSpec plain(const TensorSpec& spec) { return {spec.shape, spec.dtype}; }

@@ -60,7 +60,7 @@ const OpDef scale_by_op{
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, scale_by(g.dy(), g.in(1)));
           if (g.wants(1)) {
-            give_folded(g, 1, g.sum(1), inner_product(g.dy(), g.in(0), g.sum(1)));
+            g.give_total(1, inner_product(g.dy(), g.in(0), g.sum(1)));
           }
         },
     .shares = {{0, 0}},

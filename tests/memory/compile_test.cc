@@ -165,11 +165,12 @@ TEST(Compile, ReportsItsPasses) {
   Compiled c = compile(p, cache, StateLayout(p));
   std::vector<std::string> names;
   for (auto& pass : c.passes) names.push_back(pass.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"schedule", "fuse_updates", "inplace", "place"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"schedule", "fuse_updates", "layouts", "inplace",
+                                             "place"}));
   EXPECT_LT(c.passes[0].after_bytes, c.passes[0].before_bytes);
-  EXPECT_LE(c.passes[2].after_bytes, c.passes[2].before_bytes);
-  EXPECT_EQ(c.passes[2].note, "7 values in place, 0 windows");
-  EXPECT_EQ(c.passes[3].after_bytes, c.plan.device().bytes);
+  EXPECT_LE(c.passes[3].after_bytes, c.passes[3].before_bytes);
+  EXPECT_EQ(c.passes[3].note, "7 values in place, 0 windows");
+  EXPECT_EQ(c.passes[4].after_bytes, c.plan.device().bytes);
   EXPECT_NE(to_string(c.passes[0]).find("4 updates moved"), std::string::npos);
   EXPECT_EQ(c.kernels.size(), c.program.nodes.size());
 }

@@ -174,7 +174,7 @@ TEST_F(RunTest, BadInputIsOneClearLineAndExit2) {
       {{"train.batch_size=many"}, "train.batch_size"},
       {{files, "data.root=nowhere"}, "nowhere"},
       {{files, "data.train_source=a.en", "data.train_target=b.vi"}, "b.vi"},
-      {{files, "data.train_source=a.en", "data.train_target=bad.vi"}, "bad.vi:2"},
+      {{files, "data.train_source=a.en", "data.train_target=bad.vi"}, "bad.vi (data.train_target): line 2"},
       {{"memory.recompute=echo"}, "memory.recompute"},
       {{"device.type=cuda"}, "device"},
   };
@@ -225,7 +225,7 @@ TEST_F(RunTest, PlanPrintsOneObject) {
 
 TEST_F(RunTest, ANaNStopsTheRunAndNamesTheNode) {
   const Result r = pal({"train", "--config", "tiny.yaml", "--out", "run", "--set", "train.lr=1000",
-                        "--set", "train.optimizer=sgd", "--set", "train.clip_value=null",
+                        "--set", "train.optimizer=sgd", "--set", "train.weight_decay=1000",
                         "--steps", "400"});
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.err.find("at node"), std::string::npos) << r.err;
