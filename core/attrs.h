@@ -5,7 +5,7 @@
 //     auto fields() const { return std::tuple{field("ta", ta), field("tb", tb)}; }
 //   };
 //
-// fields() gives printing, hashing and equality; values may be bool, integers, floats, Shape.
+// fields() gives printing, hashing and equality; values may be bool, integers, floats, DType, Shape.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -63,7 +63,7 @@ class Attrs {
   template <class T>
   static std::string text(const T& value) {
     if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
-    else if constexpr (std::is_same_v<T, Shape>) return to_string(value);
+    else if constexpr (std::is_same_v<T, Shape> || std::is_same_v<T, DType>) return to_string(value);
     else if constexpr (std::is_floating_point_v<T>) return print_float(value);
     else return std::to_string(static_cast<int64_t>(value));
   }

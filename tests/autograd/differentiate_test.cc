@@ -1,0 +1,103 @@
+// Which gradient nodes differentiate records, in what order sums are formed, and what it refuses.
+#include "autograd/differentiate.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/verify.h"
+#include "ops/activations.h"
+#include "ops/add.h"
+#include "ops/arithmetic.h"
+#include "ops/copies.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "tests/support/eval.h"
+
+namespace pal {
+namespace {
+
+int count(const Program& p, const std::string& op) {
+  int n = 0;
+  for (const Node& node : p.nodes) n += node.op->name == op;
+  return n;
+}
+
+TEST(Differentiate, AValueReadTwiceGetsTheSum) {
+  Builder b;
+  Val x = b.input("x", {{3}});
+  Val loss = sum_all(add(mul(x, x), tanh(x)));  // d = 2x + 1 - tanh² x
+  b.output("dx", differentiate(b, loss, {x})[0]);
+  verify(b.program());
+  test::Evaluator eval(b.take());
+  eval.set("x", {0.5f, -1.0f, 2.0f});
+  eval.run();
+  const auto dx = eval.floats("dx");
+  EXPECT_NEAR(dx[0], 2 * 0.5 + 1 - std::pow(std::tanh(0.5), 2), 1e-6);
+  EXPECT_NEAR(dx[1], -2 + 1 - std::pow(std::tanh(1.0), 2), 1e-6);
+  EXPECT_NEAR(dx[2], 4 + 1 - std::pow(std::tanh(2.0), 2), 1e-6);
+}
+
+TEST(Differentiate, ProductsAddOntoTheSumThemselves) {
+  Builder b;
+  Val x = b.input("x", {{2, 4}}), w = b.weight("w", {{4, 4}}, {});
+  Val y = matmul(matmul(matmul(x, w), w), w);
+  Val dw = differentiate(b, sum_all(y), {w})[0];
+  EXPECT_EQ(count(b.program(), "add"), 0);
+  EXPECT_EQ(b.program().value(dw.id).role, Role::weight_gradient);
+}
+
+TEST(Differentiate, WalksOnlyWhatTheLossAndTheWeightsShare) {
+  Builder b;
+  Val x = b.input("x", {{4}}), w = b.weight("w", {{4}}, {}), unused = b.weight("u", {{4}}, {});
+  tanh(w);                   // not part of the loss
+  Val frozen = sigmoid(x);   // reaches no weight
+  Val loss = sum_all(mul(frozen, w));
+  const NodeId forward = b.program().node_count();
+  auto g = differentiate(b, loss, {w, unused});
+  EXPECT_TRUE(g[0]);
+  EXPECT_FALSE(g[1]);
+  EXPECT_EQ(count(b.program(), "tanh_grad"), 0);
+  EXPECT_EQ(count(b.program(), "sigmoid_grad"), 0);
+  for (NodeId n = forward; n < b.program().node_count(); ++n) {
+    EXPECT_EQ(b.program().node(n).phase, Phase::backward);
+  }
+}
+
+TEST(Differentiate, StartsFromAnAccumulator) {
+  Builder b;
+  Val x = b.input("x", {{1, 3}}), w = b.weight("w", {{3, 1}}, {});
+  Val sum = b.state("accumulator/w", {{3, 1}}, Role::weight_gradient);
+  Val dw = differentiate(b, sum_all(matmul(x, w)), {w}, {sum})[0];
+  b.output("dw", dw);
+  test::Evaluator eval(b.take());
+  eval.set("x", {1, 2, 3});
+  eval.set(w.id, {0, 0, 0});
+  eval.set(sum.id, {10, 20, 30});
+  eval.run();
+  EXPECT_EQ(eval.floats("dw"), (std::vector<float>{11, 22, 33}));
+}
+
+TEST(Differentiate, AGradientBelongsToItsLayersScopeAndStep) {
+  Builder b;
+  Val w = b.weight("w", {{4}}, {});
+  Val y;
+  {
+    Builder::Within scope(b, "rnn", 5);
+    y = tanh(w);
+  }
+  differentiate(b, sum_all(y), {w});
+  for (const Node& node : b.program().nodes) {
+    if (std::string(node.op->name) == "tanh_grad") {
+      EXPECT_EQ(b.program().scope_of(node), "rnn t=5");
+    }
+  }
+}
+
+TEST(Differentiate, TheLossIsOneNumber) {
+  Builder b;
+  Val w = b.weight("w", {{4}}, {});
+  EXPECT_THROW(differentiate(b, tanh(w), {w}), ProgramError);
+}
+
+}  // namespace
+}  // namespace pal
