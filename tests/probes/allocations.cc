@@ -65,7 +65,7 @@ std::string describe(void* at) {
   return text;
 }
 
-void* allocate(size_t bytes, size_t alignment, void* caller) {
+[[maybe_unused]] void* allocate(size_t bytes, size_t alignment, void* caller) {
   count(caller);
   void* p = alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__
                 ? std::malloc(bytes ? bytes : 1)

@@ -88,21 +88,26 @@ class RunTest : public testing::Test {
 };
 
 TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
+  const auto begin = std::chrono::steady_clock::now();
   const Result whole = pal({"train", "--config", "tiny.yaml", "--out", "whole"});
   ASSERT_EQ(whole.status, 0) << whole.err;
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   int kills = 0;
-  bool resume = false;
   Result last;
-  for (int wait = 60; kills < 40; wait = 40 + (wait * 7 + 13) % 160) {
+  auto go_on = [&](int wait) {
     std::vector<std::string> args{"train", "--config", "tiny.yaml", "--out", "killed"};
-    resume = fs::exists(dir_ / "killed/last.safetensors");
-    if (resume) args.push_back("--resume");
+    if (fs::exists(dir_ / "killed/last.safetensors")) args.push_back("--resume");
     else fs::remove_all(dir_ / "killed");
     last = pal(args, SIGKILL, wait);
+  };
+  // At moments spread over the length of the whole run, from its start to just before its end.
+  for (int part = 5; kills < 40; part = (part + 37) % 90) {
+    go_on(int(ms * (5 + part) / 100));
     if (last.status != -SIGKILL) break;
     ++kills;
   }
-  if (last.status == -SIGKILL) last = pal({"train", "--resume", "--out", "killed"});
+  if (last.status == -SIGKILL) go_on(-1);
   ASSERT_EQ(last.status, 0) << last.err;
   EXPECT_GT(kills, 1);
   EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "killed/last.safetensors"));
