@@ -39,8 +39,9 @@ void check_budget(const Compiled& c, const CompileOptions& options) {
   std::string help;
   if (!options.inplace) help += "memory.inplace: true, ";
   if (!options.lifetime_schedule) help += "memory.schedule: lifetime, ";
+  if (options.recompute != Recompute::echo) help += "memory.recompute: echo, ";
   throw BudgetError(what + "; what would help: " + help +
-                    "memory.recompute, memory.encode, memory.swap, a smaller batch");
+                    "memory.encode, memory.swap, a smaller batch");
 }
 
 class Compiler {
@@ -55,6 +56,10 @@ class Compiler {
     const double start = now();
     verify(out_.program);
     prepare();
+    out_.baselines = {peak({}), peak({.inplace = false})};
+    if (options_.recompute != Recompute::none) {
+      pass(to_string(options_.recompute), [&](std::string* note) { return recompute(note); });
+    }
     if (options_.lifetime_schedule) {
       pass("schedule", [&](std::string* note) {
         return schedule_early_updates(out_.program, note, workspace_);
@@ -94,6 +99,23 @@ class Compiler {
     prepare();
     report.after_bytes = peak(storage_options());
     out_.passes.push_back(std::move(report));
+  }
+
+  // Judged by what is left of it after scheduling, which lowers the two by different amounts.
+  Program recompute(std::string* note) {
+    auto footprint = [&](const Program& program) {
+      const Program* p = &program;
+      Program early;
+      if (options_.lifetime_schedule) {
+        early = schedule_early_updates(program, nullptr,
+                                       workspace_bytes(prepare_all(program, cache_)));
+        p = &early;
+      }
+      const Storages storages =
+          assign_storages(*p, workspace_bytes(prepare_all(*p, cache_)), storage_options());
+      return peak_of(storages, lifetimes_of(*p, storages)).bytes;
+    };
+    return pal::recompute(out_.program, options_.recompute, footprint, note);
   }
 
   Program layouts(std::string* note) {

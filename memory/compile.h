@@ -9,6 +9,7 @@
 #include "core/prepare.h"
 #include "core/program.h"
 #include "memory/plan.h"
+#include "memory/recompute.h"
 #include "memory/storages.h"
 
 namespace pal {
@@ -16,6 +17,7 @@ namespace pal {
 struct CompileOptions {
   bool inplace = true;          // memory.inplace
   bool windows = true;          // views and stacks share bytes; off only to measure what that saves
+  Recompute recompute = Recompute::none;  // memory.recompute
   bool lifetime_schedule = true;  // memory.schedule: lifetime; false: program order
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
@@ -36,6 +38,11 @@ struct PassReport {
 std::string to_string(const PassReport& report);
 
 struct Compiled {
+  // Live bytes at the peak of the program as it was recorded, before any pass: with in-place, and
+  // without (DESIGN section 5).
+  struct {
+    int64_t ours = 0, framework = 0;
+  } baselines;
   Program program;
   std::vector<std::shared_ptr<const Kernel>> kernels;  // by node
   Storages storages;

@@ -1,4 +1,4 @@
-// Greedy placement: a portfolio of first-fit orders over one structure.
+// Greedy placement, a portfolio of first-fit orders over one structure; what to search after it.
 #include "memory/place.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "memory/place_search.h"
 
 namespace pal {
 namespace {
@@ -111,7 +112,7 @@ int64_t lower_bound_of(std::span<const Buffer> buffers) {
 }
 
 Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> order,
-                    int64_t stop_at) {
+                    int64_t stop_at, std::span<const int64_t> frozen) {
   std::vector<int64_t> times;
   for (const Buffer& b : buffers) times.push_back(b.lower), times.push_back(b.upper);
   std::sort(times.begin(), times.end());
@@ -122,6 +123,13 @@ Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> or
   Placement out;
   out.offset.assign(buffers.size(), 0);
   Shelf shelf;
+  for (size_t i = 0; i < frozen.size(); ++i) {
+    const Buffer& b = buffers[i];
+    if (frozen[i] < 0 || is_empty(b)) continue;
+    out.offset[i] = frozen[i];
+    out.height = std::max(out.height, frozen[i] + b.size);
+    shelf.insert({frozen[i], frozen[i] + b.size, rank(b.lower), rank(b.upper)});
+  }
   for (int32_t i : order) {
     const Buffer& b = buffers[size_t(i)];
     if (is_empty(b)) continue;
@@ -138,16 +146,21 @@ Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> or
   return out;
 }
 
-Placement place(std::span<const Buffer> buffers) {
-  const int64_t bound = lower_bound_of(buffers);
-  std::vector<int32_t> order(buffers.size());
-  Placement best;
-  best.height = INT64_MAX;
+namespace {
+
+// The best first-fit order of those that `frozen` (may be empty) leaves to place, if one is below
+// `best`. Ends at a height of at most `enough`.
+void try_orders(std::span<const Buffer> buffers, int64_t enough, std::span<const int64_t> frozen,
+                Placement& best) {
+  std::vector<int32_t> order;
   // Each order is a key, largest first; ties by size, then duration, then start, then number.
   auto duration = [](const Buffer& b) { return b.upper - b.lower; };
   auto attempt = [&](const char* name, auto key) {
-    if (best.height == bound) return;
-    std::iota(order.begin(), order.end(), 0);
+    if (best.height <= enough) return;
+    order.clear();
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (frozen.empty() || frozen[i] < 0) order.push_back(int32_t(i));
+    }
     std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
       const Buffer &a = buffers[size_t(i)], &b = buffers[size_t(j)];
       const double ka = key(a), kb = key(b);
@@ -156,7 +169,7 @@ Placement place(std::span<const Buffer> buffers) {
       if (duration(a) != duration(b)) return duration(a) > duration(b);
       return a.lower != b.lower ? a.lower < b.lower : i < j;
     });
-    Placement p = first_fit(buffers, order, best.height);
+    Placement p = first_fit(buffers, order, best.height, frozen);
     if (p.height < best.height) best = std::move(p), best.order = name;
   };
   attempt("size", [](const Buffer& b) { return double(b.size); });
@@ -164,8 +177,103 @@ Placement place(std::span<const Buffer> buffers) {
   attempt("start", [](const Buffer& b) { return -double(b.lower); });
   attempt("duration", [&](const Buffer& b) { return double(duration(b)); });
   attempt("end", [](const Buffer& b) { return double(b.upper); });
-  best.lower_bound = bound;
-  return best;
+}
+
+// The buffers alive when at least `load` bytes are.
+std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) {
+  std::vector<std::pair<int64_t, int64_t>> hot;  // stretches of time, in order
+  int64_t live = 0;
+  for (const Edge& e : edges_of(buffers)) {
+    const bool before = live >= load;
+    live += e.bytes;
+    if (!before && live >= load) hot.push_back({e.time, e.time});
+    if (before) hot.back().second = e.time;
+  }
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Buffer& b = buffers[i];
+    auto next = std::partition_point(hot.begin(), hot.end(),
+                                     [&](auto& h) { return h.second <= b.lower; });
+    if (!is_empty(b) && next != hot.end() && next->first < b.upper) out.push_back(int32_t(i));
+  }
+  return out;
+}
+
+// Where nothing is alive time falls apart: the buffers of each stretch.
+std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) {
+  std::vector<int32_t> order;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!is_empty(buffers[i])) order.push_back(int32_t(i));
+  }
+  std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
+    return buffers[size_t(i)].lower < buffers[size_t(j)].lower;
+  });
+  std::vector<std::vector<int32_t>> out;
+  int64_t end = INT64_MIN;
+  for (int32_t i : order) {
+    if (out.empty() || buffers[size_t(i)].lower >= end) out.emplace_back();
+    out.back().push_back(i);
+    end = std::max(end, buffers[size_t(i)].upper);
+  }
+  return out;
+}
+
+// Beyond this a search spends its time on bookkeeping.
+constexpr size_t kSearchable = 1500;
+
+// Search for placements below `best`, of height `enough` at once, then halfway to it.
+void search_below(std::span<const Buffer> buffers, int64_t enough, const PlaceOptions& options,
+                  Placement& best) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<int32_t> chosen;
+  for (int percent : {0, 80, 90, 95, 98, 99, 100}) {
+    chosen = alive_above(buffers, std::max<int64_t>(lower_bound_of(buffers) * percent / 100, 1));
+    if (chosen.size() <= kSearchable) break;
+  }
+  if (chosen.size() > kSearchable) return;
+  std::vector<Buffer> hot;
+  for (int32_t i : chosen) hot.push_back(buffers[size_t(i)]);
+  int64_t low = enough, nodes = options.nodes;
+  for (int64_t capacity = enough; nodes > 0 && low < best.height;
+       capacity = low + (best.height - low) / 2) {
+    SearchLimits limits{nodes - nodes / 2, std::nullopt};
+    if (options.deadline) {
+      const auto now = Clock::now();
+      if (now >= *options.deadline) return;
+      limits = {INT64_MAX, now + (*options.deadline - now) * 3 / 4};
+    }
+    const SearchResult found = search_placement(hot, capacity, limits);
+    if (!options.deadline) nodes -= std::max<int64_t>(found.nodes, 1);
+    const int64_t height = best.height;
+    if (found.answer == SearchResult::kFound) {
+      std::vector<int64_t> frozen(buffers.size(), -1);
+      for (size_t i = 0; i < hot.size(); ++i) frozen[size_t(chosen[i])] = found.offset[i];
+      try_orders(buffers, enough, frozen, best);
+      if (best.height < height) best.order = "search";
+    }
+    if (best.height == height) low = capacity + 1;
+  }
+}
+
+}  // namespace
+
+Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
+  Placement out;
+  out.lower_bound = lower_bound_of(buffers);
+  out.offset.assign(buffers.size(), 0);
+  const int64_t enough = std::max(options.enough, out.lower_bound);
+  std::vector<Buffer> part;
+  for (const std::vector<int32_t>& stretch : stretches_of(buffers)) {
+    part.clear();
+    for (int32_t i : stretch) part.push_back(buffers[size_t(i)]);
+    Placement best;
+    best.height = INT64_MAX;
+    try_orders(part, enough, {}, best);
+    if (best.height > enough) search_below(part, enough, options, best);
+    for (size_t i = 0; i < stretch.size(); ++i) out.offset[size_t(stretch[i])] = best.offset[i];
+    if (best.height > out.height) out.height = best.height, out.order = best.order;
+  }
+  return out;
 }
 
 void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset) {

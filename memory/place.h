@@ -1,7 +1,9 @@
 // Offsets for lifetimes: dynamic storage allocation, with nothing known but when and how much
 // (OLLA, section 4; minimalloc). Pure: no program here, so that any problem can be placed.
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,14 +25,25 @@ struct Placement {
 // The most bytes alive at once: no placement is lower.
 int64_t lower_bound_of(std::span<const Buffer> buffers);
 
-// The best of a portfolio of first-fit orders (size, area, duration, start, end), stopping at the
-// first that reaches the lower bound. Deterministic. A stronger search starts from its result.
-Placement place(std::span<const Buffer> buffers);
+struct PlaceOptions {
+  int64_t enough = 0;  // bytes: stop at the first placement of at most this height
+  // Of the search after the greedy orders. The default is a fraction of a second anywhere, and does
+  // not depend on the machine: a plan is the same on every one.
+  int64_t nodes = 100'000;
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // none: deterministic
+};
+
+// Anytime placement. Stretches of time that share no buffer are placed on their own, each by the
+// best of a portfolio of first-fit orders (size, area, duration, start, end), and while that is above
+// the lower bound by exact search (place_search.h): of everything when it is small, else of the
+// buffers of the hottest sections, around which the others are then laid first-fit.
+Placement place(std::span<const Buffer> buffers, const PlaceOptions& options = {});
 
 // First fit in the order given: each buffer at the lowest offset free for all of its life.
-// `stop_at`: gives up (height INT64_MAX) as soon as the height is no lower than this.
+// `stop_at`: gives up (height INT64_MAX) as soon as the height is no lower than this. `frozen`, if
+// given: offsets of the buffers that are placed already and not in `order`; -1 for the others.
 Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> order,
-                    int64_t stop_at = INT64_MAX);
+                    int64_t stop_at = INT64_MAX, std::span<const int64_t> frozen = {});
 
 // Throws ProgramError when two buffers that are alive together overlap.
 void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset);

@@ -1,12 +1,15 @@
 // Checkpoints: state slots by name in a safetensors file.
 #include "train/checkpoint.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
 #include "core/error.h"
+#include "train/ema.h"
 #include "train/safetensors.h"
 
 namespace pal {
@@ -41,6 +44,24 @@ bool is_weight(const StateTensor& slot) {
   return slot.role == Role::weight || slot.role == Role::statistic;
 }
 
+// Whether a whole checkpoint's tensor is a weight, going by its name: the others have prefixes.
+bool named_like_weight(const std::string& name) {
+  for (const char* prefix : {"optimizer/", "accumulator/", kEmaPrefix}) {
+    if (name.starts_with(prefix)) return false;
+  }
+  return true;
+}
+
+// The 120 of "step-120.safetensors"; -1 for other names.
+int64_t step_of(const std::string& name) {
+  constexpr std::string_view begin = "step-", end = ".safetensors";
+  if (!name.starts_with(begin) || !name.ends_with(end)) return -1;
+  const char *first = name.data() + begin.size(), *last = name.data() + name.size() - end.size();
+  int64_t step = -1;
+  const auto [at, fault] = std::from_chars(first, last, step);
+  return fault == std::errc() && at == last ? step : -1;
+}
+
 void save(const std::filesystem::path& file, ProgramSet& programs, bool all,
           const std::map<std::string, std::string>& metadata) {
   std::vector<TensorView> views;
@@ -71,7 +92,8 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
     }
   }
   for (const TensorView& tensor : source.tensors()) {
-    if (all && !known.contains(tensor.name)) fault(tensor.name + " is not in the model");
+    if (known.contains(tensor.name) || (!all && !named_like_weight(tensor.name))) continue;
+    fault(tensor.name + " is not in the model");
   }
   if (!faults.empty()) {
     throw UsageError(file.string() + ": does not fit the model: " + faults +
@@ -86,7 +108,8 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
 
 std::string TrainerState::to_json() const {
   return nlohmann::json{{"step", step}, {"epoch", epoch}, {"position", position}, {"best", best},
-                        {"has_best", has_best}}
+                        {"has_best", has_best}, {"stale", plateau.stale},
+                        {"waited", plateau.waited}, {"decays", plateau.decays}}
       .dump();
 }
 
@@ -94,7 +117,9 @@ TrainerState TrainerState::from_json(const std::string& text, const std::string&
   try {
     auto json = nlohmann::json::parse(text);
     return {.step = json.at("step"), .epoch = json.at("epoch"), .position = json.at("position"),
-            .best = json.at("best"), .has_best = json.at("has_best")};
+            .best = json.at("best"), .has_best = json.at("has_best"),
+            .plateau = {.stale = json.at("stale"), .waited = json.at("waited"),
+                        .decays = json.at("decays")}};
   } catch (const nlohmann::json::exception&) {
     throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
   }
@@ -114,6 +139,54 @@ TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& prog
   TrainerState state = TrainerState::from_json(found->second, file.string());
   load(source, file, programs, true);
   return state;
+}
+
+void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t keep) {
+  namespace fs = std::filesystem;
+  if (keep <= 0) return;
+  const fs::path last = folder / "last.safetensors";
+  const fs::path kept = folder / ("step-" + std::to_string(step) + ".safetensors");
+  const fs::path temporary = kept.string() + ".tmp";
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_hard_link(last, temporary, error);
+  if (error) {
+    error.clear();
+    fs::copy_file(last, temporary, fs::copy_options::overwrite_existing, error);
+  }
+  if (!error) fs::rename(temporary, kept, error);
+  std::error_code ignored;
+  fs::remove(temporary, ignored);  // a rename onto the very same file leaves it
+  if (error) throw Error(kExitFailed, kept.string() + ": cannot be written: " + error.message());
+
+  std::vector<int64_t> steps;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (int64_t s = step_of(entry.path().filename().string()); s >= 0) steps.push_back(s);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  for (size_t i = size_t(keep); i < steps.size(); ++i) {
+    fs::remove(folder / ("step-" + std::to_string(steps[i]) + ".safetensors"), ignored);
+  }
+}
+
+void load_initial(const std::filesystem::path& from, ProgramSet& programs) {
+  namespace fs = std::filesystem;
+  fs::path file = from;
+  std::error_code ignored;
+  if (fs::is_directory(from, ignored)) {
+    for (const char* name : {"last.safetensors", "best.safetensors"}) {
+      if (fs::exists(from / name, ignored)) file = from / name;
+    }
+    if (file == from) {
+      throw UsageError("train.init_from: " + from.string() + ": has neither best.safetensors nor "
+                       "last.safetensors; name a run's folder or a .safetensors file");
+    }
+  }
+  try {
+    load_weights(file, programs);
+  } catch (const UsageError& error) {
+    throw UsageError(std::string("train.init_from: ") + error.what());
+  }
 }
 
 void save_weights(const std::filesystem::path& file, ProgramSet& programs) {

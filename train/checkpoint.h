@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memory/program_set.h"
+#include "train/schedule.h"
 
 namespace pal {
 
@@ -17,6 +18,7 @@ struct TrainerState {
   std::string position;   // Task::position()
   double best = 0;        // the best metric so far
   bool has_best = false;
+  Plateau plateau;        // validations since the best, and what they did to the learning rate
 
   std::string to_json() const;
   static TrainerState from_json(const std::string& text, const std::string& file);
@@ -29,7 +31,17 @@ void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
 // loaded.
 TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs);
 
-// Weights alone, as best.safetensors holds them. Loading takes them from a whole checkpoint too.
+// Keeps last.safetensors of `folder` as step-<step>.safetensors too, by a second name for the same
+// file where the file system can, else by a copy; and removes all but the `keep` newest of these.
+// 0: does nothing.
+void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t keep);
+
+// train.init_from: weights of another run, from a .safetensors file or from a run's folder (its
+// best.safetensors, else its last). UsageError that lists what does not fit; nothing is loaded then.
+void load_initial(const std::filesystem::path& from, ProgramSet& programs);
+
+// Weights alone, as best.safetensors holds them. Loading takes them from a whole checkpoint too; a
+// weight in the file that the model does not have is a mismatch like any other.
 void save_weights(const std::filesystem::path& file, ProgramSet& programs);
 void load_weights(const std::filesystem::path& file, ProgramSet& programs);
 

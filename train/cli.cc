@@ -13,10 +13,13 @@ namespace {
 
 // Everything any command's flags may fill.
 struct Flags {
-  std::string config, out, device, budget, bucket, model, input, part = "test", source, reference;
+  std::string config, out, device, budget, bucket, model, input, part = "test", source, reference,
+      target;
   std::vector<std::string> set;
-  std::string steps;
+  std::string steps, capacity, time_limit;
   bool resume = false, dump_config = false, dry_run = false, json = false;
+  BeamOptions beam;
+  std::optional<int64_t> n_best;
 };
 
 void config_flags(CLI::App& app, Flags& flags) {
@@ -27,6 +30,21 @@ void config_flags(CLI::App& app, Flags& flags) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->delimiter('\0');
+}
+
+void model_flag(CLI::App& app, Flags& flags) {
+  app.add_option("--model", flags.model, "folder of a run; several: an ensemble")
+      ->type_name("DIR[,DIR...]")
+      ->required();
+}
+
+void beam_flags(CLI::App& app, BeamOptions& beam) {
+  app.add_option("--beam", beam.beam, "hypotheses side by side; 1 is greedy search (5)")
+      ->type_name("K");
+  app.add_option("--length-penalty", beam.length_penalty,
+                 "score = log P / words^A; 0: the probability alone (1)")
+      ->type_name("A");
+  app.add_flag("--allow-unknown", beam.allow_unknown, "<unk> may be chosen");
 }
 
 void add_commands(CLI::App& app, Flags& flags) {
@@ -51,14 +69,27 @@ void add_commands(CLI::App& app, Flags& flags) {
       ->type_name("S,T");
   plan->add_flag("--json", flags.json, json_help);
 
+  CLI::App* place = app.add_subcommand("place", "place lifetimes from a file in least memory");
+  place->add_option("FILE", flags.input, "id,lower,upper,size; lifetimes half-open")
+      ->type_name("CSV")->required();
+  place->add_option("--capacity", flags.capacity, "stop at a placement within N bytes")
+      ->type_name("N");
+  place->add_option("--time-limit", flags.time_limit, "seconds to search for (10)")->type_name("S");
+  place->add_option("--out", flags.out, "write FILE with an offset column")->type_name("FILE");
+  place->add_flag("--json", flags.json, json_help);
+
   CLI::App* translate = app.add_subcommand("translate", "translate text, one sentence a line");
-  translate->add_option("--model", flags.model, "folder of a run")->type_name("DIR")->required();
+  model_flag(*translate, flags);
   translate->add_option("--input", flags.input, "file to translate (standard input)")
       ->type_name("FILE");
+  beam_flags(*translate, flags.beam);
+  translate->add_option("--n-best", flags.n_best,
+                        "print the N best of a line: ID ||| translation ||| score")
+      ->type_name("N");
   translate->add_flag("--json", flags.json, json_help);
 
   CLI::App* eval = app.add_subcommand("eval", "loss and BLEU of a trained model");
-  eval->add_option("--model", flags.model, "folder of a run")->type_name("DIR")->required();
+  model_flag(*eval, flags);
   auto* part = eval->add_option("--part", flags.part, "part of the run's own data: valid or test")
                    ->type_name("PART");
   auto* source =
@@ -68,7 +99,16 @@ void add_commands(CLI::App& app, Flags& flags) {
                         ->type_name("FILE");
   source->needs(reference);
   reference->needs(source);
+  beam_flags(*eval, flags.beam);
   eval->add_flag("--json", flags.json, json_help);
+
+  CLI::App* score = app.add_subcommand("score", "log probability of given translations");
+  model_flag(*score, flags);
+  score->add_option("--source", flags.source, "text, one sentence a line")
+      ->type_name("FILE")->required();
+  score->add_option("--target", flags.target, "its translation, line by line")
+      ->type_name("FILE")->required();
+  score->add_flag("--json", flags.json, json_help);
 
   app.add_subcommand("config-reference", "print docs/configuration.md");
   app.add_subcommand("help", "print this");
@@ -149,6 +189,30 @@ std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
   return lengths;
 }
 
+PlaceArgs place_args(const Flags& flags) {
+  PlaceArgs args;
+  args.file = flags.input;
+  args.out = flags.out;
+  args.json = flags.json;
+  auto number = [](const std::string& text, auto& value) {
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, value);
+    return read.ec == std::errc() && read.ptr == end;
+  };
+  int64_t bytes = 0;
+  if (!flags.capacity.empty()) {
+    if (!number(flags.capacity, bytes) || bytes < 0)
+      throw UsageError("--capacity: '" + one_line(flags.capacity) + "' is not a number of bytes");
+    args.capacity = bytes;
+  }
+  // A year is as good as any limit, and fits a clock.
+  if (!flags.time_limit.empty() && (!number(flags.time_limit, args.time_limit) ||
+                                    !(args.time_limit >= 0 && args.time_limit <= 31'536'000)))
+    throw UsageError("--time-limit: '" + one_line(flags.time_limit) +
+                     "' is not a number of seconds, 0 to 31536000");
+  return args;
+}
+
 Command command_of(const std::string& name, const Flags& flags) {
   if (name == "config-reference") return PrintText{config_reference()};
   if (name == "train") {
@@ -170,15 +234,22 @@ Command command_of(const std::string& name, const Flags& flags) {
     args.config = read_config(flags, "plan", "", args.name);
     return args;
   }
+  if (name == "place") return place_args(flags);
   auto optional_path = [](const std::string& text) {
     return text.empty() ? std::nullopt : std::optional<fs::path>(text);
   };
-  if (name == "translate")
-    return TranslateArgs{flags.model, optional_path(flags.input), flags.json};
+  BeamOptions beam = flags.beam;
+  beam.n_best = flags.n_best.value_or(1);
+  check_beam(beam);
+  if (name == "translate") {
+    return TranslateArgs{flags.model, optional_path(flags.input), flags.json, beam,
+                         flags.n_best.has_value()};
+  }
+  if (name == "score") return ScoreArgs{flags.model, flags.source, flags.target, flags.json};
   if (flags.part != "valid" && flags.part != "test")
     throw UsageError("--part: '" + one_line(flags.part) + "' is not one of valid, test");
   return EvalArgs{flags.model, flags.part, optional_path(flags.source),
-                  optional_path(flags.reference), flags.json};
+                  optional_path(flags.reference), flags.json, beam};
 }
 
 }  // namespace

@@ -4,22 +4,22 @@
 
 #include "core/error.h"
 #include "train/commands.h"
+#include "train/ensemble.h"
 #include "train/log.h"
-#include "train/nmt_task.h"
 
 namespace pal {
 
 int run_eval(const EvalArgs& args) {
-  const SavedNmt saved = open_nmt(args.model);
-  log_info("evaluating " + saved.weights.string());
-  NmtData& data = saved.task->data();
+  const Ensemble models(args.model);
+  log_info("evaluating " + models.weights());
+  NmtData& data = models.data();
   NmtPart other;
   if (args.source && args.reference) {
     other = data.read_part({args.source->string(), "--source"},
                            {args.reference->string(), "--reference"});
   }
   const NmtPart& part = args.source ? other : data.part(args.part);
-  const NmtEvaluation result = saved.task->evaluate(*saved.programs, part);
+  const NmtEvaluation result = models.evaluate(part, args.beam);
   if (result.truncated > 0) {
     log_warn(std::to_string(result.truncated) + " pairs are longer than the largest bucket; the "
              "loss counts their beginning, BLEU the whole");
@@ -29,11 +29,15 @@ int run_eval(const EvalArgs& args) {
     const nlohmann::json object{{"bleu", result.bleu.score},
                                 {"loss", result.loss},
                                 {"sentences", sentences},
-                                {"signature", result.bleu.signature}};
+                                {"signature", result.bleu.signature},
+                                {"beam", args.beam.beam},
+                                {"length_penalty", args.beam.length_penalty}};
     std::puts(object.dump().c_str());
   } else {
-    std::printf("%s\nloss = %.4f nats a word (%lld sentences, %s)\n", result.bleu.print().c_str(),
-                result.loss, static_cast<long long>(sentences), result.bleu.signature.c_str());
+    std::printf("%s\nloss = %.4f nats a word (%lld sentences, beam %lld, length penalty %g, %s)\n",
+                result.bleu.print().c_str(), result.loss, static_cast<long long>(sentences),
+                static_cast<long long>(args.beam.beam), args.beam.length_penalty,
+                result.bleu.signature.c_str());
   }
   if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
   return kExitDone;

@@ -1,10 +1,10 @@
 // pal train: a run from its configuration to its last checkpoint.
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "data/atomic_file.h"
 #include "train/commands.h"
 #include "train/log.h"
 #include "train/plan_report.h"
@@ -21,10 +21,10 @@ void on_signal(int signal) {
   std::signal(signal, SIG_DFL);  // a second one ends the process at once
 }
 
-void write_text(const std::filesystem::path& file, const std::string& text) {
-  std::ofstream out(file);
-  out << text;
-  if (!out.flush()) throw Error(kExitFailed, file.string() + ": cannot be written");
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  AtomicFile file(path.string());
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 bool holds_run(const std::filesystem::path& dir) {
@@ -37,13 +37,11 @@ bool holds_run(const std::filesystem::path& dir) {
 // --resume may change nothing that alters results.
 void check_resume(const TrainArgs& args) {
   const auto saved = args.out / "config.yaml";
-  if (!std::filesystem::exists(args.out / "last.safetensors")) {
-    throw UsageError(args.out.string() + ": no checkpoint to resume from (last.safetensors); start "
-                     "the run without --resume");
-  }
   std::string changed;
+  // Where validations steer the learning rate, their rhythm alters results.
+  const bool steered = *args.config.train.schedule == "plateau";
   for (const Difference& d : diff(load_config(saved), args.config)) {
-    if (!d.alters_results) continue;
+    if (!d.alters_results && !(steered && d.key == "train.valid_every")) continue;
     changed += (changed.empty() ? "" : ", ") + d.key + " " + d.a + " -> " + d.b;
   }
   if (!changed.empty()) {
@@ -71,8 +69,15 @@ void print_samples(const Validation& result) {
 
 }  // namespace
 
-int run_train(const TrainArgs& args) {
-  if (args.resume) {
+int run_train(const TrainArgs& given) {
+  TrainArgs args = given;
+  if (args.resume && !holds_run(args.out)) {
+    throw UsageError(args.out.string() + ": holds no run to resume; start it without --resume");
+  }
+  if (args.resume && !std::filesystem::exists(args.out / "last.safetensors")) {
+    log_info(args.out.string() + ": stopped before its first checkpoint; starting at step 0");
+    args.resume = false;
+  } else if (args.resume) {
     check_resume(args);
   } else if (!args.dry_run && holds_run(args.out)) {
     throw UsageError(args.out.string() + ": holds a run already; go on with --resume, or choose "
@@ -107,6 +112,8 @@ int run_train(const TrainArgs& args) {
     summary["test"]["loss"] = test.loss;
     log_info(line + "  (best.safetensors)");
     print_samples(test);
+    trainer.write_report(reason, &test);
+    log_info("report " + (args.out / "report.html").string());
   }
   if (args.json) std::puts(summary.dump().c_str());
   return reason == "interrupted" ? kExitInterrupted : kExitDone;

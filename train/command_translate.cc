@@ -1,6 +1,5 @@
-// pal translate: lines of text in, their translations out.
+// pal translate: lines of text in, their translations out, or the n best of each.
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,8 +9,8 @@
 #include "core/error.h"
 #include "data/utf8.h"
 #include "train/commands.h"
+#include "train/ensemble.h"
 #include "train/log.h"
-#include "train/nmt_task.h"
 
 namespace pal {
 namespace {
@@ -49,23 +48,45 @@ std::vector<std::string> read_input(const std::optional<std::filesystem::path>& 
   return lines_of(file.get(), input->string());
 }
 
+// A translation a line; or the list that Moses and Marian print, whose lines are counted from 0.
+std::string text_of(const std::vector<std::vector<Translation>>& translations, bool list) {
+  std::string out;
+  for (size_t i = 0; i < translations.size(); ++i) {
+    if (!list) out += translations[i][0].text + "\n";
+    for (size_t n = 0; list && n < translations[i].size(); ++n) {
+      const Translation& one = translations[i][n];
+      char score[64];
+      std::snprintf(score, sizeof score, " ||| %.6f\n", one.score);
+      out += std::to_string(i) + " ||| " + one.text + score;
+    }
+  }
+  return out;
+}
+
+std::string json_of(const std::vector<std::vector<Translation>>& translations, bool list) {
+  nlohmann::json object{{"translations", nlohmann::json::array()}};
+  if (list) object["n_best"] = nlohmann::json::array();
+  for (const std::vector<Translation>& best : translations) {
+    object["translations"].push_back(best[0].text);
+    if (!list) continue;
+    nlohmann::json all = nlohmann::json::array();
+    for (const Translation& one : best) {
+      all.push_back({{"translation", one.text}, {"score", one.score}, {"log_prob", one.log_prob}});
+    }
+    object["n_best"].push_back(all);
+  }
+  return object.dump() + "\n";
+}
+
 }  // namespace
 
 int run_translate(const TranslateArgs& args) {
-  const SavedNmt saved = open_nmt(args.model);
-  log_info("translating with " + saved.weights.string());
+  const Ensemble models(args.model);
+  log_info("translating with " + models.weights());
   const std::vector<std::string> lines = read_input(args.input);
-  // A few lines need no large batch; powers of two keep the number of different programs small.
-  const int64_t batch = std::min<int64_t>(
-      saved.task->batch(), static_cast<int64_t>(std::bit_ceil(std::max<size_t>(1, lines.size()))));
-  const std::vector<std::string> translations =
-      saved.task->translate(*saved.programs, lines, batch);
-  std::string out;
-  if (args.json) {
-    out = nlohmann::json{{"translations", translations}}.dump() + "\n";
-  } else {
-    for (const std::string& line : translations) out += line + "\n";
-  }
+  const std::vector<std::vector<Translation>> translations = models.translate(lines, args.beam);
+  const std::string out =
+      args.json ? json_of(translations, args.list) : text_of(translations, args.list);
   const bool written = std::fwrite(out.data(), 1, out.size(), stdout) == out.size();
   if (!written || std::fflush(stdout) != 0) {
     throw Error(kExitFailed, std::string("standard output: cannot be written: ") +

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "train/beam.h"
 #include "train/config.h"
 
 namespace pal {
@@ -30,19 +31,38 @@ struct PlanArgs {
 };
 int run_plan(const PlanArgs& args);
 
+struct PlaceArgs {
+  std::filesystem::path file;       // id,lower,upper,size
+  std::optional<int64_t> capacity;  // bytes: enough as soon as it fits; BudgetError when it does not
+  double time_limit = 10;           // seconds
+  std::filesystem::path out;        // the file with an offset column; empty: none
+  bool json = false;
+};
+int run_place(const PlaceArgs& args);
+
 struct TranslateArgs {
-  std::filesystem::path model;                 // the folder of a run
+  std::string model;                           // folders of runs: DIR[,DIR...]
   std::optional<std::filesystem::path> input;  // none: standard input
   bool json = false;
+  BeamOptions beam = {};
+  bool list = false;  // print the n best with their scores, also where n is 1
 };
 int run_translate(const TranslateArgs& args);
 
 struct EvalArgs {
-  std::filesystem::path model;
+  std::string model;          // as above
   std::string part = "test";  // of the run's own corpus: valid or test, unless files are given:
   std::optional<std::filesystem::path> source, reference;  // both or none
   bool json = false;
+  BeamOptions beam = {};
 };
 int run_eval(const EvalArgs& args);
+
+struct ScoreArgs {
+  std::string model;                      // as above
+  std::filesystem::path source, target;  // as many lines each
+  bool json = false;
+};
+int run_score(const ScoreArgs& args);
 
 }  // namespace pal

@@ -115,8 +115,32 @@ struct TrainConfig : Section {
                                 {.choices = {"sgd", "momentum", "nesterov", "adam", "adamw"}}};
   Option<double> lr{*this, "lr", 3e-4, "learning rate", {.min = 0, .max = 1000}};
   Option<int64_t> warmup_steps{*this, "warmup_steps", 0,
-                               "updates over which the learning rate rises linearly to lr",
+                               "updates over which the learning rate first rises linearly to lr",
                                {.min = 0}};
+  Option<std::string> schedule{
+      *this, "schedule", "constant",
+      "the learning rate after warm-up: constant, inverse_sqrt (lr times sqrt(warmup_steps/step)), "
+      "step (times lr_factor every lr_decay_every updates), cosine (down to lr_min at "
+      "schedule_steps), plateau (times lr_factor after lr_patience validations without a new best)",
+      {.choices = {"constant", "inverse_sqrt", "step", "cosine", "plateau"}}};
+  Option<double> lr_min{*this, "lr_min", 0.0, "no schedule goes below it, warm-up apart",
+                        {.min = 0, .max = 1000}};
+  Option<double> lr_factor{*this, "lr_factor", 0.5, "of step and plateau: what lr is multiplied by",
+                           {.min = 0, .max = 1, .above_min = true, .below_max = true}};
+  Option<std::optional<int64_t>> lr_decay_every{
+      *this, "lr_decay_every", {}, "of step: updates between two decays", {.min = 1}};
+  Option<std::optional<int64_t>> lr_decay_start{
+      *this, "lr_decay_start", {}, "of step: updates before the first decay; null: lr_decay_every",
+      {.min = 0}};
+  Option<std::optional<int64_t>> lr_decay_times{
+      *this, "lr_decay_times", {}, "of step and plateau: decays at most; null: no limit",
+      {.min = 1}};
+  Option<std::optional<int64_t>> schedule_steps{
+      *this, "schedule_steps", {},
+      "of cosine: the update, warm-up included, at which lr_min is reached", {.min = 1}};
+  Option<int64_t> lr_patience{*this, "lr_patience", 3,
+                              "of plateau: validations without a new best before a decay",
+                              {.min = 1}};
   Option<double> momentum{*this, "momentum", 0.9, "of momentum and nesterov",
                           {.min = 0, .max = 1, .below_max = true}};
   Option<double> beta1{*this, "beta1", 0.9, "Adam's decay of the gradient's mean",
@@ -137,6 +161,16 @@ struct TrainConfig : Section {
   Option<double> label_smoothing{*this, "label_smoothing", 0.0,
                                  "probability mass spread evenly over the vocabulary",
                                  {.min = 0, .max = 1, .below_max = true}};
+  Option<std::optional<double>> ema{
+      *this, "ema", {},
+      "decay of an exponential moving average of the weights, e.g. 0.999, which validation and "
+      "best.safetensors use (corrected for its start); null: off",
+      {.min = 0, .max = 1, .above_min = true, .below_max = true}};
+  Option<std::optional<std::string>> init_from{
+      *this, "init_from", {},
+      "initial weights: a .safetensors file, or the folder of a run (its best, else its last), of "
+      "the same model and vocabularies; null: drawn",
+      {}};
   Option<int64_t> seed{*this, "seed", 1, "of initial weights, shuffling and dropout", {.min = 0}};
   Option<int64_t> log_every{*this, "log_every", 10, "updates between two step rows",
                             {.min = 1, .effect = Effect::none}};
@@ -145,6 +179,13 @@ struct TrainConfig : Section {
       {.min = 1, .effect = Effect::none}};
   Option<std::optional<int64_t>> save_every{
       *this, "save_every", {}, "updates between two checkpoints; null: at each validation",
+      {.min = 1, .effect = Effect::none}};
+  Option<int64_t> keep_last{*this, "keep_last", 0,
+                            "last checkpoints that are also kept as step-N.safetensors",
+                            {.min = 0, .max = 100'000, .effect = Effect::none}};
+  Option<std::optional<int64_t>> patience{
+      *this, "patience", {},
+      "end after this many validations in a row without a new best; null: do not",
       {.min = 1, .effect = Effect::none}};
 };
 

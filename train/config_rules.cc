@@ -11,7 +11,7 @@ namespace pal {
 const std::vector<Available>& available_values() {
   static const std::vector<Available> table = {
       {"memory.schedule", {"program", "lifetime"}},
-      {"memory.recompute", {"none"}},
+      {"memory.recompute", {"none", "mirror", "sqrt", "echo"}},
       {"memory.encode", {}},
       {"memory.swap", {"none"}},
       {"memory.manager", {"static"}},
@@ -33,6 +33,25 @@ const std::vector<CombinationRule>& combination_rules() {
        [](const Config& c) -> std::string {
          if (!*c.train.clip_value || !*c.train.clip_norm) return "";
          return "train.clip_norm: does not combine with train.clip_value; set one of them to null";
+       }},
+      {"train.schedule, train.lr_decay_every, train.schedule_steps",
+       "step needs lr_decay_every, cosine needs schedule_steps (more than warmup_steps)",
+       [](const Config& c) -> std::string {
+         const TrainConfig& t = c.train;
+         if (*t.schedule == "step" && !*t.lr_decay_every)
+           return "train.schedule: step needs train.lr_decay_every; set it to a number of updates";
+         if (*t.schedule == "cosine" && !*t.schedule_steps)
+           return "train.schedule: cosine needs train.schedule_steps; set it to the run's length in "
+                  "updates";
+         if (*t.schedule == "cosine" && **t.schedule_steps <= *t.warmup_steps)
+           return "train.schedule_steps: not above train.warmup_steps, so nothing is left for the "
+                  "cosine; raise it";
+         return "";
+       }},
+      {"train.lr_min, train.lr", "lr_min is at most lr",
+       [](const Config& c) -> std::string {
+         if (*c.train.lr_min <= *c.train.lr) return "";
+         return "train.lr_min: is above train.lr; lower it";
        }},
       {"data.max_length, data.bucket_width", "at most 12 buckets: max_length / bucket_width <= 12",
        [](const Config& c) -> std::string {

@@ -35,7 +35,7 @@ struct ValidRow {
 struct EndRow {
   int64_t step = 0;
   double epoch = 0;
-  std::string reason;  // "steps", "max_epochs", "interrupted", "nan"
+  std::string reason;  // "steps", "max_epochs", "patience", "interrupted", "nan"
   double seconds = 0;  // of this process
 };
 

@@ -11,7 +11,6 @@
 #include "train/checkpoint.h"
 #include "train/log.h"
 #include "train/trainer.h"
-#include "train/translator.h"
 
 namespace pal {
 namespace {
@@ -164,7 +163,7 @@ void NmtTask::declare_weights(ProgramSet& programs) const {
   programs.add("weights", record_nll(model_, {1, 1, 1}));
 }
 
-double NmtTask::loss_of(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const {
+double NmtTask::loss(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const {
   ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
   truncated = batches.truncated();
   TextBatch batch;
@@ -184,38 +183,24 @@ double NmtTask::loss_of(ProgramSet& programs, const NmtPart& part, int64_t& trun
   return sum / static_cast<double>(words);
 }
 
-std::vector<std::string> NmtTask::translate(ProgramSet& programs,
-                                            std::span<const std::vector<int32_t>> sentences,
-                                            int64_t batch) const {
-  std::vector<int64_t> lengths;
-  for (const Bucket& bucket : data_->ladder().buckets) lengths.push_back(bucket.source);
-  Translator translator(programs, model_, batch, std::move(lengths));
-  std::vector<std::string> lines;
-  for (const std::vector<int32_t>& ids : translator.greedy(sentences)) {
-    lines.push_back(detokenize(data_->target().decode(ids), data_->tokenizer()));
-  }
-  return lines;
-}
-
-std::vector<std::string> NmtTask::translate(ProgramSet& programs,
-                                            std::span<const std::string> lines,
-                                            int64_t batch) const {
-  std::vector<std::vector<int32_t>> sentences;
-  for (const std::string& line : lines) {
-    sentences.push_back(data_->source().encode(tokenize(line, data_->tokenizer())));
-  }
-  return translate(programs, sentences, batch);
+Translator::Member NmtTask::translator_member(ProgramSet& programs) const {
+  Translator::Member member{&programs, model_, {}};
+  for (const Bucket& bucket : data_->ladder().buckets) member.lengths.push_back(bucket.source);
+  return member;
 }
 
 NmtEvaluation NmtTask::evaluate(ProgramSet& programs, const NmtPart& part) const {
   NmtEvaluation result;
-  result.loss = loss_of(programs, part, result.truncated);
+  result.loss = loss(programs, part, result.truncated);
   std::vector<std::vector<int32_t>> sentences;
   for (int64_t i = 0; i < part.text.size(); ++i) {
     const std::span<const int32_t> ids = part.text.source(i);
     sentences.emplace_back(ids.begin(), ids.end());
   }
-  result.hypotheses = translate(programs, sentences, batch_);
+  Translator translator({translator_member(programs)}, batch_);
+  for (const std::vector<int32_t>& ids : translator.greedy(sentences)) {
+    result.hypotheses.push_back(detokenize(data_->target().decode(ids), data_->tokenizer()));
+  }
   result.bleu = corpus_bleu(result.hypotheses, part.lines.target);
   return result;
 }

@@ -11,6 +11,7 @@
 #include "train/bleu.h"
 #include "train/nmt_data.h"
 #include "train/task.h"
+#include "train/translator.h"
 
 namespace pal {
 
@@ -46,18 +47,16 @@ class NmtTask final : public Task {
 
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
+  // With a greedy translation.
   NmtEvaluation evaluate(ProgramSet& programs, const NmtPart& part) const;
-  // Lines of text, translated greedily, `batch` at a time. A line without a word stays empty.
-  std::vector<std::string> translate(ProgramSet& programs, std::span<const std::string> lines,
-                                     int64_t batch) const;
+  // Nats a target word; `truncated` counts the pairs of which only the beginning is seen.
+  double loss(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const;
+  // What a Translator needs to know of this model.
+  Translator::Member translator_member(ProgramSet& programs) const;
   NmtData& data() const { return *data_; }
   int64_t batch() const { return batch_; }
 
  private:
-  double loss_of(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const;
-  std::vector<std::string> translate(ProgramSet& programs,
-                                     std::span<const std::vector<int32_t>> sentences,
-                                     int64_t batch) const;
   void start_batches();
 
   int64_t batch_;

@@ -5,21 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "memory/lifetimes.h"
 #include "memory/report.h"
 
 namespace pal {
-namespace {
-
-// Bytes of the same step in program order, nothing recomputed, encoded or swapped: `ours` with
-// in-place and sharing, `framework` as frameworks did it, without (DESIGN section 5).
-int64_t baseline(const Compiled& step, bool inplace) {
-  std::vector<int64_t> workspace = workspace_bytes(step.kernels);
-  Storages storages = assign_storages(step.program, workspace, {.inplace = inplace});
-  return peak_of(storages, lifetimes_of(step.program, storages)).bytes;
-}
-
-}  // namespace
 
 std::string mib(int64_t bytes) {
   char text[32];
@@ -45,7 +33,7 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket) {
                    {"workspace", f.of(Role::workspace)},
                    {"inputs", f.of(Role::input)},
                    {"host", f.host}};
-  json["baselines"] = {{"ours", baseline(c, true)}, {"framework", baseline(c, false)}};
+  json["baselines"] = {{"ours", c.baselines.ours}, {"framework", c.baselines.framework}};
   json["layers"] = ordered_json::array();
   for (const LayerBytes& layer : f.layers) {
     json["layers"].push_back({{"scope", layer.scope}, {"type", layer.type}, {"bytes", layer.bytes}});

@@ -7,6 +7,7 @@
 #include "core/scalars.h"
 #include "ops/copies.h"
 #include "ops/gates.h"
+#include "train/ema.h"
 
 namespace pal {
 namespace {
@@ -92,6 +93,7 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
     b.output("gate", gate);
     b.output("grad_norm", config.clip_norm->has_value() ? gate : clip_norm_gate(scalars, {}, partials));
     apply_optimizer(b, optimizer_of(config), weights, gradients, scalars, gate);
+    if (config.ema->has_value()) append_ema(b, weights, **config.ema, gate);
   }
   return b.take();
 }

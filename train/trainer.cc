@@ -6,7 +6,12 @@
 
 #include "core/error.h"
 #include "core/scalars.h"
+#include "memory/report.h"
+#include "train/ema.h"
 #include "train/initialise.h"
+#include "train/plan_report.h"
+#include "train/report_chart.h"
+#include "train/report_html.h"
 #include "train/schedule.h"
 
 namespace pal {
@@ -22,6 +27,9 @@ CompileOptions compile_options(const MemoryConfig& config) {
   CompileOptions options;
   options.inplace = *config.inplace;
   options.lifetime_schedule = *config.schedule == "lifetime";
+  for (Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
+    if (*config.recompute == to_string(method)) options.recompute = method;
+  }
   if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
   return options;
 }
@@ -44,6 +52,7 @@ Trainer::Trainer(const TrainArgs& args)
     task_->restore(state_.position);
   } else {
     initialise(programs_, uint64_t(*config_.train.seed));
+    if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_);
     state_.position = task_->position();
   }
   first_step_ = state_.step;
@@ -76,7 +85,8 @@ void Trainer::train_step() {
   const auto begin = Clock::now();
   const int count = int(*config_.train.accumulate);
   const std::vector<BatchInfo>& batches = task_->next(count);
-  StepScalars scalars{.learning_rate = float(learning_rate(config_.train, state_.step)),
+  StepScalars scalars{.learning_rate = float(learning_rate(config_.train, state_.step,
+                                                           state_.plateau)),
                       .step = int32_t(state_.step)};
   const uint64_t seed = uint64_t(*config_.train.seed);
   scalars.seed_low = uint32_t(seed), scalars.seed_high = uint32_t(seed >> 32);
@@ -117,11 +127,13 @@ void Trainer::train_step() {
   progress_.update({.step = state_.step, .total_steps = total, .epoch = state_.epoch, .loss = loss,
                     .tokens_per_s = rate, .seconds_left = left}, due);
   if (!due) return;
-  metrics_->write(StepRow{.step = state_.step, .epoch = state_.epoch, .loss = loss,
-                          .lr = double(scalars.learning_rate), .grad_norm = norm,
-                          .samples_per_s = double(samples_) / seconds_, .tokens_per_s = rate,
-                          .step_ms = 1e3 * seconds_ / double(steps_),
-                          .arena_bytes = programs_.arena_bytes(), .peak_bytes = peak});
+  const StepRow row{.step = state_.step, .epoch = state_.epoch, .loss = loss,
+                    .lr = double(scalars.learning_rate), .grad_norm = norm,
+                    .samples_per_s = double(samples_) / seconds_, .tokens_per_s = rate,
+                    .step_ms = 1e3 * seconds_ / double(steps_),
+                    .arena_bytes = programs_.arena_bytes(), .peak_bytes = peak};
+  metrics_->write(row);
+  events_->write(row);
   samples_ = tokens_ = steps_ = 0, seconds_ = 0;
 }
 
@@ -141,10 +153,15 @@ void Trainer::stop_on_nan(Executable& program) {
   throw Error(kExitFailed, "the loss is not finite " + step + ", though no node made it so");
 }
 
-void Trainer::validate() {
+// `scheduled`: due by valid_every or by the epoch's end. The validation at the end of a run that is
+// not leaves no trace in the state, so that the run, resumed, goes on as if it had never ended.
+void Trainer::validate(bool scheduled) {
   progress_.finish();
+  std::optional<EmaWeights> averages;
+  if (config_.train.ema->has_value()) averages.emplace(programs_, **config_.train.ema, state_.step);
   const Validation valid = task_->validate(programs_, "valid");
   validated_ = state_.step;
+  samples_of_valid_ = valid.samples;
   std::string line = "valid  step " + std::to_string(state_.step) + "  loss " +
                      std::to_string(valid.loss).substr(0, 6);
   double metric = valid.loss;
@@ -153,50 +170,91 @@ void Trainer::validate() {
     line += "  " + name + " " + std::to_string(value).substr(0, 5);
     if (name == valid.best_by) metric = value, higher = valid.higher_is_better;
   }
-  metrics_->write(ValidRow{.step = state_.step, .epoch = state_.epoch, .loss = valid.loss,
-                           .metrics = valid.metrics});
-  if (!state_.has_best || (higher ? metric > state_.best : metric < state_.best)) {
-    state_.best = metric, state_.has_best = true;
-    save_weights(file("best.safetensors"), programs_);
+  const ValidRow row{.step = state_.step, .epoch = state_.epoch, .loss = valid.loss,
+                     .metrics = valid.metrics};
+  metrics_->write(row);
+  events_->write(row);
+  const bool better = higher ? metric > state_.best : metric < state_.best;
+  const bool improved = std::isfinite(metric) && (!state_.has_best || better);
+  if (improved) {
+    save_weights(file("best.safetensors"), programs_);  // the averages, where they stand in
     line += "  (best)";
   }
   log_info(line);
+  if (!scheduled) return;
+  if (improved) state_.best = metric, state_.has_best = true;
+  const int64_t decays = state_.plateau.decays;
+  state_.plateau.observe(config_.train, improved);
+  if (state_.plateau.decays > decays) {
+    log_info("no new best in " + std::to_string(*config_.train.lr_patience) +
+             " validations: learning rate " +
+             short_number(learning_rate(config_.train, state_.step, state_.plateau)));
+  }
 }
 
 void Trainer::save() {
   if (saved_ == state_.step) return;
   save_checkpoint(file("last.safetensors"), programs_, state_);
   saved_ = state_.step;
+  keep_checkpoint(args_.out, state_.step, *config_.train.keep_last);
 }
 
-bool Trainer::finished() const {
+std::string Trainer::finished() const {
   auto& t = config_.train;
-  return (t.steps->has_value() && state_.step >= **t.steps) ||
-         (t.max_epochs->has_value() && state_.epoch >= double(**t.max_epochs));
+  if (t.steps->has_value() && state_.step >= **t.steps) return "steps";
+  if (t.max_epochs->has_value() && state_.epoch >= double(**t.max_epochs)) return "max_epochs";
+  if (t.patience->has_value() && state_.plateau.stale >= **t.patience) return "patience";
+  return "";
 }
 
 std::string Trainer::run(const std::atomic<bool>& stop) {
   metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
                           : MetricsWriter::create(file("metrics.jsonl"));
+  events_.emplace(args_.out, state_.step);
   auto& t = config_.train;
-  while (!finished() && !stop) {
+  while (finished().empty() && !stop) {
     epoch_ended_ = false;
     train_step();
     const bool valid_due = t.valid_every->has_value() ? state_.step % **t.valid_every == 0
                                                       : epoch_ended_;
-    if (valid_due) validate();
+    if (valid_due) validate(true);
     if (t.save_every->has_value() ? state_.step % **t.save_every == 0 : valid_due) save();
+    if (valid_due) write_report("training");
   }
-  const bool interrupted = stop && !finished();
-  if (!interrupted && validated_ != state_.step && state_.step > first_step_) validate();
-  progress_.finish();
+  std::string reason = finished();
+  const bool complete = !reason.empty();
+  if (!complete) reason = "interrupted";
   save();
-  const std::string reason = interrupted                                                  ? "interrupted"
-                             : t.steps->has_value() && state_.step >= **t.steps ? "steps"
-                                                                                          : "max_epochs";
+  if (complete && validated_ != state_.step && state_.step > first_step_) validate(false);
+  progress_.finish();
   metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = reason,
                          .seconds = seconds()});
+  write_report(reason);
   return reason;
+}
+
+void Trainer::write_report(const std::string& state, const Validation* test) {
+  try {
+    RunReport report{.name = args_.name, .state = state};
+    report.config = dump_config(config_);
+    report.described = task_->describe();
+    report.plan = plan_lines(largest());
+    const Compiled& c = largest().compiled();
+    const Footprint footprint = footprint_of(c.program, c.storages, c.plan);
+    for (size_t r = 0; r < kRoles; ++r) {
+      const int64_t bytes = footprint.by_role[r];
+      if (bytes > 0) report.bytes.emplace_back(to_string(Role(r)), bytes);
+    }
+    report.arena_bytes = footprint.arena, report.lower_bound_bytes = footprint.lower_bound;
+    report.samples = test ? test->samples : samples_of_valid_;
+    if (test) {
+      report.test = test->metrics;
+      report.test.emplace_back("loss", test->loss);
+    }
+    save_report(args_.out, report);
+  } catch (const Error& error) {
+    log_warn(std::string("no report: ") + error.what());
+  }
 }
 
 Validation Trainer::evaluate_best(const std::string& part) {

@@ -13,6 +13,7 @@
 #include "train/metrics.h"
 #include "train/step_program.h"
 #include "train/task.h"
+#include "train/tensorboard.h"
 
 namespace pal {
 
@@ -29,12 +30,16 @@ class Trainer {
   // them. Throws before anything is written.
   explicit Trainer(const TrainArgs& args);
 
-  // Trains until train.steps or train.max_epochs, or until `stop` turns true; then saves.
-  // Returns the reason: "steps", "max_epochs", "interrupted".
+  // Trains until train.steps, train.max_epochs or train.patience ends it, or until `stop` turns
+  // true; then saves. Returns the reason: "steps", "max_epochs", "patience", "interrupted".
   std::string run(const std::atomic<bool>& stop);
 
   // The metric of the best checkpoint on a part of the data.
   Validation evaluate_best(const std::string& part);
+
+  // Writes report.html into the run's folder; `state` is a word or two, "training", "steps". A
+  // report that cannot be written is a warning, no error.
+  void write_report(const std::string& state, const Validation* test = nullptr);
 
   ProgramSet& programs() { return programs_; }
   Task& task() { return *task_; }
@@ -48,9 +53,10 @@ class Trainer {
   Executable& step_program(int bucket, MicroBatch kind);
   void train_step();
   [[noreturn]] void stop_on_nan(Executable& program);
-  void validate();
+  void validate(bool scheduled);
   void save();
-  bool finished() const;
+  // Why training is over, or nothing.
+  std::string finished() const;
   std::filesystem::path file(const char* name) const { return args_.out / name; }
 
   const TrainArgs& args_;
@@ -59,10 +65,12 @@ class Trainer {
   ProgramSet programs_;
   TrainerState state_;
   std::optional<MetricsWriter> metrics_;
+  std::optional<EventWriter> events_;
   Progress progress_;
   const Clock::time_point begin_ = Clock::now();
   int64_t first_step_ = 0;
   int64_t validated_ = -1, saved_ = -1;  // at which step last
+  std::vector<std::pair<std::string, std::string>> samples_of_valid_;
   bool epoch_ended_ = false;
   // Since the last step row: for throughput.
   int64_t samples_ = 0, tokens_ = 0, steps_ = 0;

@@ -1,5 +1,5 @@
-// Translates with a trained model: the encoder once a sentence, the decoder word by word. The
-// search works on the host, between two runs of the decoder's step.
+// Translates with trained models: the encoder once a sentence, the decoder word by word. The search
+// works on the host, between two runs of the decoder's step.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -8,71 +8,106 @@
 
 #include "memory/program_set.h"
 #include "models/nmt.h"
+#include "train/beam.h"
 
 namespace pal {
 
-// The model as a search sees it: sentences go in, scores of every next word come out. Its programs
-// ("encoder/SxB", "decoder/SxB") are added to the set when a length is met first.
+// The model as a search sees it: sentences go in, scores of every next word come out. Each sentence
+// has `beam` rows in the decoder, side by side. Its programs ("encoder/SxB", "decoder/SxR" with
+// R = B * beam) are added to the set when a length is met first.
 class NmtScorer {
  public:
   // The set must hold a program that declares the model's weights, and outlive the scorer.
-  NmtScorer(ProgramSet& programs, const NmtOptions& model, int64_t batch)
-      : programs_(programs), model_(model), batch_(batch), states_(nmt_states(model)) {}
+  NmtScorer(ProgramSet& programs, const NmtOptions& model, int64_t batch, int64_t beam = 1)
+      : programs_(programs),
+        model_(model),
+        batch_(batch),
+        beam_(beam),
+        states_(nmt_states(model)) {}
 
-  int64_t batch() const { return batch_; }
+  int64_t rows() const { return batch_ * beam_; }
   const NmtOptions& model() const { return model_; }
 
   // Encodes `batch` sentences: ids (steps, batch), padded with 0, and their lengths (batch); rows
   // without a sentence have length 0.
   void start(int64_t steps, std::span<const int32_t> source, std::span<const int32_t> lengths);
   // Feeds every row its word (<s> at first) and returns the log probabilities of the next,
-  // (batch, target_vocab), valid until the next call. No other program of the set may run between
-  // start() and the last step(): they share their bytes.
-  const float* step(std::span<const int32_t> words);
+  // (rows, target_vocab), valid until the next call. `parents`, where given: the row (of the same
+  // sentence) whose state each row goes on from; not at the first step. No other program of the set
+  // may run between start() and the last step(): they share their bytes.
+  const float* step(std::span<const int32_t> words, std::span<const int32_t> parents = {});
 
  private:
+  void carry(const std::string& state, std::span<const int32_t> parents);
+
   ProgramSet& programs_;
   NmtOptions model_;
-  int64_t batch_;
+  int64_t batch_, beam_;
   std::vector<std::string> states_;
   Executable* decoder_ = nullptr;
   bool started_ = false;  // the states of the step before are in the decoder's outputs
 };
 
-struct TranslateOptions {
-  // Whether <unk> may be chosen. A reference never holds it, so the next best word serves the
-  // reader better; Marian's default, too.
-  bool allow_unknown = false;
-};
+// The most probable of a row of scores that may be chosen: see Translator::greedy. A row of NaN
+// ends its sentence.
+int32_t likeliest(std::span<const float> scores, bool allow_unknown);
+
+// log((p_1 + ... + p_M) / M) of M models' log probabilities, added up in f32 in the order of the
+// models; exactly log p where all are equal.
+void average_log_probs(std::span<const float* const> models, std::span<float> out);
+
+using Sentences = std::span<const std::vector<int32_t>>;  // ids without <s> and </s>
 
 class Translator {
  public:
-  // `lengths`: source lengths, rising, for which programs are compiled; a longer sentence gets one
-  // of its own, rounded up to a multiple of 10.
+  struct Member {
+    ProgramSet* programs;  // its own for every member: see NmtScorer
+    NmtOptions model;
+    // Source lengths, rising, for which programs are compiled; a longer sentence gets one of its
+    // own, rounded up to a multiple of 10.
+    std::vector<int64_t> lengths;
+  };
+  // Several models with the same target vocabulary are an ensemble: the average of their
+  // probabilities. `batch` sentences at a time.
+  Translator(std::vector<Member> members, int64_t batch);
   Translator(ProgramSet& programs, const NmtOptions& model, int64_t batch,
              std::vector<int64_t> lengths)
-      : scorer_(programs, model, batch), lengths_(std::move(lengths)) {}
+      : Translator({{&programs, model, std::move(lengths)}}, batch) {}
 
   // The likeliest next word, again and again, until </s> or 2 n + 10 words for a sentence of n.
-  // Sentences and translations are ids without <s> and </s>, in the same order; an empty sentence
-  // has an empty translation. <pad> and <s> are never chosen; of equally likely words, the one with
-  // the lowest id is.
-  std::vector<std::vector<int32_t>> greedy(std::span<const std::vector<int32_t>> sources,
-                                           const TranslateOptions& options = {});
+  // Translations come in the order of the sentences; an empty sentence has an empty translation.
+  // <pad> and <s> are never chosen; of equally likely words, the one with the lowest id is.
+  std::vector<std::vector<int32_t>> greedy(Sentences sources, bool allow_unknown = false);
+
+  // Beam search within the same limit. The translations of a sentence come best first; an empty
+  // sentence has one, empty and certain.
+  std::vector<std::vector<Hypothesis>> beam(Sentences sources, const BeamOptions& options);
+  // The same where the members read different words: sources[m] are those of member m. A sentence
+  // that is empty for one member is empty for all.
+  std::vector<std::vector<Hypothesis>> beam(std::span<const Sentences> sources,
+                                            const BeamOptions& options);
+
+  // The log probability of every target, </s> included, in nats. As an empty source has one
+  // translation, the empty one: 0 for that, minus infinity for any other.
+  std::vector<double> score(Sentences sources, Sentences targets);
+  std::vector<double> score(std::span<const Sentences> sources, Sentences targets);
 
   // The length that a sentence is padded to at least.
-  int64_t rung(int64_t length) const;
+  int64_t rung(int64_t length, size_t member = 0) const;
 
  private:
-  void greedy_batch(std::span<const std::vector<int32_t>> sources, std::span<const size_t> rows,
-                    const TranslateOptions& options, std::vector<std::vector<int32_t>>& out);
+  // Goes through the sentences with words in batches of similar length: use(rows).
+  template <class Use>
+  void in_batches(std::span<const Sentences> sources, Use use) const;
+  void start(std::span<const Sentences> sources, std::span<const size_t> rows, int64_t beam);
+  const float* step(std::span<const int32_t> words, std::span<const int32_t> parents = {});
+  void beam_batch(std::span<const Sentences> sources, std::span<const size_t> rows,
+                  const BeamOptions& options, std::vector<std::vector<Hypothesis>>& out);
 
-  NmtScorer scorer_;
-  std::vector<int64_t> lengths_;
+  std::vector<Member> members_;
+  int64_t batch_;
+  std::vector<NmtScorer> scorers_;  // of the batch at work
+  std::vector<float> average_;      // (rows, V), of an ensemble
 };
-
-// The most probable of a row of scores that may be chosen: see Translator::greedy. A row of NaN
-// ends its sentence.
-int32_t likeliest(std::span<const float> scores, const TranslateOptions& options);
 
 }  // namespace pal

@@ -75,12 +75,26 @@ TEST(Cli, plan_translate_and_eval) {
   EXPECT_EQ(translate.model, "m");
   EXPECT_EQ(translate.input, "f");
   EXPECT_EQ(parse<TranslateArgs>({"translate", "--model=m"}).input, std::nullopt);
+  EXPECT_EQ(translate.beam.beam, 5);
+  EXPECT_EQ(translate.beam.length_penalty, 1);
+  EXPECT_FALSE(translate.list || translate.beam.allow_unknown);
+  translate = parse<TranslateArgs>({"translate", "--model", "m,n", "--beam", "7", "--n-best", "1",
+                                    "--length-penalty", "0.5", "--allow-unknown"});
+  EXPECT_EQ(translate.model, "m,n");
+  EXPECT_EQ(translate.beam.beam, 7);
+  EXPECT_EQ(translate.beam.length_penalty, 0.5);
+  EXPECT_TRUE(translate.list && translate.beam.allow_unknown);
 
   auto eval = parse<EvalArgs>({"eval", "--model", "m", "--part", "valid", "--json"});
   EXPECT_EQ(eval.part, "valid");
   auto files = parse<EvalArgs>({"eval", "--model", "m", "--source", "s", "--reference", "r"});
   EXPECT_EQ(files.source, "s");
   EXPECT_EQ(files.reference, "r");
+  EXPECT_EQ(parse<EvalArgs>({"eval", "--model=m", "--beam=1"}).beam.beam, 1);
+
+  auto score = parse<ScoreArgs>({"score", "--model", "m", "--source", "s", "--target", "t"});
+  EXPECT_EQ(score.source, "s");
+  EXPECT_EQ(score.target, "t");
 }
 
 TEST(Cli, text_commands) {
@@ -101,7 +115,15 @@ TEST(Cli, every_refusal_is_one_clear_line) {
   };
   const Case cases[] = {
       {{"trian"}, "'trian' is not a command of this version; did you mean train? (there are: "},
-      {{"score"}, "'score' is not a command of this version"},
+      {{"scroe"}, "did you mean score?"},
+      {{"score", "--model", "m", "--source", "s"}, "score: --target is required"},
+      {{"translate", "--model", "m", "--beam", "0"}, "--beam: 0 is out of range; give 1 to 1000"},
+      {{"translate", "--model", "m", "--beam", "x"}, "translate: "},
+      {{"translate", "--model", "m", "--beam", "3", "--n-best", "4"},
+       "--n-best: 4 is out of range; give 1 to 3, the --beam"},
+      {{"eval", "--model", "m", "--length-penalty", "-1"}, "--length-penalty: -1"},
+      {{"eval", "--model", "m", "--length-penalty", "nan"}, "--length-penalty: nan"},
+      {{"eval", "--model", "m", "--n-best", "2"}, "eval: there is no --n-best"},
       {{"--bogus"}, "--bogus"},
       {{"train"}, "train: --config is missing; give a path, or a name in configs/"},
       {{"train", "--config"}, "train: --config: 1 required C missing (see pal train --help)"},

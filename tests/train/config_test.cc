@@ -133,8 +133,8 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {head + tail + "memory:\n  budget: 11 gigs\n",
        "c.yaml:6: memory.budget: \"11 gigs\" is not a size: the unit must be B, KB, MB, GB, TB, "
        "KiB, MiB, GiB or TiB; write it as 11GiB, 1.5 GB or a number of bytes"},
-      {head + tail + "memory:\n  recompute: echo\n",
-       "c.yaml:6: memory.recompute: echo is not available in this version; use none"},
+      {head + tail + "memory:\n  swap: planned\n",
+       "c.yaml:6: memory.swap: planned is not available in this version; use none"},
       {head + tail + "memory:\n  schedule: exact\n",
        "c.yaml:6: memory.schedule: exact is not available in this version; use program, lifetime"},
       {head + tail + "memory:\n  encode: [ssdc]\n",
@@ -224,8 +224,8 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
             "--set: train.lr: expected one value or a [list], got a map");
   EXPECT_EQ(error_of(kGood, {parse_set("model.type=resnet")}),
             "--set: model.type: the string \"resnet\" is not one of nmt");
-  EXPECT_EQ(error_of(kGood, {parse_set("memory.recompute=echo")}),
-            "--set: memory.recompute: echo is not available in this version; use none");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
+            "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
   EXPECT_EQ(broken.rfind("--set: train.lr: the value is not YAML", 0), 0u) << broken;
   EXPECT_THROW(parse_set("train.lr"), UsageError);

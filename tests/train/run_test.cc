@@ -97,8 +97,7 @@ TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
   Result last;
   auto go_on = [&](int wait) {
     std::vector<std::string> args{"train", "--config", "tiny.yaml", "--out", "killed"};
-    if (fs::exists(dir_ / "killed/last.safetensors")) args.push_back("--resume");
-    else fs::remove_all(dir_ / "killed");
+    if (fs::exists(dir_ / "killed/config.yaml")) args.push_back("--resume");
     last = pal(args, SIGKILL, wait);
   };
   // At moments spread over the length of the whole run, from its start to just before its end.
@@ -180,7 +179,7 @@ TEST_F(RunTest, BadInputIsOneClearLineAndExit2) {
       {{files, "data.root=nowhere"}, "nowhere"},
       {{files, "data.train_source=a.en", "data.train_target=b.vi"}, "b.vi"},
       {{files, "data.train_source=a.en", "data.train_target=bad.vi"}, "bad.vi (data.train_target): line 2"},
-      {{"memory.recompute=echo"}, "memory.recompute"},
+      {{"memory.swap=planned"}, "memory.swap"},
       {{"device.type=cuda"}, "device"},
   };
   for (const Case& c : cases) {
@@ -207,10 +206,31 @@ TEST_F(RunTest, ARunIsNotOverwrittenAndOnlyResumedAsItWas) {
   EXPECT_NE(r.err.find("train.lr"), std::string::npos) << r.err;
   EXPECT_TRUE(before == read(dir_ / "run/last.safetensors"));
 
+  // Where validations steer the learning rate, how often they come alters results too.
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "steered", "--set",
+                 "train.schedule=plateau"}).status, 0);
+  r = pal({"train", "--steps", "3", "--out", "steered", "--resume", "--set", "train.valid_every=1"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("train.valid_every"), std::string::npos) << r.err;
+  EXPECT_EQ(pal({"train", "--steps", "3", "--out", "run", "--resume", "--set",
+                 "train.valid_every=1"}).status, 0);
+
   std::ofstream(dir_ / "run/last.safetensors", std::ios::binary) << before.substr(0, 500);
   r = pal({"train", "--steps", "3", "--out", "run", "--resume"});
   EXPECT_EQ(r.status, 2);
   EXPECT_NE(r.err.find("last.safetensors"), std::string::npos) << r.err;
+}
+
+TEST_F(RunTest, ARunStoppedBeforeItsFirstCheckpointStartsAgain) {
+  Result r = pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run", "--resume"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("holds no run"), std::string::npos) << r.err;
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run"}).status, 0);
+  const std::string whole = read(dir_ / "run/last.safetensors");
+  fs::remove(dir_ / "run/last.safetensors");
+  r = pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run", "--resume"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(whole == read(dir_ / "run/last.safetensors"));
 }
 
 TEST_F(RunTest, ATooSmallBudgetExits3AndSaysByHowMuch) {

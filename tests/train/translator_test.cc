@@ -1,5 +1,5 @@
-// Greedy search: what it may choose, that it scores as the training loss does, that neighbours,
-// batches and padding change nothing; and the commands that translate and evaluate.
+// Greedy and beam search with a model, ensembles, scoring: that words score as in the training
+// loss, that neighbours, batches and padding change nothing; and the commands that do all this.
 #include "train/translator.h"
 
 #include <gtest/gtest.h>
@@ -30,11 +30,9 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Likeliest, obeys_the_rules) {
-  const TranslateOptions forbid, allow{.allow_unknown = true};
+  const bool forbid = false, allow = true;
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  auto best = [](std::vector<float> scores, const TranslateOptions& o) {
-    return likeliest(scores, o);
-  };
+  auto best = [](std::vector<float> scores, bool unknown) { return likeliest(scores, unknown); };
   EXPECT_EQ(best({0, -1, 0, -9, -3, -2, -4}, forbid), 5);  // never <pad>, <unk>, <s>
   EXPECT_EQ(best({0, -1, 0, -9, -3, -2, -4}, allow), 1);
   EXPECT_EQ(best({0, -2, 0, -2, -2, -2, -2}, forbid), 3);  // ties: the lowest id
@@ -135,7 +133,7 @@ std::vector<int32_t> by_hand(ProgramSet& set, const NmtOptions& model,
   scorer.start(length[0], source, length);
   std::vector<int32_t> word = {Vocabulary::kBegin};
   while (out.size() < 2 * source.size() + 10) {
-    word[0] = likeliest({scorer.step(word), size_t(model.target_vocab)}, {});
+    word[0] = likeliest({scorer.step(word), size_t(model.target_vocab)}, false);
     if (word[0] == Vocabulary::kEnd) break;
     out.push_back(word[0]);
   }
@@ -158,6 +156,89 @@ TEST(Translator, neighbours_batches_and_padding_change_nothing) {
     EXPECT_EQ(padded[i], together[i]) << i;
     EXPECT_LE(together[i].size(), 2 * all[i].size() + 10);
   }
+}
+
+TEST(Translator, a_beam_of_one_is_greedy_search) {
+  const NmtOptions model = small_model();
+  for (const uint64_t seed : {5, 6, 7}) {
+    const auto set = drawn(model, seed);
+    const auto all = sentences(13, 9);
+    Translator translator(*set, model, 4, {3, 6});
+    for (const bool unknown : {false, true}) {
+      const auto greedy = translator.greedy(all, unknown);
+      const auto beam = translator.beam(all, {.beam = 1, .allow_unknown = unknown});
+      for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(beam[i][0].words, greedy[i]) << i;
+    }
+  }
+}
+
+TEST(Translator, beams_are_sorted_scored_truly_and_alone_among_neighbours) {
+  const NmtOptions model = small_model();
+  const auto set = drawn(model, 5);
+  const auto all = sentences(13, 9);
+  Translator translator(*set, model, 4, {3, 6});
+  const BeamOptions options{.beam = 4, .length_penalty = 0.7, .n_best = 4};
+  const auto best = translator.beam(all, options);
+  const auto neighbours = Translator(*set, model, 16, {20}).beam(all, options);
+  int different = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].empty()) {
+      ASSERT_EQ(best[i].size(), 1u);
+      EXPECT_TRUE(best[i][0].words.empty());
+      continue;
+    }
+    ASSERT_EQ(best[i].size(), 4u);
+    const std::vector<std::vector<int32_t>> one = {all[i]};
+    const auto alone = translator.beam(one, options);
+    for (size_t n = 0; n < 4; ++n) {
+      const Hypothesis& h = best[i][n];
+      EXPECT_EQ(alone[0][n].words, h.words);
+      EXPECT_EQ(neighbours[i][n].words, h.words);
+      EXPECT_NEAR(neighbours[i][n].score, h.score, 1e-5);
+      EXPECT_NEAR(h.score, h.log_prob / std::pow(double(h.words.size() + 1), 0.7), 1e-12);
+      const std::vector<std::vector<int32_t>> target = {h.words};
+      EXPECT_NEAR(translator.score(one, target)[0], h.log_prob, 1e-4);
+      EXPECT_GE(best[i][n > 0 ? n - 1 : 0].score, h.score);
+    }
+    different += best[i][0].words != best[i][1].words;
+  }
+  EXPECT_EQ(different, 12);
+}
+
+TEST(Translator, an_ensemble_averages_probabilities) {
+  const NmtOptions model = small_model();
+  const auto a = drawn(model, 5), same = drawn(model, 5), b = drawn(model, 6);
+  const auto all = sentences(9, 7);
+  const std::vector<std::vector<int32_t>> targets(9, {5, 6, 4});
+  const BeamOptions options{.beam = 3, .n_best = 3};
+  Translator single(*a, model, 4, {8}), other(*b, model, 4, {8});
+  Translator twice({{a.get(), model, {8}}, {same.get(), model, {8}}}, 4);
+  Translator both({{a.get(), model, {8}}, {b.get(), model, {8}}}, 4);
+  const auto expected = single.beam(all, options), doubled = twice.beam(all, options);
+  const auto mixed = both.beam(all, options);
+  int differ = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t n = 0; n < expected[i].size(); ++n) {
+      EXPECT_EQ(doubled[i][n].words, expected[i][n].words);
+      EXPECT_EQ(doubled[i][n].score, expected[i][n].score);  // bit for bit
+    }
+    differ += mixed[i][0].words != expected[i][0].words;
+  }
+  EXPECT_GT(differ, 0);
+  EXPECT_EQ(twice.score(all, targets), single.score(all, targets));
+  // An empty target takes one step, so the average shows itself.
+  const std::vector<std::vector<int32_t>> empty(9);
+  const auto p = single.score(all, empty), q = other.score(all, empty), m = both.score(all, empty);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_NEAR(std::exp(m[i]), (std::exp(p[i]) + std::exp(q[i])) / 2, 1e-6);
+  }
+  const float none = -std::numeric_limits<float>::infinity();
+  const std::vector<float> x = {none, 0, none}, y = {none, none, -1};
+  std::vector<float> out(3);
+  average_log_probs(std::vector<const float*>{x.data(), y.data()}, out);
+  EXPECT_EQ(out[0], none);
+  EXPECT_FLOAT_EQ(out[1], std::log(0.5f));
+  EXPECT_FLOAT_EQ(out[2], -1 + std::log(0.5f));
 }
 
 TEST(Translator, every_sentence_ends) {
@@ -284,7 +365,8 @@ TEST_F(SavedRun, evaluates_a_part_or_files) {
     return testing::internal::GetCapturedStdout();
   };
   const nlohmann::json test = nlohmann::json::parse(eval({.model = dir_, .json = true}));
-  EXPECT_EQ(test.size(), 4u);
+  EXPECT_EQ(test.size(), 6u);
+  EXPECT_EQ(test["beam"], 5);
   EXPECT_EQ(test["sentences"], 484);
   EXPECT_EQ(test["signature"], "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:palimpsest-1");
   EXPECT_GT(test["loss"].get<double>(), 1);
@@ -304,6 +386,61 @@ TEST_F(SavedRun, evaluates_a_part_or_files) {
               eval({.model = dir_, .source = dir_ / "s", .reference = dir_ / "gone"});
             }).find("--reference"), std::string::npos);
   testing::internal::GetCapturedStdout();
+}
+
+TEST_F(SavedRun, lists_the_n_best_and_scores_them_alike) {
+  const std::string text = "Tom is here.\n\nI am Tom.\n";
+  auto list = [&](const std::string& models, bool json) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_translate({models, file("input.txt", text), json, {.n_best = 3}, true}),
+              kExitDone);
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::vector<std::string> lines = split(list(dir_, false));
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_EQ(lines[2].substr(0, 6), "0 ||| ");
+  EXPECT_EQ(lines[3], "1 |||  ||| 0.000000");
+  EXPECT_EQ(lines[4].substr(0, 6), "2 ||| ");
+  const nlohmann::json object = nlohmann::json::parse(list(dir_, true));
+  EXPECT_EQ(object["n_best"][2].size(), 3u);
+  EXPECT_EQ(object["n_best"][2][0]["translation"], object["translations"][2]);
+  EXPECT_EQ(nlohmann::json::parse(list(dir_.string() + "," + dir_.string(), true)), object);
+
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_score({dir_, file("s", "Tom is here.\nI am Tom.\n"),
+                       file("t", object["translations"][0].get<std::string>() + "\n" +
+                                     object["translations"][2].get<std::string>() + "\n"),
+                       true}),
+            kExitDone);
+  const nlohmann::json scores = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  for (size_t i : {0, 1}) {
+    EXPECT_NEAR(scores["log_probs"][i].get<double>(),
+                object["n_best"][2 * i][0]["log_prob"].get<double>(), 1e-4);
+  }
+  EXPECT_NE(error_of([&] { run_score({dir_, dir_ / "s", file("u", "one\n"), false}); }), "");
+}
+
+TEST_F(SavedRun, ensembles_need_one_target_vocabulary) {
+  const fs::path other = dir_ / "other";
+  fs::create_directories(other);
+  for (const char* name : {"config.yaml", "vocab.source.txt", "vocab.target.txt", "buckets.txt"}) {
+    fs::copy_file(dir_ / name, other / name);
+  }
+  fs::copy_file(dir_ / "last.safetensors", other / "last.safetensors");
+  std::vector<std::string> words;
+  std::ifstream in(other / "vocab.target.txt");
+  for (std::string word; std::getline(in, word);) words.push_back(word);
+  in.close();
+  std::swap(words[4], words[5]);
+  std::ofstream out(other / "vocab.target.txt");
+  for (const std::string& word : words) out << word << "\n";
+  out.close();
+  auto translate = [&](const std::string& models) {
+    run_translate({models, file("input.txt", "Tom\n"), false});
+  };
+  EXPECT_NE(error_of([&] { translate(dir_.string() + "," + other.string()); })
+                .find("have different target vocabularies"), std::string::npos);
+  EXPECT_NE(error_of([&] { translate(dir_.string() + ","); }).find("DIR,DIR"), std::string::npos);
 }
 
 TEST_F(SavedRun, best_goes_before_last) {
@@ -333,7 +470,7 @@ TEST(Translation, is_learned) {
   EXPECT_GT(summary["test"]["bleu"].get<double>(), 50);  // 68; untrained: below 1
   EXPECT_LT(summary["test"]["loss"].get<double>(), 0.8);  // 0.40; untrained: ln 16 = 2.8
   testing::internal::CaptureStdout();
-  EXPECT_EQ(run_eval({.model = dir, .json = true}), kExitDone);
+  EXPECT_EQ(run_eval({.model = dir, .json = true, .beam = {.beam = 1}}), kExitDone);
   const nlohmann::json result = nlohmann::json::parse(testing::internal::GetCapturedStdout());
   EXPECT_EQ(result["bleu"], summary["test"]["bleu"]);
   EXPECT_EQ(result["loss"], summary["test"]["loss"]);

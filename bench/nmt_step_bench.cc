@@ -1,0 +1,190 @@
+// Where the time of a translator's training step goes: the whole step of Echo's NMT recipe, run as
+// `pal train` runs it, and a table of its time by operator with the rate that products reach.
+// bench/compare/nmt.sh puts the same numbers beside PyTorch's.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/op.h"
+#include "core/philox.h"
+#include "core/scalars.h"
+#include "models/nmt.h"
+#include "train/initialise.h"
+#include "train/nmt_task.h"
+#include "train/step_program.h"
+#include "train/trainer.h"
+
+namespace {
+
+using namespace pal;
+
+// WORKLOADS: TBD's and Echo's recipe for IWSLT15 en-vi, words and specials.
+constexpr const char* kRecipe =
+    "model: {type: nmt, reverse_source: true}\n"
+    "train: {optimizer: adam, lr: 0.0003, clip_value: 1.0, batch_size: 128,\n"
+    "  steps: 1}\n";
+
+struct Sizes {
+  int64_t source = 30, target = 30, source_vocab = 17192, target_vocab = 7710;
+};
+
+struct Row {
+  double ms = 0, flops = 0;
+  int64_t nodes = 0;
+};
+
+using Table = std::vector<std::pair<std::string, Row>>;
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+// Full batches: every sentence has all its words.
+void fill_inputs(Executable& step, const Sizes& sizes, int64_t batch) {
+  const RandomKey key{7, 0, 0, 0};
+  auto words = [&](const char* input, int64_t count, int64_t vocab) {
+    auto* out = reinterpret_cast<int32_t*>(step.input(input));
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = int32_t(4 + draw(key, uint64_t(i)).x[0] % uint32_t(vocab - 4));
+    }
+  };
+  words(nmt_input::kSource, sizes.source * batch, sizes.source_vocab);
+  words(nmt_input::kTargetIn, sizes.target * batch, sizes.target_vocab);
+  words(nmt_input::kTargetOut, sizes.target * batch, sizes.target_vocab);
+  std::fill_n(reinterpret_cast<int32_t*>(step.input(nmt_input::kSourceLengths)), batch,
+              int32_t(sizes.source));
+}
+
+// What a node counts under: the operator, and for the products of matrices their shape.
+std::string kind_of(const Program& program, const Node& node, bool shapes) {
+  std::string name = node.op->name;
+  if (!shapes || name.find("matmul") == std::string::npos) return name;
+  return name + " " + to_string(program.value(node.out[0]).spec) + " " + to_string(node.phase);
+}
+
+Table by_operator(const Program& program, const std::vector<std::vector<int64_t>>& runs,
+                  bool shapes) {
+  std::map<std::string, Row> rows;
+  for (NodeId n = 0; n < program.node_count(); ++n) {
+    const Node& node = program.node(n);
+    Row& row = rows[kind_of(program, node, shapes)];
+    std::vector<double> times;
+    for (auto& run : runs) times.push_back(double(run[size_t(n)]) * 1e-6);
+    row.ms += median(times);
+    Specs in, out;
+    for (ValueId v : node.in) in.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
+    for (ValueId v : node.out) out.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
+    row.flops += cost_of(*node.op, in, out, node.attrs).flops;
+    ++row.nodes;
+  }
+  Table table(rows.begin(), rows.end());
+  std::stable_sort(table.begin(), table.end(),
+                   [](auto& a, auto& b) { return a.second.ms > b.second.ms; });
+  return table;
+}
+
+void print(const Table& table, double step_ms) {
+  double total = 0;
+  for (auto& [name, row] : table) total += row.ms;
+  std::printf("%-44s %7s %9s %7s %9s\n", "operator", "nodes", "ms", "share", "GFLOP/s");
+  for (auto& [name, row] : table) {
+    std::printf("%-44s %7lld %9.2f %6.1f%%", name.c_str(), static_cast<long long>(row.nodes),
+                row.ms, 100 * row.ms / total);
+    const bool product = name.find("matmul") != std::string::npos;
+    if (product) std::printf(" %9.1f", row.flops * 1e-6 / row.ms);
+    std::printf("\n");
+  }
+  std::printf("%-44s %7s %9.2f\n", "all nodes, traced", "", total);
+  std::printf("%-44s %7s %9.2f\n", "the step, not traced", "", step_ms);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Times the training step of the recurrent translator and breaks it down.");
+  std::string config_name;
+  std::vector<std::string> sets;
+  Sizes sizes;
+  int warmup = 2, steps = 5;
+  bool json = false, shapes = false;
+  app.add_option("--config", config_name, "a configuration; none: Echo's recipe, batch 128");
+  app.add_option("--set", sets, "key=value over it")->take_all();
+  app.add_option("--source-length", sizes.source, "words of every source sentence");
+  app.add_option("--target-length", sizes.target, "words of every target sentence");
+  app.add_option("--source-vocab", sizes.source_vocab, "source words, specials included");
+  app.add_option("--target-vocab", sizes.target_vocab, "target words, specials included");
+  app.add_option("--warmup", warmup, "steps run first, not timed");
+  app.add_option("--steps", steps, "steps timed; the median counts")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--shapes", shapes, "products of matrices by shape and phase");
+  app.add_flag("--json", json, "one object in place of the table");
+  CLI11_PARSE(app, argc, argv);
+
+  std::vector<Override> overrides;
+  for (auto& s : sets) overrides.push_back(parse_set(s));
+  const Config config = config_name.empty() ? parse_config(kRecipe, "recipe", overrides)
+                                            : load_config(find_config(config_name), overrides);
+  const int64_t batch = *config.train.batch_size;
+  const NmtOptions model = nmt_options(config, sizes.source_vocab, sizes.target_vocab);
+  auto forward = [&](Builder& b, Val scalars) {
+    return Recorded{nmt_loss(b, model, {sizes.source, sizes.target, batch}, scalars, true).loss};
+  };
+  ProgramSet programs(compile_options(config.memory), choose_device(config.device));
+  Executable& step = programs.add("step", record_step(forward, config.train, MicroBatch::only));
+  initialise(programs, 1);
+  fill_inputs(step, sizes, batch);
+
+  StepScalars scalars{.learning_rate = float(*config.train.lr),
+                      .tokens = float(sizes.target * batch)};
+  std::vector<double> seconds;
+  double first_loss = 0;
+  auto run_step = [&] {
+    std::memcpy(step.input(kScalarsInput), &scalars, sizeof scalars);
+    const auto begin = std::chrono::steady_clock::now();
+    step.run();
+    if (scalars.step++ == 0) first_loss = double(*step.output("loss"));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  for (int i = 0; i < warmup; ++i) run_step();
+  for (int i = 0; i < steps; ++i) seconds.push_back(run_step());
+  const double middle = median(seconds);
+  const double sentences = double(batch) / middle, words = sentences * double(sizes.target);
+  if (json) {
+    std::printf("%s\n", nlohmann::ordered_json{
+        {"program", "Palimpsest"}, {"threads", programs.device().threads},
+        {"step_ms", 1e3 * middle}, {"sentences_per_s", sentences},
+        {"target_tokens_per_s", words}, {"first_loss", first_loss},
+        {"last_loss", double(*step.output("loss"))}}.dump().c_str());
+    return 0;
+  }
+  step.runner().set_options({.trace = true});
+  std::vector<std::vector<int64_t>> runs;
+  for (int i = 0; i < std::max(steps, 1); ++i) {
+    run_step();
+    runs.push_back(step.runner().node_times());
+  }
+  print(by_operator(step.program(), runs, shapes), 1e3 * middle);
+  std::printf("%.1f sentences/s, %.0f target words/s, %d threads\n", sentences, words,
+              programs.device().threads);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // `pal bench` gives every suite the same arguments, those of Google Benchmark among them.
+  std::vector<char*> mine;
+  for (int i = 0; i < argc; ++i) {
+    if (!std::string_view(argv[i]).starts_with("--benchmark_")) mine.push_back(argv[i]);
+  }
+  try {
+    return run(int(mine.size()), mine.data());
+  } catch (const pal::Error& error) {
+    std::fprintf(stderr, "nmt_step_bench: %s\n", error.what());
+    return error.exit_code;
+  }
+}

@@ -1,0 +1,33 @@
+// Echo (Zheng, Vijaykumar, Pekhimenko, ISCA 2020): which feature maps are worth recomputing.
+//
+// Algorithm 1, on a flat program:
+//   partition  Compute-heavy nodes are never run again, so regions end at them. Whether a heavy
+//              node's gradient needs its inputs or its output need not be asked (the paper's dummy
+//              gradient): the program shows who reads what. A heavy node whose output no gradient
+//              reads is dead on the recomputation path by itself, and its inputs are targets.
+//   backward   From every value that the backward pass reads, expand to its producer's operands,
+//              and on, until heavy nodes, state and inputs. A value whose readers would be further
+//              than `near` nodes apart ends a region too: it would be made at the first and kept
+//              for the last, and nothing won. So a chain through time (an LSTM's c) is cut into
+//              short pieces.
+//   forward    Of each region, recompute only what releases more bytes than it stashes anew, with
+//              reuse counted across the whole region (sections IV-A, V-A). The paper drops nodes
+//              one by one in topological order; here the best set is found at once, as a minimum
+//              cut (memory/echo_cut.h), so that one shared operand with many small outputs, or many
+//              operands of one large output, weigh as they should. Ties keep the forward value.
+//
+// Linear but for the cut, whose paths are as short as the regions are deep: a few milliseconds for a
+// step of 20,000 nodes.
+#pragma once
+#include <array>
+
+#include "memory/recompute.h"
+
+namespace pal {
+
+// What counts as near, tried in turn; the one with the smallest footprint is used.
+constexpr std::array<NodeId, 3> kEchoDistances = {64, 256, 1024};
+
+Choice choose_echo(const StepView& view, NodeId near, const RecomputeOptions& options);
+
+}  // namespace pal

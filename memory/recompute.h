@@ -1,0 +1,89 @@
+// Recomputation: forward values that the backward pass makes again instead of keeping them.
+//
+// A method decides which values; insert_clones does it. A clone is the forward node once more, with
+// the same attributes (so a random operator draws the same bits), in the recompute phase, just
+// before the first backward node that needs it. It reads clones where its operands are recomputed
+// too, and otherwise the originals, which are thereby stashed. Whatever set of values is chosen,
+// results are the same bits; only bytes and time differ.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/op.h"
+#include "core/program.h"
+
+namespace pal {
+
+enum class Recompute : uint8_t {
+  none,
+  mirror,  // Chen et al. 2016, section 4.3: everything that is cheap
+  sqrt,    // Chen et al. 2016, section 4.1: all but what crosses the borders of sqrt(n) segments
+  echo,    // Zheng et al. 2020, Algorithm 1 (memory/echo.h)
+};
+
+struct RecomputeOptions {
+  // A node is compute-heavy when it does at least so many flops for each byte that it moves. On the
+  // papers' cards (10 to 14 Tflop/s, 340 to 900 GB/s) arithmetic, not memory, begins to bound a
+  // kernel between 16 and 39. Elementwise and row-wise operators stay below 6; matrix products of
+  // any useful size are above 20.
+  double heavy = 12;
+  // echo: a node is recomputed only where that saves one byte for every so many that it moves. In a
+  // decoder step of the translator (100 words, batch 128) the attention's context, which reads all
+  // encoder states for one row a sentence, moves 101 for each that it saves, and its softmax more
+  // than 256: both are kept. All else that is recomputed moves less than 16.
+  double exchange = 64;
+};
+
+const char* to_string(Recompute method);
+
+// By value: 1 where the backward pass is to read a clone's output.
+using Choice = std::vector<char>;
+
+// What the methods need to know of a program. Forward nodes are those of the forward phase.
+struct StepView {
+  explicit StepView(const Program& program, const RecomputeOptions& options = {});
+
+  const Program& program;
+  std::vector<std::vector<NodeId>> readers;
+  // By value: the first and last node after the forward phase that reads it; kNone: nobody does.
+  std::vector<NodeId> first_use, last_use;
+  // By value: alive whatever is recomputed (state, inputs, outputs, their views, and what updates
+  // read), so reading it again costs nothing.
+  std::vector<char> pinned;
+  std::vector<int32_t> storage;        // by value: values that share bytes through views
+  std::vector<int64_t> storage_bytes;  // by storage, aligned
+  std::vector<char> heavy;             // by node
+  // By node: a forward node on the compute queue whose operands the backward pass still finds:
+  // none is state that an update overwrites before the last backward node has run.
+  std::vector<char> clonable;
+
+  bool stays(ValueId v) const { return v == kNone || pinned[size_t(v)]; }
+  // All operands are there anyway (a mask drawn from the step's scalars, an embedding's rows): such
+  // a node can be run again for each group of readers that are far from each other.
+  bool from_pinned(NodeId n) const;
+};
+
+struct Clones {
+  Program program;
+  int count = 0;  // nodes added
+  Cost cost;      // of the added nodes
+};
+
+// Readers further apart than `far` nodes get clones of their own, where the node is from_pinned.
+// Values that are alive anyway, because a value in the same storage is stashed, are not recomputed.
+Clones insert_clones(const StepView& view, Choice choice, NodeId far);
+
+Choice choose_mirror(const StepView& view);
+Choice choose_sqrt(const StepView& view);
+
+// Bytes that a program will need at its peak, after the passes that follow.
+using FootprintOf = std::function<int64_t(const Program&)>;
+
+// The step with recomputation, or as it was when that would not lower its footprint, or where it
+// has several queues. `note` says what was done: nodes, flops and bytes moved that were added.
+Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
+                  std::string* note = nullptr, const RecomputeOptions& options = {});
+
+}  // namespace pal

@@ -1,0 +1,64 @@
+// pal place: offsets for lifetimes from a file, whatever program they come from.
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "core/error.h"
+#include "memory/place.h"
+#include "train/commands.h"
+#include "train/place_csv.h"
+
+namespace pal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void write_file(const std::filesystem::path& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw ProgramError(file.string() + ": cannot be written; is there such a folder?");
+}
+
+}  // namespace
+
+int run_place(const PlaceArgs& args) {
+  const PlaceTable table = read_place_csv(args.file);
+  const auto start = Clock::now();
+  PlaceOptions options;
+  options.enough = args.capacity.value_or(0);
+  const int64_t bound = lower_bound_of(table.buffers);
+  const bool hopeless = args.capacity && *args.capacity < bound;
+  options.nodes = hopeless ? 0 : INT64_MAX;  // what cannot fit is not worth a search
+  if (!hopeless) {
+    options.deadline = start + std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(args.time_limit));
+  }
+  const Placement p = place(table.buffers, options);
+  check_placement(table.buffers, p.offset);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (!args.out.empty()) write_file(args.out, place_csv(table, p.offset));
+
+  const auto height = static_cast<long long>(p.height), lower = static_cast<long long>(bound);
+  if (args.json) {
+    std::printf("{\"buffers\":%zu,\"lower_bound\":%lld,\"height\":%lld,\"optimal\":%s,"
+                "\"seconds\":%.6f}\n",
+                table.buffers.size(), lower, height, p.optimal() ? "true" : "false", seconds);
+  } else {
+    const double above = bound > 0 ? 100.0 * (double(p.height) / double(bound) - 1) : 0;
+    std::printf("%zu buffers in %lld bytes; no placement is below %lld (%s%.3f %%); %.3f s\n",
+                table.buffers.size(), height, lower, p.optimal() ? "optimal, " : "above by ", above,
+                seconds);
+  }
+  std::fflush(stdout);
+  if (args.capacity && p.height > *args.capacity) {
+    const std::string fit = args.file.string() + ": does not fit --capacity " +
+                            std::to_string(*args.capacity) + ": ";
+    throw BudgetError(hopeless ? fit + std::to_string(bound) + " bytes are alive at once"
+                               : fit + "the best placement found takes " +
+                                     std::to_string(p.height) + "; a longer --time-limit may help");
+  }
+  return kExitDone;
+}
+
+}  // namespace pal

@@ -1,0 +1,125 @@
+// Between lines of text and the translator's numbers, for one model or several.
+#include "train/ensemble.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/error.h"
+#include "data/vocabulary.h"
+
+namespace pal {
+namespace {
+
+std::vector<std::string> split(const std::string& folders) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= folders.size();) {
+    const size_t end = std::min(folders.find(',', at), folders.size());
+    out.push_back(folders.substr(at, end - at));
+    if (out.back().empty()) {
+      throw UsageError("--model: '" + folders + "' lacks a folder's name; write it as DIR,DIR");
+    }
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+Ensemble::Ensemble(const std::string& folders) {
+  const std::vector<std::string> names = split(folders);
+  for (const std::string& name : names) {
+    models_.push_back(open_nmt(name));
+    const NmtData &first = data(), &own = models_.back().task->data();
+    const std::string both = "--model: " + names[0] + " and " + name;
+    if (own.target().words() != first.target().words()) {
+      throw UsageError(both + " have different target vocabularies (" +
+                       std::to_string(first.target().size()) + " and " +
+                       std::to_string(own.target().size()) + " words); an ensemble needs models "
+                       "trained with the same one (data.target_vocab)");
+    }
+    if (own.tokenizer() != first.tokenizer()) {
+      throw UsageError(both + " have different tokenizers; an ensemble needs models trained with "
+                       "the same one (data.tokenizer)");
+    }
+  }
+}
+
+std::string Ensemble::weights() const {
+  std::string list;
+  for (const SavedNmt& model : models_) list += (list.empty() ? "" : ", ") + model.weights.string();
+  return list;
+}
+
+std::vector<std::vector<std::vector<int32_t>>> Ensemble::encode(
+    std::span<const std::string> lines) const {
+  std::vector<std::vector<std::vector<int32_t>>> all;
+  for (const SavedNmt& model : models_) {
+    const NmtData& own = model.task->data();
+    all.emplace_back();
+    for (const std::string& line : lines) {
+      all.back().push_back(own.source().encode(tokenize(line, own.tokenizer())));
+    }
+  }
+  return all;
+}
+
+Translator Ensemble::translator(size_t lines) const {
+  std::vector<Translator::Member> members;
+  for (const SavedNmt& model : models_) {
+    members.push_back(model.task->translator_member(*model.programs));
+  }
+  // A few lines need no large batch; powers of two keep the number of different programs small.
+  const auto few = static_cast<int64_t>(std::bit_ceil(std::max<size_t>(1, lines)));
+  return Translator(std::move(members), std::min(models_[0].task->batch(), few));
+}
+
+std::vector<std::vector<Translation>> Ensemble::translate(std::span<const std::string> lines,
+                                                          const BeamOptions& options) const {
+  const auto sources = encode(lines);
+  const NmtData& first = data();
+  const std::vector<Sentences> views(sources.begin(), sources.end());
+  std::vector<std::vector<Translation>> out;
+  for (const std::vector<Hypothesis>& best : translator(lines.size()).beam(views, options)) {
+    out.emplace_back();
+    for (const Hypothesis& one : best) {
+      out.back().push_back({detokenize(first.target().decode(one.words), first.tokenizer()),
+                            one.log_prob, one.score});
+    }
+  }
+  return out;
+}
+
+std::vector<double> Ensemble::score(std::span<const std::string> sources,
+                                    std::span<const std::string> targets) const {
+  const auto encoded = encode(sources);
+  std::vector<std::vector<int32_t>> words;
+  for (const std::string& line : targets) {
+    words.push_back(data().target().encode(tokenize(line, data().tokenizer())));
+  }
+  return translator(sources.size()).score(std::vector<Sentences>(encoded.begin(), encoded.end()),
+                                          words);
+}
+
+NmtEvaluation Ensemble::evaluate(const NmtPart& part, const BeamOptions& options) const {
+  NmtEvaluation result;
+  for (const std::vector<Translation>& best : translate(part.lines.source, options)) {
+    result.hypotheses.push_back(best[0].text);
+  }
+  result.bleu = corpus_bleu(result.hypotheses, part.lines.target);
+  if (models_.size() == 1) {
+    result.loss = models_[0].task->loss(*models_[0].programs, part, result.truncated);
+    return result;
+  }
+  const std::vector<double> scores = score(part.lines.source, part.lines.target);
+  double sum = 0;
+  int64_t words = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (part.text.source(static_cast<int64_t>(i)).empty()) continue;
+    sum -= scores[i];
+    words += part.text.length(static_cast<int64_t>(i)).target;  // </s> counted
+  }
+  result.loss = sum / static_cast<double>(words);
+  return result;
+}
+
+}  // namespace pal

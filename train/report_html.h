@@ -1,0 +1,31 @@
+// report.html: a run on one page. Self-contained: no script, nothing from a network.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pal {
+
+struct RunReport {
+  std::string name;                    // of the configuration
+  std::string state;                   // "training", or why it ended: "steps", "patience", ...
+  std::vector<std::string> described;  // corpus, vocabulary, buckets: Task::describe()
+  std::vector<std::string> plan;       // plan_lines() of the largest step
+  std::vector<std::pair<std::string, int64_t>> bytes;  // at the peak, by role
+  int64_t arena_bytes = 0, lower_bound_bytes = 0;
+  std::string config;                                         // YAML, resolved
+  std::vector<std::pair<std::string, std::string>> samples;   // source, output
+  std::vector<std::pair<std::string, double>> test = {};  // metrics of the test part, at the end
+};
+
+// The page. `metrics`: the text of metrics.jsonl; lines that are no rows, as a killed run may
+// leave, are passed over.
+std::string report_html(const RunReport& report, const std::string& metrics);
+
+// Writes folder/report.html, replaced as a whole, from the metrics.jsonl beside it. Error with
+// kExitFailed when it cannot be written.
+void save_report(const std::filesystem::path& folder, const RunReport& report);
+
+}  // namespace pal
