@@ -157,8 +157,14 @@ void NmtData::make_vocabularies() {
   const bool shared = *config_.shared_vocabulary;
   const auto source_size = *config_.source_vocab_size;
   const auto target_size = shared ? source_size : *config_.target_vocab_size;
-  const auto source_file = *config_.source_vocab;
-  const auto target_file = shared ? source_file : *config_.target_vocab;
+  // Made-up text of a given size needs no vocabulary file: any configuration can be tried without
+  // its corpus.
+  auto file_unless_made_up = [&](const std::optional<std::string>& file, bool sized) {
+    return *config_.synthetic && sized ? std::optional<std::string>{} : file;
+  };
+  const auto source_file = file_unless_made_up(*config_.source_vocab, source_size.has_value());
+  const auto target_file =
+      shared ? source_file : file_unless_made_up(*config_.target_vocab, target_size.has_value());
   if (source_file) source_ = read_vocabulary(*source_file, "data.source_vocab", source_size);
   if (shared && source_file) {
     target_ = source_;
