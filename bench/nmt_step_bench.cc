@@ -13,11 +13,10 @@
 #include "core/op.h"
 #include "core/philox.h"
 #include "core/scalars.h"
-#include "models/nmt.h"
 #include "train/initialise.h"
-#include "train/nmt_task.h"
 #include "train/step_program.h"
 #include "train/trainer.h"
+#include "train/translation_model.h"
 
 namespace {
 
@@ -54,10 +53,10 @@ void fill_inputs(Executable& step, const Sizes& sizes, int64_t batch) {
       out[i] = int32_t(4 + draw(key, uint64_t(i)).x[0] % uint32_t(vocab - 4));
     }
   };
-  words(nmt_input::kSource, sizes.source * batch, sizes.source_vocab);
-  words(nmt_input::kTargetIn, sizes.target * batch, sizes.target_vocab);
-  words(nmt_input::kTargetOut, sizes.target * batch, sizes.target_vocab);
-  std::fill_n(reinterpret_cast<int32_t*>(step.input(nmt_input::kSourceLengths)), batch,
+  words(translation_input::kSource, sizes.source * batch, sizes.source_vocab);
+  words(translation_input::kTargetIn, sizes.target * batch, sizes.target_vocab);
+  words(translation_input::kTargetOut, sizes.target * batch, sizes.target_vocab);
+  std::fill_n(reinterpret_cast<int32_t*>(step.input(translation_input::kSourceLengths)), batch,
               int32_t(sizes.source));
 }
 
@@ -105,7 +104,7 @@ void print(const Table& table, double step_ms) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Times the training step of the recurrent translator and breaks it down.");
+  CLI::App app("Times the training step of a translator and breaks it down.");
   std::string config_name;
   std::vector<std::string> sets;
   Sizes sizes;
@@ -129,9 +128,10 @@ int run(int argc, char** argv) {
   const Config config = config_name.empty() ? parse_config(kRecipe, "recipe", overrides)
                                             : load_config(find_config(config_name), overrides);
   const int64_t batch = *config.train.batch_size;
-  const NmtOptions model = nmt_options(config, sizes.source_vocab, sizes.target_vocab);
+  const TranslationModel model =
+      translation_model(config, sizes.source_vocab, sizes.target_vocab);
   auto forward = [&](Builder& b, Val scalars) {
-    return Recorded{nmt_loss(b, model, {sizes.source, sizes.target, batch}, scalars, true).loss};
+    return Recorded{model.loss(b, {sizes.source, sizes.target, batch}, scalars, true).loss};
   };
   ProgramSet programs(compile_options(config.memory), choose_device(config.device));
   Executable& step = programs.add("step", record_step(forward, config.train, MicroBatch::only));
@@ -179,6 +179,7 @@ int main(int argc, char** argv) {
   // `pal bench` gives every suite the same arguments, those of Google Benchmark among them.
   std::vector<char*> mine;
   for (int i = 0; i < argc; ++i) {
+    if (std::string_view(argv[i]).starts_with("--benchmark_list")) return 0;  // nothing to list
     if (!std::string_view(argv[i]).starts_with("--benchmark_")) mine.push_back(argv[i]);
   }
   try {

@@ -4,7 +4,8 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
-set(PAL_CUDA_LIBRARIES CUDA::cudart)
+# The runtime is linked in, so that the program starts where there is no toolkit.
+set(PAL_CUDA_LIBRARIES CUDA::cudart_static)
 
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   # CMake 3.25 (Debian 12) knows nvcc up to C++17, and asks it for our CMAKE_CXX_STANDARD.
@@ -15,5 +16,20 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")  # assertions stay on
 
-set(cuda_flags -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror,-ffp-contract=off)
+# A folder's .cu files. Their objects go to whoever links the library, whole: operators refer to their
+# kernels by names that may be missing (ops/cuda.h), which would not fetch them out of an archive.
+function(pal_cuda_library name)
+  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cu)
+  if(kernels)
+    add_library(pal_${name}_cuda OBJECT ${kernels})
+    target_link_libraries(pal_${name}_cuda PUBLIC ${ARGN} ${PAL_CUDA_LIBRARIES})
+    target_link_libraries(pal_${name} PUBLIC $<TARGET_OBJECTS:pal_${name}_cuda>
+      ${PAL_CUDA_LIBRARIES} ${CMAKE_DL_LIBS})
+  endif()
+endfunction()
+
+# -fmad=false: no product is contracted with a sum, so that elementwise kernels give the processor's
+# bits; they wait for memory, not for arithmetic. The formulas' fmaf is one instruction either way.
+set(cuda_flags -fmad=false --expt-relaxed-constexpr --threads=0
+  -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror,-Wno-missing-field-initializers,-Wno-unknown-pragmas,-ffp-contract=off)
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")

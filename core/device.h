@@ -1,21 +1,31 @@
 // Devices and their queues, as kernels and prepare see them.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "core/program.h"
 
 namespace pal {
 
+class Accelerator;  // core/accelerator.h
+
 enum class DeviceKind : uint8_t { cpu, cuda };
 
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int threads = 1;  // workers of the compute queue; a result never depends on it
+  std::shared_ptr<Accelerator> accelerator = nullptr;  // cuda's memory and queues
 };
 
 // All processors this process may use, or `threads` where it is positive.
 Device cpu_device(int threads = 0);
+
+// The GPU. UsageError, one line, where the build has none, the machine has none, or it is too old.
+Device cuda_device();
+
+// Defined where the CUDA device is part of the build (core/cuda_device.cu), else null.
+[[gnu::weak]] std::shared_ptr<Accelerator> open_accelerator();
 
 // Where a kernel runs. On the CPU a thread that shares its loops among `workers`.
 struct Queue {

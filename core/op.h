@@ -112,6 +112,20 @@ struct Example {
   std::vector<char> unread = {};  // outputs to leave unread (null), 1 each; empty: all are read
 };
 
+// Nodes whose work one node of another operator does, with the same arithmetic in the same order, so
+// that the results are the same bits. Written as a small program: recompute nodes of it stand for
+// clones, backward ones for gradients, forward ones for nodes of any phase.
+struct FusedPattern {
+  Program program;
+  std::vector<ValueId> in, out;  // of `program`, as the fused node has them; kNone: absent, unread
+  Attrs attrs;                   // the fused node's
+};
+struct FusedForm {
+  const OpDef* anchor = nullptr;  // an operator that the patterns contain, where the search begins
+  // The patterns around an anchor with these operands and attributes; the first that fits is taken.
+  std::vector<FusedPattern> (*patterns)(SpecSpan in, const Attrs&) = nullptr;
+};
+
 struct OpDef {
   const char* name;
   const char* formula;  // one line for the printer's legend and the docs
@@ -135,6 +149,12 @@ struct OpDef {
   const OpDef* batched = nullptr;
   int group_in = 0, group_out = 0;  // of a batched operator: operands and outputs per node, after
                                     // which shares and optional operands repeat
+
+  // What it can stand for where forward nodes were recomputed (memory/fuse_recompute.h).
+  FusedForm fuses = {};
+  // Multiplies by random numbers that it draws again in the backward pass: a framework that cannot
+  // replay them keeps one f32 for every element (memory/baselines.h).
+  bool replays_random = false;
 
   Backend cpu;
   const Backend* cuda = nullptr;

@@ -36,7 +36,8 @@ std::string escaped(const std::string& text) {
 
 Runner::Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>> kernels,
                const Storages& storages, Memory& memory, const Device& device, RunOptions options)
-    : program_(program), kernels_(std::move(kernels)), storages_(storages), memory_(memory) {
+    : program_(program), kernels_(std::move(kernels)), storages_(storages), memory_(memory),
+      accelerator_(device.accelerator) {
   if (kernels_.size() != program.nodes.size()) {
     throw ProgramError("the runner needs one kernel a node");
   }
@@ -53,7 +54,12 @@ Runner::Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>
     for (NodeId n = 0; n < program.node_count(); ++n) {
       if (program.node(n).queue == q) lane->nodes.push_back(n);
     }
+    if (accelerator_) lane->queue.stream = accelerator_->stream(QueueId(q));
     lanes_.push_back(std::move(lane));
+  }
+  if (accelerator_) {
+    make_marks();
+    return;
   }
   for (size_t q = 1; q < lanes_.size(); ++q) {
     lanes_[q]->thread = std::thread([this, q] {
@@ -119,10 +125,12 @@ void Runner::set_options(RunOptions options) {
     throw ProgramError("poison mode needs a program on one queue");
   }
   options_ = options;
+  forget_recording();
   if (options_.trace) spans_.resize(program_.nodes.size());
 }
 
 void Runner::run() {
+  if (accelerator_) return run_on_accelerator();
   memory_.begin_step(*this);
   failed_ = false, error_ = nullptr;
   for (auto& lane : lanes_) lane->done.store(0);
@@ -186,7 +194,13 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
                                                              : lane.address[size_t(step.workspace)],
                         .queue = lane.queue};
   const int64_t begin = options_.trace ? now_ns() : 0;
-  kernel.run(args);
+  try {
+    kernel.run(args);
+    if (accelerator_ && options_.trace) accelerator_->synchronize();  // the node's own time
+  } catch (const DeviceError& error) {
+    throw ProgramError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +
+                       place_of(n));
+  }
   if (options_.trace) spans_[size_t(n)] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);
   if (!replayed) {
@@ -200,7 +214,9 @@ void Runner::replay(NodeId n) { execute(n, *lanes_[program_.node(n).queue], true
 
 void Runner::poison_ended(NodeId n, Lane& lane) {
   for (StorageId s : ends_[size_t(n)]) {
-    std::memset(lane.address[size_t(s)], 0xFF, size_t(storages_[s].bytes));
+    std::byte* begin = lane.address[size_t(s)];
+    if (accelerator_) accelerator_->fill(lane.queue.id, begin, 0xFF, storages_[s].bytes);
+    else std::memset(begin, 0xFF, size_t(storages_[s].bytes));
   }
 }
 
@@ -211,16 +227,28 @@ void Runner::check(NodeId n, const Lane& lane) const {
     const TensorSpec& spec = program_.value(node.out[i]).spec;
     if (spec.dtype != DType::f32 || spec.layout) continue;
     const float* x = static_cast<const float*>(lane.pointers[node.in.size() + i]);
+    std::vector<float> fetched;
+    if (accelerator_) {
+      fetched.resize(size_t(spec.numel()));
+      accelerator_->copy(lane.queue.id, fetched.data(), x, spec.bytes());
+      accelerator_->synchronize();
+      x = fetched.data();
+    }
     for (int64_t e = 0, size = spec.numel(); e < size; ++e) {
       if (std::isfinite(x[e])) continue;
-      std::string where = program_.scope_of(node);
       throw ProgramError("[" + std::string(node.op->name) + "] made " +
                          (std::isnan(x[e]) ? "a NaN" : "an infinity") + " in output " +
                          std::to_string(i) + " " + to_string(spec) + " at element " +
-                         std::to_string(e) + ", at node " + std::to_string(n) + " (" +
-                         to_string(node.phase) + (where.empty() ? "" : ", " + where) + ")");
+                         std::to_string(e) + place_of(n));
     }
   }
+}
+
+std::string Runner::place_of(NodeId n) const {
+  const Node& node = program_.node(n);
+  const std::string where = program_.scope_of(node);
+  return ", at node " + std::to_string(n) + " (" + to_string(node.phase) +
+         (where.empty() ? "" : ", " + where) + ")";
 }
 
 std::byte* Runner::data(ValueId v) {

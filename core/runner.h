@@ -1,5 +1,6 @@
 // Runs a program, node by node. It knows kernels, storages and queues; what a node is for, and where
-// its bytes come from, it does not.
+// its bytes come from, it does not. On the processor a queue is a thread (runner.cc); on an
+// accelerator it is one of its streams, fed by the caller's thread (runner_device.cc).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/accelerator.h"
 #include "core/memory.h"
 #include "core/prepare.h"
 
@@ -18,6 +20,9 @@ struct RunOptions {
   bool poison = false;        // fill freed bytes with NaN: a read after the end of a lifetime shows
   bool check_finite = false;  // stop with the first node that makes a NaN or an infinity
   bool trace = false;         // record when every node ran, for write_chrome_trace
+  // On an accelerator: record the second run, and replay it from then on. For memories that give
+  // every storage one address for good.
+  bool record = false;
 };
 
 class Runner final : public Replayer {
@@ -31,8 +36,11 @@ class Runner final : public Replayer {
 
   // One pass over the program. Inputs and state are in place before, outputs and state after.
   // ProgramError from a kernel, or from check_finite, names the node. After an error the state may
-  // have been written in part: nothing in the memory is to be relied on.
+  // have been written in part: nothing in the memory is to be relied on. On an accelerator it
+  // returns when all is queued.
   void run();
+  // To be called when the memory's addresses have changed since the last run.
+  void forget_recording() { recording_ = nullptr; }
 
   // The bytes of an input, output or state value between steps.
   std::byte* data(ValueId value);
@@ -71,6 +79,10 @@ class Runner final : public Replayer {
   void run_lane(Lane& lane);
   void execute(NodeId node, Lane& lane, bool replayed);
   void check(NodeId node, const Lane& lane) const;
+  std::string place_of(NodeId node) const;  // ", at node 3 (forward, encoder/rnn0 t=1)"
+  void make_marks();
+  void run_on_accelerator();
+  void queue_all();
   void poison_ended(NodeId node, Lane& lane);
   void fail(std::exception_ptr error);
 
@@ -78,6 +90,7 @@ class Runner final : public Replayer {
   std::vector<std::shared_ptr<const Kernel>> kernels_;
   const Storages& storages_;
   Memory& memory_;
+  const std::shared_ptr<Accelerator> accelerator_;  // null: the processor
   RunOptions options_;
   std::vector<Step> steps_;
   std::vector<Operand> operands_;
@@ -85,6 +98,11 @@ class Runner final : public Replayer {
   std::vector<std::vector<StorageId>> ends_;  // by node: what nobody touches afterwards
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Span> spans_;
+  std::vector<Accelerator::Event> marks_;  // by node that another queue waits for, else null
+  std::vector<Accelerator::Event> ends_of_lanes_;
+  Accelerator::Event begin_;
+  Accelerator::Graph recording_;
+  bool warm_ = false;  // has run without being recorded
 
   std::atomic<uint64_t> generation_{0};
   std::atomic<bool> stop_{false}, failed_{false};

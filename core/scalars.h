@@ -18,7 +18,7 @@ struct StepScalars {
   float tokens = 1;         // what the loss of the whole update is divided by
   int32_t reserved[9] = {};
 
-  RandomKey key(uint32_t stream) const {
+  PAL_HD RandomKey key(uint32_t stream) const {
     return {uint64_t(seed_high) << 32 | seed_low, uint32_t(step), uint32_t(micro_batch), stream};
   }
 };
@@ -26,6 +26,8 @@ static_assert(sizeof(StepScalars) == 64);
 
 // The spec of the value that holds them.
 inline TensorSpec scalars_spec() { return {Shape{16}, DType::i32}; }
-inline const StepScalars& as_scalars(const void* p) { return *static_cast<const StepScalars*>(p); }
+PAL_HD inline const StepScalars& as_scalars(const void* p) {
+  return *static_cast<const StepScalars*>(p);
+}
 
 }  // namespace pal

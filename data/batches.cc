@@ -5,17 +5,25 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 #include "core/error.h"
 
 namespace pal {
 namespace {
 
-void check_options(int batch, int max_length, int max_buckets) {
+void check_options(BatchSize batch, int max_length, int max_buckets) {
   const auto fail = [](const std::string& what) { throw UsageError("[buckets] " + what); };
-  if (batch < 1) fail("the batch is " + std::to_string(batch) + "; it must be at least 1");
+  const int64_t size = batch.words() > 0 ? batch.words() : batch.sentences();
+  if (size < 1 || size > 100'000'000) {
+    fail("the batch is " + std::to_string(size) + "; it must be in [1, 100000000]");
+  }
   if (max_length < 2 || max_length > 10000) {
     fail("the maximum length is " + std::to_string(max_length) + "; it must be in [2, 10000]");
+  }
+  if (batch.words() > 0 && batch.words() < max_length) {
+    fail("a batch of " + std::to_string(batch.words()) + " words holds no pair of the maximum " +
+         "length, " + std::to_string(max_length) + "; raise one or lower the other");
   }
   if (max_buckets < 1 || max_buckets > kMostBuckets) {
     fail("the number of buckets is " + std::to_string(max_buckets) + "; it must be in [1, " +
@@ -48,21 +56,61 @@ struct Axis {
   int index(int length) const { return count - 1 - (most - length) / step; }
 };
 
+// A ladder of these buckets, each with its rows.
+BucketLadder ladder_of(std::vector<Bucket> buckets, BatchSize batch) {
+  for (Bucket& each : buckets) {
+    each.rows = batch.words() > 0 ? batch.rows(each.source, each.target) : 0;
+  }
+  return {static_cast<int>(batch.sentences()), std::move(buckets)};
+}
+
+// Joins rungs to the one above them until `most` are left, first the one whose pairs that pads by
+// the fewest cells.
+void join_rungs(BucketLadder& ladder, std::span<const PairLength> pairs, int most) {
+  std::vector<Bucket>& rungs = ladder.buckets;
+  std::vector<int64_t> held(rungs.size());
+  for (const PairLength& each : pairs) ++held[static_cast<size_t>(ladder.find(each))];
+  while (static_cast<int>(rungs.size()) > most) {
+    size_t best = 0;
+    int64_t fewest = std::numeric_limits<int64_t>::max();
+    for (size_t i = 0; i + 1 < rungs.size(); ++i) {
+      const int64_t added = held[i] * (rungs[i + 1].source - rungs[i].source +
+                                       rungs[i + 1].target - rungs[i].target);
+      if (added < fewest) fewest = added, best = i;
+    }
+    held[best + 1] += held[best];
+    held.erase(held.begin() + static_cast<std::ptrdiff_t>(best));
+    rungs.erase(rungs.begin() + static_cast<std::ptrdiff_t>(best));
+  }
+}
+
 }  // namespace
 
+int BatchSize::rows(int64_t source, int64_t target) const {
+  if (words_ == 0) return static_cast<int>(sentences_);
+  const int64_t fit = words_ / std::max<int64_t>({source, target, 1});
+  return static_cast<int>(fit >= 8 ? fit / 8 * 8 : std::max<int64_t>(fit, 1));
+}
+
+int BucketLadder::rows(int bucket) const {
+  const int own = buckets.at(static_cast<size_t>(bucket)).rows;
+  return own > 0 ? own : batch;
+}
+
 int BucketLadder::find(PairLength length) const {
-  for (size_t i = 0; i < buckets.size(); ++i) {
-    if (length.source <= buckets[i].source && length.target <= buckets[i].target) {
-      return static_cast<int>(i);
-    }
-  }
-  return -1;
+  // What one bucket holds, all that follow hold too.
+  const auto found = std::partition_point(buckets.begin(), buckets.end(), [&](const Bucket& each) {
+    return length.source > each.source || length.target > each.target;
+  });
+  return found == buckets.end() ? -1 : static_cast<int>(found - buckets.begin());
 }
 
 std::string BucketLadder::print() const {
-  std::string text = std::to_string(batch) + " rows;";
+  std::string text = batch > 0 ? std::to_string(batch) + " rows;" : "";
   for (const Bucket& each : buckets) {
-    text += " (" + std::to_string(each.source) + "," + std::to_string(each.target) + ")";
+    text += (text.empty() ? "(" : " (") + std::to_string(each.source) + "," +
+            std::to_string(each.target) + ")";
+    if (each.rows > 0) text += "x" + std::to_string(each.rows);
   }
   return text;
 }
@@ -83,9 +131,10 @@ LadderReport report_ladder(std::span<const PairLength> lengths, const BucketLadd
     }
   }
   for (size_t i = 0; i < counts.size(); ++i) {
-    const int64_t batches = (counts[i] + ladder.batch - 1) / ladder.batch;
+    const int64_t rows = ladder.rows(static_cast<int>(i));
+    const int64_t batches = (counts[i] + rows - 1) / rows;
     report.batches += batches;
-    report.cells += batches * ladder.batch * (ladder.buckets[i].source + ladder.buckets[i].target);
+    report.cells += batches * rows * (ladder.buckets[i].source + ladder.buckets[i].target);
   }
   return report;
 }
@@ -100,7 +149,7 @@ std::string LadderReport::print() const {
          std::to_string(dropped_empty) + " empty";
 }
 
-BucketLadder choose_buckets(std::span<const PairLength> lengths, int batch, int max_length,
+BucketLadder choose_buckets(std::span<const PairLength> lengths, BatchSize batch, int max_length,
                             int max_buckets) {
   check_options(batch, max_length, max_buckets);
   const std::vector<PairLength> pairs = usable(lengths, max_length);
@@ -127,13 +176,14 @@ BucketLadder choose_buckets(std::span<const PairLength> lengths, int batch, int 
   std::vector<int32_t> from(cuts * depth, -1);
   for (size_t at = 0; at < cuts; ++at) {
     const size_t i = at / width, j = at % width;
-    const int64_t cells = int64_t{batch} * (source.cut(int(i)) + target.cut(int(j)));
-    best[at * depth] = (held[at] + batch - 1) / batch * cells;
+    const int64_t S = source.cut(int(i)), T = target.cut(int(j)), rows = batch.rows(S, T);
+    const int64_t cells = rows * (S + T);
+    best[at * depth] = (held[at] + rows - 1) / rows * cells;
     for (size_t below_i = 0; below_i <= i; ++below_i) {
       for (size_t below = below_i * width; below <= below_i * width + j; ++below) {
         const int64_t own = held[at] - held[below];
         if (own == 0 || held[below] == 0) continue;
-        const int64_t cost = (own + batch - 1) / batch * cells;
+        const int64_t cost = (own + rows - 1) / rows * cells;
         for (size_t k = 1; k < depth; ++k) {
           const int64_t total = best[below * depth + k - 1] + cost;
           if (total < best[at * depth + k]) {
@@ -148,7 +198,7 @@ BucketLadder choose_buckets(std::span<const PairLength> lengths, int batch, int 
   for (size_t more = 1; more < depth; ++more) {
     if (best[(cuts - 1) * depth + more] < best[(cuts - 1) * depth + k]) k = more;
   }
-  BucketLadder ladder{batch, std::vector<Bucket>(k + 1)};
+  BucketLadder ladder{0, std::vector<Bucket>(k + 1)};
   size_t at = cuts - 1;
   for (size_t rung = k + 1; rung-- > 0;) {
     ladder.buckets[rung] = {source.cut(int(at / width)), target.cut(int(at % width))};
@@ -164,13 +214,12 @@ BucketLadder choose_buckets(std::span<const PairLength> lengths, int batch, int 
     tight[rung] = {std::max(tight[rung].source, tight[rung - 1].source),
                    std::max(tight[rung].target, tight[rung - 1].target)};
   }
-  ladder.buckets = tight;
-  return ladder;
+  return ladder_of(std::move(tight), batch);
 }
 
-BucketLadder width_buckets(std::span<const PairLength> lengths, int batch, int max_length,
-                           int width) {
-  check_options(batch, max_length, 1);
+BucketLadder width_buckets(std::span<const PairLength> lengths, BatchSize batch, int max_length,
+                           int width, int max_buckets) {
+  check_options(batch, max_length, max_buckets);
   if (width < 1) {
     throw UsageError("[buckets] the width is " + std::to_string(width) + "; it must be at least 1");
   }
@@ -184,7 +233,7 @@ BucketLadder width_buckets(std::span<const PairLength> lengths, int batch, int m
   } else {
     target_step = std::max(1, static_cast<int>(std::nearbyint(width * ratio)));
   }
-  BucketLadder ladder{batch, {}};
+  BucketLadder ladder;
   for (int i = 1;; ++i) {
     const Bucket next = {std::min(i * source_step, max_length),
                          std::min(i * target_step, max_length)};
@@ -193,18 +242,14 @@ BucketLadder width_buckets(std::span<const PairLength> lengths, int batch, int m
   }
   const auto repeated = std::unique(ladder.buckets.begin(), ladder.buckets.end());
   ladder.buckets.erase(repeated, ladder.buckets.end());
-  if (ladder.buckets.size() > kMostBuckets) {
-    throw UsageError("[buckets] width " + std::to_string(width) + " up to length " +
-                     std::to_string(max_length) + " makes " +
-                     std::to_string(ladder.buckets.size()) + " buckets, and at most " +
-                     std::to_string(kMostBuckets) + " are compiled; choose a larger width");
-  }
-  return ladder;
+  join_rungs(ladder, pairs, max_buckets);
+  return ladder_of(std::move(ladder.buckets), batch);
 }
 
 void fill_batch(const EncodedText& text, std::span<const int32_t> rows, const BucketLadder& ladder,
                 int bucket, TextBatch& out) {
-  if (bucket < 0 || bucket >= int(ladder.buckets.size()) || rows.size() > size_t(ladder.batch)) {
+  if (bucket < 0 || bucket >= int(ladder.buckets.size()) ||
+      rows.size() > size_t(ladder.rows(bucket))) {
     throw ProgramError("[batch] bucket " + std::to_string(bucket) + " with " +
                        std::to_string(rows.size()) + " rows, of a ladder of " + ladder.print());
   }
@@ -212,11 +257,15 @@ void fill_batch(const EncodedText& text, std::span<const int32_t> rows, const Bu
   out.bucket = bucket;
   out.S = shape.source;
   out.T = shape.target;
-  out.B = ladder.batch;
-  const size_t B = static_cast<size_t>(ladder.batch);
-  const size_t most_source = size_t(ladder.largest().source) * B;
-  const size_t most_target = size_t(ladder.largest().target) * B;
-  out.source.reserve(most_source);  // the largest bucket's, once: later batches allocate nothing
+  out.B = ladder.rows(bucket);
+  const size_t B = static_cast<size_t>(out.B);
+  size_t most_source = 0, most_target = 0;
+  for (int i = 0; i < int(ladder.buckets.size()); ++i) {
+    const Bucket& each = ladder.buckets[static_cast<size_t>(i)];
+    most_source = std::max(most_source, size_t(each.source) * size_t(ladder.rows(i)));
+    most_target = std::max(most_target, size_t(each.target) * size_t(ladder.rows(i)));
+  }
+  out.source.reserve(most_source);  // the most of any bucket, once: later batches allocate nothing
   out.target_in.reserve(most_target);
   out.target_out.reserve(most_target);
   out.source.assign(size_t(shape.source) * B, Vocabulary::kPad);

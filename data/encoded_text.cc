@@ -30,18 +30,18 @@ std::vector<PairLength> EncodedText::lengths() const {
   return all;
 }
 
-EncodedText encode_text(const ParallelText& text, Tokenizer tokenizer, const Vocabulary& source,
-                        const Vocabulary& target) {
+EncodedText encode_text(const ParallelText& text, TextSide source, TextSide target) {
   EncodedText encoded;
   for (size_t i = 0; i < text.source.size(); ++i) {
-    encoded.add(source.encode(tokenize(text.source[i], tokenizer)),
-                target.encode(tokenize(text.target[i], tokenizer)));
+    encoded.add(source.vocabulary.encode(source.segmenter.split(text.source[i])),
+                target.vocabulary.encode(target.segmenter.split(text.target[i])));
   }
   return encoded;
 }
 
-void count_words(std::span<const std::string> lines, Tokenizer tokenizer, WordCounter& counter) {
-  for (const std::string& line : lines) counter.add(tokenize(line, tokenizer));
+void count_words(std::span<const std::string> lines, const Segmenter& segmenter,
+                 WordCounter& counter) {
+  for (const std::string& line : lines) counter.add(segmenter.split(line));
 }
 
 }  // namespace pal

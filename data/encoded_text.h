@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "data/segmenter.h"
 #include "data/text.h"
-#include "data/tokenizer.h"
 #include "data/vocabulary.h"
 
 namespace pal {
@@ -41,11 +41,16 @@ class EncodedText {
   std::vector<End> ends_;     // where each stops in ids_
 };
 
-// Tokenises and numbers a corpus.
-EncodedText encode_text(const ParallelText& text, Tokenizer tokenizer, const Vocabulary& source,
-                        const Vocabulary& target);
+// One language of a corpus as numbers: how its lines are split, and what the parts' ids are.
+struct TextSide {
+  const Segmenter& segmenter;
+  const Vocabulary& vocabulary;
+};
+// Splits and numbers a corpus.
+EncodedText encode_text(const ParallelText& text, TextSide source, TextSide target);
 
 // The words of some lines, counted for a vocabulary.
-void count_words(std::span<const std::string> lines, Tokenizer tokenizer, WordCounter& counter);
+void count_words(std::span<const std::string> lines, const Segmenter& segmenter,
+                 WordCounter& counter);
 
 }  // namespace pal

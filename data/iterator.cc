@@ -64,8 +64,9 @@ TrainIterator::TrainIterator(const EncodedText& text, const BucketLadder& ladder
   for (size_t bucket = 0; bucket < buckets; ++bucket) {
     sorted_.insert(sorted_.end(), members[bucket].begin(), members[bucket].end());
     const int32_t begin = bucket_begins_.back(), end = static_cast<int32_t>(sorted_.size());
-    for (int32_t at = begin; at < end; at += ladder.batch) {
-      cuts_.push_back({static_cast<int>(bucket), at, std::min(ladder.batch, end - at)});
+    const int32_t rows = ladder.rows(static_cast<int>(bucket));
+    for (int32_t at = begin; at < end; at += rows) {
+      cuts_.push_back({static_cast<int>(bucket), at, std::min(rows, end - at)});
     }
     bucket_begins_.push_back(end);
   }
@@ -136,15 +137,16 @@ ValidIterator::ValidIterator(const EncodedText& text, const BucketLadder& ladder
 
 bool ValidIterator::next(TextBatch& batch) {
   if (next_ == pairs_.size()) return false;
-  size_t end = std::min(next_ + static_cast<size_t>(ladder_.batch), pairs_.size());
-  if (order_ == Order::bucket) {  // a batch stays within its bucket
-    const auto first = buckets_.begin() + static_cast<std::ptrdiff_t>(next_);
-    const auto stop = std::upper_bound(first, buckets_.end(), buckets_[next_]);
-    end = std::min(end, static_cast<size_t>(stop - buckets_.begin()));
-  }
   // Buckets are nested: the largest index among the rows holds them all.
-  int32_t bucket = 0;
-  for (size_t i = next_; i < end; ++i) bucket = std::max(bucket, buckets_[i]);
+  int32_t bucket = buckets_[next_];
+  size_t end = next_ + 1;
+  while (end < pairs_.size()) {
+    if (order_ == Order::bucket && buckets_[end] != bucket) break;  // a batch keeps to its bucket
+    const int32_t needed = std::max(bucket, buckets_[end]);
+    if (end - next_ >= static_cast<size_t>(ladder_.rows(needed))) break;
+    bucket = needed;
+    ++end;
+  }
   fill_batch(text_, std::span(pairs_).subspan(next_, end - next_), ladder_, bucket, batch);
   next_ = end;
   return true;

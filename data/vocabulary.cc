@@ -21,9 +21,36 @@ std::string defect_of(std::string_view word) {
   }
   const std::vector<std::string_view> parts = split_words(word);
   if (parts.size() != 1 || parts[0] != word) {
-    return "holds white space ('" + std::string(word) + "'); write one word a line, and no counts";
+    return "holds white space ('" + std::string(word) +
+           "'); write one word a line, with a count on every line or on none";
   }
   return {};
+}
+
+[[noreturn]] void fail(const std::string& where, size_t line, const std::string& what) {
+  throw UsageError("[vocabulary] " + where + ": line " + std::to_string(line) + " " + what);
+}
+
+std::string repeats(std::string_view word, size_t line) {
+  return "repeats '" + std::string(word) + "' of line " + std::to_string(line) +
+         "; remove one of the two";
+}
+
+std::string name_of(const CorpusFile& file) {
+  return file.path + (file.key.empty() ? "" : " (" + file.key + ")");
+}
+
+// The word of "word 12", or an empty view when the line is something else.
+std::string_view counted_word(std::string_view line) {
+  const size_t gap = line.find_last_of(" \t");
+  if (gap == std::string_view::npos || gap + 1 == line.size()) return {};
+  if (line.find_first_not_of("0123456789", gap + 1) != std::string_view::npos) return {};
+  return line.substr(0, gap);
+}
+
+bool is_special(std::string_view word) {
+  return std::find(std::begin(kSpecialWords), std::end(kSpecialWords), word) !=
+         std::end(kSpecialWords);
 }
 
 }  // namespace
@@ -36,30 +63,62 @@ Vocabulary::Vocabulary() {
 }
 
 Vocabulary Vocabulary::from_words(std::vector<std::string> words, const std::string& where) {
-  const auto fail = [&](size_t line, const std::string& what) {
-    throw UsageError("[vocabulary] " + where + ": line " + std::to_string(line) + " " + what);
-  };
   Vocabulary vocabulary;
   for (size_t i = 0; i < words.size() || i < kSpecials; ++i) {
     if (i < kSpecials) {
       if (i < words.size() && words[i] == kSpecialWords[i]) continue;
-      fail(i + 1, "must be " + std::string(kSpecialWords[i]) +
-                      "; a vocabulary begins with <pad>, <unk>, <s>, </s>, a line each");
+      fail(where, i + 1, "must be " + std::string(kSpecialWords[i]) +
+                             "; a vocabulary begins with <pad>, <unk>, <s>, </s>, a line each");
     }
     const std::string defect = defect_of(words[i]);
-    if (!defect.empty()) fail(i + 1, defect);
+    if (!defect.empty()) fail(where, i + 1, defect);
     const auto [place, is_new] = vocabulary.ids_.emplace(words[i], vocabulary.size());
-    if (!is_new) {
-      fail(i + 1, "repeats '" + words[i] + "' of line " + std::to_string(place->second + 1) +
-                      "; remove one of the two");
-    }
+    if (!is_new) fail(where, i + 1, repeats(words[i], static_cast<size_t>(place->second) + 1));
     vocabulary.words_.push_back(std::move(words[i]));
   }
   return vocabulary;
 }
 
+Vocabulary Vocabulary::from_pieces(std::span<const std::string> pieces) {
+  Vocabulary vocabulary;
+  for (const std::string& piece : pieces) {
+    if (is_special(piece)) continue;
+    if (!vocabulary.ids_.emplace(piece, vocabulary.size()).second) {
+      throw ProgramError("[vocabulary] the piece '" + piece + "' is given twice");
+    }
+    vocabulary.words_.push_back(piece);
+  }
+  return vocabulary;
+}
+
 Vocabulary Vocabulary::load(const CorpusFile& file) {
-  return from_words(read_lines(file), file.path + (file.key.empty() ? "" : " (" + file.key + ")"));
+  return from_words(read_lines(file), name_of(file));
+}
+
+Vocabulary Vocabulary::load_any(const CorpusFile& file) {
+  const std::vector<std::string> lines = read_lines(file);
+  const std::string where = name_of(file);
+  const bool counted = !counted_word(lines[0]).empty();
+  Vocabulary vocabulary;
+  std::vector<size_t> line_of(kSpecials, 0);  // by id; 0: not met yet
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view word = counted ? counted_word(lines[i]) : std::string_view(lines[i]);
+    if (counted && word.empty()) {
+      fail(where, i + 1, "lacks the count that line 1 has; write a count on every line or on none");
+    }
+    const std::string defect = defect_of(word);
+    if (!defect.empty()) fail(where, i + 1, defect);
+    const auto [place, is_new] = vocabulary.ids_.emplace(word, vocabulary.size());
+    if (is_new) {
+      vocabulary.words_.emplace_back(word);
+      line_of.push_back(i + 1);
+    } else {
+      size_t& line = line_of[static_cast<size_t>(place->second)];
+      if (line != 0) fail(where, i + 1, repeats(word, line));
+      line = i + 1;  // a special: it has its id already
+    }
+  }
+  return vocabulary;
 }
 
 void Vocabulary::save(const std::string& path) const {
@@ -112,9 +171,7 @@ int64_t WordCounter::count(std::string_view word) const {
 Vocabulary WordCounter::vocabulary(const VocabularyOptions& options) const {
   std::vector<std::pair<int64_t, std::string_view>> ranked;
   for (const auto& [word, count] : counts_) {
-    const bool special = std::find(std::begin(kSpecialWords), std::end(kSpecialWords), word) !=
-                         std::end(kSpecialWords);
-    if (!special && count >= options.min_count) ranked.emplace_back(-count, word);
+    if (!is_special(word) && count >= options.min_count) ranked.emplace_back(-count, word);
   }
   std::sort(ranked.begin(), ranked.end());  // string_view compares bytes as unsigned
   if (options.max_words > 0 && ranked.size() > static_cast<size_t>(options.max_words)) {

@@ -1,5 +1,5 @@
 // Words and their numbers. Ids 0..3 are the specials <pad> <unk> <s> </s>; words follow by
-// falling frequency.
+// falling frequency, or in the order of the file that they come from.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -31,9 +31,17 @@ class Vocabulary {
   // white space.
   static Vocabulary from_words(std::vector<std::string> words, const std::string& where);
 
-  // A text file, one word a line, the specials in the first four. UsageError as from_words and
-  // read_lines.
+  // From the pieces of a SentencePiece model, in their order, after the specials. Pieces may hold
+  // any text; those that look like a special are left out, since none is meant in a text.
+  static Vocabulary from_pieces(std::span<const std::string> pieces);
+
+  // A file that save() wrote. UsageError as from_words and read_lines.
   static Vocabulary load(const CorpusFile& file);
+  // Anybody's vocabulary file: a word a line, or on every line a word, one space or TAB, and a
+  // count (as fairseq and tensor2tensor write; the count is not used). Specials may stand anywhere,
+  // all, some (Luong's files begin with <unk> <s> </s>) or none, and get our ids; the words follow
+  // in the file's order. UsageError as load, or when a count is missing.
+  static Vocabulary load_any(const CorpusFile& file);
   // Replaces the file as a whole or not at all. Error (exit 1) when it cannot be written.
   void save(const std::string& path) const;
 

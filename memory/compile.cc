@@ -3,16 +3,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 
-#include "core/error.h"
 #include "core/verify.h"
+#include "memory/budget.h"
+#include "memory/delay_forward.h"
+#include "memory/fuse_recompute.h"
 #include "memory/fuse_updates.h"
 #include "memory/layouts.h"
 #include "memory/lifetimes.h"
 #include "memory/report.h"
-#include "memory/schedule.h"
 
 namespace pal {
 namespace {
@@ -22,27 +24,9 @@ double now() {
   return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-void check_budget(const Compiled& c, const CompileOptions& options) {
-  const Region& device = c.plan.device();
-  if (!options.budget || device.bytes <= *options.budget) return;
-  std::string what = "the step needs " + format_bytes(device.bytes) + ", " +
-                     format_bytes(device.bytes - *options.budget) + " over the budget of " +
-                     format_bytes(*options.budget);
-  if (device.transients_begin() > *options.budget) {
-    what += "; state and inputs alone are " + format_bytes(device.transients_begin()) +
-            ": only a smaller model, another optimizer, a smaller batch or a larger memory.budget "
-            "would help";
-    throw BudgetError(what);
-  }
-  const Peak peak = peak_of(c.storages, lifetimes_of(c.program, c.storages));
-  what += "; " + largest_at_peak(c.program, c.storages, peak);
-  std::string help;
-  if (!options.inplace) help += "memory.inplace: true, ";
-  if (!options.lifetime_schedule) help += "memory.schedule: lifetime, ";
-  if (options.recompute != Recompute::echo) help += "memory.recompute: echo, ";
-  throw BudgetError(what + "; what would help: " + help +
-                    "memory.encode, memory.swap, a smaller batch");
-}
+constexpr bool kTrades = true;  // a pass that pays for bytes with time
+
+constexpr NodeId kLarge = 4000;  // nodes
 
 class Compiler {
  public:
@@ -55,14 +39,49 @@ class Compiler {
   Compiled run() {
     const double start = now();
     verify(out_.program);
+    Program recorded;  // for trying other options
+    if (options_.budget) recorded = out_.program;
     prepare();
-    out_.baselines = {peak({}), peak({.inplace = false})};
-    if (options_.recompute != Recompute::none) {
-      pass(to_string(options_.recompute), [&](std::string* note) { return recompute(note); });
+    out_.baselines = baselines_of(out_.program, workspace_);
+    passes();
+    share();
+    plan();
+    price();
+    out_.seconds = now() - start;
+    check_budget(out_, options_, [&](const CompileOptions& other) {
+      return Compiler(recorded, cache_, layout_, other).least();
+    });
+    return std::move(out_);
+  }
+
+  int64_t least() {
+    quick_ = true;
+    prepare();
+    passes();
+    int64_t foreign = layout_.bytes();  // state of the set that this program does not carry
+    for (const StateSlot& slot : out_.program.state) {
+      const Value& value = out_.program.value(slot.start);
+      if (value.space == Space::device) foreign -= align_up(value.spec.bytes());
     }
-    if (options_.lifetime_schedule) {
+    return foreign + peak(storage_options());
+  }
+
+ private:
+  void passes() {
+    if (options_.schedule != Schedule::program) delay();
+    if (options_.recompute != Recompute::none) {
+      pass(
+          to_string(options_.recompute), [&](std::string* note) { return recompute(note); },
+          kTrades);
+      if (options_.fuse_recompute) {
+        pass(
+            "fuse_recompute",
+            [&](std::string* note) { return fused(note); }, kTrades);
+      }
+    }
+    if (options_.schedule != Schedule::program) {
       pass("schedule", [&](std::string* note) {
-        return schedule_early_updates(out_.program, note, workspace_);
+        return schedule(out_.program, options_.schedule, note, workspace_, storage_options());
       });
     }
     if (options_.fuse_updates) {
@@ -70,14 +89,7 @@ class Compiler {
            [&](std::string* note) { return fuse_updates(out_.program, note, workspace_); });
     }
     if (options_.layouts) pass("layouts", [&](std::string* note) { return layouts(note); });
-    share();
-    plan();
-    out_.seconds = now() - start;
-    check_budget(out_, options_);
-    return std::move(out_);
   }
-
- private:
   void prepare() {
     out_.kernels = prepare_all(out_.program, cache_);
     workspace_ = workspace_bytes(out_.kernels);
@@ -90,32 +102,83 @@ class Compiler {
     return {.inplace = options_.inplace, .windows = options_.windows};
   }
 
-  void pass(const std::string& name, const std::function<Program(std::string*)>& transform) {
-    PassReport report{.name = name, .before_bytes = peak(storage_options())};
+  void pass(const std::string& name, const std::function<Program(std::string*)>& transform,
+            bool trades = false) {
+    if (quick_) {
+      std::string ignored;
+      out_.program = transform(&ignored);
+      return prepare();
+    }
+    PassReport report{.name = name, .before_bytes = peak(storage_options()), .trades = trades};
+    const double ms = step_ms_ ? *step_ms_ : predicted_ms();
     const double start = now();
     out_.program = transform(&report.note);
     report.seconds = now() - start;
     verify(out_.program);
     prepare();
     report.after_bytes = peak(storage_options());
+    step_ms_ = predicted_ms();
+    const double added = *step_ms_ - ms;
+    if (std::abs(added) > 1e-9 * ms) report.added_ms = added;  // not for another order of summing
     out_.passes.push_back(std::move(report));
   }
 
-  // Judged by what is left of it after scheduling, which lowers the two by different amounts.
+  // Of the program as it stands; 0 without a profile.
+  double predicted_ms() const {
+    return options_.profile ? predict(out_.program, *options_.profile).step_ms : 0;
+  }
+
+  void price() {
+    if (!options_.profile) return;
+    const double ms = predict(out_.program, *options_.profile, &out_.storages).step_ms;
+    double traded = 0;
+    for (const PassReport& report : out_.passes) traded += report.trades ? report.added_ms : 0;
+    out_.time = StepTime{.profile = options_.profile->name, .measured = options_.profile->measured,
+                         .step_ms = ms, .overhead = traded / (ms - traded)};
+  }
+
+  // A line of effect only where there is something to delay.
+  void delay() {
+    std::string said;
+    std::optional<Program> delayed = delay_forward(out_.program, &said, workspace_);
+    if (!delayed) return;
+    pass("delay", [&](std::string* note) {
+      *note = said;
+      return std::move(*delayed);
+    });
+  }
+
+  // Judged by what is left of it after scheduling, which lowers the two by different amounts. Of a
+  // large program by early updates alone: they are what counts there, at a hundredth of the time.
   Program recompute(std::string* note) {
-    auto footprint = [&](const Program& program) {
-      const Program* p = &program;
-      Program early;
-      if (options_.lifetime_schedule) {
-        early = schedule_early_updates(program, nullptr,
-                                       workspace_bytes(prepare_all(program, cache_)));
-        p = &early;
-      }
-      const Storages storages =
-          assign_storages(*p, workspace_bytes(prepare_all(*p, cache_)), storage_options());
-      return peak_of(storages, lifetimes_of(*p, storages)).bytes;
-    };
-    return pal::recompute(out_.program, options_.recompute, footprint, note);
+    RecomputeOptions options = options_.recompute_options;
+    options.fuse = options_.fuse_recompute;
+    if (options_.budget) options.budget = options_.budget;
+    return pal::recompute(out_.program, options_.recompute,
+                          [&](const Program& p) { return scheduled_peak(p); }, note, options);
+  }
+  Program fused(std::string* note) {
+    Program out = fuse_recompute(out_.program, note);
+    if (out.nodes.size() == out_.program.nodes.size()) return out;
+    if (scheduled_peak(out) <= scheduled_peak(out_.program)) return out;
+    *note = "fused gradients would raise the peak: kept apart";
+    return out_.program;
+  }
+  int64_t scheduled_peak(const Program& program) {
+    const Program* p = &program;
+    Program scheduled;
+    if (options_.schedule != Schedule::program && program.node_count() > kLarge) {
+      scheduled = schedule_early_updates(program, nullptr,
+                                         workspace_bytes(prepare_all(program, cache_)));
+      p = &scheduled;
+    } else if (options_.schedule != Schedule::program) {
+      scheduled = schedule(program, options_.schedule, nullptr,
+                           workspace_bytes(prepare_all(program, cache_)), storage_options());
+      p = &scheduled;
+    }
+    const Storages storages =
+        assign_storages(*p, workspace_bytes(prepare_all(*p, cache_)), storage_options());
+    return peak_of(storages, lifetimes_of(*p, storages)).bytes;
   }
 
   Program layouts(std::string* note) {
@@ -156,6 +219,8 @@ class Compiler {
   const StateLayout& layout_;
   const CompileOptions options_;
   std::vector<int64_t> workspace_;
+  bool quick_ = false;             // bytes are all that is asked for
+  std::optional<double> step_ms_;  // predicted, after the last pass
   Compiled out_;
 };
 
@@ -165,10 +230,17 @@ std::string to_string(const PassReport& report) {
   char time[64];
   std::snprintf(time, sizeof time, ", %.0f ms to plan", report.seconds * 1e3);
   char added[64] = "";
-  if (report.added_ms > 0) std::snprintf(added, sizeof added, ", +%.2f ms predicted", report.added_ms);
+  if (std::abs(report.added_ms) >= 0.005) {
+    std::snprintf(added, sizeof added, ", %+.2f ms predicted", report.added_ms);
+  }
   return report.name + ": " + format_bytes(report.before_bytes) + " -> " +
          format_bytes(report.after_bytes) + added + time +
          (report.note.empty() ? "" : " (" + report.note + ")");
+}
+
+int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
+                    const CompileOptions& options) {
+  return Compiler(std::move(program), cache, layout, options).least();
 }
 
 Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,

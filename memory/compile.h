@@ -8,8 +8,11 @@
 
 #include "core/prepare.h"
 #include "core/program.h"
+#include "memory/baselines.h"
 #include "memory/plan.h"
+#include "memory/predict.h"
 #include "memory/recompute.h"
+#include "memory/schedule.h"
 #include "memory/storages.h"
 
 namespace pal {
@@ -18,10 +21,13 @@ struct CompileOptions {
   bool inplace = true;          // memory.inplace
   bool windows = true;          // views and stacks share bytes; off only to measure what that saves
   Recompute recompute = Recompute::none;  // memory.recompute
-  bool lifetime_schedule = true;  // memory.schedule: lifetime; false: program order
+  RecomputeOptions recompute_options = {};  // `fuse` follows fuse_recompute
+  bool fuse_recompute = true;   // memory.fuse_recompute: where there is recomputation
+  Schedule schedule = Schedule::lifetime;  // memory.schedule
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
+  std::optional<DeviceProfile> profile;  // prices the passes and the step; none: no times
 };
 
 // One line of effect. Bytes are the device's footprint: live bytes at the peak until placement, the
@@ -32,22 +38,20 @@ struct PassReport {
   double seconds = 0;
   std::string note;
   double added_ms = 0;  // predicted cost to the step
+  bool trades = false;  // time for bytes: recompute, encode, swap
 };
 
 // "inplace: 4.35 -> 1.42 GB, 41 ms to plan (note)"
 std::string to_string(const PassReport& report);
 
 struct Compiled {
-  // Live bytes at the peak of the program as it was recorded, before any pass: with in-place, and
-  // without (DESIGN section 5).
-  struct {
-    int64_t ours = 0, framework = 0;
-  } baselines;
+  Baselines baselines;  // of the program as it was recorded, before any pass
   Program program;
   std::vector<std::shared_ptr<const Kernel>> kernels;  // by node
   Storages storages;
   Plan plan;
   std::vector<PassReport> passes;
+  std::optional<StepTime> time;  // with a profile
   double seconds = 0;
 };
 
@@ -57,6 +61,11 @@ struct Compiled {
 // would help.
 Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options = {});
+
+// A lower bound of the bytes that compile() would plan, for a fraction of its time: the same passes,
+// no placement, no checks. Placement is seldom 1 % above it. The budget is not looked at.
+int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
+                    const CompileOptions& options = {});
 
 // Scratch bytes of every node.
 std::vector<int64_t> workspace_bytes(const std::vector<std::shared_ptr<const Kernel>>& kernels);

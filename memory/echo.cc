@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/prepare.h"
+#include "memory/bit_stash.h"
 #include "memory/echo_cut.h"
 
 namespace pal {
@@ -73,7 +74,7 @@ class Echo {
         cut_.add_edge(class_[storage], class_[storage] + 1, view_.storage_bytes[storage]);
       }
       const int needed = class_[storage];
-      if (view_.first_use[v] != kNone) cut_.add_edge(MinCut::kSource, needed, MinCut::kInfinite);
+      if (view_.first_use[v] != kNone) cut_.add_edge(MinCut::kSource, needed, without(ValueId(v)));
       const NodeId producer = p_.values[v].producer;
       const int runs = candidate_[size_t(producer)] ? vertex_of(producer) : MinCut::kSink;
       cut_.add_edge(needed + 1, runs, MinCut::kInfinite);
@@ -89,6 +90,18 @@ class Echo {
     }
   }
 
+  // What it costs gradients to do without the value: a bit for each element where they ask no more
+  // of it. (If something else needs it whole, it is there anyway.)
+  int64_t without(ValueId v) const {
+    const TensorSpec& spec = p_.value(v).spec;
+    if (!options_.bits || spec.dtype == DType::bit || spec.layout || bit_bytes(spec) >= spec.bytes() ||
+        later_reads(p_, view_.readers, v).kind != Reads::Kind::predicate) {
+      return MinCut::kInfinite;
+    }
+    const double moved = double(spec.bytes() + bit_bytes(spec));
+    return bit_bytes(spec) + 1 + int64_t(moved / options_.exchange);
+  }
+
   int vertex_of(NodeId n) {
     int& vertex = node_[size_t(n)];
     if (vertex != kNone) return vertex;
@@ -96,7 +109,7 @@ class Echo {
     const Cost cost =
         cost_of(*node.op, specs_of(p_, node.in), specs_of(p_, node.out), node.attrs);
     vertex = cut_.add_vertices(1);
-    cut_.add_edge(vertex, MinCut::kSink, 1 + int64_t(cost.bytes / options_.exchange));
+    cut_.add_edge(vertex, MinCut::kSink, 1 + int64_t((cost.bytes + options_.launch_bytes) / options_.exchange));
     return vertex;
   }
 

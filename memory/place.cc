@@ -1,314 +1,224 @@
-// Greedy placement, a portfolio of first-fit orders over one structure; what to search after it.
+// The portfolio: which orders and which searches, for which buffers, for how long.
 #include "memory/place.h"
 
 #include <algorithm>
-#include <memory>
 #include <numeric>
-#include <set>
-#include <string>
 
-#include "core/error.h"
+#include "memory/place_first_fit.h"
+#include "memory/place_improve.h"
+#include "memory/place_load.h"
 #include "memory/place_search.h"
 
 namespace pal {
 namespace {
 
-struct Placed {
-  int64_t offset, end;   // bytes
-  int32_t lower, upper;  // time, as ranks
-};
+using Clock = std::chrono::steady_clock;
+using Deadline = std::optional<Clock::time_point>;
 
-// What was placed, by offset: a list of short sorted blocks, each with the span of time it covers,
-// so that a block that is over before, or begins after, is skipped whole.
-class Shelf {
- public:
-  // The lowest offset at which `size` bytes are free during [lower, upper).
-  int64_t find(int32_t lower, int32_t upper, int64_t size) const {
-    int64_t top = 0;  // of what lies below and lives at the same time
-    for (const auto& block : blocks_) {
-      if (block->offset[0] >= top + size) return top;
-      if (block->last_upper <= lower || block->first_lower >= upper) continue;
-      for (int i = 0; i < block->count; ++i) {
-        if (block->lower[i] >= upper || block->upper[i] <= lower) continue;
-        if (block->offset[i] - top >= size) return top;
-        top = std::max(top, block->end[i]);
-      }
-    }
-    return top;
-  }
+bool is_past(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }
 
-  void insert(const Placed& p) {
-    size_t at = size_t(std::partition_point(blocks_.begin(), blocks_.end(),
-                                            [&](auto& b) { return b->offset[0] <= p.offset; }) -
-                       blocks_.begin());
-    if (at > 0) --at;
-    if (blocks_.empty()) blocks_.push_back(std::make_unique<Block>());
-    if (blocks_[at]->count == kBlock) {
-      auto upper_half = std::make_unique<Block>();
-      Block& full = *blocks_[at];
-      for (int i = kBlock / 2; i < kBlock; ++i) upper_half->push(full.get(i), i - kBlock / 2);
-      full.count = kBlock / 2;
-      full.refresh();
-      blocks_.insert(blocks_.begin() + long(at) + 1, std::move(upper_half));
-      if (blocks_[at + 1]->offset[0] <= p.offset) ++at;
-    }
-    Block& block = *blocks_[at];
-    int i = int(std::upper_bound(block.offset, block.offset + block.count, p.offset) - block.offset);
-    for (int j = block.count; j > i; --j) block.set(block.get(j - 1), j);
-    block.push(p, i);
-  }
-
- private:
-  static constexpr int kBlock = 128;
-  struct Block {
-    int count = 0;
-    int32_t first_lower = INT32_MAX, last_upper = INT32_MIN;
-    int64_t offset[kBlock], end[kBlock];
-    int32_t lower[kBlock], upper[kBlock];
-
-    Placed get(int i) const { return {offset[i], end[i], lower[i], upper[i]}; }
-    void set(const Placed& p, int i) {
-      offset[i] = p.offset, end[i] = p.end, lower[i] = p.lower, upper[i] = p.upper;
-    }
-    void push(const Placed& p, int i) {  // the rest has made room
-      set(p, i);
-      ++count;
-      first_lower = std::min(first_lower, p.lower), last_upper = std::max(last_upper, p.upper);
-    }
-    void refresh() {
-      first_lower = *std::min_element(lower, lower + count);
-      last_upper = *std::max_element(upper, upper + count);
-    }
-  };
-  std::vector<std::unique_ptr<Block>> blocks_;
-};
-
-bool is_empty(const Buffer& b) { return b.lower >= b.upper || b.size <= 0; }
-
-struct Edge {
-  int64_t time, bytes;
-};
-// Ends before beginnings at the same time.
-std::vector<Edge> edges_of(std::span<const Buffer> buffers) {
-  std::vector<Edge> edges;
-  edges.reserve(2 * buffers.size());
-  for (const Buffer& b : buffers) {
-    if (is_empty(b)) continue;
-    edges.push_back({b.lower, b.size});
-    edges.push_back({b.upper, -b.size});
-  }
-  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
-    return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;
-  });
-  return edges;
+// Part of the time that is left.
+Deadline share(const Deadline& deadline, double part) {
+  if (!deadline) return {};
+  const auto now = Clock::now();
+  return now + std::chrono::duration_cast<Clock::duration>((*deadline - now) * part);
 }
-
-}  // namespace
-
-int64_t lower_bound_of(std::span<const Buffer> buffers) {
-  int64_t live = 0, most = 0;
-  for (const Edge& e : edges_of(buffers)) most = std::max(most, live += e.bytes);
-  return most;
-}
-
-Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> order,
-                    int64_t stop_at, std::span<const int64_t> frozen) {
-  std::vector<int64_t> times;
-  for (const Buffer& b : buffers) times.push_back(b.lower), times.push_back(b.upper);
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  auto rank = [&](int64_t time) {
-    return int32_t(std::lower_bound(times.begin(), times.end(), time) - times.begin());
-  };
-  Placement out;
-  out.offset.assign(buffers.size(), 0);
-  Shelf shelf;
-  for (size_t i = 0; i < frozen.size(); ++i) {
-    const Buffer& b = buffers[i];
-    if (frozen[i] < 0 || is_empty(b)) continue;
-    out.offset[i] = frozen[i];
-    out.height = std::max(out.height, frozen[i] + b.size);
-    shelf.insert({frozen[i], frozen[i] + b.size, rank(b.lower), rank(b.upper)});
-  }
-  for (int32_t i : order) {
-    const Buffer& b = buffers[size_t(i)];
-    if (is_empty(b)) continue;
-    const int32_t lower = rank(b.lower), upper = rank(b.upper);
-    const int64_t at = shelf.find(lower, upper, b.size);
-    out.offset[size_t(i)] = at;
-    out.height = std::max(out.height, at + b.size);
-    if (out.height >= stop_at) {
-      out.height = INT64_MAX;
-      return out;
-    }
-    shelf.insert({at, at + b.size, lower, upper});
-  }
-  return out;
-}
-
-namespace {
 
 // The best first-fit order of those that `frozen` (may be empty) leaves to place, if one is below
-// `best`. Ends at a height of at most `enough`.
+// `best`. Ends at a height of at most `enough`, or once past the deadline with one order tried.
 void try_orders(std::span<const Buffer> buffers, int64_t enough, std::span<const int64_t> frozen,
-                Placement& best) {
+                const Deadline& deadline, Placement& best) {
+  constexpr size_t kMany = 100'000;  // the quick order first: it may be the only one
+  Clock::duration step{};            // what sorting so many takes, about
+  const auto is_late = [&] {
+    return best.height < INT64_MAX && deadline && Clock::now() + 2 * step >= *deadline;
+  };
+  if (buffers.size() > kMany && frozen.empty()) {
+    const auto start = Clock::now();
+    Placement p = place_by_start(buffers);
+    if (p.height < best.height) best = std::move(p), best.order = "start";
+    step = Clock::now() - start;
+  }
+  if (best.height <= enough || is_late()) return;
+  FirstFit fit(buffers);
   std::vector<int32_t> order;
+  std::vector<double> keys(buffers.size());
   // Each order is a key, largest first; ties by size, then duration, then start, then number.
   auto duration = [](const Buffer& b) { return b.upper - b.lower; };
   auto attempt = [&](const char* name, auto key) {
-    if (best.height <= enough) return;
+    if (best.height <= enough || is_late()) return;
     order.clear();
     for (size_t i = 0; i < buffers.size(); ++i) {
+      keys[i] = key(buffers[i]);
       if (frozen.empty() || frozen[i] < 0) order.push_back(int32_t(i));
     }
     std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
       const Buffer &a = buffers[size_t(i)], &b = buffers[size_t(j)];
-      const double ka = key(a), kb = key(b);
+      const double ka = keys[size_t(i)], kb = keys[size_t(j)];
       if (ka != kb) return ka > kb;
       if (a.size != b.size) return a.size > b.size;
       if (duration(a) != duration(b)) return duration(a) > duration(b);
       return a.lower != b.lower ? a.lower < b.lower : i < j;
     });
-    Placement p = first_fit(buffers, order, best.height, frozen);
+    const Deadline late = best.height < INT64_MAX ? deadline : Deadline();
+    Placement p = fit.run(order, best.height, frozen, late);
     if (p.height < best.height) best = std::move(p), best.order = name;
   };
+  auto start = [](const Buffer& b) { return -double(b.lower); };
   attempt("size", [](const Buffer& b) { return double(b.size); });
   attempt("area", [&](const Buffer& b) { return double(b.size) * double(duration(b)); });
-  attempt("start", [](const Buffer& b) { return -double(b.lower); });
+  attempt("start", start);
   attempt("duration", [&](const Buffer& b) { return double(duration(b)); });
   attempt("end", [](const Buffer& b) { return double(b.upper); });
 }
 
-// The buffers alive when at least `load` bytes are.
-std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) {
-  std::vector<std::pair<int64_t, int64_t>> hot;  // stretches of time, in order
-  int64_t live = 0;
-  for (const Edge& e : edges_of(buffers)) {
-    const bool before = live >= load;
-    live += e.bytes;
-    if (!before && live >= load) hot.push_back({e.time, e.time});
-    if (before) hot.back().second = e.time;
-  }
-  std::vector<int32_t> out;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    const Buffer& b = buffers[i];
-    auto next = std::partition_point(hot.begin(), hot.end(),
-                                     [&](auto& h) { return h.second <= b.lower; });
-    if (!is_empty(b) && next != hot.end() && next->first < b.upper) out.push_back(int32_t(i));
-  }
-  return out;
-}
+// Beyond these a search spends its time on bookkeeping.
+constexpr size_t kSearchable = 1500, kOnce = 3000;
 
-// Where nothing is alive time falls apart: the buffers of each stretch.
-std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) {
-  std::vector<int32_t> order;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i])) order.push_back(int32_t(i));
+// One stretch of time. Where everything is too much, what is searched are the buffers alive at the
+// hottest moments; the others are laid around what was found. Should they not fit there, more are
+// searched once.
+class Stretch {
+ public:
+  Stretch(std::vector<Buffer> buffers, std::vector<int32_t> owner)
+      : buffers_(std::move(buffers)), owner_(std::move(owner)) {
+    best_.height = INT64_MAX;
   }
-  std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
-    return buffers[size_t(i)].lower < buffers[size_t(j)].lower;
-  });
-  std::vector<std::vector<int32_t>> out;
-  int64_t end = INT64_MIN;
-  for (int32_t i : order) {
-    if (out.empty() || buffers[size_t(i)].lower >= end) out.emplace_back();
-    out.back().push_back(i);
-    end = std::max(end, buffers[size_t(i)].upper);
-  }
-  return out;
-}
 
-// Beyond this a search spends its time on bookkeeping.
-constexpr size_t kSearchable = 1500;
+  const std::vector<int32_t>& owner() const { return owner_; }
+  const Placement& best() const { return best_; }
+  int64_t proven() const { return proven_; }
 
-// Search for placements below `best`, of height `enough` at once, then halfway to it.
-void search_below(std::span<const Buffer> buffers, int64_t enough, const PlaceOptions& options,
-                  Placement& best) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<int32_t> chosen;
-  for (int percent : {0, 80, 90, 95, 98, 99, 100}) {
-    chosen = alive_above(buffers, std::max<int64_t>(lower_bound_of(buffers) * percent / 100, 1));
-    if (chosen.size() <= kSearchable) break;
+  void greedy(int64_t enough, const Deadline& deadline) {
+    const auto start = Clock::now();
+    try_orders(buffers_, enough, {}, deadline, best_);
+    greedy_ = Clock::now() - start;
   }
-  if (chosen.size() > kSearchable) return;
-  std::vector<Buffer> hot;
-  for (int32_t i : chosen) hot.push_back(buffers[size_t(i)]);
-  int64_t low = enough, nodes = options.nodes;
-  for (int64_t capacity = enough; nodes > 0 && low < best.height;
-       capacity = low + (best.height - low) / 2) {
-    SearchLimits limits{nodes - nodes / 2, std::nullopt};
-    if (options.deadline) {
-      const auto now = Clock::now();
-      if (now >= *options.deadline) return;
-      limits = {INT64_MAX, now + (*options.deadline - now) * 3 / 4};
+
+  // Until the height is at most `enough`, or proven to be least. Returns the nodes left.
+  int64_t search(int64_t enough, int64_t nodes, const Deadline& deadline) {
+    if (deadline && Clock::now() + greedy_ >= *deadline) return nodes;  // choosing takes that long
+    choose(kSearchable);
+    if (hot_.empty()) return nodes;
+    nodes -= improve(enough, nodes / 8, share(deadline, 0.01));
+    // Of this height at once, then halfway to it, and halfway again.
+    int64_t low = enough;  // less is not asked for, or not to be had
+    bool once = false;
+    for (int64_t capacity = enough; nodes > 0 && low < best_.height && !is_past(deadline);
+         capacity = low + (best_.height - low) / 2) {
+      const int64_t height = best_.height;
+      const bool found = search_once(capacity, enough, nodes, deadline);
+      if (found && best_.height > capacity && !once) {
+        once = true;
+        const size_t before = chosen_.size();
+        choose(kOnce);
+        if (chosen_.size() > before) search_once(capacity, enough, nodes, deadline);
+        choose(kSearchable);
+      }
+      if (best_.height == height) low = std::max(capacity + 1, proven_);
     }
-    const SearchResult found = search_placement(hot, capacity, limits);
-    if (!options.deadline) nodes -= std::max<int64_t>(found.nodes, 1);
-    const int64_t height = best.height;
-    if (found.answer == SearchResult::kFound) {
-      std::vector<int64_t> frozen(buffers.size(), -1);
-      for (size_t i = 0; i < hot.size(); ++i) frozen[size_t(chosen[i])] = found.offset[i];
-      try_orders(buffers, enough, frozen, best);
-      if (best.height < height) best.order = "search";
-    }
-    if (best.height == height) low = capacity + 1;
+    return nodes;
   }
-}
+
+ private:
+  // Whether hot_ was found to fit the capacity.
+  bool search_once(int64_t capacity, int64_t enough, int64_t& nodes, const Deadline& deadline) {
+    SearchLimits limits{nodes - nodes / 4, share(deadline, 0.75)};
+    if (deadline) limits.nodes = INT64_MAX;
+    const SearchResult found = search_placement(hot_, capacity / grain_, limits);
+    if (!deadline) nodes -= std::max<int64_t>(found.nodes, 1);
+    if (found.answer == SearchResult::kInfeasible)
+      proven_ = std::max(proven_, (capacity / grain_ + 1) * grain_);
+    if (found.answer == SearchResult::kFound) lay_around(found.offset, enough, deadline, "search");
+    return found.answer == SearchResult::kFound;
+  }
+
+  // What is searched, in units of the greatest number that all its sizes are multiples of.
+  void choose(size_t most) {
+    const int64_t bound = lower_bound_of(buffers_);
+    hot_.clear();
+    for (int percent : {0, 80, 90, 95, 98, 99, 100}) {
+      chosen_ = alive_above(buffers_, std::max<int64_t>(bound * percent / 100, 1));
+      if (chosen_.size() <= most) break;
+    }
+    if (chosen_.size() > most) return;
+    grain_ = 0;
+    for (int32_t i : chosen_) grain_ = std::gcd(grain_, buffers_[size_t(i)].size);
+    for (int32_t i : chosen_) {
+      hot_.push_back(buffers_[size_t(i)]);
+      hot_.back().size /= grain_;
+    }
+  }
+
+  int64_t improve(int64_t enough, int64_t nodes, const Deadline& deadline) {
+    Placement p;
+    p.height = INT64_MAX;
+    p.offset.clear();
+    for (int32_t i : chosen_) p.offset.push_back(best_.offset[size_t(i)] / grain_);
+    p.height = best_.height / grain_;
+    const int64_t height = p.height;
+    const int64_t used =
+        improve_order(hot_, enough / grain_, {deadline ? INT64_MAX : nodes, deadline}, p);
+    if (p.height < height) lay_around(p.offset, enough, deadline, "improved");
+    return deadline ? 0 : used;
+  }
+
+  // The rest around offsets of hot_.
+  void lay_around(const std::vector<int64_t>& offset, int64_t enough, const Deadline& deadline,
+                  const char* name) {
+    std::vector<int64_t> frozen(buffers_.size(), -1);
+    for (size_t i = 0; i < hot_.size(); ++i) frozen[size_t(chosen_[i])] = offset[i] * grain_;
+    const int64_t height = best_.height;
+    try_orders(buffers_, enough, frozen, deadline, best_);
+    if (best_.height < height) best_.order = name;
+  }
+
+  std::vector<Buffer> buffers_, hot_;
+  std::vector<int32_t> owner_;   // of the buffers, outside
+  std::vector<int32_t> chosen_;  // of the buffers, those in hot_
+  int64_t grain_ = 1, proven_ = 0;
+  Clock::duration greedy_{};
+  Placement best_;
+};
 
 }  // namespace
 
 Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
   Placement out;
-  out.lower_bound = lower_bound_of(buffers);
+  out.proven = out.lower_bound = lower_bound_of(buffers);
   out.offset.assign(buffers.size(), 0);
   const int64_t enough = std::max(options.enough, out.lower_bound);
-  std::vector<Buffer> part;
-  for (const std::vector<int32_t>& stretch : stretches_of(buffers)) {
-    part.clear();
-    for (int32_t i : stretch) part.push_back(buffers[size_t(i)]);
-    Placement best;
-    best.height = INT64_MAX;
-    try_orders(part, enough, {}, best);
-    if (best.height > enough) search_below(part, enough, options, best);
-    for (size_t i = 0; i < stretch.size(); ++i) out.offset[size_t(stretch[i])] = best.offset[i];
-    if (best.height > out.height) out.height = best.height, out.order = best.order;
+  std::vector<Stretch> stretches;
+  for (std::vector<int32_t>& owner : stretches_of(buffers)) {
+    std::vector<Buffer> part;
+    for (int32_t i : owner) part.push_back(buffers[size_t(i)]);
+    stretches.emplace_back(std::move(part), std::move(owner));
+    stretches.back().greedy(enough, options.deadline);
+  }
+  // The tallest first: the others need not be lower than what becomes of it.
+  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
+    return a.best().height > b.best().height;
+  });
+  int64_t nodes = options.nodes;
+  for (size_t k = 0; k < stretches.size(); ++k) {
+    Stretch& s = stretches[k];
+    const int64_t target = std::max(enough, out.height);
+    if (s.best().height > target && options.nodes > 0) {
+      // Equal shares for those that may need one.
+      const auto rest = std::span(stretches).subspan(k);
+      const int64_t needy = std::count_if(rest.begin(), rest.end(), [&](const Stretch& other) {
+        return other.best().height > target;
+      });
+      const int64_t part = nodes / needy;
+      nodes -= part;
+      nodes += s.search(target, part, share(options.deadline, 1.0 / double(needy)));
+    }
+    if (s.best().height > out.height) out.height = s.best().height, out.order = s.best().order;
+    out.proven = std::max(out.proven, s.proven());
+    for (size_t i = 0; i < s.owner().size(); ++i)
+      out.offset[size_t(s.owner()[i])] = s.best().offset[i];
   }
   return out;
-}
-
-void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset) {
-  std::vector<int32_t> starts, ends;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i])) starts.push_back(int32_t(i));
-  }
-  ends = starts;
-  auto by = [&](auto member) {
-    return [&buffers, member](int32_t a, int32_t b) {
-      return buffers[size_t(a)].*member < buffers[size_t(b)].*member;
-    };
-  };
-  std::sort(starts.begin(), starts.end(), by(&Buffer::lower));
-  std::sort(ends.begin(), ends.end(), by(&Buffer::upper));
-  std::set<std::pair<int64_t, int32_t>> live;  // (offset, buffer): neighbours must not touch
-  size_t ended = 0;
-  for (int32_t i : starts) {
-    for (; buffers[size_t(ends[ended])].upper <= buffers[size_t(i)].lower; ++ended) {
-      live.erase({offset[size_t(ends[ended])], ends[ended]});
-    }
-    const int64_t begin = offset[size_t(i)], end = begin + buffers[size_t(i)].size;
-    auto next = live.lower_bound({begin, 0});
-    int32_t clash = -1;
-    if (next != live.end() && next->first < end) clash = next->second;
-    if (next != live.begin()) {
-      auto before = std::prev(next);
-      if (before->first + buffers[size_t(before->second)].size > begin) clash = before->second;
-    }
-    if (clash >= 0 || begin < 0) {
-      throw ProgramError("place: buffer " + std::to_string(i) + " at " + std::to_string(begin) +
-                         (clash < 0 ? " is below 0" : " overlaps buffer " + std::to_string(clash)));
-    }
-    live.insert({begin, i});
-  }
 }
 
 }  // namespace pal

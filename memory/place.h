@@ -12,14 +12,16 @@ namespace pal {
 struct Buffer {
   int64_t lower = 0, upper = 0;  // alive in [lower, upper); never, when empty
   int64_t size = 0;              // bytes; offsets are sums of sizes, so align sizes to align offsets
+  bool operator==(const Buffer&) const = default;
 };
 
 struct Placement {
   std::vector<int64_t> offset;  // by buffer
   int64_t height = 0;           // the largest offset + size
   int64_t lower_bound = 0;      // most bytes alive at once
+  int64_t proven = 0;           // no placement is lower: the lower bound, or more after a search
   const char* order = "";       // the order that won
-  bool optimal() const { return height == lower_bound; }
+  bool optimal() const { return height <= proven; }
 };
 
 // The most bytes alive at once: no placement is lower.
@@ -29,14 +31,15 @@ struct PlaceOptions {
   int64_t enough = 0;  // bytes: stop at the first placement of at most this height
   // Of the search after the greedy orders. The default is a fraction of a second anywhere, and does
   // not depend on the machine: a plan is the same on every one.
-  int64_t nodes = 100'000;
+  int64_t nodes = 150'000;
   std::optional<std::chrono::steady_clock::time_point> deadline;  // none: deterministic
 };
 
 // Anytime placement. Stretches of time that share no buffer are placed on their own, each by the
 // best of a portfolio of first-fit orders (size, area, duration, start, end), and while that is above
-// the lower bound by exact search (place_search.h): of everything when it is small, else of the
-// buffers of the hottest sections, around which the others are then laid first-fit.
+// the lower bound by local search over orders (place_improve.h) and by search under a capacity
+// (place_search.h): of everything when it is small, else of the buffers of the hottest sections,
+// around which the others are then laid first-fit.
 Placement place(std::span<const Buffer> buffers, const PlaceOptions& options = {});
 
 // First fit in the order given: each buffer at the lowest offset free for all of its life.

@@ -1,349 +1,19 @@
-// Search over skylines. A section is a stretch of time in which the same buffers are alive; its
-// floor is the byte up to which everything is decided. A valley is a run of sections of one floor
-// between higher walls. What covers the valley's outermost section next either lies on the floor
-// inside the valley, or leaves a hole below itself: that is the branching, and every justified
-// placement is met once, in whatever order the valleys are taken.
-//
-// A section's slack is capacity - floor - bytes still to come: holes may cost that much. Without
-// slack (a perfect packing) nearly every move is forced, and the floors follow from the set of
-// buffers left, so that remembered failures catch every permutation of what lies below.
+// Which search when: canonical placements and skylines, and blocks and beams where there is nothing
+// to waste.
 #include "memory/place_search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <random>
-#include <unordered_set>
 
+#include "memory/place_beam.h"
 #include "memory/place_blocks.h"
+#include "memory/place_canonical.h"
+#include "memory/place_skyline.h"
 
 namespace pal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// In which order the buffers of a corner are tried.
-enum class Prefer { kSize, kArea, kDuration, kLoad, kRandom };
-
-// A section, and the time beside it that is a wall; `from` and `to` bound its valley.
-struct Corner {
-  int32_t from = 0, to = 0;
-  bool left = true;
-  int choices = INT32_MAX;
-  int64_t raise = 0;  // the floor above the smallest hole; 0: no hole fits the slack
-  int32_t section() const { return left ? from : to - 1; }
-};
-
-class Search {
- public:
-  Search(std::span<const Buffer> buffers, int64_t capacity, Clock::time_point deadline)
-      : buffers_(buffers), capacity_(capacity), deadline_(deadline) {
-    number_sections();
-    blame_.assign(size_t(sections_), 1);
-    std::mt19937_64 random(20231);
-    for (size_t i = 0; i < buffers.size(); ++i) zobrist_.push_back(random());
-  }
-
-  // One descent. `lowest`: take the lowest valley rather than the one with the fewest choices.
-  SearchResult::Answer run(Prefer prefer, bool lowest, uint64_t seed, int64_t nodes) {
-    begin(prefer, seed);
-    for (int32_t s = 0; s < sections_; ++s) {
-      if (slack(s) < 0) return SearchResult::kInfeasible;
-    }
-    lowest_ = lowest;
-    nodes_left_ = nodes;
-    gave_up_ = false;
-    const bool found = descend(0, sections_);
-    nodes_ += nodes - nodes_left_;
-    return found      ? SearchResult::kFound
-           : gave_up_ ? SearchResult::kGaveUp
-                      : SearchResult::kInfeasible;
-  }
-
-  std::vector<int64_t> offset() const { return offset_; }
-  int64_t nodes() const { return nodes_; }
-
- private:
-  struct Move {
-    int32_t buffer;   // -1: a hole
-    int32_t section;  // of the hole
-    int64_t floor;    // before
-  };
-
-  int64_t slack(int32_t s) const { return capacity_ - floor_[s] - rest_[s]; }
-
-  void number_sections() {
-    std::vector<int64_t> times;
-    for (const Buffer& b : buffers_) times.push_back(b.lower), times.push_back(b.upper);
-    std::sort(times.begin(), times.end());
-    times.erase(std::unique(times.begin(), times.end()), times.end());
-    auto rank = [&](int64_t time) {
-      return int32_t(std::lower_bound(times.begin(), times.end(), time) - times.begin());
-    };
-    sections_ = std::max(int32_t(times.size()) - 1, 0);
-    for (const Buffer& b : buffers_) {
-      lower_.push_back(rank(b.lower));
-      upper_.push_back(rank(b.upper));
-    }
-  }
-
-  // Everything unplaced, and the corner lists in the order in which they are to be tried.
-  void begin(Prefer prefer, uint64_t seed) {
-    const size_t n = buffers_.size();
-    offset_.assign(n, 0);
-    left_.assign(n, 1);
-    floor_.assign(size_t(sections_), 0);
-    rest_.assign(size_t(sections_), 0);
-    crossing_.assign(size_t(sections_) + 1, 0);
-    set_hash_.assign(size_t(sections_), 0);
-    starts_.assign(size_t(sections_), {});
-    ends_.assign(size_t(sections_), {});
-    moves_.clear();
-    for (size_t i = 0; i < n; ++i) count(int32_t(i), 1);
-    std::mt19937_64 random(seed);
-    std::vector<double> key(n);
-    for (size_t i = 0; i < n; ++i) {
-      const double size = double(buffers_[i].size), sections = double(upper_[i] - lower_[i]);
-      int64_t load = 0;
-      for (int32_t s = lower_[i]; s < upper_[i]; ++s) load = std::max(load, rest_[size_t(s)]);
-      key[i] = prefer == Prefer::kSize       ? size
-               : prefer == Prefer::kArea     ? size * sections
-               : prefer == Prefer::kDuration ? sections
-               : prefer == Prefer::kLoad     ? double(load)
-                                             : double(random() % 1024);
-    }
-    std::vector<int32_t> order(n);
-    for (size_t i = 0; i < n; ++i) order[i] = int32_t(i);
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      const size_t i = size_t(a), j = size_t(b);
-      if (key[i] != key[j]) return key[i] > key[j];
-      if (buffers_[i].size != buffers_[j].size) return buffers_[i].size > buffers_[j].size;
-      if (upper_[i] != upper_[j]) return upper_[i] > upper_[j];
-      return a < b;
-    });
-    for (int32_t i : order) {
-      starts_[size_t(lower_[size_t(i)])].push_back(i);
-      ends_[size_t(upper_[size_t(i)]) - 1].push_back(i);
-    }
-  }
-
-  // Adds buffer i to what is left, or takes it away (sign -1).
-  void count(int32_t i, int sign) {
-    const size_t b = size_t(i);
-    for (int32_t s = lower_[b]; s < upper_[b]; ++s) rest_[size_t(s)] += sign * buffers_[b].size;
-    for (int32_t t = lower_[b] + 1; t < upper_[b]; ++t) crossing_[size_t(t)] += sign;
-    set_hash_[size_t(lower_[b])] ^= zobrist_[b];
-    left_[b] = sign > 0;
-  }
-
-  void put(int32_t i, int64_t at) {
-    const size_t b = size_t(i);
-    offset_[b] = at;
-    for (int32_t s = lower_[b]; s < upper_[b]; ++s) floor_[size_t(s)] = at + buffers_[b].size;
-    count(i, -1);
-    moves_.push_back({i, 0, at});
-  }
-
-  void raise(int32_t section, int64_t to) {
-    moves_.push_back({-1, section, floor_[size_t(section)]});
-    floor_[size_t(section)] = to;
-  }
-
-  void undo_to(size_t count_of_moves) {
-    for (; moves_.size() > count_of_moves; moves_.pop_back()) {
-      const Move& m = moves_.back();
-      if (m.buffer < 0) {
-        floor_[size_t(m.section)] = m.floor;
-        continue;
-      }
-      const size_t b = size_t(m.buffer);
-      for (int32_t s = lower_[b]; s < upper_[b]; ++s) floor_[size_t(s)] = m.floor;
-      count(m.buffer, 1);
-    }
-  }
-
-  // Places all that is left in [from, to), one independent stretch after the other: where nothing
-  // left crosses, the two sides do not know of each other, and one failure fails all.
-  bool descend(int32_t from, int32_t to) {
-    std::vector<std::pair<int32_t, int32_t>> parts;  // (length, start)
-    int32_t start = from;
-    for (int32_t t = from + 1; t <= to; ++t) {
-      if (t < to && crossing_[size_t(t)] > 0) continue;
-      if (rest_[size_t(start)] > 0) parts.push_back({t - start, start});
-      start = t;
-    }
-    if (parts.size() > 1) std::sort(parts.begin(), parts.end());
-    for (auto [length, first] : parts) {
-      if (!solve(first, first + length)) return false;
-    }
-    return true;
-  }
-
-  // [from, to) is connected. On failure the caller undoes the moves.
-  bool solve(int32_t from, int32_t to) {
-    nodes_left_ -= 1 + (to - from) / 64;  // work, so that long problems do not take longer
-    if (nodes_left_ < 0 || ((++visits_ & 255) == 0 && Clock::now() >= deadline_)) {
-      gave_up_ = true;
-      return false;
-    }
-    const uint64_t state = hash(from, to);
-    if (failed_.count(state)) return false;
-    const Corner corner = choose(from, to);
-    if (corner.choices > 0) {
-      const size_t mark = moves_.size();
-      const int64_t floor = floor_[size_t(corner.section())];
-      for (int32_t b : candidates(corner)) {
-        put(b, floor);
-        if (descend(from, to)) return true;
-        undo_to(mark);
-        if (gave_up_) return false;
-      }
-      if (corner.raise > 0) {
-        raise(corner.section(), corner.raise);
-        if (descend(from, to)) return true;
-        undo_to(mark);
-        if (gave_up_) return false;
-      }
-    }
-    if (failed_.size() < kMostFailures) failed_.insert(state);
-    return false;
-  }
-
-  uint64_t hash(int32_t from, int32_t to) const {
-    uint64_t h = uint64_t(from) << 32 | uint64_t(to);
-    for (int32_t s = from; s < to; ++s) {
-      h = (h ^ uint64_t(floor_[size_t(s)]) ^ set_hash_[size_t(s)]) * 0x9e3779b97f4a7c15u;
-      h ^= h >> 29;
-    }
-    return h;
-  }
-
-  const std::vector<int32_t>& list(const Corner& c) const {
-    return c.left ? starts_[size_t(c.section())] : ends_[size_t(c.section())];
-  }
-  bool fits(const Corner& c, int32_t b) const {
-    return left_[size_t(b)] && lower_[size_t(b)] >= c.from && upper_[size_t(b)] <= c.to;
-  }
-
-  // Of buffers alike one is enough.
-  std::vector<int32_t> candidates(const Corner& c) const {
-    std::vector<int32_t> out;
-    for (int32_t b : list(c)) {
-      if (!fits(c, b)) continue;
-      const bool again = std::any_of(out.begin(), out.end(), [&](int32_t o) {
-        return lower_[size_t(o)] == lower_[size_t(b)] && upper_[size_t(o)] == upper_[size_t(b)] &&
-               buffers_[size_t(o)].size == buffers_[size_t(b)].size;
-      });
-      if (!again) out.push_back(b);
-    }
-    return out;
-  }
-
-  // The corner to decide next; choices 0 when some corner cannot be filled at all.
-  Corner choose(int32_t from, int32_t to) {
-    Corner best;
-    int64_t best_floor = INT64_MAX;
-    double least = INFINITY;
-    for (int32_t l = from; l < to;) {
-      int32_t u = l + 1;
-      const int64_t floor = floor_[size_t(l)];
-      while (u < to && floor_[size_t(u)] == floor) ++u;
-      const int64_t left_wall = l == from ? capacity_ : floor_[size_t(l) - 1];
-      const int64_t right_wall = u == to ? capacity_ : floor_[size_t(u)];
-      if (left_wall > floor && right_wall > floor) {
-        for (bool left : {true, false}) {
-          Corner c{l, u, left};
-          weigh(c, left ? left_wall : right_wall, left ? right_wall : left_wall);
-          if (c.choices == 0) {
-            ++blame_[size_t(c.section())];
-            return c;
-          }
-          // A forced move costs nothing. Then where failures were (dom/wdeg, Boussemart, 2004).
-          double cost = c.choices == 1 ? 0 : c.choices / blame_[size_t(c.section())];
-          if (lowest_) cost = double(floor);
-          if (cost < least || (cost == least && (lowest_ ? c.choices < best.choices
-                                                         : floor < best_floor))) {
-            best = c, best_floor = floor, least = cost;
-          }
-        }
-      }
-      l = u;
-    }
-    return best;
-  }
-
-  // Counts what the corner can take: 0 when the wall beside it leaves a hole too large.
-  void weigh(Corner& c, int64_t wall, int64_t far_wall) const {
-    const size_t s = size_t(c.section());
-    const int64_t floor = floor_[s], free = slack(int32_t(s));
-    const int64_t gap = wall - floor;
-    // Below the wall only buffers that begin (or end) at it can lie.
-    sizes_.clear();
-    int64_t sum = 0;
-    c.choices = 0;
-    for (int32_t b : list(c)) {
-      if (!left_[size_t(b)]) continue;
-      const int64_t size = buffers_[size_t(b)].size;
-      if (fits(c, b)) ++c.choices;
-      if (size <= gap) sizes_.push_back(size), sum += size;
-    }
-    const int64_t needed = gap - free;  // to be filled
-    // A buffer that begins here may stick out above the wall; then it closes the gap by itself.
-    if (sum < rest_[s] && needed > 0 && !can_fill(gap, needed, sum, c)) c.choices = 0;
-    if (c.choices == 0 && needed > 0 && sum < needed) return;
-    const int64_t above = floor + (c.to - c.from > 1 ? smallest(c) : INT64_MAX / 2);
-    const int64_t to = std::min({wall, far_wall, above});
-    if (free > 0 && to - floor <= free) c.raise = to, ++c.choices;
-  }
-
-  int64_t smallest(const Corner& c) const {
-    int64_t least = INT64_MAX / 2;
-    for (int32_t s = c.from; s < c.to; ++s) {
-      for (int32_t b : starts_[size_t(s)]) {
-        if (fits(c, b)) least = std::min(least, buffers_[size_t(b)].size);
-      }
-    }
-    return least;
-  }
-
-  // Whether the gap below the wall can be filled to within the slack: exactly some of sizes_, then
-  // perhaps one that sticks out above the wall.
-  bool can_fill(int64_t gap, int64_t needed, int64_t sum, const Corner& c) const {
-    for (int32_t b : list(c)) {
-      if (left_[size_t(b)] && buffers_[size_t(b)].size > gap) return true;
-    }
-    if (sum < needed) return false;
-    if (sum <= gap) return true;
-    if (sizes_.size() > 12) return true;
-    for (uint32_t set = 1; set < 1u << sizes_.size(); ++set) {
-      int64_t total = 0;
-      for (size_t i = 0; i < sizes_.size(); ++i) total += set >> i & 1 ? sizes_[i] : 0;
-      if (total >= needed) return true;
-    }
-    return false;
-  }
-
-  static constexpr size_t kMostFailures = 4'000'000;
-
-  std::span<const Buffer> buffers_;
-  int64_t capacity_;
-  Clock::time_point deadline_;
-  int32_t sections_ = 0;
-  std::vector<int32_t> lower_, upper_;  // sections, by buffer
-  std::vector<uint64_t> zobrist_;
-  std::vector<int64_t> offset_;
-  std::vector<char> left_;                          // not placed yet
-  std::vector<int64_t> floor_, rest_;               // by section
-  std::vector<int32_t> crossing_;                   // by boundary: buffers left on both sides
-  std::vector<uint64_t> set_hash_;                  // of the buffers left that start here
-  std::vector<std::vector<int32_t>> starts_, ends_;  // by first, by last section
-  mutable std::vector<int64_t> sizes_;              // scratch of weigh()
-  std::vector<Move> moves_;
-  std::unordered_set<uint64_t> failed_;  // states from which there is no way; kept over restarts
-  std::vector<double> blame_;            // dead ends met, by section; kept over restarts
-  bool lowest_ = false, gave_up_ = false;
-  int64_t nodes_left_ = 0, nodes_ = 0;
-  uint64_t visits_ = 0;
-};
 
 // Whether the buffers fill the capacity to 2 % over their whole time.
 bool is_tight(const std::vector<Buffer>& buffers, int64_t capacity) {
@@ -368,35 +38,70 @@ SearchResult search_placement(std::span<const Buffer> buffers, int64_t capacity,
     alive.push_back(buffers[i]);
     which.push_back(i);
   }
-  const auto deadline = limits.deadline.value_or(Clock::time_point::max());
   std::vector<int64_t> found;  // by alive buffer
-  Search search(alive, capacity, deadline);
-  // Blocks only help where there is next to nothing to waste.
-  const bool tight = is_tight(alive, capacity);
+  SkylineSearch skyline(alive, capacity, limits.deadline);
+  CanonicalSearch canonical(alive, capacity, limits.deadline);
+  // Blocks only help where there is next to nothing to waste, beams where there is nothing.
+  const bool tight = is_tight(alive, capacity), full = fills(alive, capacity);
   std::mt19937_64 random(alive.size());
   // Restarts with growing budgets: a descent that begins badly rarely recovers.
   int64_t budget = 1000 + int64_t(4 * alive.size()), used = 0;
   for (uint64_t round = 0; out.answer == SearchResult::kGaveUp; ++round) {
-    int64_t left = limits.nodes - used;
-    if (left <= 0 || Clock::now() >= deadline) break;
+    const auto is_over = [&] {
+      return limits.nodes <= used || (limits.deadline && Clock::now() >= *limits.deadline);
+    };
+    if (is_over()) break;
+    const auto canonical_run = [&](std::string_view keys, int64_t nodes) {
+      const int64_t earlier = canonical.nodes();
+      out.answer = canonical.run(keys, std::min(nodes, limits.nodes - used));
+      used += canonical.nodes() - earlier;
+      if (out.answer == SearchResult::kFound) found = canonical.offset();
+    };
+    // The first three solve all public hard problems, of up to 450 buffers. The steps of
+    // translators like owz. An order that leads there rarely needs more than it takes to come to
+    // the last buffer.
+    constexpr std::string_view kOrders[] = {"twa", "taw", "wat", "owz", "ewz", "zwt", "swz", "awt"};
+    constexpr size_t kFirst[2][5] = {{0, 1, 2, 3, 4}, {3, 1, 4, 0, 2}};
+    const auto& first = kFirst[alive.size() > 600];
+    if (full) {
+      if (round % 4 == 0) canonical_run(kOrders[round / 4 % std::size(kOrders)], budget);
+    } else if (round == 0) {
+      for (size_t k = 0; k < 5 && out.answer == SearchResult::kGaveUp; ++k)
+        canonical_run(kOrders[first[k]], 4000 + int64_t((k == 0 ? 14 : 9) * alive.size()));
+    } else {
+      canonical_run(kOrders[(round + 4) % std::size(kOrders)], budget);
+    }
+    if (out.answer != SearchResult::kGaveUp || is_over()) continue;
     const bool lowest = round / 4 % 2 == 1;
     const auto prefer = round < 8 ? Prefer(round % 4) : Prefer::kRandom;
-    const int64_t before = search.nodes();
-    out.answer = search.run(prefer, lowest, round, std::min(budget, left));
-    used += search.nodes() - before;
-    if (out.answer == SearchResult::kFound) found = search.offset();
+    const int64_t before = skyline.nodes();
+    out.answer = skyline.run(prefer, lowest, round, std::min(budget, limits.nodes - used));
+    used += skyline.nodes() - before;
+    if (out.answer == SearchResult::kFound) found = skyline.offset();
     if (round % 8 == 7) budget *= 2;
-    left = limits.nodes - used;
-    if (out.answer != SearchResult::kGaveUp || !tight || left <= 0) continue;
-    // Not an answer when it fails: the blocks are a guess.
+    if (out.answer != SearchResult::kGaveUp || !tight || is_over()) continue;
+    // Not an answer when these fail, for they guess.
     const Blocks blocks(alive, 2 + int(round % 5), random);
-    Search rest(blocks.buffers(), capacity, deadline);
-    const auto answer = rest.run(Prefer(round % 4), lowest, round, std::min(budget, left));
-    if (answer == SearchResult::kFound) {
+    used += int64_t(alive.size());  // about what joining took
+    SkylineSearch rest(blocks.buffers(), capacity, limits.deadline);
+    if (rest.run(Prefer(round % 4), lowest, round, std::min(budget, limits.nodes - used)) ==
+        SearchResult::kFound) {
       out.answer = SearchResult::kFound;
       found = blocks.offsets(rest.offset());
     }
-    used += rest.nodes() + int64_t(alive.size());  // about what joining took
+    used += rest.nodes();
+    if (out.answer != SearchResult::kGaveUp || !full) continue;
+    const int width = 32 << std::min<uint64_t>(round / 4, 8);
+    for (const bool joined : {false, true}) {
+      if (is_over() || (joined && round % 2)) break;
+      BeamSearch beam(joined ? std::span<const Buffer>(blocks.buffers()) : alive, capacity);
+      SearchResult guess = beam.run(width, round, {limits.nodes - used, limits.deadline});
+      used += guess.nodes;
+      if (guess.answer != SearchResult::kFound) continue;
+      out.answer = SearchResult::kFound;
+      found = joined ? blocks.offsets(guess.offset) : std::move(guess.offset);
+      break;
+    }
   }
   out.nodes = used;
   if (out.answer == SearchResult::kFound) {

@@ -1,5 +1,6 @@
-// Exact placement under a capacity: depth-first search over skylines (Moffitt, MiniMalloc, 2023, for
-// sections, their inference, canonical solutions and decomposition; the branching here is by valley).
+// Placement under a capacity, in turns: exact search from below (place_canonical.h) and over
+// skylines (place_skyline.h), and for packings without waste guesses at how they are nested
+// (place_blocks.h) and beam search (place_beam.h).
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -32,6 +32,18 @@ const StateLayout::Slot* StateLayout::find(const std::string& name) const {
   return at == slots_.end() ? nullptr : &at->second;
 }
 
+Transients transients_of(const Program& program, const Storages& storages, Space space) {
+  const std::vector<Lifetime> lifetimes = lifetimes_of(program, storages);
+  Transients out;
+  for (size_t s = 0; s < storages.list.size(); ++s) {
+    const Storage& storage = storages.list[s];
+    if (storage.space != space || storage.persistent || storage.input) continue;
+    out.buffers.push_back({lifetimes[s].begin, lifetimes[s].end, align_up(storage.bytes)});
+    out.storage.push_back(s);
+  }
+  return out;
+}
+
 Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout) {
   Plan plan;
   plan.offset.assign(storages.list.size(), 0);
@@ -40,7 +52,6 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
     if (!at) throw ProgramError("the state layout has no slot " + slot.name + "; add the program to it");
     plan.offset[size_t(storages.of[size_t(slot.start)])] = at->offset;
   }
-  const std::vector<Lifetime> lifetimes = lifetimes_of(program, storages);
   for (Space space : {Space::device, Space::host}) {
     Region& region = plan.regions[region_of(space)];
     region.state = layout.bytes(space);
@@ -49,17 +60,10 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
       plan.offset[s] = region.state + region.inputs;
       region.inputs += align_up(storages.list[s].bytes);
     }
-    std::vector<Buffer> buffers;
-    std::vector<size_t> owner;
-    for (size_t s = 0; s < storages.list.size(); ++s) {
-      const Storage& storage = storages.list[s];
-      if (storage.space != space || storage.persistent || storage.input) continue;
-      buffers.push_back({lifetimes[s].begin, lifetimes[s].end, align_up(storage.bytes)});
-      owner.push_back(s);
-    }
-    const Placement placement = place(buffers);
-    for (size_t i = 0; i < owner.size(); ++i) {
-      plan.offset[owner[i]] = region.transients_begin() + placement.offset[i];
+    const Transients transients = transients_of(program, storages, space);
+    const Placement placement = place(transients.buffers);
+    for (size_t i = 0; i < transients.storage.size(); ++i) {
+      plan.offset[transients.storage[i]] = region.transients_begin() + placement.offset[i];
     }
     region.bytes = region.transients_begin() + placement.height;
     region.lower_bound = region.transients_begin() + placement.lower_bound;

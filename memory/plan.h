@@ -61,6 +61,13 @@ struct Plan {
   const Region& host() const { return regions[region_of(Space::host)]; }
 };
 
+// What is to be placed in a region: all that lives and dies within the step.
+struct Transients {
+  std::vector<Buffer> buffers;
+  std::vector<size_t> storage;  // by buffer
+};
+Transients transients_of(const Program& program, const Storages& storages, Space space);
+
 // Places the program's storages. ProgramError when the layout lacks one of its state slots.
 Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout);
 

@@ -5,12 +5,71 @@
 
 namespace pal {
 
+std::byte* StateMirror::fetch(int64_t bytes) {
+  accelerator_->synchronize();
+  const int64_t have = int64_t(copy_.size());
+  copy_.resize(size_t(bytes));
+  const int64_t from = fetched_ ? have : 0;  // what was fetched may have been written to since
+  accelerator_->copy(kComputeQueue, copy_.data() + from, arena_.base(Space::device) + from,
+                     bytes - from);
+  accelerator_->synchronize();
+  fetched_ = true;
+  return copy_.data();
+}
+
+void StateMirror::send() {
+  if (!fetched_) return;
+  accelerator_->copy(kComputeQueue, arena_.base(Space::device), copy_.data(), int64_t(copy_.size()));
+  accelerator_->synchronize();  // the copy may be fetched into again
+  fetched_ = false;
+}
+
 std::byte* Executable::input(const std::string& name) {
-  return runner_->data(program().input(name));
+  const ValueId value = program().input(name);
+  if (!accelerator_) return runner_->data(value);
+  const Storages& storages = compiled_->storages;
+  const StorageId id = storages.of[size_t(value)];
+  if (storages[id].space == Space::host) {  // the step reads it where it is
+    accelerator_->wait(done_);
+    return runner_->data(value);
+  }
+  accelerator_->wait(sent_);
+  return staging_->base(Space::host) + compiled_->plan.offset[size_t(id)] -
+         compiled_->plan.device().state + storages.offset[size_t(value)];
+}
+
+void Executable::run() {
+  if (!accelerator_) return runner_->run();
+  const Region& region = compiled_->plan.device();
+  state_->send();
+  accelerator_->copy(kComputeQueue, memory_->base(Space::device) + region.state,
+                     staging_->base(Space::host), region.inputs);
+  accelerator_->record(sent_, kComputeQueue);
+  runner_->run();
+  accelerator_->record(done_, kComputeQueue);
+}
+
+std::byte* Executable::output_bytes(const std::string& name) {
+  const ValueId value = program().output(name);
+  std::byte* data = runner_->data(value);
+  if (!accelerator_) return data;
+  if (program().value(value).space == Space::host) {
+    accelerator_->wait(done_);
+    return data;
+  }
+  std::vector<std::byte>& copy = fetched_[name];
+  copy.resize(size_t(program().value(value).spec.bytes()));
+  accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
+  accelerator_->synchronize();
+  return copy.data();
 }
 
 ProgramSet::ProgramSet(CompileOptions options, const Device& device)
-    : options_(std::move(options)), cache_(device), arena_(std::make_unique<Arena>()) {}
+    : options_(std::move(options)),
+      cache_(device),
+      arena_(std::make_unique<Arena>(device.accelerator)) {
+  if (device.accelerator) mirror_ = std::make_shared<StateMirror>(device.accelerator, *arena_);
+}
 
 void ProgramSet::declare(const Program& program) {
   for (const StateSlot& slot : program.state) {
@@ -41,10 +100,22 @@ Executable& ProgramSet::add(const std::string& name, Program program) {
   auto made = std::make_unique<Executable>();
   made->compiled_ = std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options_));
   const Compiled& c = *made->compiled_;
+  const std::byte* const device = arena_->base(Space::device);
+  const std::byte* const host = arena_->base(Space::host);
   arena_->reserve(c.plan);
+  if (arena_->base(Space::device) != device || arena_->base(Space::host) != host) {
+    for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
+  }
   made->memory_ = std::make_unique<StaticPlan>(c.storages, c.plan, *arena_);
   made->runner_ =
-      std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device());
+      std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device(),
+                               RunOptions{.record = true});
+  if (auto accelerator = cache_.device().accelerator) {
+    made->accelerator_ = accelerator, made->state_ = mirror_;
+    made->staging_ = std::make_unique<Arena>(accelerator);
+    made->staging_->reserve(Space::host, c.plan.device().inputs);
+    made->sent_ = accelerator->make_event(), made->done_ = accelerator->make_event();
+  }
   return *(programs_[name] = std::move(made));
 }
 
@@ -55,9 +126,12 @@ Executable* ProgramSet::find(const std::string& name) {
 
 std::vector<StateTensor> ProgramSet::state() {
   std::vector<StateTensor> out = slots_;
+  std::byte* const device =
+      mirror_ ? mirror_->fetch(layout_.bytes(Space::device)) : arena_->base(Space::device);
   for (StateTensor& slot : out) {
     const StateLayout::Slot* place = layout_.find(slot.name);
-    slot.data = arena_->base(place->space) + place->offset;
+    std::byte* base = place->space == Space::device ? device : arena_->base(place->space);
+    slot.data = base + place->offset;
   }
   return out;
 }

@@ -8,12 +8,24 @@
 
 #include "core/order.h"
 #include "core/prepare.h"
+#include "memory/bit_stash.h"
 #include "memory/echo.h"
+#include "memory/fuse_recompute.h"
 #include "memory/lifetimes.h"
+#include "memory/predict.h"
 #include "memory/report.h"
 #include "memory/storages.h"
 
 namespace pal {
+namespace {
+
+bool is_among(const std::string& scope, const std::vector<std::string>& parts) {
+  return parts.empty() || std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+    return scope.find(part) != std::string::npos;
+  });
+}
+
+}  // namespace
 
 StepView::StepView(const Program& p, const RecomputeOptions& options)
     : program(p), readers(readers_of(p)) {
@@ -55,7 +67,8 @@ StepView::StepView(const Program& p, const RecomputeOptions& options)
     if (node.phase != Phase::forward || node.op->writes_state) continue;
     const Cost cost = cost_of(*node.op, specs_of(p, node.in), specs_of(p, node.out), node.attrs);
     heavy[size_t(n)] = cost.flops >= options.heavy * cost.bytes;
-    clonable[size_t(n)] = node.queue == kComputeQueue && node.waits.empty() &&
+    clonable[size_t(n)] = is_among(p.scopes[size_t(node.scope)], options.scopes) &&
+                          node.queue == kComputeQueue && node.waits.empty() &&
                           std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
                             return v != kNone && storage[size_t(v)] != kNone &&
                                    written[size_t(storage[size_t(v)])] <= last_backward;
@@ -188,6 +201,78 @@ std::string amount(double x, const char* unit) {
   return text;
 }
 
+// Stashes bits in the clones' program, and counts what that adds.
+void encode(Clones& clones) {
+  clones.program = stash_bits(clones.program, &clones.encoded);
+  for (const Node& node : clones.program.nodes) {
+    if (node.phase != Phase::encode) continue;
+    const Specs in = specs_of(clones.program, node.in), out = specs_of(clones.program, node.out);
+    const Cost cost = cost_of(*node.op, in, out, node.attrs);
+    clones.cost.flops += cost.flops, clones.cost.bytes += cost.bytes;
+  }
+}
+
+// Whether there is anything to keep as bits.
+bool has_bits(const Program& program) {
+  int count = 0;
+  stash_bits(program, &count);
+  return count > 0;
+}
+
+// Echo's candidates: several distances, at one price after the other.
+class EchoTrials {
+ public:
+  EchoTrials(const StepView& view, const RecomputeOptions& options)
+      : view_(view), options_(options), bits_(options.bits && has_bits(view.program)),
+        step_ms_(predict(view.program, kEchoDevice).step_ms) {}
+
+  Clones run() {
+    for (const EchoPrice& price : kEchoPrices) {
+      RecomputeOptions at = options_;
+      at.exchange /= price.dearer, at.launch_bytes = price.launch_bytes;
+      for (NodeId near : kEchoDistances) {
+        at.bits = false;
+        attempt(at, near);
+        if (bits_) at.bits = true, attempt(at, near);
+      }
+      if (best_.count + best_.encoded > 0 && rank(bytes_, overhead_) == 0) break;
+    }
+    return std::move(best_);
+  }
+
+ private:
+  void attempt(const RecomputeOptions& options, NodeId near) {
+    Clones clones = insert_clones(view_, choose_echo(view_, near, options), std::min(near, kEchoFar));
+    if (options.bits) encode(clones);
+    if (clones.count + clones.encoded == 0) return;
+    const Program& p = clones.program;
+    const double ms =
+        predict(options.fuse ? fuse_recompute(p) : p, kEchoDevice).step_ms;
+    const double overhead = ms / step_ms_ - 1;
+    const int64_t bytes = peak_bytes(p);
+    const int mine = rank(bytes, overhead), least = rank(bytes_, overhead_);
+    // What fits and costs too much is judged by what it costs, the rest by bytes.
+    const bool better = mine != least ? mine < least
+                        : mine == 1   ? overhead < overhead_
+                                      : bytes < bytes_;
+    if (better) best_ = std::move(clones), bytes_ = bytes, overhead_ = overhead;
+  }
+
+  // 0: fits the budget and costs little enough; 1: fits; 2: does not.
+  int rank(int64_t bytes, double overhead) const {
+    if (options_.budget && bytes > *options_.budget / 100 * 99) return 2;
+    return overhead > options_.overhead;
+  }
+
+  const StepView& view_;
+  const RecomputeOptions& options_;
+  const bool bits_;
+  const double step_ms_;
+  Clones best_;
+  int64_t bytes_ = std::numeric_limits<int64_t>::max();
+  double overhead_ = std::numeric_limits<double>::infinity();
+};
+
 // Nodes that are never so far apart that one clone would not do.
 constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 
@@ -244,25 +329,18 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
   }
   const StepView view(program, options);
   Clones best;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  auto attempt = [&](Choice choice, NodeId far) {
-    Clones clones = insert_clones(view, std::move(choice), far);
-    if (clones.count == 0) return;
-    const int64_t bytes = peak_bytes(clones.program);
-    if (bytes < least) least = bytes, best = std::move(clones);
-  };
-  if (method == Recompute::mirror) attempt(choose_mirror(view), kAnyDistance);
-  if (method == Recompute::sqrt) attempt(choose_sqrt(view), kAnyDistance);
-  if (method == Recompute::echo) {
-    for (NodeId near : kEchoDistances) attempt(choose_echo(view, near, options), near);
-  }
-  if (best.count == 0) {
+  if (method == Recompute::mirror) best = insert_clones(view, choose_mirror(view), kAnyDistance);
+  if (method == Recompute::sqrt) best = insert_clones(view, choose_sqrt(view), kAnyDistance);
+  if (method == Recompute::echo) best = EchoTrials(view, options).run();
+  if (best.count == 0 && best.encoded == 0) {
     say("nothing to recompute");
     return program;
   }
-  const std::string added = std::to_string(best.count) + " nodes recomputed: " +
-                            amount(best.cost.flops * 1e-9, "Gflop") + " and " +
-                            amount(best.cost.bytes * 1e-9, "GB moved");
+  const std::string added =
+      std::to_string(best.count) + " nodes recomputed" +
+      (best.encoded ? ", " + std::to_string(best.encoded) + " values kept as bits" : "") + ": " +
+      amount(best.cost.flops * 1e-9, "Gflop") + " and " +
+      amount(best.cost.bytes * 1e-9, "GB moved");
   const int64_t bytes = footprint(best.program);
   if (bytes >= footprint(program)) {
     say("undone: with " + added + " the step would need " + format_bytes(bytes));

@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,25 @@ struct RecomputeOptions {
   double heavy = 12;
   // echo: a node is recomputed only where that saves one byte for every so many that it moves. In a
   // decoder step of the translator (100 words, batch 128) the attention's context, which reads all
-  // encoder states for one row a sentence, moves 101 for each that it saves, and its softmax more
-  // than 256: both are kept. All else that is recomputed moves less than 16.
-  double exchange = 64;
+  // encoder states for one row a sentence, moves 101 for each that it saves; its softmax more than
+  // 256, and is kept. All else that is recomputed moves less than 16.
+  double exchange = 128;
+  // echo: the smallest footprint is taken that costs at most this part of the step's time, by a
+  // roofline for the papers' card. Where that is too little for what `exchange` allows, nodes must save
+  // more. Where nothing is that cheap, the cheapest is taken.
+  double overhead = 0.09;
+  // echo: bytes that the step should fit into, whatever it costs; none: no such wish.
+  std::optional<int64_t> budget = {};
+  // echo: gradients that make their recomputed operands themselves (memory/fuse_recompute.h) will be
+  // fused, so that is what costs are.
+  bool fuse = false;
+  // echo: what starting a node costs, in bytes moved. Set by the trials.
+  double launch_bytes = 0;
+  // echo: one bit an element in place of a value, where that is all that gradients ask of it
+  // (memory/bit_stash.h).
+  bool bits = true;
+  // Only nodes whose scope contains one of these; empty: all. For asking what a layer is worth.
+  std::vector<std::string> scopes = {};
 };
 
 const char* to_string(Recompute method);
@@ -67,8 +84,9 @@ struct StepView {
 
 struct Clones {
   Program program;
-  int count = 0;  // nodes added
-  Cost cost;      // of the added nodes
+  int count = 0;    // nodes run again
+  int encoded = 0;  // values kept as bits
+  Cost cost;        // of what was added
 };
 
 // Readers further apart than `far` nodes get clones of their own, where the node is from_pinned.

@@ -10,45 +10,98 @@
 namespace pal {
 namespace {
 
-// The value that a storage holds at a moment: of state and inputs the first, else the last one made
-// by then; windows count only as long as there is nothing that fills the storage.
-ValueId held_at(const Program& program, const Storage& storage, int64_t moment) {
-  ValueId held = storage.values.front();
-  if (storage.persistent || storage.input) return held;
-  bool whole = false;
+// The values that fill the storage, in order of production; else its first one.
+std::vector<ValueId> fillers(const Program& program, const Storage& storage) {
+  std::vector<ValueId> out;
+  if (storage.persistent || storage.input) return {storage.values.front()};
   for (ValueId v : storage.values) {
-    const Value& value = program.value(v);
-    const bool fills = value.spec.bytes() == storage.bytes;
-    if (start_of(value.producer) > moment || (whole && !fills)) continue;
-    held = v, whole = fills;
+    if (program.value(v).spec.bytes() == storage.bytes) out.push_back(v);
   }
-  return held;
+  if (out.empty()) out.push_back(storage.values.front());
+  return out;
 }
 
 }  // namespace
+
+std::vector<Held> held_values(const Program& program, const Storages& storages,
+                              const std::vector<Lifetime>& lifetimes) {
+  std::vector<Held> out;
+  for (size_t s = 0; s < storages.list.size(); ++s) {
+    const Storage& storage = storages.list[s];
+    const Lifetime life = lifetimes[s];
+    if (life.begin >= life.end) continue;
+    if (storage.workspace_of != kNone) {
+      out.push_back({StorageId(s), kNone, life.begin, life.end});
+      continue;
+    }
+    const std::vector<ValueId> values = fillers(program, storage);
+    int64_t begin = life.begin;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int64_t end =
+          i + 1 < values.size()
+              ? std::clamp(start_of(program.value(values[i + 1]).producer), begin, life.end)
+              : life.end;
+      if (begin < end) out.push_back({StorageId(s), values[i], begin, end});
+      begin = end;
+    }
+  }
+  return out;
+}
+
+Role role_of(const Program& program, const Held& held) {
+  return held.value == kNone ? Role::workspace : program.value(held.value).role;
+}
+
+Timeline timeline_of(const Program& program, const Storages& storages,
+                     const std::vector<Held>& held, size_t columns) {
+  const size_t moments = 2 * program.nodes.size();
+  std::vector<std::array<int64_t, kRoles>> change(moments + 1);
+  for (const Held& h : held) {
+    if (storages[h.storage].space != Space::device) continue;
+    const int64_t bytes = footprint(storages[h.storage]);
+    const size_t role = size_t(role_of(program, h));
+    change[size_t(h.begin)][role] += bytes;
+    change[size_t(h.end)][role] -= bytes;
+  }
+  Timeline out{.moments = int64_t(moments), .columns = {}};
+  columns = std::min(columns, moments);
+  std::array<int64_t, kRoles> now{};
+  for (size_t c = 0, m = 0; c < columns; ++c) {
+    Timeline::Column column{.bytes = -1};
+    for (const size_t end = (c + 1) * moments / columns; m < end; ++m) {
+      int64_t bytes = 0;
+      for (size_t r = 0; r < kRoles; ++r) bytes += now[r] += change[m][r];
+      if (bytes > column.bytes) column = {int64_t(m), bytes, now};
+    }
+    out.columns.push_back(column);
+  }
+  return out;
+}
 
 Footprint footprint_of(const Program& program, const Storages& storages, const Plan& plan) {
   Footprint out;
   out.arena = plan.device().bytes;
   out.lower_bound = plan.device().lower_bound;
   out.host = plan.host().bytes;
-  out.peak = peak_of(storages, lifetimes_of(program, storages));
+  const std::vector<Lifetime> lifetimes = lifetimes_of(program, storages);
+  out.peak = peak_of(storages, lifetimes);
   std::map<std::pair<std::string, std::string>, int64_t> layers;
   auto count = [&](ScopeId scope, Role role, int64_t bytes) {
     out.by_role[size_t(role)] += bytes;
     layers[{program.scopes[size_t(scope)], to_string(role)}] += bytes;
   };
   int64_t counted = 0;
-  for (StorageId s : out.peak.alive) {
-    const Storage& storage = storages[s];
-    const int64_t bytes = footprint(storage);
-    counted += bytes;
-    if (storage.workspace_of != kNone) {
-      count(program.node(storage.workspace_of).scope, Role::workspace, bytes);
+  for (const Held& held : held_values(program, storages, lifetimes)) {
+    const Storage& storage = storages[held.storage];
+    if (storage.space != Space::device || held.begin > out.peak.moment ||
+        out.peak.moment >= held.end) {
       continue;
     }
-    const Value& value = program.value(held_at(program, storage, out.peak.moment));
-    count(value.scope, value.role, bytes);
+    const int64_t bytes = footprint(storage);
+    counted += bytes;
+    const ScopeId scope = held.value == kNone ? program.node(storage.workspace_of).scope
+                                              : program.value(held.value).scope;
+    count(scope, role_of(program, held), bytes);
   }
   if (int64_t rest = out.lower_bound - counted; rest > 0) count(0, Role::weight, rest);
   for (auto& [key, bytes] : layers) {

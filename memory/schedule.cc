@@ -1,132 +1,172 @@
-// Early updates.
+// The candidates for an order, and the choice among them.
 #include "memory/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
-#include "core/op.h"
 #include "core/order.h"
-#include "core/prepare.h"
+#include "memory/early_updates.h"
 #include "memory/lifetimes.h"
+#include "memory/order_graph.h"
+#include "memory/order_peak.h"
+#include "memory/schedule_exact.h"
+#include "memory/schedule_list.h"
+#include "memory/schedule_moves.h"
 
 namespace pal {
 namespace {
 
-class EarlyUpdates {
+constexpr int kRefinements = 3;  // of the best list schedule, by guiding others with it
+
+// How many orders the local moves may look at: what 20,000 nodes leave time for.
+int move_tries(NodeId nodes) { return std::clamp(4'000'000 / std::max(nodes, 1), 100, 1000); }
+// Sets of nodes that the exact search may look at; each costs time in proportion to the nodes.
+int64_t most_states(NodeId nodes) { return 20'000'000 / std::max(nodes, 20); }
+
+struct Candidate {
+  std::string name;
+  std::vector<NodeId> order;
+  int64_t bytes = 0;
+};
+
+int64_t true_peak(const Program& program, std::span<const int64_t> workspace_bytes,
+                  const StorageOptions& options) {
+  const Storages storages = assign_storages(program, workspace_bytes, options);
+  return peak_of(storages, lifetimes_of(program, storages)).bytes;
+}
+
+std::vector<int64_t> permuted(std::span<const int64_t> bytes, const std::vector<NodeId>& order) {
+  std::vector<int64_t> out;
+  if (bytes.empty()) return out;
+  for (NodeId n : order) out.push_back(bytes[size_t(n)]);
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (auto& part : parts) {
+    if (!part.empty()) out += (out.empty() ? "" : "; ") + part;
+  }
+  return out;
+}
+
+class Portfolio {
  public:
-  explicit EarlyUpdates(const Program& program)
-      : p_(program), readers_(readers_of(program)), moves_(program.nodes.size(), 0) {
-    for (auto& out : p_.outputs) {
-      if (out.name == "loss") loss_ = p_.value(out.value).producer;
-    }
-    choose();
+  Portfolio(const OrderGraph& graph, OrderPeak& peak) : graph_(graph), peak_(peak) {
+    for (const Node& node : graph.program.nodes) clones_ |= node.phase == Phase::recompute;
   }
 
-  // The new order; every moving node right after the last node that it depends on.
-  std::vector<NodeId> order() {
-    std::vector<NodeId> slot(p_.nodes.size());
-    std::vector<std::vector<NodeId>> after(p_.nodes.size() + 1);  // [0]: before everything
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      slot[size_t(n)] = n;
-      if (!moves_[size_t(n)]) continue;
-      NodeId last = kNone;
-      for (NodeId d : dependencies(n)) last = std::max(last, slot[size_t(d)]);
-      slot[size_t(n)] = last;
-      after[size_t(last + 1)].push_back(n);
-      if (p_.node(n).op->writes_state && last < previous_staying(n)) ++moved_;
-    }
-    std::vector<NodeId> order = after[0];
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      if (!moves_[size_t(n)]) order.push_back(n);
-      order.insert(order.end(), after[size_t(n) + 1].begin(), after[size_t(n) + 1].end());
-    }
-    return order;
-  }
-
-  int moved() const { return moved_; }
-
-  // The gate made of gradients that some update waits for, or null.
-  const char* gate() const {
-    for (const Node& node : p_.nodes) {
-      if (!node.op->writes_state) continue;
-      for (ValueId v : node.in) {
-        const NodeId producer = v == kNone ? kNone : p_.value(v).producer;
-        if (producer != kNone && p_.node(producer).op->gate && from_gradients_[size_t(producer)]) {
-          return p_.node(producer).op->name;
-        }
+  Candidate run() {
+    const std::vector<NodeId> recorded = recorded_order();
+    best_ = {"program order", recorded, peak_(recorded)};
+    const std::vector<NodeId> early = early_updates_order(graph_.program);
+    consider("early updates", early);
+    using Pick = ListRule::Pick;
+    // A slack that lets through what is too small to matter, such as a chunk's part of the loss.
+    const int64_t slack = best_.bytes / 4096;
+    for (auto& [name, guide] :
+         {std::pair{"", &recorded}, std::pair{" after early updates", &early}}) {
+      if (name[0] && early == recorded) break;
+      for (bool from_end : {false, true}) {
+        const std::string what = std::string(from_end ? "late" : "eager") + name;
+        list(what, {.from_end = from_end, .eager = true}, *guide);
+        list(what, {.from_end = from_end, .eager = true, .slack = slack}, *guide);
       }
     }
-    return nullptr;
+    for (auto& [name, pick] :
+         {std::pair{"greedy", Pick::bytes}, std::pair{"depth-first", Pick::depth},
+          std::pair{"breadth-first", Pick::breadth}}) {
+      list(name, {.pick = pick, .eager = true}, recorded);
+      list(name + std::string(" from the end"), {.pick = pick, .from_end = true, .eager = true},
+           recorded);
+    }
+    for (int round = 0; round < kRefinements; ++round) {
+      const Candidate guide = best_;
+      for (bool from_end : {false, true}) {
+        list(guide.name + (from_end ? ", late" : ", eager"),
+             {.from_end = from_end, .eager = true, .slack = slack}, guide.order);
+      }
+      if (best_.bytes == guide.bytes) break;
+    }
+    return std::move(best_);
   }
 
  private:
-  // Updates; and nodes made of weight gradients, and gates, that nobody but moving nodes reads.
-  void choose() {
-    from_gradients_.assign(p_.nodes.size(), 0);
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      for (ValueId v : p_.node(n).in) {
-        if (v == kNone) continue;
-        const NodeId producer = p_.value(v).producer;
-        from_gradients_[size_t(n)] |= p_.value(v).role == Role::weight_gradient ||
-                                      (producer != kNone && from_gradients_[size_t(producer)]);
-      }
-    }
-    for (NodeId n = p_.node_count(); n-- > 0;) {
-      const Node& node = p_.node(n);
-      bool all = from_gradients_[size_t(n)] || node.op->gate;
-      for (ValueId v : node.out) {
-        if (v == kNone) continue;
-        for (NodeId r : readers_[size_t(v)]) all &= bool(moves_[size_t(r)]);
-      }
-      moves_[size_t(n)] = node.op->writes_state || all;
-    }
+  std::vector<NodeId> recorded_order() const {
+    std::vector<NodeId> order(size_t(graph_.nodes()));
+    std::iota(order.begin(), order.end(), 0);
+    return order;
+  }
+  void list(const std::string& name, const ListRule& rule, const std::vector<NodeId>& guide) {
+    consider(name, list_schedule(graph_, rule, guide));
+  }
+  void consider(const std::string& name, std::vector<NodeId> order) {
+    if (clones_) order = with_late_clones(graph_, order);
+    const int64_t bytes = peak_(order);
+    if (bytes < best_.bytes) best_ = {name, std::move(order), bytes};
   }
 
-  std::vector<NodeId> dependencies(NodeId n) const {
-    const Node& node = p_.node(n);
-    std::vector<NodeId> out;
-    for (ValueId v : node.in) {
-      if (v != kNone && p_.value(v).producer != kNone) out.push_back(p_.value(v).producer);
-    }
-    if (!node.op->writes_state) return out;
-    if (loss_ != kNone && loss_ != n) out.push_back(loss_);
-    for (size_t i = 0; i < node.out.size(); ++i) {
-      if (node.out[i] == kNone) continue;
-      add_readers(node.in[size_t(written_operand(*node.op, int(i)))], n, out);
-    }
-    return out;
-  }
-
-  // Of the value and of all views of it.
-  void add_readers(ValueId v, NodeId except, std::vector<NodeId>& out) const {
-    for (NodeId r : readers_[size_t(v)]) {
-      if (r == except) continue;
-      out.push_back(r);
-      const Node& node = p_.node(r);
-      if (!node.op->windows) continue;
-      const Specs in = specs_of(p_, node.in), specs = specs_of(p_, node.out);
-      for (const Window& w : node.op->windows(in, specs, node.attrs)) {
-        const ValueId view = node.out[size_t(w.output)];
-        if (w.of != Window::Of::operand || node.in[size_t(w.operand)] != v || view == kNone) continue;
-        add_readers(view, except, out);
-      }
-    }
-  }
-
-  NodeId previous_staying(NodeId n) const {
-    while (n >= 0 && moves_[size_t(n)]) --n;
-    return n;
-  }
-
-  const Program& p_;
-  const std::vector<std::vector<NodeId>> readers_;
-  std::vector<char> moves_;           // by node
-  std::vector<char> from_gradients_;  // by node: made of weight gradients
-  NodeId loss_ = kNone;
-  int moved_ = 0;
+  const OrderGraph& graph_;
+  OrderPeak& peak_;
+  bool clones_ = false;
+  Candidate best_;
 };
 
+std::string plural(int count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 }  // namespace
+
+const char* to_string(Schedule method) {
+  static constexpr const char* names[] = {"program", "lifetime", "exact"};
+  return names[size_t(method)];
+}
+
+Program schedule(const Program& program, Schedule method, std::string* note,
+                 std::span<const int64_t> workspace_bytes, const StorageOptions& options) {
+  auto say = [&](const std::string& text) {
+    if (note) *note = text;
+  };
+  if (method == Schedule::program || queue_count(program) > 1) {
+    say(method == Schedule::program ? "program order" : "several queues: order kept");
+    return program;
+  }
+  const OrderGraph graph(program, workspace_bytes, options);
+  OrderPeak peak(graph);
+  Candidate best = Portfolio(graph, peak).run();
+  std::string moves, exact;
+  const MovesEffect effect = move_at_peak(graph, peak, best.order, move_tries(graph.nodes()));
+  if (effect.made > 0) moves = plural(effect.made, "move") + " at the peak";
+  best.bytes = peak(best.order);
+
+  if (method == Schedule::exact) {
+    const ExactOrder found = exact_order(graph, best.order, most_states(graph.nodes()));
+    exact = graph.nodes() > kExactNodes
+                ? "too large for exact: more than " + std::to_string(kExactNodes) + " nodes"
+            : !found.proved ? "exact gave up after " + std::to_string(found.states) + " states"
+            : graph.plain   ? "proved least"
+                            : "proved least but for operands that may lie in a stack";
+    if (const int64_t bytes = peak(found.order); bytes < best.bytes) {
+      best = {"exact order", found.order, bytes}, moves = "";
+    }
+  }
+
+  const std::string blocked = early_updates_blocked(program);
+  Program out = permuted(program, best.order);
+  // The last word has the true peak; the search's is the same but where a value is gathered twice.
+  if (std::is_sorted(best.order.begin(), best.order.end()) ||
+      true_peak(out, permuted(workspace_bytes, best.order), options) >=
+          true_peak(program, workspace_bytes, options)) {
+    say(joined({"program order", exact, blocked}));
+    return program;
+  }
+  const int updates = updates_moved(program, best.order);
+  const std::string moved = updates ? plural(updates, "update") + " moved" : "";
+  say(joined({best.name, moved, moves, exact, blocked}));
+  return out;
+}
 
 Program schedule_early_updates(const Program& program, std::string* note,
                                std::span<const int64_t> workspace_bytes) {
@@ -137,25 +177,19 @@ Program schedule_early_updates(const Program& program, std::string* note,
     say("several queues: order kept");
     return program;
   }
-  EarlyUpdates early(program);
-  const std::vector<NodeId> order = early.order();
-  const std::string blocked =
-      early.gate() ? std::string("early updates blocked by ") + early.gate() : "";
+  const std::vector<NodeId> order = early_updates_order(program);
+  const std::string blocked = early_updates_blocked(program);
   if (std::is_sorted(order.begin(), order.end())) {
     say(blocked.empty() ? "nothing to move" : blocked);
     return program;
   }
   Program out = permuted(program, order);
-  std::vector<int64_t> workspace;
-  for (size_t i = 0; !workspace_bytes.empty() && i < order.size(); ++i) {
-    workspace.push_back(workspace_bytes[size_t(order[i])]);
-  }
-  if (peak_bytes(out, workspace) > peak_bytes(program, workspace_bytes)) {
+  if (peak_bytes(out, permuted(workspace_bytes, order)) > peak_bytes(program, workspace_bytes)) {
     say(blocked.empty() ? "early updates would raise the peak: order kept" : blocked);
     return program;
   }
-  const std::string moved = std::to_string(early.moved()) + " updates moved";
-  say(blocked.empty() ? moved : early.moved() ? moved + "; others: " + blocked : blocked);
+  const int moved = updates_moved(program, order);
+  say(joined({moved || blocked.empty() ? plural(moved, "update") + " moved" : "", blocked}));
   return out;
 }
 

@@ -1,9 +1,11 @@
 // The arena and its canaries.
 #include "memory/static_plan.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 
@@ -17,12 +19,23 @@ uint64_t canary(int64_t offset) { return 0xC0DED00DFEEDFACEull ^ (uint64_t(offse
 
 }  // namespace
 
-void Arena::Free::operator()(std::byte* p) const { std::free(p); }
+void Arena::Free::operator()(std::byte* p) const {
+  if (accelerator) accelerator->release(space, p);
+  else std::free(p);
+}
 
 void Arena::reserve(Space space, int64_t bytes) {
   Block& block = blocks_[region_of(space)];
   if (bytes <= block.bytes) return;
   const size_t size = (size_t(bytes) + kPage - 1) / kPage * kPage;
+  if (accelerator_) {
+    std::unique_ptr<std::byte[], Free> data(accelerator_->allocate(space, int64_t(size)),
+                                            {accelerator_, space});
+    accelerator_->copy(kComputeQueue, data.get(), block.data.get(), block.bytes);
+    accelerator_->synchronize();  // the old block is about to be freed
+    block = {std::move(data), bytes};
+    return;
+  }
   std::unique_ptr<std::byte[], Free> data(static_cast<std::byte*>(std::aligned_alloc(kPage, size)));
   if (!data) {
     throw BudgetError("the machine has no " + std::to_string(size) +
@@ -33,21 +46,49 @@ void Arena::reserve(Space space, int64_t bytes) {
   block = {std::move(data), bytes};
 }
 
-void Arena::fill_canary(Space space, int64_t from) {
-  Block& block = blocks_[region_of(space)];
-  for (int64_t i = align_up(from); i + 8 <= block.bytes; i += 8) {
-    const uint64_t pattern = canary(i);
-    std::memcpy(block.data.get() + i, &pattern, 8);
+template <class F>
+void Arena::visit(Space space, int64_t from, bool write, F f) const {
+  const Block& block = blocks_[region_of(space)];
+  if (!accelerator_ || space == Space::host) {
+    if (accelerator_) accelerator_->synchronize();
+    f(block.data.get() + from, from, block.bytes - from);
+    return;
+  }
+  std::vector<std::byte> some(size_t(1) << 20);
+  for (int64_t end = block.bytes; end > from;) {
+    const int64_t begin = std::max(from, end - int64_t(some.size()) / 64 * 64), n = end - begin;
+    if (!write) accelerator_->copy(kComputeQueue, some.data(), block.data.get() + begin, n);
+    accelerator_->synchronize();
+    const bool stop = f(some.data(), begin, n);
+    if (write) accelerator_->copy(kComputeQueue, block.data.get() + begin, some.data(), n);
+    accelerator_->synchronize();
+    if (stop) return;
+    end = begin;
   }
 }
 
+void Arena::fill_canary(Space space, int64_t from) {
+  visit(space, align_up(from), true, [](std::byte* bytes, int64_t at, int64_t n) {
+    for (int64_t i = 0; i + 8 <= n; i += 8) {
+      const uint64_t pattern = canary(at + i);
+      std::memcpy(bytes + i, &pattern, 8);
+    }
+    return false;
+  });
+}
+
 int64_t Arena::touched(Space space, int64_t from) const {
-  const Block& block = blocks_[region_of(space)];
-  for (int64_t i = block.bytes / 8 * 8 - 8; i >= align_up(from); i -= 8) {
-    const uint64_t pattern = canary(i);
-    if (std::memcmp(block.data.get() + i, &pattern, 8) != 0) return align_up(i + 8);
-  }
-  return from;
+  int64_t highest = from;
+  visit(space, align_up(from), false, [&](const std::byte* bytes, int64_t at, int64_t n) {
+    for (int64_t i = n / 8 * 8 - 8; i >= 0; i -= 8) {
+      const uint64_t pattern = canary(at + i);
+      if (std::memcmp(bytes + i, &pattern, 8) == 0) continue;
+      highest = align_up(at + i + 8);
+      return true;
+    }
+    return false;
+  });
+  return highest;
 }
 
 StaticPlan::StaticPlan(const Storages& storages, const Plan& plan, Arena& arena)

@@ -4,16 +4,19 @@
 #include <array>
 #include <memory>
 
+#include "core/accelerator.h"
 #include "core/memory.h"
 #include "memory/plan.h"
 
 namespace pal {
 
 // The memory of a program set: one block for the device, one for host copies. Programs over the same
-// StateLayout find their state at the same place in it.
+// StateLayout find their state at the same place in it. On an accelerator the first is its own memory,
+// which the processor cannot read, the second is pinned.
 class Arena {
  public:
   Arena() = default;
+  explicit Arena(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
   explicit Arena(const Plan& plan) { reserve(plan); }
 
   // Grows to at least so many bytes; what was there stays, at the same offsets, in a new place: no
@@ -33,13 +36,26 @@ class Arena {
 
  private:
   struct Free {
+    Free() : space(Space::device) {}
+    Free(std::shared_ptr<Accelerator> owner, Space where)
+        : accelerator(std::move(owner)), space(where) {}
+    std::shared_ptr<Accelerator> accelerator;  // null: the processor's memory
+    Space space;
     void operator()(std::byte* p) const;
   };
+  // Calls f(host's view of some bytes, their offset, their number) over [from, end of the block),
+  // last bytes first, until it says stop (true); writes back what it left there.
+  template <class F>
+  void visit(Space space, int64_t from, bool write, F f) const;
   struct Block {
+    Block() : bytes(0) {}
+    Block(std::unique_ptr<std::byte[], Free> memory, int64_t size)
+        : data(std::move(memory)), bytes(size) {}
     std::unique_ptr<std::byte[], Free> data;
-    int64_t bytes = 0;
+    int64_t bytes;
   };
   std::array<Block, kRegions> blocks_;
+  std::shared_ptr<Accelerator> accelerator_;
 };
 
 // One program's view of an arena. Storages, plan and arena must outlive it; several programs may
@@ -66,6 +82,7 @@ class StaticPlan final : public Memory {
     return arena_.touched(Space::device, plan_.device().transients_begin());
   }
   const Plan& plan() const { return plan_; }
+  std::byte* base(Space space) const { return arena_.base(space); }
 
  private:
   std::byte* address(StorageId storage) const {

@@ -55,6 +55,10 @@ class Assigner {
 
   Group& group_of(ValueId v) { return groups_[size_t(group_[size_t(v)])]; }
   int64_t bytes(ValueId v) const { return program_.value(v).spec.bytes(); }
+  bool is_forward(ValueId v) const {
+    const NodeId producer = program_.value(v).producer;
+    return producer != kNone && program_.node(producer).phase == Phase::forward;
+  }
   // The value is all there is of its storage, but for its own windows.
   bool is_whole(ValueId v) {
     return offset_[size_t(v)] == 0 && group_of(v).bytes == bytes(v);
@@ -186,6 +190,7 @@ class Assigner {
     const Group &from = groups_[size_t(a)], &to = groups_[size_t(b)];
     if (a == b || !is_whole(old) || bytes(old) != bytes(now) || from.space != to.space) return false;
     if (from.persistent || from.input || from.output || to.persistent || to.input) return false;
+    if (!options_.over_feature_maps && is_forward(old) && !is_forward(now)) return false;
     // The kernel is known to bear one operand under its output, not two.
     const Node& node = program_.node(n);
     if (std::count_if(node.in.begin(), node.in.end(), [&](ValueId v) {
@@ -276,25 +281,30 @@ std::vector<std::vector<NodeId>> touches_of(const Program& program, const Storag
   return touches;
 }
 
+std::vector<int64_t> bytes_in_place(const Program& program, const Storages& storages, NodeId n) {
+  const Node& node = program.node(n);
+  std::vector<int64_t> in_place(node.out.size(), 0);
+  if (!node.op->windows) return in_place;
+  const Specs in = specs_of(program, node.in), out = specs_of(program, node.out);
+  for (const Window& w : node.op->windows(in, out, node.attrs)) {
+    const ValueId small = w.of == Window::Of::operand ? node.out[size_t(w.output)]
+                                                      : node.in[size_t(w.operand)];
+    const ValueId large = w.of == Window::Of::operand ? node.in[size_t(w.operand)]
+                                                      : node.out[size_t(w.output)];
+    if (small == kNone || large == kNone) continue;
+    if (storages.of[size_t(small)] == storages.of[size_t(large)] &&
+        storages.offset[size_t(small)] == storages.offset[size_t(large)] + w.offset) {
+      in_place[size_t(w.output)] += program.value(small).spec.bytes();
+    }
+  }
+  return in_place;
+}
+
 std::vector<std::vector<NodeId>> writers_of(const Program& program, const Storages& storages) {
   std::vector<std::vector<NodeId>> writers(storages.list.size());
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Node& node = program.node(n);
-    std::vector<int64_t> in_place(node.out.size(), 0);  // bytes of the output that are there already
-    if (node.op->windows) {
-      const Specs in = specs_of(program, node.in), out = specs_of(program, node.out);
-      for (const Window& w : node.op->windows(in, out, node.attrs)) {
-        const ValueId small = w.of == Window::Of::operand ? node.out[size_t(w.output)]
-                                                          : node.in[size_t(w.operand)];
-        const ValueId large = w.of == Window::Of::operand ? node.in[size_t(w.operand)]
-                                                          : node.out[size_t(w.output)];
-        if (small == kNone || large == kNone) continue;
-        if (storages.of[size_t(small)] == storages.of[size_t(large)] &&
-            storages.offset[size_t(small)] == storages.offset[size_t(large)] + w.offset) {
-          in_place[size_t(w.output)] += program.value(small).spec.bytes();
-        }
-      }
-    }
+    const std::vector<int64_t> in_place = bytes_in_place(program, storages, n);
     for (size_t i = 0; i < node.out.size(); ++i) {
       if (node.out[i] == kNone || in_place[i] >= program.value(node.out[i]).spec.bytes()) continue;
       auto& list = writers[size_t(storages.of[size_t(node.out[i])])];

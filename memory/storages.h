@@ -26,6 +26,8 @@ namespace pal {
 struct StorageOptions {
   bool inplace = true;
   bool windows = true;
+  // A gradient may be written over a feature map that dies there. Frameworks kept feature maps apart.
+  bool over_feature_maps = true;
 };
 
 // What sharing saved, for the report.
@@ -41,6 +43,10 @@ Storages assign_storages(const Program& program, std::span<const int64_t> worksp
 
 // The nodes that touch a storage (read, write, or use it as workspace), in order, by storage.
 std::vector<std::vector<NodeId>> touches_of(const Program& program, const Storages& storages);
+
+// By output of a node: the bytes of it that lie where they belong without the node's doing, because
+// it is a view of an operand, or its operands were written straight into it.
+std::vector<int64_t> bytes_in_place(const Program& program, const Storages& storages, NodeId node);
 
 // The nodes that change bytes of a storage, in order, by storage: without views, and without
 // gathering nodes all of whose operands are in place.

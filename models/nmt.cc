@@ -9,26 +9,33 @@
 
 namespace pal {
 
-void check_nmt(const NmtOptions& o) {
+namespace {
+
+namespace in = translation_input;
+
+void check_sizes(const NmtOptions& o) {
   auto check = [](bool ok, const std::string& what) {
     if (!ok) throw UsageError("model." + what);
   };
   check(!o.bidirectional || o.hidden % 2 == 0,
         "hidden: a bidirectional first layer has hidden/2 units each way; make it even");
-  check(o.tie == NmtOptions::Tie::none || o.embedding == o.hidden,
+  const bool output_tied = o.tie == NmtOptions::Tie::target || o.tie == NmtOptions::Tie::all;
+  check(!output_tied || o.embedding == o.hidden,
         "tie_embeddings: the embedding (" + std::to_string(o.embedding) +
             ") must be as wide as the hidden layer (" + std::to_string(o.hidden) + ")");
-  check(o.tie != NmtOptions::Tie::all || o.source_vocab == o.target_vocab,
-        "tie_embeddings: all needs one vocabulary for both languages (data.shared_vocabulary)");
+  const bool one = o.tie == NmtOptions::Tie::embeddings || o.tie == NmtOptions::Tie::all;
+  check(!one || o.source_vocab == o.target_vocab,
+        "tie_embeddings: one table needs one vocabulary for both languages "
+        "(data.shared_vocabulary)");
 }
 
-NmtLoss nmt_loss(Builder& b, const NmtOptions& o, const NmtShape& shape, Val scalars,
-                 bool training) {
+TranslationLoss loss(Builder& b, const NmtOptions& o, const TranslationShape& shape, Val scalars,
+                     bool training) {
   const auto [S, T, B] = shape;
-  Val source = b.input(nmt_input::kSource, {{S, B}, DType::i32});
-  Val lengths = b.input(nmt_input::kSourceLengths, {{B}, DType::i32});
-  Val target_in = b.input(nmt_input::kTargetIn, {{T, B}, DType::i32});
-  Val target_out = b.input(nmt_input::kTargetOut, {{T, B}, DType::i32});
+  Val source = b.input(in::kSource, {{S, B}, DType::i32});
+  Val lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
+  Val target_in = b.input(in::kTargetIn, {{T, B}, DType::i32});
+  Val target_out = b.input(in::kTargetOut, {{T, B}, DType::i32});
   NmtLayers net(b, o, training ? scalars : Val{});
 
   Encoded encoded = net.encode(source, lengths);
@@ -41,14 +48,12 @@ NmtLoss nmt_loss(Builder& b, const NmtOptions& o, const NmtShape& shape, Val sca
     attended.push_back(state.attended);
   }
   Builder::Within scope(b, "output");
-  Val logits = net.logits(stack(attended));  // (T, B, V)
-  CrossEntropy loss = cross_entropy(reshape(logits, {T * B, o.target_vocab}),
-                                    reshape(target_out, {T * B}), scalars,
-                                    {.smoothing = training ? o.label_smoothing : 0});
-  return {loss.loss, loss.nll};
+  return output_loss(net.before_output(stack(attended)), target_out, scalars,
+                     training ? o.label_smoothing : 0, o.loss_chunks,
+                     [&](Val x) { return net.logits(x); });
 }
 
-std::vector<std::string> nmt_states(const NmtOptions& o) {
+std::vector<std::string> state_names(const NmtOptions& o) {
   std::vector<std::string> names;
   for (int64_t l = 0; l < o.decoder_layers; ++l) {
     names.push_back("decoder/h" + std::to_string(l));
@@ -58,9 +63,7 @@ std::vector<std::string> nmt_states(const NmtOptions& o) {
   return names;
 }
 
-namespace {
-
-// The state as a list in the order of nmt_states.
+// The state as a list in the order of state_names.
 std::vector<Val> flat(const DecoderState& state) {
   std::vector<Val> out;
   for (const LstmState& layer : state.layers) out.insert(out.end(), {layer.h, layer.c});
@@ -68,27 +71,25 @@ std::vector<Val> flat(const DecoderState& state) {
   return out;
 }
 
-}  // namespace
-
-void nmt_encoder(Builder& b, const NmtOptions& o, const NmtShape& shape) {
-  Val source = b.input(nmt_input::kSource, {{shape.source, shape.batch}, DType::i32});
-  Val lengths = b.input(nmt_input::kSourceLengths, {{shape.batch}, DType::i32});
+void encoder(Builder& b, const NmtOptions& o, const TranslationShape& shape) {
+  Val source = b.input(in::kSource, {{shape.source, shape.batch}, DType::i32});
+  Val lengths = b.input(in::kSourceLengths, {{shape.batch}, DType::i32});
   NmtLayers net(b, o, {});
   Encoded encoded = net.encode(source, lengths);
-  const std::vector<std::string> names = nmt_states(o);
+  const std::vector<std::string> names = state_names(o);
   const std::vector<Val> states = flat(net.first_state(encoded));
   b.output("keys", encoded.keys);
   b.output("values", encoded.values);
   for (size_t i = 0; i < names.size(); ++i) b.output(names[i], states[i]);
 }
 
-void nmt_decoder_step(Builder& b, const NmtOptions& o, const NmtShape& shape) {
+void decoder_step(Builder& b, const NmtOptions& o, const TranslationShape& shape) {
   const int64_t S = shape.source, B = shape.batch, H = o.hidden;
   Encoded encoded{.keys = b.input("keys", {{S, B, o.attention_size}}),
                   .values = b.input("values", {{S, B, H}}),
-                  .lengths = b.input(nmt_input::kSourceLengths, {{B}, DType::i32})};
-  Val token = b.input("token", {{1, B}, DType::i32});
-  const std::vector<std::string> names = nmt_states(o);
+                  .lengths = b.input(in::kSourceLengths, {{B}, DType::i32})};
+  Val token = b.input(in::kToken, {{1, B}, DType::i32});
+  const std::vector<std::string> names = state_names(o);
   std::vector<Val> states;
   for (auto& name : names) states.push_back(b.input(name, {{B, H}}));
   DecoderState state{.attended = states.back()};
@@ -104,6 +105,20 @@ void nmt_decoder_step(Builder& b, const NmtOptions& o, const NmtShape& shape) {
   b.output("log_probs", log_softmax(net.logits(state.attended)));
   const std::vector<Val> next = flat(state);
   for (size_t i = 0; i < names.size(); ++i) b.output("next/" + names[i], next[i]);
+}
+
+}  // namespace
+
+TranslationModel nmt_model(const NmtOptions& o) {
+  check_sizes(o);
+  return {.target_vocab = o.target_vocab,
+          .loss = [o](Builder& b, const TranslationShape& shape, Val scalars,
+                      bool training) { return loss(b, o, shape, scalars, training); },
+          .encoder = [o](Builder& b, const TranslationShape& shape) { encoder(b, o, shape); },
+          .decoder_step = [o](Builder& b,
+                              const TranslationShape& shape) { decoder_step(b, o, shape); },
+          .memory = {"keys", "values"},
+          .states = state_names(o)};
 }
 
 }  // namespace pal

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "ops/activations.h"
+#include "ops/add.h"
+#include "ops/arithmetic.h"
 #include "ops/attention_context.h"
 #include "ops/attention_score.h"
 #include "ops/columns.h"
@@ -11,6 +13,7 @@
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/fill.h"
+#include "ops/layer_norm.h"
 #include "ops/lstm.h"
 #include "ops/masked_softmax.h"
 #include "ops/matmul.h"
@@ -41,13 +44,47 @@ NmtLayers::LstmWeights NmtLayers::lstm_weights(int64_t input, int64_t hidden) {
           lstm_bias(hidden)};
 }
 
-Val NmtLayers::dropout(Val x) {
-  if (!scalars_ || o_.dropout == 0) return x;
-  if (o_.fused) return pal::dropout(x, scalars_, o_.dropout);
-  return dropout_apply(x, dropout_mask(scalars_, x.shape(), o_.dropout), o_.dropout);
+Val NmtLayers::dropout(Val x, float p) {
+  if (!scalars_ || p == 0) return x;
+  if (o_.fused) return pal::dropout(x, scalars_, p);
+  return dropout_apply(x, dropout_mask(scalars_, x.shape(), p), p);
+}
+
+Val NmtLayers::normalise(const std::string& name, Val x, Val shift) {
+  const int64_t width = x.shape().back();
+  Val gain = b_.weight("gain_" + name, {{width}}, {Init::Kind::constant, 1});
+  return layer_norm(x, gain, shift ? shift : zeros(b_, {{width}}));
+}
+
+// Plain: W x + U h + bias. Normalised (Ba et al. 2016, equation 20; Sockeye's LayerNormLSTMCell):
+// LN(W x) + LN(U h) + bias, each norm over all 4H with a gain of its own. Either way the input's
+// part brings the bias; shifts of the norms would be second and third biases.
+Val NmtLayers::gates(Val from_input, Val h, Val wh) {
+  if (!o_.layer_norm) return matmul(h, wh, false, false, from_input);
+  return add(from_input, normalise("h", matmul(h, wh), {}));
+}
+
+// The same cell, but h = sigmoid(o) tanh(LN(c)) (equation 22); the next step's c is not normalised.
+LstmState NmtLayers::normalised_cell(Val gates, const LstmState& before) {
+  const int64_t H = before.c.shape().back();
+  Val c, o;
+  if (o_.fused) {
+    c = lstm_cell(gates, before.c).c;  // its h is not read
+    o = sigmoid(slice_columns(gates, 3 * H, 4 * H));
+  } else {
+    const std::vector<Val> x = split(gates, {H, H, H, H});  // i, f, g, o
+    c = add(mul(sigmoid(x[1]), before.c), mul(sigmoid(x[0]), tanh(x[2])));
+    o = sigmoid(x[3]);
+  }
+  return {mul(o, tanh(normalise("c", c, vector("shift_c", H)))), c};
 }
 
 LstmState NmtLayers::cell(Val gates, const LstmState& before, Val lengths, int64_t t) {
+  if (o_.layer_norm) {
+    const LstmState next = normalised_cell(gates, before);
+    if (!lengths) return next;
+    return {hold(next.h, before.h, lengths, t), hold(next.c, before.c, lengths, t)};
+  }
   if (!lengths) return o_.fused ? lstm_cell(gates, before.c) : lstm_cell_unfused(gates, before.c);
   return o_.fused ? lstm_cell(gates, before, lengths, t)
                   : lstm_cell_unfused(gates, before, lengths, t);
@@ -57,12 +94,13 @@ Val NmtLayers::run_lstm(const std::string& name, Val x, int64_t H, Val lengths, 
   Builder::Within scope(b_, name);
   const int64_t S = x.shape()[0], B = x.shape()[1];
   const LstmWeights w = lstm_weights(x.shape().back(), H);
-  std::vector<Val> gates = unbind(linear(x, w.wx, w.bias));  // S of (B, 4H)
+  std::vector<Val> inputs = unbind(o_.layer_norm ? normalise("x", matmul(x, w.wx), w.bias)
+                                                 : linear(x, w.wx, w.bias));  // S of (B, 4H)
   LstmState state{fill(b_, {{B, H}}, 0), fill(b_, {{B, H}}, 0)};
   std::vector<Val> h;
   for (int64_t t = 0; t < S; ++t) {
     Builder::Within step(b_, "", int32_t(t));
-    state = cell(matmul(state.h, w.wh, false, false, gates[size_t(t)]), state, lengths, t);
+    state = cell(gates(inputs[size_t(t)], state.h, w.wh), state, lengths, t);
     h.push_back(state.h);
   }
   if (last) *last = state.h;
@@ -70,7 +108,8 @@ Val NmtLayers::run_lstm(const std::string& name, Val x, int64_t H, Val lengths, 
 }
 
 Val NmtLayers::embedding_matrix(const std::string& side, int64_t words) {
-  const std::string name = o_.tie == NmtOptions::Tie::all ? "embedding" : side + "/embedding";
+  const bool one = o_.tie == NmtOptions::Tie::all || o_.tie == NmtOptions::Tie::embeddings;
+  const std::string name = one ? "embedding" : side + "/embedding";
   const float half_width =
       o_.init == NmtOptions::InitKind::uniform ? o_.init_scale : std::sqrt(3.0f / float(o_.embedding));
   return b_.state(name, {{words, o_.embedding}}, Role::weight, {Init::Kind::uniform, half_width});
@@ -83,7 +122,8 @@ Encoded NmtLayers::encode(Val source, Val lengths) {
   {
     Builder::Within embed(b_, "embed");
     if (o_.reverse_source) source = reverse(source, lengths);
-    x = dropout(embedding(embedding_matrix("source", o_.source_vocab), source));  // (S, B, E)
+    x = embedding(embedding_matrix("source", o_.source_vocab), source);  // (S, B, E)
+    x = embedding_dropout(x);
   }
   Val last;
   for (int64_t l = 0; l < o_.encoder_layers; ++l) {
@@ -110,7 +150,9 @@ DecoderState NmtLayers::first_state(const Encoded& encoded) {
   DecoderState state;
   for (int64_t l = 0; l < o_.decoder_layers; ++l) {
     auto first = [&](const std::string& name) {
-      return tanh(linear(encoded.last, matrix("w" + name, H, H), vector("b" + name, H)));
+      Val bias = vector("b" + name, H), w = matrix("w" + name, H, H);
+      if (!o_.attention_layer_norm) return tanh(linear(encoded.last, w, bias));
+      return tanh(normalise(name, matmul(encoded.last, w), bias));
     };
     const std::string n = std::to_string(l);
     Val h = first("h" + n);
@@ -123,9 +165,10 @@ DecoderState NmtLayers::first_state(const Encoded& encoded) {
 Val NmtLayers::embed_target(Val words) {
   Builder::Within scope(b_, "decoder/embed");
   Val table = embedding_matrix("target", o_.target_vocab);
-  Val x = dropout(embedding(table, words));
+  Val x = embedding_dropout(embedding(table, words));
   Builder::Within first(b_, "rnn0");
-  return linear(x, matrix("wx", o_.embedding, 4 * o_.hidden), lstm_bias(o_.hidden));
+  Val bias = o_.layer_norm ? Val{} : lstm_bias(o_.hidden);  // else decode() adds it
+  return linear(x, matrix("wx", o_.embedding, 4 * o_.hidden), bias);
 }
 
 Val NmtLayers::attend(Val query, const Encoded& encoded) {
@@ -134,7 +177,13 @@ Val NmtLayers::attend(Val query, const Encoded& encoded) {
   Val score;                                                          // (S, B)
   if (o_.attention == NmtOptions::Attention::mlp) {
     Val v = b_.weight("v", {{o_.attention_size}}, {Init::Kind::uniform, o_.init_scale});
-    score = o_.fused ? mlp_score(encoded.keys, q, v) : mlp_score_unfused(encoded.keys, q, v);
+    if (o_.attention_layer_norm) {
+      Val sum = normalise("score", add_broadcast(encoded.keys, q),
+                          vector("shift_score", o_.attention_size));  // (S, B, A)
+      score = dot_last(tanh(sum), v);
+    } else {
+      score = o_.fused ? mlp_score(encoded.keys, q, v) : mlp_score_unfused(encoded.keys, q, v);
+    }
   } else {
     score = scale_by(dot_score(encoded.keys, q), b_.weight("g", {{1}}, {Init::Kind::constant, 1}));
   }
@@ -148,27 +197,32 @@ DecoderState NmtLayers::decode(Val word_gates, const DecoderState& before, const
   for (int64_t l = 0; l < o_.decoder_layers; ++l) {
     Builder::Within scope(b_, "rnn" + std::to_string(l));
     const LstmState& old = before.layers[size_t(l)];
-    Val gates = word_gates;
+    Val input = word_gates;  // (B, 4H)
     if (l == 0 && o_.input_feeding) {
-      gates = matmul(before.attended, matrix("wf", H, 4 * H), false, false, gates);
+      input = matmul(before.attended, matrix("wf", H, 4 * H), false, false, input);
     } else if (l > 0) {
-      gates = linear(dropout(x), matrix("wx", H, 4 * H), lstm_bias(H));
+      Val bias = o_.layer_norm ? Val{} : lstm_bias(H);
+      input = linear(dropout(x), matrix("wx", H, 4 * H), bias);
     }
+    if (o_.layer_norm) input = normalise("x", input, lstm_bias(H));
     Val wh = b_.weight("wh", {{H, 4 * H}}, {Init::Kind::orthogonal, 1});
-    next.layers.push_back(cell(matmul(old.h, wh, false, false, gates), old, {}, 0));
+    next.layers.push_back(cell(gates(input, old.h, wh), old, {}, 0));
     x = next.layers.back().h;
   }
   Val context = attend(x, encoded);
   Builder::Within scope(b_, "attention");
-  Val mixed = matmul(context, matrix("wc", H, H), false, false, matmul(x, matrix("wh", H, H)));
+  Val of_h = matmul(dropout(x, o_.hidden_dropout), matrix("wh", H, H));
+  Val mixed = matmul(dropout(context, o_.hidden_dropout), matrix("wc", H, H), false, false, of_h);
+  if (o_.attention_layer_norm) mixed = normalise("hidden", mixed, vector("shift_hidden", H));
   next.attended = tanh(mixed);
   return next;
 }
 
-Val NmtLayers::logits(Val attended) {
-  Val x = dropout(attended);
+Val NmtLayers::before_output(Val attended) { return dropout(attended); }
+
+Val NmtLayers::logits(Val x) {
   Val bias = vector("bias", o_.target_vocab);
-  if (o_.tie == NmtOptions::Tie::none) {
+  if (o_.tie == NmtOptions::Tie::none || o_.tie == NmtOptions::Tie::embeddings) {
     return linear(x, matrix("w", o_.hidden, o_.target_vocab), bias);
   }
   return add_bias(matmul(x, embedding_matrix("target", o_.target_vocab), false, true), bias);

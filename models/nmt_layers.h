@@ -35,7 +35,8 @@ class NmtLayers {
   Val embed_target(Val words);
   // One step; call it in the scope "decoder".
   DecoderState decode(Val word_gates, const DecoderState& before, const Encoded& encoded);
-  Val logits(Val attended);  // (..., H) -> (..., V)
+  Val before_output(Val attended);  // (..., H), dropped
+  Val logits(Val x);                // (..., H) -> (..., V)
 
  private:
   struct LstmWeights { Val wx, wh, bias; };  // (I, 4H), (H, 4H), (4H)
@@ -44,10 +45,17 @@ class NmtLayers {
   Val vector(const std::string& name, int64_t size);
   Val lstm_bias(int64_t hidden);  // (4H)
   LstmWeights lstm_weights(int64_t input, int64_t hidden);
+  // Layer norm of x (.., C), its gain a weight gain_NAME (C); without a shift (C) there is none.
+  Val normalise(const std::string& name, Val x, Val shift);
+  // Gates (B, 4H) from the input's part and h (B, H).
+  Val gates(Val from_input, Val h, Val wh);
   LstmState cell(Val gates, const LstmState& before, Val lengths, int64_t t);
+  LstmState normalised_cell(Val gates, const LstmState& before);
   // One layer over all steps: (S, B, I) -> (S, B, H), and the state at each sentence's end.
   Val run_lstm(const std::string& name, Val x, int64_t hidden, Val lengths, Val* last);
-  Val dropout(Val x);
+  Val dropout(Val x, float p);
+  Val dropout(Val x) { return dropout(x, o_.dropout); }
+  Val embedding_dropout(Val x) { return dropout(x, o_.embedding_dropout.value_or(o_.dropout)); }
   Val attend(Val query, const Encoded& encoded);  // (B, H) -> context (B, H)
   Val embedding_matrix(const std::string& side, int64_t words);
 

@@ -3,6 +3,7 @@
 // tanh: dx = dy (1 - y^2).   sigmoid: y = 1/(1 + e^-x), dx = dy y (1 - y).
 #include "ops/activations.h"
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -38,6 +39,7 @@ const OpDef relu_op{
         },
     .shares = {{0, 0}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Relu{}); }},
+    .cuda = &relu_cuda,
     .examples = [] { return unary_examples(-2, 2); },
 };
 
@@ -61,6 +63,7 @@ const OpDef clip_op{
                   auto& interval = a.attrs.as<IntervalAttrs>();
                   map_elements<1>(a, Clip{interval.lo, interval.hi});
                 }},
+    .cuda = &clip_cuda,
     .examples = [] { return unary_examples(-3, 3, IntervalAttrs{-1, 1}); },
 };
 
@@ -81,6 +84,7 @@ const OpDef pass_inside_op{
                   map_elements<2>(a, PassInside{interval.lo, interval.hi},
                                   bits_of_interval(interval.lo, interval.hi));
                 }},
+    .cuda = &pass_inside_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -105,6 +109,7 @@ const OpDef tanh_op{
     .shares = {{0, 0}},
     .cost = transcendental_cost,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Tanh{}); }},
+    .cuda = &tanh_cuda,
     .examples = [] { return unary_examples(-4, 4); },
 };
 
@@ -114,6 +119,7 @@ const OpDef tanh_grad_op{
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("tanh_grad", in, 2); },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, TanhGrad{}); }},
+    .cuda = &tanh_grad_cuda,
     .examples = [] { return gradient_examples(-1, 1); },
 };
 
@@ -127,6 +133,7 @@ const OpDef sigmoid_op{
     .shares = {{0, 0}},
     .cost = transcendental_cost,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Sigmoid{}); }},
+    .cuda = &sigmoid_cuda,
     .examples = [] { return unary_examples(-6, 6); },
 };
 
@@ -136,6 +143,7 @@ const OpDef sigmoid_grad_op{
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("sigmoid_grad", in, 2); },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, SigmoidGrad{}); }},
+    .cuda = &sigmoid_grad_cuda,
     .examples = [] { return gradient_examples(0, 1); },
 };
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ops/cuda.h"
 #include "ops/update.h"
 
 namespace pal {
@@ -73,6 +74,7 @@ const OpDef adam_op{
     .writes_state = true,
     .batched = &adam_batched_op,
     .cpu = {.run = run},
+    .cuda = &adam_cuda,
     .examples = examples,
 };
 
@@ -88,6 +90,7 @@ const OpDef adam_batched_op{
     .group_in = 6,
     .group_out = 3,
     .cpu = {.run = [](const KernelArgs& a) { run_groups(adam_op, adam_batched_op, a); }},
+    .cuda = &adam_batched_cuda,
     .examples = [] { return batched_examples(examples()); },
 };
 

@@ -1,6 +1,7 @@
 // y = a + b. Gradient: dy to both.
 #include "ops/add.h"
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -16,6 +17,7 @@ const OpDef add_op{
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Add{}); }},
+    .cuda = &add_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -2,6 +2,7 @@
 // scale: y = factor x, dx = factor dy.
 #include "ops/arithmetic.h"
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -17,6 +18,7 @@ const OpDef mul_op{
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Mul{}); }},
+    .cuda = &mul_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -37,6 +39,7 @@ const OpDef sub_op{
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Sub{}); }},
+    .cuda = &sub_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -55,6 +58,7 @@ const OpDef scale_op{
                 [](const KernelArgs& a) {
                   map_elements<1>(a, Scale{a.attrs.as<ScaleAttrs>().factor});
                 }},
+    .cuda = &scale_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
 #include "ops/rows.h"
@@ -149,6 +150,7 @@ const OpDef attention_context_op{
         },
     .cost = cost,
     .cpu = {.run = run_context},
+    .cuda = &attention_context_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -173,6 +175,7 @@ const OpDef dot_score_op{
         },
     .cost = cost,
     .cpu = {.run = run_dot_score},
+    .cuda = &dot_score_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -200,6 +203,7 @@ const OpDef add_outer_op{
     .shares = {{0, 2}},
     .cost = cost,
     .cpu = {.run = run_add_outer},
+    .cuda = &add_outer_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ops/activations.h"
+#include "ops/cuda.h"
 #include "ops/dot_last.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
@@ -149,6 +150,7 @@ const OpDef mlp_score_op{
           return Cost{23.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
         },
     .cpu = {.run = run},
+    .cuda = &mlp_score_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -181,6 +183,7 @@ const OpDef mlp_score_grad_op{
                       reads * double(in[1].bytes()) + double(out[0].bytes())};
         },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
+    .cuda = &mlp_score_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -7,7 +7,7 @@
 
 namespace pal {
 
-extern const OpDef mlp_score_grad_op, mlp_score_op;
+extern const OpDef mlp_score_grad_op, mlp_score_op, mlp_score_replay_grad_op;
 
 // keys (S, B, A), query (B, A), v (A) -> (S, B): v . tanh(keys[s,b,:] + query[b,:]). Nothing of
 // size (S, B, A) is made; the gradient computes the tanh again.

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -207,6 +208,7 @@ const OpDef batch_norm_op{
     .cpu = {.run = run_forward,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return two_sums(in, 0); }},
+    .cuda = &batch_norm_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -237,6 +239,7 @@ const OpDef batch_norm_grad_op{
     .cpu = {.run = run_gradient,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return two_sums(in, 0); }},
+    .cuda = &batch_norm_grad_cuda,
     .examples =
         [] {
           auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
@@ -264,6 +267,7 @@ const OpDef batch_norm_infer_op{
     .cpu = {.run = run_infer,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cuda = &batch_norm_infer_cuda,
     .examples =
         [] {
           auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };

@@ -2,6 +2,7 @@
 // transposed where op transposes.
 #include "ops/batched_matmul.h"
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/matmul_product.h"
 
@@ -28,21 +29,6 @@ Shape result_shape(int64_t batch, int64_t m, int64_t n, int batch_axis) {
   return batch_axis ? Shape{m, batch, n} : Shape{batch, m, n};
 }
 
-ProductShape product_of(SpecSpan in, const BatchedMatmulAttrs& attrs) {
-  const Matrices a = matrices(in[0].shape, attrs.a_batch, attrs.ta);
-  const Matrices b = matrices(in[1].shape, attrs.b_batch, attrs.tb);
-  const Matrices c =
-      matrices(result_shape(a.batch, a.rows, b.columns, attrs.out_batch), attrs.out_batch, false);
-  return {.batch = a.batch,
-          .m = a.rows,
-          .n = b.columns,
-          .k = a.columns,
-          .a = a.stride,
-          .b = b.stride,
-          .c = c.stride,
-          .accumulate = present(in, 2)};
-}
-
 Specs infer(SpecSpan in, const Attrs& attributes) {
   auto& attrs = attributes.as<BatchedMatmulAttrs>();
   require(in.size() == 3, "batched_matmul", "takes a, b and c, which may be absent");
@@ -66,7 +52,8 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
 }
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  auto product = std::make_shared<Product>(device, product_of(in, attrs.as<BatchedMatmulAttrs>()));
+  auto product = std::make_shared<Product>(
+      device, batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()));
   const int64_t workspace = product->workspace();
   return {.state = std::move(product), .workspace = workspace};
 }
@@ -107,7 +94,7 @@ void gradient(GradientArgs& g) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  const ProductShape p = product_of(in, attrs.as<BatchedMatmulAttrs>());
+  const ProductShape p = batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>());
   const double results = double(p.batch) * double(p.m) * double(p.n);
   Cost cost{.flops = 2 * results * double(p.k) + (p.accumulate ? results : 0)};
   for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
@@ -116,6 +103,21 @@ Cost cost(SpecSpan in, SpecSpan out, const Attrs& attrs) {
 }
 
 }  // namespace
+
+ProductShape batched_matmul_product(SpecSpan in, const BatchedMatmulAttrs& attrs) {
+  const Matrices a = matrices(in[0].shape, attrs.a_batch, attrs.ta);
+  const Matrices b = matrices(in[1].shape, attrs.b_batch, attrs.tb);
+  const Matrices c =
+      matrices(result_shape(a.batch, a.rows, b.columns, attrs.out_batch), attrs.out_batch, false);
+  return {.batch = a.batch,
+          .m = a.rows,
+          .n = b.columns,
+          .k = a.columns,
+          .a = a.stride,
+          .b = b.stride,
+          .c = c.stride,
+          .accumulate = present(in, 2)};
+}
 
 const OpDef batched_matmul_op{
     .name = "batched_matmul",
@@ -126,6 +128,7 @@ const OpDef batched_matmul_op{
     .shares = {{0, 2}},
     .cost = cost,
     .cpu = {.run = run, .prepare = prepare},
+    .cuda = &batched_matmul_cuda,
     .examples =
         [] {
           using A = BatchedMatmulAttrs;

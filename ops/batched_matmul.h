@@ -16,6 +16,10 @@ struct BatchedMatmulAttrs {
   }
 };
 
+struct ProductShape;  // ops/matmul_product.h
+// The matrices of a, b and the result, and where they lie.
+ProductShape batched_matmul_product(SpecSpan in, const BatchedMatmulAttrs& attrs);
+
 // One product per batch element (+ c): a (B, M, K), b (B, K, N) -> (B, M, N), f32; ta and tb swap
 // the last two of a or b. Where a_batch, b_batch or out_batch is 1 that operand is time-major: (M,
 // B, K), (K, B, N), (M, B, N), so that sequences (T, B, ..) need not be copied. Attention,

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -104,6 +105,7 @@ const OpDef concatenate_op{
           }
         },
     .cpu = {.run = run_concatenate},
+    .cuda = &concatenate_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -132,6 +134,7 @@ const OpDef slice_columns_op{
           g.give_total(0, slice_columns_grad(g.dy(), g.sum(0), g.in(0).shape().back(), begin));
         },
     .cpu = {.run = run_slice},
+    .cuda = &slice_columns_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -161,6 +164,7 @@ const OpDef slice_columns_grad_op{
     .optional_from = 1,
     .shares = {{0, 1}},
     .cpu = {.run = run_slice_grad},
+    .cuda = &slice_columns_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

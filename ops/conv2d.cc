@@ -4,6 +4,7 @@
 #include "ops/conv2d.h"
 
 #include "ops/conv2d_kernel.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 
@@ -172,6 +173,7 @@ const OpDef conv2d_op{
     .optional_from = 2,
     .cost = cost<ConvKind::forward>,
     .cpu = {.run = run, .prepare = prepare<ConvKind::forward>},
+    .cuda = &conv2d_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -193,6 +195,7 @@ const OpDef conv2d_data_grad_op{
     .infer = infer_data_grad,
     .cost = cost<ConvKind::data_grad>,
     .cpu = {.run = run, .prepare = prepare<ConvKind::data_grad>},
+    .cuda = &conv2d_data_grad_cuda,
     .examples =
         [] {
           auto a = conv2d_attrs(1, 1), b = conv2d_attrs(2, 1);
@@ -219,6 +222,7 @@ const OpDef conv2d_weight_grad_op{
     .shares = {{0, 2}},
     .cost = cost<ConvKind::weight_grad>,
     .cpu = {.run = run, .prepare = prepare<ConvKind::weight_grad>},
+    .cuda = &conv2d_weight_grad_cuda,
     .examples =
         [] {
           auto a = conv2d_attrs(1, 1), b = conv2d_attrs(2, 1);

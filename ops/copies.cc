@@ -4,6 +4,7 @@
 #include "ops/copies.h"
 
 #include "core/scalars.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/gates.h"
 
@@ -67,6 +68,7 @@ const OpDef cast_op{
         },
     .gradient = [](GradientArgs& g) { g.give(0, cast(g.dy(), g.in(0).spec().dtype)); },
     .cpu = {.run = [](const KernelArgs& a) { convert(a, 0); }},
+    .cuda = &cast_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -96,6 +98,7 @@ const OpDef assign_op{
         },
     .writes_state = true,
     .cpu = {.run = [](const KernelArgs& a) { applies(a) ? convert(a, 1) : keep_old(a); }},
+    .cuda = &assign_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -130,6 +133,7 @@ const OpDef moving_average_op{
                   map_elements<2>(
                       a, [momentum](float old, float x) { return old + momentum * (x - old); });
                 }},
+    .cuda = &moving_average_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -151,6 +155,7 @@ const OpDef copy_out_op{
           return Specs{in[0]};
         },
     .cpu = {.run = run_copy},
+    .cuda = &copy_out_cuda,
     .examples =
         [] {
           return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
@@ -168,6 +173,7 @@ const OpDef copy_in_op{
           return Specs{in[0]};
         },
     .cpu = {.run = run_copy},
+    .cuda = &copy_in_cuda,
     .examples =
         [] {
           return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
@@ -198,6 +204,7 @@ const OpDef to_bits_op{
                     return (lo < x) & (x < hi) ? 1.0f : 0.0f;
                   }, bits_of_interval(interval.lo, interval.hi));
                 }},
+    .cuda = &to_bits_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -218,6 +225,7 @@ const OpDef step_scalars_op{
           return Specs{scalars_spec()};
         },
     .cpu = {.run = run_copy},
+    .cuda = &step_scalars_cuda,
     .examples =
         [] {
           return std::vector<Example>{

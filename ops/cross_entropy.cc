@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "core/scalars.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/math.h"
 #include "ops/operands.h"
@@ -193,6 +194,7 @@ const OpDef cross_entropy_op{
           return Cost{23.0 * double(in[0].numel()), double(in[0].bytes())};
         },
     .cpu = {.run = run, .prepare = prepare},
+    .cuda = &cross_entropy_cuda,
     .examples = examples,
 };
 
@@ -213,6 +215,7 @@ const OpDef cross_entropy_grad_op{
           return Cost{22.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
         },
     .cpu = {.run = run_grad},
+    .cuda = &cross_entropy_grad_cuda,
     .examples = grad_examples,
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
 #include "ops/rows.h"
@@ -14,9 +15,6 @@ namespace {
 constexpr int64_t kChunks = 32;  // partial sums of dv, whatever the number of threads
 
 int64_t row_count(const Shape& x) { return leading_numel(x, x.rank() - 1); }
-int64_t rows_per_partial(int64_t rows) {
-  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
-}
 
 void check(const char* op, const TensorSpec& x, const TensorSpec& v) {
   require(x.shape.rank() >= 2 && is_float(x.dtype) && v.dtype == x.dtype &&
@@ -52,7 +50,7 @@ Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 void run_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[2].shape[0], rows = row_count(a.in_spec[1].shape);
   const DType type = a.in_spec[1].dtype;
-  const int64_t grain = rows_per_partial(rows), chunks = (rows + grain - 1) / grain;
+  const int64_t grain = dot_last_rows(rows), chunks = (rows + grain - 1) / grain;
   float* partial = reinterpret_cast<float*>(a.workspace);  // (chunks, A)
   parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[3][kTile];
@@ -93,6 +91,10 @@ void run_grad(const KernelArgs& a) {
 
 }  // namespace
 
+int64_t dot_last_rows(int64_t rows) {
+  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
+}
+
 const OpDef dot_last_op{
     .name = "dot_last",
     .formula = "y[r] = x[r,:] . v",
@@ -113,6 +115,7 @@ const OpDef dot_last_op{
           return Cost{2.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
         },
     .cpu = {.run = run},
+    .cuda = &dot_last_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -143,6 +146,7 @@ const OpDef dot_last_grad_op{
           return Cost{3.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
         },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
+    .cuda = &dot_last_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -3,25 +3,26 @@
 #include "ops/dropout.h"
 
 #include "core/scalars.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
-namespace {
 
-// The factors of n elements from `first` on, a multiple of 4; `buffer` has room for whole blocks.
 // noinline: by itself its loop is vectorised, five times as fast.
-[[gnu::noinline]] void draw_factors(const RandomKey& key, int64_t first, int64_t n, float p,
-                                    float* buffer) {
+[[gnu::noinline]] void dropout_factors(const RandomKey& key, int64_t first, int64_t n, float p,
+                                       float* out) {
   const float scale = dropout_scale(p);
   const uint64_t block = uint64_t(first) / 4;
   for (int64_t j = 0; j < (n + 3) / 4; ++j) {
     const Philox4 numbers = draw(key, block + uint64_t(j));
-    buffer[4 * j] = dropout_factor(numbers.x[0], p, scale);
-    buffer[4 * j + 1] = dropout_factor(numbers.x[1], p, scale);
-    buffer[4 * j + 2] = dropout_factor(numbers.x[2], p, scale);
-    buffer[4 * j + 3] = dropout_factor(numbers.x[3], p, scale);
+    out[4 * j] = dropout_factor(numbers.x[0], p, scale);
+    out[4 * j + 1] = dropout_factor(numbers.x[1], p, scale);
+    out[4 * j + 2] = dropout_factor(numbers.x[2], p, scale);
+    out[4 * j + 3] = dropout_factor(numbers.x[3], p, scale);
   }
 }
+
+namespace {
 
 void run_mask(const KernelArgs& a) {
   if (!a.out[0]) return;
@@ -32,7 +33,7 @@ void run_mask(const KernelArgs& a) {
     alignas(64) float factors[kTile];
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t n = std::min(kTile, end - i);
-      draw_factors(key, i, n, attrs.p, factors);
+      dropout_factors(key, i, n, attrs.p, factors);
       store_tile(a.out[0], DType::f32, i, n, factors);
     }
   });
@@ -48,7 +49,7 @@ void run_dropout(const KernelArgs& a) {
     alignas(64) float factors[kTile], buffer[2][kTile];
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t n = std::min(kTile, end - i);
-      draw_factors(key, i, n, attrs.p, factors);
+      dropout_factors(key, i, n, attrs.p, factors);
       const float* x = load_tile(a.in[0], type, i, n, buffer[0]);
       float* y = tile_to_fill(a.out[0], type, i, buffer[1]);
 #pragma omp simd
@@ -77,6 +78,23 @@ ExampleOperand constant_mask(Shape shape, DType type) {
   return {.spec = {shape, type}, .lo = -1, .hi = 1, .differentiable = false};
 }
 
+// A mask that is drawn to be applied, to values of any type. Each of its readers may draw it itself.
+std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
+  auto& drawn = attrs.as<DropoutMaskAttrs>();
+  std::vector<FusedPattern> out;
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    Builder b;
+    const Val x = b.input("x", {drawn.shape, type}), scalars = b.input("scalars", scalars_spec());
+    const Val mask = dropout_mask(scalars, drawn.shape, drawn.p, drawn.stream);
+    const Val y = b.emit1(dropout_apply_op, {x, mask}, DropoutApplyAttrs{drawn.p});
+    FusedPattern pattern{.in = {x.id, scalars.id}, .out = {y.id},
+                         .attrs = DropoutAttrs{drawn.p, drawn.stream}};
+    pattern.program = b.take();
+    out.push_back(std::move(pattern));
+  }
+  return out;
+}
+
 }  // namespace
 
 const OpDef dropout_mask_op{
@@ -95,6 +113,7 @@ const OpDef dropout_mask_op{
           return Cost{15.0 * double(out[0].numel()), double(out[0].bytes())};
         },
     .cpu = {.run = run_mask},
+    .cuda = &dropout_mask_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -127,6 +146,7 @@ const OpDef dropout_apply_op{
                   const float p = a.attrs.as<DropoutApplyAttrs>().p;
                   map_elements<2>(a, DropoutApply{dropout_scale(p)});
                 }},
+    .cuda = &dropout_apply_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -161,7 +181,10 @@ const OpDef dropout_op{
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           return Cost{15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
         },
+    .fuses = {&dropout_mask_op, patterns},
+    .replays_random = true,
     .cpu = {.run = run_dropout},
+    .cuda = &dropout_cuda,
     .examples =
         [] {
           return std::vector<Example>{

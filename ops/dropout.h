@@ -42,6 +42,10 @@ struct DropoutApply {
   PAL_HD float operator()(float x, float mask) const { return choose(mask > 0, x * scale, 0); }
 };
 PAL_HD inline float dropout_scale(float p) { return 1 / (1 - p); }
+// The factors of elements [first, first + n), 0 or dropout_scale(p), on the CPU; `first` is a
+// multiple of 4, and `out` has room for n rounded up to one.
+void dropout_factors(const RandomKey& key, int64_t first, int64_t n, float p, float* out);
+
 // Element i's number is draw(key, i / 4).x[i % 4].
 PAL_HD inline float dropout_factor(uint32_t bits, float p, float scale) {
   return uniform01(bits) >= p ? scale : 0;

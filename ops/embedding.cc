@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -125,6 +126,7 @@ const OpDef embedding_op{
           return Cost{0, double(in[1].bytes() + 2 * out[0].bytes())};
         },
     .cpu = {.run = run},
+    .cuda = &embedding_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -149,6 +151,7 @@ const OpDef embedding_grad_op{
                                                  (fresh ? double(out[0].bytes()) : 0.0)};
         },
     .cpu = {.run = run_grad},
+    .cuda = &embedding_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -45,6 +46,7 @@ const OpDef fill_op{
           return Specs{{fill.shape, fill.dtype}};
         },
     .cpu = {.run = run},
+    .cuda = &fill_cuda,
     .examples =
         [] {
           return std::vector<Example>{

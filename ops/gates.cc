@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/scalars.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
 #include "ops/rows.h"
@@ -81,6 +82,7 @@ const OpDef sum_of_squares_op{
           return Cost{2.0 * double(in[0].numel()), double(in[0].bytes())};
         },
     .cpu = {.run = run_squares, .prepare = prepare_squares},
+    .cuda = &sum_of_squares_cuda,
     .examples =
         [] {
           return std::vector<Example>{{.operands = {example({3, 7})}},
@@ -106,6 +108,7 @@ const OpDef clip_norm_gate_op{
     .optional_from = 1,
     .gate = true,
     .cpu = {.run = run_gate},
+    .cuda = &clip_norm_gate_cuda,
     .examples =
         [] {
           return std::vector<Example>{

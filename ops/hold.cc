@@ -3,6 +3,7 @@
 // sum.
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/lstm.h"
 #include "ops/operands.h"
@@ -80,6 +81,7 @@ const OpDef hold_op{
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_hold},
+    .cuda = &hold_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -109,6 +111,7 @@ const OpDef hold_grad_op{
     .optional_from = 2,
     .shares = {{0, 0}, {1, 2}, {1, 0}},
     .cpu = {.run = run_hold_grad},
+    .cuda = &hold_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

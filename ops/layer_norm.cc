@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
 #include "ops/rows.h"
@@ -160,6 +161,7 @@ const OpDef layer_norm_op{
           return Cost{8.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
         },
     .cpu = {.run = run},
+    .cuda = &layer_norm_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -200,6 +202,7 @@ const OpDef layer_norm_grad_op{
           return Cost{20.0 * double(in[1].numel()), double(2 * in[1].bytes() + out[0].bytes())};
         },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
+    .cuda = &layer_norm_grad_cuda,
     .examples =
         [] {
           const ExampleOperand none = absent_example();

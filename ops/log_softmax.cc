@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/cross_entropy.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/math.h"
 #include "ops/operands.h"
@@ -91,6 +92,7 @@ const OpDef log_softmax_op{
     .shares = {{0, 0}},
     .cost = cost,
     .cpu = {.run = run_log_softmax},
+    .cuda = &log_softmax_cuda,
     .examples = examples,
 };
 
@@ -104,6 +106,7 @@ const OpDef argmax_rows_op{
       return {{shape.rank() > 1 ? shape.without(shape.rank() - 1) : Shape{1}, DType::i32}};
     },
     .cpu = {.run = run_argmax},
+    .cuda = &argmax_rows_cuda,
     .examples = examples,
 };
 

@@ -11,6 +11,7 @@
 #include "ops/add.h"
 #include "ops/arithmetic.h"
 #include "ops/columns.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
 
@@ -236,6 +237,7 @@ const OpDef lstm_cell_op{
     .shares = {{1, 1}, {0, 2}},
     .cost = cell_cost,
     .cpu = {.run = run_cell},
+    .cuda = &lstm_cell_cuda,
     .examples = cell_examples,
 };
 
@@ -247,6 +249,7 @@ const OpDef lstm_cell_grad_op{
     .shares = {{0, 0}, {1, 3}, {1, 1}, {1, 2}, {2, 5}, {2, 2}},
     .cost = cell_cost,
     .cpu = {.run = run_cell_grad},
+    .cuda = &lstm_cell_grad_cuda,
     .examples = cell_grad_examples,
 };
 

@@ -6,7 +6,8 @@
 
 namespace pal {
 
-extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op;
+extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op,
+    lstm_cell_replay_grad_op;
 
 struct LstmAttrs {
   float forget_bias = 0;  // added to the forget gate's preactivation

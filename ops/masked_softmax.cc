@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/math.h"
 #include "ops/operands.h"
@@ -94,6 +95,7 @@ const OpDef masked_softmax_op{
     .shares = {{0, 0}},
     .cost = cost,
     .cpu = {.run = run},
+    .cuda = &masked_softmax_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -115,6 +117,7 @@ const OpDef masked_softmax_grad_op{
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_grad},
+    .cuda = &masked_softmax_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -4,6 +4,7 @@
 #include "ops/matmul.h"
 
 #include "core/parallel.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/matmul_product.h"
 #include "ops/reduce.h"
@@ -19,24 +20,6 @@ bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank()
 std::string operands_text(SpecSpan in, const MatmulAttrs& attrs) {
   return to_string(in[0].shape) + (attrs.ta ? "ᵀ" : "") + "·" + to_string(in[1].shape) +
          (attrs.tb ? "ᵀ" : "");
-}
-
-// Rows and columns of op(a) and op(b), and where they lie.
-ProductShape product_of(SpecSpan in, const MatmulAttrs& attrs) {
-  const int64_t a_rows = leading_numel(in[0].shape, in[0].shape.rank() - 1);
-  const int64_t b_rows = leading_numel(in[1].shape, in[1].shape.rank() - 1);
-  const int64_t a_columns = in[0].shape.back(), b_columns = in[1].shape.back();
-  ProductShape p;
-  p.m = attrs.ta ? a_columns : a_rows, p.k = attrs.ta ? a_rows : a_columns;
-  p.n = attrs.tb ? b_rows : b_columns;
-  p.a =
-      attrs.ta ? std::array<int64_t, 3>{0, 1, a_columns} : std::array<int64_t, 3>{0, a_columns, 1};
-  p.b =
-      attrs.tb ? std::array<int64_t, 3>{0, 1, b_columns} : std::array<int64_t, 3>{0, b_columns, 1};
-  p.c = {0, p.n, 1};
-  p.accumulate = present(in, 2), p.bias = present(in, 3);
-  p.b_layout = in[1].layout, p.b_transposed = attrs.tb;
-  return p;
 }
 
 Specs infer(SpecSpan in, const Attrs& attributes) {
@@ -86,7 +69,7 @@ struct State {
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attributes) {
   auto& attrs = attributes.as<MatmulAttrs>();
-  ProductShape p = product_of(in, attrs);
+  ProductShape p = matmul_product(in, attrs);
   const bool bf16_product = in[0].dtype == DType::bf16 && in[1].dtype == DType::bf16 &&
                             out[0].dtype != DType::f16 && Product::has_bf16();
   auto state = std::make_shared<State>();
@@ -182,7 +165,7 @@ void gradient(GradientArgs& g) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
-  const ProductShape p = product_of(in, attributes.as<MatmulAttrs>());
+  const ProductShape p = matmul_product(in, attributes.as<MatmulAttrs>());
   const double results = double(p.m) * double(p.n);
   Cost cost{.flops = 2 * results * double(p.k) + results * (p.accumulate + p.bias)};
   for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
@@ -219,6 +202,23 @@ std::vector<Example> examples() {
 
 }  // namespace
 
+ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs) {
+  const int64_t a_rows = leading_numel(in[0].shape, in[0].shape.rank() - 1);
+  const int64_t b_rows = leading_numel(in[1].shape, in[1].shape.rank() - 1);
+  const int64_t a_columns = in[0].shape.back(), b_columns = in[1].shape.back();
+  ProductShape p;
+  p.m = attrs.ta ? a_columns : a_rows, p.k = attrs.ta ? a_rows : a_columns;
+  p.n = attrs.tb ? b_rows : b_columns;
+  p.a =
+      attrs.ta ? std::array<int64_t, 3>{0, 1, a_columns} : std::array<int64_t, 3>{0, a_columns, 1};
+  p.b =
+      attrs.tb ? std::array<int64_t, 3>{0, 1, b_columns} : std::array<int64_t, 3>{0, b_columns, 1};
+  p.c = {0, p.n, 1};
+  p.accumulate = present(in, 2), p.bias = present(in, 3);
+  p.b_layout = in[1].layout, p.b_transposed = attrs.tb;
+  return p;
+}
+
 const OpDef matmul_op{
     .name = "matmul",
     .formula = "op(a)·op(b) + bias + c",
@@ -228,6 +228,7 @@ const OpDef matmul_op{
     .shares = {{0, 2}},
     .cost = cost,
     .cpu = {.run = run, .prepare = prepare},
+    .cuda = &matmul_cuda,
     .examples = examples,
 };
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/parallel.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -178,6 +179,7 @@ const OpDef max_pool_op{
               .bytes = double(in[0].bytes()) + 4 * pixels + (out[1].shape.rank() ? pixels : 0)};
         },
     .cpu = {.run = run_forward},
+    .cuda = &max_pool_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -202,6 +204,7 @@ const OpDef max_pool_grad_op{
                       .bytes = double(in[0].bytes() + in[1].bytes() + out[0].bytes())};
         },
     .cpu = {.run = run_gradient},
+    .cuda = &max_pool_grad_cuda,
     .examples =
         [] {
           auto map = [](Shape shape) {

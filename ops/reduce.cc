@@ -3,13 +3,13 @@
 #include "ops/reduce.h"
 
 #include "ops/copies.h"
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/views.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kRows = 256;      // added one after the other, per column
 constexpr int64_t kColumns = 128;   // that a task sums at a time
 constexpr int64_t kLanes = 16, kRun = 4096;  // sum_all: columns it deals elements out to; a chunk
 
@@ -35,24 +35,24 @@ void sum_block(const T* x, int64_t width, int64_t begin, int64_t end, int64_t co
   }
 }
 
-// Partial sums of every kRows rows, then those in order, then the sum so far.
+// Partial sums of every kSumRows rows, then those in order, then the sum so far.
 template <class T>
 void sum_leading(const KernelArgs& a) {
   const T* x = a.input<T>(0);
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
   const int64_t width = a.out_spec[0].numel(), blocks = ceil_div(width, kColumns);
-  const int64_t chunks = std::max<int64_t>(1, ceil_div(rows, kRows));
+  const int64_t chunks = std::max<int64_t>(1, ceil_div(rows, kSumRows));
   const DType type = a.out_spec[0].dtype;
   if (width == 0) return;
   float* partial = reinterpret_cast<float*>(a.workspace);
   if (chunks > 1) {
-    const int64_t grain = ceil_div(kElementGrain, kRows * std::min(width, kColumns));
+    const int64_t grain = ceil_div(kElementGrain, kSumRows * std::min(width, kColumns));
     parallel_chunks(a.queue, chunks * blocks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t c = task / blocks, column = task % blocks * kColumns;
         const int64_t n = std::min(kColumns, width - column);
         alignas(64) float sums[kColumns];
-        sum_block(x, width, c * kRows, std::min(rows, (c + 1) * kRows), column, n, sums);
+        sum_block(x, width, c * kSumRows, std::min(rows, (c + 1) * kSumRows), column, n, sums);
         store_tile(partial, DType::f32, c * width + column, n, sums);
       }
     });
@@ -84,7 +84,7 @@ void run_sum_leading(const KernelArgs& a) {
 
 Prepared prepare_sum_leading(const Device&, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   const int64_t rows = leading_numel(in[0].shape, attrs.as<SumLeadingAttrs>().axes);
-  const int64_t chunks = ceil_div(rows, kRows);
+  const int64_t chunks = ceil_div(rows, kSumRows);
   return {.state = nullptr, .workspace = chunks > 1 ? chunks * out[0].numel() * 4 : 0};
 }
 
@@ -190,6 +190,7 @@ const OpDef sum_leading_op{
           return Cost{double(in[0].numel()), double(in[0].bytes() + 2 * out[0].bytes())};
         },
     .cpu = {.run = run_sum_leading, .prepare = prepare_sum_leading},
+    .cuda = &sum_leading_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -225,6 +226,7 @@ const OpDef sum_all_op{
                 [](const Device&, SpecSpan in, SpecSpan, const Attrs&) {
                   return Prepared{.state = nullptr, .workspace = 4 * ceil_div(in[0].numel(), kRun)};
                 }},
+    .cuda = &sum_all_cuda,
     .examples =
         [] {
           return std::vector<Example>{{.operands = {example({3, 7})}},
@@ -253,6 +255,7 @@ const OpDef broadcast_leading_op{
           g.give(0, axes ? sum_leading(g.dy(), axes) : g.dy());
         },
     .cpu = {.run = run_broadcast},
+    .cuda = &broadcast_leading_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -288,6 +291,7 @@ const OpDef add_broadcast_op{
         },
     .shares = {{0, 0}},
     .cpu = {.run = run_add_broadcast},
+    .cuda = &add_broadcast_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -56,6 +57,7 @@ const OpDef reverse_op{
           if (g.wants(0)) g.give(0, reverse(g.dy(), g.in(1)));
         },
     .cpu = {.run = run},
+    .cuda = &reverse_cuda,
     .examples =
         [] {
           return std::vector<Example>{

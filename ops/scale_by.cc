@@ -1,6 +1,7 @@
 // scale_by: y = factor x, dx = factor dy, dfactor = sum + dy . x      inner_product: sum + a . b
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/dot_last.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
@@ -65,6 +66,7 @@ const OpDef scale_by_op{
         },
     .shares = {{0, 0}},
     .cpu = {.run = run_scale},
+    .cuda = &scale_by_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -97,6 +99,7 @@ const OpDef inner_product_op{
           return Cost{2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
         },
     .cpu = {.run = run_product, .prepare = prepare_product},
+    .cuda = &inner_product_cuda,
     .examples =
         [] {
           return std::vector<Example>{

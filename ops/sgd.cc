@@ -3,6 +3,7 @@
 //   m' = mu m + g';  w - lr m'  or  w - lr (g' + mu m')
 #include "ops/sgd.h"
 
+#include "ops/cuda.h"
 #include "ops/update.h"
 
 namespace pal {
@@ -71,6 +72,7 @@ const OpDef sgd_op{
     .writes_state = true,
     .batched = &sgd_batched_op,
     .cpu = {.run = run_sgd},
+    .cuda = &sgd_cuda,
     .examples = sgd_examples,
 };
 
@@ -85,6 +87,7 @@ const OpDef sgd_batched_op{
     .group_in = 4,
     .group_out = 1,
     .cpu = {.run = [](const KernelArgs& a) { run_groups(sgd_op, sgd_batched_op, a); }},
+    .cuda = &sgd_batched_cuda,
     .examples = [] { return batched_examples(sgd_examples()); },
 };
 
@@ -101,6 +104,7 @@ const OpDef momentum_op{
     .writes_state = true,
     .batched = &momentum_batched_op,
     .cpu = {.run = run_momentum},
+    .cuda = &momentum_cuda,
     .examples = momentum_examples,
 };
 
@@ -117,6 +121,7 @@ const OpDef momentum_batched_op{
     .group_in = 5,
     .group_out = 2,
     .cpu = {.run = [](const KernelArgs& a) { run_groups(momentum_op, momentum_batched_op, a); }},
+    .cuda = &momentum_batched_cuda,
     .examples = [] { return batched_examples(momentum_examples()); },
 };
 

@@ -2,6 +2,7 @@
 // where limit comes from lengths and causality.  dx = y (dy - sum y dy).
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/masked_softmax.h"
 #include "ops/math.h"
@@ -113,6 +114,7 @@ const OpDef softmax_op{
           return Cost{45.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
         },
     .cpu = {.run = run},
+    .cuda = &softmax_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -138,6 +140,7 @@ const OpDef softmax_grad_op{
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_grad},
+    .cuda = &softmax_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -114,6 +115,7 @@ const OpDef reshape_op{
                 [](const KernelArgs& a) {
                   if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
                 }},
+    .cuda = &reshape_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -148,6 +150,7 @@ const OpDef slice_op{
         },
     .cost = view_cost,
     .cpu = {.run = run_slice},
+    .cuda = &slice_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -176,6 +179,7 @@ const OpDef slice_grad_op{
     .optional_from = 1,
     .shares = {{0, 1}},
     .cpu = {.run = run_slice_grad},
+    .cuda = &slice_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -210,6 +214,7 @@ const OpDef unbind_op{
         },
     .cost = view_cost,
     .cpu = {.run = run_unbind},
+    .cuda = &unbind_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -241,6 +246,7 @@ const OpDef stack_op{
         },
     .cost = view_cost,
     .cpu = {.run = run_stack},
+    .cuda = &stack_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -44,14 +44,6 @@ bool is_weight(const StateTensor& slot) {
   return slot.role == Role::weight || slot.role == Role::statistic;
 }
 
-// Whether a whole checkpoint's tensor is a weight, going by its name: the others have prefixes.
-bool named_like_weight(const std::string& name) {
-  for (const char* prefix : {"optimizer/", "accumulator/", kEmaPrefix}) {
-    if (name.starts_with(prefix)) return false;
-  }
-  return true;
-}
-
 // The 120 of "step-120.safetensors"; -1 for other names.
 int64_t step_of(const std::string& name) {
   constexpr std::string_view begin = "step-", end = ".safetensors";
@@ -92,7 +84,7 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
     }
   }
   for (const TensorView& tensor : source.tensors()) {
-    if (known.contains(tensor.name) || (!all && !named_like_weight(tensor.name))) continue;
+    if (known.contains(tensor.name) || (!all && !names_weight(tensor.name))) continue;
     fault(tensor.name + " is not in the model");
   }
   if (!faults.empty()) {
@@ -141,11 +133,32 @@ TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& prog
   return state;
 }
 
+bool names_weight(const std::string& tensor) {  // the others have prefixes
+  for (const char* prefix : {"optimizer/", "accumulator/", kEmaPrefix}) {
+    if (tensor.starts_with(prefix)) return false;
+  }
+  return true;
+}
+
+std::vector<int64_t> kept_checkpoints(const std::filesystem::path& folder) {
+  std::vector<int64_t> steps;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (int64_t s = step_of(entry.path().filename().string()); s >= 0) steps.push_back(s);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+std::filesystem::path kept_checkpoint(const std::filesystem::path& folder, int64_t step) {
+  return folder / ("step-" + std::to_string(step) + ".safetensors");
+}
+
 void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t keep) {
   namespace fs = std::filesystem;
   if (keep <= 0) return;
   const fs::path last = folder / "last.safetensors";
-  const fs::path kept = folder / ("step-" + std::to_string(step) + ".safetensors");
+  const fs::path kept = kept_checkpoint(folder, step);
   const fs::path temporary = kept.string() + ".tmp";
   std::error_code error;
   fs::remove(temporary, error);
@@ -159,13 +172,9 @@ void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t 
   fs::remove(temporary, ignored);  // a rename onto the very same file leaves it
   if (error) throw Error(kExitFailed, kept.string() + ": cannot be written: " + error.message());
 
-  std::vector<int64_t> steps;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (int64_t s = step_of(entry.path().filename().string()); s >= 0) steps.push_back(s);
-  }
-  std::sort(steps.rbegin(), steps.rend());
+  const std::vector<int64_t> steps = kept_checkpoints(folder);
   for (size_t i = size_t(keep); i < steps.size(); ++i) {
-    fs::remove(folder / ("step-" + std::to_string(steps[i]) + ".safetensors"), ignored);
+    fs::remove(kept_checkpoint(folder, steps[i]), ignored);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "memory/program_set.h"
 #include "train/schedule.h"
@@ -36,9 +37,16 @@ TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& prog
 // 0: does nothing.
 void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t keep);
 
+// The steps of those that are kept, newest first, and the file of one.
+std::vector<int64_t> kept_checkpoints(const std::filesystem::path& folder);
+std::filesystem::path kept_checkpoint(const std::filesystem::path& folder, int64_t step);
+
 // train.init_from: weights of another run, from a .safetensors file or from a run's folder (its
 // best.safetensors, else its last). UsageError that lists what does not fit; nothing is loaded then.
 void load_initial(const std::filesystem::path& from, ProgramSet& programs);
+
+// Whether a whole checkpoint's tensor is a weight, going by its name.
+bool names_weight(const std::string& tensor);
 
 // Weights alone, as best.safetensors holds them. Loading takes them from a whole checkpoint too; a
 // weight in the file that the model does not have is a mismatch like any other.

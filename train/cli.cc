@@ -13,13 +13,15 @@ namespace {
 
 // Everything any command's flags may fill.
 struct Flags {
-  std::string config, out, device, budget, bucket, model, input, part = "test", source, reference,
-      target;
+  std::string config, out, device, budget, bucket, html, lifetimes, name, profile, model, input,
+      source, reference, target, part = "test";
   std::vector<std::string> set;
-  std::string steps, capacity, time_limit;
-  bool resume = false, dump_config = false, dry_run = false, json = false;
+  std::string steps, capacity, time_limit, max_depth;
+  bool max_batch = false, measure = false;
+  bool resume = false, dump_config = false, dry_run = false, json = false, list = false;
   BeamOptions beam;
   std::optional<int64_t> n_best;
+  int64_t last = 5;
 };
 
 void config_flags(CLI::App& app, Flags& flags) {
@@ -67,7 +69,37 @@ void add_commands(CLI::App& app, Flags& flags) {
       ->type_name("SIZE");
   plan->add_option("--bucket", flags.bucket, "source and target length (the largest bucket)")
       ->type_name("S,T");
+  plan->add_option("--html", flags.html, "also write a page of pictures and tables")
+      ->type_name("FILE");
+  plan->add_option("--lifetimes", flags.lifetimes,
+                   "also write what the step places, as a file for pal place")
+      ->type_name("FILE");
+  plan->add_option("--profile", flags.profile,
+                   "device that the time is predicted for, and whose memory it should fit: a name "
+                   "in configs/devices, cpu, or a file")
+      ->type_name("NAME");
+  plan->add_flag("--max-batch", flags.max_batch,
+                 "find the largest train.batch_size that fits the budget, else the profile's "
+                 "device");
+  plan->add_option("--max-depth", flags.max_depth,
+                   "find the largest value of a model's option that fits: model.encoder_layers")
+      ->type_name("KEY");
   plan->add_flag("--json", flags.json, json_help);
+
+  CLI::App* bench =
+      app.add_subcommand("bench", "measure this machine's processor for --profile cpu");
+  bench->add_flag("--profile", flags.measure, "write its profile (./pal bench alone: benchmarks)");
+  bench->add_option("--out", flags.out, "the profile (~/.config/palimpsest/cpu.yaml)")
+      ->type_name("FILE");
+  bench->add_flag("--json", flags.json, json_help);
+
+  CLI::App* reproduce =
+      app.add_subcommand("reproduce", "a paper's table or figure, ours beside theirs");
+  auto* name = reproduce->add_option("NAME", flags.name, "echo-fig15, ...")->type_name("NAME");
+  reproduce->add_flag("--list", flags.list, "the names there are")->excludes(name);
+  reproduce->add_option("--profile", flags.profile, "device that times are predicted for")
+      ->type_name("NAME");
+  reproduce->add_flag("--json", flags.json, json_help);
 
   CLI::App* place = app.add_subcommand("place", "place lifetimes from a file in least memory");
   place->add_option("FILE", flags.input, "id,lower,upper,size; lifetimes half-open")
@@ -101,6 +133,14 @@ void add_commands(CLI::App& app, Flags& flags) {
   reference->needs(source);
   beam_flags(*eval, flags.beam);
   eval->add_flag("--json", flags.json, json_help);
+
+  CLI::App* average = app.add_subcommand("average", "the mean of a run's last checkpoints");
+  average->add_option("DIR", flags.input, "folder of a run with step-N.safetensors files")
+      ->type_name("DIR")->required();
+  average->add_option("--last", flags.last, "how many checkpoints, the newest (5)")->type_name("N");
+  average->add_option("--out", flags.out, "the weights (DIR/average.safetensors)")
+      ->type_name("FILE");
+  average->add_flag("--json", flags.json, json_help);
 
   CLI::App* score = app.add_subcommand("score", "log probability of given translations");
   model_flag(*score, flags);
@@ -231,10 +271,34 @@ Command command_of(const std::string& name, const Flags& flags) {
     PlanArgs args;
     args.json = flags.json;
     if (!flags.bucket.empty()) args.bucket = parse_bucket(flags.bucket);
+    args.html = flags.html;
+    args.lifetimes = flags.lifetimes;
+    args.profile = flags.profile;
+    args.max_batch = flags.max_batch;
+    args.max_depth = flags.max_depth;
     args.config = read_config(flags, "plan", "", args.name);
     return args;
   }
+  if (name == "reproduce") {
+    if (flags.name.empty() && !flags.list)
+      throw UsageError("reproduce: which one? pal reproduce --list names them all");
+    return ReproduceArgs{flags.name, flags.profile, flags.list, flags.json};
+  }
+  if (name == "bench") {
+    if (!flags.measure)
+      throw UsageError("bench: the benchmarks are run by ./pal bench in the source tree; here "
+                       "there is bench --profile");
+    return BenchArgs{flags.out, flags.json};
+  }
   if (name == "place") return place_args(flags);
+  if (name == "average") {
+    if (flags.last < 1)
+      throw UsageError("--last: " + std::to_string(flags.last) + " is out of range; give 1 or more");
+    const fs::path folder = flags.input;
+    return AverageArgs{folder, flags.last,
+                       flags.out.empty() ? folder / "average.safetensors" : fs::path(flags.out),
+                       flags.json};
+  }
   auto optional_path = [](const std::string& text) {
     return text.empty() ? std::nullopt : std::optional<fs::path>(text);
   };

@@ -16,8 +16,8 @@ struct PrintText {
   std::string text;
 };
 
-using Command = std::variant<PrintText, TrainArgs, PlanArgs, PlaceArgs, TranslateArgs, EvalArgs,
-                             ScoreArgs>;
+using Command = std::variant<PrintText, TrainArgs, PlanArgs, ReproduceArgs, BenchArgs, PlaceArgs,
+                             TranslateArgs, EvalArgs, AverageArgs, ScoreArgs>;
 
 // `program` is argv[0]: under the name `train`, `args` are those of `pal train`. UsageError, in one
 // line, for anything that cannot be understood.

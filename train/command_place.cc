@@ -23,17 +23,18 @@ void write_file(const std::filesystem::path& file, const std::string& text) {
 }  // namespace
 
 int run_place(const PlaceArgs& args) {
+  const auto start = Clock::now();  // the limit is for all of it
   const PlaceTable table = read_place_csv(args.file);
-  const auto start = Clock::now();
   PlaceOptions options;
   options.enough = args.capacity.value_or(0);
+  const auto read = Clock::now();
   const int64_t bound = lower_bound_of(table.buffers);
+  const auto check = 4 * (Clock::now() - read);  // about what the check will take
   const bool hopeless = args.capacity && *args.capacity < bound;
   options.nodes = hopeless ? 0 : INT64_MAX;  // what cannot fit is not worth a search
-  if (!hopeless) {
-    options.deadline = start + std::chrono::duration_cast<Clock::duration>(
-                                   std::chrono::duration<double>(args.time_limit));
-  }
+  options.deadline = start + std::chrono::duration_cast<Clock::duration>(
+                                 std::chrono::duration<double>(args.time_limit)) -
+                     check;
   const Placement p = place(table.buffers, options);
   check_placement(table.buffers, p.offset);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -52,11 +53,14 @@ int run_place(const PlaceArgs& args) {
   }
   std::fflush(stdout);
   if (args.capacity && p.height > *args.capacity) {
-    const std::string fit = args.file.string() + ": does not fit --capacity " +
-                            std::to_string(*args.capacity) + ": ";
-    throw BudgetError(hopeless ? fit + std::to_string(bound) + " bytes are alive at once"
-                               : fit + "the best placement found takes " +
-                                     std::to_string(p.height) + "; a longer --time-limit may help");
+    const std::string why =
+        hopeless ? std::to_string(bound) + " bytes are alive at once"
+        : p.proven > *args.capacity
+            ? "a search shows that no placement is below " + std::to_string(p.proven)
+            : "not found; the best placement takes " + std::to_string(p.height) +
+                  ", and a longer --time-limit may find a lower one";
+    throw BudgetError(args.file.string() + ": does not fit --capacity " +
+                      std::to_string(*args.capacity) + ": " + why);
   }
   return kExitDone;
 }

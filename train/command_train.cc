@@ -55,8 +55,8 @@ void begin_folder(const TrainArgs& args, Trainer& trainer) {
   std::filesystem::create_directories(args.out, error);
   if (error) throw UsageError(args.out.string() + ": cannot be made: " + error.message());
   write_text(args.out / "config.yaml", dump_config(args.config));
-  write_text(args.out / "plan.json", plan_json(trainer.largest(), trainer.task().bucket_lengths(
-                                                   trainer.task().bucket_count() - 1)) + "\n");
+  const auto lengths = trainer.task().bucket_lengths(trainer.largest_bucket());
+  write_text(args.out / "plan.json", plan_json(trainer.largest(), lengths) + "\n");
   if (!args.resume) trainer.task().save_files(args.out);
 }
 
@@ -84,11 +84,12 @@ int run_train(const TrainArgs& given) {
                      "another --out");
   }
   Trainer trainer(args);
+  log_info(trainer.device_line());
   for (const std::string& line : trainer.task().describe()) log_info(line);
   for (const std::string& line : plan_lines(trainer.largest())) log_info(line);
   if (args.dry_run) {
-    if (args.json) std::puts(plan_json(trainer.largest(), trainer.task().bucket_lengths(
-                                 trainer.task().bucket_count() - 1)).c_str());
+    const auto lengths = trainer.task().bucket_lengths(trainer.largest_bucket());
+    if (args.json) std::puts(plan_json(trainer.largest(), lengths).c_str());
     return kExitDone;
   }
   begin_folder(args, trainer);

@@ -1,5 +1,4 @@
 // pal translate: lines of text in, their translations out, or the n best of each.
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -7,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "data/utf8.h"
+#include "data/text.h"
 #include "train/commands.h"
 #include "train/ensemble.h"
 #include "train/log.h"
@@ -15,26 +14,11 @@
 namespace pal {
 namespace {
 
-// All lines, without line ends (CR LF too) and a leading byte order mark. No line at all is fine.
+// All lines. No line at all is fine.
 std::vector<std::string> lines_of(std::FILE* in, const std::string& name) {
-  std::string text;
-  char block[1 << 16];
-  for (size_t n; (n = std::fread(block, 1, sizeof block, in)) > 0;) text.append(block, n);
+  const std::string bytes = read_bytes(in);
   if (std::ferror(in)) throw Error(kExitFailed, name + ": cannot be read to its end");
-  size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
-  std::vector<std::string> lines;
-  while (at < text.size()) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    if (line.ends_with('\r')) line.pop_back();
-    if (find_invalid_utf8(line) != std::string::npos) {
-      throw UsageError(name + ": line " + std::to_string(lines.size() + 1) +
-                       ": invalid UTF-8; convert the text to UTF-8, for instance with iconv");
-    }
-    lines.push_back(std::move(line));
-    at = end + 1;
-  }
-  return lines;
+  return split_lines(bytes, name);
 }
 
 std::vector<std::string> read_input(const std::optional<std::filesystem::path>& input) {

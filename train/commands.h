@@ -27,9 +27,29 @@ struct PlanArgs {
   Config config;  // memory.budget holds --budget
   std::string name;
   std::optional<std::pair<int64_t, int64_t>> bucket;  // source, target length; none: the largest
+  std::filesystem::path html;  // where a page goes too; empty: nowhere
+  std::filesystem::path lifetimes;  // where the transients go as a file for pal place; empty: nowhere
+  std::string profile;         // of the device that times are predicted for; empty: default_profile()
+  bool max_batch = false;      // also find the largest batch that fits,
+  std::string max_depth;       // and the largest value of this option; empty: of none
   bool json = false;
 };
 int run_plan(const PlanArgs& args);
+
+struct BenchArgs {
+  std::filesystem::path out;  // of the profile; empty: cpu_profile_path()
+  bool json = false;
+};
+// `pal bench --profile`: measures this machine's processor and writes its profile.
+int run_bench(const BenchArgs& args);
+
+struct ReproduceArgs {
+  std::string name;  // echo-fig15
+  std::string profile;  // a device profile's name or path; empty: the papers' card
+  bool list = false;
+  bool json = false;
+};
+int run_reproduce(const ReproduceArgs& args);
 
 struct PlaceArgs {
   std::filesystem::path file;       // id,lower,upper,size
@@ -57,6 +77,14 @@ struct EvalArgs {
   BeamOptions beam = {};
 };
 int run_eval(const EvalArgs& args);
+
+struct AverageArgs {
+  std::filesystem::path folder;  // of a run that kept checkpoints
+  int64_t last = 5;
+  std::filesystem::path out;  // a .safetensors file of weights
+  bool json = false;
+};
+int run_average(const AverageArgs& args);
 
 struct ScoreArgs {
   std::string model;                      // as above

@@ -20,6 +20,8 @@ const std::vector<ModelType>& model_types() {
   static const std::vector<ModelType> table = {
       {"nmt", "recurrent translator with attention; learns from parallel text", NmtConfig(),
        ParallelTextConfig()},
+      {"transformer", "translator of attention and feed-forward layers; learns from parallel text",
+       TransformerConfig(), ParallelTextConfig()},
   };
   return table;
 }

@@ -1,6 +1,7 @@
 // The configuration: five sections of options, each option one line (config_option.h has the idea).
-// To add an option, add its line. To add a kind of model, add its two structs and a line to
-// model_types() in config.cc. What is declared but not built yet is refused by config_rules.cc.
+// To add an option, add its line. To add a kind of model, add its struct (model_config.h), that of
+// its data, and a line to model_types() in config.cc. What is declared but not built yet is refused
+// by config_rules.cc.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,47 +10,9 @@
 #include <vector>
 
 #include "train/config_option.h"
+#include "train/model_config.h"
 
 namespace pal {
-
-// The recurrent translator of Bahdanau (2015), Luong (2015), Hieber (2017).
-struct NmtConfig : Section {
-  Option<std::string> type{*this, "type", "nmt", "the kind of model", {.choices = {"nmt"}}};
-  Option<bool> fused{*this, "fused", true,
-                     "use fused LSTM-cell and attention operators; false: the papers' granularity"};
-  Option<int64_t> encoder_layers{*this, "encoder_layers", 2, "LSTM layers of the encoder",
-                                 {.min = 1, .max = 64}};
-  Option<int64_t> decoder_layers{*this, "decoder_layers", 2, "LSTM layers of the decoder",
-                                 {.min = 1, .max = 64}};
-  Option<int64_t> hidden{*this, "hidden", 512, "width of every LSTM layer (both ways together)",
-                         {.min = 1, .max = 65536}};
-  Option<int64_t> embedding{*this, "embedding", 512, "width of the word embeddings",
-                            {.min = 1, .max = 65536}};
-  Option<bool> bidirectional{*this, "bidirectional", true,
-                             "first encoder layer reads both ways, hidden/2 each"};
-  Option<std::string> attention{*this, "attention", "mlp",
-                                "score: mlp (Bahdanau) or scaled_luong (g times the dot product)",
-                                {.choices = {"mlp", "scaled_luong"}}};
-  Option<int64_t> attention_size{*this, "attention_size", 512, "width of its projections",
-                                 {.min = 1, .max = 65536}};
-  Option<bool> input_feeding{*this, "input_feeding", true,
-                             "feed the last attention vector into the decoder's next step"};
-  Option<double> dropout{*this, "dropout", 0.0, "probability of dropping a unit between layers",
-                         {.min = 0, .max = 1, .below_max = true}};
-  Option<bool> layer_norm{*this, "layer_norm", false, "normalise the LSTM gates' pre-activations"};
-  Option<double> forget_bias{*this, "forget_bias", 0.0, "initial bias of the LSTM's forget gate",
-                             {.min = -10, .max = 10}};
-  Option<bool> reverse_source{*this, "reverse_source", false, "read the source from its end"};
-  Option<std::string> tie_embeddings{
-      *this, "tie_embeddings", "none",
-      "share weights: target (target embedding and output layer), all (source too)",
-      {.choices = {"none", "target", "all"}}};
-  Option<std::string> init{*this, "init", "uniform",
-                           "initial weights: uniform in ±init_scale, or xavier (Glorot, uniform)",
-                           {.choices = {"uniform", "xavier"}}};
-  Option<double> init_scale{*this, "init_scale", 0.1, "half width of init: uniform",
-                            {.min = 0, .max = 10, .above_min = true}};
-};
 
 // Parallel text: two files, one sentence a line, line n of one translating line n of the other.
 struct ParallelTextConfig : Section {
@@ -71,9 +34,22 @@ struct ParallelTextConfig : Section {
   Option<std::optional<std::string>> test_target{
       *this, "test_target", {}, "its translation; null: test.TARGET_LANG"};
   Option<std::string> tokenizer{*this, "tokenizer", "simple",
-                                "whitespace (text is tokenised already) or simple (splits off "
-                                "punctuation)",
-                                {.choices = {"whitespace", "simple"}}};
+                                "whitespace (text is tokenised already), simple (splits off "
+                                "punctuation) or sentencepiece (learned pieces of words)",
+                                {.choices = {"whitespace", "simple", "sentencepiece"}}};
+  Option<std::string> sentencepiece_model{
+      *this, "sentencepiece_model", "unigram",
+      "of sentencepiece: how pieces are learned from the training text when a run begins",
+      {.choices = {"unigram", "bpe"}}};
+  Option<int64_t> sentencepiece_size{
+      *this, "sentencepiece_size", 8000,
+      "of sentencepiece: pieces to learn (at most: a small text has fewer), specials apart; with "
+      "shared_vocabulary for both languages together, else for each",
+      {.min = 1, .max = 1'000'000}};
+  Option<std::optional<std::string>> sentencepiece_file{
+      *this, "sentencepiece_file", {},
+      "of sentencepiece: a .model file under root, for both languages; null: learned, and saved in "
+      "the run's folder"};
   Option<std::optional<int64_t>> source_vocab_size{
       *this, "source_vocab_size", {}, "most frequent source words kept, specials apart; null: all",
       {.min = 1, .max = 10'000'000}};
@@ -83,9 +59,11 @@ struct ParallelTextConfig : Section {
   Option<int64_t> vocab_min_count{*this, "vocab_min_count", 1, "rarer words become <unk>",
                                   {.min = 1, .max = 1'000'000}};
   Option<std::optional<std::string>> source_vocab{
-      *this, "source_vocab", {}, "vocabulary file under root; null: made from the training text"};
+      *this, "source_vocab", {},
+      "vocabulary file under root, a word a line (or word and count on every line); the specials "
+      "<pad> <unk> <s> </s> may be in it or not; null: made from the training text"};
   Option<std::optional<std::string>> target_vocab{
-      *this, "target_vocab", {}, "vocabulary file under root; null: made from the training text"};
+      *this, "target_vocab", {}, "likewise for the target; null: made from the training text"};
   Option<bool> shared_vocabulary{*this, "shared_vocabulary", false,
                                  "one vocabulary for both languages"};
   Option<int64_t> max_length{*this, "max_length", 100,
@@ -94,7 +72,8 @@ struct ParallelTextConfig : Section {
                              {.min = 1, .max = 10'000}};
   Option<std::optional<int64_t>> bucket_width{
       *this, "bucket_width", {},
-      "lengths are padded to multiples of this, at most 12; null: the lengths that pad least",
+      "lengths are padded to multiples of this, on the longer side (at most 12 of them: those "
+      "that pad least are joined to the next); null: the lengths that pad least",
       {.min = 1, .max = 10'000}};
   Option<bool> synthetic{*this, "synthetic", false,
                          "made-up text with the usual lengths instead of the files"};
@@ -109,6 +88,11 @@ struct TrainConfig : Section {
                                             {.min = 1, .effect = Effect::none}};
   Option<int64_t> batch_size{*this, "batch_size", 128, "sentences (samples) in a micro-batch",
                              {.min = 1, .max = 1'000'000}};
+  Option<std::optional<int64_t>> batch_words{
+      *this, "batch_words", {},
+      "instead of batch_size: every bucket's batch is as many sentences as fit this many words of "
+      "its longer padded side (a multiple of 8 when at least 8); null: off",
+      {.min = 1, .max = 10'000'000}};
   Option<int64_t> accumulate{*this, "accumulate", 1, "micro-batches summed in one update",
                              {.min = 1, .max = 10'000}};
   Option<std::string> optimizer{*this, "optimizer", "adam", "the update rule",
@@ -183,6 +167,11 @@ struct TrainConfig : Section {
   Option<int64_t> keep_last{*this, "keep_last", 0,
                             "last checkpoints that are also kept as step-N.safetensors",
                             {.min = 0, .max = 100'000, .effect = Effect::none}};
+  Option<std::optional<int64_t>> average_last{
+      *this, "average_last", {},
+      "at the end, also try the mean of the last N checkpoints (kept as keep_last keeps them): "
+      "saved as average.safetensors, and as best.safetensors where it is the best; null: off",
+      {.min = 1, .max = 100'000, .effect = Effect::none}};
   Option<std::optional<int64_t>> patience{
       *this, "patience", {},
       "end after this many validations in a row without a new best; null: do not",
@@ -224,7 +213,6 @@ struct DeviceConfig : Section {
                                          {.min = 1, .max = 1024}};
 };
 
-using ModelConfig = std::variant<NmtConfig>;
 using DataConfig = std::variant<ParallelTextConfig>;
 
 struct Config {

@@ -10,13 +10,11 @@ namespace pal {
 // Options not named here accept everything they declare.
 const std::vector<Available>& available_values() {
   static const std::vector<Available> table = {
-      {"memory.schedule", {"program", "lifetime"}},
       {"memory.recompute", {"none", "mirror", "sqrt", "echo"}},
       {"memory.encode", {}},
       {"memory.swap", {"none"}},
       {"memory.manager", {"static"}},
       {"memory.auto", {"false"}},
-      {"device.type", {"cpu", "auto"}},
   };
   return table;
 }
@@ -53,16 +51,41 @@ const std::vector<CombinationRule>& combination_rules() {
          if (*c.train.lr_min <= *c.train.lr) return "";
          return "train.lr_min: is above train.lr; lower it";
        }},
-      {"data.max_length, data.bucket_width", "at most 12 buckets: max_length / bucket_width <= 12",
+      {"train.batch_words, train.batch_size, data.max_length",
+       "batch_words takes the place of batch_size, which keeps its default, and is at least "
+       "max_length",
+       [](const Config& c) -> std::string {
+         const auto& words = *c.train.batch_words;
+         if (!words) return "";
+         if (*c.train.batch_size != *TrainConfig().batch_size)
+           return "train.batch_words: does not combine with train.batch_size; leave one of them "
+                  "out";
+         const auto* data = std::get_if<ParallelTextConfig>(&c.data);
+         if (!data || *words >= *data->max_length) return "";
+         return "train.batch_words: " + std::to_string(*words) +
+                " hold no sentence of data.max_length " + std::to_string(*data->max_length) +
+                "; raise it, or lower that";
+       }},
+      {"data.tokenizer, data.sentencepiece_file, data.source_vocab, data.target_vocab",
+       "with sentencepiece the pieces are the vocabulary: no vocabulary files and sizes (but for "
+       "data.synthetic); sentencepiece_file is of no use without it",
        [](const Config& c) -> std::string {
          const auto* data = std::get_if<ParallelTextConfig>(&c.data);
-         if (!data || !*data->bucket_width) return "";
-         int64_t width = **data->bucket_width;
-         if ((*data->max_length + width - 1) / width <= 12) return "";
-         return "data.bucket_width: " + std::to_string(width) +
-                " makes more than 12 buckets up to data.max_length " +
-                std::to_string(*data->max_length) + "; use " +
-                std::to_string((*data->max_length + 11) / 12) + " or more";
+         if (!data) return "";
+         if (*data->tokenizer != "sentencepiece") {
+           if (!*data->sentencepiece_file) return "";
+           return "data.sentencepiece_file: is of no use with data.tokenizer " + *data->tokenizer +
+                  "; set that to sentencepiece";
+         }
+         const char* key = *data->source_vocab ? "source_vocab"
+                           : *data->target_vocab ? "target_vocab"
+                           : *data->synthetic       ? nullptr
+                           : *data->source_vocab_size ? "source_vocab_size"
+                           : *data->target_vocab_size ? "target_vocab_size"
+                                                      : nullptr;
+         if (!key) return "";
+         return std::string("data.") + key + ": with data.tokenizer sentencepiece the pieces are "
+                "the vocabulary; leave it null, and set data.sentencepiece_size";
        }},
       {"data.shared_vocabulary, data.source_vocab, data.target_vocab",
        "a shared vocabulary is one file and one size: the target's options stay null, or equal",
@@ -88,20 +111,31 @@ const std::vector<CombinationRule>& combination_rules() {
                 " is odd, but model.bidirectional gives each way half of it; make it even";
        }},
       {"model.tie_embeddings, model.hidden, model.embedding",
-       "tied weights have one shape: hidden equals embedding",
+       "target and all tie the output layer: hidden equals embedding",
        [](const Config& c) -> std::string {
          const auto* nmt = std::get_if<NmtConfig>(&c.model);
-         if (!nmt || *nmt->tie_embeddings == "none" || *nmt->hidden == *nmt->embedding) return "";
+         if (!nmt || *nmt->hidden == *nmt->embedding) return "";
+         if (*nmt->tie_embeddings != "target" && *nmt->tie_embeddings != "all") return "";
          return "model.tie_embeddings: " + *nmt->tie_embeddings +
                 " needs model.hidden equal to model.embedding; change one of them";
        }},
-      {"model.tie_embeddings, data.shared_vocabulary", "tie_embeddings: all needs one vocabulary",
+      {"model.tie_embeddings, data.shared_vocabulary",
+       "tie_embeddings: embeddings and all need one vocabulary",
        [](const Config& c) -> std::string {
-         const auto* nmt = std::get_if<NmtConfig>(&c.model);
          const auto* data = std::get_if<ParallelTextConfig>(&c.data);
-         if (!nmt || !data || *nmt->tie_embeddings != "all" || *data->shared_vocabulary) return "";
-         return "model.tie_embeddings: all needs data.shared_vocabulary: true; set it, or use "
-                "target";
+         if (!data || *data->shared_vocabulary) return "";
+         const std::string tie =
+             std::visit([](const auto& m) { return *m.tie_embeddings; }, c.model);
+         if (tie != "embeddings" && tie != "all") return "";
+         return "model.tie_embeddings: " + tie +
+                " needs data.shared_vocabulary: true; set it, or use target";
+       }},
+      {"model.heads, model.hidden", "the heads divide hidden, into 256 columns each at most",
+       [](const Config& c) -> std::string {
+         const auto* t = std::get_if<TransformerConfig>(&c.model);
+         if (!t || (*t->hidden % *t->heads == 0 && *t->hidden / *t->heads <= 256)) return "";
+         return "model.heads: " + std::to_string(*t->heads) + " do not divide model.hidden " +
+                std::to_string(*t->hidden) + " into at most 256 columns each; change one of them";
        }},
   };
   return table;

@@ -37,9 +37,9 @@ Ensemble::Ensemble(const std::string& folders) {
                        std::to_string(own.target().size()) + " words); an ensemble needs models "
                        "trained with the same one (data.target_vocab)");
     }
-    if (own.tokenizer() != first.tokenizer()) {
+    if (own.target_segmenter() != first.target_segmenter()) {
       throw UsageError(both + " have different tokenizers; an ensemble needs models trained with "
-                       "the same one (data.tokenizer)");
+                       "the same one (data.tokenizer, data.sentencepiece_file)");
     }
   }
 }
@@ -57,7 +57,7 @@ std::vector<std::vector<std::vector<int32_t>>> Ensemble::encode(
     const NmtData& own = model.task->data();
     all.emplace_back();
     for (const std::string& line : lines) {
-      all.back().push_back(own.source().encode(tokenize(line, own.tokenizer())));
+      all.back().push_back(own.source().encode(own.source_segmenter().split(line)));
     }
   }
   return all;
@@ -82,7 +82,7 @@ std::vector<std::vector<Translation>> Ensemble::translate(std::span<const std::s
   for (const std::vector<Hypothesis>& best : translator(lines.size()).beam(views, options)) {
     out.emplace_back();
     for (const Hypothesis& one : best) {
-      out.back().push_back({detokenize(first.target().decode(one.words), first.tokenizer()),
+      out.back().push_back({first.target_segmenter().join(first.target().decode(one.words)),
                             one.log_prob, one.score});
     }
   }
@@ -94,7 +94,7 @@ std::vector<double> Ensemble::score(std::span<const std::string> sources,
   const auto encoded = encode(sources);
   std::vector<std::vector<int32_t>> words;
   for (const std::string& line : targets) {
-    words.push_back(data().target().encode(tokenize(line, data().tokenizer())));
+    words.push_back(data().target().encode(data().target_segmenter().split(line)));
   }
   return translator(sources.size()).score(std::vector<Sentences>(encoded.begin(), encoded.end()),
                                           words);

@@ -16,9 +16,12 @@ struct Run {
   }
   int operator()(const pal::TrainArgs& args) const { return pal::run_train(args); }
   int operator()(const pal::PlanArgs& args) const { return pal::run_plan(args); }
+  int operator()(const pal::ReproduceArgs& args) const { return pal::run_reproduce(args); }
+  int operator()(const pal::BenchArgs& args) const { return pal::run_bench(args); }
   int operator()(const pal::PlaceArgs& args) const { return pal::run_place(args); }
   int operator()(const pal::TranslateArgs& args) const { return pal::run_translate(args); }
   int operator()(const pal::EvalArgs& args) const { return pal::run_eval(args); }
+  int operator()(const pal::AverageArgs& args) const { return pal::run_average(args); }
   int operator()(const pal::ScoreArgs& args) const { return pal::run_score(args); }
 };
 

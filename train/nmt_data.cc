@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <cstdio>
 
 #include "core/error.h"
-#include "core/philox.h"
 #include "data/atomic_file.h"
+#include "train/log.h"
+#include "train/made_up_text.h"
 
 namespace pal {
 namespace {
@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSourceFile = "vocab.source.txt";
 constexpr const char* kTargetFile = "vocab.target.txt";
+constexpr const char* kSourcePieces = "source.model";
+constexpr const char* kTargetPieces = "target.model";
 constexpr const char* kBucketsFile = "buckets.txt";
 
 // What to do when a corpus file is missing: where known sets are, or how to go on without.
@@ -31,72 +33,12 @@ std::string hint_for(const ParallelTextConfig& data) {
   if (root.find("multi30k") != std::string::npos) {
     return "download task 1 of Multi30k from https://github.com/multi30k/dataset" + into;
   }
+  if (root.find("wmt16") != std::string::npos) {
+    return "download the English-German parallel text of the WMT 2016 news task (its page is "
+           "https://www.statmt.org/wmt16/translation-task.html), tokenise and clean it" + into;
+  }
   return "a small English-Vietnamese set comes with the program: --set "
          "data.root=data/samples/tatoeba_en_vi";
-}
-
-// Random numbers that depend on (seed, stream) alone.
-class Draws {
- public:
-  Draws(uint64_t seed, uint32_t stream) : key_{seed, 0, 0, stream} {}
-  double uniform() {  // in (0, 1)
-    if (used_ == 4) block_ = draw(key_, next_++), used_ = 0;
-    return (static_cast<double>(block_.x[used_++]) + 0.5) * 0x1p-32;
-  }
-  double normal() {  // Box and Muller
-    const double radius = std::sqrt(-2 * std::log(uniform()));
-    return radius * std::cos(6.283185307179586 * uniform());
-  }
-
- private:
-  RandomKey key_;
-  uint64_t next_ = 0;
-  int used_ = 4;
-  Philox4 block_{};
-};
-
-// Numbers of words: ranks from 0, the most frequent first.
-using Ranks = std::vector<int32_t>;
-
-// A sentence about as long as a subtitle of IWSLT's talks (log-normal, 20 words in the mean), its
-// words by Zipf's law.
-Ranks make_up_source(Draws& draws, int32_t words) {
-  const double length = std::exp(2.8 + 0.65 * draws.normal());
-  Ranks sentence(static_cast<size_t>(std::clamp(std::lround(length), 1L, 300L)));
-  constexpr double kOffset = 2.7;  // Mandelbrot's
-  for (int32_t& rank : sentence) {
-    const double at = kOffset * std::pow((words + kOffset) / kOffset, draws.uniform()) - kOffset;
-    rank = std::min(static_cast<int32_t>(at), words - 1);
-  }
-  return sentence;
-}
-
-// Its "translation": word by word, every fourth word of the vocabulary becomes two, and an odd rank
-// changes places with an even one after it.
-Ranks translate_ranks(Ranks source, int32_t words) {
-  for (size_t i = 0; i + 1 < source.size(); ++i) {
-    if (source[i] % 2 == 1 && source[i + 1] % 2 == 0) {
-      std::swap(source[i], source[i + 1]);
-      ++i;
-    }
-  }
-  Ranks target;
-  for (const int32_t rank : source) {
-    target.push_back(rank % words);
-    if (rank % 4 == 3) target.push_back((rank + 1) % words);
-  }
-  return target;
-}
-
-std::string line_of(const Vocabulary& vocabulary, std::span<const int32_t> ids,
-                    Tokenizer tokenizer) {
-  return detokenize(vocabulary.decode(ids), tokenizer);
-}
-
-Vocabulary numbered_words(const std::string& prefix, int64_t count) {
-  std::vector<std::string> words = Vocabulary().words();
-  for (int64_t i = 1; i <= count; ++i) words.push_back(prefix + std::to_string(i));
-  return Vocabulary::from_words(std::move(words), "made-up words");
 }
 
 void write_file(const fs::path& path, const std::string& text) {
@@ -115,19 +57,73 @@ std::string thousands(int64_t number) {
 
 }  // namespace
 
-NmtData::NmtData(const ParallelTextConfig& config, int64_t batch, uint64_t seed, fs::path model_dir)
+NmtData::NmtData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
+                 fs::path model_dir)
     : config_(config),
       batch_(batch),
       seed_(seed),
-      model_dir_(std::move(model_dir)),
-      tokenizer_(tokenizer_named(*config.tokenizer)) {
-  if (model_dir_.empty()) {
-    make_vocabularies();
-  } else {
-    const std::string hint = "it is written when a run begins; name a run's folder";
-    source_ = Vocabulary::load({(model_dir_ / kSourceFile).string(), "", hint});
-    target_ = Vocabulary::load({(model_dir_ / kTargetFile).string(), "", hint});
+      model_dir_(std::move(model_dir)) {
+  const bool pieces = *config.tokenizer == "sentencepiece";
+  // Made-up text is made of words, whatever real text would be cut into.
+  if (pieces && *config.synthetic) {
+    source_segmenter_ = target_segmenter_ = Tokenizer::whitespace;
+  } else if (!pieces) {
+    source_segmenter_ = target_segmenter_ = tokenizer_named(*config.tokenizer);
   }
+  if (!model_dir_.empty()) {
+    load_vocabularies();
+  } else if (pieces && !*config.synthetic) {
+    make_pieces();
+  } else {
+    make_vocabularies();
+  }
+}
+
+void NmtData::load_vocabularies() {
+  const auto file = [&](const char* name) {
+    return CorpusFile{(model_dir_ / name).string(), "",
+                      "it is written when a run begins; name a run's folder"};
+  };
+  if (*config_.tokenizer == "sentencepiece" && !*config_.synthetic) {
+    use_pieces(SentencePiece::load(file(kSourcePieces)), SentencePiece::load(file(kTargetPieces)));
+  } else {
+    source_ = Vocabulary::load(file(kSourceFile));
+    target_ = Vocabulary::load(file(kTargetFile));
+  }
+}
+
+void NmtData::use_pieces(SentencePiece source, SentencePiece target) {
+  source_ = Vocabulary::from_pieces(source.pieces());
+  target_ = Vocabulary::from_pieces(target.pieces());
+  source_segmenter_ = std::move(source);
+  target_segmenter_ = std::move(target);
+}
+
+// One model where it is given or the vocabulary is shared, else one a language.
+void NmtData::make_pieces() {
+  if (const auto& file = *config_.sentencepiece_file) {
+    const SentencePiece both =
+        SentencePiece::load({data_path(config_, *file).string(), "data.sentencepiece_file", ""});
+    return use_pieces(both, both);
+  }
+  read_training_lines();
+  const SentencePiece::Options options{*config_.sentencepiece_model, *config_.sentencepiece_size};
+  log_info("learning " + std::to_string(options.pieces) + " pieces (" + options.model + ") of " +
+           thousands(static_cast<int64_t>(lines_->source.size())) + " training pairs");
+  const auto learn = [&](std::vector<const std::vector<std::string>*> texts) {
+    return SentencePiece::train(texts, options);
+  };
+  if (*config_.shared_vocabulary) {
+    const SentencePiece both = learn({&lines_->source, &lines_->target});
+    use_pieces(both, both);
+  } else {
+    use_pieces(learn({&lines_->source}), learn({&lines_->target}));
+  }
+}
+
+void NmtData::read_training_lines() {
+  const auto [source, target] = files("train");
+  if (!lines_) lines_ = std::make_unique<ParallelText>(read_parallel_text(source, target));
 }
 
 std::pair<CorpusFile, CorpusFile> NmtData::files(const std::string& part) const {
@@ -137,16 +133,20 @@ std::pair<CorpusFile, CorpusFile> NmtData::files(const std::string& part) const 
           {paths.target.string(), key + "_target", hint}};
 }
 
+EncodedText NmtData::encode(const ParallelText& lines) const {
+  return encode_text(lines, {source_segmenter_, source_}, {target_segmenter_, target_});
+}
+
 NmtPart NmtData::read_part(const CorpusFile& source, const CorpusFile& target) const {
   NmtPart read{read_parallel_text(source, target), {}};
-  read.text = encode_text(read.lines, tokenizer_, source_, target_);
+  read.text = encode(read.lines);
   return read;
 }
 
 Vocabulary NmtData::read_vocabulary(const std::string& file, const std::string& key,
                                     const std::optional<int64_t>& size) const {
   const CorpusFile place{data_path(config_, file).string(), key, hint_for(config_)};
-  Vocabulary all = Vocabulary::load(place);
+  Vocabulary all = Vocabulary::load_any(place);
   if (!size || all.size() - Vocabulary::kSpecials <= *size) return all;
   std::vector<std::string> words = all.words();  // the most frequent ones come first
   words.resize(static_cast<size_t>(*size) + Vocabulary::kSpecials);
@@ -155,8 +155,12 @@ Vocabulary NmtData::read_vocabulary(const std::string& file, const std::string& 
 
 void NmtData::make_vocabularies() {
   const bool shared = *config_.shared_vocabulary;
-  const auto source_size = *config_.source_vocab_size;
-  const auto target_size = shared ? source_size : *config_.target_vocab_size;
+  auto source_size = *config_.source_vocab_size, target_size = *config_.target_vocab_size;
+  if (*config_.tokenizer == "sentencepiece") {  // made-up text with as many words as pieces
+    source_size = source_size.value_or(*config_.sentencepiece_size);
+    target_size = target_size.value_or(*config_.sentencepiece_size);
+  }
+  if (shared) target_size = source_size;
   // Made-up text of a given size needs no vocabulary file: any configuration can be tried without
   // its corpus.
   auto file_unless_made_up = [&](const std::optional<std::string>& file, bool sized) {
@@ -182,37 +186,26 @@ void NmtData::make_vocabularies() {
     if (!target_file) target_ = shared ? source_ : numbered_words("t", *target_size);
     return;
   }
-  const auto [source_text, target_text] = files("train");
-  lines_ = std::make_unique<ParallelText>(read_parallel_text(source_text, target_text));
+  read_training_lines();
   auto options = [&](const std::optional<int64_t>& size) {
     return VocabularyOptions{size.value_or(0), *config_.vocab_min_count};
   };
   WordCounter source, target;
-  count_words(lines_->source, tokenizer_, source);
-  count_words(lines_->target, tokenizer_, shared ? source : target);
+  count_words(lines_->source, source_segmenter_, source);
+  count_words(lines_->target, target_segmenter_, shared ? source : target);
   if (!source_file) source_ = source.vocabulary(options(source_size));
   if (!target_file) target_ = shared ? source_ : target.vocabulary(options(target_size));
 }
 
 NmtPart NmtData::make_up(const std::string& part) const {
   const bool train = part == "train";
-  Draws draws(seed_, train ? 1 : part == "valid" ? 2 : 3);
-  const int32_t source_words = source_.size() - Vocabulary::kSpecials;
-  const int32_t target_words = target_.size() - Vocabulary::kSpecials;
-  if (source_words < 1 || target_words < 1) {
-    throw UsageError("[vocabulary] a vocabulary holds no word to make text of (data.synthetic); "
-                     "name another file, or none");
-  }
+  const uint32_t stream = train ? 1 : part == "valid" ? 2 : 3;
   NmtPart made;
-  for (int pair = 0; pair < (train ? 4000 : 200); ++pair) {
-    Ranks source = make_up_source(draws, source_words);
-    Ranks target = translate_ranks(source, target_words);
-    for (int32_t& rank : source) rank += Vocabulary::kSpecials;
-    for (int32_t& rank : target) rank += Vocabulary::kSpecials;
-    made.text.add(source, target);
+  for (const MadeUpPair& pair : make_up_text(source_, target_, train ? 4000 : 200, seed_, stream)) {
+    made.text.add(pair.source, pair.target);
     if (train) continue;  // nobody looks at its lines
-    made.lines.source.push_back(line_of(source_, source, tokenizer_));
-    made.lines.target.push_back(line_of(target_, target, tokenizer_));
+    made.lines.source.push_back(source_segmenter_.join(source_.decode(pair.source)));
+    made.lines.target.push_back(target_segmenter_.join(target_.decode(pair.target)));
   }
   return made;
 }
@@ -222,9 +215,8 @@ const EncodedText& NmtData::train() {
     if (*config_.synthetic) {
       train_ = std::make_unique<EncodedText>(make_up("train").text);
     } else {
-      const auto [source, target] = files("train");
-      if (!lines_) lines_ = std::make_unique<ParallelText>(read_parallel_text(source, target));
-      train_ = std::make_unique<EncodedText>(encode_text(*lines_, tokenizer_, source_, target_));
+      read_training_lines();
+      train_ = std::make_unique<EncodedText>(encode(*lines_));
     }
     lines_.reset();
   }
@@ -247,31 +239,36 @@ const BucketLadder& NmtData::ladder() {
       ladder_ = std::make_unique<BucketLadder>(read_ladder(saved));
     } else {
       const std::vector<PairLength> lengths = train().lengths();
-      const int batch = static_cast<int>(batch_), longest = static_cast<int>(*config_.max_length);
+      const int longest = static_cast<int>(*config_.max_length);
       const auto width = *config_.bucket_width;
       ladder_ = std::make_unique<BucketLadder>(
-          width ? width_buckets(lengths, batch, longest, static_cast<int>(*width))
-                : choose_buckets(lengths, batch, longest));
+          width ? width_buckets(lengths, batch_, longest, static_cast<int>(*width))
+                : choose_buckets(lengths, batch_, longest));
     }
   }
   return *ladder_;
 }
 
 BucketLadder NmtData::read_ladder(const fs::path& file) const {
-  BucketLadder ladder{static_cast<int>(batch_), {}};
+  BucketLadder ladder{static_cast<int>(batch_.sentences()), {}};
   for (const std::string& line : read_lines({file.string(), "", ""})) {
     Bucket bucket;
     char more = 0;
-    const bool read = std::sscanf(line.c_str(), "%d %d %c", &bucket.source, &bucket.target,
-                                  &more) == 2;
+    int read = std::sscanf(line.c_str(), "%d %d %d %c", &bucket.source, &bucket.target,
+                           &bucket.rows, &more);
+    if (read == 2 && std::sscanf(line.c_str(), "%*d %*d %c", &more) == 1) read = 0;  // "9 9 x"
     const Bucket last = ladder.buckets.empty() ? Bucket{1, 1} : ladder.largest();
-    if (!read || bucket.source < last.source || bucket.target < last.target ||
-        bucket.source > 10000 || bucket.target > 10000) {
+    const bool rows_fit = read == 2 || (batch_.words() > 0 && bucket.rows > 0 &&
+                                        bucket.rows <= 100'000'000);
+    if (read < 2 || read > 3 || !rows_fit || bucket.source < last.source ||
+        bucket.target < last.target || bucket.source > 10000 || bucket.target > 10000) {
       throw UsageError("[buckets] " + file.string() + ": line " +
                        std::to_string(ladder.buckets.size() + 1) +
-                       ": expected a source and a target length, neither shorter than before; "
-                       "restore the file from the run that wrote it");
+                       ": expected a source and a target length, neither shorter than before" +
+                       (batch_.words() > 0 ? ", and the rows of a batch" : "") +
+                       "; restore the file from the run that wrote it");
     }
+    if (batch_.words() > 0 && read == 2) bucket.rows = batch_.rows(bucket.source, bucket.target);
     ladder.buckets.push_back(bucket);
   }
   return ladder;
@@ -293,17 +290,26 @@ uint64_t NmtData::fingerprint() {
     for (const int32_t id : text.target(pair)) take(id);
   }
   take(ladder().batch);
-  for (const Bucket& each : ladder().buckets) take(each.source), take(each.target);
+  for (const Bucket& each : ladder().buckets) {
+    take(each.source), take(each.target);
+    if (each.rows > 0) take(each.rows);
+  }
   fingerprint_ = hash;
   return hash;
 }
 
 void NmtData::save(const fs::path& folder) {
-  source_.save((folder / kSourceFile).string());
-  target_.save((folder / kTargetFile).string());
+  if (source_segmenter_.pieces()) {  // the pieces are the vocabulary
+    source_segmenter_.pieces()->save((folder / kSourcePieces).string());
+    target_segmenter_.pieces()->save((folder / kTargetPieces).string());
+  } else {
+    source_.save((folder / kSourceFile).string());
+    target_.save((folder / kTargetFile).string());
+  }
   std::string text;
   for (const Bucket& each : ladder().buckets) {
-    text += std::to_string(each.source) + " " + std::to_string(each.target) + "\n";
+    text += std::to_string(each.source) + " " + std::to_string(each.target);
+    text += (each.rows > 0 ? " " + std::to_string(each.rows) : "") + "\n";
   }
   write_file(folder / kBucketsFile, text);
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/batches.h"
-#include "data/tokenizer.h"
+#include "data/segmenter.h"
 #include "train/config.h"
 
 namespace pal {
@@ -25,15 +25,17 @@ struct NmtPart {
 
 class NmtData {
  public:
-  // `model_dir`, where given, is a run's folder: its vocabularies and buckets are used. Else the
-  // vocabularies come from data.source_vocab and data.target_vocab, else from the training text.
-  // UsageError when a file that is needed is missing or will not do.
-  NmtData(const ParallelTextConfig& config, int64_t batch, uint64_t seed,
+  // `model_dir`, where given, is a run's folder: its vocabularies (or SentencePiece models) and
+  // buckets are used. Else the vocabularies come from data.source_vocab and data.target_vocab (or
+  // data.sentencepiece_file), else from the training text. UsageError when a file that is needed
+  // is missing or will not do.
+  NmtData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
           std::filesystem::path model_dir = {});
 
   const Vocabulary& source() const { return source_; }
   const Vocabulary& target() const { return target_; }
-  Tokenizer tokenizer() const { return tokenizer_; }
+  const Segmenter& source_segmenter() const { return source_segmenter_; }
+  const Segmenter& target_segmenter() const { return target_segmenter_; }
 
   const EncodedText& train();
   const BucketLadder& ladder();
@@ -43,7 +45,9 @@ class NmtData {
 
   // Stands for the training text as numbers and the ladder: equal ones make equal batches.
   uint64_t fingerprint();
-  // vocab.source.txt, vocab.target.txt and buckets.txt: what another run with `model_dir` reads.
+  // What another run with `model_dir` reads: vocab.source.txt and vocab.target.txt, or source.model
+  // and target.model of SentencePiece; and buckets.txt, a line a bucket: source length, target
+  // length, and, where train.batch_words makes them differ, rows.
   void save(const std::filesystem::path& folder);
   // A few lines for the log. Reads the training text.
   std::vector<std::string> describe();
@@ -53,14 +57,19 @@ class NmtData {
   Vocabulary read_vocabulary(const std::string& file, const std::string& key,
                              const std::optional<int64_t>& size) const;
   void make_vocabularies();
+  void make_pieces();
+  void use_pieces(SentencePiece source, SentencePiece target);
+  void load_vocabularies();
+  void read_training_lines();
+  EncodedText encode(const ParallelText& lines) const;
   NmtPart make_up(const std::string& part) const;
   BucketLadder read_ladder(const std::filesystem::path& file) const;
 
   ParallelTextConfig config_;
-  int64_t batch_;
+  BatchSize batch_;
   uint64_t seed_;
   std::filesystem::path model_dir_;
-  Tokenizer tokenizer_;
+  Segmenter source_segmenter_, target_segmenter_;
   Vocabulary source_, target_;
   std::unique_ptr<ParallelText> lines_;  // the training text, between counting and numbering it
   std::unique_ptr<EncodedText> train_;

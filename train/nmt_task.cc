@@ -2,6 +2,7 @@
 #include "train/nmt_task.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 
@@ -11,6 +12,7 @@
 #include "train/checkpoint.h"
 #include "train/log.h"
 #include "train/trainer.h"
+#include "train/translation_model.h"
 
 namespace pal {
 namespace {
@@ -30,55 +32,40 @@ void put(Executable& program, const char* input, const std::vector<int32_t>& num
 }
 
 void put(Executable& program, const TextBatch& batch) {
-  put(program, nmt_input::kSource, batch.source);
-  put(program, nmt_input::kSourceLengths, batch.source_lengths);
-  put(program, nmt_input::kTargetIn, batch.target_in);
-  put(program, nmt_input::kTargetOut, batch.target_out);
+  put(program, translation_input::kSource, batch.source);
+  put(program, translation_input::kSourceLengths, batch.source_lengths);
+  put(program, translation_input::kTargetIn, batch.target_in);
+  put(program, translation_input::kTargetOut, batch.target_out);
 }
 
 // The validation program: its output "nll" is summed over the batch's target words.
-Program record_nll(const NmtOptions& model, const NmtShape& shape) {
+Program record_nll(const TranslationModel& model, const TranslationShape& shape) {
   Builder b;
-  Val scalars = step_scalars(b.input(nmt_input::kScalars, scalars_spec(), Space::host));
-  b.output("nll", nmt_loss(b, model, shape, scalars, false).nll);
+  Val scalars = step_scalars(b.input(translation_input::kScalars, scalars_spec(), Space::host));
+  b.output("nll", model.loss(b, shape, scalars, false).nll);
   return b.take();
+}
+
+BatchSize batch_size_of(const TrainConfig& train) {
+  return train.batch_words->has_value() ? BatchSize::of_words(**train.batch_words)
+                                        : BatchSize(*train.batch_size);
 }
 
 }  // namespace
 
-NmtOptions nmt_options(const Config& config, int64_t source_vocab, int64_t target_vocab) {
-  const NmtConfig& c = config.nmt();
-  NmtOptions o;
-  o.source_vocab = source_vocab;
-  o.target_vocab = target_vocab;
-  o.embedding = *c.embedding;
-  o.hidden = *c.hidden;
-  o.attention_size = *c.attention_size;
-  o.encoder_layers = *c.encoder_layers;
-  o.decoder_layers = *c.decoder_layers;
-  o.bidirectional = *c.bidirectional;
-  o.reverse_source = *c.reverse_source;
-  o.input_feeding = *c.input_feeding;
-  o.attention = *c.attention == "mlp" ? NmtOptions::Attention::mlp
-                                      : NmtOptions::Attention::scaled_luong;
-  o.tie = *c.tie_embeddings == "all"      ? NmtOptions::Tie::all
-          : *c.tie_embeddings == "target" ? NmtOptions::Tie::target
-                                          : NmtOptions::Tie::none;
-  o.init = *c.init == "xavier" ? NmtOptions::InitKind::xavier : NmtOptions::InitKind::uniform;
-  o.init_scale = static_cast<float>(*c.init_scale);
-  o.forget_bias = static_cast<float>(*c.forget_bias);
-  o.dropout = static_cast<float>(*c.dropout);
-  o.label_smoothing = static_cast<float>(*config.train.label_smoothing);
-  o.fused = *c.fused;
-  return o;
-}
-
 NmtTask::NmtTask(const Config& config, const fs::path& model_dir)
-    : batch_(*config.train.batch_size),
+    : NmtTask(config, std::make_shared<NmtData>(config.parallel_text(), batch_size_of(config.train),
+                                                static_cast<uint64_t>(*config.train.seed),
+                                                model_dir)) {}
+
+NmtTask::NmtTask(const Config& config, std::shared_ptr<NmtData> data)
+    : batch_(batch_size_of(config.train)),
       seed_(static_cast<uint64_t>(*config.train.seed)),
-      data_(std::make_unique<NmtData>(config.parallel_text(), batch_, seed_, model_dir)),
-      model_(nmt_options(config, data_->source().size(), data_->target().size())) {
-  check_nmt(model_);
+      data_(std::move(data)),
+      model_(translation_model(config, data_->source().size(), data_->target().size())) {}
+
+std::unique_ptr<Task> NmtTask::variant(const Config& config) const {
+  return std::unique_ptr<Task>(new NmtTask(config, data_));
 }
 
 int NmtTask::bucket_count() const { return static_cast<int>(data_->ladder().buckets.size()); }
@@ -89,14 +76,45 @@ std::pair<int64_t, int64_t> NmtTask::bucket_lengths(int bucket) const {
 }
 
 Recorded NmtTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
-  return record_lengths(builder, bucket_lengths(bucket), scalars, training);
+  const auto [source, target] = bucket_lengths(bucket);
+  return record_shape(builder, {source, target, data_->ladder().rows(bucket)}, scalars, training);
 }
 
 Recorded NmtTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
                                  Val scalars, bool training) const {
-  const NmtLoss loss = nmt_loss(builder, model_, {lengths.first, lengths.second, batch_}, scalars,
-                                training);
+  const auto [source, target] = lengths;
+  return record_shape(builder, {source, target, batch_.rows(source, target)}, scalars, training);
+}
+
+Recorded NmtTask::record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
+                               bool training) const {
+  const TranslationLoss loss = model_.loss(builder, shape, scalars, training);
   return {loss.loss, {{"nll", loss.nll}}};
+}
+
+// A plan grows with the words of either side and with the pairs of words that attention looks at:
+// a bucket that has fewer of all three than another is none of the largest.
+std::vector<int> NmtTask::largest_candidates() const {
+  const BucketLadder& ladder = data_->ladder();
+  auto sizes = [&](int bucket) -> std::array<int64_t, 3> {
+    const auto [S, T] = bucket_lengths(bucket);
+    const int64_t B = ladder.rows(bucket);
+    return {B * S, B * T, B * S * T};
+  };
+  std::vector<int> candidates;
+  for (int bucket = bucket_count() - 1; bucket >= 0; --bucket) {
+    const auto own = sizes(bucket);
+    const bool smaller = std::any_of(candidates.begin(), candidates.end(), [&](int other) {
+      const auto theirs = sizes(other);
+      return own[0] <= theirs[0] && own[1] <= theirs[1] && own[2] <= theirs[2];
+    });
+    if (!smaller) candidates.push_back(bucket);
+  }
+  return candidates;
+}
+
+int64_t NmtTask::batch() const {
+  return batch_.words() == 0 ? batch_.sentences() : data_->ladder().rows(bucket_count() - 1);
 }
 
 void NmtTask::start_batches() {
@@ -172,9 +190,9 @@ double NmtTask::loss(ProgramSet& programs, const NmtPart& part, int64_t& truncat
   while (batches.next(batch)) {
     const std::string name = "valid/" + std::to_string(batch.S) + "x" + std::to_string(batch.T);
     Executable* program = programs.find(name);
-    if (!program) program = &programs.add(name, record_nll(model_, {batch.S, batch.T, batch_}));
+    if (!program) program = &programs.add(name, record_nll(model_, {batch.S, batch.T, batch.B}));
     const StepScalars scalars;
-    std::memcpy(program->input(nmt_input::kScalars), &scalars, sizeof scalars);
+    std::memcpy(program->input(translation_input::kScalars), &scalars, sizeof scalars);
     put(*program, batch);
     program->run();
     sum += *program->output("nll");
@@ -197,9 +215,9 @@ NmtEvaluation NmtTask::evaluate(ProgramSet& programs, const NmtPart& part) const
     const std::span<const int32_t> ids = part.text.source(i);
     sentences.emplace_back(ids.begin(), ids.end());
   }
-  Translator translator({translator_member(programs)}, batch_);
+  Translator translator({translator_member(programs)}, batch());
   for (const std::vector<int32_t>& ids : translator.greedy(sentences)) {
-    result.hypotheses.push_back(detokenize(data_->target().decode(ids), data_->tokenizer()));
+    result.hypotheses.push_back(data_->target_segmenter().join(data_->target().decode(ids)));
   }
   result.bleu = corpus_bleu(result.hypotheses, part.lines.target);
   return result;
@@ -224,8 +242,11 @@ void NmtTask::save_files(const fs::path& folder) const { data_->save(folder); }
 
 std::vector<std::string> NmtTask::describe() const { return data_->describe(); }
 
-SavedNmt open_nmt(const fs::path& folder) {
+SavedNmt open_nmt(const fs::path& path) {
   std::error_code ignored;
+  const bool file = path.extension() == ".safetensors" && !fs::is_directory(path, ignored);
+  const fs::path folder = file && path.has_parent_path() ? path.parent_path() : file ? "." : path;
+  if (file && !fs::exists(path, ignored)) throw UsageError(path.string() + ": no such file");
   if (!fs::is_directory(folder, ignored)) {
     throw UsageError(folder.string() + ": no such folder; name the folder of a run");
   }
@@ -233,6 +254,7 @@ SavedNmt open_nmt(const fs::path& folder) {
   for (const char* name : {"last.safetensors", "best.safetensors"}) {
     if (fs::exists(folder / name, ignored)) saved.weights = folder / name;
   }
+  if (file) saved.weights = path;
   if (saved.weights.empty()) {
     throw UsageError(folder.string() + ": has neither best.safetensors nor last.safetensors; name "
                      "the folder of a run that has saved a checkpoint");

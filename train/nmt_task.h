@@ -1,4 +1,4 @@
-// Translation as the trainer sees it: the recurrent model of models/nmt.h over parallel text.
+// Translation as the trainer sees it: any translation model (models/translation.h) over parallel text.
 // Validation is the loss of the reference and the BLEU of a greedy translation.
 #pragma once
 #include <memory>
@@ -7,16 +7,13 @@
 
 #include "data/iterator.h"
 #include "data/prefetch.h"
-#include "models/nmt.h"
+#include "models/translation.h"
 #include "train/bleu.h"
 #include "train/nmt_data.h"
 #include "train/task.h"
 #include "train/translator.h"
 
 namespace pal {
-
-// The model that a configuration describes, over vocabularies of these sizes (specials included).
-NmtOptions nmt_options(const Config& config, int64_t source_vocab, int64_t target_vocab);
 
 // How well a part of the corpus is translated.
 struct NmtEvaluation {
@@ -33,9 +30,11 @@ class NmtTask final : public Task {
 
   int bucket_count() const override;
   std::pair<int64_t, int64_t> bucket_lengths(int bucket) const override;
+  std::vector<int> largest_candidates() const override;
   Recorded record(Builder& builder, int bucket, Val scalars, bool training) const override;
   Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
                           bool training) const override;
+  std::unique_ptr<Task> variant(const Config& config) const override;
   const std::vector<BatchInfo>& next(int count) override;
   void fill(Executable& program, int i) override;
   std::string position() const override;
@@ -54,15 +53,18 @@ class NmtTask final : public Task {
   // What a Translator needs to know of this model.
   Translator::Member translator_member(ProgramSet& programs) const;
   NmtData& data() const { return *data_; }
-  int64_t batch() const { return batch_; }
+  // Sentences to translate at a time: as many as in a training batch of the longest.
+  int64_t batch() const;
 
  private:
+  NmtTask(const Config& config, std::shared_ptr<NmtData> data);
+  Recorded record_shape(Builder& builder, const TranslationShape& shape, Val scalars, bool training) const;
   void start_batches();
 
-  int64_t batch_;
+  BatchSize batch_;
   uint64_t seed_;
-  std::unique_ptr<NmtData> data_;
-  NmtOptions model_;
+  std::shared_ptr<NmtData> data_;  // shared with variants
+  TranslationModel model_;
   IteratorState resume_;  // after the batches taken last
   std::vector<TextBatch> batches_;
   std::vector<BatchInfo> infos_;
@@ -77,8 +79,9 @@ struct SavedNmt {
   std::unique_ptr<ProgramSet> programs;
   std::filesystem::path weights;  // the file they came from
 };
-// Opens a run's folder: best.safetensors, or last.safetensors where there is no best. UsageError
-// when something is missing or does not fit.
-SavedNmt open_nmt(const std::filesystem::path& folder);
+// Opens a run's folder: best.safetensors, or last.safetensors where there is no best; or the
+// .safetensors file in such a folder that is named. UsageError when something is missing or does not
+// fit.
+SavedNmt open_nmt(const std::filesystem::path& path);
 
 }  // namespace pal

@@ -15,6 +15,8 @@ namespace pal {
 namespace {
 
 constexpr std::array<const char*, 4> kColumns{"id", "lower", "upper", "size"};
+// What the first edition of minimalloc's problems calls them.
+constexpr std::array<const char*, 4> kOldColumns{"buffer", "start", "end", "size"};
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -62,7 +64,9 @@ struct Reader {
 
   // Where each of kColumns stands in the header.
   std::array<size_t, 4> columns(std::string_view header) const {
-    const auto fields = split(header);
+    auto fields = split(header);
+    if (std::equal(fields.begin(), fields.end(), kOldColumns.begin(), kOldColumns.end()))
+      return {0, 1, 2, 3};
     std::array<size_t, 4> at;
     for (size_t i = 0; i < kColumns.size(); ++i) {
       at[i] = size_t(std::find(fields.begin(), fields.end(), kColumns[i]) - fields.begin());

@@ -15,8 +15,9 @@ struct PlaceTable {
   std::vector<Buffer> buffers;
 };
 
-// Columns may stand in any order among others, which are kept. UsageError names file and line of
-// what is missing, malformed, negative, given twice, or too large to add up in 64 bits.
+// Columns may stand in any order among others, which are kept; a header buffer,start,end,size means
+// the same. UsageError names file and line of what is missing, malformed, negative, given twice, or
+// too large to add up in 64 bits.
 PlaceTable read_place_csv(const std::filesystem::path& file);
 PlaceTable parse_place_csv(const std::string& text, const std::string& name);  // name: for errors
 

@@ -15,7 +15,31 @@ std::string mib(int64_t bytes) {
   return text;
 }
 
-std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket) {
+namespace {
+
+double samples_per_s(const StepTime& time, const PlanFacts& facts) {
+  return time.step_ms > 0 ? 1e3 * double(facts.samples) / time.step_ms : 0;
+}
+
+nlohmann::ordered_json time_json(const std::optional<StepTime>& time, const PlanFacts& facts) {
+  if (!time) return nullptr;
+  nlohmann::ordered_json json{{"step_ms", time->step_ms},
+                              {"overhead", time->overhead},
+                              {"predicted", true},
+                              {"profile", time->profile}};
+  if (facts.samples > 0) json["samples_per_s"] = samples_per_s(*time, facts);
+  return json;
+}
+
+nlohmann::ordered_json or_null(const std::optional<int64_t>& number) {
+  if (number) return *number;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
+                      const PlanFacts& facts) {
   const Footprint f = footprint_of(c.program, c.storages, c.plan);
   using nlohmann::ordered_json;
   ordered_json json;
@@ -46,12 +70,37 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket) {
                               {"added_ms", pass.added_ms},
                               {"seconds", pass.seconds}});
   }
+  json["time"] = time_json(c.time, facts);
   json["compile_seconds"] = c.seconds;
-  json["fits"] = true;  // what does not fit the budget is not compiled
+  json["fits"] = !facts.capacity || f.arena <= *facts.capacity;
+  json["max_batch"] = or_null(facts.max_batch);
+  json["max_depth"] = or_null(facts.max_depth);
   return json.dump();
 }
 
-std::vector<std::string> plan_lines(const Compiled& c) {
+std::string time_line(const Compiled& c, const PlanFacts& facts) {
+  if (!c.time) return "";
+  const StepTime& time = *c.time;
+  char text[160];
+  std::snprintf(text, sizeof text, "time (predicted, %s): %.*f ms a step", time.profile.c_str(),
+                time.step_ms < 10 ? 2 : time.step_ms < 100 ? 1 : 0, time.step_ms);
+  std::string line = text;
+  double traded = 0;
+  for (const PassReport& pass : c.passes) traded += pass.trades ? pass.added_ms : 0;
+  for (const PassReport& pass : c.passes) {
+    if (!pass.trades || pass.added_ms == 0 || traded == 0) continue;
+    std::snprintf(text, sizeof text, ", %+.1f %% %s",
+                  100 * time.overhead * pass.added_ms / traded, pass.name.c_str());
+    line += text;
+  }
+  if (facts.samples > 0) {
+    std::snprintf(text, sizeof text, ", %.4g samples/s", samples_per_s(time, facts));
+    line += text;
+  }
+  return line;
+}
+
+std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
   const Footprint f = footprint_of(c.program, c.storages, c.plan);
   char text[160];
   std::vector<std::string> lines;
@@ -67,6 +116,11 @@ std::vector<std::string> plan_lines(const Compiled& c) {
              format_bytes(f.by_role[r]);
   }
   lines.push_back("  at the peak: " + roles);
+  if (c.time) lines.push_back("  " + time_line(c, facts));
+  if (facts.capacity && f.arena > *facts.capacity) {
+    lines.push_back("  does not fit " + format_bytes(*facts.capacity) + ": " +
+                    format_bytes(f.arena - *facts.capacity) + " over");
+  }
   return lines;
 }
 

@@ -2,13 +2,26 @@
 #include "train/task.h"
 
 #include "train/nmt_task.h"
+#include "train/step_program.h"
 
 namespace pal {
+
+std::unique_ptr<Task> Task::variant(const Config& config) const { return make_task(config); }
+
+Program record_plan_step(const Task& task, const Config& config,
+                         std::pair<int64_t, int64_t> bucket) {
+  const int64_t n = *config.train.accumulate;
+  auto forward = [&](Builder& b, Val scalars) {
+    return task.record_lengths(b, bucket, scalars, true);
+  };
+  return record_step(forward, config.train, micro_batch_of(n - 1, n));
+}
 
 std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::path& model_dir) {
   return std::visit(
       [&](const auto& model) -> std::unique_ptr<Task> {
-        static_assert(std::is_same_v<std::decay_t<decltype(model)>, NmtConfig>);
+        using Model = std::decay_t<decltype(model)>;
+        static_assert(std::is_same_v<Model, NmtConfig> || std::is_same_v<Model, TransformerConfig>);
         return std::make_unique<NmtTask>(config, model_dir);
       },
       config.model);

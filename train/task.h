@@ -44,11 +44,18 @@ class Task {
   // The ladder of batch shapes, smallest first; steps are compiled one a bucket.
   virtual int bucket_count() const = 0;
   virtual std::pair<int64_t, int64_t> bucket_lengths(int bucket) const = 0;  // (S, T)
+  // The buckets of which one has the largest plan: the last, where each bucket's batches hold all
+  // that the one before holds.
+  virtual std::vector<int> largest_candidates() const { return {bucket_count() - 1}; }
   // Records the forward pass of a bucket. `scalars` is the step's scalars on the device.
   virtual Recorded record(Builder& builder, int bucket, Val scalars, bool training) const = 0;
   // Likewise for any lengths, for `pal plan --bucket`.
   virtual Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
                                   bool training) const = 0;
+
+  // The same task, over the same data, with other options of the sections model and train: for
+  // planning what they would need. Not to be trained.
+  virtual std::unique_ptr<Task> variant(const Config& config) const;
 
   // Takes the micro-batches of the next update (made ahead by a thread); fill() puts number i of
   // them into a program's inputs, all but the scalars.
@@ -72,5 +79,9 @@ class Task {
 // The task of a configuration, reading its data. `model_dir`, where given, is a run's folder whose
 // vocabularies are used instead of making them anew. UsageError when the data will not do.
 std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::path& model_dir = {});
+
+// The last micro-batch's training step of a bucket: the one with the largest footprint.
+Program record_plan_step(const Task& task, const Config& config,
+                         std::pair<int64_t, int64_t> bucket);
 
 }  // namespace pal

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 #include "core/scalars.h"
 #include "memory/report.h"
+#include "train/average.h"
 #include "train/ema.h"
 #include "train/initialise.h"
+#include "train/max_fit.h"
 #include "train/plan_report.h"
 #include "train/report_chart.h"
 #include "train/report_html.h"
@@ -21,12 +24,26 @@ double since(Trainer::Clock::time_point t) {
   return std::chrono::duration<double>(Trainer::Clock::now() - t).count();
 }
 
+// The metric that the best checkpoint is chosen by, and whether a higher one is better. All metrics
+// are appended to `line`.
+std::pair<double, bool> judge(const Validation& valid, std::string& line) {
+  std::pair<double, bool> by{valid.loss, false};
+  for (auto& [name, value] : valid.metrics) {
+    line += "  " + name + " " + std::to_string(value).substr(0, 5);
+    if (name == valid.best_by) by = {value, valid.higher_is_better};
+  }
+  return by;
+}
+
 }  // namespace
 
 CompileOptions compile_options(const MemoryConfig& config) {
   CompileOptions options;
   options.inplace = *config.inplace;
-  options.lifetime_schedule = *config.schedule == "lifetime";
+  options.fuse_recompute = *config.fuse_recompute;
+  for (Schedule method : {Schedule::program, Schedule::lifetime, Schedule::exact}) {
+    if (*config.schedule == to_string(method)) options.schedule = method;
+  }
   for (Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     if (*config.recompute == to_string(method)) options.recompute = method;
   }
@@ -34,21 +51,35 @@ CompileOptions compile_options(const MemoryConfig& config) {
   return options;
 }
 
-Device choose_device(const DeviceConfig& config) {
-  if (*config.type == "cuda") {
-    throw UsageError("device.type: cuda: this build has no CUDA device; use cpu or auto");
+Device choose_device(const DeviceConfig& config, std::string* said) {
+  std::string why;  // there is no GPU
+  if (*config.type != "cpu") {
+    try {
+      Device gpu = cuda_device();
+      if (said) *said = "device  " + gpu.accelerator->description();
+      return gpu;
+    } catch (const UsageError& error) {
+      if (*config.type == "cuda") throw;
+      why = error.what();
+    }
   }
-  return cpu_device(int(config.threads->value_or(0)));
+  Device cpu = cpu_device(int(config.threads->value_or(0)));
+  if (said) {
+    *said = "device  cpu, " + std::to_string(cpu.threads) +
+            (cpu.threads == 1 ? " thread" : " threads") + (why.empty() ? "" : " (" + why + ")");
+  }
+  return cpu;
 }
 
 Trainer::Trainer(const TrainArgs& args)
     : args_(args),
       config_(args.config),
       task_(make_task(config_, args.resume ? args.out : std::filesystem::path{})),
-      programs_(compile_options(config_.memory), choose_device(config_.device)) {
+      programs_(compile_options(config_.memory), choose_device(config_.device, &device_line_)) {
   largest();
   if (args.resume) {
     state_ = load_checkpoint(file("last.safetensors"), programs_);
+    if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
   } else {
     initialise(programs_, uint64_t(*config_.train.seed));
@@ -60,7 +91,15 @@ Trainer::Trainer(const TrainArgs& args)
 
 Executable& Trainer::largest() {
   const int64_t n = *config_.train.accumulate;
-  return step_program(task_->bucket_count() - 1, micro_batch_of(n - 1, n));
+  const MicroBatch kind = micro_batch_of(n - 1, n);
+  if (largest_bucket_ < 0) {
+    int64_t most = -1;
+    for (const int bucket : task_->largest_candidates()) {
+      const int64_t bytes = step_program(bucket, kind).compiled().plan.device().bytes;
+      if (bytes > most) most = bytes, largest_bucket_ = bucket;
+    }
+  }
+  return step_program(largest_bucket_, kind);
 }
 
 Executable& Trainer::step_program(int bucket, MicroBatch kind) {
@@ -68,7 +107,14 @@ Executable& Trainer::step_program(int bucket, MicroBatch kind) {
   const std::string name = "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
   if (Executable* ready = programs_.find(name)) return *ready;
   auto forward = [&](Builder& b, Val scalars) { return task_->record(b, bucket, scalars, true); };
-  Executable& made = programs_.add(name, record_step(forward, config_.train, kind));
+  auto add = [&]() -> Executable& {
+    try {
+      return programs_.add(name, record_step(forward, config_.train, kind));
+    } catch (const BudgetError& error) {
+      throw BudgetError(error.what() + batch_advice(*task_, config_, {S, T}));
+    }
+  };
+  Executable& made = add();
   if (metrics_) {
     const Compiled& c = made.compiled();
     metrics_->write(PlanRow{.step = state_.step, .source_length = S, .target_length = T,
@@ -90,6 +136,10 @@ void Trainer::train_step() {
                       .step = int32_t(state_.step)};
   const uint64_t seed = uint64_t(*config_.train.seed);
   scalars.seed_low = uint32_t(seed), scalars.seed_high = uint32_t(seed >> 32);
+  const bool due = (state_.step + 1) % *config_.train.log_every == 0;
+  // Reading anything waits for an accelerator: there the loss of the steps that are logged is read,
+  // and a gate that was shut in between left the state as it was.
+  const bool looked_at = due || !programs_.device().accelerator;
   double normalizer = 0, loss = 0, norm = 0;
   for (const BatchInfo& batch : batches) normalizer += batch.normalizer;
   scalars.tokens = float(normalizer);
@@ -100,14 +150,16 @@ void Trainer::train_step() {
     scalars.micro_batch = i;
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
-    loss += double(*program.output("loss"));
     peak = std::max(peak, program.compiled().plan.device().bytes);
+    if (!looked_at) continue;
+    loss += double(*program.output("loss"));
     if (!std::isfinite(loss)) stop_on_nan(program);
     if (i + 1 == count) {
       norm = double(program.output("grad_norm")[2]);
       if (program.output("gate")[1] == 0) stop_on_nan(program);
     }
   }
+  if (looked_at) loss_ = loss;
   ++state_.step;
   state_.position = task_->position();
   state_.epoch = batches.back().epoch;
@@ -119,12 +171,11 @@ void Trainer::train_step() {
   const double seconds = since(begin);
   seconds_ += seconds;
 
-  const bool due = state_.step % *config_.train.log_every == 0;
   const int64_t total = config_.train.steps->value_or(0);
   const double rate = double(tokens_) / seconds_;
   double left = -1;
   if (total > 0) left = double(total - state_.step) * seconds_ / double(steps_);
-  progress_.update({.step = state_.step, .total_steps = total, .epoch = state_.epoch, .loss = loss,
+  progress_.update({.step = state_.step, .total_steps = total, .epoch = state_.epoch, .loss = loss_,
                     .tokens_per_s = rate, .seconds_left = left}, due);
   if (!due) return;
   const StepRow row{.step = state_.step, .epoch = state_.epoch, .loss = loss,
@@ -164,12 +215,7 @@ void Trainer::validate(bool scheduled) {
   samples_of_valid_ = valid.samples;
   std::string line = "valid  step " + std::to_string(state_.step) + "  loss " +
                      std::to_string(valid.loss).substr(0, 6);
-  double metric = valid.loss;
-  bool higher = false;
-  for (auto& [name, value] : valid.metrics) {
-    line += "  " + name + " " + std::to_string(value).substr(0, 5);
-    if (name == valid.best_by) metric = value, higher = valid.higher_is_better;
-  }
+  const auto [metric, higher] = judge(valid, line);
   const ValidRow row{.step = state_.step, .epoch = state_.epoch, .loss = valid.loss,
                      .metrics = valid.metrics};
   metrics_->write(row);
@@ -178,6 +224,7 @@ void Trainer::validate(bool scheduled) {
   const bool improved = std::isfinite(metric) && (!state_.has_best || better);
   if (improved) {
     save_weights(file("best.safetensors"), programs_);  // the averages, where they stand in
+    best_saved_ = metric;
     line += "  (best)";
   }
   log_info(line);
@@ -196,7 +243,29 @@ void Trainer::save() {
   if (saved_ == state_.step) return;
   save_checkpoint(file("last.safetensors"), programs_, state_);
   saved_ = state_.step;
-  keep_checkpoint(args_.out, state_.step, *config_.train.keep_last);
+  keep_checkpoint(args_.out, state_.step,
+                  std::max(*config_.train.keep_last, config_.train.average_last->value_or(0)));
+}
+
+void Trainer::try_average() {
+  if (!config_.train.average_last->has_value()) return;
+  const auto files = last_checkpoints(args_.out, **config_.train.average_last);
+  if (files.size() < 2) return log_warn("train.average_last: there is but one checkpoint");
+  average_checkpoints(files, file("average.safetensors"));
+  load_weights(file("average.safetensors"), programs_);
+  const Validation valid = task_->validate(programs_, "valid");
+  std::string line = "valid  mean of the last " + std::to_string(files.size()) +
+                     " checkpoints  loss " + std::to_string(valid.loss).substr(0, 6);
+  const auto [metric, higher] = judge(valid, line);
+  const bool better = !best_saved_ || (higher ? metric > *best_saved_ : metric < *best_saved_);
+  if (std::isfinite(metric) && better) {
+    save_weights(file("best.safetensors"), programs_);
+    best_saved_ = metric;
+    samples_of_valid_ = valid.samples;
+    line += "  (best)";
+  }
+  log_info(line);
+  load_weights(file("last.safetensors"), programs_);
 }
 
 std::string Trainer::finished() const {
@@ -226,6 +295,7 @@ std::string Trainer::run(const std::atomic<bool>& stop) {
   if (!complete) reason = "interrupted";
   save();
   if (complete && validated_ != state_.step && state_.step > first_step_) validate(false);
+  if (complete && state_.step > first_step_) try_average();
   progress_.finish();
   metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = reason,
                          .seconds = seconds()});

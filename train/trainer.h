@@ -20,7 +20,9 @@ namespace pal {
 // The compile options and the device that a configuration asks for. UsageError when the device is
 // not there.
 CompileOptions compile_options(const MemoryConfig& config);
-Device choose_device(const DeviceConfig& config);
+// UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
+// device it is, and with auto why it is not a GPU.
+Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
 
 class Trainer {
  public:
@@ -46,8 +48,10 @@ class Trainer {
   const TrainerState& state() const { return state_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   int64_t first_step() const { return first_step_; }
-  // The step program of the largest bucket.
+  const std::string& device_line() const { return device_line_; }  // what steps run on
+  // The step program with the largest plan, and its bucket.
   Executable& largest();
+  int largest_bucket() { return largest(), largest_bucket_; }
 
  private:
   Executable& step_program(int bucket, MicroBatch kind);
@@ -55,6 +59,8 @@ class Trainer {
   [[noreturn]] void stop_on_nan(Executable& program);
   void validate(bool scheduled);
   void save();
+  // train.average_last: validates the mean of the last checkpoints.
+  void try_average();
   // Why training is over, or nothing.
   std::string finished() const;
   std::filesystem::path file(const char* name) const { return args_.out / name; }
@@ -62,16 +68,20 @@ class Trainer {
   const TrainArgs& args_;
   const Config& config_;
   std::unique_ptr<Task> task_;
+  std::string device_line_;
   ProgramSet programs_;
+  double loss_ = 0;  // as last read
   TrainerState state_;
   std::optional<MetricsWriter> metrics_;
   std::optional<EventWriter> events_;
   Progress progress_;
   const Clock::time_point begin_ = Clock::now();
   int64_t first_step_ = 0;
+  int largest_bucket_ = -1;  // not known yet
   int64_t validated_ = -1, saved_ = -1;  // at which step last
   std::vector<std::pair<std::string, std::string>> samples_of_valid_;
   bool epoch_ended_ = false;
+  std::optional<double> best_saved_;  // the metric of best.safetensors, as far as it is known
   // Since the last step row: for throughput.
   int64_t samples_ = 0, tokens_ = 0, steps_ = 0;
   double seconds_ = 0;

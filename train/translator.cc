@@ -38,56 +38,86 @@ std::vector<std::byte> repeat(std::span<const std::byte> data, size_t rows, size
 
 }  // namespace
 
+Executable& NmtScorer::program(const std::string& name,
+                               const std::function<void(Builder&, const TranslationShape&)>& record,
+                               const TranslationShape& shape) {
+  if (Executable* ready = programs_.find(name)) return *ready;
+  Builder builder;
+  record(builder, shape);
+  return programs_.add(name, builder.take());
+}
+
 void NmtScorer::start(int64_t steps, std::span<const int32_t> source,
-                      std::span<const int32_t> lengths) {
+                      std::span<const int32_t> lengths, std::optional<int64_t> most_steps) {
   const std::string s = std::to_string(steps);
-  const std::string encoder_name = "encoder/" + s + "x" + std::to_string(batch_);
-  const std::string decoder_name = "decoder/" + s + "x" + std::to_string(rows());
-  Executable* encoder = programs_.find(encoder_name);
-  if (!encoder) {
-    Builder builder;
-    nmt_encoder(builder, model_, {steps, 1, batch_});
-    encoder = &programs_.add(encoder_name, builder.take());
-  }
-  decoder_ = programs_.find(decoder_name);
-  if (!decoder_) {
-    Builder builder;
-    nmt_decoder_step(builder, model_, {steps, 1, rows()});
-    decoder_ = &programs_.add(decoder_name, builder.take());
-  }
-  put(*encoder, nmt_input::kSource, source.data(), source.size_bytes());
-  put(*encoder, nmt_input::kSourceLengths, lengths.data(), lengths.size_bytes());
-  encoder->run();
+  // The last step is that of </s>.
+  const int64_t usual = longest_translation(steps) + 1, asked = most_steps.value_or(usual);
+  const int64_t capacity = asked <= usual ? usual : (asked + 9) / 10 * 10;
+  std::string decoder_name = "decoder/" + s + "x" + std::to_string(rows());
+  if (!model_.caches.empty()) decoder_name += "x" + std::to_string(capacity);
+  Executable& encoder =
+      program("encoder/" + s + "x" + std::to_string(batch_), model_.encoder, {steps, 1, batch_});
+  decoder_ = &program(decoder_name, model_.decoder_step, {steps, capacity, rows()});
+  put(encoder, translation_input::kSource, source.data(), source.size_bytes());
+  put(encoder, translation_input::kSourceLengths, lengths.data(), lengths.size_bytes());
+  encoder.run();
 
   // The two programs lie in the same bytes: everything out before anything in. A sentence's rows
   // start alike: (B, ...) becomes (B * beam, ...), and (S, B, ...) is S * B parts.
   const auto beam = static_cast<size_t>(beam_), batch = static_cast<size_t>(batch_);
-  std::vector<std::string> names = states_;
-  names.insert(names.end(), {"keys", "values"});
-  std::vector<std::vector<std::byte>> held;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto bytes = static_cast<size_t>(bytes_of(*decoder_, names[i])) / beam;
-    const size_t parts = i < states_.size() ? batch : batch * static_cast<size_t>(steps);
-    held.push_back(repeat({encoder->output<std::byte>(names[i]), bytes}, parts, beam));
-  }
-  for (size_t i = 0; i < names.size(); ++i) {
-    put(*decoder_, names[i], held[i].data(), held[i].size());
-  }
+  std::vector<std::pair<std::string, std::vector<std::byte>>> held;
+  auto hold = [&](const std::string& name, size_t parts) {
+    const auto bytes = static_cast<size_t>(bytes_of(*decoder_, name)) / beam;
+    held.emplace_back(name, repeat({encoder.output<std::byte>(name), bytes}, parts, beam));
+  };
+  for (const std::string& name : model_.states) hold(name, batch);
+  for (const std::string& name : model_.memory) hold(name, batch * static_cast<size_t>(steps));
+  for (const auto& [name, bytes] : held) put(*decoder_, name, bytes.data(), bytes.size());
   const auto repeated = repeat(std::as_bytes(lengths), batch, beam);
-  put(*decoder_, nmt_input::kSourceLengths, repeated.data(), repeated.size());
-  started_ = false;
+  put(*decoder_, translation_input::kSourceLengths, repeated.data(), repeated.size());
+  position_ = 0;
 }
 
 // A state from the outputs of the step before to the inputs of the next, which lie apart.
-void NmtScorer::carry(const std::string& state, std::span<const int32_t> parents) {
-  const auto bytes = static_cast<size_t>(bytes_of(*decoder_, state));
-  const std::byte* from = decoder_->output<std::byte>("next/" + state);
-  if (parents.empty()) return put(*decoder_, state, from, bytes);
+void NmtScorer::carry_state(const std::string& name, std::span<const int32_t> parents) {
+  const auto bytes = static_cast<size_t>(bytes_of(*decoder_, name));
+  const std::byte* from = decoder_->output<std::byte>("next/" + name);
+  if (parents.empty()) return put(*decoder_, name, from, bytes);
   const size_t rows = parents.size(), row = bytes / rows;
-  std::byte* to = decoder_->input(state);
+  std::byte* to = decoder_->input(name);
   for (size_t i = 0; i < rows; ++i) {
     std::memcpy(to + i * row, from + static_cast<size_t>(parents[i]) * row, row);
   }
+}
+
+// Appends what the step before has made to a cache, (T, rows, ..), and puts its rows in the parents'
+// order.
+void NmtScorer::carry_cache(const std::string& name, std::span<const int32_t> parents) {
+  const Program& program = decoder_->program();
+  const int64_t capacity = program.value(program.input(name)).spec.shape[0];
+  if (position_ > capacity) {
+    throw ProgramError("[translate] step " + std::to_string(position_ + 1) + " of at most " +
+                       std::to_string(capacity) + ": start() was told of fewer");
+  }
+  const auto count = static_cast<size_t>(rows());
+  const auto step = static_cast<size_t>(bytes_of(*decoder_, name) / capacity);  // bytes
+  const size_t row = step / count;
+  std::byte* cache = decoder_->input(name);
+  std::memcpy(cache + static_cast<size_t>(position_ - 1) * step,
+              decoder_->output<std::byte>("next/" + name), step);
+  std::vector<size_t> moved;
+  for (size_t i = 0; i < parents.size(); ++i) {
+    if (static_cast<size_t>(parents[i]) != i) moved.push_back(i);
+  }
+  if (moved.empty()) return;
+  const Queue queue{.workers = programs_.device().threads};
+  parallel_chunks(queue, position_, 1, [&](int64_t t, int64_t) {
+    std::byte* to = cache + static_cast<size_t>(t) * step;
+    const std::vector<std::byte> from(to, to + step);
+    for (const size_t i : moved) {
+      std::memcpy(to + i * row, from.data() + static_cast<size_t>(parents[i]) * row, row);
+    }
+  });
 }
 
 const float* NmtScorer::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
@@ -96,12 +126,16 @@ const float* NmtScorer::step(std::span<const int32_t> words, std::span<const int
     throw ProgramError("[translate] step() takes a parent for each of " +
                        std::to_string(rows()) + " rows, not " + std::to_string(parents.size()));
   }
-  put(*decoder_, "token", words.data(), words.size_bytes());
-  if (started_) {
-    for (const std::string& name : states_) carry(name, parents);
+  put(*decoder_, translation_input::kToken, words.data(), words.size_bytes());
+  if (position_ > 0) {
+    for (const std::string& name : model_.states) carry_state(name, parents);
+    for (const std::string& name : model_.caches) carry_cache(name, parents);
+  }
+  if (!model_.caches.empty()) {
+    put(*decoder_, translation_input::kPosition, &position_, sizeof position_);
   }
   decoder_->run();
-  started_ = true;
+  ++position_;
   return decoder_->output("log_probs");
 }
 
@@ -170,7 +204,7 @@ void Translator::in_batches(std::span<const Sentences> sources, Use use) const {
 }
 
 void Translator::start(std::span<const Sentences> sources, std::span<const size_t> rows,
-                       int64_t beam) {
+                       int64_t beam, int64_t most_steps) {
   const auto batch = static_cast<size_t>(batch_);
   scorers_.clear();
   for (size_t m = 0; m < members_.size(); ++m) {
@@ -185,7 +219,7 @@ void Translator::start(std::span<const Sentences> sources, std::span<const size_
       lengths[b] = static_cast<int32_t>(words.size());
     }
     scorers_.emplace_back(*members_[m].programs, members_[m].model, batch_, beam);
-    scorers_.back().start(steps, source, lengths);
+    scorers_.back().start(steps, source, lengths, most_steps);
   }
 }
 
@@ -203,7 +237,10 @@ std::vector<std::vector<int32_t>> Translator::greedy(Sentences sources, bool all
   const auto vocabulary = static_cast<size_t>(members_[0].model.target_vocab);
   std::vector<std::vector<int32_t>> out(sources.size());
   in_batches(all, [&](std::span<const size_t> rows) {
-    start(all, rows, 1);
+    auto most = [&](size_t row) {
+      return static_cast<size_t>(longest_translation(static_cast<int64_t>(sources[row].size())));
+    };
+    start(all, rows, 1, static_cast<int64_t>(most(rows.back())) + 1);  // the longest is the last
     std::vector<int32_t> words(static_cast<size_t>(batch_), Vocabulary::kBegin);
     std::vector<bool> ended(rows.size(), false);
     for (size_t left = rows.size(); left > 0;) {
@@ -213,7 +250,7 @@ std::vector<std::vector<int32_t>> Translator::greedy(Sentences sources, bool all
         words[b] = likeliest({scores + b * vocabulary, vocabulary}, allow_unknown);
         std::vector<int32_t>& made = out[rows[b]];
         if (words[b] != Vocabulary::kEnd) made.push_back(words[b]);
-        if (words[b] == Vocabulary::kEnd || made.size() == 2 * sources[rows[b]].size() + 10) {
+        if (words[b] == Vocabulary::kEnd || made.size() == most(rows[b])) {
           ended[b] = true;
           --left;
         }
@@ -227,11 +264,12 @@ void Translator::beam_batch(std::span<const Sentences> sources, std::span<const 
                             const BeamOptions& options, std::vector<std::vector<Hypothesis>>& out) {
   const auto vocabulary = static_cast<size_t>(members_[0].model.target_vocab);
   const auto width = static_cast<size_t>(options.beam);
-  start(sources, rows, options.beam);
+  auto most = [&](size_t row) {
+    return longest_translation(static_cast<int64_t>(sources[0][row].size()));
+  };
+  start(sources, rows, options.beam, most(rows.back()) + 1);  // the longest is the last
   std::vector<Beam> beams;
-  for (const size_t row : rows) {
-    beams.emplace_back(options, 2 * static_cast<int64_t>(sources[0][row].size()) + 10);
-  }
+  for (const size_t row : rows) beams.emplace_back(options, most(row));
   const size_t all = static_cast<size_t>(batch_) * width;
   std::vector<int32_t> words(all, Vocabulary::kBegin), parents(all);
   for (size_t i = 0; i < all; ++i) parents[i] = static_cast<int32_t>(i);
@@ -278,9 +316,9 @@ std::vector<double> Translator::score(std::span<const Sentences> sources, Senten
     out.push_back(target.empty() ? 0 : -std::numeric_limits<double>::infinity());
   }
   in_batches(sources, [&](std::span<const size_t> rows) {
-    start(sources, rows, 1);
     size_t longest = 0;
     for (const size_t row : rows) longest = std::max(longest, targets[row].size());
+    start(sources, rows, 1, static_cast<int64_t>(longest) + 1);
     std::vector<int32_t> words(static_cast<size_t>(batch_), Vocabulary::kBegin);
     for (const size_t row : rows) out[row] = 0;
     for (size_t t = 0; t <= longest; ++t) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 
@@ -96,8 +97,101 @@ TEST(Buckets, WidthsAsSockeye) {
   const std::vector<PairLength> shorter = {{10, 6}};  // ratio 0.5: target steps of 5
   EXPECT_EQ(width_buckets(shorter, 64, 20, 10).buckets,
             (std::vector<Bucket>{{10, 5}, {20, 10}, {20, 15}, {20, 20}}));
-  EXPECT_THROW(width_buckets(even, 64, 100, 5), UsageError);  // 20 buckets
   EXPECT_THROW(width_buckets(even, 64, 100, 0), UsageError);
+}
+
+// Width 10 up to 100 is ten buckets where both sides are as long; where the target is a quarter
+// longer, its side is ten steps and the source's thirteen.
+TEST(Buckets, WidthsBeyondTheMostAreJoinedWhereItPadsLeast) {
+  std::vector<PairLength> lengths = {{97, 90}, {85, 95}};  // one in the last, one before
+  for (int source = 1; source <= 80; ++source) {
+    for (int copies = 0; copies < (source == 70 ? 1 : 5); ++copies) {
+      lengths.push_back({source, source * 5 / 4 + 1});
+    }
+  }
+  const BucketLadder all = width_buckets(lengths, 8, 100, 10, 12);
+  const std::vector<Bucket> twelve = {{8, 10},  {16, 20}, {24, 30}, {32, 40},
+                                      {40, 50}, {48, 60}, {56, 70}, {64, 80},
+                                      {72, 90}, {80, 100}, {88, 100}, {100, 100}};
+  EXPECT_EQ(all.buckets, twelve);  // nothing is in (96,100): it is the first to go
+  const BucketLadder eleven = width_buckets(lengths, 8, 100, 10, 11);
+  ASSERT_EQ(eleven.buckets.size(), 11u);
+  // Next the one pair of (88,100) moves up, by 12 cells; any other rung would cost 18 for many.
+  EXPECT_EQ(eleven.buckets[9], (Bucket{80, 100}));
+  EXPECT_EQ(eleven.buckets[10], (Bucket{100, 100}));
+  EXPECT_EQ(report_ladder(lengths, eleven).dropped_long, 5);  // 80 words and 101
+  for (const BucketLadder& ladder : {width_buckets(lengths, 8, 100, 3), eleven}) {
+    EXPECT_LE(ladder.buckets.size(), 12u);
+    EXPECT_EQ(ladder.largest(), (Bucket{100, 100}));
+    for (size_t i = 1; i < ladder.buckets.size(); ++i) {
+      EXPECT_GE(ladder.buckets[i].source, ladder.buckets[i - 1].source);
+      EXPECT_GE(ladder.buckets[i].target, ladder.buckets[i - 1].target);
+    }
+  }
+}
+
+TEST(BatchSize, RowsThatFitTheWords) {
+  const BatchSize words = BatchSize::of_words(400);
+  EXPECT_EQ(words.rows(100, 20), 4);
+  EXPECT_EQ(words.rows(20, 100), 4);
+  EXPECT_EQ(words.rows(50, 50), 8);
+  EXPECT_EQ(words.rows(49, 50), 8);
+  EXPECT_EQ(words.rows(25, 3), 16);
+  EXPECT_EQ(words.rows(24, 3), 16);  // 16.7: a multiple of 8
+  EXPECT_EQ(words.rows(60, 3), 6);   // below 8 as it is
+  EXPECT_EQ(words.rows(401, 3), 1);
+  EXPECT_EQ(BatchSize(30).rows(401, 3), 30);
+}
+
+TEST(Buckets, EveryBucketHasTheRowsThatFitTheWords) {
+  const std::vector<PairLength> lengths = some_lengths(4000, 60, 3);
+  for (const BucketLadder& ladder :
+       {choose_buckets(lengths, BatchSize::of_words(600), 60),
+        width_buckets(lengths, BatchSize::of_words(600), 60, 5)}) {
+    EXPECT_EQ(ladder.batch, 0);
+    EXPECT_GT(ladder.buckets.size(), 3u);
+    int64_t batches = 0, cells = 0;
+    for (int i = 0; i < static_cast<int>(ladder.buckets.size()); ++i) {
+      const Bucket& each = ladder.buckets[static_cast<size_t>(i)];
+      const int longer = std::max(each.source, each.target), rows = ladder.rows(i);
+      EXPECT_LE(rows * longer, 600);
+      EXPECT_TRUE(rows < 8 || rows % 8 == 0) << rows;
+      EXPECT_GT((rows + (rows < 8 ? 1 : 8)) * longer, 600) << "more would fit";
+      const int64_t own = std::count_if(lengths.begin(), lengths.end(),
+                                        [&](PairLength pair) { return ladder.find(pair) == i; });
+      batches += (own + rows - 1) / rows;
+      cells += (own + rows - 1) / rows * rows * (each.source + each.target);
+    }
+    const LadderReport report = report_ladder(lengths, ladder);
+    EXPECT_EQ(report.batches, batches);
+    EXPECT_EQ(report.cells, cells);
+  }
+  EXPECT_THROW(choose_buckets(lengths, BatchSize::of_words(59), 60), UsageError);
+  EXPECT_EQ((BucketLadder{0, {{7, 8, 40}, {40, 40, 24}}}).print(), "(7,8)x40 (40,40)x24");
+  EXPECT_EQ((BucketLadder{64, {{7, 8}, {40, 40}}}).print(), "64 rows; (7,8) (40,40)");
+}
+
+TEST(Buckets, FewestCellsWithWordsToo) {
+  for (uint32_t seed = 1; seed <= 6; ++seed) {
+    const std::vector<PairLength> lengths = some_lengths(40, 6, seed);
+    const BucketLadder ours = choose_buckets(lengths, BatchSize::of_words(20), 6, 3);
+    int64_t best = std::numeric_limits<int64_t>::max();
+    const Bucket top = ours.largest();
+    const auto bucket = [](int source, int target) {
+      return Bucket{source, target, BatchSize::of_words(20).rows(source, target)};
+    };
+    for (int a = 1; a <= top.source; ++a) {
+      for (int b = 1; b <= top.target; ++b) {
+        for (int c = a; c <= top.source; ++c) {
+          for (int d = b; d <= top.target; ++d) {
+            const BucketLadder one{0, {bucket(a, b), bucket(c, d), bucket(top.source, top.target)}};
+            best = std::min(best, report_ladder(lengths, one).cells);
+          }
+        }
+      }
+    }
+    EXPECT_LE(report_ladder(lengths, ours).cells, best) << ours.print();
+  }
 }
 
 TEST(Buckets, RefusesBadOptions) {
@@ -135,6 +229,21 @@ TEST(Batch, TimeMajorPaddedAndMasked) {
   EXPECT_THROW(fill_batch(text, Ids{0, 0, 0, 0}, ladder, 0, batch), ProgramError);
 }
 
+TEST(Batch, HasTheRowsOfItsBucket) {
+  EncodedText text;
+  text.add(std::vector<int32_t>{11}, std::vector<int32_t>{21});
+  const BucketLadder ladder{0, {{2, 2, 3}, {4, 4, 1}}};
+  TextBatch batch;
+  fill_batch(text, std::vector<int32_t>{0, 0, 0}, ladder, 0, batch);
+  EXPECT_EQ(batch.B, 3);
+  EXPECT_EQ(batch.source, (std::vector<int32_t>{11, 11, 11, 0, 0, 0}));
+  EXPECT_GE(batch.source.capacity(), 6u);
+  fill_batch(text, std::vector<int32_t>{0}, ladder, 1, batch);
+  EXPECT_EQ(batch.B, 1);
+  EXPECT_EQ(batch.target_out, (std::vector<int32_t>{21, 3, 0, 0}));
+  EXPECT_THROW(fill_batch(text, std::vector<int32_t>{0, 0}, ladder, 1, batch), ProgramError);
+}
+
 TEST(Batch, CutsWhatIsTooLong) {
   EncodedText text;
   text.add(std::vector<int32_t>{11, 12, 13}, std::vector<int32_t>{21, 22, 23});
@@ -152,8 +261,9 @@ TEST(EncodedText, EncodesBothSides) {
   const std::vector<std::string> lines = {"b a, b"};
   count_words(lines, Tokenizer::simple, counter);
   const Vocabulary vocabulary = counter.vocabulary({});  // b , a from 4
-  const EncodedText text = encode_text({{"a b", ""}, {"b c", "a,"}}, Tokenizer::simple, vocabulary,
-                                       vocabulary);
+  const Segmenter simple(Tokenizer::simple);
+  const EncodedText text =
+      encode_text({{"a b", ""}, {"b c", "a,"}}, {simple, vocabulary}, {simple, vocabulary});
   ASSERT_EQ(text.size(), 2);
   const auto ids = [](std::span<const int32_t> span) {
     return std::vector<int32_t>(span.begin(), span.end());

@@ -106,6 +106,50 @@ TEST(TrainIterator, ResumesExactlyAnywhere) {
   EXPECT_NE(ours, others);
 }
 
+TEST(TrainIterator, BucketsWithRowsOfTheirOwn) {
+  const EncodedText text = some_text(100);
+  const BucketLadder ladder{0, {{3, 4, 7}, {6, 7, 4}, {9, 10, 3}}};
+  TrainIterator iterator(text, ladder, 1);
+  EXPECT_EQ(iterator.batches_per_epoch(), report_ladder(text.lengths(), ladder).batches);
+  std::vector<int32_t> seen;
+  TextBatch batch;
+  for (int64_t i = 0; i < iterator.batches_per_epoch(); ++i) {
+    iterator.next(batch);
+    EXPECT_EQ(batch.B, ladder.rows(batch.bucket));
+    EXPECT_LE(batch.sentences, batch.B);
+    EXPECT_EQ(batch.source.size(), static_cast<size_t>(batch.S * batch.B));
+    seen.insert(seen.end(), batch.rows.begin(), batch.rows.begin() + batch.sentences);
+  }
+  std::sort(seen.begin(), seen.end());
+  std::vector<int32_t> all(100);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(seen, all);
+  for (const auto order : {ValidIterator::Order::corpus, ValidIterator::Order::bucket}) {
+    ValidIterator valid(text, ladder, order);
+    seen.clear();
+    while (valid.next(batch)) {
+      EXPECT_LE(batch.sentences, ladder.rows(batch.bucket));
+      seen.insert(seen.end(), batch.rows.begin(), batch.rows.begin() + batch.sentences);
+    }
+    EXPECT_EQ(std::is_sorted(seen.begin(), seen.end()), order == ValidIterator::Order::corpus);
+    std::sort(seen.begin(), seen.end());
+    EXPECT_EQ(seen, all);
+  }
+}
+
+TEST(ValidIterator, ALongPairEndsABatchOfMoreRowsThanItsBucketHas) {
+  EncodedText text;
+  for (const size_t length : {1, 1, 1, 1, 1, 8, 1, 1}) {
+    text.add(std::vector<int32_t>(length, 10), std::vector<int32_t>(length, 10));
+  }
+  const BucketLadder ladder{0, {{3, 4, 7}, {9, 10, 3}}};
+  ValidIterator valid(text, ladder);
+  TextBatch batch;
+  std::vector<int> sentences;
+  while (valid.next(batch)) sentences.push_back(batch.sentences);
+  EXPECT_EQ(sentences, (std::vector<int>{5, 3}));
+}
+
 TEST(TrainIterator, LeavesOutWhatDoesNotFit) {
   EncodedText text = some_text(10);
   text.add(std::vector<int32_t>(20, 1), std::vector<int32_t>(2, 1));

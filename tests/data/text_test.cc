@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "core/error.h"
 #include "data/utf8.h"
@@ -74,6 +75,39 @@ TEST_F(Text, InvalidUtf8NamesLineAndOffset) {
              {"/b", "line 2", "invalid UTF-8", "0xFF", "byte offset 8", "data.train_target"});
   // The byte order mark counts for the offset in the file.
   expect_all(refusal([&] { read_lines(file("b", "\xEF\xBB\xBF\xC3")); }), {"line 1", "offset 3"});
+}
+
+TEST_F(Text, NulBytesAreRefused) {
+  const CorpusFile nul = file("n", std::string("ab\nc\0d\n", 7), "data.test_source");
+  expect_all(refusal([&] { read_lines(nul); }),
+             {"/n", "line 2", "NUL byte", "byte offset 4", "UTF-16", "data.test_source"});
+  // UTF-16 without and with its mark.
+  expect_all(refusal([&] { read_lines(file("n", std::string("a\0\n\0", 4))); }), {"NUL"});
+  expect_all(refusal([&] { read_lines(file("n", std::string("\xFF\xFE" "a\0", 4))); }),
+             {"line 1", "0xFF", "iconv"});
+}
+
+TEST_F(Text, EndlessLinesAreRefusedBeforeTheyAreRead) {
+  const std::string most(kMostLineBytes, 'a');
+  EXPECT_EQ(read_lines(file("l", "\xEF\xBB\xBF" + most + "\r\nb\n")).size(), 2u);
+  expect_all(refusal([&] { read_lines(file("l", "b\n" + most + "a\nb\n", "data.train_source")); }),
+             {"/l", "line 2", "longer than 4 MiB", "one sentence a line", "data.train_source"});
+  // A line of a billion characters, in a file of holes.
+  const CorpusFile huge = file("h", "x\n");
+  fs::resize_file(huge.path, 1'000'000'000);
+  expect_all(refusal([&] { read_lines(huge); }), {"/h", "line 2", "longer than 4 MiB"});
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(huge.path.c_str(), "rb"),
+                                                           &std::fclose);
+  EXPECT_LT(read_bytes(in.get()).size(), kMostLineBytes + (1 << 17));
+}
+
+TEST_F(Text, SplitsAnyBytes) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(split_lines("", "x"), Lines());
+  EXPECT_EQ(split_lines("\xEF\xBB\xBF", "x"), Lines());
+  EXPECT_EQ(split_lines("a\r\n\r\nb", "x"), (Lines{"a", "", "b"}));
+  expect_all(refusal([&] { split_lines("a\n\x80", "standard input"); }),
+             {"standard input: line 2: invalid UTF-8"});
 }
 
 TEST_F(Text, UnequalLineCounts) {

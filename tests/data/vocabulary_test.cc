@@ -60,10 +60,12 @@ class VocabularyFile : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::string refusal(const std::string& bytes) const {
-    std::ofstream(path_, std::ios::binary) << bytes;
+  void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
+  std::string refusal(const std::string& bytes,
+                      Vocabulary (*load)(const CorpusFile&) = Vocabulary::load) const {
+    write(bytes);
     try {
-      Vocabulary::load({path_, "data.source_vocabulary"});
+      load({path_, "data.source_vocabulary"});
     } catch (const UsageError& error) {
       return error.what();
     }
@@ -107,6 +109,66 @@ TEST_F(VocabularyFile, RefusesDamage) {
       EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
     }
   }
+}
+
+TEST_F(VocabularyFile, ReadsOthersFormats) {
+  const Words specials = Vocabulary().words();
+  const struct {
+    const char* what;
+    std::string bytes;
+    Words words;  // after the specials
+  } cases[] = {
+      {"ours", "<pad>\n<unk>\n<s>\n</s>\na\nb\n", {"a", "b"}},
+      {"Luong's", "<unk>\n<s>\n</s>\nRachel\n:\n", {"Rachel", ":"}},
+      {"no specials", "a\nb", {"a", "b"}},
+      {"specials among the words", "the\n<unk>\n,\n</s>\n", {"the", ","}},
+      {"fairseq's", "the 999\n, 12\nmadeupword0000 0\n", {"the", ",", "madeupword0000"}},
+      {"counts after a TAB", "the\t999\n<unk>\t12\nof\t3\r\n", {"the", "of"}},
+      {"numbers as words", "1999 12\n12 3\n", {"1999", "12"}},
+      {"numbers alone", "12\n3\n", {"12", "3"}},
+  };
+  for (const auto& each : cases) {
+    write(each.bytes);
+    Words all = specials;
+    all.insert(all.end(), each.words.begin(), each.words.end());
+    const Vocabulary read = Vocabulary::load_any({path_, ""});
+    EXPECT_EQ(read.words(), all) << each.what;
+    EXPECT_EQ(read.id(each.words.back()), read.size() - 1) << each.what;
+    EXPECT_EQ(read.id("<unk>"), Vocabulary::kUnknown);
+  }
+}
+
+TEST_F(VocabularyFile, OthersFormatsNameTheLine) {
+  const struct {
+    std::string bytes;
+    std::vector<std::string> says;
+  } cases[] = {
+      {"a\nb\na\n", {"line 3", "'a'", "line 1"}},
+      {"<unk>\na\n<unk>\n", {"line 3", "'<unk>'", "line 1"}},
+      {"a 5\nb 4\na 1\n", {"line 3", "'a'", "line 1"}},
+      {"a\nb 12\n", {"line 2", "white space", "on every line or on none"}},
+      {"a 12\nb\n", {"line 2", "lacks the count"}},
+      {"a 12\nb c 3\n", {"line 2", "white space"}},
+      {"a 12\nb 3 #fairseq:overwrite\n", {"line 2", "lacks the count"}},
+      {"a -1.5\n", {"line 1", "white space"}},
+      {"a\n\nb\n", {"line 2", "empty"}},
+      {"", {"empty"}},
+  };
+  for (const auto& each : cases) {
+    const std::string message = refusal(each.bytes, Vocabulary::load_any);
+    EXPECT_NE(message.find(path_), std::string::npos) << message;
+    EXPECT_NE(message.find("data.source_vocabulary"), std::string::npos) << message;
+    for (const std::string& part : each.says) {
+      EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+    }
+  }
+}
+
+TEST(Vocabulary, OfPieces) {
+  const Vocabulary pieces = Vocabulary::from_pieces(Words{"▁a", "</s>", " ", "b"});
+  EXPECT_EQ(pieces.size(), 7);  // no special comes from a text
+  EXPECT_EQ(pieces.encode(Words{"▁a", "</s>", " ", "b", "c"}), (Ids{4, 1, 5, 6, 1}));
+  EXPECT_THROW(Vocabulary::from_pieces(Words{"a", "a"}), ProgramError);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tests/support/lifetimes.h"
+#include "tests/support/perfect_packing.h"
 
 namespace pal {
 namespace {
@@ -57,7 +58,11 @@ TEST(PlaceSearch, ProvesThatEveryPlacementNeedsAHole) {
   ASSERT_EQ(least_height(buffers), 7);
   EXPECT_EQ(search_placement(buffers, 6, {}).answer, SearchResult::kInfeasible);
   EXPECT_EQ(search_placement(buffers, 7, {}).answer, SearchResult::kFound);
-  EXPECT_FALSE(place(buffers).optimal());
+  const Placement p = place(buffers);
+  EXPECT_EQ(p.height, 7);
+  EXPECT_EQ(p.lower_bound, 6);
+  EXPECT_EQ(p.proven, 7);
+  EXPECT_TRUE(p.optimal());
 }
 
 // Few different times: hopeless for the plain search, solved by joining blocks first.

@@ -37,7 +37,7 @@ Bytes draw_operand(const ExampleOperand& operand, std::mt19937_64& rng) {
 Case with_operand(const Case& c, size_t k, TensorSpec spec, Bytes bytes) {
   Example example = c.example;
   example.operands[k].spec = std::move(spec);
-  Case out = make_case(*c.op, example, c.seed);
+  Case out = make_case(*c.op, example, c.seed, c.accelerator);
   out.values = c.values;
   out.values[k] = std::move(bytes);
   return out;
@@ -70,8 +70,9 @@ std::string pair_name(int output, int operand) {
 
 }  // namespace
 
-Case make_case(const OpDef& op, const Example& example, uint64_t seed) {
-  Case c{.op = &op, .example = example, .seed = seed};
+Case make_case(const OpDef& op, const Example& example, uint64_t seed,
+               std::shared_ptr<Accelerator> accelerator) {
+  Case c{.op = &op, .example = example, .seed = seed, .accelerator = std::move(accelerator)};
   Builder builder;
   std::mt19937_64 rng(seed);
   std::vector<char> written(example.operands.size(), 0);
@@ -99,7 +100,14 @@ Case make_case(const OpDef& op, const Example& example, uint64_t seed) {
   return c;
 }
 
+Device device_of(const Case& c, int threads) {
+  if (!c.accelerator) return cpu_device(threads);
+  return {.kind = DeviceKind::cuda, .accelerator = c.accelerator};
+}
+
 std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& problems) {
+  KernelCache fresh(device_of(c, options.threads));
+  if (!options.cache) options.cache = &fresh;
   Evaluator eval(c.program, std::move(options));
   for (size_t k = 0; k < c.in.size(); ++k) {
     if (c.in[k] != kNone) eval.set_bytes(c.in[k], c.values[k]);
@@ -112,7 +120,7 @@ std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& proble
 
 Problems check_writes(const Case& c) {
   Problems problems;
-  KernelCache cache(cpu_device(1));
+  KernelCache cache(device_of(c, 1));
   auto base = evaluate(c, {.cache = &cache, .poison = 0xFF, .updates_in_place = false}, problems);
   for (unsigned char poison : {0x00, 0x5A}) {
     auto again =
@@ -124,7 +132,7 @@ Problems check_writes(const Case& c) {
 
 Problems check_shares(const Case& c) {
   Problems problems;
-  KernelCache cache(cpu_device(2));
+  KernelCache cache(device_of(c, 2));
   const EvalOptions plain{.threads = 2, .cache = &cache, .updates_in_place = false};
   auto base = evaluate(c, plain, problems);
   EvalOptions together = plain;
@@ -161,7 +169,7 @@ Problems check_windows(const Case& c) {
   Problems problems;
   if (!c.op->windows) return problems;
   const Specs in = specs_of(c.program, c.in), out = specs_of(c.program, c.out);
-  KernelCache cache(cpu_device(2));
+  KernelCache cache(device_of(c, 2));
   const EvalOptions plain{.threads = 2, .cache = &cache};
   auto base = evaluate(c, plain, problems);
   EvalOptions together = plain;
@@ -249,7 +257,7 @@ Problems check_threads(const Case& c) {
 
 Problems check_alignment(const Case& c) {
   Problems problems;
-  KernelCache cache(cpu_device(2));
+  KernelCache cache(device_of(c, 2));
   auto base = evaluate(c, {.threads = 2, .cache = &cache}, problems);
   for (int offset = 4; offset <= 60; offset += 4) {
     for (int stride : {0, 20}) {  // all alike, and each operand elsewhere
@@ -271,7 +279,7 @@ Problems check_alignment(const Case& c) {
 
 Problems check_purity(const Case& c, const std::vector<Case>& others) {
   Problems problems;
-  KernelCache cache(cpu_device(2));
+  KernelCache cache(device_of(c, 2));
   const EvalOptions options{.threads = 2, .cache = &cache};
   auto base = evaluate(c, options, problems);
   compare(c, base, evaluate(c, options, problems), "when run again", problems);

@@ -2,6 +2,7 @@
 // generic_test.cc asks them of all operators; generic_meta_test.cc proves that each can fail.
 #pragma once
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,10 +23,16 @@ struct Case {
   Program program;
   std::vector<ValueId> in, out;  // kNone where absent or unread
   std::vector<Bytes> values;     // by operand
+  // Runs the operator's CUDA kernels there: on the emulated GPU (tests/emulation), or on a real one
+  // (tests/gpu). Null: the processor.
+  std::shared_ptr<Accelerator> accelerator = nullptr;
 };
 
 // Draws the operands' values from `seed`. ProgramError when inference refuses the example.
-Case make_case(const OpDef& op, const Example& example, uint64_t seed);
+Case make_case(const OpDef& op, const Example& example, uint64_t seed,
+               std::shared_ptr<Accelerator> accelerator = nullptr);
+// What the case runs on.
+Device device_of(const Case& c, int threads);
 
 // The outputs' bytes (empty where unread). Problems found while running go to `problems`.
 std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& problems);
@@ -59,7 +66,8 @@ Problems check_update(const Case& c);
 // Whether the example has a gate among its operands.
 bool has_gate(const Case& c);
 // The batched form gives the bits of the single ones.
-Problems check_batched(const OpDef& op, const std::vector<Example>& examples);
+Problems check_batched(const OpDef& op, const std::vector<Example>& examples,
+                       std::shared_ptr<Accelerator> accelerator = nullptr);
 // Names, formula, cost, attributes.
 Problems check_facts(const Case& c);
 Problems check_attrs(const std::vector<Example>& examples);

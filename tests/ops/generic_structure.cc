@@ -159,16 +159,18 @@ Problems check_update(const Case& c) {
   return problems;
 }
 
-Problems check_batched(const OpDef& op, const std::vector<Example>& examples) {
+Problems check_batched(const OpDef& op, const std::vector<Example>& examples,
+                       std::shared_ptr<Accelerator> accelerator) {
   Problems problems;
   if (!op.batched) return problems;
   const OpDef& batched = *op.batched;
   for (size_t first = 0; first < examples.size(); ++first) {
     // The same example with several values, and all others that have its attributes and operands.
-    std::vector<Case> singles{make_case(op, examples[first], 1), make_case(op, examples[first], 2)};
+    std::vector<Case> singles{make_case(op, examples[first], 1, accelerator),
+                              make_case(op, examples[first], 2, accelerator)};
     for (size_t e = 0; e < examples.size(); ++e) {
       if (e != first && examples[e].attrs == examples[first].attrs) {
-        singles.push_back(make_case(op, examples[e], 3 + e));
+        singles.push_back(make_case(op, examples[e], 3 + e, accelerator));
       }
     }
     Example joined{.attrs = examples[first].attrs};
@@ -182,7 +184,7 @@ Problems check_batched(const OpDef& op, const std::vector<Example>& examples) {
       for (auto& bytes : single.values) values.push_back(bytes);
       for (auto& bytes : evaluate(single, {}, problems)) expected.push_back(bytes);
     }
-    Case together = make_case(batched, joined, 1);
+    Case together = make_case(batched, joined, 1, accelerator);
     together.values = values;
     for (int threads : {1, 3}) {
       auto got = evaluate(together, {.threads = threads}, problems);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 #include "core/op.h"
 
@@ -117,8 +118,15 @@ std::string first_difference(const TensorSpec& spec, std::span<const std::byte> 
 
 void Evaluator::place(Buffer& buffer, int64_t bytes, int misalignment, uint32_t seed) {
   buffer.bytes = bytes;
-  buffer.memory.resize(size_t(bytes + 2 * kGuard + 2 * kAlignment));
-  const auto base = reinterpret_cast<uintptr_t>(buffer.memory.data()) + kGuard;
+  const int64_t size = bytes + 2 * kGuard + 2 * kAlignment;
+  if (const auto accelerator = cache_->device().accelerator) {
+    buffer.memory = {accelerator->allocate(Space::host, size), [accelerator](std::byte* memory) {
+                       accelerator->release(Space::host, memory);
+                     }};
+  } else {
+    buffer.memory = std::make_shared<std::byte[]>(size_t(size));
+  }
+  const auto base = reinterpret_cast<uintptr_t>(buffer.memory.get()) + kGuard;
   buffer.data = reinterpret_cast<std::byte*>(uintptr_t(align_up(int64_t(base)))) + misalignment;
   for (int64_t i = 1; i <= kGuard; ++i) buffer.data[-i] = guard_byte(seed, -i);
   for (int64_t i = 0; i < kGuard - kAlignment; ++i) buffer.data[bytes + i] = guard_byte(seed, i);
@@ -126,7 +134,7 @@ void Evaluator::place(Buffer& buffer, int64_t bytes, int misalignment, uint32_t 
 }
 
 std::string Evaluator::check_guards(const Buffer& buffer, uint32_t seed) const {
-  if (buffer.memory.empty()) return "";
+  if (!buffer.memory) return "";
   for (int64_t i = 1; i <= kGuard; ++i) {
     if (buffer.data[-i] != guard_byte(seed, -i)) {
       return "byte " + std::to_string(i) + " before its beginning was written";
@@ -245,7 +253,9 @@ void Evaluator::run_node(NodeId id, bool checked, std::vector<std::string>& prob
     }
     std::memset(workspace.data, options_.poison, size_t(workspace.bytes));
   }
+  const auto accelerator = cache_->device().accelerator;
   Queue queue{.id = kComputeQueue, .workers = options_.threads};
+  if (accelerator) queue.stream = accelerator->stream(kComputeQueue);
   kernel.run({.in = in,
               .out = out,
               .in_spec = kernel.in,
@@ -254,6 +264,7 @@ void Evaluator::run_node(NodeId id, bool checked, std::vector<std::string>& prob
               .state = kernel.prepared.state.get(),
               .workspace = workspace.data,
               .queue = queue});
+  if (accelerator) accelerator->synchronize();
   if (!checked) return;
   for (size_t k = 0; k < in.size(); ++k) {
     if (!in[k]) continue;

@@ -1,5 +1,6 @@
 // Runs a program for a test, without planner or runner: every value in a guarded buffer of its own,
-// outputs and workspaces poisoned before each node, guards and operands checked after it.
+// outputs and workspaces poisoned before each node, guards and operands checked after it. On an
+// accelerator the buffers are pinned, so that kernels and the test read the same bytes.
 //
 //   Evaluator eval(program);
 //   eval.set("x", {1, 2, 3});
@@ -70,7 +71,7 @@ class Evaluator {
 
  private:
   struct Buffer {
-    std::vector<std::byte> memory;  // guard, data, guard; empty where the value is an alias
+    std::shared_ptr<std::byte[]> memory;  // guard, data, guard; null where the value is an alias
     std::byte* data = nullptr;
     int64_t bytes = 0;
   };

@@ -1,4 +1,4 @@
-// Generators of placement problems.
+// Lifetimes as a training step has them.
 #include "tests/support/lifetimes.h"
 
 #include <algorithm>
@@ -11,46 +11,7 @@ int64_t draw(std::mt19937_64& random, int64_t low, int64_t high) {  // both incl
   return low + int64_t(random() % uint64_t(high - low + 1));
 }
 
-struct Piece {
-  Buffer b;
-  double area() const { return double(b.size) * double(b.upper - b.lower); }
-  bool can_cut() const { return b.size > 1 || b.upper - b.lower > 1; }
-};
-
 }  // namespace
-
-std::vector<Buffer> perfect_packing(uint64_t seed, int n, int64_t steps, int64_t height,
-                                    bool even) {
-  std::mt19937_64 random(seed);
-  std::vector<Piece> pieces{{{0, steps, height}}};
-  while (int(pieces.size()) < n) {
-    size_t at = 0;
-    if (even) {
-      for (size_t i = 1; i < pieces.size(); ++i)
-        if (pieces[i].area() > pieces[at].area()) at = i;
-    } else {
-      at = size_t(draw(random, 0, int64_t(pieces.size()) - 1));
-    }
-    if (!pieces[at].can_cut()) {
-      if (even) break;  // nothing is left to cut
-      continue;
-    }
-    Buffer &a = pieces[at].b, b = a;
-    const int64_t width = a.upper - a.lower;
-    const bool in_time = a.size == 1 || (width > 1 && random() % 2);
-    if (in_time) {
-      a.upper = b.lower = a.lower + draw(random, 1, width - 1);
-    } else {
-      b.size = draw(random, 1, a.size - 1);
-      a.size -= b.size;
-    }
-    pieces.push_back({b});
-  }
-  std::vector<Buffer> out;
-  for (const Piece& p : pieces) out.push_back(p.b);
-  std::shuffle(out.begin(), out.end(), random);
-  return out;
-}
 
 std::vector<Buffer> training_lifetimes(uint64_t seed, int n, const TrainingOptions& options) {
   std::mt19937_64 random(seed);

@@ -79,10 +79,10 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
     std::string text, error;
   };
   const Case cases[] = {
-      {"", "c.yaml: model.type: missing; set it to one of nmt"},
-      {"model:\n  hidden: 3\n", "c.yaml: model.type: missing; set it to one of nmt"},
+      {"", "c.yaml: model.type: missing; set it to one of nmt, transformer"},
+      {"model:\n  hidden: 3\n", "c.yaml: model.type: missing; set it to one of nmt, transformer"},
       {"model:\n  type: ntm\n",
-       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt; did you mean nmt?"},
+       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer; did you mean nmt?"},
       {head + "train:\n  batchsize: 3\n",
        "c.yaml:4: train.batchsize: unknown key; did you mean train.batch_size?"},
       {head + "train:\n  hidden: 3\n",
@@ -135,8 +135,6 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "KiB, MiB, GiB or TiB; write it as 11GiB, 1.5 GB or a number of bytes"},
       {head + tail + "memory:\n  swap: planned\n",
        "c.yaml:6: memory.swap: planned is not available in this version; use none"},
-      {head + tail + "memory:\n  schedule: exact\n",
-       "c.yaml:6: memory.schedule: exact is not available in this version; use program, lifetime"},
       {head + tail + "memory:\n  encode: [ssdc]\n",
        "c.yaml:6: memory.encode: ssdc is not available in this version; use []"},
       {head + tail + "memory:\n  encode: [ssdc, ssdc]\n",
@@ -150,17 +148,27 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "c.yaml:6: memory.manager: dtr is not available in this version; use static"},
       {head + tail + "memory:\n  auto: true\n",
        "c.yaml:6: memory.auto: true is not available in this version; use false"},
-      {head + tail + "device:\n  type: cuda\n",
-       "c.yaml:6: device.type: cuda is not available in this version; use cpu, auto"},
       {head,
        "train.max_epochs: neither it nor train.steps is set, so training would not end; set one of "
        "them"},
       {head + tail + "  clip_value: 1\n  clip_norm: 5\n",
        "c.yaml:6: train.clip_norm: does not combine with train.clip_value; set one of them to "
        "null"},
-      {head + tail + "data:\n  bucket_width: 8\n",
-       "c.yaml:6: data.bucket_width: 8 makes more than 12 buckets up to data.max_length 100; use 9 "
-       "or more"},
+      {head + tail + "  batch_words: 4000\n  batch_size: 64\n",
+       "c.yaml:5: train.batch_words: does not combine with train.batch_size; leave one of them "
+       "out"},
+      {head + tail + "  batch_words: 99\n",
+       "c.yaml:5: train.batch_words: 99 hold no sentence of data.max_length 100; raise it, or lower "
+       "that"},
+      {head + tail + "data:\n  sentencepiece_file: a.model\n",
+       "c.yaml:6: data.sentencepiece_file: is of no use with data.tokenizer simple; set that to "
+       "sentencepiece"},
+      {head + tail + "data:\n  tokenizer: sentencepiece\n  target_vocab: v.txt\n",
+       "c.yaml:7: data.target_vocab: with data.tokenizer sentencepiece the pieces are the "
+       "vocabulary; leave it null, and set data.sentencepiece_size"},
+      {head + tail + "data:\n  tokenizer: sentencepiece\n  source_vocab_size: 9\n",
+       "c.yaml:7: data.source_vocab_size: with data.tokenizer sentencepiece the pieces are the "
+       "vocabulary; leave it null, and set data.sentencepiece_size"},
       {head + "  hidden: 33\n" + tail,
        "c.yaml:3: model.hidden: 33 is odd, but model.bidirectional gives each way half of it; make "
        "it even"},
@@ -187,6 +195,14 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "c.yaml:4: a control character; this is not a text file"},
       {head + "data: &d\n  root: a\n",
        "c.yaml:3: anchors (&name) are not supported; write the value out"},
+      {"model:\n  type: transformer\n  heads: 5\n" + tail,
+       "c.yaml:3: model.heads: 5 do not divide model.hidden 512 into at most 256 columns each; "
+       "change one of them"},
+      {"model:\n  type: transformer\n  tie_embeddings: all\n" + tail,
+       "c.yaml:3: model.tie_embeddings: all needs data.shared_vocabulary: true; set it, or use "
+       "target"},
+      {"model:\n  type: transformer\n  bidirectional: true\n" + tail,
+       "c.yaml:3: model.bidirectional: unknown key"},
       {head + "data:\n  root: !!str a\n",
        "c.yaml:4: tags (!type) are not supported; write the plain value"},
       {head + "? [a]\n: 1\n", "c.yaml:3: a key must be a plain word, not a list"},
@@ -223,7 +239,7 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("train.lr={a: 1}")}),
             "--set: train.lr: expected one value or a [list], got a map");
   EXPECT_EQ(error_of(kGood, {parse_set("model.type=resnet")}),
-            "--set: model.type: the string \"resnet\" is not one of nmt");
+            "--set: model.type: the string \"resnet\" is not one of nmt, transformer");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
             "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});

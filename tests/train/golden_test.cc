@@ -1,19 +1,22 @@
 // Ten training steps beside PyTorch's, from the same weights and over the same batches: golden
-// values from tests/train/golden/make_nmt_steps.py, which also says what every case is.
+// values from tests/train/golden/make_nmt_steps.py, make_nmt_norm.py (layer norm) and
+// make_transformer_steps.py, which also say what every case is. Each is run fused and unfused, with
+// the loss in one piece and in chunks.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/scalars.h"
-#include "models/nmt.h"
+#include "ops/positions.h"
 #include "train/initialise.h"
-#include "train/nmt_task.h"
 #include "train/safetensors.h"
 #include "train/step_program.h"
 #include "train/trainer.h"
+#include "train/translation_model.h"
 
 namespace pal {
 namespace {
@@ -25,69 +28,81 @@ constexpr double kLossTolerance = 1e-4;
 // After ten steps: the distance to PyTorch's weights, relative to how far the weights have gone.
 constexpr double kWeightTolerance = 1e-3;
 
-SafetensorsFile& tensors() {
-  static SafetensorsFile file = SafetensorsFile::open(kFolder + "nmt_steps.safetensors");
-  return file;
-}
+// What one of the scripts has made.
+struct Golden {
+  explicit Golden(const std::string& stem)
+      : tensors(SafetensorsFile::open(kFolder + stem + ".safetensors")) {
+    std::ifstream in(kFolder + stem + ".json");
+    numbers = nlohmann::json::parse(in);
+  }
 
-nlohmann::json golden() {
-  std::ifstream in(kFolder + "nmt_steps.json");
-  return nlohmann::json::parse(in);
-}
+  const TensorView& tensor(const std::string& name) {
+    const TensorView* found = tensors.find(name);
+    if (!found) throw std::runtime_error("the golden values lack " + name);
+    return *found;
+  }
 
-const TensorView& tensor(const std::string& name) {
-  const TensorView* found = tensors().find(name);
-  if (!found) throw std::runtime_error("nmt_steps.safetensors lacks " + name);
-  return *found;
+  SafetensorsFile tensors;
+  nlohmann::json numbers;
+};
+
+Golden& golden(const std::string& stem) {
+  static std::map<std::string, Golden> all;
+  return all.try_emplace(stem, stem).first->second;
 }
 
 // "initial/NAME:12x48": the weights that several cases share are there once.
-const float* initial(const StateTensor& slot) {
+const float* initial(Golden& from, const StateTensor& slot) {
   std::string name = "initial/" + slot.name + ":";
   for (int i = 0; i < slot.spec.shape.rank(); ++i) {
     name += (i ? "x" : "") + std::to_string(slot.spec.shape[i]);
   }
-  return static_cast<const float*>(tensor(name).data);
+  return static_cast<const float*>(from.tensor(name).data);
 }
 
 // Batch `step` of the ten that are stacked in the file.
-void put(Executable& program, const char* input, int64_t step) {
-  const TensorView& all = tensor(std::string("batch/") + input);
+void put(Golden& golden, Executable& program, const char* input, int64_t step) {
+  const TensorView& all = golden.tensor(std::string("batch/") + input);
   const size_t bytes = all.bytes / size_t(all.shape[0]);
-  const char* from = static_cast<const char*>(all.data) + size_t(step) * bytes;
-  std::memcpy(program.input(input), from, bytes);
+  std::memcpy(program.input(input), static_cast<const char*>(all.data) + size_t(step) * bytes,
+              bytes);
 }
 
-void expect_steps_of_pytorch(const nlohmann::json& which, bool fused) {
-  std::vector<Override> overrides{parse_set(fused ? "model.fused=true" : "model.fused=false")};
+void expect_steps_of_pytorch(Golden& golden, size_t number, bool fused, int chunks) {
+  const nlohmann::json& which = golden.numbers["cases"].at(number);
+  std::vector<Override> overrides{parse_set(fused ? "model.fused=true" : "model.fused=false"),
+                                  parse_set("model.loss_chunks=" + std::to_string(chunks))};
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
-  const Config config = load_config(kFolder + "nmt_steps.yaml", overrides);
+  const Config config =
+      load_config(kFolder + golden.numbers.value("config", "nmt_steps.yaml"), overrides);
   const ParallelTextConfig& data = config.parallel_text();
   const int64_t specials = 4;
-  const NmtOptions model = nmt_options(config, **data.source_vocab_size + specials,
-                                       **data.target_vocab_size + specials);
-  const std::vector<int64_t>& source = tensor("batch/source").shape;     // (10, S, B)
-  const std::vector<int64_t>& target = tensor("batch/target_in").shape;  // (10, T, B)
+  const auto& target_words =
+      *data.shared_vocabulary ? data.source_vocab_size : data.target_vocab_size;
+  const TranslationModel model = translation_model(config, **data.source_vocab_size + specials,
+                                                   **target_words + specials);
+  const std::vector<int64_t>& source = golden.tensor("batch/source").shape;     // (10, S, B)
+  const std::vector<int64_t>& target = golden.tensor("batch/target_in").shape;  // (10, T, B)
   auto forward = [&](Builder& b, Val scalars) {
-    return Recorded{nmt_loss(b, model, {source[1], target[1], source[2]}, scalars, true).loss};
+    return Recorded{model.loss(b, {source[1], target[1], source[2]}, scalars, true).loss};
   };
   ProgramSet programs(compile_options(config.memory), choose_device(config.device));
   Executable& program = programs.add("step", record_step(forward, config.train, MicroBatch::only));
   initialise(programs, 1);  // the optimizer's state
   for (const StateTensor& slot : programs.state()) {
     if (slot.role == Role::weight) {
-      std::memcpy(slot.data, initial(slot), size_t(slot.spec.bytes()));
+      std::memcpy(slot.data, initial(golden, slot), size_t(slot.spec.bytes()));
     }
   }
 
+  namespace in = translation_input;
   for (int64_t step = 0; step < source[0]; ++step) {
-    for (const char* input : {nmt_input::kSource, nmt_input::kSourceLengths, nmt_input::kTargetIn,
-                              nmt_input::kTargetOut}) {
-      put(program, input, step);
+    for (const char* input : {in::kSource, in::kSourceLengths, in::kTargetIn, in::kTargetOut}) {
+      put(golden, program, input, step);
     }
     StepScalars scalars{.learning_rate = float(*config.train.lr), .step = int32_t(step),
                         .tokens = 0};
-    const auto* words = reinterpret_cast<const int32_t*>(program.input(nmt_input::kTargetOut));
+    const auto* words = reinterpret_cast<const int32_t*>(program.input(in::kTargetOut));
     for (int64_t i = 0; i < target[1] * target[2]; ++i) scalars.tokens += words[i] != 0;
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
@@ -98,9 +113,10 @@ void expect_steps_of_pytorch(const nlohmann::json& which, bool fused) {
   int weights = 0;
   for (const StateTensor& slot : programs.state()) {
     if (slot.role != Role::weight) continue;
-    const TensorView& final = tensor("final/" + which["name"].get<std::string>() + "/" + slot.name);
+    const TensorView& final =
+        golden.tensor("final/" + which["name"].get<std::string>() + "/" + slot.name);
     ASSERT_EQ(final.bytes, size_t(slot.spec.bytes())) << slot.name;
-    const float *want = static_cast<const float*>(final.data), *before = initial(slot),
+    const float *want = static_cast<const float*>(final.data), *before = initial(golden, slot),
                 *got = reinterpret_cast<const float*>(slot.data);
     double off = 0, way = 0;
     for (int64_t i = 0; i < slot.spec.numel(); ++i) {
@@ -114,36 +130,72 @@ void expect_steps_of_pytorch(const nlohmann::json& which, bool fused) {
   EXPECT_GT(weights, 15);
 }
 
-class GoldenNmt : public testing::TestWithParam<std::tuple<int, bool>> {};
+struct Case {
+  const char *name, *stem;
+  size_t number;
+};
+constexpr Case kCases[] = {
+    {"Mlp", "nmt_steps", 0},
+    {"MlpNoFeeding", "nmt_steps", 1},
+    {"Luong", "nmt_steps", 2},
+    {"LuongNoFeeding", "nmt_steps", 3},
+    {"TiedSmoothed", "nmt_steps", 4},
+    {"NormCells", "nmt_norm", 0},
+    {"NormCellsNoFeeding", "nmt_norm", 1},
+    {"NormAll", "nmt_norm", 2},
+    {"NormAttention", "nmt_norm", 3},
+    {"TransformerPost", "transformer_steps", 0},
+    {"TransformerPre", "transformer_steps", 1},
+    {"TransformerTiedTarget", "transformer_steps", 2},
+    {"TransformerTiedAll", "transformer_steps", 3},
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+using GoldenParam = std::tuple<Case, bool, int>;
+class GoldenNmt : public testing::TestWithParam<GoldenParam> {};
 
 TEST_P(GoldenNmt, TenStepsAsInPyTorch) {
-  expect_steps_of_pytorch(golden()["cases"].at(size_t(std::get<0>(GetParam()))),
-                          std::get<1>(GetParam()));
+  const auto& [which, fused, chunks] = GetParam();
+  if (which.stem == std::string("transformer_steps") && !add_positions_op.cuda &&
+      choose_device({}).accelerator) {
+    GTEST_SKIP() << "[add_positions] has no kernel for the GPU yet";
+  }
+  expect_steps_of_pytorch(golden(which.stem), which.number, fused, chunks);
 }
 
-std::string case_name(const testing::TestParamInfo<std::tuple<int, bool>>& test) {
-  static constexpr const char* kNames[] = {"Mlp", "MlpNoFeeding", "Luong", "LuongNoFeeding",
-                                           "TiedSmoothed"};
-  return std::string(kNames[std::get<0>(test.param)]) +
-         (std::get<1>(test.param) ? "Fused" : "Unfused");
+std::string case_name(const testing::TestParamInfo<GoldenParam>& test) {
+  const auto& [which, fused, chunks] = test.param;
+  return std::string(which.name) + (fused ? "Fused" : "Unfused") +
+         (chunks > 1 ? "InChunks" + std::to_string(chunks) : "");
 }
 
+// Five chunks of the 24 rows are of different lengths.
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenNmt,
-                         testing::Combine(testing::Range(0, 5), testing::Bool()), case_name);
+                         testing::Combine(testing::ValuesIn(kCases), testing::Bool(),
+                                          testing::Values(1, 5)),
+                         case_name);
+
+class GoldenFile : public testing::TestWithParam<std::pair<const char*, size_t>> {};
 
 // The two files belong together: weights and batches are those that the losses were made from.
-TEST(GoldenFile, InputsAreThoseOfTheLosses) {
+TEST_P(GoldenFile, InputsAreThoseOfTheLosses) {
+  const auto& [stem, cases] = GetParam();
   uint64_t h = 14695981039346656037ull;  // FNV-1a
-  for (const TensorView& t : tensors().tensors()) {
+  for (const TensorView& t : golden(stem).tensors.tensors()) {
     if (t.name.starts_with("final/")) continue;
     const auto* bytes = static_cast<const unsigned char*>(t.data);
     for (size_t i = 0; i < t.bytes; ++i) h = (h ^ bytes[i]) * 1099511628211ull;
   }
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
-  EXPECT_EQ(golden()["inputs_fnv1a"], text);
-  EXPECT_EQ(golden()["cases"].size(), 5u);
+  EXPECT_EQ(golden(stem).numbers["inputs_fnv1a"], text);
+  EXPECT_EQ(golden(stem).numbers["cases"].size(), cases);
 }
+
+INSTANTIATE_TEST_SUITE_P(Files, GoldenFile,
+                         testing::Values(std::pair("nmt_steps", size_t(5)),
+                                         std::pair("nmt_norm", size_t(4)),
+                                         std::pair("transformer_steps", size_t(4))));
 
 }  // namespace
 }  // namespace pal

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
-#include "tests/support/lifetimes.h"
+#include "tests/support/perfect_packing.h"
 #include "train/cli.h"
 #include "train/place_csv.h"
 
@@ -66,6 +66,12 @@ TEST(PlaceCsv, ReadsColumnsByName) {
   EXPECT_EQ(t.buffers[1].lower, -1);
   EXPECT_EQ(place_csv(t, std::vector<int64_t>{8, 0}),
             "size, id,name,lower,upper,offset\n64,a,x y,0,2,8\n8,b,z,-1,2,0\n");
+}
+
+TEST(PlaceCsv, ReadsTheOlderHeader) {
+  const PlaceTable t = parse_place_csv("buffer,start,end,size\n0,1,5,64\n", "f");
+  ASSERT_EQ(t.buffers.size(), 1u);
+  EXPECT_EQ(t.buffers[0], (Buffer{1, 5, 64}));
 }
 
 TEST(PlaceCsv, EveryErrorNamesTheLine) {
@@ -156,6 +162,36 @@ TEST_F(PlaceCommand, CapacityDecidesTheExitCode) {
   EXPECT_EQ(code_, kExitBudget);
   EXPECT_EQ(json.at("height"), 6);
   EXPECT_NE(error_.find("6 bytes are alive at once"), std::string::npos) << error_;
+}
+
+// Six bytes are alive at once, but every placement leaves a hole.
+TEST_F(PlaceCommand, SaysWhenASearchShowsThatNothingIsLower) {
+  const auto file = write("p.csv",
+                          "id,lower,upper,size\na,4,7,3\nb,2,4,2\nc,6,8,3\nd,2,5,1\ne,3,4,2\n"
+                          "f,0,2,1\ng,5,6,2\nh,3,6,1\ni,0,3,3\n");
+  const auto json = nlohmann::json::parse(run({file, "--capacity", "6", "--json"}));
+  EXPECT_EQ(code_, kExitBudget);
+  EXPECT_EQ(json.at("lower_bound"), 6);
+  EXPECT_EQ(json.at("height"), 7);
+  EXPECT_EQ(json.at("optimal"), true);
+  EXPECT_NE(error_.find("no placement is below 7"), std::string::npos) << error_;
+  run({file, "--capacity", "7"});
+  EXPECT_EQ(code_, kExitDone);
+}
+
+TEST_F(PlaceCommand, WithoutTimeThereIsStillAPlacement) {
+  std::ostringstream text;
+  text << "id,lower,upper,size\n";
+  int id = 0;
+  for (const Buffer& b : test::perfect_packing(6, 450, 100, 1000))
+    text << id++ << ',' << b.lower << ',' << b.upper << ',' << b.size << '\n';
+  const auto file = write("p.csv", text.str());
+  const auto json =
+      nlohmann::json::parse(run({file, "--time-limit", "0", "--capacity", "1000", "--json"}));
+  EXPECT_EQ(code_, kExitBudget);
+  EXPECT_GT(json.at("height"), 1000);
+  EXPECT_EQ(json.at("optimal"), false);
+  EXPECT_NE(error_.find("not found; the best placement takes "), std::string::npos) << error_;
 }
 
 TEST_F(PlaceCommand, FilesThatCannotBeReadOrWritten) {

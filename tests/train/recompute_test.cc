@@ -91,7 +91,12 @@ TEST_P(RecomputeBitsTest, AreTheSame) {
     for (const char* schedule : {"lifetime", "program"}) {
       const std::string sets = std::string(" --set memory.recompute=") + method +
                                " --set memory.inplace=" + inplace +
-                               " --set memory.schedule=" + schedule;
+                               " --set memory.schedule=" + schedule +
+                               // Both ways of each, in half of the runs.
+                               " --set memory.fuse_recompute=" +
+                               (std::string(inplace) == "true" ? schedule[0] == 'l' ? "true" : "false"
+                                : schedule[0] == 'l'           ? "false"
+                                                               : "true");
       EXPECT_TRUE(train(model + sets) == plain) << model << sets;
     }
   }

@@ -2,13 +2,17 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -32,7 +36,7 @@ class RunTest : public testing::Test {
  protected:
   RunTest()
       : dir_(fs::path(testing::TempDir()) /
-             (std::string("pal_run_") +
+             (std::string("pal_run_") + std::to_string(getpid()) + "_" +
               testing::UnitTest::GetInstance()->current_test_info()->name())) {
     fs::remove_all(dir_);
     fs::create_directories(dir_);
@@ -58,6 +62,11 @@ class RunTest : public testing::Test {
       dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
       dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
       if (chdir(dir_.c_str()) != 0) _exit(99);
+      if (file_limit_ > 0) {
+        const rlimit limit{rlim_t(file_limit_), rlim_t(file_limit_)};
+        ::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond it fails, as on a full disk
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(99);
+      }
       execv(PAL_BINARY, argv.data());
       _exit(99);
     }
@@ -85,32 +94,60 @@ class RunTest : public testing::Test {
   }
 
   fs::path dir_;
+  int64_t file_limit_ = 0;  // bytes that any file of the next program may have; 0: no limit
 };
 
 TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Result whole = pal({"train", "--config", "tiny.yaml", "--out", "whole"});
-  ASSERT_EQ(whole.status, 0) << whole.err;
-  const double ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  int kills = 0;
-  Result last;
-  auto go_on = [&](int wait) {
-    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--out", "killed"};
-    if (fs::exists(dir_ / "killed/config.yaml")) args.push_back("--resume");
-    last = pal(args, SIGKILL, wait);
+  const char* asked = std::getenv("PAL_TEST_KILLS");
+  const int kills = asked ? std::max(1, std::atoi(asked)) : 25;
+  const std::string steps_in_all = std::to_string(5 * kills);
+  auto timed = [&](const std::string& name, const std::string& steps) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Result r = pal({"train", "--config", "tiny.yaml", "--out", name, "--steps", steps});
+    EXPECT_EQ(r.status, 0) << r.err;
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+        .count();
   };
-  // At moments spread over the length of the whole run, from its start to just before its end.
-  for (int part = 5; kills < 40; part = (part + 37) % 90) {
-    go_on(int(ms * (5 + part) / 100));
-    if (last.status != -SIGKILL) break;
-    ++kills;
+  const double start_ms = timed("short", "1");
+  const double whole_ms = timed("whole", steps_in_all);
+  const double step_ms = std::max(1.0, (whole_ms - start_ms) / (5 * kills));
+  // At random moments from the program's start to a few steps after it is up.
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> moment(0.02 * start_ms, start_ms + 6 * step_ms);
+  int killed = 0;
+  Result last{.status = -SIGKILL, .out = "", .err = ""};
+  while (last.status == -SIGKILL) {
+    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--out", "killed",
+                                  "--steps", steps_in_all};
+    if (fs::exists(dir_ / "killed/config.yaml")) args.push_back("--resume");
+    last = pal(args, SIGKILL, killed < kills ? int(moment(random)) : -1);
+    killed += last.status == -SIGKILL;
   }
-  if (last.status == -SIGKILL) go_on(-1);
   ASSERT_EQ(last.status, 0) << last.err;
-  EXPECT_GT(kills, 1);
+  EXPECT_GT(killed, kills / 2);
+  std::printf("killed %d times\n", killed);
   EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "killed/last.safetensors"));
   EXPECT_EQ(steps(dir_ / "whole"), steps(dir_ / "killed"));
+}
+
+TEST_F(RunTest, AFullDiskLeavesThePreviousCheckpointWhole) {
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "whole", "--steps", "12"}).status, 0);
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "full", "--steps", "7"}).status, 0);
+  const fs::path checkpoint = dir_ / "full/last.safetensors";
+  const std::string before = read(checkpoint);
+  // No file may grow beyond half a checkpoint: rows can still be written, weights cannot.
+  file_limit_ = int64_t(before.size() / 2);
+  const Result full = pal({"train", "--resume", "--out", "full", "--steps", "12"});
+  file_limit_ = 0;
+  EXPECT_EQ(full.status, 1) << full.err;
+  EXPECT_NE(full.err.find("the previous file, if any, is untouched"), std::string::npos)
+      << full.err;
+  EXPECT_TRUE(read(checkpoint) == before);
+  EXPECT_FALSE(fs::exists(checkpoint.string() + ".tmp"));
+  const Result after = pal({"train", "--resume", "--out", "full", "--steps", "12"});
+  ASSERT_EQ(after.status, 0) << after.err;
+  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(checkpoint));
+  EXPECT_EQ(steps(dir_ / "whole"), steps(dir_ / "full"));
 }
 
 TEST_F(RunTest, SigtermSavesAndExits130) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -38,6 +39,18 @@ TEST(Schedule, InverseSquareRootFallsFromTheWarmUpsEnd) {
   EXPECT_DOUBLE_EQ(learning_rate(t, 15), 0.4);  // the 16th update: sqrt(4/16)
   EXPECT_DOUBLE_EQ(learning_rate(t, 100'000), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(train("schedule: inverse_sqrt"), 3), 0.4);  // no warm-up
+}
+
+// Vaswani et al. 2017, equation 3: d^-0.5 min(s^-0.5, s w^-1.5), whose peak, at step w, is lr here.
+TEST(Schedule, InverseSquareRootIsTheTransformers) {
+  const double d = 512, w = 4000;
+  TrainConfig t = train("schedule: inverse_sqrt, warmup_steps: 4000");
+  t.lr = 1 / std::sqrt(d * w);
+  for (const int64_t s : {1, 2, 3999, 4000, 4001, 4002, 100'000}) {
+    const double x = double(s);
+    const double paper = std::min(1 / std::sqrt(x), x * std::pow(w, -1.5)) / std::sqrt(d);
+    EXPECT_NEAR(learning_rate(t, s - 1), paper, 1e-12 * paper) << "step " << s;
+  }
 }
 
 TEST(Schedule, StepsFallWhereTheyAreDue) {

@@ -1,0 +1,27 @@
+# test_emulation: the CUDA sources as C++, on the emulated GPU of tests/emulation. In a CUDA build the
+# operators have their real kernels, and one program cannot have both.
+file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/*.cu ${CMAKE_SOURCE_DIR}/ops/*.cu)
+list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda_libraries.cu)  # tests/emulation/cublaslt.cc
+set(emulated)
+foreach(kernel ${kernels})
+  file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${kernel})
+  string(REPLACE "/" "_" stem ${path})
+  set(wrapper ${CMAKE_BINARY_DIR}/emulated/${stem}.cc)
+  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${path}\"\n")
+  list(APPEND emulated ${wrapper})
+endforeach()
+# nvcc's own pragmas.
+set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/emulation/*.cc)
+foreach(stem ops/generic_checks ops/generic_structure
+             train/golden_test)  # whole steps beside PyTorch's: device auto finds the emulated GPU
+  list(APPEND sources ${CMAKE_SOURCE_DIR}/tests/${stem}.cc)
+endforeach()
+add_executable(test_emulation ${sources} ${emulated})
+target_include_directories(test_emulation BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/emulation/include)
+target_link_libraries(test_emulation pal_test_support pal_train GTest::gtest_main)
+target_compile_definitions(test_emulation PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+# The Transformer's operators have no kernels yet; chunks of the loss are no other kernels.
+gtest_discover_tests(test_emulation DISCOVERY_MODE PRE_TEST TEST_PREFIX emulation/
+  TEST_FILTER -*Transformer*:*InChunks*
+  PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)

@@ -1,0 +1,33 @@
+// What a step would need without the passes: the figures that reductions are stated against.
+//
+//   ours       The step as it was recorded (gradients in the order of differentiation, updates at the
+//              end), with in-place and with views and stacks that share bytes. No recomputation,
+//              encoding, swapping, reordering or layouts.
+//   framework  The same with the habits of the frameworks that the papers measured (MXNet 0.12,
+//              TensorFlow 1, PyTorch 1): memory shared between values whose lifetimes do not overlap,
+//              and in-place within a phase, as their planners did (Chen et al. 2016), but
+//                - a gradient is never written over a feature map: above all the loss's gradient has
+//                  bytes of its own beside the scores that it is made of;
+//                - what dropout draws is kept for the backward pass, four bytes an element. Ours is
+//                  replayed (OpDef::replays_random) or stashed as it is recorded;
+//                - updates at the end, as recorded.
+//              Allocators' fragmentation, library workspaces and the CUDA context are not counted, so
+//              it is less than what those frameworks reserve.
+//
+// Both are total bytes: live bytes at the peak, with state, and with inputs in two slots.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/program.h"
+
+namespace pal {
+
+struct Baselines {
+  int64_t ours = 0, framework = 0;
+};
+
+// Of a step as it was recorded. `workspace_bytes` by node, or empty.
+Baselines baselines_of(const Program& program, std::span<const int64_t> workspace_bytes = {});
+
+}  // namespace pal

@@ -1,0 +1,96 @@
+// Tries what could help, and names what does.
+#include "memory/budget.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "memory/lifetimes.h"
+#include "memory/report.h"
+
+namespace pal {
+namespace {
+
+struct Change {
+  std::string text;
+  std::function<void(CompileOptions&)> make;
+};
+
+// What the options leave untried, the most effective first.
+std::vector<Change> changes_to(const CompileOptions& options) {
+  std::vector<Change> changes;
+  for (Recompute method : {Recompute::echo, Recompute::sqrt, Recompute::mirror}) {
+    if (options.recompute == method) continue;
+    changes.push_back({std::string("memory.recompute: ") + to_string(method),
+                       [method](CompileOptions& o) { o.recompute = method; }});
+  }
+  if (!options.inplace) {
+    changes.push_back({"memory.inplace: true", [](CompileOptions& o) { o.inplace = true; }});
+  }
+  if (options.schedule == Schedule::program) {
+    changes.push_back({"memory.schedule: lifetime",
+                       [](CompileOptions& o) { o.schedule = Schedule::lifetime; }});
+  }
+  return changes;
+}
+
+// The options that one change each, or else all that help together, bring to the budget.
+std::string what_would_help(int64_t now, const CompileOptions& options, const NeedOf& need_of,
+                            double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  CompileOptions together = options;
+  together.recompute_options.budget = options.budget;
+  together.budget.reset(), together.profile.reset();
+  int64_t least = now;
+  std::string fits, all;
+  bool recomputes = false;  // there is one method at a time: the first that helps
+  for (const Change& change : changes_to(options)) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() > seconds) break;
+    CompileOptions alone = options;
+    alone.recompute_options.budget = options.budget;
+    alone.budget.reset(), alone.profile.reset();
+    change.make(alone);
+    const int64_t bytes = need_of(alone);
+    if (bytes <= *options.budget) {
+      fits += (fits.empty() ? "" : ", ") + change.text + " (" + format_bytes(bytes) + ": fits)";
+    }
+    const bool method = alone.recompute != options.recompute;
+    if (bytes >= now || (method && recomputes)) continue;
+    recomputes |= method;
+    change.make(together);
+    all += (all.empty() ? "" : " with ") + change.text;
+    least = bytes;
+  }
+  if (!fits.empty()) return "; what would help: " + fits;
+  if (all.empty()) return "; no other memory option of this version needs less";
+  if (all.find(" with ") != std::string::npos) least = need_of(together);
+  if (least <= *options.budget) {
+    return "; what would help: " + all + " (" + format_bytes(least) + ": fits)";
+  }
+  return "; " + all + " would need " + format_bytes(least) + ", still " +
+         format_bytes(least - *options.budget) + " over";
+}
+
+}  // namespace
+
+void check_budget(const Compiled& c, const CompileOptions& options, const NeedOf& need_of,
+                  double seconds) {
+  const Region& device = c.plan.device();
+  if (!options.budget || device.bytes <= *options.budget) return;
+  std::string what = "the step needs " + format_bytes(device.bytes) + ", " +
+                     format_bytes(device.bytes - *options.budget) + " over the budget of " +
+                     format_bytes(*options.budget);
+  if (device.transients_begin() > *options.budget) {
+    throw BudgetError(what + "; state and inputs alone are " +
+                      format_bytes(device.transients_begin()) +
+                      ": only a smaller model, another optimizer, a smaller batch or a larger "
+                      "memory.budget would help");
+  }
+  const Peak peak = peak_of(c.storages, lifetimes_of(c.program, c.storages));
+  what += "; " + largest_at_peak(c.program, c.storages, peak);
+  throw BudgetError(what + what_would_help(device.bytes, options, need_of, seconds));
+}
+
+}  // namespace pal

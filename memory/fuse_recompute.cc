@@ -1,0 +1,421 @@
+// Patterns are found by growing a match from an anchor along edges; then every match becomes a node,
+// as late as the readers of its outputs allow.
+#include "memory/fuse_recompute.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/order.h"
+#include "core/prepare.h"
+
+namespace pal {
+namespace {
+
+// How to walk over a pattern from its anchor: each step reaches a node through a value that is
+// known by then, as its producer (of which there is one) or as a reader (any may be tried).
+struct Walk {
+  struct Step {
+    NodeId node;
+    ValueId through;
+    bool producer;
+  };
+  NodeId anchor = kNone;
+  std::vector<Step> steps;
+  bool whole = false;  // every node is reached
+};
+
+Walk walk_over(const Program& p, NodeId anchor) {
+  Walk walk{.anchor = anchor};
+  std::vector<char> node(p.nodes.size(), 0), value(p.values.size(), 0);
+  size_t reached = 0;
+  auto reach = [&](NodeId n) {
+    node[size_t(n)] = 1, ++reached;
+    for (const auto* list : {&p.node(n).in, &p.node(n).out}) {
+      for (ValueId v : *list) {
+        if (v != kNone) value[size_t(v)] = 1;
+      }
+    }
+  };
+  reach(anchor);
+  while (true) {
+    std::optional<Walk::Step> next;
+    size_t known = 0;  // of readers the one with most known operands: it fails soonest
+    for (NodeId n = 0; n < p.node_count(); ++n) {
+      if (node[size_t(n)]) continue;
+      for (ValueId v : p.node(n).out) {
+        if (v != kNone && value[size_t(v)]) next = Walk::Step{n, v, true};
+      }
+      if (next && next->producer) break;
+      size_t count = 0;
+      ValueId through = kNone;
+      for (ValueId v : p.node(n).in) {
+        if (v != kNone && value[size_t(v)]) ++count, through = v;
+      }
+      if (count > known) known = count, next = Walk::Step{n, through, false};
+    }
+    if (!next) break;
+    walk.steps.push_back(*next);
+    reach(next->node);
+  }
+  walk.whole = reached == p.nodes.size();
+  return walk;
+}
+
+struct Pattern {
+  FusedPattern form;
+  Walk walk;
+  std::vector<char> interior;  // by value of the pattern: made in it, and no output of it
+  std::vector<char> read;      // by value: somebody in the pattern reads it
+};
+
+Pattern prepared(FusedPattern form, const OpDef& op, const Attrs& attrs) {
+  Pattern out{.form = std::move(form)};
+  const Program& p = out.form.program;
+  NodeId anchor = kNone;
+  for (NodeId n = p.node_count(); n-- > 0;) {
+    if (p.node(n).op == &op && p.node(n).attrs == attrs) anchor = n;
+  }
+  if (anchor != kNone) out.walk = walk_over(p, anchor);
+  out.interior.assign(p.values.size(), 0), out.read.assign(p.values.size(), 0);
+  for (const Node& node : p.nodes) {
+    for (ValueId v : node.out) {
+      if (v != kNone) out.interior[size_t(v)] = 1;
+    }
+    for (ValueId v : node.in) {
+      if (v != kNone) out.read[size_t(v)] = 1;
+    }
+  }
+  for (ValueId v : out.form.out) {
+    if (v != kNone) out.interior[size_t(v)] = 0;
+  }
+  return out;
+}
+
+// Pattern -> program.
+struct Binding {
+  std::vector<NodeId> node;
+  std::vector<ValueId> value;
+};
+
+struct Match {
+  const OpDef* op;
+  const Pattern* pattern;
+  Binding binding;
+  NodeId place = kNone;  // the fused node comes where this node was, or before it
+};
+
+class Fuser {
+ public:
+  Fuser(const Program& program, std::span<const OpDef* const> ops)
+      : p_(program), readers_(readers_of(program)), kept_(program.values.size(), 0) {
+    for (auto& out : p_.outputs) kept_[size_t(out.value)] = 1;
+    for (auto& slot : p_.state) kept_[size_t(slot.start)] = kept_[size_t(slot.end)] = 1;
+    updates_.assign(p_.nodes.size() + 1, 0);
+    for (size_t n = 0; n < p_.nodes.size(); ++n) {
+      updates_[n + 1] = updates_[n] + p_.nodes[n].op->writes_state;
+    }
+    for (const OpDef* op : ops) {
+      if (op->fuses.anchor) forms_.emplace(op->fuses.anchor, op);
+    }
+  }
+
+  Program run(std::string* note) {
+    taken_.assign(p_.nodes.size(), kFree);
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      auto [begin, end] = forms_.equal_range(p_.node(n).op);
+      for (auto form = begin; form != end; ++form) look_around(n, *form->second);
+    }
+    // Together the matches may ask for an order that there is not: those that do are given up.
+    std::vector<Item> order;
+    while (true) {
+      mark();
+      keep_what_is_read();
+      const size_t at_fault = arrange(order);
+      if (at_fault == matches_.size()) return rewritten(order, note);
+      matches_.erase(matches_.begin() + std::ptrdiff_t(at_fault));
+    }
+  }
+
+ private:
+  // Of the new order: a node as it was, or a match.
+  struct Item {
+    NodeId node = kNone;
+    size_t match = 0;
+  };
+
+  void look_around(NodeId n, const OpDef& op) {
+    for (const Pattern& pattern : patterns_of(p_.node(n), op)) {
+      if (!pattern.walk.whole) continue;
+      Binding start{std::vector<NodeId>(pattern.form.program.nodes.size(), kNone),
+                    std::vector<ValueId>(pattern.form.program.values.size(), kNone)};
+      if (!bind(pattern, pattern.walk.anchor, n, start)) continue;
+      const size_t before = matches_.size();
+      grow(op, pattern, 0, start);
+      if (matches_.size() > before) return;
+    }
+  }
+
+  // Recorded once for equal anchors.
+  const std::vector<Pattern>& patterns_of(const Node& anchor, const OpDef& op) {
+    const Specs in = specs_of(p_, anchor.in);
+    for (const Known& k : known_) {
+      if (k.op == &op && k.attrs == anchor.attrs && k.in == in) return *k.patterns;
+    }
+    auto patterns = std::make_unique<std::vector<Pattern>>();
+    for (FusedPattern& form : op.fuses.patterns(in, anchor.attrs)) {
+      patterns->push_back(prepared(std::move(form), *anchor.op, anchor.attrs));
+    }
+    known_.push_back({&op, anchor.attrs, in, std::move(patterns)});
+    return *known_.back().patterns;
+  }
+
+  bool bind(const Pattern& pattern, NodeId from, NodeId to, Binding& b) const {
+    const Node &want = pattern.form.program.node(from), &node = p_.node(to);
+    const bool any_phase = want.phase == Phase::forward;
+    if (want.op != node.op || (!any_phase && want.phase != node.phase) || !node.waits.empty() ||
+        node.queue != kComputeQueue || want.in.size() != node.in.size() ||
+        want.out.size() != node.out.size() || !(want.attrs == node.attrs) ||
+        std::find(b.node.begin(), b.node.end(), to) != b.node.end()) {
+      return false;
+    }
+    b.node[size_t(from)] = to;
+    for (size_t k = 0; k < node.in.size(); ++k) {
+      if (!bind_value(pattern, want.in[k], node.in[k], b)) return false;
+    }
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      const ValueId v = want.out[i];
+      if (node.out[i] == kNone && !pattern.read[size_t(v)]) continue;  // nobody reads it here
+      if (!bind_value(pattern, v, node.out[i], b)) return false;
+    }
+    return true;
+  }
+
+  bool bind_value(const Pattern& pattern, ValueId from, ValueId to, Binding& b) const {
+    if (from == kNone || to == kNone) return from == to;
+    ValueId& bound = b.value[size_t(from)];
+    if (bound != kNone) return bound == to;
+    if (!(pattern.form.program.value(from).spec == p_.value(to).spec)) return false;
+    bound = to;
+    return true;
+  }
+
+  // Takes the walk's step and those after it; whatever is whole at the end is a match.
+  void grow(const OpDef& op, const Pattern& pattern, size_t step, const Binding& b) {
+    if (step == pattern.walk.steps.size()) {
+      accept({.op = &op, .pattern = &pattern, .binding = b});
+      return;
+    }
+    const Walk::Step& s = pattern.walk.steps[step];
+    const ValueId through = b.value[size_t(s.through)];
+    if (through == kNone) return;
+    auto attempt = [&](NodeId n) {
+      Binding next = b;
+      if (bind(pattern, s.node, n, next)) grow(op, pattern, step + 1, next);
+    };
+    if (!s.producer) {
+      for (NodeId n : readers_[size_t(through)]) attempt(n);
+    } else if (p_.value(through).producer != kNone) {
+      attempt(p_.value(through).producer);
+    }
+  }
+
+  // A match whose node can stand somewhere: after its operands, before the readers of its outputs. Of
+  // the gradient nodes nobody else may read what is interior, and no other match may have them. Clones
+  // may have other readers: then they stay, and are made again in the node too.
+  void accept(Match m) {
+    const auto& nodes = m.binding.node;
+    const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end());
+    if (updates_[size_t(*last)] != updates_[size_t(*first)]) return;  // state may have moved on
+    m.place = *last;
+    auto among = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const bool may_stay = stays_or_goes(p_.node(nodes[i]));
+      if (taken_[size_t(nodes[i])] && !(may_stay && taken_[size_t(nodes[i])] == kShared)) return;
+      for (ValueId v : m.pattern->form.program.node(NodeId(i)).out) {
+        const ValueId made = m.binding.value[size_t(v)];
+        if (made == kNone) continue;
+        const bool interior = m.pattern->interior[size_t(v)];
+        if (interior && may_stay) continue;
+        if (interior && kept_[size_t(made)]) return;
+        for (NodeId r : readers_[size_t(made)]) {
+          if (among(r)) continue;
+          if (interior) return;
+          m.place = std::min(m.place, r);
+        }
+      }
+    }
+    for (ValueId v : m.pattern->form.in) {
+      if (v == kNone) continue;
+      const NodeId producer = p_.value(m.binding.value[size_t(v)]).producer;
+      if (producer >= m.place || among(producer)) return;
+    }
+    take(m);
+    matches_.push_back(std::move(m));
+  }
+
+  void take(const Match& m) {
+    const auto& nodes = m.binding.node;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const auto& out = m.pattern->form.program.node(NodeId(i)).out;
+      const bool inside = std::all_of(out.begin(), out.end(), [&](ValueId v) {
+        return m.pattern->interior[size_t(v)];
+      });
+      taken_[size_t(nodes[i])] = inside && stays_or_goes(p_.node(nodes[i])) ? kShared : kGone;
+    }
+  }
+  void mark() {
+    taken_.assign(p_.nodes.size(), kFree);
+    for (const Match& m : matches_) take(m);
+  }
+
+  static bool stays_or_goes(const Node& node) { return node.phase != Phase::backward; }
+
+  // Of the clones in matches, those that somebody reads who is not fused away stay.
+  void keep_what_is_read() {
+    for (NodeId n = p_.node_count(); n-- > 0;) {
+      if (taken_[size_t(n)] != kShared) continue;
+      for (ValueId v : p_.node(n).out) {
+        if (v == kNone) continue;
+        bool read = kept_[size_t(v)];
+        for (NodeId r : readers_[size_t(v)]) read |= !taken_[size_t(r)];
+        if (read) taken_[size_t(n)] = kFree;
+      }
+    }
+  }
+
+  // Every match at its place, or before it where another one reads what it makes. Returns the match
+  // that would read what is not made yet; matches_.size() when there is none.
+  size_t arrange(std::vector<Item>& order) const {
+    std::multimap<NodeId, size_t> at;
+    std::vector<size_t> maker(p_.values.size(), matches_.size());
+    std::vector<char> made(p_.values.size(), 0), begun(matches_.size(), 0);
+    for (size_t m = 0; m < matches_.size(); ++m) {
+      at.emplace(matches_[m].place, m);
+      for (ValueId v : outputs_of(matches_[m])) maker[size_t(v)] = m;
+    }
+    for (size_t v = 0; v < made.size(); ++v) made[v] = p_.values[v].producer == kNone;
+    order.clear();
+    size_t at_fault = matches_.size();
+    std::function<bool(size_t)> emit = [&](size_t m) {
+      if (begun[m]) return true;
+      begun[m] = 1;
+      for (ValueId v : operands_of(matches_[m])) {
+        const size_t by = maker[size_t(v)];
+        if (!made[size_t(v)] && by < matches_.size() && !emit(by)) return false;
+        if (!made[size_t(v)]) return at_fault = m, false;
+      }
+      order.push_back({.match = m});
+      for (ValueId v : outputs_of(matches_[m])) made[size_t(v)] = 1;
+      return true;
+    };
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      for (auto [m, end] = at.equal_range(n); m != end; ++m) {
+        if (!emit(m->second)) return at_fault;
+      }
+      if (taken_[size_t(n)]) continue;
+      for (ValueId v : p_.node(n).in) {
+        if (v == kNone || made[size_t(v)]) continue;
+        if (!emit(maker[size_t(v)])) return at_fault;
+      }
+      order.push_back({.node = n});
+      for (ValueId v : p_.node(n).out) {
+        if (v != kNone) made[size_t(v)] = 1;
+      }
+    }
+    return matches_.size();
+  }
+
+  static std::vector<ValueId> bound(const Match& m, const std::vector<ValueId>& values) {
+    std::vector<ValueId> out;
+    for (ValueId v : values) {
+      if (v != kNone && m.binding.value[size_t(v)] != kNone) {
+        out.push_back(m.binding.value[size_t(v)]);
+      }
+    }
+    return out;
+  }
+  static std::vector<ValueId> operands_of(const Match& m) { return bound(m, m.pattern->form.in); }
+  static std::vector<ValueId> outputs_of(const Match& m) { return bound(m, m.pattern->form.out); }
+
+  Program rewritten(const std::vector<Item>& order, std::string* note) const {
+    Program out = p_;
+    out.nodes.clear();
+    double before = 0, after = 0;
+    for (const Item& item : order) {
+      if (item.node == kNone) {
+        out.nodes.push_back(fused(matches_[item.match]));
+        after += bytes_of(out.nodes.back());
+      } else {
+        out.nodes.push_back(p_.node(item.node));
+      }
+    }
+    int gone = 0;
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      if (taken_[size_t(n)]) ++gone, before += bytes_of(p_.node(n));
+    }
+    out.relink();
+    if (note && matches_.empty()) *note = "nothing to fuse";
+    if (note && !matches_.empty()) {
+      char text[96];
+      std::snprintf(text, sizeof text, "%d nodes became %zu: %.3g GB moved instead of %.3g", gone,
+                    matches_.size(), after * 1e-9, before * 1e-9);
+      *note = text;
+    }
+    return out;
+  }
+
+  Node fused(const Match& m) const {
+    Node out = p_.node(*std::max_element(m.binding.node.begin(), m.binding.node.end()));
+    out.op = m.op, out.attrs = m.pattern->form.attrs;
+    auto bound = [&](ValueId v) { return v == kNone ? kNone : m.binding.value[size_t(v)]; };
+    out.in.clear(), out.out.clear();
+    for (ValueId v : m.pattern->form.in) out.in.push_back(bound(v));
+    for (ValueId v : m.pattern->form.out) out.out.push_back(bound(v));
+    for (NodeId n : m.binding.node) {
+      if (p_.node(n).phase == Phase::backward) out.phase = Phase::backward;
+    }
+    return out;
+  }
+
+  double bytes_of(const Node& node) const {
+    return cost_of(*node.op, specs_of(p_, node.in), specs_of(p_, node.out), node.attrs).bytes;
+  }
+
+  struct Known {
+    const OpDef* op;
+    Attrs attrs;
+    Specs in;
+    std::unique_ptr<const std::vector<Pattern>> patterns;
+  };
+
+  const Program& p_;
+  const std::vector<std::vector<NodeId>> readers_;
+  std::vector<char> kept_;                            // by value: outputs and state
+  std::vector<int> updates_;                          // by node: updates before it
+  std::multimap<const OpDef*, const OpDef*> forms_;   // by anchor: who stands for it
+  std::vector<Known> known_;
+  std::vector<Match> matches_;
+  // By node: whether it is part of a match. Of shared ones several matches may have use.
+  enum : char { kFree, kShared, kGone };
+  std::vector<char> taken_;
+};
+
+}  // namespace
+
+Program fuse_recompute(const Program& program, std::string* note,
+                       std::span<const OpDef* const> ops) {
+  if (queue_count(program) > 1) {
+    if (note) *note = "several queues: nothing fused";
+    return program;
+  }
+  return Fuser(program, ops).run(note);
+}
+
+}  // namespace pal

@@ -1,0 +1,23 @@
+// Folds recomputed nodes into the kernels of their readers (the hand-tuned kernels that Echo's paper
+// writes for its Figure 15, found by a pass).
+//
+// An operator that can do the work of several nodes says so as a pattern (OpDef::fuses): the nodes as
+// a small program, with clones among them. Where the step contains such nodes, and nobody else reads
+// what the gradient nodes among them hand to each other, one node takes their place. What was
+// recomputed for it never exists in memory (a clone that others read too stays for them), and results
+// are the same bits. The pass knows no operator: it compares operators, attributes, specs and edges.
+#pragma once
+#include <span>
+#include <string>
+
+#include "core/op.h"
+#include "core/program.h"
+
+namespace pal {
+
+// The step with every pattern of `ops` fused that it contains, or as it was where there is none.
+// `note` says how many nodes became how many, and what they move. ProgramError never; verify after.
+Program fuse_recompute(const Program& program, std::string* note = nullptr,
+                       std::span<const OpDef* const> ops = all_ops());
+
+}  // namespace pal

@@ -1,0 +1,117 @@
+// The Transformer's three programs: the loss of a batch, the encoder, one step of the decoder.
+#include "models/transformer.h"
+
+#include "core/error.h"
+#include "models/transformer_layers.h"
+#include "ops/attention_kernel.h"
+#include "ops/cross_entropy.h"
+
+namespace pal {
+namespace {
+
+using Options = TransformerOptions;
+namespace in = translation_input;
+
+void check(const Options& o) {
+  auto require = [](bool ok, const std::string& what) {
+    if (!ok) throw UsageError("model." + what);
+  };
+  require(o.hidden % o.heads == 0,
+          "heads: " + std::to_string(o.heads) + " do not divide model.hidden, " +
+              std::to_string(o.hidden));
+  require(o.hidden / o.heads <= kWidestHead,
+          "heads: more than " + std::to_string(kWidestHead) + " columns of model.hidden, " +
+              std::to_string(o.hidden) + ", for each; use more heads");
+  require(o.tie != Options::Tie::all || o.source_vocab == o.target_vocab,
+          "tie_embeddings: all needs one vocabulary for both languages (data.shared_vocabulary)");
+}
+
+// The names under which keys and values of every decoder layer go between the programs.
+std::vector<std::string> names(const Options& o, const std::string& prefix) {
+  std::vector<std::string> out;
+  for (int64_t l = 0; l < o.decoder_layers; ++l) {
+    out.push_back(prefix + "/keys" + std::to_string(l));
+    out.push_back(prefix + "/values" + std::to_string(l));
+  }
+  return out;
+}
+
+// keys, values (S, B, D) of every layer, as inputs
+std::vector<KeysValues> inputs(Builder& b, const Options& o, const std::string& prefix,
+                               int64_t steps, int64_t batch) {
+  std::vector<KeysValues> out;
+  const std::vector<std::string> all = names(o, prefix);
+  const TensorSpec spec{{steps, batch, o.hidden}};
+  for (size_t i = 0; i < all.size(); i += 2) {
+    Val keys = b.input(all[i], spec);
+    out.push_back({keys, b.input(all[i + 1], spec)});
+  }
+  return out;
+}
+
+TranslationLoss loss(Builder& b, const Options& o, const TranslationShape& shape, Val scalars,
+                     bool training) {
+  const auto [S, T, B] = shape;
+  Val source = b.input(in::kSource, {{S, B}, DType::i32});
+  Val lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
+  Val target_in = b.input(in::kTargetIn, {{T, B}, DType::i32});
+  Val target_out = b.input(in::kTargetOut, {{T, B}, DType::i32});
+  TransformerLayers net(b, o, training ? scalars : Val{});
+
+  Val encoded = net.encode(source, lengths);           // (S, B, D)
+  Val decoded = net.decode(target_in, encoded, lengths);  // (T, B, D)
+  Builder::Within scope(b, "output");
+  return output_loss(decoded, target_out, scalars, training ? o.label_smoothing : 0,
+                     o.loss_chunks, [&](Val x) { return net.logits(x); });
+}
+
+void encoder(Builder& b, const Options& o, const TranslationShape& shape) {
+  Val source = b.input(in::kSource, {{shape.source, shape.batch}, DType::i32});
+  Val lengths = b.input(in::kSourceLengths, {{shape.batch}, DType::i32});
+  TransformerLayers net(b, o, {});
+  Val encoded = net.encode(source, lengths);
+  const std::vector<std::string> out = names(o, "source");
+  for (int64_t l = 0; l < o.decoder_layers; ++l) {
+    const KeysValues made = net.source_keys_values(l, encoded);
+    b.output(out[size_t(2 * l)], made.keys);
+    b.output(out[size_t(2 * l + 1)], made.values);
+  }
+}
+
+void decoder_step(Builder& b, const Options& o, const TranslationShape& shape) {
+  const auto [S, T, B] = shape;
+  Val lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
+  Val token = b.input(in::kToken, {{1, B}, DType::i32});
+  Val position = b.input(in::kPosition, {{1}, DType::i32});
+  const std::vector<KeysValues> source = inputs(b, o, "source", S, B);
+  const std::vector<KeysValues> target = inputs(b, o, "target", T, B);
+  std::vector<TransformerLayers::Cached> layers;
+  for (size_t l = 0; l < source.size(); ++l) layers.push_back({source[l], target[l], {}});
+
+  TransformerLayers net(b, o, {});
+  Val x = net.decode_step(token, position, lengths, layers);  // (B, D)
+  const std::vector<std::string> caches = names(o, "target");
+  for (size_t l = 0; l < layers.size(); ++l) {
+    b.output("next/" + caches[2 * l], layers[l].own.keys);
+    b.output("next/" + caches[2 * l + 1], layers[l].own.values);
+  }
+  Builder::Within scope(b, "output");
+  b.output("log_probs", log_softmax(net.logits(x)));
+}
+
+}  // namespace
+
+TranslationModel transformer_model(const TransformerOptions& o) {
+  check(o);
+  return {.target_vocab = o.target_vocab,
+          .loss = [o](Builder& b, const TranslationShape& shape, Val scalars,
+                      bool training) { return loss(b, o, shape, scalars, training); },
+          .encoder = [o](Builder& b, const TranslationShape& shape) { encoder(b, o, shape); },
+          .decoder_step = [o](Builder& b,
+                              const TranslationShape& shape) { decoder_step(b, o, shape); },
+          .memory = names(o, "source"),
+          .states = {},
+          .caches = names(o, "target")};
+}
+
+}  // namespace pal

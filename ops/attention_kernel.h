@@ -1,0 +1,33 @@
+// The attention kernels: one head of one sentence at a time, in tiles of queries and keys whose
+// scores stay in the first-level cache.
+#pragma once
+#include <cstdint>
+
+#include "core/parallel.h"
+#include "core/philox.h"
+#include "core/spec.h"
+
+namespace pal {
+
+constexpr int64_t kWidestHead = 256;
+
+// A call of attention, spelled out. Heads lie side by side in rows of heads * width elements.
+struct AttentionCall {
+  int64_t queries, keys, batch, heads, width;
+  DType type;               // of q, k, v, out and their gradients
+  const int32_t* lengths;   // (B), or null: all keys
+  bool causal;
+  float dropout;            // 0: none
+  RandomKey key;            // of the dropout
+};
+
+// -> out (T, B, D), lse f32 (B, H, T): log sum exp of the scaled scores, 0 where there is none.
+// Either may be null. out may lie over q.
+void attention_forward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
+                       const void* v, void* out, float* lse);
+// -> dq, dk, dv, each of which may be null.
+void attention_backward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
+                        const void* v, const void* out, const float* lse, const void* dout,
+                        void* dq, void* dk, void* dv);
+
+}  // namespace pal

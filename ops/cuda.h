@@ -1,0 +1,28 @@
+// The CUDA backends of the operators, by the operators' names; each operator's .cu file defines them.
+// The names are weak: a build without CUDA links none, and their addresses are null. An operator
+// that has no kernel yet is null in every build. docs/cuda.md says how to add one.
+#pragma once
+#include "core/op.h"
+
+namespace pal {
+
+[[gnu::weak]] extern const Backend
+    adam_cuda, adam_batched_cuda, add_cuda, add_broadcast_cuda, add_outer_cuda, add_positions_cuda,
+    argmax_rows_cuda, assign_cuda, attention_cuda, attention_context_cuda, attention_grad_cuda,
+    attention_step_cuda, batch_norm_cuda, batch_norm_grad_cuda, batch_norm_infer_cuda,
+    batched_matmul_cuda, broadcast_leading_cuda, cast_cuda, clip_cuda, clip_norm_gate_cuda,
+    concatenate_cuda, conv2d_cuda, conv2d_data_grad_cuda, conv2d_weight_grad_cuda, copy_in_cuda,
+    copy_out_cuda, cross_entropy_cuda, cross_entropy_grad_cuda, dot_last_cuda, dot_last_grad_cuda,
+    dot_score_cuda, dropout_cuda, dropout_apply_cuda, dropout_mask_cuda, embedding_cuda,
+    embedding_grad_cuda, fill_cuda, hold_cuda, hold_grad_cuda, inner_product_cuda, layer_norm_cuda,
+    layer_norm_grad_cuda, log_softmax_cuda, lstm_cell_cuda, lstm_cell_grad_cuda,
+    lstm_cell_replay_grad_cuda, masked_softmax_cuda, masked_softmax_grad_cuda, matmul_cuda,
+    max_pool_cuda, max_pool_grad_cuda, mlp_score_cuda, mlp_score_grad_cuda,
+    mlp_score_replay_grad_cuda, momentum_cuda, momentum_batched_cuda, moving_average_cuda,
+    mul_cuda, pass_inside_cuda, relu_cuda, reshape_cuda, reverse_cuda, scale_cuda, scale_by_cuda,
+    sgd_cuda, sgd_batched_cuda, sigmoid_cuda, sigmoid_grad_cuda, slice_cuda, slice_columns_cuda,
+    slice_columns_grad_cuda, slice_grad_cuda, softmax_cuda, softmax_grad_cuda, stack_cuda,
+    step_scalars_cuda, sub_cuda, sum_all_cuda, sum_leading_cuda, sum_of_squares_cuda, tanh_cuda,
+    tanh_grad_cuda, to_bits_cuda, unbind_cuda;
+
+}  // namespace pal

@@ -1,0 +1,28 @@
+// A row-major product as cuBLASLt is told of it, which thinks in columns: C^T = op(b)^T op(a)^T,
+// and a row-major matrix read by columns is its transpose already. Plain arithmetic, tested without
+// a GPU.
+#pragma once
+#include <cstdint>
+
+#include "ops/matmul_product.h"
+
+namespace pal {
+
+// A matrix in column-major order: element (i, j) lies i + j * leading elements from its start.
+struct LtMatrix {
+  int64_t rows, columns, leading;
+  bool transposed;  // the product takes its transpose
+  int64_t batch;    // elements from one of the batch to the next
+};
+
+// result (n x m) = left (n x k, once transposed as it says) right (k x m), for each of the batch.
+struct LtProduct {
+  LtMatrix left, right, result;  // op(b), op(a), c
+  int64_t batch;
+};
+
+// ProductShape's strides are those of op(a) (m, k), op(b) (k, n) and c (m, n). ProgramError where a
+// matrix has unit stride along neither axis.
+LtProduct lt_product(const ProductShape& shape);
+
+}  // namespace pal

@@ -1,0 +1,206 @@
+// cuBLASLt's products, read off their descriptors as its manual says: column-major matrices with a
+// leading dimension, D = alpha op(A) op(B) + beta C + bias, the bias one number a row of D. It
+// refuses what the manual forbids, and checks that algorithms fit the addresses they are given.
+#include <cublasLt.h>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+#include "core/cuda_libraries.h"
+#include "ops/storage.h"
+
+struct EmulatedBlas {};
+struct EmulatedProduct {
+  int32_t transpose_a = 0, transpose_b = 0, epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const float* bias = nullptr;
+};
+struct EmulatedLayout {
+  cudaDataType type;
+  int64_t rows, columns, leading;
+  int32_t batch = 1;
+  int64_t stride = 0;
+};
+struct EmulatedPreference {
+  uint64_t workspace = 0;
+  uint32_t boundary[4] = {256, 256, 256, 256};
+};
+
+namespace {
+
+constexpr uint64_t kMagic = 0x1A17;  // an algorithm that was chosen here
+constexpr size_t kWorkspace = 192;
+
+float load_element(const void* p, cudaDataType type, int64_t i) {
+  if (type == CUDA_R_16BF) return pal::load(static_cast<const pal::bf16*>(p), i);
+  if (type == CUDA_R_16F) return pal::load(static_cast<const pal::f16*>(p), i);
+  return static_cast<const float*>(p)[i];
+}
+void store_element(void* p, cudaDataType type, int64_t i, float x) {
+  if (type == CUDA_R_16BF) return pal::store(static_cast<pal::bf16*>(p), i, x);
+  if (type == CUDA_R_16F) return pal::store(static_cast<pal::f16*>(p), i, x);
+  static_cast<float*>(p)[i] = x;
+}
+template <class T>
+cublasStatus_t take(T& to, const void* from, size_t bytes) {
+  if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(static_cast<void*>(&to), from, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+bool fits(const EmulatedLayout& m) { return m.rows > 0 && m.columns > 0 && m.leading >= m.rows; }
+
+// Extents of op(matrix).
+int64_t rows_of(const EmulatedLayout& m, int transpose) { return transpose ? m.columns : m.rows; }
+int64_t columns_of(const EmulatedLayout& m, int transpose) {
+  return transpose ? m.rows : m.columns;
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* h) {
+  *h = new EmulatedBlas;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) {
+  delete h;
+  return CUBLAS_STATUS_SUCCESS;
+}
+size_t cublasLtGetVersion() { return 130000; }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t,
+                                        cudaDataType_t) {
+  *d = new EmulatedProduct;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
+  delete d;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
+                                              cublasLtMatmulDescAttributes_t which,
+                                              const void* value, size_t bytes) {
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return take(d->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return take(d->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(d->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(d->bias, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t leading) {
+  *l = new EmulatedLayout{type, int64_t(rows), int64_t(columns), leading};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
+  delete l;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                cublasLtMatrixLayoutAttribute_t which,
+                                                const void* value, size_t bytes) {
+  return which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? take(l->batch, value, bytes)
+                                                     : take(l->stride, value, bytes);
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) {
+  *p = new EmulatedPreference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+  delete p;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t which,
+                                                    const void* value, size_t bytes) {
+  if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return take(p->workspace, value, bytes);
+  const int i = int(which) - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+  uint32_t ignored = 0;
+  return take(i >= 0 ? p->boundary[i] : ignored, value, bytes);
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t p, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* found, int* count) {
+  *count = 0;
+  const bool extents = columns_of(*a, desc->transpose_a) == rows_of(*b, desc->transpose_b) &&
+                       rows_of(*a, desc->transpose_a) == d->rows &&
+                       columns_of(*b, desc->transpose_b) == d->columns && c->rows == d->rows &&
+                       c->columns == d->columns && fits(*a) && fits(*b) && fits(*c) && fits(*d);
+  const bool batches = a->batch == d->batch && b->batch == d->batch && c->batch == d->batch;
+  const bool types =
+      a->type == b->type && c->type == d->type && (d->type == a->type || d->type == CUDA_R_32F);
+  if (!extents || !batches || !types || wanted < 1 || p->workspace < kWorkspace) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  *found = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3]}},
+            .workspaceSize = kWorkspace};
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t la, const void* b,
+                              cublasLtMatrixLayout_t lb, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t lc, void* d, cublasLtMatrixLayout_t ld,
+                              const cublasLtMatmulAlgo_t* algo, void* workspace, size_t bytes,
+                              cudaStream_t stream) {
+  const void* const operands[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i) {
+    if (algo->data[0] != kMagic || reinterpret_cast<uintptr_t>(operands[i]) % algo->data[i + 1]) {
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+  }
+  if (!workspace || bytes < kWorkspace) return CUBLAS_STATUS_INVALID_VALUE;
+  // As the library does, what the descriptors say is read now and the operands later.
+  const float by = *static_cast<const float*>(alpha), plus = *static_cast<const float*>(beta);
+  const EmulatedProduct product = *desc;
+  const EmulatedLayout A = *la, B = *lb, C = *lc, D = *ld;
+  return pal::emulation::enqueue(
+             stream,
+             [=] {
+               std::memset(workspace, 0xFF, kWorkspace);  // it is the library's
+               const int64_t inner = columns_of(A, product.transpose_a);
+               for (int64_t batch = 0; batch < D.batch; ++batch) {
+                 for (int64_t j = 0; j < D.columns; ++j) {
+                   for (int64_t i = 0; i < D.rows; ++i) {
+                     double sum = 0;
+                     for (int64_t k = 0; k < inner; ++k) {
+                       const int64_t at_a =
+                           product.transpose_a ? k + i * A.leading : i + k * A.leading;
+                       const int64_t at_b =
+                           product.transpose_b ? j + k * B.leading : k + j * B.leading;
+                       sum += double(load_element(a, A.type, batch * A.stride + at_a)) *
+                              double(load_element(b, B.type, batch * B.stride + at_b));
+                     }
+                     float value = by * float(sum);
+                     if (plus != 0) {
+                       value +=
+                           plus * load_element(c, C.type, batch * C.stride + i + j * C.leading);
+                     }
+                     if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) value += product.bias[i];
+                     store_element(d, D.type, batch * D.stride + i + j * D.leading, value);
+                   }
+                 }
+               }
+             }) == cudaSuccess
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+const pal::CublasLt& pal::cublas_lt() {
+  static const CublasLt table{.create = cublasLtCreate,
+                              .destroy = cublasLtDestroy,
+                              .version = cublasLtGetVersion,
+                              .desc_create = cublasLtMatmulDescCreate,
+                              .desc_destroy = cublasLtMatmulDescDestroy,
+                              .desc_set = cublasLtMatmulDescSetAttribute,
+                              .layout_create = cublasLtMatrixLayoutCreate,
+                              .layout_destroy = cublasLtMatrixLayoutDestroy,
+                              .layout_set = cublasLtMatrixLayoutSetAttribute,
+                              .preference_create = cublasLtMatmulPreferenceCreate,
+                              .preference_destroy = cublasLtMatmulPreferenceDestroy,
+                              .preference_set = cublasLtMatmulPreferenceSetAttribute,
+                              .heuristic = cublasLtMatmulAlgoGetHeuristic,
+                              .matmul = cublasLtMatmul};
+  return table;
+}

@@ -1,0 +1,258 @@
+// The execution model: a grid's blocks one after the other, a block's threads as fibers that yield
+// at barriers and shuffles. A block that cannot go on (threads that wait for others which ended, or
+// wait elsewhere) is an error, as are shared memory touched outside what was asked for and vectors
+// on wrong boundaries. Shared memory holds NaNs at first.
+#include "tests/emulation/emulation.h"
+
+#include <cuda_runtime.h>
+#include <ucontext.h>
+
+#include <csetjmp>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+uint3 threadIdx{}, blockIdx{};
+dim3 blockDim, gridDim;
+
+namespace pal {
+constexpr size_t kMostShared = 48 << 10, kGuard = 256;
+alignas(16) unsigned char block_shared_memory[kMostShared + kGuard];
+
+// Launches of core/cuda.h report here.
+void on_launch(const char* file, int line);
+}  // namespace pal
+
+namespace pal::emulation {
+namespace {
+
+constexpr size_t kStack = 64 << 10;
+constexpr int kMostThreads = 1024, kWarp = 32;
+constexpr unsigned char kGuardByte = 0xA7;
+
+enum class State : uint8_t { ready, at_barrier, at_warp_barrier, ended };
+
+// A stack of its own, entered by a context once; from then on left and taken up by jumps, which
+// unlike swapcontext ask nothing of the kernel. It runs body after body.
+struct Fiber {
+  ucontext_t context;
+  std::jmp_buf where;
+  std::unique_ptr<char[]> stack;
+  State state = State::ended;
+  unsigned mask = 0;  // of the warp barrier
+};
+
+[[noreturn]] void broken(const std::string& what) {
+  throw std::runtime_error("emulation: " + what + " in block " + std::to_string(blockIdx.x) + "," +
+                           std::to_string(blockIdx.y) + ", thread " + std::to_string(threadIdx.x));
+}
+
+// One block at a time.
+class Machine {
+ public:
+  // After an error the fibers are stuck in the middle of their bodies: others take their place.
+  void forget() { fibers_.clear(); }
+
+  void run_block(int threads, size_t shared, const std::function<void()>& body, Order order,
+                 std::mt19937& rng) {
+    body_ = &body, threads_ = threads, error_ = nullptr;
+    if (fibers_.empty()) fibers_ = std::vector<Fiber>(kMostThreads);
+    std::memset(block_shared_memory, 0xFF, shared);
+    std::memset(block_shared_memory + shared, kGuardByte, kGuard);
+    for (int t = 0; t < threads; ++t) start(t);
+    std::vector<int> turn(static_cast<size_t>(threads));
+    std::iota(turn.begin(), turn.end(), 0);
+    if (order == Order::backward) std::reverse(turn.begin(), turn.end());
+    if (order == Order::shuffled) std::shuffle(turn.begin(), turn.end(), rng);
+    while (!all(State::ended)) {
+      bool ran = false;
+      for (int t : turn) {
+        if (fibers_[size_t(t)].state != State::ready) continue;
+        ran = true;
+        resume(t);
+        if (error_) std::rethrow_exception(error_);
+      }
+      if (release()) continue;
+      if (!ran) stuck();
+    }
+    for (size_t i = 0; i < kGuard; ++i) {
+      if (block_shared_memory[shared + i] != kGuardByte) {
+        broken("shared memory written " + std::to_string(i + 1) + " bytes past its end");
+      }
+    }
+  }
+
+  void yield(State state, unsigned mask = 0) {
+    Fiber& me = fibers_[size_t(current_)];
+    me.state = state, me.mask = mask;
+    if (!_setjmp(me.where)) std::longjmp(scheduler_, 1);
+  }
+  int current() const { return current_; }
+  unsigned char* slot(int thread) { return slots_[size_t(thread)]; }
+
+  [[noreturn]] void live() {  // of a fiber
+    for (;;) {
+      try {
+        (*body_)();
+      } catch (...) {
+        error_ = std::current_exception();
+      }
+      yield(State::ended);
+    }
+  }
+
+ private:
+  static void enter();
+
+  void start(int t) {
+    Fiber& fiber = fibers_[size_t(t)];
+    fiber.state = State::ready;
+    if (fiber.stack) return;  // it waits where its last body ended
+    fiber.stack = std::make_unique<char[]>(kStack);
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = kStack;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, enter, 0);
+    current_ = t;
+    if (!_setjmp(scheduler_)) setcontext(&fiber.context);
+  }
+  void resume(int t) {
+    current_ = t;
+    threadIdx = {unsigned(t), 0, 0};
+    if (!_setjmp(scheduler_)) std::longjmp(fibers_[size_t(t)].where, 1);
+  }
+  bool all(State state) const {
+    for (int t = 0; t < threads_; ++t) {
+      if (fibers_[size_t(t)].state != state) return false;
+    }
+    return true;
+  }
+  // Barriers that everybody has reached.
+  bool release() {
+    bool any = false;
+    if (all(State::at_barrier)) {
+      for (int t = 0; t < threads_; ++t) fibers_[size_t(t)].state = State::ready;
+      return true;
+    }
+    for (int warp = 0; warp < threads_; warp += kWarp) {
+      for (int lane = 0; lane < kWarp; ++lane) {
+        const Fiber& first = fibers_[size_t(warp + lane)];
+        if (first.state != State::at_warp_barrier) continue;
+        const unsigned mask = first.mask;
+        bool here = true;
+        for (int l = 0; l < kWarp; ++l) {
+          const Fiber& f = fibers_[size_t(warp + l)];
+          if (mask >> l & 1) here &= f.state == State::at_warp_barrier && f.mask == mask;
+        }
+        if (!here) continue;
+        for (int l = 0; l < kWarp; ++l) {
+          if (mask >> l & 1) fibers_[size_t(warp + l)].state = State::ready;
+        }
+        any = true;
+      }
+    }
+    return any;
+  }
+  [[noreturn]] void stuck() const {
+    int at = 0, at_warp = 0, ended = 0;
+    for (int t = 0; t < threads_; ++t) {
+      const State state = fibers_[size_t(t)].state;
+      at += state == State::at_barrier, at_warp += state == State::at_warp_barrier;
+      ended += state == State::ended;
+    }
+    broken("the block cannot go on: " + std::to_string(at) + " threads wait at __syncthreads, " +
+           std::to_string(at_warp) + " for their warp, " + std::to_string(ended) + " have ended,");
+  }
+
+  std::vector<Fiber> fibers_;
+  unsigned char slots_[kMostThreads][16];
+  std::jmp_buf scheduler_;
+  const std::function<void()>* body_ = nullptr;
+  std::exception_ptr error_;
+  int threads_ = 0, current_ = 0;
+};
+
+Machine& machine() {
+  static Machine one;
+  return one;
+}
+void Machine::enter() {
+  machine().yield(State::ready);  // the first body comes with the first resume
+  machine().live();
+}
+
+std::set<std::pair<std::string, int>>& launch_list() {
+  static std::set<std::pair<std::string, int>> list;
+  return list;
+}
+int64_t grids_run = 0;
+
+}  // namespace
+
+void check_vector(const void* at, size_t boundary) {
+  // Through memory: the compiler takes the boundary of a typed pointer for granted.
+  volatile uintptr_t address = reinterpret_cast<uintptr_t>(at);
+  if (address % boundary) broken("a vector off its boundary");
+}
+
+int lane() { return machine().current() % kWarp; }
+
+void exchange(unsigned mask, void* value, size_t bytes, int source) {
+  Machine& m = machine();
+  const int me = m.current(), warp = me / kWarp * kWarp;
+  if (!(mask >> (me - warp) & 1)) broken("a thread shuffles that is not in the mask");
+  if (!(mask >> source & 1)) broken("a shuffle reads a lane that is not in the mask");
+  std::memcpy(m.slot(me), value, bytes);
+  m.yield(State::at_warp_barrier, mask);
+  std::memcpy(value, m.slot(warp + source), bytes);
+  m.yield(State::at_warp_barrier, mask);  // nobody's value is replaced before all have read
+}
+
+void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body) {
+  blockDim = block, gridDim = grid;
+  if (block.x == 0 || block.x > kMostThreads || block.x % kWarp || block.y != 1 || block.z != 1) {
+    broken("a block of " + std::to_string(block.x) + " threads");
+  }
+  if (grid.x == 0 || grid.y == 0 || grid.y > 65535) broken("a grid without blocks, or too large,");
+  if (shared > kMostShared) broken(std::to_string(shared) + " bytes of shared memory");
+  const Order order = settings().order;
+  std::mt19937 rng(unsigned(grid.x * 31 + grid.y));
+  std::vector<unsigned> turn(size_t(grid.x) * grid.y);
+  std::iota(turn.begin(), turn.end(), 0u);
+  if (order == Order::backward) std::reverse(turn.begin(), turn.end());
+  if (order == Order::shuffled) std::shuffle(turn.begin(), turn.end(), rng);
+  for (unsigned b : turn) {
+    blockIdx = {b % grid.x, b / grid.x, 0};
+    try {
+      machine().run_block(int(block.x), shared, body, order, rng);
+    } catch (...) {
+      machine().forget();
+      throw;
+    }
+  }
+  ++grids_run;
+}
+
+Settings& settings() {
+  static Settings one;
+  return one;
+}
+const std::set<std::pair<std::string, int>>& launches() { return launch_list(); }
+int64_t kernels_run() { return grids_run; }
+
+}  // namespace pal::emulation
+
+void __syncthreads() { pal::emulation::machine().yield(pal::emulation::State::at_barrier); }
+void __syncwarp(unsigned mask) {
+  pal::emulation::machine().yield(pal::emulation::State::at_warp_barrier, mask);
+}
+
+void pal::on_launch(const char* file, int line) {
+  const std::string path = file;
+  emulation::launch_list().emplace(path.substr(path.find_last_of('/') + 1), line);
+}

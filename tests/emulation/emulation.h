@@ -1,0 +1,28 @@
+// What tests may ask of the emulated GPU, and set.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace pal::emulation {
+
+// The order in which a block's threads, a grid's blocks and a device's streams take turns. What is
+// right is right in any.
+enum class Order { forward, backward, shuffled };
+
+struct Settings {
+  Order order = Order::forward;
+  int devices = 1;  // 0: no GPU
+  int driver = 13000, major = 9, minor = 0;
+  int64_t memory = int64_t(1) << 34;  // bytes that can be had of it
+};
+Settings& settings();
+
+// (file, line) of every launch so far, without folders.
+const std::set<std::pair<std::string, int>>& launches();
+int64_t kernels_run();   // grids that ran
+int64_t graphs_run();    // replays
+int64_t pending_work();  // queued and not done
+
+}  // namespace pal::emulation

@@ -1,0 +1,260 @@
+// Every operator's CUDA kernels on the emulated GPU, over the operator's own examples: the generic
+// checks of tests/ops, and the bits of the CPU's kernel. In a CUDA build, the same on a real GPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <regex>
+#include <sstream>
+
+#include "core/accelerator.h"
+#include "ops/adam.h"
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/gates.h"
+#include "ops/masked_softmax.h"
+#include "tests/emulation/emulation.h"
+#include "tests/ops/generic_checks.h"
+
+namespace pal::test {
+namespace {
+
+using emulation::Order;
+
+// Operators that have no CUDA kernel yet; docs/cuda.md says how to write one.
+const std::set<std::string> kWithout = {
+    "add_positions",    "attention",          "attention_grad",   "attention_step",
+    "batch_norm",       "batch_norm_grad",    "batch_norm_infer", "conv2d",
+    "conv2d_data_grad", "conv2d_weight_grad", "max_pool",         "max_pool_grad",
+    "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
+};
+// Library products add in an order of their own.
+const std::set<std::string> kNotBitwise = {"matmul", "batched_matmul"};
+
+// Null: a CUDA build (tests/gpu) on a machine without.
+std::shared_ptr<Accelerator> gpu() {
+  static const std::shared_ptr<Accelerator> one = []() -> std::shared_ptr<Accelerator> {
+    try {
+      return cuda_device().accelerator;
+    } catch (const UsageError&) {
+      return nullptr;
+    }
+  }();
+  return one;
+}
+
+std::vector<const OpDef*> ops_with_kernels() {
+  std::vector<const OpDef*> out;
+  for (const OpDef* op : all_ops()) {
+    if (op->cuda && op->cuda->run) out.push_back(op);
+  }
+  return out;
+}
+
+// The operator's own examples, and larger ones where a kernel does something else with those: sorts
+// across chunks, sums over more than shared memory holds, operands for several launches.
+std::vector<Example> examples_of(const OpDef& op) {
+  std::vector<Example> out = op.examples();
+  const std::string name = op.name;
+  const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
+  if (name == "embedding_grad") {
+    for (const int64_t count : {2048, 2049, 9000}) {
+      out.push_back(
+          {.operands = {example({count, 3}), example({count}, DType::i32, 0, 60), absent_example()},
+           .attrs = EmbeddingGradAttrs{61, 7}});
+    }
+  } else if (name == "masked_softmax") {
+    out.push_back({.operands = {example({700, 3}), example({3}, DType::i32, 0, 700)}});
+  } else if (name == "masked_softmax_grad") {
+    out.push_back({.operands = {example({321, 33}, DType::f32, 0, 1), example({321, 33})}});
+  } else if (name == "cross_entropy") {  // more chunks than the last kernel has threads
+    out.push_back({.operands = {example({2100, 3}), example({2100}, DType::i32, 0, 2), scalars},
+                   .attrs = CrossEntropyAttrs{0.1f, 0}});
+  } else if (name == "clip_norm_gate") {
+    Example many{.operands = {scalars, absent_example()}, .attrs = ClipNormAttrs{0.5f}};
+    for (int k = 0; k < 600; ++k) {
+      many.operands.push_back(k % 7 ? example({1}, DType::f32, 0, 4) : absent_example());
+    }
+    out.push_back(std::move(many));
+  } else if (name == "adam_batched") {
+    Example many{.attrs = AdamAttrs{.weight_decay = 0.1f, .decoupled = true}};
+    for (int64_t k = 0; k < 70; ++k) {
+      const Shape shape{k % 5 == 0 ? 300 : 3, 1 + k};
+      many.operands.insert(many.operands.end(), {example(shape), example(shape), example(shape),
+                                                 example(shape, DType::f32, 0, 2), scalars,
+                                                 example({4}, DType::f32, 0.5f, 1)});
+    }
+    out.push_back(std::move(many));
+  }
+  return out;
+}
+
+class Emulated : public testing::TestWithParam<const OpDef*> {
+ protected:
+  void SetUp() override {
+    emulation::settings() = {};
+    if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  }
+  void TearDown() override { emulation::settings() = {}; }
+
+  std::vector<Case> cases(bool on_gpu = true) const {
+    std::vector<Case> out;
+    for (auto& example : examples_of(*GetParam())) {
+      out.push_back(make_case(*GetParam(), example, out.size() + 1, on_gpu ? gpu() : nullptr));
+    }
+    return out;
+  }
+  void expect_none(const Problems& problems, const std::string& where) {
+    for (size_t i = 0; i < std::min<size_t>(problems.size(), 5); ++i) {
+      ADD_FAILURE() << "[" << GetParam()->name << "] " << where << ": " << problems[i];
+    }
+  }
+  void each(const std::function<Problems(const Case&)>& check) {
+    for (const Case& c : cases()) {
+      const std::string where = "example " + std::to_string(c.seed - 1);
+      try {
+        expect_none(check(c), where);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "[" << GetParam()->name << "] " << where << " threw: " << error.what();
+      }
+    }
+  }
+};
+
+// Half a unit in the last place of the type, relative to the larger number.
+float tolerance_of(DType type) {
+  return type == DType::bf16 ? 0x1p-8f : type == DType::f16 ? 0x1p-10f : 3e-6f;
+}
+
+std::string difference(const TensorSpec& spec, const Bytes& want, const Bytes& got, bool bitwise) {
+  if (bitwise) return first_difference(spec, want, got);
+  const std::vector<float> a = decode(spec, want), b = decode(spec, got);
+  float scale = 0;
+  for (float x : a) scale = std::max(scale, std::fabs(x));
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::fabs(a[i] - b[i]) <= tolerance_of(spec.dtype) * scale) continue;
+    return "element " + std::to_string(i) + ": " + std::to_string(a[i]) + " against " +
+           std::to_string(b[i]);
+  }
+  return "";
+}
+
+TEST_P(Emulated, GivesTheBitsOfTheCpu) {
+  const std::vector<Case> on_cpu = cases(false);
+  for (Order order : {Order::forward, Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    each([&](const Case& c) {
+      Problems problems;
+      const auto want = evaluate(on_cpu[c.seed - 1], {}, problems);
+      const auto got = evaluate(c, {}, problems);
+      for (size_t i = 0; i < want.size(); ++i) {
+        if (c.out[i] == kNone) continue;
+        const std::string text = difference(c.program.value(c.out[i]).spec, want[i], got[i],
+                                            !kNotBitwise.count(c.op->name));
+        if (!text.empty()) problems.push_back("output " + std::to_string(i) + ": " + text);
+      }
+      return problems;
+    });
+  }
+}
+TEST_P(Emulated, WritesAllOfItsOutputsAndNothingElse) { each(check_writes); }
+TEST_P(Emulated, SharesAndWindows) {
+  each(check_shares);
+  each(check_windows);
+}
+TEST_P(Emulated, ReadsWhatItSays) {
+  each(check_predicates);
+  each(check_shape_only);
+}
+TEST_P(Emulated, SameBitsForAnyAlignment) { each(check_alignment); }
+TEST_P(Emulated, IsPure) {
+  const std::vector<Case> all = cases();
+  each([&](const Case& c) { return check_purity(c, all); });
+  each(check_unread);
+}
+TEST_P(Emulated, UpdatesWriteTheirState) {
+  if (!GetParam()->writes_state) return;
+  each(check_update);
+  expect_none(check_batched(*GetParam(), GetParam()->examples(), gpu()), "batched");
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()),
+                         [](const testing::TestParamInfo<const OpDef*>& param) {
+                           return std::string(param.param->name);
+                         });
+
+TEST(Kernels, EveryOperatorHasOneOrIsKnownToHaveNone) {
+  for (const OpDef* op : all_ops()) {
+    const bool has = op->cuda && op->cuda->run;
+    EXPECT_NE(has, kWithout.count(op->name) == 1) << op->name;
+  }
+}
+
+// Of every .cu file: the kernels it defines, and the places where it launches one.
+struct Source {
+  std::string file;
+  std::set<std::string> kernels, launched;
+  std::vector<int> launches;  // lines
+};
+std::vector<Source> sources() {
+  std::vector<Source> out;
+  for (const char* folder : {"core", "ops"}) {
+    const auto path = std::filesystem::path(PAL_SOURCE_DIR) / folder;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+      const std::string name = entry.path().filename().string();
+      if (name.find("cuda") == std::string::npos && entry.path().extension() != ".cu") continue;
+      Source source{.file = name};
+      std::ifstream in(entry.path());
+      std::stringstream text;
+      text << in.rdbuf();
+      const std::string all = text.str();
+      static const std::regex kernel(R"(__global__\s+void\s+(\w+)\()");
+      static const std::regex launch(R"(\blaunch\(\s*(\w+_kernel))");
+      for (std::sregex_iterator i(all.begin(), all.end(), kernel), end; i != end; ++i) {
+        source.kernels.insert((*i)[1]);
+      }
+      for (std::sregex_iterator i(all.begin(), all.end(), launch), end; i != end; ++i) {
+        source.launched.insert((*i)[1]);
+        source.launches.push_back(1 +
+                                  int(std::count(all.begin(), all.begin() + i->position(), '\n')));
+      }
+      out.push_back(std::move(source));
+    }
+  }
+  return out;
+}
+
+// Every __global__ function is launched somewhere by that name, and every launch has been made.
+TEST(Kernels, EveryOneIsLaunchedByTheExamples) {
+  emulation::settings() = {};
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  for (const OpDef* op : ops_with_kernels()) {
+    uint64_t seed = 1;
+    for (auto& example : examples_of(*op)) {
+      Problems problems;
+      evaluate(make_case(*op, example, seed++, gpu()), {}, problems);
+    }
+  }
+  std::set<std::string> defined, launched;
+  for (const Source& source : sources()) {
+    defined.insert(source.kernels.begin(), source.kernels.end());
+    launched.insert(source.launched.begin(), source.launched.end());
+    for (int line : source.launches) {
+      bool made = false;  // the call may go on for some lines; the grid stands on one of them
+      for (int l = line; l < line + 3; ++l)
+        made |= emulation::launches().count({source.file, l}) > 0;
+      EXPECT_TRUE(made) << source.file << ":" << line << " was not reached by any example";
+    }
+  }
+  EXPECT_EQ(defined, launched);
+  EXPECT_GT(defined.size(), 40u);
+  RecordProperty("kernels", int(defined.size()));
+  std::printf("%zu kernels, %lld grids run\n", defined.size(),
+              static_cast<long long>(emulation::kernels_run()));
+}
+
+}  // namespace
+}  // namespace pal::test

@@ -1,0 +1,284 @@
+// Streams, events, memory and graphs. A stream is a queue of work that nobody does before somebody
+// waits; then streams take turns in the order that the settings say, as far as events allow, so
+// that a missing wait shows. "Device memory" is the processor's.
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/emulation/emulation.h"
+
+using Work = std::function<void()>;
+
+// Work, or a wait until an event has been reached so many times, or the reaching of one.
+struct Item {
+  enum class Kind { work, wait, reach } kind = Kind::work;
+  Work work = {};
+  std::shared_ptr<struct EventState> event = {};
+  int64_t count = 0;
+};
+struct EventState {
+  int64_t recorded = 0, reached = 0;
+  EmulatedGraph* graph = nullptr;  // recorded while that was captured
+};
+struct EmulatedEvent {
+  std::shared_ptr<EventState> state = std::make_shared<EventState>();
+};
+struct EmulatedStream {
+  std::deque<Item> queue;
+  EmulatedGraph* capture = nullptr;
+  bool origin = false;
+  bool joined = true;  // nothing captured since the origin waited for it
+};
+struct EmulatedGraph {
+  std::vector<Work> work;
+  std::vector<EmulatedStream*> streams;
+};
+
+namespace pal::emulation {
+namespace {
+
+// Never destroyed: a device that a static holds destroys its streams when the program ends.
+std::vector<EmulatedStream*>& streams() {
+  static auto& list = *new std::vector<EmulatedStream*>;
+  return list;
+}
+std::map<void*, size_t>& blocks() {
+  static auto& list = *new std::map<void*, size_t>;
+  return list;
+}
+int64_t in_use = 0, replays = 0;
+cudaError_t last_error = cudaSuccess;
+
+cudaError_t fail(cudaError_t error) { return last_error = error; }
+
+// Does the stream's next item; false where it must wait for another stream.
+bool advance(EmulatedStream& s) {
+  Item& item = s.queue.front();
+  if (item.kind == Item::Kind::wait && item.event->reached < item.count) return false;
+  Item taken = std::move(item);
+  s.queue.pop_front();
+  if (taken.kind == Item::Kind::work) taken.work();
+  if (taken.kind == Item::Kind::reach) taken.event->reached = taken.count;
+  return true;
+}
+
+// Everything. One stream runs as far as it can before the next has a turn: the least favourable.
+void drain() {
+  std::vector<EmulatedStream*> turn = streams();
+  if (settings().order != Order::forward) std::reverse(turn.begin(), turn.end());
+  for (bool any = true; any;) {
+    any = false;
+    for (EmulatedStream* s : turn) {
+      while (!s->queue.empty() && advance(*s)) any = true;
+    }
+  }
+  for (EmulatedStream* s : turn) {
+    if (!s->queue.empty()) throw std::runtime_error("emulation: streams wait for each other");
+  }
+}
+
+}  // namespace
+
+cudaError_t enqueue(cudaStream_t stream, Work work) {
+  if (!stream) {
+    work();
+    return cudaSuccess;
+  }
+  if (stream->capture) {
+    stream->capture->work.push_back(std::move(work));
+    stream->queue.clear(), stream->joined = false;
+    return cudaSuccess;
+  }
+  stream->queue.push_back({.work = std::move(work)});
+  return cudaSuccess;
+}
+
+int64_t graphs_run() { return replays; }
+int64_t pending_work() {
+  int64_t n = 0;
+  for (EmulatedStream* s : streams()) n += int64_t(s->queue.size());
+  return n;
+}
+
+}  // namespace pal::emulation
+
+using namespace pal::emulation;
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorStreamCaptureUnjoined: return "a forked stream was not joined";
+    default: return "an error";
+  }
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation        ? "cudaErrorMemoryAllocation"
+         : error == cudaErrorStreamCaptureUnjoined ? "cudaErrorStreamCaptureUnjoined"
+                                                   : "cudaError";
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 13000, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* v) { return *v = settings().driver, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* n) {
+  *n = settings().devices;
+  if (settings().driver < 13000) return fail(cudaErrorInsufficientDriver);
+  return *n ? cudaSuccess : fail(cudaErrorNoDevice);
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {.name = "Emulated GPU",
+        .totalGlobalMem = size_t(settings().memory),
+        .major = settings().major,
+        .minor = settings().minor,
+        .multiProcessorCount = 1};
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = size_t(settings().memory), *free = size_t(settings().memory - in_use);
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** p, size_t bytes) {
+  if (int64_t(bytes) > settings().memory - in_use) return fail(cudaErrorMemoryAllocation);
+  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(*p, 0xFF, bytes);  // nobody may count on zeros
+  blocks()[*p] = bytes, in_use += int64_t(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  if (!p) return cudaSuccess;
+  drain();
+  in_use -= int64_t(blocks()[p]);
+  blocks().erase(p);
+  std::free(p);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** p, size_t bytes) {
+  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* p) {
+  drain();
+  std::free(p);
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* p, int value, size_t bytes) {
+  std::memset(p, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
+  return enqueue(stream, [=] { std::memset(p, value, bytes); });
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  return enqueue(stream, [=] {
+    const auto *a = static_cast<const char*>(to), *b = static_cast<const char*>(from);
+    if (a < b + bytes && b < a + bytes) throw std::runtime_error("emulation: a copy onto itself");
+    std::memcpy(to, from, bytes);
+  });
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  streams().push_back(*s = new EmulatedStream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  drain();
+  std::erase(streams(), s);
+  delete s;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  EventState& event = *e->state;
+  if (event.graph && !s->capture) {  // joins the capture
+    s->capture = event.graph, s->joined = false;
+    event.graph->streams.push_back(s);
+  }
+  if (s->capture) {
+    if (!event.graph) return fail(cudaErrorInvalidValue);
+    if (s->origin) {  // whoever recorded the event last has been waited for
+      for (EmulatedStream* other : s->capture->streams) {
+        if (!other->queue.empty() && other->queue.back().event == e->state) {
+          other->queue.clear(), other->joined = true;
+        }
+      }
+    }
+    return cudaSuccess;
+  }
+  if (event.recorded) {
+    s->queue.push_back({.kind = Item::Kind::wait, .event = e->state, .count = event.recorded});
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  for (EmulatedStream* s : streams()) {
+    if (s->capture) return fail(cudaErrorInvalidValue);
+  }
+  drain();
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+  *e = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  delete e;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  EventState& event = *e->state;
+  event.graph = s->capture;
+  if (s->capture) {
+    // Remembered at the end of the stream's queue, which is empty while it is captured.
+    s->queue.clear();
+    s->queue.push_back({.kind = Item::Kind::reach, .event = e->state});
+    return cudaSuccess;
+  }
+  s->queue.push_back({.kind = Item::Kind::reach, .event = e->state, .count = ++event.recorded});
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  if (e->state->reached < e->state->recorded) drain();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  drain();
+  s->capture = new EmulatedGraph, s->origin = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+  if (!s->capture) return fail(cudaErrorInvalidValue);
+  *graph = std::exchange(s->capture, nullptr);
+  s->origin = false, s->queue.clear();
+  bool joined = true;
+  for (EmulatedStream* other : (*graph)->streams) {
+    joined &= other->joined;
+    other->capture = nullptr, other->joined = true, other->queue.clear();
+  }
+  return joined ? cudaSuccess : fail(cudaErrorStreamCaptureUnjoined);
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  *ready = new EmulatedGraph{.work = graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  drain();
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s) {
+  return enqueue(s, [graph] {
+    ++replays;
+    for (const Work& work : graph->work) work();
+  });
+}

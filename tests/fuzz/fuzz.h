@@ -1,0 +1,46 @@
+// What is fuzzed: a body that any bytes may be given to, and bytes to begin with. The same bodies
+// run under libFuzzer (libfuzzer/main.cc) and, briefly, as ordinary tests (fuzz_test.cc).
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pal {
+
+struct FuzzTarget {
+  std::vector<std::string> seeds;   // small, and most of them valid
+  std::vector<std::string> scraps;  // what means something in this format
+  // Returns whether the bytes were accepted. Any exception, any finding of a sanitizer, and a
+  // message of several lines are defects; being refused is none.
+  bool (*body)(std::string_view bytes);
+};
+
+FuzzTarget fuzz_config();       // YAML, and the options in it
+FuzzTarget fuzz_vocabulary();   // vocabulary files, ours and others'
+FuzzTarget fuzz_text();         // parallel text, down to batches
+FuzzTarget fuzz_safetensors();  // checkpoints
+
+inline void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+// A refusal as users see it: one line that says something.
+inline void require_one_line(const std::string& message) {
+  require(!message.empty() && message.find('\n') == std::string::npos, "message of one line");
+}
+
+// A file in memory that holds these bytes.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view bytes);
+  ~MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace pal

@@ -1,0 +1,109 @@
+// The plan's page: well formed and self-contained; its pictures draw every value where the plan puts
+// it, and its bytes add up.
+#include "train/plan_page.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "autograd/differentiate.h"
+#include "core/builder.h"
+#include "memory/report.h"
+#include "ops/activations.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "train/plan_pictures.h"
+
+namespace pal {
+namespace {
+
+// Three layers, forward and backward.
+Compiled compiled() {
+  Builder b;
+  Val x = b.input("x", {{8, 16}});
+  std::vector<Val> weights;
+  for (int layer = 0; layer < 3; ++layer) {
+    Builder::Within scope(b, "layer" + std::to_string(layer));
+    weights.push_back(b.weight("w", {{16, 16}}, {Init::Kind::uniform, 0.1f}));
+    x = tanh(matmul(x, weights.back()));
+  }
+  Val loss = sum_all(x);
+  b.output("loss", loss);
+  const std::vector<Val> gradients = differentiate(b, loss, weights);
+  for (size_t i = 0; i < gradients.size(); ++i) b.output("g" + std::to_string(i), gradients[i]);
+  Program program = b.take();
+  const StateLayout layout(program);
+  KernelCache cache(cpu_device(1));
+  return compile(std::move(program), cache, layout);
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(PlanPage, IsSelfContainedAndBalanced) {
+  const Compiled c = compiled();
+  const std::string page = plan_html(c, {.name = "a <b>", .what = "bucket 3,4", .config = "x: 1"});
+  for (const char* outside : {"http:", "https:", "src=", "<script", "url(", "@import", "a <b>"}) {
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  }
+  for (const char* tag : {"div", "table", "tr", "td", "svg", "section", "title", "rect", "g"}) {
+    const std::string name = tag;
+    EXPECT_EQ(count(page, "<" + name + ">") + count(page, "<" + name + " "),
+              count(page, "</" + name + ">")) << tag;
+  }
+  EXPECT_NE(page.find("bucket 3,4"), std::string::npos);
+  for (const PassReport& pass : c.passes) EXPECT_NE(page.find(pass.name), std::string::npos);
+}
+
+TEST(PlanPage, TheArenaHasARectangleForEveryValueHeld) {
+  const Compiled c = compiled();
+  const PlanView view(c);
+  size_t on_device = 0;
+  for (const Held& h : view.held) on_device += c.storages[h.storage].space == Space::device;
+  EXPECT_GT(on_device, c.storages.list.size() / 2);
+  EXPECT_EQ(count(arena_picture(view), "<rect"), on_device);
+}
+
+TEST(PlanPage, HeldValuesFollowEachOtherWithoutGaps) {
+  const Compiled c = compiled();
+  const auto lifetimes = lifetimes_of(c.program, c.storages);
+  std::vector<int64_t> at(lifetimes.size(), -1);
+  for (const Held& h : held_values(c.program, c.storages, lifetimes)) {
+    const size_t s = size_t(h.storage);
+    EXPECT_EQ(h.begin, at[s] < 0 ? lifetimes[s].begin : at[s]);
+    EXPECT_LT(h.begin, h.end);
+    at[s] = h.end;
+  }
+  for (size_t s = 0; s < at.size(); ++s) {
+    if (lifetimes[s].begin < lifetimes[s].end) {
+      EXPECT_EQ(at[s], lifetimes[s].end);
+    }
+  }
+}
+
+TEST(PlanPage, TheTimelineIsLiveBytesByRole) {
+  const Compiled c = compiled();
+  const auto lifetimes = lifetimes_of(c.program, c.storages);
+  const std::vector<int64_t> live = live_bytes(c.program, c.storages, lifetimes);
+  const auto held = held_values(c.program, c.storages, lifetimes);
+  const Timeline all = timeline_of(c.program, c.storages, held, 1 << 20);
+  ASSERT_EQ(all.columns.size(), live.size());
+  for (size_t m = 0; m < live.size(); ++m) {
+    const auto& column = all.columns[m];
+    EXPECT_EQ(column.bytes, live[m]) << m;
+    EXPECT_EQ(std::accumulate(column.by_role.begin(), column.by_role.end(), int64_t{0}), live[m]);
+  }
+  const Timeline few = timeline_of(c.program, c.storages, held, 3);
+  ASSERT_EQ(few.columns.size(), 3u);
+  int64_t most = 0;
+  for (auto& column : few.columns) most = std::max(most, column.bytes);
+  EXPECT_EQ(most, peak_of(c.storages, lifetimes).bytes);
+}
+
+}  // namespace
+}  // namespace pal

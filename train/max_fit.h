@@ -1,0 +1,54 @@
+// The largest batch, or the deepest model, whose training step fits a number of bytes.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/program.h"
+#include "train/config.h"
+#include "train/task.h"
+
+namespace pal {
+
+inline constexpr const char* kBatchKey = "train.batch_size";
+
+struct FitRange {
+  int64_t start = 1, least = 1, most = 1;  // values; the search begins at `start`
+  double slope = 0;                        // bytes that one more costs; 0: not known
+};
+struct Fitting {
+  int64_t value = 0;       // least - 1: nothing fits
+  int64_t bytes = 0;       // with it
+  int64_t next_bytes = 0;  // with value + 1; 0: not tried (value is the most there is)
+  double slope = 0;        // bytes that one more costs around there
+  int probes = 0;
+  bool sure = true;        // value + 1 does not fit, or is more than allowed; false: time ran out
+};
+
+// The largest value for which bytes_of(value) <= capacity, if bytes rise with it: doubles until
+// something does not fit, then closes in by interpolation and bisection, until the value fits and
+// the next one does not. Gives up when `stop` says so.
+Fitting search_fitting(const FitRange& range, int64_t capacity,
+                       const std::function<int64_t(int64_t)>& bytes_of,
+                       const std::function<bool()>& stop = {});
+
+struct MaxFit {
+  std::string key;
+  Fitting found;
+  double seconds = 0;
+};
+
+// The largest value of an integer option with which the step fits, all else as configured. `key`
+// is kBatchKey or an option of the model (UsageError otherwise). The search compares lower bounds
+// and the answer is planned in full. Words per batch are replaced by train.batch_size.
+MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
+                       const std::string& key, int64_t capacity);
+
+// "; the largest batch that fits is about 48 (...)" for a BudgetError's end, found in about
+// `seconds`; empty when memory.budget is not set, or nothing was found in that time.
+std::string batch_advice(const Task& task, const Config& config,
+                         std::pair<int64_t, int64_t> bucket, double seconds = 2);
+
+}  // namespace pal
