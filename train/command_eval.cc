@@ -12,14 +12,14 @@ namespace pal {
 int run_eval(const EvalArgs& args) {
   const Ensemble models(args.model);
   log_info("evaluating " + models.weights());
-  NmtData& data = models.data();
-  NmtPart other;
+  TranslationData& data = models.data();
+  TranslationPart other;
   if (args.source && args.reference) {
     other = data.read_part({args.source->string(), "--source"},
                            {args.reference->string(), "--reference"});
   }
-  const NmtPart& part = args.source ? other : data.part(args.part);
-  const NmtEvaluation result = models.evaluate(part, args.beam);
+  const TranslationPart& part = args.source ? other : data.part(args.part);
+  const TranslationEvaluation result = models.evaluate(part, args.beam);
   if (result.truncated > 0) {
     log_warn(std::to_string(result.truncated) + " pairs are longer than the largest bucket; the "
              "loss counts their beginning, BLEU the whole");

@@ -29,7 +29,7 @@ Ensemble::Ensemble(const std::string& folders) {
   const std::vector<std::string> names = split(folders);
   for (const std::string& name : names) {
     models_.push_back(open_nmt(name));
-    const NmtData &first = data(), &own = models_.back().task->data();
+    const TranslationData &first = data(), &own = models_.back().task->data();
     const std::string both = "--model: " + names[0] + " and " + name;
     if (own.target().words() != first.target().words()) {
       throw UsageError(both + " have different target vocabularies (" +
@@ -54,7 +54,7 @@ std::vector<std::vector<std::vector<int32_t>>> Ensemble::encode(
     std::span<const std::string> lines) const {
   std::vector<std::vector<std::vector<int32_t>>> all;
   for (const SavedNmt& model : models_) {
-    const NmtData& own = model.task->data();
+    const TranslationData& own = model.task->data();
     all.emplace_back();
     for (const std::string& line : lines) {
       all.back().push_back(own.source().encode(own.source_segmenter().split(line)));
@@ -76,7 +76,7 @@ Translator Ensemble::translator(size_t lines) const {
 std::vector<std::vector<Translation>> Ensemble::translate(std::span<const std::string> lines,
                                                           const BeamOptions& options) const {
   const auto sources = encode(lines);
-  const NmtData& first = data();
+  const TranslationData& first = data();
   const std::vector<Sentences> views(sources.begin(), sources.end());
   std::vector<std::vector<Translation>> out;
   for (const std::vector<Hypothesis>& best : translator(lines.size()).beam(views, options)) {
@@ -100,8 +100,8 @@ std::vector<double> Ensemble::score(std::span<const std::string> sources,
                                           words);
 }
 
-NmtEvaluation Ensemble::evaluate(const NmtPart& part, const BeamOptions& options) const {
-  NmtEvaluation result;
+TranslationEvaluation Ensemble::evaluate(const TranslationPart& part, const BeamOptions& options) const {
+  TranslationEvaluation result;
   for (const std::vector<Translation>& best : translate(part.lines.source, options)) {
     result.hypotheses.push_back(best[0].text);
   }

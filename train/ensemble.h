@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/nmt_task.h"
+#include "train/translation_task.h"
 #include "train/translator.h"
 
 namespace pal {
@@ -29,9 +29,9 @@ class Ensemble {
                             std::span<const std::string> targets) const;
   // With the best translation of the beam. The loss of several models is that of their average,
   // over the pairs with a source, and truncates nothing.
-  NmtEvaluation evaluate(const NmtPart& part, const BeamOptions& options) const;
+  TranslationEvaluation evaluate(const TranslationPart& part, const BeamOptions& options) const;
 
-  NmtData& data() const { return models_[0].task->data(); }
+  TranslationData& data() const { return models_[0].task->data(); }
   std::string weights() const;  // the files they came from, for the log
 
  private:

@@ -1,7 +1,7 @@
 // The task that a model's type asks for.
 #include "train/task.h"
 
-#include "train/nmt_task.h"
+#include "train/translation_task.h"
 #include "train/step_program.h"
 
 namespace pal {
@@ -22,7 +22,7 @@ std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::pat
       [&](const auto& model) -> std::unique_ptr<Task> {
         using Model = std::decay_t<decltype(model)>;
         static_assert(std::is_same_v<Model, NmtConfig> || std::is_same_v<Model, TransformerConfig>);
-        return std::make_unique<NmtTask>(config, model_dir);
+        return std::make_unique<TranslationTask>(config, model_dir);
       },
       config.model);
 }

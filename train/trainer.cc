@@ -104,7 +104,8 @@ Executable& Trainer::largest() {
 
 Executable& Trainer::step_program(int bucket, MicroBatch kind) {
   const auto [S, T] = task_->bucket_lengths(bucket);
-  const std::string name = "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
+  const std::string name =
+      "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
   if (Executable* ready = programs_.find(name)) return *ready;
   auto forward = [&](Builder& b, Val scalars) { return task_->record(b, bucket, scalars, true); };
   auto add = [&]() -> Executable& {

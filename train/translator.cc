@@ -38,7 +38,7 @@ std::vector<std::byte> repeat(std::span<const std::byte> data, size_t rows, size
 
 }  // namespace
 
-Executable& NmtScorer::program(const std::string& name,
+Executable& TranslationScorer::program(const std::string& name,
                                const std::function<void(Builder&, const TranslationShape&)>& record,
                                const TranslationShape& shape) {
   if (Executable* ready = programs_.find(name)) return *ready;
@@ -47,7 +47,7 @@ Executable& NmtScorer::program(const std::string& name,
   return programs_.add(name, builder.take());
 }
 
-void NmtScorer::start(int64_t steps, std::span<const int32_t> source,
+void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
                       std::span<const int32_t> lengths, std::optional<int64_t> most_steps) {
   const std::string s = std::to_string(steps);
   // The last step is that of </s>.
@@ -79,7 +79,7 @@ void NmtScorer::start(int64_t steps, std::span<const int32_t> source,
 }
 
 // A state from the outputs of the step before to the inputs of the next, which lie apart.
-void NmtScorer::carry_state(const std::string& name, std::span<const int32_t> parents) {
+void TranslationScorer::carry_state(const std::string& name, std::span<const int32_t> parents) {
   const auto bytes = static_cast<size_t>(bytes_of(*decoder_, name));
   const std::byte* from = decoder_->output<std::byte>("next/" + name);
   if (parents.empty()) return put(*decoder_, name, from, bytes);
@@ -92,7 +92,7 @@ void NmtScorer::carry_state(const std::string& name, std::span<const int32_t> pa
 
 // Appends what the step before has made to a cache, (T, rows, ..), and puts its rows in the parents'
 // order.
-void NmtScorer::carry_cache(const std::string& name, std::span<const int32_t> parents) {
+void TranslationScorer::carry_cache(const std::string& name, std::span<const int32_t> parents) {
   const Program& program = decoder_->program();
   const int64_t capacity = program.value(program.input(name)).spec.shape[0];
   if (position_ > capacity) {
@@ -120,7 +120,7 @@ void NmtScorer::carry_cache(const std::string& name, std::span<const int32_t> pa
   });
 }
 
-const float* NmtScorer::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
+const float* TranslationScorer::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
   if (!decoder_) throw ProgramError("[translate] step() before start()");
   if (!parents.empty() && parents.size() != static_cast<size_t>(rows())) {
     throw ProgramError("[translate] step() takes a parent for each of " +
@@ -226,7 +226,7 @@ void Translator::start(std::span<const Sentences> sources, std::span<const size_
 const float* Translator::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
   if (scorers_.size() == 1) return scorers_[0].step(words, parents);
   std::vector<const float*> scores;
-  for (NmtScorer& scorer : scorers_) scores.push_back(scorer.step(words, parents));
+  for (TranslationScorer& scorer : scorers_) scores.push_back(scorer.step(words, parents));
   average_.resize(words.size() * static_cast<size_t>(members_[0].model.target_vocab));
   average_log_probs(scores, average_);
   return average_.data();

@@ -18,10 +18,10 @@ namespace pal {
 // has `beam` rows in the decoder, side by side. Its programs ("encoder/SxB"; "decoder/SxR" with
 // R = B * beam, or "decoder/SxRxT" where the model has caches, of T steps) are added to the set
 // when a length is met first.
-class NmtScorer {
+class TranslationScorer {
  public:
   // The set must hold a program that declares the model's weights, and outlive the scorer.
-  NmtScorer(ProgramSet& programs, const TranslationModel& model, int64_t batch, int64_t beam = 1)
+  TranslationScorer(ProgramSet& programs, const TranslationModel& model, int64_t batch, int64_t beam = 1)
       : programs_(programs), model_(model), batch_(batch), beam_(beam) {}
 
   int64_t rows() const { return batch_ * beam_; }
@@ -67,7 +67,7 @@ using Sentences = std::span<const std::vector<int32_t>>;  // ids without <s> and
 class Translator {
  public:
   struct Member {
-    ProgramSet* programs;  // its own for every member: see NmtScorer
+    ProgramSet* programs;  // its own for every member: see TranslationScorer
     TranslationModel model;
     // Source lengths, rising, for which programs are compiled; a longer sentence gets one of its
     // own, rounded up to a multiple of 10.
@@ -113,7 +113,7 @@ class Translator {
 
   std::vector<Member> members_;
   int64_t batch_;
-  std::vector<NmtScorer> scorers_;  // of the batch at work
+  std::vector<TranslationScorer> scorers_;  // of the batch at work
   std::vector<float> average_;      // (rows, V), of an ensemble
 };
 

@@ -12,7 +12,7 @@
 #include "memory/compile.h"
 #include "models/nmt.h"
 #include "train/initialise.h"
-#include "train/nmt_task.h"
+#include "train/translation_task.h"
 #include "train/step_program.h"
 #include "train/trainer.h"
 

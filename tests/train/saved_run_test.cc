@@ -12,7 +12,7 @@
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/initialise.h"
-#include "train/nmt_task.h"
+#include "train/translation_task.h"
 #include "train/trainer.h"
 #include "train/translator.h"
 
@@ -37,7 +37,7 @@ class SavedRun : public testing::Test {
         "data: {root: " + samples + ", vocab_min_count: 20, max_length: 10}\n"
         "train: {batch_size: 32, max_epochs: 1}\ndevice: {threads: 1}\n", "test.yaml");
     std::ofstream(dir_ / "config.yaml") << dump_config(config);
-    const NmtTask task(config);
+    const TranslationTask task(config);
     task.save_files(dir_);
     ProgramSet set(compile_options(config.memory), cpu_device(1));
     task.declare_weights(set);

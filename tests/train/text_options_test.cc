@@ -13,7 +13,7 @@
 #include "ops/copies.h"
 #include "train/commands.h"
 #include "train/ensemble.h"
-#include "train/nmt_task.h"
+#include "train/translation_task.h"
 #include "train/trainer.h"
 
 namespace pal {
@@ -106,22 +106,22 @@ TEST_F(TextOptions, a_run_with_pieces_needs_nothing_but_its_folder) {
   EXPECT_EQ(one.score(lines, targets).size(), 3u);
   EXPECT_LT(one.score(lines, targets)[0], 0);
   // A perfect reference is the text of the translations, whatever its pieces.
-  NmtPart part;
+  TranslationPart part;
   part.lines = {lines, {}};
   for (const auto& best : translations) part.lines.target.push_back(best[0].text);
   std::ofstream(dir_ / "s") << lines[0] << "\n\n" << lines[2] << "\n";
   std::ofstream out(dir_ / "t");
   for (const std::string& line : part.lines.target) out << line << "\n";
   out.close();
-  const NmtPart files =
+  const TranslationPart files =
       one.data().read_part({(dir_ / "s").string(), ""}, {(dir_ / "t").string(), ""});
-  const NmtEvaluation result = one.evaluate(files, {.beam = 2});
+  const TranslationEvaluation result = one.evaluate(files, {.beam = 2});
   EXPECT_EQ(result.hypotheses, part.lines.target);
   EXPECT_GT(result.loss, 0);
 }
 
 TEST_F(TextOptions, one_model_for_both_languages_or_one_that_is_given) {
-  const NmtTask shared(config(", tokenizer: sentencepiece, sentencepiece_size: 150,\n"
+  const TranslationTask shared(config(", tokenizer: sentencepiece, sentencepiece_size: 150,\n"
                               "  sentencepiece_model: bpe, shared_vocabulary: true",
                               ", max_epochs: 1"));
   EXPECT_EQ(shared.data().source().words(), shared.data().target().words());
@@ -130,17 +130,17 @@ TEST_F(TextOptions, one_model_for_both_languages_or_one_that_is_given) {
   shared.data().source_segmenter().pieces()->save((dir_ / "corpus/mine.model").string());
 
   const std::string given = ", tokenizer: sentencepiece, sentencepiece_file: mine.model";
-  const NmtTask from_file(config(given, ", max_epochs: 1"));
+  const TranslationTask from_file(config(given, ", max_epochs: 1"));
   EXPECT_EQ(from_file.data().target().words(), shared.data().target().words());
   EXPECT_TRUE(from_file.data().source_segmenter() == shared.data().source_segmenter());
   fs::remove(dir_ / "corpus/mine.model");
-  const std::string message = error_of([&] { NmtTask task(config(given, ", max_epochs: 1")); });
+  const std::string message = error_of([&] { TranslationTask task(config(given, ", max_epochs: 1")); });
   EXPECT_NE(message.find("mine.model (data.sentencepiece_file): no such file"), std::string::npos)
       << message;
 }
 
 TEST_F(TextOptions, made_up_text_has_as_many_words_as_pieces) {
-  const NmtTask task(config(", tokenizer: sentencepiece, sentencepiece_size: 50, synthetic: true,\n"
+  const TranslationTask task(config(", tokenizer: sentencepiece, sentencepiece_size: 50, synthetic: true,\n"
                             "  target_vocab_size: 40", ", max_epochs: 1"));
   EXPECT_EQ(task.data().source().size(), 54);
   EXPECT_EQ(task.data().target().size(), 44);
@@ -157,7 +157,7 @@ TEST_F(TextOptions, an_ensemble_needs_the_same_pieces) {
 
 TEST_F(TextOptions, batches_are_counted_in_words) {
   const Config c = config("", ", batch_words: 128, max_epochs: 1");
-  NmtTask task(c);
+  TranslationTask task(c);
   ASSERT_GT(task.bucket_count(), 2);
   std::vector<int64_t> rows;
   int64_t samples = 0;
@@ -207,22 +207,22 @@ TEST_F(TextOptions, a_run_in_words_resumes_to_the_same_bits) {
     EXPECT_EQ(rows, BatchSize::of_words(128).rows(source, target));
     ++lines;
   }
-  NmtTask task(c, dir_ / "whole");
+  TranslationTask task(c, dir_ / "whole");
   EXPECT_EQ(task.bucket_count(), lines);
 
   // Old files of two columns; and damaged ones.
   std::ofstream(dir_ / "whole/buckets.txt") << "9 9\n30 30\n";
-  NmtTask old(c, dir_ / "whole");
+  TranslationTask old(c, dir_ / "whole");
   EXPECT_EQ(old.data().ladder().rows(0), 8);
   EXPECT_EQ(old.data().ladder().rows(1), 4);
   for (const char* damaged : {"9 9 0\n", "9 9 -4\n", "9 9 4 4\n", "9\n", "9 9 x\n"}) {
     std::ofstream(dir_ / "whole/buckets.txt") << damaged;
-    NmtTask broken(c, dir_ / "whole");
+    TranslationTask broken(c, dir_ / "whole");
     EXPECT_NE(error_of([&] { broken.bucket_count(); }).find("buckets.txt: line 1"),
               std::string::npos) << damaged;
   }
   std::ofstream(dir_ / "whole/buckets.txt") << "9 9 8\n";  // where no words are counted
-  NmtTask sentences(config("", ", batch_size: 4, steps: 1"), dir_ / "whole");
+  TranslationTask sentences(config("", ", batch_size: 4, steps: 1"), dir_ / "whole");
   EXPECT_NE(error_of([&] { sentences.bucket_count(); }), "");
 }
 
@@ -230,7 +230,7 @@ TEST_F(TextOptions, the_largest_plan_is_found_among_the_buckets) {
   // 3 rows of 30 words are fewer words than 7 of 15: the last bucket is not the largest.
   const Config c = config(", bucket_width: 15", ", batch_words: 119, steps: 1");
   TrainArgs args{.config = c, .name = "test", .out = dir_ / "run"};
-  const NmtTask task(c);
+  const TranslationTask task(c);
   const BucketLadder& ladder = task.data().ladder();
   const std::vector<int> candidates = task.largest_candidates();
   EXPECT_EQ(candidates.front(), task.bucket_count() - 1);
@@ -263,13 +263,13 @@ TEST_F(TextOptions, vocabularies_of_others_are_read_and_saved_as_ours) {
   EXPECT_EQ(read("run/vocab.target.txt"), "<pad>\n<unk>\n<s>\n</s>\nt\u00f4i\n.\n");
   EXPECT_NO_THROW(open_nmt(dir_ / "run"));
   std::ofstream(dir_ / "corpus/vocab.en") << "I\nis\nI\n";
-  const std::string message = error_of([&] { NmtTask task(c); });
+  const std::string message = error_of([&] { TranslationTask task(c); });
   EXPECT_NE(message.find("vocab.en (data.source_vocab): line 3 repeats 'I' of line 1"),
             std::string::npos) << message;
 }
 
 TEST_F(TextOptions, sentences_that_are_all_too_long_are_an_error_and_some_are_counted) {
-  const NmtTask some(config("", ", max_epochs: 1"));
+  const TranslationTask some(config("", ", max_epochs: 1"));
   std::ofstream(dir_ / "corpus/train.en", std::ios::app) << std::string(80, 'a') << "\n\n";
   {
     std::ofstream(dir_ / "corpus/train.vi", std::ios::app) << "mot\nhai\n";
@@ -278,13 +278,13 @@ TEST_F(TextOptions, sentences_that_are_all_too_long_are_an_error_and_some_are_co
     for (int i = 0; i < 60; ++i) more << "long ", other << "d\u00e0i ";
     more << "\n", other << "\n";
   }
-  const NmtTask task(config("", ", max_epochs: 1"));
+  const TranslationTask task(config("", ", max_epochs: 1"));
   EXPECT_NE(task.describe().back().find("left out: 1 too long, 1 empty"), std::string::npos)
       << task.describe().back();
   std::ofstream(dir_ / "corpus/train.en") << "a b c d e f g h i j k l m n o p q r s t u v w x y z "
                                              "a b c d e f g h i j\n";
   std::ofstream(dir_ / "corpus/train.vi") << "a\n";
-  const NmtTask none(config("", ", max_epochs: 1"));
+  const TranslationTask none(config("", ", max_epochs: 1"));
   const std::string message = error_of([&] { none.bucket_count(); });
   EXPECT_NE(message.find("none of 1 sentence pairs has 1 to 30 steps"), std::string::npos)
       << message;

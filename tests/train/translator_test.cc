@@ -113,7 +113,7 @@ TEST_P(Translators, scores_words_as_the_training_loss_does) {
     for (size_t s = 0; s < 4; ++s) time_major[s * 2 + b] = source[b * 4 + s];
   }
   const std::vector<std::vector<int32_t>> target = {{5, 4, 8, 3}, {7, 3, 0, 0}};
-  NmtScorer scorer(*set, model, 2);
+  TranslationScorer scorer(*set, model, 2);
   scorer.start(4, time_major, lengths);
   std::vector<int32_t> words = {Vocabulary::kBegin, Vocabulary::kBegin}, in(8), out(8);
   double sum = 0;
@@ -147,7 +147,7 @@ std::vector<int32_t> by_hand(ProgramSet& set, const TranslationModel& model,
                              const std::vector<int32_t>& source) {
   std::vector<int32_t> out;
   if (source.empty()) return out;
-  NmtScorer scorer(set, model, 1);
+  TranslationScorer scorer(set, model, 1);
   const std::vector<int32_t> length = {int32_t(source.size())};
   scorer.start(length[0], source, length);
   std::vector<int32_t> word = {Vocabulary::kBegin};

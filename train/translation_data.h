@@ -18,18 +18,18 @@
 namespace pal {
 
 // A part of the corpus: the lines as they stand in the files, and as numbers.
-struct NmtPart {
+struct TranslationPart {
   ParallelText lines;
   EncodedText text;
 };
 
-class NmtData {
+class TranslationData {
  public:
   // `model_dir`, where given, is a run's folder: its vocabularies (or SentencePiece models) and
   // buckets are used. Else the vocabularies come from data.source_vocab and data.target_vocab (or
   // data.sentencepiece_file), else from the training text. UsageError when a file that is needed
   // is missing or will not do.
-  NmtData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
+  TranslationData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
           std::filesystem::path model_dir = {});
 
   const Vocabulary& source() const { return source_; }
@@ -39,9 +39,9 @@ class NmtData {
 
   const EncodedText& train();
   const BucketLadder& ladder();
-  const NmtPart& part(const std::string& name);  // "valid" or "test"
+  const TranslationPart& part(const std::string& name);  // "valid" or "test"
   // Any parallel text, in the vocabularies' numbers.
-  NmtPart read_part(const CorpusFile& source, const CorpusFile& target) const;
+  TranslationPart read_part(const CorpusFile& source, const CorpusFile& target) const;
 
   // Stands for the training text as numbers and the ladder: equal ones make equal batches.
   uint64_t fingerprint();
@@ -62,7 +62,7 @@ class NmtData {
   void load_vocabularies();
   void read_training_lines();
   EncodedText encode(const ParallelText& lines) const;
-  NmtPart make_up(const std::string& part) const;
+  TranslationPart make_up(const std::string& part) const;
   BucketLadder read_ladder(const std::filesystem::path& file) const;
 
   ParallelTextConfig config_;
@@ -75,7 +75,7 @@ class NmtData {
   std::unique_ptr<EncodedText> train_;
   std::unique_ptr<BucketLadder> ladder_;
   std::optional<uint64_t> fingerprint_;
-  std::map<std::string, NmtPart> parts_;
+  std::map<std::string, TranslationPart> parts_;
 };
 
 }  // namespace pal

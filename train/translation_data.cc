@@ -1,5 +1,5 @@
 // Reads, or makes up, the translator's corpus.
-#include "train/nmt_data.h"
+#include "train/translation_data.h"
 
 #include <algorithm>
 #include <cctype>
@@ -57,7 +57,7 @@ std::string thousands(int64_t number) {
 
 }  // namespace
 
-NmtData::NmtData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
+TranslationData::TranslationData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
                  fs::path model_dir)
     : config_(config),
       batch_(batch),
@@ -79,7 +79,7 @@ NmtData::NmtData(const ParallelTextConfig& config, BatchSize batch, uint64_t see
   }
 }
 
-void NmtData::load_vocabularies() {
+void TranslationData::load_vocabularies() {
   const auto file = [&](const char* name) {
     return CorpusFile{(model_dir_ / name).string(), "",
                       "it is written when a run begins; name a run's folder"};
@@ -92,7 +92,7 @@ void NmtData::load_vocabularies() {
   }
 }
 
-void NmtData::use_pieces(SentencePiece source, SentencePiece target) {
+void TranslationData::use_pieces(SentencePiece source, SentencePiece target) {
   source_ = Vocabulary::from_pieces(source.pieces());
   target_ = Vocabulary::from_pieces(target.pieces());
   source_segmenter_ = std::move(source);
@@ -100,7 +100,7 @@ void NmtData::use_pieces(SentencePiece source, SentencePiece target) {
 }
 
 // One model where it is given or the vocabulary is shared, else one a language.
-void NmtData::make_pieces() {
+void TranslationData::make_pieces() {
   if (const auto& file = *config_.sentencepiece_file) {
     const SentencePiece both =
         SentencePiece::load({data_path(config_, *file).string(), "data.sentencepiece_file", ""});
@@ -121,29 +121,30 @@ void NmtData::make_pieces() {
   }
 }
 
-void NmtData::read_training_lines() {
+void TranslationData::read_training_lines() {
   const auto [source, target] = files("train");
   if (!lines_) lines_ = std::make_unique<ParallelText>(read_parallel_text(source, target));
 }
 
-std::pair<CorpusFile, CorpusFile> NmtData::files(const std::string& part) const {
+std::pair<CorpusFile, CorpusFile> TranslationData::files(const std::string& part) const {
   const ParallelFiles paths = parallel_files(config_, part);
   const std::string hint = hint_for(config_), key = "data." + part;
   return {{paths.source.string(), key + "_source", hint},
           {paths.target.string(), key + "_target", hint}};
 }
 
-EncodedText NmtData::encode(const ParallelText& lines) const {
+EncodedText TranslationData::encode(const ParallelText& lines) const {
   return encode_text(lines, {source_segmenter_, source_}, {target_segmenter_, target_});
 }
 
-NmtPart NmtData::read_part(const CorpusFile& source, const CorpusFile& target) const {
-  NmtPart read{read_parallel_text(source, target), {}};
+TranslationPart TranslationData::read_part(const CorpusFile& source,
+                                           const CorpusFile& target) const {
+  TranslationPart read{read_parallel_text(source, target), {}};
   read.text = encode(read.lines);
   return read;
 }
 
-Vocabulary NmtData::read_vocabulary(const std::string& file, const std::string& key,
+Vocabulary TranslationData::read_vocabulary(const std::string& file, const std::string& key,
                                     const std::optional<int64_t>& size) const {
   const CorpusFile place{data_path(config_, file).string(), key, hint_for(config_)};
   Vocabulary all = Vocabulary::load_any(place);
@@ -153,7 +154,7 @@ Vocabulary NmtData::read_vocabulary(const std::string& file, const std::string& 
   return Vocabulary::from_words(std::move(words), place.path);
 }
 
-void NmtData::make_vocabularies() {
+void TranslationData::make_vocabularies() {
   const bool shared = *config_.shared_vocabulary;
   auto source_size = *config_.source_vocab_size, target_size = *config_.target_vocab_size;
   if (*config_.tokenizer == "sentencepiece") {  // made-up text with as many words as pieces
@@ -197,10 +198,10 @@ void NmtData::make_vocabularies() {
   if (!target_file) target_ = shared ? source_ : target.vocabulary(options(target_size));
 }
 
-NmtPart NmtData::make_up(const std::string& part) const {
+TranslationPart TranslationData::make_up(const std::string& part) const {
   const bool train = part == "train";
   const uint32_t stream = train ? 1 : part == "valid" ? 2 : 3;
-  NmtPart made;
+  TranslationPart made;
   for (const MadeUpPair& pair : make_up_text(source_, target_, train ? 4000 : 200, seed_, stream)) {
     made.text.add(pair.source, pair.target);
     if (train) continue;  // nobody looks at its lines
@@ -210,7 +211,7 @@ NmtPart NmtData::make_up(const std::string& part) const {
   return made;
 }
 
-const EncodedText& NmtData::train() {
+const EncodedText& TranslationData::train() {
   if (!train_) {
     if (*config_.synthetic) {
       train_ = std::make_unique<EncodedText>(make_up("train").text);
@@ -223,7 +224,7 @@ const EncodedText& NmtData::train() {
   return *train_;
 }
 
-const NmtPart& NmtData::part(const std::string& name) {
+const TranslationPart& TranslationData::part(const std::string& name) {
   const auto found = parts_.find(name);
   if (found != parts_.end()) return found->second;
   if (*config_.synthetic) return parts_.emplace(name, make_up(name)).first->second;
@@ -231,7 +232,7 @@ const NmtPart& NmtData::part(const std::string& name) {
   return parts_.emplace(name, read_part(source, target)).first->second;
 }
 
-const BucketLadder& NmtData::ladder() {
+const BucketLadder& TranslationData::ladder() {
   if (!ladder_) {
     const fs::path saved = model_dir_ / kBucketsFile;
     std::error_code ignored;
@@ -249,7 +250,7 @@ const BucketLadder& NmtData::ladder() {
   return *ladder_;
 }
 
-BucketLadder NmtData::read_ladder(const fs::path& file) const {
+BucketLadder TranslationData::read_ladder(const fs::path& file) const {
   BucketLadder ladder{static_cast<int>(batch_.sentences()), {}};
   for (const std::string& line : read_lines({file.string(), "", ""})) {
     Bucket bucket;
@@ -274,7 +275,7 @@ BucketLadder NmtData::read_ladder(const fs::path& file) const {
   return ladder;
 }
 
-uint64_t NmtData::fingerprint() {
+uint64_t TranslationData::fingerprint() {
   if (fingerprint_) return *fingerprint_;
   uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a, by numbers instead of bytes
   auto take = [&](int64_t number) {
@@ -298,7 +299,7 @@ uint64_t NmtData::fingerprint() {
   return hash;
 }
 
-void NmtData::save(const fs::path& folder) {
+void TranslationData::save(const fs::path& folder) {
   if (source_segmenter_.pieces()) {  // the pieces are the vocabulary
     source_segmenter_.pieces()->save((folder / kSourcePieces).string());
     target_segmenter_.pieces()->save((folder / kTargetPieces).string());
@@ -314,7 +315,7 @@ void NmtData::save(const fs::path& folder) {
   write_file(folder / kBucketsFile, text);
 }
 
-std::vector<std::string> NmtData::describe() {
+std::vector<std::string> TranslationData::describe() {
   std::vector<std::string> lines;
   const std::string languages = *config_.source_lang + "-" + *config_.target_lang;
   const std::string sizes = thousands(train().size()) + " training pairs; vocabularies of " +

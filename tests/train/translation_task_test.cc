@@ -1,6 +1,6 @@
 // The translator's data and batches: lazy reading, vocabularies, made-up text, exact resumption,
 // errors; and its validation.
-#include "train/nmt_task.h"
+#include "train/translation_task.h"
 
 #include <gtest/gtest.h>
 
@@ -25,9 +25,9 @@ void write(const fs::path& file, const std::vector<std::string>& lines) {
 }
 
 // A folder with a corpus of short sentences, made anew for each test.
-class NmtTaskTest : public testing::Test {
+class TranslationTaskTest : public testing::Test {
  protected:
-  NmtTaskTest()
+  TranslationTaskTest()
       : dir_(fs::path(testing::TempDir()) /
              (std::string("pal_nmt_task_") +
               testing::UnitTest::GetInstance()->current_test_info()->name())) {
@@ -45,7 +45,7 @@ class NmtTaskTest : public testing::Test {
     write(dir_ / "valid.en", {"one two.", "s1 two one s2", "", "one"});
     write(dir_ / "valid.vi", {"eins zwei.", "t1 zwei", "eins", "eins"});
   }
-  ~NmtTaskTest() override { fs::remove_all(dir_); }
+  ~TranslationTaskTest() override { fs::remove_all(dir_); }
 
   Config config(const std::vector<std::string>& sets = {}) const {
     std::vector<Override> overrides;
@@ -69,8 +69,8 @@ class NmtTaskTest : public testing::Test {
   const fs::path dir_;
 };
 
-TEST_F(NmtTaskTest, batches_cover_the_corpus_and_count_epochs) {
-  NmtTask task(config());
+TEST_F(TranslationTaskTest, batches_cover_the_corpus_and_count_epochs) {
+  TranslationTask task(config());
   int64_t samples = 0, words = 0;
   double last = 0;
   bool ended = false;
@@ -91,60 +91,60 @@ TEST_F(NmtTaskTest, batches_cover_the_corpus_and_count_epochs) {
   EXPECT_LT(two[0].epoch, two[1].epoch);
 }
 
-TEST_F(NmtTaskTest, vocabularies_come_from_the_training_text_or_from_files) {
-  NmtTask made(config());
+TEST_F(TranslationTaskTest, vocabularies_come_from_the_training_text_or_from_files) {
+  TranslationTask made(config());
   EXPECT_EQ(made.data().source().size(), 4 + 2 + 9);
   EXPECT_EQ(made.data().target().word(4), "eins");  // as frequent as zwei, and before it in bytes
-  NmtTask frequent(config({"data.vocab_min_count=40"}));
+  TranslationTask frequent(config({"data.vocab_min_count=40"}));
   EXPECT_EQ(frequent.data().source().words().back(), "two");
   EXPECT_EQ(frequent.data().source().size(), 6);
-  NmtTask few(config({"data.target_vocab_size=3"}));
+  TranslationTask few(config({"data.target_vocab_size=3"}));
   EXPECT_EQ(few.data().target().word(5), "t0");  // 40 times, like eins and zwei: by bytes
   EXPECT_EQ(few.data().target().size(), 7);
-  NmtTask shared(config({"data.shared_vocabulary=true"}));
+  TranslationTask shared(config({"data.shared_vocabulary=true"}));
   EXPECT_EQ(shared.data().source().words(), shared.data().target().words());
   EXPECT_EQ(shared.data().source().size(), 4 + 2 + 2 + 9 + 9);
 
   write(dir_ / "words", {"<pad>", "<unk>", "<s>", "</s>", "two", "one", "three"});
-  NmtTask from_file(config({"data.source_vocab=words"}));
+  TranslationTask from_file(config({"data.source_vocab=words"}));
   EXPECT_EQ(from_file.data().source().word(4), "two");
   EXPECT_EQ(from_file.data().target().word(4), "eins");
-  NmtTask cut(config({"data.source_vocab=words", "data.source_vocab_size=2"}));
+  TranslationTask cut(config({"data.source_vocab=words", "data.source_vocab_size=2"}));
   EXPECT_EQ(cut.data().source().size(), 6);
   fs::remove(dir_ / "train.en");  // with both files nothing else is read
-  NmtTask both(config({"data.source_vocab=words", "data.target_vocab=words"}));
+  TranslationTask both(config({"data.source_vocab=words", "data.target_vocab=words"}));
   EXPECT_EQ(both.data().target().size(), 7);
   EXPECT_NE(error_of([&] { both.bucket_count(); }).find("train.en"), std::string::npos);
 }
 
-TEST_F(NmtTaskTest, a_run_folder_stands_in_for_the_training_text) {
-  NmtTask first(config());
+TEST_F(TranslationTaskTest, a_run_folder_stands_in_for_the_training_text) {
+  TranslationTask first(config());
   first.save_files(dir_ / "run");
   fs::remove(dir_ / "train.en");
-  NmtTask second(config(), dir_ / "run");
+  TranslationTask second(config(), dir_ / "run");
   EXPECT_EQ(second.data().source().words(), first.data().source().words());
   EXPECT_EQ(second.data().target().words(), first.data().target().words());
   EXPECT_EQ(second.data().ladder().buckets, first.data().ladder().buckets);
   EXPECT_EQ(second.data().ladder().batch, 4);
   write(dir_ / "run/buckets.txt", {"5 6", "4 7"});
-  NmtTask third(config(), dir_ / "run");
+  TranslationTask third(config(), dir_ / "run");
   EXPECT_NE(error_of([&] { third.bucket_count(); }).find("buckets.txt: line 2"), std::string::npos);
 }
 
-TEST_F(NmtTaskTest, missing_files_say_which_key_and_what_to_do) {
+TEST_F(TranslationTaskTest, missing_files_say_which_key_and_what_to_do) {
   fs::remove(dir_ / "train.vi");
-  const std::string what = error_of([&] { NmtTask task(config()); });
+  const std::string what = error_of([&] { TranslationTask task(config()); });
   EXPECT_NE(what.find((dir_ / "train.vi").string()), std::string::npos);
   EXPECT_NE(what.find("data.train_target"), std::string::npos);
   EXPECT_NE(what.find("data/samples/tatoeba_en_vi"), std::string::npos);
-  const std::string iwslt = error_of([&] { NmtTask task(config({"data.root=data/IWSLT15"})); });
+  const std::string iwslt = error_of([&] { TranslationTask task(config({"data.root=data/IWSLT15"})); });
   EXPECT_NE(iwslt.find("nlp.stanford.edu/projects/nmt"), std::string::npos);
-  EXPECT_NE(error_of([&] { NmtTask task(config(), dir_ / "run"); }).find("vocab.source.txt"),
+  EXPECT_NE(error_of([&] { TranslationTask task(config(), dir_ / "run"); }).find("vocab.source.txt"),
             std::string::npos);
 }
 
 // The words of the next batches, as numbers that tell batches apart.
-std::vector<std::vector<int32_t>> take(NmtTask& task, int count) {
+std::vector<std::vector<int32_t>> take(TranslationTask& task, int count) {
   std::vector<std::vector<int32_t>> taken;
   for (const BatchInfo& info : task.next(count)) {
     taken.push_back({info.bucket, static_cast<int32_t>(info.normalizer),
@@ -153,13 +153,13 @@ std::vector<std::vector<int32_t>> take(NmtTask& task, int count) {
   return taken;
 }
 
-TEST_F(NmtTaskTest, a_position_resumes_exactly) {
-  NmtTask whole(config());
+TEST_F(TranslationTaskTest, a_position_resumes_exactly) {
+  TranslationTask whole(config());
   EXPECT_EQ(whole.position().substr(0, 20), "epoch 0 batch 0 data");
   take(whole, 7);
   const std::string position = whole.position();
   const auto rest = take(whole, 9);
-  NmtTask other(config());
+  TranslationTask other(config());
   take(other, 3);
   other.restore(position);
   EXPECT_EQ(other.position(), position);
@@ -167,10 +167,10 @@ TEST_F(NmtTaskTest, a_position_resumes_exactly) {
   EXPECT_EQ(other.position(), whole.position());
 }
 
-TEST_F(NmtTaskTest, another_corpus_or_a_torn_position_is_refused) {
-  NmtTask task(config());
+TEST_F(TranslationTaskTest, another_corpus_or_a_torn_position_is_refused) {
+  TranslationTask task(config());
   const std::string position = task.position();
-  NmtTask wider(config({"data.bucket_width=3"}));
+  TranslationTask wider(config({"data.bucket_width=3"}));
   EXPECT_NE(error_of([&] { wider.restore(position); }).find("cannot resume"), std::string::npos);
   for (const std::string& torn : {std::string(), position.substr(0, 12), position + "0",
                                   "x" + position}) {
@@ -179,21 +179,21 @@ TEST_F(NmtTaskTest, another_corpus_or_a_torn_position_is_refused) {
   std::fstream text(dir_ / "train.vi", std::ios::in | std::ios::out);
   text << "zwei eins";  // two words change places: as many of each as before
   text.close();
-  NmtTask changed(config());
+  TranslationTask changed(config());
   EXPECT_NE(error_of([&] { changed.restore(position); }).find("training text"), std::string::npos);
 }
 
-TEST_F(NmtTaskTest, made_up_text_is_real_and_says_what_it_is) {
+TEST_F(TranslationTaskTest, made_up_text_is_real_and_says_what_it_is) {
   const std::vector<std::string> sets = {"data.synthetic=true", "data.source_vocab_size=50",
                                          "data.target_vocab_size=40", "data.max_length=100"};
-  NmtTask task(config(sets)), again(config(sets));
+  TranslationTask task(config(sets)), again(config(sets));
   EXPECT_EQ(task.describe()[0].substr(0, 14), "SYNTHETIC TEXT");
   EXPECT_EQ(task.data().source().size(), 54);
   EXPECT_EQ(task.data().target().size(), 44);
   EXPECT_EQ(task.position(), again.position());
   auto other = sets;
   other.push_back("train.seed=2");
-  EXPECT_NE(NmtTask(config(other)).position(), task.position());
+  EXPECT_NE(TranslationTask(config(other)).position(), task.position());
 
   const EncodedText& text = task.data().train();
   double words = 0, longest = 0;
@@ -204,19 +204,19 @@ TEST_F(NmtTaskTest, made_up_text_is_real_and_says_what_it_is) {
   }
   EXPECT_NEAR(words / static_cast<double>(text.size()), 20, 2);
   EXPECT_GT(longest, 80);
-  const NmtPart& valid = task.data().part("valid");
+  const TranslationPart& valid = task.data().part("valid");
   EXPECT_EQ(valid.lines.source.size(), 200u);
   EXPECT_NE(valid.lines.source, task.data().part("test").lines.source);
   // Its lines and its numbers agree.
   EXPECT_EQ(task.data().source().encode(tokenize(valid.lines.source[7], Tokenizer::simple)),
             std::vector<int32_t>(valid.text.source(7).begin(), valid.text.source(7).end()));
 
-  EXPECT_NE(error_of([&] { NmtTask(config({"data.synthetic=true"})); })
+  EXPECT_NE(error_of([&] { TranslationTask(config({"data.synthetic=true"})); })
                 .find("data.source_vocab_size"), std::string::npos);
 }
 
 // A set with the model's weights, all of them `value`.
-std::unique_ptr<ProgramSet> constant_weights(const NmtTask& task, const Config& config,
+std::unique_ptr<ProgramSet> constant_weights(const TranslationTask& task, const Config& config,
                                              float value) {
   auto set = std::make_unique<ProgramSet>(compile_options(config.memory), cpu_device(1));
   task.declare_weights(*set);
@@ -226,11 +226,11 @@ std::unique_ptr<ProgramSet> constant_weights(const NmtTask& task, const Config& 
   return set;
 }
 
-TEST_F(NmtTaskTest, a_model_that_knows_nothing_costs_the_vocabulary) {
+TEST_F(TranslationTaskTest, a_model_that_knows_nothing_costs_the_vocabulary) {
   const Config c = config();
-  NmtTask task(c);
+  TranslationTask task(c);
   const auto set = constant_weights(task, c, 0);
-  const NmtEvaluation result = task.evaluate(*set, task.data().part("valid"));
+  const TranslationEvaluation result = task.evaluate(*set, task.data().part("valid"));
   EXPECT_NEAR(result.loss, std::log(task.data().target().size()), 1e-5);
   // All words are equally likely: </s> has the lowest id of those that may be chosen.
   EXPECT_EQ(result.hypotheses, std::vector<std::string>(4, ""));
@@ -244,9 +244,9 @@ TEST_F(NmtTaskTest, a_model_that_knows_nothing_costs_the_vocabulary) {
   EXPECT_EQ(validation.samples[1].first, "s1 two one s2");
 }
 
-TEST_F(NmtTaskTest, fill_refuses_another_buckets_program) {
+TEST_F(TranslationTaskTest, fill_refuses_another_buckets_program) {
   const Config c = config({"data.bucket_width=4"});
-  NmtTask task(c);
+  TranslationTask task(c);
   ASSERT_GT(task.bucket_count(), 1);
   auto record = [&](int bucket) {
     Builder b;

@@ -1,5 +1,5 @@
 // Batches, programs and validation of the translator.
-#include "train/nmt_task.h"
+#include "train/translation_task.h"
 
 #include <algorithm>
 #include <array>
@@ -53,40 +53,40 @@ BatchSize batch_size_of(const TrainConfig& train) {
 
 }  // namespace
 
-NmtTask::NmtTask(const Config& config, const fs::path& model_dir)
-    : NmtTask(config, std::make_shared<NmtData>(config.parallel_text(), batch_size_of(config.train),
-                                                static_cast<uint64_t>(*config.train.seed),
-                                                model_dir)) {}
+TranslationTask::TranslationTask(const Config& config, const fs::path& model_dir)
+    : TranslationTask(config, std::make_shared<TranslationData>(
+                                  config.parallel_text(), batch_size_of(config.train),
+                                  static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
-NmtTask::NmtTask(const Config& config, std::shared_ptr<NmtData> data)
+TranslationTask::TranslationTask(const Config& config, std::shared_ptr<TranslationData> data)
     : batch_(batch_size_of(config.train)),
       seed_(static_cast<uint64_t>(*config.train.seed)),
       data_(std::move(data)),
       model_(translation_model(config, data_->source().size(), data_->target().size())) {}
 
-std::unique_ptr<Task> NmtTask::variant(const Config& config) const {
-  return std::unique_ptr<Task>(new NmtTask(config, data_));
+std::unique_ptr<Task> TranslationTask::variant(const Config& config) const {
+  return std::unique_ptr<Task>(new TranslationTask(config, data_));
 }
 
-int NmtTask::bucket_count() const { return static_cast<int>(data_->ladder().buckets.size()); }
+int TranslationTask::bucket_count() const { return static_cast<int>(data_->ladder().buckets.size()); }
 
-std::pair<int64_t, int64_t> NmtTask::bucket_lengths(int bucket) const {
+std::pair<int64_t, int64_t> TranslationTask::bucket_lengths(int bucket) const {
   const Bucket& lengths = data_->ladder().buckets.at(static_cast<size_t>(bucket));
   return {lengths.source, lengths.target};
 }
 
-Recorded NmtTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
+Recorded TranslationTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
   const auto [source, target] = bucket_lengths(bucket);
   return record_shape(builder, {source, target, data_->ladder().rows(bucket)}, scalars, training);
 }
 
-Recorded NmtTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
+Recorded TranslationTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
                                  Val scalars, bool training) const {
   const auto [source, target] = lengths;
   return record_shape(builder, {source, target, batch_.rows(source, target)}, scalars, training);
 }
 
-Recorded NmtTask::record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
+Recorded TranslationTask::record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
                                bool training) const {
   const TranslationLoss loss = model_.loss(builder, shape, scalars, training);
   return {loss.loss, {{"nll", loss.nll}}};
@@ -94,7 +94,7 @@ Recorded NmtTask::record_shape(Builder& builder, const TranslationShape& shape, 
 
 // A plan grows with the words of either side and with the pairs of words that attention looks at:
 // a bucket that has fewer of all three than another is none of the largest.
-std::vector<int> NmtTask::largest_candidates() const {
+std::vector<int> TranslationTask::largest_candidates() const {
   const BucketLadder& ladder = data_->ladder();
   auto sizes = [&](int bucket) -> std::array<int64_t, 3> {
     const auto [S, T] = bucket_lengths(bucket);
@@ -113,11 +113,11 @@ std::vector<int> NmtTask::largest_candidates() const {
   return candidates;
 }
 
-int64_t NmtTask::batch() const {
+int64_t TranslationTask::batch() const {
   return batch_.words() == 0 ? batch_.sentences() : data_->ladder().rows(bucket_count() - 1);
 }
 
-void NmtTask::start_batches() {
+void TranslationTask::start_batches() {
   prefetch_.reset();  // before the iterator that its thread uses
   iterator_ = std::make_unique<TrainIterator>(data_->train(), data_->ladder(), seed_);
   iterator_->restore(resume_);
@@ -125,7 +125,7 @@ void NmtTask::start_batches() {
       [iterator = iterator_.get()](TextBatch& batch) { return iterator->next(batch); });
 }
 
-const std::vector<BatchInfo>& NmtTask::next(int count) {
+const std::vector<BatchInfo>& TranslationTask::next(int count) {
   if (!prefetch_) start_batches();
   batches_.resize(static_cast<size_t>(count));
   infos_.assign(batches_.size(), {});
@@ -145,11 +145,11 @@ const std::vector<BatchInfo>& NmtTask::next(int count) {
   return infos_;
 }
 
-void NmtTask::fill(Executable& program, int i) {
+void TranslationTask::fill(Executable& program, int i) {
   put(program, batches_.at(static_cast<size_t>(i)));
 }
 
-std::string NmtTask::position() const {
+std::string TranslationTask::position() const {
   char text[128];
   std::snprintf(text, sizeof text, "epoch %lld batch %lld data %016llx",
                 static_cast<long long>(resume_.epoch),
@@ -158,7 +158,7 @@ std::string NmtTask::position() const {
   return text;
 }
 
-void NmtTask::restore(const std::string& position) {
+void TranslationTask::restore(const std::string& position) {
   long long epoch = 0, batch = 0;
   unsigned long long fingerprint = 0;
   int end = -1;
@@ -177,11 +177,11 @@ void NmtTask::restore(const std::string& position) {
   start_batches();
 }
 
-void NmtTask::declare_weights(ProgramSet& programs) const {
+void TranslationTask::declare_weights(ProgramSet& programs) const {
   programs.add("weights", record_nll(model_, {1, 1, 1}));
 }
 
-double NmtTask::loss(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const {
+double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part, int64_t& truncated) const {
   ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
   truncated = batches.truncated();
   TextBatch batch;
@@ -201,14 +201,14 @@ double NmtTask::loss(ProgramSet& programs, const NmtPart& part, int64_t& truncat
   return sum / static_cast<double>(words);
 }
 
-Translator::Member NmtTask::translator_member(ProgramSet& programs) const {
+Translator::Member TranslationTask::translator_member(ProgramSet& programs) const {
   Translator::Member member{&programs, model_, {}};
   for (const Bucket& bucket : data_->ladder().buckets) member.lengths.push_back(bucket.source);
   return member;
 }
 
-NmtEvaluation NmtTask::evaluate(ProgramSet& programs, const NmtPart& part) const {
-  NmtEvaluation result;
+TranslationEvaluation TranslationTask::evaluate(ProgramSet& programs, const TranslationPart& part) const {
+  TranslationEvaluation result;
   result.loss = loss(programs, part, result.truncated);
   std::vector<std::vector<int32_t>> sentences;
   for (int64_t i = 0; i < part.text.size(); ++i) {
@@ -223,9 +223,9 @@ NmtEvaluation NmtTask::evaluate(ProgramSet& programs, const NmtPart& part) const
   return result;
 }
 
-Validation NmtTask::validate(ProgramSet& programs, const std::string& name) {
-  const NmtPart& part = data_->part(name);
-  const NmtEvaluation result = evaluate(programs, part);
+Validation TranslationTask::validate(ProgramSet& programs, const std::string& name) {
+  const TranslationPart& part = data_->part(name);
+  const TranslationEvaluation result = evaluate(programs, part);
   Validation validation{.loss = result.loss,
                         .metrics = {{"bleu", result.bleu.score}},
                         .best_by = "bleu",
@@ -238,9 +238,9 @@ Validation NmtTask::validate(ProgramSet& programs, const std::string& name) {
   return validation;
 }
 
-void NmtTask::save_files(const fs::path& folder) const { data_->save(folder); }
+void TranslationTask::save_files(const fs::path& folder) const { data_->save(folder); }
 
-std::vector<std::string> NmtTask::describe() const { return data_->describe(); }
+std::vector<std::string> TranslationTask::describe() const { return data_->describe(); }
 
 SavedNmt open_nmt(const fs::path& path) {
   std::error_code ignored;
@@ -260,7 +260,7 @@ SavedNmt open_nmt(const fs::path& path) {
                      "the folder of a run that has saved a checkpoint");
   }
   saved.config = load_config(folder / "config.yaml");
-  saved.task = std::make_unique<NmtTask>(saved.config, folder);
+  saved.task = std::make_unique<TranslationTask>(saved.config, folder);
   saved.programs = std::make_unique<ProgramSet>(compile_options(saved.config.memory),
                                                 choose_device(saved.config.device));
   saved.task->declare_weights(*saved.programs);

@@ -9,24 +9,24 @@
 #include "data/prefetch.h"
 #include "models/translation.h"
 #include "train/bleu.h"
-#include "train/nmt_data.h"
+#include "train/translation_data.h"
 #include "train/task.h"
 #include "train/translator.h"
 
 namespace pal {
 
 // How well a part of the corpus is translated.
-struct NmtEvaluation {
+struct TranslationEvaluation {
   double loss = 0;             // nats a target word, </s> counted
   int64_t truncated = 0;       // longer than the largest bucket: the loss counts their beginning
   BleuScore bleu;              // of whole sentences against the lines of the file
   std::vector<std::string> hypotheses;
 };
 
-class NmtTask final : public Task {
+class TranslationTask final : public Task {
  public:
-  // Reads the vocabularies; all else when it is first needed (NmtData).
-  explicit NmtTask(const Config& config, const std::filesystem::path& model_dir = {});
+  // Reads the vocabularies; all else when it is first needed (TranslationData).
+  explicit TranslationTask(const Config& config, const std::filesystem::path& model_dir = {});
 
   int bucket_count() const override;
   std::pair<int64_t, int64_t> bucket_lengths(int bucket) const override;
@@ -47,23 +47,23 @@ class NmtTask final : public Task {
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
   // With a greedy translation.
-  NmtEvaluation evaluate(ProgramSet& programs, const NmtPart& part) const;
+  TranslationEvaluation evaluate(ProgramSet& programs, const TranslationPart& part) const;
   // Nats a target word; `truncated` counts the pairs of which only the beginning is seen.
-  double loss(ProgramSet& programs, const NmtPart& part, int64_t& truncated) const;
+  double loss(ProgramSet& programs, const TranslationPart& part, int64_t& truncated) const;
   // What a Translator needs to know of this model.
   Translator::Member translator_member(ProgramSet& programs) const;
-  NmtData& data() const { return *data_; }
+  TranslationData& data() const { return *data_; }
   // Sentences to translate at a time: as many as in a training batch of the longest.
   int64_t batch() const;
 
  private:
-  NmtTask(const Config& config, std::shared_ptr<NmtData> data);
+  TranslationTask(const Config& config, std::shared_ptr<TranslationData> data);
   Recorded record_shape(Builder& builder, const TranslationShape& shape, Val scalars, bool training) const;
   void start_batches();
 
   BatchSize batch_;
   uint64_t seed_;
-  std::shared_ptr<NmtData> data_;  // shared with variants
+  std::shared_ptr<TranslationData> data_;  // shared with variants
   TranslationModel model_;
   IteratorState resume_;  // after the batches taken last
   std::vector<TextBatch> batches_;
@@ -75,7 +75,7 @@ class NmtTask final : public Task {
 // A trained model, ready to translate.
 struct SavedNmt {
   Config config;
-  std::unique_ptr<NmtTask> task;
+  std::unique_ptr<TranslationTask> task;
   std::unique_ptr<ProgramSet> programs;
   std::filesystem::path weights;  // the file they came from
 };
