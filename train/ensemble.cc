@@ -100,7 +100,8 @@ std::vector<double> Ensemble::score(std::span<const std::string> sources,
                                           words);
 }
 
-TranslationEvaluation Ensemble::evaluate(const TranslationPart& part, const BeamOptions& options) const {
+TranslationEvaluation Ensemble::evaluate(const TranslationPart& part,
+                                         const BeamOptions& options) const {
   TranslationEvaluation result;
   for (const std::vector<Translation>& best : translate(part.lines.source, options)) {
     result.hypotheses.push_back(best[0].text);

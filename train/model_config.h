@@ -31,7 +31,9 @@ struct NmtConfig : Section {
                                  {.min = 1, .max = 65536}};
   Option<bool> input_feeding{*this, "input_feeding", true,
                              "feed the last attention vector into the decoder's next step"};
-  Option<double> dropout{*this, "dropout", 0.0,
+  Option<double> dropout{*this,
+                         "dropout",
+                         0.0,
                          "probability of dropping a unit between layers, and before the output "
                          "layer",
                          {.min = 0, .max = 1, .below_max = true}};

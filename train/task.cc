@@ -1,8 +1,8 @@
 // The task that a model's type asks for.
 #include "train/task.h"
 
-#include "train/translation_task.h"
 #include "train/step_program.h"
+#include "train/translation_task.h"
 
 namespace pal {
 

@@ -28,14 +28,16 @@ std::string hint_for(const ParallelTextConfig& data) {
   const std::string into = " and put the files into " + data_path(data, "").string();
   if (root.find("iwslt15") != std::string::npos) {
     return "download the IWSLT'15 English-Vietnamese set (train, tst2012, tst2013, vocab; .en and "
-           ".vi) from https://nlp.stanford.edu/projects/nmt/" + into;
+           ".vi) from https://nlp.stanford.edu/projects/nmt/" +
+           into;
   }
   if (root.find("multi30k") != std::string::npos) {
     return "download task 1 of Multi30k from https://github.com/multi30k/dataset" + into;
   }
   if (root.find("wmt16") != std::string::npos) {
     return "download the English-German parallel text of the WMT 2016 news task (its page is "
-           "https://www.statmt.org/wmt16/translation-task.html), tokenise and clean it" + into;
+           "https://www.statmt.org/wmt16/translation-task.html), tokenise and clean it" +
+           into;
   }
   return "a small English-Vietnamese set comes with the program: --set "
          "data.root=data/samples/tatoeba_en_vi";
@@ -58,11 +60,8 @@ std::string thousands(int64_t number) {
 }  // namespace
 
 TranslationData::TranslationData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
-                 fs::path model_dir)
-    : config_(config),
-      batch_(batch),
-      seed_(seed),
-      model_dir_(std::move(model_dir)) {
+                                 fs::path model_dir)
+    : config_(config), batch_(batch), seed_(seed), model_dir_(std::move(model_dir)) {
   const bool pieces = *config.tokenizer == "sentencepiece";
   // Made-up text is made of words, whatever real text would be cut into.
   if (pieces && *config.synthetic) {
@@ -145,7 +144,7 @@ TranslationPart TranslationData::read_part(const CorpusFile& source,
 }
 
 Vocabulary TranslationData::read_vocabulary(const std::string& file, const std::string& key,
-                                    const std::optional<int64_t>& size) const {
+                                            const std::optional<int64_t>& size) const {
   const CorpusFile place{data_path(config_, file).string(), key, hint_for(config_)};
   Vocabulary all = Vocabulary::load_any(place);
   if (!size || all.size() - Vocabulary::kSpecials <= *size) return all;
@@ -259,8 +258,8 @@ BucketLadder TranslationData::read_ladder(const fs::path& file) const {
                            &bucket.rows, &more);
     if (read == 2 && std::sscanf(line.c_str(), "%*d %*d %c", &more) == 1) read = 0;  // "9 9 x"
     const Bucket last = ladder.buckets.empty() ? Bucket{1, 1} : ladder.largest();
-    const bool rows_fit = read == 2 || (batch_.words() > 0 && bucket.rows > 0 &&
-                                        bucket.rows <= 100'000'000);
+    const bool rows_fit =
+        read == 2 || (batch_.words() > 0 && bucket.rows > 0 && bucket.rows <= 100'000'000);
     if (read < 2 || read > 3 || !rows_fit || bucket.source < last.source ||
         bucket.target < last.target || bucket.source > 10000 || bucket.target > 10000) {
       throw UsageError("[buckets] " + file.string() + ": line " +
@@ -321,8 +320,10 @@ std::vector<std::string> TranslationData::describe() {
   const std::string sizes = thousands(train().size()) + " training pairs; vocabularies of " +
                             thousands(source_.size()) + " and " + thousands(target_.size());
   if (*config_.synthetic) {
-    lines.push_back("SYNTHETIC TEXT (data.synthetic), made up from the seed: its loss and BLEU say "
-                    "nothing about translating; " + sizes);
+    lines.push_back(
+        "SYNTHETIC TEXT (data.synthetic), made up from the seed: its loss and BLEU say "
+        "nothing about translating; " +
+        sizes);
   } else {
     lines.push_back(languages + " text in " + data_path(config_, "").string() + ": " + sizes);
   }

@@ -30,7 +30,7 @@ class TranslationData {
   // data.sentencepiece_file), else from the training text. UsageError when a file that is needed
   // is missing or will not do.
   TranslationData(const ParallelTextConfig& config, BatchSize batch, uint64_t seed,
-          std::filesystem::path model_dir = {});
+                  std::filesystem::path model_dir = {});
 
   const Vocabulary& source() const { return source_; }
   const Vocabulary& target() const { return target_; }

@@ -68,7 +68,9 @@ std::unique_ptr<Task> TranslationTask::variant(const Config& config) const {
   return std::unique_ptr<Task>(new TranslationTask(config, data_));
 }
 
-int TranslationTask::bucket_count() const { return static_cast<int>(data_->ladder().buckets.size()); }
+int TranslationTask::bucket_count() const {
+  return static_cast<int>(data_->ladder().buckets.size());
+}
 
 std::pair<int64_t, int64_t> TranslationTask::bucket_lengths(int bucket) const {
   const Bucket& lengths = data_->ladder().buckets.at(static_cast<size_t>(bucket));
@@ -81,13 +83,13 @@ Recorded TranslationTask::record(Builder& builder, int bucket, Val scalars, bool
 }
 
 Recorded TranslationTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
-                                 Val scalars, bool training) const {
+                                         Val scalars, bool training) const {
   const auto [source, target] = lengths;
   return record_shape(builder, {source, target, batch_.rows(source, target)}, scalars, training);
 }
 
 Recorded TranslationTask::record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
-                               bool training) const {
+                                       bool training) const {
   const TranslationLoss loss = model_.loss(builder, shape, scalars, training);
   return {loss.loss, {{"nll", loss.nll}}};
 }
@@ -169,9 +171,10 @@ void TranslationTask::restore(const std::string& position) {
                      "': expected 'epoch N batch N data HEX'; use the checkpoint of this task");
   }
   if (fingerprint != data_->fingerprint()) {
-    throw UsageError("[nmt] cannot resume: the training text, its vocabularies or its buckets are "
-                     "not what they were when the checkpoint was saved; restore the files, or "
-                     "start a new run");
+    throw UsageError(
+        "[nmt] cannot resume: the training text, its vocabularies or its buckets are "
+        "not what they were when the checkpoint was saved; restore the files, or "
+        "start a new run");
   }
   resume_ = {epoch, batch};
   start_batches();
@@ -181,7 +184,8 @@ void TranslationTask::declare_weights(ProgramSet& programs) const {
   programs.add("weights", record_nll(model_, {1, 1, 1}));
 }
 
-double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part, int64_t& truncated) const {
+double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part,
+                             int64_t& truncated) const {
   ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
   truncated = batches.truncated();
   TextBatch batch;
@@ -207,7 +211,8 @@ Translator::Member TranslationTask::translator_member(ProgramSet& programs) cons
   return member;
 }
 
-TranslationEvaluation TranslationTask::evaluate(ProgramSet& programs, const TranslationPart& part) const {
+TranslationEvaluation TranslationTask::evaluate(ProgramSet& programs,
+                                                const TranslationPart& part) const {
   TranslationEvaluation result;
   result.loss = loss(programs, part, result.truncated);
   std::vector<std::vector<int32_t>> sentences;
@@ -256,7 +261,8 @@ SavedNmt open_nmt(const fs::path& path) {
   }
   if (file) saved.weights = path;
   if (saved.weights.empty()) {
-    throw UsageError(folder.string() + ": has neither best.safetensors nor last.safetensors; name "
+    throw UsageError(folder.string() +
+                     ": has neither best.safetensors nor last.safetensors; name "
                      "the folder of a run that has saved a checkpoint");
   }
   saved.config = load_config(folder / "config.yaml");

@@ -1,5 +1,5 @@
-// Translation as the trainer sees it: any translation model (models/translation.h) over parallel text.
-// Validation is the loss of the reference and the BLEU of a greedy translation.
+// Translation as the trainer sees it: any translation model (models/translation.h) over parallel
+// text. Validation is the loss of the reference and the BLEU of a greedy translation.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,17 +9,17 @@
 #include "data/prefetch.h"
 #include "models/translation.h"
 #include "train/bleu.h"
-#include "train/translation_data.h"
 #include "train/task.h"
+#include "train/translation_data.h"
 #include "train/translator.h"
 
 namespace pal {
 
 // How well a part of the corpus is translated.
 struct TranslationEvaluation {
-  double loss = 0;             // nats a target word, </s> counted
-  int64_t truncated = 0;       // longer than the largest bucket: the loss counts their beginning
-  BleuScore bleu;              // of whole sentences against the lines of the file
+  double loss = 0;        // nats a target word, </s> counted
+  int64_t truncated = 0;  // longer than the largest bucket: the loss counts their beginning
+  BleuScore bleu;         // of whole sentences against the lines of the file
   std::vector<std::string> hypotheses;
 };
 
@@ -58,7 +58,8 @@ class TranslationTask final : public Task {
 
  private:
   TranslationTask(const Config& config, std::shared_ptr<TranslationData> data);
-  Recorded record_shape(Builder& builder, const TranslationShape& shape, Val scalars, bool training) const;
+  Recorded record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
+                        bool training) const;
   void start_batches();
 
   BatchSize batch_;
@@ -68,7 +69,7 @@ class TranslationTask final : public Task {
   IteratorState resume_;  // after the batches taken last
   std::vector<TextBatch> batches_;
   std::vector<BatchInfo> infos_;
-  std::unique_ptr<TrainIterator> iterator_;       // the prefetcher's
+  std::unique_ptr<TrainIterator> iterator_;        // the prefetcher's
   std::unique_ptr<Prefetch<TextBatch>> prefetch_;  // after what it uses: it goes first
 };
 
@@ -80,8 +81,8 @@ struct SavedNmt {
   std::filesystem::path weights;  // the file they came from
 };
 // Opens a run's folder: best.safetensors, or last.safetensors where there is no best; or the
-// .safetensors file in such a folder that is named. UsageError when something is missing or does not
-// fit.
+// .safetensors file in such a folder that is named. UsageError when something is missing or does
+// not fit.
 SavedNmt open_nmt(const std::filesystem::path& path);
 
 }  // namespace pal

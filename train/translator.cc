@@ -38,9 +38,9 @@ std::vector<std::byte> repeat(std::span<const std::byte> data, size_t rows, size
 
 }  // namespace
 
-Executable& TranslationScorer::program(const std::string& name,
-                               const std::function<void(Builder&, const TranslationShape&)>& record,
-                               const TranslationShape& shape) {
+Executable& TranslationScorer::program(
+    const std::string& name, const std::function<void(Builder&, const TranslationShape&)>& record,
+    const TranslationShape& shape) {
   if (Executable* ready = programs_.find(name)) return *ready;
   Builder builder;
   record(builder, shape);
@@ -48,7 +48,7 @@ Executable& TranslationScorer::program(const std::string& name,
 }
 
 void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
-                      std::span<const int32_t> lengths, std::optional<int64_t> most_steps) {
+                              std::span<const int32_t> lengths, std::optional<int64_t> most_steps) {
   const std::string s = std::to_string(steps);
   // The last step is that of </s>.
   const int64_t usual = longest_translation(steps) + 1, asked = most_steps.value_or(usual);
@@ -120,7 +120,8 @@ void TranslationScorer::carry_cache(const std::string& name, std::span<const int
   });
 }
 
-const float* TranslationScorer::step(std::span<const int32_t> words, std::span<const int32_t> parents) {
+const float* TranslationScorer::step(std::span<const int32_t> words,
+                                     std::span<const int32_t> parents) {
   if (!decoder_) throw ProgramError("[translate] step() before start()");
   if (!parents.empty() && parents.size() != static_cast<size_t>(rows())) {
     throw ProgramError("[translate] step() takes a parent for each of " +

@@ -21,7 +21,8 @@ namespace pal {
 class TranslationScorer {
  public:
   // The set must hold a program that declares the model's weights, and outlive the scorer.
-  TranslationScorer(ProgramSet& programs, const TranslationModel& model, int64_t batch, int64_t beam = 1)
+  TranslationScorer(ProgramSet& programs, const TranslationModel& model, int64_t batch,
+                    int64_t beam = 1)
       : programs_(programs), model_(model), batch_(batch), beam_(beam) {}
 
   int64_t rows() const { return batch_ * beam_; }

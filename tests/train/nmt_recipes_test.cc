@@ -12,9 +12,9 @@
 #include "memory/compile.h"
 #include "models/nmt.h"
 #include "train/initialise.h"
-#include "train/translation_task.h"
 #include "train/step_program.h"
 #include "train/trainer.h"
+#include "train/translation_task.h"
 
 namespace pal {
 namespace {

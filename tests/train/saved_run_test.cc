@@ -12,8 +12,8 @@
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/initialise.h"
-#include "train/translation_task.h"
 #include "train/trainer.h"
+#include "train/translation_task.h"
 #include "train/translator.h"
 
 namespace pal {

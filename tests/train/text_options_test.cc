@@ -13,8 +13,8 @@
 #include "ops/copies.h"
 #include "train/commands.h"
 #include "train/ensemble.h"
-#include "train/translation_task.h"
 #include "train/trainer.h"
+#include "train/translation_task.h"
 
 namespace pal {
 namespace {
@@ -121,9 +121,10 @@ TEST_F(TextOptions, a_run_with_pieces_needs_nothing_but_its_folder) {
 }
 
 TEST_F(TextOptions, one_model_for_both_languages_or_one_that_is_given) {
-  const TranslationTask shared(config(", tokenizer: sentencepiece, sentencepiece_size: 150,\n"
-                              "  sentencepiece_model: bpe, shared_vocabulary: true",
-                              ", max_epochs: 1"));
+  const TranslationTask shared(
+      config(", tokenizer: sentencepiece, sentencepiece_size: 150,\n"
+             "  sentencepiece_model: bpe, shared_vocabulary: true",
+             ", max_epochs: 1"));
   EXPECT_EQ(shared.data().source().words(), shared.data().target().words());
   EXPECT_EQ(shared.data().source().size(), 154);
   EXPECT_TRUE(shared.data().source_segmenter() == shared.data().target_segmenter());
@@ -134,14 +135,17 @@ TEST_F(TextOptions, one_model_for_both_languages_or_one_that_is_given) {
   EXPECT_EQ(from_file.data().target().words(), shared.data().target().words());
   EXPECT_TRUE(from_file.data().source_segmenter() == shared.data().source_segmenter());
   fs::remove(dir_ / "corpus/mine.model");
-  const std::string message = error_of([&] { TranslationTask task(config(given, ", max_epochs: 1")); });
+  const std::string message =
+      error_of([&] { TranslationTask task(config(given, ", max_epochs: 1")); });
   EXPECT_NE(message.find("mine.model (data.sentencepiece_file): no such file"), std::string::npos)
       << message;
 }
 
 TEST_F(TextOptions, made_up_text_has_as_many_words_as_pieces) {
-  const TranslationTask task(config(", tokenizer: sentencepiece, sentencepiece_size: 50, synthetic: true,\n"
-                            "  target_vocab_size: 40", ", max_epochs: 1"));
+  const TranslationTask task(
+      config(", tokenizer: sentencepiece, sentencepiece_size: 50, synthetic: true,\n"
+             "  target_vocab_size: 40",
+             ", max_epochs: 1"));
   EXPECT_EQ(task.data().source().size(), 54);
   EXPECT_EQ(task.data().target().size(), 44);
 }

@@ -50,11 +50,14 @@ class TranslationTaskTest : public testing::Test {
   Config config(const std::vector<std::string>& sets = {}) const {
     std::vector<Override> overrides;
     for (const std::string& set : sets) overrides.push_back(parse_set(set));
-    return parse_config("model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4,\n"
-                        "  encoder_layers: 1, decoder_layers: 1}\n"
-                        "data: {root: " + dir_.string() + ", max_length: 12}\n"
-                        "train: {batch_size: 4, max_epochs: 1}\ndevice: {threads: 1}\n",
-                        "test.yaml", overrides);
+    return parse_config(
+        "model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4,\n"
+        "  encoder_layers: 1, decoder_layers: 1}\n"
+        "data: {root: " +
+            dir_.string() +
+            ", max_length: 12}\n"
+            "train: {batch_size: 4, max_epochs: 1}\ndevice: {threads: 1}\n",
+        "test.yaml", overrides);
   }
   // What the constructor or `use` complains about.
   template <class Use>
@@ -137,10 +140,12 @@ TEST_F(TranslationTaskTest, missing_files_say_which_key_and_what_to_do) {
   EXPECT_NE(what.find((dir_ / "train.vi").string()), std::string::npos);
   EXPECT_NE(what.find("data.train_target"), std::string::npos);
   EXPECT_NE(what.find("data/samples/tatoeba_en_vi"), std::string::npos);
-  const std::string iwslt = error_of([&] { TranslationTask task(config({"data.root=data/IWSLT15"})); });
+  const std::string iwslt =
+      error_of([&] { TranslationTask task(config({"data.root=data/IWSLT15"})); });
   EXPECT_NE(iwslt.find("nlp.stanford.edu/projects/nmt"), std::string::npos);
-  EXPECT_NE(error_of([&] { TranslationTask task(config(), dir_ / "run"); }).find("vocab.source.txt"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { TranslationTask task(config(), dir_ / "run"); }).find("vocab.source.txt"),
+      std::string::npos);
 }
 
 // The words of the next batches, as numbers that tell batches apart.
@@ -172,8 +177,8 @@ TEST_F(TranslationTaskTest, another_corpus_or_a_torn_position_is_refused) {
   const std::string position = task.position();
   TranslationTask wider(config({"data.bucket_width=3"}));
   EXPECT_NE(error_of([&] { wider.restore(position); }).find("cannot resume"), std::string::npos);
-  for (const std::string& torn : {std::string(), position.substr(0, 12), position + "0",
-                                  "x" + position}) {
+  for (const std::string& torn :
+       {std::string(), position.substr(0, 12), position + "0", "x" + position}) {
     EXPECT_NE(error_of([&] { task.restore(torn); }), "") << torn;
   }
   std::fstream text(dir_ / "train.vi", std::ios::in | std::ios::out);
@@ -211,8 +216,10 @@ TEST_F(TranslationTaskTest, made_up_text_is_real_and_says_what_it_is) {
   EXPECT_EQ(task.data().source().encode(tokenize(valid.lines.source[7], Tokenizer::simple)),
             std::vector<int32_t>(valid.text.source(7).begin(), valid.text.source(7).end()));
 
-  EXPECT_NE(error_of([&] { TranslationTask(config({"data.synthetic=true"})); })
-                .find("data.source_vocab_size"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              TranslationTask(config({"data.synthetic=true"}));
+            }).find("data.source_vocab_size"),
+            std::string::npos);
 }
 
 // A set with the model's weights, all of them `value`.
