@@ -26,7 +26,7 @@ RegionStats RegionPool::stats() const {
 
 Regions::Regions(const Program& program, const Storages& storages, const Plan& plan,
                  RegionPool& pool, Arena& arena, From from)
-    : storages_(storages), pool_(pool), arena_(arena), from_(from) {
+    : storages_(storages), pool_(pool), arena_(arena) {
   if (queue_count(program) > 1) {
     throw ProgramError("a pool of regions runs programs on one queue");
   }

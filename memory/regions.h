@@ -83,7 +83,6 @@ class Regions final : public Memory {
   const Storages& storages_;
   RegionPool& pool_;
   Arena& arena_;
-  const From from_;
   int32_t job_ = 0;
   std::vector<int64_t> offset_;                // by storage: in the pool, or in the arena
   std::vector<char> pooled_;                   // by storage

@@ -34,7 +34,7 @@ struct Clip {
 };
 struct PassInside {
   float lo, hi;
-  PAL_HD float operator()(float dy, float y) const { return (lo < y) & (y < hi) ? dy : 0; }
+  PAL_HD float operator()(float dy, float y) const { return ((lo < y) & (y < hi)) ? dy : 0; }
 };
 struct Tanh {
   PAL_HD float operator()(float x) const { return tanh(x); }

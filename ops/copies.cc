@@ -200,9 +200,12 @@ const OpDef to_bits_op{
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   auto& interval = a.attrs.as<BitsAttrs>();
-                  map_elements<1>(a, [lo = interval.lo, hi = interval.hi](float x) {
-                    return (lo < x) & (x < hi) ? 1.0f : 0.0f;
-                  }, bits_of_interval(interval.lo, interval.hi));
+                  map_elements<1>(
+                      a,
+                      [lo = interval.lo, hi = interval.hi](float x) {
+                        return ((lo < x) & (x < hi)) ? 1.0f : 0.0f;
+                      },
+                      bits_of_interval(interval.lo, interval.hi));
                 }},
     .cuda = &to_bits_cuda,
     .examples =

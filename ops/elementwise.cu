@@ -20,7 +20,7 @@ struct Identity {
 };
 struct Inside {
   float lo, hi;
-  PAL_HD float operator()(float x) const { return (lo < x) & (x < hi) ? 1.0f : 0.0f; }
+  PAL_HD float operator()(float x) const { return ((lo < x) & (x < hi)) ? 1.0f : 0.0f; }
 };
 
 // Functors without fields, as they are.

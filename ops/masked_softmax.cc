@@ -30,7 +30,7 @@ void run(const KernelArgs& a) {
     }
     for (int64_t s = 0; s < steps; ++s) {
       const float* x = load_tile(a.in[0], type, s * batch + begin, n, buffer);
-      for (int64_t e = 0; e < n; ++e) top[e] = (s < length[e]) & (x[e] > top[e]) ? x[e] : top[e];
+      for (int64_t e = 0; e < n; ++e) top[e] = ((s < length[e]) & (x[e] > top[e])) ? x[e] : top[e];
     }
     for (int64_t s = 0; s < steps; ++s) {
       const float* x = load_tile(a.in[0], type, s * batch + begin, n, buffer);

@@ -61,6 +61,9 @@ class Task {
   // them into a program's inputs, all but the scalars.
   virtual const std::vector<BatchInfo>& next(int count) = 0;
   virtual void fill(Executable& program, int i) = 0;
+  // Fills a program recorded by record_lengths() with random samples that leave no padding, the
+  // scalars apart: for timing steps. What it counts is as next() would count it.
+  virtual BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const = 0;
   // Where training stands after the batches taken last, as text for the checkpoint; restore() goes
   // on from there. UsageError when the data is not what it was.
   virtual std::string position() const = 0;

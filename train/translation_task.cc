@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/philox.h"
 #include "core/scalars.h"
 #include "ops/copies.h"
 #include "train/checkpoint.h"
@@ -149,6 +150,27 @@ const std::vector<BatchInfo>& TranslationTask::next(int count) {
 
 void TranslationTask::fill(Executable& program, int i) {
   put(program, batches_.at(static_cast<size_t>(i)));
+}
+
+BatchInfo TranslationTask::fill_full(Executable& program,
+                                     std::pair<int64_t, int64_t> lengths) const {
+  const auto [S, T] = lengths;
+  const int64_t B = batch_.rows(S, T);
+  auto words = [&](const char* input, int64_t count, int64_t vocabulary) {
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const uint32_t number = draw({seed_, 0, 0, 0}, i).x[0];
+      ids[i] = Vocabulary::kSpecials +
+               static_cast<int32_t>(number % uint32_t(vocabulary - Vocabulary::kSpecials));
+    }
+    put(program, input, ids);
+  };
+  words(translation_input::kSource, S * B, data_->source().size());
+  words(translation_input::kTargetIn, T * B, data_->target().size());
+  words(translation_input::kTargetOut, T * B, data_->target().size());
+  put(program, translation_input::kSourceLengths,
+      std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(S)));
+  return {.normalizer = static_cast<double>(T * B), .samples = B, .tokens = (S + T) * B};
 }
 
 std::string TranslationTask::position() const {

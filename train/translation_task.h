@@ -37,6 +37,7 @@ class TranslationTask final : public Task {
   std::unique_ptr<Task> variant(const Config& config) const override;
   const std::vector<BatchInfo>& next(int count) override;
   void fill(Executable& program, int i) override;
+  BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   std::string position() const override;
   void restore(const std::string& position) override;
   // Metric "bleu"; five samples, evenly spread over the part.

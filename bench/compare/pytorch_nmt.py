@@ -1,19 +1,16 @@
 """The recurrent translator of models/nmt.h in PyTorch, as its users would write it.
 
 nn.Embedding, nn.LSTM over packed sequences in the encoder, nn.LSTMCell in the decoder,
-F.cross_entropy. It serves two ends: bench/compare/nmt.sh times it beside ours, and
+F.cross_entropy. It serves two ends: bench/compare/step.sh times it beside ours, and
 tests/train/golden/make_nmt_steps.py takes golden values from it. Run by itself it times training
 steps and prints one JSON object.
 """
-import argparse
-import json
-import statistics
-import time
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import timing
 
 PAD = 0
 
@@ -60,8 +57,8 @@ class Nmt(nn.Module):
     def encode(self, source, lengths):
         if self.reverse_source:
             steps = torch.arange(source.shape[0]).unsqueeze(1)
-            flipped = (lengths.unsqueeze(0) - 1 - steps)
-            source = source.gather(0, torch.where(flipped >= 0, flipped, steps))
+            flipped = lengths.unsqueeze(0) - 1 - steps
+            source = source.gather(0, torch.where(flipped >= 0, flipped, steps).to(source.device))
         x = self.dropout(self.source_embedding(source))
         for number, layer in enumerate(self.encoder):
             if number > 0:
@@ -77,6 +74,7 @@ class Nmt(nn.Module):
         values = encoded.transpose(0, 1).contiguous()  # (B, S, H)
         keys = self.key(values)  # (B, S, A)
         padding = torch.arange(source.shape[0]).unsqueeze(0) >= lengths.unsqueeze(1)  # (B, S)
+        padding = padding.to(source.device)
         states = [(torch.tanh(h(last)), torch.tanh(c(last)))
                   for h, c in zip(self.init_h, self.init_c)]
         attended = torch.zeros_like(last)
@@ -117,39 +115,24 @@ def train_step(model, optimizer, batch, label_smoothing=0.0, clip_value=None, cl
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in [("threads", 2), ("batch", 128), ("source-length", 30),
-                        ("target-length", 30), ("source-vocab", 17192), ("target-vocab", 7710),
-                        ("hidden", 512), ("layers", 2), ("warmup", 2), ("steps", 5)]:
-        parser.add_argument(f"--{name}", type=int, default=value)
+    parser = timing.options(__doc__, batch=128, source_length=30, target_length=30,
+                            source_vocab=17192, target_vocab=7710, hidden=512, layers=2)
     parser.add_argument("--attention", choices=["mlp", "scaled_luong"], default="mlp")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
+    timing.start(args)
     size = {"embedding": args.hidden, "hidden": args.hidden, "attention_size": args.hidden}
     model = Nmt(args.source_vocab, args.target_vocab, **size, encoder_layers=args.layers,
-                decoder_layers=args.layers, attention=args.attention, reverse_source=True)
+                decoder_layers=args.layers, attention=args.attention,
+                reverse_source=True).to(args.device)
     # The fused Adam is PyTorch's fastest on a CPU.
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=3e-4,
                                  fused=True)
     s, t, b = args.source_length, args.target_length, args.batch
-    words = [torch.randint(4, vocab, shape) for vocab, shape in (
+    words = [torch.randint(4, vocab, shape, device=args.device) for vocab, shape in (
         (args.source_vocab, (s, b)), (args.target_vocab, (t, b)), (args.target_vocab, (t, b)))]
-    batch = (words[0], torch.full((b,), s), words[1], words[2])
-    if args.compile:
-        model = torch.compile(model)
-    seconds, losses = [], []
-    for step in range(args.warmup + args.steps):
-        begin = time.perf_counter()
-        losses.append(train_step(model, optimizer, batch, clip_value=1.0).item())
-        if step >= args.warmup:
-            seconds.append(time.perf_counter() - begin)
-    median = statistics.median(seconds)
-    print(json.dumps({"program": f"PyTorch {torch.__version__}" + (" compiled" * args.compile),
-                      "threads": args.threads, "step_ms": 1e3 * median,
-                      "sentences_per_s": b / median, "target_tokens_per_s": b * t / median,
-                      "first_loss": losses[0], "last_loss": losses[-1]}))
+    batch = (words[0], torch.full((b,), s), words[1], words[2])  # packing wants lengths on the CPU
+    timing.report(args, model, lambda m: train_step(m, optimizer, batch, clip_value=1.0),
+                  samples=b, tokens=b * (s + t))
 
 
 if __name__ == "__main__":

@@ -5,16 +5,13 @@ itself it times training steps and prints one JSON object, and
 tests/train/golden/make_transformer_steps.py takes golden values from it. Batches are time-major,
 (T, B), as ours.
 """
-import argparse
-import json
 import math
-import statistics
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import timing
 from pytorch_nmt import train_step
 
 
@@ -85,11 +82,11 @@ class Transformer(nn.Module):
         self.encoder_norm, self.decoder_norm = ends
 
     def embed(self, table, words):
-        x = math.sqrt(self.hidden) * table(words) + positions(len(words), self.hidden)
+        x = math.sqrt(self.hidden) * table(words) + positions(len(words), self.hidden).to(words.device)
         return self.dropout(x)
 
     def forward(self, source, lengths, target_in):
-        seen = torch.arange(len(source)).unsqueeze(0) < lengths.unsqueeze(1)  # (B, S)
+        seen = torch.arange(len(source), device=source.device).unsqueeze(0) < lengths.unsqueeze(1)  # (B, S)
         mask = seen[:, None, None, :]
         x = self.embed(self.source_embedding, source)
         for attention, ffn in self.encoder:
@@ -102,37 +99,22 @@ class Transformer(nn.Module):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in [("threads", 2), ("batch", 64), ("source-length", 30), ("target-length", 30),
-                        ("vocab", 8004), ("hidden", 512), ("ffn", 2048), ("heads", 8),
-                        ("layers", 6), ("warmup", 2), ("steps", 5)]:
-        parser.add_argument(f"--{name}", type=int, default=value)
+    parser = timing.options(__doc__, batch=64, source_length=30, target_length=30, vocab=8004,
+                            hidden=512, ffn=2048, heads=8, layers=6)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
+    timing.start(args)
     model = Transformer(args.vocab, args.vocab, args.hidden, args.ffn, args.heads, args.layers,
-                        args.layers, tie_embeddings="all", dropout=args.dropout)
+                        args.layers, tie_embeddings="all", dropout=args.dropout).to(args.device)
     # The fused Adam is PyTorch's fastest on a CPU.
     optimizer = torch.optim.Adam(model.parameters(), lr=7e-4, betas=(0.9, 0.98), eps=1e-9,
                                  fused=True)
     s, t, b = args.source_length, args.target_length, args.batch
-    words = [torch.randint(4, args.vocab, shape) for shape in ((s, b), (t, b), (t, b))]
-    batch = (words[0], torch.full((b,), s), words[1], words[2])
-    if args.compile:
-        model = torch.compile(model)
-    seconds, losses = [], []
-    for step in range(args.warmup + args.steps):
-        begin = time.perf_counter()
-        losses.append(train_step(model, optimizer, batch, label_smoothing=0.1).item())
-        if step >= args.warmup:
-            seconds.append(time.perf_counter() - begin)
-    median = statistics.median(seconds)
-    print(json.dumps({"program": f"PyTorch {torch.__version__}" + (" compiled" * args.compile),
-                      "threads": args.threads, "step_ms": 1e3 * median,
-                      "sentences_per_s": b / median, "target_tokens_per_s": b * t / median,
-                      "first_loss": losses[0], "last_loss": losses[-1]}))
+    words = [torch.randint(4, args.vocab, shape, device=args.device)
+             for shape in ((s, b), (t, b), (t, b))]
+    batch = (words[0], torch.full((b,), s, device=args.device), words[1], words[2])
+    timing.report(args, model, lambda m: train_step(m, optimizer, batch, label_smoothing=0.1),
+                  samples=b, tokens=b * (s + t))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 #include "train/safetensors.h"
 
 namespace pal {
@@ -21,13 +22,6 @@ namespace fs = std::filesystem;
 
 class Average : public testing::Test {
  protected:
-  Average()
-      : dir_(fs::path(testing::TempDir()) / ("pal_average_" + std::to_string(getpid()))) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~Average() override { fs::remove_all(dir_); }
-
   // A checkpoint of two weights and an optimizer's state.
   fs::path checkpoint(const std::string& name, std::vector<float> w, float b, int64_t shape = 2) {
     const std::vector<float> moment(3, 9);
@@ -38,29 +32,16 @@ class Average : public testing::Test {
     save_safetensors((dir_ / name).string(), tensors, {{"trainer", "{}"}});
     return dir_ / name;
   }
-  static std::string error_of(const std::function<void()>& use) {
-    try {
-      use();
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
-  }
-  static std::string read(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
   // Standard output of a command, which must end with `code`; in dir_.
   std::string pal(const std::string& args, int code = 0) {
     const std::string command = "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args +
                                 " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
-    EXPECT_EQ(WEXITSTATUS(status), code) << args << "\n" << read(dir_ / "err.txt");
-    return read(dir_ / "out.txt");
+    EXPECT_EQ(WEXITSTATUS(status), code) << args << "\n" << read_file(dir_ / "err.txt");
+    return read_file(dir_ / "out.txt");
   }
-  const fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
 };
 
 TEST_F(Average, TakesTheNewestAndMeansTheirWeights) {
@@ -90,9 +71,9 @@ TEST_F(Average, RefusesWhatIsNotOfOneModel) {
   const fs::path a = checkpoint("a.safetensors", {1, 2, 3, 4}, 1);
   const fs::path b = checkpoint("b.safetensors", {1, 2, 3, 4}, 1, 1);
   const std::vector<fs::path> both = {a, b};
-  EXPECT_NE(error_of([&] { average_checkpoints(both, dir_ / "x"); }).find("another model"),
+  EXPECT_NE(usage_error_of([&] { average_checkpoints(both, dir_ / "x"); }).find("another model"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { average_checkpoints({}, dir_ / "x"); }), "");
+  EXPECT_NE(usage_error_of([&] { average_checkpoints({}, dir_ / "x"); }), "");
   EXPECT_FALSE(fs::exists(dir_ / "x"));
 }
 
@@ -105,15 +86,15 @@ TEST_F(Average, ARunTriesTheMeanOfItsLastCheckpoints) {
          "train: {batch_size: 16, steps: 30, lr: 0.01, valid_every: 10, average_last: 2}\n"
          "device: {threads: 1}\n";
   pal("train --config tiny.yaml --out run");
-  EXPECT_NE(read(dir_ / "err.txt").find("mean of the last 2 checkpoints"), std::string::npos);
+  EXPECT_NE(read_file(dir_ / "err.txt").find("mean of the last 2 checkpoints"), std::string::npos);
   EXPECT_TRUE(fs::exists(dir_ / "run/step-30.safetensors"));
   EXPECT_TRUE(fs::exists(dir_ / "run/step-20.safetensors"));
   EXPECT_FALSE(fs::exists(dir_ / "run/step-10.safetensors"));  // two are kept
   pal("average run --last 2 --out mean.safetensors");
-  EXPECT_EQ(read(dir_ / "mean.safetensors"), read(dir_ / "run/average.safetensors"));
+  EXPECT_EQ(read_file(dir_ / "mean.safetensors"), read_file(dir_ / "run/average.safetensors"));
   EXPECT_NE(pal("average run --last 2 --json").find("step-20"), std::string::npos);
   pal("average run --last 3", 2);
-  EXPECT_NE(read(dir_ / "err.txt").find("train.keep_last"), std::string::npos);
+  EXPECT_NE(read_file(dir_ / "err.txt").find("train.keep_last"), std::string::npos);
   const std::string best = pal("eval --model run --beam 2"),
                     mean = pal("eval --model run/average.safetensors --beam 2"),
                     last = pal("eval --model run/last.safetensors --beam 2");

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 
 namespace pal {
 namespace {
@@ -19,12 +20,7 @@ Args parse(const std::vector<std::string>& args, const std::string& program = "p
 }
 
 std::string error_of(const std::vector<std::string>& args) {
-  try {
-    parse_command_line("pal", args);
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "";
+  return usage_error_of([&] { parse_command_line("pal", args); });
 }
 
 TEST(Cli, train_reads_every_flag) {
@@ -53,7 +49,8 @@ TEST(Cli, the_program_named_train_is_the_command) {
 }
 
 TEST(Cli, a_run_resumes_from_its_own_configuration) {
-  std::filesystem::path run = std::filesystem::path(testing::TempDir()) / "pal_cli_test_run";
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run";
   std::filesystem::create_directories(run);
   std::ofstream(run / "config.yaml") << "model: {type: nmt}\ntrain: {max_epochs: 3}\n";
   auto a = parse<TrainArgs>({"train", "--resume", "--out", run.string()});

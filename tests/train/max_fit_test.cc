@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "memory/compile.h"
+#include "tests/support/files.h"
 #include "train/cli.h"
 #include "train/trainer.h"
 
@@ -80,12 +81,7 @@ constexpr const char* kTiny =
 
 class PlanCommand : public testing::Test {
  protected:
-  PlanCommand()
-      : dir_(fs::path(testing::TempDir()) /
-             (std::string("pal_plan_") +
-              testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
+  PlanCommand() {
     std::string text = kTiny;
     std::ofstream(dir_ / "tiny.yaml") << text;
     const std::string sentences = "batch_size: 16";
@@ -127,7 +123,8 @@ class PlanCommand : public testing::Test {
         .get<int64_t>();
   }
 
-  fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
   std::optional<std::string> config_home_;
   int code_ = -1;
   std::string error_;

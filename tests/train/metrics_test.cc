@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 #include "train/log.h"
 
 namespace pal {
@@ -18,21 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 class Metrics : public testing::Test {
  protected:
-  Metrics() : file_(fs::path(testing::TempDir()) /
-                    (std::string("pal_metrics_") +
-                     testing::UnitTest::GetInstance()->current_test_info()->name() + ".jsonl")) {
-    fs::remove(file_);
-  }
-  ~Metrics() override { fs::remove(file_); }
   void steps(MetricsWriter& writer, int64_t from, int64_t to) {
     for (int64_t s = from; s <= to; ++s) {
       writer.write(StepRow{.step = s, .epoch = 0.5, .loss = 1.0 / static_cast<double>(s)});
@@ -40,7 +28,8 @@ class Metrics : public testing::Test {
         writer.write(ValidRow{s, 0.5, 2.5, {{"bleu", static_cast<double>(s)}}});
     }
   }
-  const fs::path file_;
+  const TemporaryFolder folder_;
+  const fs::path file_ = folder_.path() / "metrics.jsonl";
 };
 
 const PlanRow kPlan{.step = 0, .source_length = 10, .target_length = 20, .nodes = 5,
@@ -52,7 +41,7 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
   writer.write(StepRow{3, 0.25, 0.1, 1e-3, 2.5, 100, 1000, 12.5, 64, 128});
   writer.write(ValidRow{3, 0.25, 3.5, {{"bleu", 12.25}}});
   writer.write(EndRow{3, 0.25, "steps", 1.5});
-  EXPECT_EQ(read(file_),
+  EXPECT_EQ(read_file(file_),
             R"({"event":"plan","step":0,"bucket":[10,20],"nodes":5,"values":0,"total_bytes":0,)"
             R"("arena_bytes":0,"lower_bound_bytes":0,"compile_seconds":0.1})"
             "\n"
@@ -69,7 +58,7 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
 TEST_F(Metrics, not_a_number_is_null) {
   MetricsWriter writer = MetricsWriter::create(file_);
   writer.write(StepRow{.step = 1, .loss = std::numeric_limits<double>::quiet_NaN()});
-  EXPECT_TRUE(nlohmann::json::parse(read(file_))["loss"].is_null());
+  EXPECT_TRUE(nlohmann::json::parse(read_file(file_))["loss"].is_null());
 }
 
 TEST_F(Metrics, a_resumed_log_equals_an_uninterrupted_one) {
@@ -78,7 +67,7 @@ TEST_F(Metrics, a_resumed_log_equals_an_uninterrupted_one) {
     whole.write(kPlan);
     steps(whole, 1, 9);
   }
-  std::string expected = read(file_);
+  std::string expected = read_file(file_);
   {
     MetricsWriter first = MetricsWriter::create(file_);
     first.write(kPlan);
@@ -91,10 +80,10 @@ TEST_F(Metrics, a_resumed_log_equals_an_uninterrupted_one) {
   again.compile_seconds = 9;
   second.write(again);  // the same plan: not written twice
   steps(second, 7, 9);
-  EXPECT_EQ(read(file_), expected);
+  EXPECT_EQ(read_file(file_), expected);
   again.arena_bytes = 77;  // another plan
   second.write(again);
-  EXPECT_NE(read(file_), expected);
+  EXPECT_NE(read_file(file_), expected);
 }
 
 TEST_F(Metrics, a_torn_last_line_is_removed) {
@@ -102,16 +91,16 @@ TEST_F(Metrics, a_torn_last_line_is_removed) {
     MetricsWriter writer = MetricsWriter::create(file_);
     steps(writer, 1, 2);
   }
-  std::string whole = read(file_);
+  std::string whole = read_file(file_);
   size_t first = whole.find('\n') + 1;
   for (size_t cut = first + 1; cut < whole.size(); ++cut) {
     std::ofstream(file_, std::ios::binary) << whole.substr(0, cut);
     MetricsWriter::resume(file_, 9);
-    ASSERT_EQ(read(file_), whole.substr(0, first)) << cut;
+    ASSERT_EQ(read_file(file_), whole.substr(0, first)) << cut;
   }
   std::ofstream(file_, std::ios::binary) << whole << std::string(100, '\0') << "\n";
   MetricsWriter::resume(file_, 9);
-  EXPECT_EQ(read(file_), whole);
+  EXPECT_EQ(read_file(file_), whole);
 }
 
 TEST_F(Metrics, a_foreign_line_in_the_middle_is_refused) {
@@ -125,7 +114,7 @@ TEST_F(Metrics, a_foreign_line_in_the_middle_is_refused) {
 TEST_F(Metrics, an_absent_file_is_started_on_resume) {
   MetricsWriter writer = MetricsWriter::resume(file_, 3);
   steps(writer, 4, 4);
-  EXPECT_EQ(nlohmann::json::parse(read(file_))["step"], 4);
+  EXPECT_EQ(nlohmann::json::parse(read_file(file_))["step"], 4);
 }
 
 TEST_F(Metrics, failures_to_write_are_reported) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 #include "tests/support/perfect_packing.h"
 #include "train/cli.h"
 #include "train/place_csv.h"
@@ -26,14 +27,6 @@ std::string error_of(const std::string& text) {
 
 class PlaceCommand : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return (folder_ / name).string();
@@ -53,7 +46,8 @@ class PlaceCommand : public testing::Test {
     return testing::internal::GetCapturedStdout();
   }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   int code_ = -1;
   std::string error_;
 };

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 
 namespace pal {
 namespace {
@@ -16,16 +17,6 @@ namespace fs = std::filesystem;
 constexpr const char* kText =
     "name: toy\nf32_tflops: 2\nmemory_gb_s: 100\nunits: 4\nlaunch_us: 1.5\ncapacity: 2GiB\n"
     "matmul_efficiency: 0.5\nmemory_efficiency: 1\n";
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Profile, ReadsUnits) {
   const DeviceProfile p = parse_profile(kText, "toy.yaml");
@@ -79,7 +70,9 @@ TEST(Profile, TextReadsBackEqual) {
 
 TEST(Profile, EveryFaultIsNamed) {
   const std::string text = kText;
-  auto fault = [](const std::string& t) { return error_of([&] { parse_profile(t, "p.yaml"); }); };
+  auto fault = [](const std::string& t) {
+    return usage_error_of([&] { parse_profile(t, "p.yaml"); });
+  };
   EXPECT_EQ(fault(text), "");
   EXPECT_NE(fault(text + "memory_gbs: 3\n").find("p.yaml:9: memory_gbs: unknown key; did you mean "
                                                  "memory_gb_s?"), std::string::npos)
@@ -96,10 +89,10 @@ TEST(Profile, EveryFaultIsNamed) {
 }
 
 TEST(Profile, AnUnknownNameListsThoseThereAre) {
-  const std::string e = error_of([] { load_profile("a100_8"); });
+  const std::string e = usage_error_of([] { load_profile("a100_8"); });
   EXPECT_NE(e.find("there is no file 'a100_8'"), std::string::npos) << e;
   EXPECT_NE(e.find("did you mean a100_80?"), std::string::npos) << e;
-  EXPECT_NE(error_of([] { load_profile("rtx2080t1"); }).find("did you mean rtx2080ti?"),
+  EXPECT_NE(usage_error_of([] { load_profile("rtx2080t1"); }).find("did you mean rtx2080ti?"),
             std::string::npos);
   for (const char* name : {"rtx2080ti", "titanx", "titanxp", "v100_16", "v100_32", "a100_40",
                            "a100_80", "h200", "cpu"}) {
@@ -123,18 +116,18 @@ class Variable {
 };
 
 TEST(Profile, CpuIsWhereTheUsersConfigurationIs) {
-  const fs::path home = fs::path(testing::TempDir()) / "pal_profile_test";
-  fs::remove_all(home);
+  const TemporaryFolder folder;
+  const fs::path& home = folder.path();
   const Variable config("XDG_CONFIG_HOME", home.string());
   EXPECT_EQ(cpu_profile_path(), home / "palimpsest/cpu.yaml");
-  EXPECT_NE(error_of([] { load_profile("cpu"); }).find("pal bench --profile"), std::string::npos);
+  EXPECT_NE(usage_error_of([] { load_profile("cpu"); }).find("pal bench --profile"),
+            std::string::npos);
   EXPECT_EQ(default_profile().name, "RTX 2080 Ti");
   fs::create_directories(home / "palimpsest");
   std::ofstream(home / "palimpsest/cpu.yaml") << kText;
   EXPECT_EQ(load_profile("cpu").name, "toy");
   EXPECT_EQ(default_profile().name, "toy");
   EXPECT_EQ(load_profile((home / "palimpsest/cpu.yaml").string()).name, "toy");
-  fs::remove_all(home);
   const Variable none("XDG_CONFIG_HOME", ""), other("HOME", home.string());
   EXPECT_EQ(cpu_profile_path(), home / ".config/palimpsest/cpu.yaml");
 }

@@ -12,27 +12,15 @@
 #include <sstream>
 #include <tuple>
 
+#include "tests/support/files.h"
+
+namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 class RecomputeRunTest : public testing::Test {
  protected:
-  RecomputeRunTest()
-      : dir_(fs::path(testing::TempDir()) /
-             ("pal_recompute_" + std::to_string(getpid()))) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~RecomputeRunTest() override { fs::remove_all(dir_); }
-
   // A model of this width; matrix products are compute-heavy from about 96 on.
   void config(int width, int batch) {
     const std::string w = std::to_string(width);
@@ -49,8 +37,8 @@ class RecomputeRunTest : public testing::Test {
     const std::string command = "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args +
                                 " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
-    EXPECT_EQ(WEXITSTATUS(status), 0) << args << "\n" << read(dir_ / "err.txt");
-    return read(dir_ / "out.txt");
+    EXPECT_EQ(WEXITSTATUS(status), 0) << args << "\n" << read_file(dir_ / "err.txt");
+    return read_file(dir_ / "out.txt");
   }
 
   // The losses of every step, and the state at the end.
@@ -65,14 +53,15 @@ class RecomputeRunTest : public testing::Test {
       if (row["event"] != "step") continue;
       result += row["loss"].dump() + " " + row["grad_norm"].dump() + "\n";
     }
-    return result + read(run / "last.safetensors");
+    return result + read_file(run / "last.safetensors");
   }
 
   int64_t bytes(const std::string& sets) {
     return nlohmann::json::parse(pal("plan --config tiny.yaml --json" + sets))["bytes"]["total"];
   }
 
-  fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
 };
 
 const char* const kMethods[] = {"mirror", "sqrt", "echo"};
@@ -126,3 +115,4 @@ TEST_F(RecomputeRunTest, EchoSavesWhereProductsAreHeavy) {
 }
 
 }  // namespace
+}  // namespace pal

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 #include "train/ema.h"
 #include "train/safetensors.h"
 #include "train/trainer.h"
@@ -20,13 +21,6 @@ namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::vector<float> floats(const SafetensorsFile& file, const std::string& name) {
   const TensorView* t = file.find(name);
@@ -38,13 +32,6 @@ std::vector<float> floats(const SafetensorsFile& file, const std::string& name) 
 
 class Resume : public testing::Test {
  protected:
-  Resume() : dir_(fs::path(testing::TempDir()) /
-                  (std::string("pal_resume_") + std::to_string(getpid()) + "_" +
-                   testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(dir_);
-  }
-  ~Resume() override { fs::remove_all(dir_); }
-
   TrainArgs args(const std::string& out, const std::vector<std::string>& sets) const {
     std::vector<Override> overrides;
     for (const std::string& set : sets) overrides.push_back(parse_set(set));
@@ -97,15 +84,18 @@ class Resume : public testing::Test {
     auto resumed = [&](const std::string& out, std::initializer_list<const char*> ends) {
       for (const char* steps : ends) run(out, with(sets, std::string("train.steps=") + steps));
       EXPECT_EQ(run(out, sets), whole_reason);
-      EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / out / "last.safetensors"));
+      EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") ==
+                  read_file(dir_ / out / "last.safetensors"));
       EXPECT_EQ(rates("whole"), rates(out));
     };
     resumed("between", {"3", "5"});
     resumed("at", {"4", "8"});
-    EXPECT_TRUE(read(dir_ / "whole/best.safetensors") == read(dir_ / "at/best.safetensors"));
+    EXPECT_TRUE(read_file(dir_ / "whole/best.safetensors") ==
+                read_file(dir_ / "at/best.safetensors"));
   }
 
-  fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
   TrainerState state_;
 };
 
@@ -211,13 +201,13 @@ TEST_F(Resume, KeepsTheLastCheckpointsWhole) {
     return names;
   };
   EXPECT_EQ(kept(), (std::vector<std::string>{"step-10.safetensors", "step-9.safetensors"}));
-  EXPECT_EQ(read(dir_ / "run/step-10.safetensors"), read(dir_ / "run/last.safetensors"));
-  const std::string ten = read(dir_ / "run/step-10.safetensors");
+  EXPECT_EQ(read_file(dir_ / "run/step-10.safetensors"), read_file(dir_ / "run/last.safetensors"));
+  const std::string ten = read_file(dir_ / "run/step-10.safetensors");
   std::ofstream(dir_ / "run/step-best.safetensors") << "the user's";
   run("run", with(sets, "train.steps=13"));
   EXPECT_EQ(kept(), (std::vector<std::string>{"step-12.safetensors", "step-13.safetensors",
                                               "step-best.safetensors"}));
-  EXPECT_TRUE(ten != read(dir_ / "run/last.safetensors"));
+  EXPECT_TRUE(ten != read_file(dir_ / "run/last.safetensors"));
 }
 
 TEST_F(Resume, InitFromTakesAnotherRunsWeights) {
@@ -268,7 +258,7 @@ TEST_F(Resume, InitFromOfAnotherModelListsTheMismatches) {
 
 TEST_F(Resume, WritesItsReportAndEvents) {
   run("run", {"train.steps=5"});
-  const std::string page = read(dir_ / "run/report.html");
+  const std::string page = read_file(dir_ / "run/report.html");
   EXPECT_NE(page.find("ended: steps"), std::string::npos);
   EXPECT_NE(page.find("BLEU"), std::string::npos);
   EXPECT_NE(page.find("optimizer state"), std::string::npos);

@@ -16,16 +16,12 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/support/files.h"
+
+namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 struct Result {
   int status = 0;  // exit code, or -signal
@@ -34,12 +30,7 @@ struct Result {
 
 class RunTest : public testing::Test {
  protected:
-  RunTest()
-      : dir_(fs::path(testing::TempDir()) /
-             (std::string("pal_run_") + std::to_string(getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
+  RunTest() {
     std::ofstream(dir_ / "tiny.yaml")
         << "model: {type: nmt, hidden: 16, embedding: 12, attention_size: 8, encoder_layers: 1,\n"
            "  decoder_layers: 1, dropout: 0.2}\n"
@@ -48,7 +39,6 @@ class RunTest : public testing::Test {
            "  valid_every: 1000, log_every: 1}\n"
            "device: {threads: 1}\n";
   }
-  ~RunTest() override { fs::remove_all(dir_); }
 
   // Starts the program; `after`, when not negative, kills it so many milliseconds later.
   Result pal(std::vector<std::string> args, int signal = 0, int after_ms = -1) {
@@ -76,7 +66,8 @@ class RunTest : public testing::Test {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read(out), read(err)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(out),
+            read_file(err)};
   }
 
   // The step rows, without what depends on the clock.
@@ -93,7 +84,8 @@ class RunTest : public testing::Test {
     return rows;
   }
 
-  fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
   int64_t file_limit_ = 0;  // bytes that any file of the next program may have; 0: no limit
 };
 
@@ -126,7 +118,8 @@ TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
   ASSERT_EQ(last.status, 0) << last.err;
   EXPECT_GT(killed, kills / 2);
   std::printf("killed %d times\n", killed);
-  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "killed/last.safetensors"));
+  EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") ==
+              read_file(dir_ / "killed/last.safetensors"));
   EXPECT_EQ(steps(dir_ / "whole"), steps(dir_ / "killed"));
 }
 
@@ -134,7 +127,7 @@ TEST_F(RunTest, AFullDiskLeavesThePreviousCheckpointWhole) {
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "whole", "--steps", "12"}).status, 0);
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "full", "--steps", "7"}).status, 0);
   const fs::path checkpoint = dir_ / "full/last.safetensors";
-  const std::string before = read(checkpoint);
+  const std::string before = read_file(checkpoint);
   // No file may grow beyond half a checkpoint: rows can still be written, weights cannot.
   file_limit_ = int64_t(before.size() / 2);
   const Result full = pal({"train", "--resume", "--out", "full", "--steps", "12"});
@@ -142,11 +135,11 @@ TEST_F(RunTest, AFullDiskLeavesThePreviousCheckpointWhole) {
   EXPECT_EQ(full.status, 1) << full.err;
   EXPECT_NE(full.err.find("the previous file, if any, is untouched"), std::string::npos)
       << full.err;
-  EXPECT_TRUE(read(checkpoint) == before);
+  EXPECT_TRUE(read_file(checkpoint) == before);
   EXPECT_FALSE(fs::exists(checkpoint.string() + ".tmp"));
   const Result after = pal({"train", "--resume", "--out", "full", "--steps", "12"});
   ASSERT_EQ(after.status, 0) << after.err;
-  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(checkpoint));
+  EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") == read_file(checkpoint));
   EXPECT_EQ(steps(dir_ / "whole"), steps(dir_ / "full"));
 }
 
@@ -166,7 +159,8 @@ TEST_F(RunTest, SigtermSavesAndExits130) {
   ASSERT_EQ(r.status, 0) << r.err;
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "whole", "--steps", to, "--set",
                  "train.save_every=1000000"}).status, 0);
-  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "run/last.safetensors"));
+  EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") ==
+              read_file(dir_ / "run/last.safetensors"));
 }
 
 TEST_F(RunTest, LosslessMemoryOptionsAndThreadsLeaveTheSameBits) {
@@ -175,7 +169,7 @@ TEST_F(RunTest, LosslessMemoryOptionsAndThreadsLeaveTheSameBits) {
     for (auto& s : sets) args.insert(args.end(), {"--set", s});
     const Result r = pal(args);
     EXPECT_EQ(r.status, 0) << r.err;
-    return read(dir_ / name / "last.safetensors");
+    return read_file(dir_ / name / "last.safetensors");
   };
   const std::string plain = weights("a", {});
   EXPECT_GT(plain.size(), 1000u);
@@ -196,7 +190,8 @@ TEST_F(RunTest, AccumulationLearnsAndResumes) {
   run({"--out", "whole", "--steps", "8"});
   run({"--out", "parts", "--steps", "5"});
   run({"--out", "parts", "--steps", "8", "--resume"});
-  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "parts/last.safetensors"));
+  EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") ==
+              read_file(dir_ / "parts/last.safetensors"));
   auto rows = steps(dir_ / "whole");
   EXPECT_LT(nlohmann::json::parse(rows.back())["loss"], nlohmann::json::parse(rows[0])["loss"]);
 }
@@ -233,7 +228,7 @@ TEST_F(RunTest, BadInputIsOneClearLineAndExit2) {
 
 TEST_F(RunTest, ARunIsNotOverwrittenAndOnlyResumedAsItWas) {
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run"}).status, 0);
-  const std::string before = read(dir_ / "run/last.safetensors");
+  const std::string before = read_file(dir_ / "run/last.safetensors");
   Result r = pal({"train", "--config", "tiny.yaml", "--steps", "3", "--out", "run"});
   EXPECT_EQ(r.status, 2);
   EXPECT_NE(r.err.find("--resume"), std::string::npos) << r.err;
@@ -241,7 +236,7 @@ TEST_F(RunTest, ARunIsNotOverwrittenAndOnlyResumedAsItWas) {
            "train.lr=0.5"});
   EXPECT_EQ(r.status, 2);
   EXPECT_NE(r.err.find("train.lr"), std::string::npos) << r.err;
-  EXPECT_TRUE(before == read(dir_ / "run/last.safetensors"));
+  EXPECT_TRUE(before == read_file(dir_ / "run/last.safetensors"));
 
   // Where validations steer the learning rate, how often they come alters results too.
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "steered", "--set",
@@ -263,11 +258,11 @@ TEST_F(RunTest, ARunStoppedBeforeItsFirstCheckpointStartsAgain) {
   EXPECT_EQ(r.status, 2);
   EXPECT_NE(r.err.find("holds no run"), std::string::npos) << r.err;
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run"}).status, 0);
-  const std::string whole = read(dir_ / "run/last.safetensors");
+  const std::string whole = read_file(dir_ / "run/last.safetensors");
   fs::remove(dir_ / "run/last.safetensors");
   r = pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run", "--resume"});
   ASSERT_EQ(r.status, 0) << r.err;
-  EXPECT_TRUE(whole == read(dir_ / "run/last.safetensors"));
+  EXPECT_TRUE(whole == read_file(dir_ / "run/last.safetensors"));
 }
 
 TEST_F(RunTest, ATooSmallBudgetExits3AndSaysByHowMuch) {
@@ -294,3 +289,4 @@ TEST_F(RunTest, ANaNStopsTheRunAndNamesTheNode) {
 }
 
 }  // namespace
+}  // namespace pal

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/initialise.h"
@@ -24,12 +25,7 @@ namespace fs = std::filesystem;
 // A run's folder with drawn weights, as a trainer would leave it.
 class SavedRun : public testing::Test {
  protected:
-  SavedRun()
-      : dir_(fs::path(testing::TempDir()) /
-             (std::string("pal_saved_run_") + std::to_string(getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
+  SavedRun() {
     const std::string samples = std::string(PAL_SOURCE_DIR) + "/data/samples/tatoeba_en_vi";
     const Config config = parse_config(
         "model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4, init_scale: 1.0,\n"
@@ -44,7 +40,6 @@ class SavedRun : public testing::Test {
     initialise(set, 7);
     save_weights(dir_ / "last.safetensors", set);
   }
-  ~SavedRun() override { fs::remove_all(dir_); }
 
   fs::path file(const std::string& name, const std::string& text) const {
     std::ofstream(dir_ / name, std::ios::binary) << text;
@@ -68,7 +63,8 @@ class SavedRun : public testing::Test {
     }
     return "";
   }
-  const fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -204,8 +200,8 @@ TEST_F(SavedRun, best_goes_before_last) {
 
 // From nothing to translations: data, training, checkpoint, evaluation.
 TEST(Translation, is_learned) {
-  const fs::path dir = fs::path(testing::TempDir()) / ("pal_learned_" + std::to_string(getpid()));
-  fs::remove_all(dir);
+  const TemporaryFolder folder;
+  const fs::path dir = folder.path() / "run";
   TrainArgs args{.config = parse_config(
                      "model: {type: nmt, hidden: 64, embedding: 32, attention_size: 32,\n"
                      "  encoder_layers: 1, decoder_layers: 1, forget_bias: 1.0}\n"
@@ -226,7 +222,6 @@ TEST(Translation, is_learned) {
   const nlohmann::json result = nlohmann::json::parse(testing::internal::GetCapturedStdout());
   EXPECT_EQ(result["bleu"], summary["test"]["bleu"]);
   EXPECT_EQ(result["loss"], summary["test"]["loss"]);
-  fs::remove_all(dir);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 
 namespace pal {
 namespace {
@@ -110,14 +111,8 @@ std::map<std::string, float> scalars(const std::string& event) {
 
 class Events : public testing::Test {
  protected:
-  Events() : dir_(fs::path(testing::TempDir()) /
-                  (std::string("pal_events_") + std::to_string(getpid()) + "_" +
-                   testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~Events() override { fs::remove_all(dir_); }
-  fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
 };
 
 TEST_F(Events, TheChecksumIsCastagnolis) {

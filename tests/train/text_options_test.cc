@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "ops/copies.h"
+#include "tests/support/files.h"
 #include "train/commands.h"
 #include "train/ensemble.h"
 #include "train/trainer.h"
@@ -23,17 +24,12 @@ namespace fs = std::filesystem;
 
 class TextOptions : public testing::Test {
  protected:
-  TextOptions()
-      : dir_(fs::path(testing::TempDir()) /
-             (std::string("pal_text_options_") + std::to_string(getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(dir_);
+  TextOptions() {
     fs::create_directories(dir_ / "corpus");
     for (const char* part : {"train", "valid", "test"}) {
       for (const char* language : {"en", "vi"}) copy_lines(std::string(part) + "." + language);
     }
   }
-  ~TextOptions() override { fs::remove_all(dir_); }
 
   // The first lines of a file that ships: enough, and quick.
   void copy_lines(const std::string& name) const {
@@ -59,22 +55,8 @@ class TextOptions : public testing::Test {
     EXPECT_EQ(code, kExitDone);
     return nlohmann::json::parse(out);
   }
-  std::string read(const fs::path& file) const {
-    std::ifstream in(dir_ / file, std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
-  template <class Use>
-  static std::string error_of(Use use) {
-    try {
-      use();
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
-  }
-  const fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
 };
 
 TEST_F(TextOptions, a_run_with_pieces_needs_nothing_but_its_folder) {
@@ -86,10 +68,11 @@ TEST_F(TextOptions, a_run_with_pieces_needs_nothing_but_its_folder) {
   Config three = c;
   three.train.steps = std::optional<int64_t>(3);
   train(three, "resumed");
-  EXPECT_EQ(read("run/source.model"), read("resumed/source.model"));  // learned alike
-  EXPECT_NE(read("run/source.model"), read("run/target.model"));
+  EXPECT_EQ(read_file(dir_ / "run/source.model"),
+            read_file(dir_ / "resumed/source.model"));  // learned alike
+  EXPECT_NE(read_file(dir_ / "run/source.model"), read_file(dir_ / "run/target.model"));
   train(c, "resumed", true);
-  EXPECT_EQ(read("run/last.safetensors"), read("resumed/last.safetensors"));
+  EXPECT_EQ(read_file(dir_ / "run/last.safetensors"), read_file(dir_ / "resumed/last.safetensors"));
 
   fs::rename(dir_ / "corpus", dir_ / "away");
   const Ensemble one((dir_ / "run").string()), two((dir_ / "run").string() + "," +
@@ -136,7 +119,7 @@ TEST_F(TextOptions, one_model_for_both_languages_or_one_that_is_given) {
   EXPECT_TRUE(from_file.data().source_segmenter() == shared.data().source_segmenter());
   fs::remove(dir_ / "corpus/mine.model");
   const std::string message =
-      error_of([&] { TranslationTask task(config(given, ", max_epochs: 1")); });
+      usage_error_of([&] { TranslationTask task(config(given, ", max_epochs: 1")); });
   EXPECT_NE(message.find("mine.model (data.sentencepiece_file): no such file"), std::string::npos)
       << message;
 }
@@ -155,7 +138,7 @@ TEST_F(TextOptions, an_ensemble_needs_the_same_pieces) {
   train(config(", tokenizer: sentencepiece, sentencepiece_size: 150", train_part), "a");
   train(config(", tokenizer: sentencepiece, sentencepiece_size: 160", train_part), "b");
   const std::string both = (dir_ / "a").string() + "," + (dir_ / "b").string();
-  EXPECT_NE(error_of([&] { Ensemble models(both); }).find("different target vocabularies"),
+  EXPECT_NE(usage_error_of([&] { Ensemble models(both); }).find("different target vocabularies"),
             std::string::npos);
 }
 
@@ -202,10 +185,10 @@ TEST_F(TextOptions, a_run_in_words_resumes_to_the_same_bits) {
   half.train.steps = std::optional<int64_t>(7);
   train(half, "half");
   train(c, "half", true);
-  EXPECT_EQ(read("whole/last.safetensors"), read("half/last.safetensors"));
+  EXPECT_EQ(read_file(dir_ / "whole/last.safetensors"), read_file(dir_ / "half/last.safetensors"));
 
   // Three columns, and the batches that they say.
-  std::istringstream buckets(read("whole/buckets.txt"));
+  std::istringstream buckets(read_file(dir_ / "whole/buckets.txt"));
   int source = 0, target = 0, rows = 0, lines = 0;
   while (buckets >> source >> target >> rows) {
     EXPECT_EQ(rows, BatchSize::of_words(128).rows(source, target));
@@ -222,12 +205,13 @@ TEST_F(TextOptions, a_run_in_words_resumes_to_the_same_bits) {
   for (const char* damaged : {"9 9 0\n", "9 9 -4\n", "9 9 4 4\n", "9\n", "9 9 x\n"}) {
     std::ofstream(dir_ / "whole/buckets.txt") << damaged;
     TranslationTask broken(c, dir_ / "whole");
-    EXPECT_NE(error_of([&] { broken.bucket_count(); }).find("buckets.txt: line 1"),
-              std::string::npos) << damaged;
+    EXPECT_NE(usage_error_of([&] { broken.bucket_count(); }).find("buckets.txt: line 1"),
+              std::string::npos)
+        << damaged;
   }
   std::ofstream(dir_ / "whole/buckets.txt") << "9 9 8\n";  // where no words are counted
   TranslationTask sentences(config("", ", batch_size: 4, steps: 1"), dir_ / "whole");
-  EXPECT_NE(error_of([&] { sentences.bucket_count(); }), "");
+  EXPECT_NE(usage_error_of([&] { sentences.bucket_count(); }), "");
 }
 
 TEST_F(TextOptions, the_largest_plan_is_found_among_the_buckets) {
@@ -263,11 +247,11 @@ TEST_F(TextOptions, vocabularies_of_others_are_read_and_saved_as_ours) {
   const Config c = config(", source_vocab: vocab.en, target_vocab: dict.vi, target_vocab_size: 2",
                           ", batch_size: 16, steps: 2");
   train(c, "run");
-  EXPECT_EQ(read("run/vocab.source.txt"), "<pad>\n<unk>\n<s>\n</s>\nI\nis\n.\n");
-  EXPECT_EQ(read("run/vocab.target.txt"), "<pad>\n<unk>\n<s>\n</s>\nt\u00f4i\n.\n");
+  EXPECT_EQ(read_file(dir_ / "run/vocab.source.txt"), "<pad>\n<unk>\n<s>\n</s>\nI\nis\n.\n");
+  EXPECT_EQ(read_file(dir_ / "run/vocab.target.txt"), "<pad>\n<unk>\n<s>\n</s>\nt\u00f4i\n.\n");
   EXPECT_NO_THROW(open_nmt(dir_ / "run"));
   std::ofstream(dir_ / "corpus/vocab.en") << "I\nis\nI\n";
-  const std::string message = error_of([&] { TranslationTask task(c); });
+  const std::string message = usage_error_of([&] { TranslationTask task(c); });
   EXPECT_NE(message.find("vocab.en (data.source_vocab): line 3 repeats 'I' of line 1"),
             std::string::npos) << message;
 }
@@ -289,7 +273,7 @@ TEST_F(TextOptions, sentences_that_are_all_too_long_are_an_error_and_some_are_co
                                              "a b c d e f g h i j\n";
   std::ofstream(dir_ / "corpus/train.vi") << "a\n";
   const TranslationTask none(config("", ", max_epochs: 1"));
-  const std::string message = error_of([&] { none.bucket_count(); });
+  const std::string message = usage_error_of([&] { none.bucket_count(); });
   EXPECT_NE(message.find("none of 1 sentence pairs has 1 to 30 steps"), std::string::npos)
       << message;
 }

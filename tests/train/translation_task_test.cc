@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "ops/copies.h"
+#include "tests/support/files.h"
 #include "train/trainer.h"
 
 namespace pal {
@@ -27,11 +28,7 @@ void write(const fs::path& file, const std::vector<std::string>& lines) {
 // A folder with a corpus of short sentences, made anew for each test.
 class TranslationTaskTest : public testing::Test {
  protected:
-  TranslationTaskTest()
-      : dir_(fs::path(testing::TempDir()) /
-             (std::string("pal_nmt_task_") +
-              testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    fs::remove_all(dir_);
+  TranslationTaskTest() {
     fs::create_directories(dir_ / "run");
     std::vector<std::string> source, target;
     for (int i = 0; i < 40; ++i) {
@@ -45,7 +42,6 @@ class TranslationTaskTest : public testing::Test {
     write(dir_ / "valid.en", {"one two.", "s1 two one s2", "", "one"});
     write(dir_ / "valid.vi", {"eins zwei.", "t1 zwei", "eins", "eins"});
   }
-  ~TranslationTaskTest() override { fs::remove_all(dir_); }
 
   Config config(const std::vector<std::string>& sets = {}) const {
     std::vector<Override> overrides;
@@ -59,17 +55,8 @@ class TranslationTaskTest : public testing::Test {
             "train: {batch_size: 4, max_epochs: 1}\ndevice: {threads: 1}\n",
         "test.yaml", overrides);
   }
-  // What the constructor or `use` complains about.
-  template <class Use>
-  static std::string error_of(Use use) {
-    try {
-      use();
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
-  }
-  const fs::path dir_;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
 };
 
 TEST_F(TranslationTaskTest, batches_cover_the_corpus_and_count_epochs) {
@@ -92,6 +79,31 @@ TEST_F(TranslationTaskTest, batches_cover_the_corpus_and_count_epochs) {
   const std::vector<BatchInfo>& two = task.next(2);
   EXPECT_EQ(two.size(), 2u);
   EXPECT_LT(two[0].epoch, two[1].epoch);
+}
+
+TEST_F(TranslationTaskTest, full_batches_have_no_padding) {
+  const Config c = config();
+  const TranslationTask task(c);
+  ProgramSet programs(compile_options(c.memory), choose_device(c.device));
+  Executable& step = programs.add("step", record_plan_step(task, c, {5, 3}));
+  const BatchInfo info = task.fill_full(step, {5, 3});
+  EXPECT_EQ(info.samples, 4);
+  EXPECT_EQ(info.tokens, 4 * (5 + 3));
+  EXPECT_EQ(info.normalizer, 4 * 3);
+  auto ids_of = [&](const char* input, int count) {
+    const auto* ids = reinterpret_cast<const int32_t*>(step.input(input));
+    return std::vector<int32_t>(ids, ids + count);
+  };
+  for (const auto& [input, count, size] :
+       {std::tuple{translation_input::kSource, 4 * 5, task.data().source().size()},
+        {translation_input::kTargetIn, 4 * 3, task.data().target().size()},
+        {translation_input::kTargetOut, 4 * 3, task.data().target().size()}}) {
+    for (int32_t id : ids_of(input, count)) {
+      EXPECT_GE(id, Vocabulary::kSpecials) << input;
+      EXPECT_LT(id, size) << input;
+    }
+  }
+  EXPECT_EQ(ids_of(translation_input::kSourceLengths, 4), std::vector<int32_t>(4, 5));
 }
 
 TEST_F(TranslationTaskTest, vocabularies_come_from_the_training_text_or_from_files) {
@@ -117,7 +129,7 @@ TEST_F(TranslationTaskTest, vocabularies_come_from_the_training_text_or_from_fil
   fs::remove(dir_ / "train.en");  // with both files nothing else is read
   TranslationTask both(config({"data.source_vocab=words", "data.target_vocab=words"}));
   EXPECT_EQ(both.data().target().size(), 7);
-  EXPECT_NE(error_of([&] { both.bucket_count(); }).find("train.en"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] { both.bucket_count(); }).find("train.en"), std::string::npos);
 }
 
 TEST_F(TranslationTaskTest, a_run_folder_stands_in_for_the_training_text) {
@@ -131,21 +143,23 @@ TEST_F(TranslationTaskTest, a_run_folder_stands_in_for_the_training_text) {
   EXPECT_EQ(second.data().ladder().batch, 4);
   write(dir_ / "run/buckets.txt", {"5 6", "4 7"});
   TranslationTask third(config(), dir_ / "run");
-  EXPECT_NE(error_of([&] { third.bucket_count(); }).find("buckets.txt: line 2"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] { third.bucket_count(); }).find("buckets.txt: line 2"),
+            std::string::npos);
 }
 
 TEST_F(TranslationTaskTest, missing_files_say_which_key_and_what_to_do) {
   fs::remove(dir_ / "train.vi");
-  const std::string what = error_of([&] { TranslationTask task(config()); });
+  const std::string what = usage_error_of([&] { TranslationTask task(config()); });
   EXPECT_NE(what.find((dir_ / "train.vi").string()), std::string::npos);
   EXPECT_NE(what.find("data.train_target"), std::string::npos);
   EXPECT_NE(what.find("data/samples/tatoeba_en_vi"), std::string::npos);
   const std::string iwslt =
-      error_of([&] { TranslationTask task(config({"data.root=data/IWSLT15"})); });
+      usage_error_of([&] { TranslationTask task(config({"data.root=data/IWSLT15"})); });
   EXPECT_NE(iwslt.find("nlp.stanford.edu/projects/nmt"), std::string::npos);
-  EXPECT_NE(
-      error_of([&] { TranslationTask task(config(), dir_ / "run"); }).find("vocab.source.txt"),
-      std::string::npos);
+  EXPECT_NE(usage_error_of([&] {
+              TranslationTask task(config(), dir_ / "run");
+            }).find("vocab.source.txt"),
+            std::string::npos);
 }
 
 // The words of the next batches, as numbers that tell batches apart.
@@ -176,16 +190,18 @@ TEST_F(TranslationTaskTest, another_corpus_or_a_torn_position_is_refused) {
   TranslationTask task(config());
   const std::string position = task.position();
   TranslationTask wider(config({"data.bucket_width=3"}));
-  EXPECT_NE(error_of([&] { wider.restore(position); }).find("cannot resume"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] { wider.restore(position); }).find("cannot resume"),
+            std::string::npos);
   for (const std::string& torn :
        {std::string(), position.substr(0, 12), position + "0", "x" + position}) {
-    EXPECT_NE(error_of([&] { task.restore(torn); }), "") << torn;
+    EXPECT_NE(usage_error_of([&] { task.restore(torn); }), "") << torn;
   }
   std::fstream text(dir_ / "train.vi", std::ios::in | std::ios::out);
   text << "zwei eins";  // two words change places: as many of each as before
   text.close();
   TranslationTask changed(config());
-  EXPECT_NE(error_of([&] { changed.restore(position); }).find("training text"), std::string::npos);
+  EXPECT_NE(usage_error_of([&] { changed.restore(position); }).find("training text"),
+            std::string::npos);
 }
 
 TEST_F(TranslationTaskTest, made_up_text_is_real_and_says_what_it_is) {
@@ -216,7 +232,7 @@ TEST_F(TranslationTaskTest, made_up_text_is_real_and_says_what_it_is) {
   EXPECT_EQ(task.data().source().encode(tokenize(valid.lines.source[7], Tokenizer::simple)),
             std::vector<int32_t>(valid.text.source(7).begin(), valid.text.source(7).end()));
 
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(usage_error_of([&] {
               TranslationTask(config({"data.synthetic=true"}));
             }).find("data.source_vocab_size"),
             std::string::npos);

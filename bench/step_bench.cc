@@ -1,6 +1,6 @@
-// Where the time of a translator's training step goes: the whole step of Echo's NMT recipe, run as
-// `pal train` runs it, and a table of its time by operator with the rate that products reach.
-// bench/compare/nmt.sh puts the same numbers beside PyTorch's.
+// Where the time of a training step goes: the step of any configuration, run as `pal train` runs
+// it, on full batches of random samples, and a table of its time by operator with the rate that
+// products reach. bench/compare/step.sh puts the same numbers beside PyTorch's.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -11,26 +11,15 @@
 
 #include "core/error.h"
 #include "core/op.h"
-#include "core/philox.h"
 #include "core/scalars.h"
 #include "train/initialise.h"
 #include "train/step_program.h"
+#include "train/task.h"
 #include "train/trainer.h"
-#include "train/translation_model.h"
 
 namespace {
 
 using namespace pal;
-
-// WORKLOADS: TBD's and Echo's recipe for IWSLT15 en-vi, words and specials.
-constexpr const char* kRecipe =
-    "model: {type: nmt, reverse_source: true}\n"
-    "train: {optimizer: adam, lr: 0.0003, clip_value: 1.0, batch_size: 128,\n"
-    "  steps: 1}\n";
-
-struct Sizes {
-  int64_t source = 30, target = 30, source_vocab = 17192, target_vocab = 7710;
-};
 
 struct Row {
   double ms = 0, flops = 0;
@@ -42,22 +31,6 @@ using Table = std::vector<std::pair<std::string, Row>>;
 double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   return x[x.size() / 2];
-}
-
-// Full batches: every sentence has all its words.
-void fill_inputs(Executable& step, const Sizes& sizes, int64_t batch) {
-  const RandomKey key{7, 0, 0, 0};
-  auto words = [&](const char* input, int64_t count, int64_t vocab) {
-    auto* out = reinterpret_cast<int32_t*>(step.input(input));
-    for (int64_t i = 0; i < count; ++i) {
-      out[i] = int32_t(4 + draw(key, uint64_t(i)).x[0] % uint32_t(vocab - 4));
-    }
-  };
-  words(translation_input::kSource, sizes.source * batch, sizes.source_vocab);
-  words(translation_input::kTargetIn, sizes.target * batch, sizes.target_vocab);
-  words(translation_input::kTargetOut, sizes.target * batch, sizes.target_vocab);
-  std::fill_n(reinterpret_cast<int32_t*>(step.input(translation_input::kSourceLengths)), batch,
-              int32_t(sizes.source));
 }
 
 // What a node counts under: the operator, and for the products of matrices their shape.
@@ -104,42 +77,36 @@ void print(const Table& table, double step_ms) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Times the training step of a translator and breaks it down.");
-  std::string config_name;
+  CLI::App app("Times a training step of a configuration and breaks it down.");
+  std::string config_name = "nmt_iwslt";
+  std::vector<int64_t> lengths = {30, 30};
   std::vector<std::string> sets;
-  Sizes sizes;
   int warmup = 2, steps = 5;
-  bool json = false, shapes = false;
-  app.add_option("--config", config_name, "a configuration; none: Echo's recipe, batch 128");
+  bool json = false, shapes = false, real = false;
+  app.add_option("--config", config_name, "a configuration");
   app.add_option("--set", sets, "key=value over it")->take_all();
-  app.add_option("--source-length", sizes.source, "words of every source sentence");
-  app.add_option("--target-length", sizes.target, "words of every target sentence");
-  app.add_option("--source-vocab", sizes.source_vocab, "source words, specials included");
-  app.add_option("--target-vocab", sizes.target_vocab, "target words, specials included");
+  app.add_option("--bucket", lengths, "S,T: lengths of every sample, as of `pal plan`")
+      ->delimiter(',')
+      ->expected(2);
   app.add_option("--warmup", warmup, "steps run first, not timed");
-  app.add_option("--steps", steps, "steps timed; the median counts")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--steps", steps, "steps timed; the median counts")->check(CLI::PositiveNumber);
+  app.add_flag("--real", real, "read the configuration's data; else data.synthetic is set");
   app.add_flag("--shapes", shapes, "products of matrices by shape and phase");
   app.add_flag("--json", json, "one object in place of the table");
   CLI11_PARSE(app, argc, argv);
 
   std::vector<Override> overrides;
+  if (!real) overrides.push_back(parse_set("data.synthetic=true"));
   for (auto& s : sets) overrides.push_back(parse_set(s));
-  const Config config = config_name.empty() ? parse_config(kRecipe, "recipe", overrides)
-                                            : load_config(find_config(config_name), overrides);
-  const int64_t batch = *config.train.batch_size;
-  const TranslationModel model =
-      translation_model(config, sizes.source_vocab, sizes.target_vocab);
-  auto forward = [&](Builder& b, Val scalars) {
-    return Recorded{model.loss(b, {sizes.source, sizes.target, batch}, scalars, true).loss};
-  };
+  const Config config = load_config(find_config(config_name), overrides);
+  const std::pair<int64_t, int64_t> bucket{lengths.at(0), lengths.at(1)};
+  const std::unique_ptr<Task> task = make_task(config);
   ProgramSet programs(compile_options(config.memory), choose_device(config.device));
-  Executable& step = programs.add("step", record_step(forward, config.train, MicroBatch::only));
+  Executable& step = programs.add("step", record_plan_step(*task, config, bucket));
   initialise(programs, 1);
-  fill_inputs(step, sizes, batch);
+  const BatchInfo batch = task->fill_full(step, bucket);
 
-  StepScalars scalars{.learning_rate = float(*config.train.lr),
-                      .tokens = float(sizes.target * batch)};
+  StepScalars scalars{.learning_rate = float(*config.train.lr), .tokens = float(batch.normalizer)};
   std::vector<double> seconds;
   double first_loss = 0;
   auto run_step = [&] {
@@ -152,13 +119,18 @@ int run(int argc, char** argv) {
   for (int i = 0; i < warmup; ++i) run_step();
   for (int i = 0; i < steps; ++i) seconds.push_back(run_step());
   const double middle = median(seconds);
-  const double sentences = double(batch) / middle, words = sentences * double(sizes.target);
+  const double samples = double(batch.samples) / middle, tokens = double(batch.tokens) / middle;
   if (json) {
-    std::printf("%s\n", nlohmann::ordered_json{
-        {"program", "Palimpsest"}, {"threads", programs.device().threads},
-        {"step_ms", 1e3 * middle}, {"sentences_per_s", sentences},
-        {"target_tokens_per_s", words}, {"first_loss", first_loss},
-        {"last_loss", double(*step.output("loss"))}}.dump().c_str());
+    std::printf("%s\n", nlohmann::ordered_json{{"program", "Palimpsest"},
+                                               {"threads", programs.device().threads},
+                                               {"step_ms", 1e3 * middle},
+                                               {"samples_per_s", samples},
+                                               {"tokens_per_s", tokens},
+                                               {"peak_bytes", programs.arena_bytes()},
+                                               {"first_loss", first_loss},
+                                               {"last_loss", double(*step.output("loss"))}}
+                            .dump()
+                            .c_str());
     return 0;
   }
   step.runner().set_options({.trace = true});
@@ -168,7 +140,7 @@ int run(int argc, char** argv) {
     runs.push_back(step.runner().node_times());
   }
   print(by_operator(step.program(), runs, shapes), 1e3 * middle);
-  std::printf("%.1f sentences/s, %.0f target words/s, %d threads\n", sentences, words,
+  std::printf("%.1f samples/s, %.0f tokens/s, %d threads\n", samples, tokens,
               programs.device().threads);
   return 0;
 }
@@ -185,7 +157,7 @@ int main(int argc, char** argv) {
   try {
     return run(int(mine.size()), mine.data());
   } catch (const pal::Error& error) {
-    std::fprintf(stderr, "nmt_step_bench: %s\n", error.what());
+    std::fprintf(stderr, "step_bench: %s\n", error.what());
     return error.exit_code;
   }
 }

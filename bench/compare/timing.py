@@ -1,0 +1,41 @@
+"""What the PyTorch side of every comparison shares: its options, and timing training steps."""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+
+
+def options(doc, **sizes):
+    """A parser of the common options and of one integer option for each size."""
+    parser = argparse.ArgumentParser(description=doc)
+    for name, value in {"threads": 2, "warmup": 2, "steps": 5, **sizes}.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    return parser
+
+
+def start(args):
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+
+
+def report(args, model, step, samples, tokens):
+    """Times step(model), which returns the loss as a tensor, and prints one JSON object."""
+    if args.compile:
+        model = torch.compile(model)
+    seconds, losses = [], []
+    for number in range(args.warmup + args.steps):
+        begin = time.perf_counter()
+        losses.append(step(model).item())  # waits for the device
+        if number >= args.warmup:
+            seconds.append(time.perf_counter() - begin)
+    median = statistics.median(seconds)
+    result = {"program": f"PyTorch {torch.__version__}" + (" compiled" if args.compile else ""),
+              "threads": args.threads, "step_ms": 1e3 * median, "samples_per_s": samples / median,
+              "tokens_per_s": tokens / median, "first_loss": losses[0], "last_loss": losses[-1]}
+    if args.device == "cuda":
+        result["peak_bytes"] = torch.cuda.max_memory_allocated()
+    print(json.dumps(result))
