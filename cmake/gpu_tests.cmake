@@ -1,10 +1,9 @@
 # test_gpu: every operator's CUDA kernels on the machine's GPU, with the tests that run them on the
 # emulated one (tests/emulation/ops_test.cc), and whole steps beside PyTorch's (device auto). `./pal
-# test --gpu` runs what is labelled gpu. The Transformer's operators have no kernels yet.
+# test --gpu` runs what is labelled gpu.
 add_executable(test_gpu tests/emulation/ops_test.cc tests/gpu/real.cc tests/ops/generic_checks.cc
   tests/ops/generic_structure.cc tests/train/golden_test.cc)
 target_link_libraries(test_gpu pal_test_support pal_train GTest::gtest_main)
 target_compile_definitions(test_gpu PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 gtest_discover_tests(test_gpu DISCOVERY_MODE PRE_TEST TEST_PREFIX gpu/
-  TEST_FILTER -*Transformer*
   PROPERTIES LABELS gpu RUN_SERIAL TRUE ENVIRONMENT OMP_WAIT_POLICY=passive)

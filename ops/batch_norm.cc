@@ -15,12 +15,9 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kChunkFloats = 16384, kMinRows = 32;
-
 int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
-int64_t chunk_rows(int64_t channels) { return std::max(kMinRows, kChunkFloats / channels); }
 int64_t chunk_count(const TensorSpec& x) {
-  const int64_t rows = chunk_rows(x.shape.back());
+  const int64_t rows = batch_norm_rows(x.shape.back());
   return (rows_of(x) + rows - 1) / rows;
 }
 
@@ -51,7 +48,7 @@ void chunk_moments(const float* x, int64_t rows, int64_t channels, float* sum, f
 // Of one channel, over all chunks: {mean, sum of squared distances}.
 std::pair<double, double> combine(const float* partial, const float* x, int64_t c, int64_t rows,
                                   int64_t channels) {
-  const int64_t step = chunk_rows(channels);
+  const int64_t step = batch_norm_rows(channels);
   auto each_chunk = [&](auto&& f) {  // f(its number of rows, its sum, its own m2)
     const float* p = partial + c;
     for (int64_t r = 0; r < rows; r += step, p += 2 * channels) {
@@ -72,7 +69,7 @@ std::pair<double, double> combine(const float* partial, const float* x, int64_t 
 // y = (x - mean) scale + beta.
 void normalize(const Queue& queue, const float* x, const float* mean, const float* scale,
                const float* beta, float* y, int64_t rows, int64_t channels) {
-  parallel_chunks(queue, rows, chunk_rows(channels), [&](int64_t begin, int64_t end) {
+  parallel_chunks(queue, rows, batch_norm_rows(channels), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const float* row = x + r * channels;
       float* to = y + r * channels;
@@ -89,7 +86,7 @@ void run_forward(const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   float* mean = partial + chunk_count(a.in_spec[0]) * 2 * channels;
   float* scale = mean + channels;
-  const int64_t step = chunk_rows(channels);
+  const int64_t step = batch_norm_rows(channels);
   parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
     float* own = partial + begin / step * 2 * channels;
     chunk_moments(x + begin * channels, end - begin, channels, own, own + channels);
@@ -128,7 +125,7 @@ void run_gradient(const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   float* mean_dy = partial + chunk_count(a.in_spec[0]) * 2 * channels;
   float* slope = mean_dy + channels;  // dgamma rstd / R
-  const int64_t step = chunk_rows(channels);
+  const int64_t step = batch_norm_rows(channels);
   parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
     float *sum = partial + begin / step * 2 * channels, *dot = sum + channels;
     std::fill(sum, sum + 2 * channels, 0.0f);

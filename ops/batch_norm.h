@@ -1,5 +1,7 @@
 // Batch normalisation over all axes but the last.
 #pragma once
+#include <algorithm>
+
 #include "core/op.h"
 
 namespace pal {
@@ -17,6 +19,9 @@ struct BatchNorm {
   // the unbiased variance, which the running variance is moved towards.
   Val mean, rstd, variance;
 };
+
+// Sums go through chunks of so many rows, on every device.
+inline int64_t batch_norm_rows(int64_t channels) { return std::max<int64_t>(32, 16384 / channels); }
 
 // x (.., C), gamma (C), beta (C), f32 -> y = gamma (x - mean) rstd + beta, with the batch's own
 // mean and (biased) variance. Running statistics are moved by updates of their own.

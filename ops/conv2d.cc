@@ -107,14 +107,9 @@ Specs infer_weight_grad(SpecSpan in, const Attrs& attributes) {
 
 template <ConvKind kind>
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attributes) {
-  auto& attrs = attributes.as<Conv2dAttrs>();
-  Shape x = in[0].shape;
-  TensorSpec w = in[1];
-  if (kind == ConvKind::data_grad) x = image_of(in[0].shape, in[1].shape, attrs);
-  if (kind == ConvKind::weight_grad) w = {weights_of(in[0].shape, in[1].shape, attrs)};
-  ConvShape shape = conv_shape(x, w.shape, attrs);
-  shape.bias = kind == ConvKind::forward && present(in, 2);
-  shape.accumulate = kind == ConvKind::weight_grad && present(in, 2);
+  const ConvShape shape = conv_shape(kind, in, attributes.as<Conv2dAttrs>());
+  const TensorSpec w =
+      kind == ConvKind::weight_grad ? TensorSpec{{shape.o, shape.kh, shape.kw, shape.c}} : in[1];
   auto kernel = std::make_shared<ConvKernel>(device, kind, shape, w);
   Prepared prepared{.workspace = kernel->workspace()};
   if (kind != ConvKind::weight_grad && kernel->preferred_weights()) {
@@ -164,6 +159,16 @@ Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
 }
 
 }  // namespace
+
+ConvShape conv_shape(ConvKind kind, SpecSpan in, const Conv2dAttrs& attrs) {
+  Shape x = in[0].shape, w = in[1].shape;
+  if (kind == ConvKind::data_grad) x = image_of(x, w, attrs);
+  if (kind == ConvKind::weight_grad) w = weights_of(x, w, attrs);
+  ConvShape shape = conv_shape(x, w, attrs);
+  shape.bias = kind == ConvKind::forward && present(in, 2);
+  shape.accumulate = kind == ConvKind::weight_grad && present(in, 2);
+  return shape;
+}
 
 const OpDef conv2d_op{
     .name = "conv2d",

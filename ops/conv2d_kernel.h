@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/device.h"
-#include "core/spec.h"
+#include "ops/conv2d.h"
 
 namespace pal {
 
@@ -17,6 +17,9 @@ struct ConvShape {
   bool bias = false;        // forward: f32 (o)
   bool accumulate = false;  // weight_grad: onto a sum
 };
+
+// What the operands and attributes of conv2d, conv2d_data_grad or conv2d_weight_grad say.
+ConvShape conv_shape(ConvKind kind, SpecSpan in, const Conv2dAttrs& attrs);
 
 class ConvKernel {
  public:

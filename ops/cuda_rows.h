@@ -77,18 +77,18 @@ inline void sum_partials(const KernelArgs& a, const Stored& to, const float* par
          stream_of(a), to, partial, chunks, width, stride, chunks, so_far);
 }
 
-// For one thread of a block: partial[0] + partial[1] + .. in double, in order. All threads call it;
-// the result is thread 0's. `shared`: room for blockDim.x of P.
-template <class P>
-__device__ double sum_in_order(const P* partial, int64_t count, int64_t stride, P* shared) {
+// For one thread of a block: f(0) + .. + f(count - 1) in double, in order. All threads call it; the
+// result is thread 0's. `shared`: room for blockDim.x numbers.
+template <class F>
+__device__ double sum_in_order(int64_t count, double* shared, F f) {
   double sum = 0;
   for (int64_t begin = 0; begin < count; begin += blockDim.x) {
     const int64_t i = begin + threadIdx.x;
-    if (i < count) shared[threadIdx.x] = partial[i * stride];
+    if (i < count) shared[threadIdx.x] = f(i);
     __syncthreads();
     const int64_t n = count - begin < int64_t(blockDim.x) ? count - begin : int64_t(blockDim.x);
     if (threadIdx.x == 0) {
-      for (int64_t k = 0; k < n; ++k) sum += double(shared[k]);
+      for (int64_t k = 0; k < n; ++k) sum += shared[k];
     }
     __syncthreads();
   }

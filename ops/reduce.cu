@@ -63,12 +63,13 @@ __global__ void sum_all_kernel(float* partial, const T* x, int64_t size) {
 // out = the partial sums in order (+ old).
 template <class P>
 __global__ void finish_sum_kernel(float* out, const P* partial, int64_t count, const float* old) {
-  const double sum = sum_in_order(partial, count, 1, shared_memory<P>());
+  const double sum =
+      sum_in_order(count, shared_memory<double>(), [&](int64_t i) { return double(partial[i]); });
   if (threadIdx.x == 0) *out = float(sum) + (old ? *old : 0.0f);
 }
 template <class P>
 void finish_sum(const KernelArgs& a, const P* partial, int64_t count, const float* old) {
-  launch(finish_sum_kernel<P>, {1}, kThreads, kThreads * sizeof(P), stream_of(a), a.output(0),
+  launch(finish_sum_kernel<P>, {1}, kThreads, kThreads * sizeof(double), stream_of(a), a.output(0),
          partial, count, old);
 }
 void run_sum_all(const KernelArgs& a) {

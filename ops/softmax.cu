@@ -291,8 +291,8 @@ __global__ void cross_entropy_kernel(LossSums* partial, float* lse_out, const T*
 __global__ void cross_entropy_finish_kernel(float* loss, float* nll, const LossSums* partial,
                                             int64_t chunks, const StepScalars* scalars) {
   double* shared = shared_memory<double>();
-  const double loss_sum = sum_in_order(&partial->loss, chunks, 2, shared);
-  const double nll_sum = sum_in_order(&partial->nll, chunks, 2, shared);
+  const double loss_sum = sum_in_order(chunks, shared, [&](int64_t i) { return partial[i].loss; });
+  const double nll_sum = sum_in_order(chunks, shared, [&](int64_t i) { return partial[i].nll; });
   if (threadIdx.x) return;
   if (loss) *loss = float(loss_sum / double(scalars->tokens));
   if (nll) *nll = float(nll_sum);

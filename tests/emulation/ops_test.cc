@@ -26,13 +26,11 @@ using emulation::Order;
 
 // Operators that have no CUDA kernel yet; docs/cuda.md says how to write one.
 const std::set<std::string> kWithout = {
-    "add_positions",    "attention",          "attention_grad",   "attention_step",
-    "batch_norm",       "batch_norm_grad",    "batch_norm_infer", "conv2d",
-    "conv2d_data_grad", "conv2d_weight_grad", "max_pool",         "max_pool_grad",
     "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
 };
 // Library products add in an order of their own.
-const std::set<std::string> kNotBitwise = {"matmul", "batched_matmul"};
+const std::set<std::string> kNotBitwise = {"matmul", "batched_matmul", "conv2d", "conv2d_data_grad",
+                                           "conv2d_weight_grad"};
 
 // Null: a CUDA build (tests/gpu) on a machine without.
 std::shared_ptr<Accelerator> gpu() {
@@ -68,6 +66,14 @@ std::vector<Example> examples_of(const OpDef& op) {
     }
   } else if (name == "masked_softmax") {
     out.push_back({.operands = {example({700, 3}), example({3}, DType::i32, 0, 700)}});
+  } else if (name == "attention" || name == "attention_grad") {  // heads of 4 and 8 chunks
+    for (const int64_t width : {200, 464}) {
+      Example wide = out[4];
+      for (ExampleOperand& x : wide.operands) {
+        if (x.spec.shape.rank() == 3 && x.spec.shape[2] == 80) x.spec.shape[2] = width;
+      }
+      out.push_back(std::move(wide));
+    }
   } else if (name == "masked_softmax_grad") {
     out.push_back({.operands = {example({321, 33}, DType::f32, 0, 1), example({321, 33})}});
   } else if (name == "cross_entropy") {  // more chunks than the last kernel has threads
@@ -211,7 +217,8 @@ std::vector<Source> sources() {
       std::stringstream text;
       text << in.rdbuf();
       const std::string all = text.str();
-      static const std::regex kernel(R"(__global__\s+void\s+(\w+)\()");
+      static const std::regex kernel(
+          R"(__global__\s+void\s+(?:__launch_bounds__\(\w+\)\s+)?(\w+)\()");
       static const std::regex launch(R"(\blaunch\(\s*(\w+_kernel))");
       for (std::sregex_iterator i(all.begin(), all.end(), kernel), end; i != end; ++i) {
         source.kernels.insert((*i)[1]);

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/scalars.h"
-#include "ops/positions.h"
 #include "train/initialise.h"
 #include "train/safetensors.h"
 #include "train/step_program.h"
@@ -156,10 +155,6 @@ class GoldenNmt : public testing::TestWithParam<GoldenParam> {};
 
 TEST_P(GoldenNmt, TenStepsAsInPyTorch) {
   const auto& [which, fused, chunks] = GetParam();
-  if (which.stem == std::string("transformer_steps") && !add_positions_op.cuda &&
-      choose_device({}).accelerator) {
-    GTEST_SKIP() << "[add_positions] has no kernel for the GPU yet";
-  }
   expect_steps_of_pytorch(golden(which.stem), which.number, fused, chunks);
 }
 
