@@ -9,6 +9,7 @@
 
 #include "core/builder.h"
 #include "memory/program_set.h"
+#include "models/image_model.h"
 #include "train/config.h"
 
 namespace pal {
@@ -17,6 +18,7 @@ namespace pal {
 struct Recorded {
   Val loss;
   std::vector<std::pair<std::string, Val>> outputs = {};  // more to read back, by name
+  std::vector<MovedStatistic> moved = {};  // running statistics, moved unless the step is discarded
 };
 
 // A micro-batch that the task has taken.
