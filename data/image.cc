@@ -14,6 +14,7 @@
 #define STBI_ONLY_JPEG
 #define STBI_ONLY_PNG
 #define STBI_NO_STDIO
+#define STBI_NO_FAILURE_STRINGS  // they hold bytes of the file, in a variable that threads share
 #define STBI_MAX_DIMENSIONS 32768
 #include <stb/stb_image.h>
 
@@ -77,7 +78,7 @@ Image decode_image(std::span<const uint8_t> bytes, int channels, const std::stri
       stbi_load_from_memory(bytes.data(), size, &image.width, &image.height, &own_channels,
                             channels),
       stbi_image_free);
-  if (!pixels) fail(std::string("damaged: ") + stbi_failure_reason());
+  if (!pixels) fail(is_jpeg(bytes) ? "a damaged JPEG" : "a PNG that is damaged or cut short");
   const size_t count = size_t(image.height) * size_t(image.width) * size_t(channels);
   image.pixels.assign(pixels.get(), pixels.get() + count);
   return image;

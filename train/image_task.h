@@ -28,6 +28,7 @@ class ImageTask final : public Task {
                           bool training) const override;
   std::unique_ptr<Task> variant(const Config& config) const override;
   const std::vector<BatchInfo>& next(int count) override;
+  const char* unit() const override { return "images"; }
   void fill(Executable& program, int i) override;
   std::string position() const override;
   void restore(const std::string& position) override;

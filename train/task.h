@@ -62,6 +62,8 @@ class Task {
   // Takes the micro-batches of the next update (made ahead by a thread); fill() puts number i of
   // them into a program's inputs, all but the scalars.
   virtual const std::vector<BatchInfo>& next(int count) = 0;
+  // What BatchInfo::tokens counts, for people.
+  virtual const char* unit() const { return "tokens"; }
   virtual void fill(Executable& program, int i) = 0;
   // Where training stands after the batches taken last, as text for the checkpoint; restore() goes
   // on from there. UsageError when the data is not what it was.

@@ -212,7 +212,11 @@ TEST(Transform, RandomPartsHaveTheAreaAndTheRatioAskedFor) {
   }
   std::sort(areas.begin(), areas.end());
   EXPECT_NEAR(areas.front(), 0.08, 0.01);
-  EXPECT_NEAR(areas[1000], 0.5, 0.06);
+  // Any ratio fits as long as the area is below 9/16: areas are uniform there.
+  auto below = [&](double area) {
+    return double(std::lower_bound(areas.begin(), areas.end(), area) - areas.begin());
+  };
+  EXPECT_NEAR(below(0.3) / below(0.5), 0.22 / 0.42, 0.04);
   EXPECT_GT(areas.back(), 0.9);
   // Where no part fits: the middle, of the nearest ratio.
   ImageDraws draws(1, 2, 3);
@@ -222,7 +226,7 @@ TEST(Transform, RandomPartsHaveTheAreaAndTheRatioAskedFor) {
 
 TEST(Transform, ColoursAreChangedAsTheFactorsSay) {
   ImageTransform t = plain(2);
-  const Image square{2, 2, 3, {100, 150, 200, 50, 60, 70, 100, 150, 200, 50, 60, 70}};
+  const Image square{2, 2, 3, {100, 150, 190, 50, 60, 70, 100, 150, 190, 50, 60, 70}};
   const std::vector<float> before = trained(square, t, 0);
   auto grey = [](const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; };
   float least = 2, most = 0;

@@ -29,6 +29,7 @@ const std::set<std::string> kWithout = {
     "add_positions",    "attention",          "attention_grad",   "attention_step",
     "batch_norm",       "batch_norm_grad",    "batch_norm_infer", "conv2d",
     "conv2d_data_grad", "conv2d_weight_grad", "max_pool",         "max_pool_grad",
+    "global_avg_pool",  "global_avg_pool_grad", "subsample",      "subsample_grad",
     "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
 };
 // Library products add in an order of their own.
