@@ -33,9 +33,8 @@ bool BadImages::read(const ImageSet& set, int64_t i, int channels, Image& image)
   try {
     image = set.read(i, channels);
     if (std::min(image.height, image.width) >= least_side_) return true;
-    what = set.name(i) + ": " + std::to_string(image.width) + " x " +
-           std::to_string(image.height) + " pixels; data.min_side is " +
-           std::to_string(least_side_);
+    what = set.name(i) + ": " + std::to_string(image.width) + " x " + std::to_string(image.height) +
+           " pixels; data.min_side is " + std::to_string(least_side_);
   } catch (const UsageError& error) {
     what = error.what();
   }

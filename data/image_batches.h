@@ -1,5 +1,6 @@
-// Batches of images: which are in batch n, and what was done to them, depends on the set, the options
-// and n alone, so that any number of threads makes the same batches, and a run resumes from a number.
+// Batches of images: which are in batch n, and what was done to them, depends on the set, the
+// options and n alone, so that any number of threads makes the same batches, and a run resumes from
+// a number.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,8 +19,8 @@ class BadImages {
  public:
   BadImages(OnBadImage on_bad, int least_side) : on_bad_(on_bad), least_side_(least_side) {}
 
-  // The image; or nothing, and a note, where it cannot be used and is to be skipped. UsageError where
-  // it is not to be skipped.
+  // The image; or nothing, and a note, where it cannot be used and is to be skipped. UsageError
+  // where it is not to be skipped.
   bool read(const ImageSet& set, int64_t i, int channels, Image& image);
 
   int64_t count() const;

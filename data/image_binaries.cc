@@ -105,7 +105,8 @@ fs::path labels_of(const fs::path& images) {
   const std::string from = "images-idx3", to = "labels-idx1";
   const size_t at = name.find(from);
   if (at == std::string::npos) {
-    throw UsageError(images.string() + ": the name has no 'images-idx3', so the file of labels "
+    throw UsageError(images.string() +
+                     ": the name has no 'images-idx3', so the file of labels "
                      "('labels-idx1') is not known; name it as MNIST does");
   }
   return images.parent_path() / name.replace(at, from.size(), to);
@@ -117,8 +118,8 @@ ImageSet read_cifar(std::span<const fs::path> files, int classes) {
   constexpr int kSide = 32, kPixels = kSide * kSide;
   const size_t labels = classes == 100 ? 2 : 1, record = labels + 3 * kPixels;
   ImageSet set{.height = kSide, .width = kSide, .channels = 3};
-  set.classes = classes_named(files[0].parent_path(),
-                              {"batches.meta.txt", "fine_label_names.txt"}, classes);
+  set.classes =
+      classes_named(files[0].parent_path(), {"batches.meta.txt", "fine_label_names.txt"}, classes);
   for (const fs::path& file : files) {
     const std::vector<uint8_t> bytes = read_all(file);
     if (bytes.empty() || bytes.size() % record != 0) {

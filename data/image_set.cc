@@ -50,9 +50,8 @@ Image ImageSet::read(int64_t i, int wanted) const {
   if (!files.empty()) return read_image(files[static_cast<size_t>(i)], wanted);
   const size_t bytes = size_t(height) * size_t(width) * size_t(channels);
   const auto first = pixels.begin() + static_cast<std::ptrdiff_t>(bytes) * i;
-  return with_channels({height, width, channels,
-                        {first, first + static_cast<std::ptrdiff_t>(bytes)}},
-                       wanted);
+  return with_channels(
+      {height, width, channels, {first, first + static_cast<std::ptrdiff_t>(bytes)}}, wanted);
 }
 
 std::string ImageSet::name(int64_t i) const {
@@ -144,8 +143,8 @@ ImageSet made_up_images(int64_t count, int classes, int size, int channels, uint
       for (size_t k = 0; k < 4 && p + k < bytes; ++k) {
         // 4 x 4 blocks, bright or not: the class's bits say which.
         const size_t pixel = (p + k) / size_t(channels);
-        const size_t block = pixel / size_t(size) * 4 / size_t(size) * 4 +
-                             pixel % size_t(size) * 4 / size_t(size);
+        const size_t block =
+            pixel / size_t(size) * 4 / size_t(size) * 4 + pixel % size_t(size) * 4 / size_t(size);
         const uint32_t bright = pattern >> block & 1;
         image[p + k] = uint8_t((noise.x[k] & 127) + 96 * bright);
       }

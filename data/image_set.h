@@ -39,8 +39,8 @@ struct ImageSet {
 ImageSet read_image_folder(const std::filesystem::path& folder, OnBadImage on_bad,
                            const std::vector<std::string>& known = {});
 
-// Files of the CIFAR-10 binary layout (a label byte, 32 x 32 bytes each of red, green and blue), or of
-// CIFAR-100's, whose first label byte (of 20) is passed over. Plain or .gz.
+// Files of the CIFAR-10 binary layout (a label byte, 32 x 32 bytes each of red, green and blue), or
+// of CIFAR-100's, whose first label byte (of 20) is passed over. Plain or .gz.
 ImageSet read_cifar(std::span<const std::filesystem::path> files, int classes);
 
 // Pairs of IDX files, as MNIST has them, of bytes (N, H, W) or (N, H, W, 3), and (N). Plain or .gz.

@@ -107,9 +107,9 @@ void to_unit(float* image, int64_t n) {
 // The part in the middle whose resizing to `size` is that of the whole image to a shorter side of
 // `resize`.
 CropWindow center_window(const Image& image, int size, int resize) {
-  const int side = std::max(
-      1, static_cast<int>(std::lround(double(std::min(image.height, image.width)) *
-                                      std::min(1.0, double(size) / resize))));
+  const int side =
+      std::max(1, static_cast<int>(std::lround(double(std::min(image.height, image.width)) *
+                                               std::min(1.0, double(size) / resize))));
   return {(image.height - side) / 2, (image.width - side) / 2, side, side};
 }
 
@@ -158,8 +158,8 @@ void resample(const Image& image, const CropWindow& window, int height, int widt
   std::vector<float> narrow(size_t(window.height) * row);  // (window.height, width, C)
   for (int y = 0; y < window.height; ++y) {
     const uint8_t* from =
-        image.pixels.data() + (size_t(window.top + y) * size_t(image.width) + size_t(window.left)) *
-                                  size_t(channels);
+        image.pixels.data() +
+        (size_t(window.top + y) * size_t(image.width) + size_t(window.left)) * size_t(channels);
     float* to = narrow.data() + size_t(y) * row;
     for (const Taps& taps : across) {
       const uint8_t* pixel = from + taps.first * channels;

@@ -1,4 +1,5 @@
-// From an image of any size to the numbers that a model reads: crop, resize, flip, colour, normalise.
+// From an image of any size to the numbers that a model reads: crop, resize, flip, colour,
+// normalise.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,16 +11,17 @@ namespace pal {
 
 struct ImageTransform {
   enum class Crop {
-    center,           // no augmentation: as for validation
-    pad,              // `pad` black pixels on every side, then a random window (He et al. 2016)
-    random_resized    // a random part, of scale_min to 1 of the area, resized (Szegedy et al. 2015)
+    center,         // no augmentation: as for validation
+    pad,            // `pad` black pixels on every side, then a random window (He et al. 2016)
+    random_resized  // a random part, of scale_min to 1 of the area, resized (Szegedy et al. 2015)
   };
   Crop crop = Crop::center;
-  int size = 224;    // height and width of the result
-  int resize = 256;  // before the centre crop: the shorter side; where pad is the crop: size is used
+  int size = 224;  // height and width of the result
+  int resize =
+      256;  // before the centre crop: the shorter side; where pad is the crop: size is used
   int pad = 4;
   double scale_min = 0.08;
-  bool flip = false;  // left to right, every other image
+  bool flip = false;                                    // left to right, every other image
   double brightness = 0, contrast = 0, saturation = 0;  // factors from [1 - x, 1 + x], random order
   std::vector<float> mean, std;  // by channel, of values in [0, 1]; their number is the channels
 

@@ -1,6 +1,6 @@
-// Makes numbered items on several threads ahead of the consumer, who gets them in order. Items travel
-// by swap, so that their buffers circulate and a steady run allocates nothing (data/prefetch.h is
-// the same for a producer that must go step by step).
+// Makes numbered items on several threads ahead of the consumer, who gets them in order. Items
+// travel by swap, so that their buffers circulate and a steady run allocates nothing
+// (data/prefetch.h is the same for a producer that must go step by step).
 #pragma once
 #include <algorithm>
 #include <condition_variable>

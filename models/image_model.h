@@ -16,9 +16,10 @@ struct MovedStatistic {
 
 struct ImageModel {
   int64_t channels = 3, classes = 1000;
-  // x (B, H, W, channels) -> logits (B, classes). `training` normalises by the batch's own statistics
-  // and appends to `moved` what the running ones are to become; else the running ones are used, and
-  // `moved` is not touched. `scalars` is the value of the step's scalars (for dropout).
+  // x (B, H, W, channels) -> logits (B, classes). `training` normalises by the batch's own
+  // statistics and appends to `moved` what the running ones are to become; else the running ones
+  // are used, and `moved` is not touched. `scalars` is the value of the step's scalars (for
+  // dropout).
   std::function<Val(Builder&, Val x, Val scalars, bool training,
                     std::vector<MovedStatistic>& moved)>
       logits;
@@ -26,11 +27,11 @@ struct ImageModel {
 
 // Names of the inputs that a classifier's programs declare.
 namespace image_input {
-inline constexpr const char* kImages = "images";        // f32 (B, H, W, C)
-inline constexpr const char* kLabels = "labels";        // i32 (B), -1 counts nothing
-inline constexpr const char* kOther = "other_labels";   // i32 (B): of mixup's partners
-inline constexpr const char* kMix = "mix";              // f32[1]: the image's own share
-inline constexpr const char* kOtherMix = "other_mix";   // f32[1]: the partner's
+inline constexpr const char* kImages = "images";       // f32 (B, H, W, C)
+inline constexpr const char* kLabels = "labels";       // i32 (B), -1 counts nothing
+inline constexpr const char* kOther = "other_labels";  // i32 (B): of mixup's partners
+inline constexpr const char* kMix = "mix";             // f32[1]: the image's own share
+inline constexpr const char* kOtherMix = "other_mix";  // f32[1]: the partner's
 }  // namespace image_input
 
 struct ImageLossOptions {

@@ -104,11 +104,13 @@ ResNetStages resnet_stages(const Options& o) {
   if (o.family == Options::Family::cifar) {
     const int64_t n = (o.depth - 2) / 6, rest = (o.depth - 2) % 6;
     if (n < 1 || (rest != 0 && rest != 3)) {
-      throw UsageError("model." + depth + " is not 6n + 2 (20, 56, 110, 1202), nor 6n + 5 with a "
+      throw UsageError("model." + depth +
+                       " is not 6n + 2 (20, 56, 110, 1202), nor 6n + 5 with a "
                        "projection in every stage (509, 851)");
     }
     if (rest == 3 && o.shortcut == Options::Shortcut::identity) {
-      throw UsageError("model." + depth + ", 6n + 5, counts a projection in every stage; use "
+      throw UsageError("model." + depth +
+                       ", 6n + 5, counts a projection in every stage; use "
                        "model.shortcut projection, or a depth of 6n + 2");
     }
     return {.blocks = {n, n, n}, .projects_first = rest == 3};
@@ -121,7 +123,8 @@ ResNetStages resnet_stages(const Options& o) {
     case 152: return {true, {3, 8, 36, 3}};
     case 200: return {true, {3, 24, 36, 3}};
     default:
-      throw UsageError("model." + depth + " is none of 18, 34, 50, 101, 152, 200; model.family "
+      throw UsageError("model." + depth +
+                       " is none of 18, 34, 50, 101, 152, 200; model.family "
                        "cifar has 6n + 2");
   }
 }

@@ -11,14 +11,16 @@ extern const OpDef
     conv2d_data_grad_op, conv2d_weight_grad_op, copy_in_op, copy_out_op, cross_entropy_op,
     cross_entropy_grad_op, dot_last_op, dot_last_grad_op, dot_score_op, dropout_op,
     dropout_apply_op, dropout_mask_op, embedding_op, embedding_grad_op, fill_op,
-    global_avg_pool_op, global_avg_pool_grad_op, hold_op, hold_grad_op, inner_product_op, layer_norm_op, layer_norm_grad_op, log_softmax_op, lstm_cell_op,
+    global_avg_pool_op, global_avg_pool_grad_op, hold_op, hold_grad_op, inner_product_op,
+    layer_norm_op, layer_norm_grad_op, log_softmax_op, lstm_cell_op,
     lstm_cell_grad_op, lstm_cell_replay_grad_op, masked_softmax_op, masked_softmax_grad_op,
     matmul_op, max_pool_op, max_pool_grad_op, mlp_score_op, mlp_score_grad_op,
     mlp_score_replay_grad_op, momentum_op, momentum_batched_op,
     moving_average_op, mul_op, pass_inside_op, relu_op, reorder_op, reshape_op, reverse_op,
     scale_op, scale_by_op, sgd_op, sgd_batched_op, sigmoid_op, sigmoid_grad_op, slice_op,
     slice_columns_op, slice_columns_grad_op, slice_grad_op, softmax_op, softmax_grad_op, stack_op,
-    step_scalars_op, sub_op, subsample_op, subsample_grad_op, sum_all_op, sum_leading_op, sum_of_squares_op, tanh_op, tanh_grad_op,
+    step_scalars_op, sub_op, subsample_op, subsample_grad_op, sum_all_op, sum_leading_op,
+    sum_of_squares_op, tanh_op, tanh_grad_op,
     to_bits_op, unbind_op;
 
 std::span<const OpDef* const> all_ops() {

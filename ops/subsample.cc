@@ -1,4 +1,5 @@
-// y[n,i,j,c] = x[n, s i, s j, c], 0 for the channels that x lacks;   dx = dy where a pixel was taken.
+// y[n,i,j,c] = x[n, s i, s j, c], 0 for the channels that x lacks;   dx = dy where a pixel was
+// taken.
 #include "ops/subsample.h"
 
 #include <algorithm>
@@ -14,8 +15,8 @@ bool is_image(const TensorSpec& spec) {
 
 int64_t taken(int64_t extent, int64_t stride) { return (extent + stride - 1) / stride; }
 
-// f(row of the large image, row of the small one) for every row of `large` (N, H, W, C), in parallel;
-// the second is -1 where no pixel of the row is taken.
+// f(row of the large image, row of the small one) for every row of `large` (N, H, W, C), in
+// parallel; the second is -1 where no pixel of the row is taken.
 template <class F>
 void each_row(const Queue& queue, const Shape& large, int64_t stride, F&& f) {
   const int64_t grain = std::max<int64_t>(1, kElementGrain / (large[2] * large[3]));
@@ -77,10 +78,8 @@ const OpDef subsample_op{
           attrs.channels = x[3], attrs.height = x[1], attrs.width = x[2];
           g.give(0, g.builder.emit1(subsample_grad_op, {g.dy()}, attrs));
         },
-    .cost =
-        [](SpecSpan, SpecSpan out, const Attrs&) {
-          return Cost{.flops = 0, .bytes = 2 * double(out[0].bytes())};
-        },
+    .cost = [](SpecSpan, SpecSpan out,
+               const Attrs&) { return Cost{.flops = 0, .bytes = 2 * double(out[0].bytes())}; },
     .cpu = {.run = run_forward},
     .examples =
         [] {

@@ -12,8 +12,8 @@ struct SubsampleAttrs {
   int64_t channels = 0;           // of y, at least those of x; of x, in the gradient
   int64_t height = 0, width = 0;  // of x: read by the gradient only
   auto fields() const {
-    return std::tuple{field("stride", stride), field("channels", channels),
-                      field("height", height), field("width", width)};
+    return std::tuple{field("stride", stride), field("channels", channels), field("height", height),
+                      field("width", width)};
   }
 };
 

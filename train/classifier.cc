@@ -30,10 +30,10 @@ Classifier::Classifier(const std::string& folders) {
     if (!learns_from_images(config)) {
       throw UsageError("--model: " + name + " is no image classifier");
     }
-    Saved model{std::make_unique<ImageTask>(config, run.folder),
-                std::make_unique<ProgramSet>(compile_options(config.memory),
-                                             choose_device(config.device)),
-                run.weights};
+    Saved model{
+        std::make_unique<ImageTask>(config, run.folder),
+        std::make_unique<ProgramSet>(compile_options(config.memory), choose_device(config.device)),
+        run.weights};
     model.task->inference(*model.programs, 1);  // makes room for the weights
     load_weights(run.weights, *model.programs);
     models_.push_back(std::move(model));
@@ -41,7 +41,8 @@ Classifier::Classifier(const std::string& folders) {
     const ImageTransform &a = first.transform(), &b = own.transform();
     if (own.classes() != first.classes() || a.size != b.size || a.resize != b.resize ||
         a.mean != b.mean || a.std != b.std) {
-      throw UsageError("--model: " + name + " has other classes, or sees images otherwise, than the "
+      throw UsageError("--model: " + name +
+                       " has other classes, or sees images otherwise, than the "
                        "first model; an ensemble needs models trained on the same data section");
     }
   }

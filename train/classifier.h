@@ -23,7 +23,9 @@ class Classifier {
   // models' classes or images' sizes differ.
   explicit Classifier(const std::string& folders);
 
-  ImageEvaluation evaluate(const std::string& part) const { return evaluate_images(members_, part); }
+  ImageEvaluation evaluate(const std::string& part) const {
+    return evaluate_images(members_, part);
+  }
   // The likeliest classes, `top` at most, best first. UsageError when the file is no image.
   std::vector<Guess> classify(const std::filesystem::path& file, int64_t top) const;
   std::string weights() const;  // the files they came from, for the log

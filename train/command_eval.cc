@@ -1,5 +1,5 @@
-// pal eval: loss and BLEU (of a classifier: accuracy) of a trained model on a part of its data, or on
-// other files.
+// pal eval: loss and BLEU (of a classifier: accuracy) of a trained model on a part of its data, or
+// on other files.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -14,7 +14,9 @@ namespace pal {
 namespace {
 
 int eval_images(const EvalArgs& args) {
-  if (args.source) throw UsageError("--source: is of use to translators only; --part says what to evaluate");
+  if (args.source) {
+    throw UsageError("--source: is of use to translators only; --part says what to evaluate");
+  }
   const Classifier models(args.model);
   log_info("evaluating " + models.weights());
   const ImageEvaluation result = models.evaluate(args.part);

@@ -15,8 +15,8 @@ struct ImageConfig : Section {
                            "folder of the files; a relative one is looked for from the working "
                            "directory, then beside the program's own files"};
   Option<std::string> format{*this, "format", "folder",
-                             "folder (of a folder for each class, with JPEG and PNG files), cifar10, "
-                             "cifar100 (binaries) or idx (MNIST's); the last three also as .gz",
+                             "folder (of a folder for each class, with JPEG and PNG files), "
+                             "cifar10, cifar100 (binaries) or idx (MNIST's); the last three also as .gz",
                              {.choices = {"folder", "cifar10", "cifar100", "idx"}}};
   Option<std::vector<std::string>> train{
       *this, "train", {"train"},
@@ -37,7 +37,8 @@ struct ImageConfig : Section {
                              {.min = 1, .max = 4096}};
   Option<std::optional<int64_t>> resize{
       *this, "resize", {},
-      "for validation the shorter side is resized to this, then the centre cut out; null: image_size",
+      "for validation the shorter side is resized to this, then the centre cut out; null: "
+      "image_size",
       {.min = 1, .max = 8192}};
   Option<std::string> crop{
       *this, "crop", "random_resized",
@@ -83,8 +84,8 @@ struct ImageConfig : Section {
 struct ResNetConfig : Section {
   Option<std::string> type{*this, "type", "resnet", "the kind of model", {.choices = {"resnet"}}};
   Option<int64_t> depth{*this, "depth", 50,
-                        "imagenet: 18, 34, 50, 101, 152, 200; cifar: 6n + 2 (20, 56, 110, 1202), or "
-                        "6n + 5 with a projection in every stage (509, 851)",
+                        "imagenet: 18, 34, 50, 101, 152, 200; cifar: 6n + 2 (20, 56, 110, 1202), "
+                        "or 6n + 5 with a projection in every stage (509, 851)",
                         {.min = 8, .max = 10'000}};
   Option<std::string> family{*this, "family", "imagenet",
                              "imagenet (7x7 and a max pool, four stages) or cifar (3x3, three)",
@@ -95,8 +96,8 @@ struct ResNetConfig : Section {
                               {.choices = {"v1.5", "v2"}}};
   Option<std::string> shortcut{
       *this, "shortcut", "projection",
-      "where a block changes the size: projection (1x1 convolution) or identity (every other pixel, "
-      "and zeros: option A)",
+      "where a block changes the size: projection (1x1 convolution) or identity (every other "
+      "pixel, and zeros: option A)",
       {.choices = {"projection", "identity"}}};
   Option<std::optional<int64_t>> width{
       *this, "width", {}, "channels of the first stage; null: 64, of cifar 16",

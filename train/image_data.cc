@@ -23,8 +23,10 @@ constexpr int64_t kMostWarnings = 10;
 std::string hint_for(const ImageConfig& config) {
   const std::string& format = *config.format;
   if (format == "cifar10" || format == "cifar100") {
-    return "; fetch the binary version of " + std::string(format == "cifar10" ? "CIFAR-10" : "CIFAR-100") +
-           " (www.cs.toronto.edu/~kriz/cifar.html), and set data.root to the folder of its .bin files";
+    return "; fetch the binary version of " +
+           std::string(format == "cifar10" ? "CIFAR-10" : "CIFAR-100") +
+           " (www.cs.toronto.edu/~kriz/cifar.html), and set data.root to the folder of its .bin "
+           "files";
   }
   if (format == "idx") return "; set data.root to the folder of the IDX files";
   if (config.classes->value_or(0) == 1000) {
@@ -104,8 +106,8 @@ ImageSet ImageData::read(const std::vector<std::string>& names, const std::strin
 
 ImageSet ImageData::make_up(uint64_t part) const {
   return made_up_images(part == 0 ? kMadeUpTraining : kMadeUpOther,
-                        static_cast<int>(**config_.classes), transform_.size,
-                        transform_.channels(), seed_, part);
+                        static_cast<int>(**config_.classes), transform_.size, transform_.channels(),
+                        seed_, part);
 }
 
 void ImageData::read_training() {
@@ -158,8 +160,9 @@ ImagePart& ImageData::part(const std::string& name) {
   const bool has_valid = !config_.valid->empty() || *config_.valid_count > 0;
   const bool has_test = !config_.test->empty();
   if (!has_valid && !has_test && !*config_.synthetic) {
-    throw UsageError("data.valid: there are no images to validate on; name some, or set "
-                     "data.valid_count to a number of training images");
+    throw UsageError(
+        "data.valid: there are no images to validate on; name some, or set "
+        "data.valid_count to a number of training images");
   }
   // Either stands in for the other.
   const bool valid = !*config_.synthetic && (name == "valid" ? has_valid : !has_test);
@@ -201,8 +204,10 @@ std::vector<std::string> ImageData::describe() {
   const std::string size = std::to_string(transform_.size);
   std::vector<std::string> lines;
   if (*config_.synthetic) {
-    lines.push_back("SYNTHETIC IMAGES (data.synthetic), made up from the seed: their loss and top-1 "
-                    "say nothing about pictures; " + counts);
+    lines.push_back(
+        "SYNTHETIC IMAGES (data.synthetic), made up from the seed: their loss and top-1 "
+        "say nothing about pictures; " +
+        counts);
   } else {
     lines.push_back(*config_.format + " images in " + data_path(config_, "").string() + ": " +
                     counts);

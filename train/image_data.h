@@ -1,5 +1,6 @@
-// An image classifier's data as a configuration describes it. Each part is read when it is first asked
-// for, so that a step is planned, and a trained model used, where the training images are not.
+// An image classifier's data as a configuration describes it. Each part is read when it is first
+// asked for, so that a step is planned, and a trained model used, where the training images are
+// not.
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -37,9 +37,9 @@ int workers_of(const ImageConfig& config) {
 }  // namespace
 
 ImageTask::ImageTask(const Config& config, const fs::path& model_dir)
-    : ImageTask(config, std::make_shared<ImageData>(
-                            config.images(), static_cast<uint64_t>(*config.train.seed),
-                            model_dir)) {}
+    : ImageTask(config,
+                std::make_shared<ImageData>(
+                    config.images(), static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
 ImageTask::ImageTask(const Config& config, std::shared_ptr<ImageData> data)
     : batch_(*config.train.batch_size),
@@ -65,8 +65,8 @@ Recorded ImageTask::record(Builder& builder, int bucket, Val scalars, bool train
 
 Recorded ImageTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
                                    Val scalars, bool training) const {
-  ImageLoss loss = image_loss(builder, model_, batch_, lengths.first, lengths.second, scalars,
-                              training, loss_);
+  ImageLoss loss =
+      image_loss(builder, model_, batch_, lengths.first, lengths.second, scalars, training, loss_);
   return {loss.loss, {{"nll", loss.nll}}, std::move(loss.moved)};
 }
 
@@ -125,8 +125,9 @@ void ImageTask::restore(const std::string& position) {
                      "': expected 'batch N data HEX'; use the checkpoint of this task");
   }
   if (fingerprint != data_->fingerprint()) {
-    throw UsageError("[images] cannot resume: the training images are not what they were when the "
-                     "checkpoint was saved; restore them, or start a new run");
+    throw UsageError(
+        "[images] cannot resume: the training images are not what they were when the "
+        "checkpoint was saved; restore them, or start a new run");
   }
   next_ = batch;
   start_batches();

@@ -11,7 +11,7 @@
 namespace pal {
 
 struct ImageEvaluation {
-  double loss = 0;         // mean nats an image
+  double loss = 0;            // mean nats an image
   double top1 = 0, top5 = 0;  // percent
   int64_t images = 0, skipped = 0;
 };
@@ -55,7 +55,7 @@ class ImageTask final : public Task {
   int64_t next_ = 0;  // the number of the batch after those taken last
   std::vector<ImageBatch> batches_;
   std::vector<BatchInfo> infos_;
-  std::unique_ptr<TrainingImages> training_;               // the prefetcher's
+  std::unique_ptr<TrainingImages> training_;                // the prefetcher's
   std::unique_ptr<ParallelPrefetch<ImageBatch>> prefetch_;  // after what it uses: it goes first
 };
 

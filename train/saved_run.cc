@@ -22,7 +22,8 @@ SavedRun find_saved_run(const fs::path& path) {
   }
   if (file) run.weights = path;
   if (run.weights.empty()) {
-    throw UsageError(run.folder.string() + ": has neither best.safetensors nor last.safetensors; "
+    throw UsageError(run.folder.string() +
+                     ": has neither best.safetensors nor last.safetensors; "
                      "name the folder of a run that has saved a checkpoint");
   }
   return run;

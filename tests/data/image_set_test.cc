@@ -1,4 +1,5 @@
-// Sets of images: folders, CIFAR, IDX, damaged files; batches that any number of threads makes alike.
+// Sets of images: folders, CIFAR, IDX, damaged files; batches that any number of threads makes
+// alike.
 #include "data/image_set.h"
 
 #include <gtest/gtest.h>
@@ -93,8 +94,9 @@ TEST_F(ImageSetTest, AClassWithoutImagesFailsOrIsLeftOut) {
   EXPECT_EQ(read_image_folder(dir_, OnBadImage::skip, {"a"}).labels, (std::vector<int32_t>{0}));
   EXPECT_NE(error_of([&] { read_image_folder(dir_ / "b", OnBadImage::skip); }).find("no images"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { read_image_folder(dir_ / "z", OnBadImage::skip); }).find("cannot be read"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { read_image_folder(dir_ / "z", OnBadImage::skip); }).find("cannot be read"),
+      std::string::npos);
 }
 
 TEST_F(ImageSetTest, CifarBinaries) {
@@ -118,18 +120,23 @@ TEST_F(ImageSetTest, CifarBinaries) {
   write("batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
   EXPECT_EQ(read_cifar(std::vector{dir_ / "a.bin"}, 10).classes[9], "j");
 
-  EXPECT_NE(error_of([&] { read_cifar(std::vector{write("cut", ten.substr(1))}, 10); })
-                .find("are not a number of CIFAR-10 images"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              read_cifar(std::vector{write("cut", ten.substr(1))}, 10);
+            }).find("are not a number of CIFAR-10 images"),
+            std::string::npos);
   ten[3073] = 10;
-  EXPECT_NE(error_of([&] { read_cifar(std::vector{write("label", ten)}, 10); })
-                .find("label 10 of image 1"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              read_cifar(std::vector{write("label", ten)}, 10);
+            }).find("label 10 of image 1"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { read_cifar(std::vector{dir_ / "none"}, 10); }).find("no such file"),
             std::string::npos);
   std::ifstream in(dir_ / "b.bin.gz", std::ios::binary);
   const std::string packed{std::istreambuf_iterator<char>(in), {}};
   EXPECT_NE(error_of([&] {
               read_cifar(std::vector{write("d.gz", packed.substr(0, packed.size() / 2))}, 10);
-            }).find("cut short"), std::string::npos);
+            }).find("cut short"),
+            std::string::npos);
 }
 
 std::string idx(std::vector<int> extents, const std::string& values) {
@@ -149,8 +156,9 @@ TEST_F(ImageSetTest, IdxFiles) {
   EXPECT_EQ(set.labels, (std::vector<int32_t>{3, 1, 0}));
   EXPECT_EQ(set.classes, (std::vector<std::string>{"0", "1", "2", "3"}));
   EXPECT_EQ(set.read(1, 1).pixels[0], 'g');
-  EXPECT_EQ(set.read(2, 3).pixels, (std::vector<uint8_t>{'A', 'A', 'A', 'B', 'B', 'B', 'C', 'C', 'C',
-                                                         'D', 'D', 'D', 'E', 'E', 'E', 'F', 'F', 'F'}));
+  EXPECT_EQ(set.read(2, 3).pixels,
+            (std::vector<uint8_t>{'A', 'A', 'A', 'B', 'B', 'B', 'C', 'C', 'C', 'D', 'D', 'D', 'E',
+                                  'E', 'E', 'F', 'F', 'F'}));
   const std::vector some{int32_t{2}, int32_t{0}};
   EXPECT_EQ(set.subset(some).labels, (std::vector<int32_t>{0, 3}));
   EXPECT_EQ(set.subset(some).read(0, 1).pixels[0], 'A');
@@ -231,8 +239,10 @@ TEST_F(ImageSetTest, AnEpochHasEveryImageOnce) {
       }
     }
     EXPECT_EQ(seen.size(), 20u);
-    if (epoch == 0) first = order;
-    else EXPECT_NE(order, first);
+    if (epoch == 0)
+      first = order;
+    else
+      EXPECT_NE(order, first);
   }
   // Fewer images than a batch holds: they come more than once.
   const TrainingImages few(set, t, {.batch = 50}, bad);
@@ -301,8 +311,8 @@ TEST_F(ImageSetTest, MixupMixesPairs) {
     for (size_t i = 0; i < 5; ++i) {
       EXPECT_EQ(b.other_labels[i], a.labels[4 - i]);
       for (size_t k = 0; k < pixels; ++k) {
-        const float want = b.mix * a.images[i * pixels + k] +
-                           (1 - b.mix) * a.images[(4 - i) * pixels + k];
+        const float want =
+            b.mix * a.images[i * pixels + k] + (1 - b.mix) * a.images[(4 - i) * pixels + k];
         ASSERT_NEAR(b.images[i * pixels + k], want, 1e-5) << i;
       }
     }

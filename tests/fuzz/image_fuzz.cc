@@ -45,8 +45,8 @@ FuzzTarget fuzz_image() {
                     .scraps = {"\xFF\xD8\xFF", "\xFF\xD9", "\xFF\xDA", "\xFF\xC4", "\xFF\xDB",
                                "IDAT", "PLTE", "tRNS", "IEND", std::string(4, '\0')},
                     .body = body};
-  for (const char* name : {"baseline.jpg", "progressive.jpg", "grey.jpg", "alpha.png", "palette.png",
-                           "grey16.png"}) {
+  for (const char* name :
+       {"baseline.jpg", "progressive.jpg", "grey.jpg", "alpha.png", "palette.png", "grey16.png"}) {
     target.seeds.push_back(bytes_of(name));
   }
   return target;

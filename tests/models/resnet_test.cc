@@ -1,5 +1,5 @@
-// Residual networks: parameters against the published counts, every depth and variant, the same bits
-// under every memory option, running statistics, inference.
+// Residual networks: parameters against the published counts, every depth and variant, the same
+// bits under every memory option, running statistics, inference.
 #include "models/resnet.h"
 
 #include <gtest/gtest.h>
@@ -45,22 +45,25 @@ int64_t weights_of(const Options& o) {
 TEST(ResNet, HasAsManyParametersAsTorchvision) {
   const std::pair<int64_t, int64_t> published[] = {
       {18, 11'689'512}, {34, 21'797'672}, {50, 25'557'032}, {101, 44'549'160}, {152, 60'192'808}};
-  for (const auto& [depth, count] : published) EXPECT_EQ(weights_of({.depth = depth}), count) << depth;
+  for (const auto& [depth, count] : published)
+    EXPECT_EQ(weights_of({.depth = depth}), count) << depth;
 }
 
 // He et al. 2016, table 6, in millions; the shortcuts are free of parameters there.
 TEST(ResNet, HasAsManyParametersAsPublishedForCifar) {
-  const std::pair<int64_t, double> published[] = {
-      {20, 0.27}, {32, 0.46}, {44, 0.66}, {56, 0.85}, {110, 1.7}, {1202, 19.4}};
+  const std::pair<int64_t, double> published[] = {{20, 0.27}, {32, 0.46}, {44, 0.66},
+                                                  {56, 0.85}, {110, 1.7}, {1202, 19.4}};
   for (const auto& [depth, millions] : published) {
-    const Options o{.family = Family::cifar, .shortcut = Shortcut::identity, .depth = depth,
-                    .classes = 10};
+    const Options o{
+        .family = Family::cifar, .shortcut = Shortcut::identity, .depth = depth, .classes = 10};
     const double unit = depth < 110 ? 100 : 10;
     EXPECT_EQ(std::round(double(weights_of(o)) / 1e6 * unit) / unit, millions) << depth;
   }
   // The usual re-implementations count this many.
-  EXPECT_EQ(weights_of({.family = Family::cifar, .shortcut = Shortcut::identity, .depth = 20,
-                        .classes = 10}), 269'722);
+  EXPECT_EQ(
+      weights_of(
+          {.family = Family::cifar, .shortcut = Shortcut::identity, .depth = 20, .classes = 10}),
+      269'722);
 }
 
 int64_t count(const Program& p, const char* op) {
@@ -68,8 +71,8 @@ int64_t count(const Program& p, const char* op) {
                        [&](const Node& n) { return std::string(n.op->name) == op; });
 }
 
-// A depth is the number of convolutions and of the output layer; projections are not counted, but for
-// those of 6n + 5.
+// A depth is the number of convolutions and of the output layer; projections are not counted, but
+// for those of 6n + 5.
 TEST(ResNet, IsAsDeepAsItSays) {
   for (const Version version : {Version::v1_5, Version::v2}) {
     for (int64_t depth : {18, 34, 50, 101, 152, 200}) {
@@ -99,8 +102,9 @@ TEST(ResNet, RefusesOtherDepths) {
   };
   EXPECT_NE(fault({.depth = 51}).find("model.depth: 51 is none of 18"), std::string::npos);
   EXPECT_NE(fault({.family = Family::cifar, .depth = 21}).find("6n + 2"), std::string::npos);
-  EXPECT_NE(fault({.family = Family::cifar, .shortcut = Shortcut::identity, .depth = 509})
-                .find("6n + 5"), std::string::npos);
+  EXPECT_NE(
+      fault({.family = Family::cifar, .shortcut = Shortcut::identity, .depth = 509}).find("6n + 5"),
+      std::string::npos);
 }
 
 struct Setting {
@@ -112,12 +116,17 @@ struct Setting {
 };
 
 Setting small(Version version) {
-  return {{.version = version, .family = Family::cifar, .depth = 14, .channels = 2, .classes = 5,
+  return {{.version = version,
+           .family = Family::cifar,
+           .depth = 14,
+           .channels = 2,
+           .classes = 5,
            .width = 8}};
 }
 Setting bottlenecks(Version version) {
   return {.model = {.version = version, .depth = 50, .channels = 2, .classes = 5, .width = 4},
-          .batch = 3, .size = 32};
+          .batch = 3,
+          .size = 32};
 }
 
 // Images of a class have its channel brighter on one side, so that there is something to learn.
@@ -180,14 +189,16 @@ TEST_P(ResNetBits, TwentyStepsAreTheSameUnderEveryMemoryOption) {
   const auto [bottleneck, v2] = GetParam();
   const Version version = v2 ? Version::v2 : Version::v1_5;
   Setting s = bottleneck ? bottlenecks(version) : small(version);
-  const Trained plain = train(s, {.inplace = false, .windows = false, .schedule = Schedule::program,
-                                  .fuse_updates = false}, 20);
+  const Trained plain = train(
+      s, {.inplace = false, .windows = false, .schedule = Schedule::program, .fuse_updates = false},
+      20);
   EXPECT_LT(plain.losses.back(), plain.losses.front() - 0.5f);  // it learns
   EXPECT_EQ(plain.recomputed, 0);
   for (const Recompute method :
        {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     for (const bool inplace : {true, false}) {
-      CompileOptions options{.inplace = inplace, .recompute = method,
+      CompileOptions options{.inplace = inplace,
+                             .recompute = method,
                              .schedule = inplace ? Schedule::lifetime : Schedule::program};
       options.recompute_options.overhead = 1;  // echo: as much as lowers the footprint
       options.recompute_options.heavy = 6;     // convolutions of so few channels
@@ -248,8 +259,8 @@ TEST(ResNet, InferenceReadsTheRunningStatistics) {
   Executable& step = programs.add("step", record_step(forward, config, MicroBatch::only));
   Builder b;
   std::vector<MovedStatistic> none;
-  b.output("logits", model.logits(b, b.input(in::kImages, {{s.batch, s.size, s.size, 2}}), {}, false,
-                                  none));
+  b.output("logits",
+           model.logits(b, b.input(in::kImages, {{s.batch, s.size, s.size, 2}}), {}, false, none));
   EXPECT_TRUE(none.empty());
   Executable& inference = programs.add("inference", b.take());
   initialise(programs, 3);

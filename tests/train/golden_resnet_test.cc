@@ -19,8 +19,8 @@ namespace {
 
 const std::string kFolder = PAL_SOURCE_DIR "/tests/train/golden/";
 
-// As golden_test.cc has them: loss of a step, relative; and after ten steps the distance to PyTorch's
-// weights, relative to how far the weights have gone.
+// As golden_test.cc has them: loss of a step, relative; and after ten steps the distance to
+// PyTorch's weights, relative to how far the weights have gone.
 constexpr double kLossTolerance = 1e-4, kWeightTolerance = 1e-3;
 
 class GoldenResNet : public testing::TestWithParam<const char*> {};
@@ -67,8 +67,8 @@ TEST_P(GoldenResNet, TenStepsAsInPyTorch) {
     for (int64_t i = 0; i < pixels; ++i) x[i] = float(bytes[i]) / 128 - 1;
     std::memcpy(program.input(image_input::kLabels),
                 static_cast<const int32_t*>(labels.data) + step * batch, size_t(batch) * 4);
-    const StepScalars scalars{.learning_rate = float(*config.train.lr), .step = int32_t(step),
-                              .tokens = float(batch)};
+    const StepScalars scalars{
+        .learning_rate = float(*config.train.lr), .step = int32_t(step), .tokens = float(batch)};
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
     const double want = which["losses"][size_t(step)], got = double(*program.output("loss"));

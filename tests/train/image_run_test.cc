@@ -40,15 +40,18 @@ class ImageRunTest : public testing::Test {
   void config(const std::string& data) const {
     std::ofstream(dir_ / "tiny.yaml")
         << "model: {type: resnet, family: cifar, depth: 8, width: 4}\n"
-           "data: {" + data + ", image_size: 8, crop: random_resized, brightness: 0.2}\n"
-           "train: {batch_size: 16, steps: 6, optimizer: momentum, lr: 0.05, log_every: 1,\n"
-           "  valid_every: 1000}\n"
-           "device: {type: cpu, threads: 1}\n";
+           "data: {" +
+               data +
+               ", image_size: 8, crop: random_resized, brightness: 0.2}\n"
+               "train: {batch_size: 16, steps: 6, optimizer: momentum, lr: 0.05, log_every: 1,\n"
+               "  valid_every: 1000}\n"
+               "device: {type: cpu, threads: 1}\n";
   }
   // Two classes of three images each, and a copy to validate on.
   void folders() const {
     for (const char* part : {"train", "val"}) {
-      for (const char* name : {"baseline.jpg", "colour.png", "alpha.png"}) copy(name, part, "bright");
+      for (const char* name : {"baseline.jpg", "colour.png", "alpha.png"})
+        copy(name, part, "bright");
       for (const char* name : {"grey.jpg", "grey16.png", "palette.png"}) copy(name, part, "dull");
     }
     config("valid: [val]");
@@ -59,8 +62,8 @@ class ImageRunTest : public testing::Test {
   }
   // What the program prints; its messages go to said().
   std::string pal(const std::string& args, int code = 0) const {
-    const std::string command = "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args +
-                                " > out.txt 2> err.txt";
+    const std::string command =
+        "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
     EXPECT_EQ(WEXITSTATUS(status), code) << args << "\n" << said();
     return read(dir_ / "out.txt");
@@ -72,8 +75,9 @@ class ImageRunTest : public testing::Test {
 };
 
 TEST_F(ImageRunTest, ResumedAndUninterruptedEndAlike) {
-  const std::string sets = " --set data.mixup=0.4 --set train.accumulate=2 --set train.ema=0.9 "
-                           "--set train.label_smoothing=0.1 --config tiny.yaml";
+  const std::string sets =
+      " --set data.mixup=0.4 --set train.accumulate=2 --set train.ema=0.9 "
+      "--set train.label_smoothing=0.1 --config tiny.yaml";
   pal("train --out whole --steps 70" + sets + " --set data.workers=1");  // over the epoch's end
   EXPECT_TRUE(says("SYNTHETIC IMAGES"));
   pal("train --out parts --steps 23" + sets + " --set data.workers=3");
@@ -98,8 +102,9 @@ TEST_F(ImageRunTest, LearnsEvaluatesAndClassifies) {
   // Two models are averaged; of one model twice that changes nothing.
   EXPECT_NEAR(json::parse(pal("eval --model run,run --json"))["loss"].get<double>(),
               end["loss"].get<double>(), 1e-6);
-  const json rows = json::parse(pal("classify --model run --json train/bright/baseline.jpg "
-                                    "val/dull/grey.jpg"))["images"];
+  const json rows =
+      json::parse(pal("classify --model run --json train/bright/baseline.jpg "
+                      "val/dull/grey.jpg"))["images"];
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0]["file"], "train/bright/baseline.jpg");
   EXPECT_EQ(rows[0]["classes"][0]["class"], "bright");
@@ -107,8 +112,10 @@ TEST_F(ImageRunTest, LearnsEvaluatesAndClassifies) {
   double sum = 0;
   for (const json& each : rows[1]["classes"]) sum += each["probability"].get<double>();
   EXPECT_NEAR(sum, 1, 1e-6);
-  EXPECT_EQ(json::parse(pal("classify --model run --top 1 --json val/dull/grey.jpg"))["images"][0]
-                ["classes"].size(), 1u);
+  EXPECT_EQ(json::parse(pal(
+                "classify --model run --top 1 --json val/dull/grey.jpg"))["images"][0]["classes"]
+                .size(),
+            1u);
   // The others are classified, and the exit code says that one was not.
   std::ofstream(dir_ / "letter.jpg") << "dear reader";
   const std::string text = pal("classify --model run letter.jpg val/dull/grey.jpg none.png", 2);
@@ -147,7 +154,8 @@ TEST_F(ImageRunTest, DamagedDataIsSkippedWithAWarningOrRefused) {
 }
 
 TEST_F(ImageRunTest, PlansWithoutDataAndSaysWhatIsMissing) {
-  const json plan = json::parse(pal("plan --config resnet50_imagenet --json --set train.batch_size=2"));
+  const json plan =
+      json::parse(pal("plan --config resnet50_imagenet --json --set train.batch_size=2"));
   EXPECT_EQ(plan["bucket"], (json{224, 224}));
   EXPECT_GT(plan["bytes"]["total"].get<int64_t>(), 25'557'032 * 4 * 2);
   pal("train --config resnet50_imagenet --out run", 2);
