@@ -15,13 +15,13 @@ namespace {
 struct Flags {
   std::string config, out, device, budget, bucket, html, lifetimes, name, profile, model, input,
       source, reference, target, part = "test";
-  std::vector<std::string> set;
+  std::vector<std::string> set, images;
   std::string steps, capacity, time_limit, max_depth;
   bool max_batch = false, measure = false;
   bool resume = false, dump_config = false, dry_run = false, json = false, list = false;
   BeamOptions beam;
   std::optional<int64_t> n_best;
-  int64_t last = 5;
+  int64_t last = 5, top = 5;
 };
 
 void config_flags(CLI::App& app, Flags& flags) {
@@ -120,7 +120,7 @@ void add_commands(CLI::App& app, Flags& flags) {
       ->type_name("N");
   translate->add_flag("--json", flags.json, json_help);
 
-  CLI::App* eval = app.add_subcommand("eval", "loss and BLEU of a trained model");
+  CLI::App* eval = app.add_subcommand("eval", "loss, and BLEU or accuracy, of a trained model");
   model_flag(*eval, flags);
   auto* part = eval->add_option("--part", flags.part, "part of the run's own data: valid or test")
                    ->type_name("PART");
@@ -133,6 +133,13 @@ void add_commands(CLI::App& app, Flags& flags) {
   reference->needs(source);
   beam_flags(*eval, flags.beam);
   eval->add_flag("--json", flags.json, json_help);
+
+  CLI::App* classify = app.add_subcommand("classify", "the likeliest classes of images");
+  model_flag(*classify, flags);
+  classify->add_option("FILE", flags.images, "JPEG and PNG files")
+      ->type_name("FILE...")->required();
+  classify->add_option("--top", flags.top, "classes to print of each image (5)")->type_name("N");
+  classify->add_flag("--json", flags.json, json_help);
 
   CLI::App* average = app.add_subcommand("average", "the mean of a run's last checkpoints");
   average->add_option("DIR", flags.input, "folder of a run with step-N.safetensors files")
@@ -308,6 +315,12 @@ Command command_of(const std::string& name, const Flags& flags) {
   if (name == "translate") {
     return TranslateArgs{flags.model, optional_path(flags.input), flags.json, beam,
                          flags.n_best.has_value()};
+  }
+  if (name == "classify") {
+    if (flags.top < 1)
+      throw UsageError("--top: " + std::to_string(flags.top) + " is out of range; give 1 or more");
+    return ClassifyArgs{flags.model, {flags.images.begin(), flags.images.end()}, flags.top,
+                        flags.json};
   }
   if (name == "score") return ScoreArgs{flags.model, flags.source, flags.target, flags.json};
   if (flags.part != "valid" && flags.part != "test")

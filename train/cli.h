@@ -17,7 +17,7 @@ struct PrintText {
 };
 
 using Command = std::variant<PrintText, TrainArgs, PlanArgs, ReproduceArgs, BenchArgs, PlaceArgs,
-                             TranslateArgs, EvalArgs, AverageArgs, ScoreArgs>;
+                             TranslateArgs, EvalArgs, ClassifyArgs, AverageArgs, ScoreArgs>;
 
 // `program` is argv[0]: under the name `train`, `args` are those of `pal train`. UsageError, in one
 // line, for anything that cannot be understood.

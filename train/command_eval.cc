@@ -1,15 +1,43 @@
-// pal eval: loss and BLEU of a trained model on a part of its corpus, or on other files.
+// pal eval: loss and BLEU (of a classifier: accuracy) of a trained model on a part of its data, or
+// on other files.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/classifier.h"
 #include "train/commands.h"
 #include "train/ensemble.h"
 #include "train/log.h"
 
 namespace pal {
 
+namespace {
+
+int eval_images(const EvalArgs& args) {
+  if (args.source) {
+    throw UsageError("--source: is of use to translators only; --part says what to evaluate");
+  }
+  const Classifier models(args.model);
+  log_info("evaluating " + models.weights());
+  const ImageEvaluation result = models.evaluate(args.part);
+  if (args.json) {
+    const nlohmann::json object{{"top1", result.top1}, {"top5", result.top5},
+                                {"loss", result.loss}, {"images", result.images},
+                                {"skipped", result.skipped}};
+    std::puts(object.dump().c_str());
+  } else {
+    std::printf("top1 = %.2f  top5 = %.2f\nloss = %.4f nats an image (%lld images, %lld skipped)\n",
+                result.top1, result.top5, result.loss, static_cast<long long>(result.images),
+                static_cast<long long>(result.skipped));
+  }
+  if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
+  return kExitDone;
+}
+
+}  // namespace
+
 int run_eval(const EvalArgs& args) {
+  if (is_classifier(args.model)) return eval_images(args);
   const Ensemble models(args.model);
   log_info("evaluating " + models.weights());
   TranslationData& data = models.data();

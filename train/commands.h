@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "train/beam.h"
 #include "train/config.h"
@@ -77,6 +78,15 @@ struct EvalArgs {
   BeamOptions beam = {};
 };
 int run_eval(const EvalArgs& args);
+
+struct ClassifyArgs {
+  std::string model;  // as above
+  std::vector<std::filesystem::path> files;
+  int64_t top = 5;  // classes to print of each
+  bool json = false;
+};
+// UsageError, after all others were classified, where a file could not be.
+int run_classify(const ClassifyArgs& args);
 
 struct AverageArgs {
   std::filesystem::path folder;  // of a run that kept checkpoints

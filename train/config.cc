@@ -22,6 +22,7 @@ const std::vector<ModelType>& model_types() {
        ParallelTextConfig()},
       {"transformer", "translator of attention and feed-forward layers; learns from parallel text",
        TransformerConfig(), ParallelTextConfig()},
+      {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
   };
   return table;
 }
@@ -131,6 +132,12 @@ class Reader {
       if (std::count(items.begin(), items.end(), item.text) > 1)
         fail(item.text + " is listed twice; keep one");
     }
+    return items;
+  }
+  std::vector<double> get(const YamlNode& node, const std::vector<double>&) const {
+    if (node.kind != YamlNode::Kind::list) wrong_type(node);
+    std::vector<double> items;
+    for (const YamlNode& item : node.items) items.push_back(get(item, double()));
     return items;
   }
   Size get(const YamlNode& node, Size) const {
@@ -281,6 +288,11 @@ const ParallelTextConfig& Config::parallel_text() const {
   throw ProgramError("[config] the model does not learn from parallel text");
 }
 
+const ImageConfig& Config::images() const {
+  if (const auto* images = std::get_if<ImageConfig>(&data)) return *images;
+  throw ProgramError("[config] the model does not learn from images");
+}
+
 std::vector<std::pair<std::string, Section*>> Config::sections() {
   return {{"model", as_section(model)}, {"data", as_section(data)}, {"train", &train},
           {"memory", &memory},          {"device", &device}};
@@ -367,13 +379,24 @@ Config load_config(const fs::path& file, const std::vector<Override>& overrides)
   return parse_config(text.str(), file.string(), overrides);
 }
 
-fs::path data_path(const ParallelTextConfig& data, const std::string& path) {
-  fs::path root = *data.root;
+namespace {
+
+fs::path path_below(fs::path root, const std::string& path) {
   std::error_code ignored;
   if (root.is_relative() && !fs::exists(root, ignored) &&
       fs::exists(resource_dir() / root, ignored))
     root = resource_dir() / root;
   return (root / path).lexically_normal();  // an absolute `path` replaces root
+}
+
+}  // namespace
+
+fs::path data_path(const ParallelTextConfig& data, const std::string& path) {
+  return path_below(*data.root, path);
+}
+
+fs::path data_path(const ImageConfig& data, const std::string& path) {
+  return path_below(*data.root, path);
 }
 
 ParallelFiles parallel_files(const ParallelTextConfig& data, const std::string& part) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "train/config_option.h"
+#include "train/image_config.h"
 #include "train/model_config.h"
 
 namespace pal {
@@ -136,6 +137,8 @@ struct TrainConfig : Section {
   Option<double> weight_decay{*this, "weight_decay", 0.0,
                               "L2 penalty added to the gradient; adamw: decoupled from it",
                               {.min = 0, .max = 1000}};
+  Option<bool> decay_vectors{*this, "decay_vectors", true,
+                             "weight_decay also acts on biases and on the gains of norms"};
   Option<std::optional<double>> clip_value{*this, "clip_value", {},
                                            "clip each gradient element into ±this; null: off",
                                            {.min = 0, .above_min = true}};
@@ -143,7 +146,7 @@ struct TrainConfig : Section {
                                           "scale all gradients to this L2 norm at most; null: off",
                                           {.min = 0, .above_min = true}};
   Option<double> label_smoothing{*this, "label_smoothing", 0.0,
-                                 "probability mass spread evenly over the vocabulary",
+                                 "probability mass spread evenly over the vocabulary (the classes)",
                                  {.min = 0, .max = 1, .below_max = true}};
   Option<std::optional<double>> ema{
       *this, "ema", {},
@@ -213,7 +216,7 @@ struct DeviceConfig : Section {
                                          {.min = 1, .max = 1024}};
 };
 
-using DataConfig = std::variant<ParallelTextConfig>;
+using DataConfig = std::variant<ParallelTextConfig, ImageConfig>;
 
 struct Config {
   ModelConfig model;  // by model.type
@@ -225,6 +228,7 @@ struct Config {
   // The section of that type. ProgramError when model.type chose another.
   const NmtConfig& nmt() const;
   const ParallelTextConfig& parallel_text() const;
+  const ImageConfig& images() const;
   // "model", "data", "train", "memory", "device", in this order.
   std::vector<std::pair<std::string, Section*>> sections();
   std::vector<std::pair<std::string, const Section*>> sections() const;
@@ -277,6 +281,7 @@ ParallelFiles parallel_files(const ParallelTextConfig& data, const std::string& 
 // A path under data.root; absolute ones stand. A relative root that does not exist in the working
 // directory but does in resource_dir() is taken from there.
 std::filesystem::path data_path(const ParallelTextConfig& data, const std::string& path);
+std::filesystem::path data_path(const ImageConfig& data, const std::string& path);
 
 // The closest of `known` by edit distance, or empty when none is near. For "did you mean".
 std::string nearest(const std::string& word, const std::vector<std::string>& known);

@@ -53,6 +53,11 @@ struct Printer {
     for (const auto& item : items) text += (text.size() > 1 ? ", " : "") + yaml_quoted(item);
     return text + "]";
   }
+  std::string operator()(const std::vector<double>& items) const {
+    std::string text = "[";
+    for (const double item : items) text += (text.size() > 1 ? ", " : "") + number_text(item);
+    return text + "]";
+  }
   template <class T>
   std::string operator()(const std::optional<T>& v) const {
     return v ? (*this)(*v) : "null";
@@ -118,7 +123,8 @@ AnyOption* Section::find(std::string_view name) {
 std::string type_name(const AnyOption& option) {
   static constexpr const char* kNames[] = {
       "true or false",   "integer",        "number",        "string", "list of strings",
-      "integer or null", "number or null", "string or null", "size or null"};
+      "integer or null", "number or null", "string or null", "size or null",
+      "list of numbers"};
   static_assert(std::size(kNames) == std::variant_size_v<OptionValue>);
   return kNames[option.value.index()];
 }

@@ -33,7 +33,7 @@ std::string to_string(Size size);
 using OptionValue =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                  std::optional<int64_t>, std::optional<double>, std::optional<std::string>,
-                 std::optional<Size>>;
+                 std::optional<Size>, std::vector<double>>;
 
 // Whether a change of the option may change what is computed (losses, weights, metrics).
 enum class Effect : uint8_t { results, none };

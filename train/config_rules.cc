@@ -124,8 +124,12 @@ const std::vector<CombinationRule>& combination_rules() {
        [](const Config& c) -> std::string {
          const auto* data = std::get_if<ParallelTextConfig>(&c.data);
          if (!data || *data->shared_vocabulary) return "";
-         const std::string tie =
-             std::visit([](const auto& m) { return *m.tie_embeddings; }, c.model);
+         const std::string tie = std::visit(
+             [](const auto& m) -> std::string {
+               if constexpr (requires { m.tie_embeddings; }) return *m.tie_embeddings;
+               return "none";
+             },
+             c.model);
          if (tie != "embeddings" && tie != "all") return "";
          return "model.tie_embeddings: " + tie +
                 " needs data.shared_vocabulary: true; set it, or use target";
@@ -136,6 +140,36 @@ const std::vector<CombinationRule>& combination_rules() {
          if (!t || (*t->hidden % *t->heads == 0 && *t->hidden / *t->heads <= 256)) return "";
          return "model.heads: " + std::to_string(*t->heads) + " do not divide model.hidden " +
                 std::to_string(*t->hidden) + " into at most 256 columns each; change one of them";
+       }},
+      {"data.mean, data.std, data.channels", "1 or 3 channels, and as many numbers",
+       [](const Config& c) -> std::string {
+         const auto* data = std::get_if<ImageConfig>(&c.data);
+         if (!data) return "";
+         const auto channels = size_t(*data->channels);
+         if (channels == 2) return "data.channels: 2 is neither grey (1) nor colour (3)";
+         for (const auto* list : {&data->mean, &data->std})
+           if (list->get().size() != channels)
+             return "data." + list->name + ": has " + std::to_string(list->get().size()) +
+                    " numbers for " + std::to_string(channels) + " channels; give one for each";
+         return "";
+       }},
+      {"data.resize, data.image_size", "resize is at least image_size",
+       [](const Config& c) -> std::string {
+         const auto* data = std::get_if<ImageConfig>(&c.data);
+         if (!data || !*data->resize || **data->resize >= *data->image_size) return "";
+         return "data.resize: " + std::to_string(**data->resize) + " is less than "
+                "data.image_size " + std::to_string(*data->image_size) + "; raise it";
+       }},
+      {"data.synthetic, data.classes", "made-up images need data.classes",
+       [](const Config& c) -> std::string {
+         const auto* data = std::get_if<ImageConfig>(&c.data);
+         if (!data || !*data->synthetic || *data->classes) return "";
+         return "data.classes: data.synthetic needs it; set it to a number of classes";
+       }},
+      {"train.batch_words, data", "batch_words counts words: of text only",
+       [](const Config& c) -> std::string {
+         if (!*c.train.batch_words || !std::get_if<ImageConfig>(&c.data)) return "";
+         return "train.batch_words: images have no words; use train.batch_size";
        }},
   };
   return table;

@@ -6,27 +6,11 @@
 
 #include "core/error.h"
 #include "data/vocabulary.h"
+#include "train/saved_run.h"
 
 namespace pal {
-namespace {
-
-std::vector<std::string> split(const std::string& folders) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= folders.size();) {
-    const size_t end = std::min(folders.find(',', at), folders.size());
-    out.push_back(folders.substr(at, end - at));
-    if (out.back().empty()) {
-      throw UsageError("--model: '" + folders + "' lacks a folder's name; write it as DIR,DIR");
-    }
-    at = end + 1;
-  }
-  return out;
-}
-
-}  // namespace
-
 Ensemble::Ensemble(const std::string& folders) {
-  const std::vector<std::string> names = split(folders);
+  const std::vector<std::string> names = split_models(folders);
   for (const std::string& name : names) {
     models_.push_back(open_nmt(name));
     const TranslationData &first = data(), &own = models_.back().task->data();

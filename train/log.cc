@@ -58,7 +58,7 @@ std::string progress_text(const ProgressState& state) {
   std::string text = fmt::format("step {}", state.step);
   if (state.total_steps > 0) text += fmt::format("/{}", state.total_steps);
   text += fmt::format("  epoch {:.2f}  loss {:.4f}", state.epoch, state.loss);
-  if (state.tokens_per_s > 0) text += "  " + thousands(state.tokens_per_s) + " tokens/s";
+  if (state.tokens_per_s > 0) text += "  " + thousands(state.tokens_per_s) + " " + state.unit + "/s";
   if (state.seconds_left >= 0) text += "  eta " + clock(state.seconds_left);
   return text;
 }

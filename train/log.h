@@ -19,6 +19,7 @@ struct ProgressState {
   double loss = 0;
   double tokens_per_s = 0;  // 0: left out
   double seconds_left = -1;  // below 0: not known
+  const char* unit = "tokens";  // what tokens are
 };
 // "step 120/4000  epoch 1.42  loss 3.2103  5,120 tokens/s  eta 3:05".
 std::string progress_text(const ProgressState& state);

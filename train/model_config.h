@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "train/config_option.h"
+#include "train/image_config.h"
 
 namespace pal {
 
@@ -113,6 +114,6 @@ struct TransformerConfig : Section {
       {.min = 1, .max = 65536}};
 };
 
-using ModelConfig = std::variant<NmtConfig, TransformerConfig>;
+using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig>;
 
 }  // namespace pal

@@ -27,6 +27,7 @@ OptimizerSpec optimizer_of(const TrainConfig& config) {
   spec.beta2 = float(*config.beta2);
   spec.eps = float(*config.eps);
   spec.weight_decay = float(*config.weight_decay);
+  spec.decay_vectors = *config.decay_vectors;
   if (config.clip_value->has_value()) spec.clip_value = float(**config.clip_value);
   return spec;
 }
@@ -36,6 +37,15 @@ OptimizerSpec optimizer_of(const TrainConfig& config) {
 Val gate_of(Val scalars, Val loss, const std::vector<Val>& partials, const TrainConfig& config) {
   if (!config.clip_norm->has_value()) return clip_norm_gate(scalars, loss, {});
   return clip_norm_gate(scalars, loss, partials, {.max_norm = float(**config.clip_norm)});
+}
+
+// Batch norm's running statistics, with every micro-batch.
+void move_statistics(Builder& b, const std::vector<MovedStatistic>& moved, Val gate) {
+  for (const MovedStatistic& each : moved) {
+    const Node in_scope{.scope = b.program().value(each.batch.id).scope};
+    Builder::Within where(b, in_scope, Phase::update);
+    moving_average(each.running, each.batch, each.momentum, gate);
+  }
 }
 
 }  // namespace
@@ -81,6 +91,10 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
       Builder::Within scope(b, names[i]);
       assign(sums[i], gradients[i]);
     }
+    if (!recorded.moved.empty()) {
+      Builder::Within phase(b, Phase::backward);
+      move_statistics(b, recorded.moved, clip_norm_gate(scalars, recorded.loss, {}));
+    }
     return b.take();
   }
 
@@ -93,6 +107,7 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
     b.output("gate", gate);
     b.output("grad_norm", config.clip_norm->has_value() ? gate : clip_norm_gate(scalars, {}, partials));
     apply_optimizer(b, optimizer_of(config), weights, gradients, scalars, gate);
+    move_statistics(b, recorded.moved, gate);
     if (config.ema->has_value()) append_ema(b, weights, **config.ema, gate);
   }
   return b.take();

@@ -1,6 +1,7 @@
 // The task that a model's type asks for.
 #include "train/task.h"
 
+#include "train/image_task.h"
 #include "train/step_program.h"
 #include "train/translation_task.h"
 
@@ -19,12 +20,16 @@ Program record_plan_step(const Task& task, const Config& config,
 
 std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::path& model_dir) {
   return std::visit(
-      [&](const auto& model) -> std::unique_ptr<Task> {
-        using Model = std::decay_t<decltype(model)>;
-        static_assert(std::is_same_v<Model, NmtConfig> || std::is_same_v<Model, TransformerConfig>);
-        return std::make_unique<TranslationTask>(config, model_dir);
+      [&](const auto& data) -> std::unique_ptr<Task> {
+        using Data = std::decay_t<decltype(data)>;
+        if constexpr (std::is_same_v<Data, ImageConfig>) {
+          return std::make_unique<ImageTask>(config, model_dir);
+        } else {
+          static_assert(std::is_same_v<Data, ParallelTextConfig>);
+          return std::make_unique<TranslationTask>(config, model_dir);
+        }
       },
-      config.model);
+      config.data);
 }
 
 }  // namespace pal

@@ -9,6 +9,7 @@
 
 #include "core/builder.h"
 #include "memory/program_set.h"
+#include "models/image_model.h"
 #include "train/config.h"
 
 namespace pal {
@@ -17,6 +18,7 @@ namespace pal {
 struct Recorded {
   Val loss;
   std::vector<std::pair<std::string, Val>> outputs = {};  // more to read back, by name
+  std::vector<MovedStatistic> moved = {};  // running statistics, moved unless the step is discarded
 };
 
 // A micro-batch that the task has taken.
@@ -60,6 +62,8 @@ class Task {
   // Takes the micro-batches of the next update (made ahead by a thread); fill() puts number i of
   // them into a program's inputs, all but the scalars.
   virtual const std::vector<BatchInfo>& next(int count) = 0;
+  // What BatchInfo::tokens counts, for people.
+  virtual const char* unit() const { return "tokens"; }
   virtual void fill(Executable& program, int i) = 0;
   // Fills a program recorded by record_lengths() with random samples that leave no padding, the
   // scalars apart: for timing steps. What it counts is as next() would count it.

@@ -177,7 +177,7 @@ void Trainer::train_step() {
   double left = -1;
   if (total > 0) left = double(total - state_.step) * seconds_ / double(steps_);
   progress_.update({.step = state_.step, .total_steps = total, .epoch = state_.epoch, .loss = loss_,
-                    .tokens_per_s = rate, .seconds_left = left}, due);
+                    .tokens_per_s = rate, .seconds_left = left, .unit = task_->unit()}, due);
   if (!due) return;
   const StepRow row{.step = state_.step, .epoch = state_.epoch, .loss = loss,
                     .lr = double(scalars.learning_rate), .grad_norm = norm,

@@ -12,6 +12,7 @@
 #include "ops/copies.h"
 #include "train/checkpoint.h"
 #include "train/log.h"
+#include "train/saved_run.h"
 #include "train/trainer.h"
 #include "train/translation_model.h"
 
@@ -270,24 +271,13 @@ void TranslationTask::save_files(const fs::path& folder) const { data_->save(fol
 std::vector<std::string> TranslationTask::describe() const { return data_->describe(); }
 
 SavedNmt open_nmt(const fs::path& path) {
-  std::error_code ignored;
-  const bool file = path.extension() == ".safetensors" && !fs::is_directory(path, ignored);
-  const fs::path folder = file && path.has_parent_path() ? path.parent_path() : file ? "." : path;
-  if (file && !fs::exists(path, ignored)) throw UsageError(path.string() + ": no such file");
-  if (!fs::is_directory(folder, ignored)) {
-    throw UsageError(folder.string() + ": no such folder; name the folder of a run");
-  }
+  const auto [folder, weights] = find_saved_run(path);
   SavedNmt saved;
-  for (const char* name : {"last.safetensors", "best.safetensors"}) {
-    if (fs::exists(folder / name, ignored)) saved.weights = folder / name;
-  }
-  if (file) saved.weights = path;
-  if (saved.weights.empty()) {
-    throw UsageError(folder.string() +
-                     ": has neither best.safetensors nor last.safetensors; name "
-                     "the folder of a run that has saved a checkpoint");
-  }
+  saved.weights = weights;
   saved.config = load_config(folder / "config.yaml");
+  if (!std::holds_alternative<ParallelTextConfig>(saved.config.data)) {
+    throw UsageError(folder.string() + ": holds no translator");
+  }
   saved.task = std::make_unique<TranslationTask>(saved.config, folder);
   saved.programs = std::make_unique<ProgramSet>(compile_options(saved.config.memory),
                                                 choose_device(saved.config.device));

@@ -7,7 +7,7 @@ usage() {
   cat <<'USAGE'
 usage: bench/compare/step.sh MODEL [OPTIONS]
 
-  MODEL            nmt | transformer
+  MODEL            nmt | transformer | resnet
   --threads N      of both programs (all processors)
   --rounds N       times that each program is started, alternating (5)
   --steps N        steps timed in a round, after 2 that are not (3)
@@ -42,6 +42,8 @@ case $model in
   transformer)  # base, 64 sentences of 30 words, a vocabulary of 8,004
     ours=(--config transformer_base --bucket 30,30 --set data.source_vocab_size=8000
           --set train.batch_words=null --set train.batch_size=64) ;;
+  resnet)  # 50, 8 images of 224 x 224
+    ours=(--config resnet50_imagenet --bucket 224,224 --set train.batch_size=8) ;;
   *) usage >&2; exit 2 ;;
 esac
 [[ -x $bench ]] ||

@@ -26,6 +26,7 @@ using emulation::Order;
 
 // Operators that have no CUDA kernel yet; docs/cuda.md says how to write one.
 const std::set<std::string> kWithout = {
+    "global_avg_pool", "global_avg_pool_grad", "subsample", "subsample_grad",
     "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
 };
 // Library products add in an order of their own.

@@ -20,6 +20,7 @@ FuzzTarget fuzz_config();       // YAML, and the options in it
 FuzzTarget fuzz_vocabulary();   // vocabulary files, ours and others'
 FuzzTarget fuzz_text();         // parallel text, down to batches
 FuzzTarget fuzz_safetensors();  // checkpoints
+FuzzTarget fuzz_image();        // JPEG and PNG
 
 inline void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);

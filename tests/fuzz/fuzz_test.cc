@@ -71,6 +71,7 @@ TEST(Fuzz, Config) { run(fuzz_config(), 6000, 100); }
 TEST(Fuzz, Vocabulary) { run(fuzz_vocabulary(), 6000, 1000); }
 TEST(Fuzz, Text) { run(fuzz_text(), 6000, 1000); }
 TEST(Fuzz, Safetensors) { run(fuzz_safetensors(), 6000, 50); }
+TEST(Fuzz, Image) { run(fuzz_image(), 6000, 100); }
 
 }  // namespace
 }  // namespace pal

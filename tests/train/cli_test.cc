@@ -89,6 +89,11 @@ TEST(Cli, plan_translate_and_eval) {
   EXPECT_EQ(files.reference, "r");
   EXPECT_EQ(parse<EvalArgs>({"eval", "--model=m", "--beam=1"}).beam.beam, 1);
 
+  auto classify = parse<ClassifyArgs>({"classify", "--model", "m", "a.jpg", "b.png", "--top", "3"});
+  EXPECT_EQ(classify.files, (std::vector<std::filesystem::path>{"a.jpg", "b.png"}));
+  EXPECT_EQ(classify.top, 3);
+  EXPECT_FALSE(classify.json);
+
   auto average = parse<AverageArgs>({"average", "runs/a", "--last", "7"});
   EXPECT_EQ(average.folder, "runs/a");
   EXPECT_EQ(average.last, 7);
@@ -121,6 +126,7 @@ TEST(Cli, every_refusal_is_one_clear_line) {
       {{"average", "a", "--last", "0"}, "--last: 0 is out of range; give 1 or more"},
       {{"scroe"}, "did you mean score?"},
       {{"score", "--model", "m", "--source", "s"}, "score: --target is required"},
+      {{"classify", "--model", "m", "a.jpg", "--top", "0"}, "--top: 0 is out of range; give 1 or more"},
       {{"translate", "--model", "m", "--beam", "0"}, "--beam: 0 is out of range; give 1 to 1000"},
       {{"translate", "--model", "m", "--beam", "x"}, "translate: "},
       {{"translate", "--model", "m", "--beam", "3", "--n-best", "4"},

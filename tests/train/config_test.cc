@@ -79,10 +79,11 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
     std::string text, error;
   };
   const Case cases[] = {
-      {"", "c.yaml: model.type: missing; set it to one of nmt, transformer"},
-      {"model:\n  hidden: 3\n", "c.yaml: model.type: missing; set it to one of nmt, transformer"},
+      {"", "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet"},
+      {"model:\n  hidden: 3\n", "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet"},
       {"model:\n  type: ntm\n",
-       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer; did you mean nmt?"},
+       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer, resnet; did you mean "
+       "nmt?"},
       {head + "train:\n  batchsize: 3\n",
        "c.yaml:4: train.batchsize: unknown key; did you mean train.batch_size?"},
       {head + "train:\n  hidden: 3\n",
@@ -238,8 +239,8 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
             "\"abc\"");
   EXPECT_EQ(error_of(kGood, {parse_set("train.lr={a: 1}")}),
             "--set: train.lr: expected one value or a [list], got a map");
-  EXPECT_EQ(error_of(kGood, {parse_set("model.type=resnet")}),
-            "--set: model.type: the string \"resnet\" is not one of nmt, transformer");
+  EXPECT_EQ(error_of(kGood, {parse_set("model.type=mlp")}),
+            "--set: model.type: the string \"mlp\" is not one of nmt, transformer, resnet");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
             "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
@@ -379,6 +380,29 @@ struct Lcg {
     return static_cast<size_t>(state >> 33) % n;
   }
 };
+
+TEST(Config, image_options) {
+  const std::string text = "model: {type: resnet}\ntrain: {max_epochs: 1}\ndata: ";
+  const Config c = parse_config(text + "{channels: 1, mean: [1], std: [0.5]}\n", "c.yaml");
+  EXPECT_EQ(*c.images().mean, std::vector<double>{1});
+  EXPECT_EQ(yaml_text(c.images().std.value), "[0.5]");
+  auto fault = [&](const std::string& data, const std::string& train = "") {
+    return error_of(text + data + "\n" + train, {});
+  };
+  EXPECT_EQ(fault("{mean: 3}"), "c.yaml:3: data.mean: expected list of numbers, got the number 3");
+  EXPECT_EQ(fault("{mean: [0, x, 0]}"),
+            "c.yaml:3: data.mean: expected list of numbers, got the string \"x\"");
+  EXPECT_EQ(fault("{std: [1, 0, 1]}"), "c.yaml:3: data.std: 0 is out of range; it must be above 0");
+  EXPECT_EQ(fault("{mean: [0, 0]}"),
+            "c.yaml:3: data.mean: has 2 numbers for 3 channels; give one for each");
+  EXPECT_EQ(fault("{channels: 2}"), "c.yaml:3: data.channels: 2 is neither grey (1) nor colour (3)");
+  EXPECT_EQ(fault("{image_size: 64, resize: 32}"),
+            "c.yaml:3: data.resize: 32 is less than data.image_size 64; raise it");
+  EXPECT_NE(fault("{synthetic: true}").find("data.classes: data.synthetic needs it"),
+            std::string::npos);
+  EXPECT_EQ(error_of(text + "{}\n", {parse_set("train.batch_words=100")}),
+            "--set: train.batch_words: images have no words; use train.batch_size");
+}
 
 TEST(Config, mutated_configurations_are_refused_politely) {
   std::string shipped = file_text(fs::path(PAL_SOURCE_DIR) / "configs/nmt_small.yaml");

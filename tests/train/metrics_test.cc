@@ -128,6 +128,8 @@ TEST(Progress, text) {
   EXPECT_EQ(progress_text({.step = 120, .total_steps = 4000, .epoch = 1.42, .loss = 3.21034,
                            .tokens_per_s = 51200, .seconds_left = 185}),
             "step 120/4000  epoch 1.42  loss 3.2103  51,200 tokens/s  eta 3:05");
+  EXPECT_EQ(progress_text({.step = 1, .tokens_per_s = 9, .unit = "images"}).substr(8),
+            "epoch 0.00  loss 0.0000  9 images/s");
   EXPECT_EQ(progress_text({.step = 7, .loss = 1}), "step 7  epoch 0.00  loss 1.0000");
   EXPECT_NE(progress_text({.seconds_left = 4000}).find("eta 1:06:40"), std::string::npos);
 }

@@ -1,0 +1,117 @@
+// JPEG and PNG through stb_image, which is lenient with a JPEG that ends early: that is looked for
+// here.
+#include "data/image.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "core/error.h"
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_PNG
+#define STBI_NO_STDIO
+#define STBI_NO_FAILURE_STRINGS  // they hold bytes of the file, in a variable that threads share
+#define STBI_MAX_DIMENSIONS 32768
+#include <stb/stb_image.h>
+
+namespace pal {
+namespace {
+
+constexpr int64_t kMostPixels = 100'000'000;
+constexpr size_t kMostBytes = size_t{512} << 20;
+
+bool is_jpeg(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
+}
+
+// Whether the end-of-image marker is reached by walking the markers (ITU-T T.81, annex B): segments
+// by their lengths, the data of a scan byte by byte.
+bool jpeg_has_end(std::span<const uint8_t> bytes) {
+  size_t at = 2;
+  bool scan = false;  // `at` is inside entropy-coded data
+  while (at + 1 < bytes.size()) {
+    if (bytes[at] != 0xFF) {
+      if (!scan) return false;
+      ++at;
+      continue;
+    }
+    const uint8_t marker = bytes[at + 1];
+    if (marker == 0xFF) {  // a fill byte
+      ++at;
+    } else if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {
+      at += 2;  // a stuffed byte, or a marker without a segment
+    } else if (marker == 0xD9) {
+      return true;
+    } else {
+      if (at + 3 >= bytes.size()) return false;
+      const size_t length = size_t{bytes[at + 2]} << 8 | bytes[at + 3];
+      if (length < 2) return false;
+      at += 2 + length;
+      scan = marker == 0xDA;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Image decode_image(std::span<const uint8_t> bytes, int channels, const std::string& name) {
+  auto fail = [&](const std::string& what) { throw UsageError(name + ": " + what); };
+  if (bytes.empty()) fail("the file is empty");
+  if (bytes.size() > kMostBytes) fail("larger than 512 MiB");
+  const int size = static_cast<int>(bytes.size());
+  Image image{.channels = channels};
+  int own_channels = 0;
+  if (!stbi_info_from_memory(bytes.data(), size, &image.width, &image.height, &own_channels)) {
+    fail("not a JPEG or PNG image that can be read");
+  }
+  if (int64_t{image.width} * image.height > kMostPixels) {
+    fail(std::to_string(image.width) + " x " + std::to_string(image.height) +
+         " pixels are more than 100 million");
+  }
+  if (is_jpeg(bytes) && !jpeg_has_end(bytes)) fail("the JPEG is cut short: it has no end marker");
+  const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
+      stbi_load_from_memory(bytes.data(), size, &image.width, &image.height, &own_channels,
+                            channels),
+      stbi_image_free);
+  if (!pixels) fail(is_jpeg(bytes) ? "a damaged JPEG" : "a PNG that is damaged or cut short");
+  const size_t count = size_t(image.height) * size_t(image.width) * size_t(channels);
+  image.pixels.assign(pixels.get(), pixels.get() + count);
+  return image;
+}
+
+Image read_image(const std::filesystem::path& file, int channels) {
+  const std::string name = file.string();
+  std::error_code error;
+  const auto size = std::filesystem::file_size(file, error);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(name.c_str(), "rb"),
+                                                           &std::fclose);
+  if (!in) throw UsageError(name + ": cannot be opened: " + std::strerror(errno));
+  if (error) throw UsageError(name + ": cannot be read: " + error.message());
+  std::vector<uint8_t> bytes(std::min<uintmax_t>(size, kMostBytes + 1));
+  if (std::fread(bytes.data(), 1, bytes.size(), in.get()) != bytes.size()) {
+    throw UsageError(name + ": cannot be read to its end");
+  }
+  return decode_image(bytes, channels, name);
+}
+
+Image with_channels(Image image, int channels) {
+  if (image.channels == channels) return image;
+  const size_t count = size_t(image.height) * size_t(image.width);
+  Image out{image.height, image.width, channels, std::vector<uint8_t>(count * size_t(channels))};
+  for (size_t i = 0; i < count; ++i) {
+    const uint8_t* from = image.pixels.data() + i * size_t(image.channels);
+    if (channels == 3) {
+      std::fill_n(out.pixels.data() + 3 * i, 3, from[0]);
+    } else {
+      out.pixels[i] = uint8_t((77 * from[0] + 150 * from[1] + 29 * from[2] + 128) >> 8);
+    }
+  }
+  return out;
+}
+
+}  // namespace pal

@@ -1,0 +1,156 @@
+// What all image sets share, folders of images, and made-up images.
+#include "data/image_set.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/error.h"
+#include "core/philox.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_image_name(const fs::path& file) {
+  std::string extension = file.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return (extension == ".jpg" || extension == ".jpeg" || extension == ".png") &&
+         file.filename().string()[0] != '.';
+}
+
+// Names in a folder, sorted; UsageError when it cannot be read.
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error) && entry.path().filename().string()[0] != '.') {
+      found.push_back(entry.path());
+    }
+  }
+  if (error) throw UsageError(folder.string() + ": cannot be read: " + error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<fs::path> images_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    if (!entry.is_directory(error) && is_image_name(entry.path())) found.push_back(entry.path());
+  }
+  if (error) throw UsageError(folder.string() + ": cannot be read: " + error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+Image ImageSet::read(int64_t i, int wanted) const {
+  if (!files.empty()) return read_image(files[static_cast<size_t>(i)], wanted);
+  const size_t bytes = size_t(height) * size_t(width) * size_t(channels);
+  const auto first = pixels.begin() + static_cast<std::ptrdiff_t>(bytes) * i;
+  return with_channels(
+      {height, width, channels, {first, first + static_cast<std::ptrdiff_t>(bytes)}}, wanted);
+}
+
+std::string ImageSet::name(int64_t i) const {
+  return files.empty() ? "image " + std::to_string(i) : files[static_cast<size_t>(i)].string();
+}
+
+ImageSet ImageSet::subset(std::span<const int32_t> which) const {
+  ImageSet out{.classes = classes, .height = height, .width = width, .channels = channels};
+  const auto bytes = static_cast<std::ptrdiff_t>(height) * width * channels;
+  for (const int32_t i : which) {
+    out.labels.push_back(labels.at(static_cast<size_t>(i)));
+    if (!files.empty()) {
+      out.files.push_back(files[static_cast<size_t>(i)]);
+    } else {
+      out.pixels.insert(out.pixels.end(), pixels.begin() + bytes * i,
+                        pixels.begin() + bytes * (i + 1));
+    }
+  }
+  return out;
+}
+
+uint64_t ImageSet::fingerprint() const {
+  uint64_t hash = 14695981039346656037ull;  // FNV-1a
+  auto take = [&](const void* data, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) {
+      hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211ull;
+    }
+  };
+  take(labels.data(), labels.size() * sizeof labels[0]);
+  for (const fs::path& file : files) {
+    const std::string own = file.filename().string();
+    take(own.c_str(), own.size() + 1);
+  }
+  const int32_t size[3] = {height, width, channels};
+  take(size, sizeof size);
+  take(pixels.data(), pixels.size());
+  return hash;
+}
+
+ImageSet read_image_folder(const fs::path& folder, OnBadImage on_bad,
+                           const std::vector<std::string>& known) {
+  ImageSet set;
+  set.classes = known;
+  auto bad = [&](const std::string& what, const char* left_out) {
+    if (on_bad == OnBadImage::fail) {
+      throw UsageError(what + "; remove it, or set data.on_error: skip to leave it out");
+    }
+    set.warnings.push_back(what + "; " + left_out);
+  };
+  for (const fs::path& each : folders_in(folder)) {
+    const std::string name = each.filename().string();
+    const std::vector<fs::path> images = images_in(each);
+    if (images.empty()) {
+      bad(each.string() + ": a class without images (.jpg, .jpeg, .png)", "it is no class");
+      continue;
+    }
+    auto at = std::find(set.classes.begin(), set.classes.end(), name);
+    if (at == set.classes.end() && !known.empty()) {
+      bad(each.string() + ": no class of the training images",
+          (std::to_string(images.size()) + " images are left out").c_str());
+      continue;
+    }
+    if (at == set.classes.end()) at = set.classes.insert(at, name);
+    set.labels.insert(set.labels.end(), images.size(),
+                      static_cast<int32_t>(at - set.classes.begin()));
+    set.files.insert(set.files.end(), images.begin(), images.end());
+  }
+  if (set.files.empty()) {
+    throw UsageError(folder.string() +
+                     ": has no images; expected a folder for each class, with .jpg or .png files");
+  }
+  return set;
+}
+
+ImageSet made_up_images(int64_t count, int classes, int size, int channels, uint64_t seed,
+                        uint64_t part) {
+  ImageSet set{.height = size, .width = size, .channels = channels};
+  for (int c = 0; c < classes; ++c) set.classes.push_back(std::to_string(c));
+  const auto bytes = size_t(size) * size_t(size) * size_t(channels);
+  set.pixels.resize(bytes * size_t(count));
+  constexpr uint32_t kNoise = 0x5E7u, kPattern = 0x5E8u;
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t label = static_cast<int32_t>(i % classes);
+    set.labels.push_back(label);
+    uint8_t* image = set.pixels.data() + bytes * size_t(i);
+    const uint32_t pattern = draw({seed, uint32_t(label), 0, kPattern}, 0).x[0];
+    for (size_t p = 0; p < bytes; p += 4) {
+      const Philox4 noise = draw({seed, uint32_t(i), uint32_t(part), kNoise}, p / 4);
+      for (size_t k = 0; k < 4 && p + k < bytes; ++k) {
+        // 4 x 4 blocks, bright or not: the class's bits say which.
+        const size_t pixel = (p + k) / size_t(channels);
+        const size_t block =
+            pixel / size_t(size) * 4 / size_t(size) * 4 + pixel % size_t(size) * 4 / size_t(size);
+        const uint32_t bright = pattern >> block & 1;
+        image[p + k] = uint8_t((noise.x[k] & 127) + 96 * bright);
+      }
+    }
+  }
+  return set;
+}
+
+}  // namespace pal

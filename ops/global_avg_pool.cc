@@ -1,0 +1,97 @@
+// y[n,c] = sum_hw x[n,h,w,c] / (H W)      dx[n,h,w,c] = dy[n,c] / (H W)
+// An image's pixels are added in their order, by one worker.
+#include "ops/global_avg_pool.h"
+
+#include <algorithm>
+
+#include "ops/elementwise.h"
+
+namespace pal {
+namespace {
+
+void run_forward(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Shape& x = a.in_spec[0].shape;
+  const int64_t pixels = x[1] * x[2], channels = x[3];
+  const float share = 1.0f / float(pixels);
+  parallel_chunks(a.queue, x[0], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const float* image = a.input(0) + n * pixels * channels;
+      float* y = a.output(0) + n * channels;
+      std::fill(y, y + channels, 0.0f);
+      for (int64_t p = 0; p < pixels; ++p) {
+        const float* pixel = image + p * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; ++c) y[c] += pixel[c];
+      }
+#pragma omp simd
+      for (int64_t c = 0; c < channels; ++c) y[c] *= share;
+    }
+  });
+}
+
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Shape& x = a.out_spec[0].shape;
+  const int64_t pixels = x[1] * x[2], channels = x[3];
+  const float share = 1.0f / float(pixels);
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / channels);
+  parallel_chunks(a.queue, x[0] * pixels, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const float* dy = a.input(0) + p / pixels * channels;
+      float* dx = a.output(0) + p * channels;
+#pragma omp simd
+      for (int64_t c = 0; c < channels; ++c) dx[c] = dy[c] * share;
+    }
+  });
+}
+
+}  // namespace
+
+const OpDef global_avg_pool_op{
+    .name = "global_avg_pool",
+    .formula = "the mean over H and W",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require(in.size() == 1 && in[0].shape.rank() == 4 && in[0].dtype == DType::f32 &&
+                      !in[0].layout && in[0].numel() > 0,
+                  "global_avg_pool", "needs one plain f32 image (N,H,W,C)");
+          return Specs{{{in[0].shape[0], in[0].shape[3]}}};
+        },
+    .gradient =
+        [](GradientArgs& g) {
+          const Shape& x = g.in(0).shape();
+          g.give(0, g.builder.emit1(global_avg_pool_grad_op, {g.dy()}, ImageSizeAttrs{x[1], x[2]}));
+        },
+    .cpu = {.run = run_forward},
+    .examples =
+        [] {
+          return std::vector<Example>{{.operands = {example({2, 3, 4, 5})}},
+                                      {.operands = {example({3, 1, 1, 19})}},
+                                      {.operands = {example({5, 7, 9, 37})}}};
+        },
+};
+
+const OpDef global_avg_pool_grad_op{
+    .name = "global_avg_pool_grad",
+    .formula = "dy / (H W) in every pixel",
+    .infer =
+        [](SpecSpan in, const Attrs& attributes) {
+          auto& s = attributes.as<ImageSizeAttrs>();
+          require(in.size() == 1 && in[0].shape.rank() == 2 && in[0].dtype == DType::f32 &&
+                      s.height > 0 && s.width > 0,
+                  "global_avg_pool_grad", "needs f32 (N,C) and the image's height and width");
+          return Specs{{{in[0].shape[0], s.height, s.width, in[0].shape[1]}}};
+        },
+    .cpu = {.run = run_gradient},
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 5})}, .attrs = ImageSizeAttrs{3, 4}},
+              {.operands = {example({5, 37})}, .attrs = ImageSizeAttrs{31, 29}}};
+        },
+};
+
+Val global_avg_pool(Val x) { return x.builder->emit1(global_avg_pool_op, {x}); }
+
+}  // namespace pal

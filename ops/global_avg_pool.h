@@ -1,0 +1,17 @@
+// The mean of each channel over an image.
+#pragma once
+#include "core/op.h"
+
+namespace pal {
+
+extern const OpDef global_avg_pool_grad_op, global_avg_pool_op;
+
+struct ImageSizeAttrs {
+  int64_t height = 0, width = 0;
+  auto fields() const { return std::tuple{field("height", height), field("width", width)}; }
+};
+
+// (N, H, W, C) -> (N, C)
+Val global_avg_pool(Val x);
+
+}  // namespace pal

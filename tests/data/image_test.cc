@@ -1,0 +1,264 @@
+// Reading and transforming single images: as Pillow reads and resizes them; what is no image.
+#include "data/image.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "data/image_transform.h"
+
+namespace pal {
+namespace {
+
+const std::string kFolder = PAL_SOURCE_DIR "/tests/data/golden/";
+
+const nlohmann::json& golden() {
+  static const nlohmann::json numbers = [] {
+    std::ifstream in(kFolder + "images.json");
+    return nlohmann::json::parse(in);
+  }();
+  return numbers;
+}
+
+std::vector<uint8_t> bytes_of(const std::string& name) {
+  std::ifstream in(kFolder + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string error_of(const std::vector<uint8_t>& bytes) {
+  try {
+    decode_image(bytes, 3, "picture.jpg");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Image, ReadsWhatPillowReads) {
+  for (const auto& [name, pixels] : golden()["decoded"].items()) {
+    const Image image = read_image(kFolder + name, 3);
+    ASSERT_EQ(image.width, 30) << name;
+    ASSERT_EQ(image.height, 21) << name;
+    ASSERT_EQ(image.pixels.size(), pixels.size()) << name;
+    // JPEG decoders may round otherwise; PNG is exact.
+    const int most = name.ends_with("jpg") ? 3 : 0;
+    for (size_t i = 0; i < pixels.size(); ++i) {
+      ASSERT_NEAR(int(image.pixels[i]), pixels[i].get<int>(), most) << name << " at " << i;
+    }
+    EXPECT_EQ(read_image(kFolder + name, 1).pixels.size(), size_t(21 * 30)) << name;
+  }
+}
+
+TEST(Image, AJpegCutAnywhereIsRefused) {
+  for (const char* name : {"baseline.jpg", "progressive.jpg", "grey.jpg"}) {
+    const std::vector<uint8_t> whole = bytes_of(name);
+    EXPECT_EQ(error_of(whole), "") << name;
+    for (size_t size = 0; size < whole.size(); ++size) {
+      const std::string what = error_of({whole.begin(), whole.begin() + ptrdiff_t(size)});
+      ASSERT_EQ(what.substr(0, 13), "picture.jpg: ") << name << " of " << size << " bytes";
+      ASSERT_EQ(what.find('\n'), std::string::npos);
+    }
+  }
+}
+
+TEST(Image, APngCutAnywhereIsRefused) {
+  const std::vector<uint8_t> whole = bytes_of("alpha.png");
+  const size_t end_chunk = 12;  // nothing is missing without it
+  for (size_t size = 0; size + end_chunk < whole.size(); ++size) {
+    ASSERT_NE(error_of({whole.begin(), whole.begin() + ptrdiff_t(size)}), "") << size;
+  }
+}
+
+TEST(Image, RefusesWhatIsNone) {
+  const std::string text = "dear reader, this is no picture";
+  EXPECT_EQ(error_of({text.begin(), text.end()}),
+            "picture.jpg: not a JPEG or PNG image that can be read");
+  EXPECT_EQ(error_of({}), "picture.jpg: the file is empty");
+  try {
+    read_image(kFolder + "none.jpg", 3);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("none.jpg: cannot be opened"), std::string::npos);
+  }
+  EXPECT_THROW(read_image(kFolder, 3), UsageError);  // a folder
+  // A PNG whose header promises 40,000 x 40,000 pixels.
+  std::vector<uint8_t> huge = bytes_of("colour.png");
+  for (size_t at : {16, 20}) huge[at + 2] = 0x9C, huge[at + 3] = 0x40;
+  EXPECT_NE(error_of(huge), "");
+}
+
+TEST(Resample, IsPillowsBilinear) {
+  const Image image = read_image(kFolder + "colour.png", 3);
+  for (const auto& each : golden()["resized"]) {
+    const auto& box = each["box"];
+    const int left = box[0], top = box[1], right = box[2], bottom = box[3];
+    const int width = each["size"][0], height = each["size"][1];
+    std::vector<float> got(size_t(width) * size_t(height) * 3);
+    resample(image, {top, left, bottom - top, right - left}, height, width, got.data());
+    for (size_t i = 0; i < got.size(); ++i) {
+      // Pillow rounds after either direction.
+      ASSERT_NEAR(double(got[i]), each["pixels"][i].get<double>(), 1.01) << box << " at " << i;
+    }
+  }
+}
+
+ImageTransform plain(int size) {
+  ImageTransform t;
+  t.size = t.resize = size;
+  t.mean = {0, 0, 0}, t.std = {1, 1, 1};
+  return t;
+}
+
+// Every pixel has its own number.
+Image numbered(int height, int width) {
+  Image image{height, width, 3, {}};
+  for (int i = 0; i < height * width; ++i) {
+    for (int c = 0; c < 3; ++c) image.pixels.push_back(uint8_t(i * 3 + c));
+  }
+  return image;
+}
+
+std::vector<float> trained(const Image& image, const ImageTransform& t, int64_t place) {
+  ImageDraws draws(3, 0, place);
+  std::vector<float> out(size_t(t.numel()));
+  transform_training(image, t, draws, out.data());
+  return out;
+}
+
+TEST(Transform, ValidationIsTheCentreNormalised) {
+  const Image image = numbered(4, 6);
+  ImageTransform t = plain(2);
+  t.resize = 4;  // the shorter side stays
+  t.mean = {0.1f, 0.2f, 0.3f}, t.std = {0.5f, 0.25f, 2};
+  std::vector<float> out(size_t(t.numel()));
+  transform_validation(image, t, out.data());
+  for (int y = 0; y < 2; ++y) {
+    for (int x = 0; x < 2; ++x) {
+      for (size_t c = 0; c < 3; ++c) {
+        const float value = float(((y + 1) * 6 + x + 2) * 3 + int(c)) / 255;
+        EXPECT_NEAR(out[size_t(y * 2 + x) * 3 + c], (value - t.mean[c]) / t.std[c], 1e-5);
+      }
+    }
+  }
+}
+
+TEST(Transform, PadAndCropShiftsWithinABlackFrame) {
+  const Image image = numbered(5, 5);
+  ImageTransform t = plain(5);
+  t.crop = ImageTransform::Crop::pad;
+  t.pad = 2;
+  std::set<std::pair<int, int>> shifts;
+  for (int64_t place = 0; place < 300; ++place) {
+    const std::vector<float> out = trained(image, t, place);
+    bool found = false;
+    for (int top = -2; top <= 2 && !found; ++top) {
+      for (int left = -2; left <= 2 && !found; ++left) {
+        bool same = true;
+        for (int y = 0; y < 5; ++y) {
+          for (int x = 0; x < 5; ++x) {
+            const int h = y + top, w = x + left;
+            const bool inside = h >= 0 && h < 5 && w >= 0 && w < 5;
+            const float want = inside ? float((h * 5 + w) * 3) / 255 : 0;
+            same = same && std::abs(out[size_t(y * 5 + x) * 3] - want) < 1e-5f;
+          }
+        }
+        if (same) shifts.insert({top, left}), found = true;
+      }
+    }
+    ASSERT_TRUE(found) << place;
+  }
+  EXPECT_EQ(shifts.size(), 25u);
+}
+
+TEST(Transform, FlipsAboutEveryOther) {
+  ImageTransform t = plain(4);
+  const Image square = numbered(4, 4);
+  const std::vector<float> as_it_is = trained(square, t, 0);
+  t.flip = true;
+  int flipped = 0;
+  for (int64_t place = 0; place < 1000; ++place) {
+    const std::vector<float> out = trained(square, t, place);
+    if (out == as_it_is) continue;
+    ++flipped;
+    for (size_t y = 0; y < 4; ++y) {
+      for (size_t x = 0; x < 4; ++x) {
+        for (size_t c = 0; c < 3; ++c) {
+          ASSERT_EQ(out[(y * 4 + x) * 3 + c], as_it_is[(y * 4 + 3 - x) * 3 + c]);
+        }
+      }
+    }
+  }
+  EXPECT_NEAR(flipped, 500, 60);
+}
+
+TEST(Transform, RandomPartsHaveTheAreaAndTheRatioAskedFor) {
+  std::vector<double> areas;
+  for (int64_t place = 0; place < 2000; ++place) {
+    ImageDraws draws(1, 2, place);
+    const CropWindow w = random_resized_window(300, 400, 0.08, draws);
+    ASSERT_GE(w.top, 0);
+    ASSERT_GE(w.left, 0);
+    ASSERT_LE(w.top + w.height, 300);
+    ASSERT_LE(w.left + w.width, 400);
+    const double ratio = double(w.width) / w.height;
+    ASSERT_GT(ratio, 0.73);
+    ASSERT_LT(ratio, 1.37);
+    areas.push_back(double(w.width) * w.height / (300 * 400));
+  }
+  std::sort(areas.begin(), areas.end());
+  EXPECT_NEAR(areas.front(), 0.08, 0.01);
+  // Any ratio fits as long as the area is below 9/16: areas are uniform there.
+  auto below = [&](double area) {
+    return double(std::lower_bound(areas.begin(), areas.end(), area) - areas.begin());
+  };
+  EXPECT_NEAR(below(0.3) / below(0.5), 0.22 / 0.42, 0.04);
+  EXPECT_GT(areas.back(), 0.9);
+  // Where no part fits: the middle, of the nearest ratio.
+  ImageDraws draws(1, 2, 3);
+  EXPECT_EQ(random_resized_window(10, 1000, 0.9, draws), (CropWindow{0, 493, 10, 13}));
+  EXPECT_EQ(random_resized_window(1, 1, 0.08, draws), (CropWindow{0, 0, 1, 1}));
+}
+
+TEST(Transform, ColoursAreChangedAsTheFactorsSay) {
+  ImageTransform t = plain(2);
+  const Image square{2, 2, 3, {100, 150, 190, 50, 60, 70, 100, 150, 190, 50, 60, 70}};
+  const std::vector<float> before = trained(square, t, 0);
+  auto grey = [](const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; };
+  float least = 2, most = 0;
+  for (int64_t place = 0; place < 200; ++place) {
+    t.brightness = 0.3, t.contrast = t.saturation = 0;
+    std::vector<float> out = trained(square, t, place);
+    const float factor = out[0] / before[0];
+    least = std::min(least, factor), most = std::max(most, factor);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], factor * before[i], 1e-5);
+
+    t.brightness = 0, t.saturation = 0.4;
+    out = trained(square, t, place);
+    ASSERT_NEAR(grey(out.data()), grey(before.data()), 1e-5);  // grey stays
+    t.saturation = 0, t.contrast = 0.4;
+    out = trained(square, t, place);
+    const float middle = (grey(before.data()) + grey(before.data() + 3)) / 2;
+    ASSERT_NEAR((grey(out.data()) + grey(out.data() + 3)) / 2, middle, 1e-5);  // so does the mean
+    ASSERT_NE(out, before);
+  }
+  EXPECT_NEAR(least, 0.7, 0.02);
+  EXPECT_NEAR(most, 1.3, 0.02);
+}
+
+TEST(Transform, OnePixelIsEnough) {
+  for (auto crop : {ImageTransform::Crop::center, ImageTransform::Crop::pad,
+                    ImageTransform::Crop::random_resized}) {
+    ImageTransform t = plain(3);
+    t.crop = crop;
+    t.pad = 0;
+    for (const float value : trained({1, 1, 3, {51, 51, 51}}, t, 0)) EXPECT_NEAR(value, 0.2, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace pal
