@@ -26,9 +26,12 @@ using emulation::Order;
 
 // Operators that have no CUDA kernel yet; docs/cuda.md says how to write one.
 const std::set<std::string> kWithout = {
-    "add_positions",    "attention",          "attention_grad",   "attention_step",
-    "batch_norm",       "batch_norm_grad",    "batch_norm_infer", "conv2d",
-    "conv2d_data_grad", "conv2d_weight_grad", "max_pool",         "max_pool_grad",
+    "add_positions", "attention", "attention_grad", "attention_step", "avg_pool", "avg_pool_grad",
+    "batch_norm", "batch_norm_grad", "batch_norm_infer", "conv2d", "conv2d_data_grad",
+    "conv2d_weight_grad", "conv3d", "conv3d_data_grad", "conv3d_weight_grad", "dot_channels",
+    "gelu", "gelu_grad", "lrn", "lrn_grad", "max_pool", "max_pool_grad", "scale_channels", "silu",
+    "silu_grad",
+    "swap_leading",
     "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
 };
 // Library products add in an order of their own.
