@@ -1,5 +1,5 @@
-// y = the mean of x over the window.   dx = the sum of dy / size over the windows that the pixel lies
-// in. Each output row (of dx: each image row) is computed by one worker, windows in order. The
+// y = the mean of x over the window.   dx = the sum of dy / size over the windows that the pixel
+// lies in. Each output row (of dx: each image row) is computed by one worker, windows in order. The
 // gradient reads no value of x.
 #include "ops/avg_pool.h"
 
@@ -100,8 +100,7 @@ void run_gradient(const KernelArgs& a) {
   const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_w));
   parallel_chunks(a.queue, out[0] * s.height, grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      gradient_row(a.input(0) + r / s.height * pixels, out, s, r % s.height,
-                   a.output(0) + r * row);
+      gradient_row(a.input(0) + r / s.height * pixels, out, s, r % s.height, a.output(0) + r * row);
     }
   });
 }

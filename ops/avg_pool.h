@@ -13,12 +13,17 @@ struct AvgPoolAttrs {
   bool count_padding = true;  // a window with zeros around the image is still divided by its size
   int64_t height = 0, width = 0;  // of the image: read by avg_pool_grad only
   auto fields() const {
-    return std::tuple{field("kernel_h", kernel_h), field("kernel_w", kernel_w),
-                      field("stride_h", stride_h), field("stride_w", stride_w),
-                      field("top", top),           field("left", left),
-                      field("bottom", bottom),     field("right", right),
+    return std::tuple{field("kernel_h", kernel_h),
+                      field("kernel_w", kernel_w),
+                      field("stride_h", stride_h),
+                      field("stride_w", stride_w),
+                      field("top", top),
+                      field("left", left),
+                      field("bottom", bottom),
+                      field("right", right),
                       field("count_padding", count_padding),
-                      field("height", height),     field("width", width)};
+                      field("height", height),
+                      field("width", width)};
   }
 };
 

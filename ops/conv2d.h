@@ -15,19 +15,29 @@ struct Conv2dAttrs {
   int64_t groups = 1;  // output channel o sees the input channels of its own group alone
   int64_t dilation_h = 1, dilation_w = 1;  // pixels from one tap of the kernel to the next
   auto fields() const {
-    return std::tuple{field("stride_h", stride_h), field("stride_w", stride_w),
-                      field("top", top),           field("left", left),
-                      field("bottom", bottom),     field("right", right),
-                      field("height", height),     field("width", width),
-                      field("groups", groups),     field("dilation_h", dilation_h),
+    return std::tuple{field("stride_h", stride_h),
+                      field("stride_w", stride_w),
+                      field("top", top),
+                      field("left", left),
+                      field("bottom", bottom),
+                      field("right", right),
+                      field("height", height),
+                      field("width", width),
+                      field("groups", groups),
+                      field("dilation_h", dilation_h),
                       field("dilation_w", dilation_w)};
   }
 };
 
 // The same stride both ways, and `pad` zeros on each side.
 inline Conv2dAttrs conv2d_attrs(int64_t stride, int64_t pad, int64_t groups = 1) {
-  return {.stride_h = stride, .stride_w = stride, .top = pad,       .left = pad,
-          .bottom = pad,      .right = pad,       .groups = groups};
+  return {.stride_h = stride,
+          .stride_w = stride,
+          .top = pad,
+          .left = pad,
+          .bottom = pad,
+          .right = pad,
+          .groups = groups};
 }
 
 // x (N, H, W, C), w (O, KH, KW, C / groups), bias (O) -> (N, OH, OW, O), f32, with
@@ -38,8 +48,8 @@ Val conv2d(Val x, Val w, const Conv2dAttrs& attrs = {}, Val bias = {});
 // dy (N, OH, OW, O), w (O, KH, KW, C / groups) -> dx (N, attrs.height, attrs.width, C).
 Val conv2d_data_grad(Val dy, Val w, const Conv2dAttrs& attrs);
 
-// x (N, H, W, C), dy (N, OH, OW, O) (, sum) -> sum + dw, (O, attrs.height, attrs.width, C / groups),
-// plain; the result may be written over sum.
+// x (N, H, W, C), dy (N, OH, OW, O) (, sum) -> sum + dw, (O, attrs.height, attrs.width, C /
+// groups), plain; the result may be written over sum.
 Val conv2d_weight_grad(Val x, Val dy, const Conv2dAttrs& attrs, Val sum = {});
 
 }  // namespace pal

@@ -1,5 +1,5 @@
-// y[n,d,i,j,o] = the sum over a box of x's pixels and channels, times w[o], + bias[o]: conv2d with one
-// axis more, and the same gradients.
+// y[n,d,i,j,o] = the sum over a box of x's pixels and channels, times w[o], + bias[o]: conv2d with
+// one axis more, and the same gradients.
 #include "ops/conv3d.h"
 
 #include "ops/convolution.h"
@@ -107,8 +107,7 @@ const OpDef conv3d_weight_grad_op{
     .examples =
         [] {
           return std::vector<Example>{
-              {.operands = {example({3, 3, 4, 5, 2}), example({3, 3, 4, 5, 3}),
-                            absent_example()},
+              {.operands = {example({3, 3, 4, 5, 2}), example({3, 3, 4, 5, 3}), absent_example()},
                .attrs = with_extents(conv3d_attrs(1, 1), {3, 3, 3, 3, 2})},
               {.operands = {example({17, 3, 5, 5, 16}), example({17, 2, 3, 3, 32}),
                             example({32, 3, 3, 3, 16})},

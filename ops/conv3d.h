@@ -13,11 +13,10 @@ struct Conv3dAttrs {
   // kernel's for conv3d_weight_grad. Unread by conv3d.
   int64_t depth = 0, height = 0, width = 0;
   auto fields() const {
-    return std::tuple{field("stride_d", stride_d), field("stride_h", stride_h),
-                      field("stride_w", stride_w), field("pad_d", pad_d),
-                      field("pad_h", pad_h),       field("pad_w", pad_w),
-                      field("depth", depth),       field("height", height),
-                      field("width", width)};
+    return std::tuple{
+        field("stride_d", stride_d), field("stride_h", stride_h), field("stride_w", stride_w),
+        field("pad_d", pad_d),       field("pad_h", pad_h),       field("pad_w", pad_w),
+        field("depth", depth),       field("height", height),     field("width", width)};
   }
 };
 

@@ -37,8 +37,8 @@ struct Described {
   }
 };
 
-// Our weights (O, K.., C / groups) as oneDNN's (O, C, K..), or (groups, O / groups, C / groups, K..),
-// and back; bytes stay.
+// Our weights (O, K.., C / groups) as oneDNN's (O, C, K..), or (groups, O / groups, C / groups,
+// K..), and back; bytes stay.
 Desc to_onednn(const ConvShape& s, const TensorSpec& weights) {
   if (s.groups == 1) {
     std::vector<int> to{0};
@@ -82,7 +82,8 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
   using Forward = dnnl::convolution_forward;
   const auto training = dnnl::prop_kind::forward_training;
   const Forward::desc desc =
-      s.bias ? Forward::desc(training, algorithm, x, weights, bias, y, strides, dilations, before, after)
+      s.bias ? Forward::desc(training, algorithm, x, weights, bias, y, strides, dilations, before,
+                             after)
              : Forward::desc(training, algorithm, x, weights, y, strides, dilations, before, after);
   const Forward::primitive_desc forward(desc, attr, onednn::engine());
   Described d;
@@ -93,15 +94,15 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
     if (s.bias) d.operands.push_back({DNNL_ARG_BIAS, bias});
   } else if (kind == ConvKind::data_grad) {
     using Backward = dnnl::convolution_backward_data;
-    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after}, attr,
-                                      onednn::engine(), forward);
+    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
+                                      attr, onednn::engine(), forward);
     d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
     d.weights = pd.weights_desc(), d.scratchpad = pd.scratchpad_desc();
     d.operands = {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WEIGHTS, d.weights}, {DNNL_ARG_DIFF_SRC, x}};
   } else {
     using Backward = dnnl::convolution_backward_weights;
-    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after}, attr,
-                                      onednn::engine(), forward);
+    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
+                                      attr, onednn::engine(), forward);
     d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
     d.weights = pd.diff_weights_desc(), d.scratchpad = pd.scratchpad_desc();
     d.operands = {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, d.weights}};

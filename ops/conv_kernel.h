@@ -26,7 +26,7 @@ struct ConvShape {
   bool bias = false;        // forward: f32 (o)
   bool accumulate = false;  // weight_grad: onto a sum
 
-  int64_t pixels_in() const;   // n excluded
+  int64_t pixels_in() const;  // n excluded
   int64_t pixels_out() const;
   int64_t weights() const;
 };

@@ -24,8 +24,8 @@ int64_t windows(const ConvAxis& a) {
 
 // From the shapes of x and w; no output pixels where w does not fit.
 ConvShape conv_shape(const Shape& x, const Shape& w, const ConvGeometry& g) {
-  ConvShape s{.axes = g.axes, .axis = g.axis, .n = x[0], .c = x.back(), .o = w[0],
-              .groups = g.groups};
+  ConvShape s{
+      .axes = g.axes, .axis = g.axis, .n = x[0], .c = x.back(), .o = w[0], .groups = g.groups};
   for (int i = 0; i < g.axes; ++i) {
     ConvAxis& a = s.axis[size_t(i)];
     a.in = x[i + 1], a.kernel = w[i + 1];
@@ -52,8 +52,7 @@ void require_fit(const char* op, const Shape& x, const Shape& w, const ConvGeome
     const int64_t reach = (w[i + 1] - 1) * a.dilation + 1;
     require(a.stride > 0 && a.dilation > 0 && a.before >= 0 && a.after >= 0 && a.before < reach &&
                 a.after < reach,
-            op,
-            text + ": strides and dilations are positive, and padding is less than the kernel");
+            op, text + ": strides and dilations are positive, and padding is less than the kernel");
   }
   for (const ConvShape s = conv_shape(x, w, g); const ConvAxis& a : s.axis) {
     require(a.out > 0 || &a - s.axis.data() >= s.axes, op,
@@ -76,8 +75,7 @@ Shape weights_of(const Shape& x, const Shape& dy, const ConvGeometry& g) {
 }
 
 void require_windows(const char* op, const Shape& dy, const ConvShape& s) {
-  require(dy == y_of(s), op,
-          to_string(dy) + ": the gradient should be " + to_string(y_of(s)));
+  require(dy == y_of(s), op, to_string(dy) + ": the gradient should be " + to_string(y_of(s)));
 }
 
 void require_operands_of(const char* op, const ConvGeometry& g, const TensorSpec& image,

@@ -6,8 +6,8 @@
 
 namespace pal {
 
-// Strides, zeros around, dilation and groups of a convolution; of `axis`, in, kernel and out are not
-// set: they come from the operands. `extents`: what a gradient cannot see in its operands, the
+// Strides, zeros around, dilation and groups of a convolution; of `axis`, in, kernel and out are
+// not set: they come from the operands. `extents`: what a gradient cannot see in its operands, the
 // image's for a data gradient, the kernel's for a weight gradient.
 struct ConvGeometry {
   int axes = 2;

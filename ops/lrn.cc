@@ -1,6 +1,6 @@
 // d[c] = k + alpha sum x[j]^2,  y[c] = x[c] d[c]^-beta,
-// dx[c] = dy[c] d[c]^-beta - 2 alpha beta x[c] sum dy[j] x[j] d[j]^(-beta - 1), sums over the window
-// around c. d is computed again: the gradient keeps nothing but x.
+// dx[c] = dy[c] d[c]^-beta - 2 alpha beta x[c] sum dy[j] x[j] d[j]^(-beta - 1), sums over the
+// window around c. d is computed again: the gradient keeps nothing but x.
 #include "ops/lrn.h"
 
 #include <algorithm>

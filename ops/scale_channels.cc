@@ -11,8 +11,8 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kRun = 64;      // pixels added up in f32 before they join the sum
-constexpr int64_t kLanes = 256;   // channels at a time
+constexpr int64_t kRun = 64;     // pixels added up in f32 before they join the sum
+constexpr int64_t kLanes = 256;  // channels at a time
 
 bool is_batch(const TensorSpec& spec) {
   return spec.shape.rank() >= 3 && spec.dtype == DType::f32 && !spec.layout && spec.numel() > 0;
@@ -124,9 +124,7 @@ const OpDef dot_channels_op{
         },
 };
 
-Val scale_channels(Val x, Val factor) {
-  return x.builder->emit1(scale_channels_op, {x, factor});
-}
+Val scale_channels(Val x, Val factor) { return x.builder->emit1(scale_channels_op, {x, factor}); }
 Val dot_channels(Val a, Val b) { return a.builder->emit1(dot_channels_op, {a, b}); }
 
 }  // namespace pal

@@ -1,5 +1,5 @@
-// Every channel of an image times a factor of its own: squeeze-and-excitation's last step (Hu et al.
-// 2018, "Squeeze-and-Excitation Networks", equation 4).
+// Every channel of an image times a factor of its own: squeeze-and-excitation's last step (Hu et
+// al. 2018, "Squeeze-and-Excitation Networks", equation 4).
 #pragma once
 #include "core/op.h"
 

@@ -31,7 +31,9 @@ const OpDef silu_op{
     .formula = "x / (1 + e^-x)",
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("silu", in, 1); },
     .gradient =
-        [](GradientArgs& g) { g.give(0, g.builder.emit1(silu_grad_op, {g.dy(), g.in(0)})); },
+        [](GradientArgs& g) {
+          g.give(0, g.builder.emit1(silu_grad_op, {g.dy(), g.in(0)}));
+        },
     .shares = {{0, 0}},
     .cost = cost,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Silu{}); }},
@@ -55,7 +57,9 @@ const OpDef gelu_op{
     .formula = "x Phi(x), Phi the normal distribution's",
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("gelu", in, 1); },
     .gradient =
-        [](GradientArgs& g) { g.give(0, g.builder.emit1(gelu_grad_op, {g.dy(), g.in(0)})); },
+        [](GradientArgs& g) {
+          g.give(0, g.builder.emit1(gelu_grad_op, {g.dy(), g.in(0)}));
+        },
     .shares = {{0, 0}},
     .cost = cost,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Gelu{}); }},

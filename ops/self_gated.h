@@ -1,5 +1,5 @@
-// Smooth activations that scale x by a gate of x itself: SiLU (swish) and GELU. Their gradients read
-// the input: where it was is not to be seen in the output, which has the same value twice.
+// Smooth activations that scale x by a gate of x itself: SiLU (swish) and GELU. Their gradients
+// read the input: where it was is not to be seen in the output, which has the same value twice.
 #pragma once
 #include "core/op.h"
 #include "ops/math.h"
