@@ -23,6 +23,8 @@ const std::vector<ModelType>& model_types() {
       {"transformer", "translator of attention and feed-forward layers; learns from parallel text",
        TransformerConfig(), ParallelTextConfig()},
       {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
+      {"zoo", "image network of the papers' zoo; learns to classify images", ZooConfig(),
+       ImageConfig()},
   };
   return table;
 }

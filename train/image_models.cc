@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "models/resnet.h"
+#include "models/zoo.h"
 
 namespace pal {
 namespace {
@@ -19,11 +20,33 @@ ResNetOptions resnet_options(const ResNetConfig& c, int64_t channels, int64_t cl
           .zero_init = *c.zero_init};
 }
 
+// The network, if images of this size are large enough for it.
+ImageModel zoo_network(const ZooConfig& c, const ImageConfig& data, int64_t classes) {
+  ZooOptions options{.classes = classes, .width = *c.width};
+  if (c.dropout->has_value()) options.dropout = float(**c.dropout);
+  ImageModel model = zoo_model(image_network(*c.network), options);
+  model.channels = *data.channels;
+  try {
+    Builder b;
+    std::vector<MovedStatistic> none;
+    Val x = b.input("images", {{1, *data.image_size, *data.image_size, model.channels}});
+    model.logits(b, x, {}, false, none);
+  } catch (const ProgramError& error) {
+    throw UsageError("data.image_size: " + std::to_string(*data.image_size) + " is too small for " +
+                     *c.network + ", published for " +
+                     std::to_string(image_network(*c.network).edge) + ": " + error.what());
+  }
+  return model;
+}
+
 }  // namespace
 
 ImageModel image_model(const Config& config, int64_t classes) {
   if (const auto* c = std::get_if<ResNetConfig>(&config.model)) {
     return resnet_model(resnet_options(*c, *config.images().channels, classes));
+  }
+  if (const auto* c = std::get_if<ZooConfig>(&config.model)) {
+    return zoo_network(*c, config.images(), classes);
   }
   throw ProgramError("[config] the model does not classify images");
 }

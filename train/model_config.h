@@ -7,6 +7,7 @@
 
 #include "train/config_option.h"
 #include "train/image_config.h"
+#include "train/zoo_config.h"
 
 namespace pal {
 
@@ -114,6 +115,6 @@ struct TransformerConfig : Section {
       {.min = 1, .max = 65536}};
 };
 
-using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig>;
+using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig, ZooConfig>;
 
 }  // namespace pal

@@ -1,4 +1,4 @@
-// pal::exp, log, tanh, sigmoid against double precision, their exact points, and that a loop the
+// pal::exp, log, tanh, sigmoid, erf against double precision, their exact points, and that a loop the
 // compiler vectorises gives the bits of single calls. Storage types against independent references.
 #include "ops/math.h"
 
@@ -44,6 +44,9 @@ TEST(Math, LogIsWithinItsBound) {
 TEST(Math, TanhIsWithinItsBound) {
   EXPECT_LE(worst([](float x) { return pal::tanh(x); }, [](double x) { return std::tanh(x); }), 6);
 }
+TEST(Math, ErfIsWithinItsBound) {
+  EXPECT_LE(worst([](float x) { return pal::erf(x); }, [](double x) { return std::erf(x); }), 6);
+}
 TEST(Math, SigmoidIsWithinItsBounds) {
   auto f = [](float x) { return pal::sigmoid(x); };
   auto reference = [](double x) { return 1 / (1 + std::exp(-x)); };
@@ -58,6 +61,9 @@ TEST(Math, ExactPoints) {
   EXPECT_EQ(pal::exp(-0.0f), 1);
   EXPECT_EQ(pal::exp(kInf), kInf);
   EXPECT_EQ(pal::exp(-kInf), 0);
+  EXPECT_EQ(pal::erf(kInf), 1);
+  EXPECT_EQ(pal::erf(-kInf), -1);
+  EXPECT_TRUE(std::isnan(pal::erf(kNan)));
   EXPECT_EQ(pal::log(1.0f), 0);
   EXPECT_EQ(pal::log(0.0f), -kInf);
   EXPECT_EQ(pal::log(-0.0f), -kInf);

@@ -3,7 +3,7 @@
 // though, are sums of one partial result per thread, and its gemm kernels cut their sums by thread
 // too. These run on chunks of images that depend on the shape alone, each on one thread; the
 // chunks' weight gradients are added in order.
-#include "ops/conv2d_kernel.h"
+#include "ops/conv_kernel.h"
 
 #include <algorithm>
 #include <cstring>
@@ -37,23 +37,54 @@ struct Described {
   }
 };
 
-// (O, KH, KW, C), our order of axes, as oneDNN's (O, C, KH, KW), and back; bytes stay.
-Desc to_onednn(const Desc& weights) { return weights.permute_axes({0, 2, 3, 1}); }
-Desc from_onednn(const Desc& weights) { return weights.permute_axes({0, 3, 1, 2}); }
+// Our weights (O, K.., C / groups) as oneDNN's (O, C, K..), or (groups, O / groups, C / groups,
+// K..), and back; bytes stay.
+Desc to_onednn(const ConvShape& s, const TensorSpec& weights) {
+  if (s.groups == 1) {
+    std::vector<int> to{0};
+    for (int i = 0; i < s.axes; ++i) to.push_back(i + 2);
+    to.push_back(1);
+    return onednn::desc_of(weights).permute_axes(to);
+  }
+  Shape grouped{s.groups, s.o / s.groups};
+  std::vector<int> to{0, 1};
+  for (int i = 0; i < s.axes; ++i) grouped.append(s.axis[size_t(i)].kernel), to.push_back(i + 3);
+  grouped.append(s.c / s.groups), to.push_back(2);
+  return onednn::plain({grouped}).permute_axes(to);
+}
+Desc from_onednn(const ConvShape& s, const Desc& weights) {
+  std::vector<int> to{0, s.axes + 1};
+  for (int i = 0; i < s.axes; ++i) to.push_back(i + 1);
+  return weights.permute_axes(to);
+}
+
+Desc any_weights(const ConvShape& s) {
+  Dims dims{s.o, s.c / s.groups};
+  if (s.groups > 1) dims = {s.groups, s.o / s.groups, s.c / s.groups};
+  for (int i = 0; i < s.axes; ++i) dims.push_back(s.axis[size_t(i)].kernel);
+  return {dims, memory::data_type::f32, memory::format_tag::any};
+}
 
 Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc& weights) {
   const auto f32 = memory::data_type::f32;
   const auto algorithm = dnnl::algorithm::convolution_direct;
-  const Desc x({images, s.c, s.h, s.w}, f32, memory::format_tag::nhwc);
-  const Desc y({images, s.o, s.oh, s.ow}, f32, memory::format_tag::nhwc);
+  const auto channels_last = s.axes == 2 ? memory::format_tag::nhwc : memory::format_tag::ndhwc;
+  Dims x_dims{images, s.c}, y_dims{images, s.o}, strides, dilations, before, after;
+  for (int i = 0; i < s.axes; ++i) {
+    const ConvAxis& a = s.axis[size_t(i)];
+    x_dims.push_back(a.in), y_dims.push_back(a.out);
+    strides.push_back(a.stride), dilations.push_back(a.dilation - 1);
+    before.push_back(a.before), after.push_back(a.after);
+  }
+  const Desc x(x_dims, f32, channels_last), y(y_dims, f32, channels_last);
   const Desc bias({s.o}, f32, memory::format_tag::x);
-  const Dims strides{s.stride_h, s.stride_w}, before{s.top, s.left}, after{s.bottom, s.right};
   const auto attr = onednn::user_scratchpad();
   using Forward = dnnl::convolution_forward;
   const auto training = dnnl::prop_kind::forward_training;
   const Forward::desc desc =
-      s.bias ? Forward::desc(training, algorithm, x, weights, bias, y, strides, before, after)
-             : Forward::desc(training, algorithm, x, weights, y, strides, before, after);
+      s.bias ? Forward::desc(training, algorithm, x, weights, bias, y, strides, dilations, before,
+                             after)
+             : Forward::desc(training, algorithm, x, weights, y, strides, dilations, before, after);
   const Forward::primitive_desc forward(desc, attr, onednn::engine());
   Described d;
   if (kind == ConvKind::forward) {
@@ -63,15 +94,15 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
     if (s.bias) d.operands.push_back({DNNL_ARG_BIAS, bias});
   } else if (kind == ConvKind::data_grad) {
     using Backward = dnnl::convolution_backward_data;
-    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, before, after}, attr,
-                                      onednn::engine(), forward);
+    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
+                                      attr, onednn::engine(), forward);
     d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
     d.weights = pd.weights_desc(), d.scratchpad = pd.scratchpad_desc();
     d.operands = {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WEIGHTS, d.weights}, {DNNL_ARG_DIFF_SRC, x}};
   } else {
     using Backward = dnnl::convolution_backward_weights;
-    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, before, after}, attr,
-                                      onednn::engine(), forward);
+    const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
+                                      attr, onednn::engine(), forward);
     d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
     d.weights = pd.diff_weights_desc(), d.scratchpad = pd.scratchpad_desc();
     d.operands = {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, d.weights}};
@@ -84,7 +115,23 @@ bool any_thread_same_bits(ConvKind kind, const std::string& implementation) {
          (implementation.starts_with("brg") || implementation.starts_with("jit"));
 }
 
+template <class F>
+int64_t product(const ConvShape& s, int64_t start, F extent) {
+  for (int i = 0; i < s.axes; ++i) start *= extent(s.axis[size_t(i)]);
+  return start;
+}
+
 }  // namespace
+
+int64_t ConvShape::pixels_in() const {
+  return product(*this, 1, [](const ConvAxis& a) { return a.in; });
+}
+int64_t ConvShape::pixels_out() const {
+  return product(*this, 1, [](const ConvAxis& a) { return a.out; });
+}
+int64_t ConvShape::weights() const {
+  return product(*this, o * (c / groups), [](const ConvAxis& a) { return a.kernel; });
+}
 
 struct ConvKernel::Parts {
   ConvKind kind;
@@ -102,17 +149,14 @@ struct ConvKernel::Parts {
   void cut(const Device& device) {
     int64_t chunks = kChunks;
     if (kind == ConvKind::weight_grad) {
-      const int64_t size = shape.o * shape.kh * shape.kw * shape.c * 4;
-      chunks = std::clamp<int64_t>(kPartialBytes / size, 2, kWeightGradChunks);
+      chunks = std::clamp<int64_t>(kPartialBytes / (shape.weights() * 4), 2, kWeightGradChunks);
     }
     images = (shape.n + chunks - 1) / chunks;
     count = (shape.n + images - 1) / images;
     workers = std::max(device.threads, 1);
     const onednn::ThreadScope alone(1);
     // All chunks must agree on the weights' format: the first chooses.
-    const Desc any({shape.o, shape.c, shape.kh, shape.kw}, memory::data_type::f32,
-                   memory::format_tag::any);
-    weights = describe(kind, shape, images, any).weights;
+    weights = describe(kind, shape, images, any_weights(shape)).weights;
     const Described one = describe(kind, shape, images, weights);
     const Described tail = describe(kind, shape, shape.n - (count - 1) * images, weights);
     for (int64_t w = 0; w < workers; ++w) {
@@ -127,8 +171,8 @@ struct ConvKernel::Parts {
     const int64_t worker = omp_get_thread_num();
     Launch& launch = *(i + 1 == count ? last : each)[size_t(worker)];
     std::byte* own = workspace + worker * scratch;
-    const int64_t x_step = images * shape.h * shape.w * shape.c * 4;
-    const int64_t y_step = images * shape.oh * shape.ow * shape.o * 4;
+    const int64_t x_step = images * shape.pixels_in() * shape.c * 4;
+    const int64_t y_step = images * shape.pixels_out() * shape.o * 4;
     switch (kind) {
       case ConvKind::forward:
         a += i * x_step, out += i * y_step;
@@ -165,14 +209,13 @@ struct ConvKernel::Parts {
       reorder->run({partial, total, workspace}, std::max(queue.workers, 1));
     }
     if (total == dw) return;
-    parallel_chunks(queue, shape.o * shape.kh * shape.kw * shape.c, kElementGrain,
-                    [&](int64_t begin, int64_t end) {
-                      if (!sum) {
-                        std::memcpy(dw + begin, total + begin, size_t(end - begin) * sizeof(float));
-                        return;
-                      }
-                      for (int64_t i = begin; i < end; ++i) dw[i] = sum[i] + total[i];
-                    });
+    parallel_chunks(queue, shape.weights(), kElementGrain, [&](int64_t begin, int64_t end) {
+      if (!sum) {
+        std::memcpy(dw + begin, total + begin, size_t(end - begin) * sizeof(float));
+        return;
+      }
+      for (int64_t i = begin; i < end; ++i) dw[i] = sum[i] + total[i];
+    });
   }
 };
 
@@ -182,9 +225,7 @@ ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& sha
   Parts& p = *parts_;
   p.kind = kind, p.shape = shape;
   const onednn::ThreadScope threads(std::max(device.threads, 1));
-  const Desc any({shape.o, shape.c, shape.kh, shape.kw}, memory::data_type::f32,
-                 memory::format_tag::any);
-  const Described d = describe(kind, shape, shape.n, any);
+  const Described d = describe(kind, shape, shape.n, any_weights(shape));
   if (any_thread_same_bits(kind, d.implementation)) {
     p.weights = d.weights;
     p.whole = d.launch();
@@ -192,9 +233,9 @@ ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& sha
   } else {
     p.cut(device);
   }
-  p.preferred = onednn::layout_of(from_onednn(p.weights));
+  if (shape.groups == 1) p.preferred = onednn::layout_of(from_onednn(shape, p.weights));
   p.weight_bytes = align_up(int64_t(p.weights.get_size()));
-  const Desc callers = to_onednn(onednn::desc_of(given));
+  const Desc callers = to_onednn(shape, given);
   if (callers != p.weights) {
     const bool back = kind == ConvKind::weight_grad;
     const Desc from = back ? p.weights : callers, to = back ? callers : p.weights;

@@ -1,0 +1,206 @@
+// y = the mean of x over the window.   dx = the sum of dy / size over the windows that the pixel
+// lies in. Each output row (of dx: each image row) is computed by one worker, windows in order. The
+// gradient reads no value of x.
+#include "ops/avg_pool.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "ops/cuda.h"
+#include "ops/elementwise.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kLanes = 256;  // channels at a time
+
+int64_t windows(int64_t extent, int64_t before, int64_t after, int64_t kernel, int64_t stride) {
+  const int64_t room = extent + before + after - kernel;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+Shape pooled(const Shape& x, const AvgPoolAttrs& s) {
+  return {x[0], windows(x[1], s.top, s.bottom, s.kernel_h, s.stride_h),
+          windows(x[2], s.left, s.right, s.kernel_w, s.stride_w), x[3]};
+}
+
+// The rows or columns of a window that lie in the image.
+struct Span {
+  int64_t begin, end;
+  Span(int64_t corner, int64_t kernel, int64_t extent)
+      : begin(std::max<int64_t>(0, corner)), end(std::min(corner + kernel, extent)) {}
+  int64_t size() const { return std::max<int64_t>(0, end - begin); }
+};
+
+float share(const Span& rows, const Span& columns, const AvgPoolAttrs& s) {
+  const int64_t n = s.count_padding ? s.kernel_h * s.kernel_w : rows.size() * columns.size();
+  return n ? 1 / float(n) : 0;
+}
+
+void run_forward(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& s = a.attrs.as<AvgPoolAttrs>();
+  const Shape &x = a.in_spec[0].shape, &out = a.out_spec[0].shape;
+  const int64_t channels = x[3], row = out[2] * channels;
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_h * s.kernel_w));
+  parallel_chunks(a.queue, out[0] * out[1], grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* image = a.input(0) + r / out[1] * x[1] * x[2] * channels;
+      const Span rows(r % out[1] * s.stride_h - s.top, s.kernel_h, x[1]);
+      for (int64_t j = 0; j < out[2]; ++j) {
+        const Span columns(j * s.stride_w - s.left, s.kernel_w, x[2]);
+        const float factor = share(rows, columns, s);
+        for (int64_t c0 = 0; c0 < channels; c0 += kLanes) {
+          const int64_t lanes = std::min(kLanes, channels - c0);
+          float sum[kLanes] = {};
+          for (int64_t h = rows.begin; h < rows.end; ++h) {
+            for (int64_t w = columns.begin; w < columns.end; ++w) {
+              const float* pixel = image + (h * x[2] + w) * channels + c0;
+#pragma omp simd
+              for (int64_t c = 0; c < lanes; ++c) sum[c] += pixel[c];
+            }
+          }
+          float* y = a.output(0) + r * row + j * channels + c0;
+#pragma omp simd
+          for (int64_t c = 0; c < lanes; ++c) y[c] = sum[c] * factor;
+        }
+      }
+    }
+  });
+}
+
+// Row h of an image's dx from the rows of windows that cover it.
+void gradient_row(const float* dy, const Shape& out, const AvgPoolAttrs& s, int64_t h, float* dx) {
+  const int64_t channels = out[3];
+  std::fill(dx, dx + s.width * channels, 0.0f);
+  const int64_t below = h + s.top - s.kernel_h + 1;  // the first window row ends at h or later
+  const int64_t first = below > 0 ? (below + s.stride_h - 1) / s.stride_h : 0;
+  if (h + s.top < 0) return;  // left out
+  const int64_t last = std::min((h + s.top) / s.stride_h, out[1] - 1);
+  for (int64_t i = first; i <= last; ++i) {
+    const Span rows(i * s.stride_h - s.top, s.kernel_h, s.height);
+    for (int64_t j = 0; j < out[2]; ++j) {
+      const Span columns(j * s.stride_w - s.left, s.kernel_w, s.width);
+      const float factor = share(rows, columns, s);
+      const float* from = dy + (i * out[2] + j) * channels;
+      for (int64_t w = columns.begin; w < columns.end; ++w) {
+        float* pixel = dx + w * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; ++c) pixel[c] += from[c] * factor;
+      }
+    }
+  }
+}
+
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& s = a.attrs.as<AvgPoolAttrs>();
+  const Shape& out = a.in_spec[0].shape;
+  const int64_t pixels = out[1] * out[2] * out[3], row = s.width * out[3];
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_w));
+  parallel_chunks(a.queue, out[0] * s.height, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      gradient_row(a.input(0) + r / s.height * pixels, out, s, r % s.height, a.output(0) + r * row);
+    }
+  });
+}
+
+bool is_image(const TensorSpec& spec) {
+  return spec.shape.rank() == 4 && spec.dtype == DType::f32 && !spec.layout && spec.numel() > 0;
+}
+
+void require_attrs(const char* op, const AvgPoolAttrs& s) {
+  require(s.kernel_h > 0 && s.kernel_w > 0 && s.stride_h > 0 && s.stride_w > 0, op,
+          "windows and strides are positive");
+}
+
+Specs infer_forward(SpecSpan in, const Attrs& attributes) {
+  auto& s = attributes.as<AvgPoolAttrs>();
+  require(in.size() == 1 && is_image(in[0]), "avg_pool", "needs one plain f32 image (N,H,W,C)");
+  require_attrs("avg_pool", s);
+  const Shape out = pooled(in[0].shape, s);
+  require(out.numel() > 0, "avg_pool",
+          to_string(in[0]) + ": the window is larger than the padded image");
+  return {{out}};
+}
+
+Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
+  auto& s = attributes.as<AvgPoolAttrs>();
+  require(in.size() == 1 && is_image(in[0]), "avg_pool_grad", "needs plain f32 (N,OH,OW,C)");
+  require_attrs("avg_pool_grad", s);
+  require(s.height > 0 && s.width > 0, "avg_pool_grad", "needs the image's height and width");
+  const Shape image{in[0].shape[0], s.height, s.width, in[0].shape[3]};
+  require(pooled(image, s) == in[0].shape, "avg_pool_grad",
+          to_string(in[0]) + ": the gradient should be " + to_string(pooled(image, s)));
+  return {{image}};
+}
+
+AvgPoolAttrs for_image(AvgPoolAttrs attrs, int64_t height, int64_t width) {
+  attrs.height = height, attrs.width = width;
+  return attrs;
+}
+
+// Every other pixel from (1, 1) on, as NASNet's second path reads them.
+AvgPoolAttrs shifted() {
+  AvgPoolAttrs attrs = avg_pool_attrs(1, 2);
+  attrs.top = attrs.left = -1, attrs.bottom = attrs.right = 1;
+  return attrs;
+}
+
+}  // namespace
+
+const OpDef avg_pool_op{
+    .name = "avg_pool",
+    .formula = "mean of x over the window",
+    .infer = infer_forward,
+    .gradient =
+        [](GradientArgs& g) {
+          const Shape& x = g.in(0).shape();
+          g.give(0, g.builder.emit1(avg_pool_grad_op, {g.dy()},
+                                    for_image(g.attrs<AvgPoolAttrs>(), x[1], x[2])));
+        },
+    .cost =
+        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
+          auto& s = attributes.as<AvgPoolAttrs>();
+          return Cost{.flops = double(out[0].numel()) * double(s.kernel_h * s.kernel_w),
+                      .bytes = double(in[0].bytes() + out[0].bytes())};
+        },
+    .cpu = {.run = run_forward},
+    .cuda = &avg_pool_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 4, 6, 3})}, .attrs = avg_pool_attrs(2, 2)},
+              {.operands = {example({1, 7, 5, 19})}, .attrs = avg_pool_attrs(3, 2, 1, false)},
+              {.operands = {example({1, 5, 6, 4})}, .attrs = shifted()},
+              {.operands = {example({3, 17, 15, 270})}, .attrs = avg_pool_attrs(3, 1, 1)},
+          };
+        },
+};
+
+const OpDef avg_pool_grad_op{
+    .name = "avg_pool_grad",
+    .formula = "dy spread over its windows",
+    .infer = infer_gradient,
+    .cost =
+        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
+          auto& s = attributes.as<AvgPoolAttrs>();
+          return Cost{.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
+                      .bytes = double(in[0].bytes() + out[0].bytes())};
+        },
+    .cpu = {.run = run_gradient},
+    .cuda = &avg_pool_grad_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 2, 3, 3})}, .attrs = for_image(avg_pool_attrs(2, 2), 4, 6)},
+              {.operands = {example({1, 3, 3, 4})}, .attrs = for_image(shifted(), 5, 6)},
+              {.operands = {example({3, 9, 8, 270})},
+               .attrs = for_image(avg_pool_attrs(3, 2, 1, false), 17, 15)},
+          };
+        },
+};
+
+Val avg_pool(Val x, const AvgPoolAttrs& attrs) { return x.builder->emit1(avg_pool_op, {x}, attrs); }
+
+}  // namespace pal

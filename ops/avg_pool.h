@@ -1,0 +1,40 @@
+// Average pooling of images.
+#pragma once
+#include "core/op.h"
+
+namespace pal {
+
+extern const OpDef avg_pool_grad_op, avg_pool_op;
+
+struct AvgPoolAttrs {
+  int64_t kernel_h = 2, kernel_w = 2, stride_h = 2, stride_w = 2;
+  // Zeros around the image; negative: so many rows or columns of it left out.
+  int64_t top = 0, left = 0, bottom = 0, right = 0;
+  bool count_padding = true;  // a window with zeros around the image is still divided by its size
+  int64_t height = 0, width = 0;  // of the image: read by avg_pool_grad only
+  auto fields() const {
+    return std::tuple{field("kernel_h", kernel_h),
+                      field("kernel_w", kernel_w),
+                      field("stride_h", stride_h),
+                      field("stride_w", stride_w),
+                      field("top", top),
+                      field("left", left),
+                      field("bottom", bottom),
+                      field("right", right),
+                      field("count_padding", count_padding),
+                      field("height", height),
+                      field("width", width)};
+  }
+};
+
+// x (N, H, W, C), f32 -> (N, OH, OW, C), OH = (H + top + bottom - kernel_h) / stride_h + 1. A
+// window of which no pixel is in the image gives 0.
+Val avg_pool(Val x, const AvgPoolAttrs& attrs);
+
+// kernel and stride the same both ways, `pad` on each side.
+inline AvgPoolAttrs avg_pool_attrs(int64_t kernel, int64_t stride, int64_t pad = 0,
+                                   bool count_padding = true) {
+  return {kernel, kernel, stride, stride, pad, pad, pad, pad, count_padding};
+}
+
+}  // namespace pal

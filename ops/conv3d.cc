@@ -1,0 +1,129 @@
+// y[n,d,i,j,o] = the sum over a box of x's pixels and channels, times w[o], + bias[o]: conv2d with
+// one axis more, and the same gradients.
+#include "ops/conv3d.h"
+
+#include "ops/convolution.h"
+#include "ops/cuda.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+
+namespace pal {
+namespace {
+
+ConvGeometry geometry(const Attrs& attributes) {
+  auto& s = attributes.as<Conv3dAttrs>();
+  ConvGeometry g{.axes = 3, .extents = {s.depth, s.height, s.width}};
+  g.axis[0] = {.stride = s.stride_d, .before = s.pad_d, .after = s.pad_d};
+  g.axis[1] = {.stride = s.stride_h, .before = s.pad_h, .after = s.pad_h};
+  g.axis[2] = {.stride = s.stride_w, .before = s.pad_w, .after = s.pad_w};
+  return g;
+}
+
+template <ConvKind kind>
+Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
+  return prepare_conv(kind, device, in, geometry(attrs));
+}
+
+template <ConvKind kind>
+Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
+  return conv_cost(kind, in, out);
+}
+
+// With the spatial extents of `x`, a film or a kernel.
+Conv3dAttrs with_extents(Conv3dAttrs attrs, const Shape& x) {
+  attrs.depth = x[1], attrs.height = x[2], attrs.width = x[3];
+  return attrs;
+}
+
+void gradient(GradientArgs& g) {
+  auto& attrs = g.attrs<Conv3dAttrs>();
+  const Val x = g.in(0), w = g.in(1), dy = g.dy();
+  if (g.wants(0)) g.give(0, conv3d_data_grad(dy, w, with_extents(attrs, x.shape())));
+  if (g.wants(1)) {
+    g.give_total(1, conv3d_weight_grad(x, dy, with_extents(attrs, w.shape()), g.sum(1)));
+  }
+  if (g.wants(2)) g.give_total(2, sum_rows(dy, g.sum(2)));
+}
+
+const Conv3dAttrs kUneven{.stride_d = 1, .stride_h = 2, .stride_w = 2, .pad_d = 1, .pad_h = 2};
+
+}  // namespace
+
+const OpDef conv3d_op{
+    .name = "conv3d",
+    .formula = "x * w + bias",
+    .infer = [](SpecSpan in, const Attrs& a) { return infer_conv("conv3d", in, geometry(a)); },
+    .gradient = gradient,
+    .optional_from = 2,
+    .cost = cost<ConvKind::forward>,
+    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::forward>},
+    .cuda = &conv3d_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 4, 5, 2}), example({3, 2, 3, 3, 2}), example({3})},
+               .attrs = conv3d_attrs(1, 1)},
+              {.operands = {example({1, 4, 6, 5, 3}), example({4, 3, 5, 1, 3}), absent_example()},
+               .attrs = kUneven},
+              {.operands = {example({17, 3, 5, 5, 16}), example({32, 3, 3, 3, 16}), example({32})},
+               .attrs = conv3d_attrs(2, 1)},
+          };
+        },
+};
+
+const OpDef conv3d_data_grad_op{
+    .name = "conv3d_data_grad",
+    .formula = "the gradient of x in x * w",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          return infer_conv_data_grad("conv3d_data_grad", in, geometry(attrs));
+        },
+    .cost = cost<ConvKind::data_grad>,
+    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::data_grad>},
+    .cuda = &conv3d_data_grad_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 3, 3, 2}), example({2, 3, 3, 3, 4})},
+               .attrs = with_extents(conv3d_attrs(1, 1), {2, 3, 3, 3, 4})},
+              {.operands = {example({17, 2, 3, 3, 32}), example({32, 3, 3, 3, 16})},
+               .attrs = with_extents(conv3d_attrs(2, 1), {17, 3, 5, 5, 16})},
+          };
+        },
+};
+
+const OpDef conv3d_weight_grad_op{
+    .name = "conv3d_weight_grad",
+    .formula = "the gradient of w in x * w, added to the sum",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          return infer_conv_weight_grad("conv3d_weight_grad", in, geometry(attrs));
+        },
+    .optional_from = 2,
+    .shares = {{0, 2}},
+    .cost = cost<ConvKind::weight_grad>,
+    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::weight_grad>},
+    .cuda = &conv3d_weight_grad_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 3, 4, 5, 2}), example({3, 3, 4, 5, 3}), absent_example()},
+               .attrs = with_extents(conv3d_attrs(1, 1), {3, 3, 3, 3, 2})},
+              {.operands = {example({17, 3, 5, 5, 16}), example({17, 2, 3, 3, 32}),
+                            example({32, 3, 3, 3, 16})},
+               .attrs = with_extents(conv3d_attrs(2, 1), {32, 3, 3, 3, 16})},
+          };
+        },
+};
+
+Val conv3d(Val x, Val w, const Conv3dAttrs& attrs, Val bias) {
+  return x.builder->emit1(conv3d_op, {x, w, bias}, attrs);
+}
+Val conv3d_data_grad(Val dy, Val w, const Conv3dAttrs& attrs) {
+  return dy.builder->emit1(conv3d_data_grad_op, {dy, w}, attrs);
+}
+Val conv3d_weight_grad(Val x, Val dy, const Conv3dAttrs& attrs, Val sum) {
+  return x.builder->emit1(conv3d_weight_grad_op, {x, dy, sum}, attrs);
+}
+
+}  // namespace pal

@@ -1,0 +1,142 @@
+// d[c] = k + alpha sum x[j]^2,  y[c] = x[c] d[c]^-beta,
+// dx[c] = dy[c] d[c]^-beta - 2 alpha beta x[c] sum dy[j] x[j] d[j]^(-beta - 1), sums over the
+// window around c. d is computed again: the gradient keeps nothing but x.
+#include "ops/lrn.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "ops/cuda.h"
+#include "ops/elementwise.h"
+#include "ops/math.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kMostChannels = 2048;  // of a row, whose sums lie on the stack
+
+struct Row {
+  alignas(64) float squares[kMostChannels], scale[kMostChannels];
+};
+
+// out[c] = the sum of x over the window around c.
+void window_sums(const float* x, int64_t channels, int64_t half, float* out) {
+  std::copy(x, x + channels, out);
+  for (int64_t d = 1; d <= std::min(half, channels - 1); ++d) {
+    for (int64_t c = 0; c < channels - d; ++c) out[c] += x[c + d];
+    for (int64_t c = d; c < channels; ++c) out[c] += x[c - d];
+  }
+}
+
+// d of one row, in row.scale.
+void denominators(const float* x, int64_t channels, const LrnAttrs& s, Row& row) {
+  for (int64_t c = 0; c < channels; ++c) row.squares[c] = x[c] * x[c];
+  window_sums(row.squares, channels, s.size / 2, row.scale);
+  for (int64_t c = 0; c < channels; ++c) row.scale[c] = s.k + s.alpha * row.scale[c];
+}
+
+template <class F>
+void for_rows(const KernelArgs& a, F f) {
+  const int64_t channels = a.in_spec[0].shape.back(), rows = a.in_spec[0].numel() / channels;
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / 8 / channels);
+  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
+    Row row;
+    for (int64_t r = begin; r < end; ++r) f(r * channels, channels, row);
+  });
+}
+
+void run_forward(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& s = a.attrs.as<LrnAttrs>();
+  for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
+    const float* x = a.input(0) + at;
+    float* y = a.output(0) + at;
+    denominators(x, channels, s, row);
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * exp(-s.beta * log(row.scale[c]));
+  });
+}
+
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& s = a.attrs.as<LrnAttrs>();
+  for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
+    const float *dy = a.input(0) + at, *x = a.input(1) + at;
+    float* dx = a.output(0) + at;
+    alignas(64) float part[kMostChannels], power[kMostChannels];
+    denominators(x, channels, s, row);
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c) {
+      power[c] = exp(-s.beta * log(row.scale[c]));
+      part[c] = dy[c] * x[c] * power[c] / row.scale[c];
+    }
+    window_sums(part, channels, s.size / 2, row.squares);
+    const float factor = 2 * s.alpha * s.beta;
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c) {
+      dx[c] = dy[c] * power[c] - factor * x[c] * row.squares[c];
+    }
+  });
+}
+
+Specs infer(const char* op, SpecSpan in, size_t operands, const Attrs& attributes) {
+  auto& s = attributes.as<LrnAttrs>();
+  require(in.size() == operands && in[0].shape.rank() > 0 && in[0].dtype == DType::f32 &&
+              !in[0].layout && in[0].shape.back() <= kMostChannels,
+          op, "takes plain f32 (.., C), C at most " + std::to_string(kMostChannels));
+  require(operands == 1 || in[1] == in[0], op, "dy and x differ");
+  require(s.size > 0 && s.size % 2 == 1 && s.k > 0, op, "size is odd, and k positive");
+  return {in[0]};
+}
+
+Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
+  const double n = double(in[0].numel());
+  return {.flops = n * double(40 + attributes.as<LrnAttrs>().size),
+          .bytes = double(in.size() + out.size()) * 4 * n};
+}
+
+// Strong enough for both terms of the gradient to count.
+const LrnAttrs kStrong{.size = 3, .alpha = 0.5f, .beta = 0.75f, .k = 1};
+
+}  // namespace
+
+const OpDef lrn_op{
+    .name = "lrn",
+    .formula = "x / (k + alpha sum x^2)^beta over neighbouring channels",
+    .infer = [](SpecSpan in, const Attrs& attrs) { return infer("lrn", in, 1, attrs); },
+    .gradient =
+        [](GradientArgs& g) {
+          g.give(0, g.builder.emit1(lrn_grad_op, {g.dy(), g.in(0)}, g.node.attrs));
+        },
+    .shares = {{0, 0}},
+    .cost = cost,
+    .cpu = {.run = run_forward},
+    .cuda = &lrn_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 2, 7})}, .attrs = kStrong},
+              {.operands = {example({3, 2})}, .attrs = LrnAttrs{}},
+              {.operands = {example({5, 17, 96})}, .attrs = LrnAttrs{5, 0.3f, 0.6f, 2}}};
+        },
+};
+
+const OpDef lrn_grad_op{
+    .name = "lrn_grad",
+    .formula = "the gradient of x in lrn",
+    .infer = [](SpecSpan in, const Attrs& attrs) { return infer("lrn_grad", in, 2, attrs); },
+    .shares = {{0, 0}, {0, 1}},
+    .cost = cost,
+    .cpu = {.run = run_gradient},
+    .cuda = &lrn_grad_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 7}), example({2, 7})}, .attrs = kStrong},
+              {.operands = {example({5, 17, 96}), example({5, 17, 96})}, .attrs = LrnAttrs{}}};
+        },
+};
+
+Val lrn(Val x, const LrnAttrs& attrs) { return x.builder->emit1(lrn_op, {x}, attrs); }
+
+}  // namespace pal

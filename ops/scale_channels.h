@@ -1,0 +1,15 @@
+// Every channel of an image times a factor of its own: squeeze-and-excitation's last step (Hu et
+// al. 2018, "Squeeze-and-Excitation Networks", equation 4).
+#pragma once
+#include "core/op.h"
+
+namespace pal {
+
+extern const OpDef dot_channels_op, scale_channels_op;
+
+// x (N, .., C), factor (N, C) -> (N, .., C), f32: y[n,..,c] = x[n,..,c] factor[n,c].
+Val scale_channels(Val x, Val factor);
+// a, b (N, .., C) -> (N, C): the sum of a b over the axes between. The gradient of the factor.
+Val dot_channels(Val a, Val b);
+
+}  // namespace pal
