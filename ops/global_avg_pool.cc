@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -64,6 +65,7 @@ const OpDef global_avg_pool_op{
           g.give(0, g.builder.emit1(global_avg_pool_grad_op, {g.dy()}, ImageSizeAttrs{x[1], x[2]}));
         },
     .cpu = {.run = run_forward},
+    .cuda = &global_avg_pool_cuda,
     .examples =
         [] {
           return std::vector<Example>{{.operands = {example({2, 3, 4, 5})}},
@@ -84,6 +86,7 @@ const OpDef global_avg_pool_grad_op{
           return Specs{{{in[0].shape[0], s.height, s.width, in[0].shape[1]}}};
         },
     .cpu = {.run = run_gradient},
+    .cuda = &global_avg_pool_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

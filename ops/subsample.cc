@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda.h"
 #include "ops/elementwise.h"
 
 namespace pal {
@@ -81,6 +82,7 @@ const OpDef subsample_op{
     .cost = [](SpecSpan, SpecSpan out,
                const Attrs&) { return Cost{.flops = 0, .bytes = 2 * double(out[0].bytes())}; },
     .cpu = {.run = run_forward},
+    .cuda = &subsample_cuda,
     .examples =
         [] {
           return std::vector<Example>{
@@ -110,6 +112,7 @@ const OpDef subsample_grad_op{
           return Cost{.flops = 0, .bytes = double(in[0].bytes() + out[0].bytes())};
         },
     .cpu = {.run = run_gradient},
+    .cuda = &subsample_grad_cuda,
     .examples =
         [] {
           return std::vector<Example>{

@@ -28,8 +28,7 @@ using emulation::Order;
 const std::set<std::string> kWithout = {
     "avg_pool", "avg_pool_grad", "conv2d", "conv2d_data_grad", "conv2d_weight_grad", "conv3d",
     "conv3d_data_grad", "conv3d_weight_grad", "dot_channels", "gelu", "gelu_grad",
-    "global_avg_pool", "global_avg_pool_grad", "lrn", "lrn_grad", "scale_channels", "silu",
-    "silu_grad", "subsample", "subsample_grad", "swap_leading",
+    "lrn", "lrn_grad", "scale_channels", "silu", "silu_grad", "swap_leading",
     "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
 };
 // Library products add in an order of their own.

@@ -389,7 +389,7 @@ TEST(Config, image_options) {
   auto fault = [&](const std::string& data, const std::string& train = "") {
     return error_of(text + data + "\n" + train, {});
   };
-  EXPECT_EQ(fault("{mean: 3}"), "c.yaml:3: data.mean: expected list of numbers, got the number 3");
+  EXPECT_EQ(fault("{mean: 3}"), "c.yaml:3: data.mean: expected list of numbers, got the integer 3");
   EXPECT_EQ(fault("{mean: [0, x, 0]}"),
             "c.yaml:3: data.mean: expected list of numbers, got the string \"x\"");
   EXPECT_EQ(fault("{std: [1, 0, 1]}"), "c.yaml:3: data.std: 0 is out of range; it must be above 0");

@@ -137,6 +137,7 @@ TEST_F(ImageRunTest, DamagedDataIsSkippedWithAWarningOrRefused) {
   folders();
   fs::resize_file(dir_ / "train/bright/baseline.jpg", 500);
   std::ofstream(dir_ / "train/dull/letter.jpg") << "dear reader";
+  copy("pixel.png", "train", "dull");
   fs::create_directories(dir_ / "train/empty");
   pal("train --config tiny.yaml --out run", 2);
   EXPECT_TRUE(says("empty: a class without images"));
@@ -148,7 +149,8 @@ TEST_F(ImageRunTest, DamagedDataIsSkippedWithAWarningOrRefused) {
   EXPECT_TRUE(says("empty: a class without images"));
   EXPECT_TRUE(says("cut short"));
   EXPECT_TRUE(says("letter.jpg: not a JPEG or PNG"));
-  EXPECT_TRUE(says("image skipped (2 so far)"));
+  EXPECT_TRUE(says("pixel.png: 1 x 1 pixels; data.min_side is 2"));
+  EXPECT_TRUE(says("image skipped (3 so far)"));
   pal("train --config tiny.yaml --out small --set data.on_error=skip --set data.min_side=22", 2);
   EXPECT_TRUE(says("none of"));
 }
@@ -170,7 +172,7 @@ TEST_F(ImageRunTest, PlansWithoutDataAndSaysWhatIsMissing) {
 
 // The images that ship: the file's own format, held-out images, a few steps in the right direction.
 TEST_F(ImageRunTest, LearnsFromTheImagesThatShip) {
-  pal("train --config resnet_small --out run --steps 30 --set device.threads=1 --set train.lr=0.05 "
+  pal("train --config resnet_small --out run --steps 72 --set device.threads=1 --set train.lr=0.05 "
       "--set model.depth=8 --set train.warmup_steps=5");
   EXPECT_TRUE(says("1800 training images, 10 classes, 200 held out"));
   std::ifstream rows(dir_ / "run/metrics.jsonl");

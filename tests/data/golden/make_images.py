@@ -41,6 +41,7 @@ def main():
         else:
             pixels = np.asarray(Image.open(HERE / name).convert("RGB"))
         out["decoded"][name] = pixels.flatten().tolist()
+    Image.fromarray(picture(21, 30)[:1, :1]).save(HERE / "pixel.png")
     # (left, top, right, bottom), then the size: smaller, larger, both, a single pixel.
     for box, size in [((0, 0, 30, 21), (7, 5)), ((3, 2, 25, 20), (40, 33)), ((5, 0, 17, 21), (24, 6)),
                       ((4, 4, 5, 5), (3, 3))]:

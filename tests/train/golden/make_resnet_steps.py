@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "bench" / "compare"))
 from pytorch_resnet import ResNet, train_step  # noqa: E402
 
-STEPS, BATCH, CHANNELS, CLASSES = 10, 6, 2, 5
+STEPS, BATCH, CHANNELS, CLASSES = 10, 6, 3, 5
 SEED = 4711
 # Of the deep ones only some of the weights that ten steps lead to are kept here.
 KEPT = ("conv1", "bn1", "layer1/0", "layer3/5", "layer4/0", "norm", "fc")
