@@ -27,19 +27,18 @@ Val gru_cell(Val x, Val y, Val h_prev, Val lengths, int64_t t);
 Val gru_cell_unfused(Val x, Val y, Val h_prev);
 Val gru_cell_unfused(Val x, Val y, Val h_prev, Val lengths, int64_t t);
 
-// One element of the cell, and of its gradient, which computes the activations again.
+// One element of the cell, and of its gradient, which computes the activations again; r and z come
+// with both parts added.
 struct GruCell {
-  PAL_HD float operator()(float xr, float xz, float xn, float yr, float yz, float yn,
-                          float h) const {
-    const float n = tanh(xn + sigmoid(xr + yr) * yn);
-    return n + sigmoid(xz + yz) * (h - n);
+  PAL_HD float operator()(float r, float z, float xn, float yn, float h) const {
+    const float n = tanh(xn + sigmoid(r) * yn);
+    return n + sigmoid(z) * (h - n);
   }
 };
 struct GruCellGrad {
   struct Out { float r, z, xn, yn, h; };  // r and z of either product
-  PAL_HD Out operator()(float xr, float xz, float xn, float yr, float yz, float yn, float h,
-                        float dh) const {
-    const float r = sigmoid(xr + yr), z = sigmoid(xz + yz), n = tanh(xn + r * yn);
+  PAL_HD Out operator()(float r_gate, float z_gate, float xn, float yn, float h, float dh) const {
+    const float r = sigmoid(r_gate), z = sigmoid(z_gate), n = tanh(xn + r * yn);
     const float dn = dh * (1 - z) * (1 - n * n);
     return {dn * yn * (r * (1 - r)), dh * (h - n) * (z * (1 - z)), dn, dn * r, dh * z};
   }

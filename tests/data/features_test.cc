@@ -69,9 +69,13 @@ TEST(Spectrogram, IsTheSameLoudOrQuietAndOfSilenceZero) {
   const Features loud = s.compute(x);
   for (float& v : x) v *= 0.25f;
   const Features quiet = s.compute(x);
+  size_t above = 0;
   for (size_t i = 0; i < loud.values.size(); ++i) {
-    EXPECT_NEAR(loud.values[i], quiet.values[i], 0.03) << i;
+    if (loud.values[i] < -2) continue;  // near the floor below which nothing is heard
+    EXPECT_NEAR(loud.values[i], quiet.values[i], 0.01) << i;
+    ++above;
   }
+  EXPECT_GT(above, loud.values.size() * 9 / 10);
   for (const float v : s.compute(std::vector<float>(1000)).values) EXPECT_EQ(v, 0);
 }
 
