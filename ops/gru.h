@@ -14,7 +14,7 @@ struct GruAttrs {
 };
 
 // x (B, 3H) of the input and y (B, 3H) of the state, each with its bias: r, z, n side by side
-// (PyTorch's order); h_prev (B, H). -> (B, H)
+// (PyTorch's order); h_prev (B, H). -> (B, H). The node's other outputs are for its gradient.
 //   r = sigmoid(x_r + y_r),  z = sigmoid(x_z + y_z),  n = tanh(x_n + r y_n),
 //   h = n + z (h_prev - n)
 Val gru_cell(Val x, Val y, Val h_prev);
