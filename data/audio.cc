@@ -131,7 +131,8 @@ std::vector<float> resample(std::span<const float> samples, int from, int to) {
     const int64_t at = static_cast<int64_t>(i) * down, center = at / up;
     const float* weights = kernel.data() + at % up * taps + side - center;  // by input sample
     float sum = 0;
-    for (int64_t s = std::max<int64_t>(0, center - side); s <= std::min(n - 1, center + side); ++s) {
+    for (int64_t s = std::max<int64_t>(0, center - side); s <= std::min(n - 1, center + side);
+         ++s) {
       sum += weights[s] * samples[static_cast<size_t>(s)];
     }
     out[i] = sum;

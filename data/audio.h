@@ -23,8 +23,8 @@ AudioInfo inspect_audio(const std::string& path);
 // All of it. UsageError likewise, and where it breaks off or holds values that are no numbers.
 Audio read_audio(const std::string& path);
 
-// The sound at another rate: a windowed sinc (Hann, 16 zero crossings a side) below the lower of the
-// two Nyquist frequencies. Only the ratio of the rates matters.
+// The sound at another rate: a windowed sinc (Hann, 16 zero crossings a side) below the lower of
+// the two Nyquist frequencies. Only the ratio of the rates matters.
 std::vector<float> resample(std::span<const float> samples, int from, int to);
 // How many samples that makes.
 int64_t resampled_length(int64_t samples, int from, int to);

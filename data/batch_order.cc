@@ -96,8 +96,8 @@ void BatchOrder::start_epoch() {
 BatchOrder::Batch BatchOrder::next() {
   if (!ready_) start_epoch();
   const Cut cut = cuts_[static_cast<size_t>(order_[static_cast<size_t>(state_.batch_in_epoch)])];
-  Batch batch{cut.bucket, std::span(items_).subspan(size_t(cut.begin), size_t(cut.count)), state_,
-              {}};
+  Batch batch{
+      cut.bucket, std::span(items_).subspan(size_t(cut.begin), size_t(cut.count)), state_, {}};
   if (++state_.batch_in_epoch == batches_per_epoch()) {
     state_ = {state_.epoch + 1, 0};
     ready_ = false;

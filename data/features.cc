@@ -19,8 +19,8 @@
 namespace pal {
 namespace {
 
-// Added to a power before its logarithm: silence of zeros is not minus infinity, and no further from
-// speech than a quiet room.
+// Added to a power before its logarithm: silence of zeros is not minus infinity, and no further
+// from speech than a quiet room.
 constexpr double kFloor = 1e-5;
 constexpr double kLeastDeviation = 1e-3;  // of a sound that is the same throughout
 constexpr uint32_t kAugmentDraws = 0x5BEC;
@@ -62,8 +62,8 @@ MfccHead mfcc_head(const std::string& path, std::FILE* file, int64_t coefficient
   unsigned char head[4];
   if (error || bytes < 4 || std::fread(head, 1, 4, file) != 4) fail("is too short for MFCCs");
   const int64_t floats = (bytes - 4) / 4;
-  const uint32_t big = uint32_t{head[0]} << 24 | uint32_t{head[1]} << 16 | uint32_t{head[2]} << 8 |
-                       head[3];
+  const uint32_t big =
+      uint32_t{head[0]} << 24 | uint32_t{head[1]} << 16 | uint32_t{head[2]} << 8 | head[3];
   const uint32_t little = std::bit_cast<uint32_t>(__builtin_bswap32(big));
   if ((bytes - 4) % 4 != 0 || (big != floats && little != floats)) {
     fail("is cut short or holds no MFCCs: its header names " + std::to_string(big) +

@@ -14,7 +14,7 @@ struct Features {
 };
 
 struct SpectrogramOptions {
-  int rate = 16000;               // samples a second; other sounds are resampled
+  int rate = 16000;                  // samples a second; other sounds are resampled
   double window = 0.02, hop = 0.01;  // seconds
 };
 

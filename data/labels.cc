@@ -30,8 +30,7 @@ Labels Labels::load(const CorpusFile& file) {
   Labels labels;
   labels.symbols_.clear();
   for (const std::string& line : read_lines(file)) {
-    const std::string where =
-        file.path + ":" + std::to_string(labels.symbols_.size() + 1) + ": ";
+    const std::string where = file.path + ":" + std::to_string(labels.symbols_.size() + 1) + ": ";
     size_t end = 0;
     if (line.empty() || decode_utf8(line, end) < 0 || end != line.size()) {
       throw UsageError(where + "want one symbol a line, got '" + line.substr(0, 40) + "'");

@@ -17,8 +17,8 @@ class Labels {
 
   // The usual 28 of English: apostrophe, a to z, space.
   Labels();
-  // A symbol a line, without the blank; a line of one space is the space. UsageError: a line that is
-  // not one symbol, or comes twice.
+  // A symbol a line, without the blank; a line of one space is the space. UsageError: a line that
+  // is not one symbol, or comes twice.
   static Labels load(const CorpusFile& file);
   void save(const std::string& path) const;
 
@@ -34,7 +34,8 @@ class Labels {
   std::vector<std::string> symbols_;  // number i + 1
 };
 
-// Two labels in a row that are equal need a blank between them: the fewest steps that spell `labels`.
+// Two labels in a row that are equal need a blank between them: the fewest steps that spell
+// `labels`.
 int64_t least_steps(std::span<const int32_t> labels);
 
 }  // namespace pal

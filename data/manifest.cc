@@ -62,8 +62,10 @@ std::vector<ManifestEntry> read_table(const std::vector<std::string>& lines, cha
     if (lines[i].empty()) continue;
     const std::vector<std::string> fields = fields_of(lines[i], separator, where(i));
     if (fields.size() != header.size()) {
-      throw UsageError(where(i) + std::to_string(fields.size()) + " fields, but the first line "
-                       "names " + std::to_string(header.size()));
+      throw UsageError(where(i) + std::to_string(fields.size()) +
+                       " fields, but the first line "
+                       "names " +
+                       std::to_string(header.size()));
     }
     auto at = [&](int column) { return column < 0 ? "" : fields[static_cast<size_t>(column)]; };
     entries.push_back({at(file), at(text), at(speaker), at(split), static_cast<int64_t>(i) + 1});
@@ -91,8 +93,8 @@ std::vector<ManifestEntry> read_objects(const std::vector<std::string>& lines,
       throw UsageError(where + "no string " + (file ? "\"transcript\"" : "\"path\""));
     }
     const std::string *speaker = text({"speaker"}), *split = text({"split"});
-    entries.push_back({*file, *said, speaker ? *speaker : "", split ? *split : "",
-                       static_cast<int64_t>(i) + 1});
+    entries.push_back(
+        {*file, *said, speaker ? *speaker : "", split ? *split : "", static_cast<int64_t>(i) + 1});
   }
   return entries;
 }

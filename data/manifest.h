@@ -9,7 +9,7 @@
 namespace pal {
 
 struct ManifestEntry {
-  std::string path;        // as it stands there: relative to the manifest's folder, or absolute
+  std::string path;  // as it stands there: relative to the manifest's folder, or absolute
   std::string transcript;
   std::string speaker, split;  // empty where the list does not say
   int64_t line = 0;

@@ -22,7 +22,8 @@ std::vector<PairLength> speech_lengths(const std::vector<Utterance>& utterances,
   std::vector<PairLength> out;
   for (const Utterance& u : utterances) {
     const int64_t frames = tempo ? u.frames * 10 / 9 + 2 : u.frames;
-    out.push_back({static_cast<int>(frames), static_cast<int>(std::max<size_t>(1, u.labels.size()))});
+    out.push_back(
+        {static_cast<int>(frames), static_cast<int>(std::max<size_t>(1, u.labels.size()))});
   }
   return out;
 }
@@ -46,7 +47,8 @@ void fill_speech_batch(FeatureReader& reader, const std::vector<Utterance>& utte
     uint64_t stream = 0;
     if (variety) {
       stream = stream_of(out.position.epoch, rows[b]);
-      if (variety->tempo) tempo = 9 + static_cast<int>(Draws(variety->seed, stream, kTempoDraws).below(3));
+      if (variety->tempo)
+        tempo = 9 + static_cast<int>(Draws(variety->seed, stream, kTempoDraws).below(3));
     }
     Features features;
     try {

@@ -20,12 +20,12 @@ struct SpeechExtent {
 struct SpeechBatch {
   int bucket = 0;
   SpeechExtent extent{};
-  std::vector<float> features;          // (B, F, bins), zeros beyond each end
-  std::vector<int32_t> frames;          // (B)
-  std::vector<int32_t> labels;          // (L, B)
-  std::vector<int32_t> label_lengths;   // (B)
-  std::vector<int32_t> rows;            // the utterance of each row; rows of padding have none
-  int64_t utterances = 0;               // that could be read
+  std::vector<float> features;         // (B, F, bins), zeros beyond each end
+  std::vector<int32_t> frames;         // (B)
+  std::vector<int32_t> labels;         // (L, B)
+  std::vector<int32_t> label_lengths;  // (B)
+  std::vector<int32_t> rows;           // the utterance of each row; rows of padding have none
+  int64_t utterances = 0;              // that could be read
   int64_t total_frames = 0;
   Faults faults;
   IteratorState position, resume;
@@ -38,9 +38,9 @@ struct SpeechVariety {
   uint64_t seed = 0;
 };
 
-// The utterances `rows` as a batch. With `variety`, what is drawn depends on its seed, the epoch and
-// the utterance. Utterances are cut to the extent. UsageError where one cannot be read and faults are
-// not to be skipped.
+// The utterances `rows` as a batch. With `variety`, what is drawn depends on its seed, the epoch
+// and the utterance. Utterances are cut to the extent. UsageError where one cannot be read and
+// faults are not to be skipped.
 void fill_speech_batch(FeatureReader& reader, const std::vector<Utterance>& utterances,
                        std::span<const int32_t> rows, const SpeechExtent& extent,
                        const SpeechVariety* variety, bool skip_faults, SpeechBatch& out);

@@ -17,8 +17,8 @@ struct SpeechOptions {
   SpectrogramOptions spectrogram;
   int64_t coefficients = 13;
   double max_seconds = 20;
-  double join_gap = 0;         // seconds of silence between joined recordings
-  bool skip_faults = true;     // leave out what cannot be used, and count it; else UsageError
+  double join_gap = 0;      // seconds of silence between joined recordings
+  bool skip_faults = true;  // leave out what cannot be used, and count it; else UsageError
   bool lowercase = true;
 };
 
@@ -40,20 +40,21 @@ struct Faults {
 };
 
 // The entries that can be used, with files below `folder`. Reads the files' headers, and lets the
-// labels spell the transcripts. What cannot be used, is too long, or says more labels than
-// `least_frames` of its labels leave time for, goes to `faults`, or is a UsageError.
+// labels spell the transcripts. What cannot be used or is too long goes to `faults`, or is a
+// UsageError.
 std::vector<Utterance> check_entries(const std::vector<ManifestEntry>& entries,
                                      const std::string& folder, const Labels& labels,
                                      const SpeechOptions& options, Faults& faults);
 
-// `count` utterances of `least` to `most` recordings of one speaker each, drawn from (seed, stream).
+// `count` utterances of `least` to `most` recordings of one speaker each, drawn from (seed,
+// stream).
 std::vector<Utterance> join_utterances(const std::vector<Utterance>& recordings,
                                        const Labels& labels, const SpeechOptions& options,
                                        int64_t count, int64_t least, int64_t most, uint64_t seed,
                                        uint64_t stream);
 
-// `count` made-up utterances as long as those of read books (LibriSpeech: 2 to 16 seconds, 14 letters
-// a second), whose features say which label is spoken.
+// `count` made-up utterances as long as those of read books (LibriSpeech: 2 to 16 seconds, 14
+// letters a second), whose features say which label is spoken.
 std::vector<Utterance> make_up_utterances(const Labels& labels, const SpeechOptions& options,
                                           int64_t count, uint64_t seed, uint64_t stream);
 

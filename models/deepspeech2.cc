@@ -40,7 +40,8 @@ class Network {
   Val logits(Val features) {
     const Shape shape = features.shape();
     Val x = reshape(features, {shape[0], shape[1], shape[2], 1});
-    for (size_t l = 0; l < o_.convs.size(); ++l) x = convolution("conv" + std::to_string(l), x, o_.convs[l]);
+    for (size_t l = 0; l < o_.convs.size(); ++l)
+      x = convolution("conv" + std::to_string(l), x, o_.convs[l]);
     x = swap_leading(x);  // (T', B, bins', channels)
     const Shape wide = x.shape();
     x = reshape(x, {wide[0], wide[1], wide[2] * wide[3]});
@@ -95,9 +96,12 @@ class Network {
     Builder::Within scope(b_, name);
     const int64_t from = x.shape().back();
     Val w = uniform("w", {o_.channels, c.time, c.bins, from}, c.time * c.bins * from);
-    const Conv2dAttrs attrs{.stride_h = c.time_stride, .stride_w = c.bin_stride,
-                            .top = c.time / 2, .left = c.bins / 2,
-                            .bottom = c.time / 2, .right = c.bins / 2};
+    const Conv2dAttrs attrs{.stride_h = c.time_stride,
+                            .stride_w = c.bin_stride,
+                            .top = c.time / 2,
+                            .left = c.bins / 2,
+                            .bottom = c.time / 2,
+                            .right = c.bins / 2};
     return clip(norm(conv2d(x, w, attrs), true), 0, o_.clip);
   }
 

@@ -4,9 +4,9 @@
 //   beta[t,s]  = log sum of exp(y + beta of [t+1, s], [t+1, s+1], [t+1, s+2] if a jump)
 //   nll = -log sum of exp(alpha of the last step's last two)
 //   dlogits[t,v] = dloss / tokens (softmax_t(v) - sum of gamma[t,s] over s with l'_s = v)
-// gamma[t] is the softmax of alpha[t] + beta[t] over s: normalised step by step, it needs no nll, and
-// alpha and beta may be kept less their largest, in f32, however long the sequence; what is taken
-// off is added up in double. kNever stands for log 0, so that no infinity meets another.
+// gamma[t] is the softmax of alpha[t] + beta[t] over s: normalised step by step, it needs no nll,
+// and alpha and beta may be kept less their largest, in f32, however long the sequence; what is
+// taken off is added up in double. kNever stands for log 0, so that no infinity meets another.
 #include "ops/ctc_loss.h"
 
 #include <algorithm>
@@ -108,7 +108,7 @@ double forward(const Sequence& q, const float* logits, float* lse, float* alpha,
 // Writes dx of all steps of the sequence; `factor` is dloss / tokens.
 void backward(const Sequence& q, const float* logits, const float* lse, const float* alpha,
               float factor, float* dx, float* space) {
-  float* y = space;                                      // of step t + 1, plus beta: what flows back
+  float* y = space;  // of step t + 1, plus beta: what flows back
   float* beta = y + row_floats(q.most_states) + kBefore;
   float* jump = beta + row_floats(q.most_states);
   fill_jumps(q, jump);
@@ -148,8 +148,14 @@ Sequence sequence_of(const KernelArgs& a, int64_t b, const Shape& logits, size_t
   const int64_t batch = logits[1], longest = a.in_spec[first].shape[0];
   const int32_t* labels = a.input<int32_t>(first) + b;
   const int64_t steps = a.input<int32_t>(first + 1)[b], length = a.input<int32_t>(first + 2)[b];
-  return {.b = b, .batch = batch, .width = logits[2], .steps = steps, .states = 2 * length + 1,
-          .most_states = 2 * longest + 1, .blank = a.attrs.as<CtcAttrs>().blank, .labels = labels};
+  return {.b = b,
+          .batch = batch,
+          .width = logits[2],
+          .steps = steps,
+          .states = 2 * length + 1,
+          .most_states = 2 * longest + 1,
+          .blank = a.attrs.as<CtcAttrs>().blank,
+          .labels = labels};
 }
 
 void check_values(const KernelArgs& a) {
@@ -159,16 +165,16 @@ void check_values(const KernelArgs& a) {
     const int64_t steps = a.input<int32_t>(2)[b], length = a.input<int32_t>(3)[b];
     const std::string which = "sequence " + std::to_string(b) + " has ";
     if (steps < 0 || steps > logits[0] || length < 0 || length > a.in_spec[1].shape[0]) {
-      require(false, "ctc_loss", which + std::to_string(steps) + " steps of " +
-                                     std::to_string(logits[0]) + " and " + std::to_string(length) +
-                                     " labels of " + std::to_string(a.in_spec[1].shape[0]));
+      require(false, "ctc_loss",
+              which + std::to_string(steps) + " steps of " + std::to_string(logits[0]) + " and " +
+                  std::to_string(length) + " labels of " + std::to_string(a.in_spec[1].shape[0]));
     }
     for (int64_t i = 0; i < length; ++i) {
       const int64_t label = a.input<int32_t>(1)[i * logits[1] + b];
       if (label < 0 || label >= logits[2] || label == attrs.blank) {
-        require(false, "ctc_loss", which + "label " + std::to_string(label) + " of " +
-                                       std::to_string(logits[2]) + ", blank " +
-                                       std::to_string(attrs.blank));
+        require(false, "ctc_loss",
+                which + "label " + std::to_string(label) + " of " + std::to_string(logits[2]) +
+                    ", blank " + std::to_string(attrs.blank));
       }
     }
   }
@@ -191,8 +197,8 @@ void run(const KernelArgs& a) {
   parallel_chunks(a.queue, B, 1, [&](int64_t b, int64_t) {
     const Sequence q = sequence_of(a, b, shape, 1);
     float *lse = a.output(2), *alpha = a.output(3);
-    nll[b] = forward(q, a.input(0), lse, alpha ? alpha : own_alpha,
-                     rows + b * sequence_floats(states));
+    nll[b] =
+        forward(q, a.input(0), lse, alpha ? alpha : own_alpha, rows + b * sequence_floats(states));
     for (int64_t t = 0; t < T; ++t) {  // what no sequence has
       if (lse && t >= q.steps) lse[q.row(t)] = 0;
       if (alpha) {
@@ -242,8 +248,9 @@ void check(const char* op, const TensorSpec& logits, SpecSpan rest, const Attrs&
   require(logits.shape.rank() == 3 && logits.dtype == DType::f32 && !logits.layout &&
               logits.numel() > 0 && rest[0].dtype == DType::i32 && rest[0].shape.rank() == 2 &&
               rest[0].shape[0] > 0 && rest[0].shape[1] == logits.shape[1],
-          op, to_string(logits) + ", " + to_string(rest[0]) +
-                  ": want logits f32 (T, B, V) and labels i32 (L, B)");
+          op,
+          to_string(logits) + ", " + to_string(rest[0]) +
+              ": want logits f32 (T, B, V) and labels i32 (L, B)");
   const TensorSpec lengths{{logits.shape[1]}, DType::i32};
   require(rest[1] == lengths && rest[2] == lengths, op,
           to_string(rest[1]) + ", " + to_string(rest[2]) + ": want steps and label_lengths i32[B]");
@@ -261,8 +268,7 @@ Specs stashed(const TensorSpec& logits, const TensorSpec& labels) {
 }
 
 Cost cost(double of_state, const TensorSpec& logits, const TensorSpec& labels, double bytes) {
-  const double cells = double(logits.shape[0] * logits.shape[1]) *
-                       double(2 * labels.shape[0] + 1);
+  const double cells = double(logits.shape[0] * logits.shape[1]) * double(2 * labels.shape[0] + 1);
   return {of_state * cells + 22.0 * double(logits.numel()), bytes};
 }
 
@@ -279,8 +285,7 @@ std::vector<Example> examples() {
                    .attrs = attrs};
   };
   std::vector<Example> all = {one(5, 2, 4, 2, 5, {}), one(9, 3, 5, 3, 7, {.zero_infinity = true}),
-                              one(12, 4, 3, 5, 11, {.blank = 2}),
-                              one(60, 3, 70, 20, 50, {})};
+                              one(12, 4, 3, 5, 11, {.blank = 2}), one(60, 3, 70, 20, 50, {})};
   all.push_back(one(5, 2, 4, 2, 5, {}));
   all.back().unread = {0, 0, 1, 1};
   return all;
@@ -288,12 +293,12 @@ std::vector<Example> examples() {
 
 std::vector<Example> grad_examples() {
   auto one = [](int64_t T, int64_t B, int64_t V, int64_t L, CtcAttrs attrs) {
-    return Example{.operands = {example({1}), example({T, B, V}),
-                                example({B}, DType::f32, 1, 9), example({T, B}, DType::f32, 2, 4),
-                                example({T, B, 2 * L + 1}, DType::f32, -5, 0),
-                                ints({L, B}, 1, float(V) - 1), ints({B}, float(T) / 2, float(T)),
-                                ints({B}, 0, float(L)), ints({16}, -1, 0)},
-                   .attrs = attrs};
+    return Example{
+        .operands = {example({1}), example({T, B, V}), example({B}, DType::f32, 1, 9),
+                     example({T, B}, DType::f32, 2, 4),
+                     example({T, B, 2 * L + 1}, DType::f32, -5, 0), ints({L, B}, 1, float(V) - 1),
+                     ints({B}, float(T) / 2, float(T)), ints({B}, 0, float(L)), ints({16}, -1, 0)},
+        .attrs = attrs};
   };
   return {one(5, 2, 4, 2, {}), one(9, 3, 5, 3, {.zero_infinity = true}), one(60, 3, 70, 20, {})};
 }
@@ -329,17 +334,19 @@ const OpDef ctc_loss_op{
 
 const OpDef ctc_loss_grad_op{
     .name = "ctc_loss_grad",
-    .formula = "dloss / tokens (softmax(x[t,b]) - how likely each symbol is at t, given the labels)",
+    .formula =
+        "dloss / tokens (softmax(x[t,b]) - how likely each symbol is at t, given the labels)",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       const char* op = "ctc_loss_grad";
       require(in.size() == 9, op,
               "takes dloss, logits, nll, lse, alpha, labels, steps, label_lengths, scalars");
       check(op, in[1], in.subspan(5), attrs);
       const Specs kept = stashed(in[1], in[5]);
-      require(in[0] == TensorSpec{Shape{1}} && in[2] == kept[0] && in[3] == kept[1] &&
-                  in[4] == kept[2],
-              op, to_string(in[0]) + ", " + to_string(in[2]) + ", " + to_string(in[3]) + ", " +
-                      to_string(in[4]) + ": want dloss f32[1] and what ctc_loss leaves");
+      require(
+          in[0] == TensorSpec{Shape{1}} && in[2] == kept[0] && in[3] == kept[1] && in[4] == kept[2],
+          op,
+          to_string(in[0]) + ", " + to_string(in[2]) + ", " + to_string(in[3]) + ", " +
+              to_string(in[4]) + ": want dloss f32[1] and what ctc_loss leaves");
       return {in[1]};
     },
     .shares = {{0, 1}},
@@ -354,8 +361,8 @@ const OpDef ctc_loss_grad_op{
 
 CtcLoss ctc_loss(const CtcOperands& o, CtcAttrs attrs) {
   Builder& builder = *o.logits.builder;
-  auto out = builder.emit(ctc_loss_op,
-                          {o.logits, o.labels, o.steps, o.label_lengths, o.scalars}, attrs);
+  auto out =
+      builder.emit(ctc_loss_op, {o.logits, o.labels, o.steps, o.label_lengths, o.scalars}, attrs);
   for (size_t i : {1, 2, 3}) builder.program().value(out[i].id).role = Role::statistic;
   return {out[0], out[1], out[2], out[3]};
 }

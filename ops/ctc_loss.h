@@ -1,5 +1,5 @@
-// Connectionist temporal classification (Graves et al. 2006): the loss of a sequence of labels whose
-// alignment with the steps of the input is not known.
+// Connectionist temporal classification (Graves et al. 2006): the loss of a sequence of labels
+// whose alignment with the steps of the input is not known.
 #pragma once
 #include "core/op.h"
 
@@ -26,9 +26,9 @@ struct CtcOperands {
 };
 
 struct CtcLoss {
-  Val loss;  // f32[1]: the sum of nll / scalars.tokens
-  Val nll;   // f32 (B): -log P(labels | logits) in nats; no gradient goes through it
-  Val lse;   // f32 (T, B): log sum exp of each step's logits
+  Val loss;   // f32[1]: the sum of nll / scalars.tokens
+  Val nll;    // f32 (B): -log P(labels | logits) in nats; no gradient goes through it
+  Val lse;    // f32 (T, B): log sum exp of each step's logits
   Val alpha;  // f32 (T, B, 2L + 1): log probability of every beginning of the labels with blanks
               // between, less the largest of its step
 };

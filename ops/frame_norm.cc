@@ -1,8 +1,8 @@
 // Ioffe & Szegedy 2015 over the N rows of C channels that belong to valid frames:
 //   y = gamma (x - mean) rstd + beta;  dbeta = sum dy,  dgamma = sum dy xhat,
 //   dx = gamma rstd (dy - dbeta / N - xhat dgamma / N);  y and dx are 0 in invalid frames.
-// Sums go through chunks of frames that depend on the shape alone, in f32 within a chunk, shifted by
-// its first row, and in double from chunk to chunk (Chan et al. 1979 for the squares).
+// Sums go through chunks of frames that depend on the shape alone, in f32 within a chunk, shifted
+// by its first row, and in double from chunk to chunk (Chan et al. 1979 for the squares).
 #include "ops/frame_norm.h"
 
 #include <algorithm>
@@ -207,8 +207,8 @@ void run_gradient(const KernelArgs& a) {
       for (int64_t at = from; at < from + q.floats(); at += channels) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; ++c) {
-          dx[at + c] = gamma[c] * rstd[c] *
-                       (dy[at + c] - mean_dy[c] - (x[at + c] - mean[c]) * slope[c]);
+          dx[at + c] =
+              gamma[c] * rstd[c] * (dy[at + c] - mean_dy[c] - (x[at + c] - mean[c]) * slope[c]);
         }
       }
     }
@@ -249,9 +249,9 @@ const OpDef frame_norm_op{
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
-          const auto d = g.builder.emit(
-              frame_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.in(3), g.out(1), g.out(2)},
-              g.node.attrs);
+          const auto d =
+              g.builder.emit(frame_norm_grad_op,
+                             {g.dy(), g.in(0), g.in(1), g.in(3), g.out(1), g.out(2)}, g.node.attrs);
           for (int k = 0; k < 3; ++k) {
             if (g.wants(k)) g.give(k, d[size_t(k)]);
           }

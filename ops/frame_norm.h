@@ -19,8 +19,8 @@ struct FrameNorm {
   Val mean, rstd, variance;
 };
 
-// x (T, B, .., C), gamma (C), beta (C), lengths i32 (B), f32 -> y = gamma (x - mean) rstd + beta for
-// frames t < lengths[b], 0 beyond: a result depends on no padding, and what follows finds zeros
+// x (T, B, .., C), gamma (C), beta (C), lengths i32 (B), f32 -> y = gamma (x - mean) rstd + beta
+// for frames t < lengths[b], 0 beyond: a result depends on no padding, and what follows finds zeros
 // there. Without a valid frame mean and variance are 0.
 FrameNorm frame_norm(Val x, Val gamma, Val beta, Val lengths, FrameNormAttrs attrs = {});
 

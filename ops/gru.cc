@@ -1,7 +1,7 @@
 // h = n + z (h' - n),  r = sigmoid(x_r + y_r),  z = sigmoid(x_z + y_z),  n = tanh(x_n + r y_n)
 // Beside h the cell outputs what its gradient reads: the gates x_r + y_r, x_z + y_z, x_n, which may
-// lie over x, and y_n. So y, of which two thirds are in the gates, need not be kept (4 H are stashed
-// in place of 6 H); the rest is computed again.
+// lie over x, and y_n. So y, of which two thirds are in the gates, need not be kept (4 H are
+// stashed in place of 6 H); the rest is computed again.
 #include "ops/gru.h"
 
 #include <algorithm>
@@ -227,8 +227,7 @@ const OpDef gru_cell_op{
           return std::vector<Example>{cell_example(3, 5, DType::f32, false, 0),
                                       cell_example(5, 17, DType::f32, true, 2),
                                       cell_example(4, 11, DType::bf16, true, 2),
-                                      cell_example(9, 540, DType::f32, true, 2),
-                                      unread_example()};
+                                      cell_example(9, 540, DType::f32, true, 2), unread_example()};
         },
 };
 

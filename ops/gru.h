@@ -36,7 +36,9 @@ struct GruCell {
   }
 };
 struct GruCellGrad {
-  struct Out { float r, z, xn, yn, h; };  // r and z of either product
+  struct Out {
+    float r, z, xn, yn, h;
+  };  // r and z of either product
   PAL_HD Out operator()(float r_gate, float z_gate, float xn, float yn, float h, float dh) const {
     const float r = sigmoid(r_gate), z = sigmoid(z_gate), n = tanh(xn + r * yn);
     const float dn = dh * (1 - z) * (1 - n * n);

@@ -18,11 +18,12 @@ struct Spelling {
   double log_prob = 0;  // of its likeliest alignment (greedy), of all that the beam held (beam)
 };
 
-// The likeliest label of every step, repetitions and blanks taken out (Graves et al. 2006, best path).
+// The likeliest label of every step, repetitions and blanks taken out (Graves et al. 2006, best
+// path).
 Spelling ctc_greedy(const LogProbs& probs);
 
-// Prefix beam search (Hannun et al. 2014, without a language model): the `beam` likeliest beginnings
-// after every step, the alignments of each added up. Among equals the one found first.
+// Prefix beam search (Hannun et al. 2014, without a language model): the `beam` likeliest
+// beginnings after every step, the alignments of each added up. Among equals the one found first.
 Spelling ctc_beam(const LogProbs& probs, int64_t beam);
 
 }  // namespace pal

@@ -22,7 +22,8 @@ std::string hint_for(const SpeechConfig& data) {
   const std::string into = " and put its list and files into " + data_path(data, "").string();
   if (data.root->find("librispeech") != std::string::npos) {
     return "download LibriSpeech from https://www.openslr.org/12, write a list of its .flac files "
-           "(path and transcript)" + into;
+           "(path and transcript)" +
+           into;
   }
   if (data.root->find("an4") != std::string::npos) {
     return "download AN4 from http://www.speech.cs.cmu.edu/databases/an4/" + into;
@@ -70,16 +71,15 @@ SpeechData::SpeechData(const SpeechConfig& config, int64_t batch, uint64_t seed,
       model_dir_(std::move(model_dir)),
       steps_(std::move(steps)),
       options_(speech_options(config)) {
-  variety_ = {*config.tempo,
-              {*config.time_masks, *config.time_mask_frames, *config.bin_masks,
-               *config.bin_mask_bins},
-              seed};
+  variety_ = {
+      *config.tempo,
+      {*config.time_masks, *config.time_mask_frames, *config.bin_masks, *config.bin_mask_bins},
+      seed};
   if (!model_dir_.empty()) {
     labels_ = Labels::load({(model_dir_ / kLabelsFile).string(), "",
                             "it is written when a run begins; name a run's folder"});
   } else if (const auto& file = *config.labels) {
-    labels_ = Labels::load({data_path(config, *file).string(), "data.labels",
-                            hint_for(config)});
+    labels_ = Labels::load({data_path(config, *file).string(), "data.labels", hint_for(config)});
   }
 }
 
@@ -108,8 +108,8 @@ void SpeechData::split_training_list() {
   std::vector<int32_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);
   shuffle(order, seed_, kSplitStream);
-  const auto held = static_cast<size_t>(
-      std::max(1.0, *config_.valid_share * static_cast<double>(all.size())));
+  const auto held =
+      static_cast<size_t>(std::max(1.0, *config_.valid_share * static_cast<double>(all.size())));
   if (held >= all.size()) {
     throw UsageError("data.valid_share: nothing is left to train on of " +
                      std::to_string(all.size()) + " recordings; lower it, or name data.valid");
@@ -165,14 +165,15 @@ const std::vector<Utterance>& SpeechData::part(const std::string& name) {
     if (*config_.join_most > 1) {
       // The same strings are recognised whatever the seed of a run.
       const uint64_t seed = train ? seed_ : 0;
-      made = join_utterances(made, labels_, options_,
-                             train ? *config_.join_train : *config_.join_eval,
-                             *config_.join_least, *config_.join_most, seed, stream_of(name));
+      made =
+          join_utterances(made, labels_, options_, train ? *config_.join_train : *config_.join_eval,
+                          *config_.join_least, *config_.join_most, seed, stream_of(name));
     }
   }
   if (train) made = teachable(std::move(made));
   if (made.empty()) {
-    throw UsageError("data." + name + ": no utterance is left; is model.conv_strides too large for "
+    throw UsageError("data." + name +
+                     ": no utterance is left; is model.conv_strides too large for "
                      "the transcripts?");
   }
   return parts_.emplace(name, std::move(made)).first->second;
@@ -264,8 +265,10 @@ std::vector<std::string> SpeechData::describe() {
                             " labels of " + std::to_string(labels_.size() - 1);
   std::vector<std::string> lines;
   if (*config_.synthetic) {
-    lines.push_back("SYNTHETIC FEATURES (data.synthetic), made up from the seed: the loss and error "
-                    "rates say nothing about recognising speech; " + sizes);
+    lines.push_back(
+        "SYNTHETIC FEATURES (data.synthetic), made up from the seed: the loss and error "
+        "rates say nothing about recognising speech; " +
+        sizes);
   } else {
     lines.push_back("speech in " + data_path(config_, "").string() + ": " + sizes);
   }

@@ -1,6 +1,6 @@
 // The recogniser's data as a configuration describes it: manifests and their recordings, joined or
-// made up, the labels, and the ladder of buckets. Each is read when it is first asked for, so that a
-// trained model transcribes where its recordings are not.
+// made up, the labels, and the ladder of buckets. Each is read when it is first asked for, so that
+// a trained model transcribes where its recordings are not.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -18,8 +18,8 @@ namespace pal {
 
 class SpeechData {
  public:
-  // `model_dir`, where given, is a run's folder, whose labels and buckets are used. `steps` says how
-  // many network steps so many frames make.
+  // `model_dir`, where given, is a run's folder, whose labels and buckets are used. `steps` says
+  // how many network steps so many frames make.
   SpeechData(const SpeechConfig& config, int64_t batch, uint64_t seed,
              std::filesystem::path model_dir, std::function<int64_t(int64_t frames)> steps);
 

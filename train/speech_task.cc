@@ -110,8 +110,9 @@ std::vector<ValidBatch> valid_batches(const std::vector<Utterance>& utterances, 
     const std::vector<int32_t>& rows = of_bucket[bucket];
     for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(extent.batch)) {
       const size_t end = std::min(rows.size(), at + static_cast<size_t>(extent.batch));
-      out.push_back({extent, {rows.begin() + static_cast<int64_t>(at),
-                              rows.begin() + static_cast<int64_t>(end)}});
+      out.push_back(
+          {extent,
+           {rows.begin() + static_cast<int64_t>(at), rows.begin() + static_cast<int64_t>(end)}});
     }
   }
   return out;
@@ -180,8 +181,8 @@ void SpeechTask::report(const Faults& faults) {
   if (faults.count == 0) return;
   faults_ += faults.count;
   if (faults_ - faults.count >= kFaultsShown) return;
-  log_warn(std::to_string(faults_) + " utterances were left out while training, this one now: " +
-           faults.first);
+  log_warn(std::to_string(faults_) +
+           " utterances were left out while training, this one now: " + faults.first);
 }
 
 const std::vector<BatchInfo>& SpeechTask::next(int count) {
@@ -247,9 +248,10 @@ void SpeechTask::restore(const std::string& position) {
                      "': expected 'epoch N batch N data HEX'; use the checkpoint of this task");
   }
   if (fingerprint != data_->fingerprint()) {
-    throw UsageError("[speech] cannot resume: the training recordings, their transcripts or the "
-                     "buckets are not what they were when the checkpoint was saved; restore the "
-                     "files, or start a new run");
+    throw UsageError(
+        "[speech] cannot resume: the training recordings, their transcripts or the "
+        "buckets are not what they were when the checkpoint was saved; restore the "
+        "files, or start a new run");
   }
   resume_ = {epoch, batch};
   start_batches();
@@ -280,8 +282,8 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
   SpeechBatch batch;
   while (prefetch.next(batch)) {
     const auto [F, L, B] = batch.extent;
-    const std::string name = "valid/" + std::to_string(F) + "x" + std::to_string(L) + "x" +
-                             std::to_string(B);
+    const std::string name =
+        "valid/" + std::to_string(F) + "x" + std::to_string(L) + "x" + std::to_string(B);
     Executable* program = programs.find(name);
     if (!program) program = &programs.add(name, record_validation(model_, {F, L, B}));
     const StepScalars scalars;
@@ -289,13 +291,14 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
     put(*program, batch, model_);
     program->run();
     const float *nll = program->output("nll"), *probs = program->output("log_probs");
-    if (batch.faults.count > 0) faults.add(batch.faults.first), faults.count += batch.faults.count - 1;
+    if (batch.faults.count > 0)
+      faults.add(batch.faults.first), faults.count += batch.faults.count - 1;
     for (size_t b = 0; b < batch.rows.size(); ++b) {
       if (batch.frames[b] == 0) continue;  // could not be read
       const auto row = static_cast<size_t>(batch.rows[b]);
       const int64_t steps = output_steps(model_, batch.frames[b]);
-      const LogProbs own{probs + static_cast<int64_t>(b) * model_.labels, steps,
-                         B * model_.labels, model_.labels};
+      const LogProbs own{probs + static_cast<int64_t>(b) * model_.labels, steps, B * model_.labels,
+                         model_.labels};
       result.references[row] = utterances[row].transcript;
       result.hypotheses[row] = data_->labels().decode(decode(own, beam).labels);
       result.words += word_errors(result.hypotheses[row], result.references[row]);
@@ -316,11 +319,11 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
 
 Validation SpeechTask::validate(ProgramSet& programs, const std::string& part) {
   const SpeechEvaluation result = evaluate(programs, part, 1);
-  Validation validation{.loss = result.loss,
-                        .metrics = {{"wer", result.words.percent()},
-                                    {"cer", result.characters.percent()}},
-                        .best_by = "wer",
-                        .higher_is_better = false};
+  Validation validation{
+      .loss = result.loss,
+      .metrics = {{"wer", result.words.percent()}, {"cer", result.characters.percent()}},
+      .best_by = "wer",
+      .higher_is_better = false};
   const size_t all = result.references.size(), samples = std::min(kSamples, all);
   for (size_t i = 0; i < samples; ++i) {
     const size_t at = samples == 1 ? 0 : i * (all - 1) / (samples - 1);
@@ -365,7 +368,8 @@ SavedSpeech open_speech(const fs::path& path) {
   saved.weights = run.weights;
   saved.config = load_config(run.folder / "config.yaml");
   if (!std::holds_alternative<DeepSpeechConfig>(saved.config.model)) {
-    throw UsageError(run.folder.string() + ": holds no speech recogniser but a model of another "
+    throw UsageError(run.folder.string() +
+                     ": holds no speech recogniser but a model of another "
                      "type; name the folder of a recogniser's run");
   }
   saved.task = std::make_unique<SpeechTask>(saved.config, run.folder);

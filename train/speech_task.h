@@ -64,7 +64,7 @@ class SpeechTask final : public Task {
   IteratorState resume_;              // after the batches taken last
   std::vector<SpeechBatch> batches_;
   std::vector<BatchInfo> infos_;
-  int64_t faults_ = 0;                // while training
+  int64_t faults_ = 0;                               // while training
   std::unique_ptr<BatchOrder> order_;                // the prefetcher's, as is
   std::unique_ptr<FeatureReader> reader_;            // this
   std::unique_ptr<Prefetch<SpeechBatch>> prefetch_;  // after what it uses: it goes first

@@ -4,15 +4,12 @@ nn.Conv2d, nn.BatchNorm over packed (that is, valid) frames, nn.GRU or nn.LSTM o
 F.ctc_loss. It serves two ends: run by itself it times training steps and prints one JSON object, and
 tests/train/golden/make_speech_steps.py takes golden values from it. Features are (B, T, bins).
 """
-import argparse
-import json
-import statistics
-import time
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+import timing
 
 
 class FrameNorm(nn.Module):
@@ -63,7 +60,7 @@ class DeepSpeech2(nn.Module):
             x = conv(x)
             frames = torch.div(frames + 2 * conv.padding[0] - conv.kernel_size[0], conv.stride[0],
                                rounding_mode="floor") + 1
-            mask = torch.arange(x.shape[2]).unsqueeze(0) < frames.unsqueeze(1)
+            mask = (torch.arange(x.shape[2]).unsqueeze(0) < frames.unsqueeze(1)).to(x.device)
             x = F.hardtanh(norm(x, mask), 0, 20)
         x = x.permute(2, 0, 3, 1).flatten(2)  # (T', B, bins' * channels)
         x = pack_padded_sequence(x, frames, enforce_sorted=False)
@@ -94,36 +91,21 @@ def train_step(model, optimizer, batch, clip_norm=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in [("threads", 2), ("batch", 8), ("frames", 400), ("labels", 60),
-                        ("hidden", 512), ("layers", 3), ("channels", 32), ("warmup", 2),
-                        ("steps", 5)]:
-        parser.add_argument(f"--{name}", type=int, default=value)
+    parser = timing.options(__doc__, batch=8, frames=400, labels=60, hidden=512, layers=3)
     parser.add_argument("--cell", choices=("gru", "lstm"), default="gru")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
-    model = DeepSpeech2(cell=args.cell, layers=args.layers, hidden=args.hidden,
-                        channels=args.channels)
+    timing.start(args)
+    model = DeepSpeech2(cell=args.cell, layers=args.layers, hidden=args.hidden).to(args.device)
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=3e-4,
                                  fused=True)
     b = args.batch
-    batch = (torch.randn(b, args.frames, 161), torch.full((b,), args.frames),
-             torch.randint(1, 29, (b, args.labels)), torch.full((b,), args.labels))
-    if args.compile:
-        model = torch.compile(model)
-    seconds, losses = [], []
-    for step in range(args.warmup + args.steps):
-        begin = time.perf_counter()
-        losses.append(train_step(model, optimizer, batch, clip_norm=100).item())
-        if step >= args.warmup:
-            seconds.append(time.perf_counter() - begin)
-    median = statistics.median(seconds)
-    print(json.dumps({"program": f"PyTorch {torch.__version__}" + (" compiled" * args.compile),
-                      "threads": args.threads, "step_ms": 1e3 * median,
-                      "utterances_per_s": b / median, "frames_per_s": b * args.frames / median,
-                      "first_loss": losses[0], "last_loss": losses[-1]}))
+    # Lengths stay on the host, where PyTorch packs sequences.
+    batch = (torch.randn(b, args.frames, 161, device=args.device),
+             torch.full((b,), args.frames),
+             torch.randint(1, 29, (b, args.labels), device=args.device),
+             torch.full((b,), args.labels))
+    timing.report(args, model, lambda m: train_step(m, optimizer, batch, clip_norm=100),
+                  samples=b, tokens=b * args.frames)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ TEST_F(AudioTest, ReadsEveryFormAsMono) {
     float mean = 0;
     for (int c = 0; c < f.channels; ++c) mean += 1 / float((c + 1) * f.channels);
     for (int64_t i = 0; i < 5000; ++i) {
-      ASSERT_NEAR(audio.samples[size_t(i)], sample(i, f.rate) * mean, f.error) << f.name << " " << i;
+      ASSERT_NEAR(audio.samples[size_t(i)], sample(i, f.rate) * mean, f.error)
+          << f.name << " " << i;
     }
   }
 }

@@ -152,7 +152,8 @@ TEST(SpecAugmentTest, MasksAreZeroAndDependOnSeedAndStream) {
     const std::vector<float> f = masked({1, 10, 0, 0}, 1, stream);
     int64_t rows = 0;
     for (size_t t = 0; t < 50; ++t) {
-      const auto zeros = std::count(f.begin() + int64_t(t) * 40, f.begin() + int64_t(t + 1) * 40, 0.0f);
+      const auto zeros =
+          std::count(f.begin() + int64_t(t) * 40, f.begin() + int64_t(t + 1) * 40, 0.0f);
       EXPECT_TRUE(zeros == 0 || zeros == 40);
       rows += zeros == 40;
     }

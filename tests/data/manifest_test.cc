@@ -47,16 +47,18 @@ class ManifestTest : public testing::Test {
 };
 
 TEST_F(ManifestTest, IsATableOrObjects) {
-  for (const auto& [name, text] : {
-           std::pair("a.csv", "path,transcript,speaker,split\na.wav,one two,anna,train\n"
-                              "\"b,c.wav\",\"say \"\"no\"\"\",,test\n"),
-           std::pair("a.tsv", "seconds\tsplit\tfile\ttext\tspeaker\n1\ttrain\ta.wav\tone two\tanna\n"
-                              "\n2\ttest\tb,c.wav\tsay \"no\"\t\n"),
-           std::pair("a.jsonl",
-                     "{\"audio_filepath\": \"a.wav\", \"text\": \"one two\", \"speaker\": \"anna\", "
-                     "\"split\": \"train\", \"duration\": 1}\n\n"
-                     "{\"path\": \"b,c.wav\", \"transcript\": \"say \\\"no\\\"\", \"split\": "
-                     "\"test\"}\n")}) {
+  for (const auto& [name, text] :
+       {std::pair("a.csv",
+                  "path,transcript,speaker,split\na.wav,one two,anna,train\n"
+                  "\"b,c.wav\",\"say \"\"no\"\"\",,test\n"),
+        std::pair("a.tsv",
+                  "seconds\tsplit\tfile\ttext\tspeaker\n1\ttrain\ta.wav\tone two\tanna\n"
+                  "\n2\ttest\tb,c.wav\tsay \"no\"\t\n"),
+        std::pair("a.jsonl",
+                  "{\"audio_filepath\": \"a.wav\", \"text\": \"one two\", \"speaker\": \"anna\", "
+                  "\"split\": \"train\", \"duration\": 1}\n\n"
+                  "{\"path\": \"b,c.wav\", \"transcript\": \"say \\\"no\\\"\", \"split\": "
+                  "\"test\"}\n")}) {
     const std::vector<ManifestEntry> got = read(name, text);
     ASSERT_EQ(got.size(), 2u) << name;
     EXPECT_EQ(got[0].path, "a.wav");
@@ -73,7 +75,8 @@ TEST_F(ManifestTest, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(error_of("a.csv", "path,words\na,b\n").find("a.csv:1: "), std::string::npos);
   EXPECT_NE(error_of("a.csv", "name,transcript\na,b\n").find("no column path"), std::string::npos);
   EXPECT_NE(error_of("a.csv", "path,transcript\na\n").find("a.csv:2: 1 fields"), std::string::npos);
-  EXPECT_NE(error_of("a.csv", "path,transcript\n\"a,b\n").find("a.csv:2: a quote"), std::string::npos);
+  EXPECT_NE(error_of("a.csv", "path,transcript\n\"a,b\n").find("a.csv:2: a quote"),
+            std::string::npos);
   EXPECT_NE(error_of("a.csv", "path,transcript\n,b\n").find("names no file"), std::string::npos);
   EXPECT_NE(error_of("a.csv", "path,transcript\n").find("lists no recording"), std::string::npos);
   EXPECT_NE(error_of("a.jsonl", "{\"path\": \"a\"}\n").find("a.jsonl:1: no string \"transcript\""),
@@ -200,13 +203,15 @@ TEST(SpeechBatches, HoldFeaturesLabelsAndNothingElse) {
   for (size_t i = 0; i < utterances[2].labels.size(); ++i) {
     EXPECT_EQ(batch.labels[i * 4], utterances[2].labels[i]);
   }
-  EXPECT_THROW(fill_speech_batch(reader, utterances, rows, extent, nullptr, false, batch), UsageError);
+  EXPECT_THROW(fill_speech_batch(reader, utterances, rows, extent, nullptr, false, batch),
+               UsageError);
 
   // Variety: the same in the same epoch, another in the next.
   const SpeechVariety variety{.tempo = true, .masks = {1, 10, 1, 10}, .seed = 3};
   auto drawn = [&](int64_t epoch) {
     batch.position.epoch = epoch;
-    fill_speech_batch(reader, utterances, std::vector<int32_t>{0, 1, 2, 4}, extent, &variety, true, batch);
+    fill_speech_batch(reader, utterances, std::vector<int32_t>{0, 1, 2, 4}, extent, &variety, true,
+                      batch);
     return batch.features;
   };
   const auto first = drawn(1);

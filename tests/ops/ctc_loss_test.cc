@@ -38,8 +38,8 @@ struct Result {
   std::vector<float> nll, gradient;  // (B), (T, B, V)
 };
 
-// The sequences side by side, `extra` more steps and labels than the longest has, garbage in what is
-// padding.
+// The sequences side by side, `extra` more steps and labels than the longest has, garbage in what
+// is padding.
 Result run(const std::vector<Sequence>& batch, CtcAttrs attrs = {}, int64_t extra = 0,
            int threads = 1) {
   const int64_t B = int64_t(batch.size()), V = batch[0].width;
@@ -56,16 +56,17 @@ Result run(const std::vector<Sequence>& batch, CtcAttrs attrs = {}, int64_t extr
         logits[size_t((t * B + b) * V + v)] = s.logits[size_t(t * V + v)];
       }
     }
-    for (size_t i = 0; i < s.labels.size(); ++i) labels[i * size_t(B) + size_t(b)] = float(s.labels[i]);
+    for (size_t i = 0; i < s.labels.size(); ++i)
+      labels[i * size_t(B) + size_t(b)] = float(s.labels[i]);
     steps.push_back(float(s.steps)), lengths.push_back(float(s.labels.size()));
   }
   Builder b;
   Val x = b.input("logits", {{T, B, V}});
   Val scalars = b.input("scalars", scalars_spec());
-  const CtcLoss ctc = ctc_loss({x, b.input("labels", {{L, B}, DType::i32}),
-                                b.input("steps", {{B}, DType::i32}),
-                                b.input("lengths", {{B}, DType::i32}), scalars},
-                               attrs);
+  const CtcLoss ctc =
+      ctc_loss({x, b.input("labels", {{L, B}, DType::i32}), b.input("steps", {{B}, DType::i32}),
+                b.input("lengths", {{B}, DType::i32}), scalars},
+               attrs);
   b.output("loss", ctc.loss), b.output("nll", ctc.nll);
   b.output("gradient", differentiate(b, ctc.loss, {x})[0]);
   Evaluator eval(b.take(), {.threads = threads});
@@ -134,7 +135,8 @@ double by_enumeration(const Sequence& s) {
       const int symbol = path[size_t(t)];
       if (symbol != 0 && (t == 0 || symbol != path[size_t(t - 1)])) spelled.push_back(symbol);
       double sum = 0;
-      for (int64_t v = 0; v < s.width; ++v) sum += std::exp(double(s.logits[size_t(t * s.width + v)]));
+      for (int64_t v = 0; v < s.width; ++v)
+        sum += std::exp(double(s.logits[size_t(t * s.width + v)]));
       p *= std::exp(double(s.logits[size_t(t * s.width + symbol)])) / sum;
     }
     if (spelled == s.labels) total += p;
@@ -148,8 +150,8 @@ TEST(Ctc, IsTheSumOverAllAlignments) {
   Lcg draws{12345};
   int finite = 0;
   for (int i = 0; i < 200; ++i) {
-    const Sequence s = random_sequence(draws, 1 + draws.below(6), 2 + draws.below(3),
-                                       draws.below(4), 2);
+    const Sequence s =
+        random_sequence(draws, 1 + draws.below(6), 2 + draws.below(3), draws.below(4), 2);
     const double want = by_enumeration(s), got = run({s}).loss;
     if (std::isinf(want)) {
       EXPECT_TRUE(std::isinf(got));

@@ -1,4 +1,5 @@
-// Batch norm over valid frames: against the plain one, independent of padding, stable far from zero.
+// Batch norm over valid frames: against the plain one, independent of padding, stable far from
+// zero.
 #include "ops/frame_norm.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,8 @@ TEST(FrameNorm, OfFullSequencesIsBatchNorm) {
   const auto x = noise(shape.numel(), 1), c = noise(shape.numel(), 2);
   const std::vector<float> full{7, 7, 7}, full_first(7, 3);
   const Results want = run(shape, x, nullptr, c);
-  const Results time_major = run(shape, x, &full, c), batch_major = run(shape, x, &full_first, c, true);
+  const Results time_major = run(shape, x, &full, c),
+                batch_major = run(shape, x, &full_first, c, true);
   for (size_t i = 0; i < want.size(); ++i) {
     expect_near(time_major[i], want[i], 2e-5);
     expect_near(batch_major[i], want[i], 2e-5);

@@ -1,6 +1,6 @@
 // Ten training steps of Deep Speech 2 beside PyTorch's, from the same weights and over the same
-// batches: golden values from tests/train/golden/make_speech_steps.py. Each is run fused and unfused.
-// The running statistics count as weights.
+// batches: golden values from tests/train/golden/make_speech_steps.py. Each is run fused and
+// unfused. The running statistics count as weights.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -100,7 +100,8 @@ TEST_P(SpeechGolden, TenStepsAsInPyTorch) {
     const auto* frames = static_cast<const int32_t*>(batch("frames", step));
     auto* steps = reinterpret_cast<int32_t*>(program.input(speech_input::kSteps));
     for (int64_t b = 0; b < shape.batch; ++b) steps[b] = int32_t(output_steps(o, frames[b]));
-    const StepScalars scalars{.learning_rate = float(*config.train.lr), .step = int32_t(step),
+    const StepScalars scalars{.learning_rate = float(*config.train.lr),
+                              .step = int32_t(step),
                               .tokens = float(shape.batch)};
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
@@ -111,8 +112,7 @@ TEST_P(SpeechGolden, TenStepsAsInPyTorch) {
   int slots = 0;
   for (const StateTensor& slot : programs.state()) {
     if (!compared(slot)) continue;
-    const TensorView& final =
-        tensor("final/" + which["name"].get<std::string>() + "/" + slot.name);
+    const TensorView& final = tensor("final/" + which["name"].get<std::string>() + "/" + slot.name);
     ASSERT_EQ(final.bytes, size_t(slot.spec.bytes())) << slot.name;
     const float *want = static_cast<const float*>(final.data), *before = initial(slot),
                 *got = reinterpret_cast<const float*>(slot.data);

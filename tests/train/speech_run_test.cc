@@ -1,5 +1,5 @@
-// Whole runs of the speech recogniser by its commands: training, resuming, evaluating, transcribing;
-// bad recordings; every memory method; the large recipes at a small size.
+// Whole runs of the speech recogniser by its commands: training, resuming, evaluating,
+// transcribing; bad recordings; every memory method; the large recipes at a small size.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,17 +37,21 @@ class SpeechRun : public testing::Test {
     std::ofstream(dir_ / "tiny.yaml")
         << "model: {type: deepspeech2, conv_kernels: [5x9, 3x5], conv_channels: 4, layers: 2,\n"
            "  hidden: 12, dropout: 0.1}\n"
-           "data: {root: " << kDigits << ", train: manifest.csv, valid: manifest.csv,\n"
+           "data: {root: "
+        << kDigits
+        << ", train: manifest.csv, valid: manifest.csv,\n"
            "  test: manifest.csv, sample_rate: 8000, join_most: 2, join_train: 40, join_eval: 12,\n"
-           "  tempo: true, time_masks: 1, time_mask_frames: 10, buckets: 2" << data << "}\n"
+           "  tempo: true, time_masks: 1, time_mask_frames: 10, buckets: 2"
+        << data
+        << "}\n"
            "train: {batch_size: 8, steps: 8, lr: 0.005, clip_norm: 5, log_every: 1,\n"
            "  valid_every: 4}\n"
            "device: {threads: 1}\n";
   }
 
   int pal(const std::string& args) {
-    const std::string command = "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args +
-                                " > out.txt 2> err.txt";
+    const std::string command =
+        "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
     EXPECT_TRUE(WIFEXITED(status)) << args << ": died of a signal";
     out_ = read(dir_ / "out.txt"), err_ = read(dir_ / "err.txt");
@@ -135,9 +139,10 @@ TEST_F(SpeechRun, LeavesOutWhatIsBrokenOrRefusesIt) {
   }
   list << "missing.flac,b\n1_theo_6.flac,b2\n";
   list.close();
-  const std::string set = " --set data.root=corpus --set data.train=train.csv --set data.valid=null "
-                          "--set data.test=null --set data.join_most=1 --set data.valid_share=0.2 "
-                          "--steps 4";
+  const std::string set =
+      " --set data.root=corpus --set data.train=train.csv --set data.valid=null "
+      "--set data.test=null --set data.join_most=1 --set data.valid_share=0.2 "
+      "--steps 4";
   digits_config();
   done("train --config tiny.yaml --out good" + set);
   EXPECT_NE(err_.find("2 recordings of the train list are left out"), std::string::npos) << err_;
@@ -160,15 +165,20 @@ TEST_P(SpeechMemory, MethodsLeaveTheBitsAlone) {
   const auto [cell, fused] = GetParam();
   std::ofstream(dir_ / "tiny.yaml")
       << "model: {type: deepspeech2, conv_kernels: [5x9, 3x5], conv_channels: 4, layers: 2,\n"
-         "  hidden: 12, dropout: 0.2, cell: " << cell << ", fused: " << fused << "}\n"
+         "  hidden: 12, dropout: 0.2, cell: "
+      << cell << ", fused: " << fused
+      << "}\n"
          "data: {synthetic: true, sample_rate: 2000, max_seconds: 2.2, hop_ms: 25,\n"
          "  window_ms: 50, buckets: 2}\n"
          "train: {batch_size: 6, steps: 5, lr: 0.01, clip_norm: 5, log_every: 1,\n"
          "  save_every: 1000, valid_every: 1000}\n"
          "device: {threads: 1}\n";
-  done("train --config tiny.yaml --out none --set memory.schedule=program --set memory.inplace=false");
+  done(
+      "train --config tiny.yaml --out none --set memory.schedule=program --set "
+      "memory.inplace=false");
   for (const char* method : {"none", "mirror", "sqrt", "echo"}) {
-    done("train --config tiny.yaml --out " + std::string(method) + "_run --set memory.recompute=" + method);
+    done("train --config tiny.yaml --out " + std::string(method) +
+         "_run --set memory.recompute=" + method);
     EXPECT_TRUE(outcome(std::string(method) + "_run") == outcome("none")) << method;
   }
   done("train --config tiny.yaml --out other --set train.seed=2");
