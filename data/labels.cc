@@ -52,6 +52,10 @@ void Labels::save(const std::string& path) const {
   file.commit();
 }
 
+bool Labels::has_space() const {
+  return std::find(symbols_.begin(), symbols_.end(), " ") != symbols_.end();
+}
+
 std::optional<std::vector<int32_t>> Labels::encode(std::string_view transcript, bool lowercase,
                                                    std::string* unknown) const {
   std::vector<int32_t> ids;

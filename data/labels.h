@@ -22,6 +22,7 @@ class Labels {
   static Labels load(const CorpusFile& file);
   void save(const std::string& path) const;
 
+  bool has_space() const;
   int32_t size() const { return static_cast<int32_t>(symbols_.size()) + 1; }  // the blank counts
   // A transcript with white space as single spaces, none at the ends, and in lower case if asked.
   // None when it holds what is no symbol, which `unknown` then is.

@@ -83,6 +83,9 @@ std::vector<Utterance> join_utterances(const std::vector<Utterance>& recordings,
   for (const auto& [name, own] : of_speaker) speakers.push_back(&own);
   std::vector<Utterance> out;
   if (speakers.empty()) return out;
+  if (!labels.has_space()) {
+    throw UsageError("data.labels: lacks the space, which joined transcripts need; add it");
+  }
   const Spectrogram spectrogram(options.spectrogram);
   Draws draws(seed, stream, kJoinDraws);
   auto one_of = [&](const auto& list) {

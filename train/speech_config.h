@@ -110,7 +110,7 @@ struct SpeechConfig : Section {
                              "max_seconds",
                              20.0,
                              "longer recordings are left out",
-                             {.min = 0, .max = 100, .above_min = true}};
+                             {.min = 0, .max = 80, .above_min = true}};
   Option<int64_t> buckets{
       *this, "buckets", 6, "lengths that batches are padded to, at most", {.min = 1, .max = 12}};
   Option<int64_t> join_least{*this,
