@@ -2,120 +2,19 @@
 #include "data/iterator.h"
 
 #include <algorithm>
-#include <numeric>
-#include <string>
 #include <utility>
 
-#include "core/error.h"
-
 namespace pal {
-namespace {
-
-// SplitMix64's output function; also turns (seed, stream) into a starting point.
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
-class SplitMix64 {
- public:
-  explicit SplitMix64(uint64_t state) : state_(state) {}
-
-  // Uniform in [0, bound), bound > 0; rejects the few values that would favour some results.
-  uint32_t below(uint32_t bound) {
-    uint64_t product = uint64_t{next32()} * bound;
-    if (static_cast<uint32_t>(product) < bound) {
-      const uint32_t threshold = (0u - bound) % bound;
-      while (static_cast<uint32_t>(product) < threshold) product = uint64_t{next32()} * bound;
-    }
-    return static_cast<uint32_t>(product >> 32);
-  }
-
- private:
-  uint32_t next32() {
-    state_ += 0x9E3779B97F4A7C15u;
-    return static_cast<uint32_t>(mix(state_) >> 32);
-  }
-
-  uint64_t state_;
-};
-
-}  // namespace
-
-void shuffle(std::span<int32_t> items, uint64_t seed, uint64_t stream) {
-  SplitMix64 random(mix(mix(seed + 0x9E3779B97F4A7C15u) + stream));
-  for (size_t left = items.size(); left > 1; --left) {  // Fisher and Yates, from the end
-    std::swap(items[left - 1], items[random.below(static_cast<uint32_t>(left))]);
-  }
-}
 
 TrainIterator::TrainIterator(const EncodedText& text, const BucketLadder& ladder, uint64_t seed)
-    : text_(text), ladder_(ladder), seed_(seed) {
-  const size_t buckets = ladder.buckets.size();
-  std::vector<std::vector<int32_t>> members(buckets);
-  for (int64_t pair = 0; pair < text.size(); ++pair) {
-    const PairLength length = text.length(pair);
-    const int bucket = ladder.find(length);
-    if (bucket < 0 || is_empty_pair(length)) continue;
-    members[static_cast<size_t>(bucket)].push_back(static_cast<int32_t>(pair));
-  }
-  bucket_begins_.push_back(0);
-  for (size_t bucket = 0; bucket < buckets; ++bucket) {
-    sorted_.insert(sorted_.end(), members[bucket].begin(), members[bucket].end());
-    const int32_t begin = bucket_begins_.back(), end = static_cast<int32_t>(sorted_.size());
-    const int32_t rows = ladder.rows(static_cast<int>(bucket));
-    for (int32_t at = begin; at < end; at += rows) {
-      cuts_.push_back({static_cast<int>(bucket), at, std::min(rows, end - at)});
-    }
-    bucket_begins_.push_back(end);
-  }
-  if (cuts_.empty()) {
-    throw UsageError("[data] none of " + std::to_string(text.size()) +
-                     " sentence pairs fits the buckets " + ladder.print() +
-                     "; raise the maximum length or check the corpus");
-  }
-  pairs_.resize(sorted_.size());
-  order_.resize(cuts_.size());
-}
-
-void TrainIterator::start_epoch() {
-  // Streams of epoch e: one for the order of batches, one for each bucket.
-  const uint64_t stream = static_cast<uint64_t>(state_.epoch) * (kMostBuckets + 1);
-  std::copy(sorted_.begin(), sorted_.end(), pairs_.begin());
-  for (size_t bucket = 0; bucket + 1 < bucket_begins_.size(); ++bucket) {
-    const size_t begin = static_cast<size_t>(bucket_begins_[bucket]);
-    const size_t end = static_cast<size_t>(bucket_begins_[bucket + 1]);
-    shuffle(std::span(pairs_).subspan(begin, end - begin), seed_, stream + 1 + bucket);
-  }
-  std::iota(order_.begin(), order_.end(), 0);
-  shuffle(order_, seed_, stream);
-  ready_ = true;
-}
+    : text_(text), ladder_(ladder), order_(text.lengths(), ladder, seed, "sentence pairs") {}
 
 bool TrainIterator::next(TextBatch& batch) {
-  if (!ready_) start_epoch();
-  const Cut cut = cuts_[static_cast<size_t>(order_[static_cast<size_t>(state_.batch_in_epoch)])];
-  fill_batch(text_, std::span(pairs_).subspan(size_t(cut.begin), size_t(cut.count)), ladder_,
-             cut.bucket, batch);
-  batch.position = state_;
-  if (++state_.batch_in_epoch == batches_per_epoch()) {
-    state_ = {state_.epoch + 1, 0};
-    ready_ = false;
-  }
-  batch.resume = state_;
+  const BatchOrder::Batch next = order_.next();
+  fill_batch(text_, next.rows, ladder_, next.bucket, batch);
+  batch.position = next.position;
+  batch.resume = next.resume;
   return true;
-}
-
-void TrainIterator::restore(IteratorState state) {
-  if (state.epoch < 0 || state.batch_in_epoch < 0 || state.batch_in_epoch >= batches_per_epoch()) {
-    throw UsageError("[data] cannot resume at batch " + std::to_string(state.batch_in_epoch) +
-                     " of epoch " + std::to_string(state.epoch) + ": an epoch has " +
-                     std::to_string(batches_per_epoch()) +
-                     " batches; resume with the corpus and data section of the first run");
-  }
-  ready_ = ready_ && state.epoch == state_.epoch;
-  state_ = state;
 }
 
 ValidIterator::ValidIterator(const EncodedText& text, const BucketLadder& ladder, Order order)

@@ -5,14 +5,9 @@
 #include <vector>
 
 #include "core/builder.h"
+#include "models/moved_statistic.h"
 
 namespace pal {
-
-// Running statistics that a training step moves: running + momentum (batch - running).
-struct MovedStatistic {
-  Val running, batch;
-  float momentum = 0.1f;
-};
 
 struct ImageModel {
   int64_t channels = 3, classes = 1000;

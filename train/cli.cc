@@ -15,13 +15,13 @@ namespace {
 struct Flags {
   std::string config, out, device, budget, bucket, html, lifetimes, name, profile, model, input,
       source, reference, target, part = "test";
-  std::vector<std::string> set, images;
+  std::vector<std::string> set, images, sounds;
   std::string steps, capacity, time_limit, max_depth;
   bool max_batch = false, measure = false;
   bool resume = false, dump_config = false, dry_run = false, json = false, list = false;
   BeamOptions beam;
   std::optional<int64_t> n_best;
-  int64_t last = 5, top = 5;
+  int64_t last = 5, top = 5, prefixes = 1;
 };
 
 void config_flags(CLI::App& app, Flags& flags) {
@@ -140,6 +140,15 @@ void add_commands(CLI::App& app, Flags& flags) {
       ->type_name("FILE...")->required();
   classify->add_option("--top", flags.top, "classes to print of each image (5)")->type_name("N");
   classify->add_flag("--json", flags.json, json_help);
+
+  CLI::App* transcribe = app.add_subcommand("transcribe", "what is said in sound files");
+  transcribe->add_option("--model", flags.model, "folder of a speech recogniser's run")
+      ->type_name("DIR")->required();
+  transcribe->add_option("FILE", flags.sounds, "WAV, FLAC, or MFCCs where the model reads these")
+      ->type_name("FILE")->required();
+  transcribe->add_option("--beam", flags.prefixes, "beginnings side by side; 1: the best path (1)")
+      ->type_name("K");
+  transcribe->add_flag("--json", flags.json, json_help);
 
   CLI::App* average = app.add_subcommand("average", "the mean of a run's last checkpoints");
   average->add_option("DIR", flags.input, "folder of a run with step-N.safetensors files")
@@ -315,6 +324,13 @@ Command command_of(const std::string& name, const Flags& flags) {
   if (name == "translate") {
     return TranslateArgs{flags.model, optional_path(flags.input), flags.json, beam,
                          flags.n_best.has_value()};
+  }
+  if (name == "transcribe") {
+    if (flags.prefixes < 1 || flags.prefixes > 10'000)
+      throw UsageError("--beam: " + std::to_string(flags.prefixes) +
+                       " is out of range; give 1 to 10000");
+    return TranscribeArgs{flags.model, {flags.sounds.begin(), flags.sounds.end()}, flags.prefixes,
+                          flags.json};
   }
   if (name == "classify") {
     if (flags.top < 1)

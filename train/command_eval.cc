@@ -1,4 +1,4 @@
-// pal eval: loss and BLEU (of a classifier: accuracy) of a trained model on a part of its data, or
+// pal eval: loss and BLEU (accuracy, error rates) of a trained model on a part of its data, or
 // on other files.
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -8,6 +8,7 @@
 #include "train/commands.h"
 #include "train/ensemble.h"
 #include "train/log.h"
+#include "train/speech_task.h"
 
 namespace pal {
 
@@ -34,9 +35,40 @@ int eval_images(const EvalArgs& args) {
   return kExitDone;
 }
 
+int eval_speech(const EvalArgs& args) {
+  if (args.source) {
+    throw UsageError("--source: is of use to translators only; for other sound files there is "
+                     "pal transcribe");
+  }
+  const SavedSpeech model = open_speech(args.model);
+  log_info("evaluating " + model.weights.string());
+  const SpeechEvaluation result =
+      model.task->evaluate(*model.programs, args.part, args.beam.beam);
+  if (args.json) {
+    const nlohmann::json object{{"wer", result.words.percent()},
+                                {"cer", result.characters.percent()},
+                                {"loss", result.loss},
+                                {"utterances", result.utterances},
+                                {"words", result.words.units},
+                                {"word_errors", result.words.errors},
+                                {"beam", args.beam.beam}};
+    std::puts(object.dump().c_str());
+  } else {
+    std::printf("WER = %.2f %% (%lld of %lld words), CER = %.2f %%\nloss = %.4f nats an utterance "
+                "(%lld utterances, beam %lld)\n",
+                result.words.percent(), static_cast<long long>(result.words.errors),
+                static_cast<long long>(result.words.units), result.characters.percent(),
+                result.loss, static_cast<long long>(result.utterances),
+                static_cast<long long>(args.beam.beam));
+  }
+  if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
+  return kExitDone;
+}
+
 }  // namespace
 
 int run_eval(const EvalArgs& args) {
+  if (recognises_speech(args.model)) return eval_speech(args);
   if (is_classifier(args.model)) return eval_images(args);
   const Ensemble models(args.model);
   log_info("evaluating " + models.weights());

@@ -88,6 +88,14 @@ struct ClassifyArgs {
 // UsageError, after all others were classified, where a file could not be.
 int run_classify(const ClassifyArgs& args);
 
+struct TranscribeArgs {
+  std::filesystem::path model;  // a run's folder, or a .safetensors file in it
+  std::vector<std::filesystem::path> files;
+  int64_t beam = 1;  // 1: the best path
+  bool json = false;
+};
+int run_transcribe(const TranscribeArgs& args);
+
 struct AverageArgs {
   std::filesystem::path folder;  // of a run that kept checkpoints
   int64_t last = 5;

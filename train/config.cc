@@ -25,6 +25,8 @@ const std::vector<ModelType>& model_types() {
       {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
       {"zoo", "image network of the papers' zoo; learns to classify images", ZooConfig(),
        ImageConfig()},
+      {"deepspeech2", "speech recogniser of convolutions and recurrent layers, with CTC; learns from "
+       "recordings and transcripts", DeepSpeechConfig(), SpeechConfig()},
   };
   return table;
 }
@@ -295,6 +297,16 @@ const ImageConfig& Config::images() const {
   throw ProgramError("[config] the model does not learn from images");
 }
 
+const DeepSpeechConfig& Config::deepspeech() const {
+  if (const auto* speech = std::get_if<DeepSpeechConfig>(&model)) return *speech;
+  throw ProgramError("[config] model.type is not deepspeech2");
+}
+
+const SpeechConfig& Config::speech() const {
+  if (const auto* speech = std::get_if<SpeechConfig>(&data)) return *speech;
+  throw ProgramError("[config] the model does not learn from speech");
+}
+
 std::vector<std::pair<std::string, Section*>> Config::sections() {
   return {{"model", as_section(model)}, {"data", as_section(data)}, {"train", &train},
           {"memory", &memory},          {"device", &device}};
@@ -398,6 +410,10 @@ fs::path data_path(const ParallelTextConfig& data, const std::string& path) {
 }
 
 fs::path data_path(const ImageConfig& data, const std::string& path) {
+  return path_below(*data.root, path);
+}
+
+fs::path data_path(const SpeechConfig& data, const std::string& path) {
   return path_below(*data.root, path);
 }
 

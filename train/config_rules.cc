@@ -19,6 +19,29 @@ const std::vector<Available>& available_values() {
   return table;
 }
 
+namespace {
+
+std::string convolution_fault(const DeepSpeechConfig& model) {
+  if (model.conv_kernels->size() != model.conv_strides->size())
+    return "model.conv_strides: " + std::to_string(model.conv_strides->size()) + " for the " +
+           std::to_string(model.conv_kernels->size()) +
+           " convolutions of model.conv_kernels; give one each";
+  for (size_t i = 0; i < model.conv_kernels->size(); ++i) {
+    const Extents kernel = parse_extents((*model.conv_kernels)[i]);
+    const Extents stride = parse_extents((*model.conv_strides)[i]);
+    if (kernel.frames % 2 == 0 || kernel.bins % 2 == 0)
+      return "model.conv_kernels: '" + (*model.conv_kernels)[i] +
+             "' is not FRAMESxBINS in odd numbers, as 11x41";
+    if (stride.frames < 1 || stride.bins < 1 || stride.frames > kernel.frames ||
+        stride.bins > kernel.bins)
+      return "model.conv_strides: '" + (*model.conv_strides)[i] +
+             "' is not FRAMESxBINS within the kernel, as 2x2";
+  }
+  return "";
+}
+
+}  // namespace
+
 const std::vector<CombinationRule>& combination_rules() {
   static const std::vector<CombinationRule> table = {
       {"train.steps, train.max_epochs", "one of them must be set",
@@ -140,6 +163,25 @@ const std::vector<CombinationRule>& combination_rules() {
          if (!t || (*t->hidden % *t->heads == 0 && *t->hidden / *t->heads <= 256)) return "";
          return "model.heads: " + std::to_string(*t->heads) + " do not divide model.hidden " +
                 std::to_string(*t->hidden) + " into at most 256 columns each; change one of them";
+       }},
+      {"model.conv_kernels, model.conv_strides",
+       "as many strides as kernels, FRAMESxBINS each; kernels are odd and no narrower than their "
+       "stride",
+       [](const Config& c) -> std::string {
+         const auto* speech = std::get_if<DeepSpeechConfig>(&c.model);
+         return speech ? convolution_fault(*speech) : "";
+       }},
+      {"data.join_least, data.join_most, data.features",
+       "join_most is at least join_least; only sound is joined and played at another tempo",
+       [](const Config& c) -> std::string {
+         const auto* data = std::get_if<SpeechConfig>(&c.data);
+         if (!data) return "";
+         if (*data->join_most < *data->join_least)
+           return "data.join_most: is below data.join_least; raise it";
+         if (*data->features == "mfcc" && (*data->join_most > 1 || *data->tempo))
+           return std::string(*data->tempo ? "data.tempo" : "data.join_most") +
+                  ": files of data.features mfcc can be neither joined nor played; leave it out";
+         return "";
        }},
       {"data.mean, data.std, data.channels", "1 or 3 channels, and as many numbers",
        [](const Config& c) -> std::string {

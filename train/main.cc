@@ -20,6 +20,7 @@ struct Run {
   int operator()(const pal::BenchArgs& args) const { return pal::run_bench(args); }
   int operator()(const pal::PlaceArgs& args) const { return pal::run_place(args); }
   int operator()(const pal::TranslateArgs& args) const { return pal::run_translate(args); }
+  int operator()(const pal::TranscribeArgs& args) const { return pal::run_transcribe(args); }
   int operator()(const pal::EvalArgs& args) const { return pal::run_eval(args); }
   int operator()(const pal::ClassifyArgs& args) const { return pal::run_classify(args); }
   int operator()(const pal::AverageArgs& args) const { return pal::run_average(args); }

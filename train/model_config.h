@@ -7,6 +7,7 @@
 
 #include "train/config_option.h"
 #include "train/image_config.h"
+#include "train/speech_config.h"
 #include "train/zoo_config.h"
 
 namespace pal {
@@ -115,6 +116,7 @@ struct TransformerConfig : Section {
       {.min = 1, .max = 65536}};
 };
 
-using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig, ZooConfig>;
+using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig, ZooConfig,
+                                 DeepSpeechConfig>;
 
 }  // namespace pal

@@ -9,7 +9,7 @@
 
 #include "core/builder.h"
 #include "memory/program_set.h"
-#include "models/image_model.h"
+#include "models/moved_statistic.h"
 #include "train/config.h"
 
 namespace pal {

@@ -7,7 +7,7 @@ usage() {
   cat <<'USAGE'
 usage: bench/compare/step.sh MODEL [OPTIONS]
 
-  MODEL            nmt | transformer | resnet
+  MODEL            nmt | transformer | resnet | deepspeech2
   --threads N      of both programs (all processors)
   --rounds N       times that each program is started, alternating (5)
   --steps N        steps timed in a round, after 2 that are not (3)
@@ -44,6 +44,10 @@ case $model in
           --set train.batch_words=null --set train.batch_size=64) ;;
   resnet)  # 50, 8 images of 224 x 224
     ours=(--config resnet50_imagenet --bucket 224,224 --set train.batch_size=8) ;;
+  deepspeech2)  # 3 GRU layers of 512, 8 utterances of 4 seconds
+    ours=(--config deepspeech2_librispeech --bucket 400,60 --set model.layers=3
+          --set model.hidden=512 --set model.fully_connected=0 --set train.batch_size=8
+          --set train.optimizer=adam) ;;
   *) usage >&2; exit 2 ;;
 esac
 [[ -x $bench ]] ||

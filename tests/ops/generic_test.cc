@@ -18,6 +18,9 @@ const std::map<std::string, std::vector<int>> kStatistics = {
     {"attention", {1}},           // log sum exp
     {"batch_norm", {1, 2, 3}},  // mean, 1 / standard deviation, variance
     {"cross_entropy", {1, 2}},  // nll for the log, log sum exp
+    {"ctc_loss", {1, 2, 3}},    // nll of each sequence, log sum exp, the forward variables
+    {"frame_norm", {1, 2, 3}},  // mean, 1 / standard deviation, variance
+    {"gru_cell", {1, 2}},       // what its gradient reads
     {"layer_norm", {1, 2}},     // mean, 1 / standard deviation
 };
 

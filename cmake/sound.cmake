@@ -1,0 +1,10 @@
+# libsndfile and kissfft, as pal::sound.
+find_path(SNDFILE_INCLUDE_DIR sndfile.h REQUIRED)
+find_library(SNDFILE_LIBRARY sndfile REQUIRED)
+find_path(KISSFFT_INCLUDE_DIR kiss_fftr.h PATH_SUFFIXES kissfft REQUIRED)
+find_library(KISSFFT_LIBRARY kissfft-float REQUIRED)
+mark_as_advanced(SNDFILE_INCLUDE_DIR SNDFILE_LIBRARY KISSFFT_INCLUDE_DIR KISSFFT_LIBRARY)
+add_library(pal_sound INTERFACE)
+add_library(pal::sound ALIAS pal_sound)
+target_include_directories(pal_sound SYSTEM INTERFACE ${SNDFILE_INCLUDE_DIR} ${KISSFFT_INCLUDE_DIR})
+target_link_libraries(pal_sound INTERFACE ${SNDFILE_LIBRARY} ${KISSFFT_LIBRARY})

@@ -1,0 +1,169 @@
+// Spectrograms against a plain Fourier sum, MFCC files, SpecAugment.
+#include "data/features.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numbers>
+
+#include "core/error.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<float> noise(size_t n) {
+  std::vector<float> out;
+  uint32_t state = 1;
+  for (size_t i = 0; i < n; ++i) {
+    state = state * 1664525u + 1013904223u;
+    out.push_back(float(int32_t(state)) * 0x1p-32f);
+  }
+  return out;
+}
+
+TEST(Spectrogram, HasTheShapeOfDeepSpeech) {
+  Spectrogram s({16000, 0.02, 0.01});
+  EXPECT_EQ(s.bins(), 161);
+  EXPECT_EQ(s.frames(16000), 99);
+  EXPECT_EQ(s.frames(320), 1);
+  EXPECT_EQ(s.frames(480), 2);
+  EXPECT_EQ(s.frames(1), 1);  // zeros fill the window
+  EXPECT_EQ(Spectrogram({8000, 0.02, 0.01}).bins(), 81);
+}
+
+TEST(Spectrogram, IsTheLogMagnitudeOfAFourierSum) {
+  Spectrogram s({1000, 0.02, 0.01});  // windows of 20, hops of 10
+  const std::vector<float> x = noise(57);
+  const Features got = s.compute(x);
+  ASSERT_EQ(got.frames, 4);
+  ASSERT_EQ(got.bins, 11);
+  std::vector<double> want;
+  double sum = 0, squares = 0;
+  for (int frame = 0; frame < 4; ++frame) {
+    for (int bin = 0; bin < 11; ++bin) {
+      double re = 0, im = 0;
+      for (int i = 0; i < 20; ++i) {
+        const double turn = 2 * std::numbers::pi / 20 * bin * i;
+        const double w = 0.54 - 0.46 * std::cos(2 * std::numbers::pi * i / 19);
+        re += w * x[size_t(10 * frame + i)] * std::cos(turn);
+        im -= w * x[size_t(10 * frame + i)] * std::sin(turn);
+      }
+      want.push_back(0.5 * std::log(re * re + im * im + 1e-5));
+      sum += want.back(), squares += want.back() * want.back();
+    }
+  }
+  const double mean = sum / 44, deviation = std::sqrt(squares / 44 - mean * mean);
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(got.values[i], (want[i] - mean) / deviation, 1e-4) << i;
+  }
+}
+
+TEST(Spectrogram, IsTheSameLoudOrQuietAndOfSilenceZero) {
+  Spectrogram s({8000, 0.02, 0.01});
+  std::vector<float> x = noise(4000);
+  const Features loud = s.compute(x);
+  for (float& v : x) v *= 0.25f;
+  const Features quiet = s.compute(x);
+  size_t above = 0;
+  for (size_t i = 0; i < loud.values.size(); ++i) {
+    if (loud.values[i] < -2) continue;  // near the floor below which nothing is heard
+    EXPECT_NEAR(loud.values[i], quiet.values[i], 0.01) << i;
+    ++above;
+  }
+  EXPECT_GT(above, loud.values.size() * 9 / 10);
+  for (const float v : s.compute(std::vector<float>(1000)).values) EXPECT_EQ(v, 0);
+}
+
+class MfccTest : public testing::Test {
+ protected:
+  MfccTest()
+      : path_((fs::path(testing::TempDir()) / ("pal_mfcc_" + std::to_string(getpid()))).string()) {}
+  ~MfccTest() override { fs::remove(path_); }
+
+  void write(int32_t says, const std::vector<float>& values, bool big = true) const {
+    std::ofstream out(path_, std::ios::binary);
+    auto put = [&](uint32_t u) {
+      if (big) u = __builtin_bswap32(u);
+      out.write(reinterpret_cast<const char*>(&u), 4);
+    };
+    put(static_cast<uint32_t>(says));
+    for (const float v : values) put(std::bit_cast<uint32_t>(v));
+  }
+  std::string error(int64_t coefficients) const {
+    try {
+      (void)read_mfcc(path_, coefficients);
+    } catch (const UsageError& e) {
+      EXPECT_TRUE(std::string(e.what()).starts_with(path_)) << e.what();
+      return e.what();
+    }
+    return "";
+  }
+  std::string path_;
+};
+
+TEST_F(MfccTest, IsReadInEitherByteOrderAndNormalisedByCoefficient) {
+  const std::vector<float> values{1, 10, 2, 20, 3, 30, 6, 20};  // four frames of two
+  for (const bool big : {true, false}) {
+    write(8, values, big);
+    EXPECT_EQ(inspect_mfcc(path_, 2), 4);
+    const Features f = read_mfcc(path_, 2);
+    EXPECT_EQ(f.frames, 4);
+    EXPECT_EQ(f.bins, 2);
+    const double deviation = std::sqrt((4 + 1 + 0 + 9) / 4.0);
+    EXPECT_NEAR(f.values[0], (1 - 3) / deviation, 1e-5);
+    EXPECT_NEAR(f.values[6], (6 - 3) / deviation, 1e-5);
+    EXPECT_NEAR(f.values[1], -10 / std::sqrt(50.0), 1e-5);
+    EXPECT_NEAR(f.values[3], 0, 1e-6);
+  }
+}
+
+TEST_F(MfccTest, RefusesWhatDoesNotFit) {
+  write(9, {1, 2, 3, 4});
+  EXPECT_NE(error(2).find("cut short"), std::string::npos);
+  write(4, {1, 2, 3, 4});
+  EXPECT_NE(error(3).find("no multiple of 3"), std::string::npos);
+  write(4, {1, 2, NAN, 4});
+  EXPECT_NE(error(2).find("no number"), std::string::npos);
+  write(0, {});
+  EXPECT_NE(error(2).find("no frame"), std::string::npos);
+  std::ofstream(path_, std::ios::binary) << "ab";
+  EXPECT_NE(error(2).find("too short"), std::string::npos);
+}
+
+TEST(SpecAugmentTest, MasksAreZeroAndDependOnSeedAndStream) {
+  Features whole{50, 40, std::vector<float>(2000, 1)};
+  auto masked = [&](const SpecAugment& o, uint64_t seed, uint64_t stream) {
+    Features f = whole;
+    augment(f, o, seed, stream);
+    return f.values;
+  };
+  EXPECT_EQ(masked({}, 1, 1), whole.values);
+  const SpecAugment both{2, 10, 2, 8};
+  EXPECT_EQ(masked(both, 1, 1), masked(both, 1, 1));
+  EXPECT_NE(masked(both, 1, 1), masked(both, 1, 2));
+  EXPECT_NE(masked(both, 1, 1), masked(both, 2, 1));
+  int64_t most = 0, sum = 0;
+  for (uint64_t stream = 0; stream < 200; ++stream) {
+    const std::vector<float> f = masked({1, 10, 0, 0}, 1, stream);
+    int64_t rows = 0;
+    for (size_t t = 0; t < 50; ++t) {
+      const auto zeros =
+          std::count(f.begin() + int64_t(t) * 40, f.begin() + int64_t(t + 1) * 40, 0.0f);
+      EXPECT_TRUE(zeros == 0 || zeros == 40);
+      rows += zeros == 40;
+    }
+    most = std::max(most, rows), sum += rows;
+  }
+  EXPECT_EQ(most, 10);
+  EXPECT_NEAR(double(sum) / 200, 5, 1);
+  // Wider than the utterance is long.
+  EXPECT_NO_THROW(masked({3, 500, 3, 500}, 1, 1));
+}
+
+}  // namespace
+}  // namespace pal
