@@ -25,6 +25,12 @@ const std::vector<ModelType>& model_types() {
       {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
       {"zoo", "image network of the papers' zoo; learns to classify images", ZooConfig(),
        ImageConfig()},
+      {"gnmt", "deep recurrent translator with residual sums; learns from parallel text",
+       GnmtConfig(), ParallelTextConfig()},
+      {"bert", "encoder that learns to guess hidden words of running text", BertConfig(),
+       TextConfig()},
+      {"rhn", "recurrent highway network that learns to guess the next word", RhnConfig(),
+       TextConfig()},
   };
   return table;
 }
@@ -295,6 +301,11 @@ const ImageConfig& Config::images() const {
   throw ProgramError("[config] the model does not learn from images");
 }
 
+const TextConfig& Config::text() const {
+  if (const auto* text = std::get_if<TextConfig>(&data)) return *text;
+  throw ProgramError("[config] the model does not learn from running text");
+}
+
 std::vector<std::pair<std::string, Section*>> Config::sections() {
   return {{"model", as_section(model)}, {"data", as_section(data)}, {"train", &train},
           {"memory", &memory},          {"device", &device}};
@@ -398,6 +409,10 @@ fs::path data_path(const ParallelTextConfig& data, const std::string& path) {
 }
 
 fs::path data_path(const ImageConfig& data, const std::string& path) {
+  return path_below(*data.root, path);
+}
+
+fs::path data_path(const TextConfig& data, const std::string& path) {
   return path_below(*data.root, path);
 }
 

@@ -11,6 +11,7 @@
 
 #include "train/config_option.h"
 #include "train/image_config.h"
+#include "train/language_config.h"
 #include "train/model_config.h"
 
 namespace pal {
@@ -216,7 +217,7 @@ struct DeviceConfig : Section {
                                          {.min = 1, .max = 1024}};
 };
 
-using DataConfig = std::variant<ParallelTextConfig, ImageConfig>;
+using DataConfig = std::variant<ParallelTextConfig, ImageConfig, TextConfig>;
 
 struct Config {
   ModelConfig model;  // by model.type
@@ -229,6 +230,7 @@ struct Config {
   const NmtConfig& nmt() const;
   const ParallelTextConfig& parallel_text() const;
   const ImageConfig& images() const;
+  const TextConfig& text() const;
   // "model", "data", "train", "memory", "device", in this order.
   std::vector<std::pair<std::string, Section*>> sections();
   std::vector<std::pair<std::string, const Section*>> sections() const;
@@ -282,6 +284,7 @@ ParallelFiles parallel_files(const ParallelTextConfig& data, const std::string& 
 // directory but does in resource_dir() is taken from there.
 std::filesystem::path data_path(const ParallelTextConfig& data, const std::string& path);
 std::filesystem::path data_path(const ImageConfig& data, const std::string& path);
+std::filesystem::path data_path(const TextConfig& data, const std::string& path);
 
 // The closest of `known` by edit distance, or empty when none is near. For "did you mean".
 std::string nearest(const std::string& word, const std::vector<std::string>& known);

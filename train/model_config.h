@@ -6,7 +6,9 @@
 #include <variant>
 
 #include "train/config_option.h"
+#include "train/gnmt_config.h"
 #include "train/image_config.h"
+#include "train/language_config.h"
 #include "train/zoo_config.h"
 
 namespace pal {
@@ -115,6 +117,7 @@ struct TransformerConfig : Section {
       {.min = 1, .max = 65536}};
 };
 
-using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig, ZooConfig>;
+using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig, ZooConfig, GnmtConfig,
+                                 BertConfig, RhnConfig>;
 
 }  // namespace pal
