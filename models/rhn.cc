@@ -13,6 +13,7 @@
 #include "ops/columns.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/fill.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
@@ -61,7 +62,7 @@ RhnLoss rhn_loss(Builder& b, const RhnOptions& o, int64_t T, int64_t B, Val scal
   namespace in = rhn_input;
   Val tokens = b.input(in::kTokens, {{T, B}, DType::i32});
   Val next = b.input(in::kNext, {{T, B}, DType::i32});
-  Val s = b.input(in::kState, {{B, o.hidden}});
+  Val s = fill(b, {{B, o.hidden}}, 0);
   auto dropped = [&](Val x, float p) { return training ? dropout(x, scalars, p) : x; };
 
   Val words =
@@ -85,7 +86,7 @@ RhnLoss rhn_loss(Builder& b, const RhnOptions& o, int64_t T, int64_t B, Val scal
                         : matmul(rows, matrix(b, "weight", o.hidden, o.vocab));
     return add_bias(logits, b.weight("bias", {{o.vocab}}, {}));
   });
-  return {loss.loss, loss.nll, s};
+  return {loss.loss, loss.nll};
 }
 
 }  // namespace pal

@@ -19,12 +19,12 @@ inline constexpr const char* kState = "state";  // f32 (B, hidden): after the wo
 }  // namespace rhn_input
 
 struct RhnLoss {
-  Val loss;   // f32[1]: cross entropy, summed / scalars.tokens
-  Val nll;    // f32[1]: in nats, summed
-  Val state;  // (B, hidden): after these words
+  Val loss;  // f32[1]: cross entropy, summed / scalars.tokens
+  Val nll;   // f32[1]: in nats, summed
 };
 
-// Records the inputs and the loss of T words of B texts. `training` puts dropout in.
+// Records the inputs and the loss of T words of B texts, from a state of zeros. `training` puts
+// dropout in.
 RhnLoss rhn_loss(Builder& b, const RhnOptions& options, int64_t T, int64_t B, Val scalars,
                  bool training);
 

@@ -112,7 +112,8 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
 
 bool any_thread_same_bits(ConvKind kind, const std::string& implementation) {
   return kind != ConvKind::weight_grad &&
-         (implementation.starts_with("brg") || implementation.starts_with("jit"));
+         (implementation.starts_with("brg") || implementation.starts_with("brdgmm") ||
+          implementation.starts_with("jit"));
 }
 
 template <class F>

@@ -18,11 +18,6 @@ bool learns_from_images(const Config& config) {
 
 }  // namespace
 
-bool is_classifier(const std::string& folders) {
-  const SavedRun run = find_saved_run(split_models(folders)[0]);
-  return learns_from_images(load_config(run.folder / "config.yaml"));
-}
-
 Classifier::Classifier(const std::string& folders) {
   for (const std::string& name : split_models(folders)) {
     const SavedRun run = find_saved_run(name);

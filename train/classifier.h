@@ -9,9 +9,6 @@
 
 namespace pal {
 
-// Whether the first of --model's runs is an image classifier. UsageError as find_saved_run.
-bool is_classifier(const std::string& folders);
-
 struct Guess {
   std::string name;
   double probability = 0;

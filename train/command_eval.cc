@@ -1,14 +1,18 @@
-// pal eval: loss and BLEU (accuracy, error rates) of a trained model on a part of its data, or
-// on other files.
+// pal eval: loss and BLEU (error rates, accuracy, perplexity) of a trained model on a part of its
+// data, or on other files.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/checkpoint.h"
 #include "train/classifier.h"
 #include "train/commands.h"
 #include "train/ensemble.h"
+#include "train/language_task.h"
 #include "train/log.h"
+#include "train/saved_run.h"
 #include "train/speech_task.h"
+#include "train/trainer.h"
 
 namespace pal {
 
@@ -65,11 +69,34 @@ int eval_speech(const EvalArgs& args) {
   return kExitDone;
 }
 
+int eval_text(const EvalArgs& args, const SavedRun& run, const Config& config) {
+  if (args.source) {
+    throw UsageError("--source: is of use to translators only; --part says what to evaluate");
+  }
+  LanguageTask task(config, run.folder);
+  ProgramSet programs(compile_options(config.memory), choose_device(config.device));
+  task.validation(programs);
+  load_weights(run.weights, programs);
+  log_info("evaluating " + run.weights.string());
+  const Validation result = task.validate(programs, args.part);
+  const double perplexity = result.metrics.at(0).second;
+  if (args.json) {
+    std::puts(nlohmann::json{{"perplexity", perplexity}, {"loss", result.loss}}.dump().c_str());
+  } else {
+    std::printf("perplexity = %.2f\nloss = %.4f nats a word\n", perplexity, result.loss);
+  }
+  if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
+  return kExitDone;
+}
+
 }  // namespace
 
 int run_eval(const EvalArgs& args) {
-  if (recognises_speech(args.model)) return eval_speech(args);
-  if (is_classifier(args.model)) return eval_images(args);
+  const SavedRun run = find_saved_run(split_models(args.model)[0]);
+  const Config config = load_config(run.folder / "config.yaml");
+  if (std::holds_alternative<SpeechConfig>(config.data)) return eval_speech(args);
+  if (std::holds_alternative<ImageConfig>(config.data)) return eval_images(args);
+  if (std::holds_alternative<TextConfig>(config.data)) return eval_text(args, run, config);
   const Ensemble models(args.model);
   log_info("evaluating " + models.weights());
   TranslationData& data = models.data();

@@ -27,6 +27,12 @@ const std::vector<ModelType>& model_types() {
        ImageConfig()},
       {"deepspeech2", "speech recogniser of convolutions and recurrent layers, with CTC; learns from "
        "recordings and transcripts", DeepSpeechConfig(), SpeechConfig()},
+      {"gnmt", "deep recurrent translator with residual sums; learns from parallel text",
+       GnmtConfig(), ParallelTextConfig()},
+      {"bert", "encoder that learns to guess hidden words of running text", BertConfig(),
+       TextConfig()},
+      {"rhn", "recurrent highway network that learns to guess the next word", RhnConfig(),
+       TextConfig()},
   };
   return table;
 }
@@ -307,6 +313,11 @@ const SpeechConfig& Config::speech() const {
   throw ProgramError("[config] the model does not learn from speech");
 }
 
+const TextConfig& Config::text() const {
+  if (const auto* text = std::get_if<TextConfig>(&data)) return *text;
+  throw ProgramError("[config] the model does not learn from running text");
+}
+
 std::vector<std::pair<std::string, Section*>> Config::sections() {
   return {{"model", as_section(model)}, {"data", as_section(data)}, {"train", &train},
           {"memory", &memory},          {"device", &device}};
@@ -393,28 +404,12 @@ Config load_config(const fs::path& file, const std::vector<Override>& overrides)
   return parse_config(text.str(), file.string(), overrides);
 }
 
-namespace {
-
 fs::path path_below(fs::path root, const std::string& path) {
   std::error_code ignored;
   if (root.is_relative() && !fs::exists(root, ignored) &&
       fs::exists(resource_dir() / root, ignored))
     root = resource_dir() / root;
   return (root / path).lexically_normal();  // an absolute `path` replaces root
-}
-
-}  // namespace
-
-fs::path data_path(const ParallelTextConfig& data, const std::string& path) {
-  return path_below(*data.root, path);
-}
-
-fs::path data_path(const ImageConfig& data, const std::string& path) {
-  return path_below(*data.root, path);
-}
-
-fs::path data_path(const SpeechConfig& data, const std::string& path) {
-  return path_below(*data.root, path);
 }
 
 ParallelFiles parallel_files(const ParallelTextConfig& data, const std::string& part) {

@@ -11,6 +11,7 @@
 
 #include "train/config_option.h"
 #include "train/image_config.h"
+#include "train/language_config.h"
 #include "train/model_config.h"
 
 namespace pal {
@@ -216,7 +217,7 @@ struct DeviceConfig : Section {
                                          {.min = 1, .max = 1024}};
 };
 
-using DataConfig = std::variant<ParallelTextConfig, ImageConfig, SpeechConfig>;
+using DataConfig = std::variant<ParallelTextConfig, ImageConfig, SpeechConfig, TextConfig>;
 
 struct Config {
   ModelConfig model;  // by model.type
@@ -231,6 +232,7 @@ struct Config {
   const ImageConfig& images() const;
   const DeepSpeechConfig& deepspeech() const;
   const SpeechConfig& speech() const;
+  const TextConfig& text() const;
   // "model", "data", "train", "memory", "device", in this order.
   std::vector<std::pair<std::string, Section*>> sections();
   std::vector<std::pair<std::string, const Section*>> sections() const;
@@ -280,11 +282,13 @@ struct ParallelFiles {
 };
 // `part` is "train", "valid" or "test".
 ParallelFiles parallel_files(const ParallelTextConfig& data, const std::string& part);
-// A path under data.root; absolute ones stand. A relative root that does not exist in the working
+// A path under a root; absolute ones stand. A relative root that does not exist in the working
 // directory but does in resource_dir() is taken from there.
-std::filesystem::path data_path(const ParallelTextConfig& data, const std::string& path);
-std::filesystem::path data_path(const ImageConfig& data, const std::string& path);
-std::filesystem::path data_path(const SpeechConfig& data, const std::string& path);
+std::filesystem::path path_below(std::filesystem::path root, const std::string& path);
+template <class Data>  // a kind of data
+std::filesystem::path data_path(const Data& data, const std::string& path) {
+  return path_below(*data.root, path);
+}
 
 // The closest of `known` by edit distance, or empty when none is near. For "did you mean".
 std::string nearest(const std::string& word, const std::vector<std::string>& known);

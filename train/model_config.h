@@ -6,7 +6,9 @@
 #include <variant>
 
 #include "train/config_option.h"
+#include "train/gnmt_config.h"
 #include "train/image_config.h"
+#include "train/language_config.h"
 #include "train/speech_config.h"
 #include "train/zoo_config.h"
 
@@ -117,6 +119,6 @@ struct TransformerConfig : Section {
 };
 
 using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig, ZooConfig,
-                                 DeepSpeechConfig>;
+                                 DeepSpeechConfig, GnmtConfig, BertConfig, RhnConfig>;
 
 }  // namespace pal

@@ -28,6 +28,7 @@ struct Reproduction {
 // What there is, by paper.
 std::span<const Reproduction> echo_reproductions();
 std::span<const Reproduction> olla_reproductions();
+std::span<const Reproduction> zoo_reproductions();
 
 // A workload of a paper: a shipped configuration with changes, at a bucket.
 struct Recipe {

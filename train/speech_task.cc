@@ -356,12 +356,6 @@ void SpeechTask::save_files(const fs::path& folder) const { data_->save(folder);
 
 std::vector<std::string> SpeechTask::describe() const { return data_->describe(); }
 
-bool recognises_speech(const std::string& folders) {
-  const SavedRun run = find_saved_run(split_models(folders)[0]);
-  const Config config = load_config(run.folder / "config.yaml");
-  return std::holds_alternative<SpeechConfig>(config.data);
-}
-
 SavedSpeech open_speech(const fs::path& path) {
   const SavedRun run = find_saved_run(path);
   SavedSpeech saved;

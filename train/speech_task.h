@@ -77,8 +77,6 @@ struct SavedSpeech {
   std::unique_ptr<ProgramSet> programs;
   std::filesystem::path weights;  // the file they came from
 };
-// Whether --model DIR[,DIR...] names recognisers. UsageError as find_saved_run.
-bool recognises_speech(const std::string& folders);
 // Opens a run's folder, or a .safetensors file in it (find_saved_run). UsageError when something is
 // missing or does not fit.
 SavedSpeech open_speech(const std::filesystem::path& path);

@@ -2,6 +2,7 @@
 #include "train/task.h"
 
 #include "train/image_task.h"
+#include "train/language_task.h"
 #include "train/speech_task.h"
 #include "train/step_program.h"
 #include "train/translation_task.h"
@@ -27,6 +28,8 @@ std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::pat
           return std::make_unique<ImageTask>(config, model_dir);
         } else if constexpr (std::is_same_v<Data, SpeechConfig>) {
           return std::make_unique<SpeechTask>(config, model_dir);
+        } else if constexpr (std::is_same_v<Data, TextConfig>) {
+          return std::make_unique<LanguageTask>(config, model_dir);
         } else {
           static_assert(std::is_same_v<Data, ParallelTextConfig>);
           return std::make_unique<TranslationTask>(config, model_dir);

@@ -1,6 +1,7 @@
 // From a configuration's model section to the model's own options.
 #include "train/translation_model.h"
 
+#include "models/gnmt.h"
 #include "models/nmt.h"
 #include "models/transformer.h"
 
@@ -67,12 +68,30 @@ TransformerOptions transformer_options(const TransformerConfig& c, const TrainCo
   return o;
 }
 
+GnmtOptions gnmt_options(const GnmtConfig& c, const TrainConfig& train, int64_t source_vocab,
+                         int64_t target_vocab) {
+  return {.source_vocab = source_vocab,
+          .target_vocab = target_vocab,
+          .encoder_layers = *c.encoder_layers,
+          .decoder_layers = *c.decoder_layers,
+          .hidden = *c.hidden,
+          .share_embedding = *c.share_embedding,
+          .dropout = static_cast<float>(*c.dropout),
+          .init_scale = static_cast<float>(*c.init_scale),
+          .label_smoothing = static_cast<float>(*train.label_smoothing),
+          .loss_chunks = *c.loss_chunks,
+          .fused = *c.fused};
+}
+
 }  // namespace
 
 TranslationModel translation_model(const Config& config, int64_t source_vocab,
                                    int64_t target_vocab) {
   if (const auto* c = std::get_if<TransformerConfig>(&config.model)) {
     return transformer_model(transformer_options(*c, config.train, source_vocab, target_vocab));
+  }
+  if (const auto* c = std::get_if<GnmtConfig>(&config.model)) {
+    return gnmt_model(gnmt_options(*c, config.train, source_vocab, target_vocab));
   }
   return nmt_model(nmt_options(config.nmt(), config.train, source_vocab, target_vocab));
 }

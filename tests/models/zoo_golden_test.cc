@@ -43,10 +43,12 @@ float number(uint32_t i, uint32_t stream) {
 
 void fill_weights(ProgramSet& programs) {
   uint32_t stream = 0;
+  bool in_norm = false;  // the slot before was a norm's scale: this is its shift
   for (const StateTensor& slot : programs.state()) {
     float* data = reinterpret_cast<float*>(slot.data);
     const Shape& shape = slot.spec.shape;
     const bool scale = slot.name.ends_with("/weight") && shape.rank() == 1;
+    const float centre = scale || (in_norm && shape.rank() == 1) ? 1.0f : 0.0f;
     float factor = scale ? 0.25f : 0.1f;
     if (shape.rank() > 1) {
       const int64_t fan_in = shape.rank() == 2 ? shape[0] : shape.numel() / shape[0];
@@ -54,12 +56,13 @@ void fill_weights(ProgramSet& programs) {
     }
     for (int64_t i = 0; i < shape.numel(); ++i) {
       if (slot.role == Role::weight) {
-        data[i] = (scale ? 1.0f : 0.0f) + factor * number(uint32_t(i), stream);
+        data[i] = centre + factor * number(uint32_t(i), stream);
       } else {
         data[i] = slot.init.a;
       }
     }
-    stream += slot.role == Role::weight;
+    if (slot.role != Role::weight) continue;
+    ++stream, in_norm = scale;
   }
 }
 

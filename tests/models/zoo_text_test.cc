@@ -111,7 +111,7 @@ std::vector<Case> cases() {
            }}};
 }
 
-// Word numbers from 1 on, lengths of 2 and more, states of zero.
+// Word numbers from 1 on, lengths of 2 and more.
 void fill(Executable& program) {
   for (const NamedValue& in : program.program().inputs) {
     const TensorSpec& spec = program.program().value(in.value).spec;

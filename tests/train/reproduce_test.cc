@@ -8,14 +8,16 @@
 
 #include "core/error.h"
 #include "train/commands.h"
+#include "train/paper_networks.h"
 #include "train/profile.h"
+#include "train/reproduce_olla.h"
 
 namespace pal {
 namespace {
 
 TEST(Reproduce, NamesAreDistinctAndUnknownOnesAreRefusedWithTheNearest) {
   std::set<std::string> names;
-  for (auto list : {echo_reproductions(), olla_reproductions()}) {
+  for (auto list : {echo_reproductions(), olla_reproductions(), zoo_reproductions()}) {
     for (const Reproduction& r : list) EXPECT_TRUE(names.insert(r.name).second) << r.name;
   }
   EXPECT_GE(names.size(), 9u);
@@ -42,15 +44,31 @@ TEST(Reproduce, ATableIsOneObjectWithARowOfCellsForEachColumn) {
   EXPECT_LT(ours, 4.7);
 }
 
-TEST(Reproduce, EveryTableIsRectangular) {
-  const DeviceProfile device = load_profile(kDefaultProfile);
-  for (const Reproduction& r : olla_reproductions()) {
-    if (std::string(r.name) != "olla-fig8") continue;  // the others are as long and alike
-    for (const ReproducedTable& table : r.make(device)) {
-      EXPECT_FALSE(table.rows.empty());
-      for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size()) << r.name;
-    }
+// OLLA's figures take minutes over all networks; one is enough to see that the numbers fit together.
+TEST(Reproduce, OrderAndPlacementSaveAgainstACachingAllocator) {
+  for (const PaperNetwork& n : paper_networks()) {
+    if (n.name != "alexnet") continue;
+    const OllaComparison c = olla_compare(n.record(1));
+    EXPECT_GT(c.nodes, 30);
+    EXPECT_LE(c.ordered, c.in_program_order);
+    EXPECT_LE(c.ordered, c.planned);
+    EXPECT_LE(c.planned_inplace, c.planned);
+    EXPECT_LT(c.planned, c.reserved);
+    EXPECT_GT(c.its_fragmentation, 0);
+    EXPECT_GE(c.our_fragmentation, 0);
+    return;
   }
+  FAIL() << "no alexnet";
+}
+
+TEST(Reproduce, ThePapersNetworksHaveAsManyWeightsAsPublished) {
+  int exact = 0;
+  for (const PaperNetwork& n : paper_networks()) {
+    if (n.published == 0) continue;
+    EXPECT_EQ(weights_of(n.record(1)), n.published) << n.name;
+    ++exact;
+  }
+  EXPECT_GE(exact, 18);
 }
 
 }  // namespace
