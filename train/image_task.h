@@ -5,6 +5,7 @@
 #include <span>
 
 #include "data/parallel_prefetch.h"
+#include "models/image_model.h"
 #include "train/image_data.h"
 #include "train/task.h"
 
