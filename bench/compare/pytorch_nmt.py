@@ -66,7 +66,7 @@ class Nmt(nn.Module):
         for number, layer in enumerate(self.encoder):
             if number > 0:
                 x = self.dropout(x)
-            packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+            packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
             packed, (h, _) = layer(packed)
             x, _ = pad_packed_sequence(packed, total_length=source.shape[0])
             last = torch.cat(list(h), dim=-1)
@@ -116,40 +116,67 @@ def train_step(model, optimizer, batch, label_smoothing=0.0, clip_value=None, cl
     return loss.detach()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in [("threads", 2), ("batch", 128), ("source-length", 30),
-                        ("target-length", 30), ("source-vocab", 17192), ("target-vocab", 7710),
-                        ("hidden", 512), ("layers", 2), ("warmup", 2), ("steps", 5)]:
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--attention", choices=["mlp", "scaled_luong"], default="mlp")
+def add_options(parser):
+    """Those that the comparisons have in common."""
+    parser.add_argument("--warmup", type=int, default=2, help="steps run first, not timed")
+    parser.add_argument("--steps", type=int, default=5, help="steps timed; the median counts")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--tf32", action="store_true", help="on a GPU: products in TF32, not f32")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
-    args = parser.parse_args()
+
+
+def set_up(args):
+    torch.set_default_device(args.device)
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    size = {"embedding": args.hidden, "hidden": args.hidden, "attention_size": args.hidden}
-    model = Nmt(args.source_vocab, args.target_vocab, **size, encoder_layers=args.layers,
-                decoder_layers=args.layers, attention=args.attention, reverse_source=True)
-    # The fused Adam is PyTorch's fastest on a CPU.
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=3e-4,
-                                 fused=True)
-    s, t, b = args.source_length, args.target_length, args.batch
-    words = [torch.randint(4, vocab, shape) for vocab, shape in (
-        (args.source_vocab, (s, b)), (args.target_vocab, (t, b)), (args.target_vocab, (t, b)))]
-    batch = (words[0], torch.full((b,), s), words[1], words[2])
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
+
+
+def measure(args, model, optimizer, batch, **options):
+    """Times training steps, each until its loss is read, and prints one JSON object."""
     if args.compile:
         model = torch.compile(model)
     seconds, losses = [], []
     for step in range(args.warmup + args.steps):
         begin = time.perf_counter()
-        losses.append(train_step(model, optimizer, batch, clip_value=1.0).item())
+        losses.append(train_step(model, optimizer, batch, **options).item())
         if step >= args.warmup:
             seconds.append(time.perf_counter() - begin)
     median = statistics.median(seconds)
-    print(json.dumps({"program": f"PyTorch {torch.__version__}" + (" compiled" * args.compile),
-                      "threads": args.threads, "step_ms": 1e3 * median,
-                      "sentences_per_s": b / median, "target_tokens_per_s": b * t / median,
-                      "first_loss": losses[0], "last_loss": losses[-1]}))
+    sentences = batch[1].shape[0]
+    row = {"program": f"PyTorch {torch.__version__}" + (" compiled" * args.compile),
+           "threads": args.threads, "step_ms": 1e3 * median,
+           "sentences_per_s": sentences / median,
+           "target_tokens_per_s": sentences * batch[2].shape[0] / median,
+           "first_loss": losses[0], "last_loss": losses[-1]}
+    if args.device != "cpu":
+        row["device"] = torch.cuda.get_device_name()
+        row["peak_bytes"] = torch.cuda.max_memory_allocated()
+        row["reserved_bytes"] = torch.cuda.max_memory_reserved()
+    print(json.dumps(row))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, value in [("batch", 128), ("source-length", 30), ("target-length", 30),
+                        ("source-vocab", 17192), ("target-vocab", 7710), ("hidden", 512),
+                        ("layers", 2)]:
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--attention", choices=["mlp", "scaled_luong"], default="mlp")
+    add_options(parser)
+    args = parser.parse_args()
+    set_up(args)
+    size = {"embedding": args.hidden, "hidden": args.hidden, "attention_size": args.hidden}
+    model = Nmt(args.source_vocab, args.target_vocab, **size, encoder_layers=args.layers,
+                decoder_layers=args.layers, attention=args.attention, reverse_source=True)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=3e-4,
+                                 fused=True)  # PyTorch's fastest
+    s, t, b = args.source_length, args.target_length, args.batch
+    words = [torch.randint(4, vocab, shape) for vocab, shape in (
+        (args.source_vocab, (s, b)), (args.target_vocab, (t, b)), (args.target_vocab, (t, b)))]
+    batch = (words[0], torch.full((b,), s), words[1], words[2])
+    measure(args, model, optimizer, batch, clip_value=1.0)
 
 
 if __name__ == "__main__":

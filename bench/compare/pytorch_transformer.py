@@ -6,16 +6,13 @@ tests/train/golden/make_transformer_steps.py takes golden values from it. Batche
 (T, B), as ours.
 """
 import argparse
-import json
 import math
-import statistics
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from pytorch_nmt import train_step
+from pytorch_nmt import add_options, measure, set_up
 
 
 def positions(steps, width):
@@ -103,36 +100,22 @@ class Transformer(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, value in [("threads", 2), ("batch", 64), ("source-length", 30), ("target-length", 30),
+    for name, value in [("batch", 64), ("source-length", 30), ("target-length", 30),
                         ("vocab", 8004), ("hidden", 512), ("ffn", 2048), ("heads", 8),
-                        ("layers", 6), ("warmup", 2), ("steps", 5)]:
+                        ("layers", 6)]:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    add_options(parser)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
+    set_up(args)
     model = Transformer(args.vocab, args.vocab, args.hidden, args.ffn, args.heads, args.layers,
                         args.layers, tie_embeddings="all", dropout=args.dropout)
-    # The fused Adam is PyTorch's fastest on a CPU.
     optimizer = torch.optim.Adam(model.parameters(), lr=7e-4, betas=(0.9, 0.98), eps=1e-9,
-                                 fused=True)
+                                 fused=True)  # PyTorch's fastest
     s, t, b = args.source_length, args.target_length, args.batch
     words = [torch.randint(4, args.vocab, shape) for shape in ((s, b), (t, b), (t, b))]
     batch = (words[0], torch.full((b,), s), words[1], words[2])
-    if args.compile:
-        model = torch.compile(model)
-    seconds, losses = [], []
-    for step in range(args.warmup + args.steps):
-        begin = time.perf_counter()
-        losses.append(train_step(model, optimizer, batch, label_smoothing=0.1).item())
-        if step >= args.warmup:
-            seconds.append(time.perf_counter() - begin)
-    median = statistics.median(seconds)
-    print(json.dumps({"program": f"PyTorch {torch.__version__}" + (" compiled" * args.compile),
-                      "threads": args.threads, "step_ms": 1e3 * median,
-                      "sentences_per_s": b / median, "target_tokens_per_s": b * t / median,
-                      "first_loss": losses[0], "last_loss": losses[-1]}))
+    measure(args, model, optimizer, batch, label_smoothing=0.1)
 
 
 if __name__ == "__main__":
