@@ -233,12 +233,12 @@ TEST_F(Steps, FindsTheNodeThatMakesANan) {
 // Programs of a set lie over one another. Whoever takes turns without anybody reading, every step
 // has the inputs that it was given, in the device's memory and in the host's.
 TEST_F(Steps, ProgramsTakeTurnsWithTheirOwnInputs) {
-  auto weights = [](const Device& device) {
+  auto weights = [](const Device& device, Space space) {
     ProgramSet set({}, device);
     std::vector<Executable*> steps;
     for (const int64_t rows : {3, 400}) {  // the one's inputs lie over the other's results
       Builder b;
-      Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
+      Val scalars = step_scalars(b.input("scalars", scalars_spec(), space));
       Val w = b.state("w", {{8}}, Role::weight);
       Val x = relu(b.input("x", {{rows, 8}}));
       sgd(w, sum_leading(scale(x, 0.5f)), scalars);
@@ -258,9 +258,11 @@ TEST_F(Steps, ProgramsTakeTurnsWithTheirOwnInputs) {
   };
   for (Order order : {Order::forward, Order::backward}) {
     emulation::settings().order = order;
-    const std::vector<float> want = weights(cpu_device(1));
-    EXPECT_EQ(weights(cuda_device()), want);
-    EXPECT_GT(std::fabs(want[0]), 1);
+    for (Space space : {Space::host, Space::device}) {
+      const std::vector<float> want = weights(cpu_device(1), space);
+      EXPECT_EQ(weights(cuda_device(), space), want);
+      EXPECT_GT(std::fabs(want[0]), 1);
+    }
   }
 }
 
