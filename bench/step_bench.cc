@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 #include "core/op.h"
 #include "core/scalars.h"
@@ -22,7 +23,7 @@ namespace {
 using namespace pal;
 
 struct Row {
-  double ms = 0, flops = 0;
+  double ms = 0, flops = 0, bytes = 0;
   int64_t nodes = 0;
 };
 
@@ -33,11 +34,28 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
+bool is_product(const std::string& name) { return name.find("matmul") != std::string::npos; }
+
 // What a node counts under: the operator, and for the products of matrices their shape.
 std::string kind_of(const Program& program, const Node& node, bool shapes) {
   std::string name = node.op->name;
-  if (!shapes || name.find("matmul") == std::string::npos) return name;
+  if (!shapes || !is_product(name)) return name;
   return name + " " + to_string(program.value(node.out[0]).spec) + " " + to_string(node.phase);
+}
+
+Cost cost_of_node(const Program& program, const Node& node) {
+  Specs in, out;
+  for (ValueId v : node.in) in.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
+  for (ValueId v : node.out) out.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
+  return cost_of(*node.op, in, out, node.attrs);
+}
+
+double product_flops(const Program& program) {
+  double flops = 0;
+  for (const Node& node : program.nodes) {
+    if (is_product(node.op->name)) flops += cost_of_node(program, node).flops;
+  }
+  return flops;
 }
 
 Table by_operator(const Program& program, const std::vector<std::vector<int64_t>>& runs,
@@ -49,10 +67,8 @@ Table by_operator(const Program& program, const std::vector<std::vector<int64_t>
     std::vector<double> times;
     for (auto& run : runs) times.push_back(double(run[size_t(n)]) * 1e-6);
     row.ms += median(times);
-    Specs in, out;
-    for (ValueId v : node.in) in.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
-    for (ValueId v : node.out) out.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
-    row.flops += cost_of(*node.op, in, out, node.attrs).flops;
+    const Cost cost = cost_of_node(program, node);
+    row.flops += cost.flops, row.bytes += cost.bytes;
     ++row.nodes;
   }
   Table table(rows.begin(), rows.end());
@@ -68,8 +84,7 @@ void print(const Table& table, double step_ms) {
   for (auto& [name, row] : table) {
     std::printf("%-44s %7lld %9.2f %6.1f%%", name.c_str(), static_cast<long long>(row.nodes),
                 row.ms, 100 * row.ms / total);
-    const bool product = name.find("matmul") != std::string::npos;
-    if (product) std::printf(" %9.1f", row.flops * 1e-6 / row.ms);
+    if (is_product(name)) std::printf(" %9.1f", row.flops * 1e-6 / row.ms);
     std::printf("\n");
   }
   std::printf("%-44s %7s %9.2f\n", "all nodes, traced", "", total);
@@ -82,7 +97,7 @@ int run(int argc, char** argv) {
   std::vector<int64_t> lengths = {30, 30};
   std::vector<std::string> sets;
   int warmup = 2, steps = 5;
-  bool json = false, shapes = false, real = false;
+  bool json = false, shapes = false, operators = false, real = false;
   app.add_option("--config", config_name, "a configuration");
   app.add_option("--set", sets, "key=value over it")->take_all();
   app.add_option("--bucket", lengths, "S,T: lengths of every sample, as of `pal plan`")
@@ -93,6 +108,7 @@ int run(int argc, char** argv) {
   app.add_flag("--real", real, "read the configuration's data; else data.synthetic is set");
   app.add_flag("--shapes", shapes, "products of matrices by shape and phase");
   app.add_flag("--json", json, "one object in place of the table");
+  app.add_flag("--operators", operators, "the object has the table too");
   CLI11_PARSE(app, argc, argv);
 
   std::vector<Override> overrides;
@@ -101,7 +117,7 @@ int run(int argc, char** argv) {
   const Config config = load_config(find_config(config_name), overrides);
   const std::pair<int64_t, int64_t> bucket{lengths.at(0), lengths.at(1)};
   const std::unique_ptr<Task> task = make_task(config);
-  ProgramSet programs(compile_options(config.memory), choose_device(config.device));
+  ProgramSet programs(compile_options(config.memory), training_device(config));
   Executable& step = programs.add("step", record_plan_step(*task, config, bucket));
   initialise(programs, 1);
   const BatchInfo batch = task->fill_full(step, bucket);
@@ -113,33 +129,47 @@ int run(int argc, char** argv) {
     std::memcpy(step.input(kScalarsInput), &scalars, sizeof scalars);
     const auto begin = std::chrono::steady_clock::now();
     step.run();
-    if (scalars.step++ == 0) first_loss = double(*step.output("loss"));
+    const double loss = double(*step.output("loss"));  // waits for an accelerator
+    if (scalars.step++ == 0) first_loss = loss;
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   for (int i = 0; i < warmup; ++i) run_step();
   for (int i = 0; i < steps; ++i) seconds.push_back(run_step());
   const double middle = median(seconds);
   const double samples = double(batch.samples) / middle, tokens = double(batch.tokens) / middle;
+  const double last_loss = double(*step.output("loss"));
+  Table table;
+  if (!json || operators) {
+    step.runner().set_options({.trace = true});
+    std::vector<std::vector<int64_t>> runs;
+    for (int i = 0; i < steps; ++i) {
+      run_step();
+      runs.push_back(step.runner().node_times());
+    }
+    step.runner().set_options({});
+    table = by_operator(step.program(), runs, shapes);
+  }
   if (json) {
-    std::printf("%s\n", nlohmann::ordered_json{{"program", "Palimpsest"},
-                                               {"threads", programs.device().threads},
-                                               {"step_ms", 1e3 * middle},
-                                               {"samples_per_s", samples},
-                                               {"tokens_per_s", tokens},
-                                               {"peak_bytes", programs.arena_bytes()},
-                                               {"first_loss", first_loss},
-                                               {"last_loss", double(*step.output("loss"))}}
-                            .dump()
-                            .c_str());
+    // One more step over a canary: how far up it touches.
+    const int64_t planned = step.compiled().plan.device().bytes;
+    step.memory().fill_canary();
+    run_step();
+    const auto& accelerator = programs.device().accelerator;
+    nlohmann::ordered_json object{
+        {"program", "Palimpsest"}, {"threads", programs.device().threads},
+        {"device", accelerator ? accelerator->description() : "cpu"},
+        {"planned_bytes", planned}, {"recorded_peak_bytes", step.memory().recorded_peak()},
+        {"product_gflop", 1e-9 * product_flops(step.program())},
+        {"step_ms", 1e3 * middle}, {"samples_per_s", samples},
+        {"tokens_per_s", tokens}, {"first_loss", first_loss}, {"last_loss", last_loss}};
+    for (auto& [name, row] : table) {
+      object["operators"].push_back({{"name", name}, {"nodes", row.nodes}, {"ms", row.ms},
+                                     {"gflop", 1e-9 * row.flops}, {"mb", 1e-6 * row.bytes}});
+    }
+    std::printf("%s\n", object.dump().c_str());
     return 0;
   }
-  step.runner().set_options({.trace = true});
-  std::vector<std::vector<int64_t>> runs;
-  for (int i = 0; i < std::max(steps, 1); ++i) {
-    run_step();
-    runs.push_back(step.runner().node_times());
-  }
-  print(by_operator(step.program(), runs, shapes), 1e3 * middle);
+  print(table, 1e3 * middle);
   std::printf("%.1f samples/s, %.0f tokens/s, %d threads\n", samples, tokens,
               programs.device().threads);
   return 0;

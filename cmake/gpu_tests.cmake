@@ -1,9 +1,15 @@
-# test_gpu: every operator's CUDA kernels on the machine's GPU, with the tests that run them on the
-# emulated one (tests/emulation/ops_test.cc), and whole steps beside PyTorch's (device auto). `./pal
+# test_gpu: every operator's CUDA kernels and whole steps on the machine's GPU, with the tests that
+# run them on the emulated one, and ten steps beside PyTorch's (device auto). `./pal
 # test --gpu` runs what is labelled gpu.
-add_executable(test_gpu tests/emulation/ops_test.cc tests/gpu/real.cc tests/ops/generic_checks.cc
+add_executable(test_gpu tests/emulation/ops_test.cc
+  tests/emulation/steps_test.cc tests/gpu/real.cc tests/ops/generic_checks.cc
   tests/ops/generic_structure.cc tests/train/golden_test.cc)
 target_link_libraries(test_gpu pal_test_support pal_train GTest::gtest_main)
-target_compile_definitions(test_gpu PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+# In a bundle the tests' files are looked for from the folder that they are started in.
+set(test_files ${CMAKE_SOURCE_DIR})
+if(PAL_BUNDLE)
+  set(test_files .)
+endif()
+target_compile_definitions(test_gpu PRIVATE PAL_SOURCE_DIR="${test_files}")
 gtest_discover_tests(test_gpu DISCOVERY_MODE PRE_TEST TEST_PREFIX gpu/
   PROPERTIES LABELS gpu RUN_SERIAL TRUE ENVIRONMENT OMP_WAIT_POLICY=passive)

@@ -16,6 +16,9 @@ struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int threads = 1;  // workers of the compute queue; a result never depends on it
   std::shared_ptr<Accelerator> accelerator = nullptr;  // cuda's memory and queues
+  // Of an accelerator: record a step once and replay it; round f32 operands of products to 11 bits
+  // (TF32) for tensor cores, with f32 sums.
+  bool graphs = true, tf32 = false;
 };
 
 // All processors this process may use, or `threads` where it is positive.

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <array>
 #include <thread>
 #include <vector>
 
@@ -40,7 +41,9 @@ class Runner final : public Replayer {
   // returns when all is queued.
   void run();
   // To be called when the memory's addresses have changed since the last run.
-  void forget_recording() { recording_ = nullptr; }
+  void forget_recording() { recordings_ = {}; }
+  // Which of two recordings the next run makes or replays: one for each slot of the inputs.
+  void use_recording(int slot) { recording_ = size_t(slot); }
 
   // The bytes of an input, output or state value between steps.
   std::byte* data(ValueId value);
@@ -101,7 +104,8 @@ class Runner final : public Replayer {
   std::vector<Accelerator::Event> marks_;  // by node that another queue waits for, else null
   std::vector<Accelerator::Event> ends_of_lanes_;
   Accelerator::Event begin_;
-  Accelerator::Graph recording_;
+  std::array<Accelerator::Graph, 2> recordings_;
+  size_t recording_ = 0;
   bool warm_ = false;  // has run without being recorded
 
   std::atomic<uint64_t> generation_{0};

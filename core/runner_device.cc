@@ -18,7 +18,8 @@ void Runner::make_marks() {
 }
 
 void Runner::run_on_accelerator() {
-  if (recording_) return accelerator_->replay(recording_);
+  Accelerator::Graph& recording = recordings_[recording_];
+  if (recording) return accelerator_->replay(recording);
   const bool watched = options_.poison || options_.check_finite || options_.trace;
   // The first run loads kernels and libraries, which cannot be recorded.
   const bool record = options_.record && warm_ && !watched;
@@ -31,8 +32,8 @@ void Runner::run_on_accelerator() {
       accelerator_->abandon_recording();
       throw;
     }
-    recording_ = accelerator_->end_recording();
-    accelerator_->replay(recording_);
+    recording = accelerator_->end_recording();
+    accelerator_->replay(recording);
   } else {
     queue_all();
     warm_ = true;

@@ -1,9 +1,16 @@
 // Adding programs to a set: compile against the common state, grow the arena, make a runner.
 #include "memory/program_set.h"
 
+#include <cstring>
+
 #include "core/error.h"
 
 namespace pal {
+namespace {
+
+constexpr QueueId kInputQueue = 255;  // beside the queues of programs, which count from 0
+
+}  // namespace
 
 std::byte* StateMirror::fetch(int64_t bytes) {
   accelerator_->synchronize();
@@ -29,24 +36,38 @@ std::byte* Executable::input(const std::string& name) {
   if (!accelerator_) return runner_->data(value);
   const Storages& storages = compiled_->storages;
   const StorageId id = storages.of[size_t(value)];
-  if (storages[id].space == Space::host) {  // the step reads it where it is
-    accelerator_->wait(done_);
-    return runner_->data(value);
+  const int64_t within = storages.offset[size_t(value)];
+  if (storages[id].space == Space::host) {
+    return host_inputs_.data() + compiled_->plan.offset[size_t(id)] -
+           compiled_->plan.host().state + within;
   }
   accelerator_->wait(sent_);
   return staging_->base(Space::host) + compiled_->plan.offset[size_t(id)] -
-         compiled_->plan.device().state + storages.offset[size_t(value)];
+         compiled_->plan.device().state + within;
 }
 
 void Executable::run() {
   if (!accelerator_) return runner_->run();
-  const Region& region = compiled_->plan.device();
+  const Region &region = compiled_->plan.device(), &host = compiled_->plan.host();
   state_->send();
-  accelerator_->copy(kComputeQueue, memory_->base(Space::device) + region.state,
-                     staging_->base(Space::host), region.inputs);
-  accelerator_->record(sent_, kComputeQueue);
+  if (host.inputs > 0) {
+    accelerator_->wait(turns_->before_inputs_of(this));
+    std::memcpy(memory_->base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
+                size_t(host.inputs));
+  }
+  if (region.inputs > 0) {
+    accelerator_->wait(kInputQueue, turns_->before_inputs_of(this));
+    accelerator_->copy(kInputQueue, memory_->base(Space::device) + region.state + next_ * region.inputs,
+                       staging_->base(Space::host), region.inputs);
+    accelerator_->record(sent_, kInputQueue);
+    accelerator_->wait(kComputeQueue, sent_);
+  }
+  memory_->set_input_slot(next_);
+  runner_->use_recording(next_);
+  const Accelerator::Event& end = turns_->begin(this);
   runner_->run();
-  accelerator_->record(done_, kComputeQueue);
+  accelerator_->record(end, kComputeQueue);
+  next_ = 1 - next_;
 }
 
 std::byte* Executable::output_bytes(const std::string& name) {
@@ -54,7 +75,7 @@ std::byte* Executable::output_bytes(const std::string& name) {
   std::byte* data = runner_->data(value);
   if (!accelerator_) return data;
   if (program().value(value).space == Space::host) {
-    accelerator_->wait(done_);
+    accelerator_->wait(turns_->end_of_last());
     return data;
   }
   std::vector<std::byte>& copy = fetched_[name];
@@ -64,11 +85,18 @@ std::byte* Executable::output_bytes(const std::string& name) {
   return copy.data();
 }
 
+void Executable::send_output(const std::string& name, std::byte* to) {
+  const ValueId value = program().output(name);
+  accelerator_->copy(kComputeQueue, to, runner_->data(value), program().value(value).spec.bytes());
+}
+
 ProgramSet::ProgramSet(CompileOptions options, const Device& device)
     : options_(std::move(options)),
       cache_(device),
       arena_(std::make_unique<Arena>(device.accelerator)) {
-  if (device.accelerator) mirror_ = std::make_shared<StateMirror>(device.accelerator, *arena_);
+  if (!device.accelerator) return;
+  mirror_ = std::make_shared<StateMirror>(device.accelerator, *arena_);
+  turns_ = std::make_shared<Turns>(*device.accelerator);
 }
 
 void ProgramSet::declare(const Program& program) {
@@ -109,12 +137,13 @@ Executable& ProgramSet::add(const std::string& name, Program program) {
   made->memory_ = std::make_unique<StaticPlan>(c.storages, c.plan, *arena_);
   made->runner_ =
       std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device(),
-                               RunOptions{.record = true});
+                               RunOptions{.record = cache_.device().graphs});
   if (auto accelerator = cache_.device().accelerator) {
     made->accelerator_ = accelerator, made->state_ = mirror_;
     made->staging_ = std::make_unique<Arena>(accelerator);
     made->staging_->reserve(Space::host, c.plan.device().inputs);
-    made->sent_ = accelerator->make_event(), made->done_ = accelerator->make_event();
+    made->host_inputs_.resize(size_t(c.plan.host().inputs));
+    made->sent_ = accelerator->make_event(), made->turns_ = turns_;
   }
   return *(programs_[name] = std::move(made));
 }

@@ -95,7 +95,10 @@ CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShap
   s.blas = cuda_of(device).blas();
   s.bias = shape.bias;
   s.product.destroy = lt.desc_destroy;
-  check_blas(lt.desc_create(&s.product.get, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  const cublasComputeType_t compute = device.tf32 && shape.in == DType::f32
+                                          ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                          : CUBLAS_COMPUTE_32F;
+  check_blas(lt.desc_create(&s.product.get, compute, CUDA_R_32F));
   set(s.product.get, CUBLASLT_MATMUL_DESC_TRANSA, p.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(s.product.get, CUBLASLT_MATMUL_DESC_TRANSB, p.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (s.bias) set(s.product.get, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);

@@ -8,7 +8,7 @@ namespace pal {
 
 // The algorithm is chosen when the step is compiled, for operands on boundaries of 16 bytes and for
 // any; schemes that add up partial sums in place are left out, so a product gives the same bits
-// each time. Sums are f32; f32 operands are multiplied as such (no TF32).
+// each time. Sums are f32; f32 operands are multiplied as such unless the device is set to TF32.
 class CudaProduct {
  public:
   // shape.in, shape.out: f32 both; or bf16 or f16 in, and the same or f32 out. `op` for errors.

@@ -127,6 +127,10 @@ struct TrainConfig : Section {
   Option<int64_t> lr_patience{*this, "lr_patience", 3,
                               "of plateau: validations without a new best before a decay",
                               {.min = 1}};
+  Option<std::string> precision{
+      *this, "precision", "f32",
+      "tf32 (cuda): products round their f32 operands to 11 bits for tensor cores; sums stay f32",
+      {.choices = {"f32", "tf32"}}};
   Option<double> momentum{*this, "momentum", 0.9, "of momentum and nesterov",
                           {.min = 0, .max = 1, .below_max = true}};
   Option<double> beta1{*this, "beta1", 0.9, "Adam's decay of the gradient's mean",
@@ -215,6 +219,8 @@ struct DeviceConfig : Section {
                            {.choices = {"cpu", "cuda", "auto"}}};
   Option<std::optional<int64_t>> threads{*this, "threads", {}, "CPU threads; null: one per core",
                                          {.min = 1, .max = 1024}};
+  Option<bool> graphs{*this, "graphs", true, "of cuda: record a step once and replay it",
+                      {.effect = Effect::none}};
 };
 
 using DataConfig = std::variant<ParallelTextConfig, ImageConfig, SpeechConfig, TextConfig>;

@@ -56,6 +56,7 @@ Device choose_device(const DeviceConfig& config, std::string* said) {
   if (*config.type != "cpu") {
     try {
       Device gpu = cuda_device();
+      gpu.graphs = *config.graphs;
       if (said) *said = "device  " + gpu.accelerator->description();
       return gpu;
     } catch (const UsageError& error) {
@@ -71,11 +72,22 @@ Device choose_device(const DeviceConfig& config, std::string* said) {
   return cpu;
 }
 
+Device training_device(const Config& config, std::string* said) {
+  Device device = choose_device(config.device, said);
+  device.tf32 = *config.train.precision == "tf32";
+  if (device.tf32 && !device.accelerator) {
+    throw UsageError("train.precision: the processor has no tf32; set it to f32, or device.type to "
+                     "cuda on a machine with a GPU");
+  }
+  return device;
+}
+
 Trainer::Trainer(const TrainArgs& args)
     : args_(args),
       config_(args.config),
       task_(make_task(config_, args.resume ? args.out : std::filesystem::path{})),
-      programs_(compile_options(config_.memory), choose_device(config_.device, &device_line_)) {
+      programs_(compile_options(config_.memory), training_device(config_, &device_line_)),
+      watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();
   if (args.resume) {
     state_ = load_checkpoint(file("last.safetensors"), programs_);
@@ -138,8 +150,8 @@ void Trainer::train_step() {
   const uint64_t seed = uint64_t(*config_.train.seed);
   scalars.seed_low = uint32_t(seed), scalars.seed_high = uint32_t(seed >> 32);
   const bool due = (state_.step + 1) % *config_.train.log_every == 0;
-  // Reading anything waits for an accelerator: there the loss of the steps that are logged is read,
-  // and a gate that was shut in between left the state as it was.
+  // Reading anything waits for an accelerator: there the loss of the steps that are logged is read.
+  // Those in between are watched, and a gate that was shut has left the state as it was.
   const bool looked_at = due || !programs_.device().accelerator;
   double normalizer = 0, loss = 0, norm = 0;
   for (const BatchInfo& batch : batches) normalizer += batch.normalizer;
@@ -152,7 +164,11 @@ void Trainer::train_step() {
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
     peak = std::max(peak, program.compiled().plan.device().bytes);
-    if (!looked_at) continue;
+    if (!looked_at) {
+      watch_.keep(program, state_.step, i + 1 == count);
+      continue;
+    }
+    check_watch();
     loss += double(*program.output("loss"));
     if (!std::isfinite(loss)) stop_on_nan(program);
     if (i + 1 == count) {
@@ -189,6 +205,18 @@ void Trainer::train_step() {
   samples_ = tokens_ = steps_ = 0, seconds_ = 0;
 }
 
+void Trainer::check_watch() {
+  const std::optional<int64_t> bad = watch_.first_bad();
+  if (!bad) return;
+  progress_.finish();
+  metrics_->write(EndRow{.step = *bad, .epoch = state_.epoch, .reason = "nan",
+                         .seconds = seconds()});
+  throw Error(kExitFailed, "the loss or a gradient was not finite at step " +
+                               std::to_string(*bad + 1) +
+                               "; the last checkpoint is whole: resume with train.log_every=1 to see "
+                               "which node made it so, or lower train.lr or clip");
+}
+
 void Trainer::stop_on_nan(Executable& program) {
   progress_.finish();
   // The gate has kept the state as it was, so the same step can be run again, watched.
@@ -208,6 +236,7 @@ void Trainer::stop_on_nan(Executable& program) {
 // `scheduled`: due by valid_every or by the epoch's end. The validation at the end of a run that is
 // not leaves no trace in the state, so that the run, resumed, goes on as if it had never ended.
 void Trainer::validate(bool scheduled) {
+  check_watch();
   progress_.finish();
   std::optional<EmaWeights> averages;
   if (config_.train.ema->has_value()) averages.emplace(programs_, **config_.train.ema, state_.step);
@@ -241,6 +270,7 @@ void Trainer::validate(bool scheduled) {
 }
 
 void Trainer::save() {
+  check_watch();
   if (saved_ == state_.step) return;
   save_checkpoint(file("last.safetensors"), programs_, state_);
   saved_ = state_.step;

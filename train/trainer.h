@@ -12,6 +12,7 @@
 #include "train/log.h"
 #include "train/metrics.h"
 #include "train/step_program.h"
+#include "train/step_watch.h"
 #include "train/task.h"
 #include "train/tensorboard.h"
 
@@ -23,6 +24,9 @@ CompileOptions compile_options(const MemoryConfig& config);
 // UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
 // device it is, and with auto why it is not a GPU.
 Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
+// The same for training, in the precision that train.precision asks for. UsageError where the device
+// does not have it.
+Device training_device(const Config& config, std::string* said = nullptr);
 
 class Trainer {
  public:
@@ -57,6 +61,7 @@ class Trainer {
   Executable& step_program(int bucket, MicroBatch kind);
   void train_step();
   [[noreturn]] void stop_on_nan(Executable& program);
+  void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
   void save();
   // train.average_last: validates the mean of the last checkpoints.
@@ -70,6 +75,7 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::string device_line_;
   ProgramSet programs_;
+  StepWatch watch_;
   double loss_ = 0;  // as last read
   TrainerState state_;
   std::optional<MetricsWriter> metrics_;

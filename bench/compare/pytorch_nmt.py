@@ -63,7 +63,7 @@ class Nmt(nn.Module):
         for number, layer in enumerate(self.encoder):
             if number > 0:
                 x = self.dropout(x)
-            packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+            packed = pack_padded_sequence(x, lengths.cpu(), enforce_sorted=False)
             packed, (h, _) = layer(packed)
             x, _ = pad_packed_sequence(packed, total_length=source.shape[0])
             last = torch.cat(list(h), dim=-1)

@@ -33,28 +33,25 @@ while (($#)); do
     *) model=$1; shift ;;
   esac
 done
+[[ $model ]] || { usage >&2; exit 2; }
 
-# Of every model: our configuration and options. Those of PyTorch's script are its defaults.
-case $model in
-  nmt)  # Echo's recipe, with the fused operators
-    ours=(--config nmt_iwslt --bucket 30,30 --set data.source_vocab_size=17188
-          --set data.target_vocab_size=7706 --set model.fused=true) ;;
-  transformer)  # base, 64 sentences of 30 words, a vocabulary of 8,004
-    ours=(--config transformer_base --bucket 30,30 --set data.source_vocab_size=8000
-          --set train.batch_words=null --set train.batch_size=64) ;;
-  resnet)  # 50, 8 images of 224 x 224
-    ours=(--config resnet50_imagenet --bucket 224,224 --set train.batch_size=8) ;;
-  deepspeech2)  # 3 GRU layers of 512, 8 utterances of 4 seconds
-    ours=(--config deepspeech2_librispeech --bucket 400,60 --set model.layers=3
-          --set model.hidden=512 --set model.fully_connected=0 --set train.batch_size=8
-          --set train.optimizer=adam) ;;
-  *) usage >&2; exit 2 ;;
-esac
 [[ -x $bench ]] ||
   { echo "step.sh: no $bench; build it: cmake --build build --target benches" >&2; exit 2; }
 "$python" -c 'import torch' 2>/dev/null ||
   { echo "step.sh: $python cannot import torch; pip install torch, or give --python" >&2; exit 2; }
 
+# Our configuration and options, a word a line. Those of PyTorch's script are its defaults.
+options=$("$python" - "$here/cases.json" "$model" <<'CASE'
+import json
+import sys
+
+cases = json.load(open(sys.argv[1]))
+if sys.argv[2] not in cases:
+    sys.exit(f"step.sh: MODEL is one of {', '.join(cases)}")
+print("\n".join(cases[sys.argv[2]]["ours"]))
+CASE
+) || exit 2
+mapfile -t ours <<<"$options"
 theirs=("$python" "$here/pytorch_$model.py" --threads "$threads" --steps "$steps" --device "$device")
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT

@@ -13,6 +13,7 @@ def options(doc, **sizes):
     for name, value in {"threads": 2, "warmup": 2, "steps": 5, **sizes}.items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--tf32", action="store_true", help="on a GPU: products in TF32, not f32")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     return parser
 
@@ -20,6 +21,7 @@ def options(doc, **sizes):
 def start(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
 
 
 def report(args, model, step, samples, tokens):
@@ -37,5 +39,7 @@ def report(args, model, step, samples, tokens):
               "threads": args.threads, "step_ms": 1e3 * median, "samples_per_s": samples / median,
               "tokens_per_s": tokens / median, "first_loss": losses[0], "last_loss": losses[-1]}
     if args.device == "cuda":
+        result["device"] = torch.cuda.get_device_name()
         result["peak_bytes"] = torch.cuda.max_memory_allocated()
+        result["reserved_bytes"] = torch.cuda.max_memory_reserved()
     print(json.dumps(result))

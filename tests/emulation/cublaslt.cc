@@ -12,6 +12,7 @@
 
 struct EmulatedBlas {};
 struct EmulatedProduct {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   int32_t transpose_a = 0, transpose_b = 0, epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const float* bias = nullptr;
 };
@@ -41,6 +42,11 @@ void store_element(void* p, cudaDataType type, int64_t i, float x) {
   if (type == CUDA_R_16F) return pal::store(static_cast<pal::f16*>(p), i, x);
   static_cast<float*>(p)[i] = x;
 }
+// An operand's element as it is multiplied: TF32 has 10 bits behind the first.
+double factor(const EmulatedProduct& product, float x) {
+  if (product.compute != CUBLAS_COMPUTE_32F_FAST_TF32) return double(x);
+  return double(pal::bits_float((pal::float_bits(x) + 0x1000u) & ~0x1fffu));
+}
 template <class T>
 cublasStatus_t take(T& to, const void* from, size_t bytes) {
   if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -66,9 +72,9 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) {
   return CUBLAS_STATUS_SUCCESS;
 }
 size_t cublasLtGetVersion() { return 130000; }
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t,
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* d, cublasComputeType_t compute,
                                         cudaDataType_t) {
-  *d = new EmulatedProduct;
+  *d = new EmulatedProduct{.compute = compute};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
@@ -169,8 +175,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                            product.transpose_a ? k + i * A.leading : i + k * A.leading;
                        const int64_t at_b =
                            product.transpose_b ? j + k * B.leading : k + j * B.leading;
-                       sum += double(load_element(a, A.type, batch * A.stride + at_a)) *
-                              double(load_element(b, B.type, batch * B.stride + at_b));
+                       sum += factor(product, load_element(a, A.type, batch * A.stride + at_a)) *
+                              factor(product, load_element(b, B.type, batch * B.stride + at_b));
                      }
                      float value = by * float(sum);
                      if (plus != 0) {

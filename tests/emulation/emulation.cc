@@ -244,6 +244,7 @@ Settings& settings() {
 }
 const std::set<std::pair<std::string, int>>& launches() { return launch_list(); }
 int64_t kernels_run() { return grids_run; }
+bool real() { return false; }
 
 }  // namespace pal::emulation
 

@@ -19,6 +19,8 @@ struct Settings {
 };
 Settings& settings();
 
+bool real();  // there is no emulation: the tests run on hardware (tests/gpu)
+
 // (file, line) of every launch so far, without folders.
 const std::set<std::pair<std::string, int>>& launches();
 int64_t kernels_run();   // grids that ran

@@ -68,14 +68,19 @@ bool advance(EmulatedStream& s) {
   return true;
 }
 
-// Everything. One stream runs as far as it can before the next has a turn: the least favourable.
-void drain() {
+// Everything, or until an event has been reached. One stream runs as far as it can before the next
+// has a turn: the least favourable.
+void drain(const EventState* until = nullptr) {
   std::vector<EmulatedStream*> turn = streams();
   if (settings().order != Order::forward) std::reverse(turn.begin(), turn.end());
   for (bool any = true; any;) {
     any = false;
     for (EmulatedStream* s : turn) {
-      while (!s->queue.empty() && advance(*s)) any = true;
+      while (!s->queue.empty()) {
+        if (until && until->reached >= until->recorded) return;
+        if (!advance(*s)) break;
+        any = true;
+      }
     }
   }
   for (EmulatedStream* s : turn) {
@@ -244,7 +249,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-  if (e->state->reached < e->state->recorded) drain();
+  if (e->state->reached < e->state->recorded) drain(e->state.get());
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {

@@ -17,7 +17,8 @@ from safetensors.numpy import load_file, save_file
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "bench" / "compare"))
-from pytorch_transformer import Transformer, train_step  # noqa: E402
+from pytorch_nmt import train_step  # noqa: E402
+from pytorch_transformer import Transformer  # noqa: E402
 
 SOURCE_VOCAB, TARGET_VOCAB, LAYERS = 30, 24, 2
 D, FFN, HEADS = 12, 20, 3  # transformer_steps.yaml

@@ -1,0 +1,352 @@
+// Whole steps on a GPU, emulated or (tests/gpu) real: queues, recording and replaying, memory as
+// planned, and training steps beside the CPU's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/accelerator.h"
+#include "core/error.h"
+#include "core/order.h"
+#include "core/scalars.h"
+#include "memory/program_set.h"
+#include "ops/activations.h"
+#include "ops/add.h"
+#include "ops/arithmetic.h"
+#include "ops/conv2d.h"
+#include "ops/copies.h"
+#include "ops/matmul.h"
+#include "ops/reduce.h"
+#include "ops/sgd.h"
+#include "tests/emulation/emulation.h"
+#include "tests/support/random_network.h"
+#include "train/step_watch.h"
+
+namespace pal::test {
+namespace {
+
+using emulation::Order;
+
+class Steps : public testing::Test {
+ protected:
+  void SetUp() override {
+    emulation::settings() = {};
+    try {
+      cuda_device();
+    } catch (const UsageError& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  void TearDown() override { emulation::settings() = {}; }
+};
+
+// y = 6 x, by way of host memory, the copies on a queue of their own.
+Program offloading() {
+  Builder b;
+  Val x = b.input("x", {{4, 8}});
+  Val s = scale(x, 2);
+  Val host = b.emit1(copy_out_op, {s});
+  Val back = b.emit1(copy_in_op, {host});
+  // s lives on, and y is another number than back, so that neither's bytes pass for the other's.
+  Val y = add(scale(back, 3), scale(s, 0));
+  b.output("y", y);
+  Program p = b.take();
+  p.value(host.id).space = Space::host;
+  const NodeId out = p.value(host.id).producer, in = p.value(back.id).producer;
+  p.node(out).queue = p.node(in).queue = 1;
+  p.node(out).phase = Phase::offload, p.node(in).phase = Phase::reload;
+  p.node(out).waits = {p.value(s.id).producer};
+  p.node(in + 1).waits = {in};
+  return p;
+}
+TEST_F(Steps, QueuesWaitForEachOther) {
+  for (Order order : {Order::forward, Order::backward}) {
+    emulation::settings().order = order;
+    CompileOptions options;
+    options.schedule = Schedule::program;
+    ProgramSet set(options, cuda_device());
+    Executable& step = set.add("step", offloading());
+    ASSERT_EQ(queue_count(step.program()), 2);
+    std::vector<float> x(32);
+    for (int run = 0; run < 4; ++run) {  // queued, recorded, replayed
+      for (size_t i = 0; i < x.size(); ++i) x[i] = float(i) + 100.0f * float(run);
+      std::memcpy(step.input("x"), x.data(), x.size() * sizeof(float));
+      const int64_t replays = emulation::graphs_run();
+      step.run();
+      const float* y = step.output("y");
+      for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i], 6 * x[i]);
+      if (!emulation::real()) {
+        EXPECT_EQ(emulation::graphs_run() - replays, run > 0);
+      }
+    }
+  }
+}
+
+// A random training step on the CPU and on the GPU, side by side.
+class Twin {
+ public:
+  Twin(uint64_t seed, const Device& device, CompileOptions options = {}) : set_(options, device) {
+    step_ = &set_.add("train", random_network(seed));
+    uint32_t slot = 0;
+    for (StateTensor& s : set_.state()) {
+      fill(reinterpret_cast<float*>(s.data), s.spec.numel(), 100 + slot++);
+    }
+  }
+  void feed(int step) {
+    for (const NamedValue& input : step_->program().inputs) {
+      const TensorSpec& spec = step_->program().value(input.value).spec;
+      std::byte* to = step_->input(input.name);
+      if (spec == scalars_spec()) {
+        const StepScalars scalars{.learning_rate = 0.05f, .step = step, .seed_low = 7};
+        std::memcpy(to, &scalars, sizeof scalars);
+      } else if (spec.dtype == DType::i32) {
+        for (int64_t i = 0; i < spec.numel(); ++i) {
+          reinterpret_cast<int32_t*>(to)[i] = int32_t(1 + (i + step) % 3);
+        }
+      } else {
+        fill(reinterpret_cast<float*>(to), spec.numel(), uint32_t(step * 10 + 3));
+      }
+    }
+  }
+  void run(int step) {
+    feed(step);
+    step_->run();
+  }
+  double loss() { return double(*step_->output("loss")); }
+  std::vector<float> weights() {
+    std::vector<float> out;
+    for (StateTensor& s : set_.state()) {
+      const float* x = reinterpret_cast<const float*>(s.data);
+      out.insert(out.end(), x, x + s.spec.numel());
+    }
+    return out;
+  }
+  ProgramSet& set() { return set_; }
+  Executable& step() { return *step_; }
+
+ private:
+  static void fill(float* x, int64_t n, uint32_t seed) {
+    for (int64_t i = 0; i < n; ++i) {
+      x[i] = uniform01(philox({{uint32_t(i), seed, 0, 0}}, 1, 2).x[0]) - 0.5f;
+    }
+  }
+  ProgramSet set_;
+  Executable* step_ = nullptr;
+};
+
+float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  float most = a.size() == b.size() ? 0 : INFINITY;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    most = std::max(most, std::fabs(a[i] - b[i]));
+  }
+  return most;
+}
+
+TEST_F(Steps, TrainsAsTheCpuDoes) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    emulation::settings().order = seed % 2 ? Order::forward : Order::shuffled;
+    Twin cpu(seed, cpu_device(1)), gpu(seed, cuda_device());
+    const std::vector<float> first = cpu.weights();
+    for (int step = 0; step < 4; ++step) {
+      cpu.run(step), gpu.run(step);
+      EXPECT_NEAR(cpu.loss(), gpu.loss(), 2e-5 * std::max(1.0, std::fabs(cpu.loss())))
+          << "seed " << seed << " step " << step;
+    }
+    EXPECT_LT(largest_difference(cpu.weights(), gpu.weights()), 1e-4f) << "seed " << seed;
+    EXPECT_GT(largest_difference(first, gpu.weights()), 1e-4f) << "seed " << seed;
+  }
+}
+
+// Steps follow one another without waiting: the loss is read once, at the end.
+TEST_F(Steps, StepsAreQueuedAndTheLossIsReadWhenAskedFor) {
+  Twin waited(3, cuda_device()), queued(3, cuda_device());
+  for (int step = 0; step < 5; ++step) {
+    waited.run(step), (void)waited.loss();
+    queued.run(step);
+    if (!emulation::real()) {
+      EXPECT_GT(emulation::pending_work(), 0);
+    }
+  }
+  EXPECT_EQ(waited.loss(), queued.loss());
+  EXPECT_EQ(waited.weights(), queued.weights());
+}
+
+// Recording is what running is: bit for bit, also after the state was rewritten and the arena
+// moved.
+TEST_F(Steps, ReplaysGiveTheBitsOfRuns) {
+  Device plain = cuda_device();
+  plain.graphs = false;
+  Twin eager(5, plain), recorded(5, cuda_device());
+  const int64_t before = emulation::graphs_run();
+  for (int step = 0; step < 3; ++step) eager.run(step);
+  if (!emulation::real()) {
+    EXPECT_EQ(emulation::graphs_run(), before);
+  }
+  for (int step = 0; step < 3; ++step) recorded.run(step);
+  EXPECT_EQ(recorded.weights(), eager.weights());
+  if (!emulation::real()) {
+    EXPECT_EQ(emulation::graphs_run(), before + 2);
+  }
+  for (Twin* twin : {&eager, &recorded}) {
+    for (StateTensor& s : twin->set().state()) reinterpret_cast<float*>(s.data)[0] += 0.25f;
+    Builder b;
+    b.output("y", relu(b.input("x", {{300, 300}})));
+    twin->set().add("large", b.take());
+    for (int step = 3; step < 6; ++step) twin->run(step);
+  }
+  EXPECT_EQ(recorded.weights(), eager.weights());
+  EXPECT_EQ(recorded.loss(), eager.loss());
+}
+
+// Poison and canaries work there too: nothing outside the plan is touched, no freed byte is read.
+TEST_F(Steps, ArenaIsTouchedAsPlanned) {
+  Twin plain(8, cuda_device()), poisoned(8, cuda_device());
+  poisoned.step().runner().set_options({.poison = true});
+  poisoned.step().memory().fill_canary();
+  for (int step = 0; step < 2; ++step) plain.run(step), poisoned.run(step);
+  EXPECT_EQ(plain.loss(), poisoned.loss());
+  EXPECT_EQ(plain.weights(), poisoned.weights());
+  EXPECT_EQ(poisoned.step().memory().recorded_peak(),
+            poisoned.step().compiled().plan.device().bytes);
+}
+
+TEST_F(Steps, FindsTheNodeThatMakesANan) {
+  Builder b;
+  Val x = b.input("x", {Shape{8}});
+  b.output("y", mul(scale(x, 2), x));
+  ProgramSet set({}, cuda_device());
+  Executable& step = set.add("step", b.take());
+  reinterpret_cast<float*>(step.input("x"))[3] = INFINITY;
+  step.run();
+  EXPECT_TRUE(std::isinf(step.output("y")[3]));
+  step.runner().set_options({.check_finite = true});
+  try {
+    step.run();
+    ADD_FAILURE() << "not found";
+  } catch (const ProgramError& error) {
+    EXPECT_NE(std::string(error.what()).find("[scale] made an infinity in output 0"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// Programs of a set lie over one another. Whoever takes turns without anybody reading, every step
+// has the inputs that it was given, in the device's memory and in the host's.
+TEST_F(Steps, ProgramsTakeTurnsWithTheirOwnInputs) {
+  auto weights = [](const Device& device, Space space) {
+    ProgramSet set({}, device);
+    std::vector<Executable*> steps;
+    for (const int64_t rows : {3, 400}) {  // the one's inputs lie over the other's results
+      Builder b;
+      Val scalars = step_scalars(b.input("scalars", scalars_spec(), space));
+      Val w = b.state("w", {{8}}, Role::weight);
+      Val x = relu(b.input("x", {{rows, 8}}));
+      sgd(w, sum_leading(scale(x, 0.5f)), scalars);
+      steps.push_back(&set.add(std::to_string(rows), b.take()));
+    }
+    int number = 0;
+    for (const int which : {0, 0, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0, 1}) {
+      Executable& step = *steps[size_t(which)];
+      const StepScalars scalars{.learning_rate = 0.1f * float(number++ % 5)};
+      std::memcpy(step.input("scalars"), &scalars, sizeof scalars);
+      const int64_t n = step.program().value(step.program().input("x")).spec.numel();
+      std::fill_n(reinterpret_cast<float*>(step.input("x")), n, float(number % 7));
+      step.run();
+    }
+    const float* w = reinterpret_cast<const float*>(set.state()[0].data);
+    return std::vector<float>(w, w + 8);
+  };
+  for (Order order : {Order::forward, Order::backward}) {
+    emulation::settings().order = order;
+    for (Space space : {Space::host, Space::device}) {
+      const std::vector<float> want = weights(cpu_device(1), space);
+      EXPECT_EQ(weights(cuda_device(), space), want);
+      EXPECT_GT(std::fabs(want[0]), 1);
+    }
+  }
+}
+
+// A NaN between two looks is found, and the step that had it; after that nothing is left to find.
+TEST_F(Steps, WatchFindsTheStepNobodyLookedAt) {
+  const Device device = cuda_device();
+  Builder b;
+  b.output("loss", scale(b.input("a", {Shape{1}}), 2));
+  b.output("gate", scale(b.input("b", {Shape{4}}), 1));
+  ProgramSet set({}, device);
+  Executable& step = set.add("step", b.take());
+  StepWatch watch(device.accelerator, 8);
+  auto run = [&](int64_t n, float loss, float open) {
+    *reinterpret_cast<float*>(step.input("a")) = loss;
+    std::fill_n(reinterpret_cast<float*>(step.input("b")), 4, open);
+    step.run();
+    watch.keep(step, n, true);
+  };
+  for (int64_t n = 0; n < 8; ++n) run(n, 1, 1);
+  EXPECT_FALSE(watch.first_bad());
+  for (int64_t n = 8; n < 14; ++n) run(n, n == 12 ? NAN : 1, n == 11 ? 0 : 1);
+  EXPECT_EQ(watch.first_bad(), 11);
+  EXPECT_FALSE(watch.first_bad());
+  run(14, INFINITY, 1);
+  EXPECT_EQ(watch.first_bad(), 14);
+}
+
+// TF32 is what it says: f32 operands lose their last 13 bits, and sums do not.
+TEST_F(Steps, Tf32RoundsTheOperandsOfProducts) {
+  Device rounded = cuda_device();
+  rounded.tf32 = true;
+  auto product = [](const Device& device, float x) {
+    Builder b;
+    b.output("y", matmul(b.input("x", {{16, 16}}), b.input("w", {{16, 16}})));
+    ProgramSet set({}, device);
+    Executable& step = set.add("step", b.take());
+    std::fill_n(reinterpret_cast<float*>(step.input("x")), 256, x);
+    std::fill_n(reinterpret_cast<float*>(step.input("w")), 256, 1.0f);
+    step.run();
+    return *step.output("y");
+  };
+  EXPECT_EQ(product(cuda_device(), 1 + 0x1p-20f), 16 + 0x1p-16f);
+  EXPECT_EQ(product(rounded, 1 + 0x1p-20f), 16);
+  EXPECT_EQ(product(rounded, 1 + 0x1p-10f), 16 + 0x1p-6f);
+}
+
+// Where the windows of all images are more than there is room for, groups of images take turns, the
+// last with fewer; little memory makes that happen with little work.
+TEST_F(Steps, ConvolutionsGoGroupByGroup) {
+  if (emulation::real()) GTEST_SKIP() << "real memory is not set";
+  emulation::settings().memory = int64_t(256) * 8000;  // room for the windows of two images
+  auto gradients = [](const Device& device) {
+    Builder b;
+    Val x = b.input("x", {{5, 6, 6, 3}}), w = b.input("w", {{4, 3, 3, 3}});
+    Val dy = b.input("dy", {{5, 6, 6, 4}}), sum = b.input("sum", {{4, 3, 3, 3}});
+    Conv2dAttrs attrs = conv2d_attrs(1, 1);
+    b.output("y", conv2d(x, w, attrs));
+    attrs.height = attrs.width = 6;
+    b.output("dx", conv2d_data_grad(dy, w, attrs));
+    attrs.height = attrs.width = 3;
+    b.output("dw", conv2d_weight_grad(x, dy, attrs, sum));
+    ProgramSet set({}, device);
+    Executable& step = set.add("step", b.take());
+    uint32_t seed = 1;
+    for (const NamedValue& input : step.program().inputs) {
+      const int64_t n = step.program().value(input.value).spec.numel();
+      for (int64_t i = 0; i < n; ++i) {
+        reinterpret_cast<float*>(step.input(input.name))[i] =
+            uniform01(philox({{uint32_t(i), seed, 0, 0}}, 1, 2).x[0]) - 0.5f;
+      }
+      ++seed;
+    }
+    step.run();
+    std::vector<float> out;
+    for (const char* name : {"y", "dx", "dw"}) {
+      const TensorSpec& spec = step.program().value(step.program().output(name)).spec;
+      const float* p = step.output(name);
+      out.insert(out.end(), p, p + spec.numel());
+    }
+    return out;
+  };
+  const std::vector<float> want = gradients(cpu_device(1)), got = gradients(cuda_device());
+  EXPECT_LT(largest_difference(want, got), 2e-6f);
+}
+
+}  // namespace
+}  // namespace pal::test
