@@ -39,7 +39,7 @@ END
 FAILURE = ''', {"classname": "A", "name": "fails", "result": "COMPLETED",
   "failures": [{"failure": "1 is not 2"}]}'''
 BENCH = r'''#!/bin/sh
-echo '{"step_ms": 10.0, "sentences_per_s": 5.0, "planned_bytes": 640,
+echo '{"step_ms": 10.0, "samples_per_s": 5.0, "planned_bytes": 640,
   "recorded_peak_bytes": @PEAK@, "product_gflop": 20.0}'
 '''
 
@@ -49,7 +49,7 @@ class GpuCheck(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             programs = {"pal": PAL, "test_gpu": TEST_GPU}
             if bench:
-                programs["bench_nmt_step_bench"] = BENCH
+                programs["bench_step_bench"] = BENCH
             for name, text in programs.items():
                 for key, value in [("TRANSFORMER_LOSS", transformer_loss), ("FAILURE", failure),
                                    ("PLAIN_LOSS", plain_loss), ("PEAK", peak)]:
@@ -94,7 +94,7 @@ class GpuCheck(unittest.TestCase):
     def test_what_is_missing_is_skipped(self):
         _, ok, parts = self.check(bench=False)
         self.assertIsNone(ok["peaks"])
-        self.assertIn("bench_nmt_step_bench", parts["peaks"]["note"])
+        self.assertIn("bench_step_bench", parts["peaks"]["note"])
 
 
 if __name__ == "__main__":
