@@ -13,7 +13,6 @@
 #include "ops/activations.h"
 #include "ops/add.h"
 #include "ops/arithmetic.h"
-#include "ops/conv2d.h"
 #include "ops/copies.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
@@ -307,45 +306,6 @@ TEST_F(Steps, Tf32RoundsTheOperandsOfProducts) {
   EXPECT_EQ(product(cuda_device(), 1 + 0x1p-20f), 16 + 0x1p-16f);
   EXPECT_EQ(product(rounded, 1 + 0x1p-20f), 16);
   EXPECT_EQ(product(rounded, 1 + 0x1p-10f), 16 + 0x1p-6f);
-}
-
-// Where the windows of all images are more than there is room for, groups of images take turns, the
-// last with fewer; little memory makes that happen with little work.
-TEST_F(Steps, ConvolutionsGoGroupByGroup) {
-  if (emulation::real()) GTEST_SKIP() << "real memory is not set";
-  emulation::settings().memory = int64_t(256) * 8000;  // room for the windows of two images
-  auto gradients = [](const Device& device) {
-    Builder b;
-    Val x = b.input("x", {{5, 6, 6, 3}}), w = b.input("w", {{4, 3, 3, 3}});
-    Val dy = b.input("dy", {{5, 6, 6, 4}}), sum = b.input("sum", {{4, 3, 3, 3}});
-    Conv2dAttrs attrs = conv2d_attrs(1, 1);
-    b.output("y", conv2d(x, w, attrs));
-    attrs.height = attrs.width = 6;
-    b.output("dx", conv2d_data_grad(dy, w, attrs));
-    attrs.height = attrs.width = 3;
-    b.output("dw", conv2d_weight_grad(x, dy, attrs, sum));
-    ProgramSet set({}, device);
-    Executable& step = set.add("step", b.take());
-    uint32_t seed = 1;
-    for (const NamedValue& input : step.program().inputs) {
-      const int64_t n = step.program().value(input.value).spec.numel();
-      for (int64_t i = 0; i < n; ++i) {
-        reinterpret_cast<float*>(step.input(input.name))[i] =
-            uniform01(philox({{uint32_t(i), seed, 0, 0}}, 1, 2).x[0]) - 0.5f;
-      }
-      ++seed;
-    }
-    step.run();
-    std::vector<float> out;
-    for (const char* name : {"y", "dx", "dw"}) {
-      const TensorSpec& spec = step.program().value(step.program().output(name)).spec;
-      const float* p = step.output(name);
-      out.insert(out.end(), p, p + spec.numel());
-    }
-    return out;
-  };
-  const std::vector<float> want = gradients(cpu_device(1)), got = gradients(cuda_device());
-  EXPECT_LT(largest_difference(want, got), 2e-6f);
 }
 
 }  // namespace
