@@ -16,16 +16,17 @@ namespace pal {
     copy_in_cuda, copy_out_cuda, cross_entropy_cuda, cross_entropy_grad_cuda, dot_channels_cuda,
     dot_last_cuda, dot_last_grad_cuda, dot_score_cuda, dropout_cuda, dropout_apply_cuda,
     dropout_mask_cuda, embedding_cuda, embedding_grad_cuda, fill_cuda, gelu_cuda, gelu_grad_cuda,
-    global_avg_pool_cuda, global_avg_pool_grad_cuda, hold_cuda, hold_grad_cuda, inner_product_cuda, layer_norm_cuda, layer_norm_grad_cuda,
-    log_softmax_cuda, lrn_cuda, lrn_grad_cuda, lstm_cell_cuda, lstm_cell_grad_cuda,
-    lstm_cell_replay_grad_cuda, masked_softmax_cuda, masked_softmax_grad_cuda, matmul_cuda,
-    max_pool_cuda, max_pool_grad_cuda, mlp_score_cuda, mlp_score_grad_cuda,
-    mlp_score_replay_grad_cuda, momentum_cuda, momentum_batched_cuda, moving_average_cuda, mul_cuda,
-    pass_inside_cuda, relu_cuda, reshape_cuda, reverse_cuda, scale_cuda, scale_by_cuda,
-    scale_channels_cuda, sgd_cuda, sgd_batched_cuda, sigmoid_cuda, sigmoid_grad_cuda, silu_cuda,
-    silu_grad_cuda, slice_cuda, slice_columns_cuda, slice_columns_grad_cuda, slice_grad_cuda,
-    softmax_cuda, softmax_grad_cuda, stack_cuda, step_scalars_cuda, sub_cuda, subsample_cuda,
-    subsample_grad_cuda, sum_all_cuda,
-    sum_leading_cuda, sum_of_squares_cuda, swap_leading_cuda, tanh_cuda, tanh_grad_cuda, to_bits_cuda, unbind_cuda;
+    global_avg_pool_cuda, global_avg_pool_grad_cuda, hold_cuda, hold_grad_cuda, inner_product_cuda,
+    layer_norm_cuda, layer_norm_grad_cuda, log_softmax_cuda, lrn_cuda, lrn_grad_cuda,
+    lstm_cell_cuda, lstm_cell_grad_cuda, lstm_cell_replay_grad_cuda, masked_softmax_cuda,
+    masked_softmax_grad_cuda, matmul_cuda, max_pool_cuda, max_pool_grad_cuda, mlp_score_cuda,
+    mlp_score_grad_cuda, mlp_score_replay_grad_cuda, momentum_cuda, momentum_batched_cuda,
+    moving_average_cuda, mul_cuda, pass_inside_cuda, relu_cuda, reshape_cuda, reverse_cuda,
+    scale_cuda, scale_by_cuda, scale_channels_cuda, sgd_cuda, sgd_batched_cuda, sigmoid_cuda,
+    sigmoid_grad_cuda, silu_cuda, silu_grad_cuda, slice_cuda, slice_columns_cuda,
+    slice_columns_grad_cuda, slice_grad_cuda, softmax_cuda, softmax_grad_cuda, stack_cuda,
+    step_scalars_cuda, sub_cuda, subsample_cuda, subsample_grad_cuda, sum_all_cuda,
+    sum_leading_cuda, sum_of_squares_cuda, swap_leading_cuda, tanh_cuda, tanh_grad_cuda,
+    to_bits_cuda, unbind_cuda;
 
 }  // namespace pal
