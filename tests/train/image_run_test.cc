@@ -80,6 +80,14 @@ TEST_F(ImageRunTest, ResumedAndUninterruptedEndAlike) {
       "--set train.label_smoothing=0.1 --config tiny.yaml";
   pal("train --out whole --steps 70" + sets + " --set data.workers=1");  // over the epoch's end
   EXPECT_TRUE(says("SYNTHETIC IMAGES"));
+  std::ifstream rows(dir_ / "whole/metrics.jsonl");
+  for (std::string line; std::getline(rows, line);) {
+    const json row = json::parse(line);
+    if (row["event"] != "step") continue;
+    // The shares of the two losses add up to one.
+    EXPECT_NEAR(row["loss"].get<double>(), 1.39, row["step"] == 1 ? 0.6 : 10);
+    EXPECT_GT(row["loss"], 0.3);
+  }
   pal("train --out parts --steps 23" + sets + " --set data.workers=3");
   pal("train --out parts --steps 70 --resume" + sets + " --set data.workers=2");
   EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "parts/last.safetensors"));
