@@ -128,13 +128,14 @@ TEST_P(SpeechGolden, TenStepsAsInPyTorch) {
   EXPECT_GT(slots, 30);
 }
 
+std::string name_of(const testing::TestParamInfo<std::tuple<int, bool>>& test) {
+  const char* const names[] = {"Gru", "Lstm", "Concat"};
+  return std::string(names[std::get<0>(test.param)]) +
+         (std::get<1>(test.param) ? "Fused" : "Unfused");
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, SpeechGolden,
-                         testing::Combine(testing::Values(0, 1, 2), testing::Bool()),
-                         [](const auto& test) {
-                           static constexpr const char* names[] = {"Gru", "Lstm", "Concat"};
-                           return std::string(names[std::get<0>(test.param)]) +
-                                  (std::get<1>(test.param) ? "Fused" : "Unfused");
-                         });
+                         testing::Combine(testing::Values(0, 1, 2), testing::Bool()), name_of);
 
 }  // namespace
 }  // namespace pal
