@@ -114,6 +114,25 @@ void LanguageTask::fill(Executable& program, int i) {
   put(program, batches_.at(static_cast<size_t>(i)));
 }
 
+BatchInfo LanguageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const {
+  const int64_t S = lengths.first;
+  LanguageBatch batch{.samples = batch_, .words = S * batch_};
+  batch.tokens.resize(size_t(S * batch_)), batch.wanted.resize(size_t(S * batch_));
+  batch.lengths.assign(size_t(batch_), int32_t(S));
+  std::mt19937 random(1);
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    const auto word = int32_t(random() % uint32_t(data_->vocabulary().size()));
+    const bool guess = !model_.hides || float(random() >> 8) * 0x1p-24f < model_.hide;
+    batch.tokens[i] = guess && model_.hides ? model_.mask : word;
+    batch.wanted[i] = guess ? std::max(word, 1) : 0;  // 0 would not count
+    batch.targets += guess;
+  }
+  put(program, batch);
+  return {.normalizer = double(std::max<int64_t>(batch.targets, 1)),
+          .samples = batch.samples,
+          .tokens = batch.words};
+}
+
 std::string LanguageTask::position() const {
   char text[64];
   std::snprintf(text, sizeof text, "batch %lld data %016llx", static_cast<long long>(next_),
