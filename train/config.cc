@@ -23,15 +23,15 @@ const std::vector<ModelType>& model_types() {
       {"transformer", "translator of attention and feed-forward layers; learns from parallel text",
        TransformerConfig(), ParallelTextConfig()},
       {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
-      {"zoo", "image network of the papers' zoo; learns to classify images", ZooConfig(),
+      {"zoo", "network of the papers' zoo; learns to classify images", ZooConfig(),
        ImageConfig()},
       {"deepspeech2", "speech recogniser of convolutions and recurrent layers, with CTC; learns from "
        "recordings and transcripts", DeepSpeechConfig(), SpeechConfig()},
       {"gnmt", "deep recurrent translator with residual sums; learns from parallel text",
        GnmtConfig(), ParallelTextConfig()},
-      {"bert", "encoder that learns to guess hidden words of running text", BertConfig(),
+      {"bert", "text encoder; learns to guess hidden words of running text", BertConfig(),
        TextConfig()},
-      {"rhn", "recurrent highway network that learns to guess the next word", RhnConfig(),
+      {"rhn", "recurrent highway network; learns to guess the next word of running text", RhnConfig(),
        TextConfig()},
   };
   return table;

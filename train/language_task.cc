@@ -9,7 +9,6 @@
 #include <random>
 
 #include "core/error.h"
-#include "core/philox.h"
 #include "core/scalars.h"
 #include "models/bert.h"
 #include "models/rhn.h"
@@ -115,22 +114,23 @@ void LanguageTask::fill(Executable& program, int i) {
   put(program, batches_.at(static_cast<size_t>(i)));
 }
 
-// All words are wanted, or of a model that hides words those of every sixth place.
 BatchInfo LanguageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const {
   const int64_t S = lengths.first;
-  const auto words = static_cast<uint32_t>(data_->vocabulary().size() - Vocabulary::kSpecials);
   LanguageBatch batch{.samples = batch_, .words = S * batch_};
-  batch.lengths.assign(static_cast<size_t>(batch_), static_cast<int32_t>(S));
-  for (int64_t i = 0; i < S * batch_; ++i) {
-    const Philox4 random = draw({seed_, 0, 0, 0}, static_cast<uint64_t>(i));
-    batch.tokens.push_back(Vocabulary::kSpecials + static_cast<int32_t>(random.x[0] % words));
-    const bool wanted = !model_.hides || i / batch_ % 6 == 0;
-    batch.wanted.push_back(
-        wanted ? Vocabulary::kSpecials + static_cast<int32_t>(random.x[1] % words) : 0);
-    batch.targets += wanted;
+  batch.tokens.resize(size_t(S * batch_)), batch.wanted.resize(size_t(S * batch_));
+  batch.lengths.assign(size_t(batch_), int32_t(S));
+  std::mt19937 random(1);
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    const auto word = int32_t(random() % uint32_t(data_->vocabulary().size()));
+    const bool guess = !model_.hides || float(random() >> 8) * 0x1p-24f < model_.hide;
+    batch.tokens[i] = guess && model_.hides ? model_.mask : word;
+    batch.wanted[i] = guess ? std::max(word, 1) : 0;  // 0 would not count
+    batch.targets += guess;
   }
   put(program, batch);
-  return {.normalizer = static_cast<double>(batch.targets), .samples = batch_, .tokens = S * batch_};
+  return {.normalizer = double(std::max<int64_t>(batch.targets, 1)),
+          .samples = batch.samples,
+          .tokens = batch.words};
 }
 
 std::string LanguageTask::position() const {

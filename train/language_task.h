@@ -20,6 +20,7 @@ class LanguageTask final : public Task {
                           bool training) const override;
   std::unique_ptr<Task> variant(const Config& config) const override;
   const std::vector<BatchInfo>& next(int count) override;
+  const char* unit() const override { return "words"; }
   void fill(Executable& program, int i) override;
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   std::string position() const override;

@@ -104,7 +104,7 @@ TEST_P(ZooGolden, TenStepsAsInTorchvision) {
       const int32_t label = int32_t((i * 7 + step * 3) % model.classes);
       std::memcpy(program.input("labels") + i * 4, &label, sizeof label);
     }
-    const StepScalars now{.learning_rate = golden()["lr"], .step = step, .tokens = float(batch)};
+    const StepScalars now{.learning_rate = which["lr"], .step = step, .tokens = float(batch)};
     std::memcpy(program.input(kScalarsInput), &now, sizeof now);
     program.run();
     return double(*program.output("loss"));

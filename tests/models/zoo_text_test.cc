@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 
 #include "core/error.h"
 #include "core/scalars.h"
@@ -166,8 +167,62 @@ TEST_P(ZooTextCases, BitsAreTheSameUnderEveryMemoryOption) {
 
 TEST_P(ZooTextCases, Learns) {
   std::vector<float> losses;
-  train(cases()[GetParam()], true, {}, 40, &losses);
+  train(cases()[GetParam()], true, {}, 100, &losses);
   EXPECT_LT(losses.back(), losses.front() - 0.5f);
+}
+
+// The search goes word by word through other programs than training: the same words get the same
+// probabilities.
+TEST(ZooText, GnmtStepByStepIsAsInTraining) {
+  namespace in = translation_input;
+  const TranslationModel model =
+      gnmt_model({.source_vocab = kVocab, .target_vocab = kVocab, .hidden = 12});
+  const TranslationShape shape{kSteps, kSteps, kBatch};
+  ProgramSet programs({}, cpu_device(1));
+  Builder b, encoder_builder, step_builder;
+  Val scalars = step_scalars(b.input(kScalarsInput, scalars_spec(), Space::host));
+  b.output("nll", model.loss(b, shape, scalars, false).nll);
+  Executable& loss = programs.add("loss", b.take());
+  model.encoder(encoder_builder, shape);
+  Executable& encoder = programs.add("encoder", encoder_builder.take());
+  model.decoder_step(step_builder, shape);
+  Executable& step = programs.add("step", step_builder.take());
+  initialise(programs, 5);
+  fill(loss);
+  auto input_of = [&](const char* name) {  // a copy: the programs share an arena
+    const auto* first = reinterpret_cast<const int32_t*>(loss.input(name));
+    return std::vector<int32_t>(first, first + kSteps * kBatch);
+  };
+  const std::vector<int32_t> words = input_of(in::kTargetIn), wanted = input_of(in::kTargetOut);
+  const StepScalars now;
+  std::memcpy(loss.input(kScalarsInput), &now, sizeof now);
+  loss.run();
+  const double expected = double(*loss.output("nll"));
+  fill(encoder);
+  encoder.run();
+  // What goes from program to program, by the name of the step's input.
+  std::map<std::string, std::vector<std::byte>> between;
+  auto take = [&](Executable& from, const std::string& output, const std::string& input) {
+    const Program& p = step.program();
+    const auto* first = reinterpret_cast<const std::byte*>(from.output(output));
+    between[input].assign(first, first + p.value(p.input(input)).spec.bytes());
+  };
+  for (const std::string& name : model.memory) take(encoder, name, name);
+  for (const std::string& name : model.states) take(encoder, name, name);
+  double nll = 0;
+  for (int64_t t = 0; t < kSteps; ++t) {
+    fill(step);  // the sources' lengths
+    for (const auto& [name, bytes] : between) {
+      std::memcpy(step.input(name), bytes.data(), bytes.size());
+    }
+    std::memcpy(step.input(in::kToken), words.data() + t * kBatch, size_t(kBatch) * 4);
+    step.run();
+    for (int64_t i = 0; i < kBatch; ++i) {
+      nll -= double(step.output("log_probs")[i * kVocab + wanted[size_t(t * kBatch + i)]]);
+    }
+    for (const std::string& name : model.states) take(step, "next/" + name, name);
+  }
+  EXPECT_NEAR(nll, expected, 1e-5 * expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ZooTextCases, testing::Range<size_t>(0, 3),

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-CLASSES, BATCH, STEPS, LR, MOMENTUM = 5, 8, 10, 0.001, 0.9
+CLASSES, BATCH, STEPS, MOMENTUM = 5, 8, 10, 0.9
 SCALE = 8
 
 
@@ -134,32 +134,33 @@ def vit():
     return model
 
 
+# By name: the images' edge, the learning rate, the model.
 CASES = {
-    "alexnet": (64, lambda: models.alexnet(num_classes=CLASSES, dropout=0)),
-    "efficientnet_b0": (64, lambda: models.efficientnet_b0(num_classes=CLASSES, dropout=0,
-                                                           stochastic_depth_prob=0)),
-    "googlenet": (64, lambda: models.googlenet(num_classes=CLASSES, dropout=0, aux_logits=False,
-                                               init_weights=False)),
-    "inception_v3": (107, lambda: models.inception_v3(num_classes=CLASSES, dropout=0,
-                                                      aux_logits=False, init_weights=False)),
-    "mnasnet": (64, lambda: models.mnasnet1_0(num_classes=CLASSES, dropout=0)),
-    "mobilenet_v2": (64, lambda: models.mobilenet_v2(num_classes=CLASSES, dropout=0)),
-    "resnet3d_18": (32, lambda: models.video.r3d_18(num_classes=CLASSES)),
-    "resnext50": (64, lambda: models.resnext50_32x4d(num_classes=CLASSES)),
-    "vgg16": (32, lambda: models.vgg16(num_classes=CLASSES, dropout=0, init_weights=False)),
-    "vit_b16": (32, vit),
+    "alexnet": (64, 1e-3, lambda: models.alexnet(num_classes=CLASSES, dropout=0)),
+    "efficientnet_b0": (64, 1e-3, lambda: models.efficientnet_b0(
+        num_classes=CLASSES, dropout=0, stochastic_depth_prob=0)),
+    "googlenet": (48, 1e-3, lambda: models.googlenet(
+        num_classes=CLASSES, dropout=0, aux_logits=False, init_weights=False)),
+    "inception_v3": (107, 3e-4, lambda: models.inception_v3(
+        num_classes=CLASSES, dropout=0, aux_logits=False, init_weights=False)),
+    "mnasnet": (64, 1e-3, lambda: models.mnasnet1_0(num_classes=CLASSES, dropout=0)),
+    "mobilenet_v2": (64, 1e-3, lambda: models.mobilenet_v2(num_classes=CLASSES, dropout=0)),
+    "resnet3d_18": (32, 1e-3, lambda: models.video.r3d_18(num_classes=CLASSES)),
+    "resnext50": (64, 1e-3, lambda: models.resnext50_32x4d(num_classes=CLASSES)),
+    "vgg16": (32, 1e-3, lambda: models.vgg16(num_classes=CLASSES, dropout=0, init_weights=False)),
+    "vit_b16": (32, 1e-3, vit),
 }
 
 
 def run(name):
-    edge, make = CASES[name]
+    edge, lr, make = CASES[name]
     torch.manual_seed(0)
     model = make()
     with torch.no_grad():
         fill(model)
     model.double()
     shape = (BATCH, 16, edge, edge, 3) if "3d" in name else (BATCH, edge, edge, 3)
-    optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)
     losses = []
     model.train()
     for step in range(STEPS):
@@ -174,12 +175,12 @@ def run(name):
         x, labels = batch(0, shape)
         after = nn.functional.cross_entropy(model(x), labels).item()
     print(name, losses, after, flush=True)
-    return {"network": name, "edge": edge, "losses": losses, "evaluated": after}
+    return {"network": name, "edge": edge, "lr": lr, "losses": losses, "evaluated": after}
 
 
 torch.use_deterministic_algorithms(True)
 torch.set_num_threads(1)
-out = {"classes": CLASSES, "batch": BATCH, "lr": LR, "momentum": MOMENTUM, "width": 1 / SCALE,
+out = {"classes": CLASSES, "batch": BATCH, "momentum": MOMENTUM, "width": 1 / SCALE,
        "cases": [run(name) for name in CASES]}
 path = pathlib.Path(__file__).with_name("zoo_steps.json")
 path.write_text(json.dumps(out, indent=1) + "\n")
