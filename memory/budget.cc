@@ -41,16 +41,14 @@ std::string what_would_help(int64_t now, const CompileOptions& options, const Ne
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   CompileOptions together = options;
-  together.recompute_options.budget = options.budget;
-  together.budget.reset(), together.profile.reset();
+  together.must_fit = false, together.profile.reset();
   int64_t least = now;
   std::string fits, all;
   bool recomputes = false;  // there is one method at a time: the first that helps
   for (const Change& change : changes_to(options)) {
     if (std::chrono::duration<double>(Clock::now() - start).count() > seconds) break;
     CompileOptions alone = options;
-    alone.recompute_options.budget = options.budget;
-    alone.budget.reset(), alone.profile.reset();
+    alone.must_fit = false, alone.profile.reset();
     change.make(alone);
     const int64_t bytes = need_of(alone);
     if (bytes <= *options.budget) {
@@ -78,7 +76,7 @@ std::string what_would_help(int64_t now, const CompileOptions& options, const Ne
 void check_budget(const Compiled& c, const CompileOptions& options, const NeedOf& need_of,
                   double seconds) {
   const Region& device = c.plan.device();
-  if (!options.budget || device.bytes <= *options.budget) return;
+  if (!options.budget || !options.must_fit || device.bytes <= *options.budget) return;
   std::string what = "the step needs " + format_bytes(device.bytes) + ", " +
                      format_bytes(device.bytes - *options.budget) + " over the budget of " +
                      format_bytes(*options.budget);

@@ -40,7 +40,7 @@ class Compiler {
     const double start = now();
     verify(out_.program);
     Program recorded;  // for trying other options
-    if (options_.budget) recorded = out_.program;
+    if (options_.budget && options_.must_fit) recorded = out_.program;
     prepare();
     out_.baselines = baselines_of(out_.program, workspace_);
     passes();
@@ -69,16 +69,34 @@ class Compiler {
  private:
   void passes() {
     if (options_.schedule != Schedule::program) delay();
-    if (options_.recompute != Recompute::none) {
-      pass(
-          to_string(options_.recompute), [&](std::string* note) { return recompute(note); },
-          kTrades);
-      if (options_.fuse_recompute) {
-        pass(
-            "fuse_recompute",
-            [&](std::string* note) { return fused(note); }, kTrades);
-      }
+    if (options_.recompute == Recompute::none) return finish();
+    const Program kept = out_.program;
+    pass(to_string(options_.recompute), [&](std::string* note) { return recompute(note); }, kTrades);
+    const bool any = out_.program.nodes.size() != kept.nodes.size();
+    const size_t through = out_.passes.size();
+    if (options_.fuse_recompute) {
+      pass("fuse_recompute", [&](std::string* note) { return fused(note); }, kTrades);
     }
+    finish();
+    if (!any) return;
+    const int64_t with = peak(storage_options()), without = finished_peak(kept);
+    if (with <= without) return;
+    // The passes that follow made less of it than the choice was judged by.
+    out_.program = kept;
+    prepare();
+    step_ms_.reset();
+    if (!quick_) {
+      out_.passes.resize(through);
+      PassReport& report = out_.passes.back();
+      report.after_bytes = report.before_bytes, report.added_ms = 0;
+      report.note = "undone: after the passes that follow the step would need " +
+                    format_bytes(with) + " instead of " + format_bytes(without);
+    }
+    finish();
+  }
+
+  // What runs whether there is recomputation or not.
+  void finish() {
     if (options_.schedule != Schedule::program) {
       pass("schedule", [&](std::string* note) {
         return schedule(out_.program, options_.schedule, note, workspace_, storage_options());
@@ -90,6 +108,14 @@ class Compiler {
     }
     if (options_.layouts) pass("layouts", [&](std::string* note) { return layouts(note); });
   }
+  int64_t finished_peak(const Program& program) {
+    Compiler other(program, cache_, layout_, options_);
+    other.quick_ = true;
+    other.prepare();
+    other.finish();
+    return other.peak(storage_options());
+  }
+
   void prepare() {
     out_.kernels = prepare_all(out_.program, cache_);
     workspace_ = workspace_bytes(out_.kernels);
@@ -151,11 +177,10 @@ class Compiler {
   // Judged by what is left of it after scheduling, which lowers the two by different amounts. Of a
   // large program by early updates alone: they are what counts there, at a hundredth of the time.
   Program recompute(std::string* note) {
-    RecomputeOptions options = options_.recompute_options;
-    options.fuse = options_.fuse_recompute;
-    if (options_.budget) options.budget = options_.budget;
     return pal::recompute(out_.program, options_.recompute,
-                          [&](const Program& p) { return scheduled_peak(p); }, note, options);
+                          [&](const Program& p) { return scheduled_peak(p); }, note,
+                          options_.recompute_options,
+                          {.budget = options_.budget, .fuse = options_.fuse_recompute});
   }
   Program fused(std::string* note) {
     Program out = fuse_recompute(out_.program, note);

@@ -21,12 +21,13 @@ struct CompileOptions {
   bool inplace = true;          // memory.inplace
   bool windows = true;          // views and stacks share bytes; off only to measure what that saves
   Recompute recompute = Recompute::none;  // memory.recompute
-  RecomputeOptions recompute_options = {};  // `fuse` follows fuse_recompute
+  RecomputeOptions recompute_options = {};
   bool fuse_recompute = true;   // memory.fuse_recompute: where there is recomputation
   Schedule schedule = Schedule::lifetime;  // memory.schedule
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
+  bool must_fit = true;           // a plan over the budget is an error, not merely to be avoided
   std::optional<DeviceProfile> profile;  // prices the passes and the step; none: no times
 };
 
@@ -57,8 +58,8 @@ struct Compiled {
 
 // Runs the passes that the options ask for, verifies after each, and plans. `layout` must hold the
 // program's state; programs that share state pass the same one. ProgramError when the program or a
-// pass is wrong; BudgetError when the plan is over the budget: by how much, because of what, and what
-// would help.
+// pass is wrong; BudgetError when the plan must fit and is over the budget: by how much, because of
+// what, and what would help.
 Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options = {});
 

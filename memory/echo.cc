@@ -12,8 +12,8 @@ namespace {
 
 class Echo {
  public:
-  Echo(const StepView& view, NodeId near, const RecomputeOptions& options)
-      : view_(view), p_(view.program), near_(near), options_(options),
+  Echo(const StepView& view, const EchoTrial& trial)
+      : view_(view), p_(view.program), trial_(trial),
         candidate_(p_.nodes.size(), 0), first_(view.first_use), last_(view.last_use) {}
 
   Choice run() {
@@ -49,7 +49,7 @@ class Echo {
         last = std::max(last, last_[size_t(v)]);
       }
       if (first == kNone || view_.heavy[size_t(n)] || !view_.clonable[size_t(n)]) continue;
-      if (last - first > near_ && !view_.from_pinned(n)) continue;
+      if (last - first > trial_.near && !view_.from_pinned(n)) continue;
       candidate_[size_t(n)] = 1;
       for (ValueId v : node.in) {
         if (view_.stays(v)) continue;
@@ -94,12 +94,12 @@ class Echo {
   // of it. (If something else needs it whole, it is there anyway.)
   int64_t without(ValueId v) const {
     const TensorSpec& spec = p_.value(v).spec;
-    if (!options_.bits || spec.dtype == DType::bit || spec.layout || bit_bytes(spec) >= spec.bytes() ||
+    if (!trial_.bits || spec.dtype == DType::bit || spec.layout || bit_bytes(spec) >= spec.bytes() ||
         later_reads(p_, view_.readers, v).kind != Reads::Kind::predicate) {
       return MinCut::kInfinite;
     }
     const double moved = double(spec.bytes() + bit_bytes(spec));
-    return bit_bytes(spec) + 1 + int64_t(moved / options_.exchange);
+    return bit_bytes(spec) + 1 + int64_t(moved / trial_.exchange);
   }
 
   int vertex_of(NodeId n) {
@@ -109,14 +109,13 @@ class Echo {
     const Cost cost =
         cost_of(*node.op, specs_of(p_, node.in), specs_of(p_, node.out), node.attrs);
     vertex = cut_.add_vertices(1);
-    cut_.add_edge(vertex, MinCut::kSink, 1 + int64_t((cost.bytes + options_.launch_bytes) / options_.exchange));
+    cut_.add_edge(vertex, MinCut::kSink, 1 + int64_t((cost.bytes + trial_.launch_bytes) / trial_.exchange));
     return vertex;
   }
 
   const StepView& view_;
   const Program& p_;
-  const NodeId near_;
-  const RecomputeOptions& options_;
+  const EchoTrial& trial_;
   std::vector<char> candidate_;         // by node
   std::vector<NodeId> first_, last_;    // by value
   std::vector<int> class_, node_;       // vertices by storage and by node
@@ -125,8 +124,6 @@ class Echo {
 
 }  // namespace
 
-Choice choose_echo(const StepView& view, NodeId near, const RecomputeOptions& options) {
-  return Echo(view, near, options).run();
-}
+Choice choose_echo(const StepView& view, const EchoTrial& trial) { return Echo(view, trial).run(); }
 
 }  // namespace pal

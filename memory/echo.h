@@ -9,7 +9,7 @@
 //              and on, until heavy nodes, state and inputs. A value whose readers would be further
 //              than `near` nodes apart ends a region too: it would be made at the first and kept
 //              for the last, and nothing won. So a chain through time (an LSTM's c) is cut into
-//              short pieces. Several distances are tried.
+//              short pieces. Several distances are tried (memory/echo_trials.h).
 //   forward    Of each region, recompute only what releases more bytes than it stashes anew, with
 //              reuse counted across the whole region (sections IV-A, V-A). The paper drops nodes
 //              one by one in topological order; here the best set is found at once, as a minimum
@@ -22,32 +22,18 @@
 // Linear but for the cut, whose paths are as short as the regions are deep: a few milliseconds for a
 // step of 20,000 nodes.
 #pragma once
-#include <array>
-
-#include "memory/predict.h"
 #include "memory/recompute.h"
 
 namespace pal {
 
-// The card of the paper (RTX 2080 Ti), as its data sheet has it: whatever the step will run on, the
-// same is recomputed.
-inline const DeviceProfile kEchoDevice{.name = "RTX 2080 Ti", .f32 = 13.4e12, .vector = 13.4e12,
-                                       .memory = 616e9, .link = 15.75e9, .launch = 5e-6, .tile = 1};
-
-// Prices tried in turn, until what they leave is cheap enough: bytes moved for a byte saved are
-// divided by `dearer`, and starting a node counts as moving `launch_bytes` (5 us of that card).
-struct EchoPrice {
-  double dearer, launch_bytes;
+// One candidate: what it asks of a node.
+struct EchoTrial {
+  NodeId near = 64;
+  double exchange = RecomputeOptions{}.exchange;  // bytes that may be moved for each that is saved
+  double launch_bytes = 0;                        // what starting a node costs, in bytes moved
+  bool bits = true;                               // bits in place of values, where they suffice
 };
-constexpr std::array<EchoPrice, 3> kEchoPrices = {{{1, 0}, {8, 3e6}, {32, 3e6}}};
 
-// What counts as near, tried in turn; the one with the smallest footprint is used. The last is any
-// distance: where the peak lies between the phases (a vocabulary's scores), even a whole chain that
-// is made again at once is better than one that is kept, as it comes after the peak.
-constexpr std::array<NodeId, 4> kEchoDistances = {64, 256, 1024, NodeId{1} << 30};
-// Clones of nodes whose operands are there anyway serve readers at most so far apart.
-constexpr NodeId kEchoFar = 1024;
-
-Choice choose_echo(const StepView& view, NodeId near, const RecomputeOptions& options);
+Choice choose_echo(const StepView& view, const EchoTrial& trial);
 
 }  // namespace pal

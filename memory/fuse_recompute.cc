@@ -1,5 +1,4 @@
-// Patterns are found by growing a match from an anchor along edges; then every match becomes a node,
-// as late as the readers of its outputs allow.
+// Every occurrence of a pattern becomes a node, as late as the readers of its outputs allow.
 #include "memory/fuse_recompute.h"
 
 #include <algorithm>
@@ -7,102 +6,15 @@
 #include <cstdio>
 #include <functional>
 #include <map>
-#include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/order.h"
 #include "core/prepare.h"
+#include "memory/fused_pattern.h"
 
 namespace pal {
 namespace {
-
-// How to walk over a pattern from its anchor: each step reaches a node through a value that is
-// known by then, as its producer (of which there is one) or as a reader (any may be tried).
-struct Walk {
-  struct Step {
-    NodeId node;
-    ValueId through;
-    bool producer;
-  };
-  NodeId anchor = kNone;
-  std::vector<Step> steps;
-  bool whole = false;  // every node is reached
-};
-
-Walk walk_over(const Program& p, NodeId anchor) {
-  Walk walk{.anchor = anchor};
-  std::vector<char> node(p.nodes.size(), 0), value(p.values.size(), 0);
-  size_t reached = 0;
-  auto reach = [&](NodeId n) {
-    node[size_t(n)] = 1, ++reached;
-    for (const auto* list : {&p.node(n).in, &p.node(n).out}) {
-      for (ValueId v : *list) {
-        if (v != kNone) value[size_t(v)] = 1;
-      }
-    }
-  };
-  reach(anchor);
-  while (true) {
-    std::optional<Walk::Step> next;
-    size_t known = 0;  // of readers the one with most known operands: it fails soonest
-    for (NodeId n = 0; n < p.node_count(); ++n) {
-      if (node[size_t(n)]) continue;
-      for (ValueId v : p.node(n).out) {
-        if (v != kNone && value[size_t(v)]) next = Walk::Step{n, v, true};
-      }
-      if (next && next->producer) break;
-      size_t count = 0;
-      ValueId through = kNone;
-      for (ValueId v : p.node(n).in) {
-        if (v != kNone && value[size_t(v)]) ++count, through = v;
-      }
-      if (count > known) known = count, next = Walk::Step{n, through, false};
-    }
-    if (!next) break;
-    walk.steps.push_back(*next);
-    reach(next->node);
-  }
-  walk.whole = reached == p.nodes.size();
-  return walk;
-}
-
-struct Pattern {
-  FusedPattern form;
-  Walk walk;
-  std::vector<char> interior;  // by value of the pattern: made in it, and no output of it
-  std::vector<char> read;      // by value: somebody in the pattern reads it
-};
-
-Pattern prepared(FusedPattern form, const OpDef& op, const Attrs& attrs) {
-  Pattern out{.form = std::move(form)};
-  const Program& p = out.form.program;
-  NodeId anchor = kNone;
-  for (NodeId n = p.node_count(); n-- > 0;) {
-    if (p.node(n).op == &op && p.node(n).attrs == attrs) anchor = n;
-  }
-  if (anchor != kNone) out.walk = walk_over(p, anchor);
-  out.interior.assign(p.values.size(), 0), out.read.assign(p.values.size(), 0);
-  for (const Node& node : p.nodes) {
-    for (ValueId v : node.out) {
-      if (v != kNone) out.interior[size_t(v)] = 1;
-    }
-    for (ValueId v : node.in) {
-      if (v != kNone) out.read[size_t(v)] = 1;
-    }
-  }
-  for (ValueId v : out.form.out) {
-    if (v != kNone) out.interior[size_t(v)] = 0;
-  }
-  return out;
-}
-
-// Pattern -> program.
-struct Binding {
-  std::vector<NodeId> node;
-  std::vector<ValueId> value;
-};
 
 struct Match {
   const OpDef* op;
@@ -114,7 +26,7 @@ struct Match {
 class Fuser {
  public:
   Fuser(const Program& program, std::span<const OpDef* const> ops)
-      : p_(program), readers_(readers_of(program)), kept_(program.values.size(), 0) {
+      : p_(program), readers_(readers_of(program)), finder_(program, readers_), kept_(program.values.size(), 0) {
     for (auto& out : p_.outputs) kept_[size_t(out.value)] = 1;
     for (auto& slot : p_.state) kept_[size_t(slot.start)] = kept_[size_t(slot.end)] = 1;
     updates_.assign(p_.nodes.size() + 1, 0);
@@ -151,78 +63,12 @@ class Fuser {
   };
 
   void look_around(NodeId n, const OpDef& op) {
-    for (const Pattern& pattern : patterns_of(p_.node(n), op)) {
-      if (!pattern.walk.whole) continue;
-      Binding start{std::vector<NodeId>(pattern.form.program.nodes.size(), kNone),
-                    std::vector<ValueId>(pattern.form.program.values.size(), kNone)};
-      if (!bind(pattern, pattern.walk.anchor, n, start)) continue;
+    for (const Pattern& pattern : finder_.patterns_of(p_.node(n), op)) {
       const size_t before = matches_.size();
-      grow(op, pattern, 0, start);
+      finder_.find(pattern, n, [&](Binding b) {
+        accept({.op = &op, .pattern = &pattern, .binding = std::move(b)});
+      });
       if (matches_.size() > before) return;
-    }
-  }
-
-  // Recorded once for equal anchors.
-  const std::vector<Pattern>& patterns_of(const Node& anchor, const OpDef& op) {
-    const Specs in = specs_of(p_, anchor.in);
-    for (const Known& k : known_) {
-      if (k.op == &op && k.attrs == anchor.attrs && k.in == in) return *k.patterns;
-    }
-    auto patterns = std::make_unique<std::vector<Pattern>>();
-    for (FusedPattern& form : op.fuses.patterns(in, anchor.attrs)) {
-      patterns->push_back(prepared(std::move(form), *anchor.op, anchor.attrs));
-    }
-    known_.push_back({&op, anchor.attrs, in, std::move(patterns)});
-    return *known_.back().patterns;
-  }
-
-  bool bind(const Pattern& pattern, NodeId from, NodeId to, Binding& b) const {
-    const Node &want = pattern.form.program.node(from), &node = p_.node(to);
-    const bool any_phase = want.phase == Phase::forward;
-    if (want.op != node.op || (!any_phase && want.phase != node.phase) || !node.waits.empty() ||
-        node.queue != kComputeQueue || want.in.size() != node.in.size() ||
-        want.out.size() != node.out.size() || !(want.attrs == node.attrs) ||
-        std::find(b.node.begin(), b.node.end(), to) != b.node.end()) {
-      return false;
-    }
-    b.node[size_t(from)] = to;
-    for (size_t k = 0; k < node.in.size(); ++k) {
-      if (!bind_value(pattern, want.in[k], node.in[k], b)) return false;
-    }
-    for (size_t i = 0; i < node.out.size(); ++i) {
-      const ValueId v = want.out[i];
-      if (node.out[i] == kNone && !pattern.read[size_t(v)]) continue;  // nobody reads it here
-      if (!bind_value(pattern, v, node.out[i], b)) return false;
-    }
-    return true;
-  }
-
-  bool bind_value(const Pattern& pattern, ValueId from, ValueId to, Binding& b) const {
-    if (from == kNone || to == kNone) return from == to;
-    ValueId& bound = b.value[size_t(from)];
-    if (bound != kNone) return bound == to;
-    if (!(pattern.form.program.value(from).spec == p_.value(to).spec)) return false;
-    bound = to;
-    return true;
-  }
-
-  // Takes the walk's step and those after it; whatever is whole at the end is a match.
-  void grow(const OpDef& op, const Pattern& pattern, size_t step, const Binding& b) {
-    if (step == pattern.walk.steps.size()) {
-      accept({.op = &op, .pattern = &pattern, .binding = b});
-      return;
-    }
-    const Walk::Step& s = pattern.walk.steps[step];
-    const ValueId through = b.value[size_t(s.through)];
-    if (through == kNone) return;
-    auto attempt = [&](NodeId n) {
-      Binding next = b;
-      if (bind(pattern, s.node, n, next)) grow(op, pattern, step + 1, next);
-    };
-    if (!s.producer) {
-      for (NodeId n : readers_[size_t(through)]) attempt(n);
-    } else if (p_.value(through).producer != kNone) {
-      attempt(p_.value(through).producer);
     }
   }
 
@@ -388,19 +234,12 @@ class Fuser {
     return cost_of(*node.op, specs_of(p_, node.in), specs_of(p_, node.out), node.attrs).bytes;
   }
 
-  struct Known {
-    const OpDef* op;
-    Attrs attrs;
-    Specs in;
-    std::unique_ptr<const std::vector<Pattern>> patterns;
-  };
-
   const Program& p_;
   const std::vector<std::vector<NodeId>> readers_;
+  PatternFinder finder_;
   std::vector<char> kept_;                            // by value: outputs and state
   std::vector<int> updates_;                          // by node: updates before it
   std::multimap<const OpDef*, const OpDef*> forms_;   // by anchor: who stands for it
-  std::vector<Known> known_;
   std::vector<Match> matches_;
   // By node: whether it is part of a match. Of shared ones several matches may have use.
   enum : char { kFree, kShared, kGone };

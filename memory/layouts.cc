@@ -37,7 +37,8 @@ class Chooser {
   }
 
   ValueId reordered(ValueId v, const Layout& layout, const Node& reader) {
-    auto [at, added] = made_.try_emplace({v, layout->tag, reader.queue}, kNone);
+    const bool forward = reader.phase == Phase::forward;
+    auto [at, added] = made_.try_emplace({v, layout->tag, reader.queue, forward}, kNone);
     if (!added) return at->second;
     Value value = out_.value(v);  // a copy: the list grows
     value.spec.layout = layout;
@@ -64,7 +65,7 @@ class Chooser {
   KernelCache& cache_;
   LayoutsEffect& effect_;
   std::vector<NodeId> place_;  // by old node: its new number
-  std::map<std::tuple<ValueId, std::string, QueueId>, ValueId> made_;
+  std::map<std::tuple<ValueId, std::string, QueueId, bool>, ValueId> made_;
 };
 
 }  // namespace

@@ -43,31 +43,45 @@ void try_orders(std::span<const Buffer> buffers, int64_t enough, std::span<const
   FirstFit fit(buffers);
   std::vector<int32_t> order;
   std::vector<double> keys(buffers.size());
-  // Each order is a key, largest first; ties by size, then duration, then start, then number.
+  // Each order is a key, largest first; ties by size, then duration, then start, then number. `nest`:
+  // what is alive at the hottest moment comes before, by its start or its end, and so makes a stack
+  // without a gap there, which shrinks from above towards one side.
+  enum Nest { kNo, kByStart, kByEnd };
+  const int64_t hottest = hottest_moment(buffers);
   auto duration = [](const Buffer& b) { return b.upper - b.lower; };
-  auto attempt = [&](const char* name, auto key) {
+  auto attempt = [&](const char* name, auto key, Nest nest = kNo) {
     if (best.height <= enough || is_late()) return;
     order.clear();
+    size_t stacked = 0;
     for (size_t i = 0; i < buffers.size(); ++i) {
       keys[i] = key(buffers[i]);
-      if (frozen.empty() || frozen[i] < 0) order.push_back(int32_t(i));
+      if (!frozen.empty() && frozen[i] >= 0) continue;
+      order.push_back(int32_t(i));
+      if (nest == kNo || buffers[i].lower > hottest || buffers[i].upper <= hottest) continue;
+      keys[i] = nest == kByStart ? -double(buffers[i].lower) : double(buffers[i].upper);
+      std::swap(order[stacked++], order.back());
     }
-    std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
+    auto before = [&](int32_t i, int32_t j) {
       const Buffer &a = buffers[size_t(i)], &b = buffers[size_t(j)];
       const double ka = keys[size_t(i)], kb = keys[size_t(j)];
       if (ka != kb) return ka > kb;
       if (a.size != b.size) return a.size > b.size;
       if (duration(a) != duration(b)) return duration(a) > duration(b);
       return a.lower != b.lower ? a.lower < b.lower : i < j;
-    });
+    };
+    std::sort(order.begin(), order.begin() + long(stacked), before);
+    std::sort(order.begin() + long(stacked), order.end(), before);
     const Deadline late = best.height < INT64_MAX ? deadline : Deadline();
     Placement p = fit.run(order, best.height, frozen, late);
     if (p.height < best.height) best = std::move(p), best.order = name;
   };
-  auto start = [](const Buffer& b) { return -double(b.lower); };
-  attempt("size", [](const Buffer& b) { return double(b.size); });
-  attempt("area", [&](const Buffer& b) { return double(b.size) * double(duration(b)); });
-  attempt("start", start);
+  auto size = [](const Buffer& b) { return double(b.size); };
+  auto area = [&](const Buffer& b) { return double(b.size) * double(duration(b)); };
+  attempt("size", size);
+  attempt("nested by start", area, kByStart);
+  attempt("nested by end", area, kByEnd);
+  attempt("area", area);
+  attempt("start", [](const Buffer& b) { return -double(b.lower); });
   attempt("duration", [&](const Buffer& b) { return double(duration(b)); });
   attempt("end", [](const Buffer& b) { return double(b.upper); });
 }

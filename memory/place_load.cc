@@ -37,6 +37,15 @@ int64_t lower_bound_of(std::span<const Buffer> buffers) {
   return most;
 }
 
+int64_t hottest_moment(std::span<const Buffer> buffers) {
+  int64_t live = 0, most = 0, moment = 0;
+  for (const Edge& e : edges_of(buffers)) {
+    live += e.bytes;
+    if (live > most) most = live, moment = e.time;
+  }
+  return moment;
+}
+
 // The buffers alive when at least `load` bytes are.
 std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) {
   std::vector<std::pair<int64_t, int64_t>> hot;  // stretches of time, in order

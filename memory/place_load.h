@@ -8,6 +8,9 @@
 
 namespace pal {
 
+// The first time at which most bytes are alive.
+int64_t hottest_moment(std::span<const Buffer> buffers);
+
 // The buffers alive at some time when at least `load` bytes are.
 std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load);
 

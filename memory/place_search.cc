@@ -1,13 +1,15 @@
-// Which search when: canonical placements and skylines, and blocks and beams where there is nothing
-// to waste.
+// Which search when: canonical placements and skylines, and columns, blocks and beams where there is
+// nothing to waste.
 #include "memory/place_search.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 #include "memory/place_beam.h"
 #include "memory/place_blocks.h"
 #include "memory/place_canonical.h"
+#include "memory/place_columns.h"
 #include "memory/place_skyline.h"
 
 namespace pal {
@@ -44,6 +46,7 @@ SearchResult search_placement(std::span<const Buffer> buffers, int64_t capacity,
   // Blocks only help where there is next to nothing to waste, beams where there is nothing.
   const bool tight = is_tight(alive, capacity), full = fills(alive, capacity);
   std::mt19937_64 random(alive.size());
+  std::optional<ColumnSearch> columns;  // made when first asked
   // Restarts with growing budgets: a descent that begins badly rarely recovers.
   int64_t budget = 1000 + int64_t(4 * alive.size()), used = 0;
   for (uint64_t round = 0; out.answer == SearchResult::kGaveUp; ++round) {
@@ -91,17 +94,22 @@ SearchResult search_placement(std::span<const Buffer> buffers, int64_t capacity,
     }
     used += rest.nodes();
     if (out.answer != SearchResult::kGaveUp || !full) continue;
-    const int width = 32 << std::min<uint64_t>(round / 4, 8);
-    for (const bool joined : {false, true}) {
-      if (is_over() || (joined && round % 2)) break;
-      BeamSearch beam(joined ? std::span<const Buffer>(blocks.buffers()) : alive, capacity);
-      SearchResult guess = beam.run(width, round, {limits.nodes - used, limits.deadline});
+    // Each doubles its width every fourth round.
+    const int width = 1 << std::min<uint64_t>(round / 4, 8);
+    const auto take = [&](SearchResult guess, const Blocks* joined) {
       used += guess.nodes;
-      if (guess.answer != SearchResult::kFound) continue;
+      if (guess.answer != SearchResult::kFound) return false;
       out.answer = SearchResult::kFound;
-      found = joined ? blocks.offsets(guess.offset) : std::move(guess.offset);
-      break;
-    }
+      found = joined ? joined->offsets(guess.offset) : std::move(guess.offset);
+      return true;
+    };
+    const auto left = [&] { return SearchLimits{limits.nodes - used, limits.deadline}; };
+    if (is_over()) break;
+    if (!columns) columns.emplace(alive);
+    if (take(columns->run(4 * width, round, left()), nullptr) || is_over()) continue;
+    if (take(BeamSearch(alive, capacity).run(32 * width, round, left()), nullptr)) continue;
+    if (round % 2 || is_over()) continue;
+    take(BeamSearch(blocks.buffers(), capacity).run(32 * width, round, left()), &blocks);
   }
   out.nodes = used;
   if (out.answer == SearchResult::kFound) {

@@ -1,6 +1,6 @@
 // Placement under a capacity, in turns: exact search from below (place_canonical.h) and over
 // skylines (place_skyline.h), and for packings without waste guesses at how they are nested
-// (place_blocks.h) and beam search (place_beam.h).
+// (place_blocks.h) and beam searches over columns (place_columns.h) and skylines (place_beam.h).
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -8,11 +8,7 @@
 
 #include "core/order.h"
 #include "core/prepare.h"
-#include "memory/bit_stash.h"
-#include "memory/echo.h"
-#include "memory/fuse_recompute.h"
-#include "memory/lifetimes.h"
-#include "memory/predict.h"
+#include "memory/echo_trials.h"
 #include "memory/report.h"
 #include "memory/storages.h"
 
@@ -201,78 +197,6 @@ std::string amount(double x, const char* unit) {
   return text;
 }
 
-// Stashes bits in the clones' program, and counts what that adds.
-void encode(Clones& clones) {
-  clones.program = stash_bits(clones.program, &clones.encoded);
-  for (const Node& node : clones.program.nodes) {
-    if (node.phase != Phase::encode) continue;
-    const Specs in = specs_of(clones.program, node.in), out = specs_of(clones.program, node.out);
-    const Cost cost = cost_of(*node.op, in, out, node.attrs);
-    clones.cost.flops += cost.flops, clones.cost.bytes += cost.bytes;
-  }
-}
-
-// Whether there is anything to keep as bits.
-bool has_bits(const Program& program) {
-  int count = 0;
-  stash_bits(program, &count);
-  return count > 0;
-}
-
-// Echo's candidates: several distances, at one price after the other.
-class EchoTrials {
- public:
-  EchoTrials(const StepView& view, const RecomputeOptions& options)
-      : view_(view), options_(options), bits_(options.bits && has_bits(view.program)),
-        step_ms_(predict(view.program, kEchoDevice).step_ms) {}
-
-  Clones run() {
-    for (const EchoPrice& price : kEchoPrices) {
-      RecomputeOptions at = options_;
-      at.exchange /= price.dearer, at.launch_bytes = price.launch_bytes;
-      for (NodeId near : kEchoDistances) {
-        at.bits = false;
-        attempt(at, near);
-        if (bits_) at.bits = true, attempt(at, near);
-      }
-      if (best_.count + best_.encoded > 0 && rank(bytes_, overhead_) == 0) break;
-    }
-    return std::move(best_);
-  }
-
- private:
-  void attempt(const RecomputeOptions& options, NodeId near) {
-    Clones clones = insert_clones(view_, choose_echo(view_, near, options), std::min(near, kEchoFar));
-    if (options.bits) encode(clones);
-    if (clones.count + clones.encoded == 0) return;
-    const Program& p = clones.program;
-    const double ms =
-        predict(options.fuse ? fuse_recompute(p) : p, kEchoDevice).step_ms;
-    const double overhead = ms / step_ms_ - 1;
-    const int64_t bytes = peak_bytes(p);
-    const int mine = rank(bytes, overhead), least = rank(bytes_, overhead_);
-    // What fits and costs too much is judged by what it costs, the rest by bytes.
-    const bool better = mine != least ? mine < least
-                        : mine == 1   ? overhead < overhead_
-                                      : bytes < bytes_;
-    if (better) best_ = std::move(clones), bytes_ = bytes, overhead_ = overhead;
-  }
-
-  // 0: fits the budget and costs little enough; 1: fits; 2: does not.
-  int rank(int64_t bytes, double overhead) const {
-    if (options_.budget && bytes > *options_.budget / 100 * 99) return 2;
-    return overhead > options_.overhead;
-  }
-
-  const StepView& view_;
-  const RecomputeOptions& options_;
-  const bool bits_;
-  const double step_ms_;
-  Clones best_;
-  int64_t bytes_ = std::numeric_limits<int64_t>::max();
-  double overhead_ = std::numeric_limits<double>::infinity();
-};
-
 // Nodes that are never so far apart that one clone would not do.
 constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 
@@ -319,7 +243,8 @@ const char* to_string(Recompute method) {
 }
 
 Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
-                  std::string* note, const RecomputeOptions& options) {
+                  std::string* note, const RecomputeOptions& options,
+                  const RecomputeGoal& goal) {
   auto say = [&](const std::string& text) {
     if (note) *note = text;
   };
@@ -331,7 +256,7 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
   Clones best;
   if (method == Recompute::mirror) best = insert_clones(view, choose_mirror(view), kAnyDistance);
   if (method == Recompute::sqrt) best = insert_clones(view, choose_sqrt(view), kAnyDistance);
-  if (method == Recompute::echo) best = EchoTrials(view, options).run();
+  if (method == Recompute::echo) best = best_echo(view, options, goal);
   if (best.count == 0 && best.encoded == 0) {
     say("nothing to recompute");
     return program;

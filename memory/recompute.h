@@ -39,18 +39,19 @@ struct RecomputeOptions {
   // roofline for the papers' card. Where that is too little for what `exchange` allows, nodes must save
   // more. Where nothing is that cheap, the cheapest is taken.
   double overhead = 0.09;
-  // echo: bytes that the step should fit into, whatever it costs; none: no such wish.
-  std::optional<int64_t> budget = {};
-  // echo: gradients that make their recomputed operands themselves (memory/fuse_recompute.h) will be
-  // fused, so that is what costs are.
-  bool fuse = false;
-  // echo: what starting a node costs, in bytes moved. Set by the trials.
-  double launch_bytes = 0;
   // echo: one bit an element in place of a value, where that is all that gradients ask of it
   // (memory/bit_stash.h).
   bool bits = true;
   // Only nodes whose scope contains one of these; empty: all. For asking what a layer is worth.
   std::vector<std::string> scopes = {};
+};
+
+// What the step is for, as far as it matters to a choice.
+struct RecomputeGoal {
+  std::optional<int64_t> budget = {};  // echo: bytes to fit into, whatever it costs
+  // echo: gradients that make their recomputed operands themselves (memory/fuse_recompute.h) will be
+  // fused, so that is what costs are.
+  bool fuse = false;
 };
 
 const char* to_string(Recompute method);
@@ -102,6 +103,7 @@ using FootprintOf = std::function<int64_t(const Program&)>;
 // The step with recomputation, or as it was when that would not lower its footprint, or where it
 // has several queues. `note` says what was done: nodes, flops and bytes moved that were added.
 Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
-                  std::string* note = nullptr, const RecomputeOptions& options = {});
+                  std::string* note = nullptr, const RecomputeOptions& options = {},
+                  const RecomputeGoal& goal = {});
 
 }  // namespace pal

@@ -25,19 +25,19 @@ struct Planned {
   std::string over;  // what a BudgetError said; empty: it keeps to the budget, or there is none
 };
 
-// Plans the step of one bucket. What is over the budget is planned all the same, without it.
+// Plans the step of one bucket. What is over the budget is planned all the same.
 Planned plan_bucket(const Task& task, const PlanArgs& args, Lengths bucket, KernelCache& cache,
                     CompileOptions options) {
   Program program = record_plan_step(task, args.config, bucket);
   const StateLayout layout(program);
-  if (!options.budget) return {compile(std::move(program), cache, layout, options), bucket, ""};
+  if (!options.must_fit) return {compile(std::move(program), cache, layout, options), bucket, ""};
   std::string over;
   try {
     return {compile(program, cache, layout, options), bucket, ""};
   } catch (const BudgetError& error) {
     over = error.what();
   }
-  options.budget.reset();
+  options.must_fit = false;
   return {compile(std::move(program), cache, layout, options), bucket, over};
 }
 
@@ -102,12 +102,12 @@ int run_plan(const PlanArgs& args) {
   options.profile = args.profile.empty() ? default_profile() : load_profile(args.profile);
   PlanFacts facts{.capacity = options.budget};
   if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->capacity;
-  options.recompute_options.budget = facts.capacity;
+  options.must_fit = options.budget && !searches;  // else whether it fits is not the question
+  options.budget = facts.capacity;
   if (searches && !facts.capacity) {
     throw UsageError(std::string(args.max_batch ? "--max-batch" : "--max-depth") +
                      ": how much memory there is, is not known; give --budget or --profile");
   }
-  if (searches) options.budget.reset();  // whether it fits as it is, is not the question
   if (!args.config.train.batch_words->has_value()) facts.samples = *args.config.train.batch_size;
 
   const auto task = make_task(args.config);

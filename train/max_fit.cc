@@ -81,8 +81,7 @@ class Prober {
          const std::string& key, int64_t capacity)
       : task_(task), config_(config), bucket_(bucket), key_(key),
         options_(compile_options(config.memory)), cache_(choose_device(config.device)) {
-    options_.budget.reset();
-    options_.recompute_options.budget = capacity;
+    options_.budget = capacity, options_.must_fit = false;
   }
 
   int64_t least(int64_t value) {

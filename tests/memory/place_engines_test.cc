@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <set>
+#include <string_view>
 
 #include "memory/place_beam.h"
 #include "memory/place_canonical.h"
+#include "memory/place_columns.h"
 #include "memory/place_first_fit.h"
 #include "memory/place_improve.h"
 #include "memory/place_skyline.h"
@@ -227,6 +230,100 @@ TEST(PerfectPacking, EveryShapeFillsItsRectangle) {
       EXPECT_EQ(buffers, test::perfect_packing(shape, n, 1)) << "the same seed";
     }
   }
+}
+
+TEST(PlaceEngines, ColumnsFindPackingsOfEveryShape) {
+  int solved = 0;
+  for (const test::PackingShape& shape : test::packing_shapes()) {
+    for (int n : {20, 60, 150}) {
+      const auto buffers = test::perfect_packing(shape, n, 7);
+      ColumnSearch search(buffers);
+      for (uint64_t seed = 0; seed < 6; ++seed) {
+        const SearchResult found = search.run(8, seed, {});
+        ASSERT_GT(found.nodes, 0);
+        if (found.answer != SearchResult::kFound) continue;
+        ASSERT_EQ(height_of(buffers, found.offset), shape.height) << shape.name << " " << n;
+        ++solved;
+        break;
+      }
+    }
+  }
+  EXPECT_GE(solved, 25) << "of 27";
+}
+
+// Where neither sweep comes to its end, they may meet.
+TEST(PlaceEngines, ColumnsMeet) {
+  const auto halves = std::find_if(
+      test::packing_shapes().begin(), test::packing_shapes().end(),
+      [](const test::PackingShape& shape) { return shape.name == std::string_view("halves"); });
+  const auto buffers = test::perfect_packing(*halves, 150, 7);
+  ColumnSearch search(buffers);
+  int met = 0;
+  for (int width : {1, 2, 4}) {
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const SearchResult found = search.run(width, seed, {});
+      if (found.answer != SearchResult::kFound) continue;
+      ASSERT_EQ(height_of(buffers, found.offset), halves->height);
+      met += search.met();
+    }
+  }
+  EXPECT_GT(met, 0);
+}
+
+TEST(PlaceEngines, ColumnsGiveUpWhereThereIsNoPacking) {
+  // Full at all times, and yet not to be had without a hole.
+  const std::vector<Buffer> buffers{{0, 3, 3}, {0, 4, 1}, {0, 4, 3}, {3, 6, 1}, {3, 5, 1}, {3, 5, 1},
+                                    {4, 5, 2}, {4, 6, 1}, {4, 6, 1}, {5, 7, 1}, {5, 7, 3}, {6, 7, 3}};
+  ASSERT_TRUE(fills(buffers, 7));
+  ASSERT_GT(least_height(buffers), 7);
+  for (uint64_t seed = 0; seed < 8; ++seed)
+    EXPECT_EQ(ColumnSearch(buffers).run(64, seed, {}).answer, SearchResult::kGaveUp);
+}
+
+TEST(PlaceEngines, ExchangesAreEqualSumsWithoutSmallerOnesAmongThem) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int64_t> sizes[2];
+    for (auto& side : sizes) {
+      for (size_t i = 0; i < 2 + random() % 5; ++i) side.push_back(1 + int64_t(random() % 9));
+    }
+    auto sum = [](const std::vector<int64_t>& of, BufferSet set) {
+      int64_t total = 0;
+      for (size_t i = 0; i < of.size(); ++i) total += set >> i & 1 ? of[i] : 0;
+      return total;
+    };
+    auto within = [](const Exchange& a, const Exchange& b) {
+      return (a.out & ~b.out) == 0 && (a.in & ~b.in) == 0;
+    };
+    std::vector<Exchange> equal;
+    for (BufferSet out = 1; out < BufferSet{1} << sizes[0].size(); ++out) {
+      for (BufferSet in = 1; in < BufferSet{1} << sizes[1].size(); ++in) {
+        if (sum(sizes[0], out) == sum(sizes[1], in)) equal.push_back({out, in});
+      }
+    }
+    std::set<std::pair<BufferSet, BufferSet>> expected, found;
+    for (const Exchange& e : equal) {
+      const auto smaller = std::count_if(equal.begin(), equal.end(),
+                                         [&](const Exchange& o) { return within(o, e); });
+      if (smaller == 1) expected.insert({e.out, e.in});
+    }
+    for (const Exchange& e : find_exchanges(sizes[0], sizes[1], {})) found.insert({e.out, e.in});
+    ASSERT_EQ(found, expected) << "round " << round;
+  }
+}
+
+// More buffers than all sets can be listed of: the few that give way to very many are found all the same.
+TEST(PlaceEngines, ExchangesOfFewForVeryManyAreFound) {
+  std::mt19937_64 random(4);
+  std::vector<int64_t> in, out{0, 0};
+  for (int i = 0; i < 22; ++i) {
+    in.push_back(int64_t(random() % (1 << 30)));
+    out[size_t(i % 2)] += in.back();
+  }
+  const auto found = find_exchanges(out, in, {});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].in | found[1].in, (BufferSet{1} << 22) - 1);
+  EXPECT_EQ(found[0].in & found[1].in, 0u);
 }
 
 }  // namespace

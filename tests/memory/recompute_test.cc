@@ -148,7 +148,7 @@ Program read_twice(int between, bool from_input) {
 TEST(Echo, ReadersThatAreNearShareAClone) {
   auto clones = [](const Program& p, NodeId near) {
     const StepView view(p);
-    return insert_clones(view, choose_echo(view, near, small()), near).count;
+    return insert_clones(view, choose_echo(view, {.near = near, .exchange = 1e9}), near).count;
   };
   EXPECT_EQ(clones(read_twice(10, true), 64), 1);
   EXPECT_EQ(clones(read_twice(100, true), 64), 2) << "made of an input: again for each";
@@ -167,7 +167,7 @@ TEST(Echo, AChainIsCutIntoPieces) {
   b.output("d", d);
   const Program p = b.take();
   const StepView view(p);
-  const Clones cut = insert_clones(view, choose_echo(view, 9, small()), 9);
+  const Clones cut = insert_clones(view, choose_echo(view, {.near = 9, .exchange = 1e9}), 9);
   const Clones whole = insert_clones(view, choose_mirror(view), 1 << 20);
   EXPECT_EQ(whole.count, 12);
   EXPECT_GT(cut.count, 5);

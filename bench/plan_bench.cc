@@ -1,0 +1,144 @@
+// Plans of every configuration that ships, with every way to recompute and to schedule, at several
+// batch sizes and buckets: the placed height against the most bytes alive, and what planning takes.
+//
+//   bench_plan_bench [--config NAME] [--check] [--set KEY=VALUE]...
+//
+// Text and pictures are made up, so that no data set is needed. --check ends with 1 where a plan is
+// above its bound. One thread plans; times include every pass and check of compile().
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "train/config.h"
+#include "train/task.h"
+#include "train/trainer.h"
+
+namespace {
+
+using namespace pal;
+
+struct Args {
+  std::string config;
+  std::vector<std::string> sets;
+  bool check = false;
+};
+
+// Over all plans.
+struct Total {
+  int plans = 0, above = 0;
+  double worst = 0, compile = 0, echo = 0;
+};
+
+std::vector<std::string> shipped_configs() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(find_config("nmt_small").parent_path()))
+    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Config load(const std::string& name, const std::vector<std::string>& sets) {
+  std::vector<Override> overrides;
+  for (const std::string& set : sets) overrides.push_back(parse_set(set));
+  return load_config(find_config(name), overrides);
+}
+
+// With made-up text where the configuration's own is not there.
+std::vector<std::string> sets_for(const std::string& name) {
+  std::vector<std::string> sets{"data.synthetic=true", "data.source_vocab_size=32000",
+                                "data.target_vocab_size=32000"};
+  if (name.find("iwslt") != std::string::npos)
+    sets[1] = "data.source_vocab_size=17188", sets[2] = "data.target_vocab_size=7706";
+  return sets;
+}
+
+void plan(const std::string& name, const std::string& batch, const Config& config, const Task& task,
+          int bucket, KernelCache& cache, Total& total) {
+  const auto lengths = task.bucket_lengths(bucket);
+  const Program program = record_plan_step(task, config, lengths);
+  const StateLayout layout(program);
+  for (const Schedule schedule : {Schedule::program, Schedule::lifetime}) {
+    for (const Recompute method :
+         {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
+      for (const bool fuse : {true, false}) {
+        if (method == Recompute::none && !fuse) continue;
+        CompileOptions options = compile_options(config.memory);
+        options.schedule = schedule, options.recompute = method, options.fuse_recompute = fuse;
+        const Compiled c = compile(program, cache, layout, options);
+        const Region& device = c.plan.device();
+        double echo = 0, place = 0;
+        for (const PassReport& pass : c.passes) {
+          if (pass.name == "echo" || (method == Recompute::echo && pass.name == "fuse_recompute"))
+            echo += pass.seconds;
+          if (pass.name == "place") place = pass.seconds;
+        }
+        const double above = 100 * (double(device.bytes) / double(device.lower_bound) - 1);
+        ++total.plans, total.above += device.bytes > device.lower_bound;
+        total.worst = std::max(total.worst, above);
+        total.compile = std::max(total.compile, c.seconds), total.echo = std::max(total.echo, echo);
+        std::printf("%-18s %6s %4lld,%-4lld %-8s %-6s%-8s %6zu %15lld %8.4f %8.2f %6.2f %6.2f\n",
+                    name.c_str(), batch.c_str(), static_cast<long long>(lengths.first),
+                    static_cast<long long>(lengths.second),
+                    schedule == Schedule::program ? "program" : "lifetime", to_string(method),
+                    fuse ? "" : " unfused", c.program.nodes.size(),
+                    static_cast<long long>(device.bytes), above, c.seconds, echo, place);
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
+void sweep(const std::string& name, const Args& args, Total& total) {
+  for (const char* batch : {"", "16", "200"}) {
+    std::vector<std::string> sets = sets_for(name);
+    if (*batch)
+      sets.insert(sets.end(), {"train.batch_words=null", std::string("train.batch_size=") + batch});
+    sets.insert(sets.end(), args.sets.begin(), args.sets.end());
+    try {
+      const Config config = load(name, sets);
+      const auto task = make_task(config);
+      KernelCache cache(choose_device(config.device));
+      const int last = task->bucket_count() - 1;
+      for (int bucket : {0, last / 2, last}) {
+        plan(name, *batch ? batch : "own", config, *task, bucket, cache, total);
+        if (last == 0) break;
+      }
+    } catch (const UsageError& error) {
+      std::printf("%-18s passed over: %s\n", name.c_str(), error.what());
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Args args;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag.starts_with("--benchmark_list")) return 0;  // Google Benchmark's: nothing to list
+    if (flag.starts_with("--benchmark_")) continue;
+    if (flag == "--check")
+      args.check = true;
+    else if (flag == "--config")
+      args.config = value, ++i;
+    else if (flag == "--set")
+      args.sets.push_back(value), ++i;
+    else
+      return std::fprintf(stderr, "plan_bench: unknown flag %s\n", flag.c_str()), 2;
+  }
+  std::printf("%-18s %6s %9s %-8s %-14s %6s %15s %8s %8s %6s %6s\n", "config", "batch", "bucket",
+              "schedule", "recompute", "nodes", "height", "above %", "compile", "echo", "place");
+  Total total;
+  for (const std::string& name : shipped_configs())
+    if (args.config.empty() || args.config == name) sweep(name, args, total);
+  std::printf(
+      "%d plans, %d above the bound, by at most %.4f %%; compile at most %.2f s, echo %.2f s\n",
+      total.plans, total.above, total.worst, total.compile, total.echo);
+  return args.check && total.above > 0;
+}

@@ -1,0 +1,190 @@
+// Trials, and what lies between two prices.
+#include "memory/echo_trials.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/prepare.h"
+#include "memory/bit_stash.h"
+#include "memory/fuse_recompute.h"
+#include "memory/lifetimes.h"
+
+namespace pal {
+namespace {
+
+// Stashes bits in the clones' program, and counts what that adds.
+void encode(Clones& clones) {
+  clones.program = stash_bits(clones.program, &clones.encoded);
+  for (const Node& node : clones.program.nodes) {
+    if (node.phase != Phase::encode) continue;
+    const Specs in = specs_of(clones.program, node.in), out = specs_of(clones.program, node.out);
+    const Cost cost = cost_of(*node.op, in, out, node.attrs);
+    clones.cost.flops += cost.flops, clones.cost.bytes += cost.bytes;
+  }
+}
+
+// Whether there is anything to keep as bits.
+bool has_bits(const Program& program) {
+  int count = 0;
+  stash_bits(program, &count);
+  return count > 0;
+}
+
+class Trials {
+ public:
+  Trials(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal)
+      : view_(view),
+        options_(options),
+        goal_(goal),
+        bits_(options.bits && has_bits(view.program)),
+        plain_(predict(view.program, kEchoDevice)) {}
+
+  Clones run() {
+    Chosen dear;  // what the price before this one led to
+    for (const EchoPrice& price : kEchoPrices) {
+      Chosen here;
+      EchoTrial trial{.exchange = options_.exchange / price.dearer,
+                      .launch_bytes = price.launch_bytes};
+      if (dear.choice.empty()) {
+        for (NodeId near : kEchoDistances) {
+          for (const bool bits : {false, true}) {
+            if (bits && !bits_) continue;
+            trial.near = near, trial.bits = bits;
+            attempt({choose_echo(view_, trial), near, bits}, &here);
+          }
+        }
+      } else {
+        trial.near = dear.near, trial.bits = dear.bits;
+        attempt({choose_echo(view_, trial), dear.near, dear.bits}, &here);
+      }
+      if (best_.count + best_.encoded > 0 && rank(bytes_, overhead_) == 0) {
+        if (!dear.choice.empty() && dear.bytes < bytes_) add_regions(dear);
+        break;
+      }
+      if (!here.choice.empty()) dear = std::move(here);
+    }
+    return std::move(best_);
+  }
+
+ private:
+  struct Chosen {
+    Choice choice;
+    NodeId near = 0;
+    bool bits = false;
+    int64_t bytes = std::numeric_limits<int64_t>::max();
+  };
+
+  // Keeps it if it is the best so far; `smallest`: the one with the smallest footprint so far,
+  // whatever it costs. Whether it is cheap enough.
+  bool attempt(Chosen trial, Chosen* smallest = nullptr) {
+    Clones clones = insert_clones(view_, trial.choice, std::min(trial.near, kEchoFar));
+    if (trial.bits) encode(clones);
+    if (clones.count + clones.encoded == 0) return true;
+    const Program& p = clones.program;
+    const double ms = predict(goal_.fuse ? fuse_recompute(p) : p, kEchoDevice).step_ms;
+    const double overhead = ms / plain_.step_ms - 1;
+    const int64_t bytes = trial.bytes = peak_bytes(p);
+    const int mine = rank(bytes, overhead), least = rank(bytes_, overhead_);
+    // What fits and costs too much is judged by what it costs, the rest by bytes.
+    const bool better = mine != least ? mine < least
+                        : mine == 1   ? overhead < overhead_
+                                      : bytes < bytes_;
+    if (better) {
+      best_ = std::move(clones), bytes_ = bytes, overhead_ = overhead;
+      chosen_ = trial.choice;
+    }
+    if (smallest && bytes < smallest->bytes) *smallest = std::move(trial);
+    return overhead <= options_.overhead;
+  }
+
+  // 0: fits the budget and costs little enough; 1: fits; 2: does not.
+  int rank(int64_t bytes, double overhead) const {
+    if (goal_.budget && bytes > *goal_.budget / 100 * 99) return 2;
+    return overhead > options_.overhead;
+  }
+
+  // Nodes that `dear` recomputes and the best so far does not, where one reads another as one
+  // region.
+  struct Region {
+    std::vector<NodeId> nodes;
+    int64_t bytes = 0;  // of what need not be stashed
+    double ms = 0;
+  };
+  std::vector<Region> regions_of(const Choice& dear) const {
+    const Program& p = view_.program;
+    auto extra = [&](ValueId v) { return v != kNone && dear[size_t(v)] && !chosen_[size_t(v)]; };
+    std::vector<NodeId> root(p.nodes.size(), kNone);
+    auto find = [&](NodeId n) {
+      while (root[size_t(n)] != n) n = root[size_t(n)] = root[size_t(root[size_t(n)])];
+      return n;
+    };
+    for (NodeId n = 0; n < p.node_count(); ++n) {
+      if (std::none_of(p.node(n).out.begin(), p.node(n).out.end(), extra)) continue;
+      root[size_t(n)] = n;
+      for (ValueId v : p.node(n).in) {
+        if (extra(v)) root[size_t(find(p.value(v).producer))] = n;
+      }
+    }
+    std::vector<int32_t> number(p.nodes.size(), -1);
+    std::vector<char> counted(view_.storage_bytes.size(), 0);
+    std::vector<Region> regions;
+    for (NodeId n = 0; n < p.node_count(); ++n) {
+      if (root[size_t(n)] == kNone) continue;
+      int32_t& at = number[size_t(find(n))];
+      if (at < 0) at = int32_t(regions.size()), regions.emplace_back();
+      Region& region = regions[size_t(at)];
+      region.nodes.push_back(n);
+      region.ms += plain_.node_ms[size_t(n)];
+      for (ValueId v : p.node(n).out) {
+        if (!extra(v) || view_.first_use[size_t(v)] == kNone) continue;
+        char& seen = counted[size_t(view_.storage[size_t(v)])];
+        if (!seen) region.bytes += view_.storage_bytes[size_t(view_.storage[size_t(v)])];
+        seen = 1;
+      }
+    }
+    return regions;
+  }
+
+  // A region that is too much as a whole is recomputed from somewhere to its end.
+  void add_regions(const Chosen& dear) {
+    std::vector<Region> regions = regions_of(dear.choice);
+    std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
+      return double(a.bytes) * b.ms > double(b.bytes) * a.ms;
+    });
+    std::vector<NodeId> nodes;
+    for (const Region& region : regions)
+      nodes.insert(nodes.end(), region.nodes.rbegin(), region.nodes.rend());
+    const Choice base = chosen_;
+    size_t affordable = 0, too_many = nodes.size() + 1;
+    for (int i = 0; i < kSteps && affordable + 1 < too_many; ++i) {
+      const size_t count = (affordable + too_many) / 2;
+      Chosen trial{base, dear.near, dear.bits};
+      for (size_t k = 0; k < count; ++k) {
+        for (ValueId v : view_.program.node(nodes[k]).out) {
+          if (v != kNone) trial.choice[size_t(v)] |= dear.choice[size_t(v)];
+        }
+      }
+      (attempt(std::move(trial)) ? affordable : too_many) = count;
+    }
+  }
+  static constexpr int kSteps = 5;  // of bisection
+
+  const StepView& view_;
+  const RecomputeOptions& options_;
+  const RecomputeGoal& goal_;
+  const bool bits_;
+  const Prediction plain_;
+  Clones best_;
+  Choice chosen_;  // of the best
+  int64_t bytes_ = std::numeric_limits<int64_t>::max();
+  double overhead_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace
+
+Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal) {
+  return Trials(view, options, goal).run();
+}
+
+}  // namespace pal

@@ -1,0 +1,67 @@
+// Where the nodes of a small program (FusedPattern) occur in a large one.
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/op.h"
+#include "core/program.h"
+
+namespace pal {
+
+// How to walk over a pattern from its anchor: each step reaches a node through a value that is
+// known by then, as its producer (of which there is one) or as a reader (any may be tried).
+struct Walk {
+  struct Step {
+    NodeId node;
+    ValueId through;
+    bool producer;
+  };
+  NodeId anchor = kNone;
+  std::vector<Step> steps;
+  bool whole = false;  // every node is reached
+};
+
+struct Pattern {
+  FusedPattern form;
+  Walk walk;
+  std::vector<char> interior;  // by value of the pattern: made in it, and no output of it
+  std::vector<char> read;      // by value: somebody in the pattern reads it
+};
+
+// Pattern -> program.
+struct Binding {
+  std::vector<NodeId> node;
+  std::vector<ValueId> value;
+};
+
+// Finds occurrences in one program by growing them from an anchor along edges.
+class PatternFinder {
+ public:
+  PatternFinder(const Program& program, const std::vector<std::vector<NodeId>>& readers)
+      : p_(program), readers_(readers) {}
+
+  // What `op` stands for where its anchor is this node; recorded once for equal anchors.
+  const std::vector<Pattern>& patterns_of(const Node& anchor, const OpDef& op);
+  // Every occurrence that has the pattern's anchor at this node.
+  void find(const Pattern& pattern, NodeId anchor, const std::function<void(Binding)>& found) const;
+
+ private:
+  struct Known {
+    const OpDef* op;
+    Attrs attrs;
+    Specs in;
+    std::unique_ptr<const std::vector<Pattern>> patterns;
+  };
+
+  bool bind(const Pattern& pattern, NodeId from, NodeId to, Binding& b) const;
+  bool bind_value(const Pattern& pattern, ValueId from, ValueId to, Binding& b) const;
+  void grow(const Pattern& pattern, size_t step, const Binding& b,
+            const std::function<void(Binding)>& found) const;
+
+  const Program& p_;
+  const std::vector<std::vector<NodeId>>& readers_;
+  std::vector<Known> known_;
+};
+
+}  // namespace pal
