@@ -72,13 +72,14 @@ class Compiler {
     if (options_.recompute == Recompute::none) return finish();
     const Program kept = out_.program;
     pass(to_string(options_.recompute), [&](std::string* note) { return recompute(note); }, kTrades);
-    const bool any = out_.program.nodes.size() != kept.nodes.size();
+    const size_t nodes = out_.program.nodes.size();
     const size_t through = out_.passes.size();
     if (options_.fuse_recompute) {
       pass("fuse_recompute", [&](std::string* note) { return fused(note); }, kTrades);
     }
+    const bool same = nodes == kept.nodes.size() && out_.program.nodes.size() == nodes;
     finish();
-    if (!any) return;
+    if (same) return;
     const int64_t with = peak(storage_options()), without = finished_peak(kept);
     if (with <= without) return;
     // The passes that follow made less of it than the choice was judged by.
