@@ -22,8 +22,8 @@ std::vector<PairLength> speech_lengths(const std::vector<Utterance>& utterances,
   std::vector<PairLength> out;
   for (const Utterance& u : utterances) {
     const int64_t frames = tempo ? u.frames * 10 / 9 + 2 : u.frames;
-    out.push_back(
-        {static_cast<int>(frames), static_cast<int>(std::max<size_t>(1, u.labels.size()))});
+    const int64_t labels = static_cast<int64_t>(u.labels.size()) + 1;
+    out.push_back({static_cast<int>(frames), static_cast<int>(std::max<int64_t>(2, labels))});
   }
   return out;
 }

@@ -45,7 +45,8 @@ void fill_speech_batch(FeatureReader& reader, const std::vector<Utterance>& utte
                        std::span<const int32_t> rows, const SpeechExtent& extent,
                        const SpeechVariety* variety, bool skip_faults, SpeechBatch& out);
 
-// Lengths for the ladder: frames (at the slowest tempo) and labels, 1 where there are none.
+// Lengths for the ladder: frames (at the slowest tempo), and one more than there are labels, two at
+// least, as a ladder takes a target of one for a sentence without a word.
 std::vector<PairLength> speech_lengths(const std::vector<Utterance>& utterances, bool tempo);
 
 }  // namespace pal
