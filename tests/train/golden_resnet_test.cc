@@ -33,8 +33,9 @@ TEST_P(GoldenResNet, TenStepsAsInPyTorch) {
     return *found;
   };
   std::ifstream file(kFolder + "resnet_steps.json");
+  const nlohmann::json numbers = nlohmann::json::parse(file);
   nlohmann::json which;
-  for (const auto& each : nlohmann::json::parse(file)["cases"]) {
+  for (const auto& each : numbers["cases"]) {
     if (each["name"] == GetParam()) which = each;
   }
   std::vector<Override> overrides;
