@@ -79,10 +79,15 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
     std::string text, error;
   };
   const Case cases[] = {
-      {"", "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet"},
-      {"model:\n  hidden: 3\n", "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet"},
+      {"",
+       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
+       "gnmt, bert, rhn"},
+      {"model:\n  hidden: 3\n",
+       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
+       "gnmt, bert, rhn"},
       {"model:\n  type: ntm\n",
-       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer, resnet; did you mean "
+       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer, resnet, zoo, "
+       "deepspeech2, gnmt, bert, rhn; did you mean "
        "nmt?"},
       {head + "train:\n  batchsize: 3\n",
        "c.yaml:4: train.batchsize: unknown key; did you mean train.batch_size?"},
@@ -159,7 +164,8 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "c.yaml:5: train.batch_words: does not combine with train.batch_size; leave one of them "
        "out"},
       {head + tail + "  batch_words: 99\n",
-       "c.yaml:5: train.batch_words: 99 hold no sentence of data.max_length 100; raise it, or lower "
+       "c.yaml:5: train.batch_words: 99 hold no sentence of data.max_length 100; raise it, or "
+       "lower "
        "that"},
       {head + tail + "data:\n  sentencepiece_file: a.model\n",
        "c.yaml:6: data.sentencepiece_file: is of no use with data.tokenizer simple; set that to "
@@ -192,8 +198,7 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {head + "train: [1, 2\n", "c.yaml:4: malformed YAML: end of sequence flow not found"},
       {head + "train: {lr: 1\n", "c.yaml:4: malformed YAML: end of map flow not found"},
       {head + "data:\n  root: a\xff\n", "c.yaml:4: not UTF-8; save the file as UTF-8"},
-      {head + "data:\n  root: a\x01\n",
-       "c.yaml:4: a control character; this is not a text file"},
+      {head + "data:\n  root: a\x01\n", "c.yaml:4: a control character; this is not a text file"},
       {head + "data: &d\n  root: a\n",
        "c.yaml:3: anchors (&name) are not supported; write the value out"},
       {"model:\n  type: transformer\n  heads: 5\n" + tail,
@@ -240,7 +245,8 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("train.lr={a: 1}")}),
             "--set: train.lr: expected one value or a [list], got a map");
   EXPECT_EQ(error_of(kGood, {parse_set("model.type=mlp")}),
-            "--set: model.type: the string \"mlp\" is not one of nmt, transformer, resnet");
+            "--set: model.type: the string \"mlp\" is not one of nmt, transformer, resnet, zoo, "
+            "deepspeech2, gnmt, bert, rhn");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
             "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
