@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -16,6 +17,10 @@
 #define STBI_NO_STDIO
 #define STBI_NO_FAILURE_STRINGS  // they hold bytes of the file, in a variable that threads share
 #define STBI_MAX_DIMENSIONS 32768
+// A JPEG that names a table which it does not bring reads what the allocation held: let that be 0.
+#define STBI_MALLOC(size) std::calloc(1, size)
+#define STBI_REALLOC(block, size) std::realloc(block, size)
+#define STBI_FREE(block) std::free(block)
 #include <stb/stb_image.h>
 
 namespace pal {

@@ -134,7 +134,7 @@ TEST_P(DeepSpeech2, LearnsTheSameWithMorePadding) {
     EXPECT_NEAR(tight[i], wide[i], 2e-4 * std::max(1.0f, std::abs(tight[i]))) << i;
     size += std::abs(double(tight[i]));
   }
-  EXPECT_GT(size, 100);
+  EXPECT_GT(size, 10);  // they are not all 0
 }
 
 INSTANTIATE_TEST_SUITE_P(Cells, DeepSpeech2,
