@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/philox.h"
 #include "train/image_models.h"
+#include "train/position.h"
 
 namespace pal {
 namespace {
@@ -131,27 +132,13 @@ BatchInfo ImageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> 
 }
 
 std::string ImageTask::position() const {
-  char text[64];
-  std::snprintf(text, sizeof text, "batch %lld data %016llx", static_cast<long long>(next_),
-                static_cast<unsigned long long>(data_->fingerprint()));
-  return text;
+  return position_text({{"batch", next_}}, data_->fingerprint());
 }
 
 void ImageTask::restore(const std::string& position) {
-  long long batch = 0;
-  unsigned long long fingerprint = 0;
-  int end = -1;
-  std::sscanf(position.c_str(), "batch %lld data %16llx%n", &batch, &fingerprint, &end);
-  if (end != static_cast<int>(position.size()) || batch < 0) {
-    throw UsageError("[images] cannot resume from the position '" + position +
-                     "': expected 'batch N data HEX'; use the checkpoint of this task");
-  }
-  if (fingerprint != data_->fingerprint()) {
-    throw UsageError(
-        "[images] cannot resume: the training images are not what they were when the "
-        "checkpoint was saved; restore them, or start a new run");
-  }
-  next_ = batch;
+  const auto numbers =
+      read_position(position, {"batch"}, data_->fingerprint(), "[images]", "the training images");
+  next_ = numbers[0];
   start_batches();
 }
 

@@ -13,6 +13,7 @@
 #include "models/bert.h"
 #include "models/rhn.h"
 #include "ops/copies.h"
+#include "train/position.h"
 #include "train/step_program.h"
 
 namespace pal {
@@ -134,27 +135,13 @@ BatchInfo LanguageTask::fill_full(Executable& program, std::pair<int64_t, int64_
 }
 
 std::string LanguageTask::position() const {
-  char text[64];
-  std::snprintf(text, sizeof text, "batch %lld data %016llx", static_cast<long long>(next_),
-                static_cast<unsigned long long>(data_->fingerprint()));
-  return text;
+  return position_text({{"batch", next_}}, data_->fingerprint());
 }
 
 void LanguageTask::restore(const std::string& position) {
-  long long batch = 0;
-  unsigned long long fingerprint = 0;
-  int end = -1;
-  std::sscanf(position.c_str(), "batch %lld data %16llx%n", &batch, &fingerprint, &end);
-  if (end != static_cast<int>(position.size()) || batch < 0) {
-    throw UsageError("[text] cannot resume from the position '" + position +
-                     "': expected 'batch N data HEX'; use the checkpoint of this task");
-  }
-  if (fingerprint != data_->fingerprint()) {
-    throw UsageError(
-        "[text] cannot resume: the training text or its vocabulary is not what it was "
-        "when the checkpoint was saved; restore the files, or start a new run");
-  }
-  next_ = batch;
+  const auto numbers = read_position(position, {"batch"}, data_->fingerprint(), "[text]",
+                                     "the training text or its vocabulary");
+  next_ = numbers[0];
 }
 
 Executable& LanguageTask::validation(ProgramSet& programs) const {

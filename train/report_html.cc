@@ -81,23 +81,23 @@ double mean(const Points& points) {
 std::string tiles(const RunReport& r, const Curves& c) {
   std::string out = "<section class=\"tiles\">";
   for (const auto& [name, value] : r.test) {
-    out += name == "loss" ? tile(fixed(value, 3), "test loss, nats a word")
+    out += name == "loss" ? tile(fixed(value, 3), "test loss, nats per " + r.sample)
                           : tile(fixed(value, 2), "test " + upper(name));
   }
   for (const auto& [name, points] : c.metrics) {
     if (!points.empty()) out += tile(fixed(best_of(name, points), 2), "best valid " + upper(name));
   }
   if (!c.valid_loss.empty()) {
-    out += tile(fixed(c.valid_loss.back().second, 3), "last valid loss, nats a word");
+    out += tile(fixed(c.valid_loss.back().second, 3), "last valid loss, nats per " + r.sample);
   }
   out += tile(short_number(double(c.step), 7), "updates, " + fixed(c.epoch, 2) + " epochs");
-  if (!c.tokens.empty()) out += tile(short_number(mean(c.tokens)), "tokens a second, mean");
+  if (!c.tokens.empty()) out += tile(short_number(mean(c.tokens)), r.unit + " a second, mean");
   out += tile(format_bytes(r.arena_bytes), "planned for a step, all included");
   return out + "</section>";
 }
 
-std::string charts(const Curves& c) {
-  Chart loss{.title = "Loss", .unit = "nats a word, by step", .series = {}};
+std::string charts(const RunReport& r, const Curves& c) {
+  Chart loss{.title = "Loss", .unit = "nats per " + r.sample + ", by step", .series = {}};
   const Points train = thinned(c.loss, kPoints);
   if (train.size() > 40) {
     loss.series.push_back({"", "faint", train});
@@ -122,8 +122,10 @@ std::string charts(const Curves& c) {
   out += chart_html(metric);
   out += chart_html({.title = "Learning rate", .unit = "by step",
                      .series = {{"", "four", thinned(c.rate, kPoints)}}, .from_zero = true});
-  out += chart_html({.title = "Throughput", .unit = "source and target tokens a second, by step",
-                     .series = {{"", "one", thinned(c.tokens, kPoints)}}, .from_zero = true});
+  out += chart_html({.title = "Throughput",
+                     .unit = r.unit + " a second, by step",
+                     .series = {{"", "one", thinned(c.tokens, kPoints)}},
+                     .from_zero = true});
   return out + "</section>";
 }
 
@@ -157,7 +159,7 @@ std::string report_html(const RunReport& r, const std::string& metrics) {
   for (const std::string& line : r.described) {
     out += "<p class=\"soft\">" + escape_html(line) + "</p>";
   }
-  out += tiles(r, curves) + "\n<h2>Training</h2>" + charts(curves) + "\n" + samples(r) + "\n" +
+  out += tiles(r, curves) + "\n<h2>Training</h2>" + charts(r, curves) + "\n" + samples(r) + "\n" +
          footprint(r) + "\n<h2>The plan, and what each pass did</h2><div class=\"card\">" +
          preformatted(r.plan) + "</div>\n<h2>Configuration</h2><details class=\"card\"><summary>" +
          "Every option of this run</summary>" + preformatted({r.config}) +

@@ -13,6 +13,7 @@
 #include "ops/cross_entropy.h"  // log_softmax
 #include "train/checkpoint.h"
 #include "train/log.h"
+#include "train/position.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
 
@@ -229,31 +230,14 @@ BatchInfo SpeechTask::fill_full(Executable& program, std::pair<int64_t, int64_t>
 }
 
 std::string SpeechTask::position() const {
-  char text[128];
-  std::snprintf(text, sizeof text, "epoch %lld batch %lld data %016llx",
-                static_cast<long long>(resume_.epoch),
-                static_cast<long long>(resume_.batch_in_epoch),
-                static_cast<unsigned long long>(data_->fingerprint()));
-  return text;
+  return position_text({{"epoch", resume_.epoch}, {"batch", resume_.batch_in_epoch}},
+                       data_->fingerprint());
 }
 
 void SpeechTask::restore(const std::string& position) {
-  long long epoch = 0, batch = 0;
-  unsigned long long fingerprint = 0;
-  int end = -1;
-  std::sscanf(position.c_str(), "epoch %lld batch %lld data %16llx%n", &epoch, &batch, &fingerprint,
-              &end);
-  if (end != static_cast<int>(position.size())) {
-    throw UsageError("[speech] cannot resume from the position '" + position +
-                     "': expected 'epoch N batch N data HEX'; use the checkpoint of this task");
-  }
-  if (fingerprint != data_->fingerprint()) {
-    throw UsageError(
-        "[speech] cannot resume: the training recordings, their transcripts or the "
-        "buckets are not what they were when the checkpoint was saved; restore the "
-        "files, or start a new run");
-  }
-  resume_ = {epoch, batch};
+  const auto numbers = read_position(position, {"epoch", "batch"}, data_->fingerprint(), "[speech]",
+                                     "the training recordings, their transcripts or the buckets");
+  resume_ = {numbers[0], numbers[1]};
   start_batches();
 }
 

@@ -38,6 +38,8 @@ class SpeechTask final : public Task {
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   std::string position() const override;
   void restore(const std::string& position) override;
+  const char* unit() const override { return "frames"; }
+  const char* loss_unit() const override { return "utterance"; }
   // Metrics "wer" and "cer", in percent, of the best path.
   Validation validate(ProgramSet& programs, const std::string& part) override;
   void save_files(const std::filesystem::path& folder) const override;

@@ -64,6 +64,8 @@ class Task {
   virtual const std::vector<BatchInfo>& next(int count) = 0;
   // What BatchInfo::tokens counts, for people.
   virtual const char* unit() const { return "tokens"; }
+  // What the loss is a mean over, in the singular.
+  virtual const char* loss_unit() const { return "word"; }
   virtual void fill(Executable& program, int i) = 0;
   // Fills a program recorded by record_lengths() with random samples that leave no padding, the
   // scalars apart: for timing steps. What it counts is as next() would count it.

@@ -339,6 +339,7 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
     RunReport report{.name = args_.name, .state = state};
     report.config = dump_config(config_);
     report.described = task_->describe();
+    report.unit = task_->unit(), report.sample = task_->loss_unit();
     report.plan = plan_lines(largest());
     const Compiled& c = largest().compiled();
     const Footprint footprint = footprint_of(c.program, c.storages, c.plan);

@@ -12,6 +12,7 @@
 #include "ops/copies.h"
 #include "train/checkpoint.h"
 #include "train/log.h"
+#include "train/position.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
 #include "train/translation_model.h"
@@ -175,31 +176,14 @@ BatchInfo TranslationTask::fill_full(Executable& program,
 }
 
 std::string TranslationTask::position() const {
-  char text[128];
-  std::snprintf(text, sizeof text, "epoch %lld batch %lld data %016llx",
-                static_cast<long long>(resume_.epoch),
-                static_cast<long long>(resume_.batch_in_epoch),
-                static_cast<unsigned long long>(data_->fingerprint()));
-  return text;
+  return position_text({{"epoch", resume_.epoch}, {"batch", resume_.batch_in_epoch}},
+                       data_->fingerprint());
 }
 
 void TranslationTask::restore(const std::string& position) {
-  long long epoch = 0, batch = 0;
-  unsigned long long fingerprint = 0;
-  int end = -1;
-  std::sscanf(position.c_str(), "epoch %lld batch %lld data %16llx%n", &epoch, &batch, &fingerprint,
-              &end);
-  if (end != static_cast<int>(position.size())) {
-    throw UsageError("[nmt] cannot resume from the position '" + position +
-                     "': expected 'epoch N batch N data HEX'; use the checkpoint of this task");
-  }
-  if (fingerprint != data_->fingerprint()) {
-    throw UsageError(
-        "[nmt] cannot resume: the training text, its vocabularies or its buckets are "
-        "not what they were when the checkpoint was saved; restore the files, or "
-        "start a new run");
-  }
-  resume_ = {epoch, batch};
+  const auto numbers = read_position(position, {"epoch", "batch"}, data_->fingerprint(), "[nmt]",
+                                     "the training text, its vocabularies or its buckets");
+  resume_ = {numbers[0], numbers[1]};
   start_batches();
 }
 
