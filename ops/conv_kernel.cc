@@ -2,7 +2,8 @@
 // measured bit-identical for 1 to 4 threads and for every offset of 4 bytes. Its weight gradients,
 // though, are sums of one partial result per thread, and its gemm kernels cut their sums by thread
 // too. These run on chunks of images that depend on the shape alone, each on one thread; the
-// chunks' weight gradients are added in order.
+// chunks' weight gradients are added in order. So do products with windows where oneDNN has only
+// its reference code (for the gradients of an 11 x 21 kernel, say: [M] a hundred times slower).
 #include "ops/conv_kernel.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "ops/conv_windows.h"
 #include "ops/onednn.h"
 
 namespace pal {
@@ -56,6 +58,13 @@ Desc from_onednn(const ConvShape& s, const Desc& weights) {
   std::vector<int> to{0, s.axes + 1};
   for (int i = 0; i < s.axes; ++i) to.push_back(i + 1);
   return weights.permute_axes(to);
+}
+
+TensorSpec plain_weights(const ConvShape& s) {
+  Shape shape{s.o};
+  for (int i = 0; i < s.axes; ++i) shape.append(s.axis[size_t(i)].kernel);
+  shape.append(s.c / s.groups);
+  return {shape};
 }
 
 Desc any_weights(const ConvShape& s) {
@@ -116,6 +125,10 @@ bool any_thread_same_bits(ConvKind kind, const std::string& implementation) {
           implementation.starts_with("jit"));
 }
 
+bool reference_gradient(ConvKind kind, const ConvShape& s, const std::string& implementation) {
+  return kind != ConvKind::forward && s.groups == 1 && implementation.starts_with("ref");
+}
+
 template <class F>
 int64_t product(const ConvShape& s, int64_t start, F extent) {
   for (int i = 0; i < s.axes; ++i) start *= extent(s.axis[size_t(i)]);
@@ -141,8 +154,10 @@ struct ConvKernel::Parts {
   Desc weights;                     // as the primitive reads or writes them
   std::unique_ptr<Launch> reorder;  // from or to the caller's weights; null where they are equal
   std::unique_ptr<Launch> whole;    // null: in chunks of images
-  std::vector<std::unique_ptr<Launch>> each, last;  // by worker: an ordinary chunk, the last one
-  int64_t images = 0, count = 0;                    // per chunk, chunks
+  // In chunks, by worker: an ordinary chunk and the last one; or windows, for any chunk.
+  std::vector<std::unique_ptr<Launch>> each, last;
+  std::vector<std::unique_ptr<ConvWindows>> windows;
+  int64_t images = 0, count = 0;  // per chunk, chunks
   // The workspace: scratch of each worker, weights as the primitive has them (one partial result a
   // chunk for weight gradients), and the weight gradient before the sum is added.
   int64_t scratch = 0, workers = 1, weight_bytes = 0, weights_at = 0, total_at = 0, bytes = 0;
@@ -156,8 +171,15 @@ struct ConvKernel::Parts {
     count = (shape.n + images - 1) / images;
     workers = std::max(device.threads, 1);
     const onednn::ThreadScope alone(1);
-    // All chunks must agree on the weights' format: the first chooses.
-    weights = describe(kind, shape, images, any_weights(shape)).weights;
+    const Described first = describe(kind, shape, images, any_weights(shape));
+    if (reference_gradient(kind, shape, first.implementation)) {
+      weights = to_onednn(shape, plain_weights(shape));
+      for (int64_t w = 0; w < workers; ++w)
+        windows.push_back(std::make_unique<ConvWindows>(kind, shape));
+      scratch = align_up(windows[0]->scratch_bytes());
+      return;
+    }
+    weights = first.weights;  // all chunks must agree on the format
     const Described one = describe(kind, shape, images, weights);
     const Described tail = describe(kind, shape, shape.n - (count - 1) * images, weights);
     for (int64_t w = 0; w < workers; ++w) {
@@ -169,19 +191,22 @@ struct ConvKernel::Parts {
 
   void run_chunk(int64_t i, const char* a, const char* b, char* out, const void* bias,
                  std::byte* workspace) const {
-    const int64_t worker = omp_get_thread_num();
-    Launch& launch = *(i + 1 == count ? last : each)[size_t(worker)];
-    std::byte* own = workspace + worker * scratch;
+    const size_t worker = size_t(omp_get_thread_num());
+    std::byte* own = workspace + int64_t(worker) * scratch;
     const int64_t x_step = images * shape.pixels_in() * shape.c * 4;
     const int64_t y_step = images * shape.pixels_out() * shape.o * 4;
     switch (kind) {
-      case ConvKind::forward:
-        a += i * x_step, out += i * y_step;
-        return bias ? launch.run({a, b, out, bias, own}, 1) : launch.run({a, b, out, own}, 1);
-      case ConvKind::data_grad: return launch.run({a + i * y_step, b, out + i * x_step, own}, 1);
-      case ConvKind::weight_grad:
-        return launch.run({a + i * x_step, b + i * y_step, out + i * weight_bytes, own}, 1);
+      case ConvKind::forward: a += i * x_step, out += i * y_step; break;
+      case ConvKind::data_grad: a += i * y_step, out += i * x_step; break;
+      case ConvKind::weight_grad: a += i * x_step, b += i * y_step, out += i * weight_bytes; break;
     }
+    if (!windows.empty()) {
+      const auto floats = [](const char* p) { return reinterpret_cast<const float*>(p); };
+      return windows[worker]->run(std::min(images, shape.n - i * images), floats(a), floats(b),
+                                  reinterpret_cast<float*>(out), own);
+    }
+    Launch& launch = *(i + 1 == count ? last : each)[worker];
+    bias ? launch.run({a, b, out, bias, own}, 1) : launch.run({a, b, out, own}, 1);
   }
 
   void run_chunks(const char* a, const char* b, char* out, const void* bias, std::byte* workspace,
