@@ -20,6 +20,7 @@ endforeach()
 add_executable(test_emulation ${sources} ${emulated})
 target_include_directories(test_emulation BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/emulation/include)
 target_link_libraries(test_emulation pal_test_support pal_train GTest::gtest_main)
+pal_precompile(test_emulation REUSE_FROM pal_test_support)
 target_compile_definitions(test_emulation PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 # Chunks of the loss are no other kernels.
 gtest_discover_tests(test_emulation DISCOVERY_MODE PRE_TEST TEST_PREFIX emulation/

@@ -24,17 +24,25 @@ void size_batch(const ImageTransform& transform, int64_t rows, ImageBatch& batch
 
 }  // namespace
 
-bool BadImages::read(const ImageSet& set, int64_t i, int channels, Image& image) {
+bool BadImages::read(const ImageSet& set, int64_t i, int channels, std::span<const int64_t> frames,
+                     std::vector<Image>& images) {
   {
     const std::lock_guard lock(mutex_);
     if (known_.contains(i)) return false;
   }
   std::string what;
   try {
-    image = set.read(i, channels);
-    if (std::min(image.height, image.width) >= least_side_) return true;
-    what = set.name(i) + ": " + std::to_string(image.width) + " x " + std::to_string(image.height) +
-           " pixels; data.min_side is " + std::to_string(least_side_);
+    images.clear();
+    for (const int64_t frame : frames) {
+      images.push_back(set.read(i, channels, frame));
+      const Image& image = images.back();
+      if (std::min(image.height, image.width) >= least_side_) continue;
+      what = set.name(i) + ": " + std::to_string(image.width) + " x " +
+             std::to_string(image.height) + " pixels; data.min_side is " +
+             std::to_string(least_side_);
+      break;
+    }
+    if (what.empty()) return true;
   } catch (const UsageError& error) {
     what = error.what();
   }
@@ -82,19 +90,27 @@ void TrainingImages::fill(int64_t n, ImageBatch& batch) const {
   const int64_t epoch = n / batches_per_epoch(), number = n % batches_per_epoch();
   const auto order = order_of(epoch);
   size_batch(transform_, options_.batch, batch);
-  Image image;
+  std::vector<Image> images;
   for (int64_t row = 0; row < options_.batch; ++row) {
     const int64_t place = number * options_.batch + row;
     int64_t tries = 0, which = 0;
-    do {
+    ImageDraws draws(options_.seed, epoch, place);
+    bool usable = false;
+    while (!usable) {
       if (tries == set_.size()) {
         throw UsageError("[data] none of " + std::to_string(set_.size()) +
                          " training images can be used");
       }
       which = (*order)[static_cast<size_t>((place + tries++) % set_.size())];
-    } while (!bad_.read(set_, which, transform_.channels(), image));
-    ImageDraws draws(options_.seed, epoch, place);
-    transform_training(image, transform_, draws, batch.images.data() + row * transform_.numel());
+      const auto frames = choose_frames(set_.frames(which), transform_, &draws);
+      usable = bad_.read(set_, which, transform_.channels(), frames, images);
+    }
+    float* out = batch.images.data() + row * transform_.numel();
+    for (const Image& image : images) {
+      ImageDraws same = draws;
+      transform_training(image, transform_, same, out);
+      out += transform_.image_numel();
+    }
     batch.labels[static_cast<size_t>(row)] = set_.labels[static_cast<size_t>(which)];
   }
   batch.count = options_.batch;
@@ -121,15 +137,19 @@ void TrainingImages::mix(int64_t epoch, int64_t number, ImageBatch& batch) const
 void fill_validation_batch(const ImageSet& set, const ImageTransform& transform, int64_t batch_size,
                            int64_t n, BadImages& bad, ImageBatch& batch) {
   size_batch(transform, batch_size, batch);
-  Image image;
+  std::vector<Image> images;
   for (int64_t row = 0; row < batch_size; ++row) {
     const int64_t i = n * batch_size + row;
     float* out = batch.images.data() + row * transform.numel();
-    if (i >= set.size() || !bad.read(set, i, transform.channels(), image)) {
+    if (i >= set.size() || !bad.read(set, i, transform.channels(),
+                                     choose_frames(set.frames(i), transform, nullptr), images)) {
       std::fill(out, out + transform.numel(), 0.0f);
       continue;
     }
-    transform_validation(image, transform, out);
+    for (const Image& image : images) {
+      transform_validation(image, transform, out);
+      out += transform.image_numel();
+    }
     batch.labels[static_cast<size_t>(row)] = set.labels[static_cast<size_t>(i)];
     ++batch.count;
   }

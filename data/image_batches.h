@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,10 @@ class BadImages {
  public:
   BadImages(OnBadImage on_bad, int least_side) : on_bad_(on_bad), least_side_(least_side) {}
 
-  // The image; or nothing, and a note, where it cannot be used and is to be skipped. UsageError
-  // where it is not to be skipped.
-  bool read(const ImageSet& set, int64_t i, int channels, Image& image);
+  // The image, or those frames of the film; or nothing, and a note, where one cannot be used and is
+  // to be skipped. UsageError where it is not to be skipped.
+  bool read(const ImageSet& set, int64_t i, int channels, std::span<const int64_t> frames,
+            std::vector<Image>& images);
 
   int64_t count() const;
   // What was wrong with those noted since the last call.
@@ -36,7 +38,7 @@ class BadImages {
 };
 
 struct ImageBatch {
-  std::vector<float> images;    // (B, size, size, C)
+  std::vector<float> images;    // (B, size, size, C), of films (B, frames, size, size, C)
   std::vector<int32_t> labels;  // (B); of a place without an image: kNoLabel
   // With mixup: image i is mix of itself and 1 - mix of one with label other_labels[i].
   std::vector<int32_t> other_labels;

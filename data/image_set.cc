@@ -1,4 +1,4 @@
-// What all image sets share, folders of images, and made-up images.
+// What all image sets share, folders of images and of films, and made-up images.
 #include "data/image_set.h"
 
 #include <algorithm>
@@ -44,10 +44,88 @@ std::vector<fs::path> images_in(const fs::path& folder) {
   return found;
 }
 
+// What a class's folder holds: the files, and of films where each ends, and how many images lie
+// beside them.
+struct Found {
+  std::vector<fs::path> files;
+  std::vector<int64_t> film_ends;
+  size_t loose = 0;
+};
+
+Found films_in(const fs::path& folder) {
+  Found found{images_in(folder)};
+  found.loose = std::erase_if(found.files,
+                              [&](const fs::path& file) { return file.parent_path() == folder; });
+  // By folder, and within one by name: so that a film's frames follow each other.
+  std::stable_sort(
+      found.files.begin(), found.files.end(),
+      [](const fs::path& a, const fs::path& b) { return a.parent_path() < b.parent_path(); });
+  for (size_t i = 0; i < found.files.size(); ++i) {
+    const bool last = i + 1 == found.files.size();
+    if (last || found.files[i].parent_path() != found.files[i + 1].parent_path()) {
+      found.film_ends.push_back(static_cast<int64_t>(i) + 1);
+    }
+  }
+  return found;
+}
+
+ImageSet read_classes(const fs::path& folder, OnBadImage on_bad,
+                      const std::vector<std::string>& known, bool films) {
+  ImageSet set;
+  set.classes = known;
+  const std::string kind = films ? "films" : "images";
+  auto bad = [&](const std::string& what, const std::string& left_out) {
+    if (on_bad == OnBadImage::fail) {
+      throw UsageError(what + "; remove it, or set data.on_error: skip to leave it out");
+    }
+    set.warnings.push_back(what + "; " + left_out);
+  };
+  for (const fs::path& each : folders_in(folder)) {
+    const std::string name = each.filename().string();
+    const Found found = films ? films_in(each) : Found{images_in(each)};
+    if (found.loose > 0) {
+      bad(each.string() + ": " + std::to_string(found.loose) + " images beside its films' folders",
+          "they are left out");
+    }
+    const size_t count = films ? found.film_ends.size() : found.files.size();
+    if (count == 0) {
+      bad(each.string() + ": a class without " + kind + " (.jpg, .jpeg, .png)", "it is no class");
+      continue;
+    }
+    auto at = std::find(set.classes.begin(), set.classes.end(), name);
+    if (at == set.classes.end() && !known.empty()) {
+      bad(each.string() + ": no class of the training " + kind,
+          std::to_string(count) + " " + kind + " are left out");
+      continue;
+    }
+    if (at == set.classes.end()) at = set.classes.insert(at, name);
+    set.labels.insert(set.labels.end(), count, static_cast<int32_t>(at - set.classes.begin()));
+    const auto before = static_cast<int64_t>(set.files.size());
+    for (const int64_t end : found.film_ends) set.film_ends.push_back(before + end);
+    set.files.insert(set.files.end(), found.files.begin(), found.files.end());
+  }
+  if (set.files.empty()) {
+    throw UsageError(
+        folder.string() + ": has no " + kind + "; expected a folder for each class, with " +
+        (films ? "a folder of .jpg or .png files for each film" : ".jpg or .png files"));
+  }
+  return set;
+}
+
 }  // namespace
 
-Image ImageSet::read(int64_t i, int wanted) const {
-  if (!files.empty()) return read_image(files[static_cast<size_t>(i)], wanted);
+int64_t ImageSet::frames(int64_t i) const {
+  if (film_ends.empty()) return 1;
+  return film_ends[static_cast<size_t>(i)] - first_file(i);
+}
+
+int64_t ImageSet::first_file(int64_t i) const {
+  if (film_ends.empty()) return i;
+  return i == 0 ? 0 : film_ends[static_cast<size_t>(i - 1)];
+}
+
+Image ImageSet::read(int64_t i, int wanted, int64_t frame) const {
+  if (!files.empty()) return read_image(files[static_cast<size_t>(first_file(i) + frame)], wanted);
   const size_t bytes = size_t(height) * size_t(width) * size_t(channels);
   const auto first = pixels.begin() + static_cast<std::ptrdiff_t>(bytes) * i;
   return with_channels(
@@ -55,7 +133,9 @@ Image ImageSet::read(int64_t i, int wanted) const {
 }
 
 std::string ImageSet::name(int64_t i) const {
-  return files.empty() ? "image " + std::to_string(i) : files[static_cast<size_t>(i)].string();
+  if (files.empty()) return "image " + std::to_string(i);
+  const fs::path& file = files[static_cast<size_t>(first_file(i))];
+  return (film_ends.empty() ? file : file.parent_path()).string();
 }
 
 ImageSet ImageSet::subset(std::span<const int32_t> which) const {
@@ -64,7 +144,9 @@ ImageSet ImageSet::subset(std::span<const int32_t> which) const {
   for (const int32_t i : which) {
     out.labels.push_back(labels.at(static_cast<size_t>(i)));
     if (!files.empty()) {
-      out.files.push_back(files[static_cast<size_t>(i)]);
+      const auto first = files.begin() + first_file(i);
+      out.files.insert(out.files.end(), first, first + frames(i));
+      if (!film_ends.empty()) out.film_ends.push_back(static_cast<int64_t>(out.files.size()));
     } else {
       out.pixels.insert(out.pixels.end(), pixels.begin() + bytes * i,
                         pixels.begin() + bytes * (i + 1));
@@ -85,6 +167,7 @@ uint64_t ImageSet::fingerprint() const {
     const std::string own = file.filename().string();
     take(own.c_str(), own.size() + 1);
   }
+  take(film_ends.data(), film_ends.size() * sizeof(int64_t));
   const int32_t size[3] = {height, width, channels};
   take(size, sizeof size);
   take(pixels.data(), pixels.size());
@@ -93,36 +176,21 @@ uint64_t ImageSet::fingerprint() const {
 
 ImageSet read_image_folder(const fs::path& folder, OnBadImage on_bad,
                            const std::vector<std::string>& known) {
+  return read_classes(folder, on_bad, known, false);
+}
+
+ImageSet read_film_folder(const fs::path& folder, OnBadImage on_bad,
+                          const std::vector<std::string>& known) {
+  return read_classes(folder, on_bad, known, true);
+}
+
+ImageSet read_film(const fs::path& folder) {
   ImageSet set;
-  set.classes = known;
-  auto bad = [&](const std::string& what, const char* left_out) {
-    if (on_bad == OnBadImage::fail) {
-      throw UsageError(what + "; remove it, or set data.on_error: skip to leave it out");
-    }
-    set.warnings.push_back(what + "; " + left_out);
-  };
-  for (const fs::path& each : folders_in(folder)) {
-    const std::string name = each.filename().string();
-    const std::vector<fs::path> images = images_in(each);
-    if (images.empty()) {
-      bad(each.string() + ": a class without images (.jpg, .jpeg, .png)", "it is no class");
-      continue;
-    }
-    auto at = std::find(set.classes.begin(), set.classes.end(), name);
-    if (at == set.classes.end() && !known.empty()) {
-      bad(each.string() + ": no class of the training images",
-          (std::to_string(images.size()) + " images are left out").c_str());
-      continue;
-    }
-    if (at == set.classes.end()) at = set.classes.insert(at, name);
-    set.labels.insert(set.labels.end(), images.size(),
-                      static_cast<int32_t>(at - set.classes.begin()));
-    set.files.insert(set.files.end(), images.begin(), images.end());
-  }
+  set.files = images_in(folder);
   if (set.files.empty()) {
-    throw UsageError(folder.string() +
-                     ": has no images; expected a folder for each class, with .jpg or .png files");
+    throw UsageError(folder.string() + ": has no frames (.jpg, .jpeg, .png)");
   }
+  set.film_ends = {static_cast<int64_t>(set.files.size())};
   return set;
 }
 

@@ -117,9 +117,9 @@ CropWindow center_window(const Image& image, int size, int resize) {
 void pad_and_crop(const Image& image, const ImageTransform& t, ImageDraws& draws, float* out) {
   const int top = draws.below(2 * t.pad + 1) - t.pad, left = draws.below(2 * t.pad + 1) - t.pad;
   const int channels = image.channels;
-  std::vector<float> whole(static_cast<size_t>(t.numel()));
+  std::vector<float> whole(static_cast<size_t>(t.image_numel()));
   resample(image, center_window(image, t.size, t.size), t.size, t.size, whole.data());
-  std::fill(out, out + t.numel(), 0.0f);
+  std::fill(out, out + t.image_numel(), 0.0f);
   const int first = std::max(0, -left), last = std::min(t.size, t.size - left);
   for (int y = std::max(0, -top); y < std::min(t.size, t.size - top); ++y) {
     const float* from = whole.data() + ((y + top) * t.size + first + left) * channels;
@@ -184,6 +184,18 @@ void resample(const Image& image, const CropWindow& window, int height, int widt
   }
 }
 
+std::vector<int64_t> choose_frames(int64_t count, const ImageTransform& t, ImageDraws* draws) {
+  if (t.frames == 0) return {0};
+  const int64_t span = int64_t{t.frames - 1} * t.frame_step + 1;
+  const int64_t room = std::max<int64_t>(count - span, 0);
+  const int64_t first = draws ? draws->below(static_cast<int>(room + 1)) : room / 2;
+  std::vector<int64_t> chosen;
+  for (int i = 0; i < t.frames; ++i) {
+    chosen.push_back(std::min(first + int64_t{i} * t.frame_step, count - 1));
+  }
+  return chosen;
+}
+
 void transform_training(const Image& image, const ImageTransform& t, ImageDraws& draws,
                         float* out) {
   switch (t.crop) {
@@ -196,14 +208,14 @@ void transform_training(const Image& image, const ImageTransform& t, ImageDraws&
       resample(image, center_window(image, t.size, t.resize), t.size, t.size, out);
   }
   if (t.flip && draws.uniform() < 0.5) flip_rows(out, t.size, t.channels());
-  to_unit(out, t.numel());
+  to_unit(out, t.image_numel());
   if (t.brightness > 0 || t.contrast > 0 || t.saturation > 0) jitter_colours(out, t, draws);
   normalise(out, t);
 }
 
 void transform_validation(const Image& image, const ImageTransform& t, float* out) {
   resample(image, center_window(image, t.size, t.resize), t.size, t.size, out);
-  to_unit(out, t.numel());
+  to_unit(out, t.image_numel());
   normalise(out, t);
 }
 

@@ -1,6 +1,7 @@
 // From an image of any size to the numbers that a model reads: crop, resize, flip, colour,
-// normalise.
+// normalise; and which frames of a film are read.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -24,9 +25,12 @@ struct ImageTransform {
   bool flip = false;                                    // left to right, every other image
   double brightness = 0, contrast = 0, saturation = 0;  // factors from [1 - x, 1 + x], random order
   std::vector<float> mean, std;  // by channel, of values in [0, 1]; their number is the channels
+  int frames = 0;                // of a film, frame_step apart; 0: single images
+  int frame_step = 1;
 
   int channels() const { return static_cast<int>(mean.size()); }
-  int64_t numel() const { return int64_t{size} * size * channels(); }
+  int64_t image_numel() const { return int64_t{size} * size * channels(); }
+  int64_t numel() const { return std::max(frames, 1) * image_numel(); }  // of a sample
 };
 
 // Random numbers for one image: a function of (seed, epoch, position in the epoch) alone.
@@ -63,7 +67,13 @@ CropWindow random_resized_window(int height, int width, double scale_min, ImageD
 // the pixels that fall on one (as Pillow's; "antialias"). Exact where the size stays.
 void resample(const Image& image, const CropWindow& window, int height, int width, float* out);
 
+// The frames to read of a film of `count`: from a random one on where there are draws, else those
+// in the middle. A film that is too short stands still at its end. {0} for single images.
+std::vector<int64_t> choose_frames(int64_t count, const ImageTransform& transform,
+                                   ImageDraws* draws);
+
 // The whole transform of a training image, augmented as the transform says: (size, size, C) to out.
+// Frames of a film are given equal draws, and so changed alike.
 void transform_training(const Image& image, const ImageTransform& transform, ImageDraws& draws,
                         float* out);
 // Of an image to be judged: the shorter side resized, the centre, normalised.

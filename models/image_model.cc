@@ -7,10 +7,15 @@
 
 namespace pal {
 
+Shape ImageModel::input(int64_t batch, int64_t height, int64_t width) const {
+  if (frames == 0) return {batch, height, width, channels};
+  return {batch, frames, height, width, channels};
+}
+
 ImageLoss image_loss(Builder& b, const ImageModel& model, int64_t batch, int64_t height,
                      int64_t width, Val scalars, bool training, const ImageLossOptions& options) {
   namespace in = image_input;
-  Val x = b.input(in::kImages, {{batch, height, width, model.channels}});
+  Val x = b.input(in::kImages, {model.input(batch, height, width)});
   Val labels = b.input(in::kLabels, {{batch}, DType::i32});
   ImageLoss out;
   out.logits = model.logits(b, x, scalars, training, out.moved);

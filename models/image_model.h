@@ -11,18 +11,21 @@ namespace pal {
 
 struct ImageModel {
   int64_t channels = 3, classes = 1000;
-  // x (B, H, W, channels) -> logits (B, classes). `training` normalises by the batch's own
-  // statistics and appends to `moved` what the running ones are to become; else the running ones
-  // are used, and `moved` is not touched. `scalars` is the value of the step's scalars (for
-  // dropout).
+  int64_t frames = 0;  // of films; 0: single images
+  // x (B, H, W, channels), of films (B, frames, H, W, channels) -> logits (B, classes). `training`
+  // normalises by the batch's own statistics and appends to `moved` what the running ones are to
+  // become; else the running ones are used, and `moved` is not touched. `scalars` is the value of
+  // the step's scalars (for dropout).
   std::function<Val(Builder&, Val x, Val scalars, bool training,
                     std::vector<MovedStatistic>& moved)>
       logits;
+
+  Shape input(int64_t batch, int64_t height, int64_t width) const;  // the shape of x
 };
 
 // Names of the inputs that a classifier's programs declare.
 namespace image_input {
-inline constexpr const char* kImages = "images";       // f32 (B, H, W, C)
+inline constexpr const char* kImages = "images";       // f32 (B, H, W, C), or films
 inline constexpr const char* kLabels = "labels";       // i32 (B), -1 counts nothing
 inline constexpr const char* kOther = "other_labels";  // i32 (B): of mixup's partners
 inline constexpr const char* kMix = "mix";             // f32[1]: the image's own share

@@ -21,7 +21,7 @@ struct ImageNetwork {
   const char* name;   // alexnet
   const char* paper;  // "Krizhevsky 2014, ..."
   int64_t edge;       // of the square images that it was published for
-  int64_t frames;     // of a film; 0: single images
+  int64_t frames;     // of the films that it was published for; 0: single images
   int64_t classes;    // of the published network, which has so many
   int64_t weights;
   // x (N, H, W, 3), of a film (N, D, H, W, 3) -> (N, classes).

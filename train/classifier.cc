@@ -35,7 +35,8 @@ Classifier::Classifier(const std::string& folders) {
     ImageData &first = models_[0].task->data(), &own = models_.back().task->data();
     const ImageTransform &a = first.transform(), &b = own.transform();
     if (own.classes() != first.classes() || a.size != b.size || a.resize != b.resize ||
-        a.mean != b.mean || a.std != b.std) {
+        a.frames != b.frames || a.frame_step != b.frame_step || a.mean != b.mean ||
+        a.std != b.std) {
       throw UsageError("--model: " + name +
                        " has other classes, or sees images otherwise, than the "
                        "first model; an ensemble needs models trained on the same data section");
@@ -50,7 +51,12 @@ std::vector<Guess> Classifier::classify(const std::filesystem::path& file, int64
   ImageBatch batch;
   batch.labels = {kNoLabel};
   batch.images.resize(static_cast<size_t>(transform.numel()));
-  transform_validation(read_image(file, transform.channels()), transform, batch.images.data());
+  const ImageSet one = transform.frames > 0 ? read_film(file) : ImageSet{.files = {file}};
+  float* out = batch.images.data();
+  for (const int64_t frame : choose_frames(one.frames(0), transform, nullptr)) {
+    transform_validation(one.read(0, transform.channels(), frame), transform, out);
+    out += transform.image_numel();
+  }
   const std::vector<double> p = mean_probabilities(members_, batch);
   std::vector<size_t> order(p.size());
   std::iota(order.begin(), order.end(), 0);

@@ -23,7 +23,8 @@ class Classifier {
   ImageEvaluation evaluate(const std::string& part) const {
     return evaluate_images(members_, part);
   }
-  // The likeliest classes, `top` at most, best first. UsageError when the file is no image.
+  // The likeliest classes, `top` at most, best first. UsageError when the file is no image; where
+  // films were learnt, `file` is a folder of frames.
   std::vector<Guess> classify(const std::filesystem::path& file, int64_t top) const;
   std::string weights() const;  // the files they came from, for the log
 

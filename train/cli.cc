@@ -136,7 +136,7 @@ void add_commands(CLI::App& app, Flags& flags) {
 
   CLI::App* classify = app.add_subcommand("classify", "the likeliest classes of images");
   model_flag(*classify, flags);
-  classify->add_option("FILE", flags.images, "JPEG and PNG files")
+  classify->add_option("FILE", flags.images, "JPEG and PNG files; of films folders of frames")
       ->type_name("FILE...")->required();
   classify->add_option("--top", flags.top, "classes to print of each image (5)")->type_name("N");
   classify->add_flag("--json", flags.json, json_help);

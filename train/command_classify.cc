@@ -1,4 +1,4 @@
-// pal classify: the likeliest classes of image files.
+// pal classify: the likeliest classes of image files, or of folders of frames.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

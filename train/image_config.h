@@ -9,13 +9,14 @@
 
 namespace pal {
 
-// Labelled images: folders of JPEG and PNG files, CIFAR's binaries, IDX files.
+// Labelled images, folders of JPEG and PNG files, CIFAR's binaries, IDX files; or films.
 struct ImageConfig : Section {
   Option<std::string> root{*this, "root", ".",
                            "folder of the files; a relative one is looked for from the working "
                            "directory, then beside the program's own files"};
   Option<std::string> format{*this, "format", "folder",
-                             "folder (of a folder for each class, with JPEG and PNG files), "
+                             "folder (of a folder for each class, with JPEG and PNG files; with "
+                             "data.frames a folder of them for each film), "
                              "cifar10, cifar100 (binaries) or idx (MNIST's); the last three also as .gz",
                              {.choices = {"folder", "cifar10", "cifar100", "idx"}}};
   Option<std::vector<std::string>> train{
@@ -34,6 +35,14 @@ struct ImageConfig : Section {
       {.min = 2, .max = 10'000'000}};
   Option<int64_t> channels{*this, "channels", 3, "3: colour, 1: grey", {.min = 1, .max = 3}};
   Option<int64_t> image_size{*this, "image_size", 224, "height and width that the model sees",
+                             {.min = 1, .max = 4096}};
+  Option<std::optional<int64_t>> frames{
+      *this, "frames", {},
+      "of a film, so many are seen together: from a random one on in training, those in the middle "
+      "else; null: single images",
+      {.min = 1, .max = 4096}};
+  Option<int64_t> frame_step{*this, "frame_step", 1,
+                             "from a frame that is seen to the next; 2: every other",
                              {.min = 1, .max = 4096}};
   Option<std::optional<int64_t>> resize{
       *this, "resize", {},

@@ -44,6 +44,8 @@ ImageTransform transform_of(const ImageConfig& config) {
                                               : Crop::random_resized};
   t.size = static_cast<int>(*config.image_size);
   t.resize = static_cast<int>(config.resize->value_or(*config.image_size));
+  t.frames = static_cast<int>(config.frames->value_or(0));
+  t.frame_step = static_cast<int>(*config.frame_step);
   t.pad = static_cast<int>(*config.crop_pad);
   t.scale_min = *config.crop_scale;
   t.flip = *config.flip;
@@ -69,6 +71,9 @@ std::vector<std::string> read_classes(const fs::path& file) {
 
 ImageData::ImageData(const ImageConfig& config, uint64_t seed, const fs::path& model_dir)
     : config_(config), seed_(seed), transform_(transform_of(config)) {
+  if (*config_.frames && *config_.format != "folder") {
+    throw UsageError("data.frames: films are read from folders alone; set data.format: folder");
+  }
   if (!model_dir.empty()) classes_ = read_classes(model_dir / kClassesFile);
 }
 
@@ -96,7 +101,8 @@ ImageSet ImageData::read(const std::vector<std::string>& names, const std::strin
   } else if (*config_.format != "folder") {
     set = read_cifar(found, *config_.format == "cifar100" ? 100 : 10);
   } else if (found.size() == 1) {
-    set = read_image_folder(found[0], ImagePart::on_bad_image(config_), known);
+    const auto read_folder = *config_.frames ? read_film_folder : read_image_folder;
+    set = read_folder(found[0], ImagePart::on_bad_image(config_), known);
   } else {
     throw UsageError("data." + key + ": name one folder");
   }
@@ -199,22 +205,27 @@ void ImageData::save(const fs::path& folder) {
 }
 
 std::vector<std::string> ImageData::describe() {
-  const std::string counts = std::to_string(train().set.size()) + " training images, " +
+  const std::string kind = transform_.frames > 0 ? "films" : "images";
+  const std::string counts = std::to_string(train().set.size()) + " training " + kind + ", " +
                              std::to_string(class_count()) + " classes";
   const std::string size = std::to_string(transform_.size);
   std::vector<std::string> lines;
   if (*config_.synthetic) {
-    lines.push_back(
-        "SYNTHETIC IMAGES (data.synthetic), made up from the seed: their loss and top-1 "
-        "say nothing about pictures; " +
-        counts);
+    lines.push_back("SYNTHETIC IMAGES (data.synthetic), made up from the seed" +
+                    std::string(transform_.frames > 0 ? " (films stand still)" : "") +
+                    ": their loss and top-1 say nothing about pictures; " + counts);
   } else {
-    lines.push_back(*config_.format + " images in " + data_path(config_, "").string() + ": " +
+    lines.push_back(*config_.format + " " + kind + " in " + data_path(config_, "").string() + ": " +
                     counts);
   }
   if (held_out_) lines.back() += ", " + std::to_string(held_out_->set.size()) + " held out";
   std::string what = size + " x " + size + " x " + std::to_string(transform_.channels()) +
                      ", crop " + *config_.crop;
+  if (transform_.frames > 0) {
+    what = std::to_string(transform_.frames) + " frames of " + what;
+    if (transform_.frame_step > 1)
+      what += ", every " + std::to_string(transform_.frame_step) + "th";
+  }
   if (transform_.flip) what += ", flipped";
   if (*config_.brightness > 0 || *config_.contrast > 0 || *config_.saturation > 0) {
     what += ", colours jittered";

@@ -112,7 +112,7 @@ void ImageTask::fill(Executable& program, int i) {
 
 // Noise, and classes in turn.
 BatchInfo ImageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const {
-  const auto values = batch_ * lengths.first * lengths.second * model_.channels;
+  const int64_t values = model_.input(batch_, lengths.first, lengths.second).numel();
   std::vector<float> images(static_cast<size_t>(values));
   for (size_t i = 0; i < images.size(); ++i) {
     images[i] = 2 * uniform01(draw({seed_, 0, 0, 0}, i).x[0]) - 1;
@@ -147,7 +147,7 @@ Executable& ImageTask::inference(ProgramSet& programs, int64_t batch) const {
   if (Executable* ready = programs.find(name)) return *ready;
   Builder b;
   const int64_t size = data_->transform().size;
-  Val x = b.input(in::kImages, {{batch, size, size, model_.channels}});
+  Val x = b.input(in::kImages, {model_.input(batch, size, size)});
   std::vector<MovedStatistic> none;
   b.output("logits", model_.logits(b, x, {}, false, none));
   return programs.add(name, b.take());

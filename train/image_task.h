@@ -29,8 +29,8 @@ class ImageTask final : public Task {
                           bool training) const override;
   std::unique_ptr<Task> variant(const Config& config) const override;
   const std::vector<BatchInfo>& next(int count) override;
-  const char* unit() const override { return "images"; }
-  const char* loss_unit() const override { return "image"; }
+  const char* unit() const override { return model_.frames > 0 ? "films" : "images"; }
+  const char* loss_unit() const override { return model_.frames > 0 ? "film" : "image"; }
   void fill(Executable& program, int i) override;
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   std::string position() const override;

@@ -15,8 +15,8 @@ struct ZooConfig : Section {
       "alexnet",
       "which one, each as its paper or torchvision has it",
       {.choices = {"alexnet", "alexnet_2012", "efficientnet_b0", "googlenet", "inception_v3",
-                   "mnasnet", "mobilenet_v2", "nasnet_a_mobile", "nin", "overfeat", "resnext50",
-                   "vgg16", "vit_b16"}}};
+                   "mnasnet", "mobilenet_v2", "nasnet_a_mobile", "nin", "overfeat", "resnet3d_18",
+                   "resnext50", "vgg16", "vit_b16"}}};
   Option<double> width{*this,
                        "width",
                        1.0,

@@ -141,6 +141,35 @@ TEST_F(ImageRunTest, LearnsEvaluatesAndClassifies) {
   pal("eval --model run --source a --reference b", 2);
 }
 
+// Two classes of films, a picture or two each; what is classified is a folder of frames.
+TEST_F(ImageRunTest, LearnsFromFilms) {
+  for (const char* film : {"train/bright/a", "val/bright/a", "train/bright/b", "val/bright/b"}) {
+    copy("baseline.jpg", film, "");
+    copy("colour.png", film, "");
+  }
+  for (const char* film : {"train/dull/a", "val/dull/a"}) copy("grey.jpg", film, "");
+  std::ofstream(dir_ / "film.yaml")
+      << "model: {type: zoo, network: resnet3d_18, width: 0.0625}\n"
+         "data: {valid: [val], frames: 4, image_size: 48, crop: center, min_side: 2}\n"
+         "train: {batch_size: 3, steps: 30, optimizer: momentum, lr: 0.05, log_every: 1,\n"
+         "  valid_every: 1000}\n"
+         "device: {type: cpu, threads: 1}\n";
+  pal("train --config film.yaml --out run");
+  EXPECT_TRUE(says("3 training films, 2 classes"));
+  EXPECT_TRUE(says("4 frames of 48 x 48 x 3"));
+  EXPECT_EQ(json::parse(pal("eval --model run --json"))["top1"], 100);
+  const json rows = json::parse(pal("classify --model run --json val/dull/a"))["images"];
+  EXPECT_EQ(rows[0]["classes"][0]["class"], "dull");
+  pal("classify --model run val/none", 2);
+  EXPECT_TRUE(says("val/none: cannot be read"));
+  pal("train --config film.yaml --out other --set data.frames=null", 2);
+  EXPECT_TRUE(says("data.frames: resnet3d_18 sees films; set it, as published to 16"));
+  pal("train --config tiny.yaml --out other --set data.frames=4", 2);
+  EXPECT_TRUE(says("data.frames: resnet sees single images; set it to null"));
+  pal("train --config film.yaml --out other --set data.format=idx", 2);
+  EXPECT_TRUE(says("data.frames: films are read from folders alone"));
+}
+
 TEST_F(ImageRunTest, DamagedDataIsSkippedWithAWarningOrRefused) {
   folders();
   fs::resize_file(dir_ / "train/bright/baseline.jpg", 500);
