@@ -150,13 +150,13 @@ TEST_F(ImageRunTest, LearnsFromFilms) {
   for (const char* film : {"train/dull/a", "val/dull/a"}) copy("grey.jpg", film, "");
   std::ofstream(dir_ / "film.yaml")
       << "model: {type: zoo, network: resnet3d_18, width: 0.0625}\n"
-         "data: {valid: [val], frames: 4, image_size: 48, crop: center, min_side: 2}\n"
-         "train: {batch_size: 3, steps: 30, optimizer: momentum, lr: 0.05, log_every: 1,\n"
+         "data: {valid: [val], frames: 4, image_size: 32, crop: center, min_side: 2}\n"
+         "train: {batch_size: 3, steps: 60, optimizer: momentum, lr: 0.05, log_every: 1,\n"
          "  valid_every: 1000}\n"
          "device: {type: cpu, threads: 1}\n";
   pal("train --config film.yaml --out run");
   EXPECT_TRUE(says("3 training films, 2 classes"));
-  EXPECT_TRUE(says("4 frames of 48 x 48 x 3"));
+  EXPECT_TRUE(says("4 frames of 32 x 32 x 3"));
   EXPECT_EQ(json::parse(pal("eval --model run --json"))["top1"], 100);
   const json rows = json::parse(pal("classify --model run --json val/dull/a"))["images"];
   EXPECT_EQ(rows[0]["classes"][0]["class"], "dull");
