@@ -26,30 +26,12 @@ using emulation::Order;
 
 // Operators that have no CUDA kernel yet; docs/cuda.md says how to write one.
 const std::set<std::string> kWithout = {
-    "avg_pool",
-    "avg_pool_grad",
     "conv2d",
     "conv2d_data_grad",
     "conv2d_weight_grad",
     "conv3d",
     "conv3d_data_grad",
     "conv3d_weight_grad",
-    "ctc_loss",
-    "ctc_loss_grad",
-    "dot_channels",
-    "frame_norm",
-    "frame_norm_grad",
-    "frame_norm_infer",
-    "gelu",
-    "gelu_grad",
-    "gru_cell",
-    "gru_cell_grad",
-    "lrn",
-    "lrn_grad",
-    "scale_channels",
-    "silu",
-    "silu_grad",
-    "swap_leading",
     "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
 };
 // Library products add in an order of their own.
