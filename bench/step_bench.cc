@@ -34,9 +34,11 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-bool is_product(const std::string& name) { return name.find("matmul") != std::string::npos; }
+bool is_product(const std::string& name) {
+  return name.find("matmul") != std::string::npos || name.starts_with("conv");
+}
 
-// What a node counts under: the operator, and for the products of matrices their shape.
+// What a node counts under: the operator, and for products and convolutions their shape.
 std::string kind_of(const Program& program, const Node& node, bool shapes) {
   std::string name = node.op->name;
   if (!shapes || !is_product(name)) return name;
@@ -106,7 +108,7 @@ int run(int argc, char** argv) {
   app.add_option("--warmup", warmup, "steps run first, not timed");
   app.add_option("--steps", steps, "steps timed; the median counts")->check(CLI::PositiveNumber);
   app.add_flag("--real", real, "read the configuration's data; else data.synthetic is set");
-  app.add_flag("--shapes", shapes, "products of matrices by shape and phase");
+  app.add_flag("--shapes", shapes, "products and convolutions by shape and phase");
   app.add_flag("--json", json, "one object in place of the table");
   app.add_flag("--operators", operators, "the object has the table too");
   CLI11_PARSE(app, argc, argv);

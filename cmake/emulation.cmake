@@ -13,8 +13,8 @@ endforeach()
 # nvcc's own pragmas.
 set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/emulation/*.cc)
-foreach(stem ops/generic_checks ops/generic_structure
-             train/golden_test)  # whole steps beside PyTorch's: device auto finds the emulated GPU
+foreach(stem ops/generic_checks ops/generic_structure train/golden_test train/golden_resnet_test
+             train/speech_golden_test)  # whole steps beside PyTorch's: device auto finds the emulated GPU
   list(APPEND sources ${CMAKE_SOURCE_DIR}/tests/${stem}.cc)
 endforeach()
 add_executable(test_emulation ${sources} ${emulated})

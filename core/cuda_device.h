@@ -18,6 +18,7 @@ class CudaDevice final : public Accelerator {
 
   std::string description() const override;
   int64_t free_bytes() const override;
+  int64_t total_bytes() const { return int64_t(properties_.totalGlobalMem); }
   std::byte* allocate(Space space, int64_t bytes) override;
   void release(Space space, std::byte* memory) noexcept override;
   void* stream(QueueId queue) override;

@@ -24,19 +24,6 @@ Shape pooled(const Shape& x, const AvgPoolAttrs& s) {
           windows(x[2], s.left, s.right, s.kernel_w, s.stride_w), x[3]};
 }
 
-// The rows or columns of a window that lie in the image.
-struct Span {
-  int64_t begin, end;
-  Span(int64_t corner, int64_t kernel, int64_t extent)
-      : begin(std::max<int64_t>(0, corner)), end(std::min(corner + kernel, extent)) {}
-  int64_t size() const { return std::max<int64_t>(0, end - begin); }
-};
-
-float share(const Span& rows, const Span& columns, const AvgPoolAttrs& s) {
-  const int64_t n = s.count_padding ? s.kernel_h * s.kernel_w : rows.size() * columns.size();
-  return n ? 1 / float(n) : 0;
-}
-
 void run_forward(const KernelArgs& a) {
   if (!a.out[0]) return;
   auto& s = a.attrs.as<AvgPoolAttrs>();
@@ -46,10 +33,10 @@ void run_forward(const KernelArgs& a) {
   parallel_chunks(a.queue, out[0] * out[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const float* image = a.input(0) + r / out[1] * x[1] * x[2] * channels;
-      const Span rows(r % out[1] * s.stride_h - s.top, s.kernel_h, x[1]);
+      const PoolSpan rows(r % out[1] * s.stride_h - s.top, s.kernel_h, x[1]);
       for (int64_t j = 0; j < out[2]; ++j) {
-        const Span columns(j * s.stride_w - s.left, s.kernel_w, x[2]);
-        const float factor = share(rows, columns, s);
+        const PoolSpan columns(j * s.stride_w - s.left, s.kernel_w, x[2]);
+        const float factor = pool_share(rows, columns, s);
         for (int64_t c0 = 0; c0 < channels; c0 += kLanes) {
           const int64_t lanes = std::min(kLanes, channels - c0);
           float sum[kLanes] = {};
@@ -78,10 +65,10 @@ void gradient_row(const float* dy, const Shape& out, const AvgPoolAttrs& s, int6
   if (h + s.top < 0) return;  // left out
   const int64_t last = std::min((h + s.top) / s.stride_h, out[1] - 1);
   for (int64_t i = first; i <= last; ++i) {
-    const Span rows(i * s.stride_h - s.top, s.kernel_h, s.height);
+    const PoolSpan rows(i * s.stride_h - s.top, s.kernel_h, s.height);
     for (int64_t j = 0; j < out[2]; ++j) {
-      const Span columns(j * s.stride_w - s.left, s.kernel_w, s.width);
-      const float factor = share(rows, columns, s);
+      const PoolSpan columns(j * s.stride_w - s.left, s.kernel_w, s.width);
+      const float factor = pool_share(rows, columns, s);
       const float* from = dy + (i * out[2] + j) * channels;
       for (int64_t w = columns.begin; w < columns.end; ++w) {
         float* pixel = dx + w * channels;

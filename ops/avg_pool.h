@@ -1,6 +1,7 @@
 // Average pooling of images.
 #pragma once
 #include "core/op.h"
+#include "core/philox.h"  // PAL_HD
 
 namespace pal {
 
@@ -26,6 +27,20 @@ struct AvgPoolAttrs {
                       field("width", width)};
   }
 };
+
+// The rows or columns of a window that lie in the image.
+struct PoolSpan {
+  int64_t begin, end;
+  PAL_HD PoolSpan(int64_t corner, int64_t kernel, int64_t extent)
+      : begin(corner > 0 ? corner : 0), end(corner + kernel < extent ? corner + kernel : extent) {}
+  PAL_HD int64_t size() const { return end > begin ? end - begin : 0; }
+};
+// What a pixel of a window counts in its mean.
+PAL_HD inline float pool_share(const PoolSpan& rows, const PoolSpan& columns,
+                               const AvgPoolAttrs& s) {
+  const int64_t n = s.count_padding ? s.kernel_h * s.kernel_w : rows.size() * columns.size();
+  return n ? 1 / float(n) : 0;
+}
 
 // x (N, H, W, C), f32 -> (N, OH, OW, C), OH = (H + top + bottom - kernel_h) / stride_h + 1. A
 // window of which no pixel is in the image gives 0.

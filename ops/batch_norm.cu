@@ -1,9 +1,11 @@
-// Batch normalisation through the CPU's chunks of rows (ops/batch_norm.cc): a thread sums a column
-// of a chunk, a block adds up the chunks of a channel in f64 and in order, and a third kernel goes
-// through the elements. x may be written over: that comes last.
+// batch_norm over all rows of channels, and frame_norm over those of valid frames, through the
+// CPU's chunks of rows: a thread sums a column of a chunk, a block adds up the chunks of a channel
+// in f64 and in order, and a third kernel goes through the elements. x may be written over: that
+// comes last.
 #include "ops/batch_norm.h"
 #include "ops/cuda.h"
 #include "ops/cuda_rows.h"
+#include "ops/frame_norm.h"
 
 namespace pal {
 namespace {
@@ -13,77 +15,123 @@ constexpr int kChunkThreads = 128;  // of a block that adds up a channel's chunk
 struct Rows {
   int64_t rows, channels, per_chunk, chunks;
 };
-Rows rows_of(const TensorSpec& x) {
-  const int64_t channels = x.shape.back(), rows = x.numel() / channels;
-  const int64_t per_chunk = batch_norm_rows(channels);
-  return {rows, channels, per_chunk, blocks_of(rows, per_chunk)};
-}
 __device__ int64_t chunk_end(const Rows& r, int64_t begin) {
   return begin + r.per_chunk < r.rows ? begin + r.per_chunk : r.rows;
 }
 
-// partial[chunk] = {sum of x - the chunk's first row, sum of squared distances from its mean}.
-__global__ void batch_norm_chunks_kernel(float* partial, const float* x, Rows r) {
+// Which rows count.
+struct AllRows {
+  __device__ bool operator()(int64_t) const { return true; }
+};
+struct ValidRows {
+  FrameRows frames;
+  __device__ bool operator()(int64_t row) const {
+    const int64_t frame = divide(row, frames.rows), outer = divide(frame, frames.inner);
+    return frames.valid(outer, frame - outer * frames.inner);
+  }
+};
+
+// Workspace: three sums of a chunk and channel, the valid rows of every chunk, and two numbers per
+// channel.
+struct Space {
+  float *partial, *count, *first, *second;
+  Space(const KernelArgs& a, const Rows& r)
+      : partial(reinterpret_cast<float*>(a.workspace)),
+        count(partial + 3 * r.chunks * r.channels),
+        first(count + r.chunks),
+        second(first + r.channels) {}
+};
+Prepared prepare(const Rows& r) {
+  return {.workspace = ((3 * r.chunks + 2) * r.channels + r.chunks) * int64_t(sizeof(float))};
+}
+
+// partial[chunk] = {x of its first valid row, the sum of x less that, the sum of squared distances
+// from its mean}.
+template <class Valid>
+__global__ void batch_norm_chunks_kernel(float* partial, float* count, const float* x, Rows r,
+                                         Valid valid) {
   const int64_t c = thread_number(), chunk = blockIdx.y;
   if (c >= r.channels) return;
   const int64_t begin = chunk * r.per_chunk, end = chunk_end(r, begin);
-  const float first = x[begin * r.channels + c];
-  float sum = 0, m2 = 0;
-#pragma unroll 8
-  for (int64_t i = begin; i < end; ++i) sum += x[i * r.channels + c] - first;
-  const float mean = sum * (1.0f / float(end - begin));
+  float first = 0, sum = 0, m2 = 0;
+  int64_t n = 0;
 #pragma unroll 8
   for (int64_t i = begin; i < end; ++i) {
+    if (!valid(i)) continue;
+    const float v = x[i * r.channels + c];
+    if (n++ == 0) first = v;
+    sum += v - first;
+  }
+  const float mean = n ? sum * (1.0f / float(n)) : 0;
+#pragma unroll 8
+  for (int64_t i = begin; i < end; ++i) {
+    if (!valid(i)) continue;
     const float distance = x[i * r.channels + c] - first - mean;
     m2 += distance * distance;
   }
-  partial[chunk * 2 * r.channels + c] = sum, partial[(chunk * 2 + 1) * r.channels + c] = m2;
+  float* own = partial + chunk * 3 * r.channels + c;
+  own[0] = first, own[r.channels] = sum, own[2 * r.channels] = m2;
+  if (c == 0) count[chunk] = float(n);
+}
+
+// sum_in_order, for all threads of the block.
+template <class F>
+__device__ double sum_for_all(int64_t count, double* shared, F f) {
+  const double sum = sum_in_order(count, shared, f);
+  if (threadIdx.x == 0) shared[0] = sum;
+  __syncthreads();
+  const double all = shared[0];
+  __syncthreads();
+  return all;
+}
+// Valid rows, or 1 where there is none.
+__device__ double rows_counted(const float* count, const Rows& r, double* shared) {
+  const double rows = sum_for_all(r.chunks, shared, [&](int64_t k) { return double(count[k]); });
+  return rows > 1 ? rows : 1;
 }
 
 // A block a channel: its statistics, and the factor of (x - mean).
 __global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean_out,
                                           float* rstd_out, float* variance_out,
-                                          const float* partial, const float* x, const float* gamma,
-                                          Rows r, double eps) {
+                                          const float* partial, const float* count,
+                                          const float* gamma, Rows r, double eps) {
   double* shared = shared_memory<double>();
   const int64_t c = blockIdx.x;
-  auto rows_in = [&](int64_t chunk) {
-    return double(chunk_end(r, chunk * r.per_chunk) - chunk * r.per_chunk);
-  };
+  const double rows = rows_counted(count, r, shared);
   auto own = [&](int64_t chunk) {
-    return rows_in(chunk) * double(x[chunk * r.per_chunk * r.channels + c]) +
-           double(partial[chunk * 2 * r.channels + c]);
+    const float* p = partial + chunk * 3 * r.channels + c;
+    return double(count[chunk]) * double(p[0]) + double(p[r.channels]);
   };
-  double center = sum_in_order(r.chunks, shared, own) / double(r.rows);
-  if (threadIdx.x == 0) shared[0] = center;
-  __syncthreads();
-  center = shared[0];
-  __syncthreads();
+  const double center = sum_for_all(r.chunks, shared, own) / rows;
   const double m2 = sum_in_order(r.chunks, shared, [&](int64_t chunk) {
-    const double n = rows_in(chunk), distance = own(chunk) / n - center;
-    return double(partial[(chunk * 2 + 1) * r.channels + c]) + n * distance * distance;
+    const double n = double(count[chunk]);
+    if (n == 0) return 0.0;
+    const double distance = own(chunk) / n - center;
+    return double(partial[(chunk * 3 + 2) * r.channels + c]) + n * distance * distance;
   });
   if (threadIdx.x != 0) return;
-  const float rstd = float(1 / sqrt(m2 / double(r.rows) + eps));
+  const float rstd = float(1 / sqrt(m2 / rows + eps));
   mean[c] = float(center), scale[c] = gamma[c] * rstd;
   if (mean_out) mean_out[c] = float(center);
   if (rstd_out) rstd_out[c] = rstd;
-  if (variance_out) variance_out[c] = float(m2 / double(r.rows > 1 ? r.rows - 1 : 1));
+  if (variance_out) variance_out[c] = float(m2 / (rows > 2 ? rows - 1 : 1));
 }
 
-// y = (x - mean) factor(c) + beta, eight elements a thread.
-template <class F>
+// y = (x - mean) factor(c) + beta, 0 in rows that do not count; eight elements a thread.
+template <class Valid, class F>
 __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const float* beta, Rows r,
-                                 F factor) {
+                                 Valid valid, F factor) {
   const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
   if (g >= r.rows * per_row) return;
-  const int64_t row = g / per_row, c = (g - row * per_row) * kGroup, at = row * r.channels + c;
+  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
+  const int64_t at = row * r.channels + c;
   const int n = group_size(c, r.channels);
+  const bool counts = valid(row);
   float v[kGroup];
   load8(x, at, n, v);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
-    if (k < n) v[k] = (v[k] - mean[c + k]) * factor(c + k) + beta[c + k];
+    if (k < n) v[k] = counts ? (v[k] - mean[c + k]) * factor(c + k) + beta[c + k] : 0;
   }
   store8(y, at, n, v);
 }
@@ -96,54 +144,55 @@ struct FromVariance {
   float eps;
   __device__ float operator()(int64_t c) const { return gamma[c] / sqrtf(variance[c] + eps); }
 };
-template <class F>
-void normalize(const KernelArgs& a, const Rows& r, const float* mean, const float* beta, F factor) {
-  launch(normalize_kernel<F>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
+template <class Valid, class F>
+void normalize(const KernelArgs& a, const Rows& r, Valid valid, const float* mean,
+               const float* beta, F factor) {
+  launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
          stream_of(a), stored(a.out[0], a.out_spec[0], r.channels),
-         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, factor);
+         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, valid, factor);
 }
 
-void run(const KernelArgs& a) {
-  const Rows r = rows_of(a.in_spec[0]);
-  float* partial = reinterpret_cast<float*>(a.workspace);
-  float *mean = partial + r.chunks * 2 * r.channels, *scale = mean + r.channels;
-  launch(batch_norm_chunks_kernel, {blocks_of(r.channels, kColumnThreads), r.chunks},
-         kColumnThreads, 0, stream_of(a), partial, a.input(0), r);
+// x, gamma, beta, .. -> y, mean, rstd, variance
+template <class Valid>
+void forward(const KernelArgs& a, const Rows& r, Valid valid, float eps) {
+  const Space s(a, r);
+  launch(batch_norm_chunks_kernel<Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
+         kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input(0), r, valid);
   launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
-         stream_of(a), mean, scale, a.output(1), a.output(2), a.output(3), partial, a.input(0),
-         a.input(1), r, double(a.attrs.as<BatchNormAttrs>().eps));
-  if (a.out[0]) normalize(a, r, mean, a.input(2), Given{scale});
+         stream_of(a), s.first, s.second, a.output(1), a.output(2), a.output(3), s.partial, s.count,
+         a.input(1), r, double(eps));
+  if (a.out[0]) normalize(a, r, valid, s.first, a.input(2), Given{s.second});
 }
 
-void run_infer(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  normalize(a, rows_of(a.in_spec[0]), a.input(3), a.input(2),
-            FromVariance{a.input(1), a.input(4), a.attrs.as<BatchNormAttrs>().eps});
-}
-
-// ---- the gradient: dy, x, gamma, mean, rstd -> dx, dgamma, dbeta ----
+// ---- the gradient: dy, x, gamma, (lengths,) mean, rstd -> dx, dgamma, dbeta ----
 
 // partial[chunk] = {sum of dy, sum of dy (x - mean)}.
-__global__ void batch_norm_grad_chunks_kernel(float* partial, const float* dy, const float* x,
-                                              const float* mean, Rows r) {
+template <class Valid>
+__global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, const float* dy,
+                                              const float* x, const float* mean, Rows r,
+                                              Valid valid) {
   const int64_t c = thread_number(), chunk = blockIdx.y;
   if (c >= r.channels) return;
   const int64_t begin = chunk * r.per_chunk, end = chunk_end(r, begin);
   const float center = mean[c];
   float sum = 0, dot = 0;
+  int64_t n = 0;
 #pragma unroll 8
   for (int64_t i = begin; i < end; ++i) {
+    if (!valid(i)) continue;
     const float d = dy[i * r.channels + c];
-    sum += d, dot += d * (x[i * r.channels + c] - center);
+    sum += d, dot += d * (x[i * r.channels + c] - center), ++n;
   }
   partial[chunk * 2 * r.channels + c] = sum, partial[(chunk * 2 + 1) * r.channels + c] = dot;
+  if (c == 0) count[chunk] = float(n);
 }
 
 __global__ void batch_norm_grad_sums_kernel(float* mean_dy, float* slope, float* dgamma,
-                                            float* dbeta, const float* partial, const float* rstd,
-                                            Rows r) {
+                                            float* dbeta, const float* partial, const float* count,
+                                            const float* rstd, Rows r) {
   double* shared = shared_memory<double>();
   const int64_t c = blockIdx.x;
+  const double rows = rows_counted(count, r, shared);
   const double sum = sum_in_order(
       r.chunks, shared, [&](int64_t chunk) { return double(partial[chunk * 2 * r.channels + c]); });
   const double products = sum_in_order(r.chunks, shared, [&](int64_t chunk) {
@@ -153,61 +202,109 @@ __global__ void batch_norm_grad_sums_kernel(float* mean_dy, float* slope, float*
   const double dot = products * double(rstd[c]);
   if (dbeta) dbeta[c] = float(sum);
   if (dgamma) dgamma[c] = float(dot);
-  mean_dy[c] = float(sum / double(r.rows));
-  slope[c] = float(dot * double(rstd[c]) / double(r.rows));
+  mean_dy[c] = float(sum / rows);
+  slope[c] = float(dot * double(rstd[c]) / rows);
 }
 
 struct BatchNormGrad {
   Stored dx, dy, x;
   const float *gamma, *mean, *rstd, *mean_dy, *slope;
 };
-__global__ void batch_norm_grad_kernel(BatchNormGrad a, Rows r) {
+template <class Valid>
+__global__ void batch_norm_grad_kernel(BatchNormGrad a, Rows r, Valid valid) {
   const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
   if (g >= r.rows * per_row) return;
-  const int64_t row = g / per_row, c = (g - row * per_row) * kGroup, at = row * r.channels + c;
+  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
+  const int64_t at = row * r.channels + c;
   const int n = group_size(c, r.channels);
+  const bool counts = valid(row);
   float d[kGroup], x[kGroup];
   load8(a.dy, at, n, d), load8(a.x, at, n, x);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
     const int64_t i = c + k;
     if (k >= n) continue;
-    d[k] = a.gamma[i] * a.rstd[i] * (d[k] - a.mean_dy[i] - (x[k] - a.mean[i]) * a.slope[i]);
+    d[k] = counts ? a.gamma[i] * a.rstd[i] * (d[k] - a.mean_dy[i] - (x[k] - a.mean[i]) * a.slope[i])
+                  : 0;
   }
   store8(a.dx, at, n, d);
 }
 
-void run_grad(const KernelArgs& a) {
-  const Rows r = rows_of(a.in_spec[0]);
-  float* partial = reinterpret_cast<float*>(a.workspace);
-  float *mean_dy = partial + r.chunks * 2 * r.channels, *slope = mean_dy + r.channels;
-  launch(batch_norm_grad_chunks_kernel, {blocks_of(r.channels, kColumnThreads), r.chunks},
-         kColumnThreads, 0, stream_of(a), partial, a.input(0), a.input(1), a.input(3), r);
+template <class Valid>
+void gradient(const KernelArgs& a, const Rows& r, Valid valid, const float* mean,
+              const float* rstd) {
+  const Space s(a, r);
+  launch(batch_norm_grad_chunks_kernel<Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
+         kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input(0), a.input(1), mean, r,
+         valid);
   launch(batch_norm_grad_sums_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
-         stream_of(a), mean_dy, slope, a.output(1), a.output(2), partial, a.input(4), r);
+         stream_of(a), s.first, s.second, a.output(1), a.output(2), s.partial, s.count, rstd, r);
   if (!a.out[0]) return;
   const BatchNormGrad grad{.dx = stored(a.out[0], a.out_spec[0], r.channels),
                            .dy = stored(a.in[0], a.in_spec[0], r.channels),
                            .x = stored(a.in[1], a.in_spec[1], r.channels),
                            .gamma = a.input(2),
-                           .mean = a.input(3),
-                           .rstd = a.input(4),
-                           .mean_dy = mean_dy,
-                           .slope = slope};
-  launch(batch_norm_grad_kernel, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
-         stream_of(a), grad, r);
+                           .mean = mean,
+                           .rstd = rstd,
+                           .mean_dy = s.first,
+                           .slope = s.second};
+  launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
+         stream_of(a), grad, r, valid);
 }
 
-// Two sums per chunk and channel, then two numbers per channel.
-Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  const Rows r = rows_of(in[0]);
-  return {.workspace = (r.chunks + 1) * 2 * r.channels * int64_t(sizeof(float))};
+// ---- all rows ----
+
+Rows rows_of(const TensorSpec& x) {
+  const int64_t channels = x.shape.back(), rows = x.numel() / channels;
+  const int64_t per_chunk = batch_norm_rows(channels);
+  return {rows, channels, per_chunk, blocks_of(rows, per_chunk)};
+}
+void run(const KernelArgs& a) {
+  forward(a, rows_of(a.in_spec[0]), AllRows{}, a.attrs.as<BatchNormAttrs>().eps);
+}
+void run_infer(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  normalize(a, rows_of(a.in_spec[0]), AllRows{}, a.input(3), a.input(2),
+            FromVariance{a.input(1), a.input(4), a.attrs.as<BatchNormAttrs>().eps});
+}
+void run_grad(const KernelArgs& a) {
+  gradient(a, rows_of(a.in_spec[0]), AllRows{}, a.input(3), a.input(4));
+}
+Prepared prepare_rows(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return prepare(rows_of(in[0]));
+}
+
+// ---- those of valid frames; lengths are operand 3 ----
+
+Rows rows_of(const FrameRows& f) {
+  return {f.frames * f.rows, f.channels, f.chunk() * f.rows, f.chunks()};
+}
+FrameRows frames_of(const KernelArgs& a) { return {a.in_spec[0], a.attrs, a.input<int32_t>(3)}; }
+void run_frames(const KernelArgs& a) {
+  const FrameRows f = frames_of(a);
+  forward(a, rows_of(f), ValidRows{f}, a.attrs.as<FrameNormAttrs>().eps);
+}
+void run_frames_infer(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const FrameRows f = frames_of(a);
+  normalize(a, rows_of(f), ValidRows{f}, a.input(4), a.input(2),
+            FromVariance{a.input(1), a.input(5), a.attrs.as<FrameNormAttrs>().eps});
+}
+void run_frames_grad(const KernelArgs& a) {
+  const FrameRows f = frames_of(a);
+  gradient(a, rows_of(f), ValidRows{f}, a.input(4), a.input(5));
+}
+Prepared prepare_frames(const Device&, SpecSpan in, SpecSpan, const Attrs& attrs) {
+  return prepare(rows_of(FrameRows(in[0], attrs, nullptr)));
 }
 
 }  // namespace
 
-const Backend batch_norm_cuda{.run = run, .prepare = prepare};
-const Backend batch_norm_grad_cuda{.run = run_grad, .prepare = prepare};
+const Backend batch_norm_cuda{.run = run, .prepare = prepare_rows};
+const Backend batch_norm_grad_cuda{.run = run_grad, .prepare = prepare_rows};
 const Backend batch_norm_infer_cuda{.run = run_infer};
+const Backend frame_norm_cuda{.run = run_frames, .prepare = prepare_frames};
+const Backend frame_norm_grad_cuda{.run = run_frames_grad, .prepare = prepare_frames};
+const Backend frame_norm_infer_cuda{.run = run_frames_infer};
 
 }  // namespace pal

@@ -10,19 +10,19 @@
 #include "ops/reduce.h"
 
 namespace pal {
-namespace {
 
-ConvGeometry geometry(const Attrs& attributes) {
-  auto& s = attributes.as<Conv2dAttrs>();
+ConvGeometry geometry_of(const Conv2dAttrs& s) {
   ConvGeometry g{.axes = 2, .extents = {s.height, s.width}, .groups = s.groups};
   g.axis[0] = {.stride = s.stride_h, .before = s.top, .after = s.bottom, .dilation = s.dilation_h};
   g.axis[1] = {.stride = s.stride_w, .before = s.left, .after = s.right, .dilation = s.dilation_w};
   return g;
 }
 
+namespace {
+
 template <ConvKind kind>
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  return prepare_conv(kind, device, in, geometry(attrs));
+  return prepare_conv(kind, device, in, geometry_of(attrs.as<Conv2dAttrs>()));
 }
 
 template <ConvKind kind>
@@ -54,7 +54,10 @@ void gradient(GradientArgs& g) {
 const OpDef conv2d_op{
     .name = "conv2d",
     .formula = "x * w + bias",
-    .infer = [](SpecSpan in, const Attrs& a) { return infer_conv("conv2d", in, geometry(a)); },
+    .infer =
+        [](SpecSpan in, const Attrs& a) {
+          return infer_conv("conv2d", in, geometry_of(a.as<Conv2dAttrs>()));
+        },
     .gradient = gradient,
     .optional_from = 2,
     .cost = cost<ConvKind::forward>,
@@ -88,7 +91,7 @@ const OpDef conv2d_data_grad_op{
     .formula = "the gradient of x in x * w",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_data_grad("conv2d_data_grad", in, geometry(attrs));
+          return infer_conv_data_grad("conv2d_data_grad", in, geometry_of(attrs.as<Conv2dAttrs>()));
         },
     .cost = cost<ConvKind::data_grad>,
     .cpu = {.run = run_conv, .prepare = prepare<ConvKind::data_grad>},
@@ -120,7 +123,8 @@ const OpDef conv2d_weight_grad_op{
     .formula = "the gradient of w in x * w, added to the sum",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_weight_grad("conv2d_weight_grad", in, geometry(attrs));
+          return infer_conv_weight_grad("conv2d_weight_grad", in,
+                                        geometry_of(attrs.as<Conv2dAttrs>()));
         },
     .optional_from = 2,
     .shares = {{0, 2}},

@@ -8,10 +8,8 @@
 #include "ops/reduce.h"
 
 namespace pal {
-namespace {
 
-ConvGeometry geometry(const Attrs& attributes) {
-  auto& s = attributes.as<Conv3dAttrs>();
+ConvGeometry geometry_of(const Conv3dAttrs& s) {
   ConvGeometry g{.axes = 3, .extents = {s.depth, s.height, s.width}};
   g.axis[0] = {.stride = s.stride_d, .before = s.pad_d, .after = s.pad_d};
   g.axis[1] = {.stride = s.stride_h, .before = s.pad_h, .after = s.pad_h};
@@ -19,9 +17,11 @@ ConvGeometry geometry(const Attrs& attributes) {
   return g;
 }
 
+namespace {
+
 template <ConvKind kind>
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  return prepare_conv(kind, device, in, geometry(attrs));
+  return prepare_conv(kind, device, in, geometry_of(attrs.as<Conv3dAttrs>()));
 }
 
 template <ConvKind kind>
@@ -52,7 +52,10 @@ const Conv3dAttrs kUneven{.stride_d = 1, .stride_h = 2, .stride_w = 2, .pad_d = 
 const OpDef conv3d_op{
     .name = "conv3d",
     .formula = "x * w + bias",
-    .infer = [](SpecSpan in, const Attrs& a) { return infer_conv("conv3d", in, geometry(a)); },
+    .infer =
+        [](SpecSpan in, const Attrs& a) {
+          return infer_conv("conv3d", in, geometry_of(a.as<Conv3dAttrs>()));
+        },
     .gradient = gradient,
     .optional_from = 2,
     .cost = cost<ConvKind::forward>,
@@ -76,7 +79,7 @@ const OpDef conv3d_data_grad_op{
     .formula = "the gradient of x in x * w",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_data_grad("conv3d_data_grad", in, geometry(attrs));
+          return infer_conv_data_grad("conv3d_data_grad", in, geometry_of(attrs.as<Conv3dAttrs>()));
         },
     .cost = cost<ConvKind::data_grad>,
     .cpu = {.run = run_conv, .prepare = prepare<ConvKind::data_grad>},
@@ -97,7 +100,8 @@ const OpDef conv3d_weight_grad_op{
     .formula = "the gradient of w in x * w, added to the sum",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_weight_grad("conv3d_weight_grad", in, geometry(attrs));
+          return infer_conv_weight_grad("conv3d_weight_grad", in,
+                                        geometry_of(attrs.as<Conv3dAttrs>()));
         },
     .optional_from = 2,
     .shares = {{0, 2}},

@@ -120,14 +120,20 @@ Specs infer_conv_weight_grad(const char* op, SpecSpan in, const ConvGeometry& g)
   return {out};
 }
 
-Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, const ConvGeometry& g) {
-  Shape x = in[0].shape;
-  TensorSpec w = in[1];
+ConvShape conv_shape_of(ConvKind kind, SpecSpan in, const ConvGeometry& g) {
+  Shape x = in[0].shape, w = in[1].shape;
   if (kind == ConvKind::data_grad) x = image_of(in[0].shape, in[1].shape, g);
-  if (kind == ConvKind::weight_grad) w = {weights_of(in[0].shape, in[1].shape, g)};
-  ConvShape shape = conv_shape(x, w.shape, g);
+  if (kind == ConvKind::weight_grad) w = weights_of(in[0].shape, in[1].shape, g);
+  ConvShape shape = conv_shape(x, w, g);
   shape.bias = kind == ConvKind::forward && present(in, 2);
   shape.accumulate = kind == ConvKind::weight_grad && present(in, 2);
+  return shape;
+}
+
+Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, const ConvGeometry& g) {
+  const ConvShape shape = conv_shape_of(kind, in, g);
+  TensorSpec w = in[1];
+  if (kind == ConvKind::weight_grad) w = {weights_of(in[0].shape, in[1].shape, g)};
   auto kernel = std::make_shared<ConvKernel>(device, kind, shape, w);
   Prepared prepared{.workspace = kernel->workspace()};
   if (kind != ConvKind::weight_grad && kernel->preferred_weights()) {

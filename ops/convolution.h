@@ -16,12 +16,20 @@ struct ConvGeometry {
   int64_t groups = 1;
 };
 
+struct Conv2dAttrs;
+struct Conv3dAttrs;
+ConvGeometry geometry_of(const Conv2dAttrs& attrs);
+ConvGeometry geometry_of(const Conv3dAttrs& attrs);
+
 // x (N, X.., C), w (O, K.., C / groups), bias (O), which may be absent -> y (N, Y.., O).
 Specs infer_conv(const char* op, SpecSpan in, const ConvGeometry& g);
 // dy, w -> dx.
 Specs infer_conv_data_grad(const char* op, SpecSpan in, const ConvGeometry& g);
 // x, dy, sum, which may be absent -> dw.
 Specs infer_conv_weight_grad(const char* op, SpecSpan in, const ConvGeometry& g);
+
+// Of a node's operands, for the kernels of any device.
+ConvShape conv_shape_of(ConvKind kind, SpecSpan in, const ConvGeometry& g);
 
 Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, const ConvGeometry& g);
 void run_conv(const KernelArgs& a);

@@ -14,11 +14,6 @@
 namespace pal {
 namespace {
 
-// i / n without a 64-bit division where the numbers are small.
-__device__ int64_t divide(int64_t i, int64_t n) {
-  return ((uint64_t(i) | uint64_t(n)) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(n)) : i / n;
-}
-
 // Where row r of a copy comes from; kNoRow: from nowhere, the row becomes NaNs (all bits set).
 constexpr int64_t kNoRow = -1;
 struct SameRow {
@@ -38,6 +33,14 @@ struct ReversedRow {  // row (t, b) of (T, B, ..)
     const int64_t t = divide(r, batch), b = r - t * batch, length = lengths[b];
     if (length < 0 || length > steps) return kNoRow;
     return (t < length ? length - 1 - t : t) * batch + b;
+  }
+};
+
+struct SwappedRow {  // row (j, i) of (columns, rows, ..)
+  int64_t rows, columns;
+  __device__ int64_t operator()(int64_t r) const {
+    const int64_t j = divide(r, rows), i = r - j * rows;
+    return i * columns + j;
   }
 };
 
@@ -199,6 +202,13 @@ void run_reverse(const KernelArgs& a) {
   copy_rows_async(a, a.out[0], bytes, a.in[0], bytes, shape[0] * shape[1], bytes,
                   ReversedRow{a.input<int32_t>(1), shape[0], shape[1]});
 }
+void run_swap_leading(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Shape& shape = a.in_spec[0].shape;
+  const int64_t bytes = trailing_numel(shape, 2) * bits(a.in_spec[0].dtype) / 8;
+  copy_rows_async(a, a.out[0], bytes, a.in[0], bytes, shape[0] * shape[1], bytes,
+                  SwappedRow{shape[0], shape[1]});
+}
 void run_broadcast(const KernelArgs& a) {
   if (!a.out[0]) return;
   const int64_t width = a.in_spec[0].numel(), rows = width ? a.out_spec[0].numel() / width : 0;
@@ -277,6 +287,7 @@ const Backend slice_cuda{.run = run_slice};
 const Backend slice_grad_cuda{.run = run_slice_grad};
 const Backend stack_cuda{.run = run_stack};
 const Backend step_scalars_cuda{.run = run_copy};
+const Backend swap_leading_cuda{.run = run_swap_leading};
 const Backend unbind_cuda{.run = run_unbind};
 
 }  // namespace pal

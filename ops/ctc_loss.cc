@@ -6,7 +6,7 @@
 //   dlogits[t,v] = dloss / tokens (softmax_t(v) - sum of gamma[t,s] over s with l'_s = v)
 // gamma[t] is the softmax of alpha[t] + beta[t] over s: normalised step by step, it needs no nll,
 // and alpha and beta may be kept less their largest, in f32, however long the sequence; what is
-// taken off is added up in double. kNever stands for log 0, so that no infinity meets another.
+// taken off is added up in double. kCtcNever stands for log 0, so that no infinity meets another.
 #include "ops/ctc_loss.h"
 
 #include <algorithm>
@@ -16,64 +16,46 @@
 #include "core/scalars.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
-#include "ops/math.h"
 #include "ops/operands.h"
 #include "ops/rows.h"
 
 namespace pal {
 namespace {
 
-constexpr float kNever = -1e30f, kAlmostNever = -1e29f;
-constexpr int64_t kBefore = 2;  // cells of kNever on either side of a row of s, for s - 2 and s + 2
-
-// Log sum of exp of three, one of them above kNever or all of them kNever.
-[[gnu::always_inline]] inline float log_sum3(float a, float b, float c) {
-  const float ab = choose(a > b, a, b), top = choose(ab > c, ab, c);
-  return top + log(exp(a - top) + exp(b - top) + exp(c - top));
-}
-
-// One sequence of the batch, and its rows of workspace.
-struct Sequence {
-  int64_t b, batch, width, steps, states, most_states;
-  int64_t blank;
-  const int32_t* labels;  // of this sequence, `batch` apart
-
-  int64_t symbol(int64_t s) const { return s % 2 ? labels[s / 2 * batch] : blank; }
-  bool jumps(int64_t s) const { return s % 2 && s > 1 && symbol(s) != symbol(s - 2); }
-  int64_t row(int64_t t) const { return t * batch + b; }
-};
+constexpr int64_t kBefore =
+    2;  // cells of kCtcNever on either side of a row of s, for s - 2 and s + 2
 
 // Floats of workspace that a sequence needs: y, alpha or beta with its margins, the jumps.
 int64_t row_floats(int64_t states) { return states + 2 * kBefore; }
 int64_t sequence_floats(int64_t states) { return 3 * row_floats(states); }
 
 // y[s] = log p of the state's symbol.
-void fill_y(const Sequence& q, const float* logits, float lse, float* y) {
+void fill_y(const CtcSequence& q, const float* logits, float lse, float* y) {
   for (int64_t s = 0; s < q.states; ++s) y[s] = logits[q.symbol(s)] - lse;
 }
 
-// 0 where a path may jump onto s from s - 2, else kNever.
-void fill_jumps(const Sequence& q, float* jump) {
-  for (int64_t s = 0; s < q.states; ++s) jump[s] = q.jumps(s) ? 0 : kNever;
+// 0 where a path may jump onto s from s - 2, else kCtcNever.
+void fill_jumps(const CtcSequence& q, float* jump) {
+  for (int64_t s = 0; s < q.states; ++s) jump[s] = q.jumps(s) ? 0 : kCtcNever;
 }
 
-// Takes the largest off a row, and returns it; leaves a row of kNever alone.
+// Takes the largest off a row, and returns it; leaves a row of kCtcNever alone.
 float normalise(float* x, int64_t n) {
   LaneMax top;
   top.add(n, [&](int64_t s) { return x[s]; });
   const float most = top.total();
-  if (!(most > kAlmostNever)) return 0;
+  if (!(most > kCtcAlmostNever)) return 0;
 #pragma omp simd
-  for (int64_t s = 0; s < n; ++s) x[s] = choose(x[s] > kAlmostNever, x[s] - most, kNever);
+  for (int64_t s = 0; s < n; ++s) x[s] = choose(x[s] > kCtcAlmostNever, x[s] - most, kCtcNever);
   return most;
 }
 
 // The sequence's -log P; its alpha goes to `alpha` (T, B, most_states) and its lse to `lse`.
-double forward(const Sequence& q, const float* logits, float* lse, float* alpha, float* space) {
+double forward(const CtcSequence& q, const float* logits, float* lse, float* alpha, float* space) {
   float* y = space;
   float* a = y + row_floats(q.most_states) + kBefore;
   float* jump = a + row_floats(q.most_states);
-  std::fill(a - kBefore, a + q.states, kNever);
+  std::fill(a - kBefore, a + q.states, kCtcNever);
   fill_jumps(q, jump);
   double taken = 0;
   for (int64_t t = 0; t < q.steps; ++t) {
@@ -86,41 +68,41 @@ double forward(const Sequence& q, const float* logits, float* lse, float* alpha,
     fill_y(q, x, norm, y);
     float* to = alpha + q.row(t) * q.most_states;
     if (t == 0) {
-      std::fill(to, to + q.states, kNever);
+      std::fill(to, to + q.states, kCtcNever);
       for (int64_t s = 0; s < std::min<int64_t>(q.states, 2); ++s) to[s] = y[s];
     } else {
 #pragma omp simd
       for (int64_t s = 0; s < q.states; ++s) {
-        to[s] = y[s] + log_sum3(a[s], a[s - 1], a[s - 2] + jump[s]);
+        to[s] = y[s] + ctc_log_sum(a[s], a[s - 1], a[s - 2] + jump[s]);
       }
     }
     taken += double(normalise(to, q.states));
     std::copy(to, to + q.states, a);
   }
   if (q.steps == 0) return q.states == 1 ? 0 : std::numeric_limits<double>::infinity();
-  const float last = a[q.states - 1], before = q.states > 1 ? a[q.states - 2] : kNever;
-  if (last <= kAlmostNever && before <= kAlmostNever) {
+  const float last = a[q.states - 1], before = q.states > 1 ? a[q.states - 2] : kCtcNever;
+  if (last <= kCtcAlmostNever && before <= kCtcAlmostNever) {
     return std::numeric_limits<double>::infinity();
   }
-  return -taken - double(log_sum3(last, before, kNever));
+  return -taken - double(ctc_log_sum(last, before, kCtcNever));
 }
 
 // Writes dx of all steps of the sequence; `factor` is dloss / tokens.
-void backward(const Sequence& q, const float* logits, const float* lse, const float* alpha,
+void backward(const CtcSequence& q, const float* logits, const float* lse, const float* alpha,
               float factor, float* dx, float* space) {
   float* y = space;  // of step t + 1, plus beta: what flows back
   float* beta = y + row_floats(q.most_states) + kBefore;
   float* jump = beta + row_floats(q.most_states);
   fill_jumps(q, jump);
-  std::fill(jump + q.states, jump + q.states + kBefore, kNever);
-  std::fill(y, y + q.states + kBefore, kNever);
-  std::fill(beta, beta + q.states, kNever);
+  std::fill(jump + q.states, jump + q.states + kBefore, kCtcNever);
+  std::fill(y, y + q.states + kBefore, kCtcNever);
+  std::fill(beta, beta + q.states, kCtcNever);
   for (int64_t s = std::max<int64_t>(0, q.states - 2); s < q.states; ++s) beta[s] = 0;
   for (int64_t t = q.steps; t-- > 0;) {
     if (t + 1 < q.steps) {
 #pragma omp simd
       for (int64_t s = 0; s < q.states; ++s) {
-        beta[s] = log_sum3(y[s], y[s + 1], y[s + 2] + jump[s + 2]);
+        beta[s] = ctc_log_sum(y[s], y[s + 1], y[s + 2] + jump[s + 2]);
       }
       (void)normalise(beta, q.states);
     }
@@ -144,7 +126,7 @@ void backward(const Sequence& q, const float* logits, const float* lse, const fl
 }
 
 // Operands as the kernels have them from `first` on: labels, steps, label_lengths, scalars.
-Sequence sequence_of(const KernelArgs& a, int64_t b, const Shape& logits, size_t first) {
+CtcSequence sequence_of(const KernelArgs& a, int64_t b, const Shape& logits, size_t first) {
   const int64_t batch = logits[1], longest = a.in_spec[first].shape[0];
   const int32_t* labels = a.input<int32_t>(first) + b;
   const int64_t steps = a.input<int32_t>(first + 1)[b], length = a.input<int32_t>(first + 2)[b];
@@ -195,7 +177,7 @@ void run(const KernelArgs& a) {
   auto* rows = reinterpret_cast<float*>(nll + B);
   float* own_alpha = rows + B * sequence_floats(states);
   parallel_chunks(a.queue, B, 1, [&](int64_t b, int64_t) {
-    const Sequence q = sequence_of(a, b, shape, 1);
+    const CtcSequence q = sequence_of(a, b, shape, 1);
     float *lse = a.output(2), *alpha = a.output(3);
     nll[b] =
         forward(q, a.input(0), lse, alpha ? alpha : own_alpha, rows + b * sequence_floats(states));
@@ -230,7 +212,7 @@ void run_grad(const KernelArgs& a) {
   const float factor = *a.input(0) / as_scalars(a.in[8]).tokens;
   const bool zero_infinity = a.attrs.as<CtcAttrs>().zero_infinity;
   parallel_chunks(a.queue, B, 1, [&](int64_t b, int64_t) {
-    const Sequence q = sequence_of(a, b, shape, 5);
+    const CtcSequence q = sequence_of(a, b, shape, 5);
     const bool impossible = std::isinf(a.input(2)[b]);
     if (!impossible) {
       backward(q, a.input(1), a.input(3), a.input(4), factor, a.output(0),

@@ -9,6 +9,11 @@
 
 namespace pal {
 
+// i / n without a 64-bit division where the numbers are small.
+__device__ inline int64_t divide(int64_t i, int64_t n) {
+  return ((uint64_t(i) | uint64_t(n)) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(n)) : i / n;
+}
+
 constexpr int kGroup = 8;  // elements of a thread: one byte of bits, 16 bytes of bf16, 32 of f32
 
 // A tensor as kernels see it.

@@ -11,6 +11,7 @@
 #include "ops/dropout.h"
 #include "ops/fill.h"
 #include "ops/operands.h"
+#include "ops/self_gated.h"
 
 namespace pal {
 namespace {
@@ -226,6 +227,8 @@ const Backend dropout_apply_cuda{.run = run_dropout_apply};
 const Backend dropout_cuda{.run = run_dropout};
 const Backend dropout_mask_cuda{.run = run_dropout_mask};
 const Backend fill_cuda{.run = run_fill};
+const Backend gelu_cuda{.run = run_plain<1, Gelu>};
+const Backend gelu_grad_cuda{.run = run_plain<2, GeluGrad>};
 const Backend moving_average_cuda{.run = run_moving_average};
 const Backend mul_cuda{.run = run_plain<2, Mul>};
 const Backend pass_inside_cuda{.run = run_pass_inside};
@@ -234,6 +237,8 @@ const Backend scale_by_cuda{.run = run_scale_by};
 const Backend scale_cuda{.run = run_scale};
 const Backend sigmoid_cuda{.run = run_plain<1, Sigmoid>};
 const Backend sigmoid_grad_cuda{.run = run_plain<2, SigmoidGrad>};
+const Backend silu_cuda{.run = run_plain<1, Silu>};
+const Backend silu_grad_cuda{.run = run_plain<2, SiluGrad>};
 const Backend sub_cuda{.run = run_plain<2, Sub>};
 const Backend tanh_cuda{.run = run_plain<1, Tanh>};
 const Backend tanh_grad_cuda{.run = run_plain<2, TanhGrad>};

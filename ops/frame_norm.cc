@@ -15,53 +15,14 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kChunkFloats = 16384;
-
-// How x (T, B, .., C), or (B, T, .., C), divides: frames of `rows` rows of `channels`.
-struct Frames {
-  int64_t frames, batch, rows, channels;
-  bool batch_first;
-  int64_t inner;  // extent of the second axis
-  const int32_t* lengths;
-
-  Frames(const TensorSpec& x, const Attrs& attrs, const int32_t* frame_lengths)
-      : batch_first(attrs.as<FrameNormAttrs>().batch_first), lengths(frame_lengths) {
-    const int rank = x.shape.rank();
-    frames = x.shape[0] * x.shape[1], batch = x.shape[batch_first ? 0 : 1];
-    channels = x.shape[rank - 1], rows = x.numel() / (frames * channels);
-    inner = x.shape[1];
-  }
-  bool valid(int64_t frame) const {
-    const int64_t outer = frame / inner, second = frame % inner;
-    return batch_first ? second < lengths[outer] : outer < lengths[second];
-  }
-  int64_t floats() const { return rows * channels; }  // of a frame
-  int64_t chunk() const { return std::max<int64_t>(1, kChunkFloats / floats()); }
-  int64_t chunks() const { return (frames + chunk() - 1) / chunk(); }
-  // Rows of the valid frames among [begin, end).
-  int64_t count(int64_t begin, int64_t end) const {
-    int64_t n = 0;
-    for (int64_t f = begin; f < end; ++f) n += valid(f) ? rows : 0;
-    return n;
-  }
-  // f(first float of a row) for every row of the valid frames among [begin, end).
-  template <class F>
-  void each_row(int64_t begin, int64_t end, F f) const {
-    for (int64_t frame = begin; frame < end; ++frame) {
-      if (!valid(frame)) continue;
-      for (int64_t r = 0; r < rows; ++r) f((frame * rows + r) * channels);
-    }
-  }
-};
-
 // Three rows of channels per chunk, then two, then a number per chunk: floats.
 Prepared prepare(SpecSpan in, const Attrs& attrs) {
-  const Frames q(in[0], attrs, nullptr);
+  const FrameRows q(in[0], attrs, nullptr);
   return {.workspace = ((3 * q.chunks() + 2) * q.channels + q.chunks()) * 4};
 }
 
 // y = (x - mean) scale + shift in valid frames, 0 in others.
-void normalize(const Queue& queue, const Frames& q, const float* x, const float* mean,
+void normalize(const Queue& queue, const FrameRows& q, const float* x, const float* mean,
                const float* scale, const float* shift, float* y) {
   const int64_t channels = q.channels;
   parallel_chunks(queue, q.frames, q.chunk(), [&](int64_t begin, int64_t end) {
@@ -82,7 +43,7 @@ void normalize(const Queue& queue, const Frames& q, const float* x, const float*
 
 // Of a chunk: its first valid row (`base`), the sum of x - base, the squared distances from its own
 // mean.
-void chunk_moments(const Frames& q, const float* x, int64_t begin, int64_t end, float* base,
+void chunk_moments(const FrameRows& q, const float* x, int64_t begin, int64_t end, float* base,
                    float* sum, float* m2) {
   const int64_t channels = q.channels, n = q.count(begin, end);
   std::fill(base, base + channels, 0.0f);
@@ -108,7 +69,7 @@ void chunk_moments(const Frames& q, const float* x, int64_t begin, int64_t end, 
 
 // x, gamma, beta, lengths -> y, mean, rstd, variance
 void run_forward(const KernelArgs& a) {
-  const Frames q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
+  const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const int64_t channels = q.channels, step = q.chunk();
   const float *x = a.input(0), *gamma = a.input(1);
   float *y = a.output(0), *mean_out = a.output(1), *rstd_out = a.output(2), *var_out = a.output(3);
@@ -152,7 +113,7 @@ void run_forward(const KernelArgs& a) {
 // x, gamma, beta, lengths, mean, variance -> y
 void run_infer(const KernelArgs& a) {
   if (!a.out[0]) return;
-  const Frames q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
+  const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const float *gamma = a.input(1), *variance = a.input(5);
   float* scale = reinterpret_cast<float*>(a.workspace);
   const float eps = a.attrs.as<FrameNormAttrs>().eps;
@@ -162,7 +123,7 @@ void run_infer(const KernelArgs& a) {
 
 // dy, x, gamma, lengths, mean, rstd -> dx, dgamma, dbeta
 void run_gradient(const KernelArgs& a) {
-  const Frames q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
+  const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const int64_t channels = q.channels, step = q.chunk();
   const float *dy = a.input(0), *x = a.input(1), *gamma = a.input(2), *mean = a.input(4),
               *rstd = a.input(5);

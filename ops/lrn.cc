@@ -8,18 +8,16 @@
 #include "core/parallel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
-#include "ops/math.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kMostChannels = 2048;  // of a row, whose sums lie on the stack
-
 struct Row {
-  alignas(64) float squares[kMostChannels], scale[kMostChannels];
+  alignas(64) float squares[kLrnMostChannels], scale[kLrnMostChannels];
 };
 
-// out[c] = the sum of x over the window around c.
+// out[c] = the sum of x over the window around c: itself, then its neighbours, the next to the
+// right before the next to the left.
 void window_sums(const float* x, int64_t channels, int64_t half, float* out) {
   std::copy(x, x + channels, out);
   for (int64_t d = 1; d <= std::min(half, channels - 1); ++d) {
@@ -32,7 +30,8 @@ void window_sums(const float* x, int64_t channels, int64_t half, float* out) {
 void denominators(const float* x, int64_t channels, const LrnAttrs& s, Row& row) {
   for (int64_t c = 0; c < channels; ++c) row.squares[c] = x[c] * x[c];
   window_sums(row.squares, channels, s.size / 2, row.scale);
-  for (int64_t c = 0; c < channels; ++c) row.scale[c] = s.k + s.alpha * row.scale[c];
+  const LrnFormula f(s);
+  for (int64_t c = 0; c < channels; ++c) row.scale[c] = f.denominator(row.scale[c]);
 }
 
 template <class F>
@@ -48,33 +47,34 @@ void for_rows(const KernelArgs& a, F f) {
 void run_forward(const KernelArgs& a) {
   if (!a.out[0]) return;
   auto& s = a.attrs.as<LrnAttrs>();
+  const LrnFormula f(s);
   for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
     const float* x = a.input(0) + at;
     float* y = a.output(0) + at;
     denominators(x, channels, s, row);
 #pragma omp simd
-    for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * exp(-s.beta * log(row.scale[c]));
+    for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * f.power(row.scale[c]);
   });
 }
 
 void run_gradient(const KernelArgs& a) {
   if (!a.out[0]) return;
   auto& s = a.attrs.as<LrnAttrs>();
+  const LrnFormula f(s);
   for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
     const float *dy = a.input(0) + at, *x = a.input(1) + at;
     float* dx = a.output(0) + at;
-    alignas(64) float part[kMostChannels], power[kMostChannels];
+    alignas(64) float part[kLrnMostChannels], power[kLrnMostChannels];
     denominators(x, channels, s, row);
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c) {
-      power[c] = exp(-s.beta * log(row.scale[c]));
-      part[c] = dy[c] * x[c] * power[c] / row.scale[c];
+      power[c] = f.power(row.scale[c]);
+      part[c] = f.part(dy[c], x[c], power[c], row.scale[c]);
     }
     window_sums(part, channels, s.size / 2, row.squares);
-    const float factor = 2 * s.alpha * s.beta;
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c) {
-      dx[c] = dy[c] * power[c] - factor * x[c] * row.squares[c];
+      dx[c] = f.gradient(dy[c], x[c], power[c], row.squares[c]);
     }
   });
 }
@@ -82,8 +82,8 @@ void run_gradient(const KernelArgs& a) {
 Specs infer(const char* op, SpecSpan in, size_t operands, const Attrs& attributes) {
   auto& s = attributes.as<LrnAttrs>();
   require(in.size() == operands && in[0].shape.rank() > 0 && in[0].dtype == DType::f32 &&
-              !in[0].layout && in[0].shape.back() <= kMostChannels,
-          op, "takes plain f32 (.., C), C at most " + std::to_string(kMostChannels));
+              !in[0].layout && in[0].shape.back() <= kLrnMostChannels,
+          op, "takes plain f32 (.., C), C at most " + std::to_string(kLrnMostChannels));
   require(operands == 1 || in[1] == in[0], op, "dy and x differ");
   require(s.size > 0 && s.size % 2 == 1 && s.k > 0, op, "size is odd, and k positive");
   return {in[0]};

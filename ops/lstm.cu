@@ -1,47 +1,12 @@
 // The LSTM cell and its gradients: eight columns of a row a thread, with the CPU's functors.
 #include "ops/activations.h"
 #include "ops/cuda.h"
-#include "ops/cuda_elements.h"
+#include "ops/cuda_cells.h"
 #include "ops/lstm.h"
 #include "ops/operands.h"
 
 namespace pal {
 namespace {
-
-constexpr int kCellThreads = 128;  // the gradient has many values to hold
-
-// Where a thread's eight columns are: row, column, and how many there are.
-struct Place {
-  int64_t row, column, at;  // at: row * width + column
-  int n;                    // 0: nothing to do
-};
-__device__ Place place_of(int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return {0, 0, 0, 0};
-  const int64_t row = g / per_row, column = (g - row * per_row) * kGroup;
-  return {row, column, row * width + column, group_size(column, width)};
-}
-Grid grid_of_cells(int64_t rows, int64_t width, const char* file = __builtin_FILE(),
-                   int line = __builtin_LINE()) {
-  return {blocks_of(rows * groups_of(width), kCellThreads), 1, file, line};
-}
-
-// The four gates' groups, i, f, g, o.
-__device__ void load_gates(const Stored& gates, const Place& p, int64_t width,
-                           float (&x)[4][kGroup]) {
-#pragma unroll
-  for (int k = 0; k < 4; ++k) load8(gates, (4 * p.row + k) * width + p.column, p.n, x[k]);
-}
-__device__ void store_gates(const Stored& gates, const Place& p, int64_t width,
-                            const float (&x)[4][kGroup]) {
-#pragma unroll
-  for (int k = 0; k < 4; ++k) store8(gates, (4 * p.row + k) * width + p.column, p.n, x[k]);
-}
-__device__ void load_or_zero(const Stored& x, const Place& p, float* v) {
-  if (x.data) return load8(x, p.at, p.n, v);
-#pragma unroll
-  for (int k = 0; k < kGroup; ++k) v[k] = 0;
-}
 
 struct CellTensors {
   Stored h, c;  // out

@@ -1,5 +1,6 @@
 // scale_channels: y = x f, dx = dy f, df = the sum of dy x over an image's pixels (dot_channels).
-// dot_channels: each image's sums are made by one worker, pixels in order, in runs of kRun pixels.
+// dot_channels: each image's sums are made by one worker, pixels in order, in runs of kDotRun
+// pixels.
 #include "ops/scale_channels.h"
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kRun = 64;     // pixels added up in f32 before they join the sum
 constexpr int64_t kLanes = 256;  // channels at a time
 
 bool is_batch(const TensorSpec& spec) {
@@ -41,9 +41,9 @@ void run_scale(const KernelArgs& a) {
 void dot_image(const float* a, const float* b, int64_t pixels, int64_t channels, int64_t lanes,
                float* out) {
   float total[kLanes] = {};
-  for (int64_t p = 0; p < pixels; p += kRun) {
+  for (int64_t p = 0; p < pixels; p += kDotRun) {
     float part[kLanes] = {};
-    for (int64_t i = p; i < std::min(p + kRun, pixels); ++i) {
+    for (int64_t i = p; i < std::min(p + kDotRun, pixels); ++i) {
       const float *x = a + i * channels, *y = b + i * channels;
 #pragma omp simd
       for (int64_t c = 0; c < lanes; ++c) part[c] += x[c] * y[c];

@@ -12,4 +12,7 @@ Val scale_channels(Val x, Val factor);
 // a, b (N, .., C) -> (N, C): the sum of a b over the axes between. The gradient of the factor.
 Val dot_channels(Val a, Val b);
 
+// Pixels that dot_channels adds up one after the other before they join the sum, on every device.
+constexpr int64_t kDotRun = 64;
+
 }  // namespace pal

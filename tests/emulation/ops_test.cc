@@ -11,10 +11,12 @@
 
 #include "core/accelerator.h"
 #include "ops/adam.h"
+#include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/gates.h"
+#include "ops/lrn.h"
 #include "ops/masked_softmax.h"
 #include "tests/emulation/emulation.h"
 #include "tests/ops/generic_checks.h"
@@ -24,36 +26,12 @@ namespace {
 
 using emulation::Order;
 
-// Operators that have no CUDA kernel yet; docs/cuda.md says how to write one.
-const std::set<std::string> kWithout = {
-    "avg_pool",
-    "avg_pool_grad",
-    "conv2d",
-    "conv2d_data_grad",
-    "conv2d_weight_grad",
-    "conv3d",
-    "conv3d_data_grad",
-    "conv3d_weight_grad",
-    "ctc_loss",
-    "ctc_loss_grad",
-    "dot_channels",
-    "frame_norm",
-    "frame_norm_grad",
-    "frame_norm_infer",
-    "gelu",
-    "gelu_grad",
-    "gru_cell",
-    "gru_cell_grad",
-    "lrn",
-    "lrn_grad",
-    "scale_channels",
-    "silu",
-    "silu_grad",
-    "swap_leading",
-    "reorder",  // GPU kernels take plain layouts: there is nothing to reorder
-};
+// Operators without CUDA kernels: GPU kernels take plain layouts, there is nothing to reorder.
+const std::set<std::string> kWithout = {"reorder"};
 // Library products add in an order of their own.
-const std::set<std::string> kNotBitwise = {"matmul", "batched_matmul"};
+const std::set<std::string> kNotBitwise = {"matmul",           "batched_matmul",     "conv2d",
+                                           "conv2d_data_grad", "conv2d_weight_grad", "conv3d",
+                                           "conv3d_data_grad", "conv3d_weight_grad"};
 
 // Null: a CUDA build (tests/gpu) on a machine without.
 std::shared_ptr<Accelerator> gpu() {
@@ -71,6 +49,36 @@ std::vector<const OpDef*> ops_with_kernels() {
   std::vector<const OpDef*> out;
   for (const OpDef* op : all_ops()) {
     if (op->cuda && op->cuda->run) out.push_back(op);
+  }
+  return out;
+}
+
+// Two outputs a channel; the widths of vectors; 1 x 1 in groups, which needs no windows.
+std::vector<Example> convolutions(const OpDef& op) {
+  struct Shapes {
+    Shape x, w, y;
+    Conv2dAttrs attrs;
+  };
+  std::vector<Shapes> all = {
+      {{3, 7, 9, 9}, {18, 3, 3, 1}, {3, 4, 5, 18}, conv2d_attrs(2, 1, 9)},
+      {{2, 7, 5, 16},
+       {16, 3, 2, 1},
+       {2, 7, 6, 16},
+       {.top = 1, .left = 1, .bottom = 1, .right = 1, .groups = 16}},
+      {{2, 5, 3, 6}, {9, 1, 1, 2}, {2, 5, 3, 9}, {.groups = 3}},
+  };
+  std::vector<Example> out;
+  for (Shapes& s : all) {
+    if (&op == &conv2d_op) {
+      out.push_back(
+          {.operands = {example(s.x), example(s.w), example({s.w[0]})}, .attrs = s.attrs});
+    } else if (&op == &conv2d_data_grad_op) {
+      s.attrs.height = s.x[1], s.attrs.width = s.x[2];
+      out.push_back({.operands = {example(s.y), example(s.w)}, .attrs = s.attrs});
+    } else {
+      s.attrs.height = s.w[1], s.attrs.width = s.w[2];
+      out.push_back({.operands = {example(s.x), example(s.y), example(s.w)}, .attrs = s.attrs});
+    }
   }
   return out;
 }
@@ -97,6 +105,11 @@ std::vector<Example> examples_of(const OpDef& op) {
       }
       out.push_back(std::move(wide));
     }
+  } else if (name == "lrn" || name == "lrn_grad") {  // the widest rows, fewer to a block
+    const std::vector<ExampleOperand> rows(out[0].operands.size(), example({3, 2048}));
+    out.push_back({.operands = rows, .attrs = LrnAttrs{5, 0.3f, 0.6f, 2}});
+  } else if (name.starts_with("conv2d")) {
+    for (Example& more : convolutions(op)) out.push_back(std::move(more));
   } else if (name == "masked_softmax_grad") {
     out.push_back({.operands = {example({321, 33}, DType::f32, 0, 1), example({321, 33})}});
   } else if (name == "cross_entropy") {  // more chunks than the last kernel has threads
@@ -208,6 +221,33 @@ TEST_P(Emulated, UpdatesWriteTheirState) {
   if (!GetParam()->writes_state) return;
   each(check_update);
   expect_none(check_batched(*GetParam(), GetParam()->examples(), gpu()), "batched");
+}
+
+// On a GPU with so little memory that windows are laid out line by line, or a few lines at a time.
+TEST(Convolutions, InStripesAsWhole) {
+  if (emulation::real()) GTEST_SKIP() << "a GPU's memory is what it is";
+  for (const int64_t memory : {int64_t(1) << 18, int64_t(3) << 20}) {
+    emulation::settings() = {.memory = memory};
+    const std::shared_ptr<Accelerator> small = cuda_device().accelerator;
+    emulation::settings() = {};
+    for (const OpDef* op : all_ops()) {
+      if (!std::string(op->name).starts_with("conv2d") &&
+          !std::string(op->name).starts_with("conv3d")) {
+        continue;
+      }
+      uint64_t seed = 1;
+      for (const Example& example : examples_of(*op)) {
+        Problems problems;
+        const Case on_cpu = make_case(*op, example, seed);
+        const auto want = evaluate(on_cpu, {}, problems);
+        const auto got = evaluate(make_case(*op, example, seed++, small), {}, problems);
+        const TensorSpec& spec = on_cpu.program.value(on_cpu.out[0]).spec;
+        EXPECT_EQ(difference(spec, want[0], got[0], false), "")
+            << op->name << " example " << seed - 2;
+        EXPECT_TRUE(problems.empty()) << problems[0];
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()),

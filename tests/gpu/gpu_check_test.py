@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 case $config in
-  nmt_small | transformer_small) ;;
+  nmt_small | transformer_small | resnet_small | deepspeech2_small) ;;
   *) echo "data.root: it is not here" >&2; exit 2 ;;
 esac
 mkdir -p "$out"

@@ -48,7 +48,7 @@ TEST_P(GoldenResNet, TenStepsAsInPyTorch) {
                                 {.label_smoothing = float(*config.train.label_smoothing)});
     return Recorded{loss.loss, {}, loss.moved};
   };
-  ProgramSet programs(compile_options(config.memory), cpu_device(1));
+  ProgramSet programs(compile_options(config.memory), choose_device(config.device));
   Executable& program = programs.add("step", record_step(forward, config.train, MicroBatch::only));
   initialise(programs, 1);  // the optimizer's state
   const std::string initial = std::string("initial/") + GetParam() + "/";
