@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "memory/storages.h"
+#include "memory/walk.h"
 #include "ops/copies.h"
 
 namespace pal {
@@ -67,8 +68,7 @@ Program stash_bits(const Program& program, int* count) {
   const auto total = std::count(chosen.begin(), chosen.end(), 1);
   if (count) *count = int(total);
   if (total == 0) return program;
-  Program out = program;
-  out.nodes.clear();
+  Program out = without_nodes(program);
   std::vector<ValueId> now(program.values.size(), kNone);  // by value: what later readers read
   std::vector<NodeId> place(program.nodes.size());
   for (NodeId n = 0; n < program.node_count(); ++n) {

@@ -2,6 +2,7 @@
 #include "memory/echo_trials.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -38,31 +39,23 @@ class Trials {
         options_(options),
         goal_(goal),
         bits_(options.bits && has_bits(view.program)),
-        plain_(predict(view.program, kEchoDevice)) {}
+        plain_(predict(view.program, kEchoDevice)),
+        plain_bytes_(peak_bytes(view.program)) {}
 
   Clones run() {
     Chosen dear;  // what the price before this one led to
-    for (const EchoPrice& price : kEchoPrices) {
-      Chosen here;
-      EchoTrial trial{.exchange = options_.exchange / price.dearer,
-                      .launch_bytes = price.launch_bytes};
+    for (const double price : kEchoPrices) {
       if (dear.choice.empty()) {
-        for (NodeId near : kEchoDistances) {
-          for (const bool bits : {false, true}) {
-            if (bits && !bits_) continue;
-            trial.near = near, trial.bits = bits;
-            attempt({choose_echo(view_, trial), near, bits}, &here);
-          }
-        }
-      } else {
-        trial.near = dear.near, trial.bits = dear.bits;
-        attempt({choose_echo(view_, trial), dear.near, dear.bits}, &here);
+        dear = smallest_at(price);
+        if (dear.choice.empty() || best_is_cheap()) break;
+        continue;
       }
-      if (best_.count + best_.encoded > 0 && rank(bytes_, overhead_) == 0) {
-        if (!dear.choice.empty() && dear.bytes < bytes_) add_regions(dear);
+      Chosen here = chosen_at(price, dear.near, dear.bits);
+      if (attempt(here)) {
+        if (best_is_cheap()) look_between(std::move(dear), here);
         break;
       }
-      if (!here.choice.empty()) dear = std::move(here);
+      dear = std::move(here);
     }
     return std::move(best_);
   }
@@ -72,8 +65,44 @@ class Trials {
     Choice choice;
     NodeId near = 0;
     bool bits = false;
+    double price = 0;
     int64_t bytes = std::numeric_limits<int64_t>::max();
   };
+
+  Chosen chosen_at(double price, NodeId near, bool bits) const {
+    const EchoTrial trial{.near = near,
+                          .exchange = options_.exchange / price,
+                          .launch_bytes = price > kEchoPrices[0] ? kEchoLaunch : 0,
+                          .bits = bits};
+    return {choose_echo(view_, trial), near, bits, price};
+  }
+
+  // Of all distances; empty where none has anything to recompute.
+  Chosen smallest_at(double price) {
+    Chosen smallest;
+    for (NodeId near : kEchoDistances) {
+      for (const bool bits : {false, true}) {
+        if (!bits || bits_) attempt(chosen_at(price, near, bits), &smallest);
+      }
+    }
+    return smallest;
+  }
+
+  // Prices between one that leaves too much to recompute and one that does not, then regions between
+  // two of these.
+  void look_between(Chosen dear, const Chosen& cheap) {
+    double enough = cheap.price;
+    for (int i = 0; i < kPricesBetween; ++i) {
+      const double middle = std::sqrt(dear.price * enough);
+      Chosen here = chosen_at(middle, dear.near, dear.bits);
+      if (attempt(here)) {
+        enough = middle;
+      } else {
+        dear = std::move(here);
+      }
+    }
+    add_regions(dear);
+  }
 
   // Keeps it if it is the best so far; `smallest`: the one with the smallest footprint so far,
   // whatever it costs. Whether it is cheap enough.
@@ -84,23 +113,27 @@ class Trials {
     const Program& p = clones.program;
     const double ms = predict(goal_.fuse ? fuse_recompute(p) : p, kEchoDevice).step_ms;
     const double overhead = ms / plain_.step_ms - 1;
-    const int64_t bytes = trial.bytes = peak_bytes(p);
-    const int mine = rank(bytes, overhead), least = rank(bytes_, overhead_);
+    const bool cheap = overhead <= options_.overhead;
+    if (!cheap && !smallest && best_is_cheap()) return false;  // whatever its bytes
+    trial.bytes = peak_bytes(p);
+    const int mine = rank(trial.bytes, overhead), least = rank(bytes_, overhead_);
     // What fits and costs too much is judged by what it costs, the rest by bytes.
     const bool better = mine != least ? mine < least
                         : mine == 1   ? overhead < overhead_
-                                      : bytes < bytes_;
+                                      : trial.bytes < bytes_;
     if (better) {
-      best_ = std::move(clones), bytes_ = bytes, overhead_ = overhead;
+      best_ = std::move(clones), bytes_ = trial.bytes, overhead_ = overhead;
       chosen_ = trial.choice;
     }
-    if (smallest && bytes < smallest->bytes) *smallest = std::move(trial);
-    return overhead <= options_.overhead;
+    if (smallest && trial.bytes < smallest->bytes) *smallest = std::move(trial);
+    return cheap;
   }
 
-  // 0: fits the budget and costs little enough; 1: fits; 2: does not.
+  bool best_is_cheap() const { return rank(bytes_, overhead_) == 0; }
+
+  // 0: fits the budget and costs little enough; 1: fits; 2: does not, or saves nothing.
   int rank(int64_t bytes, double overhead) const {
-    if (goal_.budget && bytes > *goal_.budget / 100 * 99) return 2;
+    if (bytes >= plain_bytes_ || (goal_.budget && bytes > *goal_.budget / 100 * 99)) return 2;
     return overhead > options_.overhead;
   }
 
@@ -148,6 +181,7 @@ class Trials {
 
   // A region that is too much as a whole is recomputed from somewhere to its end.
   void add_regions(const Chosen& dear) {
+    const Choice base = chosen_;
     std::vector<Region> regions = regions_of(dear.choice);
     std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
       return double(a.bytes) * b.ms > double(b.bytes) * a.ms;
@@ -155,7 +189,6 @@ class Trials {
     std::vector<NodeId> nodes;
     for (const Region& region : regions)
       nodes.insert(nodes.end(), region.nodes.rbegin(), region.nodes.rend());
-    const Choice base = chosen_;
     size_t affordable = 0, too_many = nodes.size() + 1;
     for (int i = 0; i < kSteps && affordable + 1 < too_many; ++i) {
       const size_t count = (affordable + too_many) / 2;
@@ -168,13 +201,14 @@ class Trials {
       (attempt(std::move(trial)) ? affordable : too_many) = count;
     }
   }
-  static constexpr int kSteps = 5;  // of bisection
+  static constexpr int kPricesBetween = 2, kSteps = 6;  // of bisection
 
   const StepView& view_;
   const RecomputeOptions& options_;
   const RecomputeGoal& goal_;
   const bool bits_;
   const Prediction plain_;
+  const int64_t plain_bytes_;
   Clones best_;
   Choice chosen_;  // of the best
   int64_t bytes_ = std::numeric_limits<int64_t>::max();

@@ -20,12 +20,10 @@ inline const DeviceProfile kEchoDevice{.name = "RTX 2080 Ti",
                                        .tile = 1};
 
 // Prices tried in turn, until what they leave is cheap enough: bytes moved for a byte saved are
-// divided by `dearer`, and starting a node counts as moving `launch_bytes` (5 us of that card).
-struct EchoPrice {
-  double dearer, launch_bytes;
-};
-constexpr std::array<EchoPrice, 6> kEchoPrices = {
-    {{1, 0}, {2, 3e6}, {4, 3e6}, {8, 3e6}, {16, 3e6}, {32, 3e6}}};
+// divided by these. After the first, starting a node counts as moving kEchoLaunch bytes (5 us of that
+// card). Between the last that is too little and the next, the middle is tried twice.
+constexpr std::array<double, 6> kEchoPrices = {1, 2, 4, 8, 16, 32};
+constexpr double kEchoLaunch = 3e6;
 
 // What counts as near, tried in turn; the one with the smallest footprint is used, at all prices.
 // The last is any distance: where the peak lies between the phases (a vocabulary's scores), even a

@@ -12,6 +12,7 @@
 #include "core/order.h"
 #include "core/prepare.h"
 #include "memory/fused_pattern.h"
+#include "memory/walk.h"
 
 namespace pal {
 namespace {
@@ -26,7 +27,8 @@ struct Match {
 class Fuser {
  public:
   Fuser(const Program& program, std::span<const OpDef* const> ops)
-      : p_(program), readers_(readers_of(program)), finder_(program, readers_), kept_(program.values.size(), 0) {
+      : p_(program), readers_(program), finder_(program, readers_),
+        kept_(program.values.size(), 0) {
     for (auto& out : p_.outputs) kept_[size_t(out.value)] = 1;
     for (auto& slot : p_.state) kept_[size_t(slot.start)] = kept_[size_t(slot.end)] = 1;
     updates_.assign(p_.nodes.size() + 1, 0);
@@ -191,8 +193,8 @@ class Fuser {
   static std::vector<ValueId> outputs_of(const Match& m) { return bound(m, m.pattern->form.out); }
 
   Program rewritten(const std::vector<Item>& order, std::string* note) const {
-    Program out = p_;
-    out.nodes.clear();
+    Program out = without_nodes(p_);
+    out.nodes.reserve(order.size());
     double before = 0, after = 0;
     for (const Item& item : order) {
       if (item.node == kNone) {
@@ -235,7 +237,7 @@ class Fuser {
   }
 
   const Program& p_;
-  const std::vector<std::vector<NodeId>> readers_;
+  const FlatReaders readers_;
   PatternFinder finder_;
   std::vector<char> kept_;                            // by value: outputs and state
   std::vector<int> updates_;                          // by node: updates before it

@@ -7,6 +7,7 @@
 
 #include "core/op.h"
 #include "memory/lifetimes.h"
+#include "memory/walk.h"
 
 namespace pal {
 namespace {
@@ -72,8 +73,7 @@ Node fused(const Program& p, const std::vector<NodeId>& run) {
 
 Program fuse_updates(const Program& program, std::string* note,
                      std::span<const int64_t> workspace_bytes) {
-  Program out = program;
-  out.nodes.clear();
+  Program out = without_nodes(program);
   std::vector<NodeId> place(program.nodes.size());
   std::vector<int64_t> workspace;
   int before = 0, after = 0;

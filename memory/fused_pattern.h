@@ -6,6 +6,7 @@
 
 #include "core/op.h"
 #include "core/program.h"
+#include "memory/walk.h"
 
 namespace pal {
 
@@ -38,7 +39,7 @@ struct Binding {
 // Finds occurrences in one program by growing them from an anchor along edges.
 class PatternFinder {
  public:
-  PatternFinder(const Program& program, const std::vector<std::vector<NodeId>>& readers)
+  PatternFinder(const Program& program, const FlatReaders& readers)
       : p_(program), readers_(readers) {}
 
   // What `op` stands for where its anchor is this node; recorded once for equal anchors.
@@ -60,7 +61,7 @@ class PatternFinder {
             const std::function<void(Binding)>& found) const;
 
   const Program& p_;
-  const std::vector<std::vector<NodeId>>& readers_;
+  const FlatReaders& readers_;
   std::vector<Known> known_;
 };
 

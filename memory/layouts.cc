@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/op.h"
+#include "memory/walk.h"
 #include "ops/reorder.h"
 
 namespace pal {
@@ -14,8 +15,7 @@ namespace {
 class Chooser {
  public:
   Chooser(const Program& program, KernelCache& cache, LayoutsEffect& effect)
-      : out_(program), cache_(cache), effect_(effect) {
-    out_.nodes.clear();
+      : out_(without_nodes(program)), cache_(cache), effect_(effect) {
     place_.reserve(program.nodes.size());
     for (const Node& node : program.nodes) add(program, node);
     out_.relink();

@@ -2,7 +2,7 @@
 #include "memory/lifetimes.h"
 
 #include <algorithm>
-#include <tuple>
+#include <numeric>
 
 #include "core/order.h"
 #include "memory/storages.h"
@@ -41,24 +41,20 @@ class Moments {
   std::vector<NodeId> compute_;
 };
 
-struct Event {
-  int64_t moment, bytes;  // bytes come (+) or go (-)
-  bool operator<(const Event& other) const {  // those that go, first
-    return std::tie(moment, bytes) < std::tie(other.moment, other.bytes);
-  }
-};
-
-std::vector<Event> events_of(const Storages& storages, const std::vector<Lifetime>& lifetimes,
-                             Space space) {
-  std::vector<Event> events;
+// By moment: the bytes that come less those that go, which go first. One more moment than any
+// lifetime has.
+std::vector<int64_t> changes_of(const Storages& storages, const std::vector<Lifetime>& lifetimes,
+                                Space space) {
+  int64_t end = 0;
+  for (const Lifetime& life : lifetimes) end = std::max(end, life.end);
+  std::vector<int64_t> changes(size_t(end) + 1, 0);
   for (size_t s = 0; s < storages.list.size(); ++s) {
     const Lifetime life = lifetimes[s];
     if (storages.list[s].space != space || life.begin >= life.end) continue;
-    events.push_back({life.begin, footprint(storages.list[s])});
-    events.push_back({life.end, -footprint(storages.list[s])});
+    changes[size_t(life.begin)] += footprint(storages.list[s]);
+    changes[size_t(life.end)] -= footprint(storages.list[s]);
   }
-  std::sort(events.begin(), events.end());
-  return events;
+  return changes;
 }
 
 }  // namespace
@@ -70,22 +66,28 @@ int64_t footprint(const Storage& storage) {
 std::vector<Lifetime> lifetimes_of(const Program& program, const Storages& storages) {
   const Moments moments(program);
   const int64_t end = start_of(program.node_count());
-  const auto touches = touches_of(program, storages);
-  std::vector<Lifetime> lifetimes(storages.list.size());
+  std::vector<Lifetime> lifetimes(storages.list.size(), {end, 0});
+  for (NodeId n = 0; n < program.node_count(); ++n) {
+    const Lifetime now{moments.earliest(n), moments.latest(n)};
+    auto touch = [&](StorageId s) {
+      if (s == kNone) return;
+      Lifetime& life = lifetimes[size_t(s)];
+      life = {std::min(life.begin, now.begin), std::max(life.end, now.end)};
+    };
+    for (ValueId v : program.node(n).in) touch(v == kNone ? kNone : storages.of[size_t(v)]);
+    for (ValueId v : program.node(n).out) touch(v == kNone ? kNone : storages.of[size_t(v)]);
+    touch(storages.workspace[size_t(n)]);
+  }
   for (size_t s = 0; s < lifetimes.size(); ++s) {
     const Storage& storage = storages.list[s];
     Lifetime& life = lifetimes[s];
     if (storage.persistent || storage.input) {
       life = {0, end};
-      continue;
+    } else if (life.begin >= life.end) {
+      life = {};  // no node touches it
+    } else if (storage.output) {
+      life.end = end;
     }
-    if (touches[s].empty()) continue;
-    life = {end, 0};
-    for (NodeId n : touches[s]) {
-      life.begin = std::min(life.begin, moments.earliest(n));
-      life.end = std::max(life.end, moments.latest(n));
-    }
-    if (storage.output) life.end = end;
   }
   return lifetimes;
 }
@@ -93,9 +95,10 @@ std::vector<Lifetime> lifetimes_of(const Program& program, const Storages& stora
 Peak peak_of(const Storages& storages, const std::vector<Lifetime>& lifetimes, Space space) {
   Peak peak;
   int64_t live = 0;
-  for (const Event& event : events_of(storages, lifetimes, space)) {
-    live += event.bytes;
-    if (live > peak.bytes) peak.bytes = live, peak.moment = event.moment;
+  const std::vector<int64_t> changes = changes_of(storages, lifetimes, space);
+  for (size_t moment = 0; moment < changes.size(); ++moment) {
+    live += changes[moment];
+    if (live > peak.bytes) peak.bytes = live, peak.moment = int64_t(moment);
   }
   for (size_t s = 0; s < lifetimes.size(); ++s) {
     if (storages.list[s].space == space && lifetimes[s].begin <= peak.moment &&
@@ -116,14 +119,9 @@ int64_t peak_bytes(const Program& program, std::span<const int64_t> workspace_by
 
 std::vector<int64_t> live_bytes(const Program& program, const Storages& storages,
                                 const std::vector<Lifetime>& lifetimes, Space space) {
-  std::vector<int64_t> live(size_t(start_of(program.node_count())), 0);
-  int64_t now = 0;
-  size_t filled = 0;
-  for (const Event& event : events_of(storages, lifetimes, space)) {
-    for (; filled < size_t(event.moment); ++filled) live[filled] = now;
-    now += event.bytes;
-  }
-  for (; filled < live.size(); ++filled) live[filled] = now;
+  std::vector<int64_t> live = changes_of(storages, lifetimes, space);
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  live.resize(size_t(start_of(program.node_count())), live.empty() ? 0 : live.back());
   return live;
 }
 

@@ -2,8 +2,11 @@
 #include "memory/place_first_fit.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <memory>
+#include <set>
 
 namespace pal {
 namespace {
@@ -80,6 +83,68 @@ class Shelf {
 
 }  // namespace
 
+namespace {
+
+// What is free at a moment: by address, and by size within a factor of two.
+class Gaps {
+ public:
+  Gaps() { add(0, INT64_MAX); }
+
+  // The lowest that is large enough gives its lower part.
+  int64_t take(int64_t size) {
+    const size_t own = class_of(size);
+    auto best = end_.end();
+    for (size_t c = own + 1; c < kClasses; ++c) {
+      if (!by_class_[c].empty() && (best == end_.end() || *by_class_[c].begin() < best->first))
+        best = end_.find(*by_class_[c].begin());
+    }
+    for (const int64_t begin : by_class_[own]) {
+      if (best != end_.end() && begin > best->first) break;
+      const auto gap = end_.find(begin);
+      if (gap->second - begin < size) continue;
+      best = gap;
+      break;
+    }
+    const auto [begin, end] = *best;
+    remove(best);
+    if (begin + size < end) add(begin + size, end);
+    return begin;
+  }
+
+  void give_back(int64_t begin, int64_t end) {
+    const auto after = end_.lower_bound(begin);
+    const auto before = after == end_.begin() ? end_.end() : std::prev(after);
+    if (after->first == end) {
+      end = after->second;
+      remove(after);
+    }
+    if (before != end_.end() && before->second == begin) {
+      begin = before->first;
+      remove(before);
+    }
+    add(begin, end);
+  }
+
+ private:
+  using Map = std::map<int64_t, int64_t>;
+  static constexpr size_t kClasses = 64;
+
+  static size_t class_of(int64_t size) { return size_t(std::bit_width(uint64_t(size)) - 1); }
+  void add(int64_t begin, int64_t end) {
+    end_.emplace(begin, end);
+    by_class_[class_of(end - begin)].insert(begin);
+  }
+  void remove(Map::iterator gap) {
+    by_class_[class_of(gap->second - gap->first)].erase(gap->first);
+    end_.erase(gap);
+  }
+
+  Map end_;                                            // by begin; the last ends at INT64_MAX
+  std::array<std::set<int64_t>, kClasses> by_class_;  // where gaps begin
+};
+
+}  // namespace
+
 FirstFit::FirstFit(std::span<const Buffer> buffers) : buffers_(buffers) {
   std::vector<int64_t> times;
   times.reserve(2 * buffers.size());
@@ -142,28 +207,16 @@ Placement place_by_start(std::span<const Buffer> buffers) {
   });
   Placement out;
   out.offset.assign(buffers.size(), 0);
-  std::map<int64_t, int64_t> gaps{{0, INT64_MAX}};  // begin -> end; the last has none
+  Gaps gaps;
   size_t ended = 0;
   for (int32_t i : starts) {
     const Buffer& b = buffers[size_t(i)];
     for (; buffers[size_t(ends[ended])].upper <= b.lower; ++ended) {
-      int64_t begin = out.offset[size_t(ends[ended])];
-      int64_t end = begin + buffers[size_t(ends[ended])].size;
-      auto after = gaps.lower_bound(begin);
-      if (after->first == end) end = after->second, after = gaps.erase(after);
-      if (after != gaps.begin() && std::prev(after)->second == begin) {
-        std::prev(after)->second = end;
-      } else {
-        gaps.emplace_hint(after, begin, end);
-      }
+      const int64_t begin = out.offset[size_t(ends[ended])];
+      gaps.give_back(begin, begin + buffers[size_t(ends[ended])].size);
     }
-    auto gap = gaps.begin();
-    while (gap->second - gap->first < b.size) ++gap;
-    const auto [begin, end] = *gap;
-    out.offset[size_t(i)] = begin;
+    const int64_t begin = out.offset[size_t(i)] = gaps.take(b.size);
     out.height = std::max(out.height, begin + b.size);
-    gap = gaps.erase(gap);
-    if (begin + b.size < end) gaps.emplace_hint(gap, begin + b.size, end);
   }
   return out;
 }

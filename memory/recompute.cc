@@ -11,6 +11,7 @@
 #include "memory/echo_trials.h"
 #include "memory/report.h"
 #include "memory/storages.h"
+#include "memory/walk.h"
 
 namespace pal {
 namespace {
@@ -115,8 +116,8 @@ class Inserter {
   Inserter(const StepView& view, const Choice& needed, NodeId far)
       : view_(view), p_(view.program), needed_(needed), far_(far), now_(needed.size()),
         last_(p_.nodes.size(), kNone) {
-    out_.program = p_;
-    out_.program.nodes.clear();
+    out_.program = without_nodes(p_);
+    out_.program.nodes.reserve(p_.nodes.size() + p_.nodes.size() / 2);
     for (size_t v = 0; v < now_.size(); ++v) now_[v] = ValueId(v);
   }
 

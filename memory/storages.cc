@@ -8,6 +8,7 @@
 #include "core/op.h"
 #include "core/order.h"
 #include "core/prepare.h"
+#include "memory/walk.h"
 
 namespace pal {
 namespace {
@@ -15,15 +16,16 @@ namespace {
 class Assigner {
  public:
   Assigner(const Program& program, const StorageOptions& options)
-      : program_(program), options_(options), order_(program), readers_(readers_of(program)) {
+      : program_(program), options_(options), order_(program), readers_(program) {
     const size_t n = program.values.size();
-    groups_.resize(n), group_.resize(n), offset_.assign(n, 0);
+    groups_.resize(n), group_.resize(n), offset_.assign(n, 0), next_.assign(n, kNone);
+    bytes_.resize(n);
     next_write_.assign(n, kNone), version_.assign(n, kNone);
     for (size_t v = 0; v < n; ++v) {
       group_[v] = int32_t(v);
-      groups_[v].bytes = program.values[v].spec.bytes();
+      groups_[v].bytes = bytes_[v] = program.values[v].spec.bytes();
       groups_[v].space = program.values[v].space;
-      groups_[v].values = {ValueId(v)};
+      groups_[v].first = groups_[v].last = ValueId(v), groups_[v].size = 1;
     }
     for (auto& in : program.inputs) group_of(in.value).input = true;
     for (auto& out : program.outputs) group_of(out.value).output = true;
@@ -49,12 +51,13 @@ class Assigner {
   struct Group {
     int64_t bytes = 0;
     Space space = Space::device;
-    std::vector<ValueId> values;
+    ValueId first = kNone, last = kNone;  // of its values, a list through next_
+    int32_t size = 0;                     // how many
     bool persistent = false, input = false, output = false;
   };
 
   Group& group_of(ValueId v) { return groups_[size_t(group_[size_t(v)])]; }
-  int64_t bytes(ValueId v) const { return program_.value(v).spec.bytes(); }
+  int64_t bytes(ValueId v) const { return bytes_[size_t(v)]; }
   bool is_forward(ValueId v) const {
     const NodeId producer = program_.value(v).producer;
     return producer != kNone && program_.node(producer).phase == Phase::forward;
@@ -67,13 +70,13 @@ class Assigner {
   // All of `from` comes to lie in `to`, `shift` bytes in.
   void merge(int32_t from, int32_t to, int64_t shift) {
     Group &a = groups_[size_t(from)], &b = groups_[size_t(to)];
-    for (ValueId v : a.values) {
+    for (ValueId v = a.first; v != kNone; v = next_[size_t(v)]) {
       group_[size_t(v)] = to;
       offset_[size_t(v)] += shift;
     }
-    b.values.insert(b.values.end(), a.values.begin(), a.values.end());
+    next_[size_t(b.last)] = a.first, b.last = a.last, b.size += a.size;
     b.persistent |= a.persistent, b.input |= a.input, b.output |= a.output;
-    a.values.clear();
+    a.first = a.last = kNone, a.size = 0;
   }
 
   [[noreturn]] void fail(NodeId n, const std::string& what) const {
@@ -164,7 +167,7 @@ class Assigner {
            all_before(readers_[size_t(view)], writer, kNone);
   }
 
-  bool all_before(const std::vector<NodeId>& nodes, NodeId n, NodeId except) const {
+  bool all_before(std::span<const NodeId> nodes, NodeId n, NodeId except) const {
     return std::all_of(nodes.begin(), nodes.end(),
                        [&](NodeId r) { return r == except || order_.before(r, n); });
   }
@@ -178,8 +181,7 @@ class Assigner {
       const ValueId now = node.out[size_t(share.output)], old = node.in[size_t(share.operand)];
       if (now == kNone || old == kNone || !may_take(n, now, old)) continue;
       const int32_t a = group_[size_t(old)], b = group_[size_t(now)];
-      const bool swap = is_whole(now) && groups_[size_t(a)].values.size() >
-                                             groups_[size_t(b)].values.size();
+      const bool swap = is_whole(now) && groups_[size_t(a)].size > groups_[size_t(b)].size;
       swap ? merge(b, a, 0) : merge(a, b, offset_[size_t(now)]);
       ++effect_.inplace, effect_.inplace_bytes += bytes(now);
     }
@@ -199,7 +201,7 @@ class Assigner {
       return false;
     }
     NodeId first = program_.node_count();
-    for (ValueId v : from.values) {  // dead after this node, on every queue
+    for (ValueId v = from.first; v != kNone; v = next_[size_t(v)]) {  // dead after this node, on every queue
       const NodeId producer = program_.value(v).producer;
       first = std::min(first, producer);
       if (!order_.before(producer, n) || !all_before(readers_[size_t(v)], n, n)) return false;
@@ -208,7 +210,7 @@ class Assigner {
     // operand of a stack) the operand must not make the whole of it live earlier.
     const int64_t begin = offset_[size_t(now)], end = begin + bytes(now);
     NodeId first_there = program_.node_count();
-    for (ValueId v : to.values) {
+    for (ValueId v = to.first; v != kNone; v = next_[size_t(v)]) {
       const NodeId producer = program_.value(v).producer;
       first_there = std::min(first_there, producer);
       if (v == now || offset_[size_t(v)] >= end || offset_[size_t(v)] + bytes(v) <= begin) continue;
@@ -223,13 +225,18 @@ class Assigner {
     out.of.assign(n, kNone), out.offset = offset_;  // kNone stays where nothing makes the value
     auto take = [&](ValueId v) {
       if (v == kNone || out.of[size_t(v)] != kNone) return;
-      Group& g = group_of(v);
-      std::sort(g.values.begin(), g.values.end(), [&](ValueId a, ValueId b) {
+      const Group& g = group_of(v);
+      std::vector<ValueId> values;
+      values.reserve(size_t(g.size));
+      for (ValueId m = g.first; m != kNone; m = next_[size_t(m)]) {
+        values.push_back(m);
+        out.of[size_t(m)] = StorageId(out.list.size());
+      }
+      std::sort(values.begin(), values.end(), [&](ValueId a, ValueId b) {
         const NodeId pa = program_.value(a).producer, pb = program_.value(b).producer;
         return pa != pb ? pa < pb : a < b;
       });
-      for (ValueId member : g.values) out.of[size_t(member)] = StorageId(out.list.size());
-      out.list.push_back({.bytes = g.bytes, .space = g.space, .values = g.values,
+      out.list.push_back({.bytes = g.bytes, .space = g.space, .values = std::move(values),
                           .persistent = g.persistent, .input = g.input, .output = g.output});
     };
     for (auto& slot : program_.state) take(slot.start);
@@ -249,9 +256,11 @@ class Assigner {
   const Program& program_;
   const StorageOptions options_;
   const Order order_;
-  const std::vector<std::vector<NodeId>> readers_;
+  const FlatReaders readers_;
   std::vector<Group> groups_;
   std::vector<int32_t> group_;       // by value
+  std::vector<ValueId> next_;        // by value, in its group
+  std::vector<int64_t> bytes_;       // by value
   std::vector<int64_t> offset_;      // by value, into its group
   std::vector<NodeId> next_write_;   // by state value: the update that writes over it
   std::vector<ValueId> version_;     // by value: the state value whose bytes it views

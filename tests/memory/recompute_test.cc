@@ -12,6 +12,7 @@
 #include "core/verify.h"
 #include "memory/echo.h"
 #include "memory/echo_cut.h"
+#include "memory/echo_trials.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -174,6 +175,49 @@ TEST(Echo, AChainIsCutIntoPieces) {
   EXPECT_LT(cut.count, 12);
   EXPECT_LT(peak_bytes(cut.program), peak_bytes(p));
   EXPECT_EQ(reference(cut.program, 1), reference(p, 1));
+}
+
+// Large nodes are worth the time at a price at which small ones are not, which are then run again as
+// far as the time allows.
+TEST(Echo, SpendsTheTimeThatItMay) {
+  constexpr int64_t kSmall = 1 << 18, kLarge = 1 << 20;
+  Builder b;
+  std::vector<Val> y;
+  for (int64_t size : {kLarge, kSmall}) {
+    const std::string name = std::to_string(size);
+    const Val f = b.state("f" + name, {Shape{size}}, Role::weight);
+    const Val x = b.input("x" + name, {Shape{size}});
+    for (int i = 0; i < 20; ++i) y.push_back(add(x, f));
+  }
+  summit(b, 20 * kLarge, y[0]);
+  Builder::Within backward(b, Phase::backward);
+  Val d = sum(y[0]);
+  for (Val v : y) d = add(d, sum(reverse(v)));
+  b.output("d", d);
+  const Program p = b.take();
+
+  const double plain = predict(p, kEchoDevice).step_ms;
+  auto overhead = [&](const Program& q) { return predict(q, kEchoDevice).step_ms / plain - 1; };
+  auto within = [&](double exchange, double limit) {
+    return recompute(p, Recompute::echo, footprint, nullptr,
+                     {.exchange = exchange, .overhead = limit});
+  };
+  const Program all = within(8, 1e9);
+  const StepView view(p);
+  const Program large =
+      insert_clones(view, choose_echo(view, {.exchange = 4, .launch_bytes = kEchoLaunch}), 64)
+          .program;
+  const double least = overhead(large), most = overhead(all);
+  ASSERT_GT(least, 0);
+  ASSERT_GT(most, least);
+  ASSERT_LT(peak_bytes(all), peak_bytes(large));
+  for (const double part : {0.2, 0.5, 0.8}) {
+    const double limit = least + part * (most - least);
+    const Program q = within(8, limit);
+    EXPECT_LE(overhead(q), limit);
+    EXPECT_GT(overhead(q), limit - 0.1 * (most - least));
+    EXPECT_LT(peak_bytes(q), peak_bytes(large));
+  }
 }
 
 TEST(Echo, WhatIsAliveAnywayIsReadAgain) {

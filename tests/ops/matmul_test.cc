@@ -129,6 +129,17 @@ TEST(Matmul, PackedOperandGivesTheSameBits) {
   EXPECT_EQ(eval.floats("y"), run(c));
 }
 
+// A classifier's matrix, which one product reads: a packed copy would take as many bytes again.
+TEST(Matmul, LargeMatricesAreNotPacked) {
+  KernelCache cache(cpu_device(1));
+  for (const int64_t k : {1024, 9216}) {
+    LayoutsEffect effect;
+    choose_layouts(record({.m = 32, .n = 4096, .k = k}), cache, &effect);
+    if (k == 1024 && effect.reorders == 0) GTEST_SKIP() << "this processor packs nothing";
+    EXPECT_EQ(effect.reorders, k == 1024);
+  }
+}
+
 // The time-major forms that attention uses, against loops.
 TEST(BatchedMatmul, ReadsTimeMajorOperandsInPlace) {
   const int64_t T = 7, S = 9, B = 5, D = 6;
