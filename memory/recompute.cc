@@ -9,6 +9,7 @@
 #include "core/order.h"
 #include "core/prepare.h"
 #include "memory/echo_trials.h"
+#include "memory/parts.h"
 #include "memory/report.h"
 #include "memory/storages.h"
 
@@ -252,7 +253,8 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     say(method == Recompute::none ? "off" : "several queues: nothing recomputed");
     return program;
   }
-  const StepView view(program, options);
+  const Program split = split_parts(program);
+  const StepView view(split, options);
   Clones best;
   if (method == Recompute::mirror) best = insert_clones(view, choose_mirror(view), kAnyDistance);
   if (method == Recompute::sqrt) best = insert_clones(view, choose_sqrt(view), kAnyDistance);

@@ -1,9 +1,12 @@
 // Batch normalisation through the CPU's chunks of rows (ops/batch_norm.cc): a thread sums a column
 // of a chunk, a block adds up the chunks of a channel in f64 and in order, and a third kernel goes
 // through the elements. x may be written over: that comes last.
+#include "ops/activations.h"
+#include "ops/add.h"
 #include "ops/batch_norm.h"
 #include "ops/cuda.h"
 #include "ops/cuda_rows.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
@@ -40,7 +43,7 @@ __global__ void batch_norm_chunks_kernel(float* partial, const float* x, Rows r)
   partial[chunk * 2 * r.channels + c] = sum, partial[(chunk * 2 + 1) * r.channels + c] = m2;
 }
 
-// A block a channel: its statistics, and the factor of (x - mean).
+// A block a channel: its statistics, and, where `mean` is not null, the factor of (x - mean).
 __global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean_out,
                                           float* rstd_out, float* variance_out,
                                           const float* partial, const float* x, const float* gamma,
@@ -65,16 +68,20 @@ __global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean
   });
   if (threadIdx.x != 0) return;
   const float rstd = float(1 / sqrt(m2 / double(r.rows) + eps));
-  mean[c] = float(center), scale[c] = gamma[c] * rstd;
+  if (mean) mean[c] = float(center), scale[c] = gamma[c] * rstd;
   if (mean_out) mean_out[c] = float(center);
   if (rstd_out) rstd_out[c] = rstd;
   if (variance_out) variance_out[c] = float(m2 / double(r.rows > 1 ? r.rows - 1 : 1));
 }
 
-// y = (x - mean) factor(c) + beta, eight elements a thread.
+// y = (x - mean) factor(c) + beta, eight elements a thread; with relu: max(y (+ residual), 0).
+struct Finish {
+  Stored residual{};
+  bool relu = false;
+};
 template <class F>
 __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const float* beta, Rows r,
-                                 F factor) {
+                                 F factor, Finish finish) {
   const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
   if (g >= r.rows * per_row) return;
   const int64_t row = g / per_row, c = (g - row * per_row) * kGroup, at = row * r.channels + c;
@@ -84,6 +91,16 @@ __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const fl
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
     if (k < n) v[k] = (v[k] - mean[c + k]) * factor(c + k) + beta[c + k];
+  }
+  if (finish.residual.data) {
+    float other[kGroup];
+    load8(finish.residual, at, n, other);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v[k] = Add{}(v[k], other[k]);
+  }
+  if (finish.relu) {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v[k] = Relu{}(v[k]);
   }
   store8(y, at, n, v);
 }
@@ -96,23 +113,50 @@ struct FromVariance {
   float eps;
   __device__ float operator()(int64_t c) const { return gamma[c] / sqrtf(variance[c] + eps); }
 };
+struct FromDeviation {
+  const float *gamma, *rstd;
+  __device__ float operator()(int64_t c) const { return gamma[c] * rstd[c]; }
+};
 template <class F>
-void normalize(const KernelArgs& a, const Rows& r, const float* mean, const float* beta, F factor) {
+void normalize(const KernelArgs& a, const Rows& r, const float* mean, const float* beta, F factor,
+               Finish finish = {}) {
   launch(normalize_kernel<F>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
          stream_of(a), stored(a.out[0], a.out_spec[0], r.channels),
-         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, factor);
+         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, factor, finish);
+}
+
+// `mean`, `scale`: what the elements need, or null.
+void moments(const KernelArgs& a, const Rows& r, float* mean, float* scale, const float* gamma,
+             float* mean_out, float* rstd_out, float* variance_out) {
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  launch(batch_norm_chunks_kernel, {blocks_of(r.channels, kColumnThreads), r.chunks},
+         kColumnThreads, 0, stream_of(a), partial, a.input(0), r);
+  launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
+         stream_of(a), mean, scale, mean_out, rstd_out, variance_out, partial, a.input(0), gamma, r,
+         double(a.attrs.as<BatchNormAttrs>().eps));
 }
 
 void run(const KernelArgs& a) {
   const Rows r = rows_of(a.in_spec[0]);
-  float* partial = reinterpret_cast<float*>(a.workspace);
-  float *mean = partial + r.chunks * 2 * r.channels, *scale = mean + r.channels;
-  launch(batch_norm_chunks_kernel, {blocks_of(r.channels, kColumnThreads), r.chunks},
-         kColumnThreads, 0, stream_of(a), partial, a.input(0), r);
-  launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
-         stream_of(a), mean, scale, a.output(1), a.output(2), a.output(3), partial, a.input(0),
-         a.input(1), r, double(a.attrs.as<BatchNormAttrs>().eps));
+  float* mean = reinterpret_cast<float*>(a.workspace) + r.chunks * 2 * r.channels;
+  float* scale = mean + r.channels;
+  moments(a, r, mean, scale, a.input(1), a.output(1), a.output(2), a.output(3));
   if (a.out[0]) normalize(a, r, mean, a.input(2), Given{scale});
+}
+
+void run_statistics(const KernelArgs& a) {
+  moments(a, rows_of(a.in_spec[0]), nullptr, nullptr, nullptr, a.output(0), a.output(1),
+          a.output(2));
+}
+
+void run_apply(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Rows r = rows_of(a.in_spec[0]);
+  Finish finish{.relu = a.attrs.as<BatchNormApplyAttrs>().relu};
+  if (const void* residual = input_if_present(a, 5)) {
+    finish.residual = stored(residual, a.in_spec[5], r.channels);
+  }
+  normalize(a, r, a.input(3), a.input(2), FromDeviation{a.input(1), a.input(4)}, finish);
 }
 
 void run_infer(const KernelArgs& a) {
@@ -207,7 +251,9 @@ Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 }  // namespace
 
 const Backend batch_norm_cuda{.run = run, .prepare = prepare};
+const Backend batch_norm_apply_cuda{.run = run_apply};
 const Backend batch_norm_grad_cuda{.run = run_grad, .prepare = prepare};
 const Backend batch_norm_infer_cuda{.run = run_infer};
+const Backend batch_norm_statistics_cuda{.run = run_statistics, .prepare = prepare};
 
 }  // namespace pal
