@@ -253,8 +253,9 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     say(method == Recompute::none ? "off" : "several queues: nothing recomputed");
     return program;
   }
-  const Program split = split_parts(program);
-  const StepView view(split, options);
+  // Chen et al. run whole layers again.
+  const Program parts = method == Recompute::echo ? split_parts(program) : Program{};
+  const StepView view(method == Recompute::echo ? parts : program, options);
   Clones best;
   if (method == Recompute::mirror) best = insert_clones(view, choose_mirror(view), kAnyDistance);
   if (method == Recompute::sqrt) best = insert_clones(view, choose_sqrt(view), kAnyDistance);

@@ -21,6 +21,7 @@ namespace pal::test {
 namespace {
 
 constexpr int64_t kRows = 640, kWidth = 64;
+constexpr double kHeavy = 12;  // below such products
 
 // Blocks as residual networks have them: x = relu(norm(x w) + x), and one without a way around.
 Program residual_step(int blocks = 4) {
@@ -77,12 +78,20 @@ TEST(Parts, AnOperatorWithoutAnyStays) {
 TEST(Parts, EchoRunsTheLastOneAgain) {
   const Program p = residual_step();
   const Program out = recompute(p, Recompute::echo, [](const Program& q) { return peak_bytes(q); },
-                                nullptr, {.overhead = 1e9});
+                                nullptr, {.heavy = kHeavy, .overhead = 1e9});
   verify(out);
   EXPECT_LT(peak_bytes(out), peak_bytes(p));
   EXPECT_GT(count_of(out, batch_norm_apply_op, Phase::recompute), 0) << print(out);
   EXPECT_EQ(count_of(out, batch_norm_statistics_op, Phase::recompute), 0);
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(out)), "");
+}
+
+TEST(Parts, TheBaselinesRunWholeLayersAgain) {
+  const Program p = residual_step();
+  const Program out =
+      recompute(p, Recompute::mirror, [](const Program& q) { return peak_bytes(q); }, nullptr,
+                {.heavy = kHeavy});
+  EXPECT_GT(count_of(out, batch_norm_op, Phase::recompute), 0);
 }
 
 // A step in which nothing is recomputed keeps the operator whole.
@@ -98,11 +107,13 @@ TEST(Parts, WithoutRecomputationThereAreNone) {
 // norm, sum and relu of a clone become one node.
 TEST(Parts, ClonesOfANormAndWhatFollowsAreFolded) {
   const Program p = residual_step();
-  const Program mirrored =
-      recompute(p, Recompute::mirror, [](const Program& q) { return peak_bytes(q); });
-  const Program folded = fuse_recompute(mirrored);
+  const Program cloned = recompute(p, Recompute::echo, [](const Program& q) { return peak_bytes(q); },
+                                   nullptr,
+                                   {.heavy = kHeavy, .overhead = 1e9, .bits = false});
+  const Program folded = fuse_recompute(cloned);
   verify(folded);
-  EXPECT_GT(count_of(mirrored, relu_op, Phase::recompute), 0);
+  EXPECT_GT(count_of(cloned, relu_op, Phase::recompute), 4);
+  EXPECT_GT(count_of(cloned, add_op, Phase::recompute), 1);
   EXPECT_EQ(count_of(folded, relu_op, Phase::recompute), 0) << print(folded);
   EXPECT_EQ(count_of(folded, add_op, Phase::recompute), 0);
   EXPECT_EQ(count_of(folded, relu_op, Phase::forward), 8) << "the forward pass is left as it is";
