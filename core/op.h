@@ -152,9 +152,14 @@ struct OpDef {
 
   // What it can stand for where forward nodes were recomputed (memory/fuse_recompute.h).
   FusedForm fuses = {};
+  // The same work as several nodes, to the bit: where something is recomputed, a clone of the last
+  // may do (memory/parts.h). Null: it is one.
+  FusedPattern (*parts)(SpecSpan in, const Attrs&) = nullptr;
   // Multiplies by random numbers that it draws again in the backward pass: a framework that cannot
   // replay them keeps one f32 for every element (memory/baselines.h).
   bool replays_random = false;
+  // cuDNN's gradient reads operand 0 and output 0, so that a framework that calls it keeps both.
+  bool cudnn_keeps_both = false;
 
   Backend cpu;
   const Backend* cuda = nullptr;

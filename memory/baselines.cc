@@ -1,6 +1,8 @@
-// Both are lifetimes under other rules; the framework's has storages more, for what dropout draws.
+// Both are lifetimes under other rules; the framework's has storages more, for what dropout draws, and
+// readers more.
 #include "memory/baselines.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -30,13 +32,34 @@ void add_masks(const Program& p, Storages& storages, std::vector<Lifetime>& life
   }
 }
 
+// The step with what cuDNN's gradients read beyond ours: the operand too, up to the last gradient
+// that reads what the node left.
+Program as_cudnn_reads(Program p) {
+  const auto readers = readers_of(p);
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    const Node& node = p.node(n);
+    if (!node.op->cudnn_keeps_both || node.phase != Phase::forward) continue;
+    NodeId last = kNone;
+    for (ValueId v : node.out) {
+      if (v == kNone) continue;
+      for (NodeId r : readers[size_t(v)]) {
+        if (p.node(r).phase == Phase::backward) last = std::max(last, r);
+      }
+    }
+    if (last != kNone) p.nodes[size_t(last)].in.push_back(node.in[0]);
+  }
+  p.relink();
+  return p;
+}
+
 }  // namespace
 
 Baselines baselines_of(const Program& program, std::span<const int64_t> workspace_bytes) {
   const Storages ours = assign_storages(program, workspace_bytes);
-  Storages theirs = assign_storages(program, workspace_bytes, {.over_feature_maps = false});
-  std::vector<Lifetime> lifetimes = lifetimes_of(program, theirs);
-  add_masks(program, theirs, lifetimes);
+  const Program cudnn = as_cudnn_reads(program);
+  Storages theirs = assign_storages(cudnn, workspace_bytes, {.over_feature_maps = false});
+  std::vector<Lifetime> lifetimes = lifetimes_of(cudnn, theirs);
+  add_masks(cudnn, theirs, lifetimes);
   return {.ours = peak_of(ours, lifetimes_of(program, ours)).bytes,
           .framework = peak_of(theirs, lifetimes).bytes};
 }

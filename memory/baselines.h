@@ -10,6 +10,8 @@
 //                  bytes of its own beside the scores that it is made of;
 //                - what dropout draws is kept for the backward pass, four bytes an element. Ours is
 //                  replayed (OpDef::replays_random) or stashed as it is recorded;
+//                - cuDNN's gradients of activations and pooling read operand and result, so both
+//                  are kept (OpDef::cudnn_keeps_both; docs/decisions/framework-baseline.md);
 //                - updates at the end, as recorded.
 //              Allocators' fragmentation, library workspaces and the CUDA context are not counted, so
 //              it is less than what those frameworks reserve.

@@ -9,6 +9,7 @@
 #include "core/order.h"
 #include "core/prepare.h"
 #include "memory/echo_trials.h"
+#include "memory/parts.h"
 #include "memory/report.h"
 #include "memory/storages.h"
 #include "memory/walk.h"
@@ -253,7 +254,9 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     say(method == Recompute::none ? "off" : "several queues: nothing recomputed");
     return program;
   }
-  const StepView view(program, options);
+  // Chen et al. run whole layers again.
+  const Program parts = method == Recompute::echo ? split_parts(program) : Program{};
+  const StepView view(method == Recompute::echo ? parts : program, options);
   Clones best;
   if (method == Recompute::mirror) best = insert_clones(view, choose_mirror(view), kAnyDistance);
   if (method == Recompute::sqrt) best = insert_clones(view, choose_sqrt(view), kAnyDistance);

@@ -122,9 +122,10 @@ ResNetStages resnet_stages(const Options& o) {
     case 101: return {true, {3, 4, 23, 3}};
     case 152: return {true, {3, 8, 36, 3}};
     case 200: return {true, {3, 24, 36, 3}};
+    case 269: return {true, {3, 30, 48, 8}};
     default:
       throw UsageError("model." + depth +
-                       " is none of 18, 34, 50, 101, 152, 200; model.family "
+                       " is none of 18, 34, 50, 101, 152, 200, 269; model.family "
                        "cifar has 6n + 2");
   }
 }

@@ -38,6 +38,7 @@ const OpDef relu_op{
           g.give(0, pass_inside(g.dy(), g.out(0), 0, std::numeric_limits<float>::infinity()));
         },
     .shares = {{0, 0}},
+    .cudnn_keeps_both = true,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Relu{}); }},
     .cuda = &relu_cuda,
     .examples = [] { return unary_examples(-2, 2); },
@@ -108,6 +109,7 @@ const OpDef tanh_op{
     },
     .shares = {{0, 0}},
     .cost = transcendental_cost,
+    .cudnn_keeps_both = true,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Tanh{}); }},
     .cuda = &tanh_cuda,
     .examples = [] { return unary_examples(-4, 4); },
@@ -132,6 +134,7 @@ const OpDef sigmoid_op{
     },
     .shares = {{0, 0}},
     .cost = transcendental_cost,
+    .cudnn_keeps_both = true,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Sigmoid{}); }},
     .cuda = &sigmoid_cuda,
     .examples = [] { return unary_examples(-6, 6); },

@@ -1,14 +1,12 @@
 // Ioffe & Szegedy 2015, algorithm 1:  y = gamma xhat + beta,  xhat = (x - mean) rstd,  over R rows.
 //   dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - dbeta / R - xhat dgamma / R).
-// Sums go through chunks of rows that depend on the shape alone. A chunk stays in the cache for its
-// sum and its squared distances from its own mean, which Chan et al. 1979 combine without
-// cancellation, so x is read from memory twice in all.
+// Sums go through chunks of rows that depend on the shape alone (ops/batch_norm_kernel.cc).
 #include "ops/batch_norm.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/parallel.h"
+#include "ops/batch_norm_kernel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
 
@@ -16,93 +14,19 @@ namespace pal {
 namespace {
 
 int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
-int64_t chunk_count(const TensorSpec& x) {
-  const int64_t rows = batch_norm_rows(x.shape.back());
-  return (rows_of(x) + rows - 1) / rows;
-}
-
-// Two sums per chunk and channel, then two numbers per channel.
-Prepared two_sums(SpecSpan in, size_t x) {
-  return {.workspace = (chunk_count(in[x]) + 1) * 2 * in[x].shape.back() * 4};
-}
-
-// sum[c] = the sum of x - the chunk's first row, m2[c] = the sum of (x - the chunk's mean)^2. The
-// shift keeps the digits that a mean far from zero would take.
-void chunk_moments(const float* x, int64_t rows, int64_t channels, float* sum, float* m2) {
-  std::fill(sum, sum + channels, 0.0f);
-  std::fill(m2, m2 + channels, 0.0f);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) sum[c] += row[c] - x[c];
-  }
-  const float share = 1.0f / float(rows);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      const float distance = row[c] - x[c] - sum[c] * share;
-      m2[c] += distance * distance;
-    }
-  }
-}
-
-// Of one channel, over all chunks: {mean, sum of squared distances}.
-std::pair<double, double> combine(const float* partial, const float* x, int64_t c, int64_t rows,
-                                  int64_t channels) {
-  const int64_t step = batch_norm_rows(channels);
-  auto each_chunk = [&](auto&& f) {  // f(its number of rows, its sum, its own m2)
-    const float* p = partial + c;
-    for (int64_t r = 0; r < rows; r += step, p += 2 * channels) {
-      const double n = double(std::min(step, rows - r));
-      f(n, n * double(x[r * channels + c]) + double(p[0]), double(p[channels]));
-    }
-  };
-  double sum = 0, m2 = 0;
-  each_chunk([&](double, double own, double) { sum += own; });
-  const double mean = sum / double(rows);
-  each_chunk([&](double n, double own, double own_m2) {
-    const double distance = own / n - mean;
-    m2 += own_m2 + n * distance * distance;
-  });
-  return {mean, m2};
-}
-
-// y = (x - mean) scale + beta.
-void normalize(const Queue& queue, const float* x, const float* mean, const float* scale,
-               const float* beta, float* y, int64_t rows, int64_t channels) {
-  parallel_chunks(queue, rows, batch_norm_rows(channels), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const float* row = x + r * channels;
-      float* to = y + r * channels;
-#pragma omp simd
-      for (int64_t c = 0; c < channels; ++c) to[c] = (row[c] - mean[c]) * scale[c] + beta[c];
-    }
-  });
-}
 
 void run_forward(const KernelArgs& a) {
   const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
-  const float *x = a.input(0), *gamma = a.input(1), *beta = a.input(2);
-  float *y = a.output(0), *mean_out = a.output(1), *rstd_out = a.output(2), *var_out = a.output(3);
+  const float *x = a.input(0), *gamma = a.input(1);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  float* mean = partial + chunk_count(a.in_spec[0]) * 2 * channels;
-  float* scale = mean + channels;
-  const int64_t step = batch_norm_rows(channels);
-  parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
-    float* own = partial + begin / step * 2 * channels;
-    chunk_moments(x + begin * channels, end - begin, channels, own, own + channels);
-  });
-  const double eps = double(a.attrs.as<BatchNormAttrs>().eps);
-  parallel_chunks(a.queue, channels, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) {
-      const auto [m, m2] = combine(partial, x, c, rows, channels);
-      const float rstd = float(1 / std::sqrt(m2 / double(rows) + eps));
-      mean[c] = float(m), scale[c] = gamma[c] * rstd;
-      if (mean_out) mean_out[c] = float(m);
-      if (rstd_out) rstd_out[c] = rstd;
-      if (var_out) var_out[c] = float(m2 / double(std::max<int64_t>(rows - 1, 1)));
-    }
-  });
-  if (y) normalize(a.queue, x, mean, scale, beta, y, rows, channels);
+  float* scale = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
+  float* mean = a.out[1] ? a.output(1) : scale + channels;
+  float* rstd = a.out[2] ? a.output(2) : scale;  // may be written over, channel by channel
+  batch_moments(a.queue, x, rows, channels, a.attrs.as<BatchNormAttrs>().eps, partial,
+                {mean, rstd, a.output(3)});
+  if (!a.out[0]) return;
+  for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] * rstd[c];
+  normalize(a.queue, x, mean, scale, a.input(2), a.output(0), rows, channels, AsItIs{});
 }
 
 void run_infer(const KernelArgs& a) {
@@ -113,7 +37,7 @@ void run_infer(const KernelArgs& a) {
   const float eps = a.attrs.as<BatchNormAttrs>().eps;
   for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] / std::sqrt(variance[c] + eps);
   normalize(a.queue, a.input(0), a.input(3), scale, a.input(2), a.output(0), rows_of(a.in_spec[0]),
-            channels);
+            channels, AsItIs{});
 }
 
 // Operands dy, x, gamma, mean, rstd.
@@ -123,7 +47,7 @@ void run_gradient(const KernelArgs& a) {
               *rstd = a.input(4);
   float *dx = a.output(0), *dgamma = a.output(1), *dbeta = a.output(2);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  float* mean_dy = partial + chunk_count(a.in_spec[0]) * 2 * channels;
+  float* mean_dy = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
   float* slope = mean_dy + channels;  // dgamma rstd / R
   const int64_t step = batch_norm_rows(channels);
   parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
@@ -164,18 +88,15 @@ void run_gradient(const KernelArgs& a) {
   });
 }
 
-// `images` operands like the first, then vectors of its channels.
-void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count) {
-  require(in.size() == count, op, "takes " + std::to_string(count) + " operands");
-  require(
-      in[0].shape.rank() >= 2 && in[0].dtype == DType::f32 && !in[0].layout && in[0].numel() > 0,
-      op, to_string(in[0]) + ": needs plain f32 (.., C)");
-  for (size_t i = 1; i < count; ++i) {
-    const TensorSpec wanted = i < images ? in[0] : TensorSpec{{in[0].shape.back()}};
-    require(in[i] == wanted, op,
-            "operand " + std::to_string(i) + " should be " + to_string(wanted) + ", is " +
-                to_string(in[i]));
-  }
+// Statistics, then what they are applied to: a clone of the last reads those that were kept.
+FusedPattern parts(SpecSpan in, const Attrs& attrs) {
+  Builder b;
+  const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
+  const std::vector<Val> s = b.emit(batch_norm_statistics_op, {x}, attrs);
+  const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, s[0], s[1]}, BatchNormApplyAttrs{});
+  FusedPattern out{.in = {x.id, gamma.id, beta.id}, .out = {y.id, s[0].id, s[1].id, s[2].id}};
+  out.program = b.take();
+  return out;
 }
 
 }  // namespace
@@ -202,9 +123,10 @@ const OpDef batch_norm_op{
         [](SpecSpan in, SpecSpan, const Attrs&) {
           return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
         },
+    .parts = parts,
     .cpu = {.run = run_forward,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return two_sums(in, 0); }},
+                          const Attrs&) { return prepare_batch_norm(in[0]); }},
     .cuda = &batch_norm_cuda,
     .examples =
         [] {
@@ -235,7 +157,7 @@ const OpDef batch_norm_grad_op{
         },
     .cpu = {.run = run_gradient,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return two_sums(in, 0); }},
+                          const Attrs&) { return prepare_batch_norm(in[0]); }},
     .cuda = &batch_norm_grad_cuda,
     .examples =
         [] {

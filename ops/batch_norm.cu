@@ -2,10 +2,13 @@
 // CPU's chunks of rows: a thread sums a column of a chunk, a block adds up the chunks of a channel
 // in f64 and in order, and a third kernel goes through the elements. x may be written over: that
 // comes last.
+#include "ops/activations.h"
+#include "ops/add.h"
 #include "ops/batch_norm.h"
 #include "ops/cuda.h"
 #include "ops/cuda_rows.h"
 #include "ops/frame_norm.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
@@ -90,7 +93,7 @@ __device__ double rows_counted(const float* count, const Rows& r, double* shared
   return rows > 1 ? rows : 1;
 }
 
-// A block a channel: its statistics, and the factor of (x - mean).
+// A block a channel: its statistics, and, where `mean` is not null, the factor of (x - mean).
 __global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean_out,
                                           float* rstd_out, float* variance_out,
                                           const float* partial, const float* count,
@@ -111,16 +114,21 @@ __global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean
   });
   if (threadIdx.x != 0) return;
   const float rstd = float(1 / sqrt(m2 / rows + eps));
-  mean[c] = float(center), scale[c] = gamma[c] * rstd;
+  if (mean) mean[c] = float(center), scale[c] = gamma[c] * rstd;
   if (mean_out) mean_out[c] = float(center);
   if (rstd_out) rstd_out[c] = rstd;
   if (variance_out) variance_out[c] = float(m2 / (rows > 2 ? rows - 1 : 1));
 }
 
-// y = (x - mean) factor(c) + beta, 0 in rows that do not count; eight elements a thread.
+// y = (x - mean) factor(c) + beta, 0 in rows that do not count; eight elements a thread. With relu:
+// max(y (+ residual), 0).
+struct Finish {
+  Stored residual{};
+  bool relu = false;
+};
 template <class Valid, class F>
 __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const float* beta, Rows r,
-                                 Valid valid, F factor) {
+                                 Valid valid, F factor, Finish finish) {
   const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
   if (g >= r.rows * per_row) return;
   const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
@@ -133,6 +141,16 @@ __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const fl
   for (int k = 0; k < kGroup; ++k) {
     if (k < n) v[k] = counts ? (v[k] - mean[c + k]) * factor(c + k) + beta[c + k] : 0;
   }
+  if (finish.residual.data) {
+    float other[kGroup];
+    load8(finish.residual, at, n, other);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v[k] = Add{}(v[k], other[k]);
+  }
+  if (finish.relu) {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) v[k] = Relu{}(v[k]);
+  }
   store8(y, at, n, v);
 }
 struct Given {
@@ -144,23 +162,35 @@ struct FromVariance {
   float eps;
   __device__ float operator()(int64_t c) const { return gamma[c] / sqrtf(variance[c] + eps); }
 };
+struct FromDeviation {
+  const float *gamma, *rstd;
+  __device__ float operator()(int64_t c) const { return gamma[c] * rstd[c]; }
+};
 template <class Valid, class F>
 void normalize(const KernelArgs& a, const Rows& r, Valid valid, const float* mean,
-               const float* beta, F factor) {
+               const float* beta, F factor, Finish finish = {}) {
   launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
          stream_of(a), stored(a.out[0], a.out_spec[0], r.channels),
-         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, valid, factor);
+         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, valid, factor, finish);
+}
+
+// `mean`, `scale`: what the elements need, or null.
+template <class Valid>
+void moments(const KernelArgs& a, const Rows& r, Valid valid, float eps, float* mean, float* scale,
+             const float* gamma, float* mean_out, float* rstd_out, float* variance_out) {
+  const Space s(a, r);
+  launch(batch_norm_chunks_kernel<Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
+         kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input(0), r, valid);
+  launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
+         stream_of(a), mean, scale, mean_out, rstd_out, variance_out, s.partial, s.count, gamma, r,
+         double(eps));
 }
 
 // x, gamma, beta, .. -> y, mean, rstd, variance
 template <class Valid>
 void forward(const KernelArgs& a, const Rows& r, Valid valid, float eps) {
   const Space s(a, r);
-  launch(batch_norm_chunks_kernel<Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
-         kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input(0), r, valid);
-  launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
-         stream_of(a), s.first, s.second, a.output(1), a.output(2), a.output(3), s.partial, s.count,
-         a.input(1), r, double(eps));
+  moments(a, r, valid, eps, s.first, s.second, a.input(1), a.output(1), a.output(2), a.output(3));
   if (a.out[0]) normalize(a, r, valid, s.first, a.input(2), Given{s.second});
 }
 
@@ -262,6 +292,19 @@ Rows rows_of(const TensorSpec& x) {
 void run(const KernelArgs& a) {
   forward(a, rows_of(a.in_spec[0]), AllRows{}, a.attrs.as<BatchNormAttrs>().eps);
 }
+void run_statistics(const KernelArgs& a) {
+  moments(a, rows_of(a.in_spec[0]), AllRows{}, a.attrs.as<BatchNormAttrs>().eps, nullptr, nullptr,
+          nullptr, a.output(0), a.output(1), a.output(2));
+}
+void run_apply(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Rows r = rows_of(a.in_spec[0]);
+  Finish finish{.relu = a.attrs.as<BatchNormApplyAttrs>().relu};
+  if (const void* residual = input_if_present(a, 5)) {
+    finish.residual = stored(residual, a.in_spec[5], r.channels);
+  }
+  normalize(a, r, AllRows{}, a.input(3), a.input(2), FromDeviation{a.input(1), a.input(4)}, finish);
+}
 void run_infer(const KernelArgs& a) {
   if (!a.out[0]) return;
   normalize(a, rows_of(a.in_spec[0]), AllRows{}, a.input(3), a.input(2),
@@ -300,9 +343,11 @@ Prepared prepare_frames(const Device&, SpecSpan in, SpecSpan, const Attrs& attrs
 
 }  // namespace
 
+const Backend batch_norm_apply_cuda{.run = run_apply};
 const Backend batch_norm_cuda{.run = run, .prepare = prepare_rows};
 const Backend batch_norm_grad_cuda{.run = run_grad, .prepare = prepare_rows};
 const Backend batch_norm_infer_cuda{.run = run_infer};
+const Backend batch_norm_statistics_cuda{.run = run_statistics, .prepare = prepare_rows};
 const Backend frame_norm_cuda{.run = run_frames, .prepare = prepare_frames};
 const Backend frame_norm_grad_cuda{.run = run_frames_grad, .prepare = prepare_frames};
 const Backend frame_norm_infer_cuda{.run = run_frames_infer};

@@ -6,11 +6,16 @@
 
 namespace pal {
 
-extern const OpDef batch_norm_grad_op, batch_norm_infer_op, batch_norm_op;
+extern const OpDef batch_norm_apply_op, batch_norm_grad_op, batch_norm_infer_op, batch_norm_op,
+    batch_norm_statistics_op;
 
 struct BatchNormAttrs {
   float eps = 1e-5f;
   auto fields() const { return std::tuple{field("eps", eps)}; }
+};
+struct BatchNormApplyAttrs {
+  bool relu = false;  // max(y, 0)
+  auto fields() const { return std::tuple{field("relu", relu)}; }
 };
 
 struct BatchNorm {

@@ -178,6 +178,7 @@ const OpDef max_pool_op{
               .flops = pixels * double(s.kernel_h * s.kernel_w),
               .bytes = double(in[0].bytes()) + 4 * pixels + (out[1].shape.rank() ? pixels : 0)};
         },
+    .cudnn_keeps_both = true,
     .cpu = {.run = run_forward},
     .cuda = &max_pool_cuda,
     .examples =

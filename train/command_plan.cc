@@ -72,7 +72,7 @@ std::string line_of(const MaxFit& fit, int64_t capacity) {
            format_bytes(capacity) + ": " + format_bytes(found.bytes);
   }
   if (found.next_bytes > 0) {
-    line += "; " + std::to_string(found.value + 1) + " needs at least " +
+    line += "; " + std::to_string(found.next) + " needs at least " +
             format_bytes(found.next_bytes);
   }
   return line + probes;

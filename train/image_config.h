@@ -93,7 +93,7 @@ struct ImageConfig : Section {
 struct ResNetConfig : Section {
   Option<std::string> type{*this, "type", "resnet", "the kind of model", {.choices = {"resnet"}}};
   Option<int64_t> depth{*this, "depth", 50,
-                        "imagenet: 18, 34, 50, 101, 152, 200; cifar: 6n + 2 (20, 56, 110, 1202), "
+                        "imagenet: 18, 34, 50, 101, 152, 200, 269; cifar: 6n + 2 (20, 56, 110, 1202), "
                         "or 6n + 5 with a projection in every stage (509, 851)",
                         {.min = 8, .max = 10'000}};
   Option<std::string> family{*this, "family", "imagenet",

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "core/error.h"
 #include "memory/compile.h"
@@ -89,6 +90,15 @@ class Prober {
     const StateLayout layout(program);
     return least_bytes(std::move(program), cache_, layout, options_);
   }
+  // Whether there is such a model: of residual networks, there are some depths.
+  bool exists(int64_t value) const {
+    try {
+      task_.variant(with_value(config_, key_, value));
+    } catch (const UsageError&) {
+      return false;
+    }
+    return true;
+  }
   int64_t planned(int64_t value) {
     Program program = record(value);
     const StateLayout layout(program);
@@ -134,11 +144,22 @@ int64_t next_value(const FitRange& range, int64_t fits, int64_t fails, int64_t c
   return std::clamp(guess < double(fails) ? int64_t(guess) : fails - 1, fits + 1, fails - 1);
 }
 
+// The value nearest to `wanted` that there is between `fits` and `fails`, both exclusive.
+std::optional<int64_t> nearest_there_is(int64_t wanted, int64_t fits, int64_t fails,
+                                        const std::function<bool(int64_t)>& exists) {
+  for (int64_t step = 0; wanted - step > fits || wanted + step < fails; ++step) {
+    if (wanted - step > fits && exists(wanted - step)) return wanted - step;
+    if (wanted + step < fails && exists(wanted + step)) return wanted + step;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Fitting search_fitting(const FitRange& range, int64_t capacity,
                        const std::function<int64_t(int64_t)>& bytes_of,
-                       const std::function<bool()>& stop) {
+                       const std::function<bool()>& stop,
+                       const std::function<bool(int64_t)>& exists) {
   std::map<int64_t, int64_t> seen;
   int64_t fits = range.least - 1, fails = range.most + 1;
   int64_t next = std::clamp(range.start, range.least, range.most);
@@ -150,12 +171,17 @@ Fitting search_fitting(const FitRange& range, int64_t capacity,
     }
     const int64_t bytes = seen[next] = bytes_of(next);
     (bytes <= capacity ? fits : fails) = next;
-    if (fails - fits > 1) next = next_value(range, fits, fails, capacity, seen);
+    if (fails - fits <= 1) break;
+    next = next_value(range, fits, fails, capacity, seen);
+    if (!exists) continue;
+    const std::optional<int64_t> there_is = nearest_there_is(next, fits, fails, exists);
+    if (!there_is) break;
+    next = *there_is;
   }
   out.value = fits;
   out.probes = int(seen.size());
   if (auto at = seen.find(fits); at != seen.end()) out.bytes = at->second;
-  if (auto at = seen.find(fits + 1); at != seen.end()) out.next_bytes = at->second;
+  if (auto at = seen.find(fails); at != seen.end()) out.next = fails, out.next_bytes = at->second;
   if (seen.size() >= 2) {
     auto b = seen.count(fits) ? seen.find(fits) : seen.begin();
     auto a = b == seen.begin() ? b++ : std::prev(b);
@@ -169,16 +195,20 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
   const auto start = Clock::now();
   FitRange range = range_of(config, key);
   Prober prober(task, config, bucket, key, capacity);
+  auto exists = [&](int64_t v) { return prober.exists(v); };
   const Fitting bound =
-      search_fitting(range, capacity, [&](int64_t v) { return prober.least(v); });
+      search_fitting(range, capacity, [&](int64_t v) { return prober.least(v); }, {}, exists);
   MaxFit out{.key = key, .found = bound};
   if (bound.value >= range.least) {
     // Placement may need a little more: at the bound's answer, or just below it.
     range.start = range.most = bound.value;
     range.slope = bound.slope;
-    out.found = search_fitting(range, capacity, [&](int64_t v) { return prober.planned(v); });
+    out.found =
+        search_fitting(range, capacity, [&](int64_t v) { return prober.planned(v); }, {}, exists);
     out.found.probes += bound.probes;
-    if (out.found.value == bound.value) out.found.next_bytes = bound.next_bytes;
+    if (out.found.value == bound.value) {
+      out.found.next = bound.next, out.found.next_bytes = bound.next_bytes;
+    }
   }
   out.seconds = since(start);
   return out;

@@ -16,7 +16,8 @@ namespace {
 
 std::vector<Reproduction> all() {
   std::vector<Reproduction> list;
-  for (const auto& some : {echo_reproductions(), olla_reproductions(), zoo_reproductions()}) {
+  for (const auto& some : {echo_reproductions(), echo_model_reproductions(), olla_reproductions(),
+                           zoo_reproductions()}) {
     list.insert(list.end(), some.begin(), some.end());
   }
   return list;

@@ -27,6 +27,7 @@ struct Reproduction {
 
 // What there is, by paper.
 std::span<const Reproduction> echo_reproductions();
+std::span<const Reproduction> echo_model_reproductions();
 std::span<const Reproduction> olla_reproductions();
 std::span<const Reproduction> zoo_reproductions();
 

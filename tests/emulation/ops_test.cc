@@ -217,6 +217,7 @@ TEST_P(Emulated, IsPure) {
   each([&](const Case& c) { return check_purity(c, all); });
   each(check_unread);
 }
+TEST_P(Emulated, HasPartsThatGiveItsBits) { each(check_parts); }
 TEST_P(Emulated, UpdatesWriteTheirState) {
   if (!GetParam()->writes_state) return;
   each(check_update);

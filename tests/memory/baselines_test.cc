@@ -57,6 +57,28 @@ TEST(Baselines, AFrameworkKeepsFourBytesForEveryDroppedElement) {
   EXPECT_EQ(stashed.ours, without.ours + mask);
 }
 
+// Of relu(x w) and its gradient ours keeps the result alone.
+TEST(Baselines, AFrameworkKeepsWhatAnActivationReads) {
+  auto step = [](Val (*activation)(Val)) {
+    Builder b;
+    Val x = b.input("x", {{kRows, kWide}}), labels = b.input("labels", {{kRows}, DType::i32});
+    Val scalars = b.input("scalars", scalars_spec());
+    Val w = b.state("w", {{kWide, kWords}}, Role::weight);
+    Val v = b.state("v", {{kWords, kWide}}, Role::weight);
+    Val loss = cross_entropy(matmul(activation(matmul(x, w)), v), labels, scalars).loss;
+    b.output("loss", loss);
+    const auto d = differentiate(b, loss, {w, v});
+    b.output("dw", d[0]), b.output("dv", d[1]);
+    return b.take();
+  };
+  for (auto activation : {relu, pal::tanh, sigmoid}) {
+    const Program p = step(activation);
+    const Baselines b = baselines_of(p);
+    EXPECT_EQ(b.ours, peak_bytes(p));
+    EXPECT_EQ(b.framework, b.ours + kRows * kWords * 4);
+  }
+}
+
 TEST(Baselines, WhatIsDrawnInTheForwardPhaseAloneIsNotKept) {
   Builder b;
   Val scalars = b.input("scalars", scalars_spec()), x = b.input("x", {{kRows, kWide}});

@@ -75,7 +75,7 @@ int64_t count(const Program& p, const char* op) {
 // for those of 6n + 5.
 TEST(ResNet, IsAsDeepAsItSays) {
   for (const Version version : {Version::v1_5, Version::v2}) {
-    for (int64_t depth : {18, 34, 50, 101, 152, 200}) {
+    for (int64_t depth : {18, 34, 50, 101, 152, 200, 269}) {
       const Options o{.version = version, .depth = depth};
       const int64_t projections = depth < 50 ? 3 : 4;
       EXPECT_EQ(count(recorded(o, 64), "conv2d") + 1 - projections, depth);

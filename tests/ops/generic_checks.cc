@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "core/scalars.h"
+#include "core/verify.h"
+#include "memory/parts.h"
 
 namespace pal::test {
 namespace {
@@ -105,7 +107,10 @@ Device device_of(const Case& c, int threads) {
   return {.kind = DeviceKind::cuda, .accelerator = c.accelerator};
 }
 
-std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& problems) {
+namespace {
+
+std::vector<Bytes> evaluate(const Case& c, const std::vector<ValueId>& outputs, EvalOptions options,
+                            Problems& problems) {
   KernelCache fresh(device_of(c, options.threads));
   if (!options.cache) options.cache = &fresh;
   Evaluator eval(c.program, std::move(options));
@@ -114,8 +119,26 @@ std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& proble
   }
   for (auto& problem : eval.check_run()) problems.push_back(problem);
   std::vector<Bytes> out;
-  for (ValueId v : c.program.nodes[0].out) out.push_back(v == kNone ? Bytes{} : eval.bytes(v));
+  for (ValueId v : outputs) out.push_back(v == kNone ? Bytes{} : eval.bytes(v));
   return out;
+}
+
+}  // namespace
+
+std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& problems) {
+  return evaluate(c, c.program.nodes[0].out, std::move(options), problems);
+}
+
+Problems check_parts(const Case& c) {
+  Problems problems;
+  if (!c.op->parts) return problems;
+  Case parts = c;
+  parts.program = split_parts(c.program);
+  verify(parts.program);
+  if (parts.program.nodes.size() < 2) problems.push_back("its parts are one node");
+  compare(c, evaluate(c, {.threads = 2}, problems),
+          evaluate(parts, c.out, {.threads = 2}, problems), "in parts", problems);
+  return problems;
 }
 
 Problems check_writes(const Case& c) {

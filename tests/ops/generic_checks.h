@@ -68,6 +68,8 @@ bool has_gate(const Case& c);
 // The batched form gives the bits of the single ones.
 Problems check_batched(const OpDef& op, const std::vector<Example>& examples,
                        std::shared_ptr<Accelerator> accelerator = nullptr);
+// The operator's parts, one after the other, give its bits.
+Problems check_parts(const Case& c);
 // Names, formula, cost, attributes.
 Problems check_facts(const Case& c);
 Problems check_attrs(const std::vector<Example>& examples);

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "ops/activations.h"
+#include "ops/arithmetic.h"
 #include "tests/ops/generic_toys.h"
 
 namespace pal::test {
@@ -107,6 +109,34 @@ TEST(GenericMeta, WrongWindow) {
     return std::vector<Window>{{Window::Of::operand, 0, 0, 80}};
   };
   EXPECT_TRUE(mentions(check_windows(case_of(op)), "does not fit"));
+}
+
+TEST(GenericMeta, PartsThatDoSomethingElse) {
+  OpDef op = sound();  // x^2 = relu(x^2) = x x
+  op.parts = [](SpecSpan in, const Attrs&) {
+    Builder b;
+    const Val x = b.input("x", in[0]), y = relu(mul(x, x));
+    FusedPattern out{.in = {x.id}, .out = {y.id}};
+    out.program = b.take();
+    return out;
+  };
+  EXPECT_EQ(check_parts(case_of(op)), Problems{});
+  op.parts = [](SpecSpan in, const Attrs&) {
+    Builder b;
+    const Val x = b.input("x", in[0]), y = mul(relu(x), x);
+    FusedPattern out{.in = {x.id}, .out = {y.id}};
+    out.program = b.take();
+    return out;
+  };
+  EXPECT_TRUE(mentions(check_parts(case_of(op)), "in parts"));
+  op.parts = [](SpecSpan in, const Attrs&) {
+    Builder b;
+    const Val x = b.input("x", in[0]), y = mul(x, x);
+    FusedPattern out{.in = {x.id}, .out = {y.id}};
+    out.program = b.take();
+    return out;
+  };
+  EXPECT_TRUE(mentions(check_parts(case_of(op)), "one node"));
 }
 
 TEST(GenericMeta, PredicateThatIsALie) {

@@ -76,6 +76,7 @@ TEST_P(Generic, IsPure) {
   each([&](const Case& c) { return check_purity(c, all); });
   each(check_unread);
 }
+TEST_P(Generic, HasPartsThatGiveItsBits) { each(check_parts); }
 TEST_P(Generic, RefusesWhatDoesNotFit) { each(check_infer); }
 class GenericUpdate : public Generic {};
 TEST_P(GenericUpdate, WritesItsState) {

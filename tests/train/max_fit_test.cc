@@ -60,6 +60,26 @@ TEST(SearchFitting, AnyRisingFunctionIsSolvedExactly) {
   }
 }
 
+TEST(SearchFitting, TriesTheValuesThatThereAre) {
+  const std::vector<int64_t> there{18, 34, 50, 101, 152, 200};
+  for (int64_t capacity : {17, 18, 49, 50, 151, 199, 200, 500}) {
+    for (int64_t start : there) {
+      const Fitting f = search_fitting(
+          {.start = start, .least = 8, .most = 10'000}, capacity,
+          [&](int64_t v) {
+            EXPECT_TRUE(std::count(there.begin(), there.end(), v)) << v;
+            return v;
+          },
+          {}, [&](int64_t v) { return std::count(there.begin(), there.end(), v) > 0; });
+      const auto next = std::upper_bound(there.begin(), there.end(), capacity);
+      EXPECT_EQ(f.value, next == there.begin() ? 7 : *std::prev(next)) << capacity;
+      EXPECT_EQ(f.next_bytes, next == there.end() ? 0 : *next) << capacity;
+      EXPECT_EQ(f.next, f.next_bytes);
+      EXPECT_TRUE(f.sure);
+    }
+  }
+}
+
 TEST(SearchFitting, StopsWhenTold) {
   int calls = 0;
   const Fitting f = search_fitting({.start = 8, .least = 1, .most = 1000}, 500,
@@ -232,6 +252,24 @@ TEST_F(PlanCommand, FindsTheLargestDepth) {
   plan({"--max-depth", "model.encoderlayers", "--budget", "1MB"});
   EXPECT_EQ(code_, kExitUsage);
   EXPECT_NE(error_.find("did you mean model.encoder_layers?"), std::string::npos) << error_;
+}
+
+// Residual networks have some depths only.
+TEST_F(PlanCommand, FindsTheLargestDepthThatThereIs) {
+  std::ofstream(dir_ / "cifar.yaml")
+      << "model: {type: resnet, family: cifar, depth: 20, width: 4}\n"
+         "data: {format: cifar10, synthetic: true, classes: 10, image_size: 32}\n"
+         "train: {batch_size: 2, steps: 1}\ndevice: {threads: 1}\n";
+  config_ = "cifar.yaml";
+  const auto json = plan_json({"--max-depth", "model.depth", "--budget", "3MB"});
+  ASSERT_EQ(code_, kExitDone) << error_;
+  const int64_t found = json["max_depth"];
+  EXPECT_TRUE(found > 20 && found % 6 % 3 == 2) << found;
+  auto needs = [&](int64_t depth) {
+    return bytes_at("model.depth=" + std::to_string(depth), "train.seed=1", "3MB");
+  };
+  EXPECT_LE(needs(found), 3'000'000);
+  EXPECT_GT(needs(found + 3), 3'000'000);
 }
 
 TEST_F(PlanCommand, TrainingSaysWhichBatchWouldFit) {

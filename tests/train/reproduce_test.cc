@@ -17,7 +17,8 @@ namespace {
 
 TEST(Reproduce, NamesAreDistinctAndUnknownOnesAreRefusedWithTheNearest) {
   std::set<std::string> names;
-  for (auto list : {echo_reproductions(), olla_reproductions(), zoo_reproductions()}) {
+  for (auto list : {echo_reproductions(), echo_model_reproductions(), olla_reproductions(),
+                    zoo_reproductions()}) {
     for (const Reproduction& r : list) EXPECT_TRUE(names.insert(r.name).second) << r.name;
   }
   EXPECT_GE(names.size(), 9u);
@@ -42,6 +43,23 @@ TEST(Reproduce, ATableIsOneObjectWithARowOfCellsForEachColumn) {
   EXPECT_GT(ours, std::stod(rows[1]["mirror"].get<std::string>()));
   EXPECT_GT(ours, 4.0);
   EXPECT_LT(ours, 4.7);
+}
+
+// Layer types add up to the plan, but for what packing lost.
+TEST(Reproduce, ABreakdownAddsUp) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_reproduce({.name = "echo-fig23", .json = true}), kExitDone);
+  const auto json = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  const auto& rows = json["tables"][0]["rows"];
+  for (const char* column : {"nothing recomputed, GB", "mirror (Chen et al.), GB", "echo, GB"}) {
+    double sum = 0;
+    for (const auto& row : rows) {
+      if (row["row"] != "in all") sum += std::stod(row[column].get<std::string>());
+    }
+    EXPECT_NEAR(sum, std::stod(rows.back()[column].get<std::string>()), 0.06) << column;
+  }
+  EXPECT_LT(std::stod(rows.back()["echo, GB"].get<std::string>()),
+            0.6 * std::stod(rows.back()["nothing recomputed, GB"].get<std::string>()));
 }
 
 // OLLA's figures take minutes over all networks; one is enough to see that the numbers fit together.
