@@ -1,5 +1,5 @@
-// Both are lifetimes under other rules; the framework's has storages more, for what dropout draws, and
-// readers more.
+// Lifetimes under other rules; the framework's has storages more, for what dropout draws, and with
+// cuDNN readers more.
 #include "memory/baselines.h"
 
 #include <algorithm>
@@ -52,16 +52,20 @@ Program as_cudnn_reads(Program p) {
   return p;
 }
 
+int64_t framework_peak(const Program& p, std::span<const int64_t> workspace_bytes) {
+  Storages storages = assign_storages(p, workspace_bytes, {.over_feature_maps = false});
+  std::vector<Lifetime> lifetimes = lifetimes_of(p, storages);
+  add_masks(p, storages, lifetimes);
+  return peak_of(storages, lifetimes).bytes;
+}
+
 }  // namespace
 
 Baselines baselines_of(const Program& program, std::span<const int64_t> workspace_bytes) {
   const Storages ours = assign_storages(program, workspace_bytes);
-  const Program cudnn = as_cudnn_reads(program);
-  Storages theirs = assign_storages(cudnn, workspace_bytes, {.over_feature_maps = false});
-  std::vector<Lifetime> lifetimes = lifetimes_of(cudnn, theirs);
-  add_masks(cudnn, theirs, lifetimes);
   return {.ours = peak_of(ours, lifetimes_of(program, ours)).bytes,
-          .framework = peak_of(theirs, lifetimes).bytes};
+          .framework = framework_peak(program, workspace_bytes),
+          .cudnn = framework_peak(as_cudnn_reads(program), workspace_bytes)};
 }
 
 }  // namespace pal

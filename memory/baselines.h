@@ -10,13 +10,14 @@
 //                  bytes of its own beside the scores that it is made of;
 //                - what dropout draws is kept for the backward pass, four bytes an element. Ours is
 //                  replayed (OpDef::replays_random) or stashed as it is recorded;
-//                - cuDNN's gradients of activations and pooling read operand and result, so both
-//                  are kept (OpDef::cudnn_keeps_both; docs/decisions/framework-baseline.md);
 //                - updates at the end, as recorded.
+//   cudnn      The framework's, and operand and result of activations and pooling are kept: cuDNN's
+//              gradients read both (OpDef::cudnn_keeps_both; docs/decisions/cudnn-baseline.md). Of
+//              the three it is nearest to what the papers measured.
 //              Allocators' fragmentation, library workspaces and the CUDA context are not counted, so
-//              it is less than what those frameworks reserve.
+//              all are less than what those frameworks reserve.
 //
-// Both are total bytes: live bytes at the peak, with state, and with inputs in two slots.
+// All are total bytes: live bytes at the peak, with state, and with inputs in two slots.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -26,7 +27,7 @@
 namespace pal {
 
 struct Baselines {
-  int64_t ours = 0, framework = 0;
+  int64_t ours = 0, framework = 0, cudnn = 0;
 };
 
 // Of a step as it was recorded. `workspace_bytes` by node, or empty.

@@ -57,10 +57,13 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
                    {"workspace", f.of(Role::workspace)},
                    {"inputs", f.of(Role::input)},
                    {"host", f.host}};
-  json["baselines"] = {{"ours", c.baselines.ours}, {"framework", c.baselines.framework}};
+  json["baselines"] = {{"ours", c.baselines.ours},
+                       {"framework", c.baselines.framework},
+                       {"framework_cudnn", c.baselines.cudnn}};
   json["layers"] = ordered_json::array();
   for (const LayerBytes& layer : f.layers) {
-    json["layers"].push_back({{"scope", layer.scope}, {"type", layer.type}, {"bytes", layer.bytes}});
+    json["layers"].push_back(
+        {{"scope", layer.scope}, {"type", layer.type}, {"bytes", layer.bytes}});
   }
   json["passes"] = ordered_json::array();
   for (const PassReport& pass : c.passes) {
@@ -83,14 +86,17 @@ std::string time_line(const Compiled& c, const PlanFacts& facts) {
   const StepTime& time = *c.time;
   char text[160];
   std::snprintf(text, sizeof text, "time (predicted, %s): %.*f ms a step", time.profile.c_str(),
-                time.step_ms < 10 ? 2 : time.step_ms < 100 ? 1 : 0, time.step_ms);
+                time.step_ms < 10    ? 2
+                : time.step_ms < 100 ? 1
+                                     : 0,
+                time.step_ms);
   std::string line = text;
   double traded = 0;
   for (const PassReport& pass : c.passes) traded += pass.trades ? pass.added_ms : 0;
   for (const PassReport& pass : c.passes) {
     if (!pass.trades || pass.added_ms == 0 || traded == 0) continue;
-    std::snprintf(text, sizeof text, ", %+.1f %% %s",
-                  100 * time.overhead * pass.added_ms / traded, pass.name.c_str());
+    std::snprintf(text, sizeof text, ", %+.1f %% %s", 100 * time.overhead * pass.added_ms / traded,
+                  pass.name.c_str());
     line += text;
   }
   if (facts.samples > 0) {
