@@ -207,7 +207,7 @@ std::vector<Table> table4(const DeviceProfile& device) {
        transformer,
        100,
        6,
-       {3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 24, 28, 32, 40, 48, 56, 64},
+       {4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24},
        [](int64_t depth) {
          const std::string n = std::to_string(depth);
          return std::vector<std::string>{"model.encoder_layers=" + n, "model.decoder_layers=" + n};
