@@ -4,9 +4,10 @@
 //   bench_plan_bench [--config NAME]... [--full] [--check] [--set KEY=VALUE]...
 //
 // A configuration's own batch size and its largest bucket; --full: batch sizes 16 and 200 too, and
-// the smallest and a middle bucket. Steps of more than --nodes N nodes (60,000) are passed over. Text
-// and pictures are made up, so that no data set is needed. --check ends with 1 where a plan is above
-// its bound. One thread plans; seconds are processor time, of every pass and check of compile().
+// the smallest and a middle bucket. Steps of more than --nodes N nodes (60,000) are passed over.
+// Text and pictures are made up, so that no data set is needed. --check ends with 1 where a plan is
+// above its bound. One thread plans; seconds are processor time, of every pass and check of
+// compile().
 #include <time.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/made_up.h"
 #include "core/error.h"
 #include "train/config.h"
 #include "train/task.h"
@@ -59,21 +61,6 @@ std::vector<std::string> shipped_configs() {
   return names;
 }
 
-Config load(const std::string& name, const std::vector<std::string>& sets) {
-  std::vector<Override> overrides;
-  for (const std::string& set : sets) overrides.push_back(parse_set(set));
-  return load_config(find_config(name), overrides);
-}
-
-// With made-up text where the configuration's own is not there.
-std::vector<std::string> sets_for(const std::string& name) {
-  std::vector<std::string> sets{"data.synthetic=true", "data.source_vocab_size=32000",
-                                "data.target_vocab_size=32000"};
-  if (name.find("iwslt") != std::string::npos)
-    sets[1] = "data.source_vocab_size=17188", sets[2] = "data.target_vocab_size=7706";
-  return sets;
-}
-
 void plan(const std::string& name, const std::string& batch, const Config& config, const Task& task,
           int bucket, const Args& args, KernelCache& cache, Total& total) {
   const auto lengths = task.bucket_lengths(bucket);
@@ -98,8 +85,8 @@ void plan(const std::string& name, const std::string& batch, const Config& confi
         const Region& device = c.plan.device();
         const double above = 100 * (double(device.bytes) / double(device.lower_bound) - 1);
         total.add({1, device.bytes > device.lower_bound, above, seconds});
-        std::printf("%-18s %6s %4lld,%-4lld %-8s %-6s%-8s %6zu %15lld %8.4f %8.2f\n",
-                    name.c_str(), batch.c_str(), static_cast<long long>(lengths.first),
+        std::printf("%-18s %6s %4lld,%-4lld %-8s %-6s%-8s %6zu %15lld %8.4f %8.2f\n", name.c_str(),
+                    batch.c_str(), static_cast<long long>(lengths.first),
                     static_cast<long long>(lengths.second),
                     schedule == Schedule::program ? "program" : "lifetime", to_string(method),
                     fuse ? "" : " unfused", c.program.nodes.size(),
@@ -115,12 +102,12 @@ void sweep(const std::string& name, const Args& args, Total& total) {
   Total own;
   for (const char* batch : {"", "16", "200"}) {
     if (*batch && !args.full) continue;
-    std::vector<std::string> sets = sets_for(name);
+    std::vector<std::string> sets;
     if (*batch)
       sets.insert(sets.end(), {"train.batch_words=null", std::string("train.batch_size=") + batch});
     sets.insert(sets.end(), args.sets.begin(), args.sets.end());
     try {
-      const Config config = load(name, sets);
+      const Config config = with_made_up_data(name, sets);
       const auto task = make_task(config);
       KernelCache cache(choose_device(config.device));
       const int last = task->bucket_count() - 1;

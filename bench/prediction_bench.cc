@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "bench/made_up.h"
 #include "core/error.h"
 #include "core/scalars.h"
 #include "train/initialise.h"
@@ -85,15 +86,12 @@ int run(int argc, char** argv) {
   const Device device = cpu_device();
   const CpuMeasurement cpu = measure_cpu(device);
   for (const std::string& line : describe(cpu)) std::printf("%s\n", line.c_str());
-  std::printf("\n| configuration | recompute | nodes | footprint | predicted, ms | measured, ms | "
-              "measured / predicted | overhead, predicted | measured | predict(), ms |\n"
-              "|---|---|---|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "\n| configuration | recompute | nodes | footprint | predicted, ms | measured, ms | "
+      "measured / predicted | overhead, predicted | measured | predict(), ms |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n");
   for (const std::string& name : configs) {
-    std::vector<Override> overrides;
-    for (const char* set : {"data.synthetic=true", "data.source_vocab_size=17188",
-                            "data.target_vocab_size=7706"})
-      overrides.push_back(parse_set(set));
-    const Config config = load_config(find_config(name), overrides);
+    const Config config = with_made_up_data(name, {});
     const auto task = make_task(config);
     const auto times = [&](Recompute method, bool fuse) {
       return times_of(config, *task, method, fuse, cpu.profile, device, steps);
