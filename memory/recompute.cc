@@ -17,6 +17,8 @@
 namespace pal {
 namespace {
 
+constexpr double kMirrorHeavy = 12;  // flops a byte; 1x1 convolutions of 64 channels: 26
+
 bool is_among(const std::string& scope, const std::vector<std::string>& parts) {
   return parts.empty() || std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
     return scope.find(part) != std::string::npos;
@@ -254,9 +256,12 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     say(method == Recompute::none ? "off" : "several queues: nothing recomputed");
     return program;
   }
-  // Chen et al. run whole layers again.
-  const Program parts = method == Recompute::echo ? split_parts(program) : Program{};
-  const StepView view(method == Recompute::echo ? parts : program, options);
+  // Chen et al. run whole layers again, but no convolution, however few its channels.
+  const bool echo = method == Recompute::echo;
+  RecomputeOptions own = options;
+  if (!echo) own.heavy = std::min(own.heavy, kMirrorHeavy);
+  const Program parts = echo ? split_parts(program) : Program{};
+  const StepView view(echo ? parts : program, own);
   Clones best;
   if (method == Recompute::mirror) best = insert_clones(view, choose_mirror(view), kAnyDistance);
   if (method == Recompute::sqrt) best = insert_clones(view, choose_sqrt(view), kAnyDistance);

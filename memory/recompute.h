@@ -29,7 +29,7 @@ struct RecomputeOptions {
   // papers' cards (10 to 14 Tflop/s, 340 to 900 GB/s) arithmetic, not memory, begins to bound a
   // kernel between 16 and 39. Elementwise and row-wise operators stay below 6, recurrent layers'
   // products are above 45; a 1x1 convolution of few channels (64 to 256: 26) moves its result in
-  // the time that it takes, and is as cheap to run again as a sum.
+  // the time that it takes, and is as cheap to run again as a sum. mirror and sqrt: at most 12.
   double heavy = 32;
   // echo: a node is recomputed only where that saves one byte for every so many that it moves. In a
   // decoder step of the translator (100 words, batch 128) the attention's context, which reads all
