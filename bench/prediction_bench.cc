@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "bench/made_up.h"
+#include "bench/run_bench.h"
 #include "core/error.h"
 #include "core/scalars.h"
 #include "train/initialise.h"
@@ -106,17 +107,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  // `pal bench` gives every suite the same arguments, those of Google Benchmark among them.
-  std::vector<char*> mine;
-  for (int i = 0; i < argc; ++i) {
-    if (std::string_view(argv[i]).starts_with("--benchmark_list")) return 0;  // nothing to list
-    if (!std::string_view(argv[i]).starts_with("--benchmark_")) mine.push_back(argv[i]);
-  }
-  try {
-    return run(int(mine.size()), mine.data());
-  } catch (const pal::Error& error) {
-    std::fprintf(stderr, "prediction_bench: %s\n", error.what());
-    return error.exit_code;
-  }
-}
+int main(int argc, char** argv) { return pal::run_bench("prediction_bench", run, argc, argv); }

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "bench/run_bench.h"
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "core/op.h"
@@ -179,17 +180,4 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  // `pal bench` gives every suite the same arguments, those of Google Benchmark among them.
-  std::vector<char*> mine;
-  for (int i = 0; i < argc; ++i) {
-    if (std::string_view(argv[i]).starts_with("--benchmark_list")) return 0;  // nothing to list
-    if (!std::string_view(argv[i]).starts_with("--benchmark_")) mine.push_back(argv[i]);
-  }
-  try {
-    return run(int(mine.size()), mine.data());
-  } catch (const pal::Error& error) {
-    std::fprintf(stderr, "step_bench: %s\n", error.what());
-    return error.exit_code;
-  }
-}
+int main(int argc, char** argv) { return pal::run_bench("step_bench", run, argc, argv); }

@@ -18,18 +18,23 @@
 namespace pal::test {
 namespace {
 
-const OpDef& toy_heavy() {
-  static const OpDef op = [] {
-    OpDef heavy = toy_reverse;
-    heavy.name = "heavy";
-    heavy.cost = [](SpecSpan in, SpecSpan, const Attrs&) {
-      return Cost{1e4 * double(in[0].numel()), 8.0 * double(in[0].numel())};
+// Does so many flops for every byte.
+template <int kFlopsAByte>
+const OpDef& toy_with_cost(const char* name) {
+  static const OpDef op = [name] {
+    OpDef toy = toy_reverse;
+    toy.name = name;
+    toy.cost = [](SpecSpan in, SpecSpan, const Attrs&) {
+      const double bytes = 8.0 * double(in[0].numel());
+      return Cost{kFlopsAByte * bytes, bytes};
     };
-    return heavy;
+    return toy;
   }();
   return op;
 }
-Val heavy(Val x) { return x.builder->emit1(toy_heavy(), {x}); }
+Val heavy(Val x) { return x.builder->emit1(toy_with_cost<1250>("heavy"), {x}); }
+// As a 1x1 convolution of few channels is.
+Val light_product(Val x) { return x.builder->emit1(toy_with_cost<20>("light_product"), {x}); }
 
 std::string ops_of(const Program& p) {
   std::string out;
@@ -270,6 +275,17 @@ TEST(Recompute, MirrorRunsAllThatIsCheap) {
                                 footprint, &note);
   EXPECT_EQ(note.find("undone: with 2 nodes recomputed"), 0u) << note;
   EXPECT_EQ(print(out), print(b.program()));
+}
+
+TEST(Recompute, EchoRunsLightProductsAgainAndMirrorDoesNot) {
+  Builder b;
+  Val y = light_product(b.input("x0", {Shape{64}}));
+  summit(b, 256, y);
+  Builder::Within backward(b, Phase::backward);
+  b.output("dy", reverse(y));
+  const Program p = b.take();
+  EXPECT_EQ(print(recompute(p, Recompute::mirror, footprint)), print(p));
+  EXPECT_NE(ops_of(echo(p)).find("*light_product"), std::string::npos) << ops_of(echo(p));
 }
 
 TEST(Recompute, SqrtKeepsWhatCrossesSegments) {

@@ -13,19 +13,14 @@
 #include "ops/max_pool.h"
 #include "ops/reorder.h"
 #include "tests/support/eval.h"
+#include "tests/support/numbers.h"
 
 namespace pal {
 namespace {
 
 using test::Evaluator;
+using test::numbers;
 using Floats = std::vector<float>;
-
-Floats numbers(int64_t n, int seed) {
-  Floats out;
-  for (int64_t i = 0; i < n; ++i)
-    out.push_back(float((i * 7919 + seed * 104729) % 2003 - 1001) / 700);
-  return out;
-}
 
 constexpr int64_t N = 5, H = 9, W = 8, C = 19, O = 21, K = 3;
 const Shape kImage{N, H, W, C}, kWeights{O, K, K, C};

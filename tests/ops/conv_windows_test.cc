@@ -6,18 +6,13 @@
 
 #include "ops/conv2d.h"
 #include "tests/support/eval.h"
+#include "tests/support/numbers.h"
 
 namespace pal {
 namespace {
 
+using test::numbers;
 using Floats = std::vector<float>;
-
-Floats numbers(int64_t n, int seed) {
-  Floats out;
-  for (int64_t i = 0; i < n; ++i)
-    out.push_back(float((i * 7919 + seed * 104729) % 2003 - 1001) / 700);
-  return out;
-}
 
 ConvAxis axis(int64_t in, int64_t kernel, int64_t stride, int64_t before, int64_t after,
               int64_t dilation = 1) {

@@ -12,19 +12,14 @@
 #include "ops/batched_matmul.h"
 #include "ops/reorder.h"
 #include "tests/support/eval.h"
+#include "tests/support/numbers.h"
 
 namespace pal {
 namespace {
 
 using test::Evaluator;
+using test::numbers;
 using Floats = std::vector<float>;
-
-Floats numbers(int64_t n, int seed) {
-  Floats out;
-  for (int64_t i = 0; i < n; ++i)
-    out.push_back(float((i * 7919 + seed * 104729) % 2003 - 1001) / 700);
-  return out;
-}
 
 struct Case {
   int64_t m, n, k;

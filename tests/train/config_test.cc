@@ -1,15 +1,14 @@
-// The configuration: every error in a table, round trips, comparison, the committed reference page,
-// and thousands of broken configurations that must all be refused politely.
+// The configuration: every error in a table, round trips, comparison, and thousands of broken
+// configurations that must all be refused politely.
 #include "train/config.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "core/error.h"
+#include "tests/support/files.h"
 #include "train/yaml.h"
 
 namespace pal {
@@ -31,13 +30,6 @@ const char* const kGood =
     "  encode: []\n"               // 11
     "device:\n"                    // 12
     "  threads: 2\n";              // 13
-
-std::string file_text(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 // What the UsageError says; empty when there is none.
 std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
@@ -324,54 +316,6 @@ TEST(Config, declarations_are_sound) {
     EXPECT_TRUE(std::count(keys.begin(), keys.end(), line.key)) << line.key;
 }
 
-TEST(Config, files_are_found_by_path_and_by_name) {
-  EXPECT_EQ(find_config("nmt_small").filename(), "nmt_small.yaml");
-  EXPECT_EQ(find_config("nmt_small.yaml").filename(), "nmt_small.yaml");
-  fs::path direct = fs::path(PAL_SOURCE_DIR) / "configs/nmt_small.yaml";
-  EXPECT_EQ(find_config(direct.string()), direct);
-  try {
-    find_config("nmt_smal");
-    FAIL();
-  } catch (const UsageError& e) {
-    std::string what = e.what();
-    EXPECT_NE(what.find("did you mean nmt_small?"), std::string::npos) << what;
-    EXPECT_NE(what.find("there are: "), std::string::npos) << what;
-  }
-  EXPECT_THROW(find_config(""), UsageError);
-  EXPECT_THROW(load_config(PAL_SOURCE_DIR), UsageError);  // a folder
-  EXPECT_THROW(load_config("does/not/exist.yaml"), UsageError);
-}
-
-TEST(Config, data_files_follow_root_and_language) {
-  Config c = load_config(find_config("nmt_small"));
-  ParallelFiles train = parallel_files(c.parallel_text(), "train");
-  EXPECT_TRUE(fs::exists(train.source)) << train.source;
-  EXPECT_EQ(train.target.filename(), "train.vi");
-  auto& data = std::get<ParallelTextConfig>(c.data);
-  data.root = "/corpora";
-  data.test_source = std::optional<std::string>("tst2013.en");
-  data.test_target = std::optional<std::string>("/else/tst.vi");
-  EXPECT_EQ(parallel_files(data, "test").source, fs::path("/corpora/tst2013.en"));
-  EXPECT_EQ(parallel_files(data, "test").target, fs::path("/else/tst.vi"));
-  EXPECT_EQ(parallel_files(data, "valid").source, fs::path("/corpora/valid.en"));
-  EXPECT_THROW(parallel_files(data, "dev"), ProgramError);
-}
-
-TEST(Config, every_shipped_config_loads) {
-  int count = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(PAL_SOURCE_DIR) / "configs"))
-    if (entry.path().extension() == ".yaml") {
-      EXPECT_NO_THROW(load_config(entry.path())) << entry.path();
-      ++count;
-    }
-  EXPECT_GE(count, 1);
-}
-
-TEST(Config, the_reference_page_is_current) {
-  EXPECT_EQ(file_text(fs::path(PAL_SOURCE_DIR) / "docs/configuration.md"), config_reference())
-      << "run: pal config-reference > docs/configuration.md";
-}
-
 TEST(Config, nearest_is_near) {
   EXPECT_EQ(nearest("batchsize", {"batch_size", "lr"}), "batch_size");
   EXPECT_EQ(nearest("xyz", {"batch_size", "lr"}), "");
@@ -411,7 +355,7 @@ TEST(Config, image_options) {
 }
 
 TEST(Config, mutated_configurations_are_refused_politely) {
-  std::string shipped = file_text(fs::path(PAL_SOURCE_DIR) / "configs/nmt_small.yaml");
+  std::string shipped = read_file(fs::path(PAL_SOURCE_DIR) / "configs/nmt_small.yaml");
   std::string dump = dump_config(parse_config(kGood, "c.yaml"));
   const std::string seeds[] = {kGood, shipped, dump};
   const std::string scraps[] = {"[", "]", "{", "}", ":", "- ", "&a ", "*a", "!!int ", "\"", "'",
