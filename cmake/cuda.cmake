@@ -23,8 +23,9 @@ function(pal_cuda_library name)
   if(kernels)
     add_library(pal_${name}_cuda OBJECT ${kernels})
     target_link_libraries(pal_${name}_cuda PUBLIC ${ARGN} ${PAL_CUDA_LIBRARIES})
+    # Linked and no more: no .cc file sees CUDA, or is compiled otherwise than without it.
     target_link_libraries(pal_${name} PUBLIC $<TARGET_OBJECTS:pal_${name}_cuda>
-      ${PAL_CUDA_LIBRARIES} ${CMAKE_DL_LIBS})
+      $<LINK_ONLY:${PAL_CUDA_LIBRARIES}> ${CMAKE_DL_LIBS})
   endif()
 endfunction()
 

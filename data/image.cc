@@ -27,7 +27,7 @@ namespace pal {
 namespace {
 
 constexpr int64_t kMostPixels = 100'000'000;
-constexpr size_t kMostBytes = size_t{512} << 20;
+constexpr size_t kMostImageBytes = size_t{512} << 20;
 
 bool is_jpeg(std::span<const uint8_t> bytes) {
   return bytes.size() >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
@@ -67,7 +67,7 @@ bool jpeg_has_end(std::span<const uint8_t> bytes) {
 Image decode_image(std::span<const uint8_t> bytes, int channels, const std::string& name) {
   auto fail = [&](const std::string& what) { throw UsageError(name + ": " + what); };
   if (bytes.empty()) fail("the file is empty");
-  if (bytes.size() > kMostBytes) fail("larger than 512 MiB");
+  if (bytes.size() > kMostImageBytes) fail("larger than 512 MiB");
   const int size = static_cast<int>(bytes.size());
   Image image{.channels = channels};
   int own_channels = 0;
@@ -97,7 +97,7 @@ Image read_image(const std::filesystem::path& file, int channels) {
                                                            &std::fclose);
   if (!in) throw UsageError(name + ": cannot be opened: " + std::strerror(errno));
   if (error) throw UsageError(name + ": cannot be read: " + error.message());
-  std::vector<uint8_t> bytes(std::min<uintmax_t>(size, kMostBytes + 1));
+  std::vector<uint8_t> bytes(std::min<uintmax_t>(size, kMostImageBytes + 1));
   if (std::fread(bytes.data(), 1, bytes.size(), in.get()) != bytes.size()) {
     throw UsageError(name + ": cannot be read to its end");
   }

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = size_t{4} << 30;
+constexpr size_t kMostBinaryBytes = size_t{4} << 30;
 
 std::vector<uint8_t> read_all(const fs::path& file) {
   std::error_code ignored;
@@ -36,7 +36,8 @@ std::vector<uint8_t> read_all(const fs::path& file) {
       throw UsageError(file.string() + ": damaged or cut short; fetch it again");
     }
     if (got == 0) return bytes;
-    if (bytes.size() > kMostBytes) throw UsageError(file.string() + ": holds more than 4 GiB");
+    if (bytes.size() > kMostBinaryBytes)
+      throw UsageError(file.string() + ": holds more than 4 GiB");
   }
 }
 
@@ -91,7 +92,7 @@ Idx read_idx_file(const fs::path& file) {
     uint64_t extent = 0;
     for (size_t k = 0; k < 4; ++k) extent = extent << 8 | b[4 + 4 * i + k];
     idx.extents.push_back(static_cast<int64_t>(extent));
-    count = std::min<uint64_t>(count, kMostBytes) * extent;
+    count = std::min<uint64_t>(count, kMostBinaryBytes) * extent;
   }
   if (count != b.size() - idx.begin) {
     fail("has " + std::to_string(b.size() - idx.begin) + " values where its header says " +

@@ -14,10 +14,8 @@
 namespace pal {
 namespace {
 
-// "[text] corpus/train.en (data.train_source)": how every message about a file begins.
-std::string name_of(const CorpusFile& file) {
-  return "[text] " + file.path + (file.key.empty() ? "" : " (" + file.key + ")");
-}
+// How every message about a file begins.
+std::string name_of(const CorpusFile& file) { return "[text] " + to_string(file); }
 
 [[noreturn]] void fail_to_open(const CorpusFile& file, const std::string& why) {
   std::string advice = "; put the file there, or ";
@@ -65,6 +63,10 @@ std::string defect_of(std::string_view line, size_t begin) {
 
 }  // namespace
 
+std::string to_string(const CorpusFile& file) {
+  return file.path + (file.key.empty() ? "" : " (" + file.key + ")");
+}
+
 std::string read_bytes(std::FILE* in) {
   std::string bytes;
   size_t line = 0;  // where the line that is not finished begins
@@ -111,7 +113,7 @@ ParallelText read_parallel_text(const CorpusFile& source, const CorpusFile& targ
   ParallelText text{read_lines(source), read_lines(target)};
   if (text.source.size() != text.target.size()) {
     throw UsageError(name_of(source) + ": has " + std::to_string(text.source.size()) +
-                     " lines, but " + name_of(target).substr(7) + " has " +
+                     " lines, but " + to_string(target) + " has " +
                      std::to_string(text.target.size()) +
                      "; line n of one must be the translation of line n of the other");
   }

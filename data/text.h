@@ -15,6 +15,7 @@ struct CorpusFile {
   std::string key;        // the configuration key that gave the path, e.g. data.train_source
   std::string hint = {};  // what to download when it is missing, and from where; may be empty
 };
+std::string to_string(const CorpusFile& file);  // corpus/train.en (data.train_source)
 
 struct ParallelText {
   std::vector<std::string> source, target;  // equally many lines, in file order

@@ -36,10 +36,6 @@ std::string repeats(std::string_view word, size_t line) {
          "; remove one of the two";
 }
 
-std::string name_of(const CorpusFile& file) {
-  return file.path + (file.key.empty() ? "" : " (" + file.key + ")");
-}
-
 // The word of "word 12", or an empty view when the line is something else.
 std::string_view counted_word(std::string_view line) {
   const size_t gap = line.find_last_of(" \t");
@@ -92,12 +88,12 @@ Vocabulary Vocabulary::from_pieces(std::span<const std::string> pieces) {
 }
 
 Vocabulary Vocabulary::load(const CorpusFile& file) {
-  return from_words(read_lines(file), name_of(file));
+  return from_words(read_lines(file), to_string(file));
 }
 
 Vocabulary Vocabulary::load_any(const CorpusFile& file) {
   const std::vector<std::string> lines = read_lines(file);
-  const std::string where = name_of(file);
+  const std::string where = to_string(file);
   const bool counted = !counted_word(lines[0]).empty();
   Vocabulary vocabulary;
   std::vector<size_t> line_of(kSpecials, 0);  // by id; 0: not met yet

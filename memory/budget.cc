@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "memory/lifetimes.h"
 #include "memory/report.h"
@@ -38,7 +39,6 @@ std::vector<Change> changes_to(const CompileOptions& options) {
 // The options that one change each, or else all that help together, bring to the budget.
 std::string what_would_help(int64_t now, const CompileOptions& options, const NeedOf& need_of,
                             double seconds) {
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   CompileOptions together = options;
   together.must_fit = false, together.profile.reset();

@@ -24,24 +24,24 @@ struct Block {
   bool small;
   bool free;
 };
-using Blocks = std::list<Block>;
+using BlockList = std::list<Block>;
 
 struct SmallestFirst {
-  bool operator()(Blocks::iterator a, Blocks::iterator b) const {
+  bool operator()(BlockList::iterator a, BlockList::iterator b) const {
     return std::tie(a->size, a->address) < std::tie(b->size, b->address);
   }
 };
 
 class Allocator {
  public:
-  Blocks::iterator allocate(int64_t bytes) {
+  BlockList::iterator allocate(int64_t bytes) {
     const int64_t size = std::max(kRound, round_up(bytes, kRound));
     const bool small = size <= kSmallRequest;
     auto& pool = free_[small];
-    Blocks wanted{{size, -1, -1, small, true}};
+    BlockList wanted{{size, -1, -1, small, true}};
     auto found = pool.lower_bound(wanted.begin());
     if (found == pool.end()) found = pool.insert(reserve(size, small)).first;
-    const Blocks::iterator block = *found;
+    const BlockList::iterator block = *found;
     pool.erase(found);
     const int64_t rest = block->size - size;
     if (small ? rest >= kRound : rest > kSmallRequest) {
@@ -54,10 +54,10 @@ class Allocator {
     return block;
   }
 
-  void free(Blocks::iterator block) {
+  void free(BlockList::iterator block) {
     block->free = true;
     auto& pool = free_[block->small];
-    auto join = [&](Blocks::iterator with) {
+    auto join = [&](BlockList::iterator with) {
       if (with == blocks_.end() || !with->free || with->segment != block->segment) return;
       pool.erase(with);
       block->address = std::min(block->address, with->address);
@@ -72,7 +72,7 @@ class Allocator {
   int64_t reserved() const { return reserved_; }
 
  private:
-  Blocks::iterator reserve(int64_t size, bool small) {
+  BlockList::iterator reserve(int64_t size, bool small) {
     const int64_t segment = small                ? kSmallSegment
                             : size < kOwnSegment ? kLargeSegment
                                                  : round_up(size, kOwnRound);
@@ -81,8 +81,8 @@ class Allocator {
     return std::prev(blocks_.end());
   }
 
-  Blocks blocks_;
-  std::set<Blocks::iterator, SmallestFirst> free_[2];
+  BlockList blocks_;
+  std::set<BlockList::iterator, SmallestFirst> free_[2];
   int64_t reserved_ = 0;
   int segments_ = 0;
 };
@@ -105,7 +105,7 @@ CachingAllocation caching_allocation(std::span<const Buffer> buffers) {
   std::sort(events.begin(), events.end(),
             [](const Event& a, const Event& b) { return a.key() < b.key(); });
   Allocator allocator;
-  std::vector<Blocks::iterator> block(buffers.size());
+  std::vector<BlockList::iterator> block(buffers.size());
   CachingAllocation out;
   int64_t alive = 0;
   for (const Event& event : events) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/clock.h"
 #include "memory/place_first_fit.h"
 #include "memory/place_improve.h"
 #include "memory/place_load.h"
@@ -12,7 +13,6 @@
 namespace pal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Deadline = std::optional<Clock::time_point>;
 
 bool is_past(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }

@@ -8,15 +8,15 @@
 namespace pal {
 namespace {
 
-using Set = std::vector<int32_t>;
+using BlockSet = std::vector<int32_t>;
 
 // Every choice of k of the members, and its size; none where there are too many.
-std::vector<std::pair<int64_t, Set>> choices(const Set& members, size_t k, auto size_of) {
-  std::vector<std::pair<int64_t, Set>> out;
+std::vector<std::pair<int64_t, BlockSet>> choices(const BlockSet& members, size_t k, auto size_of) {
+  std::vector<std::pair<int64_t, BlockSet>> out;
   double count = 1;
   for (size_t i = 0; i < k; ++i) count *= double(members.size() - i) / double(i + 1);
   if (members.size() < k || count > 2000) return out;
-  Set chosen;
+  BlockSet chosen;
   auto extend = [&](auto& self, size_t from, int64_t size) -> void {
     if (chosen.size() == k) {
       out.push_back({size, chosen});
@@ -49,18 +49,18 @@ Blocks::Blocks(std::span<const Buffer> buffers, int most, std::mt19937_64& rando
 // All joins of exactly `count` blocks that do not exclude each other; short ones first, since a
 // short block has the fewest partners. Whether there was one.
 bool Blocks::join_round(int count, std::mt19937_64& random) {
-  std::map<std::pair<int64_t, int64_t>, Set> by_lower;  // (lower, upper) -> blocks
+  std::map<std::pair<int64_t, int64_t>, BlockSet> by_lower;  // (lower, upper) -> blocks
   std::map<int64_t, std::vector<int64_t>> uppers_of;    // lower -> uppers
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].joined) continue;
-    Set& same = by_lower[{blocks_[i].b.lower, blocks_[i].b.upper}];
+    BlockSet& same = by_lower[{blocks_[i].b.lower, blocks_[i].b.upper}];
     if (same.empty()) uppers_of[blocks_[i].b.lower].push_back(blocks_[i].b.upper);
     same.push_back(int32_t(i));
   }
   struct Join {
     int64_t duration;
     uint64_t chance;
-    Set left, right;
+    BlockSet left, right;
   };
   std::vector<Join> joins;
   auto size_of = [&](int32_t i) { return blocks_[size_t(i)].b.size; };
@@ -71,9 +71,10 @@ bool Blocks::join_round(int count, std::mt19937_64& random) {
       const auto lefts = choices(left, k, size_of);
       if (lefts.empty()) continue;
       for (int64_t upper : next->second) {
-        const Set& right = by_lower[{time.second, upper}];
+        const BlockSet& right = by_lower[{time.second, upper}];
         for (auto& [size, set] : choices(right, size_t(count) - k, size_of)) {
-          auto at = std::lower_bound(lefts.begin(), lefts.end(), std::pair<int64_t, Set>{size, {}});
+          auto at =
+              std::lower_bound(lefts.begin(), lefts.end(), std::pair<int64_t, BlockSet>{size, {}});
           for (; at != lefts.end() && at->first == size; ++at)
             joins.push_back({upper - time.first, random(), at->second, set});
         }

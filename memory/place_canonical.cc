@@ -102,7 +102,7 @@ SearchResult::Answer CanonicalSearch::run(std::string_view keys, int64_t nodes) 
   Part all{0, sections_, {}};
   for (size_t i = 0; i < buffers_.size(); ++i) all.left.push_back(int32_t(i));
   sort(all);
-  const bool found = descend(all, 0, 0, 0, sections_);
+  const bool found = descend(all);
   nodes_ += 1 + (work_ - before) / kNode;
   return found      ? SearchResult::kFound
          : gave_up_ ? SearchResult::kGaveUp
@@ -145,25 +145,60 @@ void CanonicalSearch::sort(Part& part) {
   }
 }
 
-// Places all of the part, from offset `lowest` on, and there from this rank on. On failure the
-// caller undoes the moves.
-bool CanonicalSearch::solve(const Part& part, int64_t lowest, int32_t first) {
+// Places all that is left. The levels are kept in a vector, deepest last: there may be as many as
+// buffers, more than the machine's own stack has room for.
+bool CanonicalSearch::descend(const Part& all) {
+  std::vector<Level> levels(1);  // the first makes no choice
+  levels[0].part = &all;
+  cut(levels[0], 0, sections_);
+  while (true) {
+    Level& level = levels.back();
+    if (level.done == level.count) {
+      choices_.resize(level.begin);
+      levels.pop_back();
+      if (levels.empty()) return true;
+      ++levels.back().done;
+      continue;
+    }
+    Level below;
+    below.part = level.parts + level.done;
+    const Opened opened = open(below, level.at, level.rank);
+    if (opened == Opened::kPlaced) {
+      ++level.done;
+      continue;
+    }
+    if (opened == Opened::kChoices) {
+      levels.push_back(std::move(below));
+      if (choose(levels.back())) continue;
+      levels.pop_back();
+    }
+    // A part that cannot be placed rules out the choice above it, whatever the other parts allow.
+    while (!choose_again(levels.back())) {
+      levels.pop_back();
+      if (levels.empty()) return false;
+    }
+  }
+}
+
+// Lists the choices of a level that may place from offset `lowest` on, and there from this rank on.
+CanonicalSearch::Opened CanonicalSearch::open(Level& level, int64_t lowest, int32_t first) {
+  const Part& part = *level.part;
   work_ += 2 * int64_t(part.left.size());
   const bool look = work_ >= next_look_;
   if (look) next_look_ = work_ + kLook;
   if (work_ >= most_work_ || (look && Clock::now() >= deadline_)) {
     gave_up_ = true;
-    return false;
+    return Opened::kFailed;
   }
   // The lowest top: what lay above it would leave room below for that buffer.
   int64_t end = kPlaced;
   for (int32_t b : part.left) end = std::min(end, low_[size_t(b)] + size_[size_t(b)]);
-  if (end == kPlaced) return true;
+  if (end == kPlaced) return Opened::kPlaced;
   // Nothing will lie below this one, so all that is left of a section is to fit above it.
   const int64_t most = *std::max_element(rest_.begin() + part.from, rest_.begin() + part.to);
   end = std::min(end, capacity_ - most + 1);
 
-  const size_t begin = choices_.size();
+  level.begin = level.next = choices_.size();
   uint64_t state = uint64_t(part.from) << 32 | uint64_t(part.to);
   int32_t last_kind = -1;
   for (int32_t r = 0; r < int32_t(part.left.size()); ++r) {
@@ -179,61 +214,77 @@ bool CanonicalSearch::solve(const Part& part, int64_t lowest, int32_t first) {
     last_kind = kind_[b];
     choices_.push_back({at, r, int32_t(b)});
   }
-  state ^= state >> 32;
-  uint64_t& failed = failed_[state & (failed_.size() - 1)];
-  if (failed == state) {
-    choices_.resize(begin);
-    return false;
+  level.state = state ^ state >> 32;
+  if (failed_[level.state & (failed_.size() - 1)] == level.state) {
+    choices_.resize(level.begin);
+    return Opened::kFailed;
   }
-  std::sort(choices_.begin() + long(begin), choices_.end(), [](const Choice& a, const Choice& b) {
-    return a.at != b.at ? a.at < b.at : a.rank < b.rank;
-  });
-  const size_t count = choices_.size();
-  bool found = false;
-  for (size_t k = begin; k < count && !gave_up_; ++k) {
-    const Choice c = choices_[k];
-    const size_t mark = moves_.size(), lows = lows_.size();
-    const bool fits = put(c.buffer, c.at);
-    const bool alone = lows_.size() == lows;
-    found = fits && descend(part, c.at, c.rank, lower_[size_t(c.buffer)], upper_[size_t(c.buffer)]);
-    if (found) break;
-    undo_to(mark);
-    if (fits && alone) break;  // it was in nobody's way
-  }
-  choices_.resize(begin);
-  if (!found && !gave_up_) failed = state;
-  return found;
+  level.end = choices_.size();
+  std::sort(choices_.begin() + long(level.begin), choices_.end(),
+            [](const Choice& a, const Choice& b) {
+              return a.at != b.at ? a.at < b.at : a.rank < b.rank;
+            });
+  return Opened::kChoices;
 }
 
-// Solves the part, or each part into which boundaries from `first` to `last` now cut it.
-bool CanonicalSearch::descend(const Part& part, int64_t at, int32_t rank, int32_t first,
-                              int32_t last) {
+// Takes the next choice after which all can still fit; where there is none the level has failed.
+bool CanonicalSearch::choose(Level& level) {
+  while (level.next < level.end && !gave_up_) {
+    const Choice c = choices_[level.next++];
+    const size_t lows = lows_.size();
+    level.mark = moves_.size();
+    if (put(c.buffer, c.at)) {
+      level.last = lows_.size() == lows;  // it was in nobody's way: no other choice will do better
+      level.at = c.at, level.rank = c.rank;
+      cut(level, lower_[size_t(c.buffer)], upper_[size_t(c.buffer)]);
+      return true;
+    }
+    undo_to(level.mark);
+  }
+  choices_.resize(level.begin);
+  if (!gave_up_) failed_[level.state & (failed_.size() - 1)] = level.state;
+  return false;
+}
+
+// Another choice than the one that failed.
+bool CanonicalSearch::choose_again(Level& level) {
+  undo_to(level.mark);
+  if (level.last) level.next = level.end;
+  return choose(level);
+}
+
+// What the level's choice left to be placed: its part, or each part into which boundaries from
+// `first` to `last` now cut it.
+void CanonicalSearch::cut(Level& level, int32_t first, int32_t last) {
+  const Part& part = *level.part;
+  level.done = 0;
   std::vector<int32_t> cuts;
   for (int32_t t = std::max(first, part.from + 1); t <= std::min(last, part.to - 1); ++t) {
     if (crossing_[size_t(t)] == 0) cuts.push_back(t);
   }
-  if (cuts.empty()) return solve(part, at, rank);
-  std::vector<Part> parts;
+  level.own.clear();
+  if (cuts.empty()) {
+    level.parts = level.part, level.count = 1;
+    return;
+  }
   int32_t from = part.from;
   cuts.push_back(part.to);
   for (int32_t to : cuts) {
-    if (rest_[size_t(from)] > 0) parts.push_back({from, to, {}});
+    if (rest_[size_t(from)] > 0) level.own.push_back({from, to, {}});
     from = to;
   }
-  for (Part& p : parts) {
+  for (Part& p : level.own) {
     for (int32_t i : part.left) {
       if (low_[size_t(i)] != kPlaced && lower_[size_t(i)] >= p.from && upper_[size_t(i)] <= p.to)
         p.left.push_back(i);
     }
     sort(p);
   }
-  std::sort(parts.begin(), parts.end(), [](const Part& x, const Part& y) {
+  std::sort(level.own.begin(), level.own.end(), [](const Part& x, const Part& y) {
     return x.left.size() != y.left.size() ? x.left.size() < y.left.size() : x.from < y.from;
   });
-  for (const Part& p : parts) {
-    if (!solve(p, at, 0)) return false;
-  }
-  return true;
+  level.parts = level.own.data(), level.count = level.own.size();
+  level.rank = 0;  // the parts have orders of their own
 }
 
 // Whether what is left can still fit. To be undone either way.

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "core/clock.h"
 #include "memory/place_search.h"
 
 namespace pal {
 
 class CanonicalSearch {
  public:
-  using Clock = std::chrono::steady_clock;
   // None of the buffers empty; they must outlive the search.
   CanonicalSearch(std::span<const Buffer> buffers, int64_t capacity,
                   std::optional<Clock::time_point> deadline);
@@ -38,6 +38,21 @@ class CanonicalSearch {
     int64_t at;
     int32_t rank, buffer;  // rank: the place among the part's
   };
+  // One buffer is placed at each level, then what this leaves.
+  struct Level {
+    const Part* part = nullptr;
+    size_t begin = 0, next = 0, end = 0;  // its choices, and the next to take
+    uint64_t state = 0;                   // what is left, as a key
+    // The choice that is taken:
+    size_t mark = 0;   // the moves before it
+    bool last = true;  // no other will do where it fails
+    int64_t at = 0;    // where, and the rank there, the levels below may begin
+    int32_t rank = 0;
+    const Part* parts = nullptr;  // what it left; `done` of them are placed
+    size_t count = 0, done = 0;
+    std::vector<Part> own = {};  // where those are not the level's part
+  };
+  enum class Opened : uint8_t { kPlaced, kFailed, kChoices };
   // What was before.
   struct Low {
     int32_t buffer;
@@ -55,8 +70,11 @@ class CanonicalSearch {
   void number_sections();
   void begin();
   void sort(Part& part);
-  bool solve(const Part& part, int64_t lowest, int32_t first);
-  bool descend(const Part& part, int64_t at, int32_t rank, int32_t first, int32_t last);
+  bool descend(const Part& all);
+  Opened open(Level& level, int64_t lowest, int32_t first);
+  bool choose(Level& level);
+  bool choose_again(Level& level);
+  void cut(Level& level, int32_t first, int32_t last);
   bool put(int32_t buffer, int64_t at);
   bool lift(int32_t section, int64_t least, int32_t beside);
   void undo_to(size_t count_of_moves);

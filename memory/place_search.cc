@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 
+#include "core/clock.h"
 #include "memory/place_beam.h"
 #include "memory/place_blocks.h"
 #include "memory/place_canonical.h"
@@ -14,8 +15,6 @@
 
 namespace pal {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Whether the buffers fill the capacity to 2 % over their whole time.
 bool is_tight(const std::vector<Buffer>& buffers, int64_t capacity) {

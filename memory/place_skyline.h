@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/clock.h"
 #include "memory/place_search.h"
 
 namespace pal {
@@ -17,7 +18,6 @@ enum class Prefer { kSize, kArea, kDuration, kLoad, kRandom };
 
 class SkylineSearch {
  public:
-  using Clock = std::chrono::steady_clock;
   // None of the buffers empty; they must outlive the search.
   SkylineSearch(std::span<const Buffer> buffers, int64_t capacity,
                 std::optional<Clock::time_point> deadline);

@@ -10,10 +10,10 @@
 namespace pal {
 namespace {
 
-using Set = std::array<uint64_t, kExactNodes / 64>;
+using NodeSet = std::array<uint64_t, kExactNodes / 64>;
 
-struct HashOfSet {
-  size_t operator()(const Set& set) const {
+struct HashOfNodes {
+  size_t operator()(const NodeSet& set) const {
     uint64_t h = 0;
     for (uint64_t word : set) {
       h = (h ^ word) * 0x9E3779B97F4A7C15u;  // Fibonacci hashing, word by word
@@ -159,11 +159,12 @@ class Search {
   const OrderGraph& graph_;
   const int64_t most_states_;
   int64_t bound_ = 0, live_ = 0;
-  Set ran_;
+  NodeSet ran_;
   std::vector<int32_t> alive_, left_;  // by storage: nodes that touch it and have run, and have not
   std::vector<int32_t> missing_;       // by node: those it still waits for
   std::vector<NodeId> order_;
-  std::unordered_set<Set, HashOfSet> dead_ends_;  // under a higher bound, so under a lower one too
+  std::unordered_set<NodeSet, HashOfNodes>
+      dead_ends_;  // under a higher bound, so under a lower one too
 };
 
 }  // namespace

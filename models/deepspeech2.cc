@@ -22,7 +22,6 @@
 namespace pal {
 namespace {
 
-namespace in = speech_input;
 using Conv = DeepSpeech2Options::Conv;
 using Cell = DeepSpeech2Options::Cell;
 
@@ -30,10 +29,11 @@ int64_t windows(int64_t extent, int64_t kernel, int64_t stride) {
   return (extent + 2 * (kernel / 2) - kernel) / stride + 1;
 }
 
-class Network {
+class SpeechNetwork {
  public:
   // With `training_scalars` it is as in training.
-  Network(Builder& builder, const DeepSpeech2Options& options, Val steps, Val training_scalars)
+  SpeechNetwork(Builder& builder, const DeepSpeech2Options& options, Val steps,
+                Val training_scalars)
       : b_(builder), o_(options), steps_(steps), scalars_(training_scalars) {}
 
   // (B, F, bins) -> (T', B, labels)
@@ -162,11 +162,11 @@ int64_t output_steps(const DeepSpeech2Options& options, int64_t frames) {
 SpeechLoss deepspeech2_loss(Builder& b, const DeepSpeech2Options& o, const SpeechShape& shape,
                             Val scalars, bool training) {
   const auto [F, L, B] = shape;
-  Val features = b.input(in::kFeatures, {{B, F, o.bins}});
-  Val steps = b.input(in::kSteps, {{B}, DType::i32});
-  Val labels = b.input(in::kLabels, {{L, B}, DType::i32});
-  Val lengths = b.input(in::kLabelLengths, {{B}, DType::i32});
-  Network net(b, o, steps, training ? scalars : Val{});
+  Val features = b.input(speech_input::kFeatures, {{B, F, o.bins}});
+  Val steps = b.input(speech_input::kSteps, {{B}, DType::i32});
+  Val labels = b.input(speech_input::kLabels, {{L, B}, DType::i32});
+  Val lengths = b.input(speech_input::kLabelLengths, {{B}, DType::i32});
+  SpeechNetwork net(b, o, steps, training ? scalars : Val{});
   Val logits = net.logits(features);
   Builder::Within scope(b, "ctc");
   // An utterance too short for its transcript teaches nothing, and must not end the run.
@@ -175,9 +175,9 @@ SpeechLoss deepspeech2_loss(Builder& b, const DeepSpeech2Options& o, const Speec
 }
 
 void deepspeech2_recogniser(Builder& b, const DeepSpeech2Options& o, const SpeechShape& shape) {
-  Val features = b.input(in::kFeatures, {{shape.batch, shape.frames, o.bins}});
-  Val steps = b.input(in::kSteps, {{shape.batch}, DType::i32});
-  Network net(b, o, steps, {});
+  Val features = b.input(speech_input::kFeatures, {{shape.batch, shape.frames, o.bins}});
+  Val steps = b.input(speech_input::kSteps, {{shape.batch}, DType::i32});
+  SpeechNetwork net(b, o, steps, {});
   b.output("log_probs", log_softmax(net.logits(features)));
 }
 

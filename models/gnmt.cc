@@ -19,21 +19,20 @@
 namespace pal {
 namespace {
 
-using Options = GnmtOptions;
 namespace in = translation_input;
 
-struct Encoded {
+struct Encoding {
   Val keys, values, lengths;  // (S, B, H), (S, B, H), i32 (B)
 };
 
 class Gnmt {
  public:
   // With `scalars`, dropout is recorded.
-  Gnmt(Builder& builder, const Options& options, Val scalars)
+  Gnmt(Builder& builder, const GnmtOptions& options, Val scalars)
       : b_(builder), o_(options), scalars_(scalars) {}
 
   // i32 (S, B), i32 (B): a layer that reads both ways, one more, then layers with residual sums.
-  Encoded encode(Val source, Val lengths) {
+  Encoding encode(Val source, Val lengths) {
     Builder::Within scope(b_, "encoder");
     Val x = dropped(embed("source", o_.source_vocab, source));
     Val there = run_lstm("rnn0/forward", x, lengths);
@@ -58,7 +57,7 @@ class Gnmt {
   }
 
   // One step over the layers' states, in the scope "decoder": the output (B, H).
-  Val decode(Val word_gates, std::vector<LstmState>& layers, const Encoded& encoded) {
+  Val decode(Val word_gates, std::vector<LstmState>& layers, const Encoding& encoded) {
     Val x = cell("rnn0", word_gates, layers[0]);
     Val context = attend(x, encoded);
     for (int64_t l = 1; l < o_.decoder_layers; ++l) {
@@ -136,7 +135,7 @@ class Gnmt {
   }
 
   // Bahdanau's score; the bias before its tanh is the keys'.
-  Val attend(Val query, const Encoded& encoded) {
+  Val attend(Val query, const Encoding& encoded) {
     Builder::Within scope(b_, "attention");
     Val q = matmul(query, matrix("wq", o_.hidden, o_.hidden));
     Val v = b_.weight("v", {{o_.hidden}}, {Init::Kind::uniform, o_.init_scale});
@@ -145,11 +144,11 @@ class Gnmt {
   }
 
   Builder& b_;
-  const Options& o_;
+  const GnmtOptions& o_;
   Val scalars_;
 };
 
-TranslationLoss loss(Builder& b, const Options& o, const TranslationShape& shape, Val scalars,
+TranslationLoss loss(Builder& b, const GnmtOptions& o, const TranslationShape& shape, Val scalars,
                      bool training) {
   const auto [S, T, B] = shape;
   Val source = b.input(in::kSource, {{S, B}, DType::i32});
@@ -157,7 +156,7 @@ TranslationLoss loss(Builder& b, const Options& o, const TranslationShape& shape
   Val target_in = b.input(in::kTargetIn, {{T, B}, DType::i32});
   Val target_out = b.input(in::kTargetOut, {{T, B}, DType::i32});
   Gnmt net(b, o, training ? scalars : Val{});
-  const Encoded encoded = net.encode(source, lengths);
+  const Encoding encoded = net.encode(source, lengths);
   const auto words = unbind(net.embed_target(target_in));
   std::vector<Val> outputs;
   {
@@ -173,7 +172,7 @@ TranslationLoss loss(Builder& b, const Options& o, const TranslationShape& shape
                      o.loss_chunks, [&](Val x) { return net.logits(x); });
 }
 
-std::vector<std::string> state_names(const Options& o) {
+std::vector<std::string> state_names(const GnmtOptions& o) {
   std::vector<std::string> names;
   for (int64_t l = 0; l < o.decoder_layers; ++l) {
     names.push_back("decoder/h" + std::to_string(l));
@@ -182,7 +181,7 @@ std::vector<std::string> state_names(const Options& o) {
   return names;
 }
 
-void output_states(Builder& b, const Options& o, const std::string& prefix,
+void output_states(Builder& b, const GnmtOptions& o, const std::string& prefix,
                    const std::vector<LstmState>& layers) {
   const std::vector<std::string> names = state_names(o);
   for (size_t l = 0; l < layers.size(); ++l) {
@@ -191,20 +190,20 @@ void output_states(Builder& b, const Options& o, const std::string& prefix,
   }
 }
 
-void encoder(Builder& b, const Options& o, const TranslationShape& shape) {
+void encoder(Builder& b, const GnmtOptions& o, const TranslationShape& shape) {
   Val source = b.input(in::kSource, {{shape.source, shape.batch}, DType::i32});
   Val lengths = b.input(in::kSourceLengths, {{shape.batch}, DType::i32});
   Gnmt net(b, o, {});
-  const Encoded encoded = net.encode(source, lengths);
+  const Encoding encoded = net.encode(source, lengths);
   b.output("keys", encoded.keys);
   b.output("values", encoded.values);
   output_states(b, o, "", net.first_state(shape.batch));
 }
 
-void decoder_step(Builder& b, const Options& o, const TranslationShape& shape) {
+void decoder_step(Builder& b, const GnmtOptions& o, const TranslationShape& shape) {
   const int64_t S = shape.source, B = shape.batch, H = o.hidden;
-  const Encoded encoded{b.input("keys", {{S, B, H}}), b.input("values", {{S, B, H}}),
-                        b.input(in::kSourceLengths, {{B}, DType::i32})};
+  const Encoding encoded{b.input("keys", {{S, B, H}}), b.input("values", {{S, B, H}}),
+                         b.input(in::kSourceLengths, {{B}, DType::i32})};
   Val token = b.input(in::kToken, {{1, B}, DType::i32});
   std::vector<Val> states;
   for (const std::string& name : state_names(o)) states.push_back(b.input(name, {{B, H}}));
@@ -224,7 +223,7 @@ void decoder_step(Builder& b, const Options& o, const TranslationShape& shape) {
 
 }  // namespace
 
-TranslationModel gnmt_model(const Options& o) {
+TranslationModel gnmt_model(const GnmtOptions& o) {
   if (o.share_embedding && o.source_vocab != o.target_vocab) {
     throw UsageError(
         "model.share_embedding: one table needs one vocabulary for both languages "

@@ -12,15 +12,14 @@
 namespace pal {
 namespace {
 
-using Options = ResNetOptions;
-
-class Network {
+class ResidualNetwork {
  public:
-  Network(Builder& b, const Options& o, bool training, std::vector<MovedStatistic>& moved)
+  ResidualNetwork(Builder& b, const ResNetOptions& o, bool training,
+                  std::vector<MovedStatistic>& moved)
       : o_(o), stages_(resnet_stages(o)), layers_(b, training, moved), b_(b) {}
 
   Val logits(Val x) {
-    int64_t width = o_.width > 0 ? o_.width : o_.family == Options::Family::cifar ? 16 : 64;
+    int64_t width = o_.width > 0 ? o_.width : o_.family == ResNetOptions::Family::cifar ? 16 : 64;
     x = stem(x, width);
     for (size_t s = 0; s < stages_.blocks.size(); ++s, width *= 2) {
       Builder::Within stage(b_, "layer" + std::to_string(s + 1));
@@ -28,20 +27,20 @@ class Network {
         Builder::Within block(b_, std::to_string(i));
         const int64_t stride = i == 0 && s > 0 ? 2 : 1;
         const bool projects = i == 0 && s == 0 && stages_.projects_first;
-        x = o_.version == Options::Version::v2 ? block_v2(x, width, stride, projects)
-                                               : block_v1(x, width, stride, projects);
+        x = o_.version == ResNetOptions::Version::v2 ? block_v2(x, width, stride, projects)
+                                                     : block_v1(x, width, stride, projects);
       }
     }
-    if (o_.version == Options::Version::v2) x = relu(layers_.norm("norm", x));
+    if (o_.version == ResNetOptions::Version::v2) x = relu(layers_.norm("norm", x));
     return layers_.linear("fc", global_avg_pool(x), o_.classes);
   }
 
  private:
   Val stem(Val x, int64_t width) {
-    const bool cifar = o_.family == Options::Family::cifar;
+    const bool cifar = o_.family == ResNetOptions::Family::cifar;
     x = layers_.conv("conv1", x, width, cifar ? 3 : 7, cifar ? 1 : 2);
     // Of v2, CIFAR's first block begins with this norm.
-    if (cifar && o_.version == Options::Version::v2) return x;
+    if (cifar && o_.version == ResNetOptions::Version::v2) return x;
     x = relu(layers_.norm("bn1", x));
     return cifar ? x : max_pool(x, max_pool_attrs(3, 2, 1)).y;
   }
@@ -53,7 +52,7 @@ class Network {
   Val shortcut(Val x, Val from, int64_t width, int64_t stride, bool projects, bool normed) {
     const int64_t wanted = outputs(width);
     if (stride == 1 && x.shape().back() == wanted && !projects) return x;
-    if (o_.shortcut == Options::Shortcut::identity && !projects) {
+    if (o_.shortcut == ResNetOptions::Shortcut::identity && !projects) {
       return subsample(x, stride, wanted);
     }
     Builder::Within scope(b_, "downsample");
@@ -91,7 +90,7 @@ class Network {
     return add(y, other);
   }
 
-  const Options& o_;
+  const ResNetOptions& o_;
   ResNetStages stages_;
   ConvLayers layers_;
   Builder& b_;
@@ -99,16 +98,16 @@ class Network {
 
 }  // namespace
 
-ResNetStages resnet_stages(const Options& o) {
+ResNetStages resnet_stages(const ResNetOptions& o) {
   const std::string depth = "depth: " + std::to_string(o.depth);
-  if (o.family == Options::Family::cifar) {
+  if (o.family == ResNetOptions::Family::cifar) {
     const int64_t n = (o.depth - 2) / 6, rest = (o.depth - 2) % 6;
     if (n < 1 || (rest != 0 && rest != 3)) {
       throw UsageError("model." + depth +
                        " is not 6n + 2 (20, 56, 110, 1202), nor 6n + 5 with a "
                        "projection in every stage (509, 851)");
     }
-    if (rest == 3 && o.shortcut == Options::Shortcut::identity) {
+    if (rest == 3 && o.shortcut == ResNetOptions::Shortcut::identity) {
       throw UsageError("model." + depth +
                        ", 6n + 5, counts a projection in every stage; use "
                        "model.shortcut projection, or a depth of 6n + 2");
@@ -130,13 +129,13 @@ ResNetStages resnet_stages(const Options& o) {
   }
 }
 
-ImageModel resnet_model(const Options& options) {
+ImageModel resnet_model(const ResNetOptions& options) {
   resnet_stages(options);  // its errors, now
   return {.channels = options.channels,
           .classes = options.classes,
           .logits = [options](Builder& b, Val x, Val, bool training,
                               std::vector<MovedStatistic>& moved) {
-            return Network(b, options, training, moved).logits(x);
+            return ResidualNetwork(b, options, training, moved).logits(x);
           }};
 }
 

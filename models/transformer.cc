@@ -9,10 +9,9 @@
 namespace pal {
 namespace {
 
-using Options = TransformerOptions;
 namespace in = translation_input;
 
-void check(const Options& o) {
+void check(const TransformerOptions& o) {
   auto require = [](bool ok, const std::string& what) {
     if (!ok) throw UsageError("model." + what);
   };
@@ -22,12 +21,12 @@ void check(const Options& o) {
   require(o.hidden / o.heads <= kWidestHead,
           "heads: more than " + std::to_string(kWidestHead) + " columns of model.hidden, " +
               std::to_string(o.hidden) + ", for each; use more heads");
-  require(o.tie != Options::Tie::all || o.source_vocab == o.target_vocab,
+  require(o.tie != TransformerOptions::Tie::all || o.source_vocab == o.target_vocab,
           "tie_embeddings: all needs one vocabulary for both languages (data.shared_vocabulary)");
 }
 
 // The names under which keys and values of every decoder layer go between the programs.
-std::vector<std::string> names(const Options& o, const std::string& prefix) {
+std::vector<std::string> names(const TransformerOptions& o, const std::string& prefix) {
   std::vector<std::string> out;
   for (int64_t l = 0; l < o.decoder_layers; ++l) {
     out.push_back(prefix + "/keys" + std::to_string(l));
@@ -37,7 +36,7 @@ std::vector<std::string> names(const Options& o, const std::string& prefix) {
 }
 
 // keys, values (S, B, D) of every layer, as inputs
-std::vector<KeysValues> inputs(Builder& b, const Options& o, const std::string& prefix,
+std::vector<KeysValues> inputs(Builder& b, const TransformerOptions& o, const std::string& prefix,
                                int64_t steps, int64_t batch) {
   std::vector<KeysValues> out;
   const std::vector<std::string> all = names(o, prefix);
@@ -49,8 +48,8 @@ std::vector<KeysValues> inputs(Builder& b, const Options& o, const std::string& 
   return out;
 }
 
-TranslationLoss loss(Builder& b, const Options& o, const TranslationShape& shape, Val scalars,
-                     bool training) {
+TranslationLoss loss(Builder& b, const TransformerOptions& o, const TranslationShape& shape,
+                     Val scalars, bool training) {
   const auto [S, T, B] = shape;
   Val source = b.input(in::kSource, {{S, B}, DType::i32});
   Val lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
@@ -65,7 +64,7 @@ TranslationLoss loss(Builder& b, const Options& o, const TranslationShape& shape
                      o.loss_chunks, [&](Val x) { return net.logits(x); });
 }
 
-void encoder(Builder& b, const Options& o, const TranslationShape& shape) {
+void encoder(Builder& b, const TransformerOptions& o, const TranslationShape& shape) {
   Val source = b.input(in::kSource, {{shape.source, shape.batch}, DType::i32});
   Val lengths = b.input(in::kSourceLengths, {{shape.batch}, DType::i32});
   TransformerLayers net(b, o, {});
@@ -78,7 +77,7 @@ void encoder(Builder& b, const Options& o, const TranslationShape& shape) {
   }
 }
 
-void decoder_step(Builder& b, const Options& o, const TranslationShape& shape) {
+void decoder_step(Builder& b, const TransformerOptions& o, const TranslationShape& shape) {
   const auto [S, T, B] = shape;
   Val lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
   Val token = b.input(in::kToken, {{1, B}, DType::i32});

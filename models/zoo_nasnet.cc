@@ -28,7 +28,7 @@ Val separable(ZooLayers& net, const std::string& name, Val x, int64_t out, int64
   return x;
 }
 
-Val mean3(Val x, int64_t stride = 1) { return avg_pool(x, avg_pool_attrs(3, stride, 1, false)); }
+Val mean3x3(Val x, int64_t stride = 1) { return avg_pool(x, avg_pool_attrs(3, stride, 1, false)); }
 
 // The pixels (0, 0), (2, 2), .., and those one further down and to the right: no pixel is lost.
 Val halved(ZooLayers& net, Val x, int64_t out) {
@@ -57,8 +57,8 @@ Cells normal_cell(ZooLayers& net, const std::string& name, const Cells& in, int6
   Val p = adjusted(net, in, out), h = pixel_conv(net, "now", in.now, out);
   Val x1 = add(separable(net, "1a", h, out, 5), separable(net, "1b", p, out, 3));
   Val x2 = add(separable(net, "2a", p, out, 5), separable(net, "2b", p, out, 3));
-  Val x3 = add(mean3(h), p);
-  Val mean = mean3(p);
+  Val x3 = add(mean3x3(h), p);
+  Val mean = mean3x3(p);
   Val x4 = add(mean, mean);
   Val x5 = add(separable(net, "5a", h, out, 3), h);
   return {concatenate({p, x1, x2, x3, x4, x5}), in.now};
@@ -70,8 +70,8 @@ Cells reduction_cell(ZooLayers& net, const std::string& name, const Cells& in, i
   Val x1 = add(separable(net, "1a", h, out, 5, 2), separable(net, "1b", p, out, 7, 2));
   Val largest = max_pool(h, 3, 2, 1);
   Val x2 = add(largest, separable(net, "2b", p, out, 7, 2));
-  Val x3 = add(mean3(h, 2), separable(net, "3b", p, out, 5, 2));
-  Val x4 = add(mean3(x1), x2);
+  Val x3 = add(mean3x3(h, 2), separable(net, "3b", p, out, 5, 2));
+  Val x4 = add(mean3x3(x1), x2);
   Val x5 = add(separable(net, "5a", x1, out, 3), largest);
   return {concatenate({x2, x3, x4, x5}), in.now};
 }

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace fs = std::filesystem;
@@ -170,16 +171,6 @@ void add_commands(CLI::App& app, Flags& flags) {
   app.add_subcommand("help", "print this");
 }
 
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
-}
-
-std::string hint(const std::string& near) {
-  return near.empty() ? "" : "; did you mean " + near + "?";
-}
-
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -195,7 +186,7 @@ void check_words(CLI::App& app, const std::vector<std::string>& args) {
     std::string list;
     for (const auto& name : names) list += (list.empty() ? "" : ", ") + name;
     throw UsageError("'" + one_line(args[0]) + "' is not a command of this version" +
-                     hint(nearest(args[0], names)) + " (there are: " + list + ")");
+                     did_you_mean(nearest(args[0], names)) + " (there are: " + list + ")");
   }
   CLI::App* command = app.get_subcommand(args[0]);
   std::vector<std::string> flags{"--help"};
@@ -203,8 +194,9 @@ void check_words(CLI::App& app, const std::vector<std::string>& args) {
   for (size_t i = 1; i < args.size(); ++i) {
     std::string flag = args[i].substr(0, args[i].find('='));
     if (flag.rfind("--", 0) != 0 || std::count(flags.begin(), flags.end(), flag)) continue;
-    throw UsageError(args[0] + ": there is no " + one_line(flag) + hint(nearest(flag, flags)) +
-                     " (pal " + args[0] + " --help lists the flags)");
+    throw UsageError(args[0] + ": there is no " + one_line(flag) +
+                     did_you_mean(nearest(flag, flags)) + " (pal " + args[0] +
+                     " --help lists the flags)");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "memory/place.h"
 #include "train/commands.h"
@@ -10,8 +11,6 @@
 
 namespace pal {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void write_file(const std::filesystem::path& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);

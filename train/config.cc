@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/paths.h"
+#include "train/wording.h"
 #include "train/yaml.h"
 
 namespace pal {
@@ -53,16 +54,6 @@ std::vector<std::string> type_names() {
   std::vector<std::string> names;
   for (const ModelType& type : model_types()) names.push_back(type.name);
   return names;
-}
-
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-std::string hint(const std::string& near) {
-  return near.empty() ? "" : "; did you mean " + near + "?";
 }
 
 // The key an unknown one probably meant: the same name in another section, else the nearest.
@@ -174,8 +165,8 @@ class Reader {
   void check_choice(const std::string& text) const {
     const auto& choices = option_.rules.choices;
     if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return;
-    fail(yaml_quoted(text.substr(0, 60)) + " is not one of " + join(choices) +
-         hint(nearest(text, choices)));
+    fail(yaml_quoted(text.substr(0, 60)) + " is not one of " + comma_list(choices) +
+         did_you_mean(nearest(text, choices)));
   }
 
   std::string where_, key_;
@@ -220,7 +211,7 @@ void choose_model(Config& config, const YamlNode& root, const std::string& file,
       where = o.from.flag;
     }
   if (!node)
-    throw UsageError(file + ": model.type: missing; set it to one of " + join(type_names()));
+    throw UsageError(file + ": model.type: missing; set it to one of " + comma_list(type_names()));
   for (const ModelType& type : model_types())
     if (node->kind == YamlNode::Kind::scalar && node->text == type.name) {
       config.model = type.model;
@@ -228,7 +219,7 @@ void choose_model(Config& config, const YamlNode& root, const std::string& file,
       return;
     }
   throw UsageError(where + ": model.type: " + describe(*node) + " is not one of " +
-                   join(type_names()) + hint(nearest(node->text, type_names())));
+                   comma_list(type_names()) + did_you_mean(nearest(node->text, type_names())));
 }
 
 void read_file(Config& config, const YamlNode& root, const std::string& file) {
@@ -242,7 +233,7 @@ void read_file(Config& config, const YamlNode& root, const std::string& file) {
       std::string near = nearest(name, names);
       if (near.empty()) near = meant("." + name, config);
       throw UsageError(where + ": " + name + ": unknown section" +
-                       (near.empty() ? "; there are " + join(names) : hint(near)));
+                       (near.empty() ? "; there are " + comma_list(names) : did_you_mean(near)));
     }
     const YamlNode& body = root.items[i];
     if (body.kind == YamlNode::Kind::null) continue;  // `memory:` with nothing under it
@@ -255,7 +246,7 @@ void read_file(Config& config, const YamlNode& root, const std::string& file) {
       where = file + ":" + std::to_string(body.keys[k].line);
       AnyOption* option = section.find(body.keys[k].text);
       if (!option)
-        throw UsageError(where + ": " + key + ": unknown key" + hint(meant(key, config)));
+        throw UsageError(where + ": " + key + ": unknown key" + did_you_mean(meant(key, config)));
       Reader(where, key, *option).read(body.items[k]);
     }
   }
@@ -272,7 +263,7 @@ void apply(Config& config, const ParsedOverride& o) {
     return;
   }
   throw UsageError(o.from.flag + ": " + o.from.key + ": unknown key" +
-                   hint(meant(o.from.key, config)));
+                   did_you_mean(meant(o.from.key, config)));
 }
 
 // Names without .yaml in configs/ of the working directory and of the program's own files.
@@ -287,6 +278,13 @@ std::set<std::string> config_names() {
 }
 
 }  // namespace
+
+Config::Config() = default;
+Config::Config(const Config&) = default;
+Config::Config(Config&&) noexcept = default;
+Config& Config::operator=(const Config&) = default;
+Config& Config::operator=(Config&&) noexcept = default;
+Config::~Config() = default;
 
 const NmtConfig& Config::nmt() const {
   if (const auto* nmt = std::get_if<NmtConfig>(&model)) return *nmt;
@@ -373,9 +371,9 @@ fs::path find_config(const std::string& name) {
   std::vector<std::string> list(names.begin(), names.end());
   std::string stem = fs::path(name).stem().string();
   throw UsageError("--config: there is no file '" + name + "' and no configuration of that name" +
-                   hint(nearest(stem, list)) +
+                   did_you_mean(nearest(stem, list)) +
                    (list.empty() ? "; give the path of a .yaml file"
-                                 : " (there are: " + join(list) + ")"));
+                                 : " (there are: " + comma_list(list) + ")"));
 }
 
 Config parse_config(const std::string& text, const std::string& file,

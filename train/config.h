@@ -232,6 +232,14 @@ struct Config {
   MemoryConfig memory;
   DeviceConfig device;
 
+  // Out of line: compiled once, not in every file that copies a configuration.
+  Config();
+  Config(const Config&);
+  Config(Config&&) noexcept;
+  Config& operator=(const Config&);
+  Config& operator=(Config&&) noexcept;
+  ~Config();
+
   // The section of that type. ProgramError when model.type chose another.
   const NmtConfig& nmt() const;
   const ParallelTextConfig& parallel_text() const;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "train/config.h"
+#include "train/wording.h"
 
 namespace pal {
 
@@ -224,12 +225,6 @@ std::string place(const AnyOption& option) {
   return option.origin.empty() ? "" : option.origin + ": ";
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 void check_available(const std::string& key, const AnyOption& option) {
   for (const Available& line : available_values()) {
     if (line.key != key) continue;
@@ -239,7 +234,7 @@ void check_available(const std::string& key, const AnyOption& option) {
       if (std::find(line.values.begin(), line.values.end(), value) == line.values.end())
         throw UsageError(place(option) + key + ": " + value +
                          " is not available in this version; use " +
-                         (line.values.empty() ? "[]" : join(line.values)));
+                         (line.values.empty() ? "[]" : comma_list(line.values)));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "memory/report.h"
 #include "train/report_chart.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -127,11 +128,7 @@ std::string colour(size_t i) {
   return colours[i % std::size(colours)];
 }
 
-std::string fixed(double v, int digits) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.*f", digits, v);
-  return text;
-}
+std::string svg_number(double v) { return fixed(v, 1); }
 
 std::string words(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');

@@ -26,7 +26,8 @@ std::string part_colour(const std::string& name, size_t i);
 
 // The i-th of ten colours that are told apart on light and on dark.
 std::string colour(size_t i);
-std::string fixed(double v, int digits);
+// A coordinate of a picture, to a tenth of a pixel.
+std::string svg_number(double v);
 // weight_gradient -> "weight gradient"
 std::string words(std::string name);
 

@@ -16,7 +16,6 @@ namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
-namespace in = image_input;
 
 constexpr int kMostWorkers = 16;
 
@@ -102,12 +101,12 @@ const std::vector<BatchInfo>& ImageTask::next(int count) {
 
 void ImageTask::fill(Executable& program, int i) {
   const ImageBatch& batch = batches_.at(static_cast<size_t>(i));
-  put<float>(program, in::kImages, batch.images);
-  put<int32_t>(program, in::kLabels, batch.labels);
+  put<float>(program, image_input::kImages, batch.images);
+  put<int32_t>(program, image_input::kLabels, batch.labels);
   if (!loss_.mixup) return;
-  put<int32_t>(program, in::kOther, batch.other_labels);
-  put<float>(program, in::kMix, {{batch.mix}});
-  put<float>(program, in::kOtherMix, {{1 - batch.mix}});
+  put<int32_t>(program, image_input::kOther, batch.other_labels);
+  put<float>(program, image_input::kMix, {{batch.mix}});
+  put<float>(program, image_input::kOtherMix, {{1 - batch.mix}});
 }
 
 // Noise, and classes in turn.
@@ -121,12 +120,12 @@ BatchInfo ImageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> 
   for (size_t i = 0; i < labels.size(); ++i) {
     labels[i] = static_cast<int32_t>(static_cast<int64_t>(i) % data_->class_count());
   }
-  put<float>(program, in::kImages, images);
-  put<int32_t>(program, in::kLabels, labels);
+  put<float>(program, image_input::kImages, images);
+  put<int32_t>(program, image_input::kLabels, labels);
   if (loss_.mixup) {
-    put<int32_t>(program, in::kOther, labels);
-    put<float>(program, in::kMix, {{1.0f}});
-    put<float>(program, in::kOtherMix, {{0.0f}});
+    put<int32_t>(program, image_input::kOther, labels);
+    put<float>(program, image_input::kMix, {{1.0f}});
+    put<float>(program, image_input::kOtherMix, {{0.0f}});
   }
   return {.normalizer = static_cast<double>(batch_), .samples = batch_, .tokens = batch_};
 }
@@ -147,7 +146,7 @@ Executable& ImageTask::inference(ProgramSet& programs, int64_t batch) const {
   if (Executable* ready = programs.find(name)) return *ready;
   Builder b;
   const int64_t size = data_->transform().size;
-  Val x = b.input(in::kImages, {model_.input(batch, size, size)});
+  Val x = b.input(image_input::kImages, {model_.input(batch, size, size)});
   std::vector<MovedStatistic> none;
   b.output("logits", model_.logits(b, x, {}, false, none));
   return programs.add(name, b.take());
@@ -159,7 +158,7 @@ std::vector<double> mean_probabilities(std::span<const ImageMember> members,
   std::vector<double> mean;
   for (const ImageMember& member : members) {
     Executable& program = member.task->inference(*member.programs, rows);
-    put<float>(program, in::kImages, batch.images);
+    put<float>(program, image_input::kImages, batch.images);
     program.run();
     const int64_t classes = member.task->data().class_count();
     mean.resize(static_cast<size_t>(rows * classes));

@@ -20,9 +20,9 @@ uint64_t fnv1a(const std::string& text) {
 }
 
 // An endless row of numbers for one slot.
-class Draws {
+class SlotDraws {
  public:
-  Draws(uint64_t seed, const std::string& name) : seed_(seed), name_(fnv1a(name)) {}
+  SlotDraws(uint64_t seed, const std::string& name) : seed_(seed), name_(fnv1a(name)) {}
 
   float uniform() {  // [0, 1)
     if (at_ == 4) {
@@ -45,7 +45,7 @@ class Draws {
 
 // (rows, columns), rows >= columns, with orthonormal columns; the sign of R's diagonal is folded in,
 // so that the distribution is uniform over such matrices.
-Eigen::MatrixXd orthonormal(int64_t rows, int64_t columns, Draws& draws) {
+Eigen::MatrixXd orthonormal(int64_t rows, int64_t columns, SlotDraws& draws) {
   Eigen::MatrixXd a(rows, columns);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; ++c) a(r, c) = double(draws.normal());
@@ -58,7 +58,7 @@ Eigen::MatrixXd orthonormal(int64_t rows, int64_t columns, Draws& draws) {
   return q;
 }
 
-void orthogonal(float gain, const Shape& shape, Draws& draws, float* out) {
+void orthogonal(float gain, const Shape& shape, SlotDraws& draws, float* out) {
   if (shape.rank() != 2) throw ProgramError("an orthogonal weight is a matrix, not " + to_string(shape));
   const int64_t rows = shape[0], columns = shape[1];
   auto put = [&](const Eigen::MatrixXd& m, int64_t first) {
@@ -79,7 +79,7 @@ void orthogonal(float gain, const Shape& shape, Draws& draws, float* out) {
 
 void draw_initial(const Init& init, const Shape& shape, uint64_t seed, const std::string& name,
                   float* out) {
-  Draws draws(seed, name);
+  SlotDraws draws(seed, name);
   const int64_t n = shape.numel();
   switch (init.kind) {
     case Init::Kind::constant:

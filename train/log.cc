@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "train/wording.h"
+
 namespace pal {
 namespace {
 
@@ -24,21 +26,6 @@ spdlog::logger& logger() {
     return made;
   }();
   return instance;
-}
-
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
-
-// 5120 -> 5,120
-std::string thousands(double v) {
-  std::string digits = fmt::format("{:.0f}", std::abs(v));
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
-  return digits;
 }
 
 // 185 s -> 3:05, 4,000 s -> 1:06:40
@@ -58,7 +45,8 @@ std::string progress_text(const ProgressState& state) {
   std::string text = fmt::format("step {}", state.step);
   if (state.total_steps > 0) text += fmt::format("/{}", state.total_steps);
   text += fmt::format("  epoch {:.2f}  loss {:.4f}", state.epoch, state.loss);
-  if (state.tokens_per_s > 0) text += "  " + thousands(state.tokens_per_s) + " " + state.unit + "/s";
+  if (state.tokens_per_s > 0)
+    text += "  " + thousands(std::llround(state.tokens_per_s)) + " " + state.unit + "/s";
   if (state.seconds_left >= 0) text += "  eta " + clock(state.seconds_left);
   return text;
 }

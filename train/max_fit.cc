@@ -7,18 +7,13 @@
 #include <map>
 #include <optional>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "memory/compile.h"
 #include "train/trainer.h"
 
 namespace pal {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 AnyOption* find_option(Config& config, const std::string& key) {
   const size_t dot = key.find('.');
@@ -210,7 +205,7 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
       out.found.next = bound.next, out.found.next_bytes = bound.next_bytes;
     }
   }
-  out.seconds = since(start);
+  out.seconds = seconds_since(start);
   return out;
 }
 
@@ -226,7 +221,7 @@ std::string batch_advice(const Task& task, const Config& config,
   Prober prober(task, config, bucket, kBatchKey, capacity);
   const Fitting found = search_fitting(
       range, capacity, [&](int64_t v) { return prober.least(v); },
-      [&] { return since(start) > seconds; });
+      [&] { return seconds_since(start) > seconds; });
   if (found.value < range.least) return "";
   return std::string("; as it is, ") + kBatchKey + ": " + std::to_string(found.value) +
          (found.sure ? " is about the largest batch that fits" : " fits") +

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 
+#include "core/clock.h"
 #include "core/prepare.h"
 #include "memory/program_set.h"
 #include "ops/activations.h"
@@ -19,12 +20,6 @@
 
 namespace pal {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
@@ -36,12 +31,12 @@ double seconds_of(const std::function<void()>& call, double seconds) {
   call();
   const auto first = Clock::now();
   call();
-  const int calls = std::max(1, int(seconds / 16 / std::max(1e-9, since(first))));
+  const int calls = std::max(1, int(seconds / 16 / std::max(1e-9, seconds_since(first))));
   std::vector<double> times;
-  for (const auto start = Clock::now(); since(start) < seconds || times.size() < 3;) {
+  for (const auto start = Clock::now(); seconds_since(start) < seconds || times.size() < 3;) {
     const auto begin = Clock::now();
     for (int i = 0; i < calls; ++i) call();
-    times.push_back(since(begin) / calls);
+    times.push_back(seconds_since(begin) / calls);
   }
   return median(times);
 }

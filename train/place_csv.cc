@@ -44,7 +44,7 @@ std::string shown(std::string_view field) {
   return "'" + out + (field.size() > 40 ? "...'" : "'");
 }
 
-struct Reader {
+struct RowReader {
   const std::string& name;
   int64_t line = 0;
 
@@ -86,7 +86,7 @@ struct Reader {
 
 PlaceTable parse_place_csv(const std::string& text, const std::string& name) {
   PlaceTable table;
-  Reader reader{name};
+  RowReader reader{name};
   std::array<size_t, 4> at{};
   size_t width = 0;
   int64_t total = 0;

@@ -16,7 +16,7 @@ namespace {
 // The drawing's own units; the page scales it.
 constexpr double kWidth = 1120, kLeft = 66, kRight = 10, kTop = 16, kPlot = 300, kArena = 420,
                  kPhaseBand = 12;
-constexpr size_t kColumns = 700, kRectangles = 24'000;
+constexpr size_t kMostColumns = 700, kRectangles = 24'000;
 
 // From the bottom of the stack: what lives longest first.
 constexpr std::array kStack = {Role::weight,      Role::optimizer_state, Role::input,
@@ -24,12 +24,6 @@ constexpr std::array kStack = {Role::weight,      Role::optimizer_state, Role::i
                                Role::encoded,     Role::host_copy,       Role::gradient_map,
                                Role::workspace};
 static_assert(kStack.size() == kRoles);
-
-std::string number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", v);
-  return text;
-}
 
 struct Frame {
   double moments, bytes, height;
@@ -42,15 +36,17 @@ struct Frame {
 
 std::string text_at(double x, double y, const std::string& anchor, const std::string& text,
                     const std::string& style = "") {
-  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\"" +
-         (style.empty() ? "" : " class=\"" + style + "\"") + ">" + escape_html(text) + "</text>";
+  return "<text x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" text-anchor=\"" + anchor +
+         "\"" + (style.empty() ? "" : " class=\"" + style + "\"") + ">" + escape_html(text) +
+         "</text>";
 }
 
 std::string byte_axis(const Frame& f) {
   std::string out;
   for (double v : axis_ticks(0, f.bytes, 5)) {
-    out += "<line class=\"rule\" x1=\"" + number(kLeft) + "\" x2=\"" + number(kWidth - kRight) +
-           "\" y1=\"" + number(f.y(v)) + "\" y2=\"" + number(f.y(v)) + "\"/>" +
+    out += "<line class=\"rule\" x1=\"" + svg_number(kLeft) + "\" x2=\"" +
+           svg_number(kWidth - kRight) + "\" y1=\"" + svg_number(f.y(v)) + "\" y2=\"" +
+           svg_number(f.y(v)) + "\"/>" +
            text_at(kLeft - 8, f.y(v) + 4, "end", v == 0 ? "0" : format_bytes(int64_t(v)));
   }
   return out;
@@ -70,7 +66,7 @@ std::string node_axis(const Frame& f, double y) {
 std::string phase_band(const Program& program, const Frame& f, double y) {
   static constexpr const char* fills[] = {"#7aa7ff", "#f2a65a", "#58c4a4", "#c79bf2",
                                           "#e58fb1", "#e58fb1", "#8fd0dd", "#8fd0dd"};
-  const size_t nodes = program.nodes.size(), columns = std::min(kColumns, nodes);
+  const size_t nodes = program.nodes.size(), columns = std::min(kMostColumns, nodes);
   std::string out;
   auto phase_of = [&](size_t column) {  // the phase that most of its nodes are in
     std::array<int, std::size(fills)> count{};
@@ -85,16 +81,16 @@ std::string phase_band(const Program& program, const Frame& f, double y) {
     const double from = f.x(2.0 * double(begin * nodes / columns)),
                  to = f.x(2.0 * double(end * nodes / columns));
     const char* name = to_string(Phase(phase));
-    out += "<rect x=\"" + number(from) + "\" y=\"" + number(y) + "\" width=\"" + number(to - from) +
-           "\" height=\"" + number(kPhaseBand) + "\" fill=\"" + fills[phase] + "\"><title>" + name +
-           "</title></rect>";
+    out += "<rect x=\"" + svg_number(from) + "\" y=\"" + svg_number(y) + "\" width=\"" +
+           svg_number(to - from) + "\" height=\"" + svg_number(kPhaseBand) + "\" fill=\"" +
+           fills[phase] + "\"><title>" + name + "</title></rect>";
     if (to - from > 80) out += text_at((from + to) / 2, y + kPhaseBand + 13, "middle", name);
   }
   return out;
 }
 
 std::string svg(double height, const std::string& label, const std::string& body) {
-  return "<svg viewBox=\"0 0 " + number(kWidth) + " " + number(height) +
+  return "<svg viewBox=\"0 0 " + svg_number(kWidth) + " " + svg_number(height) +
          "\" role=\"img\" aria-label=\"" + label + "\">" + body + "</svg>";
 }
 
@@ -102,11 +98,10 @@ std::string svg(double height, const std::string& label, const std::string& body
 std::string peak_mark(const Frame& f, const Peak& peak) {
   const double x = f.x(double(peak.moment)), y = f.y(double(peak.bytes));
   const bool left = x > kWidth / 2;
-  return "<line class=\"peak\" x1=\"" + number(x) + "\" x2=\"" + number(x) + "\" y1=\"" +
-         number(y - 6) + "\" y2=\"" + number(kTop + f.height) + "\"/>" +
+  return "<line class=\"peak\" x1=\"" + svg_number(x) + "\" x2=\"" + svg_number(x) + "\" y1=\"" +
+         svg_number(y - 6) + "\" y2=\"" + svg_number(kTop + f.height) + "\"/>" +
          text_at(left ? x - 6 : x + 6, y - 5, left ? "end" : "start",
-                 "peak " + format_bytes(peak.bytes) + " at node " +
-                     std::to_string(peak.moment / 2),
+                 "peak " + format_bytes(peak.bytes) + " at node " + std::to_string(peak.moment / 2),
                  "mark");
 }
 
@@ -128,7 +123,7 @@ PlanView::PlanView(const Compiled& compiled)
       footprint(footprint_of(c.program, c.storages, c.plan)) {}
 
 std::string live_picture(const PlanView& view) {
-  const Timeline time = timeline_of(view.c.program, view.c.storages, view.held, kColumns);
+  const Timeline time = timeline_of(view.c.program, view.c.storages, view.held, kMostColumns);
   const Frame f{double(time.moments), 1.06 * double(view.footprint.peak.bytes), kPlot};
   std::string out = byte_axis(f);
   std::vector<int64_t> floor(time.columns.size(), 0);
@@ -141,8 +136,9 @@ std::string live_picture(const PlanView& view) {
       const int64_t below = floor[i];
       floor[i] += time.columns[i].by_role[size_t(role)];
       any |= floor[i] != below;
-      const std::string from = number(edge(i)), to = number(edge(i + 1));
-      const std::string top = number(f.y(double(floor[i]))), low = number(f.y(double(below)));
+      const std::string from = svg_number(edge(i)), to = svg_number(edge(i + 1));
+      const std::string top = svg_number(f.y(double(floor[i]))),
+                        low = svg_number(f.y(double(below)));
       up += from + "," + top + " " + to + "," + top + " ";
       down = to + "," + low + " " + from + "," + low + " " + down;
     }
@@ -177,9 +173,9 @@ std::string arena_picture(const PlanView& view) {
     const double from = f.x(double(h.begin)), to = f.x(double(h.end));
     const double low = double(view.c.plan.offset[size_t(h.storage)]);
     const double top = f.y(low + double(footprint(view.c.storages[h.storage])));
-    out += "<rect x=\"" + number(from) + "\" y=\"" + number(top) + "\" width=\"" +
-           number(std::max(0.1, to - from)) + "\" height=\"" +
-           number(std::max(0.1, f.y(low) - top)) + "\" fill=\"" +
+    out += "<rect x=\"" + svg_number(from) + "\" y=\"" + svg_number(top) + "\" width=\"" +
+           svg_number(std::max(0.1, to - from)) + "\" height=\"" +
+           svg_number(std::max(0.1, f.y(low) - top)) + "\" fill=\"" +
            colour(size_t(role_of(view.c.program, h))) + "\"><title>" +
            escape_html(title_of(view, h)) + "</title></rect>";
   }

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/paths.h"
 #include "train/config.h"
+#include "train/wording.h"
 #include "train/yaml.h"
 
 namespace pal {
@@ -64,16 +65,6 @@ std::vector<std::string> keys() {
   return all;
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-std::string hint(const std::string& near) {
-  return near.empty() ? "" : "; did you mean " + near + "?";
-}
-
 void read_value(DeviceProfile& profile, const std::string& key, const YamlNode& node,
                 const std::string& where) {
   auto fail = [&](const std::string& want) {
@@ -109,8 +100,8 @@ void read_value(DeviceProfile& profile, const std::string& key, const YamlNode& 
     profile.*f.field = v * f.scale;
     return;
   }
-  throw UsageError(where + ": " + key + ": unknown key" + hint(nearest(key, keys())) +
-                   " (there are: " + join(keys()) + ")");
+  throw UsageError(where + ": " + key + ": unknown key" + did_you_mean(nearest(key, keys())) +
+                   " (there are: " + comma_list(keys()) + ")");
 }
 
 std::vector<std::string> profile_names() {
@@ -233,8 +224,7 @@ DeviceProfile load_profile(const std::string& name) {
     if (!stem.empty() && known.rfind(stem, 0) == 0) near = known;
   }
   throw UsageError("--profile: there is no file '" + name + "' and no device of that name" +
-                   hint(near) +
-                   " (there are: " + join(names) + ")");
+                   did_you_mean(near) + " (there are: " + comma_list(names) + ")");
 }
 
 DeviceProfile default_profile() {

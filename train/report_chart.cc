@@ -6,19 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "train/html_page.h"
+
 namespace pal {
 namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
 // The drawing's own units; the page scales it.
-constexpr double kWidth = 560, kHeight = 250, kLeft = 52, kRight = 14, kTop = 12, kBottom = 30;
-
-std::string number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", v);
-  return text;
-}
+constexpr double kChartWidth = 560, kChartHeight = 250, kChartLeft = 52, kChartRight = 14,
+                 kChartTop = 12, kChartBottom = 30;
 
 // From the data's units to the drawing's.
 struct Axis {
@@ -35,13 +32,14 @@ void widen(double& lo, double& hi) {
 std::string grid(const Axis& x, const Axis& y) {
   std::string out = "<g class=\"grid\">";
   for (double v : axis_ticks(y.lo, y.hi, 5)) {
-    const std::string at = number(y(v));
-    out += "<line x1=\"" + number(kLeft) + "\" x2=\"" + number(kWidth - kRight) + "\" y1=\"" + at +
-           "\" y2=\"" + at + "\"/><text x=\"" + number(kLeft - 8) + "\" y=\"" + number(y(v) + 4) +
+    const std::string at = svg_number(y(v));
+    out += "<line x1=\"" + svg_number(kChartLeft) + "\" x2=\"" +
+           svg_number(kChartWidth - kChartRight) + "\" y1=\"" + at + "\" y2=\"" + at +
+           "\"/><text x=\"" + svg_number(kChartLeft - 8) + "\" y=\"" + svg_number(y(v) + 4) +
            "\" text-anchor=\"end\">" + short_number(v) + "</text>";
   }
   for (double v : axis_ticks(x.lo, x.hi, 6)) {
-    out += "<text x=\"" + number(x(v)) + "\" y=\"" + number(kHeight - 10) +
+    out += "<text x=\"" + svg_number(x(v)) + "\" y=\"" + svg_number(kChartHeight - 10) +
            "\" text-anchor=\"middle\">" + short_number(v) + "</text>";
   }
   return out + "</g>";
@@ -49,12 +47,12 @@ std::string grid(const Axis& x, const Axis& y) {
 
 std::string line(const ChartSeries& series, const Axis& x, const Axis& y) {
   std::string out = "<polyline class=\"" + series.style + "\" points=\"";
-  for (auto [px, py] : series.points) out += number(x(px)) + "," + number(y(py)) + " ";
+  for (auto [px, py] : series.points) out += svg_number(x(px)) + "," + svg_number(y(py)) + " ";
   out += "\"/>";
   if (!series.dots) return out;
   for (auto [px, py] : series.points) {
-    out += "<circle class=\"" + series.style + "\" cx=\"" + number(x(px)) + "\" cy=\"" +
-           number(y(py)) + "\" r=\"3\"><title>step " + short_number(px, 9) + ": " +
+    out += "<circle class=\"" + series.style + "\" cx=\"" + svg_number(x(px)) + "\" cy=\"" +
+           svg_number(y(py)) + "\" r=\"3\"><title>step " + short_number(px, 9) + ": " +
            short_number(py, 5) + "</title></circle>";
   }
   return out;
@@ -158,10 +156,11 @@ std::string chart_html(const Chart& chart) {
     const double pad = 0.06 * (y_hi - y_lo);
     y_lo -= pad, y_hi += pad;
   }
-  const Axis x{x_lo, x_hi, kLeft, kWidth - kRight}, y{y_lo, y_hi, kHeight - kBottom, kTop};
-  std::string out = head + "<svg viewBox=\"0 0 " + number(kWidth) + " " + number(kHeight) +
-                    "\" role=\"img\" aria-label=\"" + escape_html(chart.title) + " by step\">" +
-                    grid(x, y);
+  const Axis x{x_lo, x_hi, kChartLeft, kChartWidth - kChartRight},
+      y{y_lo, y_hi, kChartHeight - kChartBottom, kChartTop};
+  std::string out = head + "<svg viewBox=\"0 0 " + svg_number(kChartWidth) + " " +
+                    svg_number(kChartHeight) + "\" role=\"img\" aria-label=\"" +
+                    escape_html(chart.title) + " by step\">" + grid(x, y);
   for (const ChartSeries& s : chart.series) out += line(s, x, y);
   return out + "</svg></figure>";
 }

@@ -13,6 +13,7 @@
 #include "memory/report.h"
 #include "train/html_page.h"
 #include "train/report_chart.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {

@@ -10,6 +10,7 @@
 #include "train/profile.h"
 #include "train/task.h"
 #include "train/trainer.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -63,11 +64,9 @@ nlohmann::ordered_json as_json(const ReproducedTable& table) {
 
 }  // namespace
 
-std::string decimals(double value, int digits) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
+std::string gigabytes(int64_t bytes, int digits) { return fixed(double(bytes) * 1e-9, digits); }
+
+std::string percent(double fraction) { return fixed(100 * fraction, 1) + " %"; }
 
 PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
                           void (*adjust)(CompileOptions&)) {

@@ -51,7 +51,7 @@ struct PlannedRecipe {
 PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
                           void (*adjust)(CompileOptions&) = nullptr);
 
-// 3.1416 -> "3.14"
-std::string decimals(double value, int digits);
+std::string gigabytes(int64_t bytes, int digits = 2);  // 1e9 bytes
+std::string percent(double fraction);                  // 0.125 -> 12.5 %
 
 }  // namespace pal

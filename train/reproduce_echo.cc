@@ -5,6 +5,7 @@
 
 #include "memory/report.h"
 #include "train/reproduce.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -29,8 +30,6 @@ Recipe german(int batch, const std::string& recompute) {
 }
 
 std::string recompute(const std::string& method) { return "memory.recompute=" + method; }
-
-std::string gb(int64_t bytes) { return decimals(double(bytes) * 1e-9, 2); }
 
 constexpr double kAnyOverhead = 1e9, kNothingIsHeavy = 1e9;
 
@@ -66,11 +65,11 @@ Table breakdown(const std::string& title, const std::vector<std::string>& names,
   }
   for (const char* layer : kLayers) {
     std::vector<std::string> row{layer};
-    for (auto& b : bytes) row.push_back(gb(b[layer]));
+    for (auto& b : bytes) row.push_back(gigabytes(b[layer]));
     table.rows.push_back(row);
   }
   std::vector<std::string> total{"in all"};
-  for (const PlannedRecipe& p : plans) total.push_back(gb(p.step.plan.device().bytes));
+  for (const PlannedRecipe& p : plans) total.push_back(gigabytes(p.step.plan.device().bytes));
   table.rows.push_back(total);
   return table;
 }
@@ -85,7 +84,7 @@ std::vector<Table> fig4(const DeviceProfile& device) {
   auto add = [&](const char* name, std::initializer_list<Role> roles) {
     int64_t bytes = 0;
     for (Role role : roles) bytes += f.of(role);
-    structures.rows.push_back({name, gb(bytes)});
+    structures.rows.push_back({name, gigabytes(bytes)});
   };
   add("feature maps", {Role::feature_map, Role::statistic, Role::encoded});
   add("gradient maps", {Role::gradient_map});
@@ -101,17 +100,16 @@ std::vector<Table> table1(const DeviceProfile& device) {
   const PlannedRecipe none = plan_recipe(vietnamese({recompute("none")}), device);
   const PlannedRecipe mirror = plan_recipe(
       vietnamese({recompute("mirror"), "memory.fuse_recompute=false"}), device);
-  auto change = [](double from, double to) { return decimals(100 * (to / from - 1), 0) + " %"; };
-  Table table{.title = "NMT with and without recomputation after Chen et al., B=128",
-              .columns = {"", "paper: baseline", "Chen et al.", "change", "ours: none", "mirror",
-                          "change"},
-              .rows = {{"samples/s", "1192", "983", "-18 %", decimals(none.samples_per_s, 0),
-                        decimals(mirror.samples_per_s, 0),
-                        change(none.samples_per_s, mirror.samples_per_s)},
-                       {"footprint, GB", "10.0", "7.4", "-26 %", decimals(none.gb(), 2),
-                        decimals(mirror.gb(), 2), change(none.gb(), mirror.gb())}},
-              .notes = {"Sentences of the largest bucket, 100 words a side; the paper's samples are "
-                        "shorter in the mean, so its samples/s stand for less work each."}};
+  auto change = [](double from, double to) { return fixed(100 * (to / from - 1), 0) + " %"; };
+  Table table{
+      .title = "NMT with and without recomputation after Chen et al., B=128",
+      .columns = {"", "paper: baseline", "Chen et al.", "change", "ours: none", "mirror", "change"},
+      .rows = {{"samples/s", "1192", "983", "-18 %", fixed(none.samples_per_s, 0),
+                fixed(mirror.samples_per_s, 0), change(none.samples_per_s, mirror.samples_per_s)},
+               {"footprint, GB", "10.0", "7.4", "-26 %", fixed(none.gb(), 2), fixed(mirror.gb(), 2),
+                change(none.gb(), mirror.gb())}},
+      .notes = {"Sentences of the largest bucket, 100 words a side; the paper's samples are "
+                "shorter in the mean, so its samples/s stand for less work each."}};
   return {table};
 }
 
@@ -124,12 +122,11 @@ std::vector<Table> fig15(const DeviceProfile& device) {
   auto row = [&](const char* name, const char* paper_gb, const char* paper_ratio,
                  const PlannedRecipe& p) {
     const double bytes = double(p.step.plan.device().bytes);
-    table.rows.push_back({name, paper_gb, paper_ratio, decimals(p.gb(), 2),
-                          decimals(none.gb() / p.gb(), 2),
-                          decimals(double(p.step.baselines.framework) / bytes, 2),
-                          decimals(double(p.step.baselines.cudnn) / bytes, 2),
-                          decimals(p.samples_per_s, 0),
-                          decimals(100 * (none.samples_per_s / p.samples_per_s - 1), 1) + " %"});
+    table.rows.push_back(
+        {name, paper_gb, paper_ratio, fixed(p.gb(), 2), fixed(none.gb() / p.gb(), 2),
+         fixed(double(p.step.baselines.framework) / bytes, 2),
+         fixed(double(p.step.baselines.cudnn) / bytes, 2), fixed(p.samples_per_s, 0),
+         fixed(100 * (none.samples_per_s / p.samples_per_s - 1), 1) + " %"});
   };
   const std::string unfolded = "memory.fuse_recompute=false", folded = "memory.fuse_recompute=true";
   row("baseline, B=128", "10.0", "1.00", none);
@@ -166,9 +163,9 @@ std::vector<Table> fig16(const DeviceProfile& device) {
     auto bytes = by_layer(plans[i]);
     return double(bytes["attention"] + bytes["RNN"]);
   };
-  table.notes = {"Attention and RNN together: " + decimals(100 * (1 - both(2) / both(0)), 1) +
-                 " % below baseline (paper: 81.4 %), " +
-                 decimals(100 * (1 - both(2) / both(1)), 1) + " % below mirror (paper: 68.6 %)."};
+  table.notes = {"Attention and RNN together: " + fixed(100 * (1 - both(2) / both(0)), 1) +
+                 " % below baseline (paper: 81.4 %), " + fixed(100 * (1 - both(2) / both(1)), 1) +
+                 " % below mirror (paper: 68.6 %)."};
   return {table};
 }
 
@@ -181,9 +178,9 @@ std::vector<Table> fig17(const DeviceProfile& device) {
                           "paper: of its reduction", "overhead, measured"},
               .rows = {}, .notes = {}};
   auto row = [&](const char* name, const PlannedRecipe& p, const char* part, const char* overhead) {
-    table.rows.push_back({name, decimals(p.gb(), 2),
-                          decimals(100 * (none.gb() - p.gb()) / (none.gb() - echo.gb()), 1) + " %",
-                          decimals(100 * (p.step_ms / none.step_ms - 1), 1) + " %", part, overhead});
+    table.rows.push_back({name, fixed(p.gb(), 2),
+                          fixed(100 * (none.gb() - p.gb()) / (none.gb() - echo.gb()), 1) + " %",
+                          fixed(100 * (p.step_ms / none.step_ms - 1), 1) + " %", part, overhead});
   };
   row("nothing", none, "", "");
   row("RNN", plan_recipe(vietnamese(unfolded), device, [](CompileOptions& o) {
@@ -213,8 +210,8 @@ std::vector<Table> fig18(const DeviceProfile& device) {
     std::string speed;
     for (int batch : {16, 64, 128}) {
       const PlannedRecipe p = plan_recipe(german(batch, method), device);
-      row.push_back(decimals(p.gb(), 2));
-      if (batch == 16) speed = decimals(p.samples_per_s, 0);
+      row.push_back(fixed(p.gb(), 2));
+      if (batch == 16) speed = fixed(p.samples_per_s, 0);
     }
     row.push_back(speed);
     table.rows.push_back(row);

@@ -9,6 +9,7 @@
 #include "memory/report.h"
 #include "train/max_fit.h"
 #include "train/reproduce.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -63,10 +64,8 @@ const std::array<Method, 4>& methods() {
   return list;
 }
 
-std::string percent(double part) { return decimals(100 * part, 1) + " %"; }
 int64_t bytes_of(const PlannedRecipe& p) { return p.step.plan.device().bytes; }
-std::string gb(int64_t bytes) { return decimals(double(bytes) * 1e-9, 2); }
-std::string ratio(int64_t a, int64_t b) { return decimals(double(a) / double(b), 2); }
+std::string ratio(int64_t a, int64_t b) { return fixed(double(a) / double(b), 2); }
 
 struct PaperRow {
   const char *footprint, *overhead;  // of baseline over it; measured
@@ -84,11 +83,11 @@ Table comparison(const std::string& title, Workload workload, int64_t batch,
     const PlannedRecipe p = plan_recipe(workload(batch, methods()[m].sets), device);
     if (!none) {
       none = p;
-      table.rows.push_back({"a framework's baseline with cuDNN", gb(p.step.baselines.cudnn), "1.00",
-                            "", "", "1.00", ""});
+      table.rows.push_back({"a framework's baseline with cuDNN", gigabytes(p.step.baselines.cudnn),
+                            "1.00", "", "", "1.00", ""});
     }
     table.rows.push_back(
-        {methods()[m].name, gb(bytes_of(p)), ratio(p.step.baselines.cudnn, bytes_of(p)),
+        {methods()[m].name, gigabytes(bytes_of(p)), ratio(p.step.baselines.cudnn, bytes_of(p)),
          ratio(p.step.baselines.ours, bytes_of(p)), percent(p.step_ms / none->step_ms - 1),
          paper[m].footprint, paper[m].overhead});
   }
@@ -143,7 +142,7 @@ Table breakdown(const std::string& title, Workload workload, int64_t batch, cons
     const PlannedRecipe p = plan_recipe(workload(batch, method.sets), device);
     table.columns.push_back(std::string(method.name) + ", GB");
     bytes.push_back(by_layer(p, parts, rest));
-    total.push_back(gb(bytes_of(p)));
+    total.push_back(gigabytes(bytes_of(p)));
   }
   std::vector<std::string> types{"weights", rest};
   for (auto& [scope, type] : parts) {
@@ -151,7 +150,7 @@ Table breakdown(const std::string& title, Workload workload, int64_t batch, cons
   }
   for (const std::string& type : types) {
     std::vector<std::string> row{type};
-    for (auto& b : bytes) row.push_back(gb(b[type]));
+    for (auto& b : bytes) row.push_back(gigabytes(b[type]));
     table.rows.push_back(row);
   }
   table.rows.push_back(total);

@@ -10,6 +10,7 @@
 #include "memory/lifetimes.h"
 #include "train/paper_networks.h"
 #include "train/reproduce.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -28,12 +29,9 @@ std::vector<Buffer> requests(const Program& program, std::span<const int64_t> wo
   return out;
 }
 
-std::string percent(double fraction) { return decimals(100 * fraction, 1) + " %"; }
 std::string less(int64_t from, int64_t to) {
   return percent(std::max(0.0, 1 - double(to) / double(from)));
 }
-std::string gb(int64_t bytes) { return decimals(double(bytes) * 1e-9, 3); }
-
 // One table a batch size of the paper, a row a network and a last one of means: of the cells that
 // are percentages.
 std::vector<Table> tables(const std::string& title, const std::vector<std::string>& columns,
@@ -66,7 +64,8 @@ std::vector<Table> fig7(const DeviceProfile&) {
                 {"network", "program order, GB", "our order, GB", "less"},
                 "The paper's mean over its networks: 22.5 % at batch 1, 10.1 % at batch 32.",
                 [](const OllaComparison& c) -> std::vector<std::string> {
-                  return {gb(c.in_program_order), gb(c.ordered), less(c.in_program_order, c.ordered)};
+                  return {gigabytes(c.in_program_order, 3), gigabytes(c.ordered, 3),
+                          less(c.in_program_order, c.ordered)};
                 });
 }
 
@@ -85,9 +84,10 @@ std::vector<Table> fig13(const DeviceProfile&) {
                  "with in-place, GB", "less", "planned in"},
                 "The paper's mean: 30.4 % at batch 1, 36.1 % at batch 32, within 10 minutes each.",
                 [](const OllaComparison& c) -> std::vector<std::string> {
-                  return {std::to_string(c.nodes), gb(c.reserved), gb(c.planned),
-                          less(c.reserved, c.planned), gb(c.planned_inplace),
-                          less(c.reserved, c.planned_inplace), decimals(c.seconds, 2) + " s"};
+                  return {std::to_string(c.nodes),         gigabytes(c.reserved, 3),
+                          gigabytes(c.planned, 3),         less(c.reserved, c.planned),
+                          gigabytes(c.planned_inplace, 3), less(c.reserved, c.planned_inplace),
+                          fixed(c.seconds, 2) + " s"};
                 });
 }
 

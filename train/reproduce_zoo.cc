@@ -2,13 +2,12 @@
 #include "memory/compile.h"
 #include "train/paper_networks.h"
 #include "train/reproduce.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kBatch = 32;
-
-std::string gb(int64_t bytes) { return decimals(double(bytes) * 1e-9, 2); }
 
 ReproducedTable weights() {
   ReproducedTable table{.title = "Weights that are trained",
@@ -38,8 +37,9 @@ ReproducedTable footprints() {
     const Compiled echo = compile(recorded, cache, layout, {.recompute = Recompute::echo});
     const Region& region = plain.plan.device();
     table.rows.push_back({n.name, std::to_string(recorded.node_count()),
-                          gb(plain.baselines.framework), gb(region.bytes), gb(region.lower_bound),
-                          gb(echo.plan.device().bytes), decimals(plain.seconds, 2) + " s"});
+                          gigabytes(plain.baselines.framework), gigabytes(region.bytes),
+                          gigabytes(region.lower_bound), gigabytes(echo.plan.device().bytes),
+                          fixed(plain.seconds, 2) + " s"});
   }
   return table;
 }

@@ -17,6 +17,7 @@
 
 #include "core/error.h"
 #include "data/atomic_file.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -69,7 +70,7 @@ void check_to_save(std::span<const TensorView> tensors) {
 }
 
 // A header entry as the file has it; offsets count from the first byte after the header.
-struct Entry {
+struct HeaderEntry {
   std::string name, dtype;
   std::vector<int64_t> shape;
   uint64_t begin = 0, end = 0;
@@ -102,7 +103,8 @@ class HeaderReader {
     try {
       header = json::parse(text.begin(), text.end(), watch);
     } catch (const json::exception& error) {
-      fail(std::string("the header is not valid JSON (") + one_line(error.what()) + ")");
+      fail(std::string("the header is not valid JSON (") + one_line(error.what()).substr(0, 200) +
+           ")");
     }
     return header;
   }
@@ -117,7 +119,7 @@ class HeaderReader {
     return map;
   }
 
-  Entry entry(const std::string& name, const json& value) const {
+  HeaderEntry entry(const std::string& name, const json& value) const {
     const auto bad = [&](const std::string& what) {
       fail("tensor " + in_quotes(name) + " " + what);
     };
@@ -129,7 +131,7 @@ class HeaderReader {
     const json& shape = value["shape"];
     const json& offsets = value["data_offsets"];
     if (!dtype.is_string()) bad("has a dtype that is not a string");
-    Entry entry{name, dtype.get<std::string>(), {}, 0, 0};
+    HeaderEntry entry{name, dtype.get<std::string>(), {}, 0, 0};
     const size_t element = element_bytes(entry.dtype);
     if (element == 0) bad("has the unsupported dtype " + in_quotes(entry.dtype));
     if (!shape.is_array()) bad("has a shape that is not a list");
@@ -153,12 +155,12 @@ class HeaderReader {
   }
 
   // The tensors must cover the data exactly: no gap, no overlap, nothing beyond.
-  void check_cover(std::vector<Entry> entries, uint64_t data_bytes) const {
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  void check_cover(std::vector<HeaderEntry> entries, uint64_t data_bytes) const {
+    std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
       return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
     });
     uint64_t at = 0;
-    for (const Entry& each : entries) {
+    for (const HeaderEntry& each : entries) {
       if (each.begin < at) fail("tensor " + in_quotes(each.name) + " overlaps another");
       if (each.begin > at) fail("there is a gap before tensor " + in_quotes(each.name));
       at = each.end;
@@ -171,13 +173,6 @@ class HeaderReader {
   }
 
  private:
-  static std::string one_line(std::string text) {
-    for (char& c : text) {
-      if (static_cast<unsigned char>(c) < ' ') c = ' ';
-    }
-    return text.substr(0, 200);
-  }
-
   const std::string& path_;
 };
 
@@ -248,7 +243,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   if (header_bytes > kMostHeaderBytes) reader.fail("the header is longer than 100 MB");
   if (header_bytes > size - 8) reader.fail("it is truncated: the header goes beyond the end");
   const json header = reader.parse({bytes + 8, header_bytes});
-  std::vector<Entry> entries;
+  std::vector<HeaderEntry> entries;
   for (const auto& [name, value] : header.items()) {  // sorted by name
     if (name == kMetadata) {
       file.metadata_ = reader.metadata(value);
@@ -258,7 +253,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   }
   reader.check_cover(entries, size - 8 - header_bytes);
   const char* data = bytes + 8 + header_bytes;
-  for (const Entry& each : entries) {
+  for (const HeaderEntry& each : entries) {
     const char* place = data + each.begin;
     if (reinterpret_cast<uintptr_t>(place) % element_bytes(each.dtype) != 0) {
       reader.fail("tensor " + in_quotes(each.name) + " is not aligned to its elements");

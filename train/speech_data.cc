@@ -6,8 +6,9 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "data/atomic_file.h"
+#include "data/ladder_file.h"
 #include "train/log.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLabelsFile = "labels.txt";
-constexpr const char* kBucketsFile = "buckets.txt";
 constexpr uint64_t kSplitStream = 0x5B117;
 
 std::string hint_for(const SpeechConfig& data) {
@@ -33,14 +33,6 @@ std::string hint_for(const SpeechConfig& data) {
 
 uint64_t stream_of(const std::string& part) {
   return part == "train" ? 1 : part == "valid" ? 2 : 3;
-}
-
-std::string thousands(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), 1, ',');
-  }
-  return text;
 }
 
 void warn(const Faults& faults, const std::string& part) {
@@ -181,10 +173,10 @@ const std::vector<Utterance>& SpeechData::part(const std::string& name) {
 
 const BucketLadder& SpeechData::ladder() {
   if (ladder_) return *ladder_;
-  const fs::path saved = model_dir_ / kBucketsFile;
+  const fs::path saved = model_dir_ / kLadderFile;
   std::error_code ignored;
   if (!model_dir_.empty() && fs::exists(saved, ignored)) {
-    ladder_ = std::make_unique<BucketLadder>(read_ladder(saved));
+    ladder_ = std::make_unique<BucketLadder>(load_ladder(saved.string(), batch_));
   } else {
     const std::vector<PairLength> lengths = speech_lengths(train(), variety_.tempo);
     int most = 2;
@@ -198,24 +190,6 @@ const BucketLadder& SpeechData::ladder() {
 SpeechExtent SpeechData::extent(int bucket) {
   const Bucket& lengths = ladder().buckets.at(static_cast<size_t>(bucket));
   return {lengths.source, lengths.target, ladder().rows(bucket)};
-}
-
-BucketLadder SpeechData::read_ladder(const fs::path& file) const {
-  BucketLadder ladder{static_cast<int>(batch_), {}};
-  for (const std::string& line : read_lines({file.string(), "", ""})) {
-    Bucket bucket;
-    char more = 0;
-    const int read = std::sscanf(line.c_str(), "%d %d %c", &bucket.source, &bucket.target, &more);
-    const Bucket last = ladder.buckets.empty() ? Bucket{1, 1} : ladder.largest();
-    if (read != 2 || bucket.source < last.source || bucket.target < last.target ||
-        bucket.source > 10000 || bucket.target > 10000) {
-      throw UsageError(file.string() + ": line " + std::to_string(ladder.buckets.size() + 1) +
-                       ": expected frames and labels, neither fewer than before; restore the file "
-                       "from the run that wrote it");
-    }
-    ladder.buckets.push_back(bucket);
-  }
-  return ladder;
 }
 
 uint64_t SpeechData::fingerprint() {
@@ -243,13 +217,7 @@ uint64_t SpeechData::fingerprint() {
 
 void SpeechData::save(const fs::path& folder) {
   labels_.save((folder / kLabelsFile).string());
-  std::string text;
-  for (const Bucket& each : ladder().buckets) {
-    text += std::to_string(each.source) + " " + std::to_string(each.target) + "\n";
-  }
-  AtomicFile file((folder / kBucketsFile).string());
-  file.write(text.data(), text.size());
-  file.commit();
+  save_ladder((folder / kLadderFile).string(), ladder());
 }
 
 std::vector<std::string> SpeechData::describe() {

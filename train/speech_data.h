@@ -46,7 +46,6 @@ class SpeechData {
                                 const std::string& part);
   void split_training_list();
   std::vector<Utterance> teachable(std::vector<Utterance> utterances) const;
-  BucketLadder read_ladder(const std::filesystem::path& file) const;
 
   SpeechConfig config_;
   int64_t batch_;

@@ -21,9 +21,7 @@ namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
-namespace in = speech_input;
 
-constexpr size_t kSamples = 5;
 constexpr int64_t kFrameStep = 64;  // what utterances longer than the buckets are padded to
 constexpr int64_t kFaultsShown = 10;
 
@@ -65,16 +63,16 @@ void put(Executable& program, const SpeechBatch& batch, const DeepSpeech2Options
   for (const int32_t frames : batch.frames) {
     steps.push_back(static_cast<int32_t>(output_steps(model, frames)));
   }
-  put(program, in::kFeatures, batch.features);
-  put(program, in::kSteps, steps);
-  put(program, in::kLabels, batch.labels);
-  put(program, in::kLabelLengths, batch.label_lengths);
+  put(program, speech_input::kFeatures, batch.features);
+  put(program, speech_input::kSteps, steps);
+  put(program, speech_input::kLabels, batch.labels);
+  put(program, speech_input::kLabelLengths, batch.label_lengths);
 }
 
 // The validation program: "nll" of every row, and "log_probs" of its labels.
 Program record_validation(const DeepSpeech2Options& model, const SpeechShape& shape) {
   Builder b;
-  Val scalars = step_scalars(b.input(in::kScalars, scalars_spec(), Space::host));
+  Val scalars = step_scalars(b.input(speech_input::kScalars, scalars_spec(), Space::host));
   const SpeechLoss loss = deepspeech2_loss(b, model, shape, scalars, false);
   b.output("nll", loss.nll);
   b.output("log_probs", log_softmax(loss.logits));
@@ -271,7 +269,7 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
     Executable* program = programs.find(name);
     if (!program) program = &programs.add(name, record_validation(model_, {F, L, B}));
     const StepScalars scalars;
-    std::memcpy(program->input(in::kScalars), &scalars, sizeof scalars);
+    std::memcpy(program->input(speech_input::kScalars), &scalars, sizeof scalars);
     put(*program, batch, model_);
     program->run();
     const float *nll = program->output("nll"), *probs = program->output("log_probs");
@@ -330,8 +328,8 @@ Spelling SpeechTask::transcribe(ProgramSet& programs, FeatureReader& reader,
   std::vector<float> padded = features.values;
   padded.resize(static_cast<size_t>(frames * features.bins));
   const int64_t steps = output_steps(model_, features.frames);
-  put(*program, in::kFeatures, padded);
-  put(*program, in::kSteps, std::vector<int32_t>{static_cast<int32_t>(steps)});
+  put(*program, speech_input::kFeatures, padded);
+  put(*program, speech_input::kSteps, std::vector<int32_t>{static_cast<int32_t>(steps)});
   program->run();
   return decode({program->output("log_probs"), steps, model_.labels, model_.labels}, beam);
 }

@@ -31,6 +31,8 @@ struct BatchInfo {
   bool last_of_epoch = false;
 };
 
+inline constexpr size_t kSamples = 5;  // that a report shows
+
 struct Validation {
   double loss = 0;                                       // mean nats a word (a sample)
   std::vector<std::pair<std::string, double>> metrics;   // "bleu" | "wer", "cer" | "top1", "top5"

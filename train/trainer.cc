@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/accelerator.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/scalars.h"
 #include "memory/report.h"
@@ -19,10 +20,6 @@
 
 namespace pal {
 namespace {
-
-double since(Trainer::Clock::time_point t) {
-  return std::chrono::duration<double>(Trainer::Clock::now() - t).count();
-}
 
 // The metric that the best checkpoint is chosen by, and whether a higher one is better. All metrics
 // are appended to `line`.
@@ -185,7 +182,7 @@ void Trainer::train_step() {
     epoch_ended_ |= batch.last_of_epoch;
   }
   ++steps_;
-  const double seconds = since(begin);
+  const double seconds = seconds_since(begin);
   seconds_ += seconds;
 
   const int64_t total = config_.train.steps->value_or(0);

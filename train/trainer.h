@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/clock.h"
 #include "memory/program_set.h"
 #include "train/checkpoint.h"
 #include "train/commands.h"
@@ -30,8 +31,6 @@ Device training_device(const Config& config, std::string* said = nullptr);
 
 class Trainer {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // Reads the data, compiles the largest bucket's step, and draws the weights or, to resume, loads
   // them. Throws before anything is written.
   explicit Trainer(const TrainArgs& args);

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 
 #include "core/error.h"
-#include "data/atomic_file.h"
+#include "data/ladder_file.h"
 #include "train/log.h"
 #include "train/made_up_text.h"
+#include "train/wording.h"
 
 namespace pal {
 namespace {
@@ -19,7 +19,6 @@ constexpr const char* kSourceFile = "vocab.source.txt";
 constexpr const char* kTargetFile = "vocab.target.txt";
 constexpr const char* kSourcePieces = "source.model";
 constexpr const char* kTargetPieces = "target.model";
-constexpr const char* kBucketsFile = "buckets.txt";
 
 // What to do when a corpus file is missing: where known sets are, or how to go on without.
 std::string hint_for(const ParallelTextConfig& data) {
@@ -41,20 +40,6 @@ std::string hint_for(const ParallelTextConfig& data) {
   }
   return "a small English-Vietnamese set comes with the program: --set "
          "data.root=data/samples/tatoeba_en_vi";
-}
-
-void write_file(const fs::path& path, const std::string& text) {
-  AtomicFile file(path.string());
-  file.write(text.data(), text.size());
-  file.commit();
-}
-
-std::string thousands(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), 1, ',');
-  }
-  return text;
 }
 
 }  // namespace
@@ -233,10 +218,10 @@ const TranslationPart& TranslationData::part(const std::string& name) {
 
 const BucketLadder& TranslationData::ladder() {
   if (!ladder_) {
-    const fs::path saved = model_dir_ / kBucketsFile;
+    const fs::path saved = model_dir_ / kLadderFile;
     std::error_code ignored;
     if (!model_dir_.empty() && fs::exists(saved, ignored)) {
-      ladder_ = std::make_unique<BucketLadder>(read_ladder(saved));
+      ladder_ = std::make_unique<BucketLadder>(load_ladder(saved.string(), batch_));
     } else {
       const std::vector<PairLength> lengths = train().lengths();
       const int longest = static_cast<int>(*config_.max_length);
@@ -247,31 +232,6 @@ const BucketLadder& TranslationData::ladder() {
     }
   }
   return *ladder_;
-}
-
-BucketLadder TranslationData::read_ladder(const fs::path& file) const {
-  BucketLadder ladder{static_cast<int>(batch_.sentences()), {}};
-  for (const std::string& line : read_lines({file.string(), "", ""})) {
-    Bucket bucket;
-    char more = 0;
-    int read = std::sscanf(line.c_str(), "%d %d %d %c", &bucket.source, &bucket.target,
-                           &bucket.rows, &more);
-    if (read == 2 && std::sscanf(line.c_str(), "%*d %*d %c", &more) == 1) read = 0;  // "9 9 x"
-    const Bucket last = ladder.buckets.empty() ? Bucket{1, 1} : ladder.largest();
-    const bool rows_fit =
-        read == 2 || (batch_.words() > 0 && bucket.rows > 0 && bucket.rows <= 100'000'000);
-    if (read < 2 || read > 3 || !rows_fit || bucket.source < last.source ||
-        bucket.target < last.target || bucket.source > 10000 || bucket.target > 10000) {
-      throw UsageError("[buckets] " + file.string() + ": line " +
-                       std::to_string(ladder.buckets.size() + 1) +
-                       ": expected a source and a target length, neither shorter than before" +
-                       (batch_.words() > 0 ? ", and the rows of a batch" : "") +
-                       "; restore the file from the run that wrote it");
-    }
-    if (batch_.words() > 0 && read == 2) bucket.rows = batch_.rows(bucket.source, bucket.target);
-    ladder.buckets.push_back(bucket);
-  }
-  return ladder;
 }
 
 uint64_t TranslationData::fingerprint() {
@@ -306,12 +266,7 @@ void TranslationData::save(const fs::path& folder) {
     source_.save((folder / kSourceFile).string());
     target_.save((folder / kTargetFile).string());
   }
-  std::string text;
-  for (const Bucket& each : ladder().buckets) {
-    text += std::to_string(each.source) + " " + std::to_string(each.target);
-    text += (each.rows > 0 ? " " + std::to_string(each.rows) : "") + "\n";
-  }
-  write_file(folder / kBucketsFile, text);
+  save_ladder((folder / kLadderFile).string(), ladder());
 }
 
 std::vector<std::string> TranslationData::describe() {

@@ -63,7 +63,6 @@ class TranslationData {
   void read_training_lines();
   EncodedText encode(const ParallelText& lines) const;
   TranslationPart make_up(const std::string& part) const;
-  BucketLadder read_ladder(const std::filesystem::path& file) const;
 
   ParallelTextConfig config_;
   BatchSize batch_;

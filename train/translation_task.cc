@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kSamples = 5;
-
 void put(Executable& program, const char* input, const std::vector<int32_t>& numbers) {
   const Program& p = program.program();
   if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {

@@ -1,5 +1,6 @@
 // Each engine of placement on its own: against exhaustive search, and on packings with no hole.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <numeric>
@@ -127,6 +128,28 @@ TEST(PlaceEngines, CanonicalSearchKeepsToItsLimits) {
   EXPECT_LT(few.nodes(), 100);
   CanonicalSearch late(buffers, 1000, std::chrono::steady_clock::now());
   EXPECT_EQ(late.run("twa", INT64_MAX), SearchResult::kGaveUp);
+}
+
+// As many levels as buffers: one spans all others, so that they never fall into parts.
+void* search_deeply(void* answer) {
+  constexpr int64_t kCount = 2000;
+  std::vector<Buffer> buffers{{0, kCount, 1}};
+  for (int64_t i = 0; i < kCount; ++i) buffers.push_back({i, i + 1, 2});
+  CanonicalSearch search(buffers, 3, {});
+  *static_cast<SearchResult::Answer*>(answer) = search.run("z", INT64_MAX);
+  return nullptr;
+}
+
+TEST(PlaceEngines, CanonicalSearchNeedsNoDeepStack) {
+  SearchResult::Answer answer = SearchResult::kGaveUp;
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  ASSERT_EQ(pthread_attr_setstacksize(&small, 256 << 10), 0);
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(&thread, &small, search_deeply, &answer), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&small);
+  EXPECT_EQ(answer, SearchResult::kFound);
 }
 
 TEST(PlaceEngines, ThePortfolioIsNeverBelowTheOptimumAndSaysSoTruthfully) {
