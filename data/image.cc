@@ -1,7 +1,8 @@
-// JPEG and PNG through stb_image, which is lenient with a JPEG that ends early: that is looked for
-// here.
+// JPEG and PNG through stb_image, which is lenient with a JPEG that ends early, and trusts its
+// Huffman tables: both are looked at here.
 #include "data/image.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -33,14 +34,27 @@ bool is_jpeg(std::span<const uint8_t> bytes) {
   return bytes.size() >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
 }
 
-// Whether the end-of-image marker is reached by walking the markers (ITU-T T.81, annex B): segments
-// by their lengths, the data of a scan byte by byte.
-bool jpeg_has_end(std::span<const uint8_t> bytes) {
+// Whether a segment of Huffman tables holds none of more than 256 codes: stb_image writes past the
+// end of its own for such a table.
+bool are_tables(std::span<const uint8_t> segment) {
+  for (size_t at = 0; at + 17 <= segment.size();) {
+    size_t codes = 0;
+    for (size_t length = 1; length <= 16; ++length) codes += segment[at + length];
+    if (codes > 256) return false;
+    at += 17 + codes;
+  }
+  return true;
+}
+
+// What is wrong with a JPEG, or null, found by walking its markers (ITU-T T.81, annex B) to that of
+// its end: segments by their lengths, the data of a scan byte by byte.
+const char* jpeg_fault(std::span<const uint8_t> bytes) {
+  constexpr const char* kShort = "the JPEG is cut short: it has no end marker";
   size_t at = 2;
   bool scan = false;  // `at` is inside entropy-coded data
   while (at + 1 < bytes.size()) {
     if (bytes[at] != 0xFF) {
-      if (!scan) return false;
+      if (!scan) return "a damaged JPEG";
       ++at;
       continue;
     }
@@ -50,16 +64,18 @@ bool jpeg_has_end(std::span<const uint8_t> bytes) {
     } else if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {
       at += 2;  // a stuffed byte, or a marker without a segment
     } else if (marker == 0xD9) {
-      return true;
+      return nullptr;
     } else {
-      if (at + 3 >= bytes.size()) return false;
+      if (at + 3 >= bytes.size()) return kShort;
       const size_t length = size_t{bytes[at + 2]} << 8 | bytes[at + 3];
-      if (length < 2) return false;
+      if (length < 2) return "a damaged JPEG";
+      const auto segment = bytes.subspan(at + 4).first(std::min(length - 2, bytes.size() - at - 4));
+      if (marker == 0xC4 && !are_tables(segment)) return "a damaged JPEG";
       at += 2 + length;
       scan = marker == 0xDA;
     }
   }
-  return false;
+  return kShort;
 }
 
 }  // namespace
@@ -68,6 +84,7 @@ Image decode_image(std::span<const uint8_t> bytes, int channels, const std::stri
   auto fail = [&](const std::string& what) { throw UsageError(name + ": " + what); };
   if (bytes.empty()) fail("the file is empty");
   if (bytes.size() > kMostImageBytes) fail("larger than 512 MiB");
+  if (const char* fault = is_jpeg(bytes) ? jpeg_fault(bytes) : nullptr) fail(fault);
   const int size = static_cast<int>(bytes.size());
   Image image{.channels = channels};
   int own_channels = 0;
@@ -78,7 +95,6 @@ Image decode_image(std::span<const uint8_t> bytes, int channels, const std::stri
     fail(std::to_string(image.width) + " x " + std::to_string(image.height) +
          " pixels are more than 100 million");
   }
-  if (is_jpeg(bytes) && !jpeg_has_end(bytes)) fail("the JPEG is cut short: it has no end marker");
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
       stbi_load_from_memory(bytes.data(), size, &image.width, &image.height, &own_channels,
                             channels),

@@ -66,6 +66,20 @@ TEST(Image, AJpegCutAnywhereIsRefused) {
   }
 }
 
+// Baseline decoders have room for 256 codes a table.
+TEST(Image, AJpegWithTooManyCodesIsRefused) {
+  const std::vector<uint8_t> whole = bytes_of("baseline.jpg");
+  int tables = 0;
+  for (size_t at = 0; at + 21 < whole.size(); ++at) {
+    if (whole[at] != 0xFF || whole[at + 1] != 0xC4) continue;
+    ++tables;
+    std::vector<uint8_t> damaged = whole;
+    damaged[at + 5] = 255, damaged[at + 6] = 2;
+    EXPECT_EQ(error_of(damaged), "picture.jpg: a damaged JPEG") << at;
+  }
+  EXPECT_GT(tables, 0);
+}
+
 TEST(Image, APngCutAnywhereIsRefused) {
   const std::vector<uint8_t> whole = bytes_of("alpha.png");
   const size_t end_chunk = 12;  // nothing is missing without it

@@ -7,7 +7,6 @@
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
-#include <csetjmp>
 #include <exception>
 #include <memory>
 #include <numeric>
@@ -15,6 +14,9 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 uint3 threadIdx{}, blockIdx{};
 dim3 blockDim, gridDim;
@@ -36,12 +38,33 @@ constexpr unsigned char kGuardByte = 0xA7;
 
 enum class State : uint8_t { ready, at_barrier, at_warp_barrier, ended };
 
+// A stack as the address sanitizer knows it, which has to be told when another one is taken up.
+struct KnownStack {
+  const void* bottom = nullptr;
+  size_t size = 0;
+  void* saved = nullptr;  // of who leaves it
+  void enter([[maybe_unused]] KnownStack& from) const {
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(&from.saved, bottom, size);
+#endif
+  }
+  void entered([[maybe_unused]] KnownStack& from) const {
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(saved, &from.bottom, &from.size);
+#endif
+  }
+};
+
+// Where a jump goes: what the compiler's own setjmp keeps, a few registers.
+using Place = void* [5];
+
 // A stack of its own, entered by a context once; from then on left and taken up by jumps, which
 // unlike swapcontext ask nothing of the kernel. It runs body after body.
 struct Fiber {
   ucontext_t context;
-  std::jmp_buf where;
+  Place where;
   std::unique_ptr<char[]> stack;
+  KnownStack known = {};
   State state = State::ended;
   unsigned mask = 0;  // of the warp barrier
 };
@@ -89,7 +112,9 @@ class Machine {
   void yield(State state, unsigned mask = 0) {
     Fiber& me = fibers_[size_t(current_)];
     me.state = state, me.mask = mask;
-    if (!_setjmp(me.where)) std::longjmp(scheduler_, 1);
+    known_.enter(me.known);
+    if (!__builtin_setjmp(me.where)) __builtin_longjmp(scheduler_, 1);
+    me.known.entered(known_);
   }
   int current() const { return current_; }
   unsigned char* slot(int thread) { return slots_[size_t(thread)]; }
@@ -107,6 +132,11 @@ class Machine {
 
  private:
   static void enter();
+  void begin() {  // of a fiber
+    fibers_[size_t(current_)].known.entered(known_);
+    yield(State::ready);  // the first body comes with the first resume
+    live();
+  }
 
   void start(int t) {
     Fiber& fiber = fibers_[size_t(t)];
@@ -118,13 +148,24 @@ class Machine {
     fiber.context.uc_stack.ss_size = kStack;
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, enter, 0);
+    fiber.known = {fiber.stack.get(), kStack};
     current_ = t;
-    if (!_setjmp(scheduler_)) setcontext(&fiber.context);
+    fiber.known.enter(known_);
+    open();
+    known_.entered(fiber.known);
+  }
+  [[gnu::noinline]] void open() {
+    if (!__builtin_setjmp(scheduler_)) setcontext(&fibers_[size_t(current_)].context);
   }
   void resume(int t) {
     current_ = t;
     threadIdx = {unsigned(t), 0, 0};
-    if (!_setjmp(scheduler_)) std::longjmp(fibers_[size_t(t)].where, 1);
+    fibers_[size_t(t)].known.enter(known_);
+    jump();
+    known_.entered(fibers_[size_t(t)].known);
+  }
+  [[gnu::noinline]] void jump() {
+    if (!__builtin_setjmp(scheduler_)) __builtin_longjmp(fibers_[size_t(current_)].where, 1);
   }
   bool all(State state) const {
     for (int t = 0; t < threads_; ++t) {
@@ -171,7 +212,8 @@ class Machine {
 
   std::vector<Fiber> fibers_;
   unsigned char slots_[kMostThreads][16];
-  std::jmp_buf scheduler_;
+  Place scheduler_;
+  KnownStack known_;  // the scheduler's
   const std::function<void()>* body_ = nullptr;
   std::exception_ptr error_;
   int threads_ = 0, current_ = 0;
@@ -181,10 +223,7 @@ Machine& machine() {
   static Machine one;
   return one;
 }
-void Machine::enter() {
-  machine().yield(State::ready);  // the first body comes with the first resume
-  machine().live();
-}
+void Machine::enter() { machine().begin(); }
 
 std::set<std::pair<std::string, int>>& launch_list() {
   static std::set<std::pair<std::string, int>> list;
