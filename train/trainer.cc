@@ -112,7 +112,8 @@ Executable& Trainer::largest() {
 }
 
 Executable& Trainer::step_program(int bucket, MicroBatch kind) {
-  const auto [S, T] = task_->bucket_lengths(bucket);
+  const std::pair lengths = task_->bucket_lengths(bucket);
+  const auto [S, T] = lengths;
   const std::string name =
       "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
   if (Executable* ready = programs_.find(name)) return *ready;
@@ -121,7 +122,7 @@ Executable& Trainer::step_program(int bucket, MicroBatch kind) {
     try {
       return programs_.add(name, record_step(forward, config_.train, kind));
     } catch (const BudgetError& error) {
-      throw BudgetError(error.what() + batch_advice(*task_, config_, {S, T}));
+      throw BudgetError(error.what() + batch_advice(*task_, config_, lengths));
     }
   };
   Executable& made = add();

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ostream>
 
 #include "core/error.h"
 #include "core/scalars.h"
@@ -16,6 +17,9 @@
 #include "train/step_program.h"
 
 namespace pal {
+// In the names of tests, in place of its bytes.
+void PrintTo(const ImageNetwork& network, std::ostream* out) { *out << network.name; }
+
 namespace {
 
 int64_t weights_in(const Program& program) {

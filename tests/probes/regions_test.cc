@@ -127,7 +127,7 @@ class Ungated final : public Memory {
 // Starts the standing job, then the passing one, in memories that `memory_of` makes.
 template <class MemoryOf>
 std::vector<std::byte> stood(int milliseconds, MemoryOf memory_of) {
-  std::atomic<bool> flag{false}, begun{false};
+  std::atomic<bool> flag{false};
   const Step first(standing(&flag, milliseconds)), second(passing(&flag));
   const Plan plans[] = {make_plan(first.program, first.storages, StateLayout(first.program)),
                         make_plan(second.program, second.storages, StateLayout(second.program))};
