@@ -10,6 +10,15 @@
 #include <cstring>
 #include <new>
 
+// A sanitizer brings its own allocator. How GCC says so, and how clang does.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PAL_SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PAL_SANITIZED
+#endif
+#endif
+
 namespace pal::test {
 namespace {
 
@@ -90,7 +99,7 @@ Allocations count_allocations(const std::function<void()>& work) {
   return {ours, theirs, describe(first_ours), describe(first_theirs)};
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PAL_SANITIZED
 bool can_count_allocations() { return false; }
 #else
 bool can_count_allocations() { return true; }
@@ -98,7 +107,7 @@ bool can_count_allocations() { return true; }
 
 }  // namespace pal::test
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef PAL_SANITIZED
 using pal::test::allocate;
 [[gnu::noinline]] void* operator new(size_t n) {
   return allocate(n, 0, __builtin_return_address(0));
