@@ -3,6 +3,7 @@
 #include "ops/avg_pool.h"
 #include "ops/cuda.h"
 #include "ops/cuda_elements.h"
+#include "ops/pooling.h"
 
 namespace pal {
 namespace {
@@ -27,11 +28,6 @@ __global__ void avg_pool_kernel(float* y, const float* x, Extents e, AvgPoolAttr
     }
   }
   y[i] = sum * pool_share(rows, columns, s);
-}
-
-// The first window that ends at `at` (counted from the first window's corner) or later.
-__device__ int64_t first_window(int64_t at, int64_t kernel, int64_t stride) {
-  return at < kernel ? 0 : (at - kernel) / stride + 1;
 }
 
 __global__ void avg_pool_grad_kernel(float* dx, const float* dy, Extents e, AvgPoolAttrs s) {

@@ -9,17 +9,12 @@
 
 #include "core/parallel.h"
 #include "ops/cuda.h"
-#include "ops/elementwise.h"
+#include "ops/pooling.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kLanes = 256;  // channels at a time
-
-int64_t windows(int64_t extent, int64_t before, int64_t after, int64_t kernel, int64_t stride) {
-  const int64_t room = extent + before + after - kernel;
-  return room < 0 ? 0 : room / stride + 1;
-}
 
 void require_attrs(const char* op, const MaxPoolAttrs& s) {
   require(s.kernel_h > 0 && s.kernel_w > 0 && s.kernel_h * s.kernel_w <= 256 && s.stride_h > 0 &&
@@ -27,11 +22,6 @@ void require_attrs(const char* op, const MaxPoolAttrs& s) {
               s.top < s.kernel_h && s.bottom < s.kernel_h && s.left < s.kernel_w &&
               s.right < s.kernel_w,
           op, "windows of 1 to 256 pixels, positive strides, and less padding than the window");
-}
-
-Shape pooled(const Shape& x, const MaxPoolAttrs& s) {
-  return {x[0], windows(x[1], s.top, s.bottom, s.kernel_h, s.stride_h),
-          windows(x[2], s.left, s.right, s.kernel_w, s.stride_w), x[3]};
 }
 
 // One window of up to kLanes channels; (h0, w0): its corner in the image, perhaps outside.
@@ -87,14 +77,10 @@ void run_forward(const KernelArgs& a) {
   });
 }
 
-// Row `h` of an image's dx from the rows of windows that cover it.
-void gradient_row(const float* dy, const uint8_t* map, const Shape& out, const MaxPoolAttrs& s,
-                  int64_t h, float* dx) {
+// The rows [first, last] of windows, put back into row h of an image's dx.
+void put_back(const float* dy, const uint8_t* map, const Shape& out, const MaxPoolAttrs& s,
+              int64_t h, int64_t first, int64_t last, float* dx) {
   const int64_t channels = out[3];
-  std::fill(dx, dx + s.width * channels, 0.0f);
-  const int64_t below = h + s.top - s.kernel_h + 1;  // the first window row ends at h or later
-  const int64_t first = below > 0 ? (below + s.stride_h - 1) / s.stride_h : 0;
-  const int64_t last = std::min((h + s.top) / s.stride_h, out[1] - 1);
   for (int64_t i = first; i <= last; ++i) {
     const int64_t k = h + s.top - i * s.stride_h;
     for (int64_t j = 0; j < out[2]; ++j) {
@@ -115,24 +101,16 @@ void run_gradient(const KernelArgs& a) {
   if (!a.out[0]) return;
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape& out = a.in_spec[0].shape;
-  const int64_t pixels = out[1] * out[2] * out[3], row = s.width * out[3];
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_w));
-  parallel_chunks(a.queue, out[0] * s.height, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t n = r / s.height;
-      gradient_row(a.input(0) + n * pixels, a.input<uint8_t>(1) + n * pixels, out, s, r % s.height,
-                   a.output(0) + r * row);
-    }
+  const int64_t pixels = out[1] * out[2] * out[3];
+  each_image_row(a, s, [&](int64_t n, int64_t h, int64_t first, int64_t last, float* dx) {
+    put_back(a.input(0) + n * pixels, a.input<uint8_t>(1) + n * pixels, out, s, h, first, last, dx);
   });
-}
-
-bool is_image(const TensorSpec& spec) {
-  return spec.shape.rank() == 4 && spec.dtype == DType::f32 && !spec.layout && spec.numel() > 0;
 }
 
 Specs infer_forward(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
-  require(in.size() == 1 && is_image(in[0]), "max_pool", "needs one plain f32 image (N,H,W,C)");
+  require(in.size() == 1 && is_plain_image(in[0]), "max_pool",
+          "needs one plain f32 image (N,H,W,C)");
   require_attrs("max_pool", s);
   const Shape out = pooled(in[0].shape, s);
   require(out.numel() > 0, "max_pool",
@@ -142,19 +120,10 @@ Specs infer_forward(SpecSpan in, const Attrs& attributes) {
 
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
-  require(in.size() == 2 && is_image(in[0]) && in[1] == TensorSpec{in[0].shape, DType::u8},
+  require(in.size() == 2 && is_plain_image(in[0]) && in[1] == TensorSpec{in[0].shape, DType::u8},
           "max_pool_grad", "needs f32 (N,OH,OW,C) and a map u8 of the same shape");
   require_attrs("max_pool_grad", s);
-  require(s.height > 0 && s.width > 0, "max_pool_grad", "needs the image's height and width");
-  const Shape image{in[0].shape[0], s.height, s.width, in[0].shape[3]};
-  require(pooled(image, s) == in[0].shape, "max_pool_grad",
-          to_string(in[0]) + ": the gradient should be " + to_string(pooled(image, s)));
-  return {{image}};
-}
-
-MaxPoolAttrs for_image(MaxPoolAttrs attrs, int64_t height, int64_t width) {
-  attrs.height = height, attrs.width = width;
-  return attrs;
+  return infer_pool_gradient("max_pool_grad", in[0], s);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "ops/cuda.h"
 #include "ops/cuda_elements.h"
 #include "ops/max_pool.h"
+#include "ops/pooling.h"
 
 namespace pal {
 namespace {
@@ -39,9 +40,8 @@ __global__ void max_pool_grad_kernel(float* dx, const float* dy, const uint8_t* 
   const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.width;
   const int64_t h = row % e.height + s.top, w = pixel % e.width + s.left;
   const int64_t image = row / e.height * e.out_height;
-  // The first window that ends at the pixel or later.
-  const int64_t first_row = h < s.kernel_h ? 0 : (h - s.kernel_h) / s.stride_h + 1;
-  const int64_t first_column = w < s.kernel_w ? 0 : (w - s.kernel_w) / s.stride_w + 1;
+  const int64_t first_row = first_window(h, s.kernel_h, s.stride_h);
+  const int64_t first_column = first_window(w, s.kernel_w, s.stride_w);
   float sum = 0;
   for (int64_t k = first_row; k < e.out_height && k * s.stride_h <= h; ++k) {
     for (int64_t l = first_column; l < e.out_width && l * s.stride_w <= w; ++l) {
@@ -53,20 +53,11 @@ __global__ void max_pool_grad_kernel(float* dx, const float* dy, const uint8_t* 
   dx[i] = sum;
 }
 
-int64_t windows(int64_t extent, int64_t before, int64_t after, int64_t kernel, int64_t stride) {
-  return (extent + before + after - kernel) / stride + 1;
-}
-
 void run(const KernelArgs& a) {
   if (!a.out[0] && !a.out[1]) return;
   auto& s = a.attrs.as<MaxPoolAttrs>();
-  const Shape& x = a.in_spec[0].shape;
-  const Extents e{x[0],
-                  x[1],
-                  x[2],
-                  x[3],
-                  windows(x[1], s.top, s.bottom, s.kernel_h, s.stride_h),
-                  windows(x[2], s.left, s.right, s.kernel_w, s.stride_w)};
+  const Shape &x = a.in_spec[0].shape, y = pooled(x, s);  // either output may be unread
+  const Extents e{x[0], x[1], x[2], x[3], y[1], y[2]};
   launch(max_pool_kernel, {blocks_of(e.images * e.out_height * e.out_width * e.channels, kThreads)},
          kThreads, 0, stream_of(a), a.output(0), a.output<uint8_t>(1), a.input(0), e, s);
 }

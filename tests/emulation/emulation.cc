@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <exception>
 #include <memory>
 #include <numeric>
@@ -55,14 +56,11 @@ struct KnownStack {
   }
 };
 
-// Where a jump goes: what the compiler's own setjmp keeps, a few registers.
-using Place = void* [5];
-
 // A stack of its own, entered by a context once; from then on left and taken up by jumps, which
 // unlike swapcontext ask nothing of the kernel. It runs body after body.
 struct Fiber {
   ucontext_t context;
-  Place where;
+  std::jmp_buf where;
   std::unique_ptr<char[]> stack;
   KnownStack known = {};
   State state = State::ended;
@@ -113,7 +111,7 @@ class Machine {
     Fiber& me = fibers_[size_t(current_)];
     me.state = state, me.mask = mask;
     known_.enter(me.known);
-    if (!__builtin_setjmp(me.where)) __builtin_longjmp(scheduler_, 1);
+    if (!_setjmp(me.where)) std::longjmp(scheduler_, 1);
     me.known.entered(known_);
   }
   int current() const { return current_; }
@@ -151,21 +149,15 @@ class Machine {
     fiber.known = {fiber.stack.get(), kStack};
     current_ = t;
     fiber.known.enter(known_);
-    open();
-    known_.entered(fiber.known);
-  }
-  [[gnu::noinline]] void open() {
-    if (!__builtin_setjmp(scheduler_)) setcontext(&fibers_[size_t(current_)].context);
+    if (!_setjmp(scheduler_)) setcontext(&fiber.context);
+    known_.entered(fibers_[size_t(t)].known);
   }
   void resume(int t) {
     current_ = t;
     threadIdx = {unsigned(t), 0, 0};
     fibers_[size_t(t)].known.enter(known_);
-    jump();
+    if (!_setjmp(scheduler_)) std::longjmp(fibers_[size_t(t)].where, 1);
     known_.entered(fibers_[size_t(t)].known);
-  }
-  [[gnu::noinline]] void jump() {
-    if (!__builtin_setjmp(scheduler_)) __builtin_longjmp(fibers_[size_t(current_)].where, 1);
   }
   bool all(State state) const {
     for (int t = 0; t < threads_; ++t) {
@@ -212,7 +204,7 @@ class Machine {
 
   std::vector<Fiber> fibers_;
   unsigned char slots_[kMostThreads][16];
-  Place scheduler_;
+  std::jmp_buf scheduler_;
   KnownStack known_;  // the scheduler's
   const std::function<void()>* body_ = nullptr;
   std::exception_ptr error_;
