@@ -7,6 +7,7 @@
 
 #include "core/parallel.h"
 #include "ops/cuda.h"
+#include "ops/elementwise.h"
 #include "ops/pooling.h"
 
 namespace pal {
