@@ -30,27 +30,31 @@ namespace {
 constexpr int64_t kMostPixels = 100'000'000;
 constexpr size_t kMostImageBytes = size_t{512} << 20;
 
+// As stb_image takes it: fill bytes may come before the marker of the start.
 bool is_jpeg(std::span<const uint8_t> bytes) {
-  return bytes.size() >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
+  const auto marker =
+      std::find_if(bytes.begin(), bytes.end(), [](uint8_t byte) { return byte != 0xFF; });
+  return marker != bytes.begin() && marker != bytes.end() && *marker == 0xD8;
 }
 
-// Whether a segment of Huffman tables holds none of more than 256 codes: stb_image writes past the
-// end of its own for such a table.
+// Whether a segment holds whole Huffman tables, none of more than 256 codes: stb_image reads a
+// table on past the segment, and writes past the end of its own.
 bool are_tables(std::span<const uint8_t> segment) {
-  for (size_t at = 0; at + 17 <= segment.size();) {
+  size_t at = 0;
+  while (at + 17 <= segment.size()) {
     size_t codes = 0;
     for (size_t length = 1; length <= 16; ++length) codes += segment[at + length];
     if (codes > 256) return false;
     at += 17 + codes;
   }
-  return true;
+  return at == segment.size();
 }
 
 // What is wrong with a JPEG, or null, found by walking its markers (ITU-T T.81, annex B) to that of
 // its end: segments by their lengths, the data of a scan byte by byte.
 const char* jpeg_fault(std::span<const uint8_t> bytes) {
   constexpr const char* kShort = "the JPEG is cut short: it has no end marker";
-  size_t at = 2;
+  size_t at = 0;
   bool scan = false;  // `at` is inside entropy-coded data
   while (at + 1 < bytes.size()) {
     if (bytes[at] != 0xFF) {
@@ -61,7 +65,7 @@ const char* jpeg_fault(std::span<const uint8_t> bytes) {
     const uint8_t marker = bytes[at + 1];
     if (marker == 0xFF) {  // a fill byte
       ++at;
-    } else if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {
+    } else if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) {
       at += 2;  // a stuffed byte, or a marker without a segment
     } else if (marker == 0xD9) {
       return nullptr;

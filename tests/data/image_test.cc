@@ -76,8 +76,16 @@ TEST(Image, AJpegWithTooManyCodesIsRefused) {
     std::vector<uint8_t> damaged = whole;
     damaged[at + 5] = 255, damaged[at + 6] = 2;
     EXPECT_EQ(error_of(damaged), "picture.jpg: a damaged JPEG") << at;
+    damaged.insert(damaged.begin(), 0xFF);  // a fill byte hides nothing
+    EXPECT_EQ(error_of(damaged), "picture.jpg: a damaged JPEG") << at;
+    damaged = whole;  // a segment that ends inside the table
+    damaged[at + 2] = 0, damaged[at + 3] = 10;
+    EXPECT_EQ(error_of(damaged), "picture.jpg: a damaged JPEG") << at;
   }
   EXPECT_GT(tables, 0);
+  std::vector<uint8_t> filled = whole;
+  filled.insert(filled.begin(), 0xFF);
+  EXPECT_EQ(error_of(filled), "");
 }
 
 TEST(Image, APngCutAnywhereIsRefused) {
