@@ -73,8 +73,8 @@ const char* jpeg_fault(std::span<const uint8_t> bytes) {
       if (at + 3 >= bytes.size()) return kShort;
       const size_t length = size_t{bytes[at + 2]} << 8 | bytes[at + 3];
       if (length < 2) return "a damaged JPEG";
-      const auto segment = bytes.subspan(at + 4).first(std::min(length - 2, bytes.size() - at - 4));
-      if (marker == 0xC4 && !are_tables(segment)) return "a damaged JPEG";
+      if (at + 2 + length > bytes.size()) return kShort;
+      if (marker == 0xC4 && !are_tables(bytes.subspan(at + 4, length - 2))) return "a damaged JPEG";
       at += 2 + length;
       scan = marker == 0xDA;
     }

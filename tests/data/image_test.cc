@@ -59,9 +59,11 @@ TEST(Image, AJpegCutAnywhereIsRefused) {
     const std::vector<uint8_t> whole = bytes_of(name);
     EXPECT_EQ(error_of(whole), "") << name;
     for (size_t size = 0; size < whole.size(); ++size) {
-      const std::string what = error_of({whole.begin(), whole.begin() + ptrdiff_t(size)});
-      ASSERT_EQ(what.substr(0, 13), "picture.jpg: ") << name << " of " << size << " bytes";
-      ASSERT_EQ(what.find('\n'), std::string::npos);
+      ASSERT_EQ(error_of({whole.begin(), whole.begin() + ptrdiff_t(size)}),
+                size >= 2   ? "picture.jpg: the JPEG is cut short: it has no end marker"
+                : size == 1 ? "picture.jpg: not a JPEG or PNG image that can be read"
+                            : "picture.jpg: the file is empty")
+          << name << " of " << size << " bytes";
     }
   }
 }
