@@ -15,6 +15,8 @@ inline Config with_made_up_data(const std::string& name, const std::vector<std::
     const bool iwslt = name.find("iwslt") != std::string::npos;
     all.push_back(std::string("data.source_vocab_size=") + (iwslt ? "17188" : "32000"));
     all.push_back(std::string("data.target_vocab_size=") + (iwslt ? "7706" : "32000"));
+  } else if (std::holds_alternative<TextConfig>(plain.data)) {
+    all.push_back("data.vocab_size=32000");
   } else if (const auto* images = std::get_if<ImageConfig>(&plain.data)) {
     if (!images->classes->has_value()) all.push_back("data.classes=10");
   }

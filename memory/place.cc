@@ -2,11 +2,14 @@
 #include "memory/place.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "core/clock.h"
 #include "memory/place_first_fit.h"
 #include "memory/place_improve.h"
+#include "memory/place_join.h"
 #include "memory/place_load.h"
 #include "memory/place_search.h"
 
@@ -111,7 +114,22 @@ class Stretch {
 
   // Until the height is at most `enough`, or proven to be least. Returns the nodes left.
   int64_t search(int64_t enough, int64_t nodes, const Deadline& deadline) {
-    if (deadline && Clock::now() + greedy_ >= *deadline) return nodes;  // choosing takes that long
+    const auto is_over = [&] {  // choosing and joining take as long as an order or two
+      return is_done(enough) || (deadline && Clock::now() + greedy_ >= *deadline);
+    };
+    // As it is, then coarser problems: of them more where the search is not of everything.
+    const bool large = buffers_.size() > kSearchable;
+    const int64_t plain = large ? nodes / 2 : nodes - nodes / 4;
+    if (!is_over())
+      nodes += search_plain(enough, plain, share(deadline, large ? 0.5 : 0.75)) - plain;
+    return is_over() ? nodes : search_joined(enough, nodes, deadline);
+  }
+
+ private:
+  bool is_done(int64_t enough) const { return best_.height <= std::max(enough, proven_); }
+
+  // As it is, but for what is not hot.
+  int64_t search_plain(int64_t enough, int64_t nodes, const Deadline& deadline) {
     choose(kSearchable);
     if (hot_.empty()) return nodes;
     nodes -= improve(enough, nodes / 8, share(deadline, 0.01));
@@ -121,12 +139,15 @@ class Stretch {
     for (int64_t capacity = enough; nodes > 0 && low < best_.height && !is_past(deadline);
          capacity = low + (best_.height - low) / 2) {
       const int64_t height = best_.height;
-      const bool found = search_once(capacity, enough, nodes, deadline);
+      const auto try_hot = [&] {
+        return search_once(capacity, enough, nodes - nodes / 4, nodes, share(deadline, 0.75));
+      };
+      const bool found = try_hot();
       if (found && best_.height > capacity && !once) {
         once = true;
         const size_t before = chosen_.size();
         choose(kOnce);
-        if (chosen_.size() > before) search_once(capacity, enough, nodes, deadline);
+        if (chosen_.size() > before) try_hot();
         choose(kSearchable);
       }
       if (best_.height == height) low = std::max(capacity + 1, proven_);
@@ -134,11 +155,51 @@ class Stretch {
     return nodes;
   }
 
- private:
-  // Whether hot_ was found to fit the capacity.
-  bool search_once(int64_t capacity, int64_t enough, int64_t& nodes, const Deadline& deadline) {
-    SearchLimits limits{nodes - nodes / 4, share(deadline, 0.75)};
-    if (deadline) limits.nodes = INT64_MAX;
+  // Coarser problems (place_join.h) in turn, each for a short while: most of them are solved at once
+  // or not at all, and which depends on chance.
+  int64_t search_joined(int64_t enough, int64_t nodes, const Deadline& deadline) {
+    constexpr size_t kFewest = 60, kMost = 2800;
+    struct Kind {
+      double fill, grid;
+    };
+    const double first = std::max(1.0, double(buffers_.size()) / double(kMost));
+    std::vector<Kind> kinds{{0.98, first}, {0.95, first}, {0.9, first}};
+    const auto is_over = [&] { return nodes <= 0 || is_done(enough) || is_past(deadline); };
+    for (size_t k = 0; !kinds.empty() && !is_over(); ++k) {
+      Kind& kind = kinds[k %= kinds.size()];
+      JoinedBuffers joined;
+      do {
+        kind.grid *= std::numbers::sqrt2;
+        joined = join_buffers(buffers_, std::llround(kind.grid),
+                              std::llround(kind.fill * double(enough)));
+        nodes -= 1 + int64_t(buffers_.size()) / 8;  // about what it took
+      } while (joined.blocks.size() > kMost && !is_over());
+      if (is_over()) break;
+      if (joined.blocks.size() < kFewest || kind.grid > double(buffers_.size())) {
+        kinds.erase(kinds.begin() + long(k));
+        continue;
+      }
+      Stretch coarse(joined.blocks, {});
+      coarse.greedy(enough, deadline);
+      if (!coarse.is_done(enough)) {
+        coarse.choose(kSearchable);
+        const int64_t part = std::min<int64_t>(nodes, 6 * std::ssize(coarse.hot_));
+        if (part > 0) coarse.search_once(enough, enough, part, nodes, share(deadline, 0.1));
+      }
+      if (coarse.best_.height < best_.height) {
+        best_.height = coarse.best_.height;
+        best_.offset = joined.offsets(coarse.best_.offset);
+        best_.order = "joined";
+      }
+    }
+    return std::max<int64_t>(nodes, 0);
+  }
+
+  // Whether hot_ was found to fit the capacity with `part` of the nodes, from which it takes what it
+  // needed.
+  bool search_once(int64_t capacity, int64_t enough, int64_t part, int64_t& nodes,
+                   const Deadline& deadline) {
+    const SearchLimits limits{deadline ? INT64_MAX : part, deadline};
     const SearchResult found = search_placement(hot_, capacity / grain_, limits);
     if (!deadline) nodes -= std::max<int64_t>(found.nodes, 1);
     if (found.answer == SearchResult::kInfeasible)

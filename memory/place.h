@@ -31,7 +31,7 @@ struct PlaceOptions {
   int64_t enough = 0;  // bytes: stop at the first placement of at most this height
   // Of the search after the greedy orders. The default is a fraction of a second anywhere, and does
   // not depend on the machine: a plan is the same on every one.
-  int64_t nodes = 150'000;
+  int64_t nodes = 200'000;
   std::optional<std::chrono::steady_clock::time_point> deadline;  // none: deterministic
 };
 
@@ -40,7 +40,8 @@ struct PlaceOptions {
 // alive at the hottest moment before the rest), and while that is above the lower bound by local
 // search over orders (place_improve.h) and by search under a capacity (place_search.h): of everything
 // when it is small, else of the buffers of the hottest sections, around which the others are then laid
-// first-fit.
+// first-fit; and of ever coarser problems, in which buffers of nearly the same life are one
+// (place_join.h).
 Placement place(std::span<const Buffer> buffers, const PlaceOptions& options = {});
 
 // First fit in the order given: each buffer at the lowest offset free for all of its life.
