@@ -35,6 +35,13 @@ TEST(JoinBuffers, OneAfterAnotherShareAPlace) {
   EXPECT_EQ(join_buffers(buffers, 1, 224).block[2], joined.block[0]);
 }
 
+TEST(JoinBuffers, RoomIsTakenOnce) {
+  // Either size could wait for its second buffer beside the large one, but not both.
+  const std::vector<Buffer> buffers{{0, 2, 64}, {1, 2, 32}, {2, 3, 512}, {3, 5, 64}, {3, 4, 32}};
+  const JoinedBuffers joined = join_buffers(buffers, 1, 512 + 64 + 16);
+  EXPECT_NE(joined.block[0] == joined.block[3], joined.block[1] == joined.block[4]);
+}
+
 TEST(JoinBuffers, EmptyOnesAreInNone) {
   const std::vector<Buffer> buffers{{3, 3, 64}, {0, 9, 0}, {0, 9, 64}};
   const JoinedBuffers joined = join_buffers(buffers, 4, 64);
