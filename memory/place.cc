@@ -121,7 +121,7 @@ class Stretch {
     const bool large = buffers_.size() > kSearchable;
     const int64_t plain = large ? nodes / 2 : nodes - nodes / 4;
     if (!is_over())
-      nodes += search_plain(enough, plain, share(deadline, large ? 0.5 : 0.75)) - plain;
+      nodes += search_plain(enough, plain, share(deadline, large ? 0.5 : 0.9)) - plain;
     return is_over() ? nodes : search_joined(enough, nodes, deadline);
   }
 
@@ -156,7 +156,7 @@ class Stretch {
   }
 
   // Coarser problems (place_join.h) in turn, each for a short while: most of them are solved at once
-  // or not at all, and which depends on chance.
+  // or not at all, and which depends on chance. Nodes count where there is no deadline.
   int64_t search_joined(int64_t enough, int64_t nodes, const Deadline& deadline) {
     constexpr size_t kFewest = 60, kMost = 2800;
     struct Kind {
@@ -172,8 +172,8 @@ class Stretch {
         kind.grid *= std::numbers::sqrt2;
         joined = join_buffers(buffers_, std::llround(kind.grid),
                               std::llround(kind.fill * double(enough)));
-        nodes -= 1 + int64_t(buffers_.size()) / 8;  // about what it took
-      } while (joined.blocks.size() > kMost && !is_over());
+        if (!deadline) nodes -= 1 + int64_t(buffers_.size()) / 8;  // about what it took
+      } while (joined.blocks.size() > kMost && kind.grid <= double(buffers_.size()) && !is_over());
       if (is_over()) break;
       if (joined.blocks.size() < kFewest || kind.grid > double(buffers_.size())) {
         kinds.erase(kinds.begin() + long(k));
