@@ -30,6 +30,14 @@ function(pal_precompile target)
     target_precompile_headers(${target} PRIVATE <algorithm> <functional> <map> <memory> <optional>
       <span> <string> <vector> ${ARGN})
   endif()
+  # GCC 12 crashes where a file is optimized otherwise than the headers were.
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    get_source_file_property(own ${source} COMPILE_OPTIONS)
+    if(own MATCHES "-O[0-9s]")
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
   # GCC 12 no longer knows such a header for a system's, and warns of what is none inside std::string.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow>)
