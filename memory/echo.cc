@@ -108,8 +108,11 @@ class Echo {
     const Node& node = p_.node(n);
     const Cost cost =
         cost_of(*node.op, specs_of(p_, node.in), specs_of(p_, node.out), node.attrs);
+    // What could be moved meanwhile, where arithmetic takes longer.
+    const double moved = std::max(cost.bytes, cost.flops / trial_.balance);
     vertex = cut_.add_vertices(1);
-    cut_.add_edge(vertex, MinCut::kSink, 1 + int64_t((cost.bytes + trial_.launch_bytes) / trial_.exchange));
+    cut_.add_edge(vertex, MinCut::kSink,
+                  1 + int64_t((moved + trial_.launch_bytes) / trial_.exchange));
     return vertex;
   }
 

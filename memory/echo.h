@@ -22,6 +22,8 @@
 // Linear but for the cut, whose paths are as short as the regions are deep: a few milliseconds for a
 // step of 20,000 nodes.
 #pragma once
+#include <limits>
+
 #include "memory/recompute.h"
 
 namespace pal {
@@ -31,6 +33,7 @@ struct EchoTrial {
   NodeId near = 64;
   double exchange = RecomputeOptions{}.exchange;  // bytes that may be moved for each that is saved
   double launch_bytes = 0;                        // what starting a node costs, in bytes moved
+  double balance = std::numeric_limits<double>::infinity();  // flops in the time of moving a byte
   bool bits = true;                               // bits in place of values, where they suffice
 };
 

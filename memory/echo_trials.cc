@@ -43,20 +43,14 @@ class Trials {
         plain_bytes_(peak_bytes(view.program)) {}
 
   Clones run() {
-    Chosen dear;  // what the price before this one led to
-    for (const double price : kEchoPrices) {
-      if (dear.choice.empty()) {
-        dear = smallest_at(price);
-        if (dear.choice.empty() || best_is_cheap()) break;
-        continue;
-      }
-      Chosen here = chosen_at(price, dear.near, dear.bits);
-      if (attempt(here)) {
-        if (best_is_cheap()) look_between(std::move(dear), here);
-        break;
-      }
-      dear = std::move(here);
+    Chosen dear = smallest_at(kEchoPrices[0]);
+    if (best_is_cheap() && options_.heavier > options_.heavy) {  // time is left
+      view_.set_heavy(options_.heavier);
+      Chosen heavier = chosen_at(kEchoPrices[0], dear.near, dear.bits);
+      if (attempt(heavier)) return std::move(best_);
+      dear = std::move(heavier);
     }
+    if (!dear.choice.empty()) raise_price(std::move(dear));
     return std::move(best_);
   }
 
@@ -73,6 +67,7 @@ class Trials {
     const EchoTrial trial{.near = near,
                           .exchange = options_.exchange / price,
                           .launch_bytes = price > kEchoPrices[0] ? kEchoLaunch : 0,
+                          .balance = kEchoDevice.f32 / kEchoDevice.memory,
                           .bits = bits};
     return {choose_echo(view_, trial), near, bits, price};
   }
@@ -86,6 +81,18 @@ class Trials {
       }
     }
     return smallest;
+  }
+
+  // From what the first price led to.
+  void raise_price(Chosen dear) {
+    for (size_t i = 1; i < kEchoPrices.size(); ++i) {
+      Chosen here = chosen_at(kEchoPrices[i], dear.near, dear.bits);
+      if (attempt(here)) {
+        if (best_is_cheap()) look_between(std::move(dear), here);
+        break;
+      }
+      dear = std::move(here);
+    }
   }
 
   // Prices between one that leaves too much to recompute and one that does not, then regions between
@@ -203,7 +210,7 @@ class Trials {
   }
   static constexpr int kPricesBetween = 2, kSteps = 6;  // of bisection
 
-  const StepView& view_;
+  StepView view_;
   const RecomputeOptions& options_;
   const RecomputeGoal& goal_;
   const bool bits_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 
 #include "core/clock.h"
@@ -90,7 +89,7 @@ void try_orders(std::span<const Buffer> buffers, int64_t enough, std::span<const
 }
 
 // Beyond these a search spends its time on bookkeeping.
-constexpr size_t kSearchable = 1500, kOnce = 3000;
+constexpr size_t kSearchable = 1500, kAtOnce = 3000;
 
 // One stretch of time. Where everything is too much, what is searched are the buffers alive at the
 // hottest moments; the others are laid around what was found. Should they not fit there, more are
@@ -119,7 +118,7 @@ class Stretch {
     };
     // As it is, then coarser problems: of them more where the search is not of everything.
     const bool large = buffers_.size() > kSearchable;
-    const int64_t plain = large ? nodes / 2 : nodes - nodes / 4;
+    const int64_t plain = large ? nodes / 4 : nodes - nodes / 4;
     if (!is_over())
       nodes += search_plain(enough, plain, share(deadline, large ? 0.5 : 0.9)) - plain;
     return is_over() ? nodes : search_joined(enough, nodes, deadline);
@@ -135,64 +134,68 @@ class Stretch {
     nodes -= improve(enough, nodes / 8, share(deadline, 0.01));
     // Of this height at once, then halfway to it, and halfway again.
     int64_t low = enough;  // less is not asked for, or not to be had
-    bool once = false;
     for (int64_t capacity = enough; nodes > 0 && low < best_.height && !is_past(deadline);
          capacity = low + (best_.height - low) / 2) {
       const int64_t height = best_.height;
       const auto try_hot = [&] {
         return search_once(capacity, enough, nodes - nodes / 4, nodes, share(deadline, 0.75));
       };
-      const bool found = try_hot();
-      if (found && best_.height > capacity && !once) {
-        once = true;
+      if (try_hot() && best_.height > capacity) {  // it is the others that do not fit
         const size_t before = chosen_.size();
-        choose(kOnce);
+        choose(kAtOnce);
         if (chosen_.size() > before) try_hot();
-        choose(kSearchable);
+        break;
       }
       if (best_.height == height) low = std::max(capacity + 1, proven_);
     }
     return nodes;
   }
 
-  // Coarser problems (place_join.h) in turn, each for a short while: most of them are solved at once
-  // or not at all, and which depends on chance. Nodes count where there is no deadline.
+  // Coarser problems (place_join.h) of four kinds in turn, each for a short while: most of them are
+  // solved at once or not at all, and which depends on chance. Nodes count where there is no deadline.
   int64_t search_joined(int64_t enough, int64_t nodes, const Deadline& deadline) {
-    constexpr size_t kFewest = 60, kMost = 2800;
-    struct Kind {
-      double fill, grid;
-    };
-    const double first = std::max(1.0, double(buffers_.size()) / double(kMost));
-    std::vector<Kind> kinds{{0.98, first}, {0.95, first}, {0.9, first}};
+    constexpr size_t kFewest = 60;
+    std::vector<CoarserProblems> kinds;
+    for (double fill : {1.0, 0.98, 0.95, 0.9})
+      kinds.emplace_back(buffers_, std::llround(fill * double(enough)));
     const auto is_over = [&] { return nodes <= 0 || is_done(enough) || is_past(deadline); };
-    for (size_t k = 0; !kinds.empty() && !is_over(); ++k) {
-      Kind& kind = kinds[k %= kinds.size()];
-      JoinedBuffers joined;
-      do {
-        kind.grid *= std::numbers::sqrt2;
-        joined = join_buffers(buffers_, std::llround(kind.grid),
-                              std::llround(kind.fill * double(enough)));
-        if (!deadline) nodes -= 1 + int64_t(buffers_.size()) / 8;  // about what it took
-      } while (joined.blocks.size() > kMost && kind.grid <= double(buffers_.size()) && !is_over());
-      if (is_over()) break;
-      if (joined.blocks.size() < kFewest || kind.grid > double(buffers_.size())) {
+    const auto charge = [&](int64_t work) {
+      if (!deadline) nodes -= work;
+    };
+    for (size_t k = 0; !kinds.empty() && !is_over();) {
+      k %= kinds.size();
+      const bool is_new = kinds[k].next(kAtOnce);
+      charge(kinds[k].take_work());
+      const JoinedBuffers& joined = kinds[k].joined();
+      if (!is_new || joined.blocks.size() < kFewest) {
         kinds.erase(kinds.begin() + long(k));
         continue;
       }
       Stretch coarse(joined.blocks, {});
       coarse.greedy(enough, deadline);
-      if (!coarse.is_done(enough)) {
-        coarse.choose(kSearchable);
-        const int64_t part = std::min<int64_t>(nodes, 6 * std::ssize(coarse.hot_));
-        if (part > 0) coarse.search_once(enough, enough, part, nodes, share(deadline, 0.1));
-      }
+      charge(std::ssize(joined.blocks) / 4);
+      nodes = coarse.search_shortly(enough, nodes, deadline);
       if (coarse.best_.height < best_.height) {
         best_.height = coarse.best_.height;
         best_.offset = joined.offsets(coarse.best_.offset);
         best_.order = "joined";
       }
+      ++k;
     }
     return std::max<int64_t>(nodes, 0);
+  }
+
+  // What is hot, and everything where the others did not fit around what was found. Returns the nodes
+  // left.
+  int64_t search_shortly(int64_t enough, int64_t nodes, const Deadline& deadline) {
+    for (size_t most : {kSearchable, kAtOnce}) {
+      if (nodes <= 0 || is_done(enough) || is_past(deadline)) break;
+      choose(most);
+      const int64_t part = std::min<int64_t>(nodes, 6 * std::ssize(hot_));
+      if (!search_once(enough, enough, part, nodes, share(deadline, 0.1))) break;
+      if (hot_.size() == buffers_.size()) break;
+    }
+    return nodes;
   }
 
   // Whether hot_ was found to fit the capacity with `part` of the nodes, from which it takes what it

@@ -29,9 +29,9 @@ int64_t lower_bound_of(std::span<const Buffer> buffers);
 
 struct PlaceOptions {
   int64_t enough = 0;  // bytes: stop at the first placement of at most this height
-  // Of the search after the greedy orders. The default is a fraction of a second anywhere, and does
-  // not depend on the machine: a plan is the same on every one.
-  int64_t nodes = 200'000;
+  // Of the search after the greedy orders. The default is three seconds at most or so, and does not
+  // depend on the machine: a plan is the same on every one.
+  int64_t nodes = 300'000;
   std::optional<std::chrono::steady_clock::time_point> deadline;  // none: deterministic
 };
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
+#include <numbers>
 #include <tuple>
 
 #include "memory/place_first_fit.h"
@@ -193,6 +195,52 @@ std::vector<int64_t> JoinedBuffers::offsets(std::span<const int64_t> of_blocks) 
 
 JoinedBuffers join_buffers(std::span<const Buffer> buffers, int64_t grid, int64_t most) {
   return Joiner(buffers, grid, most).run();
+}
+
+// On coarser grids than the last, until there are few enough blocks.
+bool CoarserProblems::join_to(std::span<const Buffer> from, size_t blocks, JoinedBuffers& out) {
+  constexpr int kFutile = 5;
+  size_t before = 0;
+  double coarser = std::numbers::sqrt2;
+  for (int futile = 0; futile < kFutile;) {
+    coarser = std::max(coarser, double(before) / double(blocks));
+    grid_ = std::max(grid_ + 1, std::round(grid_ * coarser));
+    if (grid_ > double(from.size())) return false;
+    out = join_buffers(from, int64_t(grid_), most_);
+    work_ += 1 + std::ssize(from) / 8;
+    if (out.blocks.size() <= blocks) return true;
+    const bool is_futile = before > 0 && double(out.blocks.size()) > 0.9 * double(before);
+    futile += is_futile;
+    coarser = is_futile ? 4 : std::numbers::sqrt2;
+    before = out.blocks.size();
+  }
+  return false;
+}
+
+bool CoarserProblems::join_finely(size_t blocks) {
+  constexpr size_t kFine = 6000;
+  begun_ = true;
+  if (!join_to(buffers_, kFine, fine_)) return false;
+  grid_ = std::max(1.0, double(fine_.blocks.size()) / double(blocks));
+  return true;
+}
+
+bool CoarserProblems::next(size_t blocks) {
+  if (!begun_ && !join_finely(blocks)) return false;
+  const std::vector<Buffer> last = std::move(joined_.blocks);
+  JoinedBuffers coarse;
+  do {
+    if (!join_to(fine_.blocks, blocks, coarse)) return false;
+  } while (coarse.blocks == last);
+  joined_ = fine_;
+  for (size_t i = 0; i < joined_.block.size(); ++i) {
+    int32_t& block = joined_.block[i];
+    if (block < 0) continue;
+    joined_.inside[i] += coarse.inside[size_t(block)];
+    block = coarse.block[size_t(block)];
+  }
+  joined_.blocks = std::move(coarse.blocks);
+  return true;
 }
 
 }  // namespace pal

@@ -31,7 +31,7 @@ StepView::StepView(const Program& p, const RecomputeOptions& options)
     : program(p), readers(readers_of(p)) {
   const size_t values = p.values.size(), nodes = p.nodes.size();
   first_use.assign(values, kNone), last_use.assign(values, kNone);
-  pinned.assign(values, 0), heavy.assign(nodes, 0), clonable.assign(nodes, 0);
+  pinned.assign(values, 0), intensity.assign(nodes, 0), clonable.assign(nodes, 0);
   const Storages storages = assign_storages(p, {}, {.inplace = false});
   storage = storages.of;
   for (const Storage& s : storages.list) storage_bytes.push_back(align_up(s.bytes));
@@ -66,7 +66,7 @@ StepView::StepView(const Program& p, const RecomputeOptions& options)
     const Node& node = p.node(n);
     if (node.phase != Phase::forward || node.op->writes_state) continue;
     const Cost cost = cost_of(*node.op, specs_of(p, node.in), specs_of(p, node.out), node.attrs);
-    heavy[size_t(n)] = cost.flops >= options.heavy * cost.bytes;
+    intensity[size_t(n)] = cost.flops / std::max(cost.bytes, 1.0);
     clonable[size_t(n)] = is_among(p.scopes[size_t(node.scope)], options.scopes) &&
                           node.queue == kComputeQueue && node.waits.empty() &&
                           std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
@@ -74,6 +74,13 @@ StepView::StepView(const Program& p, const RecomputeOptions& options)
                                    written[size_t(storage[size_t(v)])] <= last_backward;
                           });
   }
+  set_heavy(options.heavy);
+}
+
+void StepView::set_heavy(double flops_per_byte) {
+  heavy.assign(program.nodes.size(), 0);
+  for (size_t n = 0; n < heavy.size(); ++n)
+    heavy[n] = program.nodes[n].phase == Phase::forward && intensity[n] >= flops_per_byte;
 }
 
 bool StepView::from_pinned(NodeId n) const {

@@ -31,6 +31,9 @@ struct RecomputeOptions {
   // products are above 45; a 1x1 convolution of few channels (64 to 256: 26) moves its result in
   // the time that it takes, and is as cheap to run again as a sum. mirror and sqrt: at most 12.
   double heavy = 32;
+  // echo: where all that is worth it takes less than `overhead`, heavy means so much, and the rest of
+  // the time goes to products of 256 to 512 channels.
+  double heavier = 128;
   // echo: a node is recomputed only where that saves one byte for every so many that it moves. In a
   // decoder step of the translator (100 words, batch 128) the attention's context, which reads all
   // encoder states for one row a sentence, moves 101 for each that it saves; its softmax more than
@@ -73,6 +76,7 @@ struct StepView {
   std::vector<char> pinned;
   std::vector<int32_t> storage;        // by value: values that share bytes through views
   std::vector<int64_t> storage_bytes;  // by storage, aligned
+  std::vector<double> intensity;       // by node: flops for each byte that it moves
   std::vector<char> heavy;             // by node
   // By node: a forward node on the compute queue whose operands the backward pass still finds:
   // none is state that an update overwrites before the last backward node has run.
@@ -82,6 +86,7 @@ struct StepView {
   // All operands are there anyway (a mask drawn from the step's scalars, an embedding's rows): such
   // a node can be run again for each group of readers that are far from each other.
   bool from_pinned(NodeId n) const;
+  void set_heavy(double flops_per_byte);
 };
 
 struct Clones {

@@ -72,6 +72,40 @@ TEST(JoinBuffers, TakeNoMoreThanTheyMay) {
   }
 }
 
+TEST(CoarserProblems, AreTheSameBuffersInFewerBlocks) {
+  for (size_t n : {900, 9000}) {  // the latter are joined from blocks
+    const auto buffers = test::training_lifetimes(1, n, {.chopped = true});
+    const int64_t bound = lower_bound_of(buffers);
+    CoarserProblems problems(buffers, bound);
+    const auto most = size_t(300);
+    std::vector<Buffer> last;
+    size_t first = 0, fewest = most;
+    int count = 0;
+    for (; problems.next(most); ++count) {
+      const JoinedBuffers& joined = problems.joined();
+      EXPECT_LE(joined.blocks.size(), most);
+      EXPECT_NE(joined.blocks, last);
+      last = joined.blocks;
+      if (count == 0) first = last.size();
+      fewest = std::min(fewest, last.size());
+      EXPECT_EQ(lower_bound_of(joined.blocks), bound);
+      check_placement(buffers, joined.offsets(place(joined.blocks, {.nodes = 0}).offset));
+      EXPECT_GT(problems.take_work(), 0);
+      EXPECT_EQ(problems.take_work(), 0);
+    }
+    EXPECT_GE(count, 3) << n << " buffers";
+    EXPECT_LT(fewest, first) << n << " buffers";
+  }
+}
+
+TEST(CoarserProblems, ThereIsNoneWithoutRoom) {
+  std::vector<Buffer> buffers;
+  for (int64_t i = 0; i < 200; ++i) buffers.push_back({i, 200 + i, 64 + i});
+  EXPECT_TRUE(CoarserProblems(buffers, lower_bound_of(buffers)).next(20));
+  EXPECT_FALSE(CoarserProblems(buffers, 0).next(20)) << "no room";
+  EXPECT_FALSE(CoarserProblems({}, 0).next(20));
+}
+
 // Too many for a search, and above the bound in every first-fit order.
 TEST(Place, ManyBuffersComeToTheBoundJoined) {
   const auto buffers = test::training_lifetimes(2, 8000, {.chopped = true});
