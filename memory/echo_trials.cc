@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "core/prepare.h"
 #include "memory/bit_stash.h"
@@ -46,6 +47,7 @@ class Trials {
     Chosen dear = smallest_at(kEchoPrices[0]);
     if (best_is_cheap() && options_.heavier > options_.heavy) {  // time is left
       view_.set_heavy(options_.heavier);
+      light_bytes_ = bytes_, light_overhead_ = overhead_;
       Chosen heavier = chosen_at(kEchoPrices[0], dear.near, dear.bits);
       if (attempt(heavier)) return std::move(best_);
       dear = std::move(heavier);
@@ -127,13 +129,19 @@ class Trials {
     // What fits and costs too much is judged by what it costs, the rest by bytes.
     const bool better = mine != least ? mine < least
                         : mine == 1   ? overhead < overhead_
-                                      : trial.bytes < bytes_;
+                                      : trial.bytes < bytes_ && is_worth(trial.bytes, overhead);
     if (better) {
       best_ = std::move(clones), bytes_ = trial.bytes, overhead_ = overhead;
       chosen_ = trial.choice;
     }
     if (smallest && trial.bytes < smallest->bytes) *smallest = std::move(trial);
     return cheap;
+  }
+
+  // Of what runs heavier nodes again: a per cent of the footprint for each of the step's time.
+  bool is_worth(int64_t bytes, double overhead) const {
+    return !light_bytes_ ||
+           double(*light_bytes_ - bytes) >= double(plain_bytes_) * (overhead - light_overhead_);
   }
 
   bool best_is_cheap() const { return rank(bytes_, overhead_) == 0; }
@@ -220,6 +228,8 @@ class Trials {
   Choice chosen_;  // of the best
   int64_t bytes_ = std::numeric_limits<int64_t>::max();
   double overhead_ = std::numeric_limits<double>::infinity();
+  std::optional<int64_t> light_bytes_;  // of the best without heavier nodes, once these are tried
+  double light_overhead_ = 0;
 };
 
 }  // namespace

@@ -218,7 +218,7 @@ bool CoarserProblems::join_to(std::span<const Buffer> from, size_t blocks, Joine
 }
 
 bool CoarserProblems::join_finely(size_t blocks) {
-  constexpr size_t kFine = 6000;
+  constexpr size_t kFine = 14'000;
   begun_ = true;
   if (!join_to(buffers_, kFine, fine_)) return false;
   grid_ = std::max(1.0, double(fine_.blocks.size()) / double(blocks));

@@ -32,7 +32,7 @@ struct RecomputeOptions {
   // the time that it takes, and is as cheap to run again as a sum. mirror and sqrt: at most 12.
   double heavy = 32;
   // echo: where all that is worth it takes less than `overhead`, heavy means so much, and the rest of
-  // the time goes to products of 256 to 512 channels.
+  // the time goes to products of 256 to 512 channels, if a per cent of it saves one of the footprint.
   double heavier = 128;
   // echo: a node is recomputed only where that saves one byte for every so many that it moves. In a
   // decoder step of the translator (100 words, batch 128) the attention's context, which reads all

@@ -19,7 +19,7 @@ namespace pal {
     dot_last_grad_cuda, dot_score_cuda, dropout_cuda, dropout_apply_cuda, dropout_mask_cuda,
     embedding_cuda, embedding_grad_cuda, fill_cuda, frame_norm_cuda, frame_norm_grad_cuda,
     frame_norm_infer_cuda, gelu_cuda, gelu_grad_cuda, global_avg_pool_cuda,
-    global_avg_pool_grad_cuda, gru_cell_cuda, gru_cell_grad_cuda, hold_cuda, hold_grad_cuda,
+    global_avg_pool_grad_cuda, gru_cell_cuda, gru_cell_grad_cuda, gru_cell_replay_grad_cuda, hold_cuda, hold_grad_cuda,
     inner_product_cuda, layer_norm_cuda, layer_norm_grad_cuda, log_softmax_cuda, lrn_cuda,
     lrn_grad_cuda, lstm_cell_cuda, lstm_cell_grad_cuda, lstm_cell_replay_grad_cuda,
     masked_softmax_cuda, masked_softmax_grad_cuda, matmul_cuda, max_pool_cuda, max_pool_grad_cuda,

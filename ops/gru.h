@@ -2,11 +2,12 @@
 // reset gate works on the state's product, as in cuDNN and PyTorch. Fused, and as elementary nodes.
 #pragma once
 #include "core/op.h"
+#include "ops/activations.h"
 #include "ops/math.h"
 
 namespace pal {
 
-extern const OpDef gru_cell_grad_op, gru_cell_op;
+extern const OpDef gru_cell_grad_op, gru_cell_op, gru_cell_replay_grad_op;
 
 struct GruAttrs {
   int64_t t = 0;  // the time step, compared with `lengths` where they are given
@@ -43,6 +44,16 @@ struct GruCellGrad {
     const float r = sigmoid(r_gate), z = sigmoid(z_gate), n = tanh(xn + r * yn);
     const float dn = dh * (1 - z) * (1 - n * n);
     return {dn * yn * (r * (1 - r)), dh * (h - n) * (z * (1 - z)), dn, dn * r, dh * z};
+  }
+};
+// The same in the order of the elementary nodes, from the activations. The first two gates are added
+// to the zeros that slice_columns_grad laid down for the third, which makes -0 +0.
+struct GruReplayGrad {
+  using Out = GruCellGrad::Out;
+  PAL_HD Out operator()(float r, float z, float n, float yn, float h, float dh) const {
+    const float through_h = dh * z, dn = TanhGrad{}(dh + -through_h, n);
+    return {0.0f + SigmoidGrad{}(dn * yn, r), 0.0f + SigmoidGrad{}(dh * (h - n), z), dn, dn * r,
+            through_h};
   }
 };
 

@@ -17,6 +17,7 @@
 #include "ops/attention_score.h"
 #include "ops/dropout.h"
 #include "ops/fill.h"
+#include "ops/gru.h"
 #include "ops/lstm.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
@@ -268,6 +269,51 @@ TEST(FuseRecompute, LstmCellWhoseNewStateIsKept) {
   const Program out = fuse_recompute(again);
   EXPECT_EQ(count_of(out, "lstm_cell_replay_grad"), 4) << print(again);
   EXPECT_EQ(difference_of(step, bits_of(step), bits_of(out)), "");
+}
+
+// The same of a GRU; the state's product has a bias, as the model's.
+Program gru_layer(int64_t T, int64_t B, int64_t H, bool lengths) {
+  Builder b;
+  Val w = b.state("w", {{H, 3 * H}}, Role::weight), x = b.state("x", {{T, B, 3 * H}}, Role::weight);
+  Val bias = b.state("bias", {{3 * H}}, Role::weight);
+  Val ended = lengths ? b.input("lengths", {{B}, DType::i32}) : Val{};
+  Val s = fill(b, {{B, H}}, 0);
+  std::vector<Val> gates = unbind(x), h;
+  for (int64_t t = 0; t < T; ++t) {
+    Val y = linear(s, w, bias);
+    s = lengths ? gru_cell_unfused(gates[size_t(t)], y, s, ended, t)
+                : gru_cell_unfused(gates[size_t(t)], y, s);
+    h.push_back(s);
+  }
+  Val loss = sum_all(mul(stack(h), b.input("c", {{T, B, H}})));
+  b.output("loss", loss);
+  const std::vector<Val> d = differentiate(b, loss, {w, x, bias});
+  for (size_t i = 0; i < d.size(); ++i) b.output("d" + std::to_string(i), d[i]);
+  return b.take();
+}
+
+TEST(FuseRecompute, GruCell) {
+  for (const bool lengths : {false, true}) {
+    EXPECT_EQ(fused_nodes(gru_layer(4, 3, 5, lengths), "gru_cell_replay_grad"), 4) << lengths;
+    EXPECT_EQ(fused_nodes(gru_layer(3, 2, 530, lengths), "gru_cell_replay_grad"), 3) << lengths;
+  }
+}
+
+TEST(FuseRecompute, GruCellWhoseActivationsAreKept) {
+  for (const bool lengths : {false, true}) {
+    const Program step = gru_layer(4, 3, 5, lengths);
+    const StepView view(step);
+    Choice choice(step.values.size(), 0);
+    for (const Node& node : step.nodes) {  // all that is run again is h' - n
+      if (node.phase == Phase::forward && node.op == &sub_op) choice[size_t(node.out[0])] = 1;
+    }
+    const Program again = insert_clones(view, choice, 1 << 20).program;
+    EXPECT_EQ(count_of(again, "sub"), 8);
+    const Program out = fuse_recompute(again);
+    EXPECT_EQ(count_of(out, "gru_cell_replay_grad"), 4) << print(again);
+    EXPECT_EQ(count_of(out, "sub"), 4) << print(out);
+    EXPECT_EQ(difference_of(step, bits_of(step), bits_of(out)), "");
+  }
 }
 
 TEST(FuseRecompute, DropoutMasksNeedNotExist) {

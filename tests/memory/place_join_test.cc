@@ -73,11 +73,11 @@ TEST(JoinBuffers, TakeNoMoreThanTheyMay) {
 }
 
 TEST(CoarserProblems, AreTheSameBuffersInFewerBlocks) {
-  for (size_t n : {900, 9000}) {  // the latter are joined from blocks
+  for (size_t n : {900, 16000}) {  // the latter are joined from blocks
     const auto buffers = test::training_lifetimes(1, n, {.chopped = true});
     const int64_t bound = lower_bound_of(buffers);
     CoarserProblems problems(buffers, bound);
-    const auto most = size_t(300);
+    const size_t most = n / 3;
     std::vector<Buffer> last;
     size_t first = 0, fewest = most;
     int count = 0;
