@@ -191,6 +191,7 @@ class Stretch {
     for (size_t most : {kSearchable, kAtOnce}) {
       if (nodes <= 0 || is_done(enough) || is_past(deadline)) break;
       choose(most);
+      if (hot_.empty()) continue;  // too many are hot
       const int64_t part = std::min<int64_t>(nodes, 6 * std::ssize(hot_));
       if (!search_once(enough, enough, part, nodes, share(deadline, 0.1))) break;
       if (hot_.size() == buffers_.size()) break;

@@ -12,7 +12,7 @@
 #include "ops/columns.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
-#include "ops/lstm.h"  // hold
+#include "ops/lstm.h"  // hold, cell_cost
 #include "ops/operands.h"
 
 namespace pal {
@@ -179,11 +179,8 @@ void cell_gradient(GradientArgs& g) {
   if (g.wants(2)) g.give_total(2, d[2]);
 }
 
-Cost cell_cost(SpecSpan in, SpecSpan out, const Attrs&) {
-  Cost cost{70.0 * double(in[2].numel()), 0};
-  for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
-  for (auto& spec : out) cost.bytes += double(spec.bytes());
-  return cost;
+Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {
+  return cell_cost(70.0 * double(in[2].numel()), in, out);
 }
 
 ExampleOperand lengths_example(int64_t batch) { return example({batch}, DType::i32, 0, 4); }
@@ -219,7 +216,7 @@ const OpDef gru_cell_op{
     .gradient = cell_gradient,
     .optional_from = 3,
     .shares = {{0, 2}, {1, 0}},
-    .cost = cell_cost,
+    .cost = cost_of_cell,
     .cpu = {.run = run_cell},
     .cuda = &gru_cell_cuda,
     .examples =
@@ -237,7 +234,7 @@ const OpDef gru_cell_grad_op{
     .infer = infer_cell_grad,
     .optional_from = 4,
     .shares = {{0, 0}, {1, 0}, {2, 1}, {2, 2}, {2, 3}, {2, 5}},
-    .cost = cell_cost,
+    .cost = cost_of_cell,
     .cpu = {.run = run_cell_grad},
     .cuda = &gru_cell_grad_cuda,
     .examples =

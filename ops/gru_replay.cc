@@ -15,6 +15,7 @@
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/gru.h"
+#include "ops/lstm.h"  // cell_cost
 #include "ops/operands.h"
 
 namespace pal {
@@ -105,7 +106,7 @@ FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
   std::vector<Val> in(kOperands);
   auto input = [&](size_t k, const char* name) { return in[k] = b.input(name, part); };
   const Val h_prev = input(kHPrev, "h'"), dh = input(kDh, "dh");
-  const Val sum = kind.has_sum && kind.wants_h_prev ? input(kSum, "sum") : Val{};
+  const Val sum = kind.has_sum ? input(kSum, "sum") : Val{};
   Val r, z, n, y_n;
   if (kind.has_gates) {
     const TensorSpec gates{{part.shape[0], 3 * H}};
@@ -165,10 +166,7 @@ const OpDef gru_cell_replay_grad_op{
     .shares = {{0, kX}, {1, kY}, {2, kSum}, {2, kHPrev}, {2, kDh}, {2, kN}},
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
-          Cost cost{(present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), 0};
-          for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
-          for (auto& spec : out) cost.bytes += double(spec.bytes());
-          return cost;
+          return cell_cost((present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), in, out);
         },
     .fuses = {&slice_columns_grad_op, patterns},
     .cpu = {.run = run},

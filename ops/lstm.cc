@@ -183,11 +183,8 @@ void cell_gradient(GradientArgs& g) {
   if (held && g.wants(2)) g.give_total(2, d[2]);
 }
 
-Cost cell_cost(SpecSpan in, SpecSpan out, const Attrs&) {
-  Cost cost{110.0 * double(in[1].numel()), 0};
-  for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
-  for (auto& spec : out) cost.bytes += double(spec.bytes());
-  return cost;
+Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {
+  return cell_cost(110.0 * double(in[1].numel()), in, out);
 }
 
 std::vector<Example> cell_examples() {
@@ -228,6 +225,13 @@ std::vector<Example> cell_grad_examples() {
 
 }  // namespace
 
+Cost cell_cost(double flops, SpecSpan in, SpecSpan out) {
+  Cost cost{flops, 0};
+  for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
+  for (auto& spec : out) cost.bytes += double(spec.bytes());
+  return cost;
+}
+
 const OpDef lstm_cell_op{
     .name = "lstm_cell",
     .formula = "c = sigmoid(f + bias) c' + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c)",
@@ -235,7 +239,7 @@ const OpDef lstm_cell_op{
     .gradient = cell_gradient,
     .optional_from = 2,
     .shares = {{1, 1}, {0, 2}},
-    .cost = cell_cost,
+    .cost = cost_of_cell,
     .cpu = {.run = run_cell},
     .cuda = &lstm_cell_cuda,
     .examples = cell_examples,
@@ -247,7 +251,7 @@ const OpDef lstm_cell_grad_op{
     .infer = infer_cell_grad,
     .optional_from = 2,
     .shares = {{0, 0}, {1, 3}, {1, 1}, {1, 2}, {2, 5}, {2, 2}},
-    .cost = cell_cost,
+    .cost = cost_of_cell,
     .cpu = {.run = run_cell_grad},
     .cuda = &lstm_cell_grad_cuda,
     .examples = cell_grad_examples,

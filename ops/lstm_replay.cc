@@ -178,10 +178,7 @@ const OpDef lstm_cell_replay_grad_op{
     .shares = {{0, kGates}, {1, kDc}, {1, kCPrev}, {1, kDh}, {1, kC}},
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
-          Cost cost{(present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), 0};
-          for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
-          for (auto& spec : out) cost.bytes += double(spec.bytes());
-          return cost;
+          return cell_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in, out);
         },
     .fuses = {&slice_columns_grad_op, patterns},
     .cpu = {.run = run},
