@@ -26,7 +26,21 @@ Val Builder::input(const std::string& name, TensorSpec spec, Space space) {
   program_.values.push_back(std::move(value));
   ValueId id = ValueId(program_.values.size()) - 1;
   program_.inputs.push_back({name, id});
-  return {this, id};
+  return space == Space::device ? read({this, id}) : Val{this, id};
+}
+
+Val Builder::read(Val value) {
+  const TensorSpec& spec = value.spec();
+  const Role role = program_.value(value.id).role;
+  const bool copied = feature_type_ != DType::f32 && spec.dtype == DType::f32 &&
+                      spec.shape.rank() > 1 && (role == Role::input || role == Role::weight);
+  if (!copied) return value;
+  auto [at, added] = copies_.emplace(value.id, kNone);
+  if (added) {
+    at->second = cast_(value, feature_type_).id;
+    program_.value(at->second).role = role;
+  }
+  return {this, at->second};
 }
 
 Val Builder::state(const std::string& name, TensorSpec spec, Role role, Init init) {
@@ -35,12 +49,12 @@ Val Builder::state(const std::string& name, TensorSpec spec, Role role, Init ini
       throw ProgramError("state " + name + " is " + to_string(program_.value(slot->start).spec) +
                          ", asked for as " + to_string(spec));
     }
-    return {this, slot->end};
+    return read({this, slot->end});
   }
   program_.values.push_back({.spec = std::move(spec), .role = role, .scope = scope_});
   ValueId id = ValueId(program_.values.size()) - 1;
   program_.state.push_back({name, role, init, id, id});
-  return {this, id};
+  return read({this, id});
 }
 
 Val Builder::weight(const std::string& name, TensorSpec spec, Init init) {

@@ -34,6 +34,11 @@ class Builder {
   Val state(const std::string& name, TensorSpec spec, Role role, Init init = {});
   Val weight(const std::string& name, TensorSpec spec, Init init);  // name below the current scope
   void output(const std::string& name, Val value);
+  // Mixed precision: from here on f32 inputs and weights of two axes or more are read through one
+  // copy in 16 bits each, which `cast` emits (ops/copies.h). Everything else follows from the types
+  // of operands. The weights themselves, vectors, gradients of weights and all sums stay f32.
+  void read_weights_as(DType type, Val (*cast)(Val, DType)) { feature_type_ = type, cast_ = cast; }
+  DType feature_type() const { return feature_type_; }
   // The node's outputs replace the slots' values at end: called by emit for ops that write state.
   // Where a slot was written already, its readers since then get the newer value.
   std::vector<Val> emit(const OpDef& op, std::vector<Val> in, Attrs attrs = {});
@@ -73,7 +78,13 @@ class Builder {
   };
 
  private:
+  // The value as model code reads it.
+  Val read(Val value);
+
   Program program_;
+  DType feature_type_ = DType::f32;
+  Val (*cast_)(Val, DType) = nullptr;
+  std::map<ValueId, ValueId> copies_;  // in feature_type_, of inputs and weights
   ScopeId scope_ = 0;
   int32_t step_ = kNone;
   Phase phase_ = Phase::forward;
