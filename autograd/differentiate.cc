@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "ops/add.h"
+#include "ops/copies.h"
 #include "ops/fill.h"
 
 namespace pal {
@@ -73,7 +74,8 @@ std::vector<Val> differentiate(Builder& builder, Val loss, const std::vector<Val
         throw ProgramError("[" + std::string(args.node.op->name) +
                            "] folded a gradient sum that has moved on");
       }
-      sum = sum && !is_total ? add(sum, args.given_[k]) : args.given_[k];
+      const Val part = cast(args.given_[k], args.type(int(k)));
+      sum = sum && !is_total ? add(sum, part) : part;
     }
   }
   std::vector<Val> result;

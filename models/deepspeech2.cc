@@ -122,7 +122,8 @@ class SpeechNetwork {
     Val wh = b_.weight("wh", {{H, gates * H}}, {Init::Kind::orthogonal, 1});
     Val bias_h = o_.cell == Cell::gru ? constant("bias_h", gates * H, 0) : Val{};
     const std::vector<Val> inputs = unbind(linear(x, wx, bias));  // T of (B, gates H)
-    LstmState state{fill(b_, {{B, H}}, 0), o_.cell == Cell::lstm ? fill(b_, {{B, H}}, 0) : Val{}};
+    const TensorSpec spec{{B, H}, b_.feature_type()};
+    LstmState state{fill(b_, spec, 0), o_.cell == Cell::lstm ? fill(b_, spec, 0) : Val{}};
     std::vector<Val> h(static_cast<size_t>(T));
     for (int64_t i = 0; i < T; ++i) {
       const int64_t t = backwards ? T - 1 - i : i;

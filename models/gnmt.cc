@@ -92,7 +92,7 @@ class Gnmt {
   Val bias() { return b_.weight("bias", {{4 * o_.hidden}}, {}); }
 
   LstmState zeros_of(int64_t batch) {
-    const TensorSpec spec{{batch, o_.hidden}};
+    const TensorSpec spec{{batch, o_.hidden}, b_.feature_type()};
     return {fill(b_, spec, 0), fill(b_, spec, 0)};
   }
 
@@ -105,7 +105,7 @@ class Gnmt {
   Val dropped(Val x) {
     if (!scalars_ || o_.dropout == 0) return x;
     if (o_.fused) return dropout(x, scalars_, o_.dropout);
-    return dropout_apply(x, dropout_mask(scalars_, x.shape(), o_.dropout), o_.dropout);
+    return dropout_apply(x, dropout_mask(scalars_, x.spec(), o_.dropout), o_.dropout);
   }
 
   // One layer over all steps: (S, B, I) -> (S, B, H).

@@ -47,7 +47,7 @@ NmtLayers::LstmWeights NmtLayers::lstm_weights(int64_t input, int64_t hidden) {
 Val NmtLayers::dropout(Val x, float p) {
   if (!scalars_ || p == 0) return x;
   if (o_.fused) return pal::dropout(x, scalars_, p);
-  return dropout_apply(x, dropout_mask(scalars_, x.shape(), p), p);
+  return dropout_apply(x, dropout_mask(scalars_, x.spec(), p), p);
 }
 
 Val NmtLayers::normalise(const std::string& name, Val x, Val shift) {
@@ -96,7 +96,8 @@ Val NmtLayers::run_lstm(const std::string& name, Val x, int64_t H, Val lengths, 
   const LstmWeights w = lstm_weights(x.shape().back(), H);
   std::vector<Val> inputs = unbind(o_.layer_norm ? normalise("x", matmul(x, w.wx), w.bias)
                                                  : linear(x, w.wx, w.bias));  // S of (B, 4H)
-  LstmState state{fill(b_, {{B, H}}, 0), fill(b_, {{B, H}}, 0)};
+  const TensorSpec spec{{B, H}, x.spec().dtype};
+  LstmState state{fill(b_, spec, 0), fill(b_, spec, 0)};
   std::vector<Val> h;
   for (int64_t t = 0; t < S; ++t) {
     Builder::Within step(b_, "", int32_t(t));

@@ -62,7 +62,7 @@ RhnLoss rhn_loss(Builder& b, const RhnOptions& o, int64_t T, int64_t B, Val scal
   namespace in = rhn_input;
   Val tokens = b.input(in::kTokens, {{T, B}, DType::i32});
   Val next = b.input(in::kNext, {{T, B}, DType::i32});
-  Val s = fill(b, {{B, o.hidden}}, 0);
+  Val s = fill(b, {{B, o.hidden}, b.feature_type()}, 0);
   auto dropped = [&](Val x, float p) { return training ? dropout(x, scalars, p) : x; };
 
   Val words =

@@ -28,7 +28,7 @@ Val TransformerLayers::matrix(const std::string& name, int64_t rows, int64_t col
 Val TransformerLayers::dropout(Val x, float p) {
   if (!scalars_ || p == 0) return x;
   if (o_.fused) return pal::dropout(x, scalars_, p);
-  return dropout_apply(x, dropout_mask(scalars_, x.shape(), p), p);
+  return dropout_apply(x, dropout_mask(scalars_, x.spec(), p), p);
 }
 
 Val TransformerLayers::embedding_matrix(const std::string& side, int64_t words) {

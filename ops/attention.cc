@@ -189,7 +189,7 @@ Val attention_unfused(Val q, Val k, Val v, int64_t heads, AttentionMask mask, fl
   Val scores = batched_matmul(q, k, {.tb = true, .a_batch = 1, .b_batch = 1});  // (B H, T, S)
   scores = scale(scores, 1 / std::sqrt(float(d)));
   Val weights = softmax(scores, mask.lengths, mask.causal);
-  if (p > 0) weights = dropout_apply(weights, dropout_mask(scalars, weights.shape(), p), p);
+  if (p > 0) weights = dropout_apply(weights, dropout_mask(scalars, weights.spec(), p), p);
   Val out = batched_matmul(weights, v, {.b_batch = 1, .out_batch = 1});  // (T, B H, d)
   return reshape(out, {T, B, D});
 }

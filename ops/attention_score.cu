@@ -28,13 +28,14 @@ struct Dot {
   PAL_HD float operator()(float key, float query, float) const { return key * query; }
 };
 template <class T, class F>
-__global__ void score_kernel(T* y, const T* keys, const T* query, const T* v, Extents e, F f) {
+__global__ void score_kernel(T* y, const T* keys, const T* query, const float* v, Extents e,
+                             F f) {
   const int64_t row = row_of_warp();
   if (row >= e.steps * e.batch) return;
   const T* k = keys + row * e.width;
   const T* q = query + row % e.batch * e.width;
   const float sum = warp_row_sum(
-      e.width, [&](int64_t j) { return f(load(k, j), load(q, j), v ? load(v, j) : 0); });
+      e.width, [&](int64_t j) { return f(load(k, j), load(q, j), v ? v[j] : 0); });
   if (lane_number() == 0) store(y, row, sum);
 }
 template <class F>
@@ -44,7 +45,7 @@ void run_score(const KernelArgs& a, F f) {
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(score_kernel<T, F>, {blocks_of(e.steps * e.batch, kRowsPerBlock)}, kThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), a.input<T>(2), e, f);
+           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), a.input(2), e, f);
   });
 }
 void run_mlp_score(const KernelArgs& a) { run_score(a, Score{}); }

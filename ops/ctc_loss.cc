@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "core/scalars.h"
+#include "ops/copies.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
 #include "ops/operands.h"
@@ -343,8 +344,9 @@ const OpDef ctc_loss_grad_op{
 
 CtcLoss ctc_loss(const CtcOperands& o, CtcAttrs attrs) {
   Builder& builder = *o.logits.builder;
+  const Val logits = cast(o.logits, DType::f32);
   auto out =
-      builder.emit(ctc_loss_op, {o.logits, o.labels, o.steps, o.label_lengths, o.scalars}, attrs);
+      builder.emit(ctc_loss_op, {logits, o.labels, o.steps, o.label_lengths, o.scalars}, attrs);
   for (size_t i : {1, 2, 3}) builder.program().value(out[i].id).role = Role::statistic;
   return {out[0], out[1], out[2], out[3]};
 }

@@ -19,7 +19,7 @@ struct CtcAttrs {
 };
 
 struct CtcOperands {
-  Val logits;         // f32 (T, B, V)
+  Val logits;         // (T, B, V), read in f32
   Val labels;         // i32 (L, B), none of them blank; what is beyond a sequence's end is not read
   Val steps;          // i32 (B): of each input, at most T
   Val label_lengths;  // i32 (B), at most L

@@ -34,7 +34,7 @@ void run_mask(const KernelArgs& a) {
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t n = std::min(kTile, end - i);
       dropout_factors(key, i, n, attrs.p, factors);
-      store_tile(a.out[0], DType::f32, i, n, factors);
+      store_tile(a.out[0], a.out_spec[0].dtype, i, n, factors);
     }
   });
 }
@@ -85,7 +85,7 @@ std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     Builder b;
     const Val x = b.input("x", {drawn.shape, type}), scalars = b.input("scalars", scalars_spec());
-    const Val mask = dropout_mask(scalars, drawn.shape, drawn.p, drawn.stream);
+    const Val mask = dropout_mask(scalars, {drawn.shape, drawn.dtype}, drawn.p, drawn.stream);
     const Val y = b.emit1(dropout_apply_op, {x, mask}, DropoutApplyAttrs{drawn.p});
     FusedPattern pattern{.in = {x.id, scalars.id}, .out = {y.id},
                          .attrs = DropoutAttrs{drawn.p, drawn.stream}};
@@ -106,7 +106,9 @@ const OpDef dropout_mask_op{
           require_operands("dropout_mask", in, 1, 1);
           require_probability("dropout_mask", mask.p);
           require_scalars("dropout_mask", in[0]);
-          return Specs{{mask.shape, DType::f32}};
+          const TensorSpec out{mask.shape, mask.dtype};
+          require(is_float(out.dtype), "dropout_mask", to_string(out) + ": not floating-point");
+          return Specs{out};
         },
     .cost =
         [](SpecSpan, SpecSpan out, const Attrs&) {
@@ -119,6 +121,8 @@ const OpDef dropout_mask_op{
           return std::vector<Example>{
               {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
               {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
+              {.operands = {scalars_example()},
+               .attrs = DropoutMaskAttrs{{5, 13}, 0.3f, 4, DType::bf16}},
               {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}};
         },
 };
@@ -196,9 +200,10 @@ const OpDef dropout_op{
         },
 };
 
-Val dropout_mask(Val scalars, const Shape& shape, float p, int64_t stream) {
-  return scalars.builder->emit1(dropout_mask_op, {scalars},
-                                DropoutMaskAttrs{shape, p, stream_or_next(scalars, stream)});
+Val dropout_mask(Val scalars, const TensorSpec& spec, float p, int64_t stream) {
+  return scalars.builder->emit1(
+      dropout_mask_op, {scalars},
+      DropoutMaskAttrs{spec.shape, p, stream_or_next(scalars, stream), spec.dtype});
 }
 Val dropout_apply(Val x, Val mask, float p) {
   if (p == 0) return x;

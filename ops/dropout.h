@@ -15,8 +15,9 @@ struct DropoutMaskAttrs {
   Shape shape;
   float p = 0;
   int64_t stream = 0;
+  DType dtype = DType::f32;
   auto fields() const {
-    return std::tuple{field("shape", shape), field("p", p), field("stream", stream)};
+    return std::tuple{field("shape", shape), field("p", p), field("stream", stream), field("dtype", dtype)};
   }
 };
 struct DropoutAttrs {
@@ -29,9 +30,9 @@ struct DropoutApplyAttrs {
   auto fields() const { return std::tuple{field("p", p)}; }
 };
 
-// f32 of this shape: 0 with probability p, else 1/(1-p). `scalars` is the step's (ops/copies.h),
+// Floats of this spec: 0 with probability p, else 1/(1-p). `scalars` is the step's (ops/copies.h),
 // the stream a new one unless given.
-Val dropout_mask(Val scalars, const Shape& shape, float p, int64_t stream = kNone);
+Val dropout_mask(Val scalars, const TensorSpec& spec, float p, int64_t stream = kNone);
 // x / (1-p) where mask > 0, else 0; the mask may be bits. x itself where p is 0.
 Val dropout_apply(Val x, Val mask, float p);
 // Both in one; its gradient draws the same numbers again. x itself where p is 0.

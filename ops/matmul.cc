@@ -154,12 +154,12 @@ void gradient(GradientArgs& g) {
     }
   };
   if (g.wants(0)) {
-    give(0, attrs.ta ? matmul(b, dy, attrs.tb, true, g.sum(0), a.spec().dtype)
-                     : matmul(dy, b, false, !attrs.tb, g.sum(0), a.spec().dtype));
+    give(0, attrs.ta ? matmul(b, dy, attrs.tb, true, g.sum(0), g.type(0))
+                     : matmul(dy, b, false, !attrs.tb, g.sum(0), g.type(0)));
   }
   if (g.wants(1)) {
-    give(1, attrs.tb ? matmul(dy, a, true, attrs.ta, g.sum(1), b.spec().dtype)
-                     : matmul(a, dy, !attrs.ta, false, g.sum(1), b.spec().dtype));
+    give(1, attrs.tb ? matmul(dy, a, true, attrs.ta, g.sum(1), g.type(1))
+                     : matmul(a, dy, !attrs.ta, false, g.sum(1), g.type(1)));
   }
   if (g.wants(2)) g.give(2, dy);
   if (g.node.in.size() > 3 && g.wants(3)) {
@@ -240,9 +240,13 @@ Val matmul(Val a, Val b, bool ta, bool tb, Val c, DType dtype) {
   return a.builder->emit1(matmul_op, {a, b, c}, MatmulAttrs{ta, tb, dtype});
 }
 
+Val matmul(Val a, Val b, bool ta, bool tb, Val c) {
+  return matmul(a, b, ta, tb, c, a.spec().dtype);
+}
+
 Val linear(Val x, Val w, Val bias) {
   if (!bias) return matmul(x, w);
-  return x.builder->emit1(matmul_op, {x, w, {}, bias}, MatmulAttrs{});
+  return x.builder->emit1(matmul_op, {x, w, {}, bias}, MatmulAttrs{.dtype = x.spec().dtype});
 }
 
 }  // namespace pal

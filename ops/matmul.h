@@ -24,7 +24,9 @@ ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs);
 //   tb:       (.., K)·(N, K)ᵀ -> (.., N)
 //   ta:       (.., M)ᵀ·(.., N) -> (M, N), summed over all leading axes: a weight's gradient
 //   both:     (K, M)ᵀ·(N, K)ᵀ -> (M, N)
-Val matmul(Val a, Val b, bool ta = false, bool tb = false, Val c = {}, DType dtype = DType::f32);
+Val matmul(Val a, Val b, bool ta, bool tb, Val c, DType dtype);
+// Of a's type.
+Val matmul(Val a, Val b, bool ta = false, bool tb = false, Val c = {});
 
 // x·w + bias: (.., K)·(K, N) + (N) -> (.., N).
 Val linear(Val x, Val w, Val bias = {});

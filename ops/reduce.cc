@@ -284,10 +284,9 @@ const OpDef add_broadcast_op{
           if (g.wants(0)) g.give(0, g.dy());
           if (!g.wants(1)) return;
           const int axes = g.dy().shape().rank() - g.in(1).shape().rank();
-          if (axes == 0) return g.give(1, cast(g.dy(), g.in(1).spec().dtype));
-          const DType type = g.sum(1) ? g.sum(1).spec().dtype : g.in(1).spec().dtype;
+          if (axes == 0) return g.give(1, cast(g.dy(), g.type(1)));
           g.give_total(1, g.builder.emit1(sum_leading_op, {g.dy(), g.sum(1)},
-                                          SumLeadingAttrs{axes, type}));
+                                          SumLeadingAttrs{axes, g.type(1)}));
         },
     .shares = {{0, 0}},
     .cpu = {.run = run_add_broadcast},
@@ -306,7 +305,10 @@ Val sum_leading(Val x, int axes, Val sum) {
   const DType type = sum ? sum.spec().dtype : x.spec().dtype;
   return x.builder->emit1(sum_leading_op, {x, sum}, SumLeadingAttrs{axes, type});
 }
-Val sum_rows(Val x, Val sum) { return sum_leading(x, x.shape().rank() - 1, sum); }
+Val sum_rows(Val x, Val sum) {
+  return x.builder->emit1(sum_leading_op, {x, sum},
+                          SumLeadingAttrs{x.shape().rank() - 1, DType::f32});
+}
 Val sum_all(Val x) { return x.builder->emit1(sum_all_op, {x}); }
 Val broadcast_leading(Val x, const Shape& shape) {
   return x.builder->emit1(broadcast_leading_op, {x}, BroadcastAttrs{shape});

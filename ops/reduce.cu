@@ -198,11 +198,11 @@ void run_add_broadcast(const KernelArgs& a) {
 // ---- dot_last ----
 
 template <class T>
-__global__ void dot_last_kernel(T* y, const T* x, const T* v, int64_t rows, int64_t width) {
+__global__ void dot_last_kernel(T* y, const T* x, const float* v, int64_t rows, int64_t width) {
   const int64_t row = row_of_warp();
   if (row >= rows) return;
   const T* mine = x + row * width;
-  const float sum = warp_row_sum(width, [&](int64_t j) { return load(mine, j) * load(v, j); });
+  const float sum = warp_row_sum(width, [&](int64_t j) { return load(mine, j) * v[j]; });
   if (lane_number() == 0) store(y, row, sum);
 }
 void run_dot_last(const KernelArgs& a) {
@@ -211,7 +211,7 @@ void run_dot_last(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(dot_last_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), a.input<T>(1), rows, width);
+           a.output<T>(0), a.input<T>(0), a.input(1), rows, width);
   });
 }
 // partial[chunk, c] = the chunk's sum of dy[row] x[row, c].

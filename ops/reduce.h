@@ -24,7 +24,7 @@ struct BroadcastAttrs {
 // (S, ..) -> (..): the sum over the first `axes` axes, added to `sum` where there is one, whose
 // type is then the result's; else the result is of x's type.
 Val sum_leading(Val x, int axes = 1, Val sum = {});
-// (.., C) -> (C): sum_leading over all axes but the last; the gradient of a bias.
+// (.., C) -> f32 (C): the sum over all axes but the last; the gradient of a bias.
 Val sum_rows(Val x, Val sum = {});
 // f32[1]: the sum of all elements.
 Val sum_all(Val x);

@@ -129,8 +129,10 @@ struct TrainConfig : Section {
                               {.min = 1}};
   Option<std::string> precision{
       *this, "precision", "f32",
-      "tf32 (cuda): products round their f32 operands to 11 bits for tensor cores; sums stay f32",
-      {.choices = {"f32", "tf32"}}};
+      "of training steps. tf32 (cuda): products round their f32 operands to 11 bits for tensor cores. "
+      "bf16: feature maps and copies of the weights take 16 bits; weights, their gradients, sums and "
+      "losses stay f32",
+      {.choices = {"f32", "tf32", "bf16"}}};
   Option<double> momentum{*this, "momentum", 0.9, "of momentum and nesterov",
                           {.min = 0, .max = 1, .below_max = true}};
   Option<double> beta1{*this, "beta1", 0.9, "Adam's decay of the gradient's mean",

@@ -63,6 +63,7 @@ const char* to_string(MicroBatch kind) {
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
                     const TrainConfig& config, MicroBatch kind) {
   Builder b;
+  if (*config.precision == "bf16") b.read_weights_as(DType::bf16, cast);
   Val scalars = step_scalars(b.input(kScalarsInput, scalars_spec(), Space::host));
   Recorded recorded = forward(b, scalars);
   b.output("loss", recorded.loss);

@@ -26,7 +26,7 @@ Program classifier(float dropout, bool replayed) {
   Val v = b.state("v", {{kWide, kWide}}, Role::weight);
   Val h = matmul(x, v);
   if (replayed) h = pal::dropout(h, scalars, dropout);
-  else if (dropout > 0) h = dropout_apply(h, dropout_mask(scalars, h.shape(), dropout), dropout);
+  else if (dropout > 0) h = dropout_apply(h, dropout_mask(scalars, h.spec(), dropout), dropout);
   Val loss = cross_entropy(matmul(h, w), labels, scalars).loss;
   b.output("loss", loss);
   const auto d = differentiate(b, loss, {w, v});

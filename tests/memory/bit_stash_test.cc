@@ -119,7 +119,7 @@ TEST(BitStash, DropoutMasks) {
   Builder b;
   Val scalars = b.input("scalars", scalars_spec());
   Val w = b.state("w", {{kRows, kWide}}, Role::weight), c = b.input("c", {{kRows, kWide}});
-  Val y = dropout_apply(scale(w, 2), dropout_mask(scalars, w.shape(), 0.3f), 0.3f);
+  Val y = dropout_apply(scale(w, 2), dropout_mask(scalars, w.spec(), 0.3f), 0.3f);
   const Program p = finished(b, sum_all(mul(y, c)), {w});
   EXPECT_LT(peak_bytes(stashed(p, 1)), peak_bytes(p));
 }

@@ -320,8 +320,8 @@ TEST(FuseRecompute, DropoutMasksNeedNotExist) {
   Builder b;
   Val scalars = b.input("scalars", scalars_spec());
   Val x = b.state("x", {{9, 70}}, Role::weight), c = b.input("c", {{9, 70}});
-  Val y = dropout_apply(x, dropout_mask(scalars, x.shape(), 0.4f), 0.4f);
-  Val z = tanh(dropout_apply(tanh(y), dropout_mask(scalars, x.shape(), 0.2f), 0.2f));
+  Val y = dropout_apply(x, dropout_mask(scalars, x.spec(), 0.4f), 0.4f);
+  Val z = tanh(dropout_apply(tanh(y), dropout_mask(scalars, x.spec(), 0.2f), 0.2f));
   Val loss = sum_all(mul(z, c));
   b.output("loss", loss);
   b.output("dx", differentiate(b, loss, {x})[0]);

@@ -25,7 +25,7 @@ Val scalars_input(Builder& builder) {
 
 TEST(Dropout, MaskIsDrawnByElement) {
   Builder builder;
-  builder.output("mask", dropout_mask(step_scalars(scalars_input(builder)), {3, 337}, 0.3f, 7));
+  builder.output("mask", dropout_mask(step_scalars(scalars_input(builder)), {{3, 337}}, 0.3f, 7));
   StepScalars scalars{.step = 5, .micro_batch = 2, .seed_low = 11, .seed_high = 13};
   for (int threads : {1, 2}) {
     test::Evaluator eval(builder.program(), {.threads = threads});
@@ -44,7 +44,7 @@ TEST(Dropout, AllFormsAgree) {
   for (DType type : {DType::f32, DType::bf16, DType::f16}) {
     Builder builder;
     Val x = builder.input("x", {{131, 257}, type}), scalars = scalars_input(builder);
-    Val mask = dropout_mask(scalars, x.shape(), 0.4f, 9);
+    Val mask = dropout_mask(scalars, x.spec(), 0.4f, 9);
     const Val forms[] = {dropout_apply(x, mask, 0.4f),
                          dropout_apply(x, to_bits(mask, 0), 0.4f),
                          dropout(x, scalars, 0.4f, 9)};
@@ -70,8 +70,8 @@ TEST(Dropout, AllFormsAgree) {
 TEST(Dropout, KeepsTheRateAndDiffersBetweenStreams) {
   Builder builder;
   Val scalars = scalars_input(builder);
-  builder.output("a", dropout_mask(scalars, {100000}, 0.2f));
-  builder.output("b", dropout_mask(scalars, {100000}, 0.2f));
+  builder.output("a", dropout_mask(scalars, {{100000}}, 0.2f));
+  builder.output("b", dropout_mask(scalars, {{100000}}, 0.2f));
   test::Evaluator eval(builder.take());
   set_scalars(eval, {.seed_low = 1});
   eval.run();
@@ -88,7 +88,7 @@ TEST(Dropout, NothingToDropAndErrors) {
   EXPECT_EQ(dropout(x, scalars, 0).id, x.id);
   EXPECT_EQ(dropout_apply(x, x, 0).id, x.id);
   EXPECT_THROW(dropout(x, scalars, 1), ProgramError);
-  EXPECT_THROW(dropout_mask(scalars, {4}, -0.1f), ProgramError);
+  EXPECT_THROW(dropout_mask(scalars, {{4}}, -0.1f), ProgramError);
   EXPECT_THROW(dropout(x, x, 0.5f), ProgramError);
 }
 

@@ -67,7 +67,7 @@ class Network {
       case 3: return clip(x, 0, 0.5f);
       case 4: return mul(x, recent());
       case 5: return add(scale(x, 0.5f), recent());
-      case 6: return dropout_apply(x, dropout_mask(scalars_, x.shape(), p), p);
+      case 6: return dropout_apply(x, dropout_mask(scalars_, x.spec(), p), p);
       case 7: return dropout(x, scalars_, p);
       case 8: return lstm_cell_unfused(product(x, 4), recent()).h;
       case 9: {

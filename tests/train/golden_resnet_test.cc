@@ -2,12 +2,10 @@
 // images: golden values from tests/train/golden/make_resnet_steps.py, which says what each case is.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/scalars.h"
+#include "tests/train/golden_steps.h"
 #include "train/image_models.h"
 #include "train/initialise.h"
 #include "train/safetensors.h"
@@ -17,30 +15,22 @@
 namespace pal {
 namespace {
 
-const std::string kFolder = PAL_SOURCE_DIR "/tests/train/golden/";
-
-// As golden_test.cc has them: loss of a step, relative; and after ten steps the distance to
-// PyTorch's weights, relative to how far the weights have gone.
-constexpr double kLossTolerance = 1e-4, kWeightTolerance = 1e-3;
-
-class GoldenResNet : public testing::TestWithParam<const char*> {};
-
-TEST_P(GoldenResNet, TenStepsAsInPyTorch) {
-  const SafetensorsFile tensors = SafetensorsFile::open(kFolder + "resnet_steps.safetensors");
-  auto tensor = [&](const std::string& name) -> const TensorView& {
-    const TensorView* found = tensors.find(name);
-    if (!found) throw std::runtime_error("the golden values lack " + name);
+void expect_steps_of_pytorch(const std::string& name, bool bf16) {
+  const SafetensorsFile tensors = SafetensorsFile::open(kGolden + "resnet_steps.safetensors");
+  auto tensor = [&](const std::string& key) -> const TensorView& {
+    const TensorView* found = tensors.find(key);
+    if (!found) throw std::runtime_error("the golden values lack " + key);
     return *found;
   };
-  std::ifstream file(kFolder + "resnet_steps.json");
-  const nlohmann::json numbers = nlohmann::json::parse(file);
+  const nlohmann::json numbers = golden_numbers("resnet_steps");
   nlohmann::json which;
   for (const auto& each : numbers["cases"]) {
-    if (each["name"] == GetParam()) which = each;
+    if (each["name"] == name) which = each;
   }
   std::vector<Override> overrides;
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
-  const Config config = load_config(kFolder + "resnet_steps.yaml", overrides);
+  if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
+  const Config config = load_config(kGolden + "resnet_steps.yaml", overrides);
   const ImageModel model = image_model(config, **config.images().classes);
   const int64_t size = which["size"], batch = *config.train.batch_size;
   auto forward = [&](Builder& b, Val scalars) {
@@ -51,7 +41,7 @@ TEST_P(GoldenResNet, TenStepsAsInPyTorch) {
   ProgramSet programs(compile_options(config.memory), choose_device(config.device));
   Executable& program = programs.add("step", record_step(forward, config.train, MicroBatch::only));
   initialise(programs, 1);  // the optimizer's state
-  const std::string initial = std::string("initial/") + GetParam() + "/";
+  const std::string initial = "initial/" + name + "/";
   for (const StateTensor& slot : programs.state()) {
     if (slot.role == Role::optimizer_state) continue;
     const TensorView& first = tensor(initial + slot.name);
@@ -62,6 +52,7 @@ TEST_P(GoldenResNet, TenStepsAsInPyTorch) {
   const TensorView &images = tensor("batch/images" + std::to_string(size)),
                    &labels = tensor("batch/labels");
   const int64_t pixels = batch * size * size * model.channels;
+  const double tolerance = loss_tolerance("resnet_steps", bf16);
   for (int64_t step = 0; step < 10; ++step) {
     const auto* bytes = static_cast<const uint8_t*>(images.data) + step * pixels;
     auto* x = reinterpret_cast<float*>(program.input(image_input::kImages));
@@ -73,27 +64,27 @@ TEST_P(GoldenResNet, TenStepsAsInPyTorch) {
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
     const double want = which["losses"][size_t(step)], got = double(*program.output("loss"));
-    EXPECT_NEAR(got, want, kLossTolerance * want) << "step " << step;
+    EXPECT_NEAR(got, want, tolerance * want) << "step " << step;
   }
 
+  if (bf16) return;
   int weights = 0, statistics = 0;
-  const std::string end = std::string("final/") + GetParam() + "/";
+  const std::string end = "final/" + name + "/";
   for (const StateTensor& slot : programs.state()) {
     if (slot.role == Role::optimizer_state || !tensors.find(end + slot.name)) continue;
-    const auto *want = static_cast<const float*>(tensor(end + slot.name).data),
-               *before = static_cast<const float*>(tensor(initial + slot.name).data),
-               *got = reinterpret_cast<const float*>(slot.data);
-    double off = 0, way = 0;
-    for (int64_t i = 0; i < slot.spec.numel(); ++i) {
-      off += std::pow(double(got[i]) - double(want[i]), 2);
-      way += std::pow(double(want[i]) - double(before[i]), 2);
-    }
-    EXPECT_GT(way, 0) << slot.name;
-    EXPECT_LE(std::sqrt(off), kWeightTolerance * std::sqrt(way)) << slot.name;
+    expect_weights(slot, static_cast<const float*>(tensor(end + slot.name).data),
+                   static_cast<const float*>(tensor(initial + slot.name).data));
     ++(slot.role == Role::statistic ? statistics : weights);
   }
   EXPECT_GT(weights, 15);
   EXPECT_GT(statistics, 12);
+}
+
+class GoldenResNet : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenResNet, TenStepsAsInPyTorch) { expect_steps_of_pytorch(GetParam(), false); }
+TEST_P(GoldenResNet, TenStepsInBf16AsNearToF32AsPyTorchs) {
+  expect_steps_of_pytorch(GetParam(), true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenResNet,

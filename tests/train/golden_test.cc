@@ -4,15 +4,13 @@
 // the loss in one piece and in chunks.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/scalars.h"
 #include "train/initialise.h"
 #include "train/safetensors.h"
+#include "tests/train/golden_steps.h"
 #include "train/step_program.h"
 #include "train/trainer.h"
 #include "train/translation_model.h"
@@ -20,20 +18,11 @@
 namespace pal {
 namespace {
 
-const std::string kFolder = PAL_SOURCE_DIR "/tests/train/golden/";
-
-// Loss of a step, relative.
-constexpr double kLossTolerance = 1e-4;
-// After ten steps: the distance to PyTorch's weights, relative to how far the weights have gone.
-constexpr double kWeightTolerance = 1e-3;
-
 // What one of the scripts has made.
 struct Golden {
   explicit Golden(const std::string& stem)
-      : tensors(SafetensorsFile::open(kFolder + stem + ".safetensors")) {
-    std::ifstream in(kFolder + stem + ".json");
-    numbers = nlohmann::json::parse(in);
-  }
+      : tensors(SafetensorsFile::open(kGolden + stem + ".safetensors")),
+        numbers(golden_numbers(stem)) {}
 
   const TensorView& tensor(const std::string& name) {
     const TensorView* found = tensors.find(name);
@@ -67,13 +56,16 @@ void put(Golden& golden, Executable& program, const char* input, int64_t step) {
               bytes);
 }
 
-void expect_steps_of_pytorch(Golden& golden, size_t number, bool fused, int chunks) {
+void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused, int chunks,
+                             bool bf16) {
+  Golden& golden = pal::golden(stem);
   const nlohmann::json& which = golden.numbers["cases"].at(number);
   std::vector<Override> overrides{parse_set(fused ? "model.fused=true" : "model.fused=false"),
                                   parse_set("model.loss_chunks=" + std::to_string(chunks))};
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
+  if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
   const Config config =
-      load_config(kFolder + golden.numbers.value("config", "nmt_steps.yaml"), overrides);
+      load_config(kGolden + golden.numbers.value("config", "nmt_steps.yaml"), overrides);
   const ParallelTextConfig& data = config.parallel_text();
   const int64_t specials = 4;
   const auto& target_words =
@@ -95,6 +87,7 @@ void expect_steps_of_pytorch(Golden& golden, size_t number, bool fused, int chun
   }
 
   namespace in = translation_input;
+  const double tolerance = loss_tolerance(stem, bf16);
   for (int64_t step = 0; step < source[0]; ++step) {
     for (const char* input : {in::kSource, in::kSourceLengths, in::kTargetIn, in::kTargetOut}) {
       put(golden, program, input, step);
@@ -106,24 +99,17 @@ void expect_steps_of_pytorch(Golden& golden, size_t number, bool fused, int chun
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
     const double want = which["losses"][size_t(step)], got = double(*program.output("loss"));
-    EXPECT_NEAR(got, want, kLossTolerance * want) << "step " << step;
+    EXPECT_NEAR(got, want, tolerance * want) << "step " << step;
   }
 
+  if (bf16) return;
   int weights = 0;
   for (const StateTensor& slot : programs.state()) {
     if (slot.role != Role::weight) continue;
     const TensorView& final =
         golden.tensor("final/" + which["name"].get<std::string>() + "/" + slot.name);
     ASSERT_EQ(final.bytes, size_t(slot.spec.bytes())) << slot.name;
-    const float *want = static_cast<const float*>(final.data), *before = initial(golden, slot),
-                *got = reinterpret_cast<const float*>(slot.data);
-    double off = 0, way = 0;
-    for (int64_t i = 0; i < slot.spec.numel(); ++i) {
-      off += std::pow(double(got[i]) - double(want[i]), 2);
-      way += std::pow(double(want[i]) - double(before[i]), 2);
-    }
-    EXPECT_GT(way, 0) << slot.name;
-    EXPECT_LE(std::sqrt(off), kWeightTolerance * std::sqrt(way)) << slot.name;
+    expect_weights(slot, static_cast<const float*>(final.data), initial(golden, slot));
     ++weights;
   }
   EXPECT_GT(weights, 15);
@@ -155,7 +141,7 @@ class GoldenNmt : public testing::TestWithParam<GoldenParam> {};
 
 TEST_P(GoldenNmt, TenStepsAsInPyTorch) {
   const auto& [which, fused, chunks] = GetParam();
-  expect_steps_of_pytorch(golden(which.stem), which.number, fused, chunks);
+  expect_steps_of_pytorch(which.stem, which.number, fused, chunks, false);
 }
 
 std::string case_name(const testing::TestParamInfo<GoldenParam>& test) {
@@ -167,6 +153,21 @@ std::string case_name(const testing::TestParamInfo<GoldenParam>& test) {
 // Five chunks of the 24 rows are of different lengths.
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenNmt,
                          testing::Combine(testing::ValuesIn(kCases), testing::Bool(),
+                                          testing::Values(1, 5)),
+                         case_name);
+
+class GoldenNmtInBf16 : public testing::TestWithParam<GoldenParam> {};
+
+TEST_P(GoldenNmtInBf16, TenStepsAsNearToF32AsPyTorchs) {
+  const auto& [which, fused, chunks] = GetParam();
+  expect_steps_of_pytorch(which.stem, which.number, fused, chunks, true);
+}
+
+// Without those of nmt_norm.
+constexpr Case kBf16Cases[] = {kCases[0], kCases[1], kCases[2],  kCases[3], kCases[4],
+                               kCases[9], kCases[10], kCases[11], kCases[12]};
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenNmtInBf16,
+                         testing::Combine(testing::ValuesIn(kBf16Cases), testing::Bool(),
                                           testing::Values(1, 5)),
                          case_name);
 

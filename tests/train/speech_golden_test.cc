@@ -3,14 +3,12 @@
 // unfused. The running statistics count as weights.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/scalars.h"
 #include "models/deepspeech2.h"
+#include "tests/train/golden_steps.h"
 #include "train/initialise.h"
 #include "train/safetensors.h"
 #include "train/step_program.h"
@@ -19,13 +17,6 @@
 namespace pal {
 namespace {
 
-const std::string kStem = PAL_SOURCE_DIR "/tests/train/golden/speech_steps";
-
-// Loss of a step, relative.
-constexpr double kLossTolerance = 1e-4;
-// After ten steps: the distance to PyTorch's weights, relative to how far the weights have gone.
-constexpr double kWeightTolerance = 1e-3;
-
 constexpr const char* kConfig =
     "model: {type: deepspeech2}\n"
     "train: {optimizer: adam, lr: 0.01, eps: 1.0e-4, steps: 10}\n"
@@ -33,10 +24,10 @@ constexpr const char* kConfig =
 
 class SpeechGolden : public testing::TestWithParam<std::tuple<int, bool>> {
  protected:
-  SpeechGolden() : tensors_(SafetensorsFile::open(kStem + ".safetensors")) {
-    std::ifstream in(kStem + ".json");
-    numbers_ = nlohmann::json::parse(in);
-  }
+  SpeechGolden()
+      : tensors_(SafetensorsFile::open(kGolden + "speech_steps.safetensors")),
+        numbers_(golden_numbers("speech_steps")) {}
+  void expect_steps_of_pytorch(bool bf16);
   const TensorView& tensor(const std::string& name) {
     const TensorView* found = tensors_.find(name);
     if (!found) throw std::runtime_error("the golden values lack " + name);
@@ -61,11 +52,12 @@ class SpeechGolden : public testing::TestWithParam<std::tuple<int, bool>> {
   nlohmann::json numbers_;
 };
 
-TEST_P(SpeechGolden, TenStepsAsInPyTorch) {
+void SpeechGolden::expect_steps_of_pytorch(bool bf16) {
   const auto [number, fused] = GetParam();
   const nlohmann::json& which = numbers_["cases"].at(size_t(number));
   std::vector<Override> overrides;
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
+  if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
   const Config config = parse_config(kConfig, "golden.yaml", overrides);
   const DeepSpeechConfig& model = config.deepspeech();
   DeepSpeech2Options o;
@@ -91,6 +83,7 @@ TEST_P(SpeechGolden, TenStepsAsInPyTorch) {
     if (compared(slot)) std::memcpy(slot.data, initial(slot), size_t(slot.spec.bytes()));
   }
 
+  const double tolerance = loss_tolerance("speech_steps", bf16);
   for (int64_t step = 0; step < features[0]; ++step) {
     for (const char* name : {"features", "labels", "label_lengths"}) {
       size_t bytes = 0;
@@ -106,27 +99,23 @@ TEST_P(SpeechGolden, TenStepsAsInPyTorch) {
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
     const double want = which["losses"][size_t(step)], got = double(*program.output("loss"));
-    EXPECT_NEAR(got, want, kLossTolerance * want) << "step " << step;
+    EXPECT_NEAR(got, want, tolerance * want) << "step " << step;
   }
 
+  if (bf16) return;
   int slots = 0;
   for (const StateTensor& slot : programs.state()) {
     if (!compared(slot)) continue;
     const TensorView& final = tensor("final/" + which["name"].get<std::string>() + "/" + slot.name);
     ASSERT_EQ(final.bytes, size_t(slot.spec.bytes())) << slot.name;
-    const float *want = static_cast<const float*>(final.data), *before = initial(slot),
-                *got = reinterpret_cast<const float*>(slot.data);
-    double off = 0, way = 0;
-    for (int64_t i = 0; i < slot.spec.numel(); ++i) {
-      off += std::pow(double(got[i]) - double(want[i]), 2);
-      way += std::pow(double(want[i]) - double(before[i]), 2);
-    }
-    EXPECT_GT(way, 0) << slot.name;
-    EXPECT_LE(std::sqrt(off), kWeightTolerance * std::sqrt(way)) << slot.name;
+    expect_weights(slot, static_cast<const float*>(final.data), initial(slot));
     ++slots;
   }
   EXPECT_GT(slots, 30);
 }
+
+TEST_P(SpeechGolden, TenStepsAsInPyTorch) { expect_steps_of_pytorch(false); }
+TEST_P(SpeechGolden, TenStepsInBf16AsNearToF32AsPyTorchs) { expect_steps_of_pytorch(true); }
 
 std::string name_of(const testing::TestParamInfo<std::tuple<int, bool>>& test) {
   const char* const names[] = {"Gru", "Lstm", "Concat"};
