@@ -40,7 +40,7 @@ inline Conv2dAttrs conv2d_attrs(int64_t stride, int64_t pad, int64_t groups = 1)
           .groups = groups};
 }
 
-// x (N, H, W, C), w (O, KH, KW, C / groups), bias (O) -> (N, OH, OW, O), f32, with
+// x (N, H, W, C), w (O, KH, KW, C / groups), f32 bias (O) -> (N, OH, OW, O), floats like x, with
 // OH = (H + top + bottom - dilation_h (KH - 1) - 1) / stride_h + 1. Without groups the kernel would
 // like w in a layout of its own. Depthwise: groups = C.
 Val conv2d(Val x, Val w, const Conv2dAttrs& attrs = {}, Val bias = {});
@@ -49,7 +49,7 @@ Val conv2d(Val x, Val w, const Conv2dAttrs& attrs = {}, Val bias = {});
 Val conv2d_data_grad(Val dy, Val w, const Conv2dAttrs& attrs);
 
 // x (N, H, W, C), dy (N, OH, OW, O) (, sum) -> sum + dw, (O, attrs.height, attrs.width, C /
-// groups), plain; the result may be written over sum.
+// groups), plain f32; the result may be written over sum.
 Val conv2d_weight_grad(Val x, Val dy, const Conv2dAttrs& attrs, Val sum = {});
 
 }  // namespace pal

@@ -5,7 +5,6 @@
 #include "ops/convolution.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
-#include "ops/reduce.h"
 
 namespace pal {
 
@@ -20,8 +19,8 @@ ConvGeometry geometry_of(const Conv3dAttrs& s) {
 namespace {
 
 template <ConvKind kind>
-Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  return prepare_conv(kind, device, in, geometry_of(attrs.as<Conv3dAttrs>()));
+Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
+  return prepare_conv(kind, device, in, out, geometry_of(attrs.as<Conv3dAttrs>()));
 }
 
 template <ConvKind kind>
@@ -39,10 +38,9 @@ void gradient(GradientArgs& g) {
   auto& attrs = g.attrs<Conv3dAttrs>();
   const Val x = g.in(0), w = g.in(1), dy = g.dy();
   if (g.wants(0)) g.give(0, conv3d_data_grad(dy, w, with_extents(attrs, x.shape())));
-  if (g.wants(1)) {
-    g.give_total(1, conv3d_weight_grad(x, dy, with_extents(attrs, w.shape()), g.sum(1)));
-  }
-  if (g.wants(2)) g.give_total(2, sum_rows(dy, g.sum(2)));
+  give_weight_gradients(g, [&](Val sum) {
+    return conv3d_weight_grad(x, dy, with_extents(attrs, w.shape()), sum);
+  });
 }
 
 const Conv3dAttrs kUneven{.stride_d = 1, .stride_h = 2, .stride_w = 2, .pad_d = 1, .pad_h = 2};

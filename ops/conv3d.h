@@ -25,7 +25,7 @@ inline Conv3dAttrs conv3d_attrs(int64_t stride, int64_t pad) {
   return {stride, stride, stride, pad, pad, pad};
 }
 
-// x (N, D, H, W, C), w (O, KD, KH, KW, C), bias (O) -> (N, OD, OH, OW, O), f32, with
+// x (N, D, H, W, C), w (O, KD, KH, KW, C), f32 bias (O) -> (N, OD, OH, OW, O), floats like x, with
 // OD = (D + 2 pad_d - KD) / stride_d + 1. The kernel would like w in a layout of its own.
 Val conv3d(Val x, Val w, const Conv3dAttrs& attrs = {}, Val bias = {});
 
@@ -33,7 +33,7 @@ Val conv3d(Val x, Val w, const Conv3dAttrs& attrs = {}, Val bias = {});
 Val conv3d_data_grad(Val dy, Val w, const Conv3dAttrs& attrs);
 
 // x (N, D, H, W, C), dy (N, OD, OH, OW, O) (, sum) -> sum + dw, (O, attrs.depth, attrs.height,
-// attrs.width, C), plain; the result may be written over sum.
+// attrs.width, C), plain f32; the result may be written over sum.
 Val conv3d_weight_grad(Val x, Val dy, const Conv3dAttrs& attrs, Val sum = {});
 
 }  // namespace pal

@@ -5,7 +5,7 @@
 
 namespace pal {
 
-ConvStripes cut_into_stripes(const ConvShape& shape, int64_t most_bytes) {
+ConvStripes cut_into_stripes(const ConvShape& shape, int64_t most_bytes, DType type) {
   ConvStripes s{.n = shape.n,
                 .groups = shape.groups,
                 .c = shape.c / shape.groups,
@@ -22,12 +22,26 @@ ConvStripes cut_into_stripes(const ConvShape& shape, int64_t most_bytes) {
   }
   s.pixels = s.axis[1].out * s.axis[2].out;
   s.lines = s.n * s.axis[0].out, s.stripe = s.lines;
-  if (s.in_place) return s;
-  const int64_t line_bytes = s.pixels * s.groups * s.taps * s.c * int64_t(sizeof(float));
+  s.type = type, s.f32_y = shape.bias && type != DType::f32;
+  const int64_t floats = (s.in_place ? 0 : s.taps * s.c) + (s.f32_y ? s.o : 0);
+  if (floats == 0) return s;
+  const int64_t line_bytes = s.pixels * s.groups * floats * int64_t(sizeof(float));
   s.stripe = std::clamp<int64_t>(most_bytes / line_bytes, 1, s.lines);
   const int64_t image = s.axis[0].out;
   if (s.stripe > image) s.stripe -= s.stripe % image;
+  s.by_image = type != DType::f32 && s.stripe < image;
   return s;
+}
+
+int64_t ConvStripes::sum_floats(ConvKind kind) const {
+  if (kind == ConvKind::forward) return f32_y ? stripe * pixels * groups * o : 0;
+  const bool dx = kind == ConvKind::data_grad && by_image && !in_place;
+  return dx ? axis[0].in * axis[1].in * axis[2].in * groups * c : 0;
+}
+
+int64_t ConvStripes::lines_from(int64_t line) const {
+  const int64_t image = axis[0].out;
+  return std::min(stripe, by_image ? image - line % image : lines - line);
 }
 
 ProductShape ConvStripes::product(ConvKind kind, int64_t of_lines) const {
@@ -38,19 +52,22 @@ ProductShape ConvStripes::product(ConvKind kind, int64_t of_lines) const {
       in_place ? Strides{c, groups * c, 1} : Strides{rows * columns, columns, 1};
   const Strides y{o, groups * o, 1}, w{o * columns, columns, 1};
   const auto transposed = [](const Strides& s) { return Strides{s[0], s[2], s[1]}; };
-  ProductShape p{.batch = groups};
+  ProductShape p{.batch = groups, .in = type, .out = type};
   switch (kind) {
     case ConvKind::forward:
       p.m = rows, p.n = o, p.k = columns;
       p.a = windows, p.b = transposed(w), p.c = y;
+      if (f32_y) p.out = DType::f32;
       break;
     case ConvKind::data_grad:
       p.m = rows, p.n = columns, p.k = o;
       p.a = y, p.b = w, p.c = windows;
+      p.out = window_type(kind);
       break;
     case ConvKind::weight_grad:
       p.m = o, p.n = columns, p.k = rows;
       p.a = transposed(y), p.b = windows, p.c = w;
+      p.out = DType::f32;
       break;
   }
   return p;

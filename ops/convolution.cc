@@ -1,7 +1,10 @@
 // Shapes of convolutions with any number of spatial axes, and the calls of their kernels.
 #include "ops/convolution.h"
 
+#include "ops/copies.h"
 #include "ops/elementwise.h"
+#include "ops/f32_copies.h"
+#include "ops/reduce.h"
 
 namespace pal {
 namespace {
@@ -9,12 +12,12 @@ namespace {
 bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank() > 0; }
 
 bool is_plain_image(const TensorSpec& spec, const ConvGeometry& g) {
-  return spec.shape.rank() == g.axes + 2 && spec.dtype == DType::f32 && !spec.layout &&
+  return spec.shape.rank() == g.axes + 2 && is_float(spec.dtype) && !spec.layout &&
          spec.numel() > 0;
 }
 bool is_weights(const TensorSpec& spec, const ConvGeometry& g) {
-  return spec.shape.rank() == g.axes + 2 && spec.dtype == DType::f32 && spec.numel() > 0 &&
-         (g.groups == 1 || !spec.layout);
+  return spec.shape.rank() == g.axes + 2 && is_float(spec.dtype) && spec.numel() > 0 &&
+         (!spec.layout || (g.groups == 1 && spec.dtype == DType::f32));
 }
 
 int64_t windows(const ConvAxis& a) {
@@ -83,8 +86,10 @@ void require_operands_of(const char* op, const ConvGeometry& g, const TensorSpec
   require(is_plain_image(image, g) &&
               (other_is_weights ? is_weights(other, g) : is_plain_image(other, g)),
           op,
-          to_string(image) + " by " + to_string(other) + ": needs f32 tensors of rank " +
+          to_string(image) + " by " + to_string(other) + ": needs floats of rank " +
               std::to_string(g.axes + 2) + ", channels last");
+  require(image.dtype == other.dtype, op,
+          to_string(image) + " by " + to_string(other) + ": the types differ");
 }
 
 }  // namespace
@@ -96,7 +101,7 @@ Specs infer_conv(const char* op, SpecSpan in, const ConvGeometry& g) {
   const ConvShape s = conv_shape(in[0].shape, in[1].shape, g);
   require(!present(in, 2) || in[2] == TensorSpec{{s.o}}, op,
           "the bias should be f32[" + std::to_string(s.o) + "], is " + to_string(in[2]));
-  return {{y_of(s)}};
+  return {{y_of(s), in[0].dtype}};
 }
 
 Specs infer_conv_data_grad(const char* op, SpecSpan in, const ConvGeometry& g) {
@@ -105,7 +110,7 @@ Specs infer_conv_data_grad(const char* op, SpecSpan in, const ConvGeometry& g) {
   const Shape image = image_of(in[0].shape, in[1].shape, g);
   require_fit(op, image, in[1].shape, g);
   require_windows(op, in[0].shape, conv_shape(image, in[1].shape, g));
-  return {{image}};
+  return {{image, in[0].dtype}};
 }
 
 Specs infer_conv_weight_grad(const char* op, SpecSpan in, const ConvGeometry& g) {
@@ -130,24 +135,50 @@ ConvShape conv_shape_of(ConvKind kind, SpecSpan in, const ConvGeometry& g) {
   return shape;
 }
 
-Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, const ConvGeometry& g) {
-  const ConvShape shape = conv_shape_of(kind, in, g);
-  TensorSpec w = in[1];
+// The kernel, and where the f32 copies of its operands and its result lie behind its own scratch.
+struct ConvState {
+  std::unique_ptr<ConvKernel> kernel;
+  int64_t a_at, b_at, out_at;
+};
+
+Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
+                      const ConvGeometry& g) {
+  TensorSpec w{in[1].shape, DType::f32, in[1].layout};
   if (kind == ConvKind::weight_grad) w = {weights_of(in[0].shape, in[1].shape, g)};
-  auto kernel = std::make_shared<ConvKernel>(device, kind, shape, w);
+  auto kernel = std::make_unique<ConvKernel>(device, kind, conv_shape_of(kind, in, g), w);
   Prepared prepared{.workspace = kernel->workspace()};
-  if (kind != ConvKind::weight_grad && kernel->preferred_weights()) {
+  const bool may_prefer = kind != ConvKind::weight_grad && in[1].dtype == DType::f32;
+  if (may_prefer && kernel->preferred_weights()) {
     prepared.preferred = {nullptr, kernel->preferred_weights()};
   }
-  prepared.state = std::move(kernel);
+  int64_t& bytes = prepared.workspace;
+  ConvState state{std::move(kernel), reserve_f32_copy(in[0], bytes),
+                  reserve_f32_copy(in[1], bytes), reserve_f32_copy(out[0], bytes)};
+  prepared.state = std::make_shared<ConvState>(std::move(state));
   return prepared;
 }
 
 void run_conv(const KernelArgs& a) {
   if (!a.out[0]) return;
   const void* extra = present(a.in_spec, 2) ? a.in[2] : nullptr;
-  static_cast<const ConvKernel*>(a.state)->run(a.in[0], a.in[1], a.out[0], extra, a.workspace,
-                                               a.queue);
+  const ConvState& s = *static_cast<const ConvState*>(a.state);
+  s.kernel->run(f32_operand(a, 0, s.a_at), f32_operand(a, 1, s.b_at), f32_result(a, s.out_at),
+                extra, a.workspace, a.queue);
+  store_f32_result(a, s.out_at);
+}
+
+void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad) {
+  if (g.wants(1)) {
+    if (const DType type = g.type(1); type == DType::f32) {
+      g.give_total(1, weight_grad(g.sum(1)));
+    } else {
+      g.give(1, cast(weight_grad({}), type));
+    }
+  }
+  if (g.wants(2)) {
+    const SumLeadingAttrs pixels{g.dy().shape().rank() - 1, DType::f32};
+    g.give_total(2, g.builder.emit1(sum_leading_op, {g.dy(), g.sum(2)}, pixels));
+  }
 }
 
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out) {

@@ -1,7 +1,7 @@
 // conv2d, conv3d and their gradients as cuBLASLt's products with windows laid out in the workspace,
 // a stripe of output pixels at a time (ops/conv_stripes.h). Stripes come one after the other, and
 // an input pixel's gradient is the sum over its windows in their order, so the bits are always the
-// same.
+// same. Of operands in 16 bits all sums are f32 as well, in the workspace until they are complete.
 #include <algorithm>
 
 #include "ops/conv2d.h"
@@ -23,28 +23,30 @@ struct State {
   ConvStripes stripes;
   bool depthwise;
   std::unique_ptr<CudaProduct> product, last;  // of a stripe, and of the lines that are left over
-  int64_t windows_at = 0;
+  int64_t windows_at = 0, sums_at = 0;
 };
 
-Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shape) {
+Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shape, DType type) {
   auto state = std::make_shared<State>();
   State& s = *state;
   s.kind = kind;
   const int64_t most = std::min(kMostBytes, cuda_of(device).total_bytes() / kPartOfMemory);
-  s.stripes = cut_into_stripes(shape, most);
+  s.stripes = cut_into_stripes(shape, most, type);
   const ConvStripes& cut = s.stripes;
   s.depthwise = cut.groups > 1 && cut.c == 1;
   if (s.depthwise) return {.state = std::move(state), .workspace = depthwise_workspace(kind, cut)};
   auto product_of = [&](int64_t lines) {
     ProductShape p = cut.product(kind, lines);
-    p.bias = shape.bias && cut.groups == 1;
+    p.bias = shape.bias && cut.groups == 1 && !cut.f32_y;
     auto product = std::make_unique<CudaProduct>(device, "convolution", p);
     s.windows_at = std::max(s.windows_at, product->workspace());
     return product;
   };
   s.product = product_of(cut.stripe);
-  if (const int64_t rest = cut.lines % cut.stripe) s.last = product_of(rest);
-  const int64_t bytes = s.windows_at + cut.window_floats() * int64_t(sizeof(float));
+  if (const int64_t rest = cut.last_lines()) s.last = product_of(rest);
+  const TensorSpec windows{{cut.window_floats()}, cut.window_type(kind)};
+  s.sums_at = s.windows_at + align_up(windows.bytes());
+  const int64_t bytes = s.sums_at + cut.sum_floats(kind) * int64_t(sizeof(float));
   return {.state = std::move(state), .workspace = bytes};
 }
 
@@ -53,7 +55,7 @@ Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shap
 struct Stripe {
   int64_t first, pixels;  // output pixels
   bool joined;            // runs are rows of taps
-  int64_t runs, run;      // of a window; floats of one
+  int64_t runs, run;      // of a window; elements of one
 
   Stripe(const Windows& w, int64_t first_pixel, int64_t pixel_count)
       : first(first_pixel),
@@ -63,7 +65,7 @@ struct Stripe {
         run(joined ? w.axis[2].kernel * w.c : w.c) {}
 };
 
-// windows[group, pixel, tap, c] = x there, 0 outside; eight floats of a run a thread.
+// windows[group, pixel, tap, c] = x there, 0 outside; eight elements of a run a thread.
 __global__ void lay_windows_kernel(Stored windows, Stored x, Windows w, Stripe s) {
   const int64_t g = thread_number(), per_run = (s.run + kGroup - 1) / kGroup;
   if (g >= w.groups * s.pixels * s.runs * per_run) return;
@@ -95,8 +97,9 @@ __global__ void lay_windows_kernel(Stored windows, Stored x, Windows w, Stripe s
 }
 
 // dx of a pixel: the sum over the windows of this stripe that it lies in, in their order, onto the
-// earlier stripes' where an image has several (`add`). Eight channels of a group a thread.
-__global__ void sum_windows_kernel(Stored dx, Stored windows, Windows w, Stripe s,
+// earlier stripes' where an image has several (`add`). Eight channels of a group a thread. `to` is
+// the first image's place in dx.
+__global__ void sum_windows_kernel(Stored dx, int64_t to, Stored windows, Windows w, Stripe s,
                                    int64_t first_image, int64_t images, bool add) {
   const int64_t g = thread_number(), per_group = (w.c + kGroup - 1) / kGroup;
   if (g >= images * w.pixels_in() * w.groups * per_group) return;
@@ -104,7 +107,7 @@ __global__ void sum_windows_kernel(Stored dx, Stored windows, Windows w, Stripe 
   const int64_t pixel = divide(place, w.groups), group = place - pixel * w.groups;
   const Pixel p = input_pixel(w, pixel);
   const int count = group_size(c, w.c);
-  const int64_t at = ((first_image * w.pixels_in() + pixel) * w.groups + group) * w.c + c;
+  const int64_t at = ((to * w.pixels_in() + pixel) * w.groups + group) * w.c + c;
   float sum[kGroup] = {}, v[kGroup];
   bool any = !add;
   for (int k0 = w.axis[0].kernel - 1; k0 >= 0; --k0) {
@@ -145,76 +148,114 @@ __global__ void lay_bias_kernel(Stored y, Stored bias, int64_t pixels, int64_t c
   store8(y, row * channels + c, n, v);
 }
 
+// y = the sums, with the bias where there is one, rounded to y's type.
+__global__ void store_sums_kernel(Stored y, Stored sums, Stored bias, int64_t pixels,
+                                  int64_t channels) {
+  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
+  if (g >= pixels * per_row) return;
+  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
+  const int n = group_size(c, channels);
+  float v[kGroup], b[kGroup] = {};
+  load8(sums, row * channels + c, n, v);
+  if (bias.data) load8(bias, c, n, b);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) v[k] = v[k] + b[k];
+  store8(y, row * channels + c, n, v);
+}
+void store_sums(const KernelArgs& a, void* y, DType type, const float* bias, int64_t pixels,
+                int64_t channels) {
+  const std::byte* sums = a.workspace + static_cast<const State*>(a.state)->sums_at;
+  launch(store_sums_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+         stored(y, {{}, type}, channels), floats(sums, channels), floats(bias, channels), pixels,
+         channels);
+}
+
+// Where that element of a tensor lies.
+void* element(const void* data, DType type, int64_t i) {
+  return const_cast<std::byte*>(static_cast<const std::byte*>(data)) + i * bits(type) / 8;
+}
+
 // Calls f(first line, stripe, product, windows): where they are or shall be, which is in the image
 // itself if that is how they lie.
 template <class F>
-void each_stripe(const KernelArgs& a, float* image, F f) {
+void each_stripe(const KernelArgs& a, const void* image, F f) {
   const State& s = *static_cast<const State*>(a.state);
   const ConvStripes& cut = s.stripes;
   const Windows w(cut);
-  float* room = reinterpret_cast<float*>(a.workspace + s.windows_at);
-  for (int64_t line = 0; line < cut.lines; line += cut.stripe) {
-    const int64_t lines = std::min(cut.stripe, cut.lines - line);
-    f(line, Stripe(w, line * cut.pixels, lines * cut.pixels),
-      lines == cut.stripe ? *s.product : *s.last, cut.in_place ? image : room);
+  for (int64_t line = 0, lines; line < cut.lines; line += lines) {
+    lines = cut.lines_from(line);
+    const Stripe stripe(w, line * cut.pixels, lines * cut.pixels);
+    void* windows = cut.in_place ? element(image, cut.type, stripe.first * cut.groups * cut.c)
+                                 : a.workspace + s.windows_at;
+    f(line, stripe, lines == cut.stripe ? *s.product : *s.last, windows);
   }
 }
 
-void lay_windows(const KernelArgs& a, float* windows, const Stripe& stripe) {
+void lay_windows(const KernelArgs& a, void* windows, const Stripe& stripe) {
   const ConvStripes& cut = static_cast<const State*>(a.state)->stripes;
   if (cut.in_place) return;
   launch(lay_windows_kernel,
          grid_of_groups(cut.groups * stripe.pixels * stripe.runs * groups_of(stripe.run)), kThreads,
-         0, stream_of(a), floats(windows, cut.c), floats(a.in[0], cut.c), Windows(cut), stripe);
+         0, stream_of(a), stored(windows, {{}, cut.type}, cut.c),
+         stored(a.in[0], a.in_spec[0], cut.c), Windows(cut), stripe);
 }
 
 void forward(const KernelArgs& a, const ConvStripes& cut) {
   const int64_t channels = cut.groups * cut.o;
   const float* bias = input_if_present<float>(a, 2);
-  const bool laid = bias && cut.groups > 1;
+  const bool laid = bias && cut.groups > 1 && !cut.f32_y;
   if (laid) {
     const int64_t pixels = cut.lines * cut.pixels;
     launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
            floats(a.out[0], channels), floats(bias, channels), pixels, channels);
   }
-  each_stripe(a, static_cast<float*>(a.in[0]),
-              [&](int64_t, const Stripe& s, const CudaProduct& product, float* windows) {
-                lay_windows(a, windows, s);
-                float* y = a.output(0) + s.first * channels;
-                product.run(stream_of(a), windows, a.in[1], laid ? y : nullptr, y,
-                            laid ? nullptr : bias, a.workspace);
-              });
+  void* sums = a.workspace + static_cast<const State*>(a.state)->sums_at;
+  each_stripe(a, a.in[0], [&](int64_t, const Stripe& s, const CudaProduct& product, void* windows) {
+    lay_windows(a, windows, s);
+    void* y = element(a.out[0], cut.type, s.first * channels);
+    if (cut.f32_y) {
+      product.run(stream_of(a), windows, a.in[1], nullptr, sums, nullptr, a.workspace);
+      return store_sums(a, y, cut.type, bias, s.pixels, channels);
+    }
+    product.run(stream_of(a), windows, a.in[1], laid ? y : nullptr, y, laid ? nullptr : bias,
+                a.workspace);
+  });
 }
 
 void data_grad(const KernelArgs& a, const ConvStripes& cut) {
   const bool add = !cut.in_place && !cut.whole_images();
-  if (add) zero_async(a, a.out[0], a.out_spec[0].bytes());
+  if (add && !cut.by_image) zero_async(a, a.out[0], a.out_spec[0].bytes());
   const Windows w(cut);
-  const int64_t image_lines = cut.axis[0].out;
-  each_stripe(a, a.output(0),
-              [&](int64_t line, const Stripe& s, const CudaProduct& product, float* windows) {
-                product.run(stream_of(a), a.input(0) + s.first * cut.groups * cut.o, a.in[1],
-                            nullptr, windows, nullptr, a.workspace);
-                if (cut.in_place) return;
-                const int64_t first = line / image_lines;
-                const int64_t end = blocks_of(line + s.pixels / cut.pixels, image_lines);
-                const int64_t images = end - first;
-                const int64_t places = images * w.pixels_in() * cut.groups;
-                launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), kThreads, 0,
-                       stream_of(a), floats(a.out[0], cut.c), floats(windows, cut.c), w, s, first,
-                       images, add);
-              });
+  const int64_t image_lines = cut.axis[0].out, channels = cut.groups * cut.c;
+  const Stored dx = cut.by_image
+                        ? floats(a.workspace + static_cast<const State*>(a.state)->sums_at, cut.c)
+                        : stored(a.out[0], a.out_spec[0], cut.c);
+  each_stripe(a, a.out[0], [&](int64_t line, const Stripe& s, const CudaProduct& product,
+                               void* windows) {
+    const void* dy = element(a.in[0], cut.type, s.first * cut.groups * cut.o);
+    product.run(stream_of(a), dy, a.in[1], nullptr, windows, nullptr, a.workspace);
+    if (cut.in_place) return;
+    const int64_t first = line / image_lines, end_line = line + s.pixels / cut.pixels;
+    const int64_t images = blocks_of(end_line, image_lines) - first;
+    const int64_t places = images * w.pixels_in() * cut.groups;
+    const bool onto = add && !(cut.by_image && line % image_lines == 0);
+    launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), kThreads, 0, stream_of(a),
+           dx, cut.by_image ? 0 : first, floats(windows, cut.c), w, s, first, images, onto);
+    if (cut.by_image && end_line % image_lines == 0) {
+      store_sums(a, element(a.out[0], cut.type, first * w.pixels_in() * channels), cut.type,
+                 nullptr, w.pixels_in(), channels);
+    }
+  });
 }
 
 void weight_grad(const KernelArgs& a, const ConvStripes& cut) {
   const void* so_far = input_if_present(a, 2);
-  each_stripe(a, static_cast<float*>(a.in[0]),
-              [&](int64_t, const Stripe& s, const CudaProduct& product, float* windows) {
-                lay_windows(a, windows, s);
-                product.run(stream_of(a), a.input(1) + s.first * cut.groups * cut.o, windows,
-                            so_far, a.out[0], nullptr, a.workspace);
-                so_far = a.out[0];
-              });
+  each_stripe(a, a.in[0], [&](int64_t, const Stripe& s, const CudaProduct& product, void* windows) {
+    lay_windows(a, windows, s);
+    const void* dy = element(a.in[1], cut.type, s.first * cut.groups * cut.o);
+    product.run(stream_of(a), dy, windows, so_far, a.out[0], nullptr, a.workspace);
+    so_far = a.out[0];
+  });
 }
 
 void run(const KernelArgs& a) {
@@ -230,7 +271,8 @@ void run(const KernelArgs& a) {
 
 template <class A, ConvKind kind>
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  return prepare_cuda(kind, device, conv_shape_of(kind, in, geometry_of(attrs.as<A>())));
+  return prepare_cuda(kind, device, conv_shape_of(kind, in, geometry_of(attrs.as<A>())),
+                      in[0].dtype);
 }
 template <class A, ConvKind kind>
 constexpr Backend kBackend{.run = run, .prepare = prepare<A, kind>};

@@ -5,6 +5,7 @@
 #pragma once
 #include "core/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/float_types.h"
 #include "ops/storage.h"
 
 namespace pal {
@@ -187,16 +188,6 @@ inline void copy_async(const KernelArgs& a, void* to, const void* from, int64_t 
 }
 inline void zero_async(const KernelArgs& a, void* to, int64_t bytes) {
   if (bytes) check_cuda(cudaMemsetAsync(to, 0, size_t(bytes), stream_of(a)));
-}
-
-// Calls f with a float, bf16 or f16: for kernels that are compiled for each.
-template <class F>
-void by_float_type(DType type, F f) {
-  switch (type) {
-    case DType::bf16: return f(bf16{});
-    case DType::f16: return f(f16{});
-    default: return f(0.0f);
-  }
 }
 
 }  // namespace pal

@@ -29,7 +29,8 @@ __device__ void each_tap(const Windows& w, const Pixel& p, F f) {
 }
 
 // y[p, o] = bias[o] + the sum over taps of x[.., o / per] w[o, tap]; `per` outputs a channel.
-__global__ void depthwise_kernel(Stored y, Stored x, const float* weights, Stored bias, Windows w,
+template <class T>
+__global__ void depthwise_kernel(Stored y, Stored x, const T* weights, Stored bias, Windows w,
                                  int64_t pixels) {
   const int64_t outputs = w.groups * w.o, per_row = (outputs + kGroup - 1) / kGroup;
   const int64_t g = thread_number();
@@ -47,14 +48,15 @@ __global__ void depthwise_kernel(Stored y, Stored x, const float* weights, Store
     }
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
-      if (k < n) sum[k] += v[k] * weights[(o + k) * taps + tap];
+      if (k < n) sum[k] += v[k] * load(weights, (o + k) * taps + tap);
     }
   });
   store8(y, row * outputs + o, n, sum);
 }
 
 // dx[p, c] = the sum over the windows that p lies in, and the outputs of c.
-__global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const float* weights, Windows w,
+template <class T>
+__global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const T* weights, Windows w,
                                            int64_t pixels) {
   const int64_t per_row = (w.groups + kGroup - 1) / kGroup, g = thread_number();
   if (g >= pixels * per_row) return;
@@ -82,7 +84,7 @@ __global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const float* we
           }
 #pragma unroll
           for (int k = 0; k < kGroup; ++k) {
-            if (k < n) sum[k] += v[k] * weights[((c + k) * w.o + m) * taps + tap];
+            if (k < n) sum[k] += v[k] * load(weights, ((c + k) * w.o + m) * taps + tap);
           }
         }
       }
@@ -93,8 +95,9 @@ __global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const float* we
 
 // partial[chunk, o, tap] = the sum over the chunk's pixels of dy[.., o] x[tap's place, o / per].
 // Neighbouring threads have neighbouring outputs. grid.y: chunks.
-__global__ void depthwise_weight_grad_kernel(float* partial, const float* x, const float* dy,
-                                             Windows w, int64_t pixels, int64_t per_chunk) {
+template <class T>
+__global__ void depthwise_weight_grad_kernel(float* partial, const T* x, const T* dy, Windows w,
+                                             int64_t pixels, int64_t per_chunk) {
   const int64_t outputs = w.groups * w.o, taps = w.taps(), t = thread_number();
   if (t >= outputs * taps) return;
   const int64_t tap = divide(t, outputs), o = t - tap * outputs, c = divide(o, w.o);
@@ -108,7 +111,7 @@ __global__ void depthwise_weight_grad_kernel(float* partial, const float* x, con
     const int h = w.axis[0].place(p.at[0], k0), m = w.axis[1].place(p.at[1], k1);
     const int j = w.axis[2].place(p.at[2], k2);
     if (!w.axis[0].inside(h) || !w.axis[1].inside(m) || !w.axis[2].inside(j)) continue;
-    sum += dy[i * outputs + o] * x[w.pixel_in(p.n, h, m, j) * w.groups + c];
+    sum += load(dy, i * outputs + o) * load(x, w.pixel_in(p.n, h, m, j) * w.groups + c);
   }
   partial[(int64_t(blockIdx.y) * outputs + o) * taps + tap] = sum;
 }
@@ -120,25 +123,35 @@ int64_t weights_of(const ConvStripes& s) { return s.groups * s.o * s.taps; }
 
 void forward(const ConvStripes& s, const KernelArgs& a) {
   const int64_t outputs = s.groups * s.o;
-  launch(depthwise_kernel, grid_of_groups(pixels_of(s) * groups_of(outputs)), kThreads, 0,
-         stream_of(a), floats(a.out[0], outputs), floats(a.in[0], outputs), a.input(1),
-         floats(input_if_present(a, 2), outputs), Windows(s), pixels_of(s));
+  by_float_type(s.type, [&](auto zero) {
+    using T = decltype(zero);
+    launch(depthwise_kernel<T>, grid_of_groups(pixels_of(s) * groups_of(outputs)), kThreads, 0,
+           stream_of(a), stored(a.out[0], a.out_spec[0], outputs),
+           stored(a.in[0], a.in_spec[0], outputs), a.input<T>(1),
+           floats(input_if_present(a, 2), outputs), Windows(s), pixels_of(s));
+  });
 }
 
 void data_grad(const ConvStripes& s, const KernelArgs& a) {
   const Windows w(s);
   const int64_t pixels = s.n * w.pixels_in();
-  launch(depthwise_data_grad_kernel, grid_of_groups(pixels * groups_of(s.groups)), kThreads, 0,
-         stream_of(a), floats(a.out[0], s.groups), floats(a.in[0], s.groups), a.input(1), w,
-         pixels);
+  by_float_type(s.type, [&](auto zero) {
+    using T = decltype(zero);
+    launch(depthwise_data_grad_kernel<T>, grid_of_groups(pixels * groups_of(s.groups)), kThreads, 0,
+           stream_of(a), stored(a.out[0], a.out_spec[0], s.groups),
+           stored(a.in[0], a.in_spec[0], s.groups), a.input<T>(1), w, pixels);
+  });
 }
 
 void weight_grad(const ConvStripes& s, const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   const int64_t width = weights_of(s), chunks = chunk_count(s);
-  launch(depthwise_weight_grad_kernel, {blocks_of(width, kColumnThreads), chunks}, kColumnThreads,
-         0, stream_of(a), partial, a.input(0), a.input(1), Windows(s), pixels_of(s),
-         chunk_lines(s) * s.pixels);
+  by_float_type(s.type, [&](auto zero) {
+    using T = decltype(zero);
+    launch(depthwise_weight_grad_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
+           kColumnThreads, 0, stream_of(a), partial, a.input<T>(0), a.input<T>(1), Windows(s),
+           pixels_of(s), chunk_lines(s) * s.pixels);
+  });
   sum_partials(a, floats(a.out[0], width), partial, chunks, width, width,
                floats(input_if_present(a, 2), width));
 }
