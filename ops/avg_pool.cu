@@ -13,24 +13,26 @@ struct Extents {
   int64_t images, height, width, channels, out_height, out_width;
 };
 
-__global__ void avg_pool_kernel(float* y, const float* x, Extents e, AvgPoolAttrs s) {
+template <class T>
+__global__ void avg_pool_kernel(T* y, const T* x, Extents e, AvgPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.out_height * e.out_width * e.channels) return;
   const int64_t pixel = divide(i, e.channels), c = i - pixel * e.channels;
   const int64_t row = divide(pixel, e.out_width), n = divide(row, e.out_height);
   const PoolSpan rows((row - n * e.out_height) * s.stride_h - s.top, s.kernel_h, e.height);
   const PoolSpan columns((pixel - row * e.out_width) * s.stride_w - s.left, s.kernel_w, e.width);
-  const float* image = x + n * e.height * e.width * e.channels + c;
+  const T* image = x + n * e.height * e.width * e.channels + c;
   float sum = 0;
   for (int64_t h = rows.begin; h < rows.end; ++h) {
     for (int64_t w = columns.begin; w < columns.end; ++w) {
-      sum += image[(h * e.width + w) * e.channels];
+      sum += load(image, (h * e.width + w) * e.channels);
     }
   }
-  y[i] = sum * pool_share(rows, columns, s);
+  store(y, i, sum * pool_share(rows, columns, s));
 }
 
-__global__ void avg_pool_grad_kernel(float* dx, const float* dy, Extents e, AvgPoolAttrs s) {
+template <class T>
+__global__ void avg_pool_grad_kernel(T* dx, const T* dy, Extents e, AvgPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.height * e.width * e.channels) return;
   const int64_t pixel = divide(i, e.channels), c = i - pixel * e.channels;
@@ -44,25 +46,32 @@ __global__ void avg_pool_grad_kernel(float* dx, const float* dy, Extents e, AvgP
          l < e.out_width && l * s.stride_w <= w; ++l) {
       const PoolSpan columns(l * s.stride_w - s.left, s.kernel_w, e.width);
       const int64_t from = ((n * e.out_height + k) * e.out_width + l) * e.channels + c;
-      sum += dy[from] * pool_share(rows, columns, s);
+      sum += load(dy, from) * pool_share(rows, columns, s);
     }
   }
-  dx[i] = sum;
+  store(dx, i, sum);
 }
 
 void run(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
-  launch(avg_pool_kernel, {blocks_of(y.numel(), kThreads)}, kThreads, 0, stream_of(a), a.output(0),
-         a.input(0), Extents{x[0], x[1], x[2], x[3], y[1], y[2]}, a.attrs.as<AvgPoolAttrs>());
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(avg_pool_kernel<T>, {blocks_of(y.numel(), kThreads)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.input<T>(0), Extents{x[0], x[1], x[2], x[3], y[1], y[2]},
+           a.attrs.as<AvgPoolAttrs>());
+  });
 }
 
 void run_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
-  launch(avg_pool_grad_kernel, {blocks_of(dx.numel(), kThreads)}, kThreads, 0, stream_of(a),
-         a.output(0), a.input(0), Extents{dx[0], dx[1], dx[2], dx[3], dy[1], dy[2]},
-         a.attrs.as<AvgPoolAttrs>());
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(avg_pool_grad_kernel<T>, {blocks_of(dx.numel(), kThreads)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.input<T>(0), Extents{dx[0], dx[1], dx[2], dx[3], dy[1], dy[2]},
+           a.attrs.as<AvgPoolAttrs>());
+  });
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ PAL_HD inline float pool_share(const PoolSpan& rows, const PoolSpan& columns,
   return n ? 1 / float(n) : 0;
 }
 
-// x (N, H, W, C), f32 -> (N, OH, OW, C), OH = (H + top + bottom - kernel_h) / stride_h + 1. A
-// window of which no pixel is in the image gives 0.
+// x (N, H, W, C) -> (N, OH, OW, C), floats alike, OH = (H + top + bottom - kernel_h) / stride_h
+// + 1. A window of which no pixel is in the image gives 0.
 Val avg_pool(Val x, const AvgPoolAttrs& attrs);
 
 // kernel and stride the same both ways, `pad` on each side.

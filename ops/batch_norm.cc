@@ -9,24 +9,34 @@
 #include "ops/batch_norm_kernel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
 
 int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
 
+// Operand 0 into output 0, with operand 2 as beta.
+void normalize(const KernelArgs& a, const float* mean, const float* scale) {
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    pal::normalize(a.queue, a.input<T>(0), mean, scale, a.input(2), a.output<T>(0),
+                   rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), AsItIs{});
+  });
+}
+
 void run_forward(const KernelArgs& a) {
   const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
-  const float *x = a.input(0), *gamma = a.input(1);
+  const float* gamma = a.input(1);
   float* partial = reinterpret_cast<float*>(a.workspace);
   float* scale = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
   float* mean = a.out[1] ? a.output(1) : scale + channels;
   float* rstd = a.out[2] ? a.output(2) : scale;  // may be written over, channel by channel
-  batch_moments(a.queue, x, rows, channels, a.attrs.as<BatchNormAttrs>().eps, partial,
-                {mean, rstd, a.output(3)});
+  batch_moments(a.queue, a.in[0], a.in_spec[0].dtype, rows, channels,
+                a.attrs.as<BatchNormAttrs>().eps, partial, {mean, rstd, a.output(3)});
   if (!a.out[0]) return;
   for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] * rstd[c];
-  normalize(a.queue, x, mean, scale, a.input(2), a.output(0), rows, channels, AsItIs{});
+  normalize(a, mean, scale);
 }
 
 void run_infer(const KernelArgs& a) {
@@ -36,16 +46,17 @@ void run_infer(const KernelArgs& a) {
   float* scale = reinterpret_cast<float*>(a.workspace);
   const float eps = a.attrs.as<BatchNormAttrs>().eps;
   for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] / std::sqrt(variance[c] + eps);
-  normalize(a.queue, a.input(0), a.input(3), scale, a.input(2), a.output(0), rows_of(a.in_spec[0]),
-            channels, AsItIs{});
+  normalize(a, a.input(3), scale);
 }
 
 // Operands dy, x, gamma, mean, rstd.
-void run_gradient(const KernelArgs& a) {
+template <class T>
+void gradient(const KernelArgs& a) {
   const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
-  const float *dy = a.input(0), *x = a.input(1), *gamma = a.input(2), *mean = a.input(3),
-              *rstd = a.input(4);
-  float *dx = a.output(0), *dgamma = a.output(1), *dbeta = a.output(2);
+  const T *dy = a.input<T>(0), *x = a.input<T>(1);
+  const float *gamma = a.input(2), *mean = a.input(3), *rstd = a.input(4);
+  T* dx = a.output<T>(0);
+  float *dgamma = a.output(1), *dbeta = a.output(2);
   float* partial = reinterpret_cast<float*>(a.workspace);
   float* mean_dy = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
   float* slope = mean_dy + channels;  // dgamma rstd / R
@@ -54,10 +65,10 @@ void run_gradient(const KernelArgs& a) {
     float *sum = partial + begin / step * 2 * channels, *dot = sum + channels;
     std::fill(sum, sum + 2 * channels, 0.0f);
     for (int64_t r = begin; r < end; ++r) {
-      const float *g = dy + r * channels, *row = x + r * channels;
+      const T *g = dy + r * channels, *row = x + r * channels;
       for (int64_t c = 0; c < channels; ++c) {
-        sum[c] += g[c];
-        dot[c] += g[c] * (row[c] - mean[c]);
+        sum[c] += load(g, c);
+        dot[c] += load(g, c) * (load(row, c) - mean[c]);
       }
     }
   });
@@ -78,14 +89,18 @@ void run_gradient(const KernelArgs& a) {
   if (!dx) return;
   parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const float *g = dy + r * channels, *row = x + r * channels;
-      float* to = dx + r * channels;
+      const T *g = dy + r * channels, *row = x + r * channels;
+      T* to = dx + r * channels;
 #pragma omp simd
       for (int64_t c = 0; c < channels; ++c) {
-        to[c] = gamma[c] * rstd[c] * (g[c] - mean_dy[c] - (row[c] - mean[c]) * slope[c]);
+        const float distance = load(row, c) - mean[c];
+        store(to, c, gamma[c] * rstd[c] * (load(g, c) - mean_dy[c] - distance * slope[c]));
       }
     }
   });
+}
+void run_gradient(const KernelArgs& a) {
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
 }
 
 // Statistics, then what they are applied to: a clone of the last reads those that were kept.
@@ -138,6 +153,11 @@ const OpDef batch_norm_op{
                .unread = {0, 1, 1, 0}},
               {.operands = {example({3, 37, 5, 150}), example({150}), example({150})},
                .attrs = BatchNormAttrs{}},
+              {.operands = {half_example({5, 9, 24}), example({24}), example({24})},
+               .attrs = BatchNormAttrs{}},
+              {.operands = {half_example({3, 37, 5, 150}, DType::f16), example({150}),
+                            example({150})},
+               .attrs = BatchNormAttrs{0.1f}},
           };
         },
 };
@@ -170,6 +190,11 @@ const OpDef batch_norm_grad_op{
               {.operands = {example({3, 37, 5, 150}), example({3, 37, 5, 150}), vector(150),
                             vector(150), vector(150)},
                .unread = {0, 0, 1}},
+              {.operands = {example({5, 9, 24}, DType::bf16), example({5, 9, 24}, DType::bf16),
+                            vector(24), vector(24), vector(24)}},
+              {.operands = {example({3, 37, 5, 150}, DType::f16),
+                            example({3, 37, 5, 150}, DType::f16), vector(150), vector(150),
+                            vector(150)}},
           };
         },
 };
@@ -196,6 +221,12 @@ const OpDef batch_norm_infer_op{
               {.operands = {example({511, 150}), vector(150), vector(150), vector(150),
                             vector(150)},
                .attrs = BatchNormAttrs{0.1f}},
+              {.operands = {example({9, 24}, DType::bf16), vector(24), vector(24), vector(24),
+                            vector(24)},
+               .attrs = BatchNormAttrs{}},
+              {.operands = {example({511, 15}, DType::f16), vector(15), vector(15), vector(15),
+                            vector(15)},
+               .attrs = BatchNormAttrs{}},
           };
         },
 };

@@ -50,8 +50,8 @@ Prepared prepare(const Rows& r) {
 
 // partial[chunk] = {x of its first valid row, the sum of x less that, the sum of squared distances
 // from its mean}.
-template <class Valid>
-__global__ void batch_norm_chunks_kernel(float* partial, float* count, const float* x, Rows r,
+template <class T, class Valid>
+__global__ void batch_norm_chunks_kernel(float* partial, float* count, const T* x, Rows r,
                                          Valid valid) {
   const int64_t c = thread_number(), chunk = blockIdx.y;
   if (c >= r.channels) return;
@@ -61,7 +61,7 @@ __global__ void batch_norm_chunks_kernel(float* partial, float* count, const flo
 #pragma unroll 8
   for (int64_t i = begin; i < end; ++i) {
     if (!valid(i)) continue;
-    const float v = x[i * r.channels + c];
+    const float v = load(x, i * r.channels + c);
     if (n++ == 0) first = v;
     sum += v - first;
   }
@@ -69,7 +69,7 @@ __global__ void batch_norm_chunks_kernel(float* partial, float* count, const flo
 #pragma unroll 8
   for (int64_t i = begin; i < end; ++i) {
     if (!valid(i)) continue;
-    const float distance = x[i * r.channels + c] - first - mean;
+    const float distance = load(x, i * r.channels + c) - first - mean;
     m2 += distance * distance;
   }
   float* own = partial + chunk * 3 * r.channels + c;
@@ -145,7 +145,7 @@ __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const fl
     float other[kGroup];
     load8(finish.residual, at, n, other);
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) v[k] = Add{}(v[k], other[k]);
+    for (int k = 0; k < kGroup; ++k) v[k] = Add{}(as_stored(y.type, v[k]), other[k]);
   }
   if (finish.relu) {
 #pragma unroll
@@ -179,8 +179,11 @@ template <class Valid>
 void moments(const KernelArgs& a, const Rows& r, Valid valid, float eps, float* mean, float* scale,
              const float* gamma, float* mean_out, float* rstd_out, float* variance_out) {
   const Space s(a, r);
-  launch(batch_norm_chunks_kernel<Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
-         kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input(0), r, valid);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(batch_norm_chunks_kernel<T, Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
+           kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input<T>(0), r, valid);
+  });
   launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
          stream_of(a), mean, scale, mean_out, rstd_out, variance_out, s.partial, s.count, gamma, r,
          double(eps));
@@ -197,10 +200,9 @@ void forward(const KernelArgs& a, const Rows& r, Valid valid, float eps) {
 // ---- the gradient: dy, x, gamma, (lengths,) mean, rstd -> dx, dgamma, dbeta ----
 
 // partial[chunk] = {sum of dy, sum of dy (x - mean)}.
-template <class Valid>
-__global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, const float* dy,
-                                              const float* x, const float* mean, Rows r,
-                                              Valid valid) {
+template <class T, class Valid>
+__global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, const T* dy, const T* x,
+                                              const float* mean, Rows r, Valid valid) {
   const int64_t c = thread_number(), chunk = blockIdx.y;
   if (c >= r.channels) return;
   const int64_t begin = chunk * r.per_chunk, end = chunk_end(r, begin);
@@ -210,8 +212,8 @@ __global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, cons
 #pragma unroll 8
   for (int64_t i = begin; i < end; ++i) {
     if (!valid(i)) continue;
-    const float d = dy[i * r.channels + c];
-    sum += d, dot += d * (x[i * r.channels + c] - center), ++n;
+    const float d = load(dy, i * r.channels + c);
+    sum += d, dot += d * (load(x, i * r.channels + c) - center), ++n;
   }
   partial[chunk * 2 * r.channels + c] = sum, partial[(chunk * 2 + 1) * r.channels + c] = dot;
   if (c == 0) count[chunk] = float(n);
@@ -264,9 +266,12 @@ template <class Valid>
 void gradient(const KernelArgs& a, const Rows& r, Valid valid, const float* mean,
               const float* rstd) {
   const Space s(a, r);
-  launch(batch_norm_grad_chunks_kernel<Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
-         kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input(0), a.input(1), mean, r,
-         valid);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(batch_norm_grad_chunks_kernel<T, Valid>,
+           {blocks_of(r.channels, kColumnThreads), r.chunks}, kColumnThreads, 0, stream_of(a),
+           s.partial, s.count, a.input<T>(0), a.input<T>(1), mean, r, valid);
+  });
   launch(batch_norm_grad_sums_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
          stream_of(a), s.first, s.second, a.output(1), a.output(2), s.partial, s.count, rstd, r);
   if (!a.out[0]) return;

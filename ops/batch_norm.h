@@ -28,8 +28,8 @@ struct BatchNorm {
 // Sums go through chunks of so many rows, on every device.
 inline int64_t batch_norm_rows(int64_t channels) { return std::max<int64_t>(32, 16384 / channels); }
 
-// x (.., C), gamma (C), beta (C), f32 -> y = gamma (x - mean) rstd + beta, with the batch's own
-// mean and (biased) variance. Running statistics are moved by updates of their own.
+// x (.., C), f32 gamma (C), beta (C) -> y = gamma (x - mean) rstd + beta, of x's type, with the
+// batch's own mean and (biased) variance. Running statistics are moved by updates of their own.
 BatchNorm batch_norm(Val x, Val gamma, Val beta, float eps = 1e-5f);
 
 // The same with given statistics: y = gamma (x - mean) / sqrt(variance + eps) + beta. Not

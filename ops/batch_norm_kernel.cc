@@ -14,32 +14,34 @@ int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.ran
 
 // sum[c] = the sum of x - the chunk's first row, m2[c] = the sum of (x - the chunk's mean)^2. The
 // shift keeps the digits that a mean far from zero would take.
-void chunk_moments(const float* x, int64_t rows, int64_t channels, float* sum, float* m2) {
+template <class T>
+void chunk_moments(const T* x, int64_t rows, int64_t channels, float* sum, float* m2) {
   std::fill(sum, sum + channels, 0.0f);
   std::fill(m2, m2 + channels, 0.0f);
   for (int64_t r = 0; r < rows; ++r) {
-    const float* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) sum[c] += row[c] - x[c];
+    const T* row = x + r * channels;
+    for (int64_t c = 0; c < channels; ++c) sum[c] += load(row, c) - load(x, c);
   }
   const float share = 1.0f / float(rows);
   for (int64_t r = 0; r < rows; ++r) {
-    const float* row = x + r * channels;
+    const T* row = x + r * channels;
     for (int64_t c = 0; c < channels; ++c) {
-      const float distance = row[c] - x[c] - sum[c] * share;
+      const float distance = load(row, c) - load(x, c) - sum[c] * share;
       m2[c] += distance * distance;
     }
   }
 }
 
 // Of one channel, over all chunks: {mean, sum of squared distances}.
-std::pair<double, double> combine(const float* partial, const float* x, int64_t c, int64_t rows,
+template <class T>
+std::pair<double, double> combine(const float* partial, const T* x, int64_t c, int64_t rows,
                                   int64_t channels) {
   const int64_t step = batch_norm_rows(channels);
   auto each_chunk = [&](auto&& f) {  // f(its number of rows, its sum, its own m2)
     const float* p = partial + c;
     for (int64_t r = 0; r < rows; r += step, p += 2 * channels) {
       const double n = double(std::min(step, rows - r));
-      f(n, n * double(x[r * channels + c]) + double(p[0]), double(p[channels]));
+      f(n, n * double(load(x, r * channels + c)) + double(p[0]), double(p[channels]));
     }
   };
   double sum = 0, m2 = 0;
@@ -52,19 +54,9 @@ std::pair<double, double> combine(const float* partial, const float* x, int64_t 
   return {mean, m2};
 }
 
-}  // namespace
-
-int64_t batch_norm_chunks(const TensorSpec& x) {
-  const int64_t rows = batch_norm_rows(x.shape.back());
-  return (rows_of(x) + rows - 1) / rows;
-}
-
-Prepared prepare_batch_norm(const TensorSpec& x) {
-  return {.workspace = (batch_norm_chunks(x) + 1) * 2 * x.shape.back() * 4};
-}
-
-void batch_moments(const Queue& queue, const float* x, int64_t rows, int64_t channels, float eps,
-                   float* partial, const BatchMoments& out) {
+template <class T>
+void moments(const Queue& queue, const T* x, int64_t rows, int64_t channels, float eps,
+             float* partial, const BatchMoments& out) {
   const int64_t step = batch_norm_rows(channels);
   parallel_chunks(queue, rows, step, [&](int64_t begin, int64_t end) {
     float* own = partial + begin / step * 2 * channels;
@@ -80,11 +72,28 @@ void batch_moments(const Queue& queue, const float* x, int64_t rows, int64_t cha
   });
 }
 
+}  // namespace
+
+int64_t batch_norm_chunks(const TensorSpec& x) {
+  const int64_t rows = batch_norm_rows(x.shape.back());
+  return (rows_of(x) + rows - 1) / rows;
+}
+
+Prepared prepare_batch_norm(const TensorSpec& x) {
+  return {.workspace = (batch_norm_chunks(x) + 1) * 2 * x.shape.back() * 4};
+}
+
+void batch_moments(const Queue& queue, const void* x, DType type, int64_t rows, int64_t channels,
+                   float eps, float* partial, const BatchMoments& out) {
+  by_float_type(type, [&](auto zero) {
+    moments(queue, static_cast<const decltype(zero)*>(x), rows, channels, eps, partial, out);
+  });
+}
+
 void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count) {
   require(in.size() == count, op, "takes " + std::to_string(count) + " operands");
-  require(
-      in[0].shape.rank() >= 2 && in[0].dtype == DType::f32 && !in[0].layout && in[0].numel() > 0,
-      op, to_string(in[0]) + ": needs plain f32 (.., C)");
+  require(in[0].shape.rank() >= 2 && is_float(in[0].dtype) && !in[0].layout && in[0].numel() > 0,
+          op, to_string(in[0]) + ": needs plain floats (.., C)");
   for (size_t i = 1; i < count; ++i) {
     const TensorSpec wanted = i < images ? in[0] : TensorSpec{{in[0].shape.back()}};
     require(in[i] == wanted, op,

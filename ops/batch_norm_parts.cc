@@ -22,32 +22,38 @@ void run_statistics(const KernelArgs& a) {
   const int64_t channels = a.in_spec[0].shape.back();
   float* partial = reinterpret_cast<float*>(a.workspace);
   float* unread = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
-  batch_moments(a.queue, a.input(0), rows_of(a.in_spec[0]), channels,
-                a.attrs.as<BatchNormAttrs>().eps, partial,
-                {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + channels,
-                 a.output(2)});
+  batch_moments(
+      a.queue, a.in[0], a.in_spec[0].dtype, rows_of(a.in_spec[0]), channels,
+      a.attrs.as<BatchNormAttrs>().eps, partial,
+      {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + channels, a.output(2)});
 }
 
 struct Rectified {
   float operator()(float y, int64_t) const { return Relu{}(y); }
 };
+template <class T>
 struct RectifiedSum {
-  const float* residual;
-  float operator()(float y, int64_t i) const { return Relu{}(Add{}(y, residual[i])); }
+  const T* residual;
+  float operator()(float y, int64_t i) const {
+    return Relu{}(Add{}(as_stored<T>(y), load(residual, i)));
+  }
 };
 
+template <class T>
+void apply(const KernelArgs& a, const float* scale) {
+  auto with = [&](auto f) {
+    normalize(a.queue, a.input<T>(0), a.input(3), scale, a.input(2), a.output<T>(0),
+              rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), f);
+  };
+  if (auto* residual = input_if_present<T>(a, kResidual)) return with(RectifiedSum<T>{residual});
+  a.attrs.as<BatchNormApplyAttrs>().relu ? with(Rectified{}) : with(AsItIs{});
+}
 void run_apply(const KernelArgs& a) {
   if (!a.out[0]) return;
-  const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
-  const float *x = a.input(0), *gamma = a.input(1), *beta = a.input(2), *mean = a.input(3),
-              *rstd = a.input(4), *residual = input_if_present<float>(a, kResidual);
+  const float *gamma = a.input(1), *rstd = a.input(4);
   float* scale = reinterpret_cast<float*>(a.workspace);
-  for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] * rstd[c];
-  auto apply = [&](auto f) {
-    normalize(a.queue, x, mean, scale, beta, a.output(0), rows, channels, f);
-  };
-  if (residual) return apply(RectifiedSum{residual});
-  a.attrs.as<BatchNormApplyAttrs>().relu ? apply(Rectified{}) : apply(AsItIs{});
+  for (int64_t c = 0; c < a.in_spec[0].shape.back(); ++c) scale[c] = gamma[c] * rstd[c];
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { apply<decltype(zero)>(a, scale); });
 }
 
 // relu(apply), relu(apply + residual), relu(residual + apply); all of them clones.
@@ -97,10 +103,10 @@ const OpDef batch_norm_statistics_op{
         [] {
           return std::vector<Example>{
               {.operands = {example({2, 3, 3, 5})}, .attrs = BatchNormAttrs{}},
-              {.operands = {example({7, 19})},
-               .attrs = BatchNormAttrs{0.1f},
-               .unread = {1, 0, 1}},
-              {.operands = {example({3, 37, 5, 150})}, .attrs = BatchNormAttrs{}}};
+              {.operands = {example({7, 19})}, .attrs = BatchNormAttrs{0.1f}, .unread = {1, 0, 1}},
+              {.operands = {example({3, 37, 5, 150})}, .attrs = BatchNormAttrs{}},
+              {.operands = {example({5, 9, 24}, DType::bf16)}, .attrs = BatchNormAttrs{}},
+              {.operands = {example({3, 37, 5, 150}, DType::f16)}, .attrs = BatchNormAttrs{}}};
         },
 };
 
@@ -133,13 +139,14 @@ const OpDef batch_norm_apply_op{
     .cuda = &batch_norm_apply_cuda,
     .examples =
         [] {
-          auto operands = [](Shape x) {
+          auto operands = [](Shape x, DType type = DType::f32) {
             auto vector = [&] { return example({x.back()}, DType::f32, -1, 2); };
-            return std::vector<ExampleOperand>{example(x), vector(), vector(), vector(), vector()};
+            return std::vector<ExampleOperand>{example(x, type), vector(), vector(), vector(),
+                                               vector()};
           };
-          auto with_residual = [&](Shape x) {
-            auto list = operands(x);
-            list.push_back(example(x));
+          auto with_residual = [&](Shape x, DType type = DType::f32) {
+            auto list = operands(x, type);
+            list.push_back(example(x, type));
             return list;
           };
           const BatchNormApplyAttrs plain{}, relu{true};
@@ -148,7 +155,10 @@ const OpDef batch_norm_apply_op{
               {.operands = operands({7, 19}), .attrs = relu},
               {.operands = with_residual({7, 19}), .attrs = relu},
               {.operands = operands({3, 37, 5, 150}), .attrs = plain},
-              {.operands = with_residual({3, 37, 5, 150}), .attrs = relu}};
+              {.operands = with_residual({3, 37, 5, 150}), .attrs = relu},
+              {.operands = operands({5, 9, 24}, DType::bf16), .attrs = plain},
+              {.operands = operands({7, 19}, DType::f16), .attrs = relu},
+              {.operands = with_residual({5, 9, 24}, DType::bf16), .attrs = relu}};
         },
 };
 

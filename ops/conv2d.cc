@@ -7,6 +7,7 @@
 #include "ops/convolution.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/operands.h"
 
 namespace pal {
 
@@ -28,9 +29,6 @@ template <ConvKind kind>
 Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
   return conv_cost(kind, in, out);
 }
-
-// An operand in 16 bits, whose gradient is compared with that of f32.
-ExampleOperand half(Shape shape, DType type = DType::bf16) { return {.spec = {shape, type}}; }
 
 void gradient(GradientArgs& g) {
   Conv2dAttrs attrs = g.attrs<Conv2dAttrs>();
@@ -76,18 +74,20 @@ const OpDef conv2d_op{
                .attrs = Conv2dAttrs{.top = 2, .bottom = 1, .dilation_h = 2, .dilation_w = 3}},
               {.operands = {example({17, 8, 8, 64}), example({64, 3, 3, 4}), absent_example()},
                .attrs = conv2d_attrs(1, 1, 16)},
-              {.operands = {half({2, 5, 6, 8}), half({16, 3, 3, 8}), example({16})},
+              {.operands = {half_example({2, 5, 6, 8}), half_example({16, 3, 3, 8}), example({16})},
                .attrs = conv2d_attrs(1, 1)},
-              {.operands = {half({2, 7, 5, 3}, DType::f16), half({5, 3, 2, 3}, DType::f16),
-                            absent_example()},
+              {.operands = {half_example({2, 7, 5, 3}, DType::f16),
+                            half_example({5, 3, 2, 3}, DType::f16), absent_example()},
                .attrs = conv2d_attrs(2, 1)},
-              {.operands = {half({2, 4, 3, 6}), half({10, 1, 1, 6}), absent_example()},
+              {.operands = {half_example({2, 4, 3, 6}), half_example({10, 1, 1, 6}),
+                            absent_example()},
                .attrs = Conv2dAttrs{}},
-              {.operands = {half({2, 4, 3, 6}), half({10, 1, 1, 6}), example({10})},
+              {.operands = {half_example({2, 4, 3, 6}), half_example({10, 1, 1, 6}), example({10})},
                .attrs = Conv2dAttrs{}},
-              {.operands = {half({2, 6, 5, 6}), half({9, 3, 3, 2}), example({9})},
+              {.operands = {half_example({2, 6, 5, 6}), half_example({9, 3, 3, 2}), example({9})},
                .attrs = conv2d_attrs(2, 1, 3)},
-              {.operands = {half({2, 7, 7, 20}), half({20, 3, 3, 1}), example({20})},
+              {.operands = {half_example({2, 7, 7, 20}), half_example({20, 3, 3, 1}),
+                            example({20})},
                .attrs = conv2d_attrs(2, 1, 20)},
           };
         },
@@ -121,12 +121,15 @@ const OpDef conv2d_data_grad_op{
               {.operands = {example({19, 5, 5, 32}), example({32, 3, 3, 16})}, .attrs = b},
               {.operands = {example({2, 4, 4, 20}), example({20, 3, 3, 1})}, .attrs = depthwise},
               {.operands = {example({17, 8, 8, 64}), example({64, 3, 3, 4})}, .attrs = grouped},
-              {.operands = {half({2, 5, 6, 8}), half({8, 3, 3, 16})}, .attrs = a},
-              {.operands = {half({2, 5, 5, 9}, DType::f16), half({9, 3, 3, 5}, DType::f16)},
+              {.operands = {half_example({2, 5, 6, 8}), half_example({8, 3, 3, 16})}, .attrs = a},
+              {.operands = {half_example({2, 5, 5, 9}, DType::f16),
+                            half_example({9, 3, 3, 5}, DType::f16)},
                .attrs = b},
-              {.operands = {half({2, 4, 4, 20}), half({20, 3, 3, 1})}, .attrs = depthwise},
-              {.operands = {half({2, 8, 8, 32}), half({32, 3, 3, 2})}, .attrs = grouped},
-              {.operands = {half({2, 5, 6, 8}), half({8, 1, 1, 6})},
+              {.operands = {half_example({2, 4, 4, 20}), half_example({20, 3, 3, 1})},
+               .attrs = depthwise},
+              {.operands = {half_example({2, 8, 8, 32}), half_example({32, 3, 3, 2})},
+               .attrs = grouped},
+              {.operands = {half_example({2, 5, 6, 8}), half_example({8, 1, 1, 6})},
                .attrs = Conv2dAttrs{.height = 5, .width = 6}},
           };
         },
@@ -163,16 +166,20 @@ const OpDef conv2d_weight_grad_op{
                .attrs = depthwise},
               {.operands = {example({17, 8, 8, 64}), example({17, 8, 8, 64}), absent_example()},
                .attrs = grouped},
-              {.operands = {half({2, 5, 6, 8}), half({2, 5, 6, 16}), example({16, 3, 3, 8})},
+              {.operands = {half_example({2, 5, 6, 8}), half_example({2, 5, 6, 16}),
+                            example({16, 3, 3, 8})},
                .attrs = a},
-              {.operands = {half({2, 9, 9, 3}, DType::f16), half({2, 5, 5, 5}, DType::f16),
-                            absent_example()},
+              {.operands = {half_example({2, 9, 9, 3}, DType::f16),
+                            half_example({2, 5, 5, 5}, DType::f16), absent_example()},
                .attrs = b},
-              {.operands = {half({2, 7, 7, 20}), half({2, 4, 4, 20}), example({20, 3, 3, 1})},
+              {.operands = {half_example({2, 7, 7, 20}), half_example({2, 4, 4, 20}),
+                            example({20, 3, 3, 1})},
                .attrs = depthwise},
-              {.operands = {half({2, 8, 8, 32}), half({2, 8, 8, 32}), absent_example()},
+              {.operands = {half_example({2, 8, 8, 32}), half_example({2, 8, 8, 32}),
+                            absent_example()},
                .attrs = grouped},
-              {.operands = {half({2, 5, 6, 8}), half({2, 5, 6, 4}), absent_example()},
+              {.operands = {half_example({2, 5, 6, 8}), half_example({2, 5, 6, 4}),
+                            absent_example()},
                .attrs = Conv2dAttrs{.height = 1, .width = 1}},
           };
         },

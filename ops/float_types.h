@@ -18,13 +18,13 @@ void by_float_type(DType type, F f) {
 // x as it is read back where it is stored so: what lies between two nodes, in a node that does the
 // work of both.
 template <class T>
-PAL_HD float rounded(float x) {
+PAL_HD float as_stored(float x) {
   return to_float(from_float<T>(x));
 }
-PAL_HD inline float rounded(DType type, float x) {
+PAL_HD inline float as_stored(DType type, float x) {
   switch (type) {
-    case DType::bf16: return rounded<bf16>(x);
-    case DType::f16: return rounded<f16>(x);
+    case DType::bf16: return as_stored<bf16>(x);
+    case DType::f16: return as_stored<f16>(x);
     default: return x;
   }
 }

@@ -8,37 +8,45 @@
 namespace pal {
 namespace {
 
-__global__ void global_avg_pool_kernel(float* y, const float* x, int64_t images, int64_t pixels,
+template <class T>
+__global__ void global_avg_pool_kernel(T* y, const T* x, int64_t images, int64_t pixels,
                                        int64_t channels, float share) {
   const int64_t i = thread_number();
   if (i >= images * channels) return;
-  const float* image = x + i / channels * pixels * channels + i % channels;
+  const T* image = x + i / channels * pixels * channels + i % channels;
   float sum = 0;
-  for (int64_t p = 0; p < pixels; ++p) sum += image[p * channels];
-  y[i] = sum * share;
+  for (int64_t p = 0; p < pixels; ++p) sum += load(image, p * channels);
+  store(y, i, sum * share);
 }
 
-__global__ void global_avg_pool_grad_kernel(float* dx, const float* dy, int64_t images,
-                                            int64_t pixels, int64_t channels, float share) {
+template <class T>
+__global__ void global_avg_pool_grad_kernel(T* dx, const T* dy, int64_t images, int64_t pixels,
+                                            int64_t channels, float share) {
   const int64_t i = thread_number();
   if (i >= images * pixels * channels) return;
-  dx[i] = dy[i / (pixels * channels) * channels + i % channels] * share;
+  store(dx, i, load(dy, i / (pixels * channels) * channels + i % channels) * share);
 }
 
 void run_forward(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape& x = a.in_spec[0].shape;
   const int64_t pixels = x[1] * x[2];
-  launch(global_avg_pool_kernel, {blocks_of(x[0] * x[3], kThreads)}, kThreads, 0, stream_of(a),
-         a.output(0), a.input(0), x[0], pixels, x[3], 1.0f / float(pixels));
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(global_avg_pool_kernel<T>, {blocks_of(x[0] * x[3], kThreads)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.input<T>(0), x[0], pixels, x[3], 1.0f / float(pixels));
+  });
 }
 
 void run_gradient(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape& x = a.out_spec[0].shape;
   const int64_t pixels = x[1] * x[2];
-  launch(global_avg_pool_grad_kernel, {blocks_of(x.numel(), kThreads)}, kThreads, 0, stream_of(a),
-         a.output(0), a.input(0), x[0], pixels, x[3], 1.0f / float(pixels));
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(global_avg_pool_grad_kernel<T>, {blocks_of(x.numel(), kThreads)}, kThreads, 0,
+           stream_of(a), a.output<T>(0), a.input<T>(0), x[0], pixels, x[3], 1.0f / float(pixels));
+  });
 }
 
 }  // namespace

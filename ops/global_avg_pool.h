@@ -11,7 +11,7 @@ struct ImageSizeAttrs {
   auto fields() const { return std::tuple{field("height", height), field("width", width)}; }
 };
 
-// (N, H, W, C) -> (N, C)
+// (N, H, W, C) -> (N, C), floats alike; sums are f32.
 Val global_avg_pool(Val x);
 
 }  // namespace pal

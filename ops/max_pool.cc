@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/operands.h"
 #include "ops/pooling.h"
 
 namespace pal {
@@ -26,37 +27,39 @@ void require_attrs(const char* op, const MaxPoolAttrs& s) {
 }
 
 // One window of up to kLanes channels; (h0, w0): its corner in the image, perhaps outside.
-void pool_window(const float* image, const Shape& x, const MaxPoolAttrs& s, int64_t h0, int64_t w0,
-                 int64_t lanes, float* y, uint8_t* map) {
+template <class T>
+void pool_window(const T* image, const Shape& x, const MaxPoolAttrs& s, int64_t h0, int64_t w0,
+                 int64_t lanes, T* y, uint8_t* map) {
   const int64_t channels = x[3];
   float best[kLanes];
   int32_t at[kLanes];
   bool first = true;
   for (int64_t k = std::max<int64_t>(0, -h0); k < std::min(s.kernel_h, x[1] - h0); ++k) {
     for (int64_t l = std::max<int64_t>(0, -w0); l < std::min(s.kernel_w, x[2] - w0); ++l) {
-      const float* pixel = image + ((h0 + k) * x[2] + w0 + l) * channels;
+      const T* pixel = image + ((h0 + k) * x[2] + w0 + l) * channels;
       const int32_t here = int32_t(k * s.kernel_w + l);
       if (first) {
-        std::copy(pixel, pixel + lanes, best);
+        for (int64_t c = 0; c < lanes; ++c) best[c] = load(pixel, c);
         std::fill(at, at + lanes, here);
         first = false;
         continue;
       }
 #pragma omp simd
       for (int64_t c = 0; c < lanes; ++c) {
-        const float v = pixel[c], b = best[c];
+        const float v = load(pixel, c), b = best[c];
         const bool larger = v > b || (v != v && b == b);
         best[c] = larger ? v : b;
         at[c] = larger ? here : at[c];
       }
     }
   }
-  if (y) std::copy(best, best + lanes, y);
+  for (int64_t c = 0; y && c < lanes; ++c) store(y, c, best[c]);
   if (!map) return;
   for (int64_t c = 0; c < lanes; ++c) map[c] = uint8_t(at[c]);
 }
 
-void run_forward(const KernelArgs& a) {
+template <class T>
+void forward(const KernelArgs& a) {
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape &x = a.in_spec[0].shape, out = pooled(x, s);  // either output may be unread
   const int64_t channels = x[3], row = out[2] * channels;
@@ -64,13 +67,13 @@ void run_forward(const KernelArgs& a) {
   if (!a.out[0] && !a.out[1]) return;
   parallel_chunks(a.queue, out[0] * out[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const float* image = a.input(0) + r / out[1] * x[1] * x[2] * channels;
+      const T* image = a.input<T>(0) + r / out[1] * x[1] * x[2] * channels;
       const int64_t h0 = r % out[1] * s.stride_h - s.top;
       for (int64_t j = 0; j < out[2]; ++j) {
         for (int64_t c = 0; c < channels; c += kLanes) {
           const int64_t to = r * row + j * channels + c;
           pool_window(image + c, x, s, h0, j * s.stride_w - s.left, std::min(kLanes, channels - c),
-                      a.out[0] ? a.output(0) + to : nullptr,
+                      a.out[0] ? a.output<T>(0) + to : nullptr,
                       a.out[1] ? a.output<uint8_t>(1) + to : nullptr);
         }
       }
@@ -78,9 +81,14 @@ void run_forward(const KernelArgs& a) {
   });
 }
 
+void run_forward(const KernelArgs& a) {
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+}
+
 // The rows [first, last] of windows, put back into row h of an image's dx.
-void put_back(const float* dy, const uint8_t* map, const Shape& out, const MaxPoolAttrs& s,
-              int64_t h, int64_t first, int64_t last, float* dx) {
+template <class T>
+void put_back(const T* dy, const uint8_t* map, const Shape& out, const MaxPoolAttrs& s, int64_t h,
+              int64_t first, int64_t last, float* dx) {
   const int64_t channels = out[3];
   for (int64_t i = first; i <= last; ++i) {
     const int64_t k = h + s.top - i * s.stride_h;
@@ -91,38 +99,43 @@ void put_back(const float* dy, const uint8_t* map, const Shape& out, const MaxPo
         float* pixel = dx + (w0 + l) * channels;
 #pragma omp simd
         for (int64_t c = 0; c < channels; ++c) {
-          pixel[c] += map[from + c] == here ? dy[from + c] : 0.0f;
+          pixel[c] += map[from + c] == here ? load(dy, from + c) : 0.0f;
         }
       }
     }
   }
 }
 
-void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
+template <class T>
+void gradient(const KernelArgs& a) {
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape& out = a.in_spec[0].shape;
   const int64_t pixels = out[1] * out[2] * out[3];
   each_image_row(a, s, [&](int64_t n, int64_t h, int64_t first, int64_t last, float* dx) {
-    put_back(a.input(0) + n * pixels, a.input<uint8_t>(1) + n * pixels, out, s, h, first, last, dx);
+    put_back(a.input<T>(0) + n * pixels, a.input<uint8_t>(1) + n * pixels, out, s, h, first, last,
+             dx);
   });
+}
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
 }
 
 Specs infer_forward(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
   require(in.size() == 1 && is_plain_image(in[0]), "max_pool",
-          "needs one plain f32 image (N,H,W,C)");
+          "needs one plain image of floats (N,H,W,C)");
   require_attrs("max_pool", s);
   const Shape out = pooled(in[0].shape, s);
   require(out.numel() > 0, "max_pool",
           to_string(in[0]) + ": the window is larger than the padded image");
-  return {{out}, {out, DType::u8}};
+  return {{out, in[0].dtype}, {out, DType::u8}};
 }
 
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
   require(in.size() == 2 && is_plain_image(in[0]) && in[1] == TensorSpec{in[0].shape, DType::u8},
-          "max_pool_grad", "needs f32 (N,OH,OW,C) and a map u8 of the same shape");
+          "max_pool_grad", "needs floats (N,OH,OW,C) and a map u8 of the same shape");
   require_attrs("max_pool_grad", s);
   return infer_pool_gradient("max_pool_grad", in[0], s);
 }
@@ -144,9 +157,10 @@ const OpDef max_pool_op{
         [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
           auto& s = attributes.as<MaxPoolAttrs>();
           const double pixels = double(pooled(in[0].shape, s).numel());
+          const double y_bytes = pixels * double(bits(in[0].dtype)) / 8;
           return Cost{
               .flops = pixels * double(s.kernel_h * s.kernel_w),
-              .bytes = double(in[0].bytes()) + 4 * pixels + (out[1].shape.rank() ? pixels : 0)};
+              .bytes = double(in[0].bytes()) + y_bytes + (out[1].shape.rank() ? pixels : 0)};
         },
     .cudnn_keeps_both = true,
     .cpu = {.run = run_forward},
@@ -160,6 +174,9 @@ const OpDef max_pool_op{
                .attrs = MaxPoolAttrs{3, 2, 1, 3, 2, 0, 0, 1},
                .unread = {0, 1}},
               {.operands = {example({3, 17, 15, 270})}, .attrs = max_pool_attrs(3, 2, 1)},
+              {.operands = {half_example({2, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
+              {.operands = {half_example({3, 9, 8, 270}, DType::f16)},
+               .attrs = max_pool_attrs(2, 2)},
           };
         },
 };
@@ -174,7 +191,7 @@ const OpDef max_pool_grad_op{
           return Cost{.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
                       .bytes = double(in[0].bytes() + in[1].bytes() + out[0].bytes())};
         },
-    .cpu = {.run = run_gradient},
+    .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &max_pool_grad_cuda,
     .examples =
         [] {
@@ -187,6 +204,10 @@ const OpDef max_pool_grad_op{
               {.operands = {example({2, 2, 3, 3}), map({2, 2, 3, 3})},
                .attrs = for_image(max_pool_attrs(2, 2), 4, 6)},
               {.operands = {example({3, 9, 8, 270}), map({3, 9, 8, 270})},
+               .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
+              {.operands = {example({2, 4, 3, 19}, DType::bf16), map({2, 4, 3, 19})},
+               .attrs = for_image(max_pool_attrs(3, 2, 1), 7, 5)},
+              {.operands = {example({3, 9, 8, 270}, DType::f16), map({3, 9, 8, 270})},
                .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
           };
         },

@@ -24,7 +24,7 @@ struct MaxPool {
   Val map;  // u8 (N, OH, OW, C): the maximum is at (row, column) = (map / kernel_w, map % kernel_w)
 };
 
-// x (N, H, W, C), f32; OH = (H + top + bottom - kernel_h) / stride_h + 1. Of equal values the
+// x (N, H, W, C), y like it; OH = (H + top + bottom - kernel_h) / stride_h + 1. Of equal values the
 // first, row by row, is the maximum; NaN is larger than any number. At most 256 pixels a window.
 MaxPool max_pool(Val x, const MaxPoolAttrs& attrs);
 

@@ -15,4 +15,9 @@ const T* input_if_present(const KernelArgs& a, size_t k) {
 
 inline TensorSpec plain(const TensorSpec& spec) { return {spec.shape, spec.dtype}; }
 
+// An example operand in 16 bits whose gradient is compared with that of f32.
+inline ExampleOperand half_example(Shape shape, DType type = DType::bf16) {
+  return {.spec = {shape, type}};
+}
+
 }  // namespace pal

@@ -1,16 +1,20 @@
 // What max and average pooling share: windows over plain images (N, H, W, C). S is either's
 // attributes.
 #pragma once
+#include <omp.h>
+
 #include <algorithm>
 
 #include "core/op.h"
 #include "core/parallel.h"
 #include "core/philox.h"  // PAL_HD
+#include "ops/elementwise.h"
+#include "ops/float_types.h"
 
 namespace pal {
 
 inline bool is_plain_image(const TensorSpec& spec) {
-  return spec.shape.rank() == 4 && spec.dtype == DType::f32 && !spec.layout && spec.numel() > 0;
+  return spec.shape.rank() == 4 && is_float(spec.dtype) && !spec.layout && spec.numel() > 0;
 }
 
 // Windows along an extent with zeros around it; none where the window is larger.
@@ -45,7 +49,17 @@ Specs infer_pool_gradient(const char* op, const TensorSpec& dy, const S& s) {
   const Shape image{dy.shape[0], s.height, s.width, dy.shape[3]};
   require(pooled(image, s) == dy.shape, op,
           to_string(dy) + ": the gradient should be " + to_string(pooled(image, s)));
-  return {{image}};
+  return {{image, dy.dtype}};
+}
+
+// Where dx is stored in 16 bits, every worker has a row of f32 sums.
+inline int64_t sums_bytes(const Shape& image) {
+  return align_up(image[2] * image[3] * int64_t(sizeof(float)));
+}
+inline Prepared prepare_pool_gradient(const Device& device, SpecSpan, SpecSpan out, const Attrs&) {
+  if (out[0].dtype == DType::f32) return {};
+  const int workers = std::max(device.threads, 1);
+  return {.state = std::make_shared<int>(workers), .workspace = workers * sums_bytes(out[0].shape)};
 }
 
 // f(image's number, its row h, the rows [first, last] of windows that hold it, its dx), a row by
@@ -53,16 +67,22 @@ Specs infer_pool_gradient(const char* op, const TensorSpec& dy, const S& s) {
 template <class S, class F>
 void each_image_row(const KernelArgs& a, const S& s, F f) {
   const Shape& out = a.in_spec[0].shape;
+  const DType type = a.out_spec[0].dtype;
   const int64_t row = s.width * out[3];
   const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_w));
-  parallel_chunks(a.queue, out[0] * s.height, grain, [&](int64_t begin, int64_t end) {
+  Queue some = a.queue;  // no more workers than prepare made room for
+  if (a.state) some.workers = std::min(some.workers, *static_cast<const int*>(a.state));
+  parallel_chunks(some, out[0] * s.height, grain, [&](int64_t begin, int64_t end) {
+    std::byte* own = a.workspace + omp_get_thread_num() * sums_bytes(a.out_spec[0].shape);
     for (int64_t r = begin; r < end; ++r) {
-      float* dx = a.output(0) + r * row;
+      float* dx = tile_to_fill(a.out[0], type, r * row, reinterpret_cast<float*>(own));
       std::fill(dx, dx + row, 0.0f);
       const int64_t h = r % s.height, at = h + s.top;
-      if (at < 0) continue;  // left out
-      f(r / s.height, h, first_window(at, s.kernel_h, s.stride_h),
-        std::min(at / s.stride_h, out[1] - 1), dx);
+      if (at >= 0) {  // else left out
+        f(r / s.height, h, first_window(at, s.kernel_h, s.stride_h),
+          std::min(at / s.stride_h, out[1] - 1), dx);
+      }
+      store_tile(a.out[0], type, r * row, row, dx);
     }
   });
 }

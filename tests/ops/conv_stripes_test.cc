@@ -65,21 +65,23 @@ struct Results {
 };
 
 // All three products of the stripes, from the same x, w and dy.
-Results in_stripes(const ConvShape& shape, int64_t most_bytes) {
-  const ConvStripes s = cut_into_stripes(shape, most_bytes);
+Results in_stripes(const ConvShape& shape, int64_t most_bytes, DType type) {
+  const ConvStripes s = cut_into_stripes(shape, most_bytes, type);
   const Doubles x = numbers(shape.n * shape.pixels_in() * shape.c, 1);
   const Doubles w = numbers(shape.weights(), 2);
   const Doubles dy = numbers(shape.n * shape.pixels_out() * shape.o, 3);
   Results out{Doubles(dy.size()), Doubles(x.size()), Doubles(w.size())};
-  for (int64_t line = 0; line < s.lines; line += s.stripe) {
-    const int64_t lines = std::min(s.stripe, s.lines - line);
+  for (int64_t line = 0, lines; line < s.lines; line += lines) {
+    lines = s.lines_from(line);
+    EXPECT_TRUE(lines == s.stripe || lines == s.last_lines());
     const int64_t y_at = line * s.pixels * shape.o;
     Doubles windows(size_t(lines * s.pixels * s.groups * s.taps * s.c)), dwindows(windows.size());
     each_place(s, line, lines, [&](size_t to, int64_t from) {
       if (from >= 0) windows.at(to) = x.at(size_t(from));
     });
-    const double* given = s.in_place ? x.data() : windows.data();
-    double* gradient = s.in_place ? out.dx.data() : dwindows.data();
+    const int64_t x_at = line * s.pixels * shape.c;  // in place
+    const double* given = s.in_place ? x.data() + x_at : windows.data();
+    double* gradient = s.in_place ? out.dx.data() + x_at : dwindows.data();
     multiply(s.product(ConvKind::forward, lines), given, w.data(), out.y.data() + y_at);
     multiply(s.product(ConvKind::data_grad, lines), dy.data() + y_at, w.data(), gradient);
     multiply(s.product(ConvKind::weight_grad, lines), dy.data() + y_at, given, out.dw.data());
@@ -133,8 +135,12 @@ TEST(ConvStripes, ProductsAreTheConvolution) {
   for (const ConvShape& shape : kShapes) {
     const Results want = by_loops(shape);
     for (const int64_t most : {1, 700, 2000, 1 << 20}) {
-      EXPECT_TRUE(in_stripes(shape, most) == want)
-          << "shape " << &shape - kShapes << " in " << most << " bytes";
+      for (const DType type : {DType::f32, DType::bf16}) {
+        ConvShape biased = shape;
+        biased.bias = true;
+        EXPECT_TRUE(in_stripes(shape, most, type) == want && in_stripes(biased, most, type) == want)
+            << "shape " << &shape - kShapes << " in " << most << " bytes, " << to_string(type);
+      }
     }
   }
 }
@@ -158,6 +164,26 @@ TEST(ConvStripes, WindowsStayWithinTheirBytes) {
       }
     }
   }
+}
+
+TEST(ConvStripes, SumsAreF32) {
+  ConvShape shape = kShapes[2];
+  shape.bias = true;
+  for (const int64_t most : {1, 700, 1 << 20}) {
+    const ConvStripes wide = cut_into_stripes(shape, most);
+    const ConvStripes half = cut_into_stripes(shape, most, DType::bf16);
+    for (const ConvKind kind : {ConvKind::forward, ConvKind::data_grad, ConvKind::weight_grad}) {
+      EXPECT_EQ(wide.sum_floats(kind), 0);
+      EXPECT_EQ(half.product(kind, 1).in, DType::bf16);
+      EXPECT_EQ(half.product(kind, 1).out, DType::f32);
+    }
+    EXPECT_EQ(half.sum_floats(ConvKind::forward), half.stripe * half.pixels * shape.o);
+    EXPECT_EQ(half.sum_floats(ConvKind::data_grad),
+              half.whole_images() ? 0 : shape.pixels_in() * shape.c);
+    EXPECT_EQ(half.sum_floats(ConvKind::weight_grad), 0);
+  }
+  shape.bias = false;
+  EXPECT_EQ(cut_into_stripes(shape, 1, DType::f16).product(ConvKind::forward, 1).out, DType::f16);
 }
 
 TEST(ConvStripes, OneByOneNeedsNoWindows) {

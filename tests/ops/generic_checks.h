@@ -70,6 +70,11 @@ Problems check_batched(const OpDef& op, const std::vector<Example>& examples,
                        std::shared_ptr<Accelerator> accelerator = nullptr);
 // The operator's parts, one after the other, give its bits.
 Problems check_parts(const Case& c);
+// The same case with all floats stored as f32; false where they are, or where the operator does not
+// take them so.
+bool widen(const Case& c, Case& wide);
+// Storage of 16 bits rounds the results of the same values in f32, and changes no other.
+Problems check_rounding(const Case& c);
 // Names, formula, cost, attributes.
 Problems check_facts(const Case& c);
 Problems check_attrs(const std::vector<Example>& examples);

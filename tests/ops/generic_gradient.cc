@@ -46,12 +46,6 @@ std::vector<Floats> run_gradient(const Case& c, const Request& r, Problems& prob
   return out;
 }
 
-double rms(const Floats& x) {
-  double sum = 0;
-  for (float v : x) sum += double(v) * v;
-  return x.empty() ? 0 : std::sqrt(sum / double(x.size()));
-}
-
 // The forward program, ready to be run with one operand changed a little.
 class Differences {
  public:
@@ -215,30 +209,6 @@ void nearly_equal(const std::vector<Floats>& a, const std::vector<Floats>& b, do
       break;
     }
   }
-}
-
-// The same example with all storage f32, where the operator takes it so.
-bool widen(const Case& c, Case& wide) {
-  Example example = c.example;
-  bool any = false;
-  for (auto& operand : example.operands) {
-    if (!is_float(operand.spec) || operand.spec.dtype == DType::f32) continue;
-    operand.spec.dtype = DType::f32, any = true;
-  }
-  if (!any) return false;
-  try {
-    wide = make_case(*c.op, example, c.seed);
-  } catch (const ProgramError&) {
-    return false;
-  }
-  for (size_t k = 0; k < c.in.size(); ++k) {
-    if (c.in[k] == kNone) continue;
-    wide.values[k] =
-        is_float(c.example.operands[k].spec)
-            ? encode(wide.example.operands[k].spec, decode(c.example.operands[k].spec, c.values[k]))
-            : c.values[k];
-  }
-  return true;
 }
 
 size_t count(const std::vector<char>& flags) {

@@ -7,6 +7,7 @@
 
 #include "ops/activations.h"
 #include "ops/arithmetic.h"
+#include "ops/rows.h"
 #include "tests/ops/generic_toys.h"
 
 namespace pal::test {
@@ -15,9 +16,9 @@ namespace {
 // All checks but gradient and listing, whose toys are not in all_ops().
 Problems all_checks(const Case& c) {
   Problems out;
-  for (auto check :
-       {check_writes, check_shares, check_windows, check_predicates, check_shape_only,
-        check_threads, check_alignment, check_unread, check_infer, check_update, check_facts}) {
+  for (auto check : {check_writes, check_shares, check_windows, check_predicates, check_shape_only,
+                     check_threads, check_alignment, check_unread, check_rounding, check_infer,
+                     check_update, check_facts}) {
     for (auto& p : check(c)) out.push_back(p);
   }
   for (auto& p : check_purity(c, {c})) out.push_back(p);
@@ -198,6 +199,29 @@ TEST(GenericMeta, SumThatDependsOnAlignment) {
   };
   EXPECT_TRUE(check_threads(case_of(op)).empty());
   EXPECT_TRUE(mentions(check_alignment(case_of(op)), "past a boundary"));
+}
+
+TEST(GenericMeta, SumThatIsRoundedOnTheWay) {
+  OpDef op = sound();
+  op.infer = [](SpecSpan in, const Attrs&) { return Specs{{Shape{1}, in[0].dtype}}; };
+  op.shares = {};
+  op.examples = [] {
+    return std::vector<Example>{{.operands = {{.spec = {{1999}, DType::bf16}, .lo = 0}}}};
+  };
+  op.cpu.run = [](const KernelArgs& a) {
+    float sum = 0;
+    for (int64_t i = 0; i < count(a); ++i) sum += load_one(a.in[0], a.in_spec[0].dtype, i);
+    store_one(a.out[0], a.out_spec[0].dtype, 0, sum);
+  };
+  EXPECT_EQ(check_rounding(case_of(op)), Problems{});
+  op.cpu.run = [](const KernelArgs& a) {
+    const DType type = a.out_spec[0].dtype;
+    store_one(a.out[0], type, 0, 0);
+    for (int64_t i = 0; i < count(a); ++i) {
+      store_one(a.out[0], type, 0, load_one(a.out[0], type, 0) + load_one(a.in[0], type, i));
+    }
+  };
+  EXPECT_TRUE(mentions(check_rounding(case_of(op)), "rounded from f32"));
 }
 
 TEST(GenericMeta, KernelThatRemembers) {

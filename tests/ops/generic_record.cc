@@ -2,6 +2,7 @@
 #include "tests/ops/generic_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "autograd/differentiate.h"
@@ -89,6 +90,12 @@ Recorded record(const Case& c, const Request& r) {
   }
   out.program = builder.take();
   return out;
+}
+
+double rms(const Floats& x) {
+  double sum = 0;
+  for (float v : x) sum += double(v) * v;
+  return x.empty() ? 0 : std::sqrt(sum / double(x.size()));
 }
 
 Floats draw_floats(int64_t n, uint64_t seed) {

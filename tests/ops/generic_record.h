@@ -34,6 +34,7 @@ Request everything(const Case& c, const std::vector<int>& statistics);
 std::span<const OpDef* const> loss_ops();
 
 bool is_float(const TensorSpec& spec);
+double rms(const Floats& x);
 // Uniform in [-1, 1).
 Floats draw_floats(int64_t n, uint64_t seed);
 // An output's weights in the loss; those of another reader come from another seed.

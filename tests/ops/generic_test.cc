@@ -77,6 +77,7 @@ TEST_P(Generic, IsPure) {
   each(check_unread);
 }
 TEST_P(Generic, HasPartsThatGiveItsBits) { each(check_parts); }
+TEST_P(Generic, RoundsWhatItStoresIn16Bits) { each(check_rounding); }
 TEST_P(Generic, RefusesWhatDoesNotFit) { each(check_infer); }
 class GenericUpdate : public Generic {};
 TEST_P(GenericUpdate, WritesItsState) {
