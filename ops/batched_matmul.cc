@@ -4,7 +4,9 @@
 
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/f32_copies.h"
 #include "ops/matmul_product.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
@@ -37,39 +39,49 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
   require(is_axis(attrs.a_batch) && is_axis(attrs.b_batch) && is_axis(attrs.out_batch),
           "batched_matmul", text + ": the batch is axis 0 or 1");
   for (int i = 0; i < 2; ++i) {
-    require(in[size_t(i)].shape.rank() == 3 && in[size_t(i)].dtype == DType::f32 &&
-                !in[size_t(i)].layout && in[size_t(i)].numel() > 0,
-            "batched_matmul", text + ": needs plain f32 with three axes");
+    require(in[size_t(i)].shape.rank() == 3 && is_float(in[size_t(i)].dtype) &&
+                is_float(attrs.dtype) && !in[size_t(i)].layout && in[size_t(i)].numel() > 0,
+            "batched_matmul", text + ": needs plain floats with three axes");
   }
   const Matrices a = matrices(in[0].shape, attrs.a_batch, attrs.ta);
   const Matrices b = matrices(in[1].shape, attrs.b_batch, attrs.tb);
   require(a.batch == b.batch, "batched_matmul", text + ": batches differ");
   require(a.columns == b.rows, "batched_matmul", text + ": inner dimensions differ");
-  const TensorSpec out{result_shape(a.batch, a.rows, b.columns, attrs.out_batch)};
+  const TensorSpec out{result_shape(a.batch, a.rows, b.columns, attrs.out_batch), attrs.dtype};
   require(!present(in, 2) || in[2] == out, "batched_matmul",
           text + " + " + to_string(in[2]) + ": the sum should be " + to_string(out));
   return {out};
 }
 
-Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
-  auto product = std::make_shared<Product>(
-      device, batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()));
-  const int64_t workspace = product->workspace();
-  return {.state = std::move(product), .workspace = workspace};
+// The product, and where the f32 copies of its operands and its result lie behind its own scratch.
+struct State {
+  std::unique_ptr<Product> product;
+  int64_t a_at, b_at, out_at;
+};
+
+Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
+  auto product =
+      std::make_unique<Product>(device, batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()));
+  int64_t bytes = product->workspace();
+  State state{std::move(product), reserve_f32_copy(in[0], bytes), reserve_f32_copy(in[1], bytes),
+              reserve_f32_copy(out[0], bytes)};
+  return {.state = std::make_shared<State>(std::move(state)), .workspace = bytes};
 }
 
 void run(const KernelArgs& a) {
   if (!a.out[0]) return;
-  if (present(a.in_spec, 2)) copy_bytes(a.queue, a.out[0], a.in[2], a.out_spec[0].bytes());
-  static_cast<const Product*>(a.state)->run(a.in[0], a.in[1], a.out[0], nullptr, a.workspace,
-                                            a.queue);
+  const State& s = *static_cast<const State*>(a.state);
+  const float *left = f32_operand(a, 0, s.a_at), *right = f32_operand(a, 1, s.b_at);
+  float* result = f32_result(a, s.out_at, present(a.in_spec, 2) ? a.in[2] : nullptr);
+  s.product->run(left, right, result, nullptr, a.workspace, a.queue);
+  store_f32_result(a, s.out_at);
 }
 
 void gradient(GradientArgs& g) {
-  const auto [ta, tb, a_batch, b_batch, out_batch] = g.attrs<BatchedMatmulAttrs>();
+  const auto [ta, tb, a_batch, b_batch, out_batch, dtype] = g.attrs<BatchedMatmulAttrs>();
   const Val a = g.in(0), b = g.in(1), dy = g.dy();
   auto give = [&](int k, Val x, Val y, BatchedMatmulAttrs attrs) {
-    const Val gradient = batched_matmul(x, y, attrs, g.sum(k));
+    const Val gradient = batched_matmul(x, y, attrs, g.sum(k), g.type(k));
     if (g.sum(k)) {
       g.give_total(k, gradient);
     } else {
@@ -147,11 +159,22 @@ const OpDef batched_matmul_op{
                .attrs = A{}},
               {.operands = {example({17, 33, 40}), example({40, 17, 37}), example({33, 17, 37})},
                .attrs = A{.b_batch = 1, .out_batch = 1}},
+              {.operands = {half_example({3, 4, 8}), half_example({3, 8, 6}), absent_example()},
+               .attrs = A{}},
+              {.operands = {half_example({3, 4, 5}), half_example({5, 3, 6}),
+                            half_example({4, 3, 6})},
+               .attrs = A{.b_batch = 1, .out_batch = 1, .dtype = DType::bf16}},
+              {.operands = {half_example({3, 5, 4}, DType::f16),
+                            half_example({3, 6, 5}, DType::f16), absent_example()},
+               .attrs = A{.ta = true, .tb = true, .dtype = DType::f16}},
+              {.operands = {half_example({3, 4, 5}), example({3, 5, 6}), half_example({3, 4, 6})},
+               .attrs = A{.dtype = DType::bf16}},
           };
         },
 };
 
-Val batched_matmul(Val a, Val b, BatchedMatmulAttrs attrs, Val c) {
+Val batched_matmul(Val a, Val b, BatchedMatmulAttrs attrs, Val c, std::optional<DType> dtype) {
+  attrs.dtype = dtype.value_or(a.spec().dtype);
   return a.builder->emit1(batched_matmul_op, {a, b, c}, attrs);
 }
 

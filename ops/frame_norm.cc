@@ -11,6 +11,8 @@
 #include "core/parallel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/float_types.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
@@ -22,20 +24,23 @@ Prepared prepare(SpecSpan in, const Attrs& attrs) {
 }
 
 // y = (x - mean) scale + shift in valid frames, 0 in others.
-void normalize(const Queue& queue, const FrameRows& q, const float* x, const float* mean,
-               const float* scale, const float* shift, float* y) {
+template <class T>
+void normalize(const Queue& queue, const FrameRows& q, const T* x, const float* mean,
+               const float* scale, const float* shift, T* y) {
   const int64_t channels = q.channels;
   parallel_chunks(queue, q.frames, q.chunk(), [&](int64_t begin, int64_t end) {
     for (int64_t f = begin; f < end; ++f) {
-      float* to = y + f * q.floats();
+      T* to = y + f * q.elements();
       if (!q.valid(f)) {
-        std::fill(to, to + q.floats(), 0.0f);
+        std::fill(to, to + q.elements(), T{});
         continue;
       }
-      const float* from = x + f * q.floats();
+      const T* from = x + f * q.elements();
       for (int64_t r = 0; r < q.rows; ++r, from += channels, to += channels) {
 #pragma omp simd
-        for (int64_t c = 0; c < channels; ++c) to[c] = (from[c] - mean[c]) * scale[c] + shift[c];
+        for (int64_t c = 0; c < channels; ++c) {
+          store(to, c, (load(from, c) - mean[c]) * scale[c] + shift[c]);
+        }
       }
     }
   });
@@ -43,7 +48,8 @@ void normalize(const Queue& queue, const FrameRows& q, const float* x, const flo
 
 // Of a chunk: its first valid row (`base`), the sum of x - base, the squared distances from its own
 // mean.
-void chunk_moments(const FrameRows& q, const float* x, int64_t begin, int64_t end, float* base,
+template <class T>
+void chunk_moments(const FrameRows& q, const T* x, int64_t begin, int64_t end, float* base,
                    float* sum, float* m2) {
   const int64_t channels = q.channels, n = q.count(begin, end);
   std::fill(base, base + channels, 0.0f);
@@ -52,27 +58,29 @@ void chunk_moments(const FrameRows& q, const float* x, int64_t begin, int64_t en
   if (n == 0) return;
   bool first = true;
   q.each_row(begin, end, [&](int64_t at) {
-    if (first) std::copy(x + at, x + at + channels, base);
+    for (int64_t c = 0; first && c < channels; ++c) base[c] = load(x, at + c);
     first = false;
 #pragma omp simd
-    for (int64_t c = 0; c < channels; ++c) sum[c] += x[at + c] - base[c];
+    for (int64_t c = 0; c < channels; ++c) sum[c] += load(x, at + c) - base[c];
   });
   const float share = 1.0f / float(n);
   q.each_row(begin, end, [&](int64_t at) {
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c) {
-      const float distance = x[at + c] - base[c] - sum[c] * share;
+      const float distance = load(x, at + c) - base[c] - sum[c] * share;
       m2[c] += distance * distance;
     }
   });
 }
 
 // x, gamma, beta, lengths -> y, mean, rstd, variance
-void run_forward(const KernelArgs& a) {
+template <class T>
+void forward(const KernelArgs& a) {
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const int64_t channels = q.channels, step = q.chunk();
-  const float *x = a.input(0), *gamma = a.input(1);
-  float *y = a.output(0), *mean_out = a.output(1), *rstd_out = a.output(2), *var_out = a.output(3);
+  const T* x = a.input<T>(0);
+  const float* gamma = a.input(1);
+  float *mean_out = a.output(1), *rstd_out = a.output(2), *var_out = a.output(3);
   float* partial = reinterpret_cast<float*>(a.workspace);  // (chunks, {base, sum, m2}, C)
   float* mean = partial + 3 * q.chunks() * channels;
   float* scale = mean + channels;
@@ -107,7 +115,10 @@ void run_forward(const KernelArgs& a) {
       if (var_out) var_out[c] = float(m2 / std::max(rows - 1, 1.0));
     }
   });
-  if (y) normalize(a.queue, q, x, mean, scale, a.input(2), y);
+  if (a.out[0]) normalize(a.queue, q, x, mean, scale, a.input(2), a.output<T>(0));
+}
+void run_forward(const KernelArgs& a) {
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
 }
 
 // x, gamma, beta, lengths, mean, variance -> y
@@ -118,16 +129,21 @@ void run_infer(const KernelArgs& a) {
   float* scale = reinterpret_cast<float*>(a.workspace);
   const float eps = a.attrs.as<FrameNormAttrs>().eps;
   for (int64_t c = 0; c < q.channels; ++c) scale[c] = gamma[c] / std::sqrt(variance[c] + eps);
-  normalize(a.queue, q, a.input(0), a.input(4), scale, a.input(2), a.output(0));
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    normalize(a.queue, q, a.input<T>(0), a.input(4), scale, a.input(2), a.output<T>(0));
+  });
 }
 
 // dy, x, gamma, lengths, mean, rstd -> dx, dgamma, dbeta
-void run_gradient(const KernelArgs& a) {
+template <class T>
+void gradient(const KernelArgs& a) {
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const int64_t channels = q.channels, step = q.chunk();
-  const float *dy = a.input(0), *x = a.input(1), *gamma = a.input(2), *mean = a.input(4),
-              *rstd = a.input(5);
-  float *dx = a.output(0), *dgamma = a.output(1), *dbeta = a.output(2);
+  const T *dy = a.input<T>(0), *x = a.input<T>(1);
+  const float *gamma = a.input(2), *mean = a.input(4), *rstd = a.input(5);
+  T* dx = a.output<T>(0);
+  float *dgamma = a.output(1), *dbeta = a.output(2);
   float* partial = reinterpret_cast<float*>(a.workspace);  // (chunks, {sum, dot}, C)
   float* mean_dy = partial + 3 * q.chunks() * channels;
   float* slope = mean_dy + channels;  // dgamma rstd / N
@@ -137,8 +153,8 @@ void run_gradient(const KernelArgs& a) {
     q.each_row(begin, end, [&](int64_t at) {
 #pragma omp simd
       for (int64_t c = 0; c < channels; ++c) {
-        sum[c] += dy[at + c];
-        dot[c] += dy[at + c] * (x[at + c] - mean[c]);
+        sum[c] += load(dy, at + c);
+        dot[c] += load(dy, at + c) * (load(x, at + c) - mean[c]);
       }
     });
   });
@@ -160,28 +176,31 @@ void run_gradient(const KernelArgs& a) {
   if (!dx) return;
   parallel_chunks(a.queue, q.frames, step, [&](int64_t begin, int64_t end) {
     for (int64_t f = begin; f < end; ++f) {
-      const int64_t from = f * q.floats();
+      const int64_t from = f * q.elements();
       if (!q.valid(f)) {
-        std::fill(dx + from, dx + from + q.floats(), 0.0f);
+        std::fill(dx + from, dx + from + q.elements(), T{});
         continue;
       }
-      for (int64_t at = from; at < from + q.floats(); at += channels) {
+      for (int64_t at = from; at < from + q.elements(); at += channels) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; ++c) {
-          dx[at + c] =
-              gamma[c] * rstd[c] * (dy[at + c] - mean_dy[c] - (x[at + c] - mean[c]) * slope[c]);
+          const float distance = load(x, at + c) - mean[c];
+          store(dx, at + c,
+                gamma[c] * rstd[c] * (load(dy, at + c) - mean_dy[c] - distance * slope[c]));
         }
       }
     }
   });
 }
+void run_gradient(const KernelArgs& a) {
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
+}
 
 // `images` operands like the first, then vectors of its channels, with lengths in place 3.
 void check(const char* op, SpecSpan in, size_t images, size_t count, const Attrs& attrs) {
   require(in.size() == count, op, "takes " + std::to_string(count) + " operands");
-  require(
-      in[0].shape.rank() >= 3 && in[0].dtype == DType::f32 && !in[0].layout && in[0].numel() > 0,
-      op, to_string(in[0]) + ": needs plain f32 (T, B, .., C)");
+  require(in[0].shape.rank() >= 3 && is_float(in[0].dtype) && !in[0].layout && in[0].numel() > 0,
+          op, to_string(in[0]) + ": needs plain floats (T, B, .., C)");
   const int64_t batch = in[0].shape[attrs.as<FrameNormAttrs>().batch_first ? 0 : 1];
   for (size_t i = 1; i < count; ++i) {
     const TensorSpec wanted = i < images ? in[0]
@@ -237,6 +256,12 @@ const OpDef frame_norm_op{
               {.operands = {example({37, 5, 150}), example({150}), example({150}),
                             lengths(5, 0, 37)},
                .attrs = FrameNormAttrs{}},
+              {.operands = {half_example({3, 4, 2, 24}), example({24}), example({24}),
+                            lengths(3, 1, 4)},
+               .attrs = FrameNormAttrs{1e-5f, true}},
+              {.operands = {half_example({37, 5, 50}, DType::f16), example({50}), example({50}),
+                            lengths(5, 1, 37)},
+               .attrs = FrameNormAttrs{}},
           };
         },
 };
@@ -273,6 +298,13 @@ const OpDef frame_norm_grad_op{
                             lengths(5, 0, 37), vector(150), vector(150)},
                .attrs = FrameNormAttrs{},
                .unread = {0, 0, 1}},
+              {.operands = {example({3, 4, 2, 24}, DType::bf16),
+                            example({3, 4, 2, 24}, DType::bf16), vector(24), lengths(3, 0, 4),
+                            vector(24), vector(24)},
+               .attrs = FrameNormAttrs{1e-5f, true}},
+              {.operands = {example({37, 5, 50}, DType::f16), example({37, 5, 50}, DType::f16),
+                            vector(50), lengths(5, 0, 37), vector(50), vector(50)},
+               .attrs = FrameNormAttrs{}},
           };
         },
 };
@@ -300,6 +332,12 @@ const OpDef frame_norm_infer_op{
               {.operands = {example({5, 111, 150}), vector(150), vector(150), lengths(5, 0, 111),
                             vector(150), vector(150)},
                .attrs = FrameNormAttrs{0.1f, true}},
+              {.operands = {example({4, 3, 24}, DType::bf16), vector(24), vector(24),
+                            lengths(3, 0, 4), vector(24), vector(24)},
+               .attrs = FrameNormAttrs{}},
+              {.operands = {example({4, 3, 5}, DType::f16), vector(5), vector(5), lengths(3, 0, 4),
+                            vector(5), vector(5)},
+               .attrs = FrameNormAttrs{}},
           };
         },
 };

@@ -22,9 +22,9 @@ struct FrameNorm {
   Val mean, rstd, variance;
 };
 
-// x (T, B, .., C), gamma (C), beta (C), lengths i32 (B), f32 -> y = gamma (x - mean) rstd + beta
-// for frames t < lengths[b], 0 beyond: a result depends on no padding, and what follows finds zeros
-// there. Without a valid frame mean and variance are 0.
+// x (T, B, .., C), f32 gamma (C) and beta (C), lengths i32 (B) -> y = gamma (x - mean) rstd + beta,
+// of x's type, for frames t < lengths[b], 0 beyond: a result depends on no padding, and what
+// follows finds zeros there. Without a valid frame mean and variance are 0.
 FrameNorm frame_norm(Val x, Val gamma, Val beta, Val lengths, FrameNormAttrs attrs = {});
 
 // The same with given statistics. Not differentiable.
@@ -50,8 +50,8 @@ struct FrameRows {
     return batch_first ? second < lengths[outer] : outer < lengths[second];
   }
   bool valid(int64_t frame) const { return valid(frame / inner, frame % inner); }
-  int64_t floats() const { return rows * channels; }                        // of a frame
-  int64_t chunk() const { return std::max<int64_t>(1, 16384 / floats()); }  // frames
+  int64_t elements() const { return rows * channels; }                        // of a frame
+  int64_t chunk() const { return std::max<int64_t>(1, 16384 / elements()); }  // frames
   int64_t chunks() const { return (frames + chunk() - 1) / chunk(); }
   // Rows of the valid frames among [begin, end).
   int64_t count(int64_t begin, int64_t end) const {
@@ -59,7 +59,7 @@ struct FrameRows {
     for (int64_t f = begin; f < end; ++f) n += valid(f) ? rows : 0;
     return n;
   }
-  // f(first float of a row) for every row of the valid frames among [begin, end).
+  // f(first element of a row) for every row of the valid frames among [begin, end).
   template <class F>
   void each_row(int64_t begin, int64_t end, F f) const {
     for (int64_t frame = begin; frame < end; ++frame) {

@@ -34,8 +34,9 @@ Prepared prepare_product(const Device& device, const char* op, ProductShape shap
     if (needed) bytes += align_up(elements * int64_t(sizeof(float)));
     return at;
   };
-  s.a_at = reserve(s.copy_a, shape.m * shape.k), s.b_at = reserve(s.copy_b, shape.k * shape.n);
-  s.out_at = reserve(s.copy_out, shape.m * shape.n);
+  s.a_at = reserve(s.copy_a, shape.batch * shape.m * shape.k);
+  s.b_at = reserve(s.copy_b, shape.batch * shape.k * shape.n);
+  s.out_at = reserve(s.copy_out, shape.batch * shape.m * shape.n);
   return {.state = std::move(state), .workspace = bytes};
 }
 

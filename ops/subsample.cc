@@ -6,12 +6,14 @@
 
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/float_types.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
 
 bool is_image(const TensorSpec& spec) {
-  return spec.shape.rank() == 4 && spec.dtype == DType::f32 && !spec.layout && spec.numel() > 0;
+  return spec.shape.rank() == 4 && is_float(spec.dtype) && !spec.layout && spec.numel() > 0;
 }
 
 int64_t taken(int64_t extent, int64_t stride) { return (extent + stride - 1) / stride; }
@@ -29,32 +31,40 @@ void each_row(const Queue& queue, const Shape& large, int64_t stride, F&& f) {
   });
 }
 
-void run_forward(const KernelArgs& a) {
-  if (!a.out[0]) return;
+template <class T>
+void forward(const KernelArgs& a) {
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
   const int64_t stride = a.attrs.as<SubsampleAttrs>().stride;
   each_row(a.queue, x, stride, [&](int64_t large, int64_t small) {
     if (small < 0) return;
     for (int64_t j = 0; j < y[2]; ++j) {
-      const float* from = a.input(0) + (large * x[2] + j * stride) * x[3];
-      float* to = a.output(0) + (small * y[2] + j) * y[3];
-      std::fill(std::copy(from, from + x[3], to), to + y[3], 0.0f);
+      const T* from = a.input<T>(0) + (large * x[2] + j * stride) * x[3];
+      T* to = a.output<T>(0) + (small * y[2] + j) * y[3];
+      std::fill(std::copy(from, from + x[3], to), to + y[3], T{});
     }
   });
 }
-
-void run_gradient(const KernelArgs& a) {
+void run_forward(const KernelArgs& a) {
   if (!a.out[0]) return;
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+}
+
+template <class T>
+void gradient(const KernelArgs& a) {
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
   const int64_t stride = a.attrs.as<SubsampleAttrs>().stride;
   each_row(a.queue, dx, stride, [&](int64_t large, int64_t small) {
-    float* row = a.output(0) + large * dx[2] * dx[3];
-    std::fill(row, row + dx[2] * dx[3], 0.0f);
+    T* row = a.output<T>(0) + large * dx[2] * dx[3];
+    std::fill(row, row + dx[2] * dx[3], T{});
     for (int64_t j = 0; small >= 0 && j < dy[2]; ++j) {
-      const float* from = a.input(0) + (small * dy[2] + j) * dy[3];
+      const T* from = a.input<T>(0) + (small * dy[2] + j) * dy[3];
       std::copy(from, from + dx[3], row + j * stride * dx[3]);
     }
   });
+}
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
 }
 
 }  // namespace
@@ -66,11 +76,12 @@ const OpDef subsample_op{
         [](SpecSpan in, const Attrs& attributes) {
           auto& s = attributes.as<SubsampleAttrs>();
           require(in.size() == 1 && is_image(in[0]), "subsample",
-                  "needs one plain f32 image (N,H,W,C)");
+                  "needs one plain image of floats (N,H,W,C)");
           const Shape& x = in[0].shape;
           require(s.stride > 0 && s.channels >= x[3], "subsample",
                   "needs a positive stride, and no fewer channels than its operand has");
-          return Specs{{{x[0], taken(x[1], s.stride), taken(x[2], s.stride), s.channels}}};
+          return Specs{
+              {{x[0], taken(x[1], s.stride), taken(x[2], s.stride), s.channels}, in[0].dtype}};
         },
     .gradient =
         [](GradientArgs& g) {
@@ -89,7 +100,10 @@ const OpDef subsample_op{
               {.operands = {example({2, 4, 6, 3})}, .attrs = SubsampleAttrs{2, 6}},
               {.operands = {example({1, 5, 7, 2})}, .attrs = SubsampleAttrs{3, 2}},
               {.operands = {example({2, 3, 2, 2})}, .attrs = SubsampleAttrs{1, 5}},
-              {.operands = {example({3, 33, 31, 16})}, .attrs = SubsampleAttrs{2, 32}}};
+              {.operands = {example({3, 33, 31, 16})}, .attrs = SubsampleAttrs{2, 32}},
+              {.operands = {half_example({2, 5, 7, 3})}, .attrs = SubsampleAttrs{2, 7}},
+              {.operands = {half_example({1, 4, 3, 2}, DType::f16)},
+               .attrs = SubsampleAttrs{3, 2}}};
         },
 };
 
@@ -100,12 +114,12 @@ const OpDef subsample_grad_op{
         [](SpecSpan in, const Attrs& attributes) {
           auto& s = attributes.as<SubsampleAttrs>();
           require(in.size() == 1 && is_image(in[0]), "subsample_grad",
-                  "needs one plain f32 image (N,H,W,C)");
+                  "needs one plain image of floats (N,H,W,C)");
           const Shape& dy = in[0].shape;
           require(s.stride > 0 && s.channels > 0 && s.channels <= dy[3] &&
                       taken(s.height, s.stride) == dy[1] && taken(s.width, s.stride) == dy[2],
                   "subsample_grad", to_string(in[0]) + ": is no gradient of an image of that size");
-          return Specs{{{dy[0], s.height, s.width, s.channels}}};
+          return Specs{{{dy[0], s.height, s.width, s.channels}, in[0].dtype}};
         },
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
@@ -118,7 +132,11 @@ const OpDef subsample_grad_op{
           return std::vector<Example>{
               {.operands = {example({2, 2, 3, 6})}, .attrs = SubsampleAttrs{2, 3, 4, 6}},
               {.operands = {example({1, 2, 3, 2})}, .attrs = SubsampleAttrs{3, 2, 5, 7}},
-              {.operands = {example({3, 17, 16, 32})}, .attrs = SubsampleAttrs{2, 16, 33, 31}}};
+              {.operands = {example({3, 17, 16, 32})}, .attrs = SubsampleAttrs{2, 16, 33, 31}},
+              {.operands = {example({2, 3, 4, 7}, DType::bf16)},
+               .attrs = SubsampleAttrs{2, 3, 5, 7}},
+              {.operands = {example({1, 2, 1, 2}, DType::f16)},
+               .attrs = SubsampleAttrs{3, 2, 4, 3}}};
         },
 };
 

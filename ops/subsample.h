@@ -17,7 +17,7 @@ struct SubsampleAttrs {
   }
 };
 
-// (N, H, W, C) -> (N, ceil(H / stride), ceil(W / stride), channels)
+// (N, H, W, C) -> (N, ceil(H / stride), ceil(W / stride), channels), floats alike.
 Val subsample(Val x, int64_t stride, int64_t channels);
 
 }  // namespace pal
