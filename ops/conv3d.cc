@@ -5,6 +5,7 @@
 #include "ops/convolution.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/operands.h"
 
 namespace pal {
 
@@ -68,6 +69,12 @@ const OpDef conv3d_op{
                .attrs = kUneven},
               {.operands = {example({17, 3, 5, 5, 16}), example({32, 3, 3, 3, 16}), example({32})},
                .attrs = conv3d_attrs(2, 1)},
+              {.operands = {half_example({2, 3, 4, 5, 2}), half_example({3, 2, 3, 3, 2}),
+                            example({3})},
+               .attrs = conv3d_attrs(1, 1)},
+              {.operands = {half_example({1, 4, 6, 5, 3}, DType::f16),
+                            half_example({4, 3, 5, 1, 3}, DType::f16), absent_example()},
+               .attrs = kUneven},
           };
         },
 };
@@ -89,6 +96,12 @@ const OpDef conv3d_data_grad_op{
                .attrs = with_extents(conv3d_attrs(1, 1), {2, 3, 3, 3, 4})},
               {.operands = {example({17, 2, 3, 3, 32}), example({32, 3, 3, 3, 16})},
                .attrs = with_extents(conv3d_attrs(2, 1), {17, 3, 5, 5, 16})},
+              {.operands = {example({2, 3, 3, 3, 2}, DType::bf16),
+                            example({2, 3, 3, 3, 4}, DType::bf16)},
+               .attrs = with_extents(conv3d_attrs(1, 1), {2, 3, 3, 3, 4})},
+              {.operands = {example({2, 2, 3, 3, 8}, DType::f16),
+                            example({8, 3, 3, 3, 5}, DType::f16)},
+               .attrs = with_extents(conv3d_attrs(2, 1), {2, 3, 5, 5, 5})},
           };
         },
 };
@@ -114,6 +127,12 @@ const OpDef conv3d_weight_grad_op{
               {.operands = {example({17, 3, 5, 5, 16}), example({17, 2, 3, 3, 32}),
                             example({32, 3, 3, 3, 16})},
                .attrs = with_extents(conv3d_attrs(2, 1), {32, 3, 3, 3, 16})},
+              {.operands = {example({2, 3, 4, 5, 2}, DType::bf16),
+                            example({2, 4, 4, 5, 3}, DType::bf16), example({3, 2, 3, 3, 2})},
+               .attrs = with_extents(conv3d_attrs(1, 1), {3, 2, 3, 3, 2})},
+              {.operands = {example({2, 3, 5, 5, 5}, DType::f16),
+                            example({2, 2, 3, 3, 8}, DType::f16), absent_example()},
+               .attrs = with_extents(conv3d_attrs(2, 1), {8, 3, 3, 3, 5})},
           };
         },
 };

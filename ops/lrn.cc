@@ -8,12 +8,14 @@
 #include "core/parallel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
 
 struct Row {
   alignas(64) float squares[kLrnMostChannels], scale[kLrnMostChannels];
+  alignas(64) float tile[3][kLrnMostChannels];  // of operands and the result stored in 16 bits
 };
 
 // out[c] = the sum of x over the window around c: itself, then its neighbours, the next to the
@@ -49,11 +51,13 @@ void run_forward(const KernelArgs& a) {
   auto& s = a.attrs.as<LrnAttrs>();
   const LrnFormula f(s);
   for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
-    const float* x = a.input(0) + at;
-    float* y = a.output(0) + at;
+    const DType type = a.in_spec[0].dtype;
+    const float* x = load_tile(a.in[0], type, at, channels, row.tile[0]);
+    float* y = tile_to_fill(a.out[0], type, at, row.tile[1]);
     denominators(x, channels, s, row);
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * f.power(row.scale[c]);
+    store_tile(a.out[0], type, at, channels, y);
   });
 }
 
@@ -62,8 +66,10 @@ void run_gradient(const KernelArgs& a) {
   auto& s = a.attrs.as<LrnAttrs>();
   const LrnFormula f(s);
   for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
-    const float *dy = a.input(0) + at, *x = a.input(1) + at;
-    float* dx = a.output(0) + at;
+    const DType type = a.in_spec[0].dtype;
+    const float* dy = load_tile(a.in[0], type, at, channels, row.tile[0]);
+    const float* x = load_tile(a.in[1], type, at, channels, row.tile[1]);
+    float* dx = tile_to_fill(a.out[0], type, at, row.tile[2]);
     alignas(64) float part[kLrnMostChannels], power[kLrnMostChannels];
     denominators(x, channels, s, row);
 #pragma omp simd
@@ -76,14 +82,15 @@ void run_gradient(const KernelArgs& a) {
     for (int64_t c = 0; c < channels; ++c) {
       dx[c] = f.gradient(dy[c], x[c], power[c], row.squares[c]);
     }
+    store_tile(a.out[0], type, at, channels, dx);
   });
 }
 
 Specs infer(const char* op, SpecSpan in, size_t operands, const Attrs& attributes) {
   auto& s = attributes.as<LrnAttrs>();
-  require(in.size() == operands && in[0].shape.rank() > 0 && in[0].dtype == DType::f32 &&
+  require(in.size() == operands && in[0].shape.rank() > 0 && is_float(in[0].dtype) &&
               !in[0].layout && in[0].shape.back() <= kLrnMostChannels,
-          op, "takes plain f32 (.., C), C at most " + std::to_string(kLrnMostChannels));
+          op, "takes plain floats (.., C), C at most " + std::to_string(kLrnMostChannels));
   require(operands == 1 || in[1] == in[0], op, "dy and x differ");
   require(s.size > 0 && s.size % 2 == 1 && s.k > 0, op, "size is odd, and k positive");
   return {in[0]};
@@ -92,7 +99,7 @@ Specs infer(const char* op, SpecSpan in, size_t operands, const Attrs& attribute
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
   const double n = double(in[0].numel());
   return {.flops = n * double(40 + attributes.as<LrnAttrs>().size),
-          .bytes = double(in.size() + out.size()) * 4 * n};
+          .bytes = double(in.size() + out.size()) * double(in[0].bytes())};
 }
 
 // Strong enough for both terms of the gradient to count.
@@ -117,7 +124,9 @@ const OpDef lrn_op{
           return std::vector<Example>{
               {.operands = {example({2, 3, 2, 7})}, .attrs = kStrong},
               {.operands = {example({3, 2})}, .attrs = LrnAttrs{}},
-              {.operands = {example({5, 17, 96})}, .attrs = LrnAttrs{5, 0.3f, 0.6f, 2}}};
+              {.operands = {example({5, 17, 96})}, .attrs = LrnAttrs{5, 0.3f, 0.6f, 2}},
+              {.operands = {half_example({3, 4, 19})}, .attrs = kStrong},
+              {.operands = {half_example({5, 96}, DType::f16)}, .attrs = LrnAttrs{}}};
         },
 };
 
@@ -133,7 +142,11 @@ const OpDef lrn_grad_op{
         [] {
           return std::vector<Example>{
               {.operands = {example({2, 7}), example({2, 7})}, .attrs = kStrong},
-              {.operands = {example({5, 17, 96}), example({5, 17, 96})}, .attrs = LrnAttrs{}}};
+              {.operands = {example({5, 17, 96}), example({5, 17, 96})}, .attrs = LrnAttrs{}},
+              {.operands = {example({3, 4, 19}, DType::bf16), example({3, 4, 19}, DType::bf16)},
+               .attrs = kStrong},
+              {.operands = {example({5, 96}, DType::f16), example({5, 96}, DType::f16)},
+               .attrs = LrnAttrs{}}};
         },
 };
 

@@ -28,32 +28,40 @@ __device__ int64_t own_row(const Rows& r, int arrays, float** shared) {
   return int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp_number();
 }
 
-__global__ void lrn_kernel(float* y, const float* x, Rows r, LrnFormula f) {
+template <class T>
+__global__ void lrn_kernel(T* y, const T* x, Rows r, LrnFormula f) {
   float* squares;
   const int64_t row = own_row(r, 1, &squares), at = row * r.channels;
   if (row >= r.rows) return;
-  for (int64_t c = lane_number(); c < r.channels; c += kWarp) squares[c] = x[at + c] * x[at + c];
-  __syncwarp();
   for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
-    y[at + c] = x[at + c] * f.power(f.denominator(window_sum(squares, c, r.channels, r.half)));
-  }
-}
-
-__global__ void lrn_grad_kernel(float* dx, const float* dy, const float* x, Rows r, LrnFormula f) {
-  float* squares;
-  const int64_t row = own_row(r, 2, &squares), at = row * r.channels;
-  float* parts = squares + r.channels;
-  if (row >= r.rows) return;
-  for (int64_t c = lane_number(); c < r.channels; c += kWarp) squares[c] = x[at + c] * x[at + c];
-  __syncwarp();
-  for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
-    const float d = f.denominator(window_sum(squares, c, r.channels, r.half));
-    parts[c] = f.part(dy[at + c], x[at + c], f.power(d), d);
+    squares[c] = load(x, at + c) * load(x, at + c);
   }
   __syncwarp();
   for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
     const float power = f.power(f.denominator(window_sum(squares, c, r.channels, r.half)));
-    dx[at + c] = f.gradient(dy[at + c], x[at + c], power, window_sum(parts, c, r.channels, r.half));
+    store(y, at + c, load(x, at + c) * power);
+  }
+}
+
+template <class T>
+__global__ void lrn_grad_kernel(T* dx, const T* dy, const T* x, Rows r, LrnFormula f) {
+  float* squares;
+  const int64_t row = own_row(r, 2, &squares), at = row * r.channels;
+  float* parts = squares + r.channels;
+  if (row >= r.rows) return;
+  for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
+    squares[c] = load(x, at + c) * load(x, at + c);
+  }
+  __syncwarp();
+  for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
+    const float d = f.denominator(window_sum(squares, c, r.channels, r.half));
+    parts[c] = f.part(load(dy, at + c), load(x, at + c), f.power(d), d);
+  }
+  __syncwarp();
+  for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
+    const float power = f.power(f.denominator(window_sum(squares, c, r.channels, r.half)));
+    const float sum = window_sum(parts, c, r.channels, r.half);
+    store(dx, at + c, f.gradient(load(dy, at + c), load(x, at + c), power, sum));
   }
 }
 
@@ -72,18 +80,24 @@ void run(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 1);
-  launch(lrn_kernel, {blocks_of(r.rows, warps)}, warps * kWarp,
-         size_t(warps * r.channels) * sizeof(float), stream_of(a), a.output(0), a.input(0), r,
-         LrnFormula(a.attrs.as<LrnAttrs>()));
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(lrn_kernel<T>, {blocks_of(r.rows, warps)}, warps * kWarp,
+           size_t(warps * r.channels) * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0),
+           r, LrnFormula(a.attrs.as<LrnAttrs>()));
+  });
 }
 
 void run_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 2);
-  launch(lrn_grad_kernel, {blocks_of(r.rows, warps)}, warps * kWarp,
-         size_t(warps * 2 * r.channels) * sizeof(float), stream_of(a), a.output(0), a.input(0),
-         a.input(1), r, LrnFormula(a.attrs.as<LrnAttrs>()));
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(lrn_grad_kernel<T>, {blocks_of(r.rows, warps)}, warps * kWarp,
+           size_t(warps * 2 * r.channels) * sizeof(float), stream_of(a), a.output<T>(0),
+           a.input<T>(0), a.input<T>(1), r, LrnFormula(a.attrs.as<LrnAttrs>()));
+  });
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ struct LrnAttrs {
   }
 };
 
-// x (.., C), f32: y[c] = x[c] / (k + alpha sum x[j]^2)^beta over the window's channels j. (alpha
-// multiplies the sum, as in the paper; PyTorch and Caffe divide it by the size first.)
+// x (.., C), y like it: y[c] = x[c] / (k + alpha sum x[j]^2)^beta over the window's channels j.
+// (alpha multiplies the sum, as in the paper; PyTorch and Caffe divide it by the size first.)
 Val lrn(Val x, const LrnAttrs& attrs = {});
 
 constexpr int64_t kLrnMostChannels = 2048;  // of a row, whose sums lie on the stack or on the chip

@@ -8,6 +8,8 @@
 #include "core/parallel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/float_types.h"
+#include "ops/operands.h"
 
 namespace pal {
 namespace {
@@ -15,57 +17,65 @@ namespace {
 constexpr int64_t kLanes = 256;  // channels at a time
 
 bool is_batch(const TensorSpec& spec) {
-  return spec.shape.rank() >= 3 && spec.dtype == DType::f32 && !spec.layout && spec.numel() > 0;
+  return spec.shape.rank() >= 3 && is_float(spec.dtype) && !spec.layout && spec.numel() > 0;
 }
 Shape channels_of(const Shape& x) { return {x[0], x.back()}; }
 int64_t pixels_of(const Shape& x) { return x.numel() / (x[0] * x.back()); }
 
-void run_scale(const KernelArgs& a) {
-  if (!a.out[0]) return;
+template <class T>
+void scale(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
   const int64_t channels = shape.back(), pixels = pixels_of(shape);
-  const float *x = a.input(0), *factor = a.input(1);
-  float* y = a.output(0);
+  const T *x = a.input<T>(0), *factor = a.input<T>(1);
+  T* y = a.output<T>(0);
   const int64_t grain = std::max<int64_t>(1, kElementGrain / channels);
   parallel_chunks(a.queue, shape[0] * pixels, grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const float *row = x + r * channels, *f = factor + r / pixels * channels;
-      float* to = y + r * channels;
+      const T *row = x + r * channels, *f = factor + r / pixels * channels;
+      T* to = y + r * channels;
 #pragma omp simd
-      for (int64_t c = 0; c < channels; ++c) to[c] = row[c] * f[c];
+      for (int64_t c = 0; c < channels; ++c) store(to, c, load(row, c) * load(f, c));
     }
   });
 }
+void run_scale(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { scale<decltype(zero)>(a); });
+}
 
 // Up to kLanes channels of one image.
-void dot_image(const float* a, const float* b, int64_t pixels, int64_t channels, int64_t lanes,
-               float* out) {
+template <class T>
+void dot_image(const T* a, const T* b, int64_t pixels, int64_t channels, int64_t lanes, T* out) {
   float total[kLanes] = {};
   for (int64_t p = 0; p < pixels; p += kDotRun) {
     float part[kLanes] = {};
     for (int64_t i = p; i < std::min(p + kDotRun, pixels); ++i) {
-      const float *x = a + i * channels, *y = b + i * channels;
+      const T *x = a + i * channels, *y = b + i * channels;
 #pragma omp simd
-      for (int64_t c = 0; c < lanes; ++c) part[c] += x[c] * y[c];
+      for (int64_t c = 0; c < lanes; ++c) part[c] += load(x, c) * load(y, c);
     }
 #pragma omp simd
     for (int64_t c = 0; c < lanes; ++c) total[c] += part[c];
   }
-  std::copy(total, total + lanes, out);
+  for (int64_t c = 0; c < lanes; ++c) store(out, c, total[c]);
 }
 
-void run_dot(const KernelArgs& a) {
-  if (!a.out[0]) return;
+template <class T>
+void dot(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
   const int64_t channels = shape.back(), pixels = pixels_of(shape);
   const int64_t parts = (channels + kLanes - 1) / kLanes;
   parallel_chunks(a.queue, shape[0] * parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n = i / parts, c = i % parts * kLanes, at = n * pixels * channels + c;
-      dot_image(a.input(0) + at, a.input(1) + at, pixels, channels, std::min(kLanes, channels - c),
-                a.output(0) + n * channels + c);
+      dot_image(a.input<T>(0) + at, a.input<T>(1) + at, pixels, channels,
+                std::min(kLanes, channels - c), a.output<T>(0) + n * channels + c);
     }
   });
+}
+void run_dot(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { dot<decltype(zero)>(a); });
 }
 
 }  // namespace
@@ -75,7 +85,7 @@ const OpDef scale_channels_op{
     .formula = "x[n,..,c] factor[n,c]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 2 && is_batch(in[0]), "scale_channels", "takes x (N,..,C) and a factor");
-      const TensorSpec factor{channels_of(in[0].shape)};
+      const TensorSpec factor{channels_of(in[0].shape), in[0].dtype};
       require(in[1] == factor, "scale_channels",
               to_string(in[1]) + ": the factor should be " + to_string(factor));
       return {in[0]};
@@ -90,9 +100,13 @@ const OpDef scale_channels_op{
     .cuda = &scale_channels_cuda,
     .examples =
         [] {
-          return std::vector<Example>{{.operands = {example({2, 3, 4, 5}), example({2, 5})}},
-                                      {.operands = {example({3, 7, 19}), example({3, 19})}},
-                                      {.operands = {example({3, 9, 11, 270}), example({3, 270})}}};
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 4, 5}), example({2, 5})}},
+              {.operands = {example({3, 7, 19}), example({3, 19})}},
+              {.operands = {example({3, 9, 11, 270}), example({3, 270})}},
+              {.operands = {half_example({2, 3, 4, 24}), half_example({2, 24})}},
+              {.operands = {half_example({3, 7, 19}, DType::f16),
+                            half_example({3, 19}, DType::f16)}}};
         },
 };
 
@@ -101,8 +115,8 @@ const OpDef dot_channels_op{
     .formula = "the sum of a b over an image's pixels, by channel",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 2 && is_batch(in[0]) && in[1] == in[0], "dot_channels",
-              "takes two plain f32 tensors (N,..,C) of one shape");
-      return {{channels_of(in[0].shape)}};
+              "takes two plain tensors of floats (N,..,C), alike");
+      return {{channels_of(in[0].shape), in[0].dtype}};
     },
     .gradient =
         [](GradientArgs& g) {
@@ -120,7 +134,10 @@ const OpDef dot_channels_op{
           return std::vector<Example>{
               {.operands = {example({2, 3, 4, 5}), example({2, 3, 4, 5})}},
               {.operands = {example({3, 67, 19}), example({3, 67, 19})}},
-              {.operands = {example({3, 9, 11, 270}), example({3, 9, 11, 270})}}};
+              {.operands = {example({3, 9, 11, 270}), example({3, 9, 11, 270})}},
+              {.operands = {half_example({2, 67, 24}), half_example({2, 67, 24})}},
+              {.operands = {half_example({3, 5, 270}, DType::f16),
+                            half_example({3, 5, 270}, DType::f16)}}};
         },
 };
 

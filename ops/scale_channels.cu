@@ -23,7 +23,8 @@ __global__ void scale_channels_kernel(Stored y, Stored x, Stored factor, int64_t
   store8(y, row * channels + c, n, v);
 }
 
-__global__ void dot_channels_kernel(float* out, const float* a, const float* b, int64_t pixels,
+template <class T>
+__global__ void dot_channels_kernel(T* out, const T* a, const T* b, int64_t pixels,
                                     int64_t channels) {
   float* run_sums = shared_memory<float>();  // (kRuns, kWarp)
   const int64_t image = blockIdx.y, c = int64_t(blockIdx.x) * kWarp + lane_number();
@@ -36,7 +37,7 @@ __global__ void dot_channels_kernel(float* out, const float* a, const float* b, 
     if (c < channels) {
 #pragma unroll 8
       for (int64_t p = from; p < end; ++p) {
-        sum += a[first + p * channels] * b[first + p * channels];
+        sum += load(a, first + p * channels) * load(b, first + p * channels);
       }
     }
     run_sums[threadIdx.x] = sum;
@@ -48,7 +49,7 @@ __global__ void dot_channels_kernel(float* out, const float* a, const float* b, 
     }
     __syncthreads();
   }
-  if (warp_number() == 0 && c < channels) out[image * channels + c] = total;
+  if (warp_number() == 0 && c < channels) store(out, image * channels + c, total);
 }
 
 // Of x (N, .., C): images, pixels of one, channels.
@@ -70,9 +71,12 @@ void run_scale(const KernelArgs& a) {
 void run_dot(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Extents e(a.in_spec[0].shape);
-  launch(dot_channels_kernel, {blocks_of(e.channels, kWarp), e.images}, kThreads,
-         kThreads * sizeof(float), stream_of(a), a.output(0), a.input(0), a.input(1), e.pixels,
-         e.channels);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(dot_channels_kernel<T>, {blocks_of(e.channels, kWarp), e.images}, kThreads,
+           kThreads * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1),
+           e.pixels, e.channels);
+  });
 }
 
 }  // namespace

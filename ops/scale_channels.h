@@ -7,9 +7,10 @@ namespace pal {
 
 extern const OpDef dot_channels_op, scale_channels_op;
 
-// x (N, .., C), factor (N, C) -> (N, .., C), f32: y[n,..,c] = x[n,..,c] factor[n,c].
+// x (N, .., C), factor (N, C) -> (N, .., C), floats alike: y[n,..,c] = x[n,..,c] factor[n,c].
 Val scale_channels(Val x, Val factor);
-// a, b (N, .., C) -> (N, C): the sum of a b over the axes between. The gradient of the factor.
+// a, b (N, .., C) -> (N, C), floats alike: the f32 sum of a b over the axes between. The gradient
+// of the factor.
 Val dot_channels(Val a, Val b);
 
 // Pixels that dot_channels adds up one after the other before they join the sum, on every device.
