@@ -7,6 +7,17 @@ find_package(CUDAToolkit REQUIRED)
 # The runtime is linked in, so that the program starts where there is no toolkit.
 set(PAL_CUDA_LIBRARIES CUDA::cudart_static)
 
+# cuDNN's header is all that is wanted of it here: the library is looked for when a program runs.
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+set(PAL_CUDNN OFF)
+if(CUDNN_INCLUDE_DIR)
+  file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h PAL_CUDNN REGEX "define CUDNN_MAJOR 9")
+endif()
+if(NOT PAL_CUDNN)
+  message(STATUS "cuDNN 9's cudnn.h was not found (CUDNN_INCLUDE_DIR names its folder): "
+    "convolutions will be windows and cuBLASLt's products, whatever a machine has")
+endif()
+
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   # CMake 3.25 (Debian 12) knows nvcc up to C++17, and asks it for our CMAKE_CXX_STANDARD.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
@@ -20,8 +31,14 @@ set(CMAKE_CUDA_FLAGS_RELEASE "-O3")  # assertions stay on
 # kernels by names that may be missing (ops/cuda.h), which would not fetch them out of an archive.
 function(pal_cuda_library name)
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cu)
+  if(NOT PAL_CUDNN)
+    list(FILTER kernels EXCLUDE REGEX "/cudnn[^/]*$")
+  endif()
   if(kernels)
     add_library(pal_${name}_cuda OBJECT ${kernels})
+    if(PAL_CUDNN)
+      target_include_directories(pal_${name}_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
+    endif()
     target_link_libraries(pal_${name}_cuda PUBLIC ${ARGN} ${PAL_CUDA_LIBRARIES})
     # Linked and no more: no .cc file sees CUDA, or is compiled otherwise than without it.
     target_link_libraries(pal_${name} PUBLIC $<TARGET_OBJECTS:pal_${name}_cuda>

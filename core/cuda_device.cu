@@ -53,6 +53,7 @@ CudaDevice::CudaDevice() {
 
 CudaDevice::~CudaDevice() {
   // A failure here has no one left to tell.
+  cudnn_.reset();
   if (blas_) cublas_lt().destroy(blas_);
   for (auto& [id, stream] : streams_) cudaStreamDestroy(stream);
 }

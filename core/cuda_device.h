@@ -36,6 +36,8 @@ class CudaDevice final : public Accelerator {
 
   // Made when a product is first prepared.
   cublasLtHandle_t blas();
+  // Made when a convolution is first prepared, by core/cudnn.h; null before, and without cuDNN.
+  std::shared_ptr<void>& cudnn() { return cudnn_; }
 
  private:
   cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
@@ -43,6 +45,7 @@ class CudaDevice final : public Accelerator {
   cudaDeviceProp properties_{};
   std::map<QueueId, cudaStream_t> streams_;
   cublasLtHandle_t blas_ = nullptr;
+  std::shared_ptr<void> cudnn_;
 };
 
 // The GPU of a Device that has one.

@@ -52,8 +52,7 @@ std::vector<fs::path> wheel_folders(const char* wheel_folder) {
 
 template <class F>
 void find(void* library, const char* name, F*& function) {
-  function = reinterpret_cast<F*>(dlsym(library, name));
-  if (!function) throw DeviceError(std::string("cuBLASLt is too old: it has no ") + name);
+  function = reinterpret_cast<F*>(function_of(library, "cuBLASLt", name));
 }
 
 CublasLt load_cublas_lt() {
@@ -100,6 +99,12 @@ void* open_library(const char* const* names, const char* wheel_folder, std::stri
       *tried += (tried->empty() ? "" : ", ") + (folder.empty() ? "loader" : folder.string());
   }
   return nullptr;
+}
+
+void* function_of(void* library, const char* library_name, const char* name) {
+  void* function = dlsym(library, name);
+  if (!function) throw DeviceError(std::string(library_name) + " is too old: it has no " + name);
+  return function;
 }
 
 const CublasLt& cublas_lt() {

@@ -1,6 +1,6 @@
-// cuBLASLt and cuDNN, found when first wanted: beside the program, in the machine's toolkit, or in
-// PyTorch's wheels. Nothing is linked, so a CUDA build starts where they are missing. Their headers
-// say what the functions take; the tables hold those that are used.
+// cuBLASLt, found when first wanted (cuDNN: core/cudnn.h): beside the program, in the machine's
+// toolkit, or in PyTorch's wheels. Nothing is linked, so a CUDA build starts where it is missing.
+// Its header says what the functions take; the table holds those that are used.
 #pragma once
 #include <cublasLt.h>
 
@@ -43,5 +43,21 @@ inline void check_blas(cublasStatus_t status, const char* file = __builtin_FILE(
 // PAL_CUDA_LIBRARY_PATH (separated by colons), in the toolkit's, or in Python's site-packages.
 // Null: none; `tried` says where.
 void* open_library(const char* const* names, const char* wheel_folder, std::string* tried);
+
+// Its function of that name. DeviceError "cuBLASLt is too old: it has no cublasLtCreate".
+void* function_of(void* library, const char* library_name, const char* name);
+
+// What a library made, and its function that destroys it.
+template <class H, class Status>
+struct LibraryObject {
+  H get = nullptr;
+  Status (*destroy)(H) = nullptr;
+  LibraryObject() = default;
+  LibraryObject(const LibraryObject&) = delete;
+  LibraryObject& operator=(const LibraryObject&) = delete;
+  ~LibraryObject() {
+    if (get) destroy(get);
+  }
+};
 
 }  // namespace pal

@@ -17,8 +17,8 @@ struct Device {
   int threads = 1;  // workers of the compute queue; a result never depends on it
   std::shared_ptr<Accelerator> accelerator = nullptr;  // cuda's memory and queues
   // Of an accelerator: record a step once and replay it; round f32 operands of products to 11 bits
-  // (TF32) for tensor cores, with f32 sums.
-  bool graphs = true, tf32 = false;
+  // (TF32) for tensor cores, with f32 sums; give convolutions to cuDNN where it is found.
+  bool graphs = true, tf32 = false, cudnn = true;
 };
 
 // All processors this process may use, or `threads` where it is positive.
@@ -29,6 +29,10 @@ Device cuda_device();
 
 // Defined where the CUDA device is part of the build (core/cuda_device.cu), else null.
 [[gnu::weak]] std::shared_ptr<Accelerator> open_accelerator();
+
+// "9.19.0" of the cuDNN that is found, empty: none is. Defined where a build can use it
+// (core/cudnn.cu), else null.
+[[gnu::weak]] std::string cudnn_version();
 
 // Where a kernel runs. On the CPU a thread that shares its loops among `workers`.
 struct Queue {

@@ -4,18 +4,8 @@
 
 namespace pal {
 
-// cuBLASLt's descriptors; each is destroyed by the table's function.
 template <class H>
-struct LtHandle {
-  H get = nullptr;
-  cublasStatus_t (*destroy)(H) = nullptr;
-  LtHandle() = default;
-  LtHandle(const LtHandle&) = delete;
-  LtHandle& operator=(const LtHandle&) = delete;
-  ~LtHandle() {
-    if (get) destroy(get);
-  }
-};
+using LtHandle = LibraryObject<H, cublasStatus_t>;
 
 namespace {
 
