@@ -1,7 +1,8 @@
-// conv2d, conv3d and their gradients as cuBLASLt's products with windows laid out in the workspace,
-// a stripe of output pixels at a time (ops/conv_stripes.h). Stripes come one after the other, and
-// an input pixel's gradient is the sum over its windows in their order, so the bits are always the
-// same. Of operands in 16 bits all sums are f32 as well, in the workspace until they are complete.
+// conv2d, conv3d and their gradients: cuDNN's (ops/cudnn_convolution.h), or else cuBLASLt's
+// products with windows laid out in the workspace, a stripe of output pixels at a time
+// (ops/conv_stripes.h). Stripes come one after the other, and an input pixel's gradient is the sum
+// over its windows in their order, so the bits are always the same. Of operands in 16 bits all sums
+// are f32 as well, in the workspace until they are complete.
 #include <algorithm>
 
 #include "ops/conv2d.h"
@@ -10,23 +11,28 @@
 #include "ops/cuda.h"
 #include "ops/cuda_product.h"
 #include "ops/cuda_windows.h"
+#include "ops/cudnn_convolution.h"
 #include "ops/operands.h"
 
 namespace pal {
 namespace {
 
-// Of the windows that are there at a time: this part of the device's memory, 64 MiB at most.
+// Of the windows that are there at a time, and of what cuDNN may ask for: this part of the device's
+// memory, 64 MiB at most.
 constexpr int64_t kMostBytes = int64_t(64) << 20, kPartOfMemory = 256;
 
 struct State {
   ConvKind kind;
   ConvStripes stripes;
   bool depthwise;
+  std::unique_ptr<CudnnConvolution> cudnn;     // if there, does it all
   std::unique_ptr<CudaProduct> product, last;  // of a stripe, and of the lines that are left over
   int64_t windows_at = 0, sums_at = 0;
 };
 
-Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shape, DType type) {
+// `type` of image and weights, or of the two images; `result` of what is computed.
+Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shape, DType type,
+                      DType result) {
   auto state = std::make_shared<State>();
   State& s = *state;
   s.kind = kind;
@@ -35,6 +41,13 @@ Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shap
   const ConvStripes& cut = s.stripes;
   s.depthwise = cut.groups > 1 && cut.c == 1;
   if (s.depthwise) return {.state = std::move(state), .workspace = depthwise_workspace(kind, cut)};
+  if (cudnn_convolution && type == result) {
+    s.cudnn = cudnn_convolution(device, kind, shape, type, most);
+  }
+  if (s.cudnn) {
+    const int64_t bytes = s.cudnn->workspace();
+    return {.state = std::move(state), .workspace = bytes};
+  }
   auto product_of = [&](int64_t lines) {
     ProductShape p = cut.product(kind, lines);
     p.bias = shape.bias && cut.groups == 1 && !cut.f32_y;
@@ -175,6 +188,21 @@ void* element(const void* data, DType type, int64_t i) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(data)) + i * bits(type) / 8;
 }
 
+void lay_bias(const KernelArgs& a, const ConvStripes& cut) {
+  const int64_t pixels = cut.lines * cut.pixels, channels = cut.groups * cut.o;
+  launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+         stored(a.out[0], {{}, a.out_spec[0].dtype}, channels),
+         stored(a.in[2], {{}, a.in_spec[2].dtype}, channels), pixels, channels);
+}
+
+// A bias is laid out first, as a sum that the result is added to.
+void run_cudnn(const KernelArgs& a, const State& s) {
+  const void* sum = input_if_present(a, 2);
+  if (sum && s.kind == ConvKind::forward) lay_bias(a, s.stripes);
+  if (sum && s.kind == ConvKind::weight_grad) copy_async(a, a.out[0], sum, a.out_spec[0].bytes());
+  s.cudnn->run(stream_of(a), a.in[0], a.in[1], a.out[0], sum != nullptr, a.workspace);
+}
+
 // Calls f(first line, stripe, product, windows): where they are or shall be, which is in the image
 // itself if that is how they lie.
 template <class F>
@@ -204,11 +232,7 @@ void forward(const KernelArgs& a, const ConvStripes& cut) {
   const int64_t channels = cut.groups * cut.o;
   const float* bias = input_if_present<float>(a, 2);
   const bool laid = bias && cut.groups > 1 && !cut.f32_y;
-  if (laid) {
-    const int64_t pixels = cut.lines * cut.pixels;
-    launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
-           floats(a.out[0], channels), floats(bias, channels), pixels, channels);
-  }
+  if (laid) lay_bias(a, cut);
   void* sums = a.workspace + static_cast<const State*>(a.state)->sums_at;
   each_stripe(a, a.in[0], [&](int64_t, const Stripe& s, const CudaProduct& product, void* windows) {
     lay_windows(a, windows, s);
@@ -262,6 +286,7 @@ void run(const KernelArgs& a) {
   if (!a.out[0]) return;
   const State& s = *static_cast<const State*>(a.state);
   if (s.depthwise) return run_depthwise(s.kind, s.stripes, a);
+  if (s.cudnn) return run_cudnn(a, s);
   switch (s.kind) {
     case ConvKind::forward: return forward(a, s.stripes);
     case ConvKind::data_grad: return data_grad(a, s.stripes);
@@ -270,9 +295,9 @@ void run(const KernelArgs& a) {
 }
 
 template <class A, ConvKind kind>
-Prepared prepare(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
+Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   return prepare_cuda(kind, device, conv_shape_of(kind, in, geometry_of(attrs.as<A>())),
-                      in[0].dtype);
+                      in[0].dtype, out[0].dtype);
 }
 template <class A, ConvKind kind>
 constexpr Backend kBackend{.run = run, .prepare = prepare<A, kind>};
