@@ -223,6 +223,9 @@ struct DeviceConfig : Section {
                                          {.min = 1, .max = 1024}};
   Option<bool> graphs{*this, "graphs", true, "of cuda: record a step once and replay it",
                       {.effect = Effect::none}};
+  Option<bool> cudnn{*this, "cudnn", true,
+                     "of cuda: convolutions go to cuDNN where it is found; false: as windows and "
+                     "cuBLASLt's products"};
 };
 
 using DataConfig = std::variant<ParallelTextConfig, ImageConfig, SpeechConfig, TextConfig>;

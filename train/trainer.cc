@@ -53,7 +53,7 @@ Device choose_device(const DeviceConfig& config, std::string* said) {
   if (*config.type != "cpu") {
     try {
       Device gpu = cuda_device();
-      gpu.graphs = *config.graphs;
+      gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
       if (said) *said = "device  " + gpu.accelerator->description();
       return gpu;
     } catch (const UsageError& error) {
