@@ -1,7 +1,8 @@
 # test_emulation: the CUDA sources as C++, on the emulated GPU of tests/emulation. In a CUDA build the
 # operators have their real kernels, and one program cannot have both.
 file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/*.cu ${CMAKE_SOURCE_DIR}/ops/*.cu)
-list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda_libraries.cu)  # tests/emulation/cublaslt.cc
+list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda_libraries.cu  # tests/emulation/cublaslt.cc
+  ${CMAKE_SOURCE_DIR}/core/cudnn_library.cu)  # tests/emulation/cudnn.cc
 set(emulated)
 foreach(kernel ${kernels})
   file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${kernel})

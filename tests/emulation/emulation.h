@@ -16,6 +16,7 @@ struct Settings {
   int devices = 1;  // 0: no GPU
   int driver = 13000, major = 9, minor = 0;
   int64_t memory = int64_t(1) << 34;  // bytes that can be had of it
+  bool cudnn = true;                  // the library is found
 };
 Settings& settings();
 
@@ -23,8 +24,9 @@ bool real();  // there is no emulation: the tests run on hardware (tests/gpu)
 
 // (file, line) of every launch so far, without folders.
 const std::set<std::pair<std::string, int>>& launches();
-int64_t kernels_run();   // grids that ran
-int64_t graphs_run();    // replays
-int64_t pending_work();  // queued and not done
+int64_t kernels_run();       // grids that ran
+int64_t graphs_run();        // replays
+int64_t convolutions_run();  // cuDNN's, asked for
+int64_t pending_work();      // queued and not done
 
 }  // namespace pal::emulation

@@ -33,16 +33,22 @@ const std::set<std::string> kNotBitwise = {"matmul",           "batched_matmul",
                                            "conv2d_data_grad", "conv2d_weight_grad", "conv3d",
                                            "conv3d_data_grad", "conv3d_weight_grad"};
 
-// Null: a CUDA build (tests/gpu) on a machine without.
+bool is_convolution(const OpDef& op) {
+  const std::string name = op.name;
+  return name.starts_with("conv2d") || name.starts_with("conv3d");
+}
+
+// Null: a CUDA build (tests/gpu) on a machine without. Never destroyed: at the program's end the
+// libraries whose handles it has may have gone before it.
 std::shared_ptr<Accelerator> gpu() {
-  static const std::shared_ptr<Accelerator> one = []() -> std::shared_ptr<Accelerator> {
+  static const auto* const one = new std::shared_ptr<Accelerator>([] {
     try {
       return cuda_device().accelerator;
     } catch (const UsageError&) {
-      return nullptr;
+      return std::shared_ptr<Accelerator>();
     }
-  }();
-  return one;
+  }());
+  return *one;
 }
 
 std::vector<const OpDef*> ops_with_kernels() {
@@ -134,6 +140,20 @@ std::vector<Example> examples_of(const OpDef& op) {
   return out;
 }
 
+// The operator's cases, with its number among them as the seed; a convolution's as cuDNN's and
+// again without.
+std::vector<Case> cases_of(const OpDef& op, const std::shared_ptr<Accelerator>& accelerator) {
+  std::vector<Case> out;
+  for (const bool cudnn : {true, false}) {
+    if (!cudnn && !is_convolution(op)) break;
+    for (const Example& example : examples_of(op)) {
+      out.push_back(make_case(op, example, out.size() + 1, accelerator));
+      out.back().cudnn = cudnn;
+    }
+  }
+  return out;
+}
+
 class Emulated : public testing::TestWithParam<const OpDef*> {
  protected:
   void SetUp() override {
@@ -143,11 +163,7 @@ class Emulated : public testing::TestWithParam<const OpDef*> {
   void TearDown() override { emulation::settings() = {}; }
 
   std::vector<Case> cases(bool on_gpu = true) const {
-    std::vector<Case> out;
-    for (auto& example : examples_of(*GetParam())) {
-      out.push_back(make_case(*GetParam(), example, out.size() + 1, on_gpu ? gpu() : nullptr));
-    }
-    return out;
+    return cases_of(*GetParam(), on_gpu ? gpu() : nullptr);
   }
   void expect_none(const Problems& problems, const std::string& where) {
     for (size_t i = 0; i < std::min<size_t>(problems.size(), 5); ++i) {
@@ -224,31 +240,62 @@ TEST_P(Emulated, UpdatesWriteTheirState) {
   expect_none(check_batched(*GetParam(), GetParam()->examples(), gpu()), "batched");
 }
 
-// On a GPU with so little memory that windows are laid out line by line, or a few lines at a time.
+// Every convolution there gives what the CPU does.
+void expect_convolutions(const std::shared_ptr<Accelerator>& accelerator) {
+  for (const OpDef* op : all_ops()) {
+    if (!is_convolution(*op)) continue;
+    const std::vector<Case> on_cpu = cases_of(*op, nullptr);
+    for (const Case& c : cases_of(*op, accelerator)) {
+      Problems problems;
+      const auto want = evaluate(on_cpu[c.seed - 1], {}, problems);
+      const auto got = evaluate(c, {}, problems);
+      EXPECT_EQ(difference(c.program.value(c.out[0]).spec, want[0], got[0], false), "")
+          << op->name << " case " << c.seed - 1;
+      EXPECT_TRUE(problems.empty()) << problems[0];
+    }
+  }
+}
+
+// On a GPU with so little memory that windows are laid out line by line, or a few lines at a time,
+// and that cuDNN may not have the workspace that it asks for.
 TEST(Convolutions, InStripesAsWhole) {
   if (emulation::real()) GTEST_SKIP() << "a GPU's memory is what it is";
   for (const int64_t memory : {int64_t(1) << 18, int64_t(3) << 20}) {
     emulation::settings() = {.memory = memory};
     const std::shared_ptr<Accelerator> small = cuda_device().accelerator;
     emulation::settings() = {};
-    for (const OpDef* op : all_ops()) {
-      if (!std::string(op->name).starts_with("conv2d") &&
-          !std::string(op->name).starts_with("conv3d")) {
-        continue;
-      }
-      uint64_t seed = 1;
-      for (const Example& example : examples_of(*op)) {
-        Problems problems;
-        const Case on_cpu = make_case(*op, example, seed);
-        const auto want = evaluate(on_cpu, {}, problems);
-        const auto got = evaluate(make_case(*op, example, seed++, small), {}, problems);
-        const TensorSpec& spec = on_cpu.program.value(on_cpu.out[0]).spec;
-        EXPECT_EQ(difference(spec, want[0], got[0], false), "")
-            << op->name << " example " << seed - 2;
-        EXPECT_TRUE(problems.empty()) << problems[0];
-      }
+    expect_convolutions(small);
+  }
+}
+
+TEST(Convolutions, AsWindowsWhereThereIsNoCudnn) {
+  if (emulation::real()) GTEST_SKIP() << "the libraries are what they are";
+  emulation::settings() = {.cudnn = false};
+  const int64_t before = emulation::convolutions_run();
+  expect_convolutions(cuda_device().accelerator);
+  EXPECT_EQ(emulation::convolutions_run(), before);
+  emulation::settings() = {};
+}
+
+// cuDNN has those that it has words for, but for groups of one channel, and none that it may not.
+TEST(Convolutions, AreCudnnsWhereItTakesThem) {
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  RecordProperty("cudnn", cudnn_version && !cudnn_version().empty() ? cudnn_version() : "none");
+  if (emulation::real()) return;  // which it takes is not counted
+  int taken = 0, left = 0;
+  for (const OpDef* op : all_ops()) {
+    if (!is_convolution(*op)) continue;
+    for (const Case& c : cases_of(*op, gpu())) {
+      Problems problems;
+      const int64_t before = emulation::convolutions_run();
+      evaluate(c, {}, problems);
+      const bool cudnns = emulation::convolutions_run() > before;
+      EXPECT_TRUE(c.cudnn || !cudnns) << op->name << " case " << c.seed - 1;
+      taken += cudnns, left += c.cudnn && !cudnns;
     }
   }
+  std::printf("%d convolutions were cuDNN's, %d it was not given\n", taken, left);
+  EXPECT_GT(taken, 3 * left);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()),
@@ -303,10 +350,9 @@ TEST(Kernels, EveryOneIsLaunchedByTheExamples) {
   emulation::settings() = {};
   if (!gpu()) GTEST_SKIP() << "there is no GPU";
   for (const OpDef* op : ops_with_kernels()) {
-    uint64_t seed = 1;
-    for (auto& example : examples_of(*op)) {
+    for (const Case& c : cases_of(*op, gpu())) {
       Problems problems;
-      evaluate(make_case(*op, example, seed++, gpu()), {}, problems);
+      evaluate(c, {}, problems);
     }
   }
   std::set<std::string> defined, launched;

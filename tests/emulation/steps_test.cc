@@ -13,6 +13,7 @@
 #include "ops/activations.h"
 #include "ops/add.h"
 #include "ops/arithmetic.h"
+#include "ops/conv2d.h"
 #include "ops/copies.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
@@ -306,6 +307,27 @@ TEST_F(Steps, Tf32RoundsTheOperandsOfProducts) {
   EXPECT_EQ(product(cuda_device(), 1 + 0x1p-20f), 16 + 0x1p-16f);
   EXPECT_EQ(product(rounded, 1 + 0x1p-20f), 16);
   EXPECT_EQ(product(rounded, 1 + 0x1p-10f), 16 + 0x1p-6f);
+}
+
+TEST_F(Steps, Tf32RoundsTheOperandsOfConvolutions) {
+  auto convolution = [](const Device& device, float x) {
+    Builder b;
+    b.output("y", conv2d(b.input("x", {{1, 4, 4, 16}}), b.input("w", {{16, 1, 1, 16}})));
+    ProgramSet set({}, device);
+    Executable& step = set.add("step", b.take());
+    std::fill_n(reinterpret_cast<float*>(step.input("x")), 256, x);
+    std::fill_n(reinterpret_cast<float*>(step.input("w")), 256, 1.0f);
+    step.run();
+    return *step.output("y");
+  };
+  for (const bool cudnn : {true, false}) {
+    Device device = cuda_device();
+    device.cudnn = cudnn;
+    EXPECT_EQ(convolution(device, 1 + 0x1p-20f), 16 + 0x1p-16f);
+    if (cudnn && emulation::real()) continue;  // it may use tensor cores, and need not
+    device.tf32 = true;
+    EXPECT_EQ(convolution(device, 1 + 0x1p-20f), 16);
+  }
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_GPU = r'''#!/bin/sh
 for a; do case $a in --gtest_output=json:*) report=${a#--gtest_output=json:} ;; esac; done
 cat >"$report" <<'END'
 {"testsuites": [{"testsuite": [
-  {"classname": "A", "name": "passes", "result": "COMPLETED"},
+  {"classname": "A", "name": "passes", "result": "COMPLETED", "cudnn": "9.19.0"},
   {"classname": "A", "name": "is_skipped", "result": "SKIPPED"}@FAILURE@]}]}
 END
 '''
@@ -74,6 +74,10 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("PyTorch", "".join(parts["benchmarks"]["failed"]))
         self.assertEqual(parts["benchmarks"]["rows"][0]["products TFLOP/s"], 2.0)
+        self.assertEqual(parts["tests"]["rows"][0]["cuDNN"], "9.19.0")
+        without = {r["model"].split()[0] for r in parts["benchmarks"]["rows"]
+                   if r["program"] == "Palimpsest, no cuDNN"}
+        self.assertEqual(without, {"resnet", "deepspeech2"})
         notes = {r["config"]: r.get("note") for r in parts["models"]["rows"]}
         self.assertEqual(notes["nmt_iwslt"], "data.root: it is not here")
         self.assertIn("| tests | ok |", self.page)

@@ -40,6 +40,7 @@ Case with_operand(const Case& c, size_t k, TensorSpec spec, Bytes bytes) {
   Example example = c.example;
   example.operands[k].spec = std::move(spec);
   Case out = make_case(*c.op, example, c.seed, c.accelerator);
+  out.cudnn = c.cudnn;
   out.values = c.values;
   out.values[k] = std::move(bytes);
   return out;
@@ -104,7 +105,7 @@ Case make_case(const OpDef& op, const Example& example, uint64_t seed,
 
 Device device_of(const Case& c, int threads) {
   if (!c.accelerator) return cpu_device(threads);
-  return {.kind = DeviceKind::cuda, .accelerator = c.accelerator};
+  return {.kind = DeviceKind::cuda, .accelerator = c.accelerator, .cudnn = c.cudnn};
 }
 
 namespace {

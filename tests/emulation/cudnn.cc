@@ -1,0 +1,402 @@
+// cuDNN's convolutions, read off their descriptors as its manual says: extents in the order N, C,
+// space, wherever the strides put them; y[n,o,p] = sum over taps and channels of o's group of
+// x[n, c, p stride - pad + tap dilation] w[o, c, tap], result = alpha that + beta result. It
+// refuses what the manual does, and throws where an algorithm that gives other bits each time is
+// asked for.
+#include "core/cudnn.h"
+
+#include <cudnn.h>
+
+#include <array>
+#include <stdexcept>
+#include <vector>
+
+#include "ops/conv_kernel.h"
+#include "ops/storage.h"
+#include "tests/emulation/emulation.h"
+
+namespace {
+constexpr int kMostRank = 5;
+using Extents = std::array<int64_t, kMostRank>;
+using Place = std::array<int64_t, 3>;
+}  // namespace
+
+struct EmulatedDnn {
+  cudaStream_t stream = nullptr;
+};
+struct EmulatedTensor {
+  cudnnDataType_t type;
+  int rank = 0;
+  Extents extent{}, stride{};
+  int64_t elements() const;
+};
+struct EmulatedFilter : EmulatedTensor {
+  cudnnTensorFormat_t format;
+};
+struct EmulatedConvolution {
+  int axes = 0;
+  Place pad{}, stride{}, dilation{};
+  cudnnConvolutionMode_t mode;
+  cudnnDataType_t compute;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
+  int64_t groups = 1;
+};
+
+int64_t EmulatedTensor::elements() const {
+  int64_t n = 1;
+  for (int i = 0; i < rank; ++i) n *= extent[size_t(i)];
+  return n;
+}
+
+namespace {
+
+using pal::ConvKind;
+
+int64_t convolutions = 0;
+
+float load_element(const void* p, cudnnDataType_t type, int64_t i) {
+  if (type == CUDNN_DATA_BFLOAT16) return pal::load(static_cast<const pal::bf16*>(p), i);
+  if (type == CUDNN_DATA_HALF) return pal::load(static_cast<const pal::f16*>(p), i);
+  return static_cast<const float*>(p)[i];
+}
+void store_element(void* p, cudnnDataType_t type, int64_t i, float x) {
+  if (type == CUDNN_DATA_BFLOAT16) return pal::store(static_cast<pal::bf16*>(p), i, x);
+  if (type == CUDNN_DATA_HALF) return pal::store(static_cast<pal::f16*>(p), i, x);
+  static_cast<float*>(p)[i] = x;
+}
+
+// The strides of packed channels, N, space, C: the only layout that filters of that format go with.
+Extents channels_last(const EmulatedTensor& t) {
+  Extents out{};
+  int64_t step = out[1] = 1;
+  step *= t.extent[1];
+  for (size_t i = size_t(t.rank); i-- > 2;) out[i] = step, step *= t.extent[i];
+  out[0] = step;
+  return out;
+}
+
+struct Problem {
+  EmulatedTensor x, y;
+  EmulatedFilter w;
+  EmulatedConvolution windows;
+
+  bool consistent() const {
+    const int rank = windows.axes + 2;
+    if (rank < 4 || rank > kMostRank) return false;
+    if (x.rank != rank || y.rank != rank || w.rank != rank) return false;
+    if (x.type != y.type || x.type != w.type) return false;
+    if (x.extent[0] != y.extent[0] || x.extent[1] != w.extent[1] * windows.groups) return false;
+    if (y.extent[1] != w.extent[0] || w.extent[0] % windows.groups) return false;
+    for (size_t i = 0; i < size_t(windows.axes); ++i) {
+      const int64_t reach = (w.extent[i + 2] - 1) * windows.dilation[i] + 1;
+      const int64_t room = x.extent[i + 2] + 2 * windows.pad[i] - reach;
+      if (room < 0 || y.extent[i + 2] != room / windows.stride[i] + 1) return false;
+    }
+    return true;
+  }
+  // What is asked for here is channels last throughout, and sums in f32.
+  bool supported() const {
+    return windows.mode == CUDNN_CROSS_CORRELATION && windows.compute == CUDNN_DATA_FLOAT &&
+           w.format == CUDNN_TENSOR_NHWC && x.stride == channels_last(x) &&
+           y.stride == channels_last(y) && windows.math != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+  }
+  // As earlier manuals have it of the first choice.
+  bool has(cudnnConvolutionFwdAlgo_t algorithm) const {
+    bool dilated = false;
+    for (int64_t by : windows.dilation) dilated |= by > 1;
+    return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM || !dilated;
+  }
+  size_t workspace() const { return 192 + size_t(w.elements()) / 4 * 4; }
+
+  // An operand's element as it is multiplied: TF32 has 10 bits behind the first. The default takes
+  // tensor cores too.
+  double factor(float v) const {
+    if (x.type != CUDNN_DATA_FLOAT || windows.math == CUDNN_FMA_MATH) return double(v);
+    return double(pal::bits_float((pal::float_bits(v) + 0x1000u) & ~0x1fffu));
+  }
+};
+
+cudnnStatus_t ask(const Problem& p, size_t* bytes) {
+  *bytes = 0;
+  if (!p.consistent()) return CUDNN_STATUS_BAD_PARAM;
+  if (!p.supported()) return CUDNN_STATUS_NOT_SUPPORTED;
+  *bytes = p.workspace();
+  return CUDNN_STATUS_SUCCESS;
+}
+
+// Calls f(place) for every place below `extents`, the last one fastest.
+template <class F>
+void each_place(const EmulatedTensor& t, F f) {
+  Place at{};
+  const size_t axes = size_t(t.rank) - 2;
+  for (;;) {
+    f(at);
+    size_t i = axes;
+    while (i-- > 0) {
+      if (++at[i] < t.extent[i + 2]) break;
+      at[i] = 0;
+    }
+    if (i == size_t(-1)) return;
+  }
+}
+int64_t index_of(const EmulatedTensor& t, int64_t n, int64_t c, const Place& at) {
+  int64_t i = n * t.stride[0] + c * t.stride[1];
+  for (size_t k = 0; k + 2 < size_t(t.rank); ++k) i += at[k] * t.stride[k + 2];
+  return i;
+}
+
+// Calls f(x's element, w's element, y's element) for every product of the convolution.
+template <class F>
+void each_product(const Problem& p, F f) {
+  const int64_t outputs = p.y.extent[1] / p.windows.groups, channels = p.w.extent[1];
+  for (int64_t n = 0; n < p.x.extent[0]; ++n) {
+    each_place(p.y, [&](const Place& to) {
+      each_place(p.w, [&](const Place& tap) {
+        Place from{};
+        for (size_t i = 0; i < size_t(p.windows.axes); ++i) {
+          from[i] = to[i] * p.windows.stride[i] - p.windows.pad[i] + tap[i] * p.windows.dilation[i];
+          if (from[i] < 0 || from[i] >= p.x.extent[i + 2]) return;
+        }
+        for (int64_t o = 0; o < p.y.extent[1]; ++o) {
+          for (int64_t c = 0; c < channels; ++c) {
+            f(index_of(p.x, n, o / outputs * channels + c, from), index_of(p.w, o, c, tap),
+              index_of(p.y, n, o, to));
+          }
+        }
+      });
+    });
+  }
+}
+
+struct Call {
+  cudnnHandle_t handle;
+  const void *alpha, *beta;
+  void* workspace;
+  size_t bytes;
+};
+
+void compute(ConvKind kind, const Problem& p, float alpha, float beta, const void* a, const void* b,
+             void* out) {
+  const bool forward = kind == ConvKind::forward, data = kind == ConvKind::data_grad;
+  std::vector<double> sums(size_t(forward ? p.y.elements()
+                                  : data  ? p.x.elements()
+                                          : p.w.elements()));
+  each_product(p, [&](int64_t x, int64_t w, int64_t y) {
+    const int64_t i = data ? y : x, j = forward || data ? w : y;
+    sums[size_t(forward ? y
+                : data  ? x
+                        : w)] +=
+        p.factor(load_element(a, p.x.type, i)) * p.factor(load_element(b, p.x.type, j));
+  });
+  for (int64_t i = 0; i < int64_t(sums.size()); ++i) {
+    float value = alpha * float(sums[size_t(i)]);
+    if (beta != 0) value += beta * load_element(out, p.x.type, i);
+    store_element(out, p.x.type, i, value);
+  }
+}
+
+// a, b: x and w; dy and w; x and dy.
+cudnnStatus_t run(ConvKind kind, const Problem& p, const Call& call, const void* a, const void* b,
+                  void* out) {
+  size_t needed = 0;
+  if (const cudnnStatus_t status = ask(p, &needed); status != CUDNN_STATUS_SUCCESS) return status;
+  if (!a || !b || !out || !call.workspace || call.bytes < needed) return CUDNN_STATUS_BAD_PARAM;
+  const size_t element = p.x.type == CUDNN_DATA_FLOAT ? 4 : 2;
+  for (const void* operand : {a, b, static_cast<const void*>(out)}) {
+    if (reinterpret_cast<uintptr_t>(operand) % element) return CUDNN_STATUS_BAD_PARAM;
+  }
+  ++convolutions;
+  // As the library does, what the descriptors say is read now and the operands later.
+  const float alpha = *static_cast<const float*>(call.alpha);
+  const float beta = *static_cast<const float*>(call.beta);
+  const cudaError_t status = pal::emulation::enqueue(call.handle->stream, [=, ws = call.workspace] {
+    std::memset(ws, 0xFF, needed);  // it is the library's
+    compute(kind, p, alpha, beta, a, b, out);
+  });
+  return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+void require_deterministic(bool deterministic) {
+  if (!deterministic) {
+    throw std::runtime_error("cuDNN: an algorithm that gives other bits each time");
+  }
+}
+
+cudnnStatus_t fill(EmulatedTensor* t, cudnnDataType_t type, int rank, const int extents[]) {
+  if (rank > kMostRank) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (rank < 3) return CUDNN_STATUS_BAD_PARAM;
+  t->type = type, t->rank = rank;
+  for (int i = 0; i < rank; ++i) {
+    if (extents[i] <= 0) return CUDNN_STATUS_BAD_PARAM;
+    t->extent[size_t(i)] = extents[i];
+  }
+  return t->elements() > 0x7fffffff ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+size_t cudnnGetVersion() { return 91900; }
+const char* cudnnGetErrorString(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_BAD_PARAM       ? "CUDNN_STATUS_BAD_PARAM"
+         : status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+                                                : "CUDNN_STATUS_EXECUTION_FAILED";
+}
+cudnnStatus_t cudnnCreate(cudnnHandle_t* h) {
+  *h = new EmulatedDnn;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroy(cudnnHandle_t h) {
+  delete h;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t stream) {
+  h->stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* t) {
+  *t = new EmulatedTensor{};
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t) {
+  delete t;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int rank,
+                                         const int extents[], const int strides[]) {
+  const cudnnStatus_t status = fill(t, type, rank, extents);
+  for (int i = 0; i < t->rank; ++i) t->stride[size_t(i)] = strides[i];
+  return status;
+}
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* f) {
+  *f = new EmulatedFilter{};
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t f) {
+  delete f;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t f, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int rank,
+                                         const int extents[]) {
+  const cudnnStatus_t status = fill(f, type, rank, extents);
+  f->format = format;
+  f->stride = channels_last(*f);
+  return status;
+}
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* c) {
+  *c = new EmulatedConvolution{};
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t c) {
+  delete c;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t c, int axes,
+                                              const int pad[], const int stride[],
+                                              const int dilation[], cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute) {
+  if (axes < 1 || axes > 3) return CUDNN_STATUS_NOT_SUPPORTED;
+  c->axes = axes, c->mode = mode, c->compute = compute;
+  for (int i = 0; i < axes; ++i) {
+    if (pad[i] < 0 || stride[i] <= 0 || dilation[i] <= 0) return CUDNN_STATUS_BAD_PARAM;
+    c->pad[size_t(i)] = pad[i], c->stride[size_t(i)] = stride[i];
+    c->dilation[size_t(i)] = dilation[i];
+  }
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t c, int groups) {
+  c->groups = groups;
+  return groups > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t c, cudnnMathType_t math) {
+  c->math = math;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, cudnnTensorDescriptor_t x,
+                                                      cudnnFilterDescriptor_t w,
+                                                      cudnnConvolutionDescriptor_t c,
+                                                      cudnnTensorDescriptor_t y,
+                                                      cudnnConvolutionFwdAlgo_t algorithm,
+                                                      size_t* bytes) {
+  const Problem p{*x, *y, *w, *c};
+  return p.has(algorithm) ? ask(p, bytes) : CUDNN_STATUS_NOT_SUPPORTED;
+}
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, cudnnFilterDescriptor_t w,
+                                                           cudnnTensorDescriptor_t dy,
+                                                           cudnnConvolutionDescriptor_t c,
+                                                           cudnnTensorDescriptor_t dx,
+                                                           cudnnConvolutionBwdDataAlgo_t algorithm,
+                                                           size_t* bytes) {
+  require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
+  return ask({*dx, *dy, *w, *c}, bytes);
+}
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw,
+    cudnnConvolutionBwdFilterAlgo_t algorithm, size_t* bytes) {
+  require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
+  return ask({*x, *dy, *dw, *c}, bytes);
+}
+
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void* alpha,
+                                      cudnnTensorDescriptor_t dx, const void* x,
+                                      cudnnFilterDescriptor_t dw, const void* w,
+                                      cudnnConvolutionDescriptor_t c,
+                                      cudnnConvolutionFwdAlgo_t algorithm, void* workspace,
+                                      size_t bytes, const void* beta, cudnnTensorDescriptor_t dy,
+                                      void* y) {
+  const Problem p{*dx, *dy, *dw, *c};
+  if (!p.has(algorithm)) return CUDNN_STATUS_NOT_SUPPORTED;
+  return run(ConvKind::forward, p, {h, alpha, beta, workspace, bytes}, x, w, y);
+}
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void* alpha,
+                                           cudnnFilterDescriptor_t fw, const void* w,
+                                           cudnnTensorDescriptor_t ty, const void* dy,
+                                           cudnnConvolutionDescriptor_t c,
+                                           cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
+                                           size_t bytes, const void* beta,
+                                           cudnnTensorDescriptor_t tx, void* dx) {
+  require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
+  return run(ConvKind::data_grad, {*tx, *ty, *fw, *c}, {h, alpha, beta, workspace, bytes}, dy, w,
+             dx);
+}
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void* alpha,
+                                             cudnnTensorDescriptor_t tx, const void* x,
+                                             cudnnTensorDescriptor_t ty, const void* dy,
+                                             cudnnConvolutionDescriptor_t c,
+                                             cudnnConvolutionBwdFilterAlgo_t algorithm,
+                                             void* workspace, size_t bytes, const void* beta,
+                                             cudnnFilterDescriptor_t fw, void* dw) {
+  require_deterministic(algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
+  return run(ConvKind::weight_grad, {*tx, *ty, *fw, *c}, {h, alpha, beta, workspace, bytes}, x, dy,
+             dw);
+}
+
+int64_t pal::emulation::convolutions_run() { return convolutions; }
+
+const pal::Cudnn* pal::cudnn_library() {
+  static const Cudnn table{.version = cudnnGetVersion,
+                           .error_string = cudnnGetErrorString,
+                           .create = cudnnCreate,
+                           .destroy = cudnnDestroy,
+                           .set_stream = cudnnSetStream,
+                           .tensor_create = cudnnCreateTensorDescriptor,
+                           .tensor_destroy = cudnnDestroyTensorDescriptor,
+                           .tensor_set = cudnnSetTensorNdDescriptor,
+                           .filter_create = cudnnCreateFilterDescriptor,
+                           .filter_destroy = cudnnDestroyFilterDescriptor,
+                           .filter_set = cudnnSetFilterNdDescriptor,
+                           .convolution_create = cudnnCreateConvolutionDescriptor,
+                           .convolution_destroy = cudnnDestroyConvolutionDescriptor,
+                           .convolution_set = cudnnSetConvolutionNdDescriptor,
+                           .convolution_groups = cudnnSetConvolutionGroupCount,
+                           .convolution_math = cudnnSetConvolutionMathType,
+                           .forward_workspace = cudnnGetConvolutionForwardWorkspaceSize,
+                           .data_grad_workspace = cudnnGetConvolutionBackwardDataWorkspaceSize,
+                           .weight_grad_workspace = cudnnGetConvolutionBackwardFilterWorkspaceSize,
+                           .forward = cudnnConvolutionForward,
+                           .data_grad = cudnnConvolutionBackwardData,
+                           .weight_grad = cudnnConvolutionBackwardFilter};
+  return emulation::settings().cudnn ? &table : nullptr;
+}

@@ -1,0 +1,213 @@
+// cudnn_convolution beyond what operators' examples reach: 16-bit operands, what it leaves to
+// others; and that the emulated library refuses what the real one does.
+#include "core/cudnn.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/cuda_device.h"
+#include "ops/cudnn_convolution.h"
+#include "ops/cudnn_shape.h"
+#include "ops/storage.h"
+#include "tests/emulation/emulation.h"
+
+namespace pal::test {
+namespace {
+
+constexpr int64_t kPlenty = 1 << 20;
+// y (2, 3, 3, 4) = x (2, 5, 5, 3) by w (4, 3, 3, 3), two pixels apart, zeros around.
+const ConvShape kImage{.axes = 2,
+                       .axis = {ConvAxis{5, 3, 3, 2, 1, 1}, ConvAxis{5, 3, 3, 2, 1, 1}},
+                       .n = 2,
+                       .c = 3,
+                       .o = 4};
+
+class CudnnTest : public testing::Test {
+ protected:
+  void TearDown() override { emulation::settings() = {}; }
+  Device device_ = cuda_device();
+};
+
+template <class T>
+std::vector<T> numbers(int64_t n, int seed) {
+  std::vector<T> out;
+  for (int64_t i = 0; i < n; ++i) {
+    out.push_back(from_float<T>(float((i * 7919 + seed * 104729) % 17 - 8) / 4));
+  }
+  return out;
+}
+
+// The convolution and its gradients, each through an object of its own.
+template <class T>
+struct Pass {
+  const Device& device;
+  DType type;
+  std::vector<T> x = numbers<T>(2 * 5 * 5 * 3, 1), w = numbers<T>(4 * 27, 2),
+                 dy = numbers<T>(2 * 3 * 3 * 4, 3);
+
+  std::vector<T> run(ConvKind kind, const std::vector<T>& a, const std::vector<T>& b, size_t n,
+                     const std::vector<T>* sum = nullptr) const {
+    const auto convolution = cudnn_convolution(device, kind, kImage, type, kPlenty);
+    std::vector<T> out = sum ? *sum : std::vector<T>(n);
+    std::vector<std::byte> workspace(size_t(convolution->workspace()));
+    auto* stream = static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
+    convolution->run(stream, a.data(), b.data(), out.data(), sum, workspace.data());
+    device.accelerator->synchronize();
+    return out;
+  }
+  std::vector<T> forward() const { return run(ConvKind::forward, x, w, dy.size()); }
+  std::vector<T> data_grad() const { return run(ConvKind::data_grad, dy, w, x.size()); }
+  std::vector<T> weight_grad(const std::vector<T>* sum = nullptr) const {
+    return run(ConvKind::weight_grad, x, dy, w.size(), sum);
+  }
+};
+
+double dot(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += double(a[i]) * double(b[i]);
+  return sum;
+}
+
+TEST_F(CudnnTest, GradientsAreOfTheConvolution) {
+  const Pass<float> pass{device_, DType::f32};
+  const double want = dot(pass.forward(), pass.dy);  // exact, as all numbers here
+  EXPECT_GT(std::fabs(want), 10);
+  EXPECT_EQ(dot(pass.data_grad(), pass.x), want);
+  EXPECT_EQ(dot(pass.weight_grad(), pass.w), want);
+}
+
+// The operands have few bits, so only the results are rounded.
+template <class T>
+void expect_rounded(const std::vector<T>& got, const std::vector<float>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].bits, from_float<T>(want[i]).bits);
+}
+template <class T>
+void expect_as_f32(const Device& device, DType type) {
+  const Pass<T> pass{device, type};
+  const Pass<float> exact{device, DType::f32};
+  expect_rounded(pass.forward(), exact.forward());
+  expect_rounded(pass.data_grad(), exact.data_grad());
+  expect_rounded(pass.weight_grad(), exact.weight_grad());
+}
+
+TEST_F(CudnnTest, SixteenBitsAreSummedInF32) {
+  expect_as_f32<bf16>(device_, DType::bf16);
+  expect_as_f32<f16>(device_, DType::f16);
+}
+
+TEST_F(CudnnTest, AddsToWhatIsThere) {
+  const Pass<float> pass{device_, DType::f32};
+  const std::vector<float> sum = numbers<float>(4 * 27, 5);
+  std::vector<float> want = pass.weight_grad();
+  for (size_t i = 0; i < want.size(); ++i) want[i] += sum[i];
+  EXPECT_EQ(pass.weight_grad(&sum), want);
+}
+
+TEST_F(CudnnTest, LeavesToOthersWhatItDoesNotTake) {
+  auto taken = [&](const ConvShape& shape, int64_t most = kPlenty) {
+    return cudnn_convolution(device_, ConvKind::forward, shape, DType::f32, most) != nullptr;
+  };
+  EXPECT_TRUE(taken(kImage));
+  EXPECT_FALSE(taken(kImage, 100));  // bytes of workspace
+  ConvShape uneven = kImage;
+  uneven.axis[0].in = 6, uneven.axis[0].before = 0;
+  EXPECT_FALSE(taken(uneven));
+  device_.cudnn = false;
+  EXPECT_FALSE(taken(kImage));
+  device_.cudnn = true;
+  emulation::settings().cudnn = false;
+  EXPECT_FALSE(taken(kImage));
+  EXPECT_EQ(cudnn_version(), "");
+}
+
+TEST_F(CudnnTest, SaysWhichCallFailed) {
+  EXPECT_EQ(cudnn_version(), "9.19.0");
+  EXPECT_TRUE(is_refusal(CUDNN_STATUS_NOT_SUPPORTED));
+  EXPECT_FALSE(is_refusal(CUDNN_STATUS_EXECUTION_FAILED));
+  EXPECT_FALSE(is_refusal(CUDNN_STATUS_SUCCESS));
+  try {
+    check_cudnn(CUDNN_STATUS_BAD_PARAM);
+    ADD_FAILURE() << "no error";
+  } catch (const DeviceError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("cudnn_test.cc:"), 0u) << text;
+    EXPECT_NE(text.find(": cuDNN: CUDNN_STATUS_BAD_PARAM (2000)"), std::string::npos) << text;
+  }
+}
+
+// The emulated library itself.
+struct Descriptors {
+  cudnnTensorDescriptor_t x, y;
+  cudnnFilterDescriptor_t w;
+  cudnnConvolutionDescriptor_t windows;
+  const CudnnShape shape = *cudnn_shape(kImage);
+
+  Descriptors() {
+    cudnnCreateTensorDescriptor(&x), cudnnCreateTensorDescriptor(&y);
+    cudnnCreateFilterDescriptor(&w), cudnnCreateConvolutionDescriptor(&windows);
+    cudnnSetTensorNdDescriptor(x, CUDNN_DATA_FLOAT, 4, shape.x.data(), shape.x_stride.data());
+    cudnnSetTensorNdDescriptor(y, CUDNN_DATA_FLOAT, 4, shape.y.data(), shape.y_stride.data());
+    cudnnSetFilterNdDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, 4, shape.w.data());
+    set_windows(CUDNN_DATA_FLOAT);
+  }
+  ~Descriptors() {
+    cudnnDestroyTensorDescriptor(x), cudnnDestroyTensorDescriptor(y);
+    cudnnDestroyFilterDescriptor(w), cudnnDestroyConvolutionDescriptor(windows);
+  }
+  void set_windows(cudnnDataType_t sums) {
+    cudnnSetConvolutionNdDescriptor(windows, 2, shape.pad.data(), shape.stride.data(),
+                                    shape.dilation.data(), CUDNN_CROSS_CORRELATION, sums);
+  }
+  cudnnStatus_t ask(size_t* bytes) const {
+    return cudnnGetConvolutionForwardWorkspaceSize(
+        nullptr, x, w, windows, y, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, bytes);
+  }
+};
+
+TEST(EmulatedCudnn, RefusesWhatTheManualDoes) {
+  Descriptors d;
+  size_t bytes = 0;
+  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_SUCCESS);
+  CudnnShape::Extents other = d.shape.y;
+  ++other[2];
+  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_FLOAT, 4, other.data(), d.shape.y_stride.data());
+  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_BAD_PARAM);  // windows that there are not
+  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_HALF, 4, d.shape.y.data(), d.shape.y_stride.data());
+  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_BAD_PARAM);  // mixed types
+  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_FLOAT, 4, d.shape.y.data(), d.shape.x_stride.data());
+  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_NOT_SUPPORTED);  // another layout
+  cudnnSetTensorNdDescriptor(d.y, CUDNN_DATA_FLOAT, 4, d.shape.y.data(), d.shape.y_stride.data());
+  d.set_windows(CUDNN_DATA_HALF);
+  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_NOT_SUPPORTED);  // sums in 16 bits
+  d.set_windows(CUDNN_DATA_FLOAT);
+  cudnnSetConvolutionGroupCount(d.windows, 2);
+  EXPECT_EQ(d.ask(&bytes), CUDNN_STATUS_BAD_PARAM);  // channels that do not divide
+}
+
+TEST(EmulatedCudnn, WantsItsWorkspaceAndDeterminism) {
+  Descriptors d;
+  size_t bytes = 0;
+  ASSERT_EQ(d.ask(&bytes), CUDNN_STATUS_SUCCESS);
+  const float one = 1, zero = 0;
+  std::vector<float> x(150), w(108), y(72), workspace(bytes / 4 + 1);
+  const auto run = [&](size_t given) {
+    return cudnnConvolutionForward(nullptr, &one, d.x, x.data(), d.w, w.data(), d.windows,
+                                   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
+                                   workspace.data(), given, &zero, d.y, y.data());
+  };
+  EXPECT_EQ(run(bytes - 1), CUDNN_STATUS_BAD_PARAM);
+  EXPECT_THROW(cudnnGetConvolutionBackwardDataWorkspaceSize(
+                   nullptr, d.w, d.y, d.windows, d.x, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, &bytes),
+               std::runtime_error);
+  for (auto algorithm :
+       {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3}) {
+    EXPECT_THROW(cudnnGetConvolutionBackwardFilterWorkspaceSize(nullptr, d.x, d.y, d.windows, d.w,
+                                                                algorithm, &bytes),
+                 std::runtime_error);
+  }
+}
+
+}  // namespace
+}  // namespace pal::test
