@@ -10,7 +10,7 @@ set(PAL_CUDA_LIBRARIES CUDA::cudart_static)
 # cuDNN's header is all that is wanted of it here: the library is looked for when a program runs.
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 set(PAL_CUDNN OFF)
-if(CUDNN_INCLUDE_DIR)
+if(EXISTS ${CUDNN_INCLUDE_DIR}/cudnn_version.h)
   file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h PAL_CUDNN REGEX "define CUDNN_MAJOR 9")
 endif()
 if(NOT PAL_CUDNN)
