@@ -12,7 +12,10 @@
 #include "core/accelerator.h"
 #include "ops/adam.h"
 #include "ops/conv2d.h"
+#include "ops/conv3d.h"
+#include "ops/convolution.h"
 #include "ops/cross_entropy.h"
+#include "ops/cudnn_shape.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/gates.h"
@@ -277,12 +280,26 @@ TEST(Convolutions, AsWindowsWhereThereIsNoCudnn) {
   emulation::settings() = {};
 }
 
-// cuDNN has those that it has words for, but for groups of one channel, and none that it may not.
+ConvShape shape_of(const Case& c) {
+  Specs in;
+  for (ValueId v : c.in) in.push_back(v == kNone ? TensorSpec{} : c.program.value(v).spec);
+  const std::string name = c.op->name;
+  const ConvKind kind = name.ends_with("data_grad")     ? ConvKind::data_grad
+                        : name.ends_with("weight_grad") ? ConvKind::weight_grad
+                                                        : ConvKind::forward;
+  const Attrs& attrs = c.program.nodes[0].attrs;
+  return conv_shape_of(kind, in,
+                       name.starts_with("conv2d") ? geometry_of(attrs.as<Conv2dAttrs>())
+                                                  : geometry_of(attrs.as<Conv3dAttrs>()));
+}
+
+// Those that it has words for, but for groups of one channel, and none that it may not.
 TEST(Convolutions, AreCudnnsWhereItTakesThem) {
+  emulation::settings() = {};
   if (!gpu()) GTEST_SKIP() << "there is no GPU";
   RecordProperty("cudnn", cudnn_version && !cudnn_version().empty() ? cudnn_version() : "none");
   if (emulation::real()) return;  // which it takes is not counted
-  int taken = 0, left = 0;
+  int taken = 0;
   for (const OpDef* op : all_ops()) {
     if (!is_convolution(*op)) continue;
     for (const Case& c : cases_of(*op, gpu())) {
@@ -290,12 +307,14 @@ TEST(Convolutions, AreCudnnsWhereItTakesThem) {
       const int64_t before = emulation::convolutions_run();
       evaluate(c, {}, problems);
       const bool cudnns = emulation::convolutions_run() > before;
-      EXPECT_TRUE(c.cudnn || !cudnns) << op->name << " case " << c.seed - 1;
-      taken += cudnns, left += c.cudnn && !cudnns;
+      const ConvShape shape = shape_of(c);
+      const bool depthwise = shape.groups > 1 && shape.groups == shape.c;
+      EXPECT_EQ(cudnns, c.cudnn && !depthwise && cudnn_shape(shape))
+          << op->name << " case " << c.seed - 1;
+      taken += cudnns;
     }
   }
-  std::printf("%d convolutions were cuDNN's, %d it was not given\n", taken, left);
-  EXPECT_GT(taken, 3 * left);
+  EXPECT_GT(taken, 20);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()),

@@ -30,6 +30,10 @@ void expect_steps_of_pytorch(const std::string& name, bool bf16) {
   std::vector<Override> overrides;
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
   if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
+  // The bottlenecks stand close to where a maximum changes places: when the last bits of the first
+  // weights change, so do the losses from the fourth step on, by a thousandth at the tenth. Of the
+  // orders that a GPU may add in, the products' keeps to PyTorch's way.
+  if (name.starts_with("bottleneck")) overrides.push_back(parse_set("device.cudnn=false"));
   const Config config = load_config(kGolden + "resnet_steps.yaml", overrides);
   const ImageModel model = image_model(config, **config.images().classes);
   const int64_t size = which["size"], batch = *config.train.batch_size;
