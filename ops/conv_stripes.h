@@ -13,15 +13,15 @@ namespace pal {
 struct ConvStripes {
   std::array<ConvAxis, 3> axis;  // outermost first; an axis that is missing has extents of 1
   int64_t n = 0, groups = 1;
-  int64_t c = 0, o = 0;   // of a group
-  int64_t taps = 0;       // of a window, each of c channels
-  int64_t pixels = 0;     // of y in a line: one place of the outermost axis
-  int64_t lines = 0;      // of all images
-  int64_t stripe = 0;     // lines at a time: of whole images, or of less than one
-  bool in_place = false;  // the image is its windows: 1 x 1, stride 1, nothing around
+  int64_t c = 0, o = 0;     // of a group
+  int64_t taps = 0;         // of a window, each of c channels
+  int64_t pixels = 0;       // of y in a line: one place of the outermost axis
+  int64_t lines = 0;        // of all images
+  int64_t stripe = 0;       // lines at a time: of whole images, or of less than one
+  bool in_place = false;    // the image is its windows: 1 x 1, stride 1, nothing around
   DType type = DType::f32;  // of the image, w and y
   bool f32_y = false;       // products give y in f32, stored in 16 bits with its bias
-  // Stripes of less than an image end with it: the sums of one image's dx are f32, dx itself is not.
+  // Stripes of less than an image end with it: one image's sums of dx are f32, dx itself is not.
   bool by_image = false;
 
   // Of a stripe's windows; none in place.

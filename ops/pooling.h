@@ -73,9 +73,10 @@ void each_image_row(const KernelArgs& a, const S& s, F f) {
   Queue some = a.queue;  // no more workers than prepare made room for
   if (a.state) some.workers = std::min(some.workers, *static_cast<const int*>(a.state));
   parallel_chunks(some, out[0] * s.height, grain, [&](int64_t begin, int64_t end) {
-    std::byte* own = a.workspace + omp_get_thread_num() * sums_bytes(a.out_spec[0].shape);
+    const int64_t own = a.state ? omp_get_thread_num() * sums_bytes(a.out_spec[0].shape) : 0;
     for (int64_t r = begin; r < end; ++r) {
-      float* dx = tile_to_fill(a.out[0], type, r * row, reinterpret_cast<float*>(own));
+      float* dx =
+          tile_to_fill(a.out[0], type, r * row, reinterpret_cast<float*>(a.workspace + own));
       std::fill(dx, dx + row, 0.0f);
       const int64_t h = r % s.height, at = h + s.top;
       if (at >= 0) {  // else left out

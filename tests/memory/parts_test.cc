@@ -24,10 +24,10 @@ constexpr int64_t kRows = 640, kWidth = 64;
 constexpr double kHeavy = 12;  // below such products
 
 // Blocks as residual networks have them: x = relu(norm(x w) + x), and one without a way around.
-Program residual_step(int blocks = 4) {
+Program residual_step(DType type = DType::f32, int blocks = 4) {
   Builder b;
   Val scalars = b.input("scalars", scalars_spec());
-  Val x = b.input("x", {{kRows, kWidth}}), labels = b.input("labels", {{kRows}, DType::i32});
+  Val x = b.input("x", {{kRows, kWidth}, type}), labels = b.input("labels", {{kRows}, DType::i32});
   std::vector<Val> weights;
   auto weight = [&](const std::string& name, Shape shape) {
     weights.push_back(b.state(name, {shape}, Role::weight));
@@ -39,8 +39,11 @@ Program residual_step(int blocks = 4) {
       return batch_norm(y, weight("gamma" + which + n, {kWidth}), weight("beta" + which + n, {kWidth}))
           .y;
     };
-    const Val h = relu(norm(matmul(x, weight("v" + n, {kWidth, kWidth})), "a"));
-    const Val y = norm(matmul(h, weight("w" + n, {kWidth, kWidth})), "b");
+    auto layer = [&](Val in, const std::string& which, const std::string& norm_name) {
+      const Val w = weight(which + n, {kWidth, kWidth});
+      return norm(matmul(in, w, false, false, {}, type), norm_name);
+    };
+    const Val h = relu(layer(x, "v", "a")), y = layer(h, "w", "b");
     x = relu(k % 2 ? add(y, x) : add(x, y));
   }
   const Val loss = cross_entropy(x, labels, scalars).loss;
@@ -104,9 +107,10 @@ TEST(Parts, WithoutRecomputationThereAreNone) {
   }
 }
 
-// norm, sum and relu of a clone become one node.
-TEST(Parts, ClonesOfANormAndWhatFollowsAreFolded) {
-  const Program p = residual_step();
+// norm, sum and relu of a clone become one node, which rounds where they did.
+class Folded : public testing::TestWithParam<DType> {};
+TEST_P(Folded, ClonesOfANormAndWhatFollows) {
+  const Program p = residual_step(GetParam());
   const Program cloned = recompute(p, Recompute::echo, [](const Program& q) { return peak_bytes(q); },
                                    nullptr,
                                    {.heavy = kHeavy, .overhead = 1e9, .bits = false});
@@ -119,6 +123,7 @@ TEST(Parts, ClonesOfANormAndWhatFollowsAreFolded) {
   EXPECT_EQ(count_of(folded, relu_op, Phase::forward), 8) << "the forward pass is left as it is";
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(folded)), "");
 }
+INSTANTIATE_TEST_SUITE_P(Parts, Folded, testing::Values(DType::f32, DType::bf16, DType::f16));
 
 }  // namespace
 }  // namespace pal::test
