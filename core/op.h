@@ -130,6 +130,9 @@ struct FusedForm {
   const OpDef* anchor = nullptr;  // an operator that the patterns contain, where the search begins
   // The patterns around an anchor with these operands and attributes; the first that fits is taken.
   std::vector<FusedPattern> (*patterns)(SpecSpan in, const Attrs&) = nullptr;
+  // Whether something is recomputed or not (fuse_epilogues of memory/fuse_recompute.h). Nobody else
+  // may then read what the nodes hand to each other, so that nothing is made twice.
+  bool always = false;
 };
 
 struct OpDef {
@@ -156,7 +159,7 @@ struct OpDef {
   int group_in = 0, group_out = 0;  // of a batched operator: operands and outputs per node, after
                                     // which shares and optional operands repeat
 
-  // What it can stand for where forward nodes were recomputed (memory/fuse_recompute.h).
+  // What it can stand for where forward nodes were recomputed (memory/fuse_recompute.h), or always.
   FusedForm fuses = {};
   // The same work as several nodes, to the bit: where something is recomputed, a clone of the last
   // may do (memory/parts.h). Null: it is one.

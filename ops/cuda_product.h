@@ -2,7 +2,7 @@
 // batched_matmul, as ops/matmul_product.h is on the CPU.
 #pragma once
 #include "core/cuda_device.h"
-#include "ops/matmul_product.h"
+#include "ops/lt_product.h"
 
 namespace pal {
 
@@ -12,13 +12,19 @@ namespace pal {
 class CudaProduct {
  public:
   // shape.in, shape.out: f32 both; or bf16 or f16 in, and the same or f32 out. `op` for errors.
-  CudaProduct(const Device& device, const char* op, const ProductShape& shape);
+  CudaProduct(const Device& device, const char* op, const ProductShape& shape,
+              Epilogue epilogue = Epilogue::none);
   ~CudaProduct();
 
+  // What was asked for, or none where the library has no algorithm that does it.
+  Epilogue epilogue() const;
   int64_t workspace() const;
-  // c = a b (+ sum) (+ bias, where the shape has one). sum: null, c itself, or elsewhere.
+  // c = a b (+ sum) (+ bias, where the shape has one), through the epilogue. sum: null, c itself,
+  // or elsewhere. mask: of relu_grad, on a boundary of kMaskBoundary bytes.
   void run(cudaStream_t stream, const void* a, const void* b, const void* sum, void* c,
-           const void* bias, std::byte* workspace) const;
+           const void* bias, std::byte* workspace, const void* mask = nullptr) const;
+
+  static constexpr int64_t kMaskBoundary = 16;
 
  private:
   struct Parts;

@@ -27,6 +27,8 @@ LtMatrix read_transposed(int64_t rows, int64_t columns, const std::array<int64_t
 
 }  // namespace
 
+int64_t lt_mask_leading(int64_t row) { return (row + 127) / 128 * 128; }
+
 LtProduct lt_product(const ProductShape& s) {
   LtProduct p{.left = read_transposed(s.k, s.n, s.b),
               .right = read_transposed(s.m, s.k, s.a),

@@ -21,6 +21,15 @@ struct LtProduct {
   int64_t batch;
 };
 
+// What is done to a result before it is stored.
+enum class Epilogue : uint8_t { none, relu, relu_grad };
+
+// relu_grad lets through what a mask of bits says: lowest bit first, a row of the result (for the
+// library a column) begins so many bits after the one before, a multiple of 128. So the bits of a
+// tensor whose rows are such a multiple are a mask as they lie.
+int64_t lt_mask_leading(int64_t row);
+inline bool bits_are_lt_mask(int64_t row) { return row == lt_mask_leading(row); }
+
 // ProductShape's strides are those of op(a) (m, k), op(b) (k, n) and c (m, n). ProgramError where a
 // matrix has unit stride along neither axis.
 LtProduct lt_product(const ProductShape& shape);

@@ -1,20 +1,29 @@
 // cuBLASLt's products, read off their descriptors as its manual says: column-major matrices with a
-// leading dimension, D = alpha op(A) op(B) + beta C + bias, the bias one number a row of D. It
-// refuses what the manual forbids, and checks that algorithms fit the addresses they are given.
+// leading dimension, D = alpha op(A) op(B) + beta C + bias, the bias one number a row of D, through
+// relu (which makes 0 of a NaN, as the library's does), or 0 where the auxiliary matrix has no bit:
+// of element (i, j) bit i + j ld, the lowest of a byte first. It refuses what the manual forbids, and
+// checks that algorithms fit the addresses they are given.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 
 #include "core/cuda_libraries.h"
 #include "ops/storage.h"
+#include "tests/emulation/emulation.h"
 
 struct EmulatedBlas {};
 struct EmulatedProduct {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   int32_t transpose_a = 0, transpose_b = 0, epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const float* bias = nullptr;
+  const uint8_t* aux = nullptr;
+  int64_t aux_leading = 0;
+
+  bool has_bias() const { return epilogue & CUBLASLT_EPILOGUE_BIAS; }
+  bool masks() const { return epilogue == CUBLASLT_EPILOGUE_DRELU; }
 };
 struct EmulatedLayout {
   cudaDataType type;
@@ -55,6 +64,25 @@ cublasStatus_t take(T& to, const void* from, size_t bytes) {
 }
 bool fits(const EmulatedLayout& m) { return m.rows > 0 && m.columns > 0 && m.leading >= m.rows; }
 
+// Whether there is an algorithm for the epilogue of a product over `inner`: one that masks needs
+// whole groups of 128 bits a column, and more than one term a sum.
+bool supports(const EmulatedProduct& p, const EmulatedLayout& d, int64_t inner) {
+  if (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_BIAS) return true;
+  if (!pal::emulation::settings().epilogues) return false;
+  if (!p.masks()) return (p.epilogue & ~CUBLASLT_EPILOGUE_BIAS) == CUBLASLT_EPILOGUE_RELU;
+  return p.aux && p.aux_leading % 128 == 0 && p.aux_leading >= d.rows && d.batch == 1 && inner > 1;
+}
+// The largest boundary, of those that matter, that an address lies on.
+uint64_t boundary_of(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  return address ? std::min<uint64_t>(address & -address, 16) : 16;
+}
+float through_epilogue(const EmulatedProduct& p, float value, int64_t i, int64_t j) {
+  if (p.has_bias()) value += p.bias[i];
+  if (p.epilogue & CUBLASLT_EPILOGUE_RELU) return value > 0 ? value : 0;
+  return !p.masks() || pal::load_bit(p.aux, i + j * p.aux_leading) ? value : 0;
+}
+
 // Extents of op(matrix).
 int64_t rows_of(const EmulatedLayout& m, int transpose) { return transpose ? m.columns : m.rows; }
 int64_t columns_of(const EmulatedLayout& m, int transpose) {
@@ -89,6 +117,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
     case CUBLASLT_MATMUL_DESC_TRANSB: return take(d->transpose_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(d->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(d->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(d->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(d->aux_leading, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -136,10 +166,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool batches = a->batch == d->batch && b->batch == d->batch && c->batch == d->batch;
   const bool types =
       a->type == b->type && c->type == d->type && (d->type == a->type || d->type == CUDA_R_32F);
-  if (!extents || !batches || !types || wanted < 1 || p->workspace < kWorkspace) {
+  if (!extents || !batches || !types || wanted < 1 || p->workspace < kWorkspace ||
+      !supports(*desc, *d, columns_of(*a, desc->transpose_a))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  *found = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3]}},
+  *found = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3],
+                      boundary_of(desc->bias), boundary_of(desc->aux)}},
             .workspaceSize = kWorkspace};
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -157,6 +189,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     }
   }
   if (!workspace || bytes < kWorkspace) return CUBLAS_STATUS_INVALID_VALUE;
+  if (desc->has_bias() && (!desc->bias || boundary_of(desc->bias) < algo->data[5])) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (desc->masks() && (!desc->aux || boundary_of(desc->aux) < algo->data[6])) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
   // As the library does, what the descriptors say is read now and the operands later.
   const float by = *static_cast<const float*>(alpha), plus = *static_cast<const float*>(beta);
   const EmulatedProduct product = *desc;
@@ -183,8 +221,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                        value +=
                            plus * load_element(c, C.type, batch * C.stride + i + j * C.leading);
                      }
-                     if (product.epilogue == CUBLASLT_EPILOGUE_BIAS) value += product.bias[i];
-                     store_element(d, D.type, batch * D.stride + i + j * D.leading, value);
+                     store_element(d, D.type, batch * D.stride + i + j * D.leading,
+                                   through_epilogue(product, value, i, j));
                    }
                  }
                }

@@ -17,6 +17,7 @@ struct Settings {
   int driver = 13000, major = 9, minor = 0;
   int64_t memory = int64_t(1) << 34;  // bytes that can be had of it
   bool cudnn = true;                  // the library is found
+  bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
 };
 Settings& settings();
 

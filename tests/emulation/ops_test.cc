@@ -21,6 +21,7 @@
 #include "ops/gates.h"
 #include "ops/lrn.h"
 #include "ops/masked_softmax.h"
+#include "ops/matmul_relu.h"
 #include "tests/emulation/emulation.h"
 #include "tests/ops/generic_checks.h"
 
@@ -32,8 +33,10 @@ using emulation::Order;
 // Operators without CUDA kernels: GPU kernels take plain layouts, there is nothing to reorder.
 const std::set<std::string> kWithout = {"reorder"};
 // Library products add in an order of their own.
-const std::set<std::string> kNotBitwise = {"matmul",           "batched_matmul",     "conv2d",
-                                           "conv2d_data_grad", "conv2d_weight_grad", "conv3d",
+const std::set<std::string> kNotBitwise = {"matmul",           "matmul_relu",
+                                           "matmul_relu_grad", "batched_matmul",
+                                           "conv2d",           "conv2d_data_grad",
+                                           "conv2d_weight_grad", "conv3d",
                                            "conv3d_data_grad", "conv3d_weight_grad"};
 
 bool is_convolution(const OpDef& op) {
@@ -315,6 +318,27 @@ TEST(Convolutions, AreCudnnsWhereItTakesThem) {
     }
   }
   EXPECT_GT(taken, 20);
+}
+
+// Where cuBLASLt has no algorithm for an epilogue, a kernel behind the product gives what it would.
+TEST(Epilogues, AfterTheProductAsInIt) {
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  if (emulation::real()) GTEST_SKIP() << "the library has the algorithms that it has";
+  for (const OpDef* op : {&matmul_relu_op, &matmul_relu_grad_op}) {
+    uint64_t seed = 1;
+    for (const Example& example : examples_of(*op)) {
+      const Case c = make_case(*op, example, seed++, gpu());
+      Problems problems;
+      emulation::settings() = {};
+      const auto want = evaluate(c, {}, problems);
+      emulation::settings().epilogues = false;
+      const auto got = evaluate(c, {}, problems);
+      emulation::settings() = {};
+      EXPECT_EQ(first_difference(c.program.value(c.out[0]).spec, want[0], got[0]), "")
+          << op->name << " example " << seed - 2;
+      EXPECT_TRUE(problems.empty()) << problems[0];
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()),

@@ -107,5 +107,15 @@ TEST(LtProduct, RefusesWhatIsContiguousAlongNeitherAxis) {
   EXPECT_THROW(lt_product(s), ProgramError);
 }
 
+TEST(LtProduct, MasksHaveWholeGroupsOfBitsInARow) {
+  for (int64_t row : {1, 127, 128, 129, 256, 1000}) {
+    const int64_t leading = lt_mask_leading(row);
+    EXPECT_EQ(leading % 128, 0);
+    EXPECT_GE(leading, row);
+    EXPECT_LT(leading, row + 128);
+    EXPECT_EQ(bits_are_lt_mask(row), row % 128 == 0);
+  }
+}
+
 }  // namespace
 }  // namespace pal::test
