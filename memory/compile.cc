@@ -80,7 +80,7 @@ class Compiler {
     const bool same = nodes == kept.nodes.size() && out_.program.nodes.size() == nodes;
     finish();
     if (same) return;
-    const int64_t with = peak(storage_options()), without = finished_peak(kept);
+    const int64_t with = peak(storage_options()), without = finished_peak(kept, options_.fuse_epilogues);
     if (with <= without) return;
     // The passes that follow made less of it than the choice was judged by.
     out_.program = kept;
@@ -98,6 +98,7 @@ class Compiler {
 
   // What runs whether there is recomputation or not.
   void finish() {
+    if (options_.fuse_epilogues) fuse_products();
     if (options_.schedule != Schedule::program) {
       pass("schedule", [&](std::string* note) {
         return schedule(out_.program, options_.schedule, note, workspace_, storage_options());
@@ -109,8 +110,10 @@ class Compiler {
     }
     if (options_.layouts) pass("layouts", [&](std::string* note) { return layouts(note); });
   }
-  int64_t finished_peak(const Program& program) {
-    Compiler other(program, cache_, layout_, options_);
+  int64_t finished_peak(const Program& program, bool fuse_epilogues) {
+    CompileOptions options = options_;
+    options.fuse_epilogues = fuse_epilogues;
+    Compiler other(program, cache_, layout_, options);
     other.quick_ = true;
     other.prepare();
     other.finish();
@@ -189,6 +192,27 @@ class Compiler {
     if (scheduled_peak(out) <= scheduled_peak(out_.program)) return out;
     *note = "fused gradients would raise the peak: kept apart";
     return out_.program;
+  }
+  // A line of effect only where there is something to fuse.
+  void fuse_products() {
+    if (fuse_epilogues(out_.program).nodes.size() == out_.program.nodes.size()) return;
+    pass("fuse_epilogues", [&](std::string* note) { return with_epilogues(note); });
+  }
+  // All forms, or else one after the other, so far as they do not raise the peak: they may by a
+  // kernel's scratch memory, or because the passes that follow make less of what is left.
+  Program with_epilogues(std::string* note) {
+    const Program& apart = out_.program;
+    const int64_t peak = finished_peak(apart, false);
+    Program out = fuse_epilogues(apart, note);
+    if (finished_peak(out, false) <= peak) return out;
+    *note = "some would raise the peak: kept apart";
+    out = apart;
+    for (const OpDef* op : all_ops()) {
+      if (!op->fuses.always) continue;
+      Program fused = fuse_epilogues(out, nullptr, {&op, 1});
+      if (finished_peak(fused, false) <= peak) out = std::move(fused);
+    }
+    return out;
   }
   int64_t scheduled_peak(const Program& program) {
     const Program* p = &program;

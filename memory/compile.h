@@ -23,6 +23,7 @@ struct CompileOptions {
   Recompute recompute = Recompute::none;  // memory.recompute
   RecomputeOptions recompute_options = {};
   bool fuse_recompute = true;   // memory.fuse_recompute: where there is recomputation
+  bool fuse_epilogues = true;   // memory.fuse_epilogues
   Schedule schedule = Schedule::lifetime;  // memory.schedule
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers

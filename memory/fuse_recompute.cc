@@ -26,8 +26,9 @@ struct Match {
 
 class Fuser {
  public:
-  Fuser(const Program& program, std::span<const OpDef* const> ops)
-      : p_(program), readers_(program), finder_(program, readers_),
+  // always: with the forms that say so, or with the others.
+  Fuser(const Program& program, std::span<const OpDef* const> ops, bool always)
+      : p_(program), readers_(program), finder_(program, readers_), always_(always),
         kept_(program.values.size(), 0) {
     for (auto& out : p_.outputs) kept_[size_t(out.value)] = 1;
     for (auto& slot : p_.state) kept_[size_t(slot.start)] = kept_[size_t(slot.end)] = 1;
@@ -36,7 +37,8 @@ class Fuser {
       updates_[n + 1] = updates_[n] + p_.nodes[n].op->writes_state;
     }
     for (const OpDef* op : ops) {
-      if (op->fuses.anchor) forms_.emplace(op->fuses.anchor, op);
+      const FusedForm& form = op->fuses;
+      if (form.anchor && form.always == always) forms_.emplace(form.anchor, op);
     }
   }
 
@@ -123,7 +125,9 @@ class Fuser {
     for (const Match& m : matches_) take(m);
   }
 
-  static bool stays_or_goes(const Node& node) { return node.phase != Phase::backward; }
+  bool stays_or_goes(const Node& node) const {
+    return !always_ && node.phase != Phase::backward;
+  }
 
   // Of the clones in matches, those that somebody reads who is not fused away stay.
   void keep_what_is_read() {
@@ -239,6 +243,7 @@ class Fuser {
   const Program& p_;
   const FlatReaders readers_;
   PatternFinder finder_;
+  const bool always_;
   std::vector<char> kept_;                            // by value: outputs and state
   std::vector<int> updates_;                          // by node: updates before it
   std::multimap<const OpDef*, const OpDef*> forms_;   // by anchor: who stands for it
@@ -248,15 +253,24 @@ class Fuser {
   std::vector<char> taken_;
 };
 
-}  // namespace
-
-Program fuse_recompute(const Program& program, std::string* note,
-                       std::span<const OpDef* const> ops) {
+Program fuse(const Program& program, std::string* note, std::span<const OpDef* const> ops,
+             bool always) {
   if (queue_count(program) > 1) {
     if (note) *note = "several queues: nothing fused";
     return program;
   }
-  return Fuser(program, ops).run(note);
+  return Fuser(program, ops, always).run(note);
+}
+
+}  // namespace
+
+Program fuse_recompute(const Program& program, std::string* note,
+                       std::span<const OpDef* const> ops) {
+  return fuse(program, note, ops, false);
+}
+Program fuse_epilogues(const Program& program, std::string* note,
+                       std::span<const OpDef* const> ops) {
+  return fuse(program, note, ops, true);
 }
 
 }  // namespace pal

@@ -6,6 +6,10 @@
 // what the gradient nodes among them hand to each other, one node takes their place. What was
 // recomputed for it never exists in memory (a clone that others read too stays for them), and results
 // are the same bits. The pass knows no operator: it compares operators, attributes, specs and edges.
+//
+// The forms that say `always`, relu behind a matrix product for one, are found by a second pass,
+// whether something is recomputed or not. There nobody else may read what is inside, so that nothing
+// is made twice.
 #pragma once
 #include <span>
 #include <string>
@@ -18,6 +22,9 @@ namespace pal {
 // The step with every pattern of `ops` fused that it contains, or as it was where there is none.
 // `note` says how many nodes became how many, and what they move. ProgramError never; verify after.
 Program fuse_recompute(const Program& program, std::string* note = nullptr,
+                       std::span<const OpDef* const> ops = all_ops());
+// The same with those forms.
+Program fuse_epilogues(const Program& program, std::string* note = nullptr,
                        std::span<const OpDef* const> ops = all_ops());
 
 }  // namespace pal

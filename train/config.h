@@ -203,6 +203,9 @@ struct MemoryConfig : Section {
   Option<bool> fuse_recompute{*this, "fuse_recompute", true,
                               "fold a recomputed chain into its one reader's kernel",
                               {.effect = Effect::none}};
+  Option<bool> fuse_epilogues{*this, "fuse_epilogues", true,
+                              "fold relu and its gradient into the matrix product before it",
+                              {.effect = Effect::none}};
   Option<std::vector<std::string>> encode{
       *this, "encode", {}, "keep feature maps encoded; the dpr_ forms are lossy",
       {.choices = {"binarize", "ssdc", "dropout_bits", "dpr_fp16", "dpr_fp10", "dpr_fp8"},

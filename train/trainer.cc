@@ -38,6 +38,7 @@ CompileOptions compile_options(const MemoryConfig& config) {
   CompileOptions options;
   options.inplace = *config.inplace;
   options.fuse_recompute = *config.fuse_recompute;
+  options.fuse_epilogues = *config.fuse_epilogues;
   for (Schedule method : {Schedule::program, Schedule::lifetime, Schedule::exact}) {
     if (*config.schedule == to_string(method)) options.schedule = method;
   }

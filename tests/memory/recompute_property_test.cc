@@ -48,7 +48,7 @@ Bits run(const Compiled& c) {
 }
 
 TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
-  int fused = 0, encoded = 0, smaller = 0;
+  int fused = 0, epilogues = 0, encoded = 0, smaller = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     // Wide ones have products that are compute-heavy.
     const bool wide = seed % 3 == 0;
@@ -61,6 +61,7 @@ TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
         CompileOptions options;
         options.inplace = inplace, options.schedule = schedule;
         options.layouts = false;  // reorders come after, and cost bytes of their own
+        options.fuse_epilogues = false;
         const Compiled plain = compile(step, cache, layout, options);
         const Bits expected = run(plain);
         for (const Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
@@ -68,11 +69,12 @@ TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
             const std::string where = "seed " + std::to_string(seed) + " " + to_string(method) +
                                       (fuse ? " fused" : "") + (inplace ? " in place" : "") +
                                       (schedule == Schedule::lifetime ? " scheduled" : "");
-            options.recompute = method, options.fuse_recompute = fuse;
+            options.recompute = method;
+            options.fuse_recompute = options.fuse_epilogues = fuse;
             const Compiled c = compile(step, cache, layout, options);
             ASSERT_EQ(difference_of(step, expected, run(c)), "") << where;
             for (const PassReport& pass : c.passes) {
-              if (pass.name != to_string(method) && pass.name != "fuse_recompute") continue;
+              if (pass.name != to_string(method) && !pass.name.starts_with("fuse_")) continue;
               if (schedule == Schedule::program) {
                 ASSERT_LE(pass.after_bytes, pass.before_bytes) << where;
               }
@@ -80,6 +82,7 @@ TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
             ASSERT_LE(c.plan.device().lower_bound, plain.plan.device().lower_bound) << where;
             fused += count_of(c.program, "lstm_cell_replay_grad") +
                      count_of(c.program, "mlp_score_replay_grad");
+            epilogues += count_of(c.program, "matmul_relu");
             encoded += count_of(c.program, "to_bits");
             smaller += c.plan.device().lower_bound < plain.plan.device().lower_bound;
           }
@@ -88,8 +91,36 @@ TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
     }
   }
   EXPECT_GT(fused, 50);
+  EXPECT_GT(epilogues, 0);
   EXPECT_GT(encoded, 0);
   EXPECT_GT(smaller, 100);
+}
+
+// Epilogues alone, with every pass that comes after.
+TEST(RecomputeProperty, EpilogueSameBitsAndNoLargerFootprint) {
+  KernelCache cache{Device{}};
+  int relus = 0, gradients = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    const bool wide = seed % 3 == 0;
+    const Program step = random_network(
+        seed, {.layers = 4 + int(seed % 11), .batch = wide ? 48 : 3, .width = wide ? 80 : 6});
+    const StateLayout layout(step);
+    CompileOptions options;
+    options.inplace = seed % 5 != 0;
+    options.schedule = seed % 2 ? Schedule::lifetime : Schedule::program;
+    options.fuse_epilogues = false;
+    const Compiled plain = compile(step, cache, layout, options);
+    options.fuse_epilogues = true;
+    const Compiled c = compile(step, cache, layout, options);
+    const int found = count_of(c.program, "matmul_relu") + count_of(c.program, "matmul_relu_grad");
+    ASSERT_LE(c.plan.device().bytes, plain.plan.device().bytes) << "seed " << seed;
+    if (!found) continue;
+    ASSERT_EQ(difference_of(step, run(plain), run(c)), "") << "seed " << seed;
+    relus += count_of(c.program, "matmul_relu");
+    gradients += count_of(c.program, "matmul_relu_grad");
+  }
+  EXPECT_GT(relus, 20);
+  EXPECT_GT(gradients, 10);
 }
 
 // With every pass on: the passes that come after a choice may make less of it than of the step

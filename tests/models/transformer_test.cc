@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "core/error.h"
 #include "core/scalars.h"
@@ -122,7 +123,8 @@ void put(Executable& program, const Batch& b) {
 
 // `steps` updates: the losses, then all weights and optimizer state, as one string of bytes.
 std::string train(const Options& o, const CompileOptions& options, int steps,
-                  std::vector<float>* losses = nullptr, int threads = 1) {
+                  std::vector<float>* losses = nullptr, int threads = 1,
+                  std::map<std::string, int>* ops = nullptr) {
   const TranslationModel model = transformer_model(o);
   const Batch batch = make_batch(o, {7, 6, 5}, 4, 7, 6);
   TrainConfig config;
@@ -133,6 +135,9 @@ std::string train(const Options& o, const CompileOptions& options, int steps,
   };
   Executable& step = programs.add("step", record_step(forward, config, MicroBatch::only));
   initialise(programs, 5);
+  if (ops) {
+    for (const Node& node : step.program().nodes) ++(*ops)[node.op->name];
+  }
   std::string out;
   for (int i = 0; i < steps; ++i) {
     put(step, batch);
@@ -164,6 +169,25 @@ TEST(Transformer, FusedTrainsAsUnfused) {
   }
 }
 
+// The layers between, two in each half, and their gradients where no dropout comes between.
+TEST(Transformer, ProductsTakeRelusAndTheirGradientsWithThem) {
+  for (const bool dropout : {false, true}) {
+    Options o = small();
+    if (!dropout) o.activation_dropout = 0;
+    std::map<std::string, int> apart, together;
+    const std::string plain = train(o, {.fuse_epilogues = false}, 4, nullptr, 1, &apart);
+    EXPECT_EQ(apart["relu"], 4);
+    for (const Recompute method : {Recompute::none, Recompute::mirror, Recompute::echo}) {
+      together.clear();
+      EXPECT_TRUE(train(o, {.recompute = method}, 4, nullptr, 1, &together) == plain);
+      EXPECT_EQ(together["matmul_relu_grad"], dropout ? 0 : 4) << to_string(method);
+      if (method != Recompute::none) continue;  // a relu run again is the product's second reader
+      EXPECT_EQ(together["matmul_relu"], 4);
+      EXPECT_EQ(together["relu"], 0);
+    }
+  }
+}
+
 class TransformerBits : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(TransformerBits, AreTheSameUnderEveryMemoryOption) {
@@ -171,8 +195,8 @@ TEST_P(TransformerBits, AreTheSameUnderEveryMemoryOption) {
   const auto [fused, pre] = GetParam();
   o.fused = fused, o.norm = pre ? Options::Norm::pre : Options::Norm::post;
   const std::string plain =
-      train(o, {.inplace = false, .windows = false, .schedule = Schedule::program,
-                .fuse_updates = false, .layouts = true}, 4);
+      train(o, {.inplace = false, .windows = false, .fuse_epilogues = false,
+                .schedule = Schedule::program, .fuse_updates = false, .layouts = true}, 4);
   for (const Recompute method :
        {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     for (const bool inplace : {true, false}) {

@@ -103,7 +103,8 @@ TEST_P(Zoo, BitsAreTheSameUnderEveryMemoryOption) {
   const int steps = 2;
   const std::string plain = train(
       network(),
-      {.inplace = false, .windows = false, .schedule = Schedule::program, .fuse_updates = false},
+      {.inplace = false, .windows = false, .fuse_epilogues = false, .schedule = Schedule::program,
+       .fuse_updates = false},
       steps);
   for (const Recompute method :
        {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {

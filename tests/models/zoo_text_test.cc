@@ -155,7 +155,8 @@ TEST_P(ZooTextCases, BitsAreTheSameUnderEveryMemoryOption) {
   for (const bool fused : {true, false}) {
     const std::string plain = train(
         which, fused,
-        {.inplace = false, .windows = false, .schedule = Schedule::program, .fuse_updates = false},
+        {.inplace = false, .windows = false, .fuse_epilogues = false, .schedule = Schedule::program,
+         .fuse_updates = false},
         3);
     for (const Recompute method :
          {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
