@@ -27,9 +27,12 @@ StepWatch::~StepWatch() {
 void StepWatch::keep(Executable& program, int64_t step, bool last) {
   if (int64_t(steps_.size()) == room_) throw ProgramError("more steps than there is room to watch");
   Kept& kept = kept_[steps_.size()];
-  kept.gate[1] = 1;
+  kept.gate[1] = 1, kept.norm[2] = 0;
   program.send_output("loss", reinterpret_cast<std::byte*>(&kept.loss));
-  if (last) program.send_output("gate", reinterpret_cast<std::byte*>(kept.gate));
+  if (last) {
+    program.send_output("gate", reinterpret_cast<std::byte*>(kept.gate));
+    program.send_output("grad_norm", reinterpret_cast<std::byte*>(kept.norm));
+  }
   steps_.push_back(step);
 }
 
@@ -38,7 +41,8 @@ std::optional<int64_t> StepWatch::first_bad() {
   accelerator_->synchronize();
   std::optional<int64_t> bad;
   for (size_t i = 0; i < steps_.size() && !bad; ++i) {
-    if (!std::isfinite(kept_[i].loss) || kept_[i].gate[1] == 0) bad = steps_[i];
+    const Kept& kept = kept_[i];
+    if (!std::isfinite(kept.loss) || kept.gate[1] == 0 || std::isnan(kept.norm[2])) bad = steps_[i];
   }
   steps_.clear();
   return bad;

@@ -1,5 +1,6 @@
 // Whether the steps whose results nobody reads went well. On an accelerator reading waits, so their
-// losses and gates are copied into pinned memory as they run, and looked at when something is read.
+// losses, gates and gradient norms are copied into pinned memory as they run, and looked at when
+// something is read. (The norm, as a library's kernel may hide a NaN from the loss: docs/cuda.md.)
 #pragma once
 #include <optional>
 #include <vector>
@@ -16,15 +17,15 @@ class StepWatch {
   StepWatch(const StepWatch&) = delete;
   StepWatch& operator=(const StepWatch&) = delete;
 
-  // After program.run(): keeps its loss, and with `last` (of the step's micro-batches) its gate.
+  // After program.run(): keeps its loss, and with `last` (of the step's micro-batches) gate, norm.
   void keep(Executable& program, int64_t step, bool last);
-  // The first step since the last call whose loss was not finite or whose gate was shut. Waits, if
-  // anything was kept.
+  // The first step since the last call whose loss was not finite, whose gate was shut, or whose
+  // gradients had a NaN. Waits, if anything was kept.
   std::optional<int64_t> first_bad();
 
  private:
   struct Kept {
-    float loss, gate[4];
+    float loss, gate[4], norm[4];
   };
   std::shared_ptr<Accelerator> accelerator_;
   Kept* kept_ = nullptr;  // pinned

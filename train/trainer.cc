@@ -172,7 +172,7 @@ void Trainer::train_step() {
     if (!std::isfinite(loss)) stop_on_nan(program);
     if (i + 1 == count) {
       norm = double(program.output("grad_norm")[2]);
-      if (program.output("gate")[1] == 0) stop_on_nan(program);
+      if (program.output("gate")[1] == 0 || std::isnan(norm)) stop_on_nan(program);
     }
   }
   if (looked_at) loss_ = loss;
@@ -218,7 +218,8 @@ void Trainer::check_watch() {
 
 void Trainer::stop_on_nan(Executable& program) {
   progress_.finish();
-  // The gate has kept the state as it was, so the same step can be run again, watched.
+  // The gate has kept the state as it was, so the same step can be run again, watched. (Where it
+  // judged by the loss alone, and only gradients are NaNs, these show again.)
   program.runner().set_options({.check_finite = true});
   const std::string step = "at step " + std::to_string(state_.step + 1);
   metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = "nan",

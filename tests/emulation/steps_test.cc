@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "autograd/differentiate.h"
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "core/order.h"
@@ -15,6 +16,7 @@
 #include "ops/arithmetic.h"
 #include "ops/conv2d.h"
 #include "ops/copies.h"
+#include "ops/gates.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
 #include "ops/sgd.h"
@@ -272,12 +274,14 @@ TEST_F(Steps, WatchFindsTheStepNobodyLookedAt) {
   Builder b;
   b.output("loss", scale(b.input("a", {Shape{1}}), 2));
   b.output("gate", scale(b.input("b", {Shape{4}}), 1));
+  b.output("grad_norm", scale(b.input("c", {Shape{4}}), 1));
   ProgramSet set({}, device);
   Executable& step = set.add("step", b.take());
   StepWatch watch(device.accelerator, 8);
-  auto run = [&](int64_t n, float loss, float open) {
+  auto run = [&](int64_t n, float loss, float open, float norm = 1) {
     *reinterpret_cast<float*>(step.input("a")) = loss;
     std::fill_n(reinterpret_cast<float*>(step.input("b")), 4, open);
+    std::fill_n(reinterpret_cast<float*>(step.input("c")), 4, norm);
     step.run();
     watch.keep(step, n, true);
   };
@@ -288,6 +292,38 @@ TEST_F(Steps, WatchFindsTheStepNobodyLookedAt) {
   EXPECT_FALSE(watch.first_bad());
   run(14, INFINITY, 1);
   EXPECT_EQ(watch.first_bad(), 14);
+  run(15, 1, 1, INFINITY), run(16, 1, 1, NAN);
+  EXPECT_EQ(watch.first_bad(), 16);
+}
+
+// cuBLASLt's relu makes 0 of a NaN, which the loss then does not show: the gradients do.
+TEST_F(Steps, WatchFindsANanThatAnEpilogueHid) {
+  const Device device = cuda_device();
+  Builder b;
+  Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
+  Val x = b.input("x", {{4, 8}}), w = b.state("w", {{8, 16}}, Role::weight);
+  Val loss = sum_all(relu(matmul(x, w)));
+  b.output("loss", loss);
+  {
+    Builder::Within phase(b, Phase::backward);
+    Val dw = differentiate(b, loss, {w})[0];
+    b.output("gate", clip_norm_gate(scalars, loss, {}));
+    b.output("grad_norm", clip_norm_gate(scalars, {}, {sum_of_squares(dw)}));
+  }
+  ProgramSet set({}, device);
+  Executable& step = set.add("step", b.take());
+  std::fill_n(reinterpret_cast<float*>(set.state()[0].data), 8 * 16, 0.5f);
+  StepWatch watch(device.accelerator, 2);
+  for (const float value : {1.0f, NAN}) {
+    std::fill_n(reinterpret_cast<float*>(step.input("x")), 4 * 8, 1.0f);
+    *reinterpret_cast<float*>(step.input("x")) = value;
+    const StepScalars now;
+    std::memcpy(step.input("scalars"), &now, sizeof now);
+    step.run();
+    watch.keep(step, std::isnan(value), true);
+  }
+  EXPECT_EQ(watch.first_bad(), 1);
+  EXPECT_TRUE(emulation::real() || std::isfinite(*step.output("loss"))) << "it was not hidden";
 }
 
 // TF32 is what it says: f32 operands lose their last 13 bits, and sums do not.
