@@ -3,7 +3,6 @@
 
 #include "models/encoder_layers.h"
 #include "models/zoo_layers.h"
-#include "ops/add.h"
 #include "ops/columns.h"
 #include "ops/reduce.h"
 #include "ops/swap_leading.h"
@@ -32,7 +31,7 @@ Val vit_b16(ZooLayers& net, Val x) {
   const int64_t patches = x.shape()[1] * x.shape()[2];
   Val positions = b.weight("positions", {{patches + 1, D}}, {Init::Kind::normal, 0.02f});
   x = add_broadcast(reshape(x, {batch, patches, D}), slice(positions, 1, patches + 1));
-  token = add(token, reshape(slice(positions, 0, 1), {D}));
+  token = add_broadcast(reshape(slice(positions, 0, 1), {D}), token);
   x = behind_token(token, swap_leading(x));  // (S, B, D)
   const int64_t heads = std::max<int64_t>(1, D / kHead);
   EncoderLayers encoder(b, {.hidden = D, .ffn = 4 * D, .heads = heads, .eps = 1e-6f, .pre = true},

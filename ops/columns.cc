@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ops/copies.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
 
@@ -131,7 +132,8 @@ const OpDef slice_columns_op{
     .gradient =
         [](GradientArgs& g) {
           const int64_t begin = g.attrs<ColumnsAttrs>().begin;
-          g.give_total(0, slice_columns_grad(g.dy(), g.sum(0), g.in(0).shape().back(), begin));
+          const Val part = cast(g.dy(), g.type(0));
+          g.give_total(0, slice_columns_grad(part, g.sum(0), g.in(0).shape().back(), begin));
         },
     .cpu = {.run = run_slice},
     .cuda = &slice_columns_cuda,

@@ -3,9 +3,9 @@
 // through c.
 #include "ops/matmul.h"
 
-#include "core/parallel.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
+#include "ops/f32_copies.h"
 #include "ops/matmul_product.h"
 #include "ops/reduce.h"
 
@@ -68,8 +68,7 @@ namespace {
 // scratch.
 struct State {
   std::unique_ptr<Product> product;
-  bool copy_a = false, copy_b = false, copy_c = false;
-  int64_t a_at = 0, b_at = 0, c_at = 0;  // bytes into the workspace
+  int64_t a_at = kNoCopy, b_at = kNoCopy, out_at = kNoCopy;
 };
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attributes) {
@@ -77,28 +76,18 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   ProductShape p = matmul_product(in, attrs);
   const bool bf16_product = in[0].dtype == DType::bf16 && in[1].dtype == DType::bf16 &&
                             out[0].dtype != DType::f16 && Product::has_bf16();
+  if (bf16_product) p.in = DType::bf16, p.out = out[0].dtype;
+  require(bf16_product || in[1].dtype == DType::f32 || !in[1].layout, "matmul",
+          to_string(in[1]) + ": can be read plain only");
   auto state = std::make_shared<State>();
-  if (bf16_product) {
-    p.in = DType::bf16, p.out = out[0].dtype;
-  } else {
-    state->copy_a = in[0].dtype != DType::f32;
-    state->copy_b = in[1].dtype != DType::f32;
-    state->copy_c = out[0].dtype != DType::f32;
-    require(!state->copy_b || !in[1].layout, "matmul",
-            to_string(in[1]) + ": can be read plain only");
-  }
   state->product = std::make_unique<Product>(device, p);
   int64_t bytes = align_up(state->product->workspace());
-  auto reserve = [&](bool needed, const TensorSpec& spec) {
-    const int64_t at = bytes;
-    if (needed) bytes += align_up(spec.numel() * 4);
-    return at;
-  };
-  state->a_at = reserve(state->copy_a, in[0]);
-  state->b_at = reserve(state->copy_b, in[1]);
-  state->c_at = reserve(state->copy_c, out[0]);
+  if (!bf16_product) {
+    state->a_at = reserve_f32_copy(in[0], bytes), state->b_at = reserve_f32_copy(in[1], bytes);
+    state->out_at = reserve_f32_copy(out[0], bytes);
+  }
   Prepared prepared{.state = state, .workspace = bytes};
-  if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows && !state->copy_b &&
+  if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows && state->b_at == kNoCopy &&
       in[1].bytes() <= kLargestPacked) {
     prepared.preferred = {nullptr, Product::packed_b(device, p)};
     if (!prepared.preferred[1]) prepared.preferred.clear();
@@ -106,42 +95,14 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   return prepared;
 }
 
-void to_f32(const Queue& queue, const void* from, DType type, int64_t n, float* to) {
-  parallel_chunks(queue, n, kElementGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += kTile) {
-      const int64_t count = std::min(kTile, end - i);
-      const float* tile = load_tile(from, type, i, count, to + i);
-      if (tile != to + i) std::copy(tile, tile + count, to + i);
-    }
-  });
-}
-
 void run(const KernelArgs& a) {
   if (!a.out[0]) return;
-  const State& state = *static_cast<const State*>(a.state);
-  const void *x = a.in[0], *w = a.in[1], *sum = present(a.in_spec, 2) ? a.in[2] : nullptr;
+  const State& s = *static_cast<const State*>(a.state);
+  const float *left = f32_operand(a, 0, s.a_at), *right = f32_operand(a, 1, s.b_at);
+  float* result = f32_result(a, s.out_at, present(a.in_spec, 2) ? a.in[2] : nullptr);
   const void* bias = present(a.in_spec, 3) ? a.in[3] : nullptr;
-  void* y = a.out[0];
-  auto copy = [&](int64_t at, const void* from, const TensorSpec& spec) {
-    float* to = reinterpret_cast<float*>(a.workspace + at);
-    if (from) to_f32(a.queue, from, spec.dtype, spec.numel(), to);
-    return to;
-  };
-  if (state.copy_a) x = copy(state.a_at, x, a.in_spec[0]);
-  if (state.copy_b) w = copy(state.b_at, w, a.in_spec[1]);
-  if (state.copy_c) {
-    y = copy(state.c_at, sum, a.out_spec[0]);
-  } else if (sum) {
-    copy_bytes(a.queue, y, sum, a.out_spec[0].bytes());
-  }
-  state.product->run(x, w, y, bias, a.workspace, a.queue);
-  if (!state.copy_c) return;
-  const float* result = static_cast<const float*>(y);
-  parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += kTile) {
-      store_tile(a.out[0], a.out_spec[0].dtype, i, std::min(kTile, end - i), result + i);
-    }
-  });
+  s.product->run(left, right, result, bias, a.workspace, a.queue);
+  store_f32_result(a, s.out_at);
 }
 
 void gradient(GradientArgs& g) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ops/copies.h"
 #include "ops/cuda.h"
 #include "ops/elementwise.h"
 
@@ -141,7 +142,8 @@ const OpDef slice_op{
     .gradient =
         [](GradientArgs& g) {
           const int64_t begin = g.attrs<SliceAttrs>().begin;
-          g.give_total(0, slice_grad(g.dy(), g.sum(0), g.in(0).shape()[0], begin));
+          const Val part = cast(g.dy(), g.type(0));
+          g.give_total(0, slice_grad(part, g.sum(0), g.in(0).shape()[0], begin));
         },
     .windows =
         [](SpecSpan in, SpecSpan, const Attrs& attrs) {

@@ -56,7 +56,7 @@ void expect_steps_of_pytorch(const std::string& name, bool bf16) {
   const TensorView &images = tensor("batch/images" + std::to_string(size)),
                    &labels = tensor("batch/labels");
   const int64_t pixels = batch * size * size * model.channels;
-  const double tolerance = loss_tolerance("resnet_steps", bf16);
+  Losses losses("resnet_steps", bf16);
   for (int64_t step = 0; step < 10; ++step) {
     const auto* bytes = static_cast<const uint8_t*>(images.data) + step * pixels;
     auto* x = reinterpret_cast<float*>(program.input(image_input::kImages));
@@ -67,8 +67,7 @@ void expect_steps_of_pytorch(const std::string& name, bool bf16) {
         .learning_rate = float(*config.train.lr), .step = int32_t(step), .tokens = float(batch)};
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
-    const double want = which["losses"][size_t(step)], got = double(*program.output("loss"));
-    EXPECT_NEAR(got, want, tolerance * want) << "step " << step;
+    losses.expect(step, double(*program.output("loss")), which["losses"][size_t(step)]);
   }
 
   if (bf16) return;

@@ -25,8 +25,9 @@ inline nlohmann::json golden_numbers(const std::string& stem) {
 inline double loss_tolerance(const std::string& stem, bool bf16) {
   if (!bf16) return 1e-4;
   const nlohmann::json autocast = golden_numbers("bf16_losses").at(stem);
+  const nlohmann::json in_f32 = golden_numbers(stem);
   double most = 0;
-  for (const auto& f32 : golden_numbers(stem).at("cases")) {
+  for (const auto& f32 : in_f32.at("cases")) {
     const nlohmann::json& losses = autocast.at(f32.at("name").get<std::string>());
     for (size_t step = 0; step < losses.size(); ++step) {
       const double exact = f32.at("losses").at(step);
@@ -35,6 +36,20 @@ inline double loss_tolerance(const std::string& stem, bool bf16) {
   }
   return 4 * most;
 }
+
+// Losses of steps beside PyTorch's. The farthest is recorded with the test (--gtest_output=xml:FILE).
+class Losses {
+ public:
+  Losses(const std::string& stem, bool bf16) : tolerance_(loss_tolerance(stem, bf16)) {}
+  ~Losses() { testing::Test::RecordProperty("farthest_loss", std::to_string(farthest_)); }
+  void expect(int64_t step, double got, double want) {
+    EXPECT_NEAR(got, want, tolerance_ * want) << "step " << step;
+    farthest_ = std::max(farthest_, std::abs(got / want - 1));
+  }
+
+ private:
+  double tolerance_, farthest_ = 0;
+};
 
 // After ten steps in f32: the distance to PyTorch's weights, relative to how far they have gone.
 inline void expect_weights(const StateTensor& slot, const float* want, const float* before) {

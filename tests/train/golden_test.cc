@@ -87,7 +87,7 @@ void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused,
   }
 
   namespace in = translation_input;
-  const double tolerance = loss_tolerance(stem, bf16);
+  Losses losses(stem, bf16);
   for (int64_t step = 0; step < source[0]; ++step) {
     for (const char* input : {in::kSource, in::kSourceLengths, in::kTargetIn, in::kTargetOut}) {
       put(golden, program, input, step);
@@ -98,8 +98,7 @@ void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused,
     for (int64_t i = 0; i < target[1] * target[2]; ++i) scalars.tokens += words[i] != 0;
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
-    const double want = which["losses"][size_t(step)], got = double(*program.output("loss"));
-    EXPECT_NEAR(got, want, tolerance * want) << "step " << step;
+    losses.expect(step, double(*program.output("loss")), which["losses"][size_t(step)]);
   }
 
   if (bf16) return;

@@ -83,7 +83,7 @@ void SpeechGolden::expect_steps_of_pytorch(bool bf16) {
     if (compared(slot)) std::memcpy(slot.data, initial(slot), size_t(slot.spec.bytes()));
   }
 
-  const double tolerance = loss_tolerance("speech_steps", bf16);
+  Losses losses("speech_steps", bf16);
   for (int64_t step = 0; step < features[0]; ++step) {
     for (const char* name : {"features", "labels", "label_lengths"}) {
       size_t bytes = 0;
@@ -98,8 +98,7 @@ void SpeechGolden::expect_steps_of_pytorch(bool bf16) {
                               .tokens = float(shape.batch)};
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
-    const double want = which["losses"][size_t(step)], got = double(*program.output("loss"));
-    EXPECT_NEAR(got, want, tolerance * want) << "step " << step;
+    losses.expect(step, double(*program.output("loss")), which["losses"][size_t(step)]);
   }
 
   if (bf16) return;
