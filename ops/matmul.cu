@@ -20,8 +20,8 @@ struct State {
   std::unique_ptr<CudaProduct> product;
   Epilogue epilogue = Epilogue::none;
   // Copies, behind the product's own workspace.
-  bool copy_a = false, copy_b = false, copy_out = false;
-  int64_t a_at = 0, b_at = 0, out_at = 0, mask_at = 0;
+  bool copy_a = false, copy_b = false, copy_out = false, copy_bias = false;
+  int64_t a_at = 0, b_at = 0, out_at = 0, bias_at = 0, mask_at = 0;
 
   bool wants_mask() const { return product->epilogue() == Epilogue::relu_grad; }
 };
@@ -31,11 +31,12 @@ Prepared prepare_product(const Device& device, const char* op, ProductShape shap
   auto state = std::make_shared<State>();
   State& s = *state;
   // bf16 or f16, both alike, into that type or f32; or all f32.
-  const bool halves = a == b && a != DType::f32 && (out == a || out == DType::f32) && !shape.bias;
+  const bool halves = a == b && a != DType::f32 && (out == a || out == DType::f32);
   s.copy_a = !halves && a != DType::f32;
   s.copy_b = !halves && b != DType::f32;
   s.copy_out = !halves && out != DType::f32;
   shape.in = halves ? a : DType::f32, shape.out = halves ? out : DType::f32;
+  s.copy_bias = shape.bias && shape.out != DType::f32;  // cuBLASLt's bias has the result's type
   s.epilogue = epilogue;
   s.product = std::make_unique<CudaProduct>(device, op, shape, epilogue);
   int64_t bytes = s.product->workspace();
@@ -48,6 +49,7 @@ Prepared prepare_product(const Device& device, const char* op, ProductShape shap
   s.a_at = reserve(s.copy_a, shape.batch * shape.m * shape.k * f32);
   s.b_at = reserve(s.copy_b, shape.batch * shape.k * shape.n * f32);
   s.out_at = reserve(s.copy_out, shape.batch * shape.m * shape.n * f32);
+  s.bias_at = reserve(s.copy_bias, shape.n * bits(shape.out) / 8);
   s.mask_at = reserve(s.wants_mask(), shape.m * lt_mask_leading(shape.n) / 8);
   return {.state = std::move(state), .workspace = bytes};
 }
@@ -125,6 +127,11 @@ void run_product(const KernelArgs& a) {
     if (sum) convert(a, out, DType::f32, sum, a.out_spec[0].dtype, results), sum = out;
   }
   const void* bias = s.epilogue == Epilogue::relu_grad ? nullptr : input_if_present(a, 3);
+  if (s.copy_bias) {
+    const int64_t n = a.in_spec[3].numel();
+    convert(a, a.workspace + s.bias_at, a.out_spec[0].dtype, bias, DType::f32, n);
+    bias = a.workspace + s.bias_at;
+  }
   s.product->run(stream_of(a), left, right, sum, out, bias, a.workspace,
                  s.wants_mask() ? mask_of(a, s) : nullptr);
   if (s.copy_out) convert(a, a.out[0], a.out_spec[0].dtype, out, DType::f32, results);

@@ -13,7 +13,8 @@ def options(doc, **sizes):
     for name, value in {"threads": 2, "warmup": 2, "steps": 5, **sizes}.items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--tf32", action="store_true", help="on a GPU: products in TF32, not f32")
+    parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32",
+                        help="tf32: a GPU's products; bf16: autocast")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     return parser
 
@@ -21,7 +22,8 @@ def options(doc, **sizes):
 def start(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
+        args.precision == "tf32")
 
 
 def report(args, model, step, samples, tokens):
@@ -31,7 +33,8 @@ def report(args, model, step, samples, tokens):
     seconds, losses = [], []
     for number in range(args.warmup + args.steps):
         begin = time.perf_counter()
-        losses.append(step(model).item())  # waits for the device
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
+            losses.append(step(model).item())  # waits for the device
         if number >= args.warmup:
             seconds.append(time.perf_counter() - begin)
     median = statistics.median(seconds)

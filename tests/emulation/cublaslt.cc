@@ -18,7 +18,7 @@ struct EmulatedBlas {};
 struct EmulatedProduct {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   int32_t transpose_a = 0, transpose_b = 0, epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const float* bias = nullptr;
+  const void* bias = nullptr;
   const uint8_t* aux = nullptr;
   int64_t aux_leading = 0;
 
@@ -77,8 +77,9 @@ uint64_t boundary_of(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p);
   return address ? std::min<uint64_t>(address & -address, 16) : 16;
 }
-float through_epilogue(const EmulatedProduct& p, float value, int64_t i, int64_t j) {
-  if (p.has_bias()) value += p.bias[i];
+float through_epilogue(const EmulatedProduct& p, cudaDataType type, float value, int64_t i,
+                       int64_t j) {
+  if (p.has_bias()) value += load_element(p.bias, type, i);  // of the result's type
   if (p.epilogue & CUBLASLT_EPILOGUE_RELU) return value > 0 ? value : 0;
   return !p.masks() || pal::load_bit(p.aux, i + j * p.aux_leading) ? value : 0;
 }
@@ -222,7 +223,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                            plus * load_element(c, C.type, batch * C.stride + i + j * C.leading);
                      }
                      store_element(d, D.type, batch * D.stride + i + j * D.leading,
-                                   through_epilogue(product, value, i, j));
+                                   through_epilogue(product, D.type, value, i, j));
                    }
                  }
                }

@@ -37,6 +37,7 @@ Program step(How how) {
   Val master = b.state("master", f32, Role::optimizer_state);
   Val m = b.state("m", f32, Role::optimizer_state), v = b.state("v", f32, Role::optimizer_state);
   Val w = how == How::cast_anew ? cast(master, DType::bf16) : b.state("W", bf16, Role::weight);
+  b.program().value(w.id).role = Role::weight;  // whose gradient is f32
   Val y = tanh(matmul(cast(x, DType::bf16), w, false, false, {}, DType::f32));
   Val loss = sum_all(mul(y, c));
   b.output("loss", loss);
