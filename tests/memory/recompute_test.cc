@@ -161,6 +161,28 @@ TEST(Echo, ReadersThatAreNearShareAClone) {
   EXPECT_EQ(clones(read_twice(100, false), 64), 0) << "made of a stash: kept";
 }
 
+// u and v are made of y, which nothing else reads, one soon and one after `near` nodes and more; y
+// could be made of something smaller.
+TEST(Echo, WhatClonesFarApartReadIsKept) {
+  Builder b;
+  Val h = heavy(b.input("x0", {Shape{16}}));
+  Val y = join({affine(h), affine(h), affine(h), affine(h)});
+  Val u = affine(y), v = affine(y);
+  Val loss = summit(b, 256, add(u, v));
+  {
+    Builder::Within backward(b, Phase::backward);
+    Val d = sum(reverse(u));
+    for (int i = 0; i < 100; ++i) d = add(d, loss);
+    b.output("d", add(d, sum(reverse(v))));
+  }
+  const StepView view(b.program());
+  auto clones = [&](NodeId near) {
+    return insert_clones(view, choose_echo(view, {.near = near, .exchange = 1e9}), near).count;
+  };
+  EXPECT_EQ(clones(64), 2) << "u and v, of the y that is there";
+  EXPECT_EQ(clones(1000), 7) << "and y with its parts";
+}
+
 TEST(Echo, AChainIsCutIntoPieces) {
   Builder b;
   std::vector<Val> c{heavy(b.input("x0", {Shape{64}}))};
