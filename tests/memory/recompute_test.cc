@@ -13,6 +13,7 @@
 #include "memory/echo.h"
 #include "memory/echo_cut.h"
 #include "memory/echo_trials.h"
+#include "ops/activations.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -181,6 +182,24 @@ TEST(Echo, WhatClonesFarApartReadIsKept) {
   };
   EXPECT_EQ(clones(64), 2) << "u and v, of the y that is there";
   EXPECT_EQ(clones(1000), 7) << "and y with its parts";
+}
+
+// A bit an element is less than what y could be made of; without bits, y is made again.
+TEST(Echo, CountsOnBitsWhereTheyAreAllowed) {
+  Builder b;
+  Val h = heavy(b.input("x0", {Shape{16}})), dy = b.input("dy", {Shape{64}});
+  Val y = relu(join({affine(h), affine(h), affine(h), affine(h)}));
+  summit(b, 256, y);
+  {
+    Builder::Within backward(b, Phase::backward);
+    b.output("dx", pass_inside(dy, y, 0, std::numeric_limits<float>::infinity()));
+  }
+  const StepView view(b.program());
+  auto clones = [&](bool bits) {
+    return insert_clones(view, choose_echo(view, {.exchange = 1e9, .bits = bits}), 64).count;
+  };
+  EXPECT_EQ(clones(false), 6);
+  EXPECT_EQ(clones(true), 0);
 }
 
 TEST(Echo, AChainIsCutIntoPieces) {
