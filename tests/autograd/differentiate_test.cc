@@ -11,6 +11,7 @@
 #include "ops/copies.h"
 #include "ops/matmul.h"
 #include "ops/reduce.h"
+#include "ops/views.h"
 #include "tests/support/eval.h"
 
 namespace pal {
@@ -44,6 +45,20 @@ TEST(Differentiate, ProductsAddOntoTheSumThemselves) {
   Val dw = differentiate(b, sum_all(y), {w})[0];
   EXPECT_EQ(count(b.program(), "add"), 0);
   EXPECT_EQ(b.program().value(dw.id).role, Role::weight_gradient);
+}
+
+// Of a weight that is read as a copy in 16 bits, also by an operator that asks for no type.
+TEST(Differentiate, WeightsHaveF32Gradients) {
+  Builder b;
+  b.read_weights_as(DType::bf16, cast);
+  Val w = b.weight("w", {{4, 6}}, {}), x = b.input("x", {{3, 4}});
+  EXPECT_EQ(w.spec().dtype, DType::bf16);
+  EXPECT_EQ(x.spec().dtype, DType::bf16);
+  const Val master{&b, b.program().find_state("w")->start};
+  Val whole = sum_all(tanh(reshape(w, {24}))), product = sum_all(tanh(matmul(x, w)));
+  const Val dw = differentiate(b, add(whole, product), {master})[0];
+  EXPECT_EQ(dw.spec(), (TensorSpec{{4, 6}}));
+  verify(b.program());
 }
 
 TEST(Differentiate, WalksOnlyWhatTheLossAndTheWeightsShare) {

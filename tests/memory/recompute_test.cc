@@ -202,6 +202,24 @@ TEST(Echo, CountsOnBitsWhereTheyAreAllowed) {
   EXPECT_EQ(clones(true), 0);
 }
 
+// 512 bytes moved and 20 flops for each, against the 256 bytes that are saved, at four moved for one.
+TEST(Echo, ArithmeticCostsWhatCouldBeMovedMeanwhile) {
+  Builder b;
+  Val y = light_product(b.input("x0", {Shape{64}}));
+  summit(b, 256, y);
+  {
+    Builder::Within backward(b, Phase::backward);
+    b.output("dy", reverse(y));
+  }
+  const StepView view(b.program());
+  auto clones = [&](double flops_a_byte) {
+    const EchoTrial trial{.exchange = 4, .balance = flops_a_byte};
+    return insert_clones(view, choose_echo(view, trial), 64).count;
+  };
+  EXPECT_EQ(clones(std::numeric_limits<double>::infinity()), 1);
+  EXPECT_EQ(clones(1), 0);
+}
+
 TEST(Echo, AChainIsCutIntoPieces) {
   Builder b;
   std::vector<Val> c{heavy(b.input("x0", {Shape{64}}))};

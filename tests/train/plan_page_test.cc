@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -67,6 +68,27 @@ TEST(PlanPage, TheArenaHasARectangleForEveryValueHeld) {
   for (const Held& h : view.held) on_device += c.storages[h.storage].space == Space::device;
   EXPECT_GT(on_device, c.storages.list.size() / 2);
   EXPECT_EQ(count(arena_picture(view), "<rect"), on_device);
+}
+
+// Addresses upwards from the ground at 436, 420 units for the whole arena.
+TEST(PlanPage, RectanglesStandAtTheirAddresses) {
+  const Compiled c = compiled();
+  const PlanView view(c);
+  const std::string picture = arena_picture(view);
+  const double unit = 420 / double(c.plan.device().bytes);
+  size_t at = 0;
+  for (const Held& h : view.held) {
+    if (c.storages[h.storage].space != Space::device) continue;
+    at = picture.find("<rect", at + 1);
+    ASSERT_NE(at, std::string::npos);
+    double x = 0, y = 0, width = 0, height = 0;
+    ASSERT_EQ(std::sscanf(picture.c_str() + at,
+                          "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y, &width,
+                          &height), 4);
+    const double low = double(c.plan.offset[size_t(h.storage)]) * unit;
+    EXPECT_NEAR(y + height, 436 - low, 0.2);
+    EXPECT_NEAR(height, double(footprint(c.storages[h.storage])) * unit, 0.2);
+  }
 }
 
 TEST(PlanPage, HeldValuesFollowEachOtherWithoutGaps) {
