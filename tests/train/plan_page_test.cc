@@ -88,6 +88,10 @@ TEST(PlanPage, RectanglesStandAtTheirAddresses) {
     const double low = double(c.plan.offset[size_t(h.storage)]) * unit;
     EXPECT_NEAR(y + height, 436 - low, 0.2);
     EXPECT_NEAR(height, double(footprint(c.storages[h.storage])) * unit, 0.2);
+    const std::string nodes = ", nodes " + std::to_string(h.begin / 2) + " to " +
+                              std::to_string((h.end - 1) / 2) + "</title>";
+    const size_t end = picture.find("</title>", at) + 8;
+    EXPECT_EQ(picture.substr(end - nodes.size(), nodes.size()), nodes);
   }
 }
 
