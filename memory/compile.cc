@@ -80,7 +80,8 @@ class Compiler {
     const bool same = nodes == kept.nodes.size() && out_.program.nodes.size() == nodes;
     finish();
     if (same) return;
-    const int64_t with = peak(storage_options()), without = finished_peak(kept, options_.fuse_epilogues);
+    const int64_t with = peak(storage_options());
+    const int64_t without = finished_peak(kept, options_.fuse_epilogues);
     if (with <= without) return;
     // The passes that follow made less of it than the choice was judged by.
     out_.program = kept;

@@ -56,25 +56,24 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
 // The product, and where the f32 copies of its operands and its result lie behind its own scratch.
 struct State {
   std::unique_ptr<Product> product;
-  int64_t a_at, b_at, out_at;
+  F32Copies copies;
 };
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   auto product =
       std::make_unique<Product>(device, batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()));
   int64_t bytes = product->workspace();
-  State state{std::move(product), reserve_f32_copy(in[0], bytes), reserve_f32_copy(in[1], bytes),
-              reserve_f32_copy(out[0], bytes)};
+  State state{std::move(product), reserve_f32_copies(in, out, bytes)};
   return {.state = std::make_shared<State>(std::move(state)), .workspace = bytes};
 }
 
 void run(const KernelArgs& a) {
   if (!a.out[0]) return;
   const State& s = *static_cast<const State*>(a.state);
-  const float *left = f32_operand(a, 0, s.a_at), *right = f32_operand(a, 1, s.b_at);
-  float* result = f32_result(a, s.out_at, present(a.in_spec, 2) ? a.in[2] : nullptr);
+  const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
+  float* result = f32_result(a, s.copies.out, present(a.in_spec, 2) ? a.in[2] : nullptr);
   s.product->run(left, right, result, nullptr, a.workspace, a.queue);
-  store_f32_result(a, s.out_at);
+  store_f32_result(a, s.copies.out);
 }
 
 void gradient(GradientArgs& g) {

@@ -138,7 +138,7 @@ ConvShape conv_shape_of(ConvKind kind, SpecSpan in, const ConvGeometry& g) {
 // The kernel, and where the f32 copies of its operands and its result lie behind its own scratch.
 struct ConvState {
   std::unique_ptr<ConvKernel> kernel;
-  int64_t a_at, b_at, out_at;
+  F32Copies copies;
 };
 
 Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
@@ -152,8 +152,7 @@ Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, SpecSpan
     prepared.preferred = {nullptr, kernel->preferred_weights()};
   }
   int64_t& bytes = prepared.workspace;
-  ConvState state{std::move(kernel), reserve_f32_copy(in[0], bytes),
-                  reserve_f32_copy(in[1], bytes), reserve_f32_copy(out[0], bytes)};
+  ConvState state{std::move(kernel), reserve_f32_copies(in, out, bytes)};
   prepared.state = std::make_shared<ConvState>(std::move(state));
   return prepared;
 }
@@ -162,9 +161,9 @@ void run_conv(const KernelArgs& a) {
   if (!a.out[0]) return;
   const void* extra = present(a.in_spec, 2) ? a.in[2] : nullptr;
   const ConvState& s = *static_cast<const ConvState*>(a.state);
-  s.kernel->run(f32_operand(a, 0, s.a_at), f32_operand(a, 1, s.b_at), f32_result(a, s.out_at),
-                extra, a.workspace, a.queue);
-  store_f32_result(a, s.out_at);
+  s.kernel->run(f32_operand(a, 0, s.copies.a), f32_operand(a, 1, s.copies.b),
+                f32_result(a, s.copies.out), extra, a.workspace, a.queue);
+  store_f32_result(a, s.copies.out);
 }
 
 void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad) {
@@ -175,10 +174,7 @@ void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& w
       g.give(1, cast(weight_grad({}), type));
     }
   }
-  if (g.wants(2)) {
-    const SumLeadingAttrs pixels{g.dy().shape().rank() - 1, DType::f32};
-    g.give_total(2, g.builder.emit1(sum_leading_op, {g.dy(), g.sum(2)}, pixels));
-  }
+  if (g.wants(2)) g.give_total(2, sum_rows(g.dy(), g.sum(2)));
 }
 
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out) {

@@ -6,9 +6,13 @@
 namespace pal {
 
 constexpr int64_t kNoCopy = -1;
-// Where an f32 copy of the tensor lies in a workspace of `bytes` so far, which grow by it; kNoCopy
-// for one that is f32 itself.
-int64_t reserve_f32_copy(const TensorSpec& spec, int64_t& bytes);
+// Where f32 copies of operands 0 and 1 and of output 0 lie in the workspace; kNoCopy for what is f32
+// itself.
+struct F32Copies {
+  int64_t a = kNoCopy, b = kNoCopy, out = kNoCopy;
+};
+// Behind `bytes` of the workspace, which grow by them.
+F32Copies reserve_f32_copies(SpecSpan in, SpecSpan out, int64_t& bytes);
 
 // Operand k as f32: itself, or its copy, which is made now.
 const float* f32_operand(const KernelArgs& a, size_t k, int64_t at);

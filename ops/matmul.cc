@@ -68,7 +68,7 @@ namespace {
 // scratch.
 struct State {
   std::unique_ptr<Product> product;
-  int64_t a_at = kNoCopy, b_at = kNoCopy, out_at = kNoCopy;
+  F32Copies copies;
 };
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attributes) {
@@ -82,13 +82,10 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   auto state = std::make_shared<State>();
   state->product = std::make_unique<Product>(device, p);
   int64_t bytes = align_up(state->product->workspace());
-  if (!bf16_product) {
-    state->a_at = reserve_f32_copy(in[0], bytes), state->b_at = reserve_f32_copy(in[1], bytes);
-    state->out_at = reserve_f32_copy(out[0], bytes);
-  }
+  if (!bf16_product) state->copies = reserve_f32_copies(in, out, bytes);
   Prepared prepared{.state = state, .workspace = bytes};
-  if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows && state->b_at == kNoCopy &&
-      in[1].bytes() <= kLargestPacked) {
+  if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows &&
+      state->copies.b == kNoCopy && in[1].bytes() <= kLargestPacked) {
     prepared.preferred = {nullptr, Product::packed_b(device, p)};
     if (!prepared.preferred[1]) prepared.preferred.clear();
   }
@@ -98,11 +95,11 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
 void run(const KernelArgs& a) {
   if (!a.out[0]) return;
   const State& s = *static_cast<const State*>(a.state);
-  const float *left = f32_operand(a, 0, s.a_at), *right = f32_operand(a, 1, s.b_at);
-  float* result = f32_result(a, s.out_at, present(a.in_spec, 2) ? a.in[2] : nullptr);
+  const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
+  float* result = f32_result(a, s.copies.out, present(a.in_spec, 2) ? a.in[2] : nullptr);
   const void* bias = present(a.in_spec, 3) ? a.in[3] : nullptr;
   s.product->run(left, right, result, bias, a.workspace, a.queue);
-  store_f32_result(a, s.out_at);
+  store_f32_result(a, s.copies.out);
 }
 
 void gradient(GradientArgs& g) {
@@ -126,8 +123,7 @@ void gradient(GradientArgs& g) {
   }
   if (g.wants(2)) g.give(2, dy);
   if (g.node.in.size() > 3 && g.wants(3)) {
-    give(3, g.builder.emit1(sum_leading_op, {dy, g.sum(3)},
-                            SumLeadingAttrs{dy.shape().rank() - 1, DType::f32}));
+    give(3, sum_rows(dy, g.sum(3)));
   }
 }
 
