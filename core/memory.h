@@ -2,6 +2,7 @@
 // memory/) answer.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/program.h"
@@ -14,7 +15,6 @@ using StorageId = int32_t;
 struct Storage {
   int64_t bytes = 0;
   Space space = Space::device;
-  std::vector<ValueId> values = {};  // in order of production; empty for a workspace
   bool persistent = false;           // state: alive from step to step
   bool input = false;                // filled before the step
   bool output = false;               // read after the step
@@ -27,8 +27,15 @@ struct Storages {
   std::vector<StorageId> of;             // by value
   std::vector<int64_t> offset;           // by value: bytes into the storage
   std::vector<StorageId> workspace;      // by node, kNone where it needs none
+  std::vector<ValueId> values;           // those of one storage after those of another
+  std::vector<size_t> values_end;        // by storage, into `values`
 
   const Storage& operator[](StorageId s) const { return list[size_t(s)]; }
+  // In order of production; none for a workspace.
+  std::span<const ValueId> values_of(StorageId s) const {
+    const size_t begin = s == 0 ? 0 : values_end[size_t(s) - 1];
+    return {values.data() + begin, values_end[size_t(s)] - begin};
+  }
 };
 
 // Runs a pure node again, for a Memory that has dropped what it made.

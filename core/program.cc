@@ -2,6 +2,7 @@
 #include "core/program.h"
 
 #include <charconv>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -56,11 +57,20 @@ void Program::relink() {
   }
 }
 
+Program without_nodes(const Program& program, size_t more_values) {
+  Program out{.values = {}, .nodes = {}, .state = program.state,
+              .inputs = program.inputs, .outputs = program.outputs, .scopes = program.scopes};
+  out.values.reserve(program.values.size() + more_values);
+  out.values.assign(program.values.begin(), program.values.end());
+  return out;
+}
+
 Program permuted(const Program& program, const std::vector<NodeId>& order) {
   if (order.size() != program.nodes.size()) {
     throw ProgramError("an order must list all " + std::to_string(program.nodes.size()) + " nodes");
   }
-  Program out = program;
+  Program out = without_nodes(program);
+  out.nodes.reserve(order.size());
   std::vector<NodeId> place(order.size(), kNone);
   for (size_t i = 0; i < order.size(); ++i) {
     if (order[i] < 0 || size_t(order[i]) >= order.size() || place[size_t(order[i])] != kNone) {
@@ -68,24 +78,30 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
     }
     place[size_t(order[i])] = NodeId(i);
   }
-  for (size_t i = 0; i < order.size(); ++i) {
-    out.nodes[i] = program.node(order[i]);
-    for (NodeId& wait : out.nodes[i].waits) wait = place[size_t(wait)];
+  for (NodeId n : order) {
+    out.nodes.push_back(program.node(n));
+    for (NodeId& wait : out.nodes.back().waits) wait = place[size_t(wait)];
   }
   out.relink();
   return out;
 }
 
-std::vector<std::vector<NodeId>> readers_of(const Program& program) {
-  std::vector<std::vector<NodeId>> readers(program.values.size());
-  for (NodeId n = 0; n < program.node_count(); ++n) {
-    for (ValueId v : program.node(n).in) {
-      if (v == kNone) continue;
-      auto& list = readers[size_t(v)];
-      if (list.empty() || list.back() != n) list.push_back(n);
+Readers::Readers(const Program& program) : begin_(program.values.size() + 1, 0) {
+  auto each_read = [&](auto use) {
+    std::vector<NodeId> last(program.values.size(), kNone);
+    for (NodeId n = 0; n < program.node_count(); ++n) {
+      for (ValueId v : program.node(n).in) {
+        if (v == kNone || last[size_t(v)] == n) continue;
+        last[size_t(v)] = n;
+        use(size_t(v), n);
+      }
     }
-  }
-  return readers;
+  };
+  each_read([&](size_t v, NodeId) { ++begin_[v + 1]; });
+  std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+  nodes_.resize(begin_.back());
+  std::vector<size_t> end(begin_.begin(), begin_.end() - 1);
+  each_read([&](size_t v, NodeId n) { nodes_[end[v]++] = n; });
 }
 
 }  // namespace pal

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,10 +101,24 @@ struct Program {
   void relink();
 };
 
+// All but the nodes, with room for so many more values.
+Program without_nodes(const Program& program, size_t more_values = 0);
+
 // The nodes in a new order, waits and producers renumbered. `order` lists every node once.
 Program permuted(const Program& program, const std::vector<NodeId>& order);
 
-// For each value, the nodes that read it, in schedule order (each node once).
-std::vector<std::vector<NodeId>> readers_of(const Program& program);
+// For each value, the nodes that read it, in schedule order (each node once). One flat table.
+class Readers {
+ public:
+  explicit Readers(const Program& program);
+  std::span<const NodeId> operator[](size_t value) const {
+    return {nodes_.data() + begin_[value], begin_[value + 1] - begin_[value]};
+  }
+
+ private:
+  std::vector<size_t> begin_;  // by value, into nodes_
+  std::vector<NodeId> nodes_;
+};
+inline Readers readers_of(const Program& program) { return Readers(program); }
 
 }  // namespace pal

@@ -2,9 +2,9 @@
 #include "memory/bit_stash.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "memory/storages.h"
-#include "memory/walk.h"
 #include "ops/copies.h"
 
 namespace pal {
@@ -13,7 +13,7 @@ namespace {
 bool is_later(const Node& node) { return node.phase != Phase::forward; }
 
 // By value: whether to stash bits of it.
-std::vector<char> choose(const Program& p, const std::vector<std::vector<NodeId>>& readers) {
+std::vector<char> choose(const Program& p, const Readers& readers) {
   const Storages storages = assign_storages(p, {}, {.inplace = false});
   std::vector<char> needed(storages.list.size(), 0);  // alive later, whatever is done here
   std::vector<char> chosen(p.values.size(), 0);
@@ -42,7 +42,7 @@ std::vector<char> choose(const Program& p, const std::vector<std::vector<NodeId>
 
 }  // namespace
 
-Reads later_reads(const Program& p, const std::vector<std::vector<NodeId>>& readers, ValueId v) {
+Reads later_reads(const Program& p, const Readers& readers, ValueId v) {
   Reads common = reads_values();
   for (NodeId r : readers[size_t(v)]) {
     const Node& node = p.node(r);
@@ -62,8 +62,13 @@ int64_t bit_bytes(const TensorSpec& spec) {
   return align_up(TensorSpec{spec.shape, DType::bit}.bytes());
 }
 
+int count_bits(const Program& program) {
+  const std::vector<char> chosen = choose(program, Readers(program));
+  return int(std::count(chosen.begin(), chosen.end(), 1));
+}
+
 Program stash_bits(const Program& program, int* count) {
-  const auto readers = readers_of(program);
+  const Readers readers(program);
   const std::vector<char> chosen = choose(program, readers);
   const auto total = std::count(chosen.begin(), chosen.end(), 1);
   if (count) *count = int(total);

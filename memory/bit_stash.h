@@ -5,8 +5,6 @@
 // as bits right after the value is made, and those readers read the bits. Kernels that declare a
 // predicate (OpDef::reads) take either, and give the same result for both. No operator is named.
 #pragma once
-#include <vector>
-
 #include "core/op.h"
 #include "core/program.h"
 
@@ -14,8 +12,7 @@ namespace pal {
 
 // What readers of v after the forward phase have in common: a predicate, or values where they ask
 // for more, or for different things, or where there are none.
-Reads later_reads(const Program& program, const std::vector<std::vector<NodeId>>& readers,
-                  ValueId v);
+Reads later_reads(const Program& program, const Readers& readers, ValueId v);
 
 // Bytes of a value as bits.
 int64_t bit_bytes(const TensorSpec& spec);
@@ -24,5 +21,7 @@ int64_t bit_bytes(const TensorSpec& spec);
 // on the compute queue, of floats, in a storage that nobody needs after the forward phase otherwise.
 // `count` is how many, where it is not null.
 Program stash_bits(const Program& program, int* count = nullptr);
+// How many those would be.
+int count_bits(const Program& program);
 
 }  // namespace pal

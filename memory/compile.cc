@@ -126,8 +126,7 @@ class Compiler {
     workspace_ = workspace_bytes(out_.kernels);
   }
   int64_t peak(const StorageOptions& options) const {
-    const Storages storages = assign_storages(out_.program, workspace_, options);
-    return peak_of(storages, lifetimes_of(out_.program, storages)).bytes;
+    return peak_bytes(out_.program, workspace_, options);
   }
   StorageOptions storage_options() const {
     return {.inplace = options_.inplace, .windows = options_.windows};
@@ -216,20 +215,19 @@ class Compiler {
     return out;
   }
   int64_t scheduled_peak(const Program& program) {
-    const Program* p = &program;
-    Program scheduled;
-    if (options_.schedule != Schedule::program && program.node_count() > kLarge) {
-      scheduled = schedule_early_updates(program, nullptr,
-                                         workspace_bytes(prepare_all(program, cache_)));
-      p = &scheduled;
-    } else if (options_.schedule != Schedule::program) {
-      scheduled = schedule(program, options_.schedule, nullptr,
-                           workspace_bytes(prepare_all(program, cache_)), storage_options());
-      p = &scheduled;
+    const std::vector<int64_t> workspace = workspace_bytes(prepare_all(program, cache_));
+    if (options_.schedule == Schedule::program) {
+      return peak_bytes(program, workspace, storage_options());
     }
-    const Storages storages =
-        assign_storages(*p, workspace_bytes(prepare_all(*p, cache_)), storage_options());
-    return peak_of(storages, lifetimes_of(*p, storages)).bytes;
+    if (program.node_count() > kLarge) {
+      int64_t bytes = 0;
+      schedule_early_updates(program, nullptr, workspace, storage_options(), &bytes);
+      return bytes;
+    }
+    const Program scheduled =
+        schedule(program, options_.schedule, nullptr, workspace, storage_options());
+    return peak_bytes(scheduled, workspace_bytes(prepare_all(scheduled, cache_)),
+                      storage_options());
   }
 
   Program layouts(std::string* note) {

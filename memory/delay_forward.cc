@@ -117,7 +117,7 @@ class Demand {
   }
 
   const Program& p_;
-  const std::vector<std::vector<NodeId>> readers_;
+  const Readers readers_;
   std::vector<char> waits_;   // by node: run when it is needed
   std::vector<int> missing_;  // by node: operands that are not made yet
   std::vector<char> done_;    // by node: in order_, or about to be

@@ -22,9 +22,8 @@ class Echo {
     const std::vector<char> source = cut_.source_side();
     Choice choice(p_.values.size(), 0);
     for (size_t v = 0; v < choice.size(); ++v) {
-      if (!target(ValueId(v))) continue;
-      const int made = class_[size_t(view_.storage[v])] + 1;
-      choice[v] = candidate_[size_t(p_.values[v].producer)] && source[size_t(made)];
+      if (!target(ValueId(v)) || !candidate_[size_t(p_.values[v].producer)]) continue;
+      choice[v] = source[size_t(made_[size_t(view_.storage[v])])];
     }
     return choice;
   }
@@ -62,37 +61,64 @@ class Echo {
 
   // A storage is a pair of vertices, needed -> made again, joined by its bytes: to cut there is to
   // stash it. Made again means that the candidates which make it run again: they need their
-  // operands, and cost a little themselves.
+  // operands, and cost a little themselves. The source stands for what gradients need, whatever is
+  // chosen (where no candidate makes it, it is left out), and made again for its maker, where neither
+  // has to do with others.
   void build() {
-    class_.assign(view_.storage_bytes.size(), kNone);
+    const size_t storages = view_.storage_bytes.size();
+    needed_.assign(storages, kNone), made_.assign(storages, kNone);
     node_.assign(p_.nodes.size(), kNone);
+    std::vector<char> able(storages, 0);  // some candidate makes it
+    std::vector<int32_t> members(storages, 0), makes(p_.nodes.size(), 0);
+    std::vector<int64_t> without(p_.values.size(), 0);  // by value that gradients read
+    for (size_t v = 0; v < p_.values.size(); ++v) {
+      if (!target(ValueId(v))) continue;
+      const size_t storage = size_t(view_.storage[v]), producer = size_t(p_.values[v].producer);
+      able[storage] |= candidate_[producer];
+      ++members[storage], ++makes[producer];
+      if (view_.first_use[v] == kNone) continue;
+      without[v] = cost_without(ValueId(v));
+      if (without[v] == MinCut::kInfinite) needed_[storage] = MinCut::kSource;
+    }
     for (size_t v = 0; v < p_.values.size(); ++v) {
       if (!target(ValueId(v))) continue;
       const size_t storage = size_t(view_.storage[v]);
-      if (class_[storage] == kNone) {
-        class_[storage] = cut_.add_vertices(2);
-        cut_.add_edge(class_[storage], class_[storage] + 1, view_.storage_bytes[storage]);
-      }
-      const int needed = class_[storage];
-      if (view_.first_use[v] != kNone) cut_.add_edge(MinCut::kSource, needed, without(ValueId(v)));
       const NodeId producer = p_.values[v].producer;
-      const int runs = candidate_[size_t(producer)] ? vertex_of(producer) : MinCut::kSink;
-      cut_.add_edge(needed + 1, runs, MinCut::kInfinite);
+      int &needed = needed_[storage], &made = made_[storage];
+      if (needed == MinCut::kSource && !able[storage]) continue;
+      if (needed == kNone) needed = cut_.add_vertices(1);
+      if (made == kNone) {
+        made = able[storage] ? cut_.add_vertices(1) : MinCut::kSink;
+        cut_.add_edge(needed, made, view_.storage_bytes[storage]);
+      }
+      if (needed != MinCut::kSource && without[v]) {
+        cut_.add_edge(MinCut::kSource, needed, without[v]);
+      }
+      if (!candidate_[size_t(producer)]) {
+        if (able[storage]) cut_.add_edge(made, MinCut::kSink, MinCut::kInfinite);
+        continue;
+      }
+      int& runs = node_[size_t(producer)];
+      if (runs == kNone) {
+        const bool alone = members[storage] == 1 && makes[size_t(producer)] == 1;
+        runs = alone ? made : cut_.add_vertices(1);
+        cut_.add_edge(runs, MinCut::kSink, cost_again(producer));
+      }
+      if (runs != made) cut_.add_edge(made, runs, MinCut::kInfinite);
     }
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       if (node_[size_t(n)] == kNone) continue;
       for (ValueId v : p_.node(n).in) {
-        if (!view_.stays(v)) {
-          cut_.add_edge(node_[size_t(n)], class_[size_t(view_.storage[size_t(v)])],
-                        MinCut::kInfinite);
-        }
+        if (view_.stays(v)) continue;
+        const int needed = needed_[size_t(view_.storage[size_t(v)])];
+        if (needed != MinCut::kSource) cut_.add_edge(node_[size_t(n)], needed, MinCut::kInfinite);
       }
     }
   }
 
   // What it costs gradients to do without the value: a bit for each element where they ask no more
   // of it. (If something else needs it whole, it is there anyway.)
-  int64_t without(ValueId v) const {
+  int64_t cost_without(ValueId v) const {
     const TensorSpec& spec = p_.value(v).spec;
     if (!trial_.bits || spec.dtype == DType::bit || spec.layout || bit_bytes(spec) >= spec.bytes() ||
         later_reads(p_, view_.readers, v).kind != Reads::Kind::predicate) {
@@ -102,26 +128,20 @@ class Echo {
     return bit_bytes(spec) + 1 + int64_t(moved / trial_.exchange);
   }
 
-  int vertex_of(NodeId n) {
-    int& vertex = node_[size_t(n)];
-    if (vertex != kNone) return vertex;
-    const Node& node = p_.node(n);
-    const Cost cost =
-        cost_of(*node.op, specs_of(p_, node.in), specs_of(p_, node.out), node.attrs);
-    // What could be moved meanwhile, where arithmetic takes longer.
+  // Running the node once more: what it moves, or what could be moved meanwhile, where arithmetic
+  // takes longer.
+  int64_t cost_again(NodeId n) const {
+    const Cost& cost = view_.cost[size_t(n)];
     const double moved = std::max(cost.bytes, cost.flops / trial_.balance);
-    vertex = cut_.add_vertices(1);
-    cut_.add_edge(vertex, MinCut::kSink,
-                  1 + int64_t((moved + trial_.launch_bytes) / trial_.exchange));
-    return vertex;
+    return 1 + int64_t((moved + trial_.launch_bytes) / trial_.exchange);
   }
 
   const StepView& view_;
   const Program& p_;
   const EchoTrial& trial_;
-  std::vector<char> candidate_;         // by node
-  std::vector<NodeId> first_, last_;    // by value
-  std::vector<int> class_, node_;       // vertices by storage and by node
+  std::vector<char> candidate_;            // by node
+  std::vector<NodeId> first_, last_;       // by value
+  std::vector<int> needed_, made_, node_;  // vertices by storage, and by node that may run again
   MinCut cut_;
 };
 

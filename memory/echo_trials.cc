@@ -26,20 +26,13 @@ void encode(Clones& clones) {
   }
 }
 
-// Whether there is anything to keep as bits.
-bool has_bits(const Program& program) {
-  int count = 0;
-  stash_bits(program, &count);
-  return count > 0;
-}
-
 class Trials {
  public:
   Trials(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal)
       : view_(view),
         options_(options),
         goal_(goal),
-        bits_(options.bits && has_bits(view.program)),
+        bits_(options.bits && count_bits(view.program) > 0),
         plain_(predict(view.program, kEchoDevice)),
         plain_bytes_(peak_bytes(view.program)) {}
 
@@ -62,7 +55,14 @@ class Trials {
     NodeId near = 0;
     bool bits = false;
     double price = 0;
-    int64_t bytes = std::numeric_limits<int64_t>::max();
+  };
+  // What follows from it, as far as it was asked for.
+  struct Trial {
+    Chosen chosen;
+    std::optional<CloneList> list = {};
+    std::optional<Clones> clones = {};
+    std::optional<int64_t> bytes = {};
+    std::optional<double> overhead = {};
   };
 
   Chosen chosen_at(double price, NodeId near, bool bits) const {
@@ -74,15 +74,65 @@ class Trials {
     return {choose_echo(view_, trial), near, bits, price};
   }
 
-  // Of all distances; empty where none has anything to recompute.
+  const CloneList& list_of(Trial& trial) const {
+    if (!trial.list) {
+      const Chosen& chosen = trial.chosen;
+      trial.list = list_clones(view_, chosen.choice, std::min(chosen.near, kEchoFar));
+    }
+    return *trial.list;
+  }
+  const Clones& clones_of(Trial& trial) const {
+    if (!trial.clones) {
+      trial.clones = insert_clones(view_, list_of(trial));
+      if (trial.chosen.bits) encode(*trial.clones);
+    }
+    return *trial.clones;
+  }
+  int64_t bytes_of(Trial& trial) const {
+    if (!trial.bytes) trial.bytes = peak_bytes(clones_of(trial).program);
+    return *trial.bytes;
+  }
+  // Of the step's time. Clones take what their originals do.
+  double overhead_of(Trial& trial) const {
+    if (!trial.overhead) {
+      double ms = plain_.step_ms;
+      if (goal_.fuse) {
+        ms = predict(fuse_recompute(clones_of(trial).program), kEchoDevice).step_ms;
+      } else if (trial.chosen.bits) {
+        ms = predict(clones_of(trial).program, kEchoDevice).step_ms;
+      } else {
+        for (const auto& clone : list_of(trial).clones) ms += plain_.node_ms[size_t(clone.original)];
+      }
+      trial.overhead = ms / plain_.step_ms - 1;
+    }
+    return *trial.overhead;
+  }
+  bool is_cheap(Trial& trial) const { return overhead_of(trial) <= options_.overhead; }
+  // Bits may be kept where nothing runs again.
+  bool is_empty(Trial& trial) const {
+    return list_of(trial).clones.empty() && (!trial.chosen.bits || clones_of(trial).encoded == 0);
+  }
+
+  // Of all distances; empty where none has anything to recompute. Smaller ones first: once one of
+  // them is cheap, nobody asks what the others cost.
   Chosen smallest_at(double price) {
-    Chosen smallest;
+    std::vector<Trial> trials;
     for (NodeId near : kEchoDistances) {
       for (const bool bits : {false, true}) {
-        if (!bits || bits_) attempt(chosen_at(price, near, bits), &smallest);
+        if (bits && !bits_) continue;
+        Trial trial{chosen_at(price, near, bits)};
+        if (is_empty(trial)) continue;
+        bytes_of(trial);
+        trials.push_back(std::move(trial));
       }
     }
-    return smallest;
+    if (trials.empty()) return {};
+    std::stable_sort(trials.begin(), trials.end(),
+                     [](const Trial& a, const Trial& b) { return *a.bytes < *b.bytes; });
+    for (Trial& trial : trials) {
+      if (!best_is_cheap()) keep_if_best(trial);
+    }
+    return std::move(trials.front().chosen);
   }
 
   // From what the first price led to.
@@ -104,7 +154,7 @@ class Trials {
     for (int i = 0; i < kPricesBetween; ++i) {
       const double middle = std::sqrt(dear.price * enough);
       Chosen here = chosen_at(middle, dear.near, dear.bits);
-      if (attempt(here)) {
+      if (here.choice == cheap.choice || attempt(here)) {
         enough = middle;
       } else {
         dear = std::move(here);
@@ -113,29 +163,27 @@ class Trials {
     add_regions(dear);
   }
 
-  // Keeps it if it is the best so far; `smallest`: the one with the smallest footprint so far,
-  // whatever it costs. Whether it is cheap enough.
-  bool attempt(Chosen trial, Chosen* smallest = nullptr) {
-    Clones clones = insert_clones(view_, trial.choice, std::min(trial.near, kEchoFar));
-    if (trial.bits) encode(clones);
-    if (clones.count + clones.encoded == 0) return true;
-    const Program& p = clones.program;
-    const double ms = predict(goal_.fuse ? fuse_recompute(p) : p, kEchoDevice).step_ms;
-    const double overhead = ms / plain_.step_ms - 1;
-    const bool cheap = overhead <= options_.overhead;
-    if (!cheap && !smallest && best_is_cheap()) return false;  // whatever its bytes
-    trial.bytes = peak_bytes(p);
-    const int mine = rank(trial.bytes, overhead), least = rank(bytes_, overhead_);
+  // Keeps it if it is the best so far. Whether it is cheap enough.
+  bool attempt(const Chosen& chosen) {
+    Trial trial{chosen};
+    if (is_empty(trial)) return true;
+    const bool cheap = is_cheap(trial);
+    if (cheap || !best_is_cheap()) keep_if_best(trial);
+    return cheap;
+  }
+
+  void keep_if_best(Trial& trial) {
+    const int64_t bytes = bytes_of(trial);
+    const double overhead = overhead_of(trial);
+    const int mine = rank(bytes, overhead), least = rank(bytes_, overhead_);
     // What fits and costs too much is judged by what it costs, the rest by bytes.
     const bool better = mine != least ? mine < least
                         : mine == 1   ? overhead < overhead_
-                                      : trial.bytes < bytes_ && is_worth(trial.bytes, overhead);
-    if (better) {
-      best_ = std::move(clones), bytes_ = trial.bytes, overhead_ = overhead;
-      chosen_ = trial.choice;
-    }
-    if (smallest && trial.bytes < smallest->bytes) *smallest = std::move(trial);
-    return cheap;
+                                      : bytes < bytes_ && is_worth(bytes, overhead);
+    if (!better) return;
+    clones_of(trial);
+    best_ = std::move(*trial.clones), bytes_ = bytes, overhead_ = overhead;
+    chosen_ = trial.chosen.choice;
   }
 
   // Of what runs heavier nodes again: a per cent of the footprint for each of the step's time.
@@ -213,7 +261,7 @@ class Trials {
           if (v != kNone) trial.choice[size_t(v)] |= dear.choice[size_t(v)];
         }
       }
-      (attempt(std::move(trial)) ? affordable : too_many) = count;
+      (attempt(trial) ? affordable : too_many) = count;
     }
   }
   static constexpr int kPricesBetween = 2, kSteps = 6;  // of bisection

@@ -12,7 +12,6 @@
 #include "core/order.h"
 #include "core/prepare.h"
 #include "memory/fused_pattern.h"
-#include "memory/walk.h"
 
 namespace pal {
 namespace {
@@ -199,28 +198,26 @@ class Fuser {
   Program rewritten(const std::vector<Item>& order, std::string* note) const {
     Program out = without_nodes(p_);
     out.nodes.reserve(order.size());
-    double before = 0, after = 0;
     for (const Item& item : order) {
-      if (item.node == kNone) {
-        out.nodes.push_back(fused(matches_[item.match]));
-        after += bytes_of(out.nodes.back());
-      } else {
-        out.nodes.push_back(p_.node(item.node));
-      }
+      out.nodes.push_back(item.node == kNone ? fused(matches_[item.match]) : p_.node(item.node));
     }
+    out.relink();
+    if (note) *note = effect();
+    return out;
+  }
+
+  std::string effect() const {
+    if (matches_.empty()) return "nothing to fuse";
+    double before = 0, after = 0;
     int gone = 0;
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       if (taken_[size_t(n)]) ++gone, before += bytes_of(p_.node(n));
     }
-    out.relink();
-    if (note && matches_.empty()) *note = "nothing to fuse";
-    if (note && !matches_.empty()) {
-      char text[96];
-      std::snprintf(text, sizeof text, "%d nodes became %zu: %.3g GB moved instead of %.3g", gone,
-                    matches_.size(), after * 1e-9, before * 1e-9);
-      *note = text;
-    }
-    return out;
+    for (const Match& m : matches_) after += bytes_of(fused(m));
+    char text[96];
+    std::snprintf(text, sizeof text, "%d nodes became %zu: %.3g GB moved instead of %.3g", gone,
+                  matches_.size(), after * 1e-9, before * 1e-9);
+    return text;
   }
 
   Node fused(const Match& m) const {
@@ -241,7 +238,7 @@ class Fuser {
   }
 
   const Program& p_;
-  const FlatReaders readers_;
+  const Readers readers_;
   PatternFinder finder_;
   const bool always_;
   std::vector<char> kept_;                            // by value: outputs and state

@@ -7,7 +7,6 @@
 
 #include "core/op.h"
 #include "memory/lifetimes.h"
-#include "memory/walk.h"
 
 namespace pal {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "core/op.h"
 #include "core/program.h"
-#include "memory/walk.h"
 
 namespace pal {
 
@@ -39,7 +38,7 @@ struct Binding {
 // Finds occurrences in one program by growing them from an anchor along edges.
 class PatternFinder {
  public:
-  PatternFinder(const Program& program, const FlatReaders& readers)
+  PatternFinder(const Program& program, const Readers& readers)
       : p_(program), readers_(readers) {}
 
   // What `op` stands for where its anchor is this node; recorded once for equal anchors.
@@ -61,7 +60,7 @@ class PatternFinder {
             const std::function<void(Binding)>& found) const;
 
   const Program& p_;
-  const FlatReaders& readers_;
+  const Readers& readers_;
   std::vector<Known> known_;
 };
 

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "core/op.h"
-#include "memory/walk.h"
 #include "ops/reorder.h"
 
 namespace pal {

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "core/order.h"
-#include "memory/storages.h"
 
 namespace pal {
 namespace {
@@ -112,8 +111,9 @@ Peak peak_of(const Storages& storages, const std::vector<Lifetime>& lifetimes, S
   return peak;
 }
 
-int64_t peak_bytes(const Program& program, std::span<const int64_t> workspace_bytes, bool inplace) {
-  const Storages storages = assign_storages(program, workspace_bytes, {.inplace = inplace});
+int64_t peak_bytes(const Program& program, std::span<const int64_t> workspace_bytes,
+                   const StorageOptions& options) {
+  const Storages storages = assign_storages(program, workspace_bytes, options);
   return peak_of(storages, lifetimes_of(program, storages)).bytes;
 }
 

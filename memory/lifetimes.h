@@ -13,6 +13,7 @@
 
 #include "core/memory.h"
 #include "core/program.h"
+#include "memory/storages.h"
 
 namespace pal {
 
@@ -38,9 +39,9 @@ struct Peak {
 Peak peak_of(const Storages& storages, const std::vector<Lifetime>& lifetimes,
              Space space = Space::device);
 
-// The peak on the device of a program whose storages are made in the usual way.
+// The peak on the device, once storages are assigned.
 int64_t peak_bytes(const Program& program, std::span<const int64_t> workspace_bytes = {},
-                   bool inplace = true);
+                   const StorageOptions& options = {});
 
 // Bytes alive at every moment [0, 2 * nodes), for pictures.
 std::vector<int64_t> live_bytes(const Program& program, const Storages& storages,

@@ -34,7 +34,7 @@ class StateReaders {
 
  private:
   const Program& p_;
-  const std::vector<std::vector<NodeId>> readers_;
+  const Readers readers_;
 };
 
 // An operand that its gathering node has to copy, because it lies elsewhere: where depends on the

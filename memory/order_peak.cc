@@ -91,7 +91,7 @@ bool OrderPeak::may_take(NodeId n, const OrderGraph::Take& take) const {
 bool OrderPeak::is_later(NodeId n, ValueId now) const {
   const int64_t begin = offset(now), end = begin + size(now);
   for (StorageId s = group(now); s != kNone; s = next_[size_t(s)]) {
-    for (ValueId v : graph_.storages[s].values) {
+    for (ValueId v : graph_.storages.values_of(s)) {
       if (v == now || offset(v) >= end || offset(v) + size(v) <= begin) continue;
       if (place_[size_t(graph_.program.value(v).producer)] <= place_[size_t(n)]) return false;
     }

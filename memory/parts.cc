@@ -51,8 +51,7 @@ void append_parts(Program& out, const Node& node) {
 
 Program split_parts(const Program& program) {
   if (std::none_of(program.nodes.begin(), program.nodes.end(), is_split)) return program;
-  Program out = program;
-  out.nodes.clear();
+  Program out = without_nodes(program);
   std::vector<NodeId> place(program.nodes.size());  // by node: its last part
   for (NodeId n = 0; n < program.node_count(); ++n) {
     Node node = program.node(n);

@@ -12,7 +12,6 @@
 #include "memory/parts.h"
 #include "memory/report.h"
 #include "memory/storages.h"
-#include "memory/walk.h"
 
 namespace pal {
 namespace {
@@ -28,10 +27,10 @@ bool is_among(const std::string& scope, const std::vector<std::string>& parts) {
 }  // namespace
 
 StepView::StepView(const Program& p, const RecomputeOptions& options)
-    : program(p), readers(readers_of(p)) {
+    : program(p), readers(p) {
   const size_t values = p.values.size(), nodes = p.nodes.size();
   first_use.assign(values, kNone), last_use.assign(values, kNone);
-  pinned.assign(values, 0), intensity.assign(nodes, 0), clonable.assign(nodes, 0);
+  pinned.assign(values, 0), cost.resize(nodes), clonable.assign(nodes, 0);
   const Storages storages = assign_storages(p, {}, {.inplace = false});
   storage = storages.of;
   for (const Storage& s : storages.list) storage_bytes.push_back(align_up(s.bytes));
@@ -65,8 +64,7 @@ StepView::StepView(const Program& p, const RecomputeOptions& options)
   for (NodeId n = 0; n < p.node_count(); ++n) {
     const Node& node = p.node(n);
     if (node.phase != Phase::forward || node.op->writes_state) continue;
-    const Cost cost = cost_of(*node.op, specs_of(p, node.in), specs_of(p, node.out), node.attrs);
-    intensity[size_t(n)] = cost.flops / std::max(cost.bytes, 1.0);
+    cost[size_t(n)] = cost_of(*node.op, specs_of(p, node.in), specs_of(p, node.out), node.attrs);
     clonable[size_t(n)] = is_among(p.scopes[size_t(node.scope)], options.scopes) &&
                           node.queue == kComputeQueue && node.waits.empty() &&
                           std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
@@ -79,8 +77,10 @@ StepView::StepView(const Program& p, const RecomputeOptions& options)
 
 void StepView::set_heavy(double flops_per_byte) {
   heavy.assign(program.nodes.size(), 0);
-  for (size_t n = 0; n < heavy.size(); ++n)
-    heavy[n] = program.nodes[n].phase == Phase::forward && intensity[n] >= flops_per_byte;
+  for (size_t n = 0; n < heavy.size(); ++n) {
+    heavy[n] = program.nodes[n].phase == Phase::forward &&
+               cost[n].flops >= flops_per_byte * std::max(cost[n].bytes, 1.0);
+  }
 }
 
 bool StepView::from_pinned(NodeId n) const {
@@ -121,24 +121,63 @@ Choice needed_of(const StepView& view, Choice choice) {
   return needed;
 }
 
+class Lister {
+ public:
+  Lister(const StepView& view, CloneList& out, NodeId far)
+      : view_(view), p_(view.program), out_(out), far_(far), last_(p_.nodes.size(), kNone) {}
+
+  void run() {
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      const Phase phase = p_.node(n).phase;
+      if (phase != Phase::forward && phase != Phase::update) bring(n);
+    }
+  }
+
+ private:
+  // All that the reader needs and that is not there yet, in the order of the originals.
+  void bring(NodeId reader) {
+    const size_t begin = out_.clones.size();
+    want(reader, reader);
+    for (size_t i = begin; i < out_.clones.size(); ++i) want(out_.clones[i].original, reader);
+    std::sort(out_.clones.begin() + std::ptrdiff_t(begin), out_.clones.end(),
+              [](auto& a, auto& b) { return a.original < b.original; });
+  }
+
+  void want(NodeId n, NodeId reader) {
+    for (ValueId v : p_.node(n).in) {
+      if (v == kNone || !out_.needed[size_t(v)]) continue;
+      const NodeId producer = p_.value(v).producer;
+      NodeId& last = last_[size_t(producer)];
+      const bool there = last != kNone && (reader - last <= far_ || !view_.from_pinned(producer));
+      last = reader;
+      if (!there) out_.clones.push_back({reader, producer});
+    }
+  }
+
+  const StepView& view_;
+  const Program& p_;
+  CloneList& out_;
+  const NodeId far_;
+  std::vector<NodeId> last_;  // by node: the last reader (of the old program) its clone had
+};
+
 class Inserter {
  public:
-  Inserter(const StepView& view, const Choice& needed, NodeId far)
-      : view_(view), p_(view.program), needed_(needed), far_(far), now_(needed.size()),
-        last_(p_.nodes.size(), kNone) {
-    out_.program = without_nodes(p_);
-    out_.program.nodes.reserve(p_.nodes.size() + p_.nodes.size() / 2);
+  Inserter(const StepView& view, const CloneList& list)
+      : view_(view), p_(view.program), list_(list), now_(list.needed.size()) {
     for (size_t v = 0; v < now_.size(); ++v) now_[v] = ValueId(v);
   }
 
   Clones run() {
+    out_.program = without_nodes(p_, list_.clones.size());
+    out_.program.nodes.reserve(p_.nodes.size() + list_.clones.size());
+    out_.count = int(list_.clones.size());
     std::vector<NodeId> place(p_.nodes.size());
+    auto next = list_.clones.begin();
     for (NodeId n = 0; n < p_.node_count(); ++n) {
+      for (; next != list_.clones.end() && next->reader == n; ++next) clone(next->original);
       Node node = p_.node(n);
-      if (node.phase != Phase::forward && node.phase != Phase::update) {
-        bring(node, n);
-        for (ValueId& v : node.in) v = v == kNone ? kNone : now_[size_t(v)];
-      }
+      if (node.phase != Phase::forward && node.phase != Phase::update) read_clones(node);
       for (NodeId& wait : node.waits) wait = place[size_t(wait)];
       place[size_t(n)] = out_.program.node_count();
       out_.program.nodes.push_back(std::move(node));
@@ -148,57 +187,32 @@ class Inserter {
   }
 
  private:
-  // Clones all that the reader needs and that is not there yet, in the order of the originals.
-  void bring(const Node& reader, NodeId at) {
-    std::vector<NodeId> todo, list;
-    auto want = [&](const Node& node) {
-      for (ValueId v : node.in) {
-        if (v == kNone || !needed_[size_t(v)]) continue;
-        const NodeId producer = p_.value(v).producer;
-        NodeId& last = last_[size_t(producer)];
-        const bool there = last != kNone && (at - last <= far_ || !view_.from_pinned(producer));
-        last = at;
-        if (there) continue;
-        todo.push_back(producer), list.push_back(producer);
-      }
-    };
-    want(reader);
-    while (!todo.empty()) {
-      const NodeId n = todo.back();
-      todo.pop_back();
-      want(p_.node(n));
-    }
-    std::sort(list.begin(), list.end());
-    for (NodeId n : list) clone(n);
+  void read_clones(Node& node) const {
+    for (ValueId& v : node.in) v = v == kNone ? kNone : now_[size_t(v)];
   }
 
   void clone(NodeId n) {
     Node node = p_.node(n);
     node.phase = Phase::recompute;
-    for (ValueId& v : node.in) v = v == kNone ? kNone : now_[size_t(v)];
+    read_clones(node);
     for (ValueId& v : node.out) {
       if (v == kNone) continue;
-      if (!needed_[size_t(v)]) {
+      if (!list_.needed[size_t(v)]) {
         v = kNone;
         continue;
       }
-      Value value = p_.value(v);  // a copy: the list grows
-      out_.program.values.push_back(value);
+      out_.program.values.push_back(p_.value(v));
       v = now_[size_t(v)] = ValueId(out_.program.values.size()) - 1;
     }
-    const Cost cost = cost_of(*node.op, specs_of(p_, p_.node(n).in), specs_of(p_, p_.node(n).out),
-                              node.attrs);
-    out_.cost.flops += cost.flops, out_.cost.bytes += cost.bytes;
-    ++out_.count;
+    out_.cost.flops += view_.cost[size_t(n)].flops;
+    out_.cost.bytes += view_.cost[size_t(n)].bytes;
     out_.program.nodes.push_back(std::move(node));
   }
 
   const StepView& view_;
   const Program& p_;
-  const Choice& needed_;
-  const NodeId far_;
-  std::vector<ValueId> now_;   // by value: what a backward reader reads
-  std::vector<NodeId> last_;   // by node: the last reader (of the old program) its clone had
+  const CloneList& list_;
+  std::vector<ValueId> now_;  // by value: what a backward reader reads
   Clones out_;
 };
 
@@ -213,9 +227,18 @@ constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 
 }  // namespace
 
+CloneList list_clones(const StepView& view, Choice choice, NodeId far) {
+  CloneList list{.needed = needed_of(view, std::move(choice))};
+  Lister(view, list, far).run();
+  return list;
+}
+
+Clones insert_clones(const StepView& view, const CloneList& list) {
+  return Inserter(view, list).run();
+}
+
 Clones insert_clones(const StepView& view, Choice choice, NodeId far) {
-  const Choice needed = needed_of(view, std::move(choice));
-  return Inserter(view, needed, far).run();
+  return insert_clones(view, list_clones(view, std::move(choice), far));
 }
 
 Choice choose_mirror(const StepView& view) {
@@ -270,9 +293,12 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
   const Program parts = echo ? split_parts(program) : Program{};
   const StepView view(echo ? parts : program, own);
   Clones best;
-  if (method == Recompute::mirror) best = insert_clones(view, choose_mirror(view), kAnyDistance);
-  if (method == Recompute::sqrt) best = insert_clones(view, choose_sqrt(view), kAnyDistance);
-  if (method == Recompute::echo) best = best_echo(view, options, goal);
+  if (echo) {
+    best = best_echo(view, options, goal);
+  } else {
+    Choice choice = method == Recompute::mirror ? choose_mirror(view) : choose_sqrt(view);
+    best = insert_clones(view, std::move(choice), kAnyDistance);
+  }
   if (best.count == 0 && best.encoded == 0) {
     say("nothing to recompute");
     return program;

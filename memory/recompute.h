@@ -68,7 +68,7 @@ struct StepView {
   explicit StepView(const Program& program, const RecomputeOptions& options = {});
 
   const Program& program;
-  std::vector<std::vector<NodeId>> readers;
+  Readers readers;
   // By value: the first and last node after the forward phase that reads it; kNone: nobody does.
   std::vector<NodeId> first_use, last_use;
   // By value: alive whatever is recomputed (state, inputs, outputs, their views, and what updates
@@ -76,7 +76,7 @@ struct StepView {
   std::vector<char> pinned;
   std::vector<int32_t> storage;        // by value: values that share bytes through views
   std::vector<int64_t> storage_bytes;  // by storage, aligned
-  std::vector<double> intensity;       // by node: flops for each byte that it moves
+  std::vector<Cost> cost;              // by node, of those of the forward phase
   std::vector<char> heavy;             // by node
   // By node: a forward node on the compute queue whose operands the backward pass still finds:
   // none is state that an update overwrites before the last backward node has run.
@@ -89,6 +89,19 @@ struct StepView {
   void set_heavy(double flops_per_byte);
 };
 
+// Which nodes run again and before which, in their new order.
+struct CloneList {
+  struct Clone {
+    NodeId reader, original;
+  };
+  std::vector<Clone> clones;
+  Choice needed;  // by value: 1 where a clone's output is read
+};
+
+// Readers further apart than `far` nodes get clones of their own, where the node is from_pinned.
+// Values that are alive anyway, because a value in the same storage is stashed, are not recomputed.
+CloneList list_clones(const StepView& view, Choice choice, NodeId far);
+
 struct Clones {
   Program program;
   int count = 0;    // nodes run again
@@ -96,8 +109,7 @@ struct Clones {
   Cost cost;        // of what was added
 };
 
-// Readers further apart than `far` nodes get clones of their own, where the node is from_pinned.
-// Values that are alive anyway, because a value in the same storage is stashed, are not recomputed.
+Clones insert_clones(const StepView& view, const CloneList& list);
 Clones insert_clones(const StepView& view, Choice choice, NodeId far);
 
 Choice choose_mirror(const StepView& view);

@@ -11,13 +11,15 @@ namespace pal {
 namespace {
 
 // The values that fill the storage, in order of production; else its first one.
-std::vector<ValueId> fillers(const Program& program, const Storage& storage) {
+std::vector<ValueId> fillers(const Program& program, const Storages& storages, StorageId s) {
   std::vector<ValueId> out;
-  if (storage.persistent || storage.input) return {storage.values.front()};
-  for (ValueId v : storage.values) {
+  const Storage& storage = storages[s];
+  const std::span<const ValueId> values = storages.values_of(s);
+  if (storage.persistent || storage.input) return {values.front()};
+  for (ValueId v : values) {
     if (program.value(v).spec.bytes() == storage.bytes) out.push_back(v);
   }
-  if (out.empty()) out.push_back(storage.values.front());
+  if (out.empty()) out.push_back(values.front());
   return out;
 }
 
@@ -34,7 +36,7 @@ std::vector<Held> held_values(const Program& program, const Storages& storages,
       out.push_back({StorageId(s), kNone, life.begin, life.end});
       continue;
     }
-    const std::vector<ValueId> values = fillers(program, storage);
+    const std::vector<ValueId> values = fillers(program, storages, StorageId(s));
     int64_t begin = life.begin;
     for (size_t i = 0; i < values.size(); ++i) {
       const int64_t end =

@@ -30,12 +30,6 @@ struct Candidate {
   int64_t bytes = 0;
 };
 
-int64_t true_peak(const Program& program, std::span<const int64_t> workspace_bytes,
-                  const StorageOptions& options) {
-  const Storages storages = assign_storages(program, workspace_bytes, options);
-  return peak_of(storages, lifetimes_of(program, storages)).bytes;
-}
-
 std::vector<int64_t> permuted(std::span<const int64_t> bytes, const std::vector<NodeId>& order) {
   std::vector<int64_t> out;
   if (bytes.empty()) return out;
@@ -157,8 +151,8 @@ Program schedule(const Program& program, Schedule method, std::string* note,
   Program out = permuted(program, best.order);
   // The last word has the true peak; the search's is the same but where a value is gathered twice.
   if (std::is_sorted(best.order.begin(), best.order.end()) ||
-      true_peak(out, permuted(workspace_bytes, best.order), options) >=
-          true_peak(program, workspace_bytes, options)) {
+      peak_bytes(out, permuted(workspace_bytes, best.order), options) >=
+          peak_bytes(program, workspace_bytes, options)) {
     say(joined({"program order", exact, blocked}));
     return program;
   }
@@ -169,10 +163,14 @@ Program schedule(const Program& program, Schedule method, std::string* note,
 }
 
 Program schedule_early_updates(const Program& program, std::string* note,
-                               std::span<const int64_t> workspace_bytes) {
+                               std::span<const int64_t> workspace_bytes,
+                               const StorageOptions& options, int64_t* peak) {
   auto say = [&](const std::string& text) {
     if (note) *note = text;
   };
+  int64_t unused;
+  int64_t& before = peak ? *peak : unused;
+  before = peak_bytes(program, workspace_bytes, options);
   if (queue_count(program) > 1) {
     say("several queues: order kept");
     return program;
@@ -184,10 +182,12 @@ Program schedule_early_updates(const Program& program, std::string* note,
     return program;
   }
   Program out = permuted(program, order);
-  if (peak_bytes(out, permuted(workspace_bytes, order)) > peak_bytes(program, workspace_bytes)) {
+  const int64_t after = peak_bytes(out, permuted(workspace_bytes, order), options);
+  if (after > before) {
     say(blocked.empty() ? "early updates would raise the peak: order kept" : blocked);
     return program;
   }
+  if (peak) *peak = after;
   const int moved = updates_moved(program, order);
   say(joined({moved || blocked.empty() ? plural(moved, "update") + " moved" : "", blocked}));
   return out;

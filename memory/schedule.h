@@ -30,8 +30,9 @@ Program schedule(const Program& program, Schedule method, std::string* note = nu
 // norms), as early as their operands, the loss, and the readers of the old state allow, so that
 // gradients die young (OLLA, section 4.3). Everything else keeps its order. The result's peak is
 // never above the program's: where it would be, and for programs with several queues, the program
-// comes back unchanged. `note` says what happened, as above.
+// comes back unchanged. `note` says what happened, as above; `peak` is the result's.
 Program schedule_early_updates(const Program& program, std::string* note = nullptr,
-                               std::span<const int64_t> workspace_bytes = {});
+                               std::span<const int64_t> workspace_bytes = {},
+                               const StorageOptions& options = {}, int64_t* peak = nullptr);
 
 }  // namespace pal

@@ -8,7 +8,6 @@
 #include "core/op.h"
 #include "core/order.h"
 #include "core/prepare.h"
-#include "memory/walk.h"
 
 namespace pal {
 namespace {
@@ -18,14 +17,17 @@ class Assigner {
   Assigner(const Program& program, const StorageOptions& options)
       : program_(program), options_(options), order_(program), readers_(program) {
     const size_t n = program.values.size();
-    groups_.resize(n), group_.resize(n), offset_.assign(n, 0), next_.assign(n, kNone);
-    bytes_.resize(n);
+    groups_.reserve(n), group_.resize(n), members_.reserve(n);
     next_write_.assign(n, kNone), version_.assign(n, kNone);
     for (size_t v = 0; v < n; ++v) {
+      const Value& value = program.values[v];
+      const int64_t bytes = value.spec.bytes();
       group_[v] = int32_t(v);
-      groups_[v].bytes = bytes_[v] = program.values[v].spec.bytes();
-      groups_[v].space = program.values[v].space;
-      groups_[v].first = groups_[v].last = ValueId(v), groups_[v].size = 1;
+      members_.push_back({.bytes = bytes, .made = value.producer});
+      groups_.push_back({.bytes = bytes, .space = value.space, .first = ValueId(v),
+                         .last = ValueId(v), .size = 1, .first_made = value.producer,
+                         .last_made = value.producer,
+                         .last_read = readers_[v].empty() ? kNone : readers_[v].back()});
     }
     for (auto& in : program.inputs) group_of(in.value).input = true;
     for (auto& out : program.outputs) group_of(out.value).output = true;
@@ -51,31 +53,43 @@ class Assigner {
   struct Group {
     int64_t bytes = 0;
     Space space = Space::device;
-    ValueId first = kNone, last = kNone;  // of its values, a list through next_
+    ValueId first = kNone, last = kNone;  // of its values, a list through Member::next
     int32_t size = 0;                     // how many
+    NodeId first_made = kNone, last_made = kNone, last_read = kNone;
     bool persistent = false, input = false, output = false;
   };
 
+  struct Member {
+    int64_t offset = 0, bytes = 0;  // in its group; its own
+    ValueId next = kNone;
+    NodeId made = kNone;            // the producer
+  };
+
   Group& group_of(ValueId v) { return groups_[size_t(group_[size_t(v)])]; }
-  int64_t bytes(ValueId v) const { return bytes_[size_t(v)]; }
+  const Member& member(ValueId v) const { return members_[size_t(v)]; }
+  int64_t bytes(ValueId v) const { return member(v).bytes; }
+  int64_t offset(ValueId v) const { return member(v).offset; }
+  NodeId made(ValueId v) const { return member(v).made; }
   bool is_forward(ValueId v) const {
-    const NodeId producer = program_.value(v).producer;
-    return producer != kNone && program_.node(producer).phase == Phase::forward;
+    return made(v) != kNone && program_.node(made(v)).phase == Phase::forward;
   }
   // The value is all there is of its storage, but for its own windows.
   bool is_whole(ValueId v) {
-    return offset_[size_t(v)] == 0 && group_of(v).bytes == bytes(v);
+    return offset(v) == 0 && group_of(v).bytes == bytes(v);
   }
 
   // All of `from` comes to lie in `to`, `shift` bytes in.
   void merge(int32_t from, int32_t to, int64_t shift) {
     Group &a = groups_[size_t(from)], &b = groups_[size_t(to)];
-    for (ValueId v = a.first; v != kNone; v = next_[size_t(v)]) {
+    for (ValueId v = a.first; v != kNone; v = member(v).next) {
       group_[size_t(v)] = to;
-      offset_[size_t(v)] += shift;
+      members_[size_t(v)].offset += shift;
     }
-    next_[size_t(b.last)] = a.first, b.last = a.last, b.size += a.size;
+    members_[size_t(b.last)].next = a.first, b.last = a.last, b.size += a.size;
     b.persistent |= a.persistent, b.input |= a.input, b.output |= a.output;
+    b.first_made = std::min(a.first_made, b.first_made);
+    b.last_made = std::max(a.last_made, b.last_made);
+    b.last_read = std::max(a.last_read, b.last_read);
     a.first = a.last = kNone, a.size = 0;
   }
 
@@ -115,7 +129,7 @@ class Assigner {
         }
         next_write_[size_t(old)] = n;
         version_[size_t(now)] = now;
-        merge(group_[size_t(now)], group_[size_t(old)], offset_[size_t(old)]);
+        merge(group_[size_t(now)], group_[size_t(old)], offset(old));
       }
     }
     for (auto& slot : program_.state) {
@@ -153,7 +167,7 @@ class Assigner {
         }
         taken.push_back({w.offset, end});
       }
-      merge(group_[size_t(small)], group_[size_t(large)], offset_[size_t(large)] + w.offset);
+      merge(group_[size_t(small)], group_[size_t(large)], offset(large) + w.offset);
       ++effect_.windows, effect_.window_bytes += bytes(small);
     }
   }
@@ -163,7 +177,7 @@ class Assigner {
     const ValueId version = version_[size_t(of)];
     const NodeId writer = version == kNone ? kNone : next_write_[size_t(version)];
     if (writer == kNone) return true;
-    return !group_of(view).output && order_.before(program_.value(view).producer, writer) &&
+    return !group_of(view).output && order_.before(made(view), writer) &&
            all_before(readers_[size_t(view)], writer, kNone);
   }
 
@@ -175,6 +189,7 @@ class Assigner {
   void share_in_place(NodeId n) {
     const Node& node = program_.node(n);
     if (node.op->writes_state) return;
+    if (node.op->shares.empty()) return;
     for (Share share : shares_of(*node.op, node.in.size())) {
       // Optional operands and the outputs that belong to them may not be there.
       if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size()) continue;
@@ -182,7 +197,7 @@ class Assigner {
       if (now == kNone || old == kNone || !may_take(n, now, old)) continue;
       const int32_t a = group_[size_t(old)], b = group_[size_t(now)];
       const bool swap = is_whole(now) && groups_[size_t(a)].size > groups_[size_t(b)].size;
-      swap ? merge(b, a, 0) : merge(a, b, offset_[size_t(now)]);
+      swap ? merge(b, a, 0) : merge(a, b, offset(now));
       ++effect_.inplace, effect_.inplace_bytes += bytes(now);
     }
   }
@@ -200,44 +215,49 @@ class Assigner {
         }) != 1) {
       return false;
     }
-    NodeId first = program_.node_count();
-    for (ValueId v = from.first; v != kNone; v = next_[size_t(v)]) {  // dead after this node, on every queue
-      const NodeId producer = program_.value(v).producer;
-      first = std::min(first, producer);
-      if (!order_.before(producer, n) || !all_before(readers_[size_t(v)], n, n)) return false;
-    }
+    if (!is_dead_after(from, n)) return false;
     // Whatever lies where the output will lie is made of it, later. In a larger storage (the
     // operand of a stack) the operand must not make the whole of it live earlier.
-    const int64_t begin = offset_[size_t(now)], end = begin + bytes(now);
-    NodeId first_there = program_.node_count();
-    for (ValueId v = to.first; v != kNone; v = next_[size_t(v)]) {
-      const NodeId producer = program_.value(v).producer;
-      first_there = std::min(first_there, producer);
-      if (v == now || offset_[size_t(v)] >= end || offset_[size_t(v)] + bytes(v) <= begin) continue;
-      if (!order_.before(n, producer)) return false;
+    if (!is_whole(now) && to.first_made >= from.first_made) return false;
+    const int64_t begin = offset(now), end = begin + bytes(now);
+    for (ValueId v = to.first; v != kNone; v = member(v).next) {
+      if (v == now || offset(v) >= end || offset(v) + bytes(v) <= begin) continue;
+      if (!order_.before(n, made(v))) return false;
     }
-    return is_whole(now) || first_there < first;
+    return true;
+  }
+
+  // All of it was made before the node, and nobody but the node has still to read it.
+  bool is_dead_after(const Group& group, NodeId n) const {
+    if (group.last_made >= n || group.last_read > n) return false;
+    if (order_.queues() == 1) return true;
+    for (ValueId v = group.first; v != kNone; v = member(v).next) {
+      if (!order_.before(made(v), n)) return false;
+      if (!all_before(readers_[size_t(v)], n, n)) return false;
+    }
+    return true;
   }
 
   Storages number(std::span<const int64_t> workspace_bytes) {
     Storages out;
     const size_t n = program_.values.size();
-    out.of.assign(n, kNone), out.offset = offset_;  // kNone stays where nothing makes the value
+    out.of.assign(n, kNone);  // stays where nothing makes the value
+    out.offset.reserve(n), out.values.reserve(n);
+    for (const Member& m : members_) out.offset.push_back(m.offset);
     auto take = [&](ValueId v) {
       if (v == kNone || out.of[size_t(v)] != kNone) return;
       const Group& g = group_of(v);
-      std::vector<ValueId> values;
-      values.reserve(size_t(g.size));
-      for (ValueId m = g.first; m != kNone; m = next_[size_t(m)]) {
-        values.push_back(m);
+      const auto begin = std::ptrdiff_t(out.values.size());
+      for (ValueId m = g.first; m != kNone; m = member(m).next) {
+        out.values.push_back(m);
         out.of[size_t(m)] = StorageId(out.list.size());
       }
-      std::sort(values.begin(), values.end(), [&](ValueId a, ValueId b) {
-        const NodeId pa = program_.value(a).producer, pb = program_.value(b).producer;
-        return pa != pb ? pa < pb : a < b;
+      std::sort(out.values.begin() + begin, out.values.end(), [&](ValueId a, ValueId b) {
+        return made(a) != made(b) ? made(a) < made(b) : a < b;
       });
-      out.list.push_back({.bytes = g.bytes, .space = g.space, .values = std::move(values),
-                          .persistent = g.persistent, .input = g.input, .output = g.output});
+      out.list.push_back({.bytes = g.bytes, .space = g.space, .persistent = g.persistent,
+                          .input = g.input, .output = g.output});
+      out.values_end.push_back(out.values.size());
     };
     for (auto& slot : program_.state) take(slot.start);
     for (auto& in : program_.inputs) take(in.value);
@@ -249,6 +269,7 @@ class Assigner {
       if (workspace_bytes[i] <= 0) continue;
       out.workspace[i] = StorageId(out.list.size());
       out.list.push_back({.bytes = workspace_bytes[i], .workspace_of = NodeId(i)});
+      out.values_end.push_back(out.values.size());
     }
     return out;
   }
@@ -256,12 +277,10 @@ class Assigner {
   const Program& program_;
   const StorageOptions options_;
   const Order order_;
-  const FlatReaders readers_;
+  const Readers readers_;
   std::vector<Group> groups_;
   std::vector<int32_t> group_;       // by value
-  std::vector<ValueId> next_;        // by value, in its group
-  std::vector<int64_t> bytes_;       // by value
-  std::vector<int64_t> offset_;      // by value, into its group
+  std::vector<Member> members_;      // by value
   std::vector<NodeId> next_write_;   // by state value: the update that writes over it
   std::vector<ValueId> version_;     // by value: the state value whose bytes it views
   StorageEffect effect_;
@@ -354,7 +373,7 @@ std::string name_of(const Program& program, const Storages& storages, StorageId 
     return where + (where.empty() ? "" : " ") + "workspace of " + node.op->name + " (node " +
            std::to_string(s.workspace_of) + ")";
   }
-  return name_of(program, s.values.front());
+  return name_of(program, storages.values_of(storage).front());
 }
 
 }  // namespace pal

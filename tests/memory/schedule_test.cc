@@ -54,7 +54,7 @@ bool same_windows(const Program& a, const Program& b, bool windows) {
   const Storages t = assign_storages(b, {}, {.inplace = false, .windows = windows});
   for (size_t v = 0; v < s.of.size(); ++v) {
     if (s.offset[v] != t.offset[v]) return false;
-    if (s.of[v] != kNone && s[s.of[v]].values.size() != t[t.of[v]].values.size()) return false;
+    if (s.of[v] != kNone && s.values_of(s.of[v]).size() != t.values_of(t.of[v]).size()) return false;
   }
   return true;
 }
