@@ -54,16 +54,19 @@ class Compiler {
     return std::move(out_);
   }
 
-  int64_t least() {
+  int64_t least(Compiled* passed = nullptr) {
     quick_ = true;
     prepare();
     passes();
+    out_.storages = assign_storages(out_.program, workspace_, storage_options());
     int64_t foreign = layout_.bytes();  // state of the set that this program does not carry
     for (const StateSlot& slot : out_.program.state) {
       const Value& value = out_.program.value(slot.start);
       if (value.space == Space::device) foreign -= align_up(value.spec.bytes());
     }
-    return foreign + peak(storage_options());
+    const Peak peak = peak_of(out_.storages, lifetimes_of(out_.program, out_.storages));
+    if (passed) *passed = std::move(out_);
+    return foreign + peak.bytes;
   }
 
  private:
@@ -288,8 +291,8 @@ std::string to_string(const PassReport& report) {
 }
 
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
-                    const CompileOptions& options) {
-  return Compiler(std::move(program), cache, layout, options).least();
+                    const CompileOptions& options, Compiled* passed) {
+  return Compiler(std::move(program), cache, layout, options).least(passed);
 }
 
 Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,

@@ -65,9 +65,10 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options = {});
 
 // A lower bound of the bytes that compile() would plan, for a fraction of its time: the same passes,
-// no placement, no checks. Placement is seldom 1 % above it. The budget is not looked at.
+// no placement, no checks. Placement is seldom 1 % above it. That it is over the budget is no error.
+// `passed`: the program after the passes, with its storages; no plan.
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
-                    const CompileOptions& options = {});
+                    const CompileOptions& options = {}, Compiled* passed = nullptr);
 
 // Scratch bytes of every node.
 std::vector<int64_t> workspace_bytes(const std::vector<std::shared_ptr<const Kernel>>& kernels);

@@ -115,6 +115,7 @@ OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_byte
   }
   after = Lists(lists);
 
+  for (const Value& value : p.values) size.push_back(value.spec.bytes());
   for (const Storage& s : storages.list) {
     const bool resident = s.persistent || s.input, device = s.space == Space::device;
     bytes.push_back(align_up(s.bytes));
@@ -154,7 +155,7 @@ OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_byte
       if (now == kNone || old == kNone) continue;
       const StorageId a = storages.of[size_t(old)], b = storages.of[size_t(now)];
       if (a == b || !transient[size_t(a)] || !transient[size_t(b)] || kept[size_t(a)] ||
-          !is_whole(old) || p.value(old).spec.bytes() != p.value(now).spec.bytes()) {
+          !is_whole(old) || size[size_t(old)] != size[size_t(now)]) {
         continue;
       }
       if (std::count_if(node.in.begin(), node.in.end(), [&](ValueId v) {

@@ -50,6 +50,7 @@ struct OrderGraph {
   Lists touchers;                  // by storage: the nodes that do, in program order
   Lists takes;                     // by node: indices into take
   std::vector<Take> take;
+  std::vector<int64_t> size;       // by value: bytes
   std::vector<int64_t> bytes;      // by storage: aligned
   std::vector<char> transient;     // by storage: neither state nor input, on the device
   std::vector<char> kept;          // by storage: alive to the end of the step, once made
@@ -63,7 +64,7 @@ struct OrderGraph {
   // The value is all there is of its storage, but for its own windows.
   bool is_whole(ValueId v) const {
     const StorageId s = storages.of[size_t(v)];
-    return storages.offset[size_t(v)] == 0 && storages[s].bytes == program.value(v).spec.bytes();
+    return storages.offset[size_t(v)] == 0 && storages[s].bytes == size[size_t(v)];
   }
 };
 

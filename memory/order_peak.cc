@@ -82,9 +82,8 @@ bool OrderPeak::may_take(NodeId n, const OrderGraph::Take& take) const {
                     [&](ValueId v) { return v != kNone && group(v) == a; }) != 1) {
     return false;
   }
-  if (!is_later(n, take.now)) return false;
   const bool whole = offset(take.now) == 0 && graph_.storages[b].bytes == size(take.now);
-  return whole || to.first < from.first;
+  return (whole || to.first < from.first) && is_later(n, take.now);
 }
 
 // All else that lies where the output will lie is made after it.

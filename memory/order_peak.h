@@ -38,7 +38,7 @@ class OrderPeak {
     return graph_.storages.offset[size_t(v)] + shift_[s];
   }
   StorageId group(ValueId v) const { return group_[size_t(graph_.storages.of[size_t(v)])]; }
-  int64_t size(ValueId v) const { return graph_.program.value(v).spec.bytes(); }
+  int64_t size(ValueId v) const { return graph_.size[size_t(v)]; }
 
   // Storages in the making: of the graph's storages, those in place of each other.
   struct Group {

@@ -44,7 +44,8 @@ Transients transients_of(const Program& program, const Storages& storages, Space
   return out;
 }
 
-Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout) {
+Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
+               int64_t enough) {
   Plan plan;
   plan.offset.assign(storages.list.size(), 0);
   for (const StateSlot& slot : program.state) {
@@ -61,7 +62,8 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
       region.inputs += align_up(storages.list[s].bytes);
     }
     const Transients transients = transients_of(program, storages, space);
-    const Placement placement = place(transients.buffers);
+    const int64_t left = space == Space::device ? enough - region.transients_begin() : 0;
+    const Placement placement = place(transients.buffers, {.enough = left});
     for (size_t i = 0; i < transients.storage.size(); ++i) {
       plan.offset[transients.storage[i]] = region.transients_begin() + placement.offset[i];
     }

@@ -69,7 +69,9 @@ struct Transients {
 Transients transients_of(const Program& program, const Storages& storages, Space space);
 
 // Places the program's storages. ProgramError when the layout lacks one of its state slots.
-Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout);
+// `enough`: bytes of the device's region, below which nobody asks for less.
+Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
+               int64_t enough = 0);
 
 // Checks the plan without the planner's lifetimes: follows every byte of every region through the
 // step and asserts that each node reads what was written for it, that nothing reads or writes bytes

@@ -115,7 +115,8 @@ int run_plan(const PlanArgs& args) {
   const Planned planned = plan_largest(*task, args, cache, options);
   std::vector<std::string> searched;
   auto search = [&](const std::string& key) {
-    const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity);
+    const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity,
+                                       planned.step.plan.device().lower_bound);
     searched.push_back(line_of(fit, *facts.capacity));
     return answer_of(fit);
   };

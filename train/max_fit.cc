@@ -53,6 +53,13 @@ FitRange range_of(Config config, const std::string& key) {
   return range;
 }
 
+// The option's value is what the configuration says, not where a search begins for want of one.
+bool is_set(Config config, const std::string& key) {
+  if (key == kBatchKey && config.train.batch_words->has_value()) return false;
+  const auto* value = std::get_if<std::optional<int64_t>>(&find_option(config, key)->value);
+  return !value || value->has_value();
+}
+
 Config with_value(Config config, const std::string& key, int64_t value) {
   AnyOption& option = *find_option(config, key);
   if (std::holds_alternative<int64_t>(option.value)) {
@@ -70,7 +77,7 @@ Config with_value(Config config, const std::string& key, int64_t value) {
   return config;
 }
 
-// What one value needs: a lower bound, or all of it.
+// What one value needs: a lower bound, or a plan.
 class Prober {
  public:
   Prober(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
@@ -80,10 +87,14 @@ class Prober {
     options_.budget = capacity, options_.must_fit = false;
   }
 
+  void know(int64_t value, int64_t bytes) { known_ = {value, bytes}; }
+
   int64_t least(int64_t value) {
-    Program program = record(value);
-    const StateLayout layout(program);
-    return least_bytes(std::move(program), cache_, layout, options_);
+    if (known_ && known_->first == value) return known_->second;
+    Step step = passed(value);
+    const int64_t bytes = step.bytes;
+    if (bytes <= *options_.budget && (!last_ || last_->value < value)) last_ = std::move(step);
+    return bytes;
   }
   // Whether there is such a model: of residual networks, there are some depths.
   bool exists(int64_t value) const {
@@ -94,13 +105,27 @@ class Prober {
     }
     return true;
   }
+  // Of a plan, which is not made smaller than has to be.
   int64_t planned(int64_t value) {
-    Program program = record(value);
-    const StateLayout layout(program);
-    return compile(std::move(program), cache_, layout, options_).plan.device().bytes;
+    if (!last_ || last_->value != value) last_ = passed(value);
+    const Compiled& c = last_->compiled;
+    return make_plan(c.program, c.storages, last_->layout, *options_.budget).device().bytes;
   }
 
  private:
+  struct Step {
+    int64_t value = 0, bytes = 0;
+    Compiled compiled;  // after the passes, without a plan
+    StateLayout layout;
+  };
+  Step passed(int64_t value) {
+    Step step{.value = value};
+    Program program = record(value);
+    step.layout = StateLayout(program);
+    step.bytes =
+        least_bytes(std::move(program), cache_, step.layout, options_, &step.compiled);
+    return step;
+  }
   Program record(int64_t value) const {
     const Config config = with_value(config_, key_, value);
     return record_plan_step(*task_.variant(config), config, bucket_);
@@ -112,6 +137,8 @@ class Prober {
   const std::string key_;
   CompileOptions options_;
   KernelCache cache_;
+  std::optional<std::pair<int64_t, int64_t>> known_;  // a value, and the least bytes that it needs
+  std::optional<Step> last_;  // of the values that fit, the largest seen, or the one planned last
 };
 
 // Where to look next: between `fits` and `fails` (exclusive), either of which may lie outside of
@@ -121,7 +148,8 @@ int64_t next_value(const FitRange& range, int64_t fits, int64_t fails, int64_t c
   const bool low = fits >= range.least, high = fails <= range.most;
   double guess = 0;
   if (low && high) {
-    if (seen.size() % 4 == 3) return fits + (fails - fits) / 2;  // bytes need not be a line
+    // Bytes need not be a line.
+    if (seen.size() >= 6 && seen.size() % 3 == 0) return fits + (fails - fits) / 2;
     const double a = double(seen.at(fits)), b = double(seen.at(fails));
     guess = double(fits) + std::floor((double(capacity) - a) * double(fails - fits) / (b - a));
   } else {
@@ -186,10 +214,11 @@ Fitting search_fitting(const FitRange& range, int64_t capacity,
 }
 
 MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-                       const std::string& key, int64_t capacity) {
+                       const std::string& key, int64_t capacity, int64_t as_it_is) {
   const auto start = Clock::now();
   FitRange range = range_of(config, key);
   Prober prober(task, config, bucket, key, capacity);
+  if (as_it_is > 0 && is_set(config, key)) prober.know(range.start, as_it_is);
   auto exists = [&](int64_t v) { return prober.exists(v); };
   const Fitting bound =
       search_fitting(range, capacity, [&](int64_t v) { return prober.least(v); }, {}, exists);

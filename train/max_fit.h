@@ -45,9 +45,10 @@ struct MaxFit {
 
 // The largest value of an integer option with which the step fits, all else as configured. `key`
 // is kBatchKey or an option of the model (UsageError otherwise). The search compares lower bounds
-// and the answer is planned in full. Words per batch are replaced by train.batch_size.
+// and the answer is placed. Words per batch are replaced by train.batch_size. `as_it_is`: the least
+// bytes of the step as configured, where they are known; 0: not.
 MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-                       const std::string& key, int64_t capacity);
+                       const std::string& key, int64_t capacity, int64_t as_it_is = 0);
 
 // "; the largest batch that fits is about 48 (...)" for a BudgetError's end, found in about
 // `seconds`; empty when memory.budget is not set, or nothing was found in that time.
