@@ -103,8 +103,9 @@ TEST(EchoFigure, F6_AChainIsKeptAtItsBeginning) {
 // Not the paper's: where time is left and it is worth it, the products that chains begin with are
 // made again as well.
 TEST(EchoFigure, WhereTimeIsLeftHeavierNodesAreRunAgain) {
-  const auto chains = [](int count) {
+  const auto chains = [](int count, int64_t ballast = 0) {
     Figure f;
+    if (ballast) f.b.input("ballast", {{ballast}});
     const TensorSpec rows{{32 * kN, kN}};  // 62 flops for each byte of a product
     Val x = f.b.input("x", rows), c = f.b.input("c", rows), loss;
     for (int i = 0; i < count; ++i) {
@@ -114,11 +115,13 @@ TEST(EchoFigure, WhereTimeIsLeftHeavierNodesAreRunAgain) {
     }
     return f.finish(loss);
   };
-  const auto run_again = [](const Program& step, const RecomputeOptions& options) {
-    const std::string nodes = again(Echoed(step, options).after);
-    int products = 0;
-    for (size_t at = 0; (at = nodes.find("matmul", at)) != std::string::npos; ++at) ++products;
-    return products;
+  const auto products = [](const std::string& nodes) {
+    int count = 0;
+    for (size_t at = 0; (at = nodes.find("matmul", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  const auto run_again = [&](const Program& step, const RecomputeOptions& options) {
+    return products(again(Echoed(step, options).after));
   };
   const Program step = chains(6);
   EXPECT_EQ(run_again(step, {.heavier = 0, .overhead = 0.5}), 0);
@@ -126,6 +129,12 @@ TEST(EchoFigure, WhereTimeIsLeftHeavierNodesAreRunAgain) {
   EXPECT_GT(run_again(step, {.overhead = 0.5}), 3);
   EXPECT_EQ(run_again(step, {.overhead = 0.01}), 0) << "no time";
   EXPECT_EQ(run_again(chains(1), {.overhead = 0.5}), 0) << "no lower at its peak";
+  // A per cent of the step's time must save one of its footprint, whatever that is made of.
+  const std::string nodes =
+      again(recompute(chains(6, int64_t{1} << 30), Recompute::echo,
+                      [](const Program& p) { return peak_bytes(p); }, nullptr, {.overhead = 0.5}));
+  EXPECT_EQ(products(nodes), 0);
+  EXPECT_NE(nodes, "") << "light nodes save what they may";
 }
 
 TEST(EchoFigure, F7_11_12_TwoOperandsForOneResultAreNotWorthIt) {
