@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/prepare.h"
 #include "memory/bit_stash.h"
 #include "memory/echo_cut.h"
 
@@ -65,46 +64,10 @@ class Echo {
   // chosen (where no candidate makes it, it is left out), and made again for its maker, where neither
   // has to do with others.
   void build() {
-    const size_t storages = view_.storage_bytes.size();
-    needed_.assign(storages, kNone), made_.assign(storages, kNone);
+    survey();
     node_.assign(p_.nodes.size(), kNone);
-    std::vector<char> able(storages, 0);  // some candidate makes it
-    std::vector<int32_t> members(storages, 0), makes(p_.nodes.size(), 0);
-    std::vector<int64_t> without(p_.values.size(), 0);  // by value that gradients read
     for (size_t v = 0; v < p_.values.size(); ++v) {
-      if (!target(ValueId(v))) continue;
-      const size_t storage = size_t(view_.storage[v]), producer = size_t(p_.values[v].producer);
-      able[storage] |= candidate_[producer];
-      ++members[storage], ++makes[producer];
-      if (view_.first_use[v] == kNone) continue;
-      without[v] = cost_without(ValueId(v));
-      if (without[v] == MinCut::kInfinite) needed_[storage] = MinCut::kSource;
-    }
-    for (size_t v = 0; v < p_.values.size(); ++v) {
-      if (!target(ValueId(v))) continue;
-      const size_t storage = size_t(view_.storage[v]);
-      const NodeId producer = p_.values[v].producer;
-      int &needed = needed_[storage], &made = made_[storage];
-      if (needed == MinCut::kSource && !able[storage]) continue;
-      if (needed == kNone) needed = cut_.add_vertices(1);
-      if (made == kNone) {
-        made = able[storage] ? cut_.add_vertices(1) : MinCut::kSink;
-        cut_.add_edge(needed, made, view_.storage_bytes[storage]);
-      }
-      if (needed != MinCut::kSource && without[v]) {
-        cut_.add_edge(MinCut::kSource, needed, without[v]);
-      }
-      if (!candidate_[size_t(producer)]) {
-        if (able[storage]) cut_.add_edge(made, MinCut::kSink, MinCut::kInfinite);
-        continue;
-      }
-      int& runs = node_[size_t(producer)];
-      if (runs == kNone) {
-        const bool alone = members[storage] == 1 && makes[size_t(producer)] == 1;
-        runs = alone ? made : cut_.add_vertices(1);
-        cut_.add_edge(runs, MinCut::kSink, cost_again(producer));
-      }
-      if (runs != made) cut_.add_edge(made, runs, MinCut::kInfinite);
+      if (target(ValueId(v))) connect(v);
     }
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       if (node_[size_t(n)] == kNone) continue;
@@ -114,6 +77,50 @@ class Echo {
         if (needed != MinCut::kSource) cut_.add_edge(node_[size_t(n)], needed, MinCut::kInfinite);
       }
     }
+  }
+
+  // What is made of which, and what gradients cannot do without.
+  void survey() {
+    const size_t storages = view_.storage_bytes.size();
+    needed_.assign(storages, kNone), made_.assign(storages, kNone);
+    able_.assign(storages, 0), members_.assign(storages, 0);
+    makes_.assign(p_.nodes.size(), 0), without_.assign(p_.values.size(), 0);
+    for (size_t v = 0; v < p_.values.size(); ++v) {
+      if (!target(ValueId(v))) continue;
+      const size_t storage = size_t(view_.storage[v]), producer = size_t(p_.values[v].producer);
+      able_[storage] |= candidate_[producer];
+      ++members_[storage], ++makes_[producer];
+      if (view_.first_use[v] == kNone) continue;
+      without_[v] = cost_without(ValueId(v));
+      if (without_[v] == MinCut::kInfinite) needed_[storage] = MinCut::kSource;
+    }
+  }
+
+  // The value's storage with the source and with the value's maker.
+  void connect(size_t v) {
+    const size_t storage = size_t(view_.storage[v]);
+    const NodeId producer = p_.values[v].producer;
+    int &needed = needed_[storage], &made = made_[storage];
+    if (needed == MinCut::kSource && !able_[storage]) return;
+    if (needed == kNone) needed = cut_.add_vertices(1);
+    if (made == kNone) {
+      made = able_[storage] ? cut_.add_vertices(1) : MinCut::kSink;
+      cut_.add_edge(needed, made, view_.storage_bytes[storage]);
+    }
+    if (needed != MinCut::kSource && without_[v]) {
+      cut_.add_edge(MinCut::kSource, needed, without_[v]);
+    }
+    if (!candidate_[size_t(producer)]) {
+      if (able_[storage]) cut_.add_edge(made, MinCut::kSink, MinCut::kInfinite);
+      return;
+    }
+    int& runs = node_[size_t(producer)];
+    if (runs == kNone) {
+      const bool alone = members_[storage] == 1 && makes_[size_t(producer)] == 1;
+      runs = alone ? made : cut_.add_vertices(1);
+      cut_.add_edge(runs, MinCut::kSink, cost_again(producer));
+    }
+    if (runs != made) cut_.add_edge(made, runs, MinCut::kInfinite);
   }
 
   // What it costs gradients to do without the value: a bit for each element where they ask no more
@@ -139,9 +146,14 @@ class Echo {
   const StepView& view_;
   const Program& p_;
   const EchoTrial& trial_;
-  std::vector<char> candidate_;            // by node
-  std::vector<NodeId> first_, last_;       // by value
-  std::vector<int> needed_, made_, node_;  // vertices by storage, and by node that may run again
+  std::vector<char> candidate_;        // by node
+  std::vector<NodeId> first_, last_;   // by value
+  std::vector<char> able_;             // by storage: some candidate makes it
+  std::vector<int32_t> members_;       // by storage: values that may be recomputed
+  std::vector<int32_t> makes_;         // by node: those
+  std::vector<int64_t> without_;       // by value that gradients read: the cost of doing without
+  std::vector<int> needed_, made_;     // vertices by storage
+  std::vector<int> node_;              // vertices by node that may run again
   MinCut cut_;
 };
 

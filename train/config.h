@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "memory/recompute.h"
 #include "train/config_option.h"
 #include "train/image_config.h"
 #include "train/language_config.h"
@@ -200,6 +201,10 @@ struct MemoryConfig : Section {
   Option<std::string> recompute{*this, "recompute", "none", "rerun forward nodes to keep less",
                                 {.choices = {"none", "mirror", "sqrt", "echo"},
                                  .effect = Effect::none}};
+  Option<double> recompute_overhead{
+      *this, "recompute_overhead", RecomputeOptions{}.overhead,
+      "of echo: at most this part of a step's time, as predicted for the paper's card",
+      {.min = 0, .max = 1000, .effect = Effect::none}};
   Option<bool> fuse_recompute{*this, "fuse_recompute", true,
                               "fold a recomputed chain into its one reader's kernel",
                               {.effect = Effect::none}};

@@ -37,6 +37,7 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
 CompileOptions compile_options(const MemoryConfig& config) {
   CompileOptions options;
   options.inplace = *config.inplace;
+  options.recompute_options.overhead = *config.recompute_overhead;
   options.fuse_recompute = *config.fuse_recompute;
   options.fuse_epilogues = *config.fuse_epilogues;
   for (Schedule method : {Schedule::program, Schedule::lifetime, Schedule::exact}) {

@@ -187,6 +187,12 @@ TEST_F(PlanCommand, RecomputationHasAPrice) {
   EXPECT_NEAR(json["time"]["overhead"].get<double>(), added / (step - added), 1e-9);
   const std::string text = plan(args);
   EXPECT_NE(text.find(" % echo"), std::string::npos) << text;
+
+  std::vector<std::string> less = args;
+  less.insert(less.end(), {"--set", "memory.recompute_overhead=0.02"});
+  const auto cheaper = plan_json(less);
+  EXPECT_LT(cheaper["time"]["overhead"], json["time"]["overhead"]);
+  EXPECT_GT(cheaper["bytes"]["total"], json["bytes"]["total"]);
 }
 
 TEST_F(PlanCommand, WhatDoesNotFitTheDeviceIsSaidAndOnlyABudgetIsAnError) {
