@@ -168,9 +168,8 @@ Program schedule_early_updates(const Program& program, std::string* note,
   auto say = [&](const std::string& text) {
     if (note) *note = text;
   };
-  int64_t unused;
-  int64_t& before = peak ? *peak : unused;
-  before = peak_bytes(program, workspace_bytes, options);
+  const int64_t before = peak_bytes(program, workspace_bytes, options);
+  if (peak) *peak = before;
   if (queue_count(program) > 1) {
     say("several queues: order kept");
     return program;

@@ -188,8 +188,7 @@ class Assigner {
 
   void share_in_place(NodeId n) {
     const Node& node = program_.node(n);
-    if (node.op->writes_state) return;
-    if (node.op->shares.empty()) return;
+    if (node.op->writes_state || node.op->shares.empty()) return;
     for (Share share : shares_of(*node.op, node.in.size())) {
       // Optional operands and the outputs that belong to them may not be there.
       if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size()) continue;

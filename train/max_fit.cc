@@ -122,8 +122,7 @@ class Prober {
     Step step{.value = value};
     Program program = record(value);
     step.layout = StateLayout(program);
-    step.bytes =
-        least_bytes(std::move(program), cache_, step.layout, options_, &step.compiled);
+    step.bytes = least_bytes(std::move(program), cache_, step.layout, options_, &step.compiled);
     return step;
   }
   Program record(int64_t value) const {

@@ -150,6 +150,28 @@ TEST(Echo, CountsOnBitsWhereTheyAreAllowed) {
   EXPECT_EQ(clones(b.program(), {.exchange = 1e9, .bits = true}), 0);
 }
 
+// One of its values shares bytes with what is never made again; it runs for the other all the same.
+TEST(Echo, AMakerOfTwoRunsForOneOfThem) {
+  static const OpDef two = [] {
+    OpDef toy = toy_halves;
+    toy.name = "two", toy.windows = nullptr;
+    return toy;
+  }();
+  static const OpDef heavy_view = [] {
+    OpDef toy = toy_view;
+    toy.name = "heavy_view", toy.cost = toy_with_cost<1250>("heavy").cost;
+    return toy;
+  }();
+  Builder b;
+  const std::vector<Val> made = b.emit(two, {b.input("x0", {Shape{128}})});
+  Val kept = b.emit1(heavy_view, {made[0]});
+  summit(b, 512, kept);
+  Builder::Within backward(b, Phase::backward);
+  b.output("dkept", reverse(kept));
+  b.output("dother", reverse(made[1]));
+  EXPECT_EQ(clones(b.program(), {.exchange = 1e9}), 1);
+}
+
 // 512 bytes moved and 20 flops for each, against the 256 bytes that are saved, at four moved for one.
 TEST(Echo, ArithmeticCostsWhatCouldBeMovedMeanwhile) {
   Builder b;
