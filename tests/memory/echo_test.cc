@@ -167,7 +167,7 @@ TEST(Echo, AMakerOfTwoRunsForOneOfThem) {
   Val kept = b.emit1(heavy_view, {made[0]});
   summit(b, 512, kept);
   Builder::Within backward(b, Phase::backward);
-  b.output("dkept", reverse(kept));
+  b.output("dkept", add(reverse(kept), reverse(made[0])));
   b.output("dother", reverse(made[1]));
   EXPECT_EQ(clones(b.program(), {.exchange = 1e9}), 1);
 }
