@@ -5,9 +5,9 @@
 
 #include "core/error.h"
 #include "core/op.h"
-#include "ops/add.h"
-#include "ops/copies.h"
-#include "ops/fill.h"
+#include "ops/elementwise/add.h"
+#include "ops/tensors/copies.h"
+#include "ops/tensors/fill.h"
 
 namespace pal {
 namespace {

@@ -2,8 +2,8 @@
 #include "autograd/optimizer.h"
 
 #include "core/error.h"
-#include "ops/adam.h"
-#include "ops/sgd.h"
+#include "ops/optimizer/adam.h"
+#include "ops/optimizer/sgd.h"
 
 namespace pal {
 namespace {

@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace pal {
 

@@ -1,6 +1,6 @@
 // Our exp, tanh and sigmoid beside the standard library's: time per element, in the first
 // level of cache.
-#include "ops/math.h"
+#include "ops/kernels/math.h"
 
 #include <benchmark/benchmark.h>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/prepare.h"
-#include "ops/matmul.h"
-#include "ops/reorder.h"
+#include "ops/products/matmul.h"
+#include "ops/tensors/reorder.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/place.h"
+#include "memory/place/place.h"
 #include "tests/support/lifetimes.h"
 #include "tests/support/perfect_packing.h"
 

@@ -21,9 +21,9 @@
 
 #include "bench/made_up.h"
 #include "core/error.h"
-#include "train/config.h"
-#include "train/task.h"
-#include "train/trainer.h"
+#include "train/config/config.h"
+#include "train/loop/task.h"
+#include "train/loop/trainer.h"
 
 namespace {
 

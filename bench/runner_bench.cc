@@ -5,9 +5,9 @@
 #include "core/op.h"
 #include "core/prepare.h"
 #include "core/runner.h"
-#include "memory/plan.h"
-#include "memory/static_plan.h"
-#include "memory/storages.h"
+#include "memory/plan/plan.h"
+#include "memory/run/static_plan.h"
+#include "memory/storages/storages.h"
 
 namespace pal {
 namespace {

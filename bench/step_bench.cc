@@ -14,10 +14,10 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "core/scalars.h"
-#include "train/initialise.h"
-#include "train/step_program.h"
-#include "train/task.h"
-#include "train/trainer.h"
+#include "train/loop/initialise.h"
+#include "train/loop/step_program.h"
+#include "train/loop/task.h"
+#include "train/loop/trainer.h"
 
 namespace {
 

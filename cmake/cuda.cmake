@@ -28,9 +28,9 @@ set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")  # assertions stay on
 
 # A folder's .cu files. Their objects go to whoever links the library, whole: operators refer to their
-# kernels by names that may be missing (ops/cuda.h), which would not fetch them out of an archive.
+# kernels by names that may be missing (ops/kernels/cuda.h), which would not fetch them out of an archive.
 function(pal_cuda_library name)
-  file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cu)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cu)
   if(NOT PAL_CUDNN)
     list(FILTER kernels EXCLUDE REGEX "/cudnn[^/]*$")
   endif()

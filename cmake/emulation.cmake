@@ -1,8 +1,9 @@
 # test_emulation: the CUDA sources as C++, on the emulated GPU of tests/emulation. In a CUDA build the
 # operators have their real kernels, and one program cannot have both.
-file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/*.cu ${CMAKE_SOURCE_DIR}/ops/*.cu)
-list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda_libraries.cu  # tests/emulation/cublaslt.cc
-  ${CMAKE_SOURCE_DIR}/core/cudnn_library.cu)  # tests/emulation/cudnn.cc
+file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/*.cu
+  ${CMAKE_SOURCE_DIR}/ops/*.cu)
+list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda/libraries.cu  # tests/emulation/cublaslt.cc
+  ${CMAKE_SOURCE_DIR}/core/cuda/cudnn_library.cu)  # tests/emulation/cudnn.cc
 set(emulated)
 foreach(kernel ${kernels})
   file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${kernel})
@@ -14,8 +15,8 @@ endforeach()
 # nvcc's own pragmas.
 set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/emulation/*.cc)
-foreach(stem ops/generic_checks ops/generic_structure train/golden_test train/golden_resnet_test
-             train/speech_golden_test)  # whole steps beside PyTorch's: device auto finds the emulated GPU
+foreach(stem ops/generic/checks ops/generic/structure train/translation/golden_test
+             train/images/golden_test train/speech/golden_test)  # whole steps beside PyTorch's: device auto finds the emulated GPU
   list(APPEND sources ${CMAKE_SOURCE_DIR}/tests/${stem}.cc)
 endforeach()
 add_executable(test_emulation ${sources} ${emulated})

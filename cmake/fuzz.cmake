@@ -4,13 +4,13 @@
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
   message(FATAL_ERROR "PAL_FUZZ needs clang: add -DCMAKE_CXX_COMPILER=clang++")
 endif()
-file(GLOB sources ${CMAKE_SOURCE_DIR}/train/config*.cc ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
+file(GLOB sources ${CMAKE_SOURCE_DIR}/train/config/*.cc ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
 foreach(stem atomic_file batches encoded_text image image_transform iterator segmenter sentencepiece text tokenizer utf8
              vocabulary)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/data/${stem}.cc)
 endforeach()
-list(APPEND sources ${CMAKE_SOURCE_DIR}/core/paths.cc ${CMAKE_SOURCE_DIR}/train/yaml.cc
-  ${CMAKE_SOURCE_DIR}/train/safetensors.cc ${CMAKE_SOURCE_DIR}/tests/fuzz/memory_file.cc)
+list(APPEND sources ${CMAKE_SOURCE_DIR}/core/paths.cc
+  ${CMAKE_SOURCE_DIR}/train/run_files/safetensors.cc ${CMAKE_SOURCE_DIR}/tests/fuzz/memory_file.cc)
 add_library(fuzz_readers STATIC EXCLUDE_FROM_ALL ${sources})
 set(instrument -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g1)
 target_compile_options(fuzz_readers PUBLIC ${instrument})

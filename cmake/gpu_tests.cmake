@@ -2,9 +2,9 @@
 # run them on the emulated one, and ten steps beside PyTorch's (device auto). `./pal
 # test --gpu` runs what is labelled gpu.
 add_executable(test_gpu tests/emulation/ctc_test.cc tests/emulation/ops_test.cc
-  tests/emulation/steps_test.cc tests/gpu/real.cc tests/ops/generic_checks.cc
-  tests/ops/generic_structure.cc tests/train/golden_test.cc tests/train/golden_resnet_test.cc
-  tests/train/speech_golden_test.cc)
+  tests/emulation/steps_test.cc tests/gpu/real.cc tests/ops/generic/checks.cc
+  tests/ops/generic/structure.cc tests/train/translation/golden_test.cc
+  tests/train/images/golden_test.cc tests/train/speech/golden_test.cc)
 target_link_libraries(test_gpu pal_test_support pal_train GTest::gtest_main)
 # In a bundle the tests' files are looked for from the folder that they are started in.
 set(test_files ${CMAKE_SOURCE_DIR})

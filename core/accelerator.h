@@ -1,5 +1,5 @@
 // A device with a memory and queues of its own, for those who need not know whose it is: the arena,
-// the runner, the program set. core/cuda_device.h implements it; the processor has none.
+// the runner, the program set. core/cuda/device.h implements it; the processor has none.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -27,11 +27,11 @@ Device cpu_device(int threads = 0);
 // The GPU. UsageError, one line, where the build has none, the machine has none, or it is too old.
 Device cuda_device();
 
-// Defined where the CUDA device is part of the build (core/cuda_device.cu), else null.
+// Defined where the CUDA device is part of the build (core/cuda/device.cu), else null.
 [[gnu::weak]] std::shared_ptr<Accelerator> open_accelerator();
 
 // "9.19.0" of the cuDNN that is found, empty: none is. Defined where a build can use it
-// (core/cudnn.cu), else null.
+// (core/cuda/cudnn.cu), else null.
 [[gnu::weak]] std::string cudnn_version();
 
 // Where a kernel runs. On the CPU a thread that shares its loops among `workers`.

@@ -21,7 +21,7 @@ struct Storage {
   NodeId workspace_of = kNone;       // the node whose scratch memory this is
 };
 
-// The storage of every value: made by memory/storages.cc from a program, after the last pass.
+// The storage of every value: made by memory/storages/storages.cc from a program, after the last pass.
 struct Storages {
   std::vector<Storage> list;
   std::vector<StorageId> of;             // by value

@@ -130,7 +130,7 @@ struct FusedForm {
   const OpDef* anchor = nullptr;  // an operator that the patterns contain, where the search begins
   // The patterns around an anchor with these operands and attributes; the first that fits is taken.
   std::vector<FusedPattern> (*patterns)(SpecSpan in, const Attrs&) = nullptr;
-  // Whether something is recomputed or not (fuse_epilogues of memory/fuse_recompute.h). Nobody else
+  // Whether something is recomputed or not (fuse_epilogues of memory/passes/fuse_recompute.h). Nobody else
   // may then read what the nodes hand to each other, so that nothing is made twice.
   bool always = false;
 };
@@ -159,13 +159,13 @@ struct OpDef {
   int group_in = 0, group_out = 0;  // of a batched operator: operands and outputs per node, after
                                     // which shares and optional operands repeat
 
-  // What it can stand for where forward nodes were recomputed (memory/fuse_recompute.h), or always.
+  // What it can stand for where forward nodes were recomputed (memory/passes/fuse_recompute.h), or always.
   FusedForm fuses = {};
   // The same work as several nodes, to the bit: where something is recomputed, a clone of the last
-  // may do (memory/parts.h). Null: it is one.
+  // may do (memory/passes/parts.h). Null: it is one.
   FusedPattern (*parts)(SpecSpan in, const Attrs&) = nullptr;
   // Multiplies by random numbers that it draws again in the backward pass: a framework that cannot
-  // replay them keeps one f32 for every element (memory/baselines.h).
+  // replay them keeps one f32 for every element (memory/price/baselines.h).
   bool replays_random = false;
   // cuDNN's gradient reads operand 0 and output 0, so that a framework that calls it keeps both.
   bool cudnn_keeps_both = false;

@@ -7,8 +7,8 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "memory/lifetimes.h"
-#include "memory/report.h"
+#include "memory/storages/lifetimes.h"
+#include "memory/plan/report.h"
 
 namespace pal {
 namespace {

@@ -9,12 +9,12 @@
 
 #include "core/verify.h"
 #include "memory/budget.h"
-#include "memory/delay_forward.h"
-#include "memory/fuse_recompute.h"
-#include "memory/fuse_updates.h"
-#include "memory/layouts.h"
-#include "memory/lifetimes.h"
-#include "memory/report.h"
+#include "memory/schedule/delay_forward.h"
+#include "memory/passes/fuse_recompute.h"
+#include "memory/passes/fuse_updates.h"
+#include "memory/passes/layouts.h"
+#include "memory/storages/lifetimes.h"
+#include "memory/plan/report.h"
 
 namespace pal {
 namespace {

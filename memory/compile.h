@@ -8,12 +8,12 @@
 
 #include "core/prepare.h"
 #include "core/program.h"
-#include "memory/baselines.h"
-#include "memory/plan.h"
-#include "memory/predict.h"
-#include "memory/recompute.h"
-#include "memory/schedule.h"
-#include "memory/storages.h"
+#include "memory/price/baselines.h"
+#include "memory/plan/plan.h"
+#include "memory/price/predict.h"
+#include "memory/recompute/recompute.h"
+#include "memory/schedule/schedule.h"
+#include "memory/storages/storages.h"
 
 namespace pal {
 

@@ -3,14 +3,14 @@
 
 #include "core/error.h"
 #include "models/translation.h"
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/embedding.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/self_gated.h"
-#include "ops/swap_leading.h"
-#include "ops/views.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/tensors/embedding.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
+#include "ops/elementwise/self_gated.h"
+#include "ops/tensors/swap_leading.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 namespace {

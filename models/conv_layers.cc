@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "ops/batch_norm.h"
-#include "ops/conv2d.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
 
 namespace pal {
 

@@ -4,20 +4,20 @@
 #include <cmath>
 #include <string>
 
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/columns.h"
-#include "ops/conv2d.h"
-#include "ops/cross_entropy.h"  // log_softmax
-#include "ops/ctc_loss.h"
-#include "ops/dropout.h"
-#include "ops/fill.h"
-#include "ops/frame_norm.h"
-#include "ops/gru.h"
-#include "ops/lstm.h"
-#include "ops/matmul.h"
-#include "ops/swap_leading.h"
-#include "ops/views.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/tensors/columns.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/losses/cross_entropy.h"  // log_softmax
+#include "ops/losses/ctc_loss.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/tensors/fill.h"
+#include "ops/norms/frame_norm.h"
+#include "ops/recurrent/gru.h"
+#include "ops/recurrent/lstm.h"
+#include "ops/products/matmul.h"
+#include "ops/tensors/swap_leading.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 namespace {

@@ -1,9 +1,9 @@
 // The loss that all image classifiers share.
 #include "models/image_model.h"
 
-#include "ops/add.h"
-#include "ops/cross_entropy.h"
-#include "ops/dot_last.h"
+#include "ops/elementwise/add.h"
+#include "ops/losses/cross_entropy.h"
+#include "ops/sums/dot_last.h"
 
 namespace pal {
 

@@ -3,9 +3,9 @@
 
 #include "core/error.h"
 #include "models/nmt_layers.h"
-#include "ops/cross_entropy.h"
-#include "ops/fill.h"
-#include "ops/views.h"
+#include "ops/losses/cross_entropy.h"
+#include "ops/tensors/fill.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 

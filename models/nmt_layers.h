@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/nmt.h"
-#include "ops/lstm.h"
+#include "ops/recurrent/lstm.h"
 
 namespace pal {
 

@@ -3,11 +3,11 @@
 
 #include "core/error.h"
 #include "models/conv_layers.h"
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/global_avg_pool.h"
-#include "ops/max_pool.h"
-#include "ops/subsample.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/convolution/global_avg_pool.h"
+#include "ops/convolution/max_pool.h"
+#include "ops/tensors/subsample.h"
 
 namespace pal {
 namespace {

@@ -7,16 +7,16 @@
 #include <cmath>
 
 #include "models/translation.h"
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/arithmetic.h"
-#include "ops/columns.h"
-#include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/fill.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/columns.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/tensors/embedding.h"
+#include "ops/tensors/fill.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 namespace {

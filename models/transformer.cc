@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "models/transformer_layers.h"
-#include "ops/attention_kernel.h"
-#include "ops/cross_entropy.h"
+#include "ops/attention/attention_kernel.h"
+#include "ops/losses/cross_entropy.h"
 
 namespace pal {
 namespace {

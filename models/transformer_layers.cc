@@ -3,15 +3,15 @@
 
 #include <cmath>
 
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/attention.h"
-#include "ops/dropout.h"
-#include "ops/embedding.h"
-#include "ops/layer_norm.h"
-#include "ops/matmul.h"
-#include "ops/positions.h"
-#include "ops/views.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/attention/attention.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/tensors/embedding.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/products/matmul.h"
+#include "ops/tensors/positions.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 namespace {

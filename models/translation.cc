@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "ops/add.h"
-#include "ops/cross_entropy.h"
-#include "ops/views.h"
+#include "ops/elementwise/add.h"
+#include "ops/losses/cross_entropy.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 

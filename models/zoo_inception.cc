@@ -2,8 +2,8 @@
 // batch norm of Ioffe and Szegedy 2015) and Inception v3 (Szegedy et al. 2016). Both without the
 // auxiliary classifiers, and layer for layer as in torchvision, which the counts are of.
 #include "models/zoo_layers.h"
-#include "ops/avg_pool.h"
-#include "ops/columns.h"
+#include "ops/convolution/avg_pool.h"
+#include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {

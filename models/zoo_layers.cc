@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "models/conv_layers.h"
-#include "ops/activations.h"
-#include "ops/conv2d.h"
-#include "ops/dropout.h"
-#include "ops/global_avg_pool.h"
-#include "ops/max_pool.h"
-#include "ops/views.h"
+#include "ops/elementwise/activations.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/convolution/global_avg_pool.h"
+#include "ops/convolution/max_pool.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 namespace {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "models/zoo_layers.h"
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/scale_channels.h"
-#include "ops/self_gated.h"
-#include "ops/views.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/scale_channels.h"
+#include "ops/elementwise/self_gated.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 namespace {

@@ -1,7 +1,7 @@
 // Networks that are one chain of convolutions and pooling: AlexNet, NiN, Overfeat, VGG.
 #include "models/zoo_layers.h"
-#include "ops/activations.h"
-#include "ops/lrn.h"
+#include "ops/elementwise/activations.h"
+#include "ops/norms/lrn.h"
 
 namespace pal {
 namespace {

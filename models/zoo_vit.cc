@@ -3,10 +3,10 @@
 
 #include "models/encoder_layers.h"
 #include "models/zoo_layers.h"
-#include "ops/columns.h"
-#include "ops/reduce.h"
-#include "ops/swap_leading.h"
-#include "ops/views.h"
+#include "ops/tensors/columns.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/swap_leading.h"
+#include "ops/tensors/views.h"
 
 namespace pal {
 namespace {

@@ -4,8 +4,8 @@
 #include <new>
 
 #include "core/error.h"
-#include "train/cli.h"
-#include "train/log.h"
+#include "train/commands/cli.h"
+#include "train/run_files/log.h"
 
 namespace {
 

@@ -5,13 +5,13 @@
 
 #include "core/error.h"
 #include "core/verify.h"
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/arithmetic.h"
-#include "ops/copies.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
-#include "ops/views.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/copies.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/views.h"
 #include "tests/support/eval.h"
 
 namespace pal {

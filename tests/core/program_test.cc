@@ -5,10 +5,10 @@
 #include "core/error.h"
 #include "core/print.h"
 #include "core/verify.h"
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/copies.h"
-#include "ops/matmul.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/tensors/copies.h"
+#include "ops/products/matmul.h"
 
 namespace pal {
 namespace {

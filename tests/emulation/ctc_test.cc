@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/philox.h"
 #include "core/scalars.h"
-#include "ops/ctc_loss.h"
+#include "ops/losses/ctc_loss.h"
 #include "tests/emulation/emulation.h"
 #include "tests/support/eval.h"
 

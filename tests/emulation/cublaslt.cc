@@ -10,8 +10,8 @@
 #include <memory>
 #include <stdexcept>
 
-#include "core/cuda_libraries.h"
-#include "ops/storage.h"
+#include "core/cuda/libraries.h"
+#include "ops/kernels/element_types.h"
 #include "tests/emulation/emulation.h"
 
 struct EmulatedBlas {};

@@ -3,7 +3,7 @@
 // x[n, c, p stride - pad + tap dilation] w[o, c, tap], result = alpha that + beta result. It
 // refuses what the manual does, and throws where an algorithm that gives other bits each time is
 // asked for.
-#include "core/cudnn.h"
+#include "core/cuda/cudnn.h"
 
 #include <cudnn.h>
 
@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "ops/conv_kernel.h"
-#include "ops/storage.h"
+#include "ops/libraries/conv_kernel.h"
+#include "ops/kernels/element_types.h"
 #include "tests/emulation/emulation.h"
 
 namespace {

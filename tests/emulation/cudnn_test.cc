@@ -1,15 +1,15 @@
 // cudnn_convolution beyond what operators' examples reach: 16-bit operands, what it leaves to
 // others; and that the emulated library refuses what the real one does.
-#include "core/cudnn.h"
+#include "core/cuda/cudnn.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/cuda_device.h"
-#include "ops/cudnn_convolution.h"
-#include "ops/cudnn_shape.h"
-#include "ops/storage.h"
+#include "core/cuda/device.h"
+#include "ops/libraries/cudnn_convolution.h"
+#include "ops/libraries/cudnn_shape.h"
+#include "ops/kernels/element_types.h"
 #include "tests/emulation/emulation.h"
 
 namespace pal::test {

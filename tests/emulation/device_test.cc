@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 
-#include "core/cuda_device.h"
+#include "core/cuda/device.h"
 #include "core/error.h"
-#include "memory/program_set.h"
+#include "memory/run/program_set.h"
 #include "tests/emulation/emulation.h"
 
 namespace pal::test {

@@ -26,7 +26,7 @@ namespace pal {
 constexpr size_t kMostShared = 48 << 10, kGuard = 256;
 alignas(16) unsigned char block_shared_memory[kMostShared + kGuard];
 
-// Launches of core/cuda.h report here.
+// Launches of core/cuda/launch.h report here.
 void on_launch(const char* file, int line);
 }  // namespace pal
 

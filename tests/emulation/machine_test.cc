@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "core/cuda.h"
+#include "core/cuda/launch.h"
 #include "tests/emulation/emulation.h"
 
 namespace pal::test {

@@ -10,20 +10,20 @@
 #include <sstream>
 
 #include "core/accelerator.h"
-#include "ops/adam.h"
-#include "ops/conv2d.h"
-#include "ops/conv3d.h"
-#include "ops/convolution.h"
-#include "ops/cross_entropy.h"
-#include "ops/cudnn_shape.h"
-#include "ops/elementwise.h"
-#include "ops/embedding.h"
-#include "ops/gates.h"
-#include "ops/lrn.h"
-#include "ops/masked_softmax.h"
-#include "ops/matmul_relu.h"
+#include "ops/optimizer/adam.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/convolution/conv3d.h"
+#include "ops/convolution/convolution.h"
+#include "ops/losses/cross_entropy.h"
+#include "ops/libraries/cudnn_shape.h"
+#include "ops/kernels/tiles.h"
+#include "ops/tensors/embedding.h"
+#include "ops/sums/gates.h"
+#include "ops/norms/lrn.h"
+#include "ops/losses/masked_softmax.h"
+#include "ops/products/matmul_relu.h"
 #include "tests/emulation/emulation.h"
-#include "tests/ops/generic_checks.h"
+#include "tests/ops/generic/checks.h"
 
 namespace pal::test {
 namespace {

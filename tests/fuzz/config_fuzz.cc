@@ -1,7 +1,7 @@
 // Any bytes as a configuration: refused in one line, or read, written and read back equal.
 #include "core/error.h"
 #include "tests/fuzz/fuzz.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 namespace pal {
 namespace {

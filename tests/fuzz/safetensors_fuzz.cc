@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "tests/fuzz/fuzz.h"
-#include "train/safetensors.h"
+#include "train/run_files/safetensors.h"
 
 namespace pal {
 namespace {

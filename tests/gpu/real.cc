@@ -3,7 +3,7 @@
 
 namespace pal {
 
-void on_launch(const char* file, int line);  // core/cuda.h: told of every launch
+void on_launch(const char* file, int line);  // core/cuda/launch.h: told of every launch
 
 namespace {
 std::set<std::pair<std::string, int>>& list() {

@@ -7,9 +7,9 @@
 #include "core/error.h"
 #include "core/print.h"
 #include "core/verify.h"
-#include "memory/fuse_updates.h"
-#include "memory/report.h"
-#include "memory/schedule.h"
+#include "memory/passes/fuse_updates.h"
+#include "memory/plan/report.h"
+#include "memory/schedule/schedule.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {

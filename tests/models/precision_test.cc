@@ -8,17 +8,17 @@
 
 #include "core/scalars.h"
 #include "core/verify.h"
-#include "memory/program_set.h"
+#include "memory/run/program_set.h"
 #include "models/bert.h"
 #include "models/deepspeech2.h"
 #include "models/gnmt.h"
 #include "models/resnet.h"
 #include "models/rhn.h"
 #include "models/zoo.h"
-#include "train/initialise.h"
-#include "train/step_program.h"
-#include "train/trainer.h"
-#include "train/translation_model.h"
+#include "train/loop/initialise.h"
+#include "train/loop/step_program.h"
+#include "train/loop/trainer.h"
+#include "train/translation/translation_model.h"
 
 namespace pal {
 namespace {

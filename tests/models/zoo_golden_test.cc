@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/scalars.h"
-#include "memory/program_set.h"
+#include "memory/run/program_set.h"
 #include "models/zoo.h"
-#include "ops/copies.h"
-#include "ops/cross_entropy.h"
-#include "train/step_program.h"
+#include "ops/tensors/copies.h"
+#include "ops/losses/cross_entropy.h"
+#include "train/loop/step_program.h"
 
 namespace pal {
 namespace {

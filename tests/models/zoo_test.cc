@@ -10,11 +10,11 @@
 
 #include "core/error.h"
 #include "core/scalars.h"
-#include "memory/program_set.h"
-#include "ops/copies.h"
-#include "ops/cross_entropy.h"
-#include "train/initialise.h"
-#include "train/step_program.h"
+#include "memory/run/program_set.h"
+#include "ops/tensors/copies.h"
+#include "ops/losses/cross_entropy.h"
+#include "train/loop/initialise.h"
+#include "train/loop/step_program.h"
 
 namespace pal {
 // In the names of tests, in place of its bytes.

@@ -9,12 +9,12 @@
 #include "core/op.h"
 #include "core/print.h"
 #include "core/verify.h"
-#include "memory/lifetimes.h"
-#include "ops/arithmetic.h"
-#include "ops/batch_norm.h"
-#include "ops/copies.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
+#include "memory/storages/lifetimes.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/tensors/copies.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

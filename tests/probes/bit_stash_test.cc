@@ -9,11 +9,11 @@
 #include "core/op.h"
 #include "core/print.h"
 #include "core/verify.h"
-#include "memory/lifetimes.h"
-#include "ops/activations.h"
-#include "ops/arithmetic.h"
-#include "ops/copies.h"
-#include "ops/reduce.h"
+#include "memory/storages/lifetimes.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/copies.h"
+#include "ops/sums/reduce.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

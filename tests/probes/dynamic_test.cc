@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "memory/dynamic.h"
+#include "memory/run/dynamic.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

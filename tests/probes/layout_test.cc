@@ -9,11 +9,11 @@
 #include "core/op.h"
 #include "core/print.h"
 #include "core/verify.h"
-#include "memory/layouts.h"
-#include "ops/arithmetic.h"
-#include "ops/conv2d.h"
-#include "ops/reduce.h"
-#include "ops/reorder.h"
+#include "memory/passes/layouts.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/reorder.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

@@ -5,12 +5,12 @@
 
 #include "core/error.h"
 #include "core/verify.h"
-#include "memory/lifetimes.h"
-#include "ops/activations.h"
-#include "ops/add.h"
-#include "ops/arithmetic.h"
-#include "ops/columns.h"
-#include "ops/copies.h"
+#include "memory/storages/lifetimes.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/columns.h"
+#include "ops/tensors/copies.h"
 #include "tests/probes/probe.h"
 #include "tests/probes/toy_ops.h"
 

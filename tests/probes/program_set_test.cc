@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "memory/program_set.h"
+#include "memory/run/program_set.h"
 #include "tests/probes/probe.h"
 #include "tests/support/eval.h"
 

@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "core/error.h"
-#include "memory/regions.h"
-#include "ops/activations.h"
-#include "ops/arithmetic.h"
-#include "ops/columns.h"
+#include "memory/run/regions.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/columns.h"
 #include "tests/probes/probe.h"
 #include "tests/probes/toy_ops.h"
 

@@ -6,12 +6,12 @@
 #include "autograd/optimizer.h"
 #include "core/print.h"
 #include "core/verify.h"
-#include "ops/activations.h"
-#include "ops/arithmetic.h"
-#include "ops/copies.h"
-#include "ops/dropout.h"
-#include "ops/matmul.h"
-#include "ops/reduce.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/copies.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

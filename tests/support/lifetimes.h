@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memory/place.h"
+#include "memory/place/place.h"
 
 namespace pal::test {
 

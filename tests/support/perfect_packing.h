@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "memory/place.h"
+#include "memory/place/place.h"
 
 namespace pal::test {
 

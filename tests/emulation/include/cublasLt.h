@@ -1,4 +1,4 @@
-// As much of cuBLASLt as core/cuda_libraries.h names, for the emulated GPU
+// As much of cuBLASLt as core/cuda/libraries.h names, for the emulated GPU
 // (tests/emulation/cublaslt.cc).
 #pragma once
 #include <cuda_runtime.h>

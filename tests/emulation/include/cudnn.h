@@ -1,4 +1,4 @@
-// As much of cuDNN as core/cudnn.h names, for the emulated GPU (tests/emulation/cudnn.cc).
+// As much of cuDNN as core/cuda/cudnn.h names, for the emulated GPU (tests/emulation/cudnn.cc).
 #pragma once
 #include <cuda_runtime.h>
 

@@ -2,7 +2,7 @@
 
     python make_ctc.py
 
-Needs torch. The cases themselves are not in the file: tests/ops/ctc_loss_test.cc draws the same ones
+Needs torch. The cases themselves are not in the file: tests/ops/losses/ctc_loss_test.cc draws the same ones
 from the same generator (Lcg), and of a gradient two weighted sums are kept. `loss` is null where no
 alignment exists (infinite).
 """

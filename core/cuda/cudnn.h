@@ -1,0 +1,57 @@
+// cuDNN 9, found when first wanted as cuBLASLt is (core/cuda/libraries.h), and the device's handle.
+// Needs its header, which a CUDA build may be without: only files whose names begin with cudnn
+// include this one, and such a build leaves them out (cmake/cuda.cmake).
+#pragma once
+#include <cudnn.h>
+
+#include <string>
+
+#include "core/device.h"
+
+namespace pal {
+
+// What is used of the legacy API; docs/decisions/cudnn-convolutions.md says why of that.
+struct Cudnn {
+  decltype(&cudnnGetVersion) version;
+  decltype(&cudnnGetErrorString) error_string;
+  decltype(&cudnnCreate) create;
+  decltype(&cudnnDestroy) destroy;
+  decltype(&cudnnSetStream) set_stream;
+  decltype(&cudnnCreateTensorDescriptor) tensor_create;
+  decltype(&cudnnDestroyTensorDescriptor) tensor_destroy;
+  decltype(&cudnnSetTensorNdDescriptor) tensor_set;
+  decltype(&cudnnCreateFilterDescriptor) filter_create;
+  decltype(&cudnnDestroyFilterDescriptor) filter_destroy;
+  decltype(&cudnnSetFilterNdDescriptor) filter_set;
+  decltype(&cudnnCreateConvolutionDescriptor) convolution_create;
+  decltype(&cudnnDestroyConvolutionDescriptor) convolution_destroy;
+  decltype(&cudnnSetConvolutionNdDescriptor) convolution_set;
+  decltype(&cudnnSetConvolutionGroupCount) convolution_groups;
+  decltype(&cudnnSetConvolutionMathType) convolution_math;
+  decltype(&cudnnGetConvolutionForwardWorkspaceSize) forward_workspace;
+  decltype(&cudnnGetConvolutionBackwardDataWorkspaceSize) data_grad_workspace;
+  decltype(&cudnnGetConvolutionBackwardFilterWorkspaceSize) weight_grad_workspace;
+  decltype(&cudnnConvolutionForward) forward;
+  decltype(&cudnnConvolutionBackwardData) data_grad;
+  decltype(&cudnnConvolutionBackwardFilter) weight_grad;
+};
+
+// The library's functions; null: it is nowhere. DeviceError where one is missing.
+const Cudnn* cudnn_library();
+
+// DeviceError "cudnn_convolution.cu:12: cuDNN: CUDNN_STATUS_BAD_PARAM (2000)" unless the call
+// succeeded.
+void check_cudnn(cudnnStatus_t status, const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE());
+
+// The library does not do that, rather than having failed to.
+inline bool is_refusal(cudnnStatus_t status) {
+  const int category = int(status) / 1000 * 1000;
+  return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
+// The device's handle, made when first wanted. Null: there is no cuDNN, or none for such a GPU or
+// driver. DeviceError where it does not start.
+cudnnHandle_t cudnn_of(const Device& device);
+
+}  // namespace pal

@@ -1,0 +1,163 @@
+// The GPU as the rest of the framework sees it.
+#include <cstdio>
+#include <cstring>
+
+#include "core/cuda/device.h"
+
+namespace pal {
+namespace {
+
+constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing
+
+std::string version_text(int v) {
+  return std::to_string(v / 1000) + "." + std::to_string(v % 100 / 10);
+}
+
+// One line that a user can act on.
+[[noreturn]] void refuse(const std::string& why) { throw UsageError("device cuda: " + why); }
+
+void require_gpu() {
+  int driver = 0, runtime = 0, count = 0;
+  check_cuda(cudaRuntimeGetVersion(&runtime));
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    refuse("no NVIDIA driver is loaded; install one, or use --device cpu");
+  }
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    refuse("the driver is for CUDA " + version_text(driver) + ", this build needs " +
+           version_text(runtime) + "; update the driver, or use --device cpu");
+  }
+  if (status == cudaErrorNoDevice || count == 0) {
+    refuse("there is no GPU (or CUDA_VISIBLE_DEVICES hides it); use --device cpu");
+  }
+  if (status != cudaSuccess) {
+    refuse(std::string(cudaGetErrorString(status)) + "; use --device cpu");
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Accelerator> open_accelerator() { return std::make_shared<CudaDevice>(); }
+
+CudaDevice::CudaDevice() {
+  require_gpu();
+  check_cuda(cudaSetDevice(0));
+  check_cuda(cudaGetDeviceProperties(&properties_, 0));
+  const int major = properties_.major, minor = properties_.minor;
+  if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor)) {
+    refuse(std::string(properties_.name) + " has compute capability " + std::to_string(major) +
+           "." + std::to_string(minor) + ", " + std::to_string(kOldestMajor) + "." +
+           std::to_string(kOldestMinor) + " is the least; use --device cpu");
+  }
+}
+
+CudaDevice::~CudaDevice() {
+  // A failure here has no one left to tell.
+  cudnn_.reset();
+  if (blas_) cublas_lt().destroy(blas_);
+  for (auto& [id, stream] : streams_) cudaStreamDestroy(stream);
+}
+
+std::string CudaDevice::description() const {
+  char text[400];
+  std::snprintf(text, sizeof text, "%s, %.0f GiB, compute capability %d.%d", properties_.name,
+                double(properties_.totalGlobalMem) / double(1 << 30), properties_.major,
+                properties_.minor);
+  return text;
+}
+
+int64_t CudaDevice::free_bytes() const {
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total));
+  return int64_t(free);
+}
+
+std::byte* CudaDevice::allocate(Space space, int64_t bytes) {
+  void* memory = nullptr;
+  if (space == Space::host) {
+    if (cudaMallocHost(&memory, size_t(bytes)) != cudaSuccess) {
+      cudaGetLastError();  // not to be met again
+      throw BudgetError("the machine would not pin " + std::to_string(bytes) +
+                        " bytes of host memory (ulimit -l?); lower the batch");
+    }
+    std::memset(memory, 0, size_t(bytes));
+    return static_cast<std::byte*>(memory);
+  }
+  const int64_t free = free_bytes();
+  if (cudaMalloc(&memory, size_t(bytes)) != cudaSuccess) {
+    cudaGetLastError();
+    throw BudgetError(std::string(properties_.name) + " has " + std::to_string(free) +
+                      " bytes free, the arena needs " + std::to_string(bytes) +
+                      "; lower the batch, or set memory.budget and memory.recompute");
+  }
+  check_cuda(cudaMemset(memory, 0, size_t(bytes)));
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaDevice::release(Space space, std::byte* memory) noexcept {
+  if (space == Space::host)
+    cudaFreeHost(memory);
+  else
+    cudaFree(memory);
+}
+
+void* CudaDevice::stream(QueueId id) {
+  cudaStream_t& stream = streams_[id];
+  // Not ordered with the default stream: nothing runs there.
+  if (!stream) check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+Accelerator::Event CudaDevice::make_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return {event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }};
+}
+void CudaDevice::record(const Event& event, QueueId id) {
+  check_cuda(cudaEventRecord(static_cast<cudaEvent_t>(event.get()), queue(id)));
+}
+void CudaDevice::wait(QueueId id, const Event& event) {
+  check_cuda(cudaStreamWaitEvent(queue(id), static_cast<cudaEvent_t>(event.get()), 0));
+}
+void CudaDevice::wait(const Event& event) {
+  check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(event.get())));
+}
+void CudaDevice::synchronize() { check_cuda(cudaDeviceSynchronize()); }
+
+void CudaDevice::copy(QueueId id, void* to, const void* from, int64_t bytes) {
+  if (bytes == 0 || to == from) return;
+  check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, queue(id)));
+}
+void CudaDevice::fill(QueueId id, void* to, unsigned char value, int64_t bytes) {
+  if (bytes) check_cuda(cudaMemsetAsync(to, value, size_t(bytes), queue(id)));
+}
+
+void CudaDevice::begin_recording() {
+  check_cuda(cudaStreamBeginCapture(queue(kComputeQueue), cudaStreamCaptureModeThreadLocal));
+}
+Accelerator::Graph CudaDevice::end_recording() {
+  cudaGraph_t graph = nullptr;
+  check_cuda(cudaStreamEndCapture(queue(kComputeQueue), &graph));
+  cudaGraphExec_t ready = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&ready, graph, 0);
+  cudaGraphDestroy(graph);
+  check_cuda(status);
+  return {ready, [](void* g) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)); }};
+}
+void CudaDevice::abandon_recording() noexcept {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(queue(kComputeQueue), &graph) == cudaSuccess && graph) {
+    cudaGraphDestroy(graph);
+  }
+  cudaGetLastError();
+}
+void CudaDevice::replay(const Graph& graph) {
+  check_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.get()), queue(kComputeQueue)));
+}
+
+cublasLtHandle_t CudaDevice::blas() {
+  if (!blas_) check_blas(cublas_lt().create(&blas_));
+  return blas_;
+}
+
+}  // namespace pal

@@ -1,0 +1,56 @@
+// The GPU: memory, streams, events, graphs, and the handles of its libraries.
+#pragma once
+#include <map>
+
+#include "core/cuda/launch.h"
+#include "core/cuda/libraries.h"
+
+namespace pal {
+
+// The first GPU of the process (CUDA_VISIBLE_DEVICES chooses). Not thread-safe.
+class CudaDevice final : public Accelerator {
+ public:
+  // UsageError, one line: no driver, no GPU, too old a card or driver.
+  CudaDevice();
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  std::string description() const override;
+  int64_t free_bytes() const override;
+  int64_t total_bytes() const { return int64_t(properties_.totalGlobalMem); }
+  std::byte* allocate(Space space, int64_t bytes) override;
+  void release(Space space, std::byte* memory) noexcept override;
+  void* stream(QueueId queue) override;
+  Event make_event() override;
+  void record(const Event& event, QueueId queue) override;
+  void wait(QueueId queue, const Event& event) override;
+  void wait(const Event& event) override;
+  void synchronize() override;
+  void copy(QueueId queue, void* to, const void* from, int64_t bytes) override;
+  void fill(QueueId queue, void* to, unsigned char value, int64_t bytes) override;
+  void begin_recording() override;
+  Graph end_recording() override;
+  void abandon_recording() noexcept override;
+  void replay(const Graph& graph) override;
+
+  // Made when a product is first prepared.
+  cublasLtHandle_t blas();
+  // Made when a convolution is first prepared, by core/cuda/cudnn.h; null before, and without cuDNN.
+  std::shared_ptr<void>& cudnn() { return cudnn_; }
+
+ private:
+  cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
+
+  cudaDeviceProp properties_{};
+  std::map<QueueId, cudaStream_t> streams_;
+  cublasLtHandle_t blas_ = nullptr;
+  std::shared_ptr<void> cudnn_;
+};
+
+// The GPU of a Device that has one.
+inline CudaDevice& cuda_of(const Device& device) {
+  return static_cast<CudaDevice&>(*device.accelerator);
+}
+
+}  // namespace pal

@@ -1,0 +1,123 @@
+// Sweeps over time: bounds, stretches, and the check of a placement.
+#include "memory/place/load.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "core/error.h"
+#include "memory/place/first_fit.h"
+
+namespace pal {
+namespace {
+
+struct Edge {
+  int64_t time, bytes;
+};
+// Ends before beginnings at the same time.
+std::vector<Edge> edges_of(std::span<const Buffer> buffers) {
+  std::vector<Edge> edges;
+  edges.reserve(2 * buffers.size());
+  for (const Buffer& b : buffers) {
+    if (is_empty(b)) continue;
+    edges.push_back({b.lower, b.size});
+    edges.push_back({b.upper, -b.size});
+  }
+  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
+    return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;
+  });
+  return edges;
+}
+
+}  // namespace
+
+int64_t lower_bound_of(std::span<const Buffer> buffers) {
+  int64_t live = 0, most = 0;
+  for (const Edge& e : edges_of(buffers)) most = std::max(most, live += e.bytes);
+  return most;
+}
+
+int64_t hottest_moment(std::span<const Buffer> buffers) {
+  int64_t live = 0, most = 0, moment = 0;
+  for (const Edge& e : edges_of(buffers)) {
+    live += e.bytes;
+    if (live > most) most = live, moment = e.time;
+  }
+  return moment;
+}
+
+// The buffers alive when at least `load` bytes are.
+std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) {
+  std::vector<std::pair<int64_t, int64_t>> hot;  // stretches of time, in order
+  int64_t live = 0;
+  for (const Edge& e : edges_of(buffers)) {
+    const bool before = live >= load;
+    live += e.bytes;
+    if (!before && live >= load) hot.push_back({e.time, e.time});
+    if (before) hot.back().second = e.time;
+  }
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Buffer& b = buffers[i];
+    auto next = std::partition_point(hot.begin(), hot.end(),
+                                     [&](auto& h) { return h.second <= b.lower; });
+    if (!is_empty(b) && next != hot.end() && next->first < b.upper) out.push_back(int32_t(i));
+  }
+  return out;
+}
+
+// Where nothing is alive time falls apart: the buffers of each stretch.
+std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) {
+  std::vector<int32_t> order;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!is_empty(buffers[i])) order.push_back(int32_t(i));
+  }
+  std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
+    return buffers[size_t(i)].lower < buffers[size_t(j)].lower;
+  });
+  std::vector<std::vector<int32_t>> out;
+  int64_t end = INT64_MIN;
+  for (int32_t i : order) {
+    if (out.empty() || buffers[size_t(i)].lower >= end) out.emplace_back();
+    out.back().push_back(i);
+    end = std::max(end, buffers[size_t(i)].upper);
+  }
+  return out;
+}
+
+void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset) {
+  std::vector<int32_t> starts, ends;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!is_empty(buffers[i])) starts.push_back(int32_t(i));
+  }
+  ends = starts;
+  auto by = [&](auto member) {
+    return [&buffers, member](int32_t a, int32_t b) {
+      return buffers[size_t(a)].*member < buffers[size_t(b)].*member;
+    };
+  };
+  std::sort(starts.begin(), starts.end(), by(&Buffer::lower));
+  std::sort(ends.begin(), ends.end(), by(&Buffer::upper));
+  std::set<std::pair<int64_t, int32_t>> live;  // (offset, buffer): neighbours must not touch
+  size_t ended = 0;
+  for (int32_t i : starts) {
+    for (; buffers[size_t(ends[ended])].upper <= buffers[size_t(i)].lower; ++ended) {
+      live.erase({offset[size_t(ends[ended])], ends[ended]});
+    }
+    const int64_t begin = offset[size_t(i)], end = begin + buffers[size_t(i)].size;
+    auto next = live.lower_bound({begin, 0});
+    int32_t clash = -1;
+    if (next != live.end() && next->first < end) clash = next->second;
+    if (next != live.begin()) {
+      auto before = std::prev(next);
+      if (before->first + buffers[size_t(before->second)].size > begin) clash = before->second;
+    }
+    if (clash >= 0 || begin < 0) {
+      throw ProgramError("place: buffer " + std::to_string(i) + " at " + std::to_string(begin) +
+                         (clash < 0 ? " is below 0" : " overlaps buffer " + std::to_string(clash)));
+    }
+    live.insert({begin, i});
+  }
+}
+
+}  // namespace pal

@@ -1,0 +1,82 @@
+// Where every storage lies: (region, offset), and the check that it may lie there.
+//
+// The device arena, from its front: the state (the same for all programs of a set), the inputs in
+// two slots, then everything that lives and dies within the step. Host copies have a region of their
+// own, laid out likewise.
+#pragma once
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/program.h"
+#include "memory/place/place.h"
+
+namespace pal {
+
+constexpr int kRegions = 2;  // by Space: the device arena, host memory
+inline size_t region_of(Space space) { return size_t(space); }
+
+// State by name, at the arena's front. Programs that share state share a layout.
+class StateLayout {
+ public:
+  struct Slot {
+    int64_t offset = 0, bytes = 0;
+    Space space = Space::device;
+  };
+
+  StateLayout() = default;
+  explicit StateLayout(const Program& program) { add(program); }
+
+  // Appends the program's slots that are not there yet. ProgramError when a slot that is there has
+  // another size.
+  void add(const Program& program);
+  const Slot* find(const std::string& name) const;
+  int64_t bytes(Space space = Space::device) const { return bytes_[region_of(space)]; }
+
+ private:
+  std::map<std::string, Slot> slots_;
+  std::array<int64_t, kRegions> bytes_{};
+};
+
+struct Region {
+  int64_t bytes = 0;            // all of it: state, inputs, transients
+  int64_t state = 0;            // the state's bytes, at the front
+  int64_t inputs = 0;           // of one slot; the second lies behind the first
+  int64_t lower_bound = 0;      // state, inputs, and the most transients alive at once
+  int64_t transients_begin() const { return state + 2 * inputs; }
+  // The part of the region that packing wasted.
+  double fragmentation() const {
+    return bytes ? double(bytes - lower_bound) / double(bytes) : 0;
+  }
+};
+
+struct Plan {
+  std::vector<int64_t> offset;  // by storage, into its region; of inputs in slot 0
+  std::array<Region, kRegions> regions{};
+  const char* order = "";       // the placement order that won on the device
+
+  const Region& device() const { return regions[region_of(Space::device)]; }
+  const Region& host() const { return regions[region_of(Space::host)]; }
+};
+
+// What is to be placed in a region: all that lives and dies within the step.
+struct Transients {
+  std::vector<Buffer> buffers;
+  std::vector<size_t> storage;  // by buffer
+};
+Transients transients_of(const Program& program, const Storages& storages, Space space);
+
+// Places the program's storages. ProgramError when the layout lacks one of its state slots.
+// `enough`: bytes of the device's region, below which nobody asks for less.
+Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
+               int64_t enough = 0);
+
+// Checks the plan without the planner's lifetimes: follows every byte of every region through the
+// step and asserts that each node reads what was written for it, that nothing reads or writes bytes
+// before the queues have settled who comes first, that state and outputs are whole at the end, and
+// that inputs (both slots) and foreign state are left alone. ProgramError names both values.
+void check_plan(const Program& program, const Storages& storages, const Plan& plan);
+
+}  // namespace pal

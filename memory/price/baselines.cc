@@ -1,0 +1,71 @@
+// Lifetimes under other rules; the framework's has storages more, for what dropout draws, and with
+// cuDNN readers more.
+#include "memory/price/baselines.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/op.h"
+#include "memory/storages/lifetimes.h"
+#include "memory/storages/storages.h"
+
+namespace pal {
+namespace {
+
+// One f32 for each element that a replaying node multiplies, from it to the last node that draws the
+// same numbers (the same operator with the same attributes: they name the stream).
+void add_masks(const Program& p, Storages& storages, std::vector<Lifetime>& lifetimes) {
+  std::map<std::pair<const OpDef*, std::string>, NodeId> last;
+  for (NodeId n = p.node_count(); n-- > 0;) {
+    const Node& node = p.node(n);
+    if (!node.op->replays_random) continue;
+    const std::pair<const OpDef*, std::string> drawn{node.op, node.attrs.print()};
+    if (node.phase != Phase::forward) {
+      last.emplace(drawn, n);
+    } else if (auto replay = last.find(drawn); replay != last.end() && node.out[0] != kNone) {
+      const int64_t elements = p.value(node.out[0]).spec.numel();
+      storages.list.push_back({.bytes = elements * int64_t(sizeof(float))});
+      lifetimes.push_back({start_of(n), done_of(replay->second)});
+    }
+  }
+}
+
+// The step with what cuDNN's gradients read beyond ours: the operand too, up to the last gradient
+// that reads what the node left.
+Program as_cudnn_reads(Program p) {
+  const auto readers = readers_of(p);
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    const Node& node = p.node(n);
+    if (!node.op->cudnn_keeps_both || node.phase != Phase::forward) continue;
+    NodeId last = kNone;
+    for (ValueId v : node.out) {
+      if (v == kNone) continue;
+      for (NodeId r : readers[size_t(v)]) {
+        if (p.node(r).phase == Phase::backward) last = std::max(last, r);
+      }
+    }
+    if (last != kNone) p.nodes[size_t(last)].in.push_back(node.in[0]);
+  }
+  p.relink();
+  return p;
+}
+
+int64_t framework_peak(const Program& p, std::span<const int64_t> workspace_bytes) {
+  Storages storages = assign_storages(p, workspace_bytes, {.over_feature_maps = false});
+  std::vector<Lifetime> lifetimes = lifetimes_of(p, storages);
+  add_masks(p, storages, lifetimes);
+  return peak_of(storages, lifetimes).bytes;
+}
+
+}  // namespace
+
+Baselines baselines_of(const Program& program, std::span<const int64_t> workspace_bytes) {
+  const Storages ours = assign_storages(program, workspace_bytes);
+  return {.ours = peak_of(ours, lifetimes_of(program, ours)).bytes,
+          .framework = framework_peak(program, workspace_bytes),
+          .cudnn = framework_peak(as_cudnn_reads(program), workspace_bytes)};
+}
+
+}  // namespace pal

@@ -1,0 +1,142 @@
+// Rooflines, node by node.
+#include "memory/price/predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "memory/storages/storages.h"
+
+namespace pal {
+namespace {
+
+constexpr double kMs = 1e3;  // a second's
+
+double rate_of(const Work& work, const DeviceProfile& device) {
+  if (work.flops < kProductIntensity * (work.bytes + work.host_bytes)) return device.vector;
+  double peak = device.tf32 > 0 ? device.tf32 : device.f32;
+  if (work.type == DType::f16 && device.f16 > 0) peak = device.f16;
+  if (work.type == DType::bf16 && device.bf16 > 0) peak = device.bf16;
+  return peak * device.matmul_efficiency * occupancy(work, device);
+}
+
+// The type of the operands of a product: 16 bits where two operands have them. The sum that a
+// product adds to, and its result, may be wider.
+DType type_of(SpecSpan in) {
+  int bf16 = 0, f16 = 0;
+  for (const TensorSpec& spec : in) {
+    bf16 += spec.dtype == DType::bf16;
+    f16 += spec.dtype == DType::f16;
+  }
+  return bf16 >= 2 ? DType::bf16 : f16 >= 2 ? DType::f16 : DType::f32;
+}
+
+// Specs of one node after the other, without a list for each.
+class SpecList {
+ public:
+  SpecSpan of(const Program& program, const std::vector<ValueId>& values) {
+    if (specs_.size() < values.size()) specs_.resize(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      specs_[i] = values[i] == kNone ? TensorSpec{} : program.value(values[i]).spec;
+    }
+    return {specs_.data(), values.size()};
+  }
+
+ private:
+  Specs specs_;
+};
+
+class Worker {
+ public:
+  Worker(const Program& program, const Storages* storages)
+      : program_(program), storages_(storages) {}
+
+  Work work(NodeId n) {
+    const Node& node = program_.node(n);
+    const SpecSpan in = in_.of(program_, node.in), out = out_.of(program_, node.out);
+    const Cost cost = cost_of(*node.op, in, out, node.attrs);
+    Work work{.flops = cost.flops, .bytes = cost.bytes, .type = type_of(in)};
+    for (const TensorSpec& spec : out) work.results = std::max(work.results, double(spec.numel()));
+    if (node.op->windows && cost.flops == 0) {
+      const int64_t copied = copied_bytes(n);
+      work.bytes = 2 * double(copied);
+      work.runs = copied > 0;
+    }
+    for (const auto* side : {&node.in, &node.out}) {
+      for (ValueId v : *side) {
+        if (v == kNone || program_.value(v).space != Space::host) continue;
+        work.host_bytes += double(program_.value(v).spec.bytes());
+      }
+    }
+    work.bytes = std::max(0.0, work.bytes - work.host_bytes);
+    return work;
+  }
+
+ private:
+  int64_t copied_bytes(NodeId n) const {
+    if (!storages_) return 0;
+    const Node& node = program_.node(n);
+    const std::vector<int64_t> in_place = bytes_in_place(program_, *storages_, n);
+    int64_t copied = 0;
+    for (size_t i = 0; i < node.out.size(); ++i) {
+      if (node.out[i] == kNone) continue;
+      copied += std::max<int64_t>(0, program_.value(node.out[i]).spec.bytes() - in_place[i]);
+    }
+    return copied;
+  }
+
+  const Program& program_;
+  const Storages* storages_;
+  SpecList in_, out_;
+};
+
+}  // namespace
+
+Work work_of(const Program& program, NodeId node, const Storages* storages) {
+  return Worker(program, storages).work(node);
+}
+
+double occupancy(const Work& work, const DeviceProfile& device) {
+  if (work.results <= 0 || device.units <= 0 || device.tile <= 0) return 1;
+  const double sum = work.flops / (2 * work.results);
+  const double pieces = std::ceil(work.results / device.tile) *
+                        std::max(1.0, std::floor(sum / kSumPiece));
+  return pieces / (device.units * std::ceil(pieces / device.units));
+}
+
+double time_ms(const Work& work, const DeviceProfile& device) {
+  if (!work.runs) return 0;
+  double seconds = 0;
+  auto at_least = [&](double amount, double rate) {
+    if (amount > 0 && rate > 0) seconds = std::max(seconds, amount / rate);
+  };
+  const bool linked = device.link > 0;
+  const double near = work.bytes + (linked ? 0 : work.host_bytes);
+  const bool cached = device.cache > 0 && near <= double(device.cache_bytes);
+  at_least(work.flops, rate_of(work, device));
+  at_least(near, cached ? device.cache : device.memory * device.memory_efficiency);
+  if (linked) at_least(work.host_bytes, device.link * device.link_efficiency);
+  return kMs * (seconds + device.launch);
+}
+
+Prediction predict(const Program& program, const DeviceProfile& device, const Storages* storages) {
+  Prediction out;
+  out.node_ms.resize(program.nodes.size());
+  Worker worker(program, storages);
+  std::vector<double> done(program.nodes.size()), clock;  // by node; by queue
+  for (NodeId n = 0; n < program.node_count(); ++n) {
+    const Node& node = program.node(n);
+    const Work work = worker.work(n);
+    const double ms = time_ms(work, device);
+    out.node_ms[size_t(n)] = ms;
+    out.by_phase[size_t(node.phase)] += ms;
+    out.flops += work.flops, out.bytes += work.bytes, out.host_bytes += work.host_bytes;
+    if (clock.size() <= node.queue) clock.resize(size_t(node.queue) + 1, 0);
+    double& now = clock[node.queue];
+    for (NodeId other : node.waits) now = std::max(now, done[size_t(other)]);
+    done[size_t(n)] = now += ms;
+    out.step_ms = std::max(out.step_ms, now);
+  }
+  return out;
+}
+
+}  // namespace pal

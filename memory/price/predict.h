@@ -1,0 +1,90 @@
+// What a step would take on a device, without running it: a roofline for every node (Williams et
+// al. 2009). docs/prediction.md has the formulas in words, and what they were compared with.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/op.h"
+#include "core/program.h"
+
+namespace pal {
+
+constexpr size_t kPhases = size_t(Phase::reload) + 1;
+
+// A device as a prediction sees it; configs/devices holds those of real cards (train/config/profile.h
+// reads them). Peaks are the vendor's; efficiencies say what part of a peak a good kernel reaches.
+// A rate of 0: the device has none.
+struct DeviceProfile {
+  std::string name;      // "RTX 2080 Ti"
+  bool measured = false;  // figures of the machine at hand (pal bench --profile), not of a data sheet
+  // flop/s of products of matrices, by the type of their operands. tf32 is used for f32 operands
+  // where it is not 0, f32 for types without a rate of their own.
+  double f32 = 0, tf32 = 0, f16 = 0, bf16 = 0;
+  double vector = 0;        // flop/s of everything else, in f32
+  double memory = 0;        // bytes/s
+  double cache = 0;         // bytes/s of nodes that touch at most cache_bytes; 0: memory's
+  int64_t cache_bytes = 0;
+  double link = 0;          // bytes/s to host memory and back; 0: host memory is the device's own
+  int64_t capacity = 0;     // bytes
+  double launch = 0;        // seconds that a node costs beyond its work
+  double units = 1;         // streaming multiprocessors, cores: what shares a product out
+  double tile = 4096;       // elements of a product's result that one unit makes at a time
+  double matmul_efficiency = 1, memory_efficiency = 1, link_efficiency = 1;
+};
+
+// A node is a product of matrices, for choosing its rate, when it does at least so many flops for
+// byte that it moves. Elementwise and row-wise operators stay below 6 in f32, products of any
+// useful size above 20; where the two meet, memory is what bounds a node, on every card.
+constexpr double kProductIntensity = 12;
+// A product with few results and long sums is cut along the sums too, into pieces of at least this.
+constexpr double kSumPiece = 512;
+
+// What a node does, as far as time depends on it.
+struct Work {
+  double flops = 0;
+  double bytes = 0;       // in the device's memory
+  double host_bytes = 0;  // over the host link
+  double results = 0;     // elements of the largest output
+  DType type = DType::f32;  // of the operands: 16 bits where two of them have 16
+  bool runs = true;       // false: a view in place, of which nothing is left
+};
+// Without `storages`, views and stacks count as in place; with them, what they must copy is counted.
+Work work_of(const Program& program, NodeId node, const Storages* storages = nullptr);
+
+// The part of a product's peak that its shape lets it reach: its result is cut into tiles (and its
+// sums into pieces), which the units take in turns; in the last turn some may have nothing to do.
+//   pieces = ceil(results / tile) * max(1, floor(sum / kSumPiece)), sum = flops / (2 results)
+//   occupancy = pieces / (units * ceil(pieces / units))
+double occupancy(const Work& work, const DeviceProfile& device);
+
+// max(flops / rate, bytes / bandwidth, host bytes / link) + launch, in milliseconds.
+double time_ms(const Work& work, const DeviceProfile& device);
+
+struct Prediction {
+  double step_ms = 0;                  // until the last queue is done
+  std::array<double, kPhases> by_phase{};  // milliseconds of the nodes of a phase, on any queue
+  std::vector<double> node_ms;         // by node
+  double flops = 0, bytes = 0, host_bytes = 0;
+
+  double of(Phase phase) const { return by_phase[size_t(phase)]; }
+};
+
+// Every queue runs its nodes in order, and each node once the ones that it waits for are done.
+// Takes time linear in the program; about 5 ms for 20,000 nodes.
+Prediction predict(const Program& program, const DeviceProfile& device,
+                   const Storages* storages = nullptr);
+
+// A step's predicted time, as plans report it.
+struct StepTime {
+  std::string profile;   // the device's name
+  bool measured = false;  // the profile's figures are; the time is predicted all the same
+  double step_ms = 0;
+  // What the passes that trade time for bytes (recompute, encode, swap) add, as a fraction of the
+  // step without them.
+  double overhead = 0;
+};
+
+}  // namespace pal

@@ -1,0 +1,164 @@
+// The regions of Algorithm 1, and their pruning as one minimum cut.
+#include "memory/recompute/echo.h"
+
+#include <algorithm>
+
+#include "memory/passes/bit_stash.h"
+#include "memory/recompute/echo_cut.h"
+
+namespace pal {
+namespace {
+
+class Echo {
+ public:
+  Echo(const StepView& view, const EchoTrial& trial)
+      : view_(view), p_(view.program), trial_(trial),
+        candidate_(p_.nodes.size(), 0), first_(view.first_use), last_(view.last_use) {}
+
+  Choice run() {
+    expand();
+    build();
+    const std::vector<char> source = cut_.source_side();
+    Choice choice(p_.values.size(), 0);
+    for (size_t v = 0; v < choice.size(); ++v) {
+      if (!target(ValueId(v)) || !candidate_[size_t(p_.values[v].producer)]) continue;
+      choice[v] = source[size_t(made_[size_t(view_.storage[v])])];
+    }
+    return choice;
+  }
+
+ private:
+  // Needed by the backward pass, if everything that can be is recomputed.
+  bool target(ValueId v) const {
+    return v != kNone && !view_.pinned[size_t(v)] && first_[size_t(v)] != kNone;
+  }
+
+  // From the last forward node to the first. first_ and last_ become the times at which a value is
+  // read after the forward phase by gradients and by candidates' clones, which run at their own
+  // first use.
+  void expand() {
+    for (NodeId n = p_.node_count(); n-- > 0;) {
+      const Node& node = p_.node(n);
+      if (node.phase != Phase::forward) continue;
+      NodeId first = kNone, last = kNone;
+      for (ValueId v : node.out) {
+        if (!target(v)) continue;
+        first = first == kNone ? first_[size_t(v)] : std::min(first, first_[size_t(v)]);
+        last = std::max(last, last_[size_t(v)]);
+      }
+      if (first == kNone || view_.heavy[size_t(n)] || !view_.clonable[size_t(n)]) continue;
+      if (last - first > trial_.near && !view_.from_pinned(n)) continue;
+      candidate_[size_t(n)] = 1;
+      for (ValueId v : node.in) {
+        if (view_.stays(v)) continue;
+        NodeId &f = first_[size_t(v)], &l = last_[size_t(v)];
+        f = f == kNone ? first : std::min(f, first);
+        l = std::max(l, first);
+      }
+    }
+  }
+
+  // A storage is a pair of vertices, needed -> made again, joined by its bytes: to cut there is to
+  // stash it. Made again means that the candidates which make it run again: they need their
+  // operands, and cost a little themselves. The source stands for what gradients need, whatever is
+  // chosen (where no candidate makes it, it is left out), and made again for its maker, where neither
+  // has to do with others.
+  void build() {
+    survey();
+    node_.assign(p_.nodes.size(), kNone);
+    for (size_t v = 0; v < p_.values.size(); ++v) {
+      if (target(ValueId(v))) connect(v);
+    }
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      if (node_[size_t(n)] == kNone) continue;
+      for (ValueId v : p_.node(n).in) {
+        if (view_.stays(v)) continue;
+        const int needed = needed_[size_t(view_.storage[size_t(v)])];
+        if (needed != MinCut::kSource) cut_.add_edge(node_[size_t(n)], needed, MinCut::kInfinite);
+      }
+    }
+  }
+
+  // What is made of which, and what gradients cannot do without.
+  void survey() {
+    const size_t storages = view_.storage_bytes.size();
+    needed_.assign(storages, kNone), made_.assign(storages, kNone);
+    able_.assign(storages, 0), members_.assign(storages, 0);
+    makes_.assign(p_.nodes.size(), 0), without_.assign(p_.values.size(), 0);
+    for (size_t v = 0; v < p_.values.size(); ++v) {
+      if (!target(ValueId(v))) continue;
+      const size_t storage = size_t(view_.storage[v]), producer = size_t(p_.values[v].producer);
+      able_[storage] |= candidate_[producer];
+      ++members_[storage], ++makes_[producer];
+      if (view_.first_use[v] == kNone) continue;
+      without_[v] = cost_without(ValueId(v));
+      if (without_[v] == MinCut::kInfinite) needed_[storage] = MinCut::kSource;
+    }
+  }
+
+  // The value's storage with the source and with the value's maker.
+  void connect(size_t v) {
+    const size_t storage = size_t(view_.storage[v]);
+    const NodeId producer = p_.values[v].producer;
+    int &needed = needed_[storage], &made = made_[storage];
+    if (needed == MinCut::kSource && !able_[storage]) return;
+    if (needed == kNone) needed = cut_.add_vertices(1);
+    if (made == kNone) {
+      made = able_[storage] ? cut_.add_vertices(1) : MinCut::kSink;
+      cut_.add_edge(needed, made, view_.storage_bytes[storage]);
+    }
+    if (needed != MinCut::kSource && without_[v]) {
+      cut_.add_edge(MinCut::kSource, needed, without_[v]);
+    }
+    if (!candidate_[size_t(producer)]) {
+      if (able_[storage]) cut_.add_edge(made, MinCut::kSink, MinCut::kInfinite);
+      return;
+    }
+    int& runs = node_[size_t(producer)];
+    if (runs == kNone) {
+      const bool alone = members_[storage] == 1 && makes_[size_t(producer)] == 1;
+      runs = alone ? made : cut_.add_vertices(1);
+      cut_.add_edge(runs, MinCut::kSink, cost_again(producer));
+    }
+    if (runs != made) cut_.add_edge(made, runs, MinCut::kInfinite);
+  }
+
+  // What it costs gradients to do without the value: a bit for each element where they ask no more
+  // of it. (If something else needs it whole, it is there anyway.)
+  int64_t cost_without(ValueId v) const {
+    const TensorSpec& spec = p_.value(v).spec;
+    if (!trial_.bits || spec.dtype == DType::bit || spec.layout || bit_bytes(spec) >= spec.bytes() ||
+        later_reads(p_, view_.readers, v).kind != Reads::Kind::predicate) {
+      return MinCut::kInfinite;
+    }
+    const double moved = double(spec.bytes() + bit_bytes(spec));
+    return bit_bytes(spec) + 1 + int64_t(moved / trial_.exchange);
+  }
+
+  // Running the node once more: what it moves, or what could be moved meanwhile, where arithmetic
+  // takes longer.
+  int64_t cost_again(NodeId n) const {
+    const Cost& cost = view_.cost[size_t(n)];
+    const double moved = std::max(cost.bytes, cost.flops / trial_.balance);
+    return 1 + int64_t((moved + trial_.launch_bytes) / trial_.exchange);
+  }
+
+  const StepView& view_;
+  const Program& p_;
+  const EchoTrial& trial_;
+  std::vector<char> candidate_;        // by node
+  std::vector<NodeId> first_, last_;   // by value
+  std::vector<char> able_;             // by storage: some candidate makes it
+  std::vector<int32_t> members_;       // by storage: values that may be recomputed
+  std::vector<int32_t> makes_;         // by node: those
+  std::vector<int64_t> without_;       // by value that gradients read: the cost of doing without
+  std::vector<int> needed_, made_;     // vertices by storage
+  std::vector<int> node_;              // vertices by node that may run again
+  MinCut cut_;
+};
+
+}  // namespace
+
+Choice choose_echo(const StepView& view, const EchoTrial& trial) { return Echo(view, trial).run(); }
+
+}  // namespace pal

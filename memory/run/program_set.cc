@@ -1,0 +1,170 @@
+// Adding programs to a set: compile against the common state, grow the arena, make a runner.
+#include "memory/run/program_set.h"
+
+#include <cstring>
+
+#include "core/error.h"
+
+namespace pal {
+namespace {
+
+constexpr QueueId kInputQueue = 255;  // beside the queues of programs, which count from 0
+
+}  // namespace
+
+std::byte* StateMirror::fetch(int64_t bytes) {
+  accelerator_->synchronize();
+  const int64_t have = int64_t(copy_.size());
+  copy_.resize(size_t(bytes));
+  const int64_t from = fetched_ ? have : 0;  // what was fetched may have been written to since
+  accelerator_->copy(kComputeQueue, copy_.data() + from, arena_.base(Space::device) + from,
+                     bytes - from);
+  accelerator_->synchronize();
+  fetched_ = true;
+  return copy_.data();
+}
+
+void StateMirror::send() {
+  if (!fetched_) return;
+  accelerator_->copy(kComputeQueue, arena_.base(Space::device), copy_.data(), int64_t(copy_.size()));
+  accelerator_->synchronize();  // the copy may be fetched into again
+  fetched_ = false;
+}
+
+std::byte* Executable::input(const std::string& name) {
+  const ValueId value = program().input(name);
+  if (!accelerator_) return runner_->data(value);
+  const Storages& storages = compiled_->storages;
+  const StorageId id = storages.of[size_t(value)];
+  const int64_t within = storages.offset[size_t(value)];
+  if (storages[id].space == Space::host) {
+    return host_inputs_.data() + compiled_->plan.offset[size_t(id)] -
+           compiled_->plan.host().state + within;
+  }
+  accelerator_->wait(sent_);
+  return staging_->base(Space::host) + compiled_->plan.offset[size_t(id)] -
+         compiled_->plan.device().state + within;
+}
+
+void Executable::run() {
+  if (!accelerator_) return runner_->run();
+  const Region &region = compiled_->plan.device(), &host = compiled_->plan.host();
+  state_->send();
+  if (host.inputs > 0) {
+    accelerator_->wait(turns_->before_inputs_of(this));
+    std::memcpy(memory_->base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
+                size_t(host.inputs));
+  }
+  if (region.inputs > 0) {
+    accelerator_->wait(kInputQueue, turns_->before_inputs_of(this));
+    accelerator_->copy(kInputQueue, memory_->base(Space::device) + region.state + next_ * region.inputs,
+                       staging_->base(Space::host), region.inputs);
+    accelerator_->record(sent_, kInputQueue);
+    accelerator_->wait(kComputeQueue, sent_);
+  }
+  memory_->set_input_slot(next_);
+  runner_->use_recording(next_);
+  const Accelerator::Event& end = turns_->begin(this);
+  runner_->run();
+  accelerator_->record(end, kComputeQueue);
+  next_ = 1 - next_;
+}
+
+std::byte* Executable::output_bytes(const std::string& name) {
+  const ValueId value = program().output(name);
+  std::byte* data = runner_->data(value);
+  if (!accelerator_) return data;
+  if (program().value(value).space == Space::host) {
+    accelerator_->wait(turns_->end_of_last());
+    return data;
+  }
+  std::vector<std::byte>& copy = fetched_[name];
+  copy.resize(size_t(program().value(value).spec.bytes()));
+  accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
+  accelerator_->synchronize();
+  return copy.data();
+}
+
+void Executable::send_output(const std::string& name, std::byte* to) {
+  const ValueId value = program().output(name);
+  accelerator_->copy(kComputeQueue, to, runner_->data(value), program().value(value).spec.bytes());
+}
+
+ProgramSet::ProgramSet(CompileOptions options, const Device& device)
+    : options_(std::move(options)),
+      cache_(device),
+      arena_(std::make_unique<Arena>(device.accelerator)) {
+  if (!device.accelerator) return;
+  mirror_ = std::make_shared<StateMirror>(device.accelerator, *arena_);
+  turns_ = std::make_shared<Turns>(*device.accelerator);
+}
+
+void ProgramSet::declare(const Program& program) {
+  for (const StateSlot& slot : program.state) {
+    const TensorSpec& spec = program.value(slot.start).spec;
+    bool known = false;
+    for (const StateTensor& have : slots_) {
+      if (have.name != slot.name) continue;
+      known = true;
+      if (!(have.spec == spec)) {
+        throw ProgramError("state " + slot.name + " is " + to_string(have.spec) + " in this set; a " +
+                           "program asks for " + to_string(spec));
+      }
+    }
+    if (known) continue;
+    if (!programs_.empty()) {
+      throw ProgramError("state " + slot.name + " was not declared before the first program of the "
+                         "set was compiled");
+    }
+    slots_.push_back({slot.name, slot.role, slot.init, spec, nullptr});
+  }
+  layout_.add(program);
+  arena_->reserve(Space::device, layout_.bytes(Space::device));
+  arena_->reserve(Space::host, layout_.bytes(Space::host));
+}
+
+Executable& ProgramSet::add(const std::string& name, Program program) {
+  declare(program);
+  auto made = std::make_unique<Executable>();
+  made->compiled_ = std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options_));
+  const Compiled& c = *made->compiled_;
+  const std::byte* const device = arena_->base(Space::device);
+  const std::byte* const host = arena_->base(Space::host);
+  arena_->reserve(c.plan);
+  if (arena_->base(Space::device) != device || arena_->base(Space::host) != host) {
+    for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
+  }
+  made->memory_ = std::make_unique<StaticPlan>(c.storages, c.plan, *arena_);
+  made->runner_ =
+      std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device(),
+                               RunOptions{.record = cache_.device().graphs});
+  if (auto accelerator = cache_.device().accelerator) {
+    made->accelerator_ = accelerator, made->state_ = mirror_;
+    made->staging_ = std::make_unique<Arena>(accelerator);
+    made->staging_->reserve(Space::host, c.plan.device().inputs);
+    made->host_inputs_.resize(size_t(c.plan.host().inputs));
+    made->sent_ = accelerator->make_event(), made->turns_ = turns_;
+  }
+  return *(programs_[name] = std::move(made));
+}
+
+Executable* ProgramSet::find(const std::string& name) {
+  auto found = programs_.find(name);
+  return found == programs_.end() ? nullptr : found->second.get();
+}
+
+std::vector<StateTensor> ProgramSet::state() {
+  std::vector<StateTensor> out = slots_;
+  std::byte* const device =
+      mirror_ ? mirror_->fetch(layout_.bytes(Space::device)) : arena_->base(Space::device);
+  for (StateTensor& slot : out) {
+    const StateLayout::Slot* place = layout_.find(slot.name);
+    std::byte* base = place->space == Space::device ? device : arena_->base(place->space);
+    slot.data = base + place->offset;
+  }
+  return out;
+}
+
+int64_t ProgramSet::arena_bytes() const { return arena_->bytes(Space::device); }
+
+}  // namespace pal

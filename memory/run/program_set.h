@@ -1,0 +1,138 @@
+// A run's programs over one state: training steps for every bucket, validation, decoding. They share
+// one arena, in which the state lies first, so a weight has one address for all of them.
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/accelerator.h"
+#include "core/runner.h"
+#include "memory/compile.h"
+#include "memory/run/static_plan.h"
+
+namespace pal {
+
+// The state of a set on an accelerator, as the processor sees it: a copy that is fetched when it is
+// asked for, and sent back before the next step.
+class StateMirror {
+ public:
+  StateMirror(std::shared_ptr<Accelerator> accelerator, Arena& arena)
+      : accelerator_(std::move(accelerator)), arena_(arena) {}
+  std::byte* fetch(int64_t bytes);  // the first so many bytes of the arena
+  void send();                      // nothing, unless it was fetched since
+
+ private:
+  std::shared_ptr<Accelerator> accelerator_;
+  Arena& arena_;
+  std::vector<std::byte> copy_;
+  bool fetched_ = false;
+};
+
+class Executable;
+
+// Whose turn it was on an accelerator. The programs of a set lie over one another in the arena, so a
+// program's next inputs may come in while its own last step runs, which reads its other slot, but not
+// while another program's does.
+class Turns {
+ public:
+  explicit Turns(Accelerator& accelerator)
+      : ends_{accelerator.make_event(), accelerator.make_event()} {}
+  // When this program's next inputs may be written.
+  const Accelerator::Event& before_inputs_of(const Executable* program) const {
+    return ends_[program == last_ ? size_t(runs_ % 2) : size_t((runs_ + 1) % 2)];
+  }
+  const Accelerator::Event& end_of_last() const { return ends_[size_t((runs_ + 1) % 2)]; }
+  // To be recorded at the end of the run that now begins.
+  const Accelerator::Event& begin(const Executable* program) {
+    last_ = program;
+    return ends_[size_t(runs_++ % 2)];
+  }
+
+ private:
+  std::array<Accelerator::Event, 2> ends_;  // of the last two runs
+  int64_t runs_ = 0;
+  const Executable* last_ = nullptr;
+};
+
+// One compiled program of a set, ready to run. On an accelerator run() returns when all is queued;
+// what waits for it are output(), ProgramSet::state(), input() until the last inputs were copied, and the
+// run after the next, whose inputs go where its own were. So a loss that nobody reads costs no wait.
+class Executable {
+ public:
+  const Compiled& compiled() const { return *compiled_; }
+  const Program& program() const { return compiled_->program; }
+  // Bytes of an input, to fill before run(). What was put there stays there.
+  std::byte* input(const std::string& name);
+  // Bytes of an output, to read after run(). On an accelerator a copy, good until the next call for
+  // the same output.
+  template <class T = float>
+  T* output(const std::string& name) {
+    return reinterpret_cast<T*>(output_bytes(name));
+  }
+  void run();
+  // On an accelerator: has the bytes of an output copied to pinned memory when the step is done, and
+  // waits for nothing.
+  void send_output(const std::string& name, std::byte* to);
+  Runner& runner() { return *runner_; }
+  StaticPlan& memory() { return *memory_; }
+
+ private:
+  friend class ProgramSet;
+  std::byte* output_bytes(const std::string& name);
+
+  std::unique_ptr<Compiled> compiled_;
+  std::unique_ptr<StaticPlan> memory_;
+  std::unique_ptr<Runner> runner_;
+  // On an accelerator only. Inputs are filled beside the arena. Those of the device go by way of
+  // pinned memory, on a queue of their own, while the last step runs; the few that a step reads in the
+  // host's memory are put there by run().
+  std::shared_ptr<Accelerator> accelerator_;
+  std::shared_ptr<StateMirror> state_;
+  std::shared_ptr<Turns> turns_;
+  std::unique_ptr<Arena> staging_;
+  Accelerator::Event sent_;
+  std::vector<std::byte> host_inputs_;
+  int next_ = 0;  // the slot of the next run's inputs
+  std::map<std::string, std::vector<std::byte>> fetched_;
+};
+
+struct StateTensor {
+  std::string name;
+  Role role;
+  Init init;
+  TensorSpec spec;
+  std::byte* data;
+};
+
+class ProgramSet {
+ public:
+  ProgramSet(CompileOptions options, const Device& device);
+
+  // Makes room for a program's state slots. Once a program is compiled the state is fixed: a set whose
+  // first program does not carry all of it declares the others first.
+  void declare(const Program& program);
+  // Compiles a program under a name; it binds to the state by name (ProgramError when it asks for a
+  // slot that was not declared, or is another shape). The arena grows when a later program needs
+  // more; the state is kept. BudgetError when it may not.
+  Executable& add(const std::string& name, Program program);
+  Executable* find(const std::string& name);
+
+  // On an accelerator a copy; what is written there reaches the device before the next step.
+  std::vector<StateTensor> state();
+  int64_t arena_bytes() const;  // what the set holds
+  const Device& device() const { return cache_.device(); }
+
+ private:
+  CompileOptions options_;
+  KernelCache cache_;
+  StateLayout layout_;
+  std::vector<StateTensor> slots_;  // data is filled in by state()
+  std::unique_ptr<Arena> arena_;
+  std::shared_ptr<StateMirror> mirror_;  // null: the processor reads the arena itself
+  std::shared_ptr<Turns> turns_;
+  std::map<std::string, std::unique_ptr<Executable>> programs_;
+};
+
+}  // namespace pal

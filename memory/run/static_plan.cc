@@ -1,0 +1,115 @@
+// The arena and its canaries.
+#include "memory/run/static_plan.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace pal {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+// Differs from place to place, so that no copied or computed block matches it by chance.
+uint64_t canary(int64_t offset) { return 0xC0DED00DFEEDFACEull ^ (uint64_t(offset) * 0x9E3779B97F4A7C15ull); }
+
+}  // namespace
+
+void Arena::Free::operator()(std::byte* p) const {
+  if (accelerator) accelerator->release(space, p);
+  else std::free(p);
+}
+
+void Arena::reserve(Space space, int64_t bytes) {
+  Block& block = blocks_[region_of(space)];
+  if (bytes <= block.bytes) return;
+  const size_t size = (size_t(bytes) + kPage - 1) / kPage * kPage;
+  if (accelerator_) {
+    std::unique_ptr<std::byte[], Free> data(accelerator_->allocate(space, int64_t(size)),
+                                            {accelerator_, space});
+    accelerator_->copy(kComputeQueue, data.get(), block.data.get(), block.bytes);
+    accelerator_->synchronize();  // the old block is about to be freed
+    block = {std::move(data), bytes};
+    return;
+  }
+  std::unique_ptr<std::byte[], Free> data(static_cast<std::byte*>(std::aligned_alloc(kPage, size)));
+  if (!data) {
+    throw BudgetError("the machine has no " + std::to_string(size) +
+                      " bytes for the arena; lower memory.budget or the batch");
+  }
+  if (block.bytes) std::memcpy(data.get(), block.data.get(), size_t(block.bytes));
+  std::memset(data.get() + block.bytes, 0, size - size_t(block.bytes));
+  block = {std::move(data), bytes};
+}
+
+template <class F>
+void Arena::visit(Space space, int64_t from, bool write, F f) const {
+  const Block& block = blocks_[region_of(space)];
+  if (!accelerator_ || space == Space::host) {
+    if (accelerator_) accelerator_->synchronize();
+    f(block.data.get() + from, from, block.bytes - from);
+    return;
+  }
+  std::vector<std::byte> some(size_t(1) << 20);
+  for (int64_t end = block.bytes; end > from;) {
+    const int64_t begin = std::max(from, end - int64_t(some.size()) / 64 * 64), n = end - begin;
+    if (!write) accelerator_->copy(kComputeQueue, some.data(), block.data.get() + begin, n);
+    accelerator_->synchronize();
+    const bool stop = f(some.data(), begin, n);
+    if (write) accelerator_->copy(kComputeQueue, block.data.get() + begin, some.data(), n);
+    accelerator_->synchronize();
+    if (stop) return;
+    end = begin;
+  }
+}
+
+void Arena::fill_canary(Space space, int64_t from) {
+  visit(space, align_up(from), true, [](std::byte* bytes, int64_t at, int64_t n) {
+    for (int64_t i = 0; i + 8 <= n; i += 8) {
+      const uint64_t pattern = canary(at + i);
+      std::memcpy(bytes + i, &pattern, 8);
+    }
+    return false;
+  });
+}
+
+int64_t Arena::touched(Space space, int64_t from) const {
+  int64_t highest = from;
+  visit(space, align_up(from), false, [&](const std::byte* bytes, int64_t at, int64_t n) {
+    for (int64_t i = n / 8 * 8 - 8; i >= 0; i -= 8) {
+      const uint64_t pattern = canary(at + i);
+      if (std::memcmp(bytes + i, &pattern, 8) == 0) continue;
+      highest = align_up(at + i + 8);
+      return true;
+    }
+    return false;
+  });
+  return highest;
+}
+
+StaticPlan::StaticPlan(const Storages& storages, const Plan& plan, Arena& arena)
+    : storages_(storages), plan_(plan), arena_(arena) {
+  for (Space space : {Space::device, Space::host}) {
+    const int64_t needed = plan.regions[region_of(space)].bytes;
+    if (arena.bytes(space) < needed) {
+      throw ProgramError("the arena has " + std::to_string(arena.bytes(space)) +
+                         " bytes, the plan needs " + std::to_string(needed) + ": reserve them first");
+    }
+  }
+}
+
+int64_t StaticPlan::capacity() const {
+  return arena_.bytes(Space::device) + arena_.bytes(Space::host);
+}
+
+std::byte* StaticPlan::input_address(StorageId id, int slot) const {
+  const Storage& storage = storages_[id];
+  std::byte* base = arena_.base(storage.space) + plan_.offset[size_t(id)];
+  return storage.input ? base + slot * plan_.regions[region_of(storage.space)].inputs : base;
+}
+
+}  // namespace pal

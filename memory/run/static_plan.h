@@ -1,0 +1,98 @@
+// The ordinary memory: every storage at its planned place in one arena. Nothing is allocated while a
+// step runs, and acquire is an addition.
+#pragma once
+#include <array>
+#include <memory>
+
+#include "core/accelerator.h"
+#include "core/memory.h"
+#include "memory/plan/plan.h"
+
+namespace pal {
+
+// The memory of a program set: one block for the device, one for host copies. Programs over the same
+// StateLayout find their state at the same place in it. On an accelerator the first is its own memory,
+// which the processor cannot read, the second is pinned.
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
+  explicit Arena(const Plan& plan) { reserve(plan); }
+
+  // Grows to at least so many bytes; what was there stays, at the same offsets, in a new place: no
+  // step may be running. New bytes are zero.
+  void reserve(Space space, int64_t bytes);
+  void reserve(const Plan& plan) {
+    reserve(Space::device, plan.device().bytes);
+    reserve(Space::host, plan.host().bytes);
+  }
+  std::byte* base(Space space) const { return blocks_[region_of(space)].data.get(); }
+  int64_t bytes(Space space) const { return blocks_[region_of(space)].bytes; }
+
+  // Canaries: a pattern over all bytes from `from` on, and the end of the highest 64 bytes that no
+  // longer hold it (`from` when all do). What lies there is lost.
+  void fill_canary(Space space = Space::device, int64_t from = 0);
+  int64_t touched(Space space = Space::device, int64_t from = 0) const;
+
+ private:
+  struct Free {
+    Free() : space(Space::device) {}
+    Free(std::shared_ptr<Accelerator> owner, Space where)
+        : accelerator(std::move(owner)), space(where) {}
+    std::shared_ptr<Accelerator> accelerator;  // null: the processor's memory
+    Space space;
+    void operator()(std::byte* p) const;
+  };
+  // Calls f(host's view of some bytes, their offset, their number) over [from, end of the block),
+  // last bytes first, until it says stop (true); writes back what it left there.
+  template <class F>
+  void visit(Space space, int64_t from, bool write, F f) const;
+  struct Block {
+    Block() : bytes(0) {}
+    Block(std::unique_ptr<std::byte[], Free> memory, int64_t size)
+        : data(std::move(memory)), bytes(size) {}
+    std::unique_ptr<std::byte[], Free> data;
+    int64_t bytes;
+  };
+  std::array<Block, kRegions> blocks_;
+  std::shared_ptr<Accelerator> accelerator_;
+};
+
+// One program's view of an arena. Storages, plan and arena must outlive it; several programs may
+// take turns over one arena.
+class StaticPlan final : public Memory {
+ public:
+  // ProgramError when the arena is smaller than the plan.
+  StaticPlan(const Storages& storages, const Plan& plan, Arena& arena);
+
+  std::byte* acquire(StorageId storage, QueueId) override { return address(storage); }
+  // Inputs: of the slot that the next step reads.
+  std::byte* outside_step(StorageId storage) override { return address(storage); }
+  int64_t capacity() const override;
+
+  // The slot, 0 or 1, that steps read inputs from; a prefetcher fills the other meanwhile.
+  void set_input_slot(int slot) { slot_ = slot; }
+  int input_slot() const { return slot_; }
+  std::byte* input_address(StorageId storage, int slot) const;
+
+  // Fills what lies behind the state and inputs with a canary, for recorded_peak.
+  void fill_canary() { arena_.fill_canary(Space::device, plan_.device().transients_begin()); }
+  // The highest byte of the device region touched since then, rounded up to 64.
+  int64_t recorded_peak() const {
+    return arena_.touched(Space::device, plan_.device().transients_begin());
+  }
+  const Plan& plan() const { return plan_; }
+  std::byte* base(Space space) const { return arena_.base(space); }
+
+ private:
+  std::byte* address(StorageId storage) const {
+    return input_address(storage, slot_);
+  }
+
+  const Storages& storages_;
+  const Plan& plan_;
+  Arena& arena_;
+  int slot_ = 0;
+};
+
+}  // namespace pal

@@ -1,0 +1,152 @@
+// The order of demand.
+#include "memory/schedule/delay_forward.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "core/op.h"
+#include "core/order.h"
+#include "memory/storages/lifetimes.h"
+
+namespace pal {
+namespace {
+
+class Demand {
+ public:
+  explicit Demand(const Program& program)
+      : p_(program), readers_(readers_of(program)), waits_(program.nodes.size(), 0),
+        missing_(program.nodes.size(), 0), done_(program.nodes.size(), 0) {
+    choose();
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      for (ValueId v : p_.node(n).in) missing_[size_t(n)] += v != kNone && made(v);
+    }
+  }
+
+  std::vector<NodeId> order() {
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      seen_ = n;
+      // What an update writes may be read by nodes that wait.
+      if (p_.node(n).op->writes_state) catch_up(n);
+      if (!waits_[size_t(n)] && !forward_not_ready(n)) bring(n);
+    }
+    catch_up(p_.node_count());
+    return std::move(order_);
+  }
+
+ private:
+  bool made(ValueId v) const { return p_.value(v).producer != kNone; }
+  bool forward(NodeId n) const {
+    return p_.node(n).phase == Phase::forward && !p_.node(n).op->writes_state;
+  }
+  // A forward node that does not wait itself, but reads one that does.
+  bool forward_not_ready(NodeId n) const { return forward(n) && missing_[size_t(n)] > 0; }
+
+  // Forward nodes that some node of another phase needs, by another way than an output of the
+  // program: the loss is not there for the gate's sake.
+  void choose() {
+    std::vector<char> output(p_.values.size(), 0);
+    for (auto& out : p_.outputs) output[size_t(out.value)] = 1;
+    for (NodeId n = p_.node_count(); n-- > 0;) {
+      if (forward(n) && !waits_[size_t(n)]) continue;
+      for (ValueId v : p_.node(n).in) {
+        if (v == kNone || !made(v) || output[size_t(v)]) continue;
+        const NodeId producer = p_.value(v).producer;
+        if (forward(producer)) waits_[size_t(producer)] = 1;
+      }
+    }
+    // The gradient of the loss, a constant, is no reason to begin.
+    for (NodeId n = 0; n < p_.node_count(); ++n) {
+      const Node& node = p_.node(n);
+      auto read = [&](ValueId v) { return v != kNone && !readers_[size_t(v)].empty(); };
+      auto from_node = [&](ValueId v) { return v != kNone && made(v); };
+      if (!forward(n) && !node.op->writes_state &&
+          std::none_of(node.in.begin(), node.in.end(), from_node) &&
+          std::any_of(node.out.begin(), node.out.end(), read)) {
+        waits_[size_t(n)] = 1;
+      }
+    }
+  }
+
+  // The node, after all that it needs, in the order of the program.
+  void bring(NodeId n) {
+    if (done_[size_t(n)]) return;
+    std::vector<NodeId> list{n};
+    done_[size_t(n)] = 1;
+    for (size_t i = 0; i < list.size(); ++i) {
+      for (ValueId v : p_.node(list[i]).in) {
+        const NodeId producer = v == kNone ? kNone : p_.value(v).producer;
+        if (producer == kNone || done_[size_t(producer)]) continue;
+        done_[size_t(producer)] = 1;
+        list.push_back(producer);
+      }
+    }
+    std::sort(list.begin(), list.end());
+    for (NodeId m : list) {
+      append_ready(m);
+      append(m);
+    }
+    append_ready(p_.node_count());
+  }
+
+  // What was passed over because it was not ready, and now is, of the nodes before `end`.
+  void append_ready(NodeId end) {
+    while (!ready_.empty() && *ready_.begin() < end) {
+      const NodeId n = *ready_.begin();
+      ready_.erase(ready_.begin());
+      append(n);
+    }
+  }
+
+  void append(NodeId n) {
+    order_.push_back(n);
+    for (ValueId v : p_.node(n).out) {
+      if (v == kNone) continue;
+      for (NodeId r : readers_[size_t(v)]) {
+        missing_[size_t(r)] -= int(std::count(p_.node(r).in.begin(), p_.node(r).in.end(), v));
+        const bool passed_over = r < seen_ && !done_[size_t(r)] && !waits_[size_t(r)];
+        if (!passed_over || missing_[size_t(r)] > 0) continue;
+        done_[size_t(r)] = 1;
+        ready_.insert(r);
+      }
+    }
+  }
+
+  void catch_up(NodeId before) {
+    for (; caught_up_ < before; ++caught_up_) bring(caught_up_);
+  }
+
+  const Program& p_;
+  const Readers readers_;
+  std::vector<char> waits_;   // by node: run when it is needed
+  std::vector<int> missing_;  // by node: operands that are not made yet
+  std::vector<char> done_;    // by node: in order_, or about to be
+  std::set<NodeId> ready_;
+  std::vector<NodeId> order_;
+  NodeId seen_ = 0, caught_up_ = 0;
+};
+
+}  // namespace
+
+std::optional<Program> delay_forward(const Program& program, std::string* note,
+                                     std::span<const int64_t> workspace_bytes) {
+  if (queue_count(program) > 1) return {};
+  const std::vector<NodeId> order = Demand(program).order();
+  if (std::is_sorted(order.begin(), order.end())) return {};
+  std::optional<Program> out = permuted(program, order);
+  std::vector<int64_t> workspace;
+  for (size_t i = 0; !workspace_bytes.empty() && i < order.size(); ++i) {
+    workspace.push_back(workspace_bytes[size_t(order[i])]);
+  }
+  if (peak_bytes(*out, workspace) > peak_bytes(program, workspace_bytes)) return {};
+  int late = 0;  // forward nodes that others of the program's have overtaken
+  NodeId last = kNone;
+  for (NodeId n : order) {
+    late += n < last && program.node(n).phase == Phase::forward;
+    last = std::max(last, n);
+  }
+  if (note) *note = std::to_string(late) + " forward nodes wait for the gradients that need them";
+  return out;
+}
+
+}  // namespace pal

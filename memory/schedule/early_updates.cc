@@ -1,0 +1,103 @@
+// Which nodes move with the updates, and how far.
+#include "memory/schedule/early_updates.h"
+
+#include <algorithm>
+
+#include "core/op.h"
+#include "memory/schedule/order_graph.h"
+
+namespace pal {
+namespace {
+
+// By node: made of weight gradients.
+std::vector<char> from_gradients(const Program& p) {
+  std::vector<char> out(p.nodes.size(), 0);
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    for (ValueId v : p.node(n).in) {
+      if (v == kNone) continue;
+      const NodeId producer = p.value(v).producer;
+      out[size_t(n)] |= p.value(v).role == Role::weight_gradient ||
+                        (producer != kNone && out[size_t(producer)]);
+    }
+  }
+  return out;
+}
+
+// By node: updates, and nodes made of weight gradients, and gates, that nobody but moving nodes
+// reads.
+std::vector<char> moving(const Program& p) {
+  const std::vector<char> gradients = from_gradients(p);
+  const auto readers = readers_of(p);
+  std::vector<char> moves(p.nodes.size(), 0);
+  for (NodeId n = p.node_count(); n-- > 0;) {
+    const Node& node = p.node(n);
+    bool all = gradients[size_t(n)] || node.op->gate;
+    for (ValueId v : node.out) {
+      if (v == kNone) continue;
+      for (NodeId r : readers[size_t(v)]) all &= bool(moves[size_t(r)]);
+    }
+    moves[size_t(n)] = node.op->writes_state || all;
+  }
+  return moves;
+}
+
+// The option that a gate stands for: clip_norm_gate is clip_norm's.
+std::string option_of(const OpDef& gate) {
+  const std::string name = gate.name, suffix = "_gate";
+  return name.size() > suffix.size() && name.ends_with(suffix)
+             ? name.substr(0, name.size() - suffix.size())
+             : name;
+}
+
+}  // namespace
+
+std::vector<NodeId> early_updates_order(const Program& p) {
+  const auto before = dependencies_of(p);
+  const std::vector<char> moves = moving(p);
+  std::vector<NodeId> slot(p.nodes.size());  // the node that stays, after which this one runs
+  std::vector<std::vector<NodeId>> after(p.nodes.size() + 1);  // [0]: before everything
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    slot[size_t(n)] = n;
+    if (!moves[size_t(n)]) continue;
+    NodeId last = kNone;
+    for (NodeId d : before[size_t(n)]) last = std::max(last, slot[size_t(d)]);
+    slot[size_t(n)] = last;
+    after[size_t(last + 1)].push_back(n);
+  }
+  std::vector<NodeId> order = after[0];
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    if (!moves[size_t(n)]) order.push_back(n);
+    order.insert(order.end(), after[size_t(n) + 1].begin(), after[size_t(n) + 1].end());
+  }
+  return order;
+}
+
+int updates_moved(const Program& p, const std::vector<NodeId>& order) {
+  int moved = 0;
+  NodeId first_later = p.node_count();  // of the nodes that come later, the first in the program
+  for (size_t i = order.size(); i-- > 0;) {
+    const NodeId n = order[i];
+    if (p.node(n).op->writes_state) {
+      moved += first_later < n;
+    } else {
+      first_later = std::min(first_later, n);
+    }
+  }
+  return moved;
+}
+
+std::string early_updates_blocked(const Program& p) {
+  const std::vector<char> gradients = from_gradients(p);
+  for (const Node& node : p.nodes) {
+    if (!node.op->writes_state) continue;
+    for (ValueId v : node.in) {
+      const NodeId producer = v == kNone ? kNone : p.value(v).producer;
+      if (producer != kNone && p.node(producer).op->gate && gradients[size_t(producer)]) {
+        return "early updates blocked by " + option_of(*p.node(producer).op);
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace pal

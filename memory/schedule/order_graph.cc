@@ -1,0 +1,188 @@
+// Dependencies, touches, and the pairs that may be in place.
+#include "memory/schedule/order_graph.h"
+
+#include <algorithm>
+
+#include "core/op.h"
+#include "core/prepare.h"
+#include "memory/storages/lifetimes.h"
+
+namespace pal {
+namespace {
+
+// The readers of a state value and of all views of it.
+class StateReaders {
+ public:
+  explicit StateReaders(const Program& program) : p_(program), readers_(readers_of(program)) {}
+
+  // Appends those that come before the writer in program order.
+  void add(ValueId v, NodeId writer, std::vector<NodeId>& out) const {
+    for (NodeId r : readers_[size_t(v)]) {
+      if (r >= writer) continue;
+      out.push_back(r);
+      const Node& node = p_.node(r);
+      if (!node.op->windows) continue;
+      const Specs in = specs_of(p_, node.in), specs = specs_of(p_, node.out);
+      for (const Window& w : node.op->windows(in, specs, node.attrs)) {
+        const ValueId view = node.out[size_t(w.output)];
+        if (w.of != Window::Of::operand || view == kNone) continue;
+        if (node.in[size_t(w.operand)] != v) continue;
+        add(view, writer, out);
+      }
+    }
+  }
+
+ private:
+  const Program& p_;
+  const Readers readers_;
+};
+
+// An operand that its gathering node has to copy, because it lies elsewhere: where depends on the
+// order.
+bool gathers_by_copy(const Program& p, const Storages& storages, const Node& node) {
+  if (!node.op->windows) return false;
+  const Specs in = specs_of(p, node.in), out = specs_of(p, node.out);
+  for (const Window& w : node.op->windows(in, out, node.attrs)) {
+    if (w.of != Window::Of::output) continue;
+    const ValueId small = node.in[size_t(w.operand)], large = node.out[size_t(w.output)];
+    if (small == kNone || large == kNone) continue;
+    const Storage& s = storages[storages.of[size_t(small)]];
+    if (!s.persistent && !s.input && !s.output &&
+        (storages.of[size_t(small)] != storages.of[size_t(large)] ||
+         storages.offset[size_t(small)] != storages.offset[size_t(large)] + w.offset)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_forward(const Program& p, ValueId v) {
+  const NodeId producer = p.value(v).producer;
+  return producer != kNone && p.node(producer).phase == Phase::forward;
+}
+
+}  // namespace
+
+Lists::Lists(const std::vector<std::vector<int32_t>>& lists) {
+  size_t total = 0;
+  for (auto& list : lists) total += list.size();
+  items_.reserve(total), begin_.reserve(lists.size() + 1);
+  for (auto& list : lists) {
+    items_.insert(items_.end(), list.begin(), list.end());
+    begin_.push_back(int32_t(items_.size()));
+  }
+}
+
+std::vector<std::vector<NodeId>> dependencies_of(const Program& program) {
+  const StateReaders readers(program);
+  NodeId loss = kNone;
+  for (auto& out : program.outputs) {
+    if (out.name == "loss") loss = program.value(out.value).producer;
+  }
+  std::vector<std::vector<NodeId>> before(program.nodes.size());
+  for (NodeId n = 0; n < program.node_count(); ++n) {
+    const Node& node = program.node(n);
+    auto& list = before[size_t(n)];
+    list = node.waits;
+    for (ValueId v : node.in) {
+      const NodeId producer = v == kNone ? kNone : program.value(v).producer;
+      if (producer != kNone) list.push_back(producer);
+    }
+    if (node.op->writes_state) {
+      if (loss != kNone && loss < n) list.push_back(loss);
+      for (size_t i = 0; i < node.out.size(); ++i) {
+        if (node.out[i] == kNone) continue;
+        readers.add(node.in[size_t(written_operand(*node.op, int(i)))], n, list);
+      }
+    }
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  return before;
+}
+
+OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_bytes,
+                       const StorageOptions& options)
+    : program(p),
+      inplace(options.inplace),
+      storages(assign_storages(p, {}, {.inplace = false, .windows = options.windows})) {
+  const size_t node_count = p.nodes.size(), storage_count = storages.list.size();
+  auto deps = dependencies_of(p);
+  before = Lists(deps);
+  std::vector<std::vector<int32_t>> lists(node_count);
+  for (size_t n = 0; n < node_count; ++n) {
+    for (NodeId d : deps[n]) lists[size_t(d)].push_back(NodeId(n));
+  }
+  after = Lists(lists);
+
+  for (const Value& value : p.values) size.push_back(value.spec.bytes());
+  for (const Storage& s : storages.list) {
+    const bool resident = s.persistent || s.input, device = s.space == Space::device;
+    bytes.push_back(align_up(s.bytes));
+    transient.push_back(!resident && device);
+    kept.push_back(s.output);
+    if (resident && device) base += footprint(s);
+  }
+  std::vector<std::vector<int32_t>> by_node(node_count), by_storage(storage_count);
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    auto& list = by_node[size_t(n)];
+    for (auto* values : {&p.node(n).in, &p.node(n).out}) {
+      for (ValueId v : *values) {
+        if (v != kNone && transient[size_t(storages.of[size_t(v)])]) {
+          list.push_back(storages.of[size_t(v)]);
+        }
+      }
+    }
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+    for (StorageId s : list) by_storage[size_t(s)].push_back(n);
+  }
+  touches = Lists(by_node), touchers = Lists(by_storage);
+  workspace.assign(node_count, 0);
+  for (size_t n = 0; n < workspace_bytes.size(); ++n) {
+    workspace[n] = workspace_bytes[n] > 0 ? align_up(workspace_bytes[n]) : 0;
+  }
+
+  std::vector<std::vector<int32_t>> by_take(node_count);
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    const Node& node = p.node(n);
+    plain &= !options.windows || !gathers_by_copy(p, storages, node);
+    if (!inplace || node.op->writes_state) continue;
+    for (Share share : shares_of(*node.op, node.in.size())) {
+      if (size_t(share.output) >= node.out.size()) continue;
+      if (size_t(share.operand) >= node.in.size()) continue;
+      const ValueId now = node.out[size_t(share.output)], old = node.in[size_t(share.operand)];
+      if (now == kNone || old == kNone) continue;
+      const StorageId a = storages.of[size_t(old)], b = storages.of[size_t(now)];
+      if (a == b || !transient[size_t(a)] || !transient[size_t(b)] || kept[size_t(a)] ||
+          !is_whole(old) || size[size_t(old)] != size[size_t(now)]) {
+        continue;
+      }
+      if (std::count_if(node.in.begin(), node.in.end(), [&](ValueId v) {
+            return v != kNone && storages.of[size_t(v)] == a;
+          }) != 1) {
+        continue;
+      }
+      if (!options.over_feature_maps && is_forward(p, old) && !is_forward(p, now)) continue;
+      plain &= is_whole(now);
+      by_take[size_t(n)].push_back(int32_t(take.size()));
+      take.push_back({now, old});
+    }
+  }
+  takes = Lists(by_take);
+}
+
+bool is_order(const OrderGraph& graph, const std::vector<NodeId>& order) {
+  if (order.size() != size_t(graph.nodes())) return false;
+  std::vector<char> placed(order.size(), 0);
+  for (NodeId n : order) {
+    if (n < 0 || n >= graph.nodes() || placed[size_t(n)]) return false;
+    for (NodeId d : graph.before[n]) {
+      if (!placed[size_t(d)]) return false;
+    }
+    placed[size_t(n)] = 1;
+  }
+  return true;
+}
+
+}  // namespace pal

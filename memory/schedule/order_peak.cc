@@ -1,0 +1,113 @@
+// In-place decisions for an order, and a sweep over the lifetimes that follow.
+#include "memory/schedule/order_peak.h"
+
+#include <algorithm>
+
+namespace pal {
+
+OrderPeak::OrderPeak(const OrderGraph& graph) : graph_(graph) {
+  const Program& p = graph.program;
+  std::vector<std::vector<int32_t>> writes(p.nodes.size());
+  is_taker_.assign(p.nodes.size(), 0);
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    for (ValueId v : p.node(n).out) {
+      if (v == kNone || !graph.transient[size_t(graph.storages.of[size_t(v)])]) continue;
+      writes[size_t(n)].push_back(graph.storages.of[size_t(v)]);
+    }
+    is_taker_[size_t(n)] = !graph.takes[n].empty();
+  }
+  writes_ = Lists(writes);
+  const size_t storages = graph.storages.list.size();
+  groups_.resize(storages), group_.resize(storages);
+  next_.resize(storages), shift_.resize(storages);
+  place_.resize(p.nodes.size());
+}
+
+int64_t OrderPeak::operator()(const std::vector<NodeId>& order) {
+  ++evaluations_;
+  const int32_t end = int32_t(order.size());
+  for (size_t s = 0; s < groups_.size(); ++s) {
+    groups_[s] = {.first = end, .tail = StorageId(s), .kept = bool(graph_.kept[s])};
+    group_[s] = StorageId(s), next_[s] = kNone, shift_[s] = 0;
+  }
+  for (int32_t i = 0; i < end; ++i) {
+    const NodeId n = order[size_t(i)];
+    place_[size_t(n)] = i;
+    for (StorageId s : graph_.touches[n]) {
+      Group& g = groups_[size_t(s)];
+      g.first = std::min(g.first, i), g.last = i;
+    }
+    for (StorageId s : writes_[n]) groups_[size_t(s)].written = i;
+  }
+  for (NodeId n : order) {
+    if (!is_taker_[size_t(n)]) continue;
+    for (int32_t t : graph_.takes[n]) take_in_place(n, graph_.take[size_t(t)]);
+  }
+
+  live_.assign(size_t(end) + 1, 0);
+  for (size_t s = 0; s < groups_.size(); ++s) {
+    const Group& g = groups_[s];
+    if (group_[s] != StorageId(s) || !graph_.transient[s] || g.last < 0) continue;
+    live_[size_t(g.first)] += graph_.bytes[s];
+    if (!g.kept) live_[size_t(g.last) + 1] -= graph_.bytes[s];
+  }
+  live_.pop_back();
+  int64_t now = graph_.base, peak = end == 0 ? now : 0;
+  for (size_t i = 0; i < live_.size(); ++i) {
+    now += live_[i];
+    live_[i] = now + graph_.workspace[size_t(order[i])];
+    peak = std::max(peak, live_[i]);
+  }
+  return peak;
+}
+
+void OrderPeak::take_in_place(NodeId n, const OrderGraph::Take& take) {
+  if (!may_take(n, take)) return;
+  const StorageId a = group(take.old), b = group(take.now);
+  const bool whole = offset(take.now) == 0 && graph_.storages[b].bytes == size(take.now);
+  const bool swap = whole && groups_[size_t(a)].members > groups_[size_t(b)].members;
+  swap ? merge(b, a, 0) : merge(a, b, offset(take.now));
+}
+
+bool OrderPeak::may_take(NodeId n, const OrderGraph::Take& take) const {
+  const StorageId a = group(take.old), b = group(take.now);
+  const Group &from = groups_[size_t(a)], &to = groups_[size_t(b)];
+  if (a == b || from.kept || offset(take.old) != 0 || graph_.storages[a].bytes != size(take.old)) {
+    return false;
+  }
+  const int32_t here = place_[size_t(n)];
+  if (from.last != here || from.written >= here) return false;  // dead after this node
+  const Node& node = graph_.program.node(n);
+  if (std::count_if(node.in.begin(), node.in.end(),
+                    [&](ValueId v) { return v != kNone && group(v) == a; }) != 1) {
+    return false;
+  }
+  const bool whole = offset(take.now) == 0 && graph_.storages[b].bytes == size(take.now);
+  return (whole || to.first < from.first) && is_later(n, take.now);
+}
+
+// All else that lies where the output will lie is made after it.
+bool OrderPeak::is_later(NodeId n, ValueId now) const {
+  const int64_t begin = offset(now), end = begin + size(now);
+  for (StorageId s = group(now); s != kNone; s = next_[size_t(s)]) {
+    for (ValueId v : graph_.storages.values_of(s)) {
+      if (v == now || offset(v) >= end || offset(v) + size(v) <= begin) continue;
+      if (place_[size_t(graph_.program.value(v).producer)] <= place_[size_t(n)]) return false;
+    }
+  }
+  return true;
+}
+
+void OrderPeak::merge(StorageId from, StorageId to, int64_t shift) {
+  Group &a = groups_[size_t(from)], &b = groups_[size_t(to)];
+  for (StorageId s = from; s != kNone; s = next_[size_t(s)]) {
+    group_[size_t(s)] = to;
+    shift_[size_t(s)] += shift;
+  }
+  next_[size_t(b.tail)] = from;
+  b.tail = a.tail, b.members += a.members, b.kept |= a.kept;
+  b.first = std::min(a.first, b.first), b.last = std::max(a.last, b.last);
+  b.written = std::max(a.written, b.written);
+}
+
+}  // namespace pal

@@ -1,0 +1,226 @@
+// attention_context: c[b,h] = sum_s w[s,b] v[s,b,h]      dw = dot_score(v, dc), dv += w dc
+// dot_score:         y[s,b] = k[s,b,:] . q[b,:]          dk += dy q, dq = attention_context(dy, k)
+// add_outer:         z[s,b,h] = sum[s,b,h] + w[s,b] x[b,h]
+// Luong et al. 2015, eqs. 7-8. Keys and values are read at every decoder step, so their gradients
+// are added in place to the sum of the steps before.
+#include "ops/attention/attention_context.h"
+
+#include <algorithm>
+
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/tiles.h"
+#include "ops/kernels/operands.h"
+#include "ops/kernels/rows.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kGroup = 4;  // batch rows summed together: neighbours in memory
+
+int64_t rows_per_chunk(int64_t width) {
+  return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
+}
+
+std::string specs(SpecSpan in) {
+  std::string text;
+  for (auto& spec : in) text += (text.empty() ? "" : ", ") + to_string(spec);
+  return text;
+}
+
+// wide (S, B, H), x (B, H), coefficients (S, B), where they are given.
+void check(const char* op, SpecSpan in, const TensorSpec& wide, const TensorSpec* x,
+           const TensorSpec* coefficients) {
+  bool ok = wide.shape.rank() == 3 && is_float(wide.dtype);
+  if (ok && x) ok = x->dtype == wide.dtype && x->shape == wide.shape.without(0);
+  if (ok && coefficients) {
+    ok = coefficients->dtype == wide.dtype && coefficients->shape == wide.shape.without(2);
+  }
+  require(ok, op, specs(in) + ": want (S, B, H) with (S, B) or (B, H), all of one float type");
+}
+
+void run_context(const KernelArgs& a) {
+  const Shape& shape = a.in_spec[1].shape;
+  const int64_t steps = shape[0], batch = shape[1], width = shape[2];
+  const DType type = a.in_spec[1].dtype;
+  const int64_t tiles = (width + kTile - 1) / kTile, groups = (batch + kGroup - 1) / kGroup;
+  if (!a.out[0]) return;
+  parallel_chunks(a.queue, groups * tiles, 1, [&](int64_t unit, int64_t) {
+    const int64_t first = unit / tiles * kGroup, last = std::min(batch, first + kGroup);
+    const int64_t j = unit % tiles * kTile, n = std::min(kTile, width - j);
+    alignas(64) float sum[kGroup][kTile] = {};
+    alignas(64) float buffer[kTile];
+    for (int64_t s = 0; s < steps; ++s) {
+      for (int64_t b = first; b < last; ++b) {
+        const float weight = load_one(a.in[0], type, s * batch + b);
+        if (weight == 0) continue;
+        const float* v = load_tile(a.in[1], type, (s * batch + b) * width + j, n, buffer);
+        float* to = sum[b - first];
+#pragma omp simd
+        for (int64_t e = 0; e < n; ++e) to[e] += weight * v[e];
+      }
+    }
+    for (int64_t b = first; b < last; ++b) {
+      store_tile(a.out[0], type, b * width + j, n, sum[b - first]);
+    }
+  });
+}
+
+void run_dot_score(const KernelArgs& a) {
+  const Shape& shape = a.in_spec[0].shape;
+  const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
+  const DType type = a.in_spec[0].dtype;
+  if (!a.out[0]) return;
+  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
+    alignas(64) float buffer[2][kTile];
+    for (int64_t row = begin; row < end; ++row) {
+      LaneSum sum;
+      for (int64_t j = 0; j < width; j += kTile) {
+        const int64_t n = std::min(kTile, width - j);
+        const float* k = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
+        const float* q = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
+        sum.add(n, [&](int64_t e) { return k[e] * q[e]; });
+      }
+      store_one(a.out[0], type, row, sum.total());
+    }
+  });
+}
+
+void run_add_outer(const KernelArgs& a) {
+  const Shape& shape = a.out_spec[0].shape;
+  const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
+  const DType type = a.out_spec[0].dtype;
+  const void* sum = input_if_present(a, 2);
+  void* out = a.out[0];
+  if (!out) return;
+  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
+    alignas(64) float buffer[3][kTile];
+    for (int64_t row = begin; row < end; ++row) {
+      const float w = load_one(a.in[0], type, row);
+      if (w == 0 && sum == out) continue;
+      for (int64_t j = 0; j < width; j += kTile) {
+        const int64_t n = std::min(kTile, width - j), at = row * width + j;
+        float* y = tile_to_fill(out, type, at, buffer[2]);
+        const float* old = sum ? load_tile(sum, type, at, n, buffer[0]) : nullptr;
+        const float* x = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
+        if (w == 0) {  // as the sum left it, whatever x holds
+          for (int64_t e = 0; e < n; ++e) y[e] = old ? old[e] : 0;
+        } else if (old) {
+#pragma omp simd
+          for (int64_t e = 0; e < n; ++e) y[e] = old[e] + w * x[e];
+        } else {
+#pragma omp simd
+          for (int64_t e = 0; e < n; ++e) y[e] = w * x[e];
+        }
+        if (type != DType::f32) store_tile(out, type, at, n, y);
+      }
+    }
+  });
+}
+
+Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
+  Cost c;
+  double elements = 0;
+  for (auto& spec : in) {
+    if (!present(spec)) continue;
+    c.bytes += double(spec.bytes());
+    elements = std::max(elements, double(spec.numel()));
+  }
+  for (auto& spec : out) {
+    c.bytes += double(spec.bytes());
+    elements = std::max(elements, double(spec.numel()));
+  }
+  c.flops = 2 * elements;
+  return c;
+}
+
+}  // namespace
+
+const OpDef attention_context_op{
+    .name = "attention_context",
+    .formula = "c[b,h] = sum_s w[s,b] v[s,b,h]",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2, "attention_context", "takes weights and values");
+      check("attention_context", in, in[1], nullptr, &in[0]);
+      return {{in[1].shape.without(0), in[1].dtype}};
+    },
+    .gradient =
+        [](GradientArgs& g) {
+          if (g.wants(0)) g.give(0, dot_score(g.in(1), g.dy()));
+          if (g.wants(1)) g.give_total(1, add_outer(g.in(0), g.dy(), g.sum(1)));
+        },
+    .cost = cost,
+    .cpu = {.run = run_context},
+    .cuda = &attention_context_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 2}), example({3, 2, 5})}},
+              {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16)}},
+              {.operands = {example({7, 9}), example({7, 9, 530})}}};
+        },
+};
+
+const OpDef dot_score_op{
+    .name = "dot_score",
+    .formula = "y[s,b] = k[s,b,:] . q[b,:]",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2, "dot_score", "takes keys and query");
+      check("dot_score", in, in[0], &in[1], nullptr);
+      return {{in[0].shape.without(2), in[0].dtype}};
+    },
+    .gradient =
+        [](GradientArgs& g) {
+          if (g.wants(0)) g.give_total(0, add_outer(g.dy(), g.in(1), g.sum(0)));
+          if (g.wants(1)) g.give(1, attention_context(g.dy(), g.in(0)));
+        },
+    .cost = cost,
+    .cpu = {.run = run_dot_score},
+    .cuda = &dot_score_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 2, 5}), example({2, 5})}},
+              {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16)}},
+              {.operands = {example({7, 9, 530}), example({9, 530})}}};
+        },
+};
+
+const OpDef add_outer_op{
+    .name = "add_outer",
+    .formula = "sum[s,b,h] + w[s,b] x[b,h]",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 3, "add_outer", "takes weights, x, sum");
+      const TensorSpec &w = in[0], &x = in[1];
+      require(w.shape.rank() == 2 && x.shape.rank() == 2, "add_outer",
+              specs(in) + ": want weights (S, B) and x (B, H)");
+      const TensorSpec wide{x.shape.with_front(w.shape[0]), x.dtype};
+      check("add_outer", in, wide, &x, &w);
+      require(!present(in[2]) || in[2] == wide, "add_outer",
+              specs(in) + ": the sum is not " + to_string(wide));
+      return {wide};
+    },
+    .optional_from = 2,
+    .shares = {{0, 2}},
+    .cost = cost,
+    .cpu = {.run = run_add_outer},
+    .cuda = &add_outer_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 2}), example({2, 5}), example({3, 2, 5})}},
+              {.operands = {example({3, 2}), example({2, 5}), absent_example()}},
+              {.operands = {example({4, 5}, DType::bf16), example({5, 33}, DType::bf16),
+                            example({4, 5, 33}, DType::bf16)}},
+              {.operands = {example({7, 9}), example({9, 530}), example({7, 9, 530})}}};
+        },
+};
+
+Val attention_context(Val weights, Val values) {
+  return weights.builder->emit1(attention_context_op, {weights, values});
+}
+Val dot_score(Val keys, Val query) { return keys.builder->emit1(dot_score_op, {keys, query}); }
+Val add_outer(Val weights, Val x, Val sum) {
+  return weights.builder->emit1(add_outer_op, {weights, x, sum});
+}
+
+}  // namespace pal

@@ -1,0 +1,278 @@
+// With s = q k^T / sqrt(d), p = e^(s - lse), m the dropout's factors (1 without it):
+//   forward   out_t = sum_s p m v;  running maximum and sum, tile of keys by tile of keys
+//   backward  p again from s and lse;  delta_t = dout_t . out_t,  dp = m (dout v^T),
+//             ds = p (dp - delta) / sqrt(d);  dv = (p m)^T dout,  dq = ds k,  dk = ds^T q
+// (Milakov & Gimelshein 2018; Dao et al. 2022, algorithms 1 and 4.) Heads of sentences are shared
+// out among the workers; within one, every sum has one order, which padding does not change: tiles
+// begin at fixed places and what is masked adds zero.
+#include "ops/attention/attention_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/elementwise/dropout.h"
+#include "ops/kernels/tiles.h"
+#include "ops/kernels/math.h"
+#include "ops/kernels/rows.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kQueries = 32, kKeys = 64;  // a tile
+constexpr int64_t kVector = 16;
+using Vector = float __attribute__((vector_size(kVector * sizeof(float))));
+
+int64_t padded(int64_t n) { return (n + kVector - 1) / kVector * kVector; }
+
+// R rows and C vectors of c (+)= a b; a(i, k) = a[i a_row + k a_column].
+template <int R, int C>
+void block(int64_t k, const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t ldb,
+           float* c, int64_t ldc, bool add) {
+  Vector sum[R][C] = {};
+  for (int64_t e = 0; e < k; ++e) {
+    Vector y[C];
+    for (int j = 0; j < C; ++j) std::memcpy(&y[j], b + e * ldb + j * kVector, sizeof(Vector));
+    for (int i = 0; i < R; ++i) {
+      const float x = a[i * a_row + e * a_column];
+      for (int j = 0; j < C; ++j) sum[i][j] += x * y[j];
+    }
+  }
+  for (int i = 0; i < R; ++i) {
+    for (int j = 0; j < C; ++j) {
+      float* to = c + i * ldc + j * kVector;
+      Vector old = {};
+      if (add) std::memcpy(&old, to, sizeof(Vector));
+      old += sum[i][j];
+      std::memcpy(to, &old, sizeof(Vector));
+    }
+  }
+}
+
+template <int R>
+void band(int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_column, const float* b,
+          int64_t ldb, float* c, int64_t ldc, bool add) {
+  int64_t j = 0;
+  for (; j + 2 * kVector <= n; j += 2 * kVector) {
+    block<R, 2>(k, a, a_row, a_column, b + j, ldb, c + j, ldc, add);
+  }
+  if (j < n) block<R, 1>(k, a, a_row, a_column, b + j, ldb, c + j, ldc, add);
+}
+
+// c (m, n) (+)= a (m, k) b (k, n); n is a multiple of kVector.
+void product(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_column,
+             const float* b, int64_t ldb, float* c, int64_t ldc, bool add) {
+  int64_t i = 0;
+  for (; i + 4 <= m; i += 4) {
+    band<4>(n, k, a + i * a_row, a_row, a_column, b, ldb, c + i * ldc, ldc, add);
+  }
+  for (; i < m; ++i) {
+    band<1>(n, k, a + i * a_row, a_row, a_column, b, ldb, c + i * ldc, ldc, add);
+  }
+}
+
+// One head of one sentence.
+class Head {
+ public:
+  Head(const AttentionCall& call, int64_t unit)
+      : call_(call), unit_(unit), b_(unit / call.heads), wide_(padded(call.width)),
+        scale_(1 / std::sqrt(float(call.width))),
+        limit_(call.lengths ? std::clamp<int64_t>(call.lengths[b_], 0, call.keys) : call.keys) {}
+
+  int64_t limit() const { return limit_; }
+  int64_t wide() const { return wide_; }
+  float scale() const { return scale_; }
+  // The element at which row t of this head begins.
+  int64_t at(int64_t t) const {
+    return ((t * call_.batch + b_) * call_.heads + unit_ % call_.heads) * call_.width;
+  }
+  // Of the keys from j on, how many query t may look at, n at most.
+  int64_t visible(int64_t t, int64_t j, int64_t n) const {
+    const int64_t end = call_.causal ? std::min(limit_, t + 1) : limit_;
+    return std::clamp<int64_t>(end - j, 0, n);
+  }
+
+  // Rows [t, t + n) side by side, each wide() floats of which the last are zero.
+  void pack_rows(const void* data, int64_t t, int64_t n, float* out) const {
+    float buffer[kWidestHead];
+    for (int64_t i = 0; i < n; ++i) {
+      const float* row = load_tile(data, call_.type, at(t + i), call_.width, buffer);
+      std::memcpy(out + i * wide_, row, size_t(call_.width) * sizeof(float));
+      std::fill(out + i * wide_ + call_.width, out + (i + 1) * wide_, 0.0f);
+    }
+  }
+  // The same transposed: (width, kKeys), zero from column n up to the next multiple of kVector.
+  void pack_columns(const void* data, int64_t t, int64_t n, float* out) const {
+    float buffer[kWidestHead];
+    for (int64_t i = 0; i < padded(n); ++i) {
+      if (i < n) {
+        const float* row = load_tile(data, call_.type, at(t + i), call_.width, buffer);
+        for (int64_t e = 0; e < call_.width; ++e) out[e * kKeys + i] = row[e];
+      } else {
+        for (int64_t e = 0; e < call_.width; ++e) out[e * kKeys + i] = 0;
+      }
+    }
+  }
+  void store_rows(void* data, int64_t t, int64_t n, const float* from) const {
+    for (int64_t i = 0; i < n; ++i) {
+      store_tile(data, call_.type, at(t + i), call_.width, from + i * wide_);
+    }
+  }
+  void zero_rows(void* data, int64_t from, int64_t to) const {
+    const float zeros[kWidestHead] = {};
+    for (int64_t t = from; t < to; ++t) {
+      store_tile(data, call_.type, at(t), call_.width, zeros);
+    }
+  }
+  // The dropout's factors of query t and keys [j, j + n): `buffer` has room for n + 8 of them.
+  const float* factors(int64_t t, int64_t j, int64_t n, float* buffer) const {
+    const int64_t first = (unit_ * call_.queries + t) * call_.keys + j, before = first % 4;
+    dropout_factors(call_.key, first - before, n + before, call_.dropout, buffer);
+    return buffer + before;
+  }
+
+ private:
+  const AttentionCall& call_;
+  const int64_t unit_, b_, wide_;
+  const float scale_;
+  const int64_t limit_;
+};
+
+void forward_head(const AttentionCall& call, int64_t unit, const void* q, const void* k,
+                  const void* v, void* out, float* lse) {
+  alignas(64) float query[kQueries * kWidestHead], key[kWidestHead * kKeys],
+      value[kKeys * kWidestHead], sum[kQueries * kWidestHead], score[kQueries * kKeys],
+      drawn[kKeys + 8];
+  const Head head(call, unit);
+  const int64_t wide = head.wide();
+  const float scale = head.scale();
+  for (int64_t t = 0; t < call.queries; t += kQueries) {
+    const int64_t m = std::min(kQueries, call.queries - t);
+    const int64_t last = head.visible(t + m - 1, 0, call.keys);
+    float top[kQueries], total[kQueries] = {};
+    std::fill_n(top, m, -__builtin_huge_valf());
+    std::fill_n(sum, m * wide, 0.0f);
+    head.pack_rows(q, t, m, query);
+    for (int64_t j = 0; j < last; j += kKeys) {
+      const int64_t n = std::min(kKeys, last - j), columns = padded(n);
+      head.pack_columns(k, j, n, key);
+      head.pack_rows(v, j, n, value);
+      product(m, columns, call.width, query, wide, 1, key, kKeys, score, kKeys, false);
+      for (int64_t i = 0; i < m; ++i) {
+        float* p = score + i * kKeys;
+        const int64_t used = head.visible(t + i, j, n);
+        std::fill(p + used, p + columns, 0.0f);
+        if (used == 0) continue;
+        LaneMax most;
+        most.add(used, [&](int64_t e) { return p[e] * scale; });
+        const float before = top[i], now = std::max(before, most.total());
+#pragma omp simd
+        for (int64_t e = 0; e < used; ++e) p[e] = exp(p[e] * scale - now);
+        const float shrink = exp(before - now);
+        total[i] = total[i] * shrink + row_sum(used, [&](int64_t e) { return p[e]; });
+        top[i] = now;
+        if (before != now) {
+#pragma omp simd
+          for (int64_t e = 0; e < wide; ++e) sum[i * wide + e] *= shrink;
+        }
+        if (call.dropout == 0) continue;
+        const float* factor = head.factors(t + i, j, used, drawn);
+#pragma omp simd
+        for (int64_t e = 0; e < used; ++e) p[e] *= factor[e];
+      }
+      product(m, wide, n, score, kKeys, 1, value, wide, sum, wide, true);
+    }
+    for (int64_t i = 0; i < m; ++i) {
+      const bool any = total[i] > 0;
+      const float inverse = any ? 1 / total[i] : 0;
+      if (lse) lse[unit * call.queries + t + i] = any ? top[i] + log(total[i]) : 0;
+#pragma omp simd
+      for (int64_t e = 0; e < wide; ++e) sum[i * wide + e] *= inverse;
+    }
+    if (out) head.store_rows(out, t, m, sum);
+  }
+}
+
+struct Gradients {
+  void *dq, *dk, *dv;
+};
+
+void backward_head(const AttentionCall& call, int64_t unit, const void* q, const void* k,
+                   const void* v, const void* out, const float* lse, const void* dout,
+                   const Gradients& to) {
+  alignas(64) float query[kQueries * kWidestHead], above[kQueries * kWidestHead],
+      moved[kQueries * kWidestHead], key[kKeys * kWidestHead], key_t[kWidestHead * kKeys],
+      value_t[kWidestHead * kKeys], dkey[kKeys * kWidestHead], dvalue[kKeys * kWidestHead],
+      score[kQueries * kKeys], slope[kQueries * kKeys], drawn[kKeys + 8], buffer[kWidestHead];
+  const Head head(call, unit);
+  const int64_t wide = head.wide(), limit = head.limit();
+  const float scale = head.scale();
+  if (to.dq && limit == 0) head.zero_rows(to.dq, 0, call.queries);
+  if (to.dk) head.zero_rows(to.dk, limit, call.keys);
+  if (to.dv) head.zero_rows(to.dv, limit, call.keys);
+  for (int64_t j = 0; j < limit; j += kKeys) {
+    const int64_t n = std::min(kKeys, limit - j), columns = padded(n);
+    head.pack_rows(k, j, n, key);
+    head.pack_columns(k, j, n, key_t);
+    head.pack_columns(v, j, n, value_t);
+    std::fill_n(dkey, n * wide, 0.0f);
+    std::fill_n(dvalue, n * wide, 0.0f);
+    for (int64_t t = call.causal ? j / kQueries * kQueries : 0; t < call.queries; t += kQueries) {
+      const int64_t m = std::min(kQueries, call.queries - t);
+      head.pack_rows(q, t, m, query);
+      head.pack_rows(dout, t, m, above);
+      product(m, columns, call.width, query, wide, 1, key_t, kKeys, score, kKeys, false);
+      product(m, columns, call.width, above, wide, 1, value_t, kKeys, slope, kKeys, false);
+      for (int64_t i = 0; i < m; ++i) {
+        float *p = score + i * kKeys, *ds = slope + i * kKeys;
+        const int64_t used = head.visible(t + i, j, n);
+        const float level = lse[unit * call.queries + t + i];
+        const float* y = load_tile(out, call.type, head.at(t + i), call.width, buffer);
+        const float* dy = above + i * wide;
+        const float delta = row_sum(call.width, [&](int64_t e) { return dy[e] * y[e]; });
+        std::fill(p + used, p + columns, 0.0f);
+        std::fill(ds + used, ds + columns, 0.0f);
+#pragma omp simd
+        for (int64_t e = 0; e < used; ++e) p[e] = exp(p[e] * scale - level);
+        if (call.dropout == 0) {
+#pragma omp simd
+          for (int64_t e = 0; e < used; ++e) ds[e] = p[e] * (ds[e] - delta) * scale;
+        } else {
+          const float* factor = head.factors(t + i, j, used, drawn);
+#pragma omp simd
+          for (int64_t e = 0; e < used; ++e) {
+            ds[e] = p[e] * (ds[e] * factor[e] - delta) * scale;
+            p[e] *= factor[e];
+          }
+        }
+      }
+      product(n, wide, m, score, 1, kKeys, above, wide, dvalue, wide, true);
+      product(n, wide, m, slope, 1, kKeys, query, wide, dkey, wide, true);
+      if (!to.dq) continue;
+      if (j > 0) head.pack_rows(to.dq, t, m, moved);  // what the tiles before have added up
+      product(m, wide, n, slope, kKeys, 1, key, wide, moved, wide, j > 0);
+      head.store_rows(to.dq, t, m, moved);
+    }
+    if (to.dk) head.store_rows(to.dk, j, n, dkey);
+    if (to.dv) head.store_rows(to.dv, j, n, dvalue);
+  }
+}
+
+}  // namespace
+
+void attention_forward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
+                       const void* v, void* out, float* lse) {
+  parallel_chunks(queue, call.batch * call.heads, 1, [&](int64_t unit, int64_t) {
+    forward_head(call, unit, q, k, v, out, lse);
+  });
+}
+
+void attention_backward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
+                        const void* v, const void* out, const float* lse, const void* dout,
+                        void* dq, void* dk, void* dv) {
+  parallel_chunks(queue, call.batch * call.heads, 1, [&](int64_t unit, int64_t) {
+    backward_head(call, unit, q, k, v, out, lse, dout, {dq, dk, dv});
+  });
+}
+
+}  // namespace pal

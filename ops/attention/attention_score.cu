@@ -1,0 +1,265 @@
+// Attention over source positions, time-major (S positions, batch B, width): Bahdanau's score with
+// its gradients, and the products of ops/attention/attention_context.h. Sums run in the CPU's order, so that
+// the bits are its own; where a sum goes down the positions, a thread has a column.
+#include "ops/attention/attention_context.h"
+#include "ops/attention/attention_score.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_rows.h"
+#include "ops/sums/dot_last.h"
+#include "ops/kernels/operands.h"
+#include "ops/sums/reduce.h"
+
+namespace pal {
+namespace {
+
+struct Extents {
+  int64_t steps, batch, width;
+};
+Extents extents_of(const TensorSpec& wide) { return {wide.shape[0], wide.shape[1], wide.shape[2]}; }
+
+// ---- scores: a warp for every (s, b) ----
+
+struct Score {
+  PAL_HD float operator()(float key, float query, float v) const {
+    return MlpScore{}(key, query, v);
+  }
+};
+struct Dot {
+  PAL_HD float operator()(float key, float query, float) const { return key * query; }
+};
+template <class T, class F>
+__global__ void score_kernel(T* y, const T* keys, const T* query, const float* v, Extents e,
+                             F f) {
+  const int64_t row = row_of_warp();
+  if (row >= e.steps * e.batch) return;
+  const T* k = keys + row * e.width;
+  const T* q = query + row % e.batch * e.width;
+  const float sum = warp_row_sum(
+      e.width, [&](int64_t j) { return f(load(k, j), load(q, j), v ? v[j] : 0); });
+  if (lane_number() == 0) store(y, row, sum);
+}
+template <class F>
+void run_score(const KernelArgs& a, F f) {
+  if (!a.out[0]) return;
+  const Extents e = extents_of(a.in_spec[0]);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(score_kernel<T, F>, {blocks_of(e.steps * e.batch, kRowsPerBlock)}, kThreads, 0,
+           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), a.input(2), e, f);
+  });
+}
+void run_mlp_score(const KernelArgs& a) { run_score(a, Score{}); }
+void run_dot_score(const KernelArgs& a) { run_score(a, Dot{}); }
+
+// ---- context: c[b,h] = sum_s w[s,b] v[s,b,h], a thread a column ----
+
+template <class T>
+__global__ void context_kernel(T* y, const T* weights, const T* values, Extents e) {
+  const int64_t i = thread_number();  // b * width + h
+  if (i >= e.batch * e.width) return;
+  const int64_t b = i / e.width;
+  float sum = 0;
+#pragma unroll 4
+  for (int64_t s = 0; s < e.steps; ++s) {
+    const float w = load(weights, s * e.batch + b);
+    if (w != 0) sum += w * load(values, s * e.batch * e.width + i);
+  }
+  store(y, i, sum);
+}
+void run_context(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Extents e = extents_of(a.in_spec[1]);
+  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, 0,
+           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
+  });
+}
+
+// ---- add_outer: sum[s,b,:] + w[s,b] x[b,:] ----
+
+__global__ void add_outer_kernel(Stored y, Stored weights, Stored x, Stored sum, Extents e) {
+  const int64_t g = thread_number(), per_row = (e.width + kGroup - 1) / kGroup;
+  if (g >= e.steps * e.batch * per_row) return;
+  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup, at = row * e.width + j;
+  const int n = group_size(j, e.width);
+  const float w = load1(weights, row);
+  if (w == 0 && sum.data == y.data) return;
+  float v[kGroup], old[kGroup];
+  load8(x, row % e.batch * e.width + j, n, v);
+  if (sum.data) load8(sum, at, n, old);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    if (w == 0)
+      v[k] = sum.data ? old[k] : 0;  // whatever x holds
+    else
+      v[k] = sum.data ? old[k] + w * v[k] : w * v[k];
+  }
+  store8(y, at, n, v);
+}
+void run_add_outer(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Extents e = extents_of(a.out_spec[0]);
+  launch(add_outer_kernel, grid_of_groups(e.steps * e.batch * groups_of(e.width)), kThreads, 0,
+         stream_of(a), stored(a.out[0], a.out_spec[0], e.width), stored(a.in[0], a.in_spec[0]),
+         stored(a.in[1], a.in_spec[1], e.width),
+         stored(input_if_present(a, 2), a.out_spec[0], e.width), e);
+}
+
+// ---- the gradients of mlp_score ----
+//
+//   t = tanh(k + q), d[s,b,:] = dy[s,b] v (1 - t^2):  dk = sum + d, dq = sum_s d, dv = sum + dy t
+//
+// dv is taken first, as dk may lie over the keys: its partial sums into the workspace.
+
+struct ScoreGrad {
+  Stored dy, keys, query, v, keys_sum, dkeys, dquery;
+  Extents e;
+};
+
+// mlp_score_grad's chunk: `per` rows of the batch, all steps of them, step by step.
+__global__ void score_dv_kernel(float* partial, ScoreGrad a, int64_t per) {
+  const int64_t c = thread_number();
+  if (c >= a.e.width) return;
+  const int64_t begin = int64_t(blockIdx.y) * per;
+  const int64_t end = begin + per < a.e.batch ? begin + per : a.e.batch;
+  float sum = 0;
+  for (int64_t s = 0; s < a.e.steps; ++s) {
+    for (int64_t b = begin; b < end; ++b) {
+      const float dy = load1(a.dy, s * a.e.batch + b);
+      if (dy == 0) continue;
+      const float k = load1(a.keys, (s * a.e.batch + b) * a.e.width + c);
+      sum += dy * tanh(k + load1(a.query, b * a.e.width + c));
+    }
+  }
+  partial[int64_t(blockIdx.y) * a.e.width + c] = sum;
+}
+// dk and dq of one column (b, c).
+__global__ void score_grad_kernel(ScoreGrad a) {
+  const int64_t i = thread_number();  // b * width + c
+  if (i >= a.e.batch * a.e.width) return;
+  const int64_t b = i / a.e.width, c = i - b * a.e.width;
+  const float q = load1(a.query, i), v = load1(a.v, c);
+  float dq = 0;
+  for (int64_t s = 0; s < a.e.steps; ++s) {
+    const int64_t at = s * a.e.batch * a.e.width + i;
+    const float dy = load1(a.dy, s * a.e.batch + b);
+    if (dy == 0 && (!a.dkeys.data || a.dkeys.data == a.keys_sum.data)) continue;
+    const float old = a.keys_sum.data ? load1(a.keys_sum, at) : 0;
+    float dk = old;
+    if (dy != 0) {
+      const float t = tanh(load1(a.keys, at) + q);
+      const float d = dy * v * (1 - t * t);
+      dk = old + d;
+      dq += d;
+    }
+    if (a.dkeys.data) store1(a.dkeys, at, dk);
+  }
+  if (a.dquery.data) store1(a.dquery, i, dq);
+}
+
+constexpr int64_t kChunks = 32;
+int64_t batch_per_chunk(int64_t batch) {
+  return std::max<int64_t>(1, (batch + kChunks - 1) / kChunks);
+}
+ScoreGrad score_grad(const KernelArgs& a) {
+  return {.dy = stored(a.in[0], a.in_spec[0]),
+          .keys = stored(a.in[1], a.in_spec[1]),
+          .query = stored(a.in[2], a.in_spec[2]),
+          .v = stored(a.in[3], a.in_spec[3]),
+          .keys_sum = stored(input_if_present(a, 4), a.in_spec[1]),
+          .dkeys = stored(a.out[0], a.out_spec[0]),
+          .dquery = stored(a.out[1], a.out_spec[1]),
+          .e = extents_of(a.in_spec[1])};
+}
+void finish_dv(const KernelArgs& a, const float* partial, int64_t chunks) {
+  const int64_t width = a.in_spec[3].shape[0];
+  sum_partials(a, stored(a.out[2], a.out_spec[2]), partial, chunks, width, width,
+               stored(input_if_present(a, 5), a.out_spec[2]));
+}
+void run_mlp_score_grad(const KernelArgs& a) {
+  const ScoreGrad grad = score_grad(a);
+  const int64_t per = batch_per_chunk(grad.e.batch), chunks = blocks_of(grad.e.batch, per);
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  if (a.out[2]) {
+    launch(score_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks}, kColumnThreads, 0,
+           stream_of(a), partial, grad, per);
+  }
+  if (a.out[0] || a.out[1]) {
+    launch(score_grad_kernel, {blocks_of(grad.e.batch * grad.e.width, kColumnThreads)},
+           kColumnThreads, 0, stream_of(a), grad);
+  }
+  if (a.out[2]) finish_dv(a, partial, chunks);
+}
+Prepared prepare_mlp_score_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  const int64_t batch = in[2].shape[0];
+  return {.workspace =
+              blocks_of(batch, batch_per_chunk(batch)) * in[3].shape[0] * int64_t(sizeof(float))};
+}
+
+// The same from mlp_score_unfused's nodes, with their sums' order (ops/attention/attention_score_replay.cc):
+// dv in chunks of rows [s,b], dq in blocks of kSumRows steps. f32 only.
+__global__ void score_replay_dv_kernel(float* partial, ScoreGrad a, int64_t per_chunk) {
+  const int64_t c = thread_number(), rows = a.e.steps * a.e.batch;
+  if (c >= a.e.width) return;
+  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
+  float sum = 0;
+  for (int64_t row = begin; row < end; ++row) {
+    const float k = load1(a.keys, row * a.e.width + c);
+    const float q = load1(a.query, row % a.e.batch * a.e.width + c);
+    sum += load1(a.dy, row) * tanh(k + q);
+  }
+  partial[int64_t(blockIdx.y) * a.e.width + c] = sum;
+}
+__global__ void score_replay_grad_kernel(ScoreGrad a) {
+  const int64_t i = thread_number();  // b * width + c
+  if (i >= a.e.batch * a.e.width) return;
+  const int64_t b = i / a.e.width, c = i - b * a.e.width;
+  const float q = load1(a.query, i), v = load1(a.v, c);
+  float block = 0, dq = 0;
+  for (int64_t s = 0; s < a.e.steps; ++s) {
+    const int64_t at = s * a.e.batch * a.e.width + i;
+    const float t = tanh(load1(a.keys, at) + q);
+    const float d = load1(a.dy, s * a.e.batch + b) * v * (1 - t * t);
+    block += d;
+    if (a.dkeys.data) store1(a.dkeys, at, a.keys_sum.data ? load1(a.keys_sum, at) + d : d);
+    if ((s + 1) % kSumRows == 0 || s + 1 == a.e.steps) {
+      dq = a.e.steps > kSumRows ? dq + block : block;
+      block = 0;
+    }
+  }
+  if (a.dquery.data) store1(a.dquery, i, dq);
+}
+void run_mlp_score_replay_grad(const KernelArgs& a) {
+  const ScoreGrad grad = score_grad(a);
+  const int64_t rows = grad.e.steps * grad.e.batch, per = dot_last_rows(rows);
+  const int64_t chunks = blocks_of(rows, per);
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  if (a.out[2]) {
+    launch(score_replay_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks},
+           kColumnThreads, 0, stream_of(a), partial, grad, per);
+  }
+  if (a.out[0] || a.out[1]) {
+    launch(score_replay_grad_kernel, {blocks_of(grad.e.batch * grad.e.width, kColumnThreads)},
+           kColumnThreads, 0, stream_of(a), grad);
+  }
+  if (a.out[2]) finish_dv(a, partial, chunks);
+}
+Prepared prepare_mlp_score_replay_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  const int64_t rows = in[1].shape[0] * in[1].shape[1];
+  return {.workspace =
+              blocks_of(rows, dot_last_rows(rows)) * in[3].shape[0] * int64_t(sizeof(float))};
+}
+
+}  // namespace
+
+const Backend add_outer_cuda{.run = run_add_outer};
+const Backend attention_context_cuda{.run = run_context};
+const Backend dot_score_cuda{.run = run_dot_score};
+const Backend mlp_score_cuda{.run = run_mlp_score};
+const Backend mlp_score_grad_cuda{.run = run_mlp_score_grad, .prepare = prepare_mlp_score_grad};
+const Backend mlp_score_replay_grad_cuda{.run = run_mlp_score_replay_grad,
+                                         .prepare = prepare_mlp_score_replay_grad};
+
+}  // namespace pal

@@ -1,0 +1,23 @@
+// How well each source position fits the decoder's query: Bahdanau's score, fused and in the
+// elementary nodes that Echo recomputes. Luong's is dot_score (ops/attention/attention_context.h), scaled
+// with scale_by (ops/sums/dot_last.h).
+#pragma once
+#include "core/op.h"
+#include "ops/kernels/math.h"
+
+namespace pal {
+
+extern const OpDef mlp_score_grad_op, mlp_score_op, mlp_score_replay_grad_op;
+
+// keys (S, B, A), query (B, A), v (A) -> (S, B): v . tanh(keys[s,b,:] + query[b,:]). Nothing of
+// size (S, B, A) is made; the gradient computes the tanh again.
+Val mlp_score(Val keys, Val query, Val v);
+
+// The same as add_broadcast, tanh, dot_last: two values of size (S, B, A), as in Echo's Figure 2.
+Val mlp_score_unfused(Val keys, Val query, Val v);
+
+struct MlpScore {
+  PAL_HD float operator()(float key, float query, float v) const { return v * tanh(key + query); }
+};
+
+}  // namespace pal

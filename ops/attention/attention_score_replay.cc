@@ -1,0 +1,182 @@
+// The gradient of mlp_score_unfused in one pass, with its sum and its tanh computed again on the way:
+//   t = tanh(k + q), d[s,b,:] = dy[s,b] v (1 - t^2):  dk = sum + d, dq = sum_s d, dv = sum + dy t
+// What mlp_score_grad computes, but with every addition in the order in which the separate nodes
+// make it, so that the results are their bits: dv in chunks of rows [s,b] (ops/sums/dot_last.cc), dq over
+// s in blocks (ops/sums/reduce.cc). A task has some columns of everything, and goes through the rows in
+// order, so it needs no partial sums of other tasks. f32 only: in other types each separate node
+// rounds what it stores.
+#include <algorithm>
+
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/attention/attention_score.h"
+#include "ops/kernels/cuda.h"
+#include "ops/sums/dot_last.h"
+#include "ops/kernels/tiles.h"
+#include "ops/kernels/operands.h"
+#include "ops/sums/reduce.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kColumns = 128;  // of a task
+
+// dy (S, B), keys (S, B, A), query (B, A), v (A) | sum of dkeys, sum of dv
+Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  // dq of one block of steps, where there are several.
+  const bool blocks = in[1].shape[0] > kSumRows;
+  return {.workspace = blocks ? in[2].bytes() : 0};
+}
+
+struct Columns {
+  const float *dy, *keys, *query, *v, *keys_sum, *v_sum;
+  float *dkeys, *dquery, *dv, *dquery_block;
+  int64_t steps, batch, width;
+
+  void run(int64_t column, int64_t n) const {
+    alignas(64) float chunk[kColumns], total[kColumns] = {};
+    const int64_t rows = steps * batch, per_chunk = dot_last_rows(rows);
+    for (int64_t s = 0; s < steps; ++s) {
+      // The first block's sums are made in dquery, others' beside it and then added.
+      float* dq = s < kSumRows ? dquery : dquery_block;
+      if (dq && s % kSumRows == 0) clear(dq, column, n);
+      for (int64_t b = 0; b < batch; ++b) {
+        const int64_t row = s * batch + b;
+        if (row % per_chunk == 0) std::fill_n(chunk, n, 0.0f);
+        one_row(row, b, column, n, chunk, dq);
+        if ((row + 1) % per_chunk == 0 || row + 1 == rows) {
+          for (int64_t e = 0; e < n; ++e) total[e] += chunk[e];
+        }
+      }
+      if (dq && steps > kSumRows && ((s + 1) % kSumRows == 0 || s + 1 == steps)) {
+        add_block(dq, column, n);
+      }
+    }
+    if (!dv) return;
+    for (int64_t e = 0; e < n; ++e) dv[column + e] = v_sum ? total[e] + v_sum[column + e] : total[e];
+  }
+
+ private:
+  void one_row(int64_t row, int64_t b, int64_t column, int64_t n, float* chunk, float* dq) const {
+    alignas(64) float unread[kColumns], no_sum[kColumns] = {};
+    const float g = dy[row];
+    const float *k = keys + row * width + column, *q = query + b * width + column;
+    const float* vc = v + column;
+    float* dk = dkeys ? dkeys + row * width + column : unread;
+    float* to = dq ? dq + b * width + column : no_sum;
+    const float* old = keys_sum ? keys_sum + row * width + column : nullptr;
+    alignas(64) float d[kColumns];
+#pragma omp simd
+    for (int64_t e = 0; e < n; ++e) {
+      const float t = tanh(k[e] + q[e]);
+      d[e] = g * vc[e] * (1 - t * t);
+      chunk[e] += g * t;
+    }
+#pragma omp simd
+    for (int64_t e = 0; e < n; ++e) to[e] += d[e];
+    if (old) {
+#pragma omp simd
+      for (int64_t e = 0; e < n; ++e) dk[e] = old[e] + d[e];
+    } else {
+      std::copy_n(d, n, dk);
+    }
+  }
+  void clear(float* dq, int64_t column, int64_t n) const {
+    for (int64_t b = 0; b < batch; ++b) std::fill_n(dq + b * width + column, n, 0.0f);
+  }
+  // As the sum of partial sums begins at zero, so does the first of them.
+  void add_block(const float* dq, int64_t column, int64_t n) const {
+    for (int64_t b = 0; b < batch; ++b) {
+      float* to = dquery + b * width + column;
+      const float* from = dq + b * width + column;
+      for (int64_t e = 0; e < n; ++e) to[e] = dq == dquery ? 0.0f + from[e] : to[e] + from[e];
+    }
+  }
+};
+
+void run(const KernelArgs& a) {
+  const Shape& shape = a.in_spec[1].shape;
+  const Columns columns{.dy = a.input(0), .keys = a.input(1), .query = a.input(2), .v = a.input(3),
+                        .keys_sum = input_if_present<float>(a, 4),
+                        .v_sum = input_if_present<float>(a, 5),
+                        .dkeys = a.output(0), .dquery = a.output(1), .dv = a.output(2),
+                        .dquery_block = a.out[1] ? reinterpret_cast<float*>(a.workspace) : nullptr,
+                        .steps = shape[0], .batch = shape[1], .width = shape[2]};
+  const int64_t width = shape[2], tasks = (width + kColumns - 1) / kColumns;
+  parallel_chunks(a.queue, tasks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      columns.run(task * kColumns, std::min(kColumns, width - task * kColumns));
+    }
+  });
+}
+
+// The nodes around dot_last_grad (dy, t, v | sum of dv), with and without what was summed before.
+std::vector<FusedPattern> patterns(SpecSpan in, const Attrs&) {
+  const TensorSpec &t = in[1], &v = in[2];
+  if (t.shape.rank() != 3 || t.dtype != DType::f32) return {};
+  std::vector<FusedPattern> out;
+  for (const bool keys_sum : {true, false}) {
+    Builder b;
+    const Val dy = b.input("dy", plain(in[0])), keys = b.input("keys", plain(t));
+    const Val query = b.input("query", {t.shape.without(0), t.dtype}), vector = b.input("v", v);
+    const Val keys_before = keys_sum ? b.input("sum of dkeys", plain(t)) : Val{};
+    const Val v_before = present(in[3]) ? b.input("sum of dv", v) : Val{};
+    b.set_phase(Phase::recompute);
+    const Val tanh_again = tanh(add_broadcast(keys, query));
+    b.set_phase(Phase::backward);
+    const std::vector<Val> d = b.emit(dot_last_grad_op, {dy, tanh_again, vector, v_before});
+    const Val dsum = b.emit1(tanh_grad_op, {d[0], tanh_again});
+    const Val dquery = sum_leading(dsum);
+    const Val dkeys = keys_sum ? add(keys_before, dsum) : dsum;
+    FusedPattern pattern{.in = {dy.id, keys.id, query.id, vector.id, keys_before.id, v_before.id},
+                         .out = {dkeys.id, dquery.id, d[1].id}};
+    pattern.program = b.take();
+    out.push_back(std::move(pattern));
+  }
+  return out;
+}
+
+}  // namespace
+
+const OpDef mlp_score_replay_grad_op{
+    .name = "mlp_score_replay_grad",
+    .formula = "d = dy v (1 - tanh^2): dk = sum + d, dq = sum_s d, dv = sum + dy tanh",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      const char* op = "mlp_score_replay_grad";
+      require(in.size() == 6, op, "takes dy, keys, query, v, sum of dkeys, sum of dv");
+      const TensorSpec &dy = in[0], &keys = in[1], &query = in[2], &v = in[3];
+      require(keys.shape.rank() == 3 && keys.dtype == DType::f32 &&
+                  dy == TensorSpec{keys.shape.without(2)} &&
+                  query == TensorSpec{keys.shape.without(0)} && v == TensorSpec{{keys.shape[2]}},
+              op, to_string(dy) + ", " + to_string(keys) + ", " + to_string(query) + ", " +
+                      to_string(v) + ": want dy (S, B), keys (S, B, A), query (B, A), v (A) of f32");
+      require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v), op,
+              to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
+      return {plain(keys), plain(query), plain(v)};
+    },
+    .optional_from = 4,
+    .shares = {{0, 4}, {0, 1}, {2, 5}},
+    .cost =
+        [](SpecSpan in, SpecSpan out, const Attrs&) {
+          const double reads = present(in[4]) ? 2 : 1;
+          return Cost{28.0 * double(in[1].numel()),
+                      reads * double(in[1].bytes()) + double(out[0].bytes())};
+        },
+    .fuses = {&dot_last_grad_op, patterns},
+    .cpu = {.run = run, .prepare = prepare},
+    .cuda = &mlp_score_replay_grad_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                            absent_example(), absent_example()}},
+              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                            example({3, 2, 5}), absent_example()}},
+              {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
+                            example({530}), example({3, 37, 530}), example({530})}},
+              {.operands = {example({530, 2}), example({530, 2, 9}), example({2, 9}), example({9}),
+                            absent_example(), example({9})}}};
+        },
+};
+
+}  // namespace pal

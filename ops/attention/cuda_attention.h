@@ -1,0 +1,162 @@
+// What the attention kernels share: a tile of 32 queries and 64 keys of one head of one sentence, a
+// block of 128 threads. Operands pass through shared memory in chunks of 32 columns; results stay
+// in registers, where thread (ty, tx) of 8 x 16 has rows ty + 8 i and columns tx + 16 j. Every sum
+// has the order of the CPU's (ops/attention/attention_kernel.cc), so the bits are the same.
+#pragma once
+#include "core/scalars.h"
+#include "ops/attention/attention.h"
+#include "ops/kernels/cuda_rows.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+
+constexpr int kTileQueries = 32, kTileKeys = 64, kTileColumns = 32;
+constexpr int kTileThreads = 128, kTileWarps = kTileThreads / kWarp;
+constexpr int kDown = 8, kAcross = 16;  // threads
+// Rows in shared memory begin on different banks.
+constexpr int kChunkPitch = kTileColumns + 1, kScorePitch = kTileKeys + 1;
+constexpr int kDrawn = kTileKeys + 8;  // a row's factors, and those before it of the same draw
+
+// A call of attention or its gradient, spelled out; see AttentionCall.
+struct CudaAttention {
+  Stored q, k, v;
+  int64_t queries, keys, batch, heads, width;
+  const int32_t* lengths;  // or null
+  const StepScalars* scalars;
+  AttentionAttrs attrs;
+  float scale;
+};
+
+inline CudaAttention cuda_attention(const KernelArgs& a, size_t optional) {
+  auto& attrs = a.attrs.as<AttentionAttrs>();
+  const Shape& q = a.in_spec[0].shape;
+  const int64_t width = q[2] / attrs.heads;
+  return {.q = stored(a.in[0], a.in_spec[0], width),
+          .k = stored(a.in[1], a.in_spec[1], width),
+          .v = stored(a.in[2], a.in_spec[2], width),
+          .queries = q[0],
+          .keys = a.in_spec[1].shape[0],
+          .batch = q[1],
+          .heads = attrs.heads,
+          .width = width,
+          .lengths = input_if_present<int32_t>(a, optional),
+          .scalars = input_if_present<StepScalars>(a, optional + 1),
+          .attrs = attrs,
+          .scale = 1 / std::sqrt(float(width))};
+}
+
+// Kernels are compiled for heads of up to 64, 128 and 256 columns: f(their number of chunks).
+template <class F>
+void by_chunks(int64_t width, F f) {
+  if (width <= 2 * kTileColumns) return f(std::integral_constant<int, 2>{});
+  if (width <= 4 * kTileColumns) return f(std::integral_constant<int, 4>{});
+  return f(std::integral_constant<int, 8>{});
+}
+
+__device__ inline int down() { return int(threadIdx.x) / kAcross; }
+__device__ inline int across() { return int(threadIdx.x) % kAcross; }
+
+// One head of one sentence.
+struct CudaHead {
+  const CudaAttention& a;
+  int64_t unit, sentence, limit;
+
+  __device__ CudaHead(const CudaAttention& call, int64_t u) : a(call), unit(u) {
+    sentence = u / a.heads;
+    limit = a.keys;
+    if (a.lengths) {
+      const int64_t n = a.lengths[sentence];
+      limit = n < 0 ? 0 : n < a.keys ? n : a.keys;
+    }
+  }
+  // The element at which row t begins.
+  __device__ int64_t at(int64_t t) const {
+    return ((t * a.batch + sentence) * a.heads + unit % a.heads) * a.width;
+  }
+  // Of the keys from j on, how many query t may look at, n at most.
+  __device__ int64_t visible(int64_t t, int64_t j, int64_t n) const {
+    const int64_t end = a.attrs.causal && t + 1 < limit ? t + 1 : limit;
+    return end <= j ? 0 : end - j < n ? end - j : n;
+  }
+
+  // Rows [t, t + n) of x, its `chunk`-th columns, into tile; zero below and beside them.
+  template <int kRows>
+  __device__ void load(float* tile, const Stored& x, int64_t t, int64_t n, int chunk) const {
+    constexpr int kGroups = kTileColumns / kGroup;
+    for (int g = int(threadIdx.x); g < kRows * kGroups; g += kTileThreads) {
+      const int row = g / kGroups, e = g % kGroups * kGroup;
+      const int64_t column = int64_t(chunk) * kTileColumns + e;
+      float v[kGroup] = {};
+      if (row < n && column < a.width) {
+        load8(x, at(t + row) + column, group_size(column, a.width), v);
+      }
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) tile[row * kChunkPitch + e + k] = v[k];
+    }
+  }
+
+  // The dropout's factors of query t and keys [j, j + n), by one warp into `drawn`.
+  __device__ const float* factors(int64_t t, int64_t j, int64_t n, float* drawn) const {
+    const int64_t first = (unit * a.queries + t) * a.keys + j, before = first % 4;
+    __syncwarp();  // the last row's have been read
+    if (4 * lane_number() < before + n) {
+      const Philox4 four =
+          draw(a.scalars->key(uint32_t(a.attrs.stream)), uint64_t(first / 4 + lane_number()));
+      const float kept = dropout_scale(a.attrs.dropout);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        drawn[4 * lane_number() + k] = dropout_factor(four.x[k], a.attrs.dropout, kept);
+      }
+    }
+    __syncwarp();
+    return drawn + before;
+  }
+};
+
+// sum[i][j] += x(row, 0) y(0, column) + .. + x(row, n - 1) y(n - 1, column) one after the other,
+// where x(r, e) = x[r x_row + e x_step] and y(e, c) = y[c y_column + e y_step].
+template <int I, int J>
+__device__ void add_products(float (&sum)[I][J], const float* x, int x_row, int x_step,
+                             const float* y, int y_column, int y_step, int n) {
+  x += down() * x_row, y += across() * y_column;
+#pragma unroll 4
+  for (int e = 0; e < n; ++e) {
+    float left[I], right[J];
+#pragma unroll
+    for (int i = 0; i < I; ++i) left[i] = x[kDown * i * x_row + e * x_step];
+#pragma unroll
+    for (int j = 0; j < J; ++j) right[j] = y[kAcross * j * y_column + e * y_step];
+#pragma unroll
+    for (int i = 0; i < I; ++i) {
+#pragma unroll
+      for (int j = 0; j < J; ++j) sum[i][j] += left[i] * right[j];
+    }
+  }
+}
+
+// score[i, j] = x_i . y_j for rows [t, t + m) of x and [j, j + n) of y. `left` and `right` are room
+// for a chunk of each.
+__device__ inline void score_tile(const CudaHead& head, float* score, float* left, float* right,
+                                  const Stored& x, int64_t t, int64_t m, const Stored& y, int64_t j,
+                                  int64_t n) {
+  float sum[kTileQueries / kDown][kTileKeys / kAcross] = {};
+  for (int c = 0; c * kTileColumns < head.a.width; ++c) {
+    __syncthreads();  // what the chunks held before has been read
+    head.load<kTileQueries>(left, x, t, m, c);
+    head.load<kTileKeys>(right, y, j, n, c);
+    __syncthreads();
+    const int64_t rest = head.a.width - c * kTileColumns;
+    add_products(sum, left, kChunkPitch, 1, right, kChunkPitch, 1,
+                 rest < kTileColumns ? int(rest) : kTileColumns);
+  }
+#pragma unroll
+  for (int i = 0; i < kTileQueries / kDown; ++i) {
+#pragma unroll
+    for (int k = 0; k < kTileKeys / kAcross; ++k) {
+      score[(down() + kDown * i) * kScorePitch + across() + kAcross * k] = sum[i][k];
+    }
+  }
+}
+
+}  // namespace pal

@@ -1,0 +1,314 @@
+// conv2d, conv3d and their gradients: cuDNN's (ops/libraries/cudnn_convolution.h), or else cuBLASLt's
+// products with windows laid out in the workspace, a stripe of output pixels at a time
+// (ops/libraries/conv_stripes.h). Stripes come one after the other, and an input pixel's gradient is the sum
+// over its windows in their order, so the bits are always the same. Of operands in 16 bits all sums
+// are f32 as well, in the workspace until they are complete.
+#include <algorithm>
+
+#include "ops/convolution/conv2d.h"
+#include "ops/convolution/conv3d.h"
+#include "ops/convolution/convolution.h"
+#include "ops/kernels/cuda.h"
+#include "ops/libraries/cuda_product.h"
+#include "ops/kernels/cuda_windows.h"
+#include "ops/libraries/cudnn_convolution.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+namespace {
+
+// Of the windows that are there at a time, and of what cuDNN may ask for: this part of the device's
+// memory, 64 MiB at most.
+constexpr int64_t kMostBytes = int64_t(64) << 20, kPartOfMemory = 256;
+
+struct State {
+  ConvKind kind;
+  ConvStripes stripes;
+  bool depthwise;
+  std::unique_ptr<CudnnConvolution> cudnn;     // if there, does it all
+  std::unique_ptr<CudaProduct> product, last;  // of a stripe, and of the lines that are left over
+  int64_t windows_at = 0, sums_at = 0;
+};
+
+// `type` of image and weights, or of the two images; `result` of what is computed.
+Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shape, DType type,
+                      DType result) {
+  auto state = std::make_shared<State>();
+  State& s = *state;
+  s.kind = kind;
+  const int64_t most = std::min(kMostBytes, cuda_of(device).total_bytes() / kPartOfMemory);
+  s.stripes = cut_into_stripes(shape, most, type);
+  const ConvStripes& cut = s.stripes;
+  s.depthwise = cut.groups > 1 && cut.c == 1;
+  if (s.depthwise) return {.state = std::move(state), .workspace = depthwise_workspace(kind, cut)};
+  if (cudnn_convolution && type == result) {
+    s.cudnn = cudnn_convolution(device, kind, shape, type, most);
+  }
+  if (s.cudnn) {
+    const int64_t bytes = s.cudnn->workspace();
+    return {.state = std::move(state), .workspace = bytes};
+  }
+  auto product_of = [&](int64_t lines) {
+    ProductShape p = cut.product(kind, lines);
+    p.bias = shape.bias && cut.groups == 1 && !cut.f32_y;
+    auto product = std::make_unique<CudaProduct>(device, "convolution", p);
+    s.windows_at = std::max(s.windows_at, product->workspace());
+    return product;
+  };
+  s.product = product_of(cut.stripe);
+  if (const int64_t rest = cut.last_lines()) s.last = product_of(rest);
+  const TensorSpec windows{{cut.window_floats()}, cut.window_type(kind)};
+  s.sums_at = s.windows_at + align_up(windows.bytes());
+  const int64_t bytes = s.sums_at + cut.sum_floats(kind) * int64_t(sizeof(float));
+  return {.state = std::move(state), .workspace = bytes};
+}
+
+// A stripe's windows as they lie in memory. A run is what lies in one piece in the image too: a row
+// of taps over all channels, or, where taps are apart or groups divide them, one tap's channels.
+struct Stripe {
+  int64_t first, pixels;  // output pixels
+  bool joined;            // runs are rows of taps
+  int64_t runs, run;      // of a window; elements of one
+
+  Stripe(const Windows& w, int64_t first_pixel, int64_t pixel_count)
+      : first(first_pixel),
+        pixels(pixel_count),
+        joined(w.axis[2].dilation == 1 && w.groups == 1),
+        runs(joined ? int64_t(w.axis[0].kernel) * w.axis[1].kernel : w.taps()),
+        run(joined ? w.axis[2].kernel * w.c : w.c) {}
+};
+
+// windows[group, pixel, tap, c] = x there, 0 outside; eight elements of a run a thread.
+__global__ void lay_windows_kernel(Stored windows, Stored x, Windows w, Stripe s) {
+  const int64_t g = thread_number(), per_run = (s.run + kGroup - 1) / kGroup;
+  if (g >= w.groups * s.pixels * s.runs * per_run) return;
+  const int64_t row = divide(g, per_run), e = (g - row * per_run) * kGroup;
+  const int64_t window = divide(row, s.runs);
+  const int64_t group = divide(window, s.pixels);
+  const Pixel p = output_pixel(w, s.first + window - group * s.pixels);
+  int tap = int(row - window * s.runs), k2 = 0;
+  if (!s.joined) k2 = tap % w.axis[2].kernel, tap /= w.axis[2].kernel;
+  const int k1 = tap % w.axis[1].kernel, k0 = tap / w.axis[1].kernel;
+  const int h = w.axis[0].place(p.at[0], k0), i = w.axis[1].place(p.at[1], k1);
+  const int j = w.axis[2].place(p.at[2], k2);
+  const int n = group_size(e, s.run);
+  float v[kGroup] = {};
+  if (w.axis[0].inside(h) && w.axis[1].inside(i) && (s.joined || w.axis[2].inside(j))) {
+    const int64_t channels = w.groups * w.c, width = w.axis[2].in * channels;
+    const int64_t line = w.pixel_in(p.n, h, i, 0) * channels;
+    const int64_t from = j * channels + group * w.c + e;  // in the line, which it may stick out of
+    if (from >= 0 && from + n <= width) {
+      load8(x, line + from, n, v);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (k < n && from + k >= 0 && from + k < width) v[k] = load1(x, line + from + k);
+      }
+    }
+  }
+  store8(windows, row * s.run + e, n, v);
+}
+
+// dx of a pixel: the sum over the windows of this stripe that it lies in, in their order, onto the
+// earlier stripes' where an image has several (`add`). Eight channels of a group a thread. `to` is
+// the first image's place in dx.
+__global__ void sum_windows_kernel(Stored dx, int64_t to, Stored windows, Windows w, Stripe s,
+                                   int64_t first_image, int64_t images, bool add) {
+  const int64_t g = thread_number(), per_group = (w.c + kGroup - 1) / kGroup;
+  if (g >= images * w.pixels_in() * w.groups * per_group) return;
+  const int64_t place = divide(g, per_group), c = (g - place * per_group) * kGroup;
+  const int64_t pixel = divide(place, w.groups), group = place - pixel * w.groups;
+  const Pixel p = input_pixel(w, pixel);
+  const int count = group_size(c, w.c);
+  const int64_t at = ((to * w.pixels_in() + pixel) * w.groups + group) * w.c + c;
+  float sum[kGroup] = {}, v[kGroup];
+  bool any = !add;
+  for (int k0 = w.axis[0].kernel - 1; k0 >= 0; --k0) {
+    const int h = w.axis[0].window(p.at[0], k0);
+    if (h < 0) continue;
+    for (int k1 = w.axis[1].kernel - 1; k1 >= 0; --k1) {
+      const int i = w.axis[1].window(p.at[1], k1);
+      if (i < 0) continue;
+      for (int k2 = w.axis[2].kernel - 1; k2 >= 0; --k2) {
+        const int j = w.axis[2].window(p.at[2], k2);
+        const int64_t window = w.pixel_out(first_image + p.n, h, i, j) - s.first;
+        if (j < 0 || window < 0 || window >= s.pixels) continue;
+        const int64_t tap = (int64_t(k0) * w.axis[1].kernel + k1) * w.axis[2].kernel + k2;
+        load8(windows, ((group * s.pixels + window) * w.taps() + tap) * w.c + c, count, v);
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) sum[k] += v[k];
+        any = true;
+      }
+    }
+  }
+  if (!any) return;
+  if (add) {
+    load8(dx, at, count, v);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) sum[k] = v[k] + sum[k];
+  }
+  store8(dx, at, count, sum);
+}
+
+// y = the bias in every pixel, for products that cannot add it.
+__global__ void lay_bias_kernel(Stored y, Stored bias, int64_t pixels, int64_t channels) {
+  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
+  if (g >= pixels * per_row) return;
+  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
+  const int n = group_size(c, channels);
+  float v[kGroup];
+  load8(bias, c, n, v);
+  store8(y, row * channels + c, n, v);
+}
+
+// y = the sums, with the bias where there is one, rounded to y's type.
+__global__ void store_sums_kernel(Stored y, Stored sums, Stored bias, int64_t pixels,
+                                  int64_t channels) {
+  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
+  if (g >= pixels * per_row) return;
+  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
+  const int n = group_size(c, channels);
+  float v[kGroup], b[kGroup] = {};
+  load8(sums, row * channels + c, n, v);
+  if (bias.data) load8(bias, c, n, b);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) v[k] = v[k] + b[k];
+  store8(y, row * channels + c, n, v);
+}
+void store_sums(const KernelArgs& a, void* y, DType type, const float* bias, int64_t pixels,
+                int64_t channels) {
+  const std::byte* sums = a.workspace + static_cast<const State*>(a.state)->sums_at;
+  launch(store_sums_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+         stored(y, {{}, type}, channels), floats(sums, channels), floats(bias, channels), pixels,
+         channels);
+}
+
+// Where that element of a tensor lies.
+void* element(const void* data, DType type, int64_t i) {
+  return const_cast<std::byte*>(static_cast<const std::byte*>(data)) + i * bits(type) / 8;
+}
+
+void lay_bias(const KernelArgs& a, const ConvStripes& cut) {
+  const int64_t pixels = cut.lines * cut.pixels, channels = cut.groups * cut.o;
+  launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+         stored(a.out[0], {{}, a.out_spec[0].dtype}, channels),
+         stored(a.in[2], {{}, a.in_spec[2].dtype}, channels), pixels, channels);
+}
+
+// A bias is laid out first, as a sum that the result is added to.
+void run_cudnn(const KernelArgs& a, const State& s) {
+  const void* sum = input_if_present(a, 2);
+  if (sum && s.kind == ConvKind::forward) lay_bias(a, s.stripes);
+  if (sum && s.kind == ConvKind::weight_grad) copy_async(a, a.out[0], sum, a.out_spec[0].bytes());
+  s.cudnn->run(stream_of(a), a.in[0], a.in[1], a.out[0], sum != nullptr, a.workspace);
+}
+
+// Calls f(first line, stripe, product, windows): where they are or shall be, which is in the image
+// itself if that is how they lie.
+template <class F>
+void each_stripe(const KernelArgs& a, const void* image, F f) {
+  const State& s = *static_cast<const State*>(a.state);
+  const ConvStripes& cut = s.stripes;
+  const Windows w(cut);
+  for (int64_t line = 0, lines; line < cut.lines; line += lines) {
+    lines = cut.lines_from(line);
+    const Stripe stripe(w, line * cut.pixels, lines * cut.pixels);
+    void* windows = cut.in_place ? element(image, cut.type, stripe.first * cut.groups * cut.c)
+                                 : a.workspace + s.windows_at;
+    f(line, stripe, lines == cut.stripe ? *s.product : *s.last, windows);
+  }
+}
+
+void lay_windows(const KernelArgs& a, void* windows, const Stripe& stripe) {
+  const ConvStripes& cut = static_cast<const State*>(a.state)->stripes;
+  if (cut.in_place) return;
+  launch(lay_windows_kernel,
+         grid_of_groups(cut.groups * stripe.pixels * stripe.runs * groups_of(stripe.run)), kThreads,
+         0, stream_of(a), stored(windows, {{}, cut.type}, cut.c),
+         stored(a.in[0], a.in_spec[0], cut.c), Windows(cut), stripe);
+}
+
+void forward(const KernelArgs& a, const ConvStripes& cut) {
+  const int64_t channels = cut.groups * cut.o;
+  const float* bias = input_if_present<float>(a, 2);
+  const bool laid = bias && cut.groups > 1 && !cut.f32_y;
+  if (laid) lay_bias(a, cut);
+  void* sums = a.workspace + static_cast<const State*>(a.state)->sums_at;
+  each_stripe(a, a.in[0], [&](int64_t, const Stripe& s, const CudaProduct& product, void* windows) {
+    lay_windows(a, windows, s);
+    void* y = element(a.out[0], cut.type, s.first * channels);
+    if (cut.f32_y) {
+      product.run(stream_of(a), windows, a.in[1], nullptr, sums, nullptr, a.workspace);
+      return store_sums(a, y, cut.type, bias, s.pixels, channels);
+    }
+    product.run(stream_of(a), windows, a.in[1], laid ? y : nullptr, y, laid ? nullptr : bias,
+                a.workspace);
+  });
+}
+
+void data_grad(const KernelArgs& a, const ConvStripes& cut) {
+  const bool add = !cut.in_place && !cut.whole_images();
+  if (add && !cut.by_image) zero_async(a, a.out[0], a.out_spec[0].bytes());
+  const Windows w(cut);
+  const int64_t image_lines = cut.axis[0].out, channels = cut.groups * cut.c;
+  const Stored dx = cut.by_image
+                        ? floats(a.workspace + static_cast<const State*>(a.state)->sums_at, cut.c)
+                        : stored(a.out[0], a.out_spec[0], cut.c);
+  each_stripe(a, a.out[0], [&](int64_t line, const Stripe& s, const CudaProduct& product,
+                               void* windows) {
+    const void* dy = element(a.in[0], cut.type, s.first * cut.groups * cut.o);
+    product.run(stream_of(a), dy, a.in[1], nullptr, windows, nullptr, a.workspace);
+    if (cut.in_place) return;
+    const int64_t first = line / image_lines, end_line = line + s.pixels / cut.pixels;
+    const int64_t images = blocks_of(end_line, image_lines) - first;
+    const int64_t places = images * w.pixels_in() * cut.groups;
+    const bool onto = add && !(cut.by_image && line % image_lines == 0);
+    launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), kThreads, 0, stream_of(a),
+           dx, cut.by_image ? 0 : first, floats(windows, cut.c), w, s, first, images, onto);
+    if (cut.by_image && end_line % image_lines == 0) {
+      store_sums(a, element(a.out[0], cut.type, first * w.pixels_in() * channels), cut.type,
+                 nullptr, w.pixels_in(), channels);
+    }
+  });
+}
+
+void weight_grad(const KernelArgs& a, const ConvStripes& cut) {
+  const void* so_far = input_if_present(a, 2);
+  each_stripe(a, a.in[0], [&](int64_t, const Stripe& s, const CudaProduct& product, void* windows) {
+    lay_windows(a, windows, s);
+    const void* dy = element(a.in[1], cut.type, s.first * cut.groups * cut.o);
+    product.run(stream_of(a), dy, windows, so_far, a.out[0], nullptr, a.workspace);
+    so_far = a.out[0];
+  });
+}
+
+void run(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const State& s = *static_cast<const State*>(a.state);
+  if (s.depthwise) return run_depthwise(s.kind, s.stripes, a);
+  if (s.cudnn) return run_cudnn(a, s);
+  switch (s.kind) {
+    case ConvKind::forward: return forward(a, s.stripes);
+    case ConvKind::data_grad: return data_grad(a, s.stripes);
+    case ConvKind::weight_grad: return weight_grad(a, s.stripes);
+  }
+}
+
+template <class A, ConvKind kind>
+Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
+  return prepare_cuda(kind, device, conv_shape_of(kind, in, geometry_of(attrs.as<A>())),
+                      in[0].dtype, out[0].dtype);
+}
+template <class A, ConvKind kind>
+constexpr Backend kBackend{.run = run, .prepare = prepare<A, kind>};
+
+}  // namespace
+
+const Backend conv2d_cuda = kBackend<Conv2dAttrs, ConvKind::forward>;
+const Backend conv2d_data_grad_cuda = kBackend<Conv2dAttrs, ConvKind::data_grad>;
+const Backend conv2d_weight_grad_cuda = kBackend<Conv2dAttrs, ConvKind::weight_grad>;
+const Backend conv3d_cuda = kBackend<Conv3dAttrs, ConvKind::forward>;
+const Backend conv3d_data_grad_cuda = kBackend<Conv3dAttrs, ConvKind::data_grad>;
+const Backend conv3d_weight_grad_cuda = kBackend<Conv3dAttrs, ConvKind::weight_grad>;
+
+}  // namespace pal

@@ -1,0 +1,174 @@
+// Convolutions whose groups have one input channel: too little for products, so a thread goes
+// through the taps of eight channels of a pixel. The weight gradient is added up over chunks of
+// lines, and then over the chunks, both in order.
+#include "ops/kernels/cuda_rows.h"
+#include "ops/kernels/cuda_windows.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kChunks = 64;  // of lines, at most: a partial weight gradient each
+
+// Calls f(tap, image pixel) for the taps of a window that lie inside.
+template <class F>
+__device__ void each_tap(const Windows& w, const Pixel& p, F f) {
+  for (int k0 = 0; k0 < w.axis[0].kernel; ++k0) {
+    const int h = w.axis[0].place(p.at[0], k0);
+    if (!w.axis[0].inside(h)) continue;
+    for (int k1 = 0; k1 < w.axis[1].kernel; ++k1) {
+      const int i = w.axis[1].place(p.at[1], k1);
+      if (!w.axis[1].inside(i)) continue;
+      for (int k2 = 0; k2 < w.axis[2].kernel; ++k2) {
+        const int j = w.axis[2].place(p.at[2], k2);
+        if (!w.axis[2].inside(j)) continue;
+        f((k0 * w.axis[1].kernel + k1) * w.axis[2].kernel + k2, w.pixel_in(p.n, h, i, j));
+      }
+    }
+  }
+}
+
+// y[p, o] = bias[o] + the sum over taps of x[.., o / per] w[o, tap]; `per` outputs a channel.
+template <class T>
+__global__ void depthwise_kernel(Stored y, Stored x, const T* weights, Stored bias, Windows w,
+                                 int64_t pixels) {
+  const int64_t outputs = w.groups * w.o, per_row = (outputs + kGroup - 1) / kGroup;
+  const int64_t g = thread_number();
+  if (g >= pixels * per_row) return;
+  const int64_t row = divide(g, per_row), o = (g - row * per_row) * kGroup;
+  const int n = group_size(o, outputs);
+  const int64_t taps = w.taps();
+  float sum[kGroup] = {}, v[kGroup];
+  if (bias.data) load8(bias, o, n, sum);
+  each_tap(w, output_pixel(w, row), [&](int tap, int64_t from) {
+    if (w.o == 1) {
+      load8(x, from * w.groups + o, n, v);
+    } else {
+      for (int k = 0; k < n; ++k) v[k] = load1(x, from * w.groups + (o + k) / w.o);
+    }
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      if (k < n) sum[k] += v[k] * load(weights, (o + k) * taps + tap);
+    }
+  });
+  store8(y, row * outputs + o, n, sum);
+}
+
+// dx[p, c] = the sum over the windows that p lies in, and the outputs of c.
+template <class T>
+__global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const T* weights, Windows w,
+                                           int64_t pixels) {
+  const int64_t per_row = (w.groups + kGroup - 1) / kGroup, g = thread_number();
+  if (g >= pixels * per_row) return;
+  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
+  const int n = group_size(c, w.groups);
+  const int64_t taps = w.taps();
+  const Pixel p = input_pixel(w, row);
+  float sum[kGroup] = {}, v[kGroup];
+  for (int k0 = w.axis[0].kernel - 1; k0 >= 0; --k0) {
+    const int h = w.axis[0].window(p.at[0], k0);
+    if (h < 0) continue;
+    for (int k1 = w.axis[1].kernel - 1; k1 >= 0; --k1) {
+      const int i = w.axis[1].window(p.at[1], k1);
+      if (i < 0) continue;
+      for (int k2 = w.axis[2].kernel - 1; k2 >= 0; --k2) {
+        const int j = w.axis[2].window(p.at[2], k2);
+        if (j < 0) continue;
+        const int64_t from = w.pixel_out(p.n, h, i, j) * w.groups * w.o;
+        const int64_t tap = (int64_t(k0) * w.axis[1].kernel + k1) * w.axis[2].kernel + k2;
+        for (int64_t m = 0; m < w.o; ++m) {
+          if (w.o == 1) {
+            load8(dy, from + c, n, v);
+          } else {
+            for (int k = 0; k < n; ++k) v[k] = load1(dy, from + (c + k) * w.o + m);
+          }
+#pragma unroll
+          for (int k = 0; k < kGroup; ++k) {
+            if (k < n) sum[k] += v[k] * load(weights, ((c + k) * w.o + m) * taps + tap);
+          }
+        }
+      }
+    }
+  }
+  store8(dx, row * w.groups + c, n, sum);
+}
+
+// partial[chunk, o, tap] = the sum over the chunk's pixels of dy[.., o] x[tap's place, o / per].
+// Neighbouring threads have neighbouring outputs. grid.y: chunks.
+template <class T>
+__global__ void depthwise_weight_grad_kernel(float* partial, const T* x, const T* dy, Windows w,
+                                             int64_t pixels, int64_t per_chunk) {
+  const int64_t outputs = w.groups * w.o, taps = w.taps(), t = thread_number();
+  if (t >= outputs * taps) return;
+  const int64_t tap = divide(t, outputs), o = t - tap * outputs, c = divide(o, w.o);
+  const int k2 = int(tap % w.axis[2].kernel), row = int(tap / w.axis[2].kernel);
+  const int k1 = row % w.axis[1].kernel, k0 = row / w.axis[1].kernel;
+  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t end = begin + per_chunk < pixels ? begin + per_chunk : pixels;
+  float sum = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    const Pixel p = output_pixel(w, i);
+    const int h = w.axis[0].place(p.at[0], k0), m = w.axis[1].place(p.at[1], k1);
+    const int j = w.axis[2].place(p.at[2], k2);
+    if (!w.axis[0].inside(h) || !w.axis[1].inside(m) || !w.axis[2].inside(j)) continue;
+    sum += load(dy, i * outputs + o) * load(x, w.pixel_in(p.n, h, m, j) * w.groups + c);
+  }
+  partial[(int64_t(blockIdx.y) * outputs + o) * taps + tap] = sum;
+}
+
+int64_t pixels_of(const ConvStripes& s) { return s.lines * s.pixels; }
+int64_t chunk_lines(const ConvStripes& s) { return blocks_of(s.lines, kChunks); }
+int64_t chunk_count(const ConvStripes& s) { return blocks_of(s.lines, chunk_lines(s)); }
+int64_t weights_of(const ConvStripes& s) { return s.groups * s.o * s.taps; }
+
+void forward(const ConvStripes& s, const KernelArgs& a) {
+  const int64_t outputs = s.groups * s.o;
+  by_float_type(s.type, [&](auto zero) {
+    using T = decltype(zero);
+    launch(depthwise_kernel<T>, grid_of_groups(pixels_of(s) * groups_of(outputs)), kThreads, 0,
+           stream_of(a), stored(a.out[0], a.out_spec[0], outputs),
+           stored(a.in[0], a.in_spec[0], outputs), a.input<T>(1),
+           floats(input_if_present(a, 2), outputs), Windows(s), pixels_of(s));
+  });
+}
+
+void data_grad(const ConvStripes& s, const KernelArgs& a) {
+  const Windows w(s);
+  const int64_t pixels = s.n * w.pixels_in();
+  by_float_type(s.type, [&](auto zero) {
+    using T = decltype(zero);
+    launch(depthwise_data_grad_kernel<T>, grid_of_groups(pixels * groups_of(s.groups)), kThreads, 0,
+           stream_of(a), stored(a.out[0], a.out_spec[0], s.groups),
+           stored(a.in[0], a.in_spec[0], s.groups), a.input<T>(1), w, pixels);
+  });
+}
+
+void weight_grad(const ConvStripes& s, const KernelArgs& a) {
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  const int64_t width = weights_of(s), chunks = chunk_count(s);
+  by_float_type(s.type, [&](auto zero) {
+    using T = decltype(zero);
+    launch(depthwise_weight_grad_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
+           kColumnThreads, 0, stream_of(a), partial, a.input<T>(0), a.input<T>(1), Windows(s),
+           pixels_of(s), chunk_lines(s) * s.pixels);
+  });
+  sum_partials(a, floats(a.out[0], width), partial, chunks, width, width,
+               floats(input_if_present(a, 2), width));
+}
+
+}  // namespace
+
+int64_t depthwise_workspace(ConvKind kind, const ConvStripes& s) {
+  return kind == ConvKind::weight_grad ? chunk_count(s) * weights_of(s) * int64_t(sizeof(float))
+                                       : 0;
+}
+
+void run_depthwise(ConvKind kind, const ConvStripes& s, const KernelArgs& a) {
+  switch (kind) {
+    case ConvKind::forward: return forward(s, a);
+    case ConvKind::data_grad: return data_grad(s, a);
+    case ConvKind::weight_grad: return weight_grad(s, a);
+  }
+}
+
+}  // namespace pal

@@ -1,0 +1,57 @@
+// global_avg_pool and its gradient: a thread has a channel of an image (of a pixel), and adds the
+// pixels in the CPU's order.
+#include "ops/convolution/global_avg_pool.h"
+
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_elements.h"
+
+namespace pal {
+namespace {
+
+template <class T>
+__global__ void global_avg_pool_kernel(T* y, const T* x, int64_t images, int64_t pixels,
+                                       int64_t channels, float share) {
+  const int64_t i = thread_number();
+  if (i >= images * channels) return;
+  const T* image = x + i / channels * pixels * channels + i % channels;
+  float sum = 0;
+  for (int64_t p = 0; p < pixels; ++p) sum += load(image, p * channels);
+  store(y, i, sum * share);
+}
+
+template <class T>
+__global__ void global_avg_pool_grad_kernel(T* dx, const T* dy, int64_t images, int64_t pixels,
+                                            int64_t channels, float share) {
+  const int64_t i = thread_number();
+  if (i >= images * pixels * channels) return;
+  store(dx, i, load(dy, i / (pixels * channels) * channels + i % channels) * share);
+}
+
+void run_forward(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Shape& x = a.in_spec[0].shape;
+  const int64_t pixels = x[1] * x[2];
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(global_avg_pool_kernel<T>, {blocks_of(x[0] * x[3], kThreads)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.input<T>(0), x[0], pixels, x[3], 1.0f / float(pixels));
+  });
+}
+
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Shape& x = a.out_spec[0].shape;
+  const int64_t pixels = x[1] * x[2];
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(global_avg_pool_grad_kernel<T>, {blocks_of(x.numel(), kThreads)}, kThreads, 0,
+           stream_of(a), a.output<T>(0), a.input<T>(0), x[0], pixels, x[3], 1.0f / float(pixels));
+  });
+}
+
+}  // namespace
+
+const Backend global_avg_pool_cuda{.run = run_forward};
+const Backend global_avg_pool_grad_cuda{.run = run_gradient};
+
+}  // namespace pal

@@ -1,0 +1,89 @@
+// max_pool and its gradient: a thread has a channel of a pixel, neighbours have neighbouring
+// channels. The gradient gathers, window by window in the CPU's order, so nothing is added to
+// twice at once.
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_elements.h"
+#include "ops/convolution/max_pool.h"
+#include "ops/kernels/pooling.h"
+
+namespace pal {
+namespace {
+
+// Of the image and of the windows' outputs.
+struct Extents {
+  int64_t images, height, width, channels, out_height, out_width;
+};
+
+template <class T>
+__global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, Extents e, MaxPoolAttrs s) {
+  const int64_t i = thread_number();
+  if (i >= e.images * e.out_height * e.out_width * e.channels) return;
+  const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.out_width;
+  const int64_t h0 = row % e.out_height * s.stride_h - s.top;
+  const int64_t w0 = pixel % e.out_width * s.stride_w - s.left;
+  const T* image = x + row / e.out_height * e.height * e.width * e.channels + c;
+  float best = 0;
+  int64_t at = -1;
+  for (int64_t k = h0 < 0 ? -h0 : 0; k < s.kernel_h && h0 + k < e.height; ++k) {
+    for (int64_t l = w0 < 0 ? -w0 : 0; l < s.kernel_w && w0 + l < e.width; ++l) {
+      const float v = load(image, ((h0 + k) * e.width + w0 + l) * e.channels);
+      if (at < 0 || v > best || (v != v && best == best)) best = v, at = k * s.kernel_w + l;
+    }
+  }
+  if (y) store(y, i, best);
+  if (map) map[i] = uint8_t(at);
+}
+
+template <class T>
+__global__ void max_pool_grad_kernel(T* dx, const T* dy, const uint8_t* map, Extents e,
+                                     MaxPoolAttrs s) {
+  const int64_t i = thread_number();
+  if (i >= e.images * e.height * e.width * e.channels) return;
+  const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.width;
+  const int64_t h = row % e.height + s.top, w = pixel % e.width + s.left;
+  const int64_t image = row / e.height * e.out_height;
+  const int64_t first_row = first_window(h, s.kernel_h, s.stride_h);
+  const int64_t first_column = first_window(w, s.kernel_w, s.stride_w);
+  float sum = 0;
+  for (int64_t k = first_row; k < e.out_height && k * s.stride_h <= h; ++k) {
+    for (int64_t l = first_column; l < e.out_width && l * s.stride_w <= w; ++l) {
+      const int64_t from = ((image + k) * e.out_width + l) * e.channels + c;
+      const int64_t here = (h - k * s.stride_h) * s.kernel_w + w - l * s.stride_w;
+      sum += map[from] == here ? load(dy, from) : 0;
+    }
+  }
+  store(dx, i, sum);
+}
+
+void run(const KernelArgs& a) {
+  if (!a.out[0] && !a.out[1]) return;
+  auto& s = a.attrs.as<MaxPoolAttrs>();
+  const Shape &x = a.in_spec[0].shape, y = pooled(x, s);  // either output may be unread
+  const Extents e{x[0], x[1], x[2], x[3], y[1], y[2]};
+  const int64_t blocks = blocks_of(e.images * e.out_height * e.out_width * e.channels, kThreads);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(max_pool_kernel<T>, {blocks}, kThreads, 0, stream_of(a), a.output<T>(0),
+           a.output<uint8_t>(1), a.input<T>(0), e, s);
+  });
+}
+
+void run_grad(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& s = a.attrs.as<MaxPoolAttrs>();
+  const Shape& y = a.in_spec[0].shape;
+  const Extents e{y[0], s.height, s.width, y[3], y[1], y[2]};
+  const int64_t blocks = blocks_of(e.images * e.height * e.width * e.channels, kThreads);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(max_pool_grad_kernel<T>, {blocks}, kThreads, 0, stream_of(a), a.output<T>(0),
+           a.input<T>(0), a.input<uint8_t>(1), e, s);
+  });
+}
+
+}  // namespace
+
+const Backend max_pool_cuda{.run = run};
+const Backend max_pool_grad_cuda{.run = run_grad};
+
+}  // namespace pal

@@ -1,0 +1,218 @@
+// dropout_mask: m_i = [u_i >= p] / (1 - p).      dropout_apply: y = x m, dx = dy m.
+// dropout: y = x m with m drawn on the spot, dx = dropout(dy).
+#include "ops/elementwise/dropout.h"
+
+#include "core/scalars.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/tiles.h"
+
+namespace pal {
+
+// noinline: by itself its loop is vectorised, five times as fast.
+[[gnu::noinline]] void dropout_factors(const RandomKey& key, int64_t first, int64_t n, float p,
+                                       float* out) {
+  const float scale = dropout_scale(p);
+  const uint64_t block = uint64_t(first) / 4;
+  for (int64_t j = 0; j < (n + 3) / 4; ++j) {
+    const Philox4 numbers = draw(key, block + uint64_t(j));
+    out[4 * j] = dropout_factor(numbers.x[0], p, scale);
+    out[4 * j + 1] = dropout_factor(numbers.x[1], p, scale);
+    out[4 * j + 2] = dropout_factor(numbers.x[2], p, scale);
+    out[4 * j + 3] = dropout_factor(numbers.x[3], p, scale);
+  }
+}
+
+namespace {
+
+void run_mask(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& attrs = a.attrs.as<DropoutMaskAttrs>();
+  const RandomKey key = as_scalars(a.in[0]).key(uint32_t(attrs.stream));
+  const int64_t size = a.out_spec[0].numel();
+  parallel_chunks(a.queue, size, kElementGrain, [&](int64_t begin, int64_t end) {
+    alignas(64) float factors[kTile];
+    for (int64_t i = begin; i < end; i += kTile) {
+      const int64_t n = std::min(kTile, end - i);
+      dropout_factors(key, i, n, attrs.p, factors);
+      store_tile(a.out[0], a.out_spec[0].dtype, i, n, factors);
+    }
+  });
+}
+
+void run_dropout(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& attrs = a.attrs.as<DropoutAttrs>();
+  const RandomKey key = as_scalars(a.in[1]).key(uint32_t(attrs.stream));
+  const DType type = a.out_spec[0].dtype;
+  parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
+    const DropoutApply apply{dropout_scale(attrs.p)};
+    alignas(64) float factors[kTile], buffer[2][kTile];
+    for (int64_t i = begin; i < end; i += kTile) {
+      const int64_t n = std::min(kTile, end - i);
+      dropout_factors(key, i, n, attrs.p, factors);
+      const float* x = load_tile(a.in[0], type, i, n, buffer[0]);
+      float* y = tile_to_fill(a.out[0], type, i, buffer[1]);
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) y[j] = apply(x[j], factors[j]);
+      if (type != DType::f32) store_tile(a.out[0], type, i, n, y);
+    }
+  });
+}
+
+void require_probability(const char* op, float p) {
+  require(p >= 0 && p < 1, op, "p is " + print_float(double(p)) + ", should be in [0, 1)");
+}
+void require_scalars(const char* op, const TensorSpec& spec) {
+  require(spec == scalars_spec(), op,
+          to_string(spec) + ": the step's scalars should be " + to_string(scalars_spec()));
+}
+
+int64_t stream_or_next(Val scalars, int64_t stream) {
+  return stream == kNone ? scalars.builder->next_stream() : stream;
+}
+
+ExampleOperand scalars_example() {
+  return {.spec = scalars_spec(), .lo = 0, .hi = 1e6f, .differentiable = false};
+}
+ExampleOperand constant_mask(Shape shape, DType type) {
+  return {.spec = {shape, type}, .lo = -1, .hi = 1, .differentiable = false};
+}
+
+// A mask that is drawn to be applied, to values of any type. Each of its readers may draw it itself.
+std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
+  auto& drawn = attrs.as<DropoutMaskAttrs>();
+  std::vector<FusedPattern> out;
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    Builder b;
+    const Val x = b.input("x", {drawn.shape, type}), scalars = b.input("scalars", scalars_spec());
+    const Val mask = dropout_mask(scalars, {drawn.shape, drawn.dtype}, drawn.p, drawn.stream);
+    const Val y = b.emit1(dropout_apply_op, {x, mask}, DropoutApplyAttrs{drawn.p});
+    FusedPattern pattern{.in = {x.id, scalars.id}, .out = {y.id},
+                         .attrs = DropoutAttrs{drawn.p, drawn.stream}};
+    pattern.program = b.take();
+    out.push_back(std::move(pattern));
+  }
+  return out;
+}
+
+}  // namespace
+
+const OpDef dropout_mask_op{
+    .name = "dropout_mask",
+    .formula = "[uniform >= p] / (1 - p)",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          auto& mask = attrs.as<DropoutMaskAttrs>();
+          require_operands("dropout_mask", in, 1, 1);
+          require_probability("dropout_mask", mask.p);
+          require_scalars("dropout_mask", in[0]);
+          const TensorSpec out{mask.shape, mask.dtype};
+          require(is_float(out.dtype), "dropout_mask", to_string(out) + ": not floating-point");
+          return Specs{out};
+        },
+    .cost =
+        [](SpecSpan, SpecSpan out, const Attrs&) {
+          return Cost{15.0 * double(out[0].numel()), double(out[0].bytes())};
+        },
+    .cpu = {.run = run_mask},
+    .cuda = &dropout_mask_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
+              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
+              {.operands = {scalars_example()},
+               .attrs = DropoutMaskAttrs{{5, 13}, 0.3f, 4, DType::bf16}},
+              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}};
+        },
+};
+
+const OpDef dropout_apply_op{
+    .name = "dropout_apply",
+    .formula = "x / (1 - p) if mask > 0 else 0",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          require_probability("dropout_apply", attrs.as<DropoutApplyAttrs>().p);
+          return infer_like_first("dropout_apply", in, 2, true);
+        },
+    .gradient =
+        [](GradientArgs& g) {
+          const float p = g.attrs<DropoutApplyAttrs>().p;
+          if (g.wants(0)) g.give(0, dropout_apply(g.dy(), g.in(1), p));
+        },
+    .shares = {{0, 0}, {0, 1}},
+    .reads =
+        [](int operand, const Attrs&) {
+          return operand == 1 ? reads_predicate(0) : reads_values();
+        },
+    .cpu = {.run =
+                [](const KernelArgs& a) {
+                  const float p = a.attrs.as<DropoutApplyAttrs>().p;
+                  map_elements<2>(a, DropoutApply{dropout_scale(p)});
+                }},
+    .cuda = &dropout_apply_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
+               .attrs = DropoutApplyAttrs{0.5f}},
+              {.operands = {example({3, 7}), constant_mask({3, 7}, DType::bit)},
+               .attrs = DropoutApplyAttrs{0.2f}},
+              {.operands = {example({5, 13}, DType::bf16), constant_mask({5, 13}, DType::f32)},
+               .attrs = DropoutApplyAttrs{0.2f}},
+              {.operands = {example({33, 1031}), constant_mask({33, 1031}, DType::f32)},
+               .attrs = DropoutApplyAttrs{0.3f}}};
+        },
+};
+
+const OpDef dropout_op{
+    .name = "dropout",
+    .formula = "x / (1 - p) if uniform >= p else 0",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          require_probability("dropout", attrs.as<DropoutAttrs>().p);
+          require_operands("dropout", in, 2, 2);
+          require_scalars("dropout", in[1]);
+          return infer_like_first("dropout", in.first(1), 1);
+        },
+    .gradient =
+        [](GradientArgs& g) {
+          if (!g.wants(0)) return;
+          g.give(0, g.builder.emit1(dropout_op, {g.dy(), g.in(1)}, g.node.attrs));
+        },
+    .shares = {{0, 0}},
+    .cost =
+        [](SpecSpan in, SpecSpan out, const Attrs&) {
+          return Cost{15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
+        },
+    .fuses = {&dropout_mask_op, patterns},
+    .replays_random = true,
+    .cpu = {.run = run_dropout},
+    .cuda = &dropout_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 7}), scalars_example()}, .attrs = DropoutAttrs{0.3f, 1}},
+              {.operands = {example({5, 13}, DType::bf16), scalars_example()},
+               .attrs = DropoutAttrs{0.5f, 2}},
+              {.operands = {example({33, 1031}), scalars_example()},
+               .attrs = DropoutAttrs{0.5f, 3}}};
+        },
+};
+
+Val dropout_mask(Val scalars, const TensorSpec& spec, float p, int64_t stream) {
+  return scalars.builder->emit1(
+      dropout_mask_op, {scalars},
+      DropoutMaskAttrs{spec.shape, p, stream_or_next(scalars, stream), spec.dtype});
+}
+Val dropout_apply(Val x, Val mask, float p) {
+  if (p == 0) return x;
+  return x.builder->emit1(dropout_apply_op, {x, mask}, DropoutApplyAttrs{p});
+}
+Val dropout(Val x, Val scalars, float p, int64_t stream) {
+  if (p == 0) return x;
+  return x.builder->emit1(dropout_op, {x, scalars},
+                          DropoutAttrs{p, stream_or_next(scalars, stream)});
+}
+
+}  // namespace pal

@@ -1,0 +1,87 @@
+// scale_channels and dot_channels. A block adds up 32 channels of an image: a warp a run of pixels,
+// the runs' sums one after the other, as on the CPU.
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_elements.h"
+#include "ops/elementwise/scale_channels.h"
+
+namespace pal {
+namespace {
+
+constexpr int kRuns = kThreads / kWarp;  // at a time
+
+__global__ void scale_channels_kernel(Stored y, Stored x, Stored factor, int64_t images,
+                                      int64_t pixels, int64_t channels) {
+  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
+  if (g >= images * pixels * per_row) return;
+  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
+  const int n = group_size(c, channels);
+  float v[kGroup], f[kGroup];
+  load8(x, row * channels + c, n, v);
+  load8(factor, divide(row, pixels) * channels + c, n, f);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) v[k] = v[k] * f[k];
+  store8(y, row * channels + c, n, v);
+}
+
+template <class T>
+__global__ void dot_channels_kernel(T* out, const T* a, const T* b, int64_t pixels,
+                                    int64_t channels) {
+  float* run_sums = shared_memory<float>();  // (kRuns, kWarp)
+  const int64_t image = blockIdx.y, c = int64_t(blockIdx.x) * kWarp + lane_number();
+  const int64_t first = image * pixels * channels + c;
+  float total = 0;
+  for (int64_t begin = 0; begin < pixels; begin += kRuns * kDotRun) {
+    const int64_t from = begin + warp_number() * kDotRun;
+    const int64_t end = from + kDotRun < pixels ? from + kDotRun : pixels;
+    float sum = 0;
+    if (c < channels) {
+#pragma unroll 8
+      for (int64_t p = from; p < end; ++p) {
+        sum += load(a, first + p * channels) * load(b, first + p * channels);
+      }
+    }
+    run_sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (warp_number() == 0) {
+      for (int r = 0; r < kRuns && begin + r * kDotRun < pixels; ++r) {
+        total += run_sums[r * kWarp + lane_number()];
+      }
+    }
+    __syncthreads();
+  }
+  if (warp_number() == 0 && c < channels) store(out, image * channels + c, total);
+}
+
+// Of x (N, .., C): images, pixels of one, channels.
+struct Extents {
+  int64_t images, pixels, channels;
+  explicit Extents(const Shape& x)
+      : images(x[0]), pixels(x.numel() / (x[0] * x.back())), channels(x.back()) {}
+};
+
+void run_scale(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Extents e(a.in_spec[0].shape);
+  launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)),
+         kThreads, 0, stream_of(a), stored(a.out[0], a.out_spec[0], e.channels),
+         stored(a.in[0], a.in_spec[0], e.channels), stored(a.in[1], a.in_spec[1], e.channels),
+         e.images, e.pixels, e.channels);
+}
+
+void run_dot(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Extents e(a.in_spec[0].shape);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(dot_channels_kernel<T>, {blocks_of(e.channels, kWarp), e.images}, kThreads,
+           kThreads * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1),
+           e.pixels, e.channels);
+  });
+}
+
+}  // namespace
+
+const Backend dot_channels_cuda{.run = run_dot};
+const Backend scale_channels_cuda{.run = run_scale};
+
+}  // namespace pal

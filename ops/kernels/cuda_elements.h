@@ -1,0 +1,193 @@
+// What all elementwise kernels share: eight elements a thread, moved 16 bytes at a time where the
+// operand lies on such a boundary, and one at a time where it does not (a window may begin
+// anywhere). The formulas are the functors of the CPU's kernels. In-place forms work because a
+// thread has read all of its elements before it writes the first.
+#pragma once
+#include "core/cuda/launch.h"
+#include "ops/kernels/tiles.h"
+#include "ops/kernels/float_types.h"
+#include "ops/kernels/element_types.h"
+
+namespace pal {
+
+// i / n without a 64-bit division where the numbers are small.
+__device__ inline int64_t divide(int64_t i, int64_t n) {
+  return ((uint64_t(i) | uint64_t(n)) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(n)) : i / n;
+}
+
+constexpr int kGroup = 8;  // elements of a thread: one byte of bits, 16 bytes of bf16, 32 of f32
+
+// A tensor as kernels see it.
+struct Stored {
+  void* data = nullptr;
+  DType type = DType::f32;
+  bool vector = false;            // every group of eight begins on a boundary of 16 bytes
+  float inside = 1, outside = 0;  // what a bit stands for
+};
+
+// `width`: of the rows whose groups are read; groups never cross a row's end.
+inline Stored stored(const void* data, const TensorSpec& spec, int64_t width = kGroup,
+                     BitMeaning bit = {}) {
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && width % kGroup == 0;
+  return {const_cast<void*>(data), spec.dtype, aligned, bit.inside, bit.outside};
+}
+
+// One element, of any floating-point storage.
+__device__ inline float load1(const Stored& x, int64_t i) {
+  switch (x.type) {
+    case DType::bf16: return load(static_cast<const bf16*>(x.data), i);
+    case DType::f16: return load(static_cast<const f16*>(x.data), i);
+    case DType::bit: return load_bit(static_cast<const uint8_t*>(x.data), i) ? x.inside : x.outside;
+    default: return static_cast<const float*>(x.data)[i];
+  }
+}
+__device__ inline void store1(const Stored& y, int64_t i, float value) {
+  switch (y.type) {
+    case DType::bf16: return store(static_cast<bf16*>(y.data), i, value);
+    case DType::f16: return store(static_cast<f16*>(y.data), i, value);
+    default: static_cast<float*>(y.data)[i] = value;
+  }
+}
+
+// Two 16-bit elements lie in each word, the first in its lower half.
+template <class T>
+__device__ void unpack(uint32_t word, float* two) {
+  two[0] = to_float(T{uint16_t(word)});
+  two[1] = to_float(T{uint16_t(word >> 16)});
+}
+template <class T>
+__device__ uint32_t pack(const float* two) {
+  return uint32_t(from_float<T>(two[0]).bits) | uint32_t(from_float<T>(two[1]).bits) << 16;
+}
+template <class T>
+__device__ void load_half8(const Stored& x, int64_t i, int n, float* v) {
+  const T* p = static_cast<const T*>(x.data) + i;
+  if (x.vector && n == kGroup) {
+    const uint4 four = *reinterpret_cast<const uint4*>(p);
+    unpack<T>(four.x, v), unpack<T>(four.y, v + 2);
+    unpack<T>(four.z, v + 4), unpack<T>(four.w, v + 6);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) v[k] = k < n ? load(p, k) : 0;
+}
+template <class T>
+__device__ void store_half8(const Stored& y, int64_t i, int n, const float* v) {
+  T* p = static_cast<T*>(y.data) + i;
+  if (y.vector && n == kGroup) {
+    *reinterpret_cast<uint4*>(p) =
+        make_uint4(pack<T>(v), pack<T>(v + 2), pack<T>(v + 4), pack<T>(v + 6));
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    if (k < n) store(p, k, v[k]);
+  }
+}
+
+// Elements i .. i + n of x as f32, zero from n up to eight. Of bits, i is a multiple of 8.
+__device__ inline void load8(const Stored& x, int64_t i, int n, float* v) {
+  switch (x.type) {
+    case DType::bf16: return load_half8<bf16>(x, i, n, v);
+    case DType::f16: return load_half8<f16>(x, i, n, v);
+    case DType::bit: {
+      const uint32_t byte = static_cast<const uint8_t*>(x.data)[i / 8];
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) v[k] = byte >> k & 1 ? x.inside : x.outside;
+      return;
+    }
+    default: break;
+  }
+  const float* p = static_cast<const float*>(x.data) + i;
+  if (x.vector && n == kGroup) {
+    const float4 a = reinterpret_cast<const float4*>(p)[0];
+    const float4 b = reinterpret_cast<const float4*>(p)[1];
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+    v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) v[k] = k < n ? p[k] : 0;
+}
+// A bit is 1 where the value is greater than zero; those behind the last element are 0.
+__device__ inline void store8(const Stored& y, int64_t i, int n, const float* v) {
+  switch (y.type) {
+    case DType::bf16: return store_half8<bf16>(y, i, n, v);
+    case DType::f16: return store_half8<f16>(y, i, n, v);
+    case DType::bit: {
+      uint32_t byte = 0;
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) byte |= uint32_t(k < n && v[k] > 0) << k;
+      static_cast<uint8_t*>(y.data)[i / 8] = uint8_t(byte);
+      return;
+    }
+    default: break;
+  }
+  float* p = static_cast<float*>(y.data) + i;
+  if (y.vector && n == kGroup) {
+    reinterpret_cast<float4*>(p)[0] = make_float4(v[0], v[1], v[2], v[3]);
+    reinterpret_cast<float4*>(p)[1] = make_float4(v[4], v[5], v[6], v[7]);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    if (k < n) p[k] = v[k];
+  }
+}
+
+// How many of the eight elements from i on there are, of n.
+__device__ inline int group_size(int64_t i, int64_t n) {
+  return n - i < kGroup ? int(n - i) : kGroup;
+}
+inline int64_t groups_of(int64_t n) { return blocks_of(n, kGroup); }
+inline Grid grid_of_groups(int64_t groups, const char* file = __builtin_FILE(),
+                           int line = __builtin_LINE()) {
+  return {blocks_of(groups, kThreads), 1, file, line};
+}
+
+template <int N>
+struct Operands {
+  Stored in[N];
+  Stored out;
+  int64_t n;
+};
+
+// out[i] = f(in[0][i], ..): as map_elements of ops/kernels/tiles.h.
+template <int N, class F>
+__global__ void map_kernel(Operands<N> a, F f) {
+  const int64_t i = thread_number() * kGroup;
+  if (i >= a.n) return;
+  const int n = group_size(i, a.n);
+  float x[N][kGroup], y[kGroup];
+#pragma unroll
+  for (int k = 0; k < N; ++k) load8(a.in[k], i, n, x[k]);
+#pragma unroll
+  for (int j = 0; j < kGroup; ++j) {
+    if constexpr (N == 1)
+      y[j] = f(x[0][j]);
+    else
+      y[j] = f(x[0][j], x[1][j]);
+  }
+  store8(a.out, i, n, y);
+}
+
+template <int N, class F>
+void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
+  static_assert(N == 1 || N == 2);
+  if (!a.out[0]) return;
+  Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
+  for (size_t k = 0; k < N; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k], kGroup, bit);
+  launch(map_kernel<N, F>, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a),
+         operands, f);
+}
+
+// Moves bytes unless they are where they should be already.
+inline void copy_async(const KernelArgs& a, void* to, const void* from, int64_t bytes) {
+  if (to == from || bytes == 0) return;
+  check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream_of(a)));
+}
+inline void zero_async(const KernelArgs& a, void* to, int64_t bytes) {
+  if (bytes) check_cuda(cudaMemsetAsync(to, 0, size_t(bytes), stream_of(a)));
+}
+
+}  // namespace pal

@@ -1,0 +1,76 @@
+// Where the windows of a convolution lie in its image, as kernels see it: what the products'
+// kernels (ops/convolution/convolution.cu) and the depthwise ones share.
+#pragma once
+#include "ops/libraries/conv_stripes.h"
+#include "ops/kernels/cuda_elements.h"
+
+namespace pal {
+
+struct WindowAxis {
+  int in, kernel, out, stride, before, dilation;
+
+  // Where tap k of window i lies.
+  __device__ int place(int i, int k) const { return i * stride - before + k * dilation; }
+  __device__ bool inside(int at) const { return at >= 0 && at < in; }
+  // The window whose tap k lies there, or -1. Later taps belong to earlier windows.
+  __device__ int window(int at, int k) const {
+    const int from = at + before - k * dilation, i = from / stride;
+    return from >= 0 && i * stride == from && i < out ? i : -1;
+  }
+};
+
+struct Windows {
+  WindowAxis axis[3];
+  int64_t groups, c, o;  // channels of a group
+
+  explicit Windows(const ConvStripes& s) : groups(s.groups), c(s.c), o(s.o) {
+    for (size_t i = 0; i < 3; ++i) {
+      const ConvAxis& a = s.axis[i];
+      axis[i] = {int(a.in),     int(a.kernel), int(a.out),
+                 int(a.stride), int(a.before), int(a.dilation)};
+    }
+  }
+  __host__ __device__ int64_t taps() const {
+    return int64_t(axis[0].kernel) * axis[1].kernel * axis[2].kernel;
+  }
+  __host__ __device__ int64_t pixels_in() const {
+    return int64_t(axis[0].in) * axis[1].in * axis[2].in;
+  }
+  __host__ __device__ int64_t pixels_out() const {
+    return int64_t(axis[0].out) * axis[1].out * axis[2].out;
+  }
+  // The pixel of the images at these places.
+  __device__ int64_t pixel_in(int64_t n, int h, int i, int j) const {
+    return ((n * axis[0].in + h) * axis[1].in + i) * axis[2].in + j;
+  }
+  __device__ int64_t pixel_out(int64_t n, int h, int i, int j) const {
+    return ((n * axis[0].out + h) * axis[1].out + i) * axis[2].out + j;
+  }
+};
+
+// A pixel's image and places, of input or output.
+struct Pixel {
+  int64_t n;
+  int at[3];
+};
+__device__ inline Pixel pixel_of(int64_t i, int first, int second, int third) {
+  const int64_t row = divide(i, third), plane = divide(row, second), n = divide(plane, first);
+  return {n, {int(plane - n * first), int(row - plane * second), int(i - row * third)}};
+}
+__device__ inline Pixel input_pixel(const Windows& s, int64_t i) {
+  return pixel_of(i, s.axis[0].in, s.axis[1].in, s.axis[2].in);
+}
+__device__ inline Pixel output_pixel(const Windows& s, int64_t i) {
+  return pixel_of(i, s.axis[0].out, s.axis[1].out, s.axis[2].out);
+}
+
+// `width`: of the rows whose groups of eight are read.
+inline Stored floats(const void* data, int64_t width) {
+  return stored(data, {{}, DType::f32}, width);
+}
+
+// The convolution of groups of one channel, without windows laid out (ops/convolution/depthwise.cu).
+int64_t depthwise_workspace(ConvKind kind, const ConvStripes& s);
+void run_depthwise(ConvKind kind, const ConvStripes& s, const KernelArgs& a);
+
+}  // namespace pal

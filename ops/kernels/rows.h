@@ -1,0 +1,102 @@
+// Reductions along a row, in an order that depends on its length alone: element i goes to lane
+// i mod 32, and the lanes are combined pairwise. The same bits for any thread count, any address,
+// and whether the row is reduced whole or tile by tile (tiles are multiples of 32).
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#include "core/spec.h"
+#include "ops/kernels/element_types.h"
+
+namespace pal {
+
+constexpr int kLanes = 32;
+
+// The running sum of a row.
+struct LaneSum {
+  float lane[kLanes] = {};
+
+  // Adds f(0), .., f(n - 1). All calls for a row but the last must have n a multiple of kLanes.
+  template <class F>
+  void add(int64_t n, F f) {
+    float sum[kLanes];
+    std::memcpy(sum, lane, sizeof sum);
+    const int64_t whole = n / kLanes * kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+#pragma omp simd
+      for (int l = 0; l < kLanes; ++l) sum[l] += f(i + l);
+    }
+    if (whole < n) {
+      float rest[kLanes] = {};  // so that the lanes are only ever added as a whole
+      for (int64_t i = whole; i < n; ++i) rest[i - whole] = f(i);
+#pragma omp simd
+      for (int l = 0; l < kLanes; ++l) sum[l] += rest[l];
+    }
+    std::memcpy(lane, sum, sizeof sum);
+  }
+  float total() const {
+    float sum[kLanes];
+    std::memcpy(sum, lane, sizeof sum);
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int l = 0; l < width; ++l) sum[l] += sum[l + width];
+    }
+    return sum[0];
+  }
+};
+
+// The running maximum of a row; NaN is passed over.
+struct LaneMax {
+  float lane[kLanes];
+
+  LaneMax() {
+    for (float& x : lane) x = -__builtin_huge_valf();
+  }
+  template <class F>
+  void add(int64_t n, F f) {
+    float best[kLanes];
+    std::memcpy(best, lane, sizeof best);
+    const int64_t whole = n / kLanes * kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) {
+#pragma omp simd
+      for (int l = 0; l < kLanes; ++l) {
+        const float x = f(i + l);
+        best[l] = x > best[l] ? x : best[l];
+      }
+    }
+    for (int64_t i = whole; i < n; ++i) {
+      const float x = f(i);
+      best[0] = x > best[0] ? x : best[0];
+    }
+    std::memcpy(lane, best, sizeof best);
+  }
+  float total() const {
+    float best = lane[0];
+    for (float x : lane) best = x > best ? x : best;
+    return best;
+  }
+};
+
+template <class F>
+float row_sum(int64_t n, F f) {
+  LaneSum sum;
+  sum.add(n, f);
+  return sum.total();
+}
+
+// Element i as f32, of any floating-point storage: for the few numbers that go with a row.
+inline float load_one(const void* data, DType type, int64_t i) {
+  switch (type) {
+    case DType::bf16: return load(static_cast<const bf16*>(data), i);
+    case DType::f16: return load(static_cast<const f16*>(data), i);
+    default: return static_cast<const float*>(data)[i];
+  }
+}
+inline void store_one(void* data, DType type, int64_t i, float x) {
+  switch (type) {
+    case DType::bf16: return store(static_cast<bf16*>(data), i, x);
+    case DType::f16: return store(static_cast<f16*>(data), i, x);
+    default: static_cast<float*>(data)[i] = x;
+  }
+}
+
+}  // namespace pal

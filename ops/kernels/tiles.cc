@@ -1,0 +1,151 @@
+// Tiles of any storage type as f32, copies, and the inference that elementwise operators share.
+#include "ops/kernels/tiles.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace pal {
+namespace {
+
+template <class T>
+const float* converted(const void* data, int64_t i, int64_t n, float* buffer) {
+  const T* p = static_cast<const T*>(data) + i;
+  for (int64_t j = 0; j < n; ++j) buffer[j] = to_float(p[j]);
+  return buffer;
+}
+
+template <class T>
+void convert(void* data, int64_t i, int64_t n, const float* tile) {
+  T* p = static_cast<T*>(data) + i;
+  for (int64_t j = 0; j < n; ++j) p[j] = from_float<T>(tile[j]);
+}
+
+// n is a multiple of 8, at most kTile.
+void pack_bits(const float* tile, int64_t n, uint8_t* to) {
+  alignas(64) uint8_t ones[kTile];
+  for (int64_t j = 0; j < n; ++j) ones[j] = tile[j] > 0;
+  for (int64_t j = 0; j < n; j += 8) {
+    uint64_t eight = 0;  // a byte each, the first lowest
+    if constexpr (std::endian::native == std::endian::little) std::memcpy(&eight, ones + j, 8);
+    else for (int b = 0; b < 8; ++b) eight |= uint64_t(ones[j + b]) << 8 * b;
+    // Shifts byte b up by 56 - 7 b bits, so that the top byte collects bit b from it.
+    to[j / 8] = uint8_t(eight * 0x0102040810204080u >> 56);
+  }
+}
+
+constexpr int64_t kCopyGrain = 4 * kElementGrain;  // bytes
+
+}  // namespace
+
+const float* load_tile(const void* data, DType type, int64_t i, int64_t n, float* buffer,
+                       float inside, float outside) {
+  switch (type) {
+    case DType::f32: return static_cast<const float*>(data) + i;
+    case DType::bf16: return converted<bf16>(data, i, n, buffer);
+    case DType::f16: return converted<f16>(data, i, n, buffer);
+    default: break;
+  }
+  const uint8_t* p = static_cast<const uint8_t*>(data) + i / 8;
+  int64_t j = 0;
+  for (; j + 8 <= n; j += 8) {
+    const uint32_t byte = p[j / 8];
+    for (uint32_t b = 0; b < 8; ++b) buffer[j + b] = byte >> b & 1 ? inside : outside;
+  }
+  for (; j < n; ++j) buffer[j] = load_bit(p, j) ? inside : outside;
+  return buffer;
+}
+
+void store_tile(void* data, DType type, int64_t i, int64_t n, const float* tile) {
+  switch (type) {
+    case DType::f32:
+      if (static_cast<float*>(data) + i != tile) {
+        std::memcpy(static_cast<float*>(data) + i, tile, size_t(n) * 4);
+      }
+      return;
+    case DType::bf16: return convert<bf16>(data, i, n, tile);
+    case DType::f16: return convert<f16>(data, i, n, tile);
+    default: break;
+  }
+  uint8_t* p = static_cast<uint8_t*>(data) + i / 8;
+  int64_t j = 0;
+  for (; j + kTile <= n; j += kTile) pack_bits(tile + j, kTile, p + j / 8);
+  float rest[kTile];  // of the last byte, the bits that are no element are zero
+  for (int64_t k = j; k < n; ++k) rest[k - j] = tile[k];
+  const int64_t padded = (n - j + 7) / 8 * 8;
+  for (int64_t k = n - j; k < padded; ++k) rest[k] = 0;
+  pack_bits(rest, padded, p + j / 8);
+}
+
+BitMeaning bits_of_interval(float lo, float hi) {
+  const bool below = std::isinf(lo), above = std::isinf(hi);  // unbounded
+  const float inside = below && above ? 0
+                       : below        ? hi - std::max(1.0f, std::fabs(hi))
+                       : above        ? lo + std::max(1.0f, std::fabs(lo))
+                                      : 0.5f * lo + 0.5f * hi;
+  return {inside, lo};
+}
+
+void require_operands(const char* op, SpecSpan in, size_t least, size_t most) {
+  require(in.size() >= least && in.size() <= most, op,
+          "takes " + (least < most ? std::to_string(least) + " to " : std::string()) +
+              std::to_string(most) + " operands, not " + std::to_string(in.size()));
+}
+
+bool is_float(DType type) {
+  return type == DType::f32 || type == DType::bf16 || type == DType::f16;
+}
+
+Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predicate_last) {
+  require_operands(op, in, operands, operands);
+  require(is_float(in[0].dtype), op, to_string(in[0]) + ": not a floating-point type");
+  for (size_t k = 1; k < operands; ++k) {
+    const bool predicate = predicate_last && k + 1 == operands;
+    require(in[k].shape == in[0].shape, op,
+            to_string(in[0]) + ", " + to_string(in[k]) + ": shapes differ");
+    require(in[k].dtype == in[0].dtype ||
+                (predicate && (is_float(in[k].dtype) || in[k].dtype == DType::bit)),
+            op, to_string(in[0]) + ", " + to_string(in[k]) + ": types differ");
+  }
+  return {{in[0].shape, in[0].dtype}};
+}
+
+int64_t leading_numel(const Shape& shape, int axes) {
+  int64_t n = 1;
+  for (int i = 0; i < axes; ++i) n *= shape[i];
+  return n;
+}
+
+int64_t trailing_numel(const Shape& shape, int from) {
+  int64_t n = 1;
+  for (int i = from; i < shape.rank(); ++i) n *= shape[i];
+  return n;
+}
+
+void copy_bytes(const Queue& queue, void* to, const void* from, int64_t bytes) {
+  if (to == from || bytes == 0) return;
+  parallel_chunks(queue, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                size_t(end - begin));
+  });
+}
+
+void zero_bytes(const Queue& queue, void* to, int64_t bytes) {
+  parallel_chunks(queue, bytes, kCopyGrain, [&](int64_t begin, int64_t end) {
+    std::memset(static_cast<char*>(to) + begin, 0, size_t(end - begin));
+  });
+}
+
+void copy_rows(const Queue& queue, void* to, int64_t to_stride, const void* from,
+               int64_t from_stride, int64_t rows, int64_t bytes) {
+  if (bytes == 0) return;
+  const int64_t grain = (kCopyGrain + bytes - 1) / bytes;
+  parallel_chunks(queue, rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::memcpy(static_cast<char*>(to) + r * to_stride,
+                  static_cast<const char*>(from) + r * from_stride, size_t(bytes));
+    }
+  });
+}
+
+}  // namespace pal

@@ -1,0 +1,101 @@
+// What all elementwise operators share: a scalar formula over f32, applied to operands stored as
+// f32, bf16, f16 or bits. Elements move in tiles that stay in the first-level cache: one of f32 is
+// used where it lies, any other is converted into a buffer on the stack, so a formula is compiled
+// once, and outputs may lie over operands of the same size.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "core/op.h"
+#include "core/parallel.h"
+#include "ops/kernels/element_types.h"
+
+namespace pal {
+
+constexpr int64_t kTile = 512;  // a multiple of 8, so that a tile of bits begins at a byte
+static_assert(kElementGrain % kTile == 0);
+
+// n elements from i on as f32: in place, or converted into `buffer`. A bit becomes `inside` or
+// `outside`, a value for which the reader's predicate holds or does not; i is then a multiple of 8.
+const float* load_tile(const void* data, DType type, int64_t i, int64_t n, float* buffer,
+                       float inside = 1, float outside = 0);
+// Where a tile of an output is to be computed: in place, or `buffer`, which store_tile writes.
+inline float* tile_to_fill(void* data, DType type, int64_t i, float* buffer) {
+  return type == DType::f32 ? static_cast<float*>(data) + i : buffer;
+}
+// For bits, 1 where the value is greater than zero.
+void store_tile(void* data, DType type, int64_t i, int64_t n, const float* tile);
+
+// How a bit of the operand stands for a value: one inside the interval, or one outside.
+struct BitMeaning {
+  float inside = 1, outside = 0;
+};
+BitMeaning bits_of_interval(float lo, float hi);
+
+// out[0][i] = f(in[0][i], .., in[N-1][i]) for the n elements of the output; f is a pure function of
+// floats. `bit` says what the bits of operands stored as such stand for.
+template <int N, class F>
+void map_elements(const KernelArgs& a, F f, BitMeaning bit = {}) {
+  static_assert(N >= 1 && N <= 3);
+  if (!a.out[0]) return;
+  const DType type = a.out_spec[0].dtype;
+  parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
+    const F g = f;  // its own copy: the stores below could change one that others see
+    alignas(64) float buffer[N + 1][kTile];
+    for (int64_t i = begin; i < end; i += kTile) {
+      const int64_t n = end - i < kTile ? end - i : kTile;
+      std::array<const float*, N> x;
+      for (int k = 0; k < N; ++k) {
+        x[size_t(k)] = load_tile(a.in[size_t(k)], a.in_spec[size_t(k)].dtype, i, n, buffer[k],
+                                 bit.inside, bit.outside);
+      }
+      float* y = tile_to_fill(a.out[0], type, i, buffer[N]);
+      // Element j of y depends on element j of the operands alone, so they may be the same memory.
+      const float* x0 = x[0];
+      if constexpr (N == 1) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) y[j] = g(x0[j]);
+      } else if constexpr (N == 2) {
+        const float* x1 = x[1];
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) y[j] = g(x0[j], x1[j]);
+      } else {
+        const float *x1 = x[1], *x2 = x[2];
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) y[j] = g(x0[j], x1[j], x2[j]);
+      }
+      if (type != DType::f32) store_tile(a.out[0], type, i, n, y);
+    }
+  });
+}
+
+// ProgramError unless there are `least` to `most` operands.
+void require_operands(const char* op, SpecSpan in, size_t least, size_t most);
+
+bool is_float(DType type);  // f32, bf16 or f16
+
+// Inference of outputs like the first operand, which must be floating point; the other `operands`
+// must have its shape, and its type too unless they are read by predicate (then bits will do).
+Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predicate_last = false);
+
+// Products of extents: those of the first `axes` axes, and of those from `from` on.
+int64_t leading_numel(const Shape& shape, int axes);
+int64_t trailing_numel(const Shape& shape, int from);
+
+// Moves bytes unless they are where they should be already; both ranges are equal or disjoint.
+void copy_bytes(const Queue& queue, void* to, const void* from, int64_t bytes);
+void zero_bytes(const Queue& queue, void* to, int64_t bytes);
+
+// Rows of `bytes` bytes at distances `to_stride` and `from_stride`.
+void copy_rows(const Queue& queue, void* to, int64_t to_stride, const void* from,
+               int64_t from_stride, int64_t rows, int64_t bytes);
+
+// An example operand of so many dimensions, shorter to write.
+inline ExampleOperand example(Shape shape, DType type = DType::f32, float lo = -2, float hi = 2) {
+  return {.spec = {shape, type}, .lo = lo, .hi = hi, .differentiable = type == DType::f32};
+}
+inline ExampleOperand absent_example() {
+  return {.spec = {}, .absent = true, .differentiable = false};
+}
+
+}  // namespace pal

@@ -1,0 +1,28 @@
+// A convolution or a gradient of one as cuDNN's, prepared once and run many times; always by an
+// algorithm that gives the same bits again.
+#pragma once
+#include "core/cuda/launch.h"
+#include "ops/libraries/conv_kernel.h"
+
+namespace pal {
+
+class CudnnConvolution {
+ public:
+  virtual ~CudnnConvolution() = default;
+  virtual int64_t workspace() const = 0;
+  // forward: x, w -> y; data_grad: dy, w -> dx; weight_grad: x, dy -> dw. `add`: to what is in out.
+  virtual void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
+                   std::byte* workspace) const = 0;
+};
+
+// Operands and results all of `type`: f32, multiplied as such unless the device is set to TF32; or
+// bf16 or f16, with f32 sums. Null: the device is to do without cuDNN or there is none, or it does
+// not take such a convolution, or not with so many bytes of workspace. Itself null in a build
+// without cuDNN's header.
+[[gnu::weak]] std::unique_ptr<CudnnConvolution> cudnn_convolution(const Device& device,
+                                                                  ConvKind kind,
+                                                                  const ConvShape& shape,
+                                                                  DType type,
+                                                                  int64_t most_workspace);
+
+}  // namespace pal

@@ -1,0 +1,291 @@
+// ctc_loss and its gradient after the CPU's recursion (ops/losses/ctc_loss.cc), a block a sequence: step
+// follows step, and the states of a step (labels with blanks between) are the threads'. Sums have
+// the CPU's order, also those of a symbol that several states stand for, without atomics.
+#include "core/scalars.h"
+#include "ops/losses/ctc_loss.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_rows.h"
+
+namespace pal {
+namespace {
+
+constexpr int kWarps = kThreads / kWarp;
+constexpr size_t kMaxima = 2 * kWarps;  // of the warps, for two maxima of a block in turn
+constexpr int kSumThreads = 128;        // of the block that adds up the batch
+
+struct Batch {
+  const float* logits;  // (T, B, V)
+  const int32_t *labels, *steps, *lengths;
+  int64_t most_steps, batch, width, longest, blank;
+
+  __device__ CtcSequence sequence(int64_t b) const {
+    return {b,     batch,     width, steps[b], 2 * int64_t(lengths[b]) + 1, 2 * longest + 1,
+            blank, labels + b};
+  }
+};
+
+// The largest of all threads' numbers, for all of them. `maxima`: kWarps floats that no thread
+// still reads.
+__device__ float block_max(float x, float* maxima) {
+  x = warp_max(x);
+  if (lane_number() == 0) maxima[warp_number()] = x;
+  __syncthreads();
+  float best = maxima[0];
+  for (int w = 1; w < kWarps; ++w) best = maxima[w] > best ? maxima[w] : best;
+  return best;
+}
+
+// Takes `most`, the row's largest, off this thread's states; leaves a row of kCtcNever alone.
+__device__ void take_off(float* x, int64_t states, float most) {
+  if (!(most > kCtcAlmostNever)) return;
+  for (int64_t s = threadIdx.x; s < states; s += kThreads) {
+    x[s] = x[s] > kCtcAlmostNever ? x[s] - most : kCtcNever;
+  }
+}
+
+// Whether steps and labels are such as the CPU takes.
+__device__ bool in_range(const Batch& a, const CtcSequence& q, float* maxima) {
+  const int64_t length = (q.states - 1) / 2;
+  bool bad = q.steps < 0 || q.steps > a.most_steps || length < 0 || length > a.longest;
+  if (!bad) {
+    for (int64_t i = threadIdx.x; i < length; i += kThreads) {
+      const int64_t label = q.labels[i * q.batch];
+      bad |= label < 0 || label >= q.width || label == q.blank;
+    }
+  }
+  const bool all = block_max(bad ? 1 : 0, maxima) == 0;
+  __syncthreads();
+  return all;
+}
+
+// Log sum exp of a row, in all lanes of the warp that calls.
+__device__ float log_sum_exp(const float* x, int64_t n) {
+  const float most = warp_row_max(x, n);
+  return most + log(warp_row_sum(n, [&](int64_t v) { return exp(x[v] - most); }));
+}
+
+// -log P from the last step's alpha, less what was taken off.
+__device__ double total_of(const CtcSequence& q, const float* last_row, double taken) {
+  if (q.steps == 0) return q.states == 1 ? 0 : __builtin_huge_val();
+  const float last = last_row[q.states - 1];
+  const float before = q.states > 1 ? last_row[q.states - 2] : kCtcNever;
+  if (last <= kCtcAlmostNever && before <= kCtcAlmostNever) return __builtin_huge_val();
+  return -taken - double(ctc_log_sum(last, before, kCtcNever));
+}
+
+// alpha: null: `rows` has two rows a sequence for it.
+__global__ void ctc_loss_kernel(Batch a, double* nll, float* lse, float* alpha, float* rows) {
+  float* maxima = shared_memory<float>();
+  CtcSequence q = a.sequence(blockIdx.x);
+  const bool good = in_range(a, q, maxima);
+  if (!good) q.steps = 0, q.states = 1;
+  for (int64_t t = warp_number(); t < a.most_steps; t += kWarps) {
+    const float norm = t < q.steps ? log_sum_exp(a.logits + q.row(t) * q.width, q.width) : 0;
+    if (lane_number() == 0) lse[q.row(t)] = norm;
+  }
+  __syncthreads();
+  double taken = 0;
+  const float* before = nullptr;
+  for (int64_t t = 0; t < q.steps; ++t) {
+    const float *x = a.logits + q.row(t) * q.width, norm = lse[q.row(t)];
+    float* to = alpha ? alpha + q.row(t) * q.most_states : rows + (2 * q.b + t % 2) * q.most_states;
+    float best = -__builtin_huge_valf();
+    for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+      const float y = x[q.symbol(s)] - norm;
+      float v = s < 2 ? y : kCtcNever;
+      if (t > 0) {
+        const float one = s > 0 ? before[s - 1] : kCtcNever;
+        const float two = (s > 1 ? before[s - 2] : kCtcNever) + (q.jumps(s) ? 0 : kCtcNever);
+        v = y + ctc_log_sum(before[s], one, two);
+      }
+      to[s] = v;
+      best = v > best ? v : best;
+    }
+    const float most = block_max(best, maxima + t % 2 * kWarps);
+    take_off(to, q.states, most);
+    if (most > kCtcAlmostNever) taken += double(most);
+    __syncthreads();
+    before = to;
+  }
+  if (alpha) {  // what no sequence has
+    for (int64_t t = 0; t < a.most_steps; ++t) {
+      float* row = alpha + q.row(t) * q.most_states;
+      for (int64_t s = (t < q.steps ? q.states : 0) + threadIdx.x; s < q.most_states;
+           s += kThreads) {
+        row[s] = 0;
+      }
+    }
+  }
+  if (threadIdx.x == 0) nll[q.b] = good ? total_of(q, before, taken) : __builtin_nan("");
+}
+
+// One block: the batch's losses one after the other.
+__global__ void ctc_sum_kernel(float* loss, float* nll_out, const double* nll, int64_t batch,
+                               bool zero_infinity, const StepScalars* scalars) {
+  const double total = sum_in_order(batch, shared_memory<double>(), [&](int64_t b) {
+    if (nll_out) nll_out[b] = float(nll[b]);
+    return zero_infinity && nll[b] == __builtin_huge_val() ? 0 : nll[b];
+  });
+  if (threadIdx.x == 0 && loss) *loss = float(total / double(scalars->tokens));
+}
+
+// Of a sequence: y plus beta of the step after, beta, how likely each state is, the next state of
+// the same symbol.
+constexpr int64_t kGradRows = 4;
+constexpr int32_t kNotFirst = 1 << 30;  // a state before it has its symbol
+
+// next[s] of odd states: the next with the same label, or 0.
+__device__ void link_labels(const CtcSequence& q, int32_t* next) {
+  for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+    if (s % 2 == 0) continue;
+    const int64_t label = q.symbol(s);
+    int32_t found = 0;
+    for (int64_t k = s + 2; k < q.states && !found; k += 2) {
+      if (q.symbol(k) == label) found = int32_t(k);
+    }
+    for (int64_t k = 1; k < s; k += 2) {
+      if (q.symbol(k) == label) found |= kNotFirst;
+    }
+    next[s] = found;
+  }
+}
+
+// to[symbol] less what its states bring, in their order: the blank's are all even ones.
+__device__ void subtract_states(const CtcSequence& q, const float* part, const int32_t* next,
+                                float* to) {
+  for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+    if (s == 0) {
+      float sum = to[q.blank];
+#pragma unroll 8
+      for (int64_t k = 0; k < q.states; k += 2) sum -= part[k];
+      to[q.blank] = sum;
+    } else if (s % 2 && !(next[s] & kNotFirst)) {
+      float sum = to[q.symbol(s)];
+      for (int64_t k = s; k; k = next[k] & ~kNotFirst) sum -= part[k];
+      to[q.symbol(s)] = sum;
+    }
+  }
+}
+
+struct GradTensors {
+  float* dlogits;  // may lie over the logits
+  const float *dloss, *nll, *lse, *alpha;
+  const StepScalars* scalars;
+  bool zero_infinity;
+};
+
+__global__ void ctc_loss_grad_kernel(Batch a, GradTensors g, float* rows) {
+  float* maxima = shared_memory<float>();
+  CtcSequence q = a.sequence(blockIdx.x);
+  const float nll = g.nll[q.b], factor = *g.dloss / g.scalars->tokens;
+  const bool impossible = nll == __builtin_huge_valf(), unknown = nll != nll;
+  const float rest = unknown || (impossible && !g.zero_infinity) ? __builtin_nanf("") : 0;
+  const int64_t first = impossible || unknown ? 0 : q.steps;
+  for (int64_t t = first; t < a.most_steps; ++t) {
+    float* row = g.dlogits + q.row(t) * q.width;
+    for (int64_t v = threadIdx.x; v < q.width; v += kThreads) row[v] = t < q.steps ? rest : 0;
+  }
+  if (first == 0) return;
+  float* y = rows + kGradRows * q.b * q.most_states;
+  float *beta = y + q.most_states, *likely = beta + q.most_states;
+  int32_t* next = reinterpret_cast<int32_t*>(likely + q.most_states);
+  link_labels(q, next);
+  for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+    beta[s] = s >= q.states - 2 ? 0 : kCtcNever;
+  }
+  for (int64_t t = q.steps; t-- > 0;) {
+    if (t + 1 < q.steps) {
+      float best = -__builtin_huge_valf();
+      for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+        const float one = s + 1 < q.states ? y[s + 1] : kCtcNever;
+        const bool jump = s + 2 < q.states && q.jumps(s + 2);
+        const float two = (s + 2 < q.states ? y[s + 2] : kCtcNever) + (jump ? 0 : kCtcNever);
+        beta[s] = ctc_log_sum(y[s], one, two);
+        best = beta[s] > best ? beta[s] : best;
+      }
+      take_off(beta, q.states, block_max(best, maxima));  // y has been read
+    }
+    const float *x = a.logits + q.row(t) * q.width, norm = g.lse[q.row(t)];
+    const float* alpha = g.alpha + q.row(t) * q.most_states;
+    float best = -__builtin_huge_valf();
+    for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+      y[s] = x[q.symbol(s)] - norm;
+      const float v = alpha[s] + beta[s];
+      best = v > best ? v : best;
+    }
+    const float most = block_max(best, maxima + kWarps);  // the logits have been read
+    float* to = g.dlogits + q.row(t) * q.width;
+    for (int64_t v = threadIdx.x; v < q.width; v += kThreads) to[v] = factor * exp(x[v] - norm);
+    for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+      likely[s] = exp(alpha[s] + beta[s] - most);
+    }
+    __syncthreads();
+    const float sum = warp_row_sum(q.states, [&](int64_t s) { return likely[s]; });
+    for (int64_t s = threadIdx.x; s < q.states; s += kThreads) {
+      y[s] += beta[s];
+      beta[s] = factor * (likely[s] / sum);
+    }
+    __syncthreads();
+    subtract_states(q, beta, next, to);
+    __syncthreads();
+  }
+}
+
+// logits, labels, steps, label_lengths from operand `first` on.
+Batch batch_of(const KernelArgs& a, size_t logits, size_t labels) {
+  const Shape& shape = a.in_spec[logits].shape;
+  return {.logits = a.input(logits),
+          .labels = a.input<int32_t>(labels),
+          .steps = a.input<int32_t>(labels + 1),
+          .lengths = a.input<int32_t>(labels + 2),
+          .most_steps = shape[0],
+          .batch = shape[1],
+          .width = shape[2],
+          .longest = a.in_spec[labels].shape[0],
+          .blank = a.attrs.as<CtcAttrs>().blank};
+}
+
+// logits, labels, steps, label_lengths, scalars -> loss, nll, lse, alpha
+void run(const KernelArgs& a) {
+  const Batch batch = batch_of(a, 0, 1);
+  double* nll = reinterpret_cast<double*>(a.workspace);
+  float* lse = reinterpret_cast<float*>(nll + batch.batch);
+  float* rows = lse + batch.most_steps * batch.batch;
+  if (a.out[2]) lse = a.output(2);
+  launch(ctc_loss_kernel, {batch.batch}, kThreads, kMaxima * sizeof(float), stream_of(a), batch,
+         nll, lse, a.output(3), rows);
+  if (!a.out[0] && !a.out[1]) return;
+  launch(ctc_sum_kernel, {1}, kSumThreads, kSumThreads * sizeof(double), stream_of(a), a.output(0),
+         a.output(1), nll, batch.batch, a.attrs.as<CtcAttrs>().zero_infinity,
+         a.input<StepScalars>(4));
+}
+Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  const int64_t steps = in[0].shape[0], batch = in[0].shape[1], states = 2 * in[1].shape[0] + 1;
+  return {.workspace = batch * (8 + 4 * (steps + 2 * states))};
+}
+
+// dloss, logits, nll, lse, alpha, labels, steps, label_lengths, scalars -> dlogits
+void run_grad(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Batch batch = batch_of(a, 1, 5);
+  const GradTensors grad{.dlogits = a.output(0),
+                         .dloss = a.input(0),
+                         .nll = a.input(2),
+                         .lse = a.input(3),
+                         .alpha = a.input(4),
+                         .scalars = a.input<StepScalars>(8),
+                         .zero_infinity = a.attrs.as<CtcAttrs>().zero_infinity};
+  launch(ctc_loss_grad_kernel, {batch.batch}, kThreads, kMaxima * sizeof(float), stream_of(a),
+         batch, grad, reinterpret_cast<float*>(a.workspace));
+}
+Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  const int64_t batch = in[1].shape[1], states = 2 * in[5].shape[0] + 1;
+  return {.workspace = batch * kGradRows * states * 4};
+}
+
+}  // namespace
+
+const Backend ctc_loss_cuda{.run = run, .prepare = prepare};
+const Backend ctc_loss_grad_cuda{.run = run_grad, .prepare = prepare_grad};
+
+}  // namespace pal

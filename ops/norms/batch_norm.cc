@@ -1,0 +1,244 @@
+// Ioffe & Szegedy 2015, algorithm 1:  y = gamma xhat + beta,  xhat = (x - mean) rstd,  over R rows.
+//   dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - dbeta / R - xhat dgamma / R).
+// Sums go through chunks of rows that depend on the shape alone (ops/norms/batch_norm_kernel.cc).
+#include "ops/norms/batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/norms/batch_norm_kernel.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/tiles.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+namespace {
+
+int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
+
+// Operand 0 into output 0, with operand 2 as beta.
+void normalize(const KernelArgs& a, const float* mean, const float* scale) {
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    pal::normalize(a.queue, a.input<T>(0), mean, scale, a.input(2), a.output<T>(0),
+                   rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), AsItIs{});
+  });
+}
+
+void run_forward(const KernelArgs& a) {
+  const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const float* gamma = a.input(1);
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  float* scale = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
+  float* mean = a.out[1] ? a.output(1) : scale + channels;
+  float* rstd = a.out[2] ? a.output(2) : scale;  // may be written over, channel by channel
+  batch_moments(a.queue, a.in[0], a.in_spec[0].dtype, rows, channels,
+                a.attrs.as<BatchNormAttrs>().eps, partial, {mean, rstd, a.output(3)});
+  if (!a.out[0]) return;
+  for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] * rstd[c];
+  normalize(a, mean, scale);
+}
+
+void run_infer(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const int64_t channels = a.in_spec[0].shape.back();
+  const float *gamma = a.input(1), *variance = a.input(4);
+  float* scale = reinterpret_cast<float*>(a.workspace);
+  const float eps = a.attrs.as<BatchNormAttrs>().eps;
+  for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] / std::sqrt(variance[c] + eps);
+  normalize(a, a.input(3), scale);
+}
+
+// Operands dy, x, gamma, mean, rstd.
+template <class T>
+void gradient(const KernelArgs& a) {
+  const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const T *dy = a.input<T>(0), *x = a.input<T>(1);
+  const float *gamma = a.input(2), *mean = a.input(3), *rstd = a.input(4);
+  T* dx = a.output<T>(0);
+  float *dgamma = a.output(1), *dbeta = a.output(2);
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  float* mean_dy = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
+  float* slope = mean_dy + channels;  // dgamma rstd / R
+  const int64_t step = batch_norm_rows(channels);
+  parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
+    float *sum = partial + begin / step * 2 * channels, *dot = sum + channels;
+    std::fill(sum, sum + 2 * channels, 0.0f);
+    for (int64_t r = begin; r < end; ++r) {
+      const T *g = dy + r * channels, *row = x + r * channels;
+      for (int64_t c = 0; c < channels; ++c) {
+        sum[c] += load(g, c);
+        dot[c] += load(g, c) * (load(row, c) - mean[c]);
+      }
+    }
+  });
+  parallel_chunks(a.queue, channels, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      double sum = 0, dot = 0;
+      const float* p = partial + c;
+      for (int64_t r = 0; r < rows; r += step, p += 2 * channels) {
+        sum += double(p[0]), dot += double(p[channels]);
+      }
+      dot *= double(rstd[c]);
+      if (dbeta) dbeta[c] = float(sum);
+      if (dgamma) dgamma[c] = float(dot);
+      mean_dy[c] = float(sum / double(rows));
+      slope[c] = float(dot * double(rstd[c]) / double(rows));
+    }
+  });
+  if (!dx) return;
+  parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const T *g = dy + r * channels, *row = x + r * channels;
+      T* to = dx + r * channels;
+#pragma omp simd
+      for (int64_t c = 0; c < channels; ++c) {
+        const float distance = load(row, c) - mean[c];
+        store(to, c, gamma[c] * rstd[c] * (load(g, c) - mean_dy[c] - distance * slope[c]));
+      }
+    }
+  });
+}
+void run_gradient(const KernelArgs& a) {
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
+}
+
+// Statistics, then what they are applied to: a clone of the last reads those that were kept.
+FusedPattern parts(SpecSpan in, const Attrs& attrs) {
+  Builder b;
+  const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
+  const std::vector<Val> s = b.emit(batch_norm_statistics_op, {x}, attrs);
+  const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, s[0], s[1]}, BatchNormApplyAttrs{});
+  FusedPattern out{.in = {x.id, gamma.id, beta.id}, .out = {y.id, s[0].id, s[1].id, s[2].id}};
+  out.program = b.take();
+  return out;
+}
+
+}  // namespace
+
+const OpDef batch_norm_op{
+    .name = "batch_norm",
+    .formula = "gamma (x - mean) rstd + beta; mean, rstd, variance of the batch",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_norm_operands("batch_norm", in, 1, 3);
+          return Specs{in[0], in[1], in[1], in[1]};
+        },
+    .gradient =
+        [](GradientArgs& g) {
+          if (!g.dy()) return;
+          const auto d =
+              g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)});
+          for (int k = 0; k < 3; ++k) {
+            if (g.wants(k)) g.give(k, d[size_t(k)]);
+          }
+        },
+    .shares = {{0, 0}},
+    .cost =
+        [](SpecSpan in, SpecSpan, const Attrs&) {
+          return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
+        },
+    .parts = parts,
+    .cpu = {.run = run_forward,
+            .prepare = [](const Device&, SpecSpan in, SpecSpan,
+                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cuda = &batch_norm_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 3, 5}), example({5}), example({5})},
+               .attrs = BatchNormAttrs{}},
+              {.operands = {example({7, 19}), example({19}), example({19})},
+               .attrs = BatchNormAttrs{0.1f},
+               .unread = {0, 1, 1, 0}},
+              {.operands = {example({3, 37, 5, 150}), example({150}), example({150})},
+               .attrs = BatchNormAttrs{}},
+              {.operands = {half_example({5, 9, 24}), example({24}), example({24})},
+               .attrs = BatchNormAttrs{}},
+              {.operands = {half_example({3, 37, 5, 150}, DType::f16), example({150}),
+                            example({150})},
+               .attrs = BatchNormAttrs{0.1f}},
+          };
+        },
+};
+
+const OpDef batch_norm_grad_op{
+    .name = "batch_norm_grad",
+    .formula = "dx, dgamma, dbeta of gamma (x - mean) rstd + beta",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_norm_operands("batch_norm_grad", in, 2, 5);
+          return Specs{in[0], in[2], in[2]};
+        },
+    .shares = {{0, 0}, {0, 1}},
+    .cost =
+        [](SpecSpan in, SpecSpan, const Attrs&) {
+          return Cost{.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
+        },
+    .cpu = {.run = run_gradient,
+            .prepare = [](const Device&, SpecSpan in, SpecSpan,
+                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cuda = &batch_norm_grad_cuda,
+    .examples =
+        [] {
+          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 3, 5}), example({2, 3, 3, 5}), vector(5), vector(5),
+                            vector(5)}},
+              {.operands = {example({7, 19}), example({7, 19}), vector(19), vector(19), vector(19)},
+               .unread = {1, 0, 0}},
+              {.operands = {example({3, 37, 5, 150}), example({3, 37, 5, 150}), vector(150),
+                            vector(150), vector(150)},
+               .unread = {0, 0, 1}},
+              {.operands = {example({5, 9, 24}, DType::bf16), example({5, 9, 24}, DType::bf16),
+                            vector(24), vector(24), vector(24)}},
+              {.operands = {example({3, 37, 5, 150}, DType::f16),
+                            example({3, 37, 5, 150}, DType::f16), vector(150), vector(150),
+                            vector(150)}},
+          };
+        },
+};
+
+const OpDef batch_norm_infer_op{
+    .name = "batch_norm_infer",
+    .formula = "gamma (x - mean) / sqrt(variance + eps) + beta",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_norm_operands("batch_norm_infer", in, 1, 5);
+          return Specs{in[0]};
+        },
+    .shares = {{0, 0}},
+    .cpu = {.run = run_infer,
+            .prepare = [](const Device&, SpecSpan in, SpecSpan,
+                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cuda = &batch_norm_infer_cuda,
+    .examples =
+        [] {
+          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 3, 5}), vector(5), vector(5), vector(5), vector(5)},
+               .attrs = BatchNormAttrs{}},
+              {.operands = {example({511, 150}), vector(150), vector(150), vector(150),
+                            vector(150)},
+               .attrs = BatchNormAttrs{0.1f}},
+              {.operands = {example({9, 24}, DType::bf16), vector(24), vector(24), vector(24),
+                            vector(24)},
+               .attrs = BatchNormAttrs{}},
+              {.operands = {example({511, 15}, DType::f16), vector(15), vector(15), vector(15),
+                            vector(15)},
+               .attrs = BatchNormAttrs{}},
+          };
+        },
+};
+
+BatchNorm batch_norm(Val x, Val gamma, Val beta, float eps) {
+  const auto out = x.builder->emit(batch_norm_op, {x, gamma, beta}, BatchNormAttrs{eps});
+  return {out[0], out[1], out[2], out[3]};
+}
+
+Val batch_norm_infer(Val x, Val gamma, Val beta, Val mean, Val variance, float eps) {
+  return x.builder->emit1(batch_norm_infer_op, {x, gamma, beta, mean, variance},
+                          BatchNormAttrs{eps});
+}
+
+}  // namespace pal

@@ -1,0 +1,165 @@
+// Batch norm as two nodes, which batch_norm is where something is recomputed:
+//   statistics: mean, rstd and variance of the batch.   apply: y = gamma (x - mean) rstd + beta.
+// The first leaves three numbers a channel, so that a clone of the second makes a feature map again
+// with one pass over x. Folded into the clones that read it: y = max(y (+ residual), 0).
+#include <algorithm>
+
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/norms/batch_norm_kernel.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/tiles.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+namespace {
+
+constexpr size_t kResidual = 5;  // apply's last operand
+
+int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
+
+void run_statistics(const KernelArgs& a) {
+  const int64_t channels = a.in_spec[0].shape.back();
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  float* unread = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
+  batch_moments(
+      a.queue, a.in[0], a.in_spec[0].dtype, rows_of(a.in_spec[0]), channels,
+      a.attrs.as<BatchNormAttrs>().eps, partial,
+      {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + channels, a.output(2)});
+}
+
+struct Rectified {
+  float operator()(float y, int64_t) const { return Relu{}(y); }
+};
+template <class T>
+struct RectifiedSum {
+  const T* residual;
+  float operator()(float y, int64_t i) const {
+    return Relu{}(Add{}(as_stored<T>(y), load(residual, i)));
+  }
+};
+
+template <class T>
+void apply(const KernelArgs& a, const float* scale) {
+  auto with = [&](auto f) {
+    normalize(a.queue, a.input<T>(0), a.input(3), scale, a.input(2), a.output<T>(0),
+              rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), f);
+  };
+  if (auto* residual = input_if_present<T>(a, kResidual)) return with(RectifiedSum<T>{residual});
+  a.attrs.as<BatchNormApplyAttrs>().relu ? with(Rectified{}) : with(AsItIs{});
+}
+void run_apply(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const float *gamma = a.input(1), *rstd = a.input(4);
+  float* scale = reinterpret_cast<float*>(a.workspace);
+  for (int64_t c = 0; c < a.in_spec[0].shape.back(); ++c) scale[c] = gamma[c] * rstd[c];
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) { apply<decltype(zero)>(a, scale); });
+}
+
+// relu(apply), relu(apply + residual), relu(residual + apply); all of them clones.
+std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
+  if (attrs.as<BatchNormApplyAttrs>().relu) return {};
+  enum Form { first, second, alone };
+  std::vector<FusedPattern> out;
+  for (const Form form : {first, second, alone}) {
+    Builder b;
+    const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]);
+    const Val beta = b.input("beta", in[2]), mean = b.input("mean", in[3]);
+    const Val rstd = b.input("rstd", in[4]);
+    const Val residual = form == alone ? Val{} : b.input("residual", in[0]);
+    b.set_phase(Phase::recompute);
+    const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, mean, rstd}, attrs);
+    const Val sum = form == alone ? y : form == first ? add(y, residual) : add(residual, y);
+    const Val z = relu(sum);
+    FusedPattern pattern{.in = {x.id, gamma.id, beta.id, mean.id, rstd.id}, .out = {z.id},
+                         .attrs = BatchNormApplyAttrs{true}};
+    if (form != alone) pattern.in.push_back(residual.id);
+    pattern.program = b.take();
+    out.push_back(std::move(pattern));
+  }
+  return out;
+}
+
+}  // namespace
+
+const OpDef batch_norm_statistics_op{
+    .name = "batch_norm_statistics",
+    .formula = "mean, rstd, variance of the batch",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_norm_operands("batch_norm_statistics", in, 1, 1);
+          const TensorSpec channels{{in[0].shape.back()}};
+          return Specs{channels, channels, channels};
+        },
+    .cost =
+        [](SpecSpan in, SpecSpan, const Attrs&) {
+          return Cost{.flops = 4 * double(in[0].numel()), .bytes = double(in[0].bytes())};
+        },
+    .cpu = {.run = run_statistics,
+            .prepare = [](const Device&, SpecSpan in, SpecSpan,
+                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cuda = &batch_norm_statistics_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({2, 3, 3, 5})}, .attrs = BatchNormAttrs{}},
+              {.operands = {example({7, 19})}, .attrs = BatchNormAttrs{0.1f}, .unread = {1, 0, 1}},
+              {.operands = {example({3, 37, 5, 150})}, .attrs = BatchNormAttrs{}},
+              {.operands = {example({5, 9, 24}, DType::bf16)}, .attrs = BatchNormAttrs{}},
+              {.operands = {example({3, 37, 5, 150}, DType::f16)}, .attrs = BatchNormAttrs{}}};
+        },
+};
+
+const OpDef batch_norm_apply_op{
+    .name = "batch_norm_apply",
+    .formula = "gamma (x - mean) rstd + beta; relu: max(that (+ residual), 0)",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          const char* op = "batch_norm_apply";
+          const bool sum = in.size() > kResidual && present(in[kResidual]);
+          require(in.size() <= kResidual + 1, op, "takes 5 or 6 operands");
+          require_norm_operands(op, in.first(std::min(in.size(), kResidual)), 1, kResidual);
+          require(!sum || attrs.as<BatchNormApplyAttrs>().relu, op, "only relu adds a residual");
+          require(!sum || in[kResidual] == in[0], op,
+                  "operand 5 should be " + to_string(in[0]) + ", is " + to_string(in.back()));
+          return Specs{in[0]};
+        },
+    .optional_from = kResidual,
+    .shares = {{0, 0}, {0, kResidual}},
+    .cost =
+        [](SpecSpan in, SpecSpan, const Attrs&) {
+          const double images = in.size() > kResidual && present(in[kResidual]) ? 3 : 2;
+          return Cost{.flops = (images + 1) * double(in[0].numel()),
+                      .bytes = images * double(in[0].bytes())};
+        },
+    .fuses = {&batch_norm_apply_op, patterns},
+    .cpu = {.run = run_apply,
+            .prepare = [](const Device&, SpecSpan in, SpecSpan,
+                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cuda = &batch_norm_apply_cuda,
+    .examples =
+        [] {
+          auto operands = [](Shape x, DType type = DType::f32) {
+            auto vector = [&] { return example({x.back()}, DType::f32, -1, 2); };
+            return std::vector<ExampleOperand>{example(x, type), vector(), vector(), vector(),
+                                               vector()};
+          };
+          auto with_residual = [&](Shape x, DType type = DType::f32) {
+            auto list = operands(x, type);
+            list.push_back(example(x, type));
+            return list;
+          };
+          const BatchNormApplyAttrs plain{}, relu{true};
+          return std::vector<Example>{
+              {.operands = operands({2, 3, 3, 5}), .attrs = plain},
+              {.operands = operands({7, 19}), .attrs = relu},
+              {.operands = with_residual({7, 19}), .attrs = relu},
+              {.operands = operands({3, 37, 5, 150}), .attrs = plain},
+              {.operands = with_residual({3, 37, 5, 150}), .attrs = relu},
+              {.operands = operands({5, 9, 24}, DType::bf16), .attrs = plain},
+              {.operands = operands({7, 19}, DType::f16), .attrs = relu},
+              {.operands = with_residual({5, 9, 24}, DType::bf16), .attrs = relu}};
+        },
+};
+
+}  // namespace pal

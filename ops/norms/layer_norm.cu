@@ -1,0 +1,121 @@
+// Layer normalisation: a warp has a row; the parameters' gradients go through the CPU's 32 chunks
+// of rows, a thread a column.
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_rows.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kChunks = 32;
+
+int64_t row_count(const Shape& x) { return leading_numel(x, x.rank() - 1); }
+int64_t rows_per_partial(int64_t rows) {
+  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
+}
+
+template <class T>
+__global__ void layer_norm_kernel(T* y, float* mean_out, float* rstd_out, const T* x,
+                                  const float* gamma, const float* beta, int64_t rows,
+                                  int64_t width, float eps) {
+  const int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const T* from = x + row * width;
+  const float mean = warp_row_sum(width, [&](int64_t j) { return load(from, j); }) / float(width);
+  const float squares = warp_row_sum(
+      width, [&](int64_t j) { return (load(from, j) - mean) * (load(from, j) - mean); });
+  const float rstd = 1 / sqrtf(squares / float(width) + eps);
+  if (lane_number() == 0) {
+    if (mean_out) mean_out[row] = mean;
+    if (rstd_out) rstd_out[row] = rstd;
+  }
+  if (!y) return;
+  for (int64_t j = lane_number(); j < width; j += kWarp) {
+    store(y, row * width + j, (load(from, j) - mean) * rstd * gamma[j] + beta[j]);
+  }
+}
+void run(const KernelArgs& a) {
+  const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(layer_norm_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.output(1), a.output(2), a.input<T>(0), a.input(1), a.input(2), rows,
+           width, a.attrs.as<LayerNormAttrs>().eps);
+  });
+}
+
+// partial[chunk] = {dgamma (C), dbeta (C)} of the chunk's rows.
+template <class T>
+__global__ void layer_norm_parameters_kernel(float* partial, const T* dy, const T* x,
+                                             const float* means, const float* rstds, int64_t rows,
+                                             int64_t width, int64_t per_chunk) {
+  const int64_t c = thread_number();
+  if (c >= width) return;
+  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
+  float dgamma = 0, dbeta = 0;
+#pragma unroll 4
+  for (int64_t r = begin; r < end; ++r) {
+    const float d = load(dy, r * width + c);
+    dgamma += d * ((load(x, r * width + c) - means[r]) * rstds[r]);
+    dbeta += d;
+  }
+  float* mine = partial + int64_t(blockIdx.y) * 2 * width;
+  mine[c] = dgamma, mine[width + c] = dbeta;
+}
+
+template <class T>
+__global__ void layer_norm_grad_kernel(T* dx, const T* dy, const T* x, const float* gamma,
+                                       const float* means, const float* rstds, int64_t rows,
+                                       int64_t width) {
+  const int64_t row = row_of_warp();
+  if (row >= rows) return;
+  const int64_t base = row * width;
+  const float mean = means[row], rstd = rstds[row];
+  const float of_g = warp_row_sum(width, [&](int64_t j) { return gamma[j] * load(dy, base + j); });
+  const float of_gn = warp_row_sum(width, [&](int64_t j) {
+    return gamma[j] * load(dy, base + j) * ((load(x, base + j) - mean) * rstd);
+  });
+  const float mean_g = of_g / float(width), mean_gn = of_gn / float(width);
+  for (int64_t j = lane_number(); j < width; j += kWarp) {
+    const float n = (load(x, base + j) - mean) * rstd;
+    store(dx, base + j, rstd * (gamma[j] * load(dy, base + j) - mean_g - n * mean_gn));
+  }
+}
+
+// dy, x, gamma, mean, rstd | sum of dgamma, sum of dbeta -> dx, dgamma, dbeta. dx may lie over dy
+// or x: it is written after the parameters' gradients have read them.
+void run_grad(const KernelArgs& a) {
+  const int64_t width = a.in_spec[1].shape.back(), rows = row_count(a.in_spec[1].shape);
+  const int64_t per_chunk = rows_per_partial(rows), chunks = blocks_of(rows, per_chunk);
+  float* partial = reinterpret_cast<float*>(a.workspace);
+  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (a.out[1] || a.out[2]) {
+      launch(layer_norm_parameters_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
+             kColumnThreads, 0, stream_of(a), partial, a.input<T>(0), a.input<T>(1), a.input(3),
+             a.input(4), rows, width, per_chunk);
+    }
+    if (!a.out[0]) return;
+    launch(layer_norm_grad_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.input<T>(0), a.input<T>(1), a.input(2), a.input(3), a.input(4), rows,
+           width);
+  });
+  for (size_t which = 0; which < 2; ++which) {
+    if (!a.out[1 + which]) continue;
+    sum_partials(a, stored(a.out[1 + which], a.out_spec[1 + which]),
+                 partial + int64_t(which) * width, chunks, width, 2 * width,
+                 stored(input_if_present(a, 5 + which), a.out_spec[1 + which]));
+  }
+}
+Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = kChunks * 2 * in[2].shape[0] * int64_t(sizeof(float))};
+}
+
+}  // namespace
+
+const Backend layer_norm_cuda{.run = run};
+const Backend layer_norm_grad_cuda{.run = run_grad, .prepare = prepare_grad};
+
+}  // namespace pal

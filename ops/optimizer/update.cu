@@ -1,0 +1,183 @@
+// The optimizers' updates: one launch for many weights. A block has a stretch of one of them; its
+// first thread works out the step's rule from the scalars and the gate, which lie on the device.
+#include "ops/optimizer/adam.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_elements.h"
+#include "ops/optimizer/sgd.h"
+#include "ops/optimizer/update.h"
+
+namespace pal {
+namespace {
+
+constexpr int kTensors = 32;     // in a launch: their addresses are its parameters (4 KB at most)
+constexpr int64_t kStretch = 4;  // groups of a thread
+
+// One weight, its gradient, and up to two states of the optimizer.
+struct UpdateTensor {
+  const float *w, *s[2];
+  float *w_out, *s_out[2];
+  const void* g;
+  const StepScalars* scalars;
+  const float* gate;  // null: none
+  int64_t n;
+  DType type;  // of g
+};
+struct UpdateTensors {
+  UpdateTensor at[kTensors];
+  int first_block[kTensors + 1];
+  int count;
+};
+
+// update_step, on the device.
+__device__ UpdateStep step_of(const UpdateTensor& t, float lr_factor, float clip_value) {
+  const StepScalars& s = *t.scalars;
+  const float clip = clip_value > 0 ? clip_value : __builtin_huge_valf();
+  return {.gradient = {t.gate ? t.gate[0] : 1 / s.loss_scale, clip},
+          .learning_rate = s.learning_rate * lr_factor,
+          .count = int64_t(s.step) + 1,
+          .apply = !t.gate || t.gate[1] != 0};
+}
+
+// What differs between optimizers: the number of states, the step's rule, and one element's update.
+struct SgdUpdate {
+  static constexpr int kStates = 0;
+  SgdAttrs attrs;
+  using Rule = Sgd;
+  __device__ Rule rule(const UpdateStep& step) const {
+    return {step.learning_rate, attrs.weight_decay};
+  }
+  __device__ static void apply(const Rule& rule, float g, float& w, float (&)[2]) {
+    w = rule(w, g);
+  }
+};
+struct MomentumUpdate {
+  static constexpr int kStates = 1;
+  MomentumAttrs attrs;
+  using Rule = Momentum;
+  __device__ Rule rule(const UpdateStep& step) const {
+    return {step.learning_rate, attrs.weight_decay, attrs.momentum, attrs.nesterov};
+  }
+  __device__ static void apply(const Rule& rule, float g, float& w, float (&s)[2]) {
+    const Momentum::Out y = rule(w, g, s[0]);
+    w = y.w, s[0] = y.m;
+  }
+};
+struct AdamUpdate {
+  static constexpr int kStates = 2;
+  AdamAttrs attrs;
+  using Rule = Adam;
+  __device__ Rule rule(const UpdateStep& step) const {
+    const double lr = double(step.learning_rate), t = double(step.count);
+    return {.keep = attrs.decoupled ? float(1 - lr * double(attrs.weight_decay)) : 1.0f,
+            .decay = attrs.decoupled ? 0.0f : attrs.weight_decay,
+            .first = float(1 - attrs.beta1),
+            .beta2 = float(attrs.beta2),
+            .second = float(1 - attrs.beta2),
+            .rate = float(lr / (1 - pow(attrs.beta1, t))),
+            .root = float(1 / sqrt(1 - pow(attrs.beta2, t))),
+            .eps = attrs.eps};
+  }
+  __device__ static void apply(const Rule& rule, float g, float& w, float (&s)[2]) {
+    const Adam::Out y = rule(w, g, s[0], s[1]);
+    w = y.w, s[0] = y.m, s[1] = y.v;
+  }
+};
+
+__device__ Stored f32_at(const float* p) {
+  return {.data = const_cast<float*>(p), .vector = reinterpret_cast<uintptr_t>(p) % 16 == 0};
+}
+
+template <class Update>
+struct BlockRule {
+  typename Update::Rule rule;
+  UpdateStep step;
+};
+
+template <class Update>
+__global__ void update_kernel(UpdateTensors tensors, Update update, float lr_factor,
+                              float clip_value) {
+  int which = 0;
+  while (which + 1 < tensors.count && int(blockIdx.x) >= tensors.first_block[which + 1]) ++which;
+  const UpdateTensor& t = tensors.at[which];
+  auto* shared = shared_memory<BlockRule<Update>>();
+  if (threadIdx.x == 0) {
+    shared->step = step_of(t, lr_factor, clip_value);
+    shared->rule = update.rule(shared->step);
+  }
+  __syncthreads();
+  const auto rule = shared->rule;
+  const UpdateStep step = shared->step;
+  const Stored g_in{.data = const_cast<void*>(t.g),
+                    .type = t.type,
+                    .vector = reinterpret_cast<uintptr_t>(t.g) % 16 == 0};
+  const int64_t block = int(blockIdx.x) - tensors.first_block[which];
+  for (int64_t k = 0; k < kStretch; ++k) {
+    const int64_t i = ((block * kStretch + k) * blockDim.x + threadIdx.x) * kGroup;
+    if (i >= t.n) return;
+    const int n = group_size(i, t.n);
+    float w[kGroup], g[kGroup], s[2][kGroup];
+    load8(f32_at(t.w), i, n, w);
+#pragma unroll
+    for (int m = 0; m < Update::kStates; ++m) load8(f32_at(t.s[m]), i, n, s[m]);
+    if (step.apply) {
+      load8(g_in, i, n, g);
+#pragma unroll
+      for (int e = 0; e < kGroup; ++e) {
+        float states[2] = {Update::kStates > 0 ? s[0][e] : 0, Update::kStates > 1 ? s[1][e] : 0};
+        Update::apply(rule, step.gradient(g[e]), w[e], states);
+        if constexpr (Update::kStates > 0) s[0][e] = states[0];
+        if constexpr (Update::kStates > 1) s[1][e] = states[1];
+      }
+    }
+    if (t.w_out) store8(f32_at(t.w_out), i, n, w);
+#pragma unroll
+    for (int m = 0; m < Update::kStates; ++m) {
+      if (t.s_out[m]) store8(f32_at(t.s_out[m]), i, n, s[m]);
+    }
+  }
+}
+
+// Operands of a group: w, g, states.., scalars, gate; its outputs: w, states...
+template <class Update>
+void run_update(const KernelArgs& a, const Update& update) {
+  constexpr size_t states = Update::kStates, in = 4 + states, out = 1 + states;
+  constexpr int64_t per_block = kThreads * kGroup * kStretch;
+  UpdateTensors tensors{};
+  auto start = [&] {
+    const int blocks = tensors.first_block[tensors.count];
+    launch(update_kernel<Update>, {blocks}, kThreads, sizeof(BlockRule<Update>), stream_of(a),
+           tensors, update, update.attrs.lr, update.attrs.clip_value);
+    tensors = {};
+  };
+  for (size_t first = 0, first_out = 0; first < a.in.size(); first += in, first_out += out) {
+    UpdateTensor& t = tensors.at[tensors.count];
+    t.w = a.input(first), t.w_out = a.output(first_out), t.g = a.in[first + 1];
+    t.type = a.in_spec[first + 1].dtype, t.n = a.in_spec[first].numel();
+    for (int s = 0; s < Update::kStates; ++s) {
+      t.s[s] = a.input(first + 2 + size_t(s));
+      t.s_out[s] = a.output(first_out + 1 + size_t(s));
+    }
+    t.scalars = a.input<StepScalars>(first + 2 + states);
+    t.gate = input_if_present<float>(a, first + 3 + states);
+    const int blocks = int(blocks_of(t.n, per_block));
+    tensors.first_block[tensors.count + 1] = tensors.first_block[tensors.count] + blocks;
+    if (++tensors.count == kTensors) start();
+  }
+  if (tensors.count) start();
+}
+void run_sgd(const KernelArgs& a) { run_update(a, SgdUpdate{a.attrs.as<SgdAttrs>()}); }
+void run_momentum(const KernelArgs& a) {
+  run_update(a, MomentumUpdate{a.attrs.as<MomentumAttrs>()});
+}
+void run_adam(const KernelArgs& a) { run_update(a, AdamUpdate{a.attrs.as<AdamAttrs>()}); }
+
+}  // namespace
+
+const Backend adam_batched_cuda{.run = run_adam};
+const Backend adam_cuda{.run = run_adam};
+const Backend momentum_batched_cuda{.run = run_momentum};
+const Backend momentum_cuda{.run = run_momentum};
+const Backend sgd_batched_cuda{.run = run_sgd};
+const Backend sgd_cuda{.run = run_sgd};
+
+}  // namespace pal

@@ -1,0 +1,36 @@
+// Matrix products on plain row-major operands, with an accumulator and a bias folded in.
+#pragma once
+#include "core/op.h"
+
+namespace pal {
+
+extern const OpDef matmul_op;
+
+struct MatmulAttrs {
+  bool ta = false, tb = false;
+  DType dtype = DType::f32;  // of the result
+  auto fields() const {
+    return std::tuple{field("ta", ta), field("tb", tb), field("dtype", dtype)};
+  }
+};
+
+struct ProductShape;  // ops/libraries/matmul_product.h
+// Rows and columns of op(a) and op(b), and where they lie, from a, b, c and bias.
+ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs);
+// The result of these operands, checked; `op` for errors.
+Specs infer_matmul(const char* op, SpecSpan in, const MatmulAttrs& attrs);
+
+// op(a)·op(b) (+ bias, in every row) (+ c), op the identity or, with ta or tb, the transpose; the
+// result may be written over c. Operands f32, bf16 or f16, sums in f32, c of the result's type.
+//   neither:  (.., K)·(K, N) -> (.., N); leading axes count as rows
+//   tb:       (.., K)·(N, K)ᵀ -> (.., N)
+//   ta:       (.., M)ᵀ·(.., N) -> (M, N), summed over all leading axes: a weight's gradient
+//   both:     (K, M)ᵀ·(N, K)ᵀ -> (M, N)
+Val matmul(Val a, Val b, bool ta, bool tb, Val c, DType dtype);
+// Of a's type.
+Val matmul(Val a, Val b, bool ta = false, bool tb = false, Val c = {});
+
+// x·w + bias: (.., K)·(K, N) + (N) -> (.., N).
+Val linear(Val x, Val w, Val bias = {});
+
+}  // namespace pal

@@ -1,0 +1,66 @@
+// The LSTM cell, after the product that makes the gates' preactivations: fused, and as the separate
+// elementwise nodes that Echo analyses (its Figure 1).
+#pragma once
+#include "core/op.h"
+#include "ops/kernels/math.h"
+
+namespace pal {
+
+extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op,
+    lstm_cell_replay_grad_op;
+
+struct LstmAttrs {
+  float forget_bias = 0;  // added to the forget gate's preactivation
+  int64_t t = 0;          // the time step, compared with `lengths` where they are given
+  auto fields() const { return std::tuple{field("forget_bias", forget_bias), field("t", t)}; }
+};
+struct HoldAttrs {
+  int64_t t = 0;
+  auto fields() const { return std::tuple{field("t", t)}; }
+};
+
+struct LstmState {
+  Val h, c;  // (B, H) each
+};
+
+// gates (B, 4H): preactivations of i, f, g, o side by side (PyTorch's order); c_prev (B, H).
+//   c = sigmoid(f + forget_bias) c_prev + sigmoid(i) tanh(g),  h = sigmoid(o) tanh(c)
+LstmState lstm_cell(Val gates, Val c_prev, float forget_bias = 0);
+// The same for step t of sequences of `lengths` i32 (B): a row whose sequence has ended,
+// t >= length, keeps prev, so that the last state is that of its last token.
+LstmState lstm_cell(Val gates, LstmState prev, Val lengths, int64_t t, float forget_bias = 0);
+
+// lstm_cell in elementary nodes: four slices, three sigmoid, two tanh, three products, a sum, and
+// with `lengths` a hold of h and of c. A forget bias belongs in the gates' bias here.
+LstmState lstm_cell_unfused(Val gates, Val c_prev);
+LstmState lstm_cell_unfused(Val gates, LstmState prev, Val lengths, int64_t t);
+
+// x (B, ..) where t < lengths[b], else prev (B, ..).
+Val hold(Val x, Val prev, Val lengths, int64_t t);
+
+// Of a recurrent cell or its gradient: each operand is read once, each result written once.
+Cost cell_cost(double flops, SpecSpan in, SpecSpan out);
+
+// One element of the cell, and of its gradient, which computes the activations again.
+struct LstmCell {
+  float forget_bias;
+  struct Out { float h, c; };
+  PAL_HD Out operator()(float i, float f, float g, float o, float c_prev) const {
+    const float c = sigmoid(f + forget_bias) * c_prev + sigmoid(i) * tanh(g);
+    return {sigmoid(o) * tanh(c), c};
+  }
+};
+struct LstmCellGrad {
+  float forget_bias;
+  struct Out { float i, f, g, o, c_prev; };
+  PAL_HD Out operator()(float i, float f, float g, float o, float c_prev, float dh,
+                        float dc) const {
+    const float si = sigmoid(i), sf = sigmoid(f + forget_bias), tg = tanh(g), so = sigmoid(o);
+    const float tc = tanh(sf * c_prev + si * tg);
+    const float d = dc + dh * so * (1 - tc * tc);  // of c, through both outputs
+    return {d * tg * (si * (1 - si)), d * c_prev * (sf * (1 - sf)), d * si * (1 - tg * tg),
+            dh * tc * (so * (1 - so)), d * sf};
+  }
+};
+
+}  // namespace pal

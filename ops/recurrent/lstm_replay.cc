@@ -1,0 +1,201 @@
+// The gradient of lstm_cell_unfused in one pass, with what was recomputed for it (slices, activations,
+// the new cell state) computed again on the way:
+//   i, f, o = sigmoid(gates), g = tanh(gates), c = f c' + i g, t = tanh(c)
+//   d = dc + dh o (1 - t^2):  di = d g i (1 - i), df = d c' f (1 - f), dg = d i (1 - g^2),
+//   do = dh t o (1 - o), dc' = d f
+// What lstm_cell_grad computes, but each product in the order in which the separate nodes make it,
+// so that the results are their bits. f32 only: in other types each separate node rounds what it
+// stores.
+#include <algorithm>
+
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/columns.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/tiles.h"
+#include "ops/recurrent/lstm.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kGrain = 4096;  // elements of h: each costs five activations
+
+// Operands. Of the gates either their preactivations (B, 4H) are there, or what became of them; c, the
+// new state, and dc, what later steps gave it, may be absent; all others are (B, H).
+enum : size_t { kCPrev, kDh, kGates, kI, kF, kG, kO, kC, kDc, kOperands };
+
+// One element. The first three gates' gradients are added to the zeros that slice_columns_grad laid
+// down for the fourth, which makes -0 +0.
+struct Cell {
+  struct Out { float i, f, g, o, c_prev; };
+  template <bool kHasC, bool kHasDc>
+  static Out gradient(float i, float f, float g, float o, float c_prev, float c_given, float dh,
+                      float dc) {
+    const float c = kHasC ? c_given : f * c_prev + i * g;
+    const float t = tanh(c), through_h = TanhGrad{}(dh * o, t);
+    const float d = kHasDc ? dc + through_h : through_h;
+    return {0.0f + SigmoidGrad{}(d * g, i), 0.0f + SigmoidGrad{}(d * c_prev, f),
+            0.0f + TanhGrad{}(d * i, g), SigmoidGrad{}(dh * t, o), d * f};
+  }
+};
+
+template <bool kHasGates, bool kHasC, bool kHasDc>
+void run_rows(const KernelArgs& a, int64_t begin, int64_t end) {
+  const int64_t width = a.in_spec[kCPrev].shape[1];
+  alignas(64) float unread[5][kTile];
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t j = 0; j < width; j += kTile) {
+      const int64_t n = std::min(kTile, width - j), at = row * width + j;
+      auto gate = [&](int k) {
+        return kHasGates ? a.input(kGates) + (4 * row + k) * width + j : a.input(kI + size_t(k)) + at;
+      };
+      auto d_gate = [&](int k) {
+        return a.out[0] ? a.output(0) + (4 * row + k) * width + j : unread[k];
+      };
+      const float *i = gate(0), *f = gate(1), *g = gate(2), *o = gate(3);
+      float *di = d_gate(0), *df = d_gate(1), *dg = d_gate(2), *d_o = d_gate(3);
+      const float *c_prev = a.input(kCPrev) + at, *dh = a.input(kDh) + at;
+      const float* c = kHasC ? a.input(kC) + at : c_prev;
+      const float* dc = kHasDc ? a.input(kDc) + at : dh;
+      float* dc_prev = a.out[1] ? a.output(1) + at : unread[4];
+      // Element e of the outputs depends on element e of the operands alone.
+#pragma omp simd
+      for (int64_t e = 0; e < n; ++e) {
+        const Cell::Out y = Cell::gradient<kHasC, kHasDc>(
+            kHasGates ? sigmoid(i[e]) : i[e], kHasGates ? sigmoid(f[e]) : f[e],
+            kHasGates ? tanh(g[e]) : g[e], kHasGates ? sigmoid(o[e]) : o[e], c_prev[e], c[e], dh[e],
+            dc[e]);
+        di[e] = y.i, df[e] = y.f, dg[e] = y.g, d_o[e] = y.o, dc_prev[e] = y.c_prev;
+      }
+    }
+  }
+}
+
+template <bool... kHas>
+void choose_run(const KernelArgs& a, int64_t begin, int64_t end) {
+  if constexpr (sizeof...(kHas) == 3) {
+    run_rows<kHas...>(a, begin, end);
+  } else {
+    constexpr size_t asked[] = {kGates, kC, kDc};
+    if (input_if_present(a, asked[sizeof...(kHas)])) choose_run<kHas..., true>(a, begin, end);
+    else choose_run<kHas..., false>(a, begin, end);
+  }
+}
+
+void run(const KernelArgs& a) {
+  const int64_t rows = a.in_spec[kCPrev].shape[0], width = a.in_spec[kCPrev].shape[1];
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width));
+  parallel_chunks(a.queue, rows, grain,
+                  [&](int64_t begin, int64_t end) { choose_run<>(a, begin, end); });
+}
+
+Specs infer(SpecSpan in, const Attrs&) {
+  const char* op = "lstm_cell_replay_grad";
+  require(in.size() == kOperands, op, "takes c_prev, dh, gates, i, f, g, o, c, dc");
+  const TensorSpec& c = in[kCPrev];
+  require(c.shape.rank() == 2 && c.dtype == DType::f32, op,
+          to_string(c) + ": want c_prev (B, H) of f32");
+  const TensorSpec gates{{c.shape[0], 4 * c.shape[1]}};
+  require(!present(in[kGates]) || in[kGates] == gates, op,
+          to_string(in[kGates]) + ": want gates " + to_string(gates));
+  for (size_t k = 1; k < kOperands; ++k) {
+    const bool activation = k >= kI && k <= kO;
+    if (k == kGates) continue;
+    require(present(in[k]) ? in[k] == c : k != kDh, op,
+            to_string(in[k]) + ": want it like c_prev " + to_string(c));
+    require(!activation || present(in[k]) != present(in[kGates]), op,
+            "takes either the gates or what became of all four");
+  }
+  return {gates, plain(c)};
+}
+
+// What differs from step to step: whether the activations were stashed or are made again of the
+// gates, whether c is there or was recomputed too, whether a later step gave c a gradient, and
+// whether anybody wants that of c_prev.
+struct Kind {
+  bool has_gates, has_c, has_dc, wants_c_prev;
+};
+
+FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
+  const int64_t H = part.shape[1];
+  Builder b;
+  std::vector<Val> in(kOperands);
+  auto input = [&](size_t k, const char* name) { return in[k] = b.input(name, part); };
+  const Val c_prev = input(kCPrev, "c'"), dh = input(kDh, "dh");
+  const Val dc = kind.has_dc ? input(kDc, "dc") : Val{};
+  Val i, f, g, o;
+  if (kind.has_gates) {
+    in[kGates] = b.input("gates", {{part.shape[0], 4 * H}});
+    b.set_phase(Phase::recompute);
+    const std::vector<Val> x = split(in[kGates], {H, H, H, H});
+    i = sigmoid(x[0]), f = sigmoid(x[1]), g = tanh(x[2]), o = sigmoid(x[3]);
+  } else {
+    i = input(kI, "i"), f = input(kF, "f"), g = input(kG, "g"), o = input(kO, "o");
+    b.set_phase(Phase::recompute);
+  }
+  const Val c = kind.has_c ? input(kC, "c") : add(mul(f, c_prev), mul(i, g));
+  const Val t = tanh(c);
+  b.set_phase(Phase::backward);
+  const Val d_o = mul(dh, t);
+  const Val through_h = b.emit1(tanh_grad_op, {mul(dh, o), t});
+  const Val d = kind.has_dc ? add(dc, through_h) : through_h;
+  const Val df = mul(d, c_prev), di = mul(d, g), dg = mul(d, i);
+  const Val dc_prev = kind.wants_c_prev ? mul(d, f) : Val{};
+  Val dgates = slice_columns_grad(b.emit1(sigmoid_grad_op, {d_o, o}), {}, 4 * H, 3 * H);
+  dgates = slice_columns_grad(b.emit1(tanh_grad_op, {dg, g}), dgates, 4 * H, 2 * H);
+  dgates = slice_columns_grad(b.emit1(sigmoid_grad_op, {df, f}), dgates, 4 * H, H);
+  dgates = slice_columns_grad(b.emit1(sigmoid_grad_op, {di, i}), dgates, 4 * H, 0);
+  FusedPattern pattern{.out = {dgates.id, dc_prev.id}};
+  for (Val v : in) pattern.in.push_back(v.id);
+  pattern.program = b.take();
+  return pattern;
+}
+
+// Around the node that lays down the input gate's gradient, the last.
+std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
+  const auto [width, begin] = attrs.as<ColumnsGradAttrs>();
+  const TensorSpec& part = in[0];
+  if (part.shape.rank() != 2 || part.dtype != DType::f32 || begin != 0 ||
+      width != 4 * part.shape[1] || in.size() < 2 || !present(in[1])) {
+    return {};
+  }
+  std::vector<FusedPattern> out;
+  for (int kind = 15; kind >= 0; --kind) {  // a c that was recomputed is made again in the node
+    out.push_back(pattern_of(part, {bool(kind & 8), !(kind & 4), bool(kind & 2), bool(kind & 1)}));
+  }
+  return out;
+}
+
+}  // namespace
+
+const OpDef lstm_cell_replay_grad_op{
+    .name = "lstm_cell_replay_grad",
+    .formula = "d(gates, c') of lstm_cell_unfused, activations computed again",
+    .infer = infer,
+    .optional_from = kGates,
+    .shares = {{0, kGates}, {1, kDc}, {1, kCPrev}, {1, kDh}, {1, kC}},
+    .cost =
+        [](SpecSpan in, SpecSpan out, const Attrs&) {
+          return cell_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in, out);
+        },
+    .fuses = {&slice_columns_grad_op, patterns},
+    .cpu = {.run = run},
+    .cuda = &lstm_cell_replay_grad_cuda,
+    .examples =
+        [] {
+          const ExampleOperand no = absent_example();
+          auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
+          const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
+          return std::vector<Example>{
+              {.operands = {s, s, one(3, 20), no, no, no, no, no, no}},
+              {.operands = {s, s, one(3, 20), no, no, no, no, s, no}},
+              {.operands = {m, m, one(5, 68), no, no, no, no, no, m}},
+              {.operands = {l, l, one(9, 2160), no, no, no, no, l, l}},
+              {.operands = {s, s, no, s, s, s, s, no, s}},
+              {.operands = {m, m, no, m, m, m, m, m, no}}};
+        },
+};
+
+}  // namespace pal

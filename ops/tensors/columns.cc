@@ -1,0 +1,204 @@
+// concatenate: dx_k = its columns of dy.
+// slice_columns: dx = dy placed among zeros, added to the sum.
+#include "ops/tensors/columns.h"
+
+#include <cstring>
+
+#include "ops/tensors/copies.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/tiles.h"
+
+namespace pal {
+namespace {
+
+Shape with_width(Shape shape, int64_t width) {
+  shape[shape.rank() - 1] = width;
+  return shape;
+}
+
+void require_columns(const char* op, const TensorSpec& spec) {
+  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit, op,
+          to_string(spec) + ": needs plain columns of whole bytes");
+}
+
+int64_t rows_of(const TensorSpec& spec) { return leading_numel(spec.shape, spec.shape.rank() - 1); }
+int64_t row_bytes(const TensorSpec& spec) { return spec.shape.back() * bits(spec.dtype) / 8; }
+
+void run_concatenate(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const int64_t rows = rows_of(a.out_spec[0]), stride = row_bytes(a.out_spec[0]);
+  std::byte* to = a.output<std::byte>(0);
+  for (size_t k = 0; k < a.in.size(); ++k) {
+    const int64_t bytes = row_bytes(a.in_spec[k]);
+    copy_rows(a.queue, to, stride, a.in[k], bytes, rows, bytes);
+    to += bytes;
+  }
+}
+
+void run_slice(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
+  const int64_t bytes = row_bytes(a.out_spec[0]);
+  copy_rows(a.queue, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
+            rows_of(a.in_spec[0]), bytes);
+}
+
+// The row [0, begin) [begin, begin + n) [begin + n, width): copied or zero, added to, as the first.
+template <class T>
+void place_rows(const KernelArgs& a) {
+  const T *part = a.input<T>(0), *sum = a.input<T>(1);
+  T* out = a.output<T>(0);
+  const auto [width, begin] = a.attrs.as<ColumnsGradAttrs>();
+  const int64_t n = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const int64_t grain = (kElementGrain + width - 1) / std::max<int64_t>(width, 1);
+  auto one = [&, w = width, b = begin](int64_t r) {
+    T* y = out + r * w;
+    const T* x = part + r * n;
+    if (!sum) {
+      std::memset(static_cast<void*>(y), 0, size_t(w) * sizeof(T));
+      std::memcpy(static_cast<void*>(y + b), x, size_t(n) * sizeof(T));
+      return;
+    }
+    const T* s = sum + r * w;
+    if (s != y) std::memcpy(static_cast<void*>(y), s, size_t(w) * sizeof(T));
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) store(y, b + j, load(y, b + j) + load(x, j));
+  };
+  parallel_chunks(a.queue, rows, grain, [&](int64_t from, int64_t to) {
+    for (int64_t r = from; r < to; ++r) one(r);
+  });
+}
+
+void run_slice_grad(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  switch (a.out_spec[0].dtype) {
+    case DType::bf16: return place_rows<bf16>(a);
+    case DType::f16: return place_rows<f16>(a);
+    default: return place_rows<float>(a);
+  }
+}
+
+Specs infer_concatenate(SpecSpan in, const Attrs&) {
+  require(!in.empty(), "concatenate", "takes one operand at least");
+  int64_t width = 0;
+  for (auto& spec : in) {
+    require_columns("concatenate", spec);
+    require(spec.dtype == in[0].dtype && with_width(spec.shape, 0) == with_width(in[0].shape, 0),
+            "concatenate", to_string(in[0]) + ", " + to_string(spec) + ": rows differ");
+    width += spec.shape.back();
+  }
+  return {{with_width(in[0].shape, width), in[0].dtype}};
+}
+
+}  // namespace
+
+const OpDef concatenate_op{
+    .name = "concatenate",
+    .formula = "[x_0 x_1 ..] along the last axis",
+    .infer = infer_concatenate,
+    .gradient =
+        [](GradientArgs& g) {
+          int64_t begin = 0;
+          for (int k = 0; k < int(g.node.in.size()); ++k) {
+            const int64_t width = g.in(k).shape().back();
+            if (g.wants(k)) g.give(k, slice_columns(g.dy(), begin, begin + width));
+            begin += width;
+          }
+        },
+    .cpu = {.run = run_concatenate},
+    .cuda = &concatenate_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
+              {.operands = {example({2, 3, 7}, DType::bf16), example({2, 3, 4}, DType::bf16)}},
+              {.operands = {example({67, 1031}), example({67, 513})}}};
+        },
+};
+
+const OpDef slice_columns_op{
+    .name = "slice_columns",
+    .formula = "x[.., begin:end]",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          auto& s = attrs.as<ColumnsAttrs>();
+          require_operands("slice_columns", in, 1, 1);
+          require_columns("slice_columns", in[0]);
+          require(0 <= s.begin && s.begin <= s.end && s.end <= in[0].shape.back(), "slice_columns",
+                  to_string(in[0]) + ": no columns [" + std::to_string(s.begin) + "," +
+                      std::to_string(s.end) + ")");
+          return Specs{{with_width(in[0].shape, s.end - s.begin), in[0].dtype}};
+        },
+    .gradient =
+        [](GradientArgs& g) {
+          const int64_t begin = g.attrs<ColumnsAttrs>().begin;
+          const Val part = cast(g.dy(), g.type(0));
+          g.give_total(0, slice_columns_grad(part, g.sum(0), g.in(0).shape().back(), begin));
+        },
+    .cpu = {.run = run_slice},
+    .cuda = &slice_columns_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
+              {.operands = {example({2, 3, 7}, DType::f16)}, .attrs = ColumnsAttrs{0, 3}},
+              {.operands = {example({67, 1031})}, .attrs = ColumnsAttrs{11, 1031}}};
+        },
+};
+
+const OpDef slice_columns_grad_op{
+    .name = "slice_columns_grad",
+    .formula = "sum + (part as columns from begin on)",
+    .infer =
+        [](SpecSpan in, const Attrs& attrs) {
+          auto& s = attrs.as<ColumnsGradAttrs>();
+          require_operands("slice_columns_grad", in, 1, 2);
+          require_columns("slice_columns_grad", in[0]);
+          require(is_float(in[0].dtype) && 0 <= s.begin &&
+                      s.begin + in[0].shape.back() <= s.width,
+                  "slice_columns_grad",
+                  to_string(in[0]) + ": does not fit into " + std::to_string(s.width) + " columns");
+          TensorSpec out{with_width(in[0].shape, s.width), in[0].dtype};
+          require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out, "slice_columns_grad",
+                  to_string(in[0]) + ": the sum should be " + to_string(out));
+          return Specs{out};
+        },
+    .optional_from = 1,
+    .shares = {{0, 1}},
+    .cpu = {.run = run_slice_grad},
+    .cuda = &slice_columns_grad_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {example({3, 4}), absent_example()}, .attrs = ColumnsGradAttrs{7, 1}},
+              {.operands = {example({3, 4}), example({3, 7})}, .attrs = ColumnsGradAttrs{7, 3}},
+              {.operands = {example({3, 4}, DType::bf16), example({3, 7}, DType::bf16)},
+               .attrs = ColumnsGradAttrs{7, 0}},
+              {.operands = {example({67, 513}), example({67, 1031})},
+               .attrs = ColumnsGradAttrs{1031, 17}}};
+        },
+};
+
+Val concatenate(const std::vector<Val>& parts) {
+  require(!parts.empty() && parts[0], "concatenate", "takes one operand at least");
+  return parts[0].builder->emit1(concatenate_op, parts);
+}
+Val slice_columns(Val x, int64_t begin, int64_t end) {
+  return x.builder->emit1(slice_columns_op, {x}, ColumnsAttrs{begin, end});
+}
+std::vector<Val> split(Val x, const std::vector<int64_t>& widths) {
+  std::vector<Val> parts;
+  int64_t begin = 0;
+  for (int64_t width : widths) {
+    parts.push_back(slice_columns(x, begin, begin + width));
+    begin += width;
+  }
+  require(begin == x.shape().back(), "slice_columns",
+          to_string(x.spec()) + ": the parts have " + std::to_string(begin) + " columns");
+  return parts;
+}
+Val slice_columns_grad(Val part, Val sum, int64_t width, int64_t begin) {
+  return part.builder->emit1(slice_columns_grad_op, {part, sum}, ColumnsGradAttrs{width, begin});
+}
+
+}  // namespace pal

@@ -1,0 +1,122 @@
+// The gradient of an embedding without atomics: positions are sorted by (id, position), and the
+// rows of one id are added up one after the other, in the order of the CPU's kernel, so the bits
+// are its own. The sort is bitonic (Batcher 1968) on distinct 64-bit keys: what lies within a chunk
+// of keys is sorted in shared memory, a launch for all of its steps.
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_elements.h"
+#include "ops/tensors/embedding.h"
+#include "ops/kernels/operands.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kChunk = 2048;     // keys that a block sorts
+constexpr uint64_t kNone64 = ~0ull;  // a position that adds nothing, and the filling up to 2^k
+
+int64_t padded(int64_t n) {
+  int64_t p = 2;
+  while (p < n) p *= 2;
+  return p;
+}
+
+__global__ void keys_kernel(uint64_t* keys, int64_t size, const int32_t* ids, int64_t count,
+                            int64_t rows, int64_t padding) {
+  const int64_t i = thread_number();
+  if (i >= size) return;
+  uint64_t key = kNone64;
+  if (i < count) {
+    const uint32_t id = uint32_t(ids[i]);
+    if (id < uint64_t(rows) && int64_t(id) != padding) key = uint64_t(id) << 32 | uint64_t(i);
+  }
+  keys[i] = key;
+}
+
+// Orders keys i and i + j: ascending where bit k of the number of the first is 0.
+__device__ void compare_exchange(uint64_t* keys, int64_t i, int64_t j, int64_t number, int64_t k) {
+  const uint64_t a = keys[i], b = keys[i + j];
+  if ((a > b) == ((number & k) == 0)) keys[i] = b, keys[i + j] = a;
+}
+
+// The steps of merges k = first, .., last (powers of two) that stay within a chunk.
+__global__ void sort_chunk_kernel(uint64_t* keys, int64_t chunk, int64_t first, int64_t last) {
+  uint64_t* mine = shared_memory<uint64_t>();
+  const int64_t base = int64_t(blockIdx.x) * chunk;
+  for (int64_t i = threadIdx.x; i < chunk; i += blockDim.x) mine[i] = keys[base + i];
+  __syncthreads();
+  for (int64_t k = first; k <= last; k *= 2) {
+    for (int64_t j = k / 2 < chunk ? k / 2 : chunk / 2; j > 0; j /= 2) {
+      for (int64_t pair = threadIdx.x; pair < chunk / 2; pair += blockDim.x) {
+        const int64_t i = pair / j * 2 * j + pair % j;
+        compare_exchange(mine, i, j, base + i, k);
+      }
+      __syncthreads();
+    }
+  }
+  for (int64_t i = threadIdx.x; i < chunk; i += blockDim.x) keys[base + i] = mine[i];
+}
+// One step of merge k over the distance j, across chunks.
+__global__ void sort_step_kernel(uint64_t* keys, int64_t pairs, int64_t j, int64_t k) {
+  const int64_t pair = thread_number();
+  if (pair >= pairs) return;
+  const int64_t i = pair / j * 2 * j + pair % j;
+  compare_exchange(keys, i, j, i, k);
+}
+
+// A block for every place in the sorted order; that of an id's first adds up all of its rows. Every
+// sum is rounded to T, as the CPU's is.
+template <class T>
+__global__ void add_rows_kernel(T* table, Stored dy, const uint64_t* keys, int64_t count,
+                                int64_t width) {
+  const int64_t first = blockIdx.x;
+  const uint64_t key = keys[first];
+  const uint32_t id = uint32_t(key >> 32);
+  if (key == kNone64 || (first > 0 && uint32_t(keys[first - 1] >> 32) == id)) return;
+  for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
+    T sum = table[id * width + c];
+    for (int64_t p = first; p < count && uint32_t(keys[p] >> 32) == id && keys[p] != kNone64; ++p) {
+      sum = from_float<T>(to_float(sum) + load1(dy, int64_t(uint32_t(keys[p])) * width + c));
+    }
+    table[id * width + c] = sum;
+  }
+}
+
+Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = padded(in[1].numel()) * int64_t(sizeof(uint64_t))};
+}
+
+void run(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const auto [rows, padding] = a.attrs.as<EmbeddingGradAttrs>();
+  const int64_t count = a.in_spec[1].numel(), size = padded(count), width = a.out_spec[0].shape[1];
+  const int64_t chunk = size < kChunk ? size : kChunk;
+  const size_t shared = size_t(chunk) * sizeof(uint64_t);
+  uint64_t* keys = reinterpret_cast<uint64_t*>(a.workspace);
+  const cudaStream_t stream = stream_of(a);
+  launch(keys_kernel, {blocks_of(size, kThreads)}, kThreads, 0, stream, keys, size,
+         a.input<int32_t>(1), count, rows, padding);
+  launch(sort_chunk_kernel, {size / chunk}, kThreads, shared, stream, keys, chunk, int64_t(2),
+         chunk);
+  for (int64_t k = 2 * chunk; k <= size; k *= 2) {
+    for (int64_t j = k / 2; j >= chunk; j /= 2) {
+      launch(sort_step_kernel, {blocks_of(size / 2, kThreads)}, kThreads, 0, stream, keys, size / 2,
+             j, k);
+    }
+    launch(sort_chunk_kernel, {size / chunk}, kThreads, shared, stream, keys, chunk, k, k);
+  }
+  if (const void* sum = input_if_present(a, 2)) {
+    copy_async(a, a.out[0], sum, a.out_spec[0].bytes());
+  } else {
+    zero_async(a, a.out[0], a.out_spec[0].bytes());
+  }
+  by_float_type(a.out_spec[0].dtype, [&, count = count](auto zero) {
+    using T = decltype(zero);
+    launch(add_rows_kernel<T>, {count}, kThreads, 0, stream, a.output<T>(0),
+           stored(a.in[0], a.in_spec[0]), keys, count, width);
+  });
+}
+
+}  // namespace
+
+const Backend embedding_grad_cuda{.run = run, .prepare = prepare};
+
+}  // namespace pal

@@ -1,0 +1,65 @@
+// subsample and its gradient: a thread has a channel of a pixel of the result.
+#include "ops/tensors/subsample.h"
+
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/cuda_elements.h"
+
+namespace pal {
+namespace {
+
+// Of the large image and the small one.
+struct Extents {
+  int64_t images, height, width, channels, small_height, small_width, small_channels;
+};
+
+template <class T>
+__global__ void subsample_kernel(T* y, const T* x, Extents e, int64_t stride) {
+  const int64_t i = thread_number();
+  if (i >= e.images * e.small_height * e.small_width * e.small_channels) return;
+  const int64_t c = i % e.small_channels, pixel = i / e.small_channels;
+  const int64_t row = pixel / e.small_width, w = pixel % e.small_width * stride;
+  const int64_t h = row / e.small_height * e.height + row % e.small_height * stride;
+  y[i] = c < e.channels ? x[(h * e.width + w) * e.channels + c] : T{};
+}
+
+template <class T>
+__global__ void subsample_grad_kernel(T* dx, const T* dy, Extents e, int64_t stride) {
+  const int64_t i = thread_number();
+  if (i >= e.images * e.height * e.width * e.channels) return;
+  const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.width;
+  const int64_t h = row % e.height, w = pixel % e.width;
+  const int64_t small = row / e.height * e.small_height + h / stride;
+  const bool taken = h % stride == 0 && w % stride == 0;
+  dx[i] = taken ? dy[(small * e.small_width + w / stride) * e.small_channels + c] : T{};
+}
+
+Extents extents(const Shape& large, const Shape& small) {
+  return {large[0], large[1], large[2], large[3], small[1], small[2], small[3]};
+}
+
+void run_forward(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(subsample_kernel<T>, {blocks_of(y.numel(), kThreads)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.input<T>(0), extents(x, y), a.attrs.as<SubsampleAttrs>().stride);
+  });
+}
+
+void run_gradient(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(subsample_grad_kernel<T>, {blocks_of(dx.numel(), kThreads)}, kThreads, 0, stream_of(a),
+           a.output<T>(0), a.input<T>(0), extents(dx, dy), a.attrs.as<SubsampleAttrs>().stride);
+  });
+}
+
+}  // namespace
+
+const Backend subsample_cuda{.run = run_forward};
+const Backend subsample_grad_cuda{.run = run_gradient};
+
+}  // namespace pal

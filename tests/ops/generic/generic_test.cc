@@ -1,0 +1,134 @@
+// Every operator × backend, from its own examples (DESIGN section 10.1). The checks are in
+// generic_checks.h; generic_meta_test.cc shows that each of them can fail.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "tests/ops/generic/checks.h"
+
+namespace pal::test {
+namespace {
+
+// Float outputs through which no gradient flows: stashed for the backward pass, never in a loss.
+const std::map<std::string, std::vector<int>> kStatistics = {
+    {"attention", {1}},           // log sum exp
+    {"batch_norm", {1, 2, 3}},  // mean, 1 / standard deviation, variance
+    {"cross_entropy", {1, 2}},  // nll for the log, log sum exp
+    {"ctc_loss", {1, 2, 3}},    // nll of each sequence, log sum exp, the forward variables
+    {"frame_norm", {1, 2, 3}},  // mean, 1 / standard deviation, variance
+    {"gru_cell", {1, 2}},       // what its gradient reads
+    {"layer_norm", {1, 2}},     // mean, 1 / standard deviation
+};
+
+class Generic : public testing::TestWithParam<const OpDef*> {
+ protected:
+  std::vector<Example> examples() const {
+    const OpDef& op = *GetParam();
+    return op.examples ? op.examples() : std::vector<Example>{};
+  }
+  std::vector<Case> cases() const {
+    std::vector<Case> out;
+    for (auto& example : examples()) out.push_back(make_case(*GetParam(), example, out.size() + 1));
+    return out;
+  }
+  void expect_none(const Problems& problems, const std::string& where) {
+    for (size_t i = 0; i < std::min<size_t>(problems.size(), 5); ++i) {
+      ADD_FAILURE() << "[" << GetParam()->name << "] " << where << ": " << problems[i];
+    }
+  }
+  void each(const std::function<Problems(const Case&)>& check) {
+    for (const Case& c : cases()) {
+      const std::string where = "example " + std::to_string(c.seed - 1);
+      try {
+        expect_none(check(c), where);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "[" << GetParam()->name << "] " << where << " threw: " << error.what();
+      }
+    }
+  }
+};
+
+TEST_P(Generic, HasExamplesAndFacts) {
+  EXPECT_GE(examples().size(), 2u) << GetParam()->name;
+  each(check_facts);
+  expect_none(check_attrs(examples()), "attributes");
+}
+TEST_P(Generic, WritesAllOfItsOutputsAndNothingElse) { each(check_writes); }
+TEST_P(Generic, SharesAndWindows) {
+  each(check_shares);
+  each(check_windows);
+  expect_none(check_shares_exercised(cases()), "shares");
+}
+TEST_P(Generic, ReadsWhatItSays) {
+  each(check_predicates);
+  each(check_shape_only);
+}
+TEST_P(Generic, SameBitsForAnyThreadsAndAlignment) {
+  each(check_threads);
+  each(check_alignment);
+}
+TEST_P(Generic, IsPure) {
+  const std::vector<Case> all = cases();
+  each([&](const Case& c) { return check_purity(c, all); });
+  each(check_unread);
+}
+TEST_P(Generic, HasPartsThatGiveItsBits) { each(check_parts); }
+TEST_P(Generic, RoundsWhatItStoresIn16Bits) { each(check_rounding); }
+TEST_P(Generic, RefusesWhatDoesNotFit) { each(check_infer); }
+class GenericUpdate : public Generic {};
+TEST_P(GenericUpdate, WritesItsState) {
+  each(check_update);
+  expect_none(check_batched(*GetParam(), examples()), "batched");
+  const auto all = cases();
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), has_gate)) << "no example has a gate";
+}
+class GenericGradient : public Generic {};
+TEST_P(GenericGradient, MatchesDifferences) {
+  const auto at = kStatistics.find(GetParam()->name);
+  const std::vector<int> statistics = at == kStatistics.end() ? std::vector<int>{} : at->second;
+  each([&](const Case& c) { return check_gradient(c, statistics); });
+}
+
+std::vector<const OpDef*> ops_that(bool (*hold)(const OpDef&)) {
+  std::vector<const OpDef*> out;
+  for (const OpDef* op : all_ops()) {
+    if (hold(*op)) out.push_back(op);
+  }
+  return out;
+}
+std::string name_of(const testing::TestParamInfo<const OpDef*>& param) { return param.param->name; }
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Generic,
+                         testing::ValuesIn(ops_that([](const OpDef&) { return true; })), name_of);
+INSTANTIATE_TEST_SUITE_P(Cpu, GenericUpdate, testing::ValuesIn(ops_that([](const OpDef& op) {
+                           return op.writes_state;
+                         })),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Cpu, GenericGradient, testing::ValuesIn(ops_that([](const OpDef& op) {
+                           return op.gradient != nullptr;
+                         })),
+                         name_of);
+
+TEST(AllOps, NamesAreUniqueAndSorted) {
+  std::set<std::string> names;
+  for (const OpDef* op : all_ops()) EXPECT_TRUE(names.insert(op->name).second) << op->name;
+}
+
+// A batched form is reached through its single one, which must be listed as well.
+TEST(AllOps, BatchedFormsAreListed) {
+  std::set<const OpDef*> listed(all_ops().begin(), all_ops().end());
+  for (const OpDef* op : all_ops()) {
+    if (op->batched) {
+      EXPECT_TRUE(listed.count(op->batched)) << op->name;
+      EXPECT_GT(op->batched->group_in, 0) << op->name;
+      EXPECT_GT(op->batched->group_out, 0) << op->name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pal::test

@@ -1,0 +1,172 @@
+// The command line: what each command reads, its name, and every refusal in one line.
+#include "train/commands/cli.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+
+namespace pal {
+namespace {
+
+const std::string kConfig = std::string(PAL_SOURCE_DIR) + "/configs/nmt_small.yaml";
+
+template <class Args>
+Args parse(const std::vector<std::string>& args, const std::string& program = "pal") {
+  return std::get<Args>(parse_command_line(program, args));
+}
+
+std::string error_of(const std::vector<std::string>& args) {
+  return usage_error_of([&] { parse_command_line("pal", args); });
+}
+
+TEST(Cli, train_reads_every_flag) {
+  auto a = parse<TrainArgs>({"train", "--config", kConfig, "--set", "train.lr=0.5", "--set",
+                             "memory.encode=[]", "--steps", "20", "--out", "here", "--resume",
+                             "--device", "cpu", "--dry-run", "--json"});
+  EXPECT_EQ(*a.config.train.lr, 0.5);
+  EXPECT_EQ(*a.config.train.steps, 20);
+  EXPECT_EQ(*a.config.train.max_epochs, std::nullopt);  // --steps decides alone
+  EXPECT_EQ(*a.config.device.type, "cpu");
+  EXPECT_EQ(a.out, "here");
+  EXPECT_EQ(a.name, "nmt_small");
+  EXPECT_TRUE(a.resume && a.dry_run && a.json);
+}
+
+TEST(Cli, train_has_plain_defaults) {
+  auto a = parse<TrainArgs>({"train", "--config", "nmt_small"});
+  EXPECT_EQ(a.out, std::filesystem::path("runs/nmt_small"));
+  EXPECT_FALSE(a.resume || a.dry_run || a.json);
+  EXPECT_EQ(*a.config.train.steps, std::nullopt);
+}
+
+TEST(Cli, the_program_named_train_is_the_command) {
+  EXPECT_EQ(parse<TrainArgs>({"--config", kConfig, "--out", "x"}, "/usr/bin/train").out, "x");
+  EXPECT_NE(parse<PrintText>({"--help"}, "train").text.find("--resume"), std::string::npos);
+}
+
+TEST(Cli, a_run_resumes_from_its_own_configuration) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  std::filesystem::create_directories(run);
+  std::ofstream(run / "config.yaml") << "model: {type: nmt}\ntrain: {max_epochs: 3}\n";
+  auto a = parse<TrainArgs>({"train", "--resume", "--out", run.string()});
+  EXPECT_EQ(*a.config.train.max_epochs, 3);
+  std::filesystem::remove_all(run);
+  EXPECT_THROW(parse_command_line("pal", {"train", "--resume", "--out", run.string()}), UsageError);
+}
+
+TEST(Cli, plan_translate_and_eval) {
+  auto plan = parse<PlanArgs>({"plan", "--config", kConfig, "--bucket", "20,30", "--budget", "2GiB",
+                               "--set", "memory.inplace=false", "--json"});
+  EXPECT_EQ(plan.bucket, std::make_pair(int64_t{20}, int64_t{30}));
+  EXPECT_EQ(plan.config.memory.budget.get()->bytes, 2ll << 30);
+  EXPECT_FALSE(*plan.config.memory.inplace);
+  EXPECT_TRUE(plan.json);
+  EXPECT_EQ(parse<PlanArgs>({"plan", "--config", kConfig}).bucket, std::nullopt);
+
+  auto translate = parse<TranslateArgs>({"translate", "--model", "m", "--input", "f"});
+  EXPECT_EQ(translate.model, "m");
+  EXPECT_EQ(translate.input, "f");
+  EXPECT_EQ(parse<TranslateArgs>({"translate", "--model=m"}).input, std::nullopt);
+  EXPECT_EQ(translate.beam.beam, 5);
+  EXPECT_EQ(translate.beam.length_penalty, 1);
+  EXPECT_FALSE(translate.list || translate.beam.allow_unknown);
+  translate = parse<TranslateArgs>({"translate", "--model", "m,n", "--beam", "7", "--n-best", "1",
+                                    "--length-penalty", "0.5", "--allow-unknown"});
+  EXPECT_EQ(translate.model, "m,n");
+  EXPECT_EQ(translate.beam.beam, 7);
+  EXPECT_EQ(translate.beam.length_penalty, 0.5);
+  EXPECT_TRUE(translate.list && translate.beam.allow_unknown);
+
+  auto eval = parse<EvalArgs>({"eval", "--model", "m", "--part", "valid", "--json"});
+  EXPECT_EQ(eval.part, "valid");
+  auto files = parse<EvalArgs>({"eval", "--model", "m", "--source", "s", "--reference", "r"});
+  EXPECT_EQ(files.source, "s");
+  EXPECT_EQ(files.reference, "r");
+  EXPECT_EQ(parse<EvalArgs>({"eval", "--model=m", "--beam=1"}).beam.beam, 1);
+
+  auto classify = parse<ClassifyArgs>({"classify", "--model", "m", "a.jpg", "b.png", "--top", "3"});
+  EXPECT_EQ(classify.files, (std::vector<std::filesystem::path>{"a.jpg", "b.png"}));
+  EXPECT_EQ(classify.top, 3);
+  EXPECT_FALSE(classify.json);
+
+  auto average = parse<AverageArgs>({"average", "runs/a", "--last", "7"});
+  EXPECT_EQ(average.folder, "runs/a");
+  EXPECT_EQ(average.last, 7);
+  EXPECT_EQ(average.out, "runs/a/average.safetensors");
+  EXPECT_EQ(parse<AverageArgs>({"average", "a", "--out", "b.safetensors"}).out, "b.safetensors");
+  auto score = parse<ScoreArgs>({"score", "--model", "m", "--source", "s", "--target", "t"});
+  EXPECT_EQ(score.source, "s");
+  EXPECT_EQ(score.target, "t");
+}
+
+TEST(Cli, text_commands) {
+  for (auto args : std::vector<std::vector<std::string>>{{}, {"help"}, {"--help"}, {"-h"}})
+    EXPECT_NE(parse<PrintText>(args).text.find("translate"), std::string::npos);
+  EXPECT_EQ(parse<PrintText>({"--version"}).text, std::string("pal ") + kVersion + "\n");
+  EXPECT_NE(parse<PrintText>({"plan", "--help"}).text.find("--bucket"), std::string::npos);
+  EXPECT_EQ(parse<PrintText>({"config-reference"}).text, config_reference());
+  auto dump = parse<PrintText>(
+      {"train", "--config", kConfig, "--set", "train.lr=0.125", "--dump-config"});
+  EXPECT_EQ(*parse_config(dump.text, "dump").train.lr, 0.125);
+}
+
+TEST(Cli, every_refusal_is_one_clear_line) {
+  struct Case {
+    std::vector<std::string> args;
+    std::string part;  // of the message
+  };
+  const Case cases[] = {
+      {{"trian"}, "'trian' is not a command of this version; did you mean train? (there are: "},
+      {{"average"}, "average: DIR is required"},
+      {{"average", "a", "--last", "0"}, "--last: 0 is out of range; give 1 or more"},
+      {{"scroe"}, "did you mean score?"},
+      {{"score", "--model", "m", "--source", "s"}, "score: --target is required"},
+      {{"classify", "--model", "m", "a.jpg", "--top", "0"}, "--top: 0 is out of range; give 1 or more"},
+      {{"translate", "--model", "m", "--beam", "0"}, "--beam: 0 is out of range; give 1 to 1000"},
+      {{"translate", "--model", "m", "--beam", "x"}, "translate: "},
+      {{"translate", "--model", "m", "--beam", "3", "--n-best", "4"},
+       "--n-best: 4 is out of range; give 1 to 3, the --beam"},
+      {{"eval", "--model", "m", "--length-penalty", "-1"}, "--length-penalty: -1"},
+      {{"eval", "--model", "m", "--length-penalty", "nan"}, "--length-penalty: nan"},
+      {{"eval", "--model", "m", "--n-best", "2"}, "eval: there is no --n-best"},
+      {{"--bogus"}, "--bogus"},
+      {{"train"}, "train: --config is missing; give a path, or a name in configs/"},
+      {{"train", "--config"}, "train: --config: 1 required C missing (see pal train --help)"},
+      {{"train", "--config", "nmt_smal"}, "did you mean nmt_small?"},
+      {{"train", "--config", kConfig, "--stepz", "1"},
+       "there is no --stepz; did you mean --steps?"},
+      {{"train", "--config", kConfig, "--profile=x"}, "there is no --profile"},
+      {{"train", "--config", kConfig, "extra"}, "extra"},
+      {{"train", "--config", kConfig, "--json", "--dump-config"}, "--dump-config excludes --json"},
+      {{"train", "--config", kConfig, "--steps", "0"}, "--steps: train.steps: 0 is out of range"},
+      {{"train", "--config", kConfig, "--steps", "x"}, "--steps: train.steps: expected integer"},
+      {{"train", "--config", kConfig, "--device", "gpu"},
+       "--device: device.type: gpu is not one of cpu, cuda, auto"},
+      {{"train", "--config", kConfig, "--set", "lr"}, "--set: lr is not an assignment"},
+      {{"train", "--config", kConfig, "--set", "train.lrr=1"}, "--set: train.lrr: unknown key"},
+      {{"train", "--config", kConfig, "--config", kConfig}, "--config"},
+      {{"plan", "--config", kConfig, "--bucket", "20"}, "--bucket: '20' is not two lengths"},
+      {{"plan", "--config", kConfig, "--bucket", "20,x"}, "--bucket: '20,x' is not two lengths"},
+      {{"plan", "--config", kConfig, "--bucket", "0,3"}, "--bucket: '0,3' is not two lengths"},
+      {{"plan", "--config", kConfig, "--budget", "much"}, "--budget: memory.budget: much is not"},
+      {{"translate"}, "translate: --model is required"},
+      {{"eval", "--model", "m", "--part", "train"}, "--part: 'train' is not one of valid, test"},
+      {{"eval", "--model", "m", "--source", "s"}, "--source requires --reference"},
+      {{"eval", "--model", "m", "--reference", "s"}, "--reference requires --source"},
+      {{"train", "plan"}, "plan"},
+  };
+  for (const Case& c : cases) {
+    std::string error = error_of(c.args);
+    EXPECT_NE(error.find(c.part), std::string::npos)
+        << "expected: " << c.part << "\n     got: " << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace pal

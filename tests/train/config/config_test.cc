@@ -1,0 +1,396 @@
+// The configuration: every error in a table, round trips, comparison, and thousands of broken
+// configurations that must all be refused politely.
+#include "train/config/config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "train/config/yaml.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* const kGood =
+    "model:\n"                     // 1
+    "  type: nmt\n"                // 2
+    "  hidden: 64\n"               // 3
+    "data:\n"                      // 4
+    "  source_lang: \"no\"\n"      // 5
+    "train:\n"                     // 6
+    "  max_epochs: 2\n"            // 7
+    "  lr: 1e-3\n"                 // 8
+    "memory:\n"                    // 9
+    "  budget: 1.5 GB\n"           // 10
+    "  encode: []\n"               // 11
+    "device:\n"                    // 12
+    "  threads: 2\n";              // 13
+
+// What the UsageError says; empty when there is none.
+std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
+  try {
+    parse_config(text, "c.yaml", overrides);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Config, reads_every_type) {
+  Config c = parse_config(kGood, "c.yaml");
+  EXPECT_EQ(*c.nmt().hidden, 64);
+  EXPECT_EQ(*c.parallel_text().source_lang, "no");
+  EXPECT_EQ(*c.train.max_epochs, 2);
+  EXPECT_EQ(*c.train.lr, 1e-3);
+  EXPECT_EQ(*c.train.steps, std::nullopt);
+  EXPECT_EQ(c.memory.budget.get()->bytes, 1'500'000'000);
+  EXPECT_TRUE(c.memory.encode->empty());
+  EXPECT_EQ(*c.device.threads, 2);
+  EXPECT_TRUE(*c.nmt().fused);
+}
+
+TEST(Config, an_option_is_enrolled_in_its_own_copy) {
+  Config a = parse_config(kGood, "c.yaml");
+  Config b = a;
+  b.train.batch_size = 7;
+  EXPECT_EQ(*a.train.batch_size, 128);
+  EXPECT_EQ(b.train.find("batch_size"), static_cast<AnyOption*>(&b.train.batch_size));
+  a = b;
+  EXPECT_EQ(std::get<int64_t>(a.train.find("batch_size")->value), 7);
+}
+
+TEST(Config, every_error_names_its_place_and_its_remedy) {
+  const std::string head = "model:\n  type: nmt\n";
+  const std::string tail = "train:\n  max_epochs: 1\n";
+  struct Case {
+    std::string text, error;
+  };
+  const Case cases[] = {
+      {"",
+       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
+       "gnmt, bert, rhn"},
+      {"model:\n  hidden: 3\n",
+       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
+       "gnmt, bert, rhn"},
+      {"model:\n  type: ntm\n",
+       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer, resnet, zoo, "
+       "deepspeech2, gnmt, bert, rhn; did you mean "
+       "nmt?"},
+      {head + "train:\n  batchsize: 3\n",
+       "c.yaml:4: train.batchsize: unknown key; did you mean train.batch_size?"},
+      {head + "train:\n  hidden: 3\n",
+       "c.yaml:4: train.hidden: unknown key; did you mean model.hidden?"},
+      {head + "train:\n  qqqqqqqqqqqqqqq: 3\n", "c.yaml:4: train.qqqqqqqqqqqqqqq: unknown key"},
+      {head + "trian:\n  lr: 3\n", "c.yaml:3: trian: unknown section; did you mean train?"},
+      {head + "lr: 3\n", "c.yaml:3: lr: unknown section; did you mean train.lr?"},
+      {head + "train: 3\n",
+       "c.yaml:3: train: expected options, one `key: value` a line, got the integer 3"},
+      {"- a\n",
+       "c.yaml:1: expected the sections model, data, train, memory and device, got a list"},
+      {head + "train:\n  batch_size: abc\n",
+       "c.yaml:4: train.batch_size: expected integer (at least 1 and at most 1000000), got the "
+       "string \"abc\""},
+      {head + "train:\n  batch_size: \"3\"\n",
+       "c.yaml:4: train.batch_size: expected integer (at least 1 and at most 1000000), got the "
+       "string \"3\""},
+      {head + "train:\n  batch_size: 2.5\n",
+       "c.yaml:4: train.batch_size: expected integer (at least 1 and at most 1000000), got the "
+       "number 2.5"},
+      {head + "train:\n  batch_size: 0\n",
+       "c.yaml:4: train.batch_size: 0 is out of range; it must be at least 1 and at most 1000000"},
+      {head + "train:\n  batch_size: 99999999999999999999\n",
+       "c.yaml:4: train.batch_size: 99999999999999999999 does not fit an integer"},
+      {head + "train:\n  batch_size:\n",
+       "c.yaml:4: train.batch_size: expected integer (at least 1 and at most 1000000), got null"},
+      {head + "train:\n  lr: .nan\n", "c.yaml:4: train.lr: .nan is not a finite number"},
+      {head + "train:\n  lr: 1e999\n", "c.yaml:4: train.lr: 1e999 is not a finite number"},
+      {head + "train:\n  lr: fast\n",
+       "c.yaml:4: train.lr: expected number (at least 0 and at most 1000), got the string "
+       "\"fast\""},
+      {head + "train:\n  lr: [1]\n",
+       "c.yaml:4: train.lr: expected number (at least 0 and at most 1000), got a list"},
+      {head + "  dropout: 1\n",
+       "c.yaml:3: model.dropout: 1 is out of range; it must be at least 0 and below 1"},
+      {head + "  init_scale: 0\n",
+       "c.yaml:3: model.init_scale: 0 is out of range; it must be above 0 and at most 10"},
+      {head + "  fused: yes\n",
+       "c.yaml:3: model.fused: expected true or false, got the string \"yes\""},
+      {head + "  attention: bahdanau\n",
+       "c.yaml:3: model.attention: bahdanau is not one of mlp, scaled_luong"},
+      {head + "  attention: scaled_loung\n",
+       "c.yaml:3: model.attention: scaled_loung is not one of mlp, scaled_luong; did you mean "
+       "scaled_luong?"},
+      {head + "data:\n  root: 2023\n",
+       "c.yaml:4: data.root: expected string, got the integer 2023; write it in quotes"},
+      {head + "data:\n  root: {a: b}\n", "c.yaml:4: data.root: expected string, got a map"},
+      {head + tail + "memory:\n  budget: 11 gigs\n",
+       "c.yaml:6: memory.budget: \"11 gigs\" is not a size: the unit must be B, KB, MB, GB, TB, "
+       "KiB, MiB, GiB or TiB; write it as 11GiB, 1.5 GB or a number of bytes"},
+      {head + tail + "memory:\n  swap: planned\n",
+       "c.yaml:6: memory.swap: planned is not available in this version; use none"},
+      {head + tail + "memory:\n  encode: [ssdc]\n",
+       "c.yaml:6: memory.encode: ssdc is not available in this version; use []"},
+      {head + tail + "memory:\n  encode: [ssdc, ssdc]\n",
+       "c.yaml:6: memory.encode: ssdc is listed twice; keep one"},
+      {head + tail + "memory:\n  encode: ssdc\n",
+       "c.yaml:6: memory.encode: expected list of strings (any of binarize, ssdc, dropout_bits, "
+       "dpr_fp16, dpr_fp10, dpr_fp8), got the string \"ssdc\""},
+      {head + tail + "memory:\n  swap: vdnn\n",
+       "c.yaml:6: memory.swap: vdnn is not available in this version; use none"},
+      {head + tail + "memory:\n  manager: dtr\n",
+       "c.yaml:6: memory.manager: dtr is not available in this version; use static"},
+      {head + tail + "memory:\n  auto: true\n",
+       "c.yaml:6: memory.auto: true is not available in this version; use false"},
+      {head,
+       "train.max_epochs: neither it nor train.steps is set, so training would not end; set one of "
+       "them"},
+      {head + tail + "  clip_value: 1\n  clip_norm: 5\n",
+       "c.yaml:6: train.clip_norm: does not combine with train.clip_value; set one of them to "
+       "null"},
+      {head + tail + "  batch_words: 4000\n  batch_size: 64\n",
+       "c.yaml:5: train.batch_words: does not combine with train.batch_size; leave one of them "
+       "out"},
+      {head + tail + "  batch_words: 99\n",
+       "c.yaml:5: train.batch_words: 99 hold no sentence of data.max_length 100; raise it, or "
+       "lower "
+       "that"},
+      {head + tail + "data:\n  sentencepiece_file: a.model\n",
+       "c.yaml:6: data.sentencepiece_file: is of no use with data.tokenizer simple; set that to "
+       "sentencepiece"},
+      {head + tail + "data:\n  tokenizer: sentencepiece\n  target_vocab: v.txt\n",
+       "c.yaml:7: data.target_vocab: with data.tokenizer sentencepiece the pieces are the "
+       "vocabulary; leave it null, and set data.sentencepiece_size"},
+      {head + tail + "data:\n  tokenizer: sentencepiece\n  source_vocab_size: 9\n",
+       "c.yaml:7: data.source_vocab_size: with data.tokenizer sentencepiece the pieces are the "
+       "vocabulary; leave it null, and set data.sentencepiece_size"},
+      {head + "  hidden: 33\n" + tail,
+       "c.yaml:3: model.hidden: 33 is odd, but model.bidirectional gives each way half of it; make "
+       "it even"},
+      {head + "  hidden: 32\n  tie_embeddings: target\n" + tail,
+       "c.yaml:4: model.tie_embeddings: target needs model.hidden equal to model.embedding; change "
+       "one of them"},
+      {head + "  tie_embeddings: all\n" + tail,
+       "c.yaml:3: model.tie_embeddings: all needs data.shared_vocabulary: true; set it, or use "
+       "target"},
+      {head + tail + "data:\n  shared_vocabulary: true\n  target_vocab: v.txt\n",
+       "c.yaml:7: data.target_vocab: with data.shared_vocabulary it is data.source_vocab; leave it "
+       "null"},
+      {head + tail + "data:\n  shared_vocabulary: true\n  target_vocab_size: 9\n",
+       "c.yaml:7: data.target_vocab_size: with data.shared_vocabulary it is "
+       "data.source_vocab_size; leave it null"},
+      // YAML itself
+      {head + "train:\n  lr: 1\n  lr: 2\n",
+       "c.yaml:5: lr: given twice, first on line 4; keep one of them"},
+      {head + "train:\n\tlr: 1\n", "c.yaml:4: a tab in the indentation; use spaces"},
+      {head + "train: [1, 2\n", "c.yaml:4: malformed YAML: end of sequence flow not found"},
+      {head + "train: {lr: 1\n", "c.yaml:4: malformed YAML: end of map flow not found"},
+      {head + "data:\n  root: a\xff\n", "c.yaml:4: not UTF-8; save the file as UTF-8"},
+      {head + "data:\n  root: a\x01\n", "c.yaml:4: a control character; this is not a text file"},
+      {head + "data: &d\n  root: a\n",
+       "c.yaml:3: anchors (&name) are not supported; write the value out"},
+      {"model:\n  type: transformer\n  heads: 5\n" + tail,
+       "c.yaml:3: model.heads: 5 do not divide model.hidden 512 into at most 256 columns each; "
+       "change one of them"},
+      {"model:\n  type: transformer\n  tie_embeddings: all\n" + tail,
+       "c.yaml:3: model.tie_embeddings: all needs data.shared_vocabulary: true; set it, or use "
+       "target"},
+      {"model:\n  type: transformer\n  bidirectional: true\n" + tail,
+       "c.yaml:3: model.bidirectional: unknown key"},
+      {head + "data:\n  root: !!str a\n",
+       "c.yaml:4: tags (!type) are not supported; write the plain value"},
+      {head + "? [a]\n: 1\n", "c.yaml:3: a key must be a plain word, not a list"},
+      {head + "a\n  b: 1\n", "c.yaml:4: malformed YAML: illegal map value"},
+      {head + "\"a\\nb\": 1\n", "c.yaml:3: a key must be a plain word, got the string \"a b\""},
+      {head + "data:\n  root: \"a\\u0001\"\n",
+       "c.yaml:4: a control character in a value; leave it out"},
+      {head + "data:\r\n  root: 'Việt'\n  source_lang: 'e''n\n  target_lang: fr\n",
+       "c.yaml:5: malformed YAML: a quote is opened and never closed"},
+      {head + "data:\n  root: \"a\\\"\n",
+       "c.yaml:4: malformed YAML: a quote is opened and never closed"},
+      {head + tail + "---\na: 1\n", "c.yaml:6: a second YAML document; keep one per file"},
+      {head + "data:\n  root: " + std::string(40, '[') + std::string(40, ']') + "\n",
+       "c.yaml:4: nested too deeply"},
+      {std::string(1 << 21, ' '), "c.yaml:1: larger than 1 MiB: not a configuration"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(error_of(c.text), c.error) << c.text.substr(0, 200);
+}
+
+TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
+  Config c = parse_config(kGood, "c.yaml",
+                          {parse_set("train.lr=0.5"), parse_set("train.lr=0.25"),
+                           parse_set("data.root=a b"), parse_set("memory.encode=[]"),
+                           parse_set("memory.budget=null"), parse_set("data.train_source='1=2'")});
+  EXPECT_EQ(*c.train.lr, 0.25);
+  EXPECT_EQ(*c.parallel_text().root, "a b");
+  EXPECT_EQ(*c.parallel_text().train_source, "1=2");
+  EXPECT_EQ(*c.memory.budget, std::nullopt);
+  EXPECT_EQ(error_of(kGood, {parse_set("train.lrr=1")}),
+            "--set: train.lrr: unknown key; did you mean train.lr?");
+  EXPECT_EQ(error_of(kGood, {parse_set("train.lr=abc")}),
+            "--set: train.lr: expected number (at least 0 and at most 1000), got the string "
+            "\"abc\"");
+  EXPECT_EQ(error_of(kGood, {parse_set("train.lr={a: 1}")}),
+            "--set: train.lr: expected one value or a [list], got a map");
+  EXPECT_EQ(error_of(kGood, {parse_set("model.type=mlp")}),
+            "--set: model.type: the string \"mlp\" is not one of nmt, transformer, resnet, zoo, "
+            "deepspeech2, gnmt, bert, rhn");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
+            "--set: memory.swap: planned is not available in this version; use none");
+  std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
+  EXPECT_EQ(broken.rfind("--set: train.lr: the value is not YAML", 0), 0u) << broken;
+  EXPECT_THROW(parse_set("train.lr"), UsageError);
+  EXPECT_THROW(parse_set("lr=1"), UsageError);
+  EXPECT_THROW(parse_set("=1.5"), UsageError);
+  EXPECT_THROW(parse_set("train.lr\n=1"), UsageError);
+}
+
+TEST(Config, sizes_read_and_print) {
+  EXPECT_EQ(parse_size("11GiB").bytes, 11ll << 30);
+  EXPECT_EQ(parse_size("1.5 GB").bytes, 1'500'000'000);
+  EXPECT_EQ(parse_size("1 kib").bytes, 1024);
+  EXPECT_EQ(parse_size("4096").bytes, 4096);
+  EXPECT_EQ(parse_size("0.5KiB").bytes, 512);
+  for (const char* bad : {"", "GiB", "-1GB", "1e3", "1 G", "0", "0.1", "1GBx", "9999999TiB", "nan"})
+    EXPECT_THROW(parse_size(bad), UsageError) << bad;
+  for (int64_t bytes : {1ll, 1000ll, 1024ll, 11ll << 30, (1ll << 30) + 1, 1'500'000'000ll})
+    EXPECT_EQ(parse_size(to_string(Size{bytes})).bytes, bytes);
+  EXPECT_EQ(to_string(Size{11ll << 30}), "11GiB");
+}
+
+TEST(Config, the_dump_reads_back_equal) {
+  Config c = parse_config(kGood, "c.yaml");
+  for (const char* text : {"a b", "no", "true", "3", "1e5", "null", "~", "", "a: b # c", "\"'\\",
+                           "-x", "[a]", "tab\tand\nline", "Việt", " edge ", "@", "&a", "*a", "!"}) {
+    std::get<ParallelTextConfig>(c.data).root = text;
+    std::get<ParallelTextConfig>(c.data).test_source = std::optional<std::string>(text);
+    c.train.lr = 0.1 + 0.2;
+    c.memory.budget = std::optional<Size>(Size{123456789});
+    std::string dump = dump_config(c);
+    Config back = parse_config(dump, "dump.yaml");
+    EXPECT_TRUE(diff(c, back).empty()) << text;
+    EXPECT_EQ(dump_config(back), dump);
+  }
+  EXPECT_NE(dump_config(c).find("# sentences (samples) in a micro-batch"), std::string::npos);
+}
+
+TEST(Config, diff_tells_what_alters_results) {
+  Config a = parse_config(kGood, "c.yaml"), b = a;
+  EXPECT_TRUE(diff(a, b).empty());
+  b.memory.inplace = false;
+  b.train.log_every = 3;
+  b.memory.encode = std::vector<std::string>{"ssdc"};
+  EXPECT_EQ(config_hash(a), config_hash(b));
+  for (const Difference& d : diff(a, b)) EXPECT_FALSE(d.alters_results) << d.key;
+  EXPECT_EQ(diff(a, b).size(), 3u);
+  b.memory.encode = std::vector<std::string>{"ssdc", "dpr_fp8"};  // lossy
+  EXPECT_NE(config_hash(a), config_hash(b));
+  EXPECT_TRUE(diff(a, b).back().alters_results);
+  b = a;
+  b.train.lr = 0.5;
+  ASSERT_EQ(diff(a, b).size(), 1u);
+  EXPECT_EQ(diff(a, b)[0].key, "train.lr");
+  EXPECT_EQ(diff(a, b)[0].a, "0.001");
+  EXPECT_EQ(diff(a, b)[0].b, "0.5");
+  EXPECT_TRUE(diff(a, b)[0].alters_results);
+  EXPECT_NE(config_hash(a), config_hash(b));
+}
+
+TEST(Config, declarations_are_sound) {
+  Config c;
+  c.train.max_epochs = std::optional<int64_t>(1);
+  EXPECT_NO_THROW(check_config(c));  // every default is available and combines
+  std::vector<std::string> keys;
+  for (const auto& [name, section] : c.sections())
+    for (const AnyOption* o : section->options()) {
+      keys.push_back(name + "." + o->name);
+      EXPECT_EQ(o->help.find('\n'), std::string::npos) << keys.back();
+      EXPECT_FALSE(o->help.empty()) << keys.back();
+    }
+  EXPECT_EQ(keys.size(), std::set<std::string>(keys.begin(), keys.end()).size());
+  for (const Available& line : available_values())  // the table names real options
+    EXPECT_TRUE(std::count(keys.begin(), keys.end(), line.key)) << line.key;
+}
+
+TEST(Config, nearest_is_near) {
+  EXPECT_EQ(nearest("batchsize", {"batch_size", "lr"}), "batch_size");
+  EXPECT_EQ(nearest("xyz", {"batch_size", "lr"}), "");
+  EXPECT_EQ(nearest("zz", {"lr"}), "");
+}
+
+// A small generator of our own, so that the mutations are the same everywhere.
+struct Lcg {
+  uint64_t state;
+  size_t below(size_t n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<size_t>(state >> 33) % n;
+  }
+};
+
+TEST(Config, image_options) {
+  const std::string text = "model: {type: resnet}\ntrain: {max_epochs: 1}\ndata: ";
+  const Config c = parse_config(text + "{channels: 1, mean: [1], std: [0.5]}\n", "c.yaml");
+  EXPECT_EQ(*c.images().mean, std::vector<double>{1});
+  EXPECT_EQ(yaml_text(c.images().std.value), "[0.5]");
+  auto fault = [&](const std::string& data, const std::string& train = "") {
+    return error_of(text + data + "\n" + train, {});
+  };
+  EXPECT_EQ(fault("{mean: 3}"), "c.yaml:3: data.mean: expected list of numbers, got the integer 3");
+  EXPECT_EQ(fault("{mean: [0, x, 0]}"),
+            "c.yaml:3: data.mean: expected list of numbers, got the string \"x\"");
+  EXPECT_EQ(fault("{std: [1, 0, 1]}"), "c.yaml:3: data.std: 0 is out of range; it must be above 0");
+  EXPECT_EQ(fault("{mean: [0, 0]}"),
+            "c.yaml:3: data.mean: has 2 numbers for 3 channels; give one for each");
+  EXPECT_EQ(fault("{channels: 2}"), "c.yaml:3: data.channels: 2 is neither grey (1) nor colour (3)");
+  EXPECT_EQ(fault("{image_size: 64, resize: 32}"),
+            "c.yaml:3: data.resize: 32 is less than data.image_size 64; raise it");
+  EXPECT_NE(fault("{synthetic: true}").find("data.classes: data.synthetic needs it"),
+            std::string::npos);
+  EXPECT_EQ(error_of(text + "{}\n", {parse_set("train.batch_words=100")}),
+            "--set: train.batch_words: images have no words; use train.batch_size");
+}
+
+TEST(Config, mutated_configurations_are_refused_politely) {
+  std::string shipped = read_file(fs::path(PAL_SOURCE_DIR) / "configs/nmt_small.yaml");
+  std::string dump = dump_config(parse_config(kGood, "c.yaml"));
+  const std::string seeds[] = {kGood, shipped, dump};
+  const std::string scraps[] = {"[", "]", "{", "}", ":", "- ", "&a ", "*a", "!!int ", "\"", "'",
+                                "|\n", ">\n", "#", "\t", "\n", "\r", " ", "? ", "%YAML 1.2\n",
+                                "---\n", "...\n", "null", "~", "1e999", "-", "\xff", "\xef\xbb\xbf",
+                                "<<: ", ",", "@", "`", "\\", std::string(1, '\0'), "999999999999"};
+  Lcg random{1};
+  int accepted = 0, refused = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::string text = seeds[random.below(3)];
+    for (size_t n = 1 + random.below(4); n > 0; --n) {
+      size_t at = random.below(text.size());
+      switch (random.below(5)) {
+        case 0: text[at] = static_cast<char>(random.below(256)); break;
+        case 1: text.erase(at, 1 + random.below(8)); break;
+        case 2: text.insert(at, scraps[random.below(std::size(scraps))]); break;
+        case 3: text.insert(at, text.substr(random.below(text.size()), random.below(30))); break;
+        default: text.resize(at + 1);
+      }
+      if (text.empty()) text = " ";
+    }
+    try {
+      Config c = parse_config(text, "c.yaml");
+      ASSERT_TRUE(diff(c, parse_config(dump_config(c), "again.yaml")).empty()) << text;
+      ++accepted;
+    } catch (const UsageError& e) {
+      std::string what = e.what();
+      ASSERT_EQ(what.find('\n'), std::string::npos) << what;
+      ASSERT_FALSE(what.empty());
+      ++refused;
+    }  // anything else fails the test
+  }
+  EXPECT_GT(accepted, 100);
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace pal

@@ -1,0 +1,138 @@
+// report.html: well formed, self-contained, escaped; and the arithmetic of its charts.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "train/report/report_chart.h"
+#include "train/report/report_html.h"
+
+namespace pal {
+namespace {
+
+RunReport report() {
+  return {.name = "a <b>", .state = "max_epochs", .described = {"corpus & words"},
+          .plan = {"plan   12 nodes"}, .bytes = {{"weight", 600}, {"feature_map", 300}},
+          .arena_bytes = 1000, .lower_bound_bytes = 900, .config = "train:\n  lr: 0.1\n",
+          .samples = {{"<script>alert(1)</script>", "it's \"so\" \xC3\xA4"}}};
+}
+
+std::string metrics(int steps) {
+  std::string text;
+  for (int i = 1; i <= steps; ++i) {
+    const std::string n = std::to_string(i);
+    text += R"({"event":"step","step":)" + n + R"(,"epoch":0.5,"loss":)" + n +
+            R"(,"lr":0.001,"tokens_per_s":5000})" "\n";
+    if (i % 5 != 0) continue;
+    text += R"({"event":"valid","step":)" + n + R"(,"epoch":0.5,"loss":2.5,"bleu":)" + n + ".25}\n";
+  }
+  return text;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+// Every tag that is opened is closed, in order.
+void expect_balanced(const std::string& page) {
+  std::vector<std::string> open;
+  for (size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at + 1)) {
+    const size_t end = page.find('>', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string tag = page.substr(at + 1, end - at - 1);
+    if (tag[0] == '!' || tag.back() == '/' || tag.starts_with("meta")) continue;
+    if (tag[0] == '/') {
+      ASSERT_FALSE(open.empty()) << tag;
+      ASSERT_EQ(open.back(), tag.substr(1)) << page.substr(at, 200);
+      open.pop_back();
+    } else {
+      open.push_back(tag.substr(0, tag.find(' ')));
+    }
+  }
+  EXPECT_TRUE(open.empty());
+}
+
+TEST(Report, IsOneWellFormedPageThatNeedsNoNetworkAndNoScript) {
+  const std::string page = report_html(report(), metrics(100));
+  expect_balanced(page);
+  for (const char* outside : {"http:", "https:", "src=", "<script", "url(", "@import"}) {
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  }
+  EXPECT_NE(page.find("prefers-color-scheme:dark"), std::string::npos);
+  EXPECT_NE(page.find("a &lt;b&gt;"), std::string::npos);
+  EXPECT_NE(page.find("&lt;script&gt;alert(1)"), std::string::npos);
+  EXPECT_NE(page.find("it&#39;s &quot;so&quot; \xC3\xA4"), std::string::npos);
+  EXPECT_NE(page.find("ended: max epochs"), std::string::npos);
+  EXPECT_NE(page.find("100.25"), std::string::npos);  // the best of BLEU
+  EXPECT_NE(page.find("lost to packing"), std::string::npos);
+  EXPECT_EQ(count(page, "<svg"), 4u);
+}
+
+TEST(Report, TestFiguresComeFirst) {
+  RunReport r = report();
+  r.test = {{"bleu", 33.333}, {"loss", 1.5}};
+  const std::string page = report_html(r, metrics(10));
+  EXPECT_NE(page.find("33.33"), std::string::npos);
+  EXPECT_NE(page.find("test BLEU"), std::string::npos);
+  EXPECT_NE(page.find("Samples of test data"), std::string::npos);
+}
+
+TEST(Report, StandsWithoutRowsAndWithTornOnes) {
+  expect_balanced(report_html(report(), ""));
+  EXPECT_EQ(count(report_html(report(), ""), "nothing measured yet"), 4u);
+  const std::string torn = metrics(3) + R"({"event":"step","st)" + "\n[1]\n" +
+                           R"({"event":"step","step":4,"loss":null})" "\n" + R"({"event":"st)";
+  const std::string page = report_html(report(), torn);
+  expect_balanced(page);
+  EXPECT_EQ(page.find("nan"), std::string::npos);
+  EXPECT_EQ(count(page, "nothing measured yet"), 1u);  // of validations
+}
+
+TEST(Report, LongRunsMakeNoLongPages) {
+  EXPECT_LT(report_html(report(), metrics(20000)).size(), 100'000u);
+}
+
+TEST(Chart, TicksAreRoundAndInside) {
+  EXPECT_EQ(axis_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(axis_ticks(3, 7.9, 5), (std::vector<double>{3, 4, 5, 6, 7}));
+  EXPECT_EQ(axis_ticks(-1, 1, 4), (std::vector<double>{-1, -0.5, 0, 0.5, 1}));
+  EXPECT_EQ(axis_ticks(5, 5, 4), std::vector<double>{5});
+}
+
+TEST(Chart, NumbersAreShort) {
+  EXPECT_EQ(short_number(12400), "12.4k");
+  EXPECT_EQ(short_number(2'500'000), "2.5M");
+  EXPECT_EQ(short_number(0.00003), "3e-5");
+  EXPECT_EQ(short_number(3.25), "3.25");
+  EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(123456, 9), "123456");
+}
+
+TEST(Chart, ThinningKeepsMeansAndSmoothingKeepsConstants) {
+  std::vector<std::pair<double, double>> line, level;
+  for (int i = 0; i < 100; ++i) line.emplace_back(i, 2 * i), level.emplace_back(i, 7);
+  const auto ten = thinned(line, 10);
+  ASSERT_EQ(ten.size(), 10u);
+  EXPECT_EQ(ten[0], (std::pair<double, double>{4.5, 9}));
+  EXPECT_EQ(ten[9], (std::pair<double, double>{94.5, 189}));
+  EXPECT_EQ(thinned(line, 200), line);
+  for (auto& [x, y] : smoothed(level, 12)) EXPECT_NEAR(y, 7, 1e-12);
+  EXPECT_LT(smoothed(line, 12)[99].second, 198);
+}
+
+TEST(Chart, DrawsOnePointAndLevelLines) {
+  for (const auto& points : {std::vector<std::pair<double, double>>{{3, 5}},
+                             std::vector<std::pair<double, double>>{{1, 0}, {2, 0}}}) {
+    for (bool zero : {false, true}) {
+      const std::string svg = chart_html({"t", "u", {{"", "one", points, true}}, zero});
+      EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
+      EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
+      EXPECT_EQ(count(svg, "<circle"), points.size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pal

@@ -1,0 +1,157 @@
+// metrics.jsonl: exact keys, resuming, mending, failing; and the progress line's text.
+#include "train/run_files/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "train/run_files/log.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Metrics : public testing::Test {
+ protected:
+  void steps(MetricsWriter& writer, int64_t from, int64_t to) {
+    for (int64_t s = from; s <= to; ++s) {
+      writer.write(StepRow{.step = s, .epoch = 0.5, .loss = 1.0 / static_cast<double>(s)});
+      if (s % 3 == 0)
+        writer.write(ValidRow{s, 0.5, 2.5, {{"bleu", static_cast<double>(s)}}});
+    }
+  }
+  const TemporaryFolder folder_;
+  const fs::path file_ = folder_.path() / "metrics.jsonl";
+};
+
+const PlanRow kPlan{.step = 0, .source_length = 10, .target_length = 20, .nodes = 5,
+                    .compile_seconds = 0.1};
+
+TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
+  MetricsWriter writer = MetricsWriter::create(file_);
+  writer.write(kPlan);
+  writer.write(StepRow{3, 0.25, 0.1, 1e-3, 2.5, 100, 1000, 12.5, 64, 128});
+  writer.write(ValidRow{3, 0.25, 3.5, {{"bleu", 12.25}}});
+  writer.write(EndRow{3, 0.25, "steps", 1.5});
+  EXPECT_EQ(read_file(file_),
+            R"({"event":"plan","step":0,"bucket":[10,20],"nodes":5,"values":0,"total_bytes":0,)"
+            R"("arena_bytes":0,"lower_bound_bytes":0,"compile_seconds":0.1})"
+            "\n"
+            R"({"event":"step","step":3,"epoch":0.25,"loss":0.1,"lr":0.001,"grad_norm":2.5,)"
+            R"("samples_per_s":100.0,"tokens_per_s":1000.0,"step_ms":12.5,"arena_bytes":64,)"
+            R"("peak_bytes":128})"
+            "\n"
+            R"({"event":"valid","step":3,"epoch":0.25,"loss":3.5,"bleu":12.25})"
+            "\n"
+            R"({"event":"end","step":3,"epoch":0.25,"reason":"steps","seconds":1.5})"
+            "\n");
+}
+
+TEST_F(Metrics, not_a_number_is_null) {
+  MetricsWriter writer = MetricsWriter::create(file_);
+  writer.write(StepRow{.step = 1, .loss = std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_TRUE(nlohmann::json::parse(read_file(file_))["loss"].is_null());
+}
+
+TEST_F(Metrics, a_resumed_log_equals_an_uninterrupted_one) {
+  {
+    MetricsWriter whole = MetricsWriter::create(file_);
+    whole.write(kPlan);
+    steps(whole, 1, 9);
+  }
+  std::string expected = read_file(file_);
+  {
+    MetricsWriter first = MetricsWriter::create(file_);
+    first.write(kPlan);
+    steps(first, 1, 8);
+    first.write(EndRow{.step = 8, .reason = "interrupted"});
+  }
+  MetricsWriter second = MetricsWriter::resume(file_, 6);  // the checkpoint was made at 6
+  PlanRow again = kPlan;
+  again.step = 6;
+  again.compile_seconds = 9;
+  second.write(again);  // the same plan: not written twice
+  steps(second, 7, 9);
+  EXPECT_EQ(read_file(file_), expected);
+  again.arena_bytes = 77;  // another plan
+  second.write(again);
+  EXPECT_NE(read_file(file_), expected);
+}
+
+TEST_F(Metrics, a_torn_last_line_is_removed) {
+  {
+    MetricsWriter writer = MetricsWriter::create(file_);
+    steps(writer, 1, 2);
+  }
+  std::string whole = read_file(file_);
+  size_t first = whole.find('\n') + 1;
+  for (size_t cut = first + 1; cut < whole.size(); ++cut) {
+    std::ofstream(file_, std::ios::binary) << whole.substr(0, cut);
+    MetricsWriter::resume(file_, 9);
+    ASSERT_EQ(read_file(file_), whole.substr(0, first)) << cut;
+  }
+  std::ofstream(file_, std::ios::binary) << whole << std::string(100, '\0') << "\n";
+  MetricsWriter::resume(file_, 9);
+  EXPECT_EQ(read_file(file_), whole);
+}
+
+TEST_F(Metrics, a_foreign_line_in_the_middle_is_refused) {
+  for (const char* line : {"hello", "[1]", "{\"step\":1}", "{\"event\":\"step\",\"step\":\"1\"}"}) {
+    std::ofstream(file_, std::ios::binary)
+        << line << "\n{\"event\":\"step\",\"step\":1}\n";
+    EXPECT_THROW(MetricsWriter::resume(file_, 9), UsageError) << line;
+  }
+}
+
+TEST_F(Metrics, an_absent_file_is_started_on_resume) {
+  MetricsWriter writer = MetricsWriter::resume(file_, 3);
+  steps(writer, 4, 4);
+  EXPECT_EQ(nlohmann::json::parse(read_file(file_))["step"], 4);
+}
+
+TEST_F(Metrics, failures_to_write_are_reported) {
+  EXPECT_THROW(MetricsWriter::create(file_ / "no" / "such"), Error);
+  if (!fs::exists("/dev/full")) GTEST_SKIP();
+  MetricsWriter full = MetricsWriter::create("/dev/full");
+  EXPECT_THROW(full.write(StepRow{}), Error);
+}
+
+TEST(Progress, text) {
+  EXPECT_EQ(progress_text({.step = 120, .total_steps = 4000, .epoch = 1.42, .loss = 3.21034,
+                           .tokens_per_s = 51200, .seconds_left = 185}),
+            "step 120/4000  epoch 1.42  loss 3.2103  51,200 tokens/s  eta 3:05");
+  EXPECT_EQ(progress_text({.step = 1, .tokens_per_s = 9, .unit = "images"}).substr(8),
+            "epoch 0.00  loss 0.0000  9 images/s");
+  EXPECT_EQ(progress_text({.step = 7, .loss = 1}), "step 7  epoch 0.00  loss 1.0000");
+  EXPECT_NE(progress_text({.seconds_left = 4000}).find("eta 1:06:40"), std::string::npos);
+}
+
+TEST(Progress, one_line_on_a_terminal_and_due_lines_elsewhere) {
+  testing::internal::CaptureStderr();
+  {
+    Progress terminal(true);
+    terminal.update({.step = 1}, false);
+    terminal.update({.step = 2}, true);
+  }
+  std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 2);
+  testing::internal::CaptureStderr();
+  {
+    Progress plain(false);
+    plain.update({.step = 1}, false);
+    plain.update({.step = 2}, true);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "step 2  epoch 0.00  loss 0.0000\n");
+}
+
+}  // namespace
+}  // namespace pal

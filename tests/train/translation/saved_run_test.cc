@@ -1,0 +1,228 @@
+// The commands that use a saved run: translate, eval, score, ensembles; and one run from nothing to
+// translations.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "train/loop/checkpoint.h"
+#include "train/commands/commands.h"
+#include "train/loop/initialise.h"
+#include "train/loop/trainer.h"
+#include "train/translation/translation_task.h"
+#include "train/translation/translator.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run's folder with drawn weights, as a trainer would leave it.
+class SavedRun : public testing::Test {
+ protected:
+  SavedRun() {
+    const std::string samples = std::string(PAL_SOURCE_DIR) + "/data/samples/tatoeba_en_vi";
+    const Config config = parse_config(
+        "model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4, init_scale: 1.0,\n"
+        "  encoder_layers: 1, decoder_layers: 1}\n"
+        "data: {root: " + samples + ", vocab_min_count: 20, max_length: 10}\n"
+        "train: {batch_size: 32, max_epochs: 1}\ndevice: {threads: 1}\n", "test.yaml");
+    std::ofstream(dir_ / "config.yaml") << dump_config(config);
+    const TranslationTask task(config);
+    task.save_files(dir_);
+    ProgramSet set(compile_options(config.memory), cpu_device(1));
+    task.declare_weights(set);
+    initialise(set, 7);
+    save_weights(dir_ / "last.safetensors", set);
+  }
+
+  fs::path file(const std::string& name, const std::string& text) const {
+    std::ofstream(dir_ / name, std::ios::binary) << text;
+    return dir_ / name;
+  }
+  // What translating the text prints.
+  std::string translated(const std::string& text, bool json = false) const {
+    testing::internal::CaptureStdout();
+    const int code = run_translate({dir_, file("input.txt", text), json});
+    const std::string out = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(code, kExitDone);
+    return out;
+  }
+  template <class Use>
+  static std::string error_of(Use use) {
+    try {
+      use();
+    } catch (const UsageError& e) {
+      EXPECT_EQ(e.exit_code, kExitUsage);
+      return e.what();
+    }
+    return "";
+  }
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(SavedRun, translates_line_by_line) {
+  std::string long_line;
+  for (int i = 0; i < 33; ++i) long_line += "Tom is here ";
+  const std::string text = "\xEF\xBB\xBFTom is here.\r\n\n" + long_line + "\n   \nI am Tom";
+  const std::string out = translated(text);
+  const std::vector<std::string> lines = split(out);
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_EQ(out.back(), '\n');
+  EXPECT_EQ(lines[1], "");
+  EXPECT_EQ(lines[3], "");
+  EXPECT_NE(lines[0] + lines[2] + lines[4], "");
+  for (const std::string& line : lines) EXPECT_EQ(line.find("<unk>"), std::string::npos);
+  EXPECT_EQ(split(translated("Tom is here."))[0], lines[0]);
+  EXPECT_EQ(nlohmann::json::parse(translated(text, true)),
+            (nlohmann::json{{"translations", lines}}));
+  EXPECT_EQ(translated(""), "");
+  EXPECT_EQ(translated("\n"), "\n");
+}
+
+TEST_F(SavedRun, refuses_what_it_cannot_read) {
+  const std::string invalid = error_of([&] { translated("fine\nb\xFF" "d\n"); });
+  EXPECT_NE(invalid.find("input.txt: line 2: invalid UTF-8"), std::string::npos);
+  testing::internal::GetCapturedStdout();  // the one that the error left open
+  EXPECT_NE(error_of([&] { run_translate({dir_, dir_ / "none.txt", false}); }).find("none.txt"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { run_translate({dir_ / "none", {}, false}); }).find("no such folder"),
+            std::string::npos);
+  fs::remove(dir_ / "last.safetensors");
+  EXPECT_NE(error_of([&] { run_translate({dir_, {}, false}); }).find("best.safetensors"),
+            std::string::npos);
+}
+
+TEST_F(SavedRun, evaluates_a_part_or_files) {
+  auto eval = [&](EvalArgs args) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_eval(args), kExitDone);
+    return testing::internal::GetCapturedStdout();
+  };
+  const nlohmann::json test = nlohmann::json::parse(eval({.model = dir_, .json = true}));
+  EXPECT_EQ(test.size(), 6u);
+  EXPECT_EQ(test["beam"], 5);
+  EXPECT_EQ(test["sentences"], 484);
+  EXPECT_EQ(test["signature"], "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:palimpsest-1");
+  EXPECT_GT(test["loss"].get<double>(), 1);
+  const std::string root = std::string(PAL_SOURCE_DIR) + "/data/samples/tatoeba_en_vi/test.";
+  const std::string files =
+      eval({.model = dir_, .source = root + "en", .reference = root + "vi", .json = true});
+  EXPECT_EQ(nlohmann::json::parse(files), test);
+  EXPECT_EQ(eval({.model = dir_, .part = "valid"}).substr(0, 6), "BLEU =");
+  // A reference that is the translation itself.
+  const std::string source = "Tom is here.\nI am Tom.\nTom is here now and I am here too.\n";
+  const std::string output = translated(source);
+  const nlohmann::json perfect = nlohmann::json::parse(
+      eval({.model = dir_, .source = file("s", source), .reference = file("r", output),
+            .json = true}));
+  EXPECT_NEAR(perfect["bleu"].get<double>(), 100, 1e-9);
+  EXPECT_NE(error_of([&] {
+              eval({.model = dir_, .source = dir_ / "s", .reference = dir_ / "gone"});
+            }).find("--reference"), std::string::npos);
+  testing::internal::GetCapturedStdout();
+}
+
+TEST_F(SavedRun, lists_the_n_best_and_scores_them_alike) {
+  const std::string text = "Tom is here.\n\nI am Tom.\n";
+  auto list = [&](const std::string& models, bool json) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_translate({models, file("input.txt", text), json, {.n_best = 3}, true}),
+              kExitDone);
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::vector<std::string> lines = split(list(dir_, false));
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_EQ(lines[2].substr(0, 6), "0 ||| ");
+  EXPECT_EQ(lines[3], "1 |||  ||| 0.000000");
+  EXPECT_EQ(lines[4].substr(0, 6), "2 ||| ");
+  const nlohmann::json object = nlohmann::json::parse(list(dir_, true));
+  EXPECT_EQ(object["n_best"][2].size(), 3u);
+  EXPECT_EQ(object["n_best"][2][0]["translation"], object["translations"][2]);
+  EXPECT_EQ(nlohmann::json::parse(list(dir_.string() + "," + dir_.string(), true)), object);
+
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_score({dir_, file("s", "Tom is here.\nI am Tom.\n"),
+                       file("t", object["translations"][0].get<std::string>() + "\n" +
+                                     object["translations"][2].get<std::string>() + "\n"),
+                       true}),
+            kExitDone);
+  const nlohmann::json scores = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  for (size_t i : {0, 1}) {
+    EXPECT_NEAR(scores["log_probs"][i].get<double>(),
+                object["n_best"][2 * i][0]["log_prob"].get<double>(), 1e-4);
+  }
+  EXPECT_NE(error_of([&] { run_score({dir_, dir_ / "s", file("u", "one\n"), false}); }), "");
+}
+
+TEST_F(SavedRun, ensembles_need_one_target_vocabulary) {
+  const fs::path other = dir_ / "other";
+  fs::create_directories(other);
+  for (const char* name : {"config.yaml", "vocab.source.txt", "vocab.target.txt", "buckets.txt"}) {
+    fs::copy_file(dir_ / name, other / name);
+  }
+  fs::copy_file(dir_ / "last.safetensors", other / "last.safetensors");
+  std::vector<std::string> words;
+  std::ifstream in(other / "vocab.target.txt");
+  for (std::string word; std::getline(in, word);) words.push_back(word);
+  in.close();
+  std::swap(words[4], words[5]);
+  std::ofstream out(other / "vocab.target.txt");
+  for (const std::string& word : words) out << word << "\n";
+  out.close();
+  auto translate = [&](const std::string& models) {
+    run_translate({models, file("input.txt", "Tom\n"), false});
+  };
+  EXPECT_NE(error_of([&] { translate(dir_.string() + "," + other.string()); })
+                .find("have different target vocabularies"), std::string::npos);
+  EXPECT_NE(error_of([&] { translate(dir_.string() + ","); }).find("DIR,DIR"), std::string::npos);
+}
+
+TEST_F(SavedRun, best_goes_before_last) {
+  const SavedNmt last = open_nmt(dir_);
+  EXPECT_EQ(last.weights.filename(), "last.safetensors");
+  fs::copy_file(dir_ / "last.safetensors", dir_ / "best.safetensors");
+  EXPECT_EQ(open_nmt(dir_).weights.filename(), "best.safetensors");
+}
+
+// From nothing to translations: data, training, checkpoint, evaluation.
+TEST(Translation, is_learned) {
+  const TemporaryFolder folder;
+  const fs::path dir = folder.path() / "run";
+  TrainArgs args{.config = parse_config(
+                     "model: {type: nmt, hidden: 64, embedding: 32, attention_size: 32,\n"
+                     "  encoder_layers: 1, decoder_layers: 1, forget_bias: 1.0}\n"
+                     "data: {synthetic: true, source_vocab_size: 12, target_vocab_size: 12,\n"
+                     "  max_length: 30, bucket_width: 10}\n"
+                     "train: {batch_size: 32, steps: 600, lr: 0.005, clip_value: 1.0,\n"
+                     "  log_every: 200, valid_every: 300}\n"
+                     "device: {threads: 1}\n", "test.yaml"),
+                 .name = "test", .out = dir, .json = true};
+  testing::internal::CaptureStdout();
+  const int code = run_train(args);
+  const nlohmann::json summary = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(code, kExitDone);
+  EXPECT_GT(summary["test"]["bleu"].get<double>(), 50);  // 68; untrained: below 1
+  EXPECT_LT(summary["test"]["loss"].get<double>(), 0.8);  // 0.40; untrained: ln 16 = 2.8
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_eval({.model = dir, .json = true, .beam = {.beam = 1}}), kExitDone);
+  const nlohmann::json result = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(result["bleu"], summary["test"]["bleu"]);
+  EXPECT_EQ(result["loss"], summary["test"]["loss"]);
+}
+
+}  // namespace
+}  // namespace pal

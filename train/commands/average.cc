@@ -1,0 +1,31 @@
+// pal average: the mean of a run's last checkpoints.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "train/loop/average.h"
+#include "train/commands/commands.h"
+
+namespace pal {
+
+int run_average(const AverageArgs& args) {
+  const auto files = last_checkpoints(args.folder, args.last);
+  if (static_cast<int64_t>(files.size()) < args.last) {
+    throw UsageError(args.folder.string() + ": keeps " + std::to_string(files.size()) +
+                     " checkpoints (step-N.safetensors), fewer than --last " +
+                     std::to_string(args.last) + "; train with train.keep_last, or lower it");
+  }
+  average_checkpoints(files, args.out);
+  if (args.json) {
+    nlohmann::json names = nlohmann::json::array();
+    for (const auto& file : files) names.push_back(file.string());
+    std::puts(nlohmann::json{{"files", names}, {"out", args.out.string()}}.dump().c_str());
+  } else {
+    std::printf("%s: the mean of %zu checkpoints, %s to %s\n", args.out.string().c_str(),
+                files.size(), files.front().filename().string().c_str(),
+                files.back().filename().string().c_str());
+  }
+  return std::fflush(stdout) == 0 ? kExitDone : kExitFailed;
+}
+
+}  // namespace pal

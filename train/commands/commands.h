@@ -1,0 +1,114 @@
+// The commands of `pal`: what the command line asks for, and the functions that do it. Each
+// function returns an exit code, or throws pal::Error, which carries one. With `json`, it prints one JSON
+// object on standard output and nothing else there.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/translation/beam.h"
+#include "train/config/config.h"
+
+namespace pal {
+
+struct TrainArgs {
+  Config config;             // read, overridden by --set, --steps and --device, and checked
+  std::string name;          // the configuration's name: nmt_small
+  std::filesystem::path out;  // the run's folder; runs/NAME unless told
+  bool resume = false;
+  bool dry_run = false;  // plan, print, and train nothing
+  bool json = false;
+};
+int run_train(const TrainArgs& args);
+
+struct PlanArgs {
+  Config config;  // memory.budget holds --budget
+  std::string name;
+  std::optional<std::pair<int64_t, int64_t>> bucket;  // source, target length; none: the largest
+  std::filesystem::path html;  // where a page goes too; empty: nowhere
+  std::filesystem::path lifetimes;  // where the transients go as a file for pal place; empty: nowhere
+  std::string profile;         // of the device that times are predicted for; empty: default_profile()
+  bool max_batch = false;      // also find the largest batch that fits,
+  std::string max_depth;       // and the largest value of this option; empty: of none
+  bool json = false;
+};
+int run_plan(const PlanArgs& args);
+
+struct BenchArgs {
+  std::filesystem::path out;  // of the profile; empty: cpu_profile_path()
+  bool json = false;
+};
+// `pal bench --profile`: measures this machine's processor and writes its profile.
+int run_bench(const BenchArgs& args);
+
+struct ReproduceArgs {
+  std::string name;  // echo-fig15
+  std::string profile;  // a device profile's name or path; empty: the papers' card
+  bool list = false;
+  bool json = false;
+};
+int run_reproduce(const ReproduceArgs& args);
+
+struct PlaceArgs {
+  std::filesystem::path file;       // id,lower,upper,size
+  std::optional<int64_t> capacity;  // bytes: enough as soon as it fits; BudgetError when it does not
+  double time_limit = 10;           // seconds
+  std::filesystem::path out;        // the file with an offset column; empty: none
+  bool json = false;
+};
+int run_place(const PlaceArgs& args);
+
+struct TranslateArgs {
+  std::string model;                           // folders of runs: DIR[,DIR...]
+  std::optional<std::filesystem::path> input;  // none: standard input
+  bool json = false;
+  BeamOptions beam = {};
+  bool list = false;  // print the n best with their scores, also where n is 1
+};
+int run_translate(const TranslateArgs& args);
+
+struct EvalArgs {
+  std::string model;          // as above
+  std::string part = "test";  // of the run's own corpus: valid or test, unless files are given:
+  std::optional<std::filesystem::path> source, reference;  // both or none
+  bool json = false;
+  BeamOptions beam = {};
+};
+int run_eval(const EvalArgs& args);
+
+struct ClassifyArgs {
+  std::string model;  // as above
+  std::vector<std::filesystem::path> files;
+  int64_t top = 5;  // classes to print of each
+  bool json = false;
+};
+// UsageError, after all others were classified, where a file could not be.
+int run_classify(const ClassifyArgs& args);
+
+struct TranscribeArgs {
+  std::filesystem::path model;  // a run's folder, or a .safetensors file in it
+  std::vector<std::filesystem::path> files;
+  int64_t beam = 1;  // 1: the best path
+  bool json = false;
+};
+int run_transcribe(const TranscribeArgs& args);
+
+struct AverageArgs {
+  std::filesystem::path folder;  // of a run that kept checkpoints
+  int64_t last = 5;
+  std::filesystem::path out;  // a .safetensors file of weights
+  bool json = false;
+};
+int run_average(const AverageArgs& args);
+
+struct ScoreArgs {
+  std::string model;                      // as above
+  std::filesystem::path source, target;  // as many lines each
+  bool json = false;
+};
+int run_score(const ScoreArgs& args);
+
+}  // namespace pal

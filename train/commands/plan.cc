@@ -1,0 +1,150 @@
+// pal plan: where the memory of a training step goes, without running it.
+#include <algorithm>
+#include <cstdio>
+
+#include "core/error.h"
+#include "data/atomic_file.h"
+#include "memory/plan/report.h"
+#include "train/commands/commands.h"
+#include "train/run_files/log.h"
+#include "train/loop/max_fit.h"
+#include "train/report/plan_page.h"
+#include "train/report/plan_report.h"
+#include "train/config/profile.h"
+#include "train/loop/task.h"
+#include "train/loop/trainer.h"
+
+namespace pal {
+namespace {
+
+using Lengths = std::pair<int64_t, int64_t>;
+
+struct Planned {
+  Compiled step;
+  Lengths bucket;
+  std::string over;  // what a BudgetError said; empty: it keeps to the budget, or there is none
+};
+
+// Plans the step of one bucket. What is over the budget is planned all the same.
+Planned plan_bucket(const Task& task, const PlanArgs& args, Lengths bucket, KernelCache& cache,
+                    CompileOptions options) {
+  Program program = record_plan_step(task, args.config, bucket);
+  const StateLayout layout(program);
+  if (!options.must_fit) return {compile(std::move(program), cache, layout, options), bucket, ""};
+  std::string over;
+  try {
+    return {compile(program, cache, layout, options), bucket, ""};
+  } catch (const BudgetError& error) {
+    over = error.what();
+  }
+  options.must_fit = false;
+  return {compile(std::move(program), cache, layout, options), bucket, over};
+}
+
+// The largest of the buckets that may be it.
+Planned plan_largest(const Task& task, const PlanArgs& args, KernelCache& cache,
+                     const CompileOptions& options) {
+  if (args.bucket) return plan_bucket(task, args, *args.bucket, cache, options);
+  std::optional<Planned> largest;
+  for (int candidate : task.largest_candidates()) {
+    Planned planned = plan_bucket(task, args, task.bucket_lengths(candidate), cache, options);
+    if (largest && planned.step.plan.device().bytes <= largest->step.plan.device().bytes) continue;
+    largest = std::move(planned);
+  }
+  return std::move(*largest);
+}
+
+std::string batch_of(const TrainConfig& config) {
+  if (config.batch_words->has_value()) return std::to_string(**config.batch_words) + " words";
+  return std::to_string(*config.batch_size);
+}
+
+// "train.batch_size 412 is the largest that fits 11.8 GB: 11.7 GB; 413 needs at least 11.9 GB"
+std::string line_of(const MaxFit& fit, int64_t capacity) {
+  const Fitting& found = fit.found;
+  char probes[64];
+  std::snprintf(probes, sizeof probes, " (%d steps planned, %.1f s)", found.probes, fit.seconds);
+  std::string line;
+  if (found.bytes == 0) {
+    line = "no value of " + fit.key + " fits " + format_bytes(capacity);
+  } else {
+    line = fit.key + " " + std::to_string(found.value) + " is the largest that fits " +
+           format_bytes(capacity) + ": " + format_bytes(found.bytes);
+  }
+  if (found.next_bytes > 0) {
+    line += "; " + std::to_string(found.next) + " needs at least " +
+            format_bytes(found.next_bytes);
+  }
+  return line + probes;
+}
+
+// The device's transients: id (the storage), lower, upper (moments), size (bytes).
+void save_lifetimes(const std::filesystem::path& file, const Compiled& step) {
+  const Transients transients = transients_of(step.program, step.storages, Space::device);
+  std::string text = "id,lower,upper,size\n";
+  for (size_t i = 0; i < transients.buffers.size(); ++i) {
+    const Buffer& b = transients.buffers[i];
+    text += std::to_string(transients.storage[i]) + "," + std::to_string(b.lower) + "," +
+            std::to_string(b.upper) + "," + std::to_string(b.size) + "\n";
+  }
+  AtomicFile out(file.string());
+  out.write(text.data(), text.size());
+  out.commit();
+}
+
+int64_t answer_of(const MaxFit& fit) { return fit.found.bytes > 0 ? fit.found.value : 0; }
+
+}  // namespace
+
+int run_plan(const PlanArgs& args) {
+  const bool searches = args.max_batch || !args.max_depth.empty();
+  CompileOptions options = compile_options(args.config.memory);
+  options.profile = args.profile.empty() ? default_profile() : load_profile(args.profile);
+  PlanFacts facts{.capacity = options.budget};
+  if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->capacity;
+  options.must_fit = options.budget && !searches;  // else whether it fits is not the question
+  options.budget = facts.capacity;
+  if (searches && !facts.capacity) {
+    throw UsageError(std::string(args.max_batch ? "--max-batch" : "--max-depth") +
+                     ": how much memory there is, is not known; give --budget or --profile");
+  }
+  if (!args.config.train.batch_words->has_value()) facts.samples = *args.config.train.batch_size;
+
+  const auto task = make_task(args.config);
+  KernelCache cache(choose_device(args.config.device));
+  const Planned planned = plan_largest(*task, args, cache, options);
+  std::vector<std::string> searched;
+  auto search = [&](const std::string& key) {
+    const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity,
+                                       planned.step.plan.device().lower_bound);
+    searched.push_back(line_of(fit, *facts.capacity));
+    return answer_of(fit);
+  };
+  if (args.max_batch) facts.max_batch = search(kBatchKey);
+  if (!args.max_depth.empty()) facts.max_depth = search(args.max_depth);
+
+  const auto [source, target] = planned.bucket;
+  const std::string bucket = std::to_string(source) + "," + std::to_string(target);
+  if (!args.html.empty()) {
+    save_plan_page(args.html, planned.step,
+                   {.name = args.name,
+                    .what = "bucket " + bucket + ", batch " + batch_of(args.config.train),
+                    .config = dump_config(args.config)});
+  }
+  if (!args.lifetimes.empty()) save_lifetimes(args.lifetimes, planned.step);
+  if (args.json) {
+    std::puts(plan_json(planned.step, planned.bucket, facts).c_str());
+    std::fflush(stdout);
+  }
+  if (!planned.over.empty()) {
+    throw BudgetError(planned.over + batch_advice(*task, args.config, planned.bucket));
+  }
+  if (args.json) return kExitDone;
+  std::printf("%s, bucket %s\n", args.name.c_str(), bucket.c_str());
+  for (const std::string& line : plan_lines(planned.step, facts)) std::puts(line.c_str());
+  for (const std::string& line : searched) std::puts(("  " + line).c_str());
+  if (!args.html.empty()) std::printf("page %s\n", args.html.c_str());
+  return kExitDone;
+}
+
+}  // namespace pal

@@ -1,0 +1,425 @@
+// From YAML and overrides to a Config: which key is which option, types, limits, and where the
+// configurations and the data are.
+#include "train/config/config.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/paths.h"
+#include "train/config/wording.h"
+#include "train/config/yaml.h"
+
+namespace pal {
+namespace fs = std::filesystem;
+
+const std::vector<ModelType>& model_types() {
+  static const std::vector<ModelType> table = {
+      {"nmt", "recurrent translator with attention; learns from parallel text", NmtConfig(),
+       ParallelTextConfig()},
+      {"transformer", "translator of attention and feed-forward layers; learns from parallel text",
+       TransformerConfig(), ParallelTextConfig()},
+      {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
+      {"zoo", "network of the papers' zoo; learns to classify images", ZooConfig(),
+       ImageConfig()},
+      {"deepspeech2", "speech recogniser of convolutions and recurrent layers, with CTC; learns from "
+       "recordings and transcripts", DeepSpeechConfig(), SpeechConfig()},
+      {"gnmt", "deep recurrent translator with residual sums; learns from parallel text",
+       GnmtConfig(), ParallelTextConfig()},
+      {"bert", "text encoder; learns to guess hidden words of running text", BertConfig(),
+       TextConfig()},
+      {"rhn", "recurrent highway network; learns to guess the next word of running text", RhnConfig(),
+       TextConfig()},
+  };
+  return table;
+}
+
+namespace {
+
+Section* as_section(ModelConfig& v) { return std::visit([](Section& s) { return &s; }, v); }
+Section* as_section(DataConfig& v) { return std::visit([](Section& s) { return &s; }, v); }
+
+std::vector<std::string> all_keys(Config& config) {
+  std::vector<std::string> keys;
+  for (auto& [section, options] : config.sections())
+    for (AnyOption* option : options->options()) keys.push_back(section + "." + option->name);
+  return keys;
+}
+
+std::vector<std::string> type_names() {
+  std::vector<std::string> names;
+  for (const ModelType& type : model_types()) names.push_back(type.name);
+  return names;
+}
+
+// The key an unknown one probably meant: the same name in another section, else the nearest.
+std::string meant(const std::string& key, Config& config) {
+  std::vector<std::string> keys = all_keys(config);
+  std::string leaf = key.substr(key.find('.') + 1);
+  for (const auto& known : keys)
+    if (known.substr(known.find('.') + 1) == leaf) return known;
+  return nearest(key, keys);
+}
+
+// Turns YAML nodes into option values; `where` is the place that errors begin with.
+class Reader {
+ public:
+  Reader(std::string where, std::string key, AnyOption& option)
+      : where_(std::move(where)), key_(std::move(key)), option_(option) {}
+
+  void read(const YamlNode& node) {
+    std::visit([&](auto& value) { value = get(node, value); }, option_.value);
+    option_.origin = where_;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UsageError(where_ + ": " + key_ + ": " + what);
+  }
+  [[noreturn]] void wrong_type(const YamlNode& node) const {
+    std::string advice;
+    bool wants_text = std::holds_alternative<std::string>(option_.value) ||
+                      std::holds_alternative<std::optional<std::string>>(option_.value);
+    if (node.kind == YamlNode::Kind::scalar && wants_text) advice = "; write it in quotes";
+    std::string limits = limits_text(option_);
+    fail("expected " + type_name(option_) + (limits.empty() ? "" : " (" + limits + ")") +
+         ", got " + describe(node) + advice);
+  }
+
+  bool get(const YamlNode& node, bool) const {
+    if (node.kind != YamlNode::Kind::scalar || scalar_type(node) != ScalarType::boolean)
+      wrong_type(node);
+    return node.text[0] == 't' || node.text[0] == 'T';
+  }
+  int64_t get(const YamlNode& node, int64_t) const {
+    if (node.kind != YamlNode::Kind::scalar || scalar_type(node) != ScalarType::integer)
+      wrong_type(node);
+    std::string_view digits = node.text;
+    if (digits[0] == '+') digits.remove_prefix(1);
+    int64_t v = 0;
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), v);
+    if (error != std::errc() || end != digits.data() + digits.size())
+      fail(node.text.substr(0, 40) + " does not fit an integer");
+    check_range(static_cast<double>(v), node);
+    return v;
+  }
+  double get(const YamlNode& node, double) const {
+    ScalarType type = node.kind == YamlNode::Kind::scalar ? scalar_type(node) : ScalarType::string;
+    if (type != ScalarType::integer && type != ScalarType::number) wrong_type(node);
+    std::string_view text = node.text;
+    if (text[0] == '+') text.remove_prefix(1);
+    double v = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(v))
+      fail(node.text.substr(0, 40) + " is not a finite number");
+    check_range(v, node);
+    return v;
+  }
+  std::string get(const YamlNode& node, const std::string&) const {
+    if (node.kind != YamlNode::Kind::scalar || scalar_type(node) != ScalarType::string)
+      wrong_type(node);
+    check_choice(node.text);
+    return node.text;
+  }
+  std::vector<std::string> get(const YamlNode& node, const std::vector<std::string>&) const {
+    if (node.kind != YamlNode::Kind::list) wrong_type(node);
+    std::vector<std::string> items;
+    for (const YamlNode& item : node.items) {
+      items.push_back(get(item, std::string()));
+      if (std::count(items.begin(), items.end(), item.text) > 1)
+        fail(item.text + " is listed twice; keep one");
+    }
+    return items;
+  }
+  std::vector<double> get(const YamlNode& node, const std::vector<double>&) const {
+    if (node.kind != YamlNode::Kind::list) wrong_type(node);
+    std::vector<double> items;
+    for (const YamlNode& item : node.items) items.push_back(get(item, double()));
+    return items;
+  }
+  Size get(const YamlNode& node, Size) const {
+    if (node.kind != YamlNode::Kind::scalar) wrong_type(node);
+    try {
+      return parse_size(node.text);
+    } catch (const UsageError& e) {
+      fail(e.what());
+    }
+  }
+  template <class T>
+  std::optional<T> get(const YamlNode& node, const std::optional<T>&) const {
+    bool scalar = node.kind == YamlNode::Kind::scalar || node.kind == YamlNode::Kind::null;
+    if (scalar && scalar_type(node) == ScalarType::null) return std::nullopt;
+    return get(node, T());
+  }
+
+  void check_range(double v, const YamlNode& node) const {
+    const OptionRules& r = option_.rules;
+    bool low = r.above_min ? v <= r.min : v < r.min;
+    bool high = r.below_max ? v >= r.max : v > r.max;
+    if (low || high) fail(node.text + " is out of range; it must be " + limits_text(option_));
+  }
+  void check_choice(const std::string& text) const {
+    const auto& choices = option_.rules.choices;
+    if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return;
+    fail(yaml_quoted(text.substr(0, 60)) + " is not one of " + comma_list(choices) +
+         did_you_mean(nearest(text, choices)));
+  }
+
+  std::string where_, key_;
+  AnyOption& option_;
+};
+
+struct ParsedOverride {
+  const Override& from;
+  YamlNode node;
+};
+
+ParsedOverride parse_override(const Override& o) {
+  YamlNode node;
+  try {
+    node = parse_yaml(o.value, o.flag);
+  } catch (const UsageError& e) {
+    throw UsageError(o.flag + ": " + o.key + ": the value is not YAML (" + e.what() + ")");
+  }
+  if (node.kind == YamlNode::Kind::map)
+    throw UsageError(o.flag + ": " + o.key + ": expected one value or a [list], got a map");
+  return {o, std::move(node)};
+}
+
+// The node of `key` in a map, or null.
+const YamlNode* child(const YamlNode& map, const std::string& key) {
+  for (size_t i = 0; i < map.keys.size(); ++i)
+    if (map.keys[i].text == key) return &map.items[i];
+  return nullptr;
+}
+
+// Chooses the model and data sections by model.type, which everything else is checked against.
+void choose_model(Config& config, const YamlNode& root, const std::string& file,
+                  const std::vector<ParsedOverride>& overrides) {
+  const YamlNode* node = nullptr;
+  std::string where = file;
+  const YamlNode* model = child(root, "model");
+  if (model) node = child(*model, "type");
+  if (node) where += ":" + std::to_string(node->line);
+  for (const auto& o : overrides)
+    if (o.from.key == "model.type") {
+      node = &o.node;
+      where = o.from.flag;
+    }
+  if (!node)
+    throw UsageError(file + ": model.type: missing; set it to one of " + comma_list(type_names()));
+  for (const ModelType& type : model_types())
+    if (node->kind == YamlNode::Kind::scalar && node->text == type.name) {
+      config.model = type.model;
+      config.data = type.data;
+      return;
+    }
+  throw UsageError(where + ": model.type: " + describe(*node) + " is not one of " +
+                   comma_list(type_names()) + did_you_mean(nearest(node->text, type_names())));
+}
+
+void read_file(Config& config, const YamlNode& root, const std::string& file) {
+  std::vector<std::string> names;
+  for (auto& [name, section] : config.sections()) names.push_back(name);
+  for (size_t i = 0; i < root.keys.size(); ++i) {
+    const std::string& name = root.keys[i].text;
+    std::string where = file + ":" + std::to_string(root.keys[i].line);
+    auto at = std::find(names.begin(), names.end(), name);
+    if (at == names.end()) {
+      std::string near = nearest(name, names);
+      if (near.empty()) near = meant("." + name, config);
+      throw UsageError(where + ": " + name + ": unknown section" +
+                       (near.empty() ? "; there are " + comma_list(names) : did_you_mean(near)));
+    }
+    const YamlNode& body = root.items[i];
+    if (body.kind == YamlNode::Kind::null) continue;  // `memory:` with nothing under it
+    if (body.kind != YamlNode::Kind::map)
+      throw UsageError(where + ": " + name + ": expected options, one `key: value` a line, got " +
+                       describe(body));
+    Section& section = *config.sections()[static_cast<size_t>(at - names.begin())].second;
+    for (size_t k = 0; k < body.keys.size(); ++k) {
+      std::string key = name + "." + body.keys[k].text;
+      where = file + ":" + std::to_string(body.keys[k].line);
+      AnyOption* option = section.find(body.keys[k].text);
+      if (!option)
+        throw UsageError(where + ": " + key + ": unknown key" + did_you_mean(meant(key, config)));
+      Reader(where, key, *option).read(body.items[k]);
+    }
+  }
+}
+
+void apply(Config& config, const ParsedOverride& o) {
+  size_t dot = o.from.key.find('.');
+  for (auto& [name, section] : config.sections()) {
+    if (name != o.from.key.substr(0, dot)) continue;
+    if (dot == std::string::npos) continue;
+    AnyOption* option = section->find(o.from.key.substr(dot + 1));
+    if (!option) continue;
+    Reader(o.from.flag, o.from.key, *option).read(o.node);
+    return;
+  }
+  throw UsageError(o.from.flag + ": " + o.from.key + ": unknown key" +
+                   did_you_mean(meant(o.from.key, config)));
+}
+
+// Names without .yaml in configs/ of the working directory and of the program's own files.
+std::set<std::string> config_names() {
+  std::set<std::string> names;
+  for (const fs::path& folder : {fs::path("configs"), resource_dir() / "configs"}) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
+      if (entry.path().extension() == ".yaml") names.insert(entry.path().stem().string());
+  }
+  return names;
+}
+
+}  // namespace
+
+Config::Config() = default;
+Config::Config(const Config&) = default;
+Config::Config(Config&&) noexcept = default;
+Config& Config::operator=(const Config&) = default;
+Config& Config::operator=(Config&&) noexcept = default;
+Config::~Config() = default;
+
+const NmtConfig& Config::nmt() const {
+  if (const auto* nmt = std::get_if<NmtConfig>(&model)) return *nmt;
+  throw ProgramError("[config] model.type is not nmt");
+}
+
+const ParallelTextConfig& Config::parallel_text() const {
+  if (const auto* text = std::get_if<ParallelTextConfig>(&data)) return *text;
+  throw ProgramError("[config] the model does not learn from parallel text");
+}
+
+const ImageConfig& Config::images() const {
+  if (const auto* images = std::get_if<ImageConfig>(&data)) return *images;
+  throw ProgramError("[config] the model does not learn from images");
+}
+
+const DeepSpeechConfig& Config::deepspeech() const {
+  if (const auto* speech = std::get_if<DeepSpeechConfig>(&model)) return *speech;
+  throw ProgramError("[config] model.type is not deepspeech2");
+}
+
+const SpeechConfig& Config::speech() const {
+  if (const auto* speech = std::get_if<SpeechConfig>(&data)) return *speech;
+  throw ProgramError("[config] the model does not learn from speech");
+}
+
+const TextConfig& Config::text() const {
+  if (const auto* text = std::get_if<TextConfig>(&data)) return *text;
+  throw ProgramError("[config] the model does not learn from running text");
+}
+
+std::vector<std::pair<std::string, Section*>> Config::sections() {
+  return {{"model", as_section(model)}, {"data", as_section(data)}, {"train", &train},
+          {"memory", &memory},          {"device", &device}};
+}
+
+std::vector<std::pair<std::string, const Section*>> Config::sections() const {
+  auto list = const_cast<Config*>(this)->sections();  // handed on as const
+  return {list.begin(), list.end()};
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  std::string best;
+  // A third of the letters may be wrong: enough for typing errors, too little for nonsense.
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  if (word.size() > 200) return "";
+  for (const std::string& k : known) {
+    std::vector<size_t> row(k.size() + 1);  // Levenshtein, one row at a time
+    for (size_t j = 0; j <= k.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= k.size(); ++j) {
+        size_t substituted = diagonal + (word[i - 1] != k[j - 1]);
+        diagonal = row[j];
+        row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+      }
+    }
+    if (row[k.size()] < std::min(best_distance, k.size())) {
+      best_distance = row[k.size()];
+      best = k;
+    }
+  }
+  return best;
+}
+
+Override parse_set(const std::string& assignment) {
+  size_t equals = assignment.find('=');
+  size_t dot = assignment.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals ||
+      assignment.substr(0, equals).find_first_of(" \n\r\t") != std::string::npos)
+    throw UsageError("--set: " + yaml_quoted(assignment) +
+                     " is not an assignment; write it as train.lr=0.001");
+  return {assignment.substr(0, equals), assignment.substr(equals + 1), "--set"};
+}
+
+fs::path find_config(const std::string& name) {
+  std::error_code ignored;
+  for (const fs::path& candidate :
+       {fs::path(name), "configs" / fs::path(name), "configs" / fs::path(name + ".yaml"),
+        resource_dir() / "configs" / name, resource_dir() / "configs" / (name + ".yaml")})
+    if (!name.empty() && fs::is_regular_file(candidate, ignored)) return candidate;
+  std::set<std::string> names = config_names();
+  std::vector<std::string> list(names.begin(), names.end());
+  std::string stem = fs::path(name).stem().string();
+  throw UsageError("--config: there is no file '" + name + "' and no configuration of that name" +
+                   did_you_mean(nearest(stem, list)) +
+                   (list.empty() ? "; give the path of a .yaml file"
+                                 : " (there are: " + comma_list(list) + ")"));
+}
+
+Config parse_config(const std::string& text, const std::string& file,
+                    const std::vector<Override>& overrides) {
+  YamlNode root = parse_yaml(text, file);
+  if (root.kind != YamlNode::Kind::map && root.kind != YamlNode::Kind::null)
+    throw UsageError(file + ":" + std::to_string(std::max(1, root.line)) +
+                     ": expected the sections model, data, train, memory and device, got " +
+                     describe(root));
+  std::vector<ParsedOverride> parsed;
+  for (const Override& o : overrides) parsed.push_back(parse_override(o));
+  Config config;
+  choose_model(config, root, file, parsed);
+  read_file(config, root, file);
+  for (const auto& o : parsed) apply(config, o);
+  check_config(config);
+  return config;
+}
+
+Config load_config(const fs::path& file, const std::vector<Override>& overrides) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored) || !in || !(text << in.rdbuf() || in.peek() == EOF))
+    throw UsageError(file.string() + ": cannot be read; is it a configuration file?");
+  return parse_config(text.str(), file.string(), overrides);
+}
+
+fs::path path_below(fs::path root, const std::string& path) {
+  std::error_code ignored;
+  if (root.is_relative() && !fs::exists(root, ignored) &&
+      fs::exists(resource_dir() / root, ignored))
+    root = resource_dir() / root;
+  return (root / path).lexically_normal();  // an absolute `path` replaces root
+}
+
+ParallelFiles parallel_files(const ParallelTextConfig& data, const std::string& part) {
+  auto files = [&](const std::optional<std::string>& source,
+                   const std::optional<std::string>& target) -> ParallelFiles {
+    return {data_path(data, source.value_or(part + "." + *data.source_lang)),
+            data_path(data, target.value_or(part + "." + *data.target_lang))};
+  };
+  if (part == "train") return files(data.train_source, data.train_target);
+  if (part == "valid") return files(data.valid_source, data.valid_target);
+  if (part == "test") return files(data.test_source, data.test_target);
+  throw ProgramError("[config] no part '" + part + "' of a corpus; there are train, valid, test");
+}
+
+}  // namespace pal

@@ -1,0 +1,30 @@
+// Device profiles as files: the cards in configs/devices, and this machine's processor as
+// `pal bench --profile` measured it.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "memory/price/predict.h"
+
+namespace pal {
+
+// The profile used where none is named and this machine's is not measured: the papers' card.
+inline constexpr const char* kDefaultProfile = "rtx2080ti";
+
+// A path of a .yaml file, a name in configs/devices (of the working directory, else the program's
+// own), or `cpu`: this machine's. UsageError lists the names there are, or names the line at fault.
+DeviceProfile load_profile(const std::string& name_or_path);
+// `cpu` where it is measured, else kDefaultProfile.
+DeviceProfile default_profile();
+
+// The profile in the file's text; `file` only names it in errors.
+DeviceProfile parse_profile(const std::string& text, const std::string& file);
+// Text that parse_profile reads back equal; `comments` are lines for its head.
+std::string profile_text(const DeviceProfile& profile, const std::vector<std::string>& comments);
+
+// Where `cpu` is: $XDG_CONFIG_HOME/palimpsest/cpu.yaml, or ~/.config/palimpsest/cpu.yaml.
+// UsageError when neither variable is set.
+std::filesystem::path cpu_profile_path();
+
+}  // namespace pal

@@ -1,0 +1,153 @@
+// A Config as text: the dump that reads back, the reference page, differences and the hash.
+#include <cstdint>
+#include <cstdio>
+
+#include "train/config/config.h"
+
+namespace pal {
+namespace {
+
+std::string padded(std::string text, size_t width) {
+  if (text.size() < width) text.resize(width, ' ');
+  return text;
+}
+
+bool alters_results(const AnyOption& a, const AnyOption& b) {
+  if (a.rules.effect == Effect::results) return true;
+  // A lossy value that only one side has: membership decides, order does not.
+  auto has = [](const AnyOption& option, const std::string& value) {
+    const auto* list = std::get_if<std::vector<std::string>>(&option.value);
+    if (!list) return yaml_text(option.value) == value;
+    for (const auto& item : *list)
+      if (item == value) return true;
+    return false;
+  };
+  for (const auto& value : a.rules.lossy)
+    if (has(a, value) != has(b, value)) return true;
+  return false;
+}
+
+// `|` would end a table's cell.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+std::string option_table(const std::string& section, const Section& options) {
+  std::string page = "| option | type | default | |\n|---|---|---|---|\n";
+  for (const AnyOption* option : options.options()) {
+    std::string limits = limits_text(*option);
+    std::string key = section + "." + option->name;
+    std::string resume = option->rules.effect == Effect::none ? " *" : "";
+    std::string missing;
+    for (const Available& line : available_values())
+      if (line.key == key) {
+        missing = "; in this version: ";
+        for (size_t i = 0; i < line.values.size(); ++i) missing += (i ? ", " : "") + line.values[i];
+        if (line.values.empty()) missing += "[]";
+      }
+    page += "| `" + key + "`" + resume + " | " + cell(type_name(*option)) +
+            (limits.empty() ? "" : ", " + cell(limits)) + cell(missing) + " | `" +
+            yaml_text(option->value) + "` | " + cell(option->help) + " |\n";
+  }
+  return page + "\n";
+}
+
+}  // namespace
+
+std::string dump_config(const Config& config) {
+  std::string text;
+  for (const auto& [name, section] : config.sections()) {
+    text += (text.empty() ? "" : "\n") + name + ":\n";
+    for (const AnyOption* option : section->options()) {
+      // Ranges are in the reference page; choices are what a reader of a dump wants to know.
+      std::string limits = option->rules.choices.size() > 1 ? limits_text(*option) : "";
+      text += padded("  " + option->name + ": " + yaml_text(option->value), 32) + "  # " +
+              option->help + (limits.empty() ? "" : " (" + limits + ")") + "\n";
+    }
+  }
+  return text;
+}
+
+std::string config_reference() {
+  std::string page =
+      "# Configuration\n\n"
+      "Made by `pal config-reference` from the declarations in train/config/config.h; do not edit.\n\n"
+      "A configuration is a YAML file with the sections below. `--config` takes a path, or the\n"
+      "name of a file in configs/. `--set section.option=value` overrides any option, and may be\n"
+      "repeated; the last one wins. `--steps N` stands for `train.steps=N` and\n"
+      "`train.max_epochs=null`, `--device D` for `device.type=D`, `--budget SIZE` for\n"
+      "`memory.budget=SIZE`. `--dump-config` prints the result. Unknown keys, wrong types and\n"
+      "values out of range are errors (exit 2).\n\n"
+      "Sizes are a number of bytes, or a number with KB, MB, GB, TB (powers of 1000) or KiB, MiB,\n"
+      "GiB, TiB (powers of 1024).\n\n"
+      "Files of `data` are looked for under `data.root`. A relative root is looked for from the\n"
+      "working directory first, then from the folder that holds the program's own configs/ and\n"
+      "data/samples/.\n\n"
+      "Options marked * do not alter what is computed: `--resume` lets them change (of\n"
+      "`memory.encode`, the dpr_ values do alter it).\n\n";
+  for (const ModelType& type : model_types()) {
+    page += "## model, with type: " + type.name + "\n\nA " + type.help + ".\n\n";
+    std::visit([&](const Section& s) { page += option_table("model", s); }, type.model);
+    page += "## data, for " + type.name + "\n\n";
+    std::visit([&](const Section& s) { page += option_table("data", s); }, type.data);
+  }
+  page += "## train\n\n" + option_table("train", TrainConfig());
+  page += "## memory\n\n" + option_table("memory", MemoryConfig());
+  page += "## device\n\n" + option_table("device", DeviceConfig());
+  page += "## Which options combine\n\n| options | rule |\n|---|---|\n";
+  for (const CombinationRule& rule : combination_rules())
+    page += "| " + rule.options + " | " + cell(rule.text) + " |\n";
+  return page;
+}
+
+std::vector<Difference> diff(const Config& a, const Config& b) {
+  std::vector<Difference> all;
+  auto sections_a = a.sections(), sections_b = b.sections();
+  for (size_t i = 0; i < sections_a.size(); ++i) {
+    const auto& [name, section_a] = sections_a[i];
+    const Section* section_b = sections_b[i].second;
+    auto find = [](const Section* section, const std::string& option) {
+      for (const AnyOption* o : section->options())
+        if (o->name == option) return o;
+      return static_cast<const AnyOption*>(nullptr);
+    };
+    for (const AnyOption* x : section_a->options()) {
+      const AnyOption* y = find(section_b, x->name);
+      if (!y)
+        all.push_back({name + "." + x->name, yaml_text(x->value), "(absent)", true});
+      else if (x->value != y->value)
+        all.push_back({name + "." + x->name, yaml_text(x->value), yaml_text(y->value),
+                       alters_results(*x, *y)});
+    }
+    for (const AnyOption* y : section_b->options())
+      if (!find(section_a, y->name))
+        all.push_back({name + "." + y->name, "(absent)", yaml_text(y->value), true});
+  }
+  return all;
+}
+
+std::string config_hash(const Config& config) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  auto add = [&](const std::string& text) {
+    for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
+    hash = (hash ^ 0xff) * 0x100000001b3;  // a byte that UTF-8 never has, between fields
+  };
+  for (const auto& [name, section] : config.sections())
+    for (const AnyOption* option : section->options()) {
+      if (option->rules.effect == Effect::results) {
+        add(name + "." + option->name);
+        add(yaml_text(option->value));
+      } else if (const auto* list = std::get_if<std::vector<std::string>>(&option->value)) {
+        for (const auto& lossy : option->rules.lossy)
+          for (const auto& item : *list)
+            if (item == lossy) add(name + "." + option->name + "=" + item);
+      }
+    }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+}  // namespace pal

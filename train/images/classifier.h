@@ -1,0 +1,41 @@
+// Trained models that classify images together; one model is an ensemble of one.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/images/image_task.h"
+
+namespace pal {
+
+struct Guess {
+  std::string name;
+  double probability = 0;
+};
+
+class Classifier {
+ public:
+  // Folders of runs with commas between: DIR[,DIR...]. UsageError when one is no classifier, or the
+  // models' classes or images' sizes differ.
+  explicit Classifier(const std::string& folders);
+
+  ImageEvaluation evaluate(const std::string& part) const {
+    return evaluate_images(members_, part);
+  }
+  // The likeliest classes, `top` at most, best first. UsageError when the file is no image; where
+  // films were learnt, `file` is a folder of frames.
+  std::vector<Guess> classify(const std::filesystem::path& file, int64_t top) const;
+  std::string weights() const;  // the files they came from, for the log
+
+ private:
+  struct Saved {
+    std::unique_ptr<ImageTask> task;
+    std::unique_ptr<ProgramSet> programs;
+    std::filesystem::path weights;
+  };
+  std::vector<Saved> models_;
+  std::vector<ImageMember> members_;
+};
+
+}  // namespace pal

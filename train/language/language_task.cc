@@ -1,0 +1,183 @@
+// Batches, programs and validation of language models.
+#include "train/language/language_task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "core/error.h"
+#include "core/scalars.h"
+#include "models/bert.h"
+#include "models/rhn.h"
+#include "ops/tensors/copies.h"
+#include "train/run_files/position.h"
+#include "train/loop/step_program.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t kValidStream = 0xFFFFFFFF;  // no epoch's: the same words are hidden every time
+
+void copy(Executable& program, const char* input, const std::vector<int32_t>& numbers) {
+  const Program& p = program.program();
+  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
+    throw ProgramError(std::string("[text] input ") + input + " takes " +
+                       to_string(p.value(p.input(input)).spec) + ", not " +
+                       std::to_string(numbers.size()) + " numbers: another program's");
+  }
+  std::memcpy(program.input(input), numbers.data(), numbers.size() * sizeof(int32_t));
+}
+
+// Fisher and Yates. The standard fixes mt19937_64's numbers, not its distributions'.
+void shuffle(std::vector<int64_t>& order, uint64_t seed, int64_t epoch) {
+  std::iota(order.begin(), order.end(), 0);
+  std::seed_seq both{uint32_t(seed), uint32_t(seed >> 32), uint32_t(epoch)};
+  std::mt19937_64 random(both);
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+}
+
+}  // namespace
+
+LanguageTask::LanguageTask(const Config& config, const fs::path& model_dir)
+    : LanguageTask(config,
+                   std::make_shared<LanguageData>(
+                       config.text(), static_cast<uint64_t>(*config.train.seed), model_dir)) {}
+
+LanguageTask::LanguageTask(const Config& config, std::shared_ptr<LanguageData> data)
+    : batch_(*config.train.batch_size),
+      seed_(static_cast<uint64_t>(*config.train.seed)),
+      data_(std::move(data)),
+      model_(language_model(config, data_->vocabulary().size())) {}
+
+std::unique_ptr<Task> LanguageTask::variant(const Config& config) const {
+  return std::unique_ptr<Task>(new LanguageTask(config, data_));
+}
+
+std::pair<int64_t, int64_t> LanguageTask::bucket_lengths(int) const {
+  return {data_->length(), data_->length()};
+}
+
+Recorded LanguageTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
+  return record_lengths(builder, bucket_lengths(bucket), scalars, training);
+}
+
+Recorded LanguageTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
+                                      Val scalars, bool training) const {
+  const LanguageLoss loss = model_.loss(builder, lengths.first, batch_, scalars, training);
+  return {loss.loss, {{"nll", loss.nll}}};
+}
+
+int64_t LanguageTask::batches_per_epoch() const {
+  return (data_->samples("train") + batch_ - 1) / batch_;
+}
+
+const std::vector<BatchInfo>& LanguageTask::next(int count) {
+  batches_.resize(static_cast<size_t>(count));
+  infos_.assign(batches_.size(), {});
+  const int64_t each = batches_per_epoch();
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    const int64_t epoch = next_ / each, first = next_ % each * batch_;
+    if (ordered_ != epoch) {
+      order_.resize(static_cast<size_t>(data_->samples("train")));
+      shuffle(order_, seed_, epoch);
+      ordered_ = epoch;
+    }
+    const size_t rows = std::min(order_.size() - size_t(first), size_t(batch_));
+    LanguageBatch& batch = batches_[i];
+    data_->fill("train", {order_.data() + first, rows}, batch_, model_, uint32_t(epoch), batch);
+    ++next_;
+    infos_[i] = {.normalizer = static_cast<double>(std::max<int64_t>(batch.targets, 1)),
+                 .samples = batch.samples,
+                 .tokens = batch.words,
+                 .epoch = static_cast<double>(next_) / static_cast<double>(each),
+                 .last_of_epoch = next_ % each == 0};
+  }
+  return infos_;
+}
+
+void LanguageTask::put(Executable& program, const LanguageBatch& batch) const {
+  if (model_.hides) {
+    copy(program, bert_input::kTokens, batch.tokens);
+    copy(program, bert_input::kLengths, batch.lengths);
+    copy(program, bert_input::kHidden, batch.wanted);
+  } else {
+    copy(program, rhn_input::kTokens, batch.tokens);
+    copy(program, rhn_input::kNext, batch.wanted);
+  }
+}
+
+void LanguageTask::fill(Executable& program, int i) {
+  put(program, batches_.at(static_cast<size_t>(i)));
+}
+
+BatchInfo LanguageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const {
+  const int64_t S = lengths.first;
+  LanguageBatch batch{.samples = batch_, .words = S * batch_};
+  batch.tokens.resize(size_t(S * batch_)), batch.wanted.resize(size_t(S * batch_));
+  batch.lengths.assign(size_t(batch_), int32_t(S));
+  std::mt19937 random(1);
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    const auto word = int32_t(random() % uint32_t(data_->vocabulary().size()));
+    const bool guess = !model_.hides || float(random() >> 8) * 0x1p-24f < model_.hide;
+    batch.tokens[i] = guess && model_.hides ? model_.mask : word;
+    batch.wanted[i] = guess ? std::max(word, 1) : 0;  // 0 would not count
+    batch.targets += guess;
+  }
+  put(program, batch);
+  return {.normalizer = double(std::max<int64_t>(batch.targets, 1)),
+          .samples = batch.samples,
+          .tokens = batch.words};
+}
+
+std::string LanguageTask::position() const {
+  return position_text({{"batch", next_}}, data_->fingerprint());
+}
+
+void LanguageTask::restore(const std::string& position) {
+  const auto numbers = read_position(position, {"batch"}, data_->fingerprint(), "[text]",
+                                     "the training text or its vocabulary");
+  next_ = numbers[0];
+}
+
+Executable& LanguageTask::validation(ProgramSet& programs) const {
+  if (Executable* ready = programs.find("valid")) return *ready;
+  Builder b;
+  Val scalars = step_scalars(b.input(kScalarsInput, scalars_spec(), Space::host));
+  b.output("nll", model_.loss(b, data_->length(), batch_, scalars, false).nll);
+  return programs.add("valid", b.take());
+}
+
+Validation LanguageTask::validate(ProgramSet& programs, const std::string& part) {
+  Executable& program = validation(programs);
+  std::vector<int64_t> which(static_cast<size_t>(data_->samples(part)));
+  std::iota(which.begin(), which.end(), 0);
+  double nats = 0;
+  int64_t targets = 0;
+  LanguageBatch batch;
+  for (size_t at = 0; at < which.size(); at += size_t(batch_)) {
+    const size_t rows = std::min(which.size() - at, size_t(batch_));
+    data_->fill(part, {which.data() + at, rows}, batch_, model_, kValidStream, batch);
+    const StepScalars scalars;
+    std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
+    put(program, batch);
+    program.run();
+    nats += *program.output("nll");
+    targets += batch.targets;
+  }
+  const double loss = nats / static_cast<double>(std::max<int64_t>(targets, 1));
+  return {.loss = loss,
+          .metrics = {{"perplexity", std::exp(loss)}},
+          .best_by = "perplexity",
+          .higher_is_better = false};
+}
+
+void LanguageTask::save_files(const fs::path& folder) const { data_->save(folder); }
+
+std::vector<std::string> LanguageTask::describe() const { return data_->describe(); }
+
+}  // namespace pal

@@ -1,0 +1,59 @@
+// Recording averages of the weights, and putting them in the weights' place.
+#include "train/loop/ema.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "ops/tensors/copies.h"
+
+namespace pal {
+
+void append_ema(Builder& builder, std::span<const Val> weights, double decay, Val gate) {
+  for (Val weight : weights) {
+    const auto& slots = builder.program().state;
+    const auto slot = std::find_if(slots.begin(), slots.end(), [&](const StateSlot& s) {
+      return s.start == weight.id;
+    });
+    if (slot == slots.end()) throw ProgramError("ema: a value that is no state slot's start");
+    const std::string name = slot->name;
+    const Val next{&builder, slot->end};
+    const Node in_scope{.scope = builder.program().value(weight.id).scope};
+    Builder::Within where(builder, in_scope, Phase::update);
+    Val average = builder.state(kEmaPrefix + name, {weight.shape(), DType::f32},
+                                Role::optimizer_state);
+    moving_average(average, next, float(1 - decay), gate);
+  }
+}
+
+EmaWeights::EmaWeights(ProgramSet& programs, double decay, int64_t updates) : programs_(programs) {
+  if (updates <= 0) return;
+  // The kernel's own rounding of 1 - decay, so that the average of equal weights is that weight.
+  const double kept = 1 - double(float(1 - decay));
+  const double correction = 1 / (1 - std::pow(kept, double(updates)));
+  const std::vector<StateTensor> slots = programs.state();
+  for (const StateTensor& weight : slots) {
+    const auto average = std::find_if(slots.begin(), slots.end(), [&](const StateTensor& s) {
+      return s.name == kEmaPrefix + weight.name;
+    });
+    if (average == slots.end()) continue;
+    const auto bytes = size_t(weight.spec.bytes());
+    kept_.push_back({weight.name, {weight.data, weight.data + bytes}});
+    auto* to = reinterpret_cast<float*>(weight.data);
+    const auto* from = reinterpret_cast<const float*>(average->data);
+    for (int64_t i = 0; i < weight.spec.numel(); ++i) to[i] = float(double(from[i]) * correction);
+  }
+}
+
+EmaWeights::~EmaWeights() {
+  if (kept_.empty()) return;
+  // The arena may have grown, and moved, since.
+  for (const StateTensor& slot : programs_.state()) {
+    for (const Kept& kept : kept_) {
+      if (kept.name == slot.name) std::memcpy(slot.data, kept.bytes.data(), kept.bytes.size());
+    }
+  }
+}
+
+}  // namespace pal

@@ -1,0 +1,27 @@
+// The whole training step as one program: scalars, forward, backward, gate, update.
+#pragma once
+#include <functional>
+
+#include "core/program.h"
+#include "train/config/config.h"
+#include "train/loop/task.h"
+
+namespace pal {
+
+// Which micro-batch of an update a program runs. Every one but `only` and `last` adds its gradients
+// to accumulators in the state ("accumulator/" + weight) and updates nothing else.
+enum class MicroBatch { only, first, middle, last };
+
+// The place of micro-batch i of n.
+MicroBatch micro_batch_of(int64_t i, int64_t n);
+const char* to_string(MicroBatch kind);
+
+inline constexpr const char* kScalarsInput = "scalars";  // host, one StepScalars
+
+// Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part), what the
+// forward pass named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and
+// "grad_norm" likewise (element 2).
+Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
+                    const TrainConfig& config, MicroBatch kind);
+
+}  // namespace pal

@@ -1,0 +1,370 @@
+// The training loop.
+#include "train/loop/trainer.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "core/accelerator.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/scalars.h"
+#include "memory/plan/report.h"
+#include "train/loop/average.h"
+#include "train/loop/ema.h"
+#include "train/loop/initialise.h"
+#include "train/loop/max_fit.h"
+#include "train/report/plan_report.h"
+#include "train/report/report_chart.h"
+#include "train/report/report_html.h"
+#include "train/loop/learning_rate.h"
+
+namespace pal {
+namespace {
+
+// The metric that the best checkpoint is chosen by, and whether a higher one is better. All metrics
+// are appended to `line`.
+std::pair<double, bool> judge(const Validation& valid, std::string& line) {
+  std::pair<double, bool> by{valid.loss, false};
+  for (auto& [name, value] : valid.metrics) {
+    line += "  " + name + " " + std::to_string(value).substr(0, 5);
+    if (name == valid.best_by) by = {value, valid.higher_is_better};
+  }
+  return by;
+}
+
+}  // namespace
+
+CompileOptions compile_options(const MemoryConfig& config) {
+  CompileOptions options;
+  options.inplace = *config.inplace;
+  options.recompute_options.overhead = *config.recompute_overhead;
+  options.fuse_recompute = *config.fuse_recompute;
+  options.fuse_epilogues = *config.fuse_epilogues;
+  for (Schedule method : {Schedule::program, Schedule::lifetime, Schedule::exact}) {
+    if (*config.schedule == to_string(method)) options.schedule = method;
+  }
+  for (Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
+    if (*config.recompute == to_string(method)) options.recompute = method;
+  }
+  if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
+  return options;
+}
+
+Device choose_device(const DeviceConfig& config, std::string* said) {
+  std::string why;  // there is no GPU
+  if (*config.type != "cpu") {
+    try {
+      Device gpu = cuda_device();
+      gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
+      if (said) *said = "device  " + gpu.accelerator->description();
+      return gpu;
+    } catch (const UsageError& error) {
+      if (*config.type == "cuda") throw;
+      why = error.what();
+    }
+  }
+  Device cpu = cpu_device(int(config.threads->value_or(0)));
+  if (said) {
+    *said = "device  cpu, " + std::to_string(cpu.threads) +
+            (cpu.threads == 1 ? " thread" : " threads") + (why.empty() ? "" : " (" + why + ")");
+  }
+  return cpu;
+}
+
+Device training_device(const Config& config, std::string* said) {
+  Device device = choose_device(config.device, said);
+  device.tf32 = *config.train.precision == "tf32";
+  if (device.tf32 && !device.accelerator) {
+    throw UsageError("train.precision: the processor has no tf32; set it to f32, or device.type to "
+                     "cuda on a machine with a GPU");
+  }
+  return device;
+}
+
+Trainer::Trainer(const TrainArgs& args)
+    : args_(args),
+      config_(args.config),
+      task_(make_task(config_, args.resume ? args.out : std::filesystem::path{})),
+      programs_(compile_options(config_.memory), training_device(config_, &device_line_)),
+      watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
+  largest();
+  if (args.resume) {
+    state_ = load_checkpoint(file("last.safetensors"), programs_);
+    if (state_.has_best) best_saved_ = state_.best;
+    task_->restore(state_.position);
+  } else {
+    initialise(programs_, uint64_t(*config_.train.seed));
+    if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_);
+    state_.position = task_->position();
+  }
+  first_step_ = state_.step;
+}
+
+Executable& Trainer::largest() {
+  const int64_t n = *config_.train.accumulate;
+  const MicroBatch kind = micro_batch_of(n - 1, n);
+  if (largest_bucket_ < 0) {
+    int64_t most = -1;
+    for (const int bucket : task_->largest_candidates()) {
+      const int64_t bytes = step_program(bucket, kind).compiled().plan.device().bytes;
+      if (bytes > most) most = bytes, largest_bucket_ = bucket;
+    }
+  }
+  return step_program(largest_bucket_, kind);
+}
+
+Executable& Trainer::step_program(int bucket, MicroBatch kind) {
+  const std::pair lengths = task_->bucket_lengths(bucket);
+  const auto [S, T] = lengths;
+  const std::string name =
+      "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
+  if (Executable* ready = programs_.find(name)) return *ready;
+  auto forward = [&](Builder& b, Val scalars) { return task_->record(b, bucket, scalars, true); };
+  auto add = [&]() -> Executable& {
+    try {
+      return programs_.add(name, record_step(forward, config_.train, kind));
+    } catch (const BudgetError& error) {
+      throw BudgetError(error.what() + batch_advice(*task_, config_, lengths));
+    }
+  };
+  Executable& made = add();
+  if (metrics_) {
+    const Compiled& c = made.compiled();
+    metrics_->write(PlanRow{.step = state_.step, .source_length = S, .target_length = T,
+                            .nodes = c.program.node_count(),
+                            .values = int64_t(c.program.values.size()),
+                            .total_bytes = c.plan.device().bytes, .arena_bytes = c.plan.device().bytes,
+                            .lower_bound_bytes = c.plan.device().lower_bound,
+                            .compile_seconds = c.seconds});
+  }
+  return made;
+}
+
+void Trainer::train_step() {
+  const auto begin = Clock::now();
+  const int count = int(*config_.train.accumulate);
+  const std::vector<BatchInfo>& batches = task_->next(count);
+  StepScalars scalars{.learning_rate = float(learning_rate(config_.train, state_.step,
+                                                           state_.plateau)),
+                      .step = int32_t(state_.step)};
+  const uint64_t seed = uint64_t(*config_.train.seed);
+  scalars.seed_low = uint32_t(seed), scalars.seed_high = uint32_t(seed >> 32);
+  const bool due = (state_.step + 1) % *config_.train.log_every == 0;
+  // Reading anything waits for an accelerator: there the loss of the steps that are logged is read.
+  // Those in between are watched, and a gate that was shut has left the state as it was.
+  const bool looked_at = due || !programs_.device().accelerator;
+  double normalizer = 0, loss = 0, norm = 0;
+  for (const BatchInfo& batch : batches) normalizer += batch.normalizer;
+  scalars.tokens = float(normalizer);
+  int64_t peak = 0;
+  for (int i = 0; i < count; ++i) {
+    Executable& program = step_program(batches[size_t(i)].bucket, micro_batch_of(i, count));
+    task_->fill(program, i);
+    scalars.micro_batch = i;
+    std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
+    program.run();
+    peak = std::max(peak, program.compiled().plan.device().bytes);
+    if (!looked_at) {
+      watch_.keep(program, state_.step, i + 1 == count);
+      continue;
+    }
+    check_watch();
+    loss += double(*program.output("loss"));
+    if (!std::isfinite(loss)) stop_on_nan(program);
+    if (i + 1 == count) {
+      norm = double(program.output("grad_norm")[2]);
+      if (program.output("gate")[1] == 0 || std::isnan(norm)) stop_on_nan(program);
+    }
+  }
+  if (looked_at) loss_ = loss;
+  ++state_.step;
+  state_.position = task_->position();
+  state_.epoch = batches.back().epoch;
+  for (const BatchInfo& batch : batches) {
+    samples_ += batch.samples, tokens_ += batch.tokens;
+    epoch_ended_ |= batch.last_of_epoch;
+  }
+  ++steps_;
+  const double seconds = seconds_since(begin);
+  seconds_ += seconds;
+
+  const int64_t total = config_.train.steps->value_or(0);
+  const double rate = double(tokens_) / seconds_;
+  double left = -1;
+  if (total > 0) left = double(total - state_.step) * seconds_ / double(steps_);
+  progress_.update({.step = state_.step, .total_steps = total, .epoch = state_.epoch, .loss = loss_,
+                    .tokens_per_s = rate, .seconds_left = left, .unit = task_->unit()}, due);
+  if (!due) return;
+  const StepRow row{.step = state_.step, .epoch = state_.epoch, .loss = loss,
+                    .lr = double(scalars.learning_rate), .grad_norm = norm,
+                    .samples_per_s = double(samples_) / seconds_, .tokens_per_s = rate,
+                    .step_ms = 1e3 * seconds_ / double(steps_),
+                    .arena_bytes = programs_.arena_bytes(), .peak_bytes = peak};
+  metrics_->write(row);
+  events_->write(row);
+  samples_ = tokens_ = steps_ = 0, seconds_ = 0;
+}
+
+void Trainer::check_watch() {
+  const std::optional<int64_t> bad = watch_.first_bad();
+  if (!bad) return;
+  progress_.finish();
+  metrics_->write(EndRow{.step = *bad, .epoch = state_.epoch, .reason = "nan",
+                         .seconds = seconds()});
+  throw Error(kExitFailed, "the loss or a gradient was not finite at step " +
+                               std::to_string(*bad + 1) +
+                               "; the last checkpoint is whole: resume with train.log_every=1 to see "
+                               "which node made it so, or lower train.lr or clip");
+}
+
+void Trainer::stop_on_nan(Executable& program) {
+  progress_.finish();
+  // The gate has kept the state as it was, so the same step can be run again, watched. (Where it
+  // judged by the loss alone, and only gradients are NaNs, these show again.)
+  program.runner().set_options({.check_finite = true});
+  const std::string step = "at step " + std::to_string(state_.step + 1);
+  metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = "nan",
+                         .seconds = seconds()});
+  try {
+    program.run();
+  } catch (const ProgramError& error) {
+    throw Error(kExitFailed, std::string(error.what()) + ", " + step +
+                                 "; the last checkpoint is whole: lower train.lr or clip, and resume");
+  }
+  throw Error(kExitFailed, "the loss is not finite " + step + ", though no node made it so");
+}
+
+// `scheduled`: due by valid_every or by the epoch's end. The validation at the end of a run that is
+// not leaves no trace in the state, so that the run, resumed, goes on as if it had never ended.
+void Trainer::validate(bool scheduled) {
+  check_watch();
+  progress_.finish();
+  std::optional<EmaWeights> averages;
+  if (config_.train.ema->has_value()) averages.emplace(programs_, **config_.train.ema, state_.step);
+  const Validation valid = task_->validate(programs_, "valid");
+  validated_ = state_.step;
+  samples_of_valid_ = valid.samples;
+  std::string line = "valid  step " + std::to_string(state_.step) + "  loss " +
+                     std::to_string(valid.loss).substr(0, 6);
+  const auto [metric, higher] = judge(valid, line);
+  const ValidRow row{.step = state_.step, .epoch = state_.epoch, .loss = valid.loss,
+                     .metrics = valid.metrics};
+  metrics_->write(row);
+  events_->write(row);
+  const bool better = higher ? metric > state_.best : metric < state_.best;
+  const bool improved = std::isfinite(metric) && (!state_.has_best || better);
+  if (improved) {
+    save_weights(file("best.safetensors"), programs_);  // the averages, where they stand in
+    best_saved_ = metric;
+    line += "  (best)";
+  }
+  log_info(line);
+  if (!scheduled) return;
+  if (improved) state_.best = metric, state_.has_best = true;
+  const int64_t decays = state_.plateau.decays;
+  state_.plateau.observe(config_.train, improved);
+  if (state_.plateau.decays > decays) {
+    log_info("no new best in " + std::to_string(*config_.train.lr_patience) +
+             " validations: learning rate " +
+             short_number(learning_rate(config_.train, state_.step, state_.plateau)));
+  }
+}
+
+void Trainer::save() {
+  check_watch();
+  if (saved_ == state_.step) return;
+  save_checkpoint(file("last.safetensors"), programs_, state_);
+  saved_ = state_.step;
+  keep_checkpoint(args_.out, state_.step,
+                  std::max(*config_.train.keep_last, config_.train.average_last->value_or(0)));
+}
+
+void Trainer::try_average() {
+  if (!config_.train.average_last->has_value()) return;
+  const auto files = last_checkpoints(args_.out, **config_.train.average_last);
+  if (files.size() < 2) return log_warn("train.average_last: there is but one checkpoint");
+  average_checkpoints(files, file("average.safetensors"));
+  load_weights(file("average.safetensors"), programs_);
+  const Validation valid = task_->validate(programs_, "valid");
+  std::string line = "valid  mean of the last " + std::to_string(files.size()) +
+                     " checkpoints  loss " + std::to_string(valid.loss).substr(0, 6);
+  const auto [metric, higher] = judge(valid, line);
+  const bool better = !best_saved_ || (higher ? metric > *best_saved_ : metric < *best_saved_);
+  if (std::isfinite(metric) && better) {
+    save_weights(file("best.safetensors"), programs_);
+    best_saved_ = metric;
+    samples_of_valid_ = valid.samples;
+    line += "  (best)";
+  }
+  log_info(line);
+  load_weights(file("last.safetensors"), programs_);
+}
+
+std::string Trainer::finished() const {
+  auto& t = config_.train;
+  if (t.steps->has_value() && state_.step >= **t.steps) return "steps";
+  if (t.max_epochs->has_value() && state_.epoch >= double(**t.max_epochs)) return "max_epochs";
+  if (t.patience->has_value() && state_.plateau.stale >= **t.patience) return "patience";
+  return "";
+}
+
+std::string Trainer::run(const std::atomic<bool>& stop) {
+  metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
+                          : MetricsWriter::create(file("metrics.jsonl"));
+  events_.emplace(args_.out, state_.step);
+  auto& t = config_.train;
+  while (finished().empty() && !stop) {
+    epoch_ended_ = false;
+    train_step();
+    const bool valid_due = t.valid_every->has_value() ? state_.step % **t.valid_every == 0
+                                                      : epoch_ended_;
+    if (valid_due) validate(true);
+    if (t.save_every->has_value() ? state_.step % **t.save_every == 0 : valid_due) save();
+    if (valid_due) write_report("training");
+  }
+  std::string reason = finished();
+  const bool complete = !reason.empty();
+  if (!complete) reason = "interrupted";
+  save();
+  if (complete && validated_ != state_.step && state_.step > first_step_) validate(false);
+  if (complete && state_.step > first_step_) try_average();
+  progress_.finish();
+  metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = reason,
+                         .seconds = seconds()});
+  write_report(reason);
+  return reason;
+}
+
+void Trainer::write_report(const std::string& state, const Validation* test) {
+  try {
+    RunReport report{.name = args_.name, .state = state};
+    report.config = dump_config(config_);
+    report.described = task_->describe();
+    report.unit = task_->unit(), report.sample = task_->loss_unit();
+    report.plan = plan_lines(largest());
+    const Compiled& c = largest().compiled();
+    const Footprint footprint = footprint_of(c.program, c.storages, c.plan);
+    for (size_t r = 0; r < kRoles; ++r) {
+      const int64_t bytes = footprint.by_role[r];
+      if (bytes > 0) report.bytes.emplace_back(to_string(Role(r)), bytes);
+    }
+    report.arena_bytes = footprint.arena, report.lower_bound_bytes = footprint.lower_bound;
+    report.samples = test ? test->samples : samples_of_valid_;
+    if (test) {
+      report.test = test->metrics;
+      report.test.emplace_back("loss", test->loss);
+    }
+    save_report(args_.out, report);
+  } catch (const Error& error) {
+    log_warn(std::string("no report: ") + error.what());
+  }
+}
+
+Validation Trainer::evaluate_best(const std::string& part) {
+  if (std::filesystem::exists(file("best.safetensors"))) {
+    load_weights(file("best.safetensors"), programs_);
+  }
+  return task_->validate(programs_, part);
+}
+
+}  // namespace pal

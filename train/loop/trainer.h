@@ -1,0 +1,95 @@
+// The training loop: takes batches, runs steps, validates, saves. It knows neither the model nor
+// where a byte lives.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "core/clock.h"
+#include "memory/run/program_set.h"
+#include "train/loop/checkpoint.h"
+#include "train/commands/commands.h"
+#include "train/run_files/log.h"
+#include "train/run_files/metrics.h"
+#include "train/loop/step_program.h"
+#include "train/loop/step_watch.h"
+#include "train/loop/task.h"
+#include "train/run_files/tensorboard.h"
+
+namespace pal {
+
+// The compile options and the device that a configuration asks for. UsageError when the device is
+// not there.
+CompileOptions compile_options(const MemoryConfig& config);
+// UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
+// device it is, and with auto why it is not a GPU.
+Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
+// The same for training, in the precision that train.precision asks for. UsageError where the device
+// does not have it.
+Device training_device(const Config& config, std::string* said = nullptr);
+
+class Trainer {
+ public:
+  // Reads the data, compiles the largest bucket's step, and draws the weights or, to resume, loads
+  // them. Throws before anything is written.
+  explicit Trainer(const TrainArgs& args);
+
+  // Trains until train.steps, train.max_epochs or train.patience ends it, or until `stop` turns
+  // true; then saves. Returns the reason: "steps", "max_epochs", "patience", "interrupted".
+  std::string run(const std::atomic<bool>& stop);
+
+  // The metric of the best checkpoint on a part of the data.
+  Validation evaluate_best(const std::string& part);
+
+  // Writes report.html into the run's folder; `state` is a word or two, "training", "steps". A
+  // report that cannot be written is a warning, no error.
+  void write_report(const std::string& state, const Validation* test = nullptr);
+
+  ProgramSet& programs() { return programs_; }
+  Task& task() { return *task_; }
+  const TrainerState& state() const { return state_; }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  int64_t first_step() const { return first_step_; }
+  const std::string& device_line() const { return device_line_; }  // what steps run on
+  // The step program with the largest plan, and its bucket.
+  Executable& largest();
+  int largest_bucket() { return largest(), largest_bucket_; }
+
+ private:
+  Executable& step_program(int bucket, MicroBatch kind);
+  void train_step();
+  [[noreturn]] void stop_on_nan(Executable& program);
+  void check_watch();  // ends the run where a step that was not looked at had a NaN
+  void validate(bool scheduled);
+  void save();
+  // train.average_last: validates the mean of the last checkpoints.
+  void try_average();
+  // Why training is over, or nothing.
+  std::string finished() const;
+  std::filesystem::path file(const char* name) const { return args_.out / name; }
+
+  const TrainArgs& args_;
+  const Config& config_;
+  std::unique_ptr<Task> task_;
+  std::string device_line_;
+  ProgramSet programs_;
+  StepWatch watch_;
+  double loss_ = 0;  // as last read
+  TrainerState state_;
+  std::optional<MetricsWriter> metrics_;
+  std::optional<EventWriter> events_;
+  Progress progress_;
+  const Clock::time_point begin_ = Clock::now();
+  int64_t first_step_ = 0;
+  int largest_bucket_ = -1;  // not known yet
+  int64_t validated_ = -1, saved_ = -1;  // at which step last
+  std::vector<std::pair<std::string, std::string>> samples_of_valid_;
+  bool epoch_ended_ = false;
+  std::optional<double> best_saved_;  // the metric of best.safetensors, as far as it is known
+  // Since the last step row: for throughput.
+  int64_t samples_ = 0, tokens_ = 0, steps_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace pal

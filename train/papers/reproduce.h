@@ -1,0 +1,57 @@
+// `pal reproduce`: tables and figures of the papers, ours beside theirs. What is predicted and what is
+// measured are columns of their own, and every table says which machine or profile it is for.
+#pragma once
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memory/compile.h"
+#include "memory/price/predict.h"
+#include "train/config/config.h"
+
+namespace pal {
+
+struct ReproducedTable {
+  std::string title;                     // "Footprint by layer type, GB"
+  std::vector<std::string> columns;      // the first names the rows
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> notes;        // one sentence each
+};
+
+struct Reproduction {
+  const char* name;   // echo-fig15
+  const char* what;   // "Echo, Figure 15: ..."
+  std::vector<ReproducedTable> (*make)(const DeviceProfile& device);
+};
+
+// What there is, by paper.
+std::span<const Reproduction> echo_reproductions();
+std::span<const Reproduction> echo_model_reproductions();
+std::span<const Reproduction> olla_reproductions();
+std::span<const Reproduction> zoo_reproductions();
+
+// A workload of a paper: a shipped configuration with changes, at a bucket.
+struct Recipe {
+  std::string config;             // nmt_iwslt
+  std::vector<std::string> sets;  // as --set
+  std::pair<int64_t, int64_t> bucket;
+};
+
+struct PlannedRecipe {
+  Config config;
+  Program recorded;  // before any pass
+  Compiled step;
+  double step_ms = 0;  // predicted
+  double samples_per_s = 0;
+
+  double gb() const { return double(step.plan.device().bytes) * 1e-9; }
+};
+// `adjust`, where given, changes the options of compile() that no configuration has.
+PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
+                          void (*adjust)(CompileOptions&) = nullptr);
+
+std::string gigabytes(int64_t bytes, int digits = 2);  // 1e9 bytes
+std::string percent(double fraction);                  // 0.125 -> 12.5 %
+
+}  // namespace pal

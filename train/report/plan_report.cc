@@ -1,0 +1,138 @@
+// Plans as JSON and as text.
+#include "train/report/plan_report.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "memory/plan/report.h"
+
+namespace pal {
+
+std::string mib(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / (1 << 20));
+  return text;
+}
+
+namespace {
+
+double samples_per_s(const StepTime& time, const PlanFacts& facts) {
+  return time.step_ms > 0 ? 1e3 * double(facts.samples) / time.step_ms : 0;
+}
+
+nlohmann::ordered_json time_json(const std::optional<StepTime>& time, const PlanFacts& facts) {
+  if (!time) return nullptr;
+  nlohmann::ordered_json json{{"step_ms", time->step_ms},
+                              {"overhead", time->overhead},
+                              {"predicted", true},
+                              {"profile", time->profile}};
+  if (facts.samples > 0) json["samples_per_s"] = samples_per_s(*time, facts);
+  return json;
+}
+
+nlohmann::ordered_json or_null(const std::optional<int64_t>& number) {
+  if (number) return *number;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
+                      const PlanFacts& facts) {
+  const Footprint f = footprint_of(c.program, c.storages, c.plan);
+  using nlohmann::ordered_json;
+  ordered_json json;
+  json["bucket"] = {bucket.first, bucket.second};
+  json["program"] = {{"nodes", c.program.nodes.size()}, {"values", c.program.values.size()}};
+  json["bytes"] = {{"total", f.arena},
+                   {"arena", f.arena},
+                   {"lower_bound", f.lower_bound},
+                   {"weights", f.of(Role::weight)},
+                   {"weight_gradients", f.of(Role::weight_gradient)},
+                   {"optimizer_state", f.of(Role::optimizer_state)},
+                   {"feature_maps", f.of(Role::feature_map) + f.of(Role::statistic)},
+                   {"gradient_maps", f.of(Role::gradient_map)},
+                   {"encoded", f.of(Role::encoded)},
+                   {"workspace", f.of(Role::workspace)},
+                   {"inputs", f.of(Role::input)},
+                   {"host", f.host}};
+  json["baselines"] = {{"ours", c.baselines.ours},
+                       {"framework", c.baselines.framework},
+                       {"framework_cudnn", c.baselines.cudnn}};
+  json["layers"] = ordered_json::array();
+  for (const LayerBytes& layer : f.layers) {
+    json["layers"].push_back(
+        {{"scope", layer.scope}, {"type", layer.type}, {"bytes", layer.bytes}});
+  }
+  json["passes"] = ordered_json::array();
+  for (const PassReport& pass : c.passes) {
+    json["passes"].push_back({{"name", pass.name},
+                              {"before_bytes", pass.before_bytes},
+                              {"after_bytes", pass.after_bytes},
+                              {"added_ms", pass.added_ms},
+                              {"seconds", pass.seconds}});
+  }
+  json["time"] = time_json(c.time, facts);
+  json["compile_seconds"] = c.seconds;
+  json["fits"] = !facts.capacity || f.arena <= *facts.capacity;
+  json["max_batch"] = or_null(facts.max_batch);
+  json["max_depth"] = or_null(facts.max_depth);
+  return json.dump();
+}
+
+std::string time_line(const Compiled& c, const PlanFacts& facts) {
+  if (!c.time) return "";
+  const StepTime& time = *c.time;
+  char text[160];
+  std::snprintf(text, sizeof text, "time (predicted, %s): %.*f ms a step", time.profile.c_str(),
+                time.step_ms < 10    ? 2
+                : time.step_ms < 100 ? 1
+                                     : 0,
+                time.step_ms);
+  std::string line = text;
+  double traded = 0;
+  for (const PassReport& pass : c.passes) traded += pass.trades ? pass.added_ms : 0;
+  for (const PassReport& pass : c.passes) {
+    if (!pass.trades || pass.added_ms == 0 || traded == 0) continue;
+    std::snprintf(text, sizeof text, ", %+.1f %% %s", 100 * time.overhead * pass.added_ms / traded,
+                  pass.name.c_str());
+    line += text;
+  }
+  if (facts.samples > 0) {
+    std::snprintf(text, sizeof text, ", %.4g samples/s", samples_per_s(time, facts));
+    line += text;
+  }
+  return line;
+}
+
+std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
+  const Footprint f = footprint_of(c.program, c.storages, c.plan);
+  char text[160];
+  std::vector<std::string> lines;
+  std::snprintf(text, sizeof text, "plan   %zu nodes, %s in all, lower bound %s, planned in %.2f s",
+                c.program.nodes.size(), format_bytes(f.arena).c_str(),
+                format_bytes(f.lower_bound).c_str(), c.seconds);
+  lines.push_back(text);
+  for (const PassReport& pass : c.passes) lines.push_back("  " + to_string(pass));
+  std::string roles;
+  for (size_t r = 0; r < kRoles; ++r) {
+    if (f.by_role[r] == 0) continue;
+    roles += (roles.empty() ? "" : ", ") + std::string(to_string(Role(r))) + " " +
+             format_bytes(f.by_role[r]);
+  }
+  lines.push_back("  at the peak: " + roles);
+  if (c.time) lines.push_back("  " + time_line(c, facts));
+  if (facts.capacity && f.arena > *facts.capacity) {
+    lines.push_back("  does not fit " + format_bytes(*facts.capacity) + ": " +
+                    format_bytes(f.arena - *facts.capacity) + " over");
+  }
+  return lines;
+}
+
+std::string plan_json(const Executable& step, std::pair<int64_t, int64_t> bucket) {
+  return plan_json(step.compiled(), bucket);
+}
+std::vector<std::string> plan_lines(const Executable& step) { return plan_lines(step.compiled()); }
+
+}  // namespace pal

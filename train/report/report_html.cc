@@ -1,0 +1,182 @@
+// Composing the page: what the rows of metrics.jsonl say, in tiles and charts; the footprint, the
+// plan, samples, the configuration.
+#include "train/report/report_html.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "data/atomic_file.h"
+#include "memory/plan/report.h"
+#include "train/report/html_page.h"
+#include "train/report/report_chart.h"
+#include "train/config/wording.h"
+
+namespace pal {
+namespace {
+
+using Points = std::vector<std::pair<double, double>>;
+
+constexpr size_t kPoints = 400;  // of a curve; a screen shows no more
+
+// The rows, by what is drawn of them.
+struct Curves {
+  Points loss, rate, tokens, valid_loss;
+  std::map<std::string, Points> metrics;
+  int64_t step = 0;
+  double epoch = 0, seconds = 0;
+};
+
+Curves read_curves(const std::string& text) {
+  Curves c;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    if (!row.is_object() || !row.contains("event") || !row.contains("step")) continue;
+    const int64_t step = row["step"].get<int64_t>();
+    auto add = [&](Points& to, const char* key) {
+      if (auto v = row.find(key); v != row.end() && v->is_number()) to.emplace_back(step, *v);
+    };
+    if (row["event"] == "step") {
+      add(c.loss, "loss");
+      add(c.rate, "lr");
+      add(c.tokens, "tokens_per_s");
+    } else if (row["event"] == "valid") {
+      add(c.valid_loss, "loss");
+      for (const auto& [key, value] : row.items()) {
+        if (key == "event" || key == "step" || key == "epoch" || key == "loss") continue;
+        add(c.metrics[key], key.c_str());
+      }
+    }
+    c.step = std::max(c.step, step);
+    if (row.contains("epoch") && row["epoch"].is_number()) {
+      c.epoch = std::max(c.epoch, row["epoch"].get<double>());
+    }
+  }
+  return c;
+}
+
+std::string upper(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char ch) { return char(std::toupper(ch)); });
+  return text;
+}
+
+// Error rates are better low; everything else that tasks report is better high.
+double best_of(const std::string& name, const Points& points) {
+  auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
+  return name == "wer" || name == "cer"
+             ? std::min_element(points.begin(), points.end(), by_value)->second
+             : std::max_element(points.begin(), points.end(), by_value)->second;
+}
+
+double mean(const Points& points) {
+  double sum = 0;
+  for (auto& p : points) sum += p.second;
+  return points.empty() ? 0 : sum / double(points.size());
+}
+
+std::string tiles(const RunReport& r, const Curves& c) {
+  std::string out = "<section class=\"tiles\">";
+  for (const auto& [name, value] : r.test) {
+    out += name == "loss" ? tile(fixed(value, 3), "test loss, nats per " + r.sample)
+                          : tile(fixed(value, 2), "test " + upper(name));
+  }
+  for (const auto& [name, points] : c.metrics) {
+    if (!points.empty()) out += tile(fixed(best_of(name, points), 2), "best valid " + upper(name));
+  }
+  if (!c.valid_loss.empty()) {
+    out += tile(fixed(c.valid_loss.back().second, 3), "last valid loss, nats per " + r.sample);
+  }
+  out += tile(short_number(double(c.step), 7), "updates, " + fixed(c.epoch, 2) + " epochs");
+  if (!c.tokens.empty()) out += tile(short_number(mean(c.tokens)), r.unit + " a second, mean");
+  out += tile(format_bytes(r.arena_bytes), "planned for a step, all included");
+  return out + "</section>";
+}
+
+std::string charts(const RunReport& r, const Curves& c) {
+  Chart loss{.title = "Loss", .unit = "nats per " + r.sample + ", by step", .series = {}};
+  const Points train = thinned(c.loss, kPoints);
+  if (train.size() > 40) {
+    loss.series.push_back({"", "faint", train});
+    const double window = double(train.size()) / 25;
+    loss.series.push_back({"training, smoothed", "one", smoothed(train, window)});
+  } else {
+    loss.series.push_back({"training", "one", train});
+  }
+  loss.series.push_back({"validation", "two", thinned(c.valid_loss, kPoints),
+                         c.valid_loss.size() <= 60});
+  std::string out = "<section class=\"charts\">" + chart_html(loss);
+
+  Chart metric{.title = "Validation", .unit = "by step", .series = {}};
+  const char* styles[] = {"three", "four", "two"};
+  for (const auto& [name, points] : c.metrics) {
+    const bool alone = c.metrics.size() == 1;
+    if (alone) metric.title = upper(name), metric.unit = "on validation data, by step";
+    metric.series.push_back({alone ? "" : upper(name),
+                             styles[metric.series.size() % 3], thinned(points, kPoints),
+                             points.size() <= 60});
+  }
+  out += chart_html(metric);
+  out += chart_html({.title = "Learning rate", .unit = "by step",
+                     .series = {{"", "four", thinned(c.rate, kPoints)}}, .from_zero = true});
+  out += chart_html({.title = "Throughput",
+                     .unit = r.unit + " a second, by step",
+                     .series = {{"", "one", thinned(c.tokens, kPoints)}},
+                     .from_zero = true});
+  return out + "</section>";
+}
+
+std::string footprint(const RunReport& r) {
+  auto parts = r.bytes;
+  std::sort(parts.begin(), parts.end(), [](auto& a, auto& b) { return a.second > b.second; });
+  if (const int64_t lost = r.arena_bytes - r.lower_bound_bytes; lost > 0) {
+    parts.emplace_back("lost to packing", lost);
+  }
+  return "<h2>Memory: the largest step at its peak, " + format_bytes(r.arena_bytes) + "</h2>" +
+         bytes_card(parts, r.arena_bytes);
+}
+
+std::string samples(const RunReport& r) {
+  if (r.samples.empty()) return "";
+  std::string out = "<h2>Samples of " + std::string(r.test.empty() ? "validation" : "test") +
+                    " data</h2><div class=\"card\"><table><tr><th>source</th><th>output</th></tr>";
+  for (const auto& [source, output] : r.samples) {
+    out += "<tr><td class=\"half\">" + escape_html(source) + "</td><td>" + escape_html(output) +
+           "</td></tr>";
+  }
+  return out + "</table></div>";
+}
+
+}  // namespace
+
+std::string report_html(const RunReport& r, const std::string& metrics) {
+  const Curves curves = read_curves(metrics);
+  const bool running = r.state == "training" || r.state == "interrupted";
+  std::string out = page_header(r.name, running ? r.state : "ended: " + words(r.state));
+  for (const std::string& line : r.described) {
+    out += "<p class=\"soft\">" + escape_html(line) + "</p>";
+  }
+  out += tiles(r, curves) + "\n<h2>Training</h2>" + charts(r, curves) + "\n" + samples(r) + "\n" +
+         footprint(r) + "\n<h2>The plan, and what each pass did</h2><div class=\"card\">" +
+         preformatted(r.plan) + "</div>\n<h2>Configuration</h2><details class=\"card\"><summary>" +
+         "Every option of this run</summary>" + preformatted({r.config}) +
+         "</details>\n<footer>Written by Palimpsest. All figures are of this run, from "
+         "metrics.jsonl and plan.json beside this page.</footer>";
+  return html_page(r.name, out);
+}
+
+void save_report(const std::filesystem::path& folder, const RunReport& report) {
+  std::ifstream in(folder / "metrics.jsonl", std::ios::binary);
+  std::ostringstream metrics;
+  metrics << in.rdbuf();
+  const std::string page = report_html(report, metrics.str());
+  AtomicFile out((folder / "report.html").string());
+  out.write(page.data(), page.size());
+  out.commit();
+}
+
+}  // namespace pal

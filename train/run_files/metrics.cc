@@ -1,0 +1,124 @@
+// Writing and mending metrics.jsonl.
+#include "train/run_files/metrics.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "data/atomic_file.h"
+
+namespace pal {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;  // keys stay in the order they are written here
+
+// The row without what differs between two compilations of one program.
+std::string plan_identity(Json row) {
+  row.erase("step");
+  row.erase("compile_seconds");
+  return row.dump();
+}
+
+// Whether a parsed line is a row of ours.
+bool is_row(const Json& row) {
+  return row.is_object() && row.contains("event") && row["event"].is_string() &&
+         row.contains("step") && row["step"].is_number_integer();
+}
+
+}  // namespace
+
+MetricsWriter::MetricsWriter(const fs::path& file, const char* mode)
+    : path_(file), file_(std::fopen(file.c_str(), mode)) {
+  if (!file_)
+    throw Error(kExitFailed, file.string() + ": cannot be written: " + std::strerror(errno));
+}
+
+MetricsWriter MetricsWriter::create(const fs::path& file) { return MetricsWriter(file, "wb"); }
+
+MetricsWriter MetricsWriter::resume(const fs::path& file, int64_t step) {
+  std::ifstream in(file, std::ios::binary);
+  std::string kept;
+  std::vector<std::string> plans;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    bool torn = in.eof();  // no line break at its end
+    Json row = Json::parse(line, nullptr, false);
+    if (!is_row(row)) {
+      if (torn || in.peek() == EOF) break;
+      throw UsageError(file.string() + ":" + std::to_string(number) +
+                       ": not a row of metrics; mend the line or move the file away");
+    }
+    if (torn || row["event"] == "end" || row["step"].get<int64_t>() > step) continue;
+    if (row["event"] == "plan") plans.push_back(plan_identity(row));
+    kept += line + "\n";
+  }
+  in.close();
+  AtomicFile out(file.string());
+  out.write(kept.data(), kept.size());
+  out.commit();
+  MetricsWriter writer(file, "ab");
+  writer.plans_ = std::move(plans);
+  return writer;
+}
+
+void MetricsWriter::append(const std::string& line) {
+  std::string text = line + "\n";
+  if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||
+      std::fflush(file_.get()) != 0)
+    throw Error(kExitFailed, path_.string() + ": cannot be written: " + std::strerror(errno));
+}
+
+void MetricsWriter::write(const PlanRow& r) {
+  Json row = {{"event", "plan"},
+              {"step", r.step},
+              {"bucket", {r.source_length, r.target_length}},
+              {"nodes", r.nodes},
+              {"values", r.values},
+              {"total_bytes", r.total_bytes},
+              {"arena_bytes", r.arena_bytes},
+              {"lower_bound_bytes", r.lower_bound_bytes},
+              {"compile_seconds", r.compile_seconds}};
+  std::string identity = plan_identity(row);
+  if (std::find(plans_.begin(), plans_.end(), identity) != plans_.end()) return;
+  append(row.dump());
+  plans_.push_back(std::move(identity));
+}
+
+void MetricsWriter::write(const StepRow& r) {
+  append(Json{{"event", "step"},
+              {"step", r.step},
+              {"epoch", r.epoch},
+              {"loss", r.loss},
+              {"lr", r.lr},
+              {"grad_norm", r.grad_norm},
+              {"samples_per_s", r.samples_per_s},
+              {"tokens_per_s", r.tokens_per_s},
+              {"step_ms", r.step_ms},
+              {"arena_bytes", r.arena_bytes},
+              {"peak_bytes", r.peak_bytes}}
+             .dump());
+}
+
+void MetricsWriter::write(const ValidRow& r) {
+  Json row = {{"event", "valid"}, {"step", r.step}, {"epoch", r.epoch}, {"loss", r.loss}};
+  for (const auto& [name, value] : r.metrics) row[name] = value;
+  append(row.dump());
+}
+
+void MetricsWriter::write(const EndRow& r) {
+  append(Json{{"event", "end"},
+              {"step", r.step},
+              {"epoch", r.epoch},
+              {"reason", r.reason},
+              {"seconds", r.seconds}}
+             .dump());
+}
+
+}  // namespace pal

@@ -1,0 +1,359 @@
+// Batches, programs and validation of the recogniser.
+#include "train/speech/speech_task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/philox.h"
+#include "core/scalars.h"
+#include "ops/tensors/copies.h"
+#include "ops/losses/cross_entropy.h"  // log_softmax
+#include "train/loop/checkpoint.h"
+#include "train/run_files/log.h"
+#include "train/run_files/position.h"
+#include "train/run_files/saved_run.h"
+#include "train/loop/trainer.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kFrameStep = 64;  // what utterances longer than the buckets are padded to
+constexpr int64_t kFaultsShown = 10;
+
+DeepSpeech2Options model_options(const DeepSpeechConfig& c, int64_t bins, int64_t labels) {
+  DeepSpeech2Options o;
+  o.bins = bins;
+  o.labels = labels;
+  o.convs.clear();
+  for (size_t i = 0; i < c.conv_kernels->size(); ++i) {
+    const Extents kernel = parse_extents((*c.conv_kernels)[i]);
+    const Extents stride = parse_extents((*c.conv_strides)[i]);
+    o.convs.push_back({kernel.frames, kernel.bins, stride.frames, stride.bins});
+  }
+  o.channels = *c.conv_channels;
+  o.cell = *c.cell == "lstm" ? DeepSpeech2Options::Cell::lstm : DeepSpeech2Options::Cell::gru;
+  o.layers = *c.layers;
+  o.hidden = *c.hidden;
+  o.bidirectional = *c.bidirectional;
+  o.sum_directions = *c.directions == "sum";
+  o.fully_connected = *c.fully_connected;
+  o.dropout = static_cast<float>(*c.dropout);
+  o.fused = *c.fused;
+  return o;
+}
+
+template <class T>
+void put(Executable& program, const char* input, const std::vector<T>& numbers) {
+  const Program& p = program.program();
+  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
+    throw ProgramError(std::string("[speech] input ") + input + " takes " +
+                       to_string(p.value(p.input(input)).spec) + ", not " +
+                       std::to_string(numbers.size()) + " numbers: another bucket's program");
+  }
+  std::memcpy(program.input(input), numbers.data(), numbers.size() * sizeof(T));
+}
+
+void put(Executable& program, const SpeechBatch& batch, const DeepSpeech2Options& model) {
+  std::vector<int32_t> steps;
+  for (const int32_t frames : batch.frames) {
+    steps.push_back(static_cast<int32_t>(output_steps(model, frames)));
+  }
+  put(program, speech_input::kFeatures, batch.features);
+  put(program, speech_input::kSteps, steps);
+  put(program, speech_input::kLabels, batch.labels);
+  put(program, speech_input::kLabelLengths, batch.label_lengths);
+}
+
+// The validation program: "nll" of every row, and "log_probs" of its labels.
+Program record_validation(const DeepSpeech2Options& model, const SpeechShape& shape) {
+  Builder b;
+  Val scalars = step_scalars(b.input(speech_input::kScalars, scalars_spec(), Space::host));
+  const SpeechLoss loss = deepspeech2_loss(b, model, shape, scalars, false);
+  b.output("nll", loss.nll);
+  b.output("log_probs", log_softmax(loss.logits));
+  return b.take();
+}
+
+Spelling decode(const LogProbs& probs, int64_t beam) {
+  return beam > 1 ? ctc_beam(probs, beam) : ctc_greedy(probs);
+}
+
+// Rows of a part in batches of like length: those of a bucket together, the last ones longer than
+// all buckets.
+struct ValidBatch {
+  SpeechExtent extent;
+  std::vector<int32_t> rows;
+};
+std::vector<ValidBatch> valid_batches(const std::vector<Utterance>& utterances, SpeechData& data) {
+  const BucketLadder& ladder = data.ladder();
+  const std::vector<PairLength> lengths = speech_lengths(utterances, false);
+  std::vector<std::vector<int32_t>> of_bucket(ladder.buckets.size());
+  std::vector<ValidBatch> out;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int bucket = ladder.find(lengths[i]);
+    if (bucket >= 0) {
+      of_bucket[static_cast<size_t>(bucket)].push_back(static_cast<int32_t>(i));
+      continue;
+    }
+    const int64_t frames = (lengths[i].source + kFrameStep - 1) / kFrameStep * kFrameStep;
+    const int64_t labels = (lengths[i].target + kFrameStep - 1) / kFrameStep * kFrameStep;
+    out.push_back({{frames, labels, 1}, {static_cast<int32_t>(i)}});
+  }
+  for (size_t bucket = 0; bucket < of_bucket.size(); ++bucket) {
+    const SpeechExtent extent = data.extent(static_cast<int>(bucket));
+    const std::vector<int32_t>& rows = of_bucket[bucket];
+    for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(extent.batch)) {
+      const size_t end = std::min(rows.size(), at + static_cast<size_t>(extent.batch));
+      out.push_back(
+          {extent,
+           {rows.begin() + static_cast<int64_t>(at), rows.begin() + static_cast<int64_t>(end)}});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+SpeechTask::SpeechTask(const Config& config, const fs::path& model_dir)
+    : SpeechTask(config, std::shared_ptr<SpeechData>()) {
+  data_ = std::make_shared<SpeechData>(
+      config.speech(), batch_, seed_, model_dir,
+      [model = model_](int64_t frames) { return output_steps(model, frames); });
+  model_.labels = data_->labels().size();
+}
+
+// Without `data`, the caller adds it.
+SpeechTask::SpeechTask(const Config& config, std::shared_ptr<SpeechData> data)
+    : batch_(*config.train.batch_size),
+      seed_(static_cast<uint64_t>(*config.train.seed)),
+      model_(model_options(config.deepspeech(),
+                           FeatureReader(speech_options(config.speech())).bins(),
+                           data ? data->labels().size() : 0)),
+      data_(std::move(data)) {}
+
+std::unique_ptr<Task> SpeechTask::variant(const Config& config) const {
+  return std::unique_ptr<Task>(new SpeechTask(config, data_));
+}
+
+int SpeechTask::bucket_count() const { return static_cast<int>(data_->ladder().buckets.size()); }
+
+std::pair<int64_t, int64_t> SpeechTask::bucket_lengths(int bucket) const {
+  const SpeechExtent extent = data_->extent(bucket);
+  return {extent.frames, extent.labels};
+}
+
+Recorded SpeechTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
+  return record_lengths(builder, bucket_lengths(bucket), scalars, training);
+}
+
+Recorded SpeechTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
+                                    Val scalars, bool training) const {
+  const SpeechShape shape{lengths.first, lengths.second, batch_};
+  SpeechLoss loss = deepspeech2_loss(builder, model_, shape, scalars, training);
+  return {loss.loss, {}, std::move(loss.moved)};
+}
+
+void SpeechTask::start_batches() {
+  prefetch_.reset();  // before what its thread uses
+  const std::vector<Utterance>& utterances = data_->train();
+  order_ = std::make_unique<BatchOrder>(speech_lengths(utterances, data_->variety().tempo),
+                                        data_->ladder(), seed_, "utterances");
+  order_->restore(resume_);
+  reader_ = std::make_unique<FeatureReader>(data_->options());
+  prefetch_ = std::make_unique<Prefetch<SpeechBatch>>([this, &utterances](SpeechBatch& batch) {
+    const BatchOrder::Batch next = order_->next();
+    batch.bucket = next.bucket;
+    batch.position = next.position;
+    batch.resume = next.resume;
+    fill_speech_batch(*reader_, utterances, next.rows, data_->extent(next.bucket),
+                      &data_->variety(), data_->skips_faults(), batch);
+    return true;
+  });
+}
+
+void SpeechTask::report(const Faults& faults) {
+  if (faults.count == 0) return;
+  faults_ += faults.count;
+  if (faults_ - faults.count >= kFaultsShown) return;
+  log_warn(std::to_string(faults_) +
+           " utterances were left out while training, this one now: " + faults.first);
+}
+
+const std::vector<BatchInfo>& SpeechTask::next(int count) {
+  if (!prefetch_) start_batches();
+  batches_.resize(static_cast<size_t>(count));
+  infos_.assign(batches_.size(), {});
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    SpeechBatch& batch = batches_[i];
+    if (!prefetch_->next(batch)) throw ProgramError("[speech] the training batches came to an end");
+    report(batch.faults);
+    resume_ = batch.resume;
+    const bool last = batch.resume.batch_in_epoch == 0;
+    const double part = static_cast<double>(resume_.batch_in_epoch) /
+                        static_cast<double>(order_->batches_per_epoch());
+    infos_[i] = {.bucket = batch.bucket,
+                 .normalizer = static_cast<double>(std::max<int64_t>(1, batch.utterances)),
+                 .samples = batch.utterances,
+                 .tokens = batch.total_frames,
+                 .epoch = static_cast<double>(resume_.epoch) + part,
+                 .last_of_epoch = last};
+  }
+  return infos_;
+}
+
+void SpeechTask::fill(Executable& program, int i) {
+  put(program, batches_.at(static_cast<size_t>(i)), model_);
+}
+
+// Noise, and labels in turn: half as many as there are steps.
+BatchInfo SpeechTask::fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const {
+  const auto [F, L] = lengths;
+  SpeechBatch batch;
+  for (int64_t i = 0; i < batch_ * F * model_.bins; ++i) {
+    batch.features.push_back(2 * uniform01(draw({seed_, 0, 0, 0}, uint64_t(i)).x[0]) - 1);
+  }
+  const auto labels = std::min(L, output_steps(model_, F) / 2);
+  batch.frames.assign(size_t(batch_), int32_t(F));
+  batch.label_lengths.assign(size_t(batch_), int32_t(labels));
+  for (int64_t i = 0; i < L * batch_; ++i) {
+    batch.labels.push_back(int32_t(1 + (i / batch_ + i) % (model_.labels - 1)));
+  }
+  put(program, batch, model_);
+  return {.normalizer = double(batch_), .samples = batch_, .tokens = batch_ * F};
+}
+
+std::string SpeechTask::position() const {
+  return position_text({{"epoch", resume_.epoch}, {"batch", resume_.batch_in_epoch}},
+                       data_->fingerprint());
+}
+
+void SpeechTask::restore(const std::string& position) {
+  const auto numbers = read_position(position, {"epoch", "batch"}, data_->fingerprint(), "[speech]",
+                                     "the training recordings, their transcripts or the buckets");
+  resume_ = {numbers[0], numbers[1]};
+  start_batches();
+}
+
+void SpeechTask::declare_weights(ProgramSet& programs) const {
+  programs.add("weights", record_validation(model_, {1, 1, 1}));
+}
+
+SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& part,
+                                      int64_t beam) const {
+  const std::vector<Utterance>& utterances = data_->part(part);
+  const std::vector<ValidBatch> batches = valid_batches(utterances, *data_);
+  FeatureReader reader(data_->options());
+  size_t made = 0;
+  Prefetch<SpeechBatch> prefetch([&](SpeechBatch& batch) {
+    if (made == batches.size()) return false;
+    fill_speech_batch(reader, utterances, batches[made].rows, batches[made].extent, nullptr,
+                      data_->skips_faults(), batch);
+    ++made;
+    return true;
+  });
+  SpeechEvaluation result;
+  result.references.resize(utterances.size());
+  result.hypotheses.resize(utterances.size());
+  Faults faults;
+  int64_t possible = 0;
+  SpeechBatch batch;
+  while (prefetch.next(batch)) {
+    const auto [F, L, B] = batch.extent;
+    const std::string name =
+        "valid/" + std::to_string(F) + "x" + std::to_string(L) + "x" + std::to_string(B);
+    Executable* program = programs.find(name);
+    if (!program) program = &programs.add(name, record_validation(model_, {F, L, B}));
+    const StepScalars scalars;
+    std::memcpy(program->input(speech_input::kScalars), &scalars, sizeof scalars);
+    put(*program, batch, model_);
+    program->run();
+    const float *nll = program->output("nll"), *probs = program->output("log_probs");
+    if (batch.faults.count > 0)
+      faults.add(batch.faults.first), faults.count += batch.faults.count - 1;
+    for (size_t b = 0; b < batch.rows.size(); ++b) {
+      if (batch.frames[b] == 0) continue;  // could not be read
+      const auto row = static_cast<size_t>(batch.rows[b]);
+      const int64_t steps = output_steps(model_, batch.frames[b]);
+      const LogProbs own{probs + static_cast<int64_t>(b) * model_.labels, steps, B * model_.labels,
+                         model_.labels};
+      result.references[row] = utterances[row].transcript;
+      result.hypotheses[row] = data_->labels().decode(decode(own, beam).labels);
+      result.words += word_errors(result.hypotheses[row], result.references[row]);
+      result.characters += character_errors(result.hypotheses[row], result.references[row]);
+      ++result.utterances;
+      if (std::isinf(nll[b])) continue;
+      result.loss += double(nll[b]);
+      ++possible;
+    }
+  }
+  if (faults.count > 0) {
+    log_warn(std::to_string(faults.count) + " utterances of part '" + part +
+             "' cannot be read and are left out; the first: " + faults.first);
+  }
+  result.loss /= static_cast<double>(std::max<int64_t>(1, possible));
+  return result;
+}
+
+Validation SpeechTask::validate(ProgramSet& programs, const std::string& part) {
+  const SpeechEvaluation result = evaluate(programs, part, 1);
+  Validation validation{
+      .loss = result.loss,
+      .metrics = {{"wer", result.words.percent()}, {"cer", result.characters.percent()}},
+      .best_by = "wer",
+      .higher_is_better = false};
+  const size_t all = result.references.size(), samples = std::min(kSamples, all);
+  for (size_t i = 0; i < samples; ++i) {
+    const size_t at = samples == 1 ? 0 : i * (all - 1) / (samples - 1);
+    validation.samples.emplace_back(result.references[at], result.hypotheses[at]);
+  }
+  return validation;
+}
+
+Spelling SpeechTask::transcribe(ProgramSet& programs, FeatureReader& reader,
+                                const std::string& file, int64_t beam) const {
+  const Features features = reader.read_file(file);
+  const int64_t frames = (features.frames + kFrameStep - 1) / kFrameStep * kFrameStep;
+  const std::string name = "recognise/" + std::to_string(frames);
+  Executable* program = programs.find(name);
+  if (!program) {
+    Builder b;
+    deepspeech2_recogniser(b, model_, {frames, 1, 1});
+    program = &programs.add(name, b.take());
+  }
+  std::vector<float> padded = features.values;
+  padded.resize(static_cast<size_t>(frames * features.bins));
+  const int64_t steps = output_steps(model_, features.frames);
+  put(*program, speech_input::kFeatures, padded);
+  put(*program, speech_input::kSteps, std::vector<int32_t>{static_cast<int32_t>(steps)});
+  program->run();
+  return decode({program->output("log_probs"), steps, model_.labels, model_.labels}, beam);
+}
+
+void SpeechTask::save_files(const fs::path& folder) const { data_->save(folder); }
+
+std::vector<std::string> SpeechTask::describe() const { return data_->describe(); }
+
+SavedSpeech open_speech(const fs::path& path) {
+  const SavedRun run = find_saved_run(path);
+  SavedSpeech saved;
+  saved.weights = run.weights;
+  saved.config = load_config(run.folder / "config.yaml");
+  if (!std::holds_alternative<DeepSpeechConfig>(saved.config.model)) {
+    throw UsageError(run.folder.string() +
+                     ": holds no speech recogniser but a model of another "
+                     "type; name the folder of a recogniser's run");
+  }
+  saved.task = std::make_unique<SpeechTask>(saved.config, run.folder);
+  saved.programs = std::make_unique<ProgramSet>(compile_options(saved.config.memory),
+                                                choose_device(saved.config.device));
+  saved.task->declare_weights(*saved.programs);
+  load_weights(saved.weights, *saved.programs);
+  return saved;
+}
+
+}  // namespace pal

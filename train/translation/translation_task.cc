@@ -1,0 +1,271 @@
+// Batches, programs and validation of the translator.
+#include "train/translation/translation_task.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/philox.h"
+#include "core/scalars.h"
+#include "ops/tensors/copies.h"
+#include "train/loop/checkpoint.h"
+#include "train/run_files/log.h"
+#include "train/run_files/position.h"
+#include "train/run_files/saved_run.h"
+#include "train/loop/trainer.h"
+#include "train/translation/translation_model.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+void put(Executable& program, const char* input, const std::vector<int32_t>& numbers) {
+  const Program& p = program.program();
+  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
+    throw ProgramError(std::string("[nmt] input ") + input + " takes " +
+                       to_string(p.value(p.input(input)).spec) + ", not " +
+                       std::to_string(numbers.size()) + " numbers: another bucket's program");
+  }
+  std::memcpy(program.input(input), numbers.data(), numbers.size() * sizeof(int32_t));
+}
+
+void put(Executable& program, const TextBatch& batch) {
+  put(program, translation_input::kSource, batch.source);
+  put(program, translation_input::kSourceLengths, batch.source_lengths);
+  put(program, translation_input::kTargetIn, batch.target_in);
+  put(program, translation_input::kTargetOut, batch.target_out);
+}
+
+// The validation program: its output "nll" is summed over the batch's target words.
+Program record_nll(const TranslationModel& model, const TranslationShape& shape) {
+  Builder b;
+  Val scalars = step_scalars(b.input(translation_input::kScalars, scalars_spec(), Space::host));
+  b.output("nll", model.loss(b, shape, scalars, false).nll);
+  return b.take();
+}
+
+BatchSize batch_size_of(const TrainConfig& train) {
+  return train.batch_words->has_value() ? BatchSize::of_words(**train.batch_words)
+                                        : BatchSize(*train.batch_size);
+}
+
+}  // namespace
+
+TranslationTask::TranslationTask(const Config& config, const fs::path& model_dir)
+    : TranslationTask(config, std::make_shared<TranslationData>(
+                                  config.parallel_text(), batch_size_of(config.train),
+                                  static_cast<uint64_t>(*config.train.seed), model_dir)) {}
+
+TranslationTask::TranslationTask(const Config& config, std::shared_ptr<TranslationData> data)
+    : batch_(batch_size_of(config.train)),
+      seed_(static_cast<uint64_t>(*config.train.seed)),
+      data_(std::move(data)),
+      model_(translation_model(config, data_->source().size(), data_->target().size())) {}
+
+std::unique_ptr<Task> TranslationTask::variant(const Config& config) const {
+  return std::unique_ptr<Task>(new TranslationTask(config, data_));
+}
+
+int TranslationTask::bucket_count() const {
+  return static_cast<int>(data_->ladder().buckets.size());
+}
+
+std::pair<int64_t, int64_t> TranslationTask::bucket_lengths(int bucket) const {
+  const Bucket& lengths = data_->ladder().buckets.at(static_cast<size_t>(bucket));
+  return {lengths.source, lengths.target};
+}
+
+Recorded TranslationTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
+  const auto [source, target] = bucket_lengths(bucket);
+  return record_shape(builder, {source, target, data_->ladder().rows(bucket)}, scalars, training);
+}
+
+Recorded TranslationTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
+                                         Val scalars, bool training) const {
+  const auto [source, target] = lengths;
+  return record_shape(builder, {source, target, batch_.rows(source, target)}, scalars, training);
+}
+
+Recorded TranslationTask::record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
+                                       bool training) const {
+  const TranslationLoss loss = model_.loss(builder, shape, scalars, training);
+  return {loss.loss, {{"nll", loss.nll}}};
+}
+
+// A plan grows with the words of either side and with the pairs of words that attention looks at:
+// a bucket that has fewer of all three than another is none of the largest.
+std::vector<int> TranslationTask::largest_candidates() const {
+  const BucketLadder& ladder = data_->ladder();
+  auto sizes = [&](int bucket) -> std::array<int64_t, 3> {
+    const auto [S, T] = bucket_lengths(bucket);
+    const int64_t B = ladder.rows(bucket);
+    return {B * S, B * T, B * S * T};
+  };
+  std::vector<int> candidates;
+  for (int bucket = bucket_count() - 1; bucket >= 0; --bucket) {
+    const auto own = sizes(bucket);
+    const bool smaller = std::any_of(candidates.begin(), candidates.end(), [&](int other) {
+      const auto theirs = sizes(other);
+      return own[0] <= theirs[0] && own[1] <= theirs[1] && own[2] <= theirs[2];
+    });
+    if (!smaller) candidates.push_back(bucket);
+  }
+  return candidates;
+}
+
+int64_t TranslationTask::batch() const {
+  return batch_.words() == 0 ? batch_.sentences() : data_->ladder().rows(bucket_count() - 1);
+}
+
+void TranslationTask::start_batches() {
+  prefetch_.reset();  // before the iterator that its thread uses
+  iterator_ = std::make_unique<TrainIterator>(data_->train(), data_->ladder(), seed_);
+  iterator_->restore(resume_);
+  prefetch_ = std::make_unique<Prefetch<TextBatch>>(
+      [iterator = iterator_.get()](TextBatch& batch) { return iterator->next(batch); });
+}
+
+const std::vector<BatchInfo>& TranslationTask::next(int count) {
+  if (!prefetch_) start_batches();
+  batches_.resize(static_cast<size_t>(count));
+  infos_.assign(batches_.size(), {});
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    TextBatch& batch = batches_[i];
+    if (!prefetch_->next(batch)) throw ProgramError("[nmt] the training batches came to an end");
+    resume_ = batch.resume;
+    const double part = static_cast<double>(resume_.batch_in_epoch) /
+                        static_cast<double>(iterator_->batches_per_epoch());
+    infos_[i] = {.bucket = batch.bucket,
+                 .normalizer = static_cast<double>(batch.target_tokens),
+                 .samples = batch.sentences,
+                 .tokens = batch.source_tokens + batch.target_tokens,
+                 .epoch = static_cast<double>(resume_.epoch) + part,
+                 .last_of_epoch = resume_.batch_in_epoch == 0};
+  }
+  return infos_;
+}
+
+void TranslationTask::fill(Executable& program, int i) {
+  put(program, batches_.at(static_cast<size_t>(i)));
+}
+
+BatchInfo TranslationTask::fill_full(Executable& program,
+                                     std::pair<int64_t, int64_t> lengths) const {
+  const auto [S, T] = lengths;
+  const int64_t B = batch_.rows(S, T);
+  auto words = [&](const char* input, int64_t count, int64_t vocabulary) {
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const uint32_t number = draw({seed_, 0, 0, 0}, i).x[0];
+      ids[i] = Vocabulary::kSpecials +
+               static_cast<int32_t>(number % uint32_t(vocabulary - Vocabulary::kSpecials));
+    }
+    put(program, input, ids);
+  };
+  words(translation_input::kSource, S * B, data_->source().size());
+  words(translation_input::kTargetIn, T * B, data_->target().size());
+  words(translation_input::kTargetOut, T * B, data_->target().size());
+  put(program, translation_input::kSourceLengths,
+      std::vector<int32_t>(static_cast<size_t>(B), static_cast<int32_t>(S)));
+  return {.normalizer = static_cast<double>(T * B), .samples = B, .tokens = (S + T) * B};
+}
+
+std::string TranslationTask::position() const {
+  return position_text({{"epoch", resume_.epoch}, {"batch", resume_.batch_in_epoch}},
+                       data_->fingerprint());
+}
+
+void TranslationTask::restore(const std::string& position) {
+  const auto numbers = read_position(position, {"epoch", "batch"}, data_->fingerprint(), "[nmt]",
+                                     "the training text, its vocabularies or its buckets");
+  resume_ = {numbers[0], numbers[1]};
+  start_batches();
+}
+
+void TranslationTask::declare_weights(ProgramSet& programs) const {
+  programs.add("weights", record_nll(model_, {1, 1, 1}));
+}
+
+double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part,
+                             int64_t& truncated) const {
+  ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
+  truncated = batches.truncated();
+  TextBatch batch;
+  double sum = 0;
+  int64_t words = 0;
+  while (batches.next(batch)) {
+    const std::string name = "valid/" + std::to_string(batch.S) + "x" + std::to_string(batch.T);
+    Executable* program = programs.find(name);
+    if (!program) program = &programs.add(name, record_nll(model_, {batch.S, batch.T, batch.B}));
+    const StepScalars scalars;
+    std::memcpy(program->input(translation_input::kScalars), &scalars, sizeof scalars);
+    put(*program, batch);
+    program->run();
+    sum += *program->output("nll");
+    words += batch.target_tokens;
+  }
+  return sum / static_cast<double>(words);
+}
+
+Translator::Member TranslationTask::translator_member(ProgramSet& programs) const {
+  Translator::Member member{&programs, model_, {}};
+  for (const Bucket& bucket : data_->ladder().buckets) member.lengths.push_back(bucket.source);
+  return member;
+}
+
+TranslationEvaluation TranslationTask::evaluate(ProgramSet& programs,
+                                                const TranslationPart& part) const {
+  TranslationEvaluation result;
+  result.loss = loss(programs, part, result.truncated);
+  std::vector<std::vector<int32_t>> sentences;
+  for (int64_t i = 0; i < part.text.size(); ++i) {
+    const std::span<const int32_t> ids = part.text.source(i);
+    sentences.emplace_back(ids.begin(), ids.end());
+  }
+  Translator translator({translator_member(programs)}, batch());
+  for (const std::vector<int32_t>& ids : translator.greedy(sentences)) {
+    result.hypotheses.push_back(data_->target_segmenter().join(data_->target().decode(ids)));
+  }
+  result.bleu = corpus_bleu(result.hypotheses, part.lines.target);
+  return result;
+}
+
+Validation TranslationTask::validate(ProgramSet& programs, const std::string& name) {
+  const TranslationPart& part = data_->part(name);
+  const TranslationEvaluation result = evaluate(programs, part);
+  Validation validation{.loss = result.loss,
+                        .metrics = {{"bleu", result.bleu.score}},
+                        .best_by = "bleu",
+                        .higher_is_better = true};
+  const size_t lines = part.lines.source.size(), samples = std::min(kSamples, lines);
+  for (size_t i = 0; i < samples; ++i) {
+    const size_t at = samples == 1 ? 0 : i * (lines - 1) / (samples - 1);
+    validation.samples.emplace_back(part.lines.source[at], result.hypotheses[at]);
+  }
+  return validation;
+}
+
+void TranslationTask::save_files(const fs::path& folder) const { data_->save(folder); }
+
+std::vector<std::string> TranslationTask::describe() const { return data_->describe(); }
+
+SavedNmt open_nmt(const fs::path& path) {
+  const auto [folder, weights] = find_saved_run(path);
+  SavedNmt saved;
+  saved.weights = weights;
+  saved.config = load_config(folder / "config.yaml");
+  if (!std::holds_alternative<ParallelTextConfig>(saved.config.data)) {
+    throw UsageError(folder.string() + ": holds no translator");
+  }
+  saved.task = std::make_unique<TranslationTask>(saved.config, folder);
+  saved.programs = std::make_unique<ProgramSet>(compile_options(saved.config.memory),
+                                                choose_device(saved.config.device));
+  saved.task->declare_weights(*saved.programs);
+  load_weights(saved.weights, *saved.programs);
+  return saved;
+}
+
+}  // namespace pal
