@@ -22,13 +22,10 @@ void update(Builder& builder, const OptimizerSpec& spec, Val w, Val g, Val scala
     return builder.state(std::string("optimizer/") + kind + "/" + name, {w.shape(), DType::f32},
                          Role::optimizer_state);
   };
-  const float decay =
-      spec.decay_vectors || w.shape().rank() > 1 ? spec.weight_decay : 0.0f;
+  const float decay = spec.decay_vectors || w.shape().rank() > 1 ? spec.weight_decay : 0.0f;
   using Kind = OptimizerSpec::Kind;
   switch (spec.kind) {
-    case Kind::sgd:
-      sgd(w, g, scalars, gate, {spec.lr, decay, spec.clip_value});
-      return;
+    case Kind::sgd: sgd(w, g, scalars, gate, {spec.lr, decay, spec.clip_value}); return;
     case Kind::momentum:
     case Kind::nesterov:
       momentum(w, g, slot("m"), scalars, gate,

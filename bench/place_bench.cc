@@ -122,15 +122,24 @@ int main(int argc, char** argv) {
       continue;
     }
     ++i;
-    if (flag == "--seeds") args.seeds = std::atoi(value);
-    else if (flag == "--first") args.first = std::atoi(value);
-    else if (flag == "--seconds") args.seconds = std::atof(value);
-    else if (flag == "--n") args.n = std::atoi(value);
-    else if (flag == "--shape") args.shape = value;
-    else if (flag == "--csv") args.csv = value;
-    else return std::fprintf(stderr, "place_bench: unknown flag %s\n", flag.c_str()), 2;
+    if (flag == "--seeds")
+      args.seeds = std::atoi(value);
+    else if (flag == "--first")
+      args.first = std::atoi(value);
+    else if (flag == "--seconds")
+      args.seconds = std::atof(value);
+    else if (flag == "--n")
+      args.n = std::atoi(value);
+    else if (flag == "--shape")
+      args.shape = value;
+    else if (flag == "--csv")
+      args.csv = value;
+    else
+      return std::fprintf(stderr, "place_bench: unknown flag %s\n", flag.c_str()), 2;
   }
   if (!args.csv.empty()) return write_csv(args.csv);
-  if (args.training) training(args);
-  else packings(args);
+  if (args.training)
+    training(args);
+  else
+    packings(args);
 }

@@ -4,8 +4,8 @@
 //   bench_prediction_bench [--config NAME]... [--steps N]
 //
 // The processor is measured first, as `pal bench --profile` does; then each step is priced by the
-// roofline (memory/price/predict.h) and run on full batches of made-up samples. Overheads are against the
-// step without recomputation. Figures are those of an idle machine or none.
+// roofline (memory/price/predict.h) and run on full batches of made-up samples. Overheads are
+// against the step without recomputation. Figures are those of an idle machine or none.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -16,8 +16,8 @@
 #include "bench/run_bench.h"
 #include "core/error.h"
 #include "core/scalars.h"
-#include "train/loop/initialise.h"
 #include "train/commands/measure_cpu.h"
+#include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 #include "train/loop/task.h"
 #include "train/loop/trainer.h"

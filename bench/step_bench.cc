@@ -158,16 +158,23 @@ int run(int argc, char** argv) {
     step.memory().fill_canary();
     run_step();
     const auto& accelerator = programs.device().accelerator;
-    nlohmann::ordered_json object{
-        {"program", "Palimpsest"}, {"threads", programs.device().threads},
-        {"device", accelerator ? accelerator->description() : "cpu"},
-        {"planned_bytes", planned}, {"recorded_peak_bytes", step.memory().recorded_peak()},
-        {"product_gflop", 1e-9 * product_flops(step.program())},
-        {"step_ms", 1e3 * middle}, {"samples_per_s", samples},
-        {"tokens_per_s", tokens}, {"first_loss", first_loss}, {"last_loss", last_loss}};
+    nlohmann::ordered_json object{{"program", "Palimpsest"},
+                                  {"threads", programs.device().threads},
+                                  {"device", accelerator ? accelerator->description() : "cpu"},
+                                  {"planned_bytes", planned},
+                                  {"recorded_peak_bytes", step.memory().recorded_peak()},
+                                  {"product_gflop", 1e-9 * product_flops(step.program())},
+                                  {"step_ms", 1e3 * middle},
+                                  {"samples_per_s", samples},
+                                  {"tokens_per_s", tokens},
+                                  {"first_loss", first_loss},
+                                  {"last_loss", last_loss}};
     for (auto& [name, row] : table) {
-      object["operators"].push_back({{"name", name}, {"nodes", row.nodes}, {"ms", row.ms},
-                                     {"gflop", 1e-9 * row.flops}, {"mb", 1e-6 * row.bytes}});
+      object["operators"].push_back({{"name", name},
+                                     {"nodes", row.nodes},
+                                     {"ms", row.ms},
+                                     {"gflop", 1e-9 * row.flops},
+                                     {"mb", 1e-6 * row.bytes}});
     }
     std::printf("%s\n", object.dump().c_str());
     return 0;

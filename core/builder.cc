@@ -95,13 +95,20 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
     if (scope().empty()) throw;
     throw ProgramError(error.what() + (", at " + scope()));
   }
-  Node node{.op = &op, .attrs = std::move(attrs), .in = std::move(operands), .phase = phase_,
-            .scope = scope_, .step = step_};
+  Node node{.op = &op,
+            .attrs = std::move(attrs),
+            .in = std::move(operands),
+            .phase = phase_,
+            .scope = scope_,
+            .step = step_};
   if (op.writes_state) node.phase = Phase::update;
   std::vector<Val> out;
   for (size_t i = 0; i < out_specs.size(); ++i) {
-    Value value{.spec = std::move(out_specs[i]), .role = role_of_output(node.phase),
-                .scope = scope_, .step = step_, .producer = program_.node_count()};
+    Value value{.spec = std::move(out_specs[i]),
+                .role = role_of_output(node.phase),
+                .scope = scope_,
+                .step = step_,
+                .producer = program_.node_count()};
     if (node.phase == Phase::offload) value.space = Space::host;
     ValueId id = ValueId(program_.values.size());
     if (op.writes_state) {
@@ -129,7 +136,8 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
 Builder::Within::Within(Builder& builder, const std::string& name, int32_t step)
     : builder_(builder), scope_(builder.scope_), step_(builder.step_), phase_(builder.phase_) {
   if (!name.empty()) {
-    builder.scope_ = builder.scope_id(builder.scope().empty() ? name : builder.scope() + "/" + name);
+    builder.scope_ =
+        builder.scope_id(builder.scope().empty() ? name : builder.scope() + "/" + name);
   }
   if (step != kNone) builder.step_ = step;
 }

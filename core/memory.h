@@ -15,20 +15,21 @@ using StorageId = int32_t;
 struct Storage {
   int64_t bytes = 0;
   Space space = Space::device;
-  bool persistent = false;           // state: alive from step to step
-  bool input = false;                // filled before the step
-  bool output = false;               // read after the step
-  NodeId workspace_of = kNone;       // the node whose scratch memory this is
+  bool persistent = false;      // state: alive from step to step
+  bool input = false;           // filled before the step
+  bool output = false;          // read after the step
+  NodeId workspace_of = kNone;  // the node whose scratch memory this is
 };
 
-// The storage of every value: made by memory/storages/storages.cc from a program, after the last pass.
+// The storage of every value: made by memory/storages/storages.cc from a program, after the last
+// pass.
 struct Storages {
   std::vector<Storage> list;
-  std::vector<StorageId> of;             // by value
-  std::vector<int64_t> offset;           // by value: bytes into the storage
-  std::vector<StorageId> workspace;      // by node, kNone where it needs none
-  std::vector<ValueId> values;           // those of one storage after those of another
-  std::vector<size_t> values_end;        // by storage, into `values`
+  std::vector<StorageId> of;         // by value
+  std::vector<int64_t> offset;       // by value: bytes into the storage
+  std::vector<StorageId> workspace;  // by node, kNone where it needs none
+  std::vector<ValueId> values;       // those of one storage after those of another
+  std::vector<size_t> values_end;    // by storage, into `values`
 
   const Storage& operator[](StorageId s) const { return list[size_t(s)]; }
   // In order of production; none for a workspace.

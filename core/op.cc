@@ -8,7 +8,8 @@ namespace pal {
 Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   if (op.cost) return op.cost(in, out, attrs);
   Cost cost;
-  for (auto& spec : in) cost.bytes += double(spec.shape.rank() || spec.dtype != DType::f32 ? spec.bytes() : 0);
+  for (auto& spec : in)
+    cost.bytes += double(spec.shape.rank() || spec.dtype != DType::f32 ? spec.bytes() : 0);
   for (auto& spec : out) cost.bytes += double(spec.bytes()), cost.flops += double(spec.numel());
   return cost;
 }

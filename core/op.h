@@ -29,11 +29,13 @@ inline Reads reads_predicate(float lo, float hi = std::numeric_limits<float>::in
   return {Reads::Kind::predicate, lo, hi};
 }
 
-struct Share { int output, operand; };  // the output may be written over the operand, byte for byte
+struct Share {
+  int output, operand;
+};  // the output may be written over the operand, byte for byte
 
-// The first is a window of the second: `offset` bytes into it. A view op's output is a window of its
-// operand; a gathering op's operands are windows of its output. The kernel must still copy when the
-// pointers say that the bytes are elsewhere.
+// The first is a window of the second: `offset` bytes into it. A view op's output is a window of
+// its operand; a gathering op's operands are windows of its output. The kernel must still copy when
+// the pointers say that the bytes are elsewhere.
 struct Window {
   enum class Of : uint8_t { operand, output } of;  // what the large one is
   int output, operand;
@@ -48,12 +50,12 @@ struct Queue;  // where a kernel runs: on the CPU a thread with its number of wo
 
 // What a kernel is handed. It allocates nothing and keeps no pointer.
 struct KernelArgs {
-  std::span<void* const> in;    // null where an optional operand is absent
-  std::span<void* const> out;   // null where nobody reads the output
-  SpecSpan in_spec, out_spec;   // of absent operands: shape {}, never read
+  std::span<void* const> in;   // null where an optional operand is absent
+  std::span<void* const> out;  // null where nobody reads the output
+  SpecSpan in_spec, out_spec;  // of absent operands: shape {}, never read
   const Attrs& attrs;
-  void* state;                  // what prepare returned
-  std::byte* workspace;         // as many bytes as prepare asked for
+  void* state;           // what prepare returned
+  std::byte* workspace;  // as many bytes as prepare asked for
   Queue& queue;
 
   template <class T = float> const T* input(size_t i) const {
@@ -64,8 +66,8 @@ struct KernelArgs {
 
 struct Prepared {
   std::shared_ptr<void> state;
-  int64_t workspace = 0;                // bytes
-  std::vector<Layout> preferred = {};   // per operand, null: plain is as good; empty: all plain
+  int64_t workspace = 0;               // bytes
+  std::vector<Layout> preferred = {};  // per operand, null: plain is as good; empty: all plain
 };
 
 struct Device;
@@ -77,9 +79,9 @@ struct Backend {
 };
 
 // What a gradient is given, and where it puts its results. `sum(k)` is the gradient of operand k as
-// other readers left it (null when this node is the first): an operator that can add onto it for less
-// than a separate `add` folds it in and says give_total (also when the sum was null); the others give,
-// and differentiate adds.
+// other readers left it (null when this node is the first): an operator that can add onto it for
+// less than a separate `add` folds it in and says give_total (also when the sum was null); the
+// others give, and differentiate adds.
 class GradientArgs {
  public:
   Builder& builder;
@@ -87,14 +89,14 @@ class GradientArgs {
 
   Val in(int i) const { return {&builder, node.in[size_t(i)]}; }
   Val out(int i) const { return {&builder, node.out[size_t(i)]}; }
-  Val dy(int i = 0) const { return dy_[size_t(i)]; }         // null: output i is not part of the loss
+  Val dy(int i = 0) const { return dy_[size_t(i)]; }  // null: output i is not part of the loss
   bool wants(int k) const { return wants_[size_t(k)]; }
   Val sum(int k) const { return sum_[size_t(k)]; }
   // The type that operand k's gradient is wanted in: f32 for a weight, also where it is read as a
   // copy in 16 bits (Builder::read_weights_as), the operand's own for anything else.
   DType type(int k) const {
     return builder.program().value(node.in[size_t(k)]).role == Role::weight ? DType::f32
-                                                                           : in(k).spec().dtype;
+                                                                            : in(k).spec().dtype;
   }
   void give(int k, Val gradient) { given_[size_t(k)] = gradient; }
   void give_total(int k, Val total) { given_[size_t(k)] = total, total_[size_t(k)] = true; }
@@ -108,7 +110,7 @@ class GradientArgs {
 // absent), with the range that values are drawn from.
 struct ExampleOperand {
   TensorSpec spec;
-  float lo = -2, hi = 2;     // floats uniform in [lo, hi), i32 in [lo, hi], bits by x > 0
+  float lo = -2, hi = 2;  // floats uniform in [lo, hi), i32 in [lo, hi], bits by x > 0
   bool absent = false;
   bool differentiable = true;  // finite differences are taken with respect to it
 };
@@ -118,9 +120,9 @@ struct Example {
   std::vector<char> unread = {};  // outputs to leave unread (null), 1 each; empty: all are read
 };
 
-// Nodes whose work one node of another operator does, with the same arithmetic in the same order, so
-// that the results are the same bits. Written as a small program: recompute nodes of it stand for
-// clones, backward ones for gradients, forward ones for nodes of any phase.
+// Nodes whose work one node of another operator does, with the same arithmetic in the same order,
+// so that the results are the same bits. Written as a small program: recompute nodes of it stand
+// for clones, backward ones for gradients, forward ones for nodes of any phase.
 struct FusedPattern {
   Program program;
   std::vector<ValueId> in, out;  // of `program`, as the fused node has them; kNone: absent, unread
@@ -130,8 +132,8 @@ struct FusedForm {
   const OpDef* anchor = nullptr;  // an operator that the patterns contain, where the search begins
   // The patterns around an anchor with these operands and attributes; the first that fits is taken.
   std::vector<FusedPattern> (*patterns)(SpecSpan in, const Attrs&) = nullptr;
-  // Whether something is recomputed or not (fuse_epilogues of memory/passes/fuse_recompute.h). Nobody else
-  // may then read what the nodes hand to each other, so that nothing is made twice.
+  // Whether something is recomputed or not (fuse_epilogues of memory/passes/fuse_recompute.h).
+  // Nobody else may then read what the nodes hand to each other, so that nothing is made twice.
   bool always = false;
 };
 
@@ -148,18 +150,20 @@ struct OpDef {
   std::vector<Share> shares = {};
   Reads (*reads)(int operand, const Attrs&) = nullptr;  // null: values of every operand
   std::vector<Window> (*windows)(SpecSpan in, SpecSpan out, const Attrs&) = nullptr;
-  Cost (*cost)(SpecSpan in, SpecSpan out, const Attrs&) = nullptr;  // null: one flop an output element
-  bool writes_state = false;    // an update: output i is the next value of the state that operand
-                                // shares[i].operand holds
-  bool gate = false;            // its output decides whether and how updates are applied
+  Cost (*cost)(SpecSpan in, SpecSpan out,
+               const Attrs&) = nullptr;  // null: one flop an output element
+  bool writes_state = false;  // an update: output i is the next value of the state that operand
+                              // shares[i].operand holds
+  bool gate = false;          // its output decides whether and how updates are applied
 
-  // The same operator over the operands of several nodes, one node's after the other's: what adjacent
-  // nodes with equal attributes are fused to after scheduling (multi-tensor updates).
+  // The same operator over the operands of several nodes, one node's after the other's: what
+  // adjacent nodes with equal attributes are fused to after scheduling (multi-tensor updates).
   const OpDef* batched = nullptr;
   int group_in = 0, group_out = 0;  // of a batched operator: operands and outputs per node, after
                                     // which shares and optional operands repeat
 
-  // What it can stand for where forward nodes were recomputed (memory/passes/fuse_recompute.h), or always.
+  // What it can stand for where forward nodes were recomputed (memory/passes/fuse_recompute.h), or
+  // always.
   FusedForm fuses = {};
   // The same work as several nodes, to the bit: where something is recomputed, a clone of the last
   // may do (memory/passes/parts.h). Null: it is one.

@@ -9,8 +9,7 @@
 namespace pal {
 
 // Calls f(begin, end) for every chunk of `grain` elements of [0, n), on the queue's workers.
-template <class F>
-void parallel_chunks(const Queue& queue, int64_t n, int64_t grain, F&& f) {
+template <class F> void parallel_chunks(const Queue& queue, int64_t n, int64_t grain, F&& f) {
   const int64_t chunks = (n + grain - 1) / grain;
   if (chunks <= 1 || queue.workers <= 1) {
     for (int64_t c = 0; c < chunks; ++c) f(c * grain, std::min(n, (c + 1) * grain));

@@ -1,5 +1,6 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): random numbers
-// as a pure function of a key, the same bits on every device. A recomputed mask is the mask.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11): random
+// numbers as a pure function of a key, the same bits on every device. A recomputed mask is the
+// mask.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +12,9 @@
 
 namespace pal {
 
-struct Philox4 { uint32_t x[4]; };
+struct Philox4 {
+  uint32_t x[4];
+};
 
 // What a draw depends on: (seed, step, micro-batch, stream), and the index of the element.
 struct RandomKey {

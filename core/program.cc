@@ -9,15 +9,15 @@
 namespace pal {
 
 const char* to_string(Role role) {
-  static constexpr const char* names[] = {"input", "weight", "weight_gradient", "optimizer_state",
-                                          "feature_map", "gradient_map", "statistic", "encoded",
-                                          "workspace", "host_copy"};
+  static constexpr const char* names[] = {
+      "input",        "weight",    "weight_gradient", "optimizer_state", "feature_map",
+      "gradient_map", "statistic", "encoded",         "workspace",       "host_copy"};
   return names[size_t(role)];
 }
 
 const char* to_string(Phase phase) {
-  static constexpr const char* names[] = {"forward", "backward", "update", "recompute",
-                                          "encode", "decode", "offload", "reload"};
+  static constexpr const char* names[] = {"forward", "backward", "update",  "recompute",
+                                          "encode",  "decode",   "offload", "reload"};
   return names[size_t(phase)];
 }
 
@@ -27,7 +27,8 @@ std::string print_float(double value) {
   return std::string(text, end);
 }
 
-static ValueId find(const std::vector<NamedValue>& list, const std::string& name, const char* kind) {
+static ValueId find(const std::vector<NamedValue>& list, const std::string& name,
+                    const char* kind) {
   for (auto& entry : list) {
     if (entry.name == name) return entry.value;
   }
@@ -58,8 +59,12 @@ void Program::relink() {
 }
 
 Program without_nodes(const Program& program, size_t more_values) {
-  Program out{.values = {}, .nodes = {}, .state = program.state,
-              .inputs = program.inputs, .outputs = program.outputs, .scopes = program.scopes};
+  Program out{.values = {},
+              .nodes = {},
+              .state = program.state,
+              .inputs = program.inputs,
+              .outputs = program.outputs,
+              .scopes = program.scopes};
   out.values.reserve(program.values.size() + more_values);
   out.values.assign(program.values.begin(), program.values.end());
   return out;

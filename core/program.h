@@ -22,11 +22,26 @@ constexpr int32_t kNone = -1;  // an absent operand, an unread output, no produc
 
 // What a value is for; footprints are broken down by it (Echo, Figure 4).
 enum class Role : uint8_t {
-  input, weight, weight_gradient, optimizer_state, feature_map, gradient_map,
-  statistic, encoded, workspace, host_copy
+  input,
+  weight,
+  weight_gradient,
+  optimizer_state,
+  feature_map,
+  gradient_map,
+  statistic,
+  encoded,
+  workspace,
+  host_copy
 };
 enum class Phase : uint8_t {
-  forward, backward, update, recompute, encode, decode, offload, reload
+  forward,
+  backward,
+  update,
+  recompute,
+  encode,
+  decode,
+  offload,
+  reload
 };
 // Which memory a value lives in. On the CPU both are ordinary memory in regions of their own.
 enum class Space : uint8_t { device, host };
@@ -41,8 +56,8 @@ struct Value {
   Role role = Role::feature_map;
   Space space = Space::device;
   ScopeId scope = 0;
-  int32_t step = kNone;      // the time step it belongs to, where there is one
-  NodeId producer = kNone;   // kNone: an input, or a state slot's value at start
+  int32_t step = kNone;     // the time step it belongs to, where there is one
+  NodeId producer = kNone;  // kNone: an input, or a state slot's value at start
 };
 
 struct Node {
@@ -59,7 +74,13 @@ struct Node {
 
 // How a state slot gets its first value; drawn by the trainer from (seed, name).
 struct Init {
-  enum class Kind : uint8_t { constant, uniform, normal, orthogonal, lstm_bias } kind = Kind::constant;
+  enum class Kind : uint8_t {
+    constant,
+    uniform,
+    normal,
+    orthogonal,
+    lstm_bias
+  } kind = Kind::constant;
   float a = 0;  // the constant; the half width; the standard deviation; the gain; the forget gate's
                 // part of (4H), the second quarter, of which the rest is zero
 };

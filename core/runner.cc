@@ -36,7 +36,10 @@ std::string escaped(const std::string& text) {
 
 Runner::Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>> kernels,
                const Storages& storages, Memory& memory, const Device& device, RunOptions options)
-    : program_(program), kernels_(std::move(kernels)), storages_(storages), memory_(memory),
+    : program_(program),
+      kernels_(std::move(kernels)),
+      storages_(storages),
+      memory_(memory),
       accelerator_(device.accelerator) {
   if (kernels_.size() != program.nodes.size()) {
     throw ProgramError("the runner needs one kernel a node");
@@ -86,9 +89,12 @@ void Runner::resolve() {
   std::vector<NodeId> last(storages_.list.size(), kNone);
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     const Node& node = program_.node(n);
-    Step step{.operand = uint32_t(operands_.size()), .storage = uint32_t(node_storages_.size()),
-              .ins = uint16_t(node.in.size()), .outs = uint16_t(node.out.size()),
-              .storages = 0, .workspace = kNone};
+    Step step{.operand = uint32_t(operands_.size()),
+              .storage = uint32_t(node_storages_.size()),
+              .ins = uint16_t(node.in.size()),
+              .outs = uint16_t(node.out.size()),
+              .storages = 0,
+              .workspace = kNone};
     auto place = [&](StorageId s) {
       auto first = node_storages_.begin() + step.storage;
       auto at = std::find(first, node_storages_.end(), s);
@@ -184,15 +190,15 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
         operand.storage == kNone ? nullptr : lane.address[size_t(operand.storage)] + operand.offset;
   }
   const Kernel& kernel = *kernels_[size_t(n)];
-  const KernelArgs args{.in = {lane.pointers.data(), step.ins},
-                        .out = {lane.pointers.data() + step.ins, step.outs},
-                        .in_spec = kernel.in,
-                        .out_spec = kernel.out,
-                        .attrs = program_.node(n).attrs,
-                        .state = kernel.prepared.state.get(),
-                        .workspace = step.workspace == kNone ? nullptr
-                                                             : lane.address[size_t(step.workspace)],
-                        .queue = lane.queue};
+  const KernelArgs args{
+      .in = {lane.pointers.data(), step.ins},
+      .out = {lane.pointers.data() + step.ins, step.outs},
+      .in_spec = kernel.in,
+      .out_spec = kernel.out,
+      .attrs = program_.node(n).attrs,
+      .state = kernel.prepared.state.get(),
+      .workspace = step.workspace == kNone ? nullptr : lane.address[size_t(step.workspace)],
+      .queue = lane.queue};
   const int64_t begin = options_.trace ? now_ns() : 0;
   try {
     kernel.run(args);
@@ -215,8 +221,10 @@ void Runner::replay(NodeId n) { execute(n, *lanes_[program_.node(n).queue], true
 void Runner::poison_ended(NodeId n, Lane& lane) {
   for (StorageId s : ends_[size_t(n)]) {
     std::byte* begin = lane.address[size_t(s)];
-    if (accelerator_) accelerator_->fill(lane.queue.id, begin, 0xFF, storages_[s].bytes);
-    else std::memset(begin, 0xFF, size_t(storages_[s].bytes));
+    if (accelerator_)
+      accelerator_->fill(lane.queue.id, begin, 0xFF, storages_[s].bytes);
+    else
+      std::memset(begin, 0xFF, size_t(storages_[s].bytes));
   }
 }
 
@@ -274,8 +282,8 @@ void Runner::write_chrome_trace(const std::string& path) const {
         << to_string(node.phase) << "\",\"ph\":\"X\",\"pid\":0,\"tid\":" << int(node.queue)
         << ",\"ts\":" << double(spans_[size_t(n)].begin - origin) / 1e3
         << ",\"dur\":" << double(spans_[size_t(n)].end - spans_[size_t(n)].begin) / 1e3
-        << ",\"args\":{\"node\":" << n << ",\"scope\":\""
-        << escaped(program_.scope_of(node)) << "\"}}";
+        << ",\"args\":{\"node\":" << n << ",\"scope\":\"" << escaped(program_.scope_of(node))
+        << "\"}}";
   }
   out << "\n]\n";
   if (!out.flush()) throw Error(kExitFailed, path + ": the trace could not be written");

@@ -1,13 +1,13 @@
-// Runs a program, node by node. It knows kernels, storages and queues; what a node is for, and where
-// its bytes come from, it does not. On the processor a queue is a thread (runner.cc); on an
+// Runs a program, node by node. It knows kernels, storages and queues; what a node is for, and
+// where its bytes come from, it does not. On the processor a queue is a thread (runner.cc); on an
 // accelerator it is one of its streams, fed by the caller's thread (runner_device.cc).
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
-#include <array>
 #include <thread>
 #include <vector>
 
@@ -28,7 +28,8 @@ struct RunOptions {
 
 class Runner final : public Replayer {
  public:
-  // The program, storages and memory must outlive the runner. Allocates here so that run() does not.
+  // The program, storages and memory must outlive the runner. Allocates here so that run() does
+  // not.
   Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>> kernels,
          const Storages& storages, Memory& memory, const Device& device, RunOptions options = {});
   ~Runner();
@@ -47,8 +48,7 @@ class Runner final : public Replayer {
 
   // The bytes of an input, output or state value between steps.
   std::byte* data(ValueId value);
-  template <class T = float>
-  T* data(const std::string& output) {
+  template <class T = float> T* data(const std::string& output) {
     return reinterpret_cast<T*>(data(program_.output(output)));
   }
 
@@ -66,8 +66,13 @@ class Runner final : public Replayer {
     uint16_t ins, outs, storages;
     int32_t workspace;  // position in the node's storages, or kNone
   };
-  struct Operand { int32_t storage; int64_t offset; };
-  struct Span { int64_t begin = 0, end = 0; };
+  struct Operand {
+    int32_t storage;
+    int64_t offset;
+  };
+  struct Span {
+    int64_t begin = 0, end = 0;
+  };
   // What a queue's thread needs to itself.
   struct Lane {
     Queue queue;

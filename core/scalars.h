@@ -15,7 +15,7 @@ struct StepScalars {
   int32_t step = 0;         // optimizer updates done before this one, from 0
   int32_t micro_batch = 0;  // within the update
   uint32_t seed_low = 0, seed_high = 0;
-  float tokens = 1;         // what the loss of the whole update is divided by
+  float tokens = 1;  // what the loss of the whole update is divided by
   int32_t reserved[9] = {};
 
   PAL_HD RandomKey key(uint32_t stream) const {

@@ -86,7 +86,8 @@ std::string to_string(const Shape& shape) {
 }
 
 std::string to_string(const TensorSpec& spec) {
-  return to_string(spec.dtype) + to_string(spec.shape) + (spec.layout ? ":" + spec.layout->tag : "");
+  return to_string(spec.dtype) + to_string(spec.shape) +
+         (spec.layout ? ":" + spec.layout->tag : "");
 }
 
 size_t hash_of(const TensorSpec& spec) {

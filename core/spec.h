@@ -27,7 +27,7 @@ class Shape {
   int64_t numel() const;
 
   void append(int64_t extent);
-  Shape without(int axis) const;         // the shape with one axis dropped
+  Shape without(int axis) const;           // the shape with one axis dropped
   Shape with_front(int64_t extent) const;  // the shape with one axis put before the others
   bool operator==(const Shape& other) const;
 
@@ -67,7 +67,9 @@ size_t hash_of(const TensorSpec& spec);
 
 // Every storage begins on a boundary of this many bytes.
 constexpr int64_t kAlignment = 64;
-inline int64_t align_up(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+inline int64_t align_up(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 inline size_t hash_combine(size_t seed, size_t value) {
   return seed ^ (value + 0x9e3779b97f4a7c15ull + (seed << 12) + (seed >> 4));

@@ -51,7 +51,8 @@ class Verifier {
   void waits(NodeId n) const {
     const Node& node = p_.node(n);
     for (NodeId w : node.waits) {
-      if (w < 0 || w >= n) fail(n, "waits for node " + std::to_string(w) + ", which is not earlier");
+      if (w < 0 || w >= n)
+        fail(n, "waits for node " + std::to_string(w) + ", which is not earlier");
     }
   }
 
@@ -61,12 +62,14 @@ class Verifier {
       ValueId v = node.in[i];
       if (v == kNone) {
         const int position = node.op->group_in ? int(i) % node.op->group_in : int(i);
-        if (position < node.op->optional_from) fail(n, "operand " + std::to_string(i) + " is missing");
+        if (position < node.op->optional_from)
+          fail(n, "operand " + std::to_string(i) + " is missing");
         continue;
       }
       if (!known(v)) fail(n, "operand " + std::to_string(i) + " is no value of this program");
       NodeId maker = made_[size_t(v)];
-      if (maker == kNone && !present_[size_t(v)]) fail(n, "reads " + name(v) + " before it is made");
+      if (maker == kNone && !present_[size_t(v)])
+        fail(n, "reads " + name(v) + " before it is made");
       if (maker != kNone && !order_->before(maker, n)) {
         fail(n, "reads " + name(v) + " without waiting for node " + std::to_string(maker) +
                     " on queue " + std::to_string(p_.node(maker).queue));
@@ -111,7 +114,8 @@ class Verifier {
     for (auto& slot : p_.state) {
       for (ValueId v = slot.end; v != slot.start;) {
         NodeId writer = known(v) ? made_[size_t(v)] : kNone;
-        if (writer == kNone) throw ProgramError("state " + slot.name + " ends as a value nobody makes");
+        if (writer == kNone)
+          throw ProgramError("state " + slot.name + " ends as a value nobody makes");
         const Node& node = p_.node(writer);
         if (!node.op->writes_state) fail(writer, "is no update and makes the next " + slot.name);
         if (!(p_.value(v).spec == p_.value(slot.start).spec)) {
@@ -136,7 +140,8 @@ class Verifier {
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       if (!p_.node(n).op->writes_state) continue;
       for (ValueId v : p_.node(n).out) {
-        if (v != kNone && !reached[size_t(v)]) fail(n, "writes " + name(v) + ", which no state ends as");
+        if (v != kNone && !reached[size_t(v)])
+          fail(n, "writes " + name(v) + ", which no state ends as");
       }
     }
   }

@@ -74,8 +74,8 @@ void join_rungs(BucketLadder& ladder, std::span<const PairLength> pairs, int mos
     size_t best = 0;
     int64_t fewest = std::numeric_limits<int64_t>::max();
     for (size_t i = 0; i + 1 < rungs.size(); ++i) {
-      const int64_t added = held[i] * (rungs[i + 1].source - rungs[i].source +
-                                       rungs[i + 1].target - rungs[i].target);
+      const int64_t added =
+          held[i] * (rungs[i + 1].source - rungs[i].source + rungs[i + 1].target - rungs[i].target);
       if (added < fewest) fewest = added, best = i;
     }
     held[best + 1] += held[best];

@@ -41,20 +41,20 @@ struct BucketLadder {
   std::vector<Bucket> buckets;  // rising: S and T never shrink from one to the next
 
   const Bucket& largest() const { return buckets.back(); }  // the longest pairs'
-  int rows(int bucket) const;         // B of the bucket's batches
+  int rows(int bucket) const;                               // B of the bucket's batches
   int find(PairLength length) const;  // the first bucket that holds the pair, or -1
-  std::string print() const;  // "64 rows; (7,8) (12,14) (40,40)", or "(7,8)x40 (12,14)x24"
+  std::string print() const;          // "64 rows; (7,8) (12,14) (40,40)", or "(7,8)x40 (12,14)x24"
 };
 
 // What batching a corpus by a ladder costs and leaves out.
 struct LadderReport {
-  int64_t pairs = 0;            // kept
-  int64_t dropped_long = 0;     // fit no bucket
-  int64_t dropped_empty = 0;    // one side has no word
-  int64_t batches = 0;          // in an epoch
-  int64_t tokens = 0;           // source and target steps of the pairs kept
-  int64_t cells = 0;            // source and target steps computed, padding included
-  std::string print() const;    // one line
+  int64_t pairs = 0;          // kept
+  int64_t dropped_long = 0;   // fit no bucket
+  int64_t dropped_empty = 0;  // one side has no word
+  int64_t batches = 0;        // in an epoch
+  int64_t tokens = 0;         // source and target steps of the pairs kept
+  int64_t cells = 0;          // source and target steps computed, padding included
+  std::string print() const;  // one line
 };
 LadderReport report_ladder(std::span<const PairLength> lengths, const BucketLadder& ladder);
 
@@ -84,7 +84,7 @@ struct IteratorState {
 // One batch, time-major. Padding is Vocabulary::kPad (0) throughout. Rows beyond `sentences` have
 // both lengths 0: attention over their zero positions must give zeros, and no loss counts them.
 struct TextBatch {
-  int bucket = 0;                       // index into the ladder
+  int bucket = 0;  // index into the ladder
   int S = 0, T = 0, B = 0;
   std::vector<int32_t> source;          // (S, B)
   std::vector<int32_t> source_lengths;  // (B)
@@ -100,8 +100,8 @@ struct TextBatch {
 };
 
 // Fills `out` with the pairs of `rows` (at most ladder.rows(bucket)), reusing its memory. Pairs
-// longer than the bucket are cut (the target keeps its </s>), which only validation and decoding do.
-// ProgramError: no such bucket, or too many rows.
+// longer than the bucket are cut (the target keeps its </s>), which only validation and decoding
+// do. ProgramError: no such bucket, or too many rows.
 void fill_batch(const EncodedText& text, std::span<const int32_t> rows, const BucketLadder& ladder,
                 int bucket, TextBatch& out);
 

@@ -72,8 +72,9 @@ std::vector<MadeUpPair> make_up_text(const Vocabulary& source, const Vocabulary&
   const int32_t source_words = source.size() - Vocabulary::kSpecials;
   const int32_t target_words = target.size() - Vocabulary::kSpecials;
   if (source_words < 1 || target_words < 1) {
-    throw UsageError("[vocabulary] a vocabulary holds no word to make text of (data.synthetic); "
-                     "name another file, or none");
+    throw UsageError(
+        "[vocabulary] a vocabulary holds no word to make text of (data.synthetic); "
+        "name another file, or none");
   }
   std::vector<MadeUpPair> text;
   for (int pair = 0; pair < pairs; ++pair) {

@@ -16,8 +16,7 @@ namespace pal {
 
 // T is default-constructible and swappable. `produce(i, item)` fills `item`, which holds an earlier
 // one's buffers, with item i; several threads call it at once. The sequence has no end.
-template <typename T>
-class ParallelPrefetch {
+template <typename T> class ParallelPrefetch {
  public:
   // The first item to be given is number `first`. As many items wait as there are workers, and one
   // more.

@@ -17,8 +17,7 @@ namespace pal {
 // and what it uses belongs to that thread until the Prefetch is gone. An item that is ready and
 // not yet taken does not count for a checkpoint: keep the position inside the item (for instance
 // TextBatch::resume), and save that of the last one taken.
-template <typename T>
-class Prefetch {
+template <typename T> class Prefetch {
  public:
   // `depth` items at most wait (at least 1).
   explicit Prefetch(std::function<bool(T&)> produce, size_t depth = 2)
@@ -85,12 +84,12 @@ class Prefetch {
   std::function<bool(T&)> produce_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<T> slots_;   // a ring: `ready_` items from `first_` on
+  std::vector<T> slots_;  // a ring: `ready_` items from `first_` on
   size_t first_ = 0, ready_ = 0;
-  bool stop_ = false;      // the consumer leaves
-  bool ended_ = false;     // the producer is done, or failed
+  bool stop_ = false;   // the consumer leaves
+  bool ended_ = false;  // the producer is done, or failed
   std::exception_ptr failure_;
-  std::thread thread_;     // last: it starts when everything above stands
+  std::thread thread_;  // last: it starts when everything above stands
 };
 
 }  // namespace pal

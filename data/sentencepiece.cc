@@ -91,11 +91,16 @@ SentencePiece SentencePiece::train(std::span<const std::vector<std::string>* con
   // Sums over sentences are split by num_threads: a fixed number gives the same model on any
   // machine. Our own specials stand in for all of the library's but <unk>, which it must have.
   const std::unordered_map<std::string, std::string> arguments = {
-      {"model_type", options.model},  {"vocab_size", std::to_string(options.pieces + 1)},
-      {"hard_vocab_limit", "false"},  {"num_threads", "8"},
-      {"unk_id", "0"},                {"bos_id", "-1"},
-      {"eos_id", "-1"},               {"pad_id", "-1"},
-      {"unk_surface", " <unk> "},     {"minloglevel", "2"}};
+      {"model_type", options.model},
+      {"vocab_size", std::to_string(options.pieces + 1)},
+      {"hard_vocab_limit", "false"},
+      {"num_threads", "8"},
+      {"unk_id", "0"},
+      {"bos_id", "-1"},
+      {"eos_id", "-1"},
+      {"pad_id", "-1"},
+      {"unk_surface", " <unk> "},
+      {"minloglevel", "2"}};
   // The library ends the process when it finds nothing to learn from.
   const bool any = std::any_of(texts.begin(), texts.end(), [](const auto* text) {
     return std::any_of(text->begin(), text->end(), [](const std::string& line) {
@@ -109,10 +114,10 @@ SentencePiece SentencePiece::train(std::span<const std::vector<std::string>* con
     status = spm::SentencePieceTrainer::Train(arguments, &lines, &bytes);
   }
   if (!any || !status.ok()) {
-    throw UsageError("[sentencepiece] cannot learn " + std::to_string(options.pieces) +
-                     " pieces of the training text: " +
-                     (any ? reason_of(status) : "it has no words") +
-                     "; change data.sentencepiece_size, or give more text");
+    throw UsageError(
+        "[sentencepiece] cannot learn " + std::to_string(options.pieces) +
+        " pieces of the training text: " + (any ? reason_of(status) : "it has no words") +
+        "; change data.sentencepiece_size, or give more text");
   }
   return from_bytes(std::move(bytes), "the trained model");
 }

@@ -46,8 +46,8 @@ std::vector<Utterance> check_entries(const std::vector<ManifestEntry>& entries,
                                      const std::string& folder, const Labels& labels,
                                      const SpeechOptions& options, Faults& faults);
 
-// `count` utterances of `least` to `most` recordings of one speaker each, drawn from (seed, stream).
-// UsageError when no label is the space.
+// `count` utterances of `least` to `most` recordings of one speaker each, drawn from (seed,
+// stream). UsageError when no label is the space.
 std::vector<Utterance> join_utterances(const std::vector<Utterance>& recordings,
                                        const Labels& labels, const SpeechOptions& options,
                                        int64_t count, int64_t least, int64_t most, uint64_t seed,

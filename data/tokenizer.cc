@@ -44,11 +44,19 @@ bool is_apostrophe(int32_t c) { return c == '\'' || c == 0x2019; }
 bool joins(int32_t left, int32_t mark, int32_t right) {
   const bool digits = is_digit(left) && is_digit(right);
   switch (mark) {
-    case ',': case ':': return digits;
+    case ',':
+    case ':': return digits;
     case '.': return digits || (is_letter(left) && is_letter(right));
-    case '\'': case 0x2019: return is_letter(left) && is_letter(right);
-    case '-': case 0x2010: case 0x2011: case '_': case '/': case '@': case '&': case '+':
-      return true;
+    case '\'':
+    case 0x2019: return is_letter(left) && is_letter(right);
+    case '-':
+    case 0x2010:
+    case 0x2011:
+    case '_':
+    case '/':
+    case '@':
+    case '&':
+    case '+': return true;
     default: return false;
   }
 }
@@ -142,13 +150,43 @@ struct QuoteState {
         low = false;
         return side;
       }
-      case '.': case ',': case '!': case '?': case ';': case ':': case '%': case ')': case ']':
-      case '}': case 0x201D: case 0x2019: case 0x203A: case 0xBB: case 0x2026: case 0xB0:
-      case 0x3001: case 0x3002: case 0xFF01: case 0xFF0C: case 0xFF1A: case 0xFF1B: case 0xFF1F:
-        return Side::closing;
-      case '(': case '[': case '{': case 0x2018: case 0x2039: case 0xAB: case 0xBF: case 0xA1:
-      case '$': case 0x20AC: case 0xA3: case 0xA5: case '#': case 0x201A:
-        return Side::opening;
+      case '.':
+      case ',':
+      case '!':
+      case '?':
+      case ';':
+      case ':':
+      case '%':
+      case ')':
+      case ']':
+      case '}':
+      case 0x201D:
+      case 0x2019:
+      case 0x203A:
+      case 0xBB:
+      case 0x2026:
+      case 0xB0:
+      case 0x3001:
+      case 0x3002:
+      case 0xFF01:
+      case 0xFF0C:
+      case 0xFF1A:
+      case 0xFF1B:
+      case 0xFF1F: return Side::closing;
+      case '(':
+      case '[':
+      case '{':
+      case 0x2018:
+      case 0x2039:
+      case 0xAB:
+      case 0xBF:
+      case 0xA1:
+      case '$':
+      case 0x20AC:
+      case 0xA3:
+      case 0xA5:
+      case '#':
+      case 0x201A: return Side::opening;
       default: return Side::none;
     }
   }

@@ -63,8 +63,9 @@ Vocabulary Vocabulary::from_words(std::vector<std::string> words, const std::str
   for (size_t i = 0; i < words.size() || i < kSpecials; ++i) {
     if (i < kSpecials) {
       if (i < words.size() && words[i] == kSpecialWords[i]) continue;
-      fail(where, i + 1, "must be " + std::string(kSpecialWords[i]) +
-                             "; a vocabulary begins with <pad>, <unk>, <s>, </s>, a line each");
+      fail(where, i + 1,
+           "must be " + std::string(kSpecialWords[i]) +
+               "; a vocabulary begins with <pad>, <unk>, <s>, </s>, a line each");
     }
     const std::string defect = defect_of(words[i]);
     if (!defect.empty()) fail(where, i + 1, defect);

@@ -7,8 +7,8 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "memory/storages/lifetimes.h"
 #include "memory/plan/report.h"
+#include "memory/storages/lifetimes.h"
 
 namespace pal {
 namespace {
@@ -30,8 +30,8 @@ std::vector<Change> changes_to(const CompileOptions& options) {
     changes.push_back({"memory.inplace: true", [](CompileOptions& o) { o.inplace = true; }});
   }
   if (options.schedule == Schedule::program) {
-    changes.push_back({"memory.schedule: lifetime",
-                       [](CompileOptions& o) { o.schedule = Schedule::lifetime; }});
+    changes.push_back(
+        {"memory.schedule: lifetime", [](CompileOptions& o) { o.schedule = Schedule::lifetime; }});
   }
   return changes;
 }

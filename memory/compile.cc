@@ -9,12 +9,12 @@
 
 #include "core/verify.h"
 #include "memory/budget.h"
-#include "memory/schedule/delay_forward.h"
 #include "memory/passes/fuse_recompute.h"
 #include "memory/passes/fuse_updates.h"
 #include "memory/passes/layouts.h"
-#include "memory/storages/lifetimes.h"
 #include "memory/plan/report.h"
+#include "memory/schedule/delay_forward.h"
+#include "memory/storages/lifetimes.h"
 
 namespace pal {
 namespace {
@@ -74,11 +74,13 @@ class Compiler {
     if (options_.schedule != Schedule::program) delay();
     if (options_.recompute == Recompute::none) return finish();
     const Program kept = out_.program;
-    pass(to_string(options_.recompute), [&](std::string* note) { return recompute(note); }, kTrades);
+    pass(
+        to_string(options_.recompute), [&](std::string* note) { return recompute(note); }, kTrades);
     const size_t nodes = out_.program.nodes.size();
     const size_t through = out_.passes.size();
     if (options_.fuse_recompute) {
-      pass("fuse_recompute", [&](std::string* note) { return fused(note); }, kTrades);
+      pass(
+          "fuse_recompute", [&](std::string* note) { return fused(note); }, kTrades);
     }
     const bool same = nodes == kept.nodes.size() && out_.program.nodes.size() == nodes;
     finish();
@@ -166,8 +168,10 @@ class Compiler {
     const double ms = predict(out_.program, *options_.profile, &out_.storages).step_ms;
     double traded = 0;
     for (const PassReport& report : out_.passes) traded += report.trades ? report.added_ms : 0;
-    out_.time = StepTime{.profile = options_.profile->name, .measured = options_.profile->measured,
-                         .step_ms = ms, .overhead = traded / (ms - traded)};
+    out_.time = StepTime{.profile = options_.profile->name,
+                         .measured = options_.profile->measured,
+                         .step_ms = ms,
+                         .overhead = traded / (ms - traded)};
   }
 
   // A line of effect only where there is something to delay.
@@ -184,10 +188,9 @@ class Compiler {
   // Judged by what is left of it after scheduling, which lowers the two by different amounts. Of a
   // large program by early updates alone: they are what counts there, at a hundredth of the time.
   Program recompute(std::string* note) {
-    return pal::recompute(out_.program, options_.recompute,
-                          [&](const Program& p) { return scheduled_peak(p); }, note,
-                          options_.recompute_options,
-                          {.budget = options_.budget, .fuse = options_.fuse_recompute});
+    return pal::recompute(
+        out_.program, options_.recompute, [&](const Program& p) { return scheduled_peak(p); }, note,
+        options_.recompute_options, {.budget = options_.budget, .fuse = options_.fuse_recompute});
   }
   Program fused(std::string* note) {
     Program out = fuse_recompute(out_.program, note);
@@ -257,8 +260,10 @@ class Compiler {
   void plan() {
     const double start = now();
     out_.plan = make_plan(out_.program, out_.storages, layout_);
-    PassReport report{.name = "place", .before_bytes = out_.plan.device().lower_bound,
-                      .after_bytes = out_.plan.device().bytes, .seconds = now() - start};
+    PassReport report{.name = "place",
+                      .before_bytes = out_.plan.device().lower_bound,
+                      .after_bytes = out_.plan.device().bytes,
+                      .seconds = now() - start};
     check_plan(out_.program, out_.storages, out_.plan);
     char note[96];
     std::snprintf(note, sizeof note, "%.1f%% fragmentation, order by %s",

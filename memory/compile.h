@@ -8,8 +8,8 @@
 
 #include "core/prepare.h"
 #include "core/program.h"
-#include "memory/price/baselines.h"
 #include "memory/plan/plan.h"
+#include "memory/price/baselines.h"
 #include "memory/price/predict.h"
 #include "memory/recompute/recompute.h"
 #include "memory/schedule/schedule.h"
@@ -18,12 +18,12 @@
 namespace pal {
 
 struct CompileOptions {
-  bool inplace = true;          // memory.inplace
-  bool windows = true;          // views and stacks share bytes; off only to measure what that saves
+  bool inplace = true;  // memory.inplace
+  bool windows = true;  // views and stacks share bytes; off only to measure what that saves
   Recompute recompute = Recompute::none;  // memory.recompute
   RecomputeOptions recompute_options = {};
-  bool fuse_recompute = true;   // memory.fuse_recompute: where there is recomputation
-  bool fuse_epilogues = true;   // memory.fuse_epilogues
+  bool fuse_recompute = true;              // memory.fuse_recompute: where there is recomputation
+  bool fuse_epilogues = true;              // memory.fuse_epilogues
   Schedule schedule = Schedule::lifetime;  // memory.schedule
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
@@ -64,9 +64,9 @@ struct Compiled {
 Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options = {});
 
-// A lower bound of the bytes that compile() would plan, for a fraction of its time: the same passes,
-// no placement, no checks. Placement is seldom 1 % above it. That it is over the budget is no error.
-// `passed`: the program after the passes, with its storages; no plan.
+// A lower bound of the bytes that compile() would plan, for a fraction of its time: the same
+// passes, no placement, no checks. Placement is seldom 1 % above it. That it is over the budget is
+// no error. `passed`: the program after the passes, with its storages; no plan.
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
                     const CompileOptions& options = {}, Compiled* passed = nullptr);
 

@@ -5,10 +5,10 @@
 #include "models/translation.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/tensors/embedding.h"
+#include "ops/elementwise/self_gated.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
-#include "ops/elementwise/self_gated.h"
+#include "ops/tensors/embedding.h"
 #include "ops/tensors/swap_leading.h"
 #include "ops/tensors/views.h"
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "ops/norms/batch_norm.h"
 #include "ops/convolution/conv2d.h"
+#include "ops/norms/batch_norm.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 

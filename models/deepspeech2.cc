@@ -4,18 +4,18 @@
 #include <cmath>
 #include <string>
 
+#include "ops/convolution/conv2d.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/tensors/columns.h"
-#include "ops/convolution/conv2d.h"
+#include "ops/elementwise/dropout.h"
 #include "ops/losses/cross_entropy.h"  // log_softmax
 #include "ops/losses/ctc_loss.h"
-#include "ops/elementwise/dropout.h"
-#include "ops/tensors/fill.h"
 #include "ops/norms/frame_norm.h"
+#include "ops/products/matmul.h"
 #include "ops/recurrent/gru.h"
 #include "ops/recurrent/lstm.h"
-#include "ops/products/matmul.h"
+#include "ops/tensors/columns.h"
+#include "ops/tensors/fill.h"
 #include "ops/tensors/swap_leading.h"
 #include "ops/tensors/views.h"
 

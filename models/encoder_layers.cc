@@ -1,12 +1,12 @@
 // Vaswani et al. 2017, section 3.1, with the activation and the biases of Devlin et al. 2019.
 #include "models/encoder_layers.h"
 
-#include "ops/elementwise/add.h"
 #include "ops/attention/attention.h"
+#include "ops/elementwise/add.h"
 #include "ops/elementwise/dropout.h"
+#include "ops/elementwise/self_gated.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/products/matmul.h"
-#include "ops/elementwise/self_gated.h"
 
 namespace pal {
 

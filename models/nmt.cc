@@ -93,7 +93,8 @@ void decoder_step(Builder& b, const NmtOptions& o, const TranslationShape& shape
   std::vector<Val> states;
   for (auto& name : names) states.push_back(b.input(name, {{B, H}}));
   DecoderState state{.attended = states.back()};
-  for (size_t i = 0; i + 1 < states.size(); i += 2) state.layers.push_back({states[i], states[i + 1]});
+  for (size_t i = 0; i + 1 < states.size(); i += 2)
+    state.layers.push_back({states[i], states[i + 1]});
 
   NmtLayers net(b, o, {});
   Val word = unbind(net.embed_target(token))[0];
@@ -111,14 +112,14 @@ void decoder_step(Builder& b, const NmtOptions& o, const TranslationShape& shape
 
 TranslationModel nmt_model(const NmtOptions& o) {
   check_sizes(o);
-  return {.target_vocab = o.target_vocab,
-          .loss = [o](Builder& b, const TranslationShape& shape, Val scalars,
-                      bool training) { return loss(b, o, shape, scalars, training); },
-          .encoder = [o](Builder& b, const TranslationShape& shape) { encoder(b, o, shape); },
-          .decoder_step = [o](Builder& b,
-                              const TranslationShape& shape) { decoder_step(b, o, shape); },
-          .memory = {"keys", "values"},
-          .states = state_names(o)};
+  return {
+      .target_vocab = o.target_vocab,
+      .loss = [o](Builder& b, const TranslationShape& shape, Val scalars,
+                  bool training) { return loss(b, o, shape, scalars, training); },
+      .encoder = [o](Builder& b, const TranslationShape& shape) { encoder(b, o, shape); },
+      .decoder_step = [o](Builder& b, const TranslationShape& shape) { decoder_step(b, o, shape); },
+      .memory = {"keys", "values"},
+      .states = state_names(o)};
 }
 
 }  // namespace pal

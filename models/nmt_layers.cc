@@ -3,21 +3,21 @@
 
 #include <cmath>
 
+#include "ops/attention/attention_context.h"
+#include "ops/attention/attention_score.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/attention/attention_context.h"
-#include "ops/attention/attention_score.h"
-#include "ops/tensors/columns.h"
-#include "ops/sums/dot_last.h"
 #include "ops/elementwise/dropout.h"
+#include "ops/losses/masked_softmax.h"
+#include "ops/norms/layer_norm.h"
+#include "ops/products/matmul.h"
+#include "ops/recurrent/lstm.h"
+#include "ops/sums/dot_last.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/columns.h"
 #include "ops/tensors/embedding.h"
 #include "ops/tensors/fill.h"
-#include "ops/norms/layer_norm.h"
-#include "ops/recurrent/lstm.h"
-#include "ops/losses/masked_softmax.h"
-#include "ops/products/matmul.h"
-#include "ops/sums/reduce.h"
 #include "ops/tensors/reverse.h"
 #include "ops/tensors/views.h"
 
@@ -40,8 +40,7 @@ Val NmtLayers::lstm_bias(int64_t hidden) {
 
 NmtLayers::LstmWeights NmtLayers::lstm_weights(int64_t input, int64_t hidden) {
   return {matrix("wx", input, 4 * hidden),
-          b_.weight("wh", {{hidden, 4 * hidden}}, {Init::Kind::orthogonal, 1}),
-          lstm_bias(hidden)};
+          b_.weight("wh", {{hidden, 4 * hidden}}, {Init::Kind::orthogonal, 1}), lstm_bias(hidden)};
 }
 
 Val NmtLayers::dropout(Val x, float p) {
@@ -111,8 +110,9 @@ Val NmtLayers::run_lstm(const std::string& name, Val x, int64_t H, Val lengths, 
 Val NmtLayers::embedding_matrix(const std::string& side, int64_t words) {
   const bool one = o_.tie == NmtOptions::Tie::all || o_.tie == NmtOptions::Tie::embeddings;
   const std::string name = one ? "embedding" : side + "/embedding";
-  const float half_width =
-      o_.init == NmtOptions::InitKind::uniform ? o_.init_scale : std::sqrt(3.0f / float(o_.embedding));
+  const float half_width = o_.init == NmtOptions::InitKind::uniform
+                               ? o_.init_scale
+                               : std::sqrt(3.0f / float(o_.embedding));
   return b_.state(name, {{words, o_.embedding}}, Role::weight, {Init::Kind::uniform, half_width});
 }
 

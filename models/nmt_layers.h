@@ -1,5 +1,5 @@
-// The layers that the translator's programs share: each records the same nodes over the same weights
-// wherever it is called.
+// The layers that the translator's programs share: each records the same nodes over the same
+// weights wherever it is called.
 #pragma once
 #include <string>
 #include <vector>
@@ -39,7 +39,9 @@ class NmtLayers {
   Val logits(Val x);                // (..., H) -> (..., V)
 
  private:
-  struct LstmWeights { Val wx, wh, bias; };  // (I, 4H), (H, 4H), (4H)
+  struct LstmWeights {
+    Val wx, wh, bias;
+  };  // (I, 4H), (H, 4H), (4H)
 
   Val matrix(const std::string& name, int64_t rows, int64_t columns);
   Val vector(const std::string& name, int64_t size);

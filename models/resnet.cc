@@ -3,10 +3,10 @@
 
 #include "core/error.h"
 #include "models/conv_layers.h"
-#include "ops/elementwise/activations.h"
-#include "ops/elementwise/add.h"
 #include "ops/convolution/global_avg_pool.h"
 #include "ops/convolution/max_pool.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
 #include "ops/tensors/subsample.h"
 
 namespace pal {

@@ -36,8 +36,8 @@ struct ResNetStages {
   // Also the first stage begins with a projection: of CIFAR's 6n + 5, which count three.
   bool projects_first = false;
 };
-// imagenet: 18, 34, 50, 101, 152, 200, 269. cifar: 6n + 2, or 6n + 5 with a projection in every stage
-// (the 509 and 851 of Gist's Figure 16). UsageError("model.depth: ...") for any other.
+// imagenet: 18, 34, 50, 101, 152, 200, 269. cifar: 6n + 2, or 6n + 5 with a projection in every
+// stage (the 509 and 851 of Gist's Figure 16). UsageError("model.depth: ...") for any other.
 ResNetStages resnet_stages(const ResNetOptions& options);
 
 // Weights are named as torchvision's: layer1/0/conv1/weight, .., fc/bias.

@@ -10,12 +10,12 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/columns.h"
 #include "ops/elementwise/dropout.h"
-#include "ops/tensors/embedding.h"
-#include "ops/tensors/fill.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/columns.h"
+#include "ops/tensors/embedding.h"
+#include "ops/tensors/fill.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

@@ -15,9 +15,8 @@ void check(const TransformerOptions& o) {
   auto require = [](bool ok, const std::string& what) {
     if (!ok) throw UsageError("model." + what);
   };
-  require(o.hidden % o.heads == 0,
-          "heads: " + std::to_string(o.heads) + " do not divide model.hidden, " +
-              std::to_string(o.hidden));
+  require(o.hidden % o.heads == 0, "heads: " + std::to_string(o.heads) +
+                                       " do not divide model.hidden, " + std::to_string(o.hidden));
   require(o.hidden / o.heads <= kWidestHead,
           "heads: more than " + std::to_string(kWidestHead) + " columns of model.hidden, " +
               std::to_string(o.hidden) + ", for each; use more heads");
@@ -57,11 +56,11 @@ TranslationLoss loss(Builder& b, const TransformerOptions& o, const TranslationS
   Val target_out = b.input(in::kTargetOut, {{T, B}, DType::i32});
   TransformerLayers net(b, o, training ? scalars : Val{});
 
-  Val encoded = net.encode(source, lengths);           // (S, B, D)
+  Val encoded = net.encode(source, lengths);              // (S, B, D)
   Val decoded = net.decode(target_in, encoded, lengths);  // (T, B, D)
   Builder::Within scope(b, "output");
-  return output_loss(decoded, target_out, scalars, training ? o.label_smoothing : 0,
-                     o.loss_chunks, [&](Val x) { return net.logits(x); });
+  return output_loss(decoded, target_out, scalars, training ? o.label_smoothing : 0, o.loss_chunks,
+                     [&](Val x) { return net.logits(x); });
 }
 
 void encoder(Builder& b, const TransformerOptions& o, const TranslationShape& shape) {
@@ -102,15 +101,15 @@ void decoder_step(Builder& b, const TransformerOptions& o, const TranslationShap
 
 TranslationModel transformer_model(const TransformerOptions& o) {
   check(o);
-  return {.target_vocab = o.target_vocab,
-          .loss = [o](Builder& b, const TranslationShape& shape, Val scalars,
-                      bool training) { return loss(b, o, shape, scalars, training); },
-          .encoder = [o](Builder& b, const TranslationShape& shape) { encoder(b, o, shape); },
-          .decoder_step = [o](Builder& b,
-                              const TranslationShape& shape) { decoder_step(b, o, shape); },
-          .memory = names(o, "source"),
-          .states = {},
-          .caches = names(o, "target")};
+  return {
+      .target_vocab = o.target_vocab,
+      .loss = [o](Builder& b, const TranslationShape& shape, Val scalars,
+                  bool training) { return loss(b, o, shape, scalars, training); },
+      .encoder = [o](Builder& b, const TranslationShape& shape) { encoder(b, o, shape); },
+      .decoder_step = [o](Builder& b, const TranslationShape& shape) { decoder_step(b, o, shape); },
+      .memory = names(o, "source"),
+      .states = {},
+      .caches = names(o, "target")};
 }
 
 }  // namespace pal

@@ -3,13 +3,13 @@
 
 #include <cmath>
 
+#include "ops/attention/attention.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/attention/attention.h"
 #include "ops/elementwise/dropout.h"
-#include "ops/tensors/embedding.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/products/matmul.h"
+#include "ops/tensors/embedding.h"
 #include "ops/tensors/positions.h"
 #include "ops/tensors/views.h"
 

@@ -54,8 +54,8 @@ struct TranslationModel {
 
 // The output layer and its loss, in `chunks` runs of rows, one after the other, added up in that
 // order in f32: the same loss but for the order of its sums. x (T, B, H), targets i32 (T, B);
-// `logits` records (.., H) -> (.., V). Each run's logits are read by its own nodes alone, forward and
-// backward: the planner needs room for one run at a time (memory/schedule/delay_forward.h).
+// `logits` records (.., H) -> (.., V). Each run's logits are read by its own nodes alone, forward
+// and backward: the planner needs room for one run at a time (memory/schedule/delay_forward.h).
 TranslationLoss output_loss(Val x, Val targets, Val scalars, float smoothing, int64_t chunks,
                             const std::function<Val(Val)>& logits);
 

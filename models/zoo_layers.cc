@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "models/conv_layers.h"
-#include "ops/elementwise/activations.h"
 #include "ops/convolution/conv2d.h"
-#include "ops/elementwise/dropout.h"
 #include "ops/convolution/global_avg_pool.h"
 #include "ops/convolution/max_pool.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/dropout.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

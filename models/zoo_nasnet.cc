@@ -1,9 +1,9 @@
 // NASNet-A (Zoph et al. 2018, figure 4), 4 @ 1056: the mobile network. A cell reads the outputs of
 // the two cells before it. Strided layers are padded evenly on all sides.
 #include "models/zoo_layers.h"
+#include "ops/convolution/avg_pool.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/convolution/avg_pool.h"
 #include "ops/tensors/columns.h"
 
 namespace pal {

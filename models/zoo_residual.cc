@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "models/zoo_layers.h"
+#include "ops/convolution/conv3d.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/convolution/conv3d.h"
 
 namespace pal {
 namespace {

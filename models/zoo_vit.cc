@@ -3,8 +3,8 @@
 
 #include "models/encoder_layers.h"
 #include "models/zoo_layers.h"
-#include "ops/tensors/columns.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/columns.h"
 #include "ops/tensors/swap_leading.h"
 #include "ops/tensors/views.h"
 

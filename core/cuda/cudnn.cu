@@ -1,7 +1,7 @@
 // What cuDNN answered, as errors; the device's handle.
 #include "core/accelerator.h"
-#include "core/cuda/device.h"
 #include "core/cuda/cudnn.h"
+#include "core/cuda/device.h"
 
 namespace pal {
 namespace {

@@ -1,12 +1,11 @@
 // Opening cuDNN, which loads its parts from its own folder as they are wanted.
-#include "core/cuda/libraries.h"
 #include "core/cuda/cudnn.h"
+#include "core/cuda/libraries.h"
 
 namespace pal {
 namespace {
 
-template <class F>
-void find(void* library, const char* name, F*& function) {
+template <class F> void find(void* library, const char* name, F*& function) {
   function = reinterpret_cast<F*>(function_of(library, "cuDNN", name));
 }
 

@@ -36,7 +36,8 @@ class CudaDevice final : public Accelerator {
 
   // Made when a product is first prepared.
   cublasLtHandle_t blas();
-  // Made when a convolution is first prepared, by core/cuda/cudnn.h; null before, and without cuDNN.
+  // Made when a convolution is first prepared, by core/cuda/cudnn.h; null before, and without
+  // cuDNN.
   std::shared_ptr<void>& cudnn() { return cudnn_; }
 
  private:

@@ -68,8 +68,7 @@ __device__ inline int lane_number() { return int(threadIdx.x % kWarp); }
 __device__ inline int warp_number() { return int(threadIdx.x / kWarp); }
 
 // The block's shared memory, as many bytes as launch was told; what it holds at first is unknown.
-template <class T>
-__device__ T* shared_memory() {
+template <class T> __device__ T* shared_memory() {
   extern __shared__ __align__(16) unsigned char block_shared_memory[];
   return reinterpret_cast<T*>(block_shared_memory);
 }

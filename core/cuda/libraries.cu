@@ -50,8 +50,7 @@ std::vector<fs::path> wheel_folders(const char* wheel_folder) {
   return out;
 }
 
-template <class F>
-void find(void* library, const char* name, F*& function) {
+template <class F> void find(void* library, const char* name, F*& function) {
   function = reinterpret_cast<F*>(function_of(library, "cuBLASLt", name));
 }
 

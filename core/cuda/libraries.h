@@ -1,6 +1,6 @@
-// cuBLASLt, found when first wanted (cuDNN: core/cuda/cudnn.h): beside the program, in the machine's
-// toolkit, or in PyTorch's wheels. Nothing is linked, so a CUDA build starts where it is missing.
-// Its header says what the functions take; the table holds those that are used.
+// cuBLASLt, found when first wanted (cuDNN: core/cuda/cudnn.h): beside the program, in the
+// machine's toolkit, or in PyTorch's wheels. Nothing is linked, so a CUDA build starts where it is
+// missing. Its header says what the functions take; the table holds those that are used.
 #pragma once
 #include <cublasLt.h>
 
@@ -48,8 +48,7 @@ void* open_library(const char* const* names, const char* wheel_folder, std::stri
 void* function_of(void* library, const char* library_name, const char* name);
 
 // What a library made, and its function that destroys it.
-template <class H, class Status>
-struct LibraryObject {
+template <class H, class Status> struct LibraryObject {
   H get = nullptr;
   Status (*destroy)(H) = nullptr;
   LibraryObject() = default;

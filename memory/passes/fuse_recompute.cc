@@ -27,7 +27,10 @@ class Fuser {
  public:
   // always: with the forms that say so, or with the others.
   Fuser(const Program& program, std::span<const OpDef* const> ops, bool always)
-      : p_(program), readers_(program), finder_(program, readers_), always_(always),
+      : p_(program),
+        readers_(program),
+        finder_(program, readers_),
+        always_(always),
         kept_(program.values.size(), 0) {
     for (auto& out : p_.outputs) kept_[size_t(out.value)] = 1;
     for (auto& slot : p_.state) kept_[size_t(slot.start)] = kept_[size_t(slot.end)] = 1;
@@ -75,9 +78,9 @@ class Fuser {
     }
   }
 
-  // A match whose node can stand somewhere: after its operands, before the readers of its outputs. Of
-  // the gradient nodes nobody else may read what is interior, and no other match may have them. Clones
-  // may have other readers: then they stay, and are made again in the node too.
+  // A match whose node can stand somewhere: after its operands, before the readers of its outputs.
+  // Of the gradient nodes nobody else may read what is interior, and no other match may have them.
+  // Clones may have other readers: then they stay, and are made again in the node too.
   void accept(Match m) {
     const auto& nodes = m.binding.node;
     const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end());
@@ -113,9 +116,8 @@ class Fuser {
     const auto& nodes = m.binding.node;
     for (size_t i = 0; i < nodes.size(); ++i) {
       const auto& out = m.pattern->form.program.node(NodeId(i)).out;
-      const bool inside = std::all_of(out.begin(), out.end(), [&](ValueId v) {
-        return m.pattern->interior[size_t(v)];
-      });
+      const bool inside = std::all_of(out.begin(), out.end(),
+                                      [&](ValueId v) { return m.pattern->interior[size_t(v)]; });
       taken_[size_t(nodes[i])] = inside && stays_or_goes(p_.node(nodes[i])) ? kShared : kGone;
     }
   }
@@ -124,9 +126,7 @@ class Fuser {
     for (const Match& m : matches_) take(m);
   }
 
-  bool stays_or_goes(const Node& node) const {
-    return !always_ && node.phase != Phase::backward;
-  }
+  bool stays_or_goes(const Node& node) const { return !always_ && node.phase != Phase::backward; }
 
   // Of the clones in matches, those that somebody reads who is not fused away stay.
   void keep_what_is_read() {
@@ -241,9 +241,9 @@ class Fuser {
   const Readers readers_;
   PatternFinder finder_;
   const bool always_;
-  std::vector<char> kept_;                            // by value: outputs and state
-  std::vector<int> updates_;                          // by node: updates before it
-  std::multimap<const OpDef*, const OpDef*> forms_;   // by anchor: who stands for it
+  std::vector<char> kept_;                           // by value: outputs and state
+  std::vector<int> updates_;                         // by node: updates before it
+  std::multimap<const OpDef*, const OpDef*> forms_;  // by anchor: who stands for it
   std::vector<Match> matches_;
   // By node: whether it is part of a match. Of shared ones several matches may have use.
   enum : char { kFree, kShared, kGone };

@@ -59,7 +59,8 @@ Node fused(const Program& p, const std::vector<NodeId>& run) {
     const Node& node = p.node(n);
     out.in.insert(out.in.end(), node.in.begin(), node.in.end());
     out.in.resize((out.in.size() + size_t(batched->group_in) - 1) / size_t(batched->group_in) *
-                      size_t(batched->group_in), kNone);  // optional operands left out at the end
+                      size_t(batched->group_in),
+                  kNone);  // optional operands left out at the end
     out.out.insert(out.out.end(), node.out.begin(), node.out.end());
     if (node.scope != out.scope) out.scope = 0;
     if (node.step != out.step) out.step = kNone;

@@ -38,8 +38,7 @@ struct Binding {
 // Finds occurrences in one program by growing them from an anchor along edges.
 class PatternFinder {
  public:
-  PatternFinder(const Program& program, const Readers& readers)
-      : p_(program), readers_(readers) {}
+  PatternFinder(const Program& program, const Readers& readers) : p_(program), readers_(readers) {}
 
   // What `op` stands for where its anchor is this node; recorded once for equal anchors.
   const std::vector<Pattern>& patterns_of(const Node& anchor, const OpDef& op);

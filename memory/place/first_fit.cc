@@ -51,7 +51,8 @@ class Shelf {
       if (blocks_[at + 1]->offset[0] <= p.offset) ++at;
     }
     Block& block = *blocks_[at];
-    int i = int(std::upper_bound(block.offset, block.offset + block.count, p.offset) - block.offset);
+    int i =
+        int(std::upper_bound(block.offset, block.offset + block.count, p.offset) - block.offset);
     for (int j = block.count; j > i; --j) block.set(block.get(j - 1), j);
     block.push(p, i);
   }
@@ -139,7 +140,7 @@ class Gaps {
     end_.erase(gap);
   }
 
-  Map end_;                                            // by begin; the last ends at INT64_MAX
+  Map end_;                                           // by begin; the last ends at INT64_MAX
   std::array<std::set<int64_t>, kClasses> by_class_;  // where gaps begin
 };
 
@@ -178,8 +179,7 @@ Placement FirstFit::run(std::span<const int32_t> order, int64_t stop_at,
     const size_t i = size_t(order[k]);
     if (is_empty(buffers_[i])) continue;
     const int64_t at = shelf.find(lower_[i], upper_[i], buffers_[i].size);
-    const bool late =
-        deadline && (k & 255) == 255 && std::chrono::steady_clock::now() >= *deadline;
+    const bool late = deadline && (k & 255) == 255 && std::chrono::steady_clock::now() >= *deadline;
     if (late || std::max(out.height, at + buffers_[i].size) >= stop_at) {
       culprit_ = k;
       out.height = INT64_MAX;

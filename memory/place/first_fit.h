@@ -17,10 +17,9 @@ class FirstFit {
  public:
   explicit FirstFit(std::span<const Buffer> buffers);
 
-  // Places the buffers of `order` around those that are `frozen` (offsets by buffer, -1: not frozen;
-  // none when empty). Gives up, with a height of INT64_MAX, at the first buffer that would end at or
-  // above `stop_at`: culprit() is its place in the order.
-  // Likewise past the deadline.
+  // Places the buffers of `order` around those that are `frozen` (offsets by buffer, -1: not
+  // frozen; none when empty). Gives up, with a height of INT64_MAX, at the first buffer that would
+  // end at or above `stop_at`: culprit() is its place in the order. Likewise past the deadline.
   Placement run(std::span<const int32_t> order, int64_t stop_at = INT64_MAX,
                 std::span<const int64_t> frozen = {},
                 const std::optional<std::chrono::steady_clock::time_point>& deadline = {});

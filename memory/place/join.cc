@@ -24,9 +24,7 @@ class Load {
     if (from < to) add(1, 0, int64_t(leaves_), from, to, bytes);
   }
   // Of [from, to), which is not empty.
-  int64_t most(int64_t from, int64_t to) const {
-    return most(1, 0, int64_t(leaves_), from, to);
-  }
+  int64_t most(int64_t from, int64_t to) const { return most(1, 0, int64_t(leaves_), from, to); }
 
  private:
   void add(size_t node, int64_t begin, int64_t end, int64_t from, int64_t to, int64_t bytes) {
@@ -119,7 +117,8 @@ class Joiner {
     }
   }
 
-  // Whether the block can hold another for as long as either lives; if so, it does, but for its size.
+  // Whether the block can hold another for as long as either lives; if so, it does, but for its
+  // size.
   bool stack_upon(Buffer& block, const Buffer& b) {
     const int64_t lower = std::min(block.lower, b.lower), begun = std::max(block.lower, b.lower);
     const int64_t ended = std::min(block.upper, b.upper), upper = std::max(block.upper, b.upper);

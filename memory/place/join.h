@@ -25,8 +25,8 @@ struct JoinedBuffers {
 // most `most`: with that no larger than the lower bound, the blocks have the same.
 JoinedBuffers join_buffers(std::span<const Buffer> buffers, int64_t grid, int64_t most);
 
-// The same buffers as coarser and coarser problems. Where they are many, all are joined from what was
-// joined once, which takes a fraction of the time.
+// The same buffers as coarser and coarser problems. Where they are many, all are joined from what
+// was joined once, which takes a fraction of the time.
 class CoarserProblems {
  public:
   // `most` as of join_buffers. The buffers must outlive this.
@@ -45,9 +45,9 @@ class CoarserProblems {
 
   std::span<const Buffer> buffers_;
   int64_t most_, work_ = 0;
-  double grid_ = 0;       // of the last
+  double grid_ = 0;  // of the last
   bool begun_ = false;
-  JoinedBuffers fine_;    // what the others are joined from
+  JoinedBuffers fine_;  // what the others are joined from
   JoinedBuffers joined_;
 };
 

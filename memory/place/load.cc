@@ -59,8 +59,8 @@ std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) 
   std::vector<int32_t> out;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const Buffer& b = buffers[i];
-    auto next = std::partition_point(hot.begin(), hot.end(),
-                                     [&](auto& h) { return h.second <= b.lower; });
+    auto next =
+        std::partition_point(hot.begin(), hot.end(), [&](auto& h) { return h.second <= b.lower; });
     if (!is_empty(b) && next != hot.end() && next->first < b.upper) out.push_back(int32_t(i));
   }
   return out;

@@ -45,9 +45,9 @@ void try_orders(std::span<const Buffer> buffers, int64_t enough, std::span<const
   FirstFit fit(buffers);
   std::vector<int32_t> order;
   std::vector<double> keys(buffers.size());
-  // Each order is a key, largest first; ties by size, then duration, then start, then number. `nest`:
-  // what is alive at the hottest moment comes before, by its start or its end, and so makes a stack
-  // without a gap there, which shrinks from above towards one side.
+  // Each order is a key, largest first; ties by size, then duration, then start, then number.
+  // `nest`: what is alive at the hottest moment comes before, by its start or its end, and so makes
+  // a stack without a gap there, which shrinks from above towards one side.
   enum Nest { kNo, kByStart, kByEnd };
   const int64_t hottest = hottest_moment(buffers);
   auto duration = [](const Buffer& b) { return b.upper - b.lower; };
@@ -152,7 +152,8 @@ class Stretch {
   }
 
   // Coarser problems (place_join.h) of four kinds in turn, each for a short while: most of them are
-  // solved at once or not at all, and which depends on chance. Nodes count where there is no deadline.
+  // solved at once or not at all, and which depends on chance. Nodes count where there is no
+  // deadline.
   int64_t search_joined(int64_t enough, int64_t nodes, const Deadline& deadline) {
     constexpr size_t kFewest = 60;
     std::vector<CoarserProblems> kinds;
@@ -185,8 +186,8 @@ class Stretch {
     return std::max<int64_t>(nodes, 0);
   }
 
-  // What is hot, and everything where the others did not fit around what was found. Returns the nodes
-  // left.
+  // What is hot, and everything where the others did not fit around what was found. Returns the
+  // nodes left.
   int64_t search_shortly(int64_t enough, int64_t nodes, const Deadline& deadline) {
     for (size_t most : {kSearchable, kAtOnce}) {
       if (nodes <= 0 || is_done(enough) || is_past(deadline)) break;
@@ -199,8 +200,8 @@ class Stretch {
     return nodes;
   }
 
-  // Whether hot_ was found to fit the capacity with `part` of the nodes, from which it takes what it
-  // needed.
+  // Whether hot_ was found to fit the capacity with `part` of the nodes, from which it takes what
+  // it needed.
   bool search_once(int64_t capacity, int64_t enough, int64_t part, int64_t& nodes,
                    const Deadline& deadline) {
     const SearchLimits limits{deadline ? INT64_MAX : part, deadline};

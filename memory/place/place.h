@@ -11,7 +11,7 @@ namespace pal {
 
 struct Buffer {
   int64_t lower = 0, upper = 0;  // alive in [lower, upper); never, when empty
-  int64_t size = 0;              // bytes; offsets are sums of sizes, so align sizes to align offsets
+  int64_t size = 0;  // bytes; offsets are sums of sizes, so align sizes to align offsets
   bool operator==(const Buffer&) const = default;
 };
 
@@ -38,10 +38,10 @@ struct PlaceOptions {
 // Anytime placement. Stretches of time that share no buffer are placed on their own, each by the
 // best of a portfolio of first-fit orders (size, area, duration, start, end, and a stack of what is
 // alive at the hottest moment before the rest), and while that is above the lower bound by local
-// search over orders (place_improve.h) and by search under a capacity (place_search.h): of everything
-// when it is small, else of the buffers of the hottest sections, around which the others are then laid
-// first-fit; and of ever coarser problems, in which buffers of nearly the same life are one
-// (place_join.h).
+// search over orders (place_improve.h) and by search under a capacity (place_search.h): of
+// everything when it is small, else of the buffers of the hottest sections, around which the others
+// are then laid first-fit; and of ever coarser problems, in which buffers of nearly the same life
+// are one (place_join.h).
 Placement place(std::span<const Buffer> buffers, const PlaceOptions& options = {});
 
 // First fit in the order given: each buffer at the lowest offset free for all of its life.

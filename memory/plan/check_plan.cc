@@ -17,9 +17,9 @@ namespace pal {
 namespace {
 
 struct Write {
-  NodeId node = kNone;       // kNone: there before the step
-  StorageId storage = kNone; // what was written, for the message; kNone: bytes nobody may touch
-  ValueId value = kNone;     // kNone: a workspace
+  NodeId node = kNone;        // kNone: there before the step
+  StorageId storage = kNone;  // what was written, for the message; kNone: bytes nobody may touch
+  ValueId value = kNone;      // kNone: a workspace
 };
 
 struct Piece {
@@ -79,11 +79,12 @@ class Checker {
       const Region& region = plan_.regions[region_of(storage.space)];
       const int64_t begin = plan_.offset[i];
       const int64_t end = begin + storage.bytes + (storage.input ? region.inputs : 0);
-      const std::string what = "check_plan: " + name_of(p_, s_, StorageId(i)) + " at " +
-                               std::to_string(begin);
+      const std::string what =
+          "check_plan: " + name_of(p_, s_, StorageId(i)) + " at " + std::to_string(begin);
       if (begin % kAlignment) throw ProgramError(what + " is not aligned to 64 bytes");
       if (begin < 0 || end > region.bytes) {
-        throw ProgramError(what + " leaves its region of " + std::to_string(region.bytes) + " bytes");
+        throw ProgramError(what + " leaves its region of " + std::to_string(region.bytes) +
+                           " bytes");
       }
       if (!storage.persistent && !storage.input && storage.bytes > 0 &&
           begin < region.transients_begin()) {
@@ -123,7 +124,8 @@ class Checker {
   void present(Space space, int64_t begin, int64_t end, const Write& what) {
     if (begin >= end) return;
     writes_.push_back(what);
-    for (auto at = cut(bytes(space), begin, end); at != bytes(space).end() && at->first < end; ++at) {
+    for (auto at = cut(bytes(space), begin, end); at != bytes(space).end() && at->first < end;
+         ++at) {
       if (at->second.mark != 0 && writes_[size_t(at->second.mark)].storage != kNone) {
         throw ProgramError("check_plan: " + name(what) + " overlaps " +
                            name(writes_[size_t(at->second.mark)]));
@@ -145,16 +147,20 @@ class Checker {
     for (auto& slot : p_.state) hold(slot.start);
     for (auto& in : p_.inputs) hold(in.value);
     for (Space space : {Space::device, Space::host}) {
-      reserved_[region_of(space)] = marks(space, 0, plan_.regions[region_of(space)].transients_begin());
+      reserved_[region_of(space)] =
+          marks(space, 0, plan_.regions[region_of(space)].transients_begin());
     }
   }
 
   std::vector<Extent> marks(Space space, int64_t begin, int64_t end) {
     std::vector<Extent> out;
     if (begin >= end) return out;
-    for (auto at = cut(bytes(space), begin, end); at != bytes(space).end() && at->first < end; ++at) {
-      if (!out.empty() && out.back().mark == at->second.mark) out.back().end = at->second.end;
-      else out.push_back({at->first, at->second.end, at->second.mark});
+    for (auto at = cut(bytes(space), begin, end); at != bytes(space).end() && at->first < end;
+         ++at) {
+      if (!out.empty() && out.back().mark == at->second.mark)
+        out.back().end = at->second.end;
+      else
+        out.push_back({at->first, at->second.end, at->second.mark});
     }
     return out;
   }
@@ -227,7 +233,8 @@ class Checker {
       const Write& last = writes_[size_t(at->second.mark)];
       if (last.node == n || !before(last.node, n)) {
         fail(n, "writes " + name(what) + " over " + name(last) + " of node " +
-                    std::to_string(last.node) + (last.node == n ? "" : ", for which it does not wait"));
+                    std::to_string(last.node) +
+                    (last.node == n ? "" : ", for which it does not wait"));
       }
       for (NodeId r : at->second.readers) {
         if (r == n && may == kNone) {
@@ -298,7 +305,8 @@ class Checker {
       bool alone = true;
       for (size_t k = 0; k < node.in.size(); ++k) {
         const ValueId w = node.in[k];
-        if (w == kNone || int(k) == share.operand || p_.value(w).space != p_.value(v).space) continue;
+        if (w == kNone || int(k) == share.operand || p_.value(w).space != p_.value(v).space)
+          continue;
         alone &= address(w) + size(w) <= address(v) || address(v) + size(v) <= address(w);
       }
       if (alone) may = u;
@@ -350,12 +358,14 @@ class Checker {
           auto next = live.lower_bound(from);
           StorageId clash = kNone;
           if (next != live.end() && next->first < from + s_[s].bytes) clash = next->second;
-          if (next != live.begin() && std::prev(next)->first + s_[std::prev(next)->second].bytes > from) {
+          if (next != live.begin() &&
+              std::prev(next)->first + s_[std::prev(next)->second].bytes > from) {
             clash = std::prev(next)->second;
           }
           if (clash != kNone) {
-            throw ProgramError("check_plan: " + name_of(p_, s_, s) + " and " + name_of(p_, s_, clash) +
-                               " overlap and are both alive at node " + std::to_string(n));
+            throw ProgramError("check_plan: " + name_of(p_, s_, s) + " and " +
+                               name_of(p_, s_, clash) + " overlap and are both alive at node " +
+                               std::to_string(n));
           }
           live.emplace(from, s);
         }
@@ -370,8 +380,8 @@ class Checker {
   size_t queues_ = 1;
   std::vector<std::vector<NodeId>> finished_;  // by node, by queue
   std::array<Bytes, kRegions> bytes_;
-  std::vector<Write> writes_;                  // by mark
-  std::vector<std::vector<Extent>> made_;      // by value: its marks when it was made
+  std::vector<Write> writes_;              // by mark
+  std::vector<std::vector<Extent>> made_;  // by value: its marks when it was made
   std::array<std::vector<Extent>, kRegions> reserved_;
 };
 

@@ -50,7 +50,8 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
   plan.offset.assign(storages.list.size(), 0);
   for (const StateSlot& slot : program.state) {
     const StateLayout::Slot* at = layout.find(slot.name);
-    if (!at) throw ProgramError("the state layout has no slot " + slot.name + "; add the program to it");
+    if (!at)
+      throw ProgramError("the state layout has no slot " + slot.name + "; add the program to it");
     plan.offset[size_t(storages.of[size_t(slot.start)])] = at->offset;
   }
   for (Space space : {Space::device, Space::host}) {

@@ -1,8 +1,8 @@
 // Where every storage lies: (region, offset), and the check that it may lie there.
 //
 // The device arena, from its front: the state (the same for all programs of a set), the inputs in
-// two slots, then everything that lives and dies within the step. Host copies have a region of their
-// own, laid out likewise.
+// two slots, then everything that lives and dies within the step. Host copies have a region of
+// their own, laid out likewise.
 #pragma once
 #include <array>
 #include <map>
@@ -41,21 +41,19 @@ class StateLayout {
 };
 
 struct Region {
-  int64_t bytes = 0;            // all of it: state, inputs, transients
-  int64_t state = 0;            // the state's bytes, at the front
-  int64_t inputs = 0;           // of one slot; the second lies behind the first
-  int64_t lower_bound = 0;      // state, inputs, and the most transients alive at once
+  int64_t bytes = 0;        // all of it: state, inputs, transients
+  int64_t state = 0;        // the state's bytes, at the front
+  int64_t inputs = 0;       // of one slot; the second lies behind the first
+  int64_t lower_bound = 0;  // state, inputs, and the most transients alive at once
   int64_t transients_begin() const { return state + 2 * inputs; }
   // The part of the region that packing wasted.
-  double fragmentation() const {
-    return bytes ? double(bytes - lower_bound) / double(bytes) : 0;
-  }
+  double fragmentation() const { return bytes ? double(bytes - lower_bound) / double(bytes) : 0; }
 };
 
 struct Plan {
   std::vector<int64_t> offset;  // by storage, into its region; of inputs in slot 0
   std::array<Region, kRegions> regions{};
-  const char* order = "";       // the placement order that won on the device
+  const char* order = "";  // the placement order that won on the device
 
   const Region& device() const { return regions[region_of(Space::device)]; }
   const Region& host() const { return regions[region_of(Space::host)]; }

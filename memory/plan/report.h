@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "memory/storages/lifetimes.h"
 #include "memory/plan/plan.h"
+#include "memory/storages/lifetimes.h"
 
 namespace pal {
 
@@ -16,7 +16,8 @@ struct LayerBytes {
   int64_t bytes = 0;
 };
 
-// Bytes on the device. by_role and layers add up to lower_bound; arena is that and what packing lost.
+// Bytes on the device. by_role and layers add up to lower_bound; arena is that and what packing
+// lost.
 struct Footprint {
   int64_t arena = 0, lower_bound = 0, host = 0;
   std::array<int64_t, kRoles> by_role{};  // alive at the peak; inputs with both slots
@@ -26,14 +27,14 @@ struct Footprint {
   int64_t of(Role role) const { return by_role[size_t(role)]; }
 };
 
-// A storage counts for the value that it holds at the peak. State that the plan's layout has and the
-// program does not (other programs' slots) counts by its bytes alone, as `weight`.
+// A storage counts for the value that it holds at the peak. State that the plan's layout has and
+// the program does not (other programs' slots) counts by its bytes alone, as `weight`.
 Footprint footprint_of(const Program& program, const Storages& storages, const Plan& plan);
 
-// What a storage holds, and when, in moments (memory/storages/lifetimes.h): a value that fills it, from the
-// start of its producer until the next one is made over it in place; before the first such value,
-// and where there is none, its pieces count as the value they belong to. `value` kNone: a node's
-// scratch memory. Storages that are never alive are left out.
+// What a storage holds, and when, in moments (memory/storages/lifetimes.h): a value that fills it,
+// from the start of its producer until the next one is made over it in place; before the first such
+// value, and where there is none, its pieces count as the value they belong to. `value` kNone: a
+// node's scratch memory. Storages that are never alive are left out.
 struct Held {
   StorageId storage;
   ValueId value;
@@ -45,8 +46,8 @@ std::vector<Held> held_values(const Program& program, const Storages& storages,
 // The role that the bytes count for.
 Role role_of(const Program& program, const Held& held);
 
-// Live bytes of the device over the step, by role: `columns` stretches of equally many moments, each
-// as it is at its fullest moment.
+// Live bytes of the device over the step, by role: `columns` stretches of equally many moments,
+// each as it is at its fullest moment.
 struct Timeline {
   struct Column {
     int64_t moment = 0, bytes = 0;

@@ -14,8 +14,8 @@
 namespace pal {
 namespace {
 
-// One f32 for each element that a replaying node multiplies, from it to the last node that draws the
-// same numbers (the same operator with the same attributes: they name the stream).
+// One f32 for each element that a replaying node multiplies, from it to the last node that draws
+// the same numbers (the same operator with the same attributes: they name the stream).
 void add_masks(const Program& p, Storages& storages, std::vector<Lifetime>& lifetimes) {
   std::map<std::pair<const OpDef*, std::string>, NodeId> last;
   for (NodeId n = p.node_count(); n-- > 0;) {

@@ -45,8 +45,8 @@ class Allocator {
     pool.erase(found);
     const int64_t rest = block->size - size;
     if (small ? rest >= kRound : rest > kSmallRequest) {
-      const auto next = blocks_.insert(
-          std::next(block), {rest, block->address + size, block->segment, small, true});
+      const auto next = blocks_.insert(std::next(block),
+                                       {rest, block->address + size, block->segment, small, true});
       pool.insert(next);
       block->size = size;
     }

@@ -2,11 +2,11 @@
 // (c10/cuda/CUDACachingAllocator.cpp, release 2.x, default settings), simulated. The baseline that
 // OLLA (section 5.4, figures 8 and 13) compares with.
 //
-// Requests are rounded up to 512 bytes. Up to 1 MiB they are served from segments of 2 MiB, above it
-// from segments of 20 MiB, from 10 MiB on from segments of their own size rounded up to 2 MiB. The
-// smallest free block that is large enough is taken, in ties the one reserved first; the rest of it
-// is split off when that is at least 512 bytes (of small requests) or more than 1 MiB. Freed blocks
-// join their free neighbours in the segment. Segments are never given back.
+// Requests are rounded up to 512 bytes. Up to 1 MiB they are served from segments of 2 MiB, above
+// it from segments of 20 MiB, from 10 MiB on from segments of their own size rounded up to 2 MiB.
+// The smallest free block that is large enough is taken, in ties the one reserved first; the rest
+// of it is split off when that is at least 512 bytes (of small requests) or more than 1 MiB. Freed
+// blocks join their free neighbours in the segment. Segments are never given back.
 #pragma once
 #include <cstdint>
 #include <span>

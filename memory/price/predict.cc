@@ -98,8 +98,8 @@ Work work_of(const Program& program, NodeId node, const Storages* storages) {
 double occupancy(const Work& work, const DeviceProfile& device) {
   if (work.results <= 0 || device.units <= 0 || device.tile <= 0) return 1;
   const double sum = work.flops / (2 * work.results);
-  const double pieces = std::ceil(work.results / device.tile) *
-                        std::max(1.0, std::floor(sum / kSumPiece));
+  const double pieces =
+      std::ceil(work.results / device.tile) * std::max(1.0, std::floor(sum / kSumPiece));
   return pieces / (device.units * std::ceil(pieces / device.units));
 }
 

@@ -14,24 +14,25 @@ namespace pal {
 
 constexpr size_t kPhases = size_t(Phase::reload) + 1;
 
-// A device as a prediction sees it; configs/devices holds those of real cards (train/config/profile.h
-// reads them). Peaks are the vendor's; efficiencies say what part of a peak a good kernel reaches.
-// A rate of 0: the device has none.
+// A device as a prediction sees it; configs/devices holds those of real cards
+// (train/config/profile.h reads them). Peaks are the vendor's; efficiencies say what part of a peak
+// a good kernel reaches. A rate of 0: the device has none.
 struct DeviceProfile {
-  std::string name;      // "RTX 2080 Ti"
-  bool measured = false;  // figures of the machine at hand (pal bench --profile), not of a data sheet
+  std::string name;  // "RTX 2080 Ti"
+  bool measured =
+      false;  // figures of the machine at hand (pal bench --profile), not of a data sheet
   // flop/s of products of matrices, by the type of their operands. tf32 is used for f32 operands
   // where it is not 0, f32 for types without a rate of their own.
   double f32 = 0, tf32 = 0, f16 = 0, bf16 = 0;
-  double vector = 0;        // flop/s of everything else, in f32
-  double memory = 0;        // bytes/s
-  double cache = 0;         // bytes/s of nodes that touch at most cache_bytes; 0: memory's
+  double vector = 0;  // flop/s of everything else, in f32
+  double memory = 0;  // bytes/s
+  double cache = 0;   // bytes/s of nodes that touch at most cache_bytes; 0: memory's
   int64_t cache_bytes = 0;
-  double link = 0;          // bytes/s to host memory and back; 0: host memory is the device's own
-  int64_t capacity = 0;     // bytes
-  double launch = 0;        // seconds that a node costs beyond its work
-  double units = 1;         // streaming multiprocessors, cores: what shares a product out
-  double tile = 4096;       // elements of a product's result that one unit makes at a time
+  double link = 0;       // bytes/s to host memory and back; 0: host memory is the device's own
+  int64_t capacity = 0;  // bytes
+  double launch = 0;     // seconds that a node costs beyond its work
+  double units = 1;      // streaming multiprocessors, cores: what shares a product out
+  double tile = 4096;    // elements of a product's result that one unit makes at a time
   double matmul_efficiency = 1, memory_efficiency = 1, link_efficiency = 1;
 };
 
@@ -45,13 +46,14 @@ constexpr double kSumPiece = 512;
 // What a node does, as far as time depends on it.
 struct Work {
   double flops = 0;
-  double bytes = 0;       // in the device's memory
-  double host_bytes = 0;  // over the host link
-  double results = 0;     // elements of the largest output
+  double bytes = 0;         // in the device's memory
+  double host_bytes = 0;    // over the host link
+  double results = 0;       // elements of the largest output
   DType type = DType::f32;  // of the operands: 16 bits where two of them have 16
-  bool runs = true;       // false: a view in place, of which nothing is left
+  bool runs = true;         // false: a view in place, of which nothing is left
 };
-// Without `storages`, views and stacks count as in place; with them, what they must copy is counted.
+// Without `storages`, views and stacks count as in place; with them, what they must copy is
+// counted.
 Work work_of(const Program& program, NodeId node, const Storages* storages = nullptr);
 
 // The part of a product's peak that its shape lets it reach: its result is cut into tiles (and its
@@ -64,9 +66,9 @@ double occupancy(const Work& work, const DeviceProfile& device);
 double time_ms(const Work& work, const DeviceProfile& device);
 
 struct Prediction {
-  double step_ms = 0;                  // until the last queue is done
+  double step_ms = 0;                      // until the last queue is done
   std::array<double, kPhases> by_phase{};  // milliseconds of the nodes of a phase, on any queue
-  std::vector<double> node_ms;         // by node
+  std::vector<double> node_ms;             // by node
   double flops = 0, bytes = 0, host_bytes = 0;
 
   double of(Phase phase) const { return by_phase[size_t(phase)]; }
@@ -79,7 +81,7 @@ Prediction predict(const Program& program, const DeviceProfile& device,
 
 // A step's predicted time, as plans report it.
 struct StepTime {
-  std::string profile;   // the device's name
+  std::string profile;    // the device's name
   bool measured = false;  // the profile's figures are; the time is predicted all the same
   double step_ms = 0;
   // What the passes that trade time for bytes (recompute, encode, swap) add, as a fraction of the

@@ -12,8 +12,12 @@ namespace {
 class Echo {
  public:
   Echo(const StepView& view, const EchoTrial& trial)
-      : view_(view), p_(view.program), trial_(trial),
-        candidate_(p_.nodes.size(), 0), first_(view.first_use), last_(view.last_use) {}
+      : view_(view),
+        p_(view.program),
+        trial_(trial),
+        candidate_(p_.nodes.size(), 0),
+        first_(view.first_use),
+        last_(view.last_use) {}
 
   Choice run() {
     expand();
@@ -61,8 +65,8 @@ class Echo {
   // A storage is a pair of vertices, needed -> made again, joined by its bytes: to cut there is to
   // stash it. Made again means that the candidates which make it run again: they need their
   // operands, and cost a little themselves. The source stands for what gradients need, whatever is
-  // chosen (where no candidate makes it, it is left out), and made again for its maker, where neither
-  // has to do with others.
+  // chosen (where no candidate makes it, it is left out), and made again for its maker, where
+  // neither has to do with others.
   void build() {
     survey();
     node_.assign(p_.nodes.size(), kNone);
@@ -127,7 +131,8 @@ class Echo {
   // of it. (If something else needs it whole, it is there anyway.)
   int64_t cost_without(ValueId v) const {
     const TensorSpec& spec = p_.value(v).spec;
-    if (!trial_.bits || spec.dtype == DType::bit || spec.layout || bit_bytes(spec) >= spec.bytes() ||
+    if (!trial_.bits || spec.dtype == DType::bit || spec.layout ||
+        bit_bytes(spec) >= spec.bytes() ||
         later_reads(p_, view_.readers, v).kind != Reads::Kind::predicate) {
       return MinCut::kInfinite;
     }
@@ -146,14 +151,14 @@ class Echo {
   const StepView& view_;
   const Program& p_;
   const EchoTrial& trial_;
-  std::vector<char> candidate_;        // by node
-  std::vector<NodeId> first_, last_;   // by value
-  std::vector<char> able_;             // by storage: some candidate makes it
-  std::vector<int32_t> members_;       // by storage: values that may be recomputed
-  std::vector<int32_t> makes_;         // by node: those
-  std::vector<int64_t> without_;       // by value that gradients read: the cost of doing without
-  std::vector<int> needed_, made_;     // vertices by storage
-  std::vector<int> node_;              // vertices by node that may run again
+  std::vector<char> candidate_;       // by node
+  std::vector<NodeId> first_, last_;  // by value
+  std::vector<char> able_;            // by storage: some candidate makes it
+  std::vector<int32_t> members_;      // by storage: values that may be recomputed
+  std::vector<int32_t> makes_;        // by node: those
+  std::vector<int64_t> without_;      // by value that gradients read: the cost of doing without
+  std::vector<int> needed_, made_;    // vertices by storage
+  std::vector<int> node_;             // vertices by node that may run again
   MinCut cut_;
 };
 

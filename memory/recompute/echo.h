@@ -13,14 +13,16 @@
 //   forward    Of each region, recompute only what releases more bytes than it stashes anew, with
 //              reuse counted across the whole region (sections IV-A, V-A). The paper drops nodes
 //              one by one in topological order; here the best set is found at once, as a minimum
-//              cut (memory/recompute/echo_cut.h), so that one shared operand with many small outputs, or many
-//              operands of one large output, weigh as they should. Ties keep the forward value.
-//   bits       Where gradients ask only a predicate of a value (BinarizableOps), the cut may also do
-//              without it at the price of one bit for each element: less than stashing it, more than
-//              making it again from what is there anyway.
+//              cut (memory/recompute/echo_cut.h), so that one shared operand with many small
+//              outputs, or many operands of one large output, weigh as they should. Ties keep the
+//              forward value.
+//   bits       Where gradients ask only a predicate of a value (BinarizableOps), the cut may also
+//   do
+//              without it at the price of one bit for each element: less than stashing it, more
+//              than making it again from what is there anyway.
 //
-// Linear but for the cut, whose paths are as short as the regions are deep: a few milliseconds for a
-// step of 20,000 nodes.
+// Linear but for the cut, whose paths are as short as the regions are deep: a few milliseconds for
+// a step of 20,000 nodes.
 #pragma once
 #include <limits>
 
@@ -34,7 +36,7 @@ struct EchoTrial {
   double exchange = RecomputeOptions{}.exchange;  // bytes that may be moved for each that is saved
   double launch_bytes = 0;                        // what starting a node costs, in bytes moved
   double balance = std::numeric_limits<double>::infinity();  // flops in the time of moving a byte
-  bool bits = true;                               // bits in place of values, where they suffice
+  bool bits = true;  // bits in place of values, where they suffice
 };
 
 Choice choose_echo(const StepView& view, const EchoTrial& trial);

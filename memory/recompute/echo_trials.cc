@@ -101,7 +101,8 @@ class Trials {
       } else if (trial.chosen.bits) {
         ms = predict(clones_of(trial).program, kEchoDevice).step_ms;
       } else {
-        for (const auto& clone : list_of(trial).clones) ms += plain_.node_ms[size_t(clone.original)];
+        for (const auto& clone : list_of(trial).clones)
+          ms += plain_.node_ms[size_t(clone.original)];
       }
       trial.overhead = ms / plain_.step_ms - 1;
     }
@@ -147,8 +148,8 @@ class Trials {
     }
   }
 
-  // Prices between one that leaves too much to recompute and one that does not, then regions between
-  // two of these.
+  // Prices between one that leaves too much to recompute and one that does not, then regions
+  // between two of these.
   void look_between(Chosen dear, const Chosen& cheap) {
     double enough = cheap.price;
     for (int i = 0; i < kPricesBetween; ++i) {

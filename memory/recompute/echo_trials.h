@@ -3,8 +3,8 @@
 #pragma once
 #include <array>
 
-#include "memory/recompute/echo.h"
 #include "memory/price/predict.h"
+#include "memory/recompute/echo.h"
 #include "memory/recompute/recompute.h"
 
 namespace pal {
@@ -20,8 +20,8 @@ inline const DeviceProfile kEchoDevice{.name = "RTX 2080 Ti",
                                        .tile = 1};
 
 // Prices tried in turn, until what they leave is cheap enough: bytes moved for a byte saved are
-// divided by these. After the first, starting a node counts as moving kEchoLaunch bytes (5 us of that
-// card). Between the last that is too little and the next, the middle is tried twice.
+// divided by these. After the first, starting a node counts as moving kEchoLaunch bytes (5 us of
+// that card). Between the last that is too little and the next, the middle is tried twice.
 constexpr std::array<double, 6> kEchoPrices = {1, 2, 4, 8, 16, 32};
 constexpr double kEchoLaunch = 3e6;
 

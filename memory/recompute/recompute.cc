@@ -8,9 +8,9 @@
 
 #include "core/order.h"
 #include "core/prepare.h"
-#include "memory/recompute/echo_trials.h"
 #include "memory/passes/parts.h"
 #include "memory/plan/report.h"
+#include "memory/recompute/echo_trials.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -20,14 +20,13 @@ constexpr double kMirrorHeavy = 12;  // flops a byte; 1x1 convolutions of 64 cha
 
 bool is_among(const std::string& scope, const std::vector<std::string>& parts) {
   return parts.empty() || std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
-    return scope.find(part) != std::string::npos;
-  });
+           return scope.find(part) != std::string::npos;
+         });
 }
 
 }  // namespace
 
-StepView::StepView(const Program& p, const RecomputeOptions& options)
-    : program(p), readers(p) {
+StepView::StepView(const Program& p, const RecomputeOptions& options) : program(p), readers(p) {
   const size_t values = p.values.size(), nodes = p.nodes.size();
   first_use.assign(values, kNone), last_use.assign(values, kNone);
   pinned.assign(values, 0), cost.resize(nodes), clonable.assign(nodes, 0);
@@ -277,8 +276,7 @@ const char* to_string(Recompute method) {
 }
 
 Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
-                  std::string* note, const RecomputeOptions& options,
-                  const RecomputeGoal& goal) {
+                  std::string* note, const RecomputeOptions& options, const RecomputeGoal& goal) {
   auto say = [&](const std::string& text) {
     if (note) *note = text;
   };

@@ -31,8 +31,9 @@ struct RecomputeOptions {
   // products are above 45; a 1x1 convolution of few channels (64 to 256: 26) moves its result in
   // the time that it takes, and is as cheap to run again as a sum. mirror and sqrt: at most 12.
   double heavy = 32;
-  // echo: where all that is worth it takes less than `overhead`, heavy means so much, and the rest of
-  // the time goes to products of 256 to 512 channels, if a per cent of it saves one of the footprint.
+  // echo: where all that is worth it takes less than `overhead`, heavy means so much, and the rest
+  // of the time goes to products of 256 to 512 channels, if a per cent of it saves one of the
+  // footprint.
   double heavier = 128;
   // echo: a node is recomputed only where that saves one byte for every so many that it moves. In a
   // decoder step of the translator (100 words, batch 128) the attention's context, which reads all
@@ -40,8 +41,8 @@ struct RecomputeOptions {
   // 256, and is kept. All else that is recomputed moves less than 16.
   double exchange = 128;
   // echo: the smallest footprint is taken that costs at most this part of the step's time, by a
-  // roofline for the papers' card. Where that is too little for what `exchange` allows, nodes must save
-  // more. Where nothing is that cheap, the cheapest is taken.
+  // roofline for the papers' card. Where that is too little for what `exchange` allows, nodes must
+  // save more. Where nothing is that cheap, the cheapest is taken.
   double overhead = 0.09;
   // echo: one bit an element in place of a value, where that is all that gradients ask of it
   // (memory/passes/bit_stash.h).
@@ -53,8 +54,8 @@ struct RecomputeOptions {
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {
   std::optional<int64_t> budget = {};  // echo: bytes to fit into, whatever it costs
-  // echo: gradients that make their recomputed operands themselves (memory/passes/fuse_recompute.h) will be
-  // fused, so that is what costs are.
+  // echo: gradients that make their recomputed operands themselves (memory/passes/fuse_recompute.h)
+  // will be fused, so that is what costs are.
   bool fuse = false;
 };
 

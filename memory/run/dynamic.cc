@@ -29,9 +29,7 @@ int64_t fixed_bytes(const Storages& storages, const StateLayout& layout) {
   return bytes;
 }
 
-bool in_slab(const Storage& s) {
-  return !s.persistent && !s.input && s.space == Space::device;
-}
+bool in_slab(const Storage& s) { return !s.persistent && !s.input && s.space == Space::device; }
 
 }  // namespace
 
@@ -57,8 +55,10 @@ class Dynamic::Slab {
     int64_t end = begin + bytes;
     auto next = free_.lower_bound(begin);
     if (next != free_.end() && next->first == end) end = next->second, next = free_.erase(next);
-    if (next != free_.begin() && std::prev(next)->second == begin) std::prev(next)->second = end;
-    else free_[begin] = end;
+    if (next != free_.begin() && std::prev(next)->second == begin)
+      std::prev(next)->second = end;
+    else
+      free_[begin] = end;
   }
 
  private:
@@ -67,12 +67,18 @@ class Dynamic::Slab {
 
 Dynamic::Dynamic(const Program& program, const Storages& storages, const StateLayout& layout,
                  Arena& arena, const DynamicOptions& options)
-    : program_(program), storages_(storages), arena_(arena), options_(options),
-      facts_(storages.list.size()), held_(storages.list.size()), made_of_(storages.list.size()),
+    : program_(program),
+      storages_(storages),
+      arena_(arena),
+      options_(options),
+      facts_(storages.list.size()),
+      held_(storages.list.size()),
+      made_of_(storages.list.size()),
       slab_(std::make_unique<Slab>()) {
   if (queue_count(program) > 1) {
-    throw ProgramError("the dynamic memory manager runs programs on one queue; use memory.manager: "
-                       "static for programs that swap");
+    throw ProgramError(
+        "the dynamic memory manager runs programs on one queue; use memory.manager: "
+        "static for programs that swap");
   }
   const int64_t least = smallest_budget(program, storages, layout);
   if (options.budget < least) {
@@ -153,8 +159,8 @@ void Dynamic::learn_makers() {
       const NodeId made = facts_[size_t(o)].maker == kNone ? kNone : valid_until[size_t(o)];
       until = std::min(until, std::max(facts_[size_t(o)].last_use, made));
     }
-    const Cost cost = cost_of(*node.op, specs_of(program_, node.in), specs_of(program_, node.out),
-                              node.attrs);
+    const Cost cost =
+        cost_of(*node.op, specs_of(program_, node.in), specs_of(program_, node.out), node.attrs);
     for (StorageId s : made_at[size_t(n)]) {
       Facts& facts = facts_[size_t(s)];
       valid_until[size_t(s)] = until;

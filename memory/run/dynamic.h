@@ -1,12 +1,13 @@
-// Memory decided while the step runs, under a byte budget: one slab, from which storages are evicted
-// when the next one does not fit, and brought back when they are asked for (DELTA; DTR, Kirisame et
-// al. 2021). A small version: the least valuable storage goes first, by DTR's h = cost / (bytes x
-// staleness), where the cost is that of running its node again, or of copying it out and back.
+// Memory decided while the step runs, under a byte budget: one slab, from which storages are
+// evicted when the next one does not fit, and brought back when they are asked for (DELTA; DTR,
+// Kirisame et al. 2021). A small version: the least valuable storage goes first, by DTR's h = cost
+// / (bytes x staleness), where the cost is that of running its node again, or of copying it out and
+// back.
 //
 // A storage can be made again by its node when one pure node wrote all of it, nothing the node read
 // is overwritten before the storage's last use, and what the node read can be had then. Everything
-// else (in-place chains, stacks, gates, program outputs) is copied to host memory instead. State and
-// inputs stay where they are. Programs with one queue only.
+// else (in-place chains, stacks, gates, program outputs) is copied to host memory instead. State
+// and inputs stay where they are. Programs with one queue only.
 #pragma once
 #include <memory>
 #include <vector>
@@ -19,9 +20,10 @@
 namespace pal {
 
 struct DynamicOptions {
-  int64_t budget = 0;      // bytes on the device: state, inputs and slab together
-  bool recompute = true;   // may run nodes again
-  bool offload = true;     // may prefer a copy to host memory; without (DTR), only what cannot be rerun
+  int64_t budget = 0;     // bytes on the device: state, inputs and slab together
+  bool recompute = true;  // may run nodes again
+  bool offload =
+      true;  // may prefer a copy to host memory; without (DTR), only what cannot be rerun
   double flops_per_s = 1e11, bytes_per_s = 1e10, host_bytes_per_s = 5e9;  // prices
 };
 
@@ -32,9 +34,9 @@ struct DynamicStats {
 
 class Dynamic final : public Memory {
  public:
-  // The state is the arena's front, by the layout, so that other programs can share it; the arena is
-  // grown to the budget. Program and storages must outlive this. ProgramError for several queues;
-  // BudgetError when what a single node touches does not fit.
+  // The state is the arena's front, by the layout, so that other programs can share it; the arena
+  // is grown to the budget. Program and storages must outlive this. ProgramError for several
+  // queues; BudgetError when what a single node touches does not fit.
   Dynamic(const Program& program, const Storages& storages, const StateLayout& layout, Arena& arena,
           const DynamicOptions& options);
   ~Dynamic() override;
@@ -56,24 +58,24 @@ class Dynamic final : public Memory {
   struct Held {
     Where where = Where::unborn;
     int pins = 0;
-    int64_t offset = 0;             // in the arena
-    int64_t used_at = 0;            // clock of the last release
+    int64_t offset = 0;                 // in the arena
+    int64_t used_at = 0;                // clock of the last release
     std::unique_ptr<std::byte[]> copy;  // host memory, kept for the next time
   };
-  struct Facts {                    // of the program, fixed
+  struct Facts {  // of the program, fixed
     NodeId last_use = kNone;
-    NodeId maker = kNone;           // the node that alone writes it, when it may be run again
-    double cost = 0;                // seconds to run that
-    bool fixed = false;             // state, inputs, host space: not in the slab
+    NodeId maker = kNone;  // the node that alone writes it, when it may be run again
+    double cost = 0;       // seconds to run that
+    bool fixed = false;    // state, inputs, host space: not in the slab
   };
   class Slab;
 
   void learn(const StateLayout& layout);
   void learn_makers();
-  int64_t take(StorageId storage);          // slab bytes for it, evicting as needed
+  int64_t take(StorageId storage);  // slab bytes for it, evicting as needed
   bool evict_one();
   int closure(StorageId storage, double* cost, int depth) const;
-  bool makes(StorageId storage) const;      // the node being replayed writes it, and reads it not
+  bool makes(StorageId storage) const;  // the node being replayed writes it, and reads it not
   bool still_needed(StorageId storage) const;
   void bring_back(StorageId storage);
   void drop(StorageId storage, Where where);
@@ -84,11 +86,11 @@ class Dynamic final : public Memory {
   DynamicOptions options_;
   std::vector<Facts> facts_;
   std::vector<Held> held_;
-  std::vector<std::vector<StorageId>> made_of_;   // by storage: what its maker reads
+  std::vector<std::vector<StorageId>> made_of_;  // by storage: what its maker reads
   std::unique_ptr<Slab> slab_;
-  std::vector<NodeId> replaying_;                  // innermost last
+  std::vector<NodeId> replaying_;  // innermost last
   Replayer* replayer_ = nullptr;
-  NodeId done_ = kNone;                            // the last node that has run
+  NodeId done_ = kNone;  // the last node that has run
   int64_t clock_ = 0, in_use_ = 0, fixed_bytes_ = 0;
   DynamicStats stats_;
 };

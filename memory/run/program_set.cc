@@ -26,7 +26,8 @@ std::byte* StateMirror::fetch(int64_t bytes) {
 
 void StateMirror::send() {
   if (!fetched_) return;
-  accelerator_->copy(kComputeQueue, arena_.base(Space::device), copy_.data(), int64_t(copy_.size()));
+  accelerator_->copy(kComputeQueue, arena_.base(Space::device), copy_.data(),
+                     int64_t(copy_.size()));
   accelerator_->synchronize();  // the copy may be fetched into again
   fetched_ = false;
 }
@@ -38,8 +39,8 @@ std::byte* Executable::input(const std::string& name) {
   const StorageId id = storages.of[size_t(value)];
   const int64_t within = storages.offset[size_t(value)];
   if (storages[id].space == Space::host) {
-    return host_inputs_.data() + compiled_->plan.offset[size_t(id)] -
-           compiled_->plan.host().state + within;
+    return host_inputs_.data() + compiled_->plan.offset[size_t(id)] - compiled_->plan.host().state +
+           within;
   }
   accelerator_->wait(sent_);
   return staging_->base(Space::host) + compiled_->plan.offset[size_t(id)] -
@@ -57,7 +58,8 @@ void Executable::run() {
   }
   if (region.inputs > 0) {
     accelerator_->wait(kInputQueue, turns_->before_inputs_of(this));
-    accelerator_->copy(kInputQueue, memory_->base(Space::device) + region.state + next_ * region.inputs,
+    accelerator_->copy(kInputQueue,
+                       memory_->base(Space::device) + region.state + next_ * region.inputs,
                        staging_->base(Space::host), region.inputs);
     accelerator_->record(sent_, kInputQueue);
     accelerator_->wait(kComputeQueue, sent_);
@@ -107,13 +109,14 @@ void ProgramSet::declare(const Program& program) {
       if (have.name != slot.name) continue;
       known = true;
       if (!(have.spec == spec)) {
-        throw ProgramError("state " + slot.name + " is " + to_string(have.spec) + " in this set; a " +
-                           "program asks for " + to_string(spec));
+        throw ProgramError("state " + slot.name + " is " + to_string(have.spec) +
+                           " in this set; a " + "program asks for " + to_string(spec));
       }
     }
     if (known) continue;
     if (!programs_.empty()) {
-      throw ProgramError("state " + slot.name + " was not declared before the first program of the "
+      throw ProgramError("state " + slot.name +
+                         " was not declared before the first program of the "
                          "set was compiled");
     }
     slots_.push_back({slot.name, slot.role, slot.init, spec, nullptr});
@@ -126,7 +129,8 @@ void ProgramSet::declare(const Program& program) {
 Executable& ProgramSet::add(const std::string& name, Program program) {
   declare(program);
   auto made = std::make_unique<Executable>();
-  made->compiled_ = std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options_));
+  made->compiled_ =
+      std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options_));
   const Compiled& c = *made->compiled_;
   const std::byte* const device = arena_->base(Space::device);
   const std::byte* const host = arena_->base(Space::host);

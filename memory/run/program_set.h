@@ -1,5 +1,5 @@
-// A run's programs over one state: training steps for every bucket, validation, decoding. They share
-// one arena, in which the state lies first, so a weight has one address for all of them.
+// A run's programs over one state: training steps for every bucket, validation, decoding. They
+// share one arena, in which the state lies first, so a weight has one address for all of them.
 #pragma once
 #include <array>
 #include <map>
@@ -32,9 +32,9 @@ class StateMirror {
 
 class Executable;
 
-// Whose turn it was on an accelerator. The programs of a set lie over one another in the arena, so a
-// program's next inputs may come in while its own last step runs, which reads its other slot, but not
-// while another program's does.
+// Whose turn it was on an accelerator. The programs of a set lie over one another in the arena, so
+// a program's next inputs may come in while its own last step runs, which reads its other slot, but
+// not while another program's does.
 class Turns {
  public:
   explicit Turns(Accelerator& accelerator)
@@ -57,8 +57,9 @@ class Turns {
 };
 
 // One compiled program of a set, ready to run. On an accelerator run() returns when all is queued;
-// what waits for it are output(), ProgramSet::state(), input() until the last inputs were copied, and the
-// run after the next, whose inputs go where its own were. So a loss that nobody reads costs no wait.
+// what waits for it are output(), ProgramSet::state(), input() until the last inputs were copied,
+// and the run after the next, whose inputs go where its own were. So a loss that nobody reads costs
+// no wait.
 class Executable {
  public:
   const Compiled& compiled() const { return *compiled_; }
@@ -67,13 +68,12 @@ class Executable {
   std::byte* input(const std::string& name);
   // Bytes of an output, to read after run(). On an accelerator a copy, good until the next call for
   // the same output.
-  template <class T = float>
-  T* output(const std::string& name) {
+  template <class T = float> T* output(const std::string& name) {
     return reinterpret_cast<T*>(output_bytes(name));
   }
   void run();
-  // On an accelerator: has the bytes of an output copied to pinned memory when the step is done, and
-  // waits for nothing.
+  // On an accelerator: has the bytes of an output copied to pinned memory when the step is done,
+  // and waits for nothing.
   void send_output(const std::string& name, std::byte* to);
   Runner& runner() { return *runner_; }
   StaticPlan& memory() { return *memory_; }
@@ -86,8 +86,8 @@ class Executable {
   std::unique_ptr<StaticPlan> memory_;
   std::unique_ptr<Runner> runner_;
   // On an accelerator only. Inputs are filled beside the arena. Those of the device go by way of
-  // pinned memory, on a queue of their own, while the last step runs; the few that a step reads in the
-  // host's memory are put there by run().
+  // pinned memory, on a queue of their own, while the last step runs; the few that a step reads in
+  // the host's memory are put there by run().
   std::shared_ptr<Accelerator> accelerator_;
   std::shared_ptr<StateMirror> state_;
   std::shared_ptr<Turns> turns_;
@@ -110,8 +110,8 @@ class ProgramSet {
  public:
   ProgramSet(CompileOptions options, const Device& device);
 
-  // Makes room for a program's state slots. Once a program is compiled the state is fixed: a set whose
-  // first program does not carry all of it declares the others first.
+  // Makes room for a program's state slots. Once a program is compiled the state is fixed: a set
+  // whose first program does not carry all of it declares the others first.
   void declare(const Program& program);
   // Compiles a program under a name; it binds to the state by name (ProgramError when it asks for a
   // slot that was not declared, or is another shape). The arena grows when a later program needs

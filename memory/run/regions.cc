@@ -60,7 +60,8 @@ Regions::Regions(const Program& program, const Storages& storages, const Plan& p
   }
   if (height > pool.bytes()) {
     throw BudgetError("the job alone needs " + std::to_string(height) + " bytes of the pool, " +
-                      std::to_string(height - pool.bytes()) + " more than it has; give it a larger "
+                      std::to_string(height - pool.bytes()) +
+                      " more than it has; give it a larger "
                       "budget, or run the jobs one after the other");
   }
   arena_.reserve(Space::device, own);

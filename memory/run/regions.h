@@ -1,16 +1,18 @@
-// Two jobs (or more) in one memory (Zico, Lim et al. 2021): a pool of fixed-size regions, each held by
-// one job from the birth of the first storage in it to the death of the last, then free for others.
+// Two jobs (or more) in one memory (Zico, Lim et al. 2021): a pool of fixed-size regions, each held
+// by one job from the birth of the first storage in it to the death of the last, then free for
+// others.
 //
 // Every job has its plan's transients at fixed places of the pool, counted from the bottom or from
 // the top, so the regions that it still needs in its step are known. Jobs are ordered by when their
-// running step began; a job takes a region only when no earlier job holds it or still needs it in its
-// running step, and waits otherwise.
+// running step began; a job takes a region only when no earlier job holds it or still needs it in
+// its running step, and waits otherwise.
 //
 // No deadlock: let J be the job whose step began first. A region that J needs can only be held by a
-// job that took it. Had J's step already begun, that job had to see that J did not need it any more;
-// had J's step not begun, that job's step began before J's and is over, since J is first, and at the
-// end of a step all its regions are free. So J never waits, finishes its step, and the next is first.
-// When both jobs need the same regions at their peaks, one waits: time-slicing, rather than failure.
+// job that took it. Had J's step already begun, that job had to see that J did not need it any
+// more; had J's step not begun, that job's step began before J's and is over, since J is first, and
+// at the end of a step all its regions are free. So J never waits, finishes its step, and the next
+// is first. When both jobs need the same regions at their peaks, one waits: time-slicing, rather
+// than failure.
 #pragma once
 #include <condition_variable>
 #include <memory>
@@ -41,15 +43,15 @@ class RegionPool {
  private:
   friend class Regions;
   struct Job {
-    int64_t began = 0;                // ticket of the running step, 0 between steps
-    NodeId at = 0;                    // the node that it runs
-    std::vector<NodeId> last_use;     // by region: after this node it is not needed in this step
+    int64_t began = 0;             // ticket of the running step, 0 between steps
+    NodeId at = 0;                 // the node that it runs
+    std::vector<NodeId> last_use;  // by region: after this node it is not needed in this step
   };
   mutable std::mutex mutex_;
   std::condition_variable freed_;
   Arena arena_;
   int64_t region_bytes_;
-  std::vector<int32_t> holder_;       // by region: the job, or -1
+  std::vector<int32_t> holder_;  // by region: the job, or -1
   std::vector<Job> jobs_;
   int64_t tickets_ = 0, held_ = 0;
   RegionStats stats_;
@@ -75,7 +77,9 @@ class Regions final : public Memory {
   int64_t capacity() const override;
 
  private:
-  struct Span { int32_t first = 0, last = -1; };  // regions that a storage touches, inclusive
+  struct Span {
+    int32_t first = 0, last = -1;
+  };  // regions that a storage touches, inclusive
   void leave();
   bool may_take(int32_t region) const;
   void give_back(int32_t region);
@@ -84,12 +88,12 @@ class Regions final : public Memory {
   RegionPool& pool_;
   Arena& arena_;
   int32_t job_ = 0;
-  std::vector<int64_t> offset_;                // by storage: in the pool, or in the arena
-  std::vector<char> pooled_;                   // by storage
-  std::vector<Span> span_;                     // by storage
-  std::vector<std::vector<StorageId>> ends_;   // by node: storages that nobody touches afterwards
-  std::vector<char> alive_;                    // by storage: it counts in its regions
-  std::vector<int32_t> living_;                // by region: storages of this job alive in it
+  std::vector<int64_t> offset_;               // by storage: in the pool, or in the arena
+  std::vector<char> pooled_;                  // by storage
+  std::vector<Span> span_;                    // by storage
+  std::vector<std::vector<StorageId>> ends_;  // by node: storages that nobody touches afterwards
+  std::vector<char> alive_;                   // by storage: it counts in its regions
+  std::vector<int32_t> living_;               // by region: storages of this job alive in it
 };
 
 }  // namespace pal

@@ -15,13 +15,17 @@ namespace {
 constexpr size_t kPage = 4096;
 
 // Differs from place to place, so that no copied or computed block matches it by chance.
-uint64_t canary(int64_t offset) { return 0xC0DED00DFEEDFACEull ^ (uint64_t(offset) * 0x9E3779B97F4A7C15ull); }
+uint64_t canary(int64_t offset) {
+  return 0xC0DED00DFEEDFACEull ^ (uint64_t(offset) * 0x9E3779B97F4A7C15ull);
+}
 
 }  // namespace
 
 void Arena::Free::operator()(std::byte* p) const {
-  if (accelerator) accelerator->release(space, p);
-  else std::free(p);
+  if (accelerator)
+    accelerator->release(space, p);
+  else
+    std::free(p);
 }
 
 void Arena::reserve(Space space, int64_t bytes) {
@@ -46,8 +50,7 @@ void Arena::reserve(Space space, int64_t bytes) {
   block = {std::move(data), bytes};
 }
 
-template <class F>
-void Arena::visit(Space space, int64_t from, bool write, F f) const {
+template <class F> void Arena::visit(Space space, int64_t from, bool write, F f) const {
   const Block& block = blocks_[region_of(space)];
   if (!accelerator_ || space == Space::host) {
     if (accelerator_) accelerator_->synchronize();
@@ -97,7 +100,8 @@ StaticPlan::StaticPlan(const Storages& storages, const Plan& plan, Arena& arena)
     const int64_t needed = plan.regions[region_of(space)].bytes;
     if (arena.bytes(space) < needed) {
       throw ProgramError("the arena has " + std::to_string(arena.bytes(space)) +
-                         " bytes, the plan needs " + std::to_string(needed) + ": reserve them first");
+                         " bytes, the plan needs " + std::to_string(needed) +
+                         ": reserve them first");
     }
   }
 }

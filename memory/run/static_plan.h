@@ -1,5 +1,5 @@
-// The ordinary memory: every storage at its planned place in one arena. Nothing is allocated while a
-// step runs, and acquire is an addition.
+// The ordinary memory: every storage at its planned place in one arena. Nothing is allocated while
+// a step runs, and acquire is an addition.
 #pragma once
 #include <array>
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace pal {
 
-// The memory of a program set: one block for the device, one for host copies. Programs over the same
-// StateLayout find their state at the same place in it. On an accelerator the first is its own memory,
-// which the processor cannot read, the second is pinned.
+// The memory of a program set: one block for the device, one for host copies. Programs over the
+// same StateLayout find their state at the same place in it. On an accelerator the first is its own
+// memory, which the processor cannot read, the second is pinned.
 class Arena {
  public:
   Arena() = default;
@@ -45,8 +45,7 @@ class Arena {
   };
   // Calls f(host's view of some bytes, their offset, their number) over [from, end of the block),
   // last bytes first, until it says stop (true); writes back what it left there.
-  template <class F>
-  void visit(Space space, int64_t from, bool write, F f) const;
+  template <class F> void visit(Space space, int64_t from, bool write, F f) const;
   struct Block {
     Block() : bytes(0) {}
     Block(std::unique_ptr<std::byte[], Free> memory, int64_t size)
@@ -85,9 +84,7 @@ class StaticPlan final : public Memory {
   std::byte* base(Space space) const { return arena_.base(space); }
 
  private:
-  std::byte* address(StorageId storage) const {
-    return input_address(storage, slot_);
-  }
+  std::byte* address(StorageId storage) const { return input_address(storage, slot_); }
 
   const Storages& storages_;
   const Plan& plan_;

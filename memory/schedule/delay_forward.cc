@@ -15,8 +15,11 @@ namespace {
 class Demand {
  public:
   explicit Demand(const Program& program)
-      : p_(program), readers_(readers_of(program)), waits_(program.nodes.size(), 0),
-        missing_(program.nodes.size(), 0), done_(program.nodes.size(), 0) {
+      : p_(program),
+        readers_(readers_of(program)),
+        waits_(program.nodes.size(), 0),
+        missing_(program.nodes.size(), 0),
+        done_(program.nodes.size(), 0) {
     choose();
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       for (ValueId v : p_.node(n).in) missing_[size_t(n)] += v != kNone && made(v);

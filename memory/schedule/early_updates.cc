@@ -16,8 +16,8 @@ std::vector<char> from_gradients(const Program& p) {
     for (ValueId v : p.node(n).in) {
       if (v == kNone) continue;
       const NodeId producer = p.value(v).producer;
-      out[size_t(n)] |= p.value(v).role == Role::weight_gradient ||
-                        (producer != kNone && out[size_t(producer)]);
+      out[size_t(n)] |=
+          p.value(v).role == Role::weight_gradient || (producer != kNone && out[size_t(producer)]);
     }
   }
   return out;

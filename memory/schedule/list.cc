@@ -11,7 +11,9 @@ namespace {
 class ListScheduler {
  public:
   ListScheduler(const OrderGraph& graph, const ListRule& rule, const std::vector<NodeId>& guide)
-      : graph_(graph), rule_(rule), before_(rule.from_end ? graph.after : graph.before),
+      : graph_(graph),
+        rule_(rule),
+        before_(rule.from_end ? graph.after : graph.before),
         after_(rule.from_end ? graph.before : graph.after) {
     const size_t nodes = size_t(graph.nodes()), storages = graph.bytes.size();
     rank_.resize(nodes), added_.assign(nodes, 0), missing_.resize(nodes), placed_.assign(nodes, 0);
@@ -104,8 +106,8 @@ class ListScheduler {
   std::vector<int64_t> added_;    // by node: bytes alive after it less bytes alive before it
   std::vector<int32_t> missing_;  // by node: those it still waits for
   std::vector<char> placed_;
-  std::vector<int32_t> left_;     // by storage: nodes that touch it and have no place yet,
-  std::vector<NodeId> rest_;      // and all of them xored: the last one's number
+  std::vector<int32_t> left_;  // by storage: nodes that touch it and have no place yet,
+  std::vector<NodeId> rest_;   // and all of them xored: the last one's number
   std::vector<char> alive_;
   std::priority_queue<Entry> ready_, eager_;
   int64_t clock_ = 0;

@@ -9,7 +9,7 @@
 namespace pal {
 namespace {
 
-constexpr size_t kLargest = 12;      // storages looked at, for each direction
+constexpr size_t kLargest = 12;        // storages looked at, for each direction
 constexpr size_t kMostTogether = 256;  // nodes that move at once
 
 class PeakMoves {

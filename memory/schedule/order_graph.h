@@ -45,10 +45,10 @@ struct OrderGraph {
   const Program& program;
   bool inplace;
   Storages storages;
-  Lists before, after;             // by node: direct dependencies, and what depends on it
-  Lists touches;                   // by node: the transients' storages that it touches
-  Lists touchers;                  // by storage: the nodes that do, in program order
-  Lists takes;                     // by node: indices into take
+  Lists before, after;  // by node: direct dependencies, and what depends on it
+  Lists touches;        // by node: the transients' storages that it touches
+  Lists touchers;       // by storage: the nodes that do, in program order
+  Lists takes;          // by node: indices into take
   std::vector<Take> take;
   std::vector<int64_t> size;       // by value: bytes
   std::vector<int64_t> bytes;      // by storage: aligned

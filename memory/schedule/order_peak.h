@@ -45,7 +45,7 @@ class OrderPeak {
     int32_t first = 0, last = -1;  // places of the first and last node that touches it
     int32_t written = -1;          // place of the last node that makes one of its values
     int32_t members = 1;
-    StorageId tail = 0;            // the last member
+    StorageId tail = 0;  // the last member
     bool kept = false;
   };
 

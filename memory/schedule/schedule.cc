@@ -7,12 +7,12 @@
 
 #include "core/order.h"
 #include "memory/schedule/early_updates.h"
-#include "memory/storages/lifetimes.h"
-#include "memory/schedule/order_graph.h"
-#include "memory/schedule/order_peak.h"
 #include "memory/schedule/exact.h"
 #include "memory/schedule/list.h"
 #include "memory/schedule/moves.h"
+#include "memory/schedule/order_graph.h"
+#include "memory/schedule/order_peak.h"
+#include "memory/storages/lifetimes.h"
 
 namespace pal {
 namespace {

@@ -1,11 +1,11 @@
 // How long every storage lives, how many bytes live at once, and whose they are.
 //
-// A lifetime is measured in moments of the compute queue, two a node: node n starts at 2n and is done
-// at 2n + 1; 2 * node_count() is the end of the step. On one queue a storage lives from the start of
-// the first node that touches it until the last such node is done. With several queues it lives from
-// the first moment at which its first writer may run, given what that writer is known to wait for,
-// until compute has waited for its last use: the first moment that is certain to come later.
-// So two storages whose lifetimes do not overlap may share bytes without further waits.
+// A lifetime is measured in moments of the compute queue, two a node: node n starts at 2n and is
+// done at 2n + 1; 2 * node_count() is the end of the step. On one queue a storage lives from the
+// start of the first node that touches it until the last such node is done. With several queues it
+// lives from the first moment at which its first writer may run, given what that writer is known to
+// wait for, until compute has waited for its last use: the first moment that is certain to come
+// later. So two storages whose lifetimes do not overlap may share bytes without further waits.
 #pragma once
 #include <span>
 #include <string>

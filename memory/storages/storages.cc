@@ -24,8 +24,12 @@ class Assigner {
       const int64_t bytes = value.spec.bytes();
       group_[v] = int32_t(v);
       members_.push_back({.bytes = bytes, .made = value.producer});
-      groups_.push_back({.bytes = bytes, .space = value.space, .first = ValueId(v),
-                         .last = ValueId(v), .size = 1, .first_made = value.producer,
+      groups_.push_back({.bytes = bytes,
+                         .space = value.space,
+                         .first = ValueId(v),
+                         .last = ValueId(v),
+                         .size = 1,
+                         .first_made = value.producer,
                          .last_made = value.producer,
                          .last_read = readers_[v].empty() ? kNone : readers_[v].back()});
     }
@@ -62,7 +66,7 @@ class Assigner {
   struct Member {
     int64_t offset = 0, bytes = 0;  // in its group; its own
     ValueId next = kNone;
-    NodeId made = kNone;            // the producer
+    NodeId made = kNone;  // the producer
   };
 
   Group& group_of(ValueId v) { return groups_[size_t(group_[size_t(v)])]; }
@@ -74,9 +78,7 @@ class Assigner {
     return made(v) != kNone && program_.node(made(v)).phase == Phase::forward;
   }
   // The value is all there is of its storage, but for its own windows.
-  bool is_whole(ValueId v) {
-    return offset(v) == 0 && group_of(v).bytes == bytes(v);
-  }
+  bool is_whole(ValueId v) { return offset(v) == 0 && group_of(v).bytes == bytes(v); }
 
   // All of `from` comes to lie in `to`, `shift` bytes in.
   void merge(int32_t from, int32_t to, int64_t shift) {
@@ -124,7 +126,8 @@ class Assigner {
         }
         for (auto& out : program_.outputs) {
           if (out.value == old) {
-            fail(n, "writes over output " + out.name + ", which is read after the step; output a copy");
+            fail(n, "writes over output " + out.name +
+                        ", which is read after the step; output a copy");
           }
         }
         next_write_[size_t(old)] = n;
@@ -146,11 +149,12 @@ class Assigner {
     std::vector<std::pair<int64_t, int64_t>> taken;  // of the output, by operands of this node
     const Specs in = specs_of(program_, node.in), out = specs_of(program_, node.out);
     for (const Window& w : node.op->windows(in, out, node.attrs)) {
-      const ValueId large = w.of == Window::Of::operand ? node.in[size_t(w.operand)]
-                                                        : node.out[size_t(w.output)];
-      const ValueId small = w.of == Window::Of::operand ? node.out[size_t(w.output)]
-                                                        : node.in[size_t(w.operand)];
-      if (large == kNone || small == kNone || group_[size_t(large)] == group_[size_t(small)]) continue;
+      const ValueId large =
+          w.of == Window::Of::operand ? node.in[size_t(w.operand)] : node.out[size_t(w.output)];
+      const ValueId small =
+          w.of == Window::Of::operand ? node.out[size_t(w.output)] : node.in[size_t(w.operand)];
+      if (large == kNone || small == kNone || group_[size_t(large)] == group_[size_t(small)])
+        continue;
       if (group_of(large).space != group_of(small).space || !is_whole(small)) continue;
       if (w.offset < 0 || w.offset + bytes(small) > bytes(large)) continue;
       if (group_of(small).persistent || group_of(small).input) continue;
@@ -160,9 +164,8 @@ class Assigner {
       } else {
         if (group_of(small).output) continue;
         const int64_t end = w.offset + bytes(small);
-        if (std::any_of(taken.begin(), taken.end(), [&](auto& t) {
-              return t.first < end && w.offset < t.second;
-            })) {
+        if (std::any_of(taken.begin(), taken.end(),
+                        [&](auto& t) { return t.first < end && w.offset < t.second; })) {
           continue;
         }
         taken.push_back({w.offset, end});
@@ -191,7 +194,8 @@ class Assigner {
     if (node.op->writes_state || node.op->shares.empty()) return;
     for (Share share : shares_of(*node.op, node.in.size())) {
       // Optional operands and the outputs that belong to them may not be there.
-      if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size()) continue;
+      if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size())
+        continue;
       const ValueId now = node.out[size_t(share.output)], old = node.in[size_t(share.operand)];
       if (now == kNone || old == kNone || !may_take(n, now, old)) continue;
       const int32_t a = group_[size_t(old)], b = group_[size_t(now)];
@@ -204,14 +208,14 @@ class Assigner {
   bool may_take(NodeId n, ValueId now, ValueId old) {
     const int32_t a = group_[size_t(old)], b = group_[size_t(now)];
     const Group &from = groups_[size_t(a)], &to = groups_[size_t(b)];
-    if (a == b || !is_whole(old) || bytes(old) != bytes(now) || from.space != to.space) return false;
+    if (a == b || !is_whole(old) || bytes(old) != bytes(now) || from.space != to.space)
+      return false;
     if (from.persistent || from.input || from.output || to.persistent || to.input) return false;
     if (!options_.over_feature_maps && is_forward(old) && !is_forward(now)) return false;
     // The kernel is known to bear one operand under its output, not two.
     const Node& node = program_.node(n);
-    if (std::count_if(node.in.begin(), node.in.end(), [&](ValueId v) {
-          return v != kNone && group_[size_t(v)] == a;
-        }) != 1) {
+    if (std::count_if(node.in.begin(), node.in.end(),
+                      [&](ValueId v) { return v != kNone && group_[size_t(v)] == a; }) != 1) {
       return false;
     }
     if (!is_dead_after(from, n)) return false;
@@ -254,8 +258,11 @@ class Assigner {
       std::sort(out.values.begin() + begin, out.values.end(), [&](ValueId a, ValueId b) {
         return made(a) != made(b) ? made(a) < made(b) : a < b;
       });
-      out.list.push_back({.bytes = g.bytes, .space = g.space, .persistent = g.persistent,
-                          .input = g.input, .output = g.output});
+      out.list.push_back({.bytes = g.bytes,
+                          .space = g.space,
+                          .persistent = g.persistent,
+                          .input = g.input,
+                          .output = g.output});
       out.values_end.push_back(out.values.size());
     };
     for (auto& slot : program_.state) take(slot.start);
@@ -278,10 +285,10 @@ class Assigner {
   const Order order_;
   const Readers readers_;
   std::vector<Group> groups_;
-  std::vector<int32_t> group_;       // by value
-  std::vector<Member> members_;      // by value
-  std::vector<NodeId> next_write_;   // by state value: the update that writes over it
-  std::vector<ValueId> version_;     // by value: the state value whose bytes it views
+  std::vector<int32_t> group_;      // by value
+  std::vector<Member> members_;     // by value
+  std::vector<NodeId> next_write_;  // by state value: the update that writes over it
+  std::vector<ValueId> version_;    // by value: the state value whose bytes it views
   StorageEffect effect_;
 };
 
@@ -314,10 +321,10 @@ std::vector<int64_t> bytes_in_place(const Program& program, const Storages& stor
   if (!node.op->windows) return in_place;
   const Specs in = specs_of(program, node.in), out = specs_of(program, node.out);
   for (const Window& w : node.op->windows(in, out, node.attrs)) {
-    const ValueId small = w.of == Window::Of::operand ? node.out[size_t(w.output)]
-                                                      : node.in[size_t(w.operand)];
-    const ValueId large = w.of == Window::Of::operand ? node.in[size_t(w.operand)]
-                                                      : node.out[size_t(w.output)];
+    const ValueId small =
+        w.of == Window::Of::operand ? node.out[size_t(w.output)] : node.in[size_t(w.operand)];
+    const ValueId large =
+        w.of == Window::Of::operand ? node.in[size_t(w.operand)] : node.out[size_t(w.output)];
     if (small == kNone || large == kNone) continue;
     if (storages.of[size_t(small)] == storages.of[size_t(large)] &&
         storages.offset[size_t(small)] == storages.offset[size_t(large)] + w.offset) {
@@ -358,7 +365,8 @@ std::string name_of(const Program& program, ValueId id) {
     out = program.scope_of(node);
     out += (out.empty() ? "" : " ") + std::string(node.op->name);
     if (node.out.size() > 1) {
-      out += "#" + std::to_string(std::find(node.out.begin(), node.out.end(), id) - node.out.begin());
+      out +=
+          "#" + std::to_string(std::find(node.out.begin(), node.out.end(), id) - node.out.begin());
     }
   }
   return out + " " + to_string(value.spec) + " (value " + std::to_string(id) + ")";

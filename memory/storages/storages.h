@@ -1,13 +1,13 @@
-// Which values share bytes: one storage per value, then state, windows and in-place (Chen et al. 2016;
-// Gist, section III-C) merge them.
+// Which values share bytes: one storage per value, then state, windows and in-place (Chen et al.
+// 2016; Gist, section III-C) merge them.
 //
 // Rules, in the order in which they are applied:
 //   state    an update's output lies where the operand lies that it writes; a slot's value at start
 //            and at end are one persistent storage. Nobody else writes state.
 //   windows  a view's output is a window of its operand. A gathering operator's operand becomes a
-//            window of its output when it is a whole storage made by nodes, neither state, input nor
-//            program output: its producers then write straight into the large one. A value that is
-//            gathered twice lies in one of the places; the kernel copies it to the other.
+//            window of its output when it is a whole storage made by nodes, neither state, input
+//            nor program output: its producers then write straight into the large one. A value that
+//            is gathered twice lies in one of the places; the kernel copies it to the other.
 //   in-place an output takes the bytes of an operand whose whole storage is of its size and dead
 //            after the node: no later reader of any value in it, no state, input or program output,
 //            and the node's queue has waited for all its readers.
@@ -26,18 +26,19 @@ namespace pal {
 struct StorageOptions {
   bool inplace = true;
   bool windows = true;
-  // A gradient may be written over a feature map that dies there. Frameworks kept feature maps apart.
+  // A gradient may be written over a feature map that dies there. Frameworks kept feature maps
+  // apart.
   bool over_feature_maps = true;
 };
 
 // What sharing saved, for the report.
 struct StorageEffect {
-  int inplace = 0, windows = 0;                     // values that took another's bytes
-  int64_t inplace_bytes = 0, window_bytes = 0;      // their size
+  int inplace = 0, windows = 0;                 // values that took another's bytes
+  int64_t inplace_bytes = 0, window_bytes = 0;  // their size
 };
 
-// `workspace_bytes` by node (0: none), or empty. ProgramError when an update cannot share bytes with
-// the state it writes: sizes differ, or the old value is read after it.
+// `workspace_bytes` by node (0: none), or empty. ProgramError when an update cannot share bytes
+// with the state it writes: sizes differ, or the old value is read after it.
 Storages assign_storages(const Program& program, std::span<const int64_t> workspace_bytes = {},
                          const StorageOptions& options = {}, StorageEffect* effect = nullptr);
 

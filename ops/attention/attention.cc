@@ -7,14 +7,14 @@
 #include <cmath>
 
 #include "core/scalars.h"
-#include "ops/elementwise/arithmetic.h"
 #include "ops/attention/attention_kernel.h"
-#include "ops/products/batched_matmul.h"
-#include "ops/kernels/cuda.h"
+#include "ops/elementwise/arithmetic.h"
 #include "ops/elementwise/dropout.h"
+#include "ops/kernels/cuda.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/losses/masked_softmax.h"
-#include "ops/kernels/operands.h"
+#include "ops/products/batched_matmul.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

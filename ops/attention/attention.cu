@@ -1,8 +1,9 @@
 // attention and attention_step, in tiles whose scores never leave the chip (Dao et al. 2022). The
-// formulas and the order of the sums are those of ops/attention/attention_kernel.cc and attention_step.cc.
+// formulas and the order of the sums are those of ops/attention/attention_kernel.cc and
+// attention_step.cc.
 #include "ops/attention/attention_kernel.h"
-#include "ops/kernels/cuda.h"
 #include "ops/attention/cuda_attention.h"
+#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 
 namespace pal {

@@ -8,9 +8,9 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {

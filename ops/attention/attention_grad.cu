@@ -1,8 +1,9 @@
 // attention_grad: probabilities computed again, tile by tile (Dao et al. 2022, algorithm 4). One
 // kernel goes through the queries for a tile of keys (dk, dv), one through the keys for a tile of
-// queries (dq), so nobody adds to what another block adds to. Formulas: ops/attention/attention_kernel.cc.
-#include "ops/kernels/cuda.h"
+// queries (dq), so nobody adds to what another block adds to. Formulas:
+// ops/attention/attention_kernel.cc.
 #include "ops/attention/cuda_attention.h"
+#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 
 namespace pal {

@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "ops/elementwise/dropout.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -75,7 +75,10 @@ void product(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int
 class Head {
  public:
   Head(const AttentionCall& call, int64_t unit)
-      : call_(call), unit_(unit), b_(unit / call.heads), wide_(padded(call.width)),
+      : call_(call),
+        unit_(unit),
+        b_(unit / call.heads),
+        wide_(padded(call.width)),
         scale_(1 / std::sqrt(float(call.width))),
         limit_(call.lengths ? std::clamp<int64_t>(call.lengths[b_], 0, call.keys) : call.keys) {}
 
@@ -262,9 +265,8 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
 
 void attention_forward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
                        const void* v, void* out, float* lse) {
-  parallel_chunks(queue, call.batch * call.heads, 1, [&](int64_t unit, int64_t) {
-    forward_head(call, unit, q, k, v, out, lse);
-  });
+  parallel_chunks(queue, call.batch * call.heads, 1,
+                  [&](int64_t unit, int64_t) { forward_head(call, unit, q, k, v, out, lse); });
 }
 
 void attention_backward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,

@@ -14,11 +14,11 @@ constexpr int64_t kWidestHead = 256;
 // A call of attention, spelled out. Heads lie side by side in rows of heads * width elements.
 struct AttentionCall {
   int64_t queries, keys, batch, heads, width;
-  DType type;               // of q, k, v, out and their gradients
-  const int32_t* lengths;   // (B), or null: all keys
+  DType type;              // of q, k, v, out and their gradients
+  const int32_t* lengths;  // (B), or null: all keys
   bool causal;
-  float dropout;            // 0: none
-  RandomKey key;            // of the dropout
+  float dropout;  // 0: none
+  RandomKey key;  // of the dropout
 };
 
 // -> out (T, B, D), lse f32 (B, H, T): log sum exp of the scaled scores, 0 where there is none.

@@ -8,16 +8,16 @@
 
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/cuda.h"
-#include "ops/sums/dot_last.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
-#include "ops/sums/reduce.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
+#include "ops/sums/dot_last.h"
+#include "ops/sums/reduce.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;       // of the batch, whatever the number of threads
+constexpr int64_t kChunks = 32;        // of the batch, whatever the number of threads
 constexpr int64_t kScoreGrain = 4096;  // tanhs in a chunk of the forward loop
 alignas(64) constexpr float kZeros[kTile] = {};
 
@@ -28,8 +28,9 @@ int64_t batch_per_chunk(int64_t batch) {
 void check(const char* op, const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v) {
   require(keys.shape.rank() == 3 && is_float(keys.dtype) && query.dtype == keys.dtype &&
               query.shape == keys.shape.without(0) && v == TensorSpec{{keys.shape[2]}},
-          op, to_string(keys) + ", " + to_string(query) + ", " + to_string(v) +
-                  ": want keys (S, B, A) and query (B, A) of one float type, v f32 (A)");
+          op,
+          to_string(keys) + ", " + to_string(query) + ", " + to_string(v) +
+              ": want keys (S, B, A) and query (B, A) of one float type, v f32 (A)");
 }
 
 void run(const KernelArgs& a) {

@@ -1,12 +1,12 @@
 // Attention over source positions, time-major (S positions, batch B, width): Bahdanau's score with
-// its gradients, and the products of ops/attention/attention_context.h. Sums run in the CPU's order, so that
-// the bits are its own; where a sum goes down the positions, a thread has a column.
+// its gradients, and the products of ops/attention/attention_context.h. Sums run in the CPU's
+// order, so that the bits are its own; where a sum goes down the positions, a thread has a column.
 #include "ops/attention/attention_context.h"
 #include "ops/attention/attention_score.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
-#include "ops/sums/dot_last.h"
 #include "ops/kernels/operands.h"
+#include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
@@ -28,18 +28,16 @@ struct Dot {
   PAL_HD float operator()(float key, float query, float) const { return key * query; }
 };
 template <class T, class F>
-__global__ void score_kernel(T* y, const T* keys, const T* query, const float* v, Extents e,
-                             F f) {
+__global__ void score_kernel(T* y, const T* keys, const T* query, const float* v, Extents e, F f) {
   const int64_t row = row_of_warp();
   if (row >= e.steps * e.batch) return;
   const T* k = keys + row * e.width;
   const T* q = query + row % e.batch * e.width;
-  const float sum = warp_row_sum(
-      e.width, [&](int64_t j) { return f(load(k, j), load(q, j), v ? v[j] : 0); });
+  const float sum =
+      warp_row_sum(e.width, [&](int64_t j) { return f(load(k, j), load(q, j), v ? v[j] : 0); });
   if (lane_number() == 0) store(y, row, sum);
 }
-template <class F>
-void run_score(const KernelArgs& a, F f) {
+template <class F> void run_score(const KernelArgs& a, F f) {
   if (!a.out[0]) return;
   const Extents e = extents_of(a.in_spec[0]);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
@@ -197,8 +195,9 @@ Prepared prepare_mlp_score_grad(const Device&, SpecSpan in, SpecSpan, const Attr
               blocks_of(batch, batch_per_chunk(batch)) * in[3].shape[0] * int64_t(sizeof(float))};
 }
 
-// The same from mlp_score_unfused's nodes, with their sums' order (ops/attention/attention_score_replay.cc):
-// dv in chunks of rows [s,b], dq in blocks of kSumRows steps. f32 only.
+// The same from mlp_score_unfused's nodes, with their sums' order
+// (ops/attention/attention_score_replay.cc): dv in chunks of rows [s,b], dq in blocks of kSumRows
+// steps. f32 only.
 __global__ void score_replay_dv_kernel(float* partial, ScoreGrad a, int64_t per_chunk) {
   const int64_t c = thread_number(), rows = a.e.steps * a.e.batch;
   if (c >= a.e.width) return;

@@ -1,6 +1,6 @@
 // How well each source position fits the decoder's query: Bahdanau's score, fused and in the
-// elementary nodes that Echo recomputes. Luong's is dot_score (ops/attention/attention_context.h), scaled
-// with scale_by (ops/sums/dot_last.h).
+// elementary nodes that Echo recomputes. Luong's is dot_score (ops/attention/attention_context.h),
+// scaled with scale_by (ops/sums/dot_last.h).
 #pragma once
 #include "core/op.h"
 #include "ops/kernels/math.h"

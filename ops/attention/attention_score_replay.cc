@@ -1,19 +1,20 @@
-// The gradient of mlp_score_unfused in one pass, with its sum and its tanh computed again on the way:
+// The gradient of mlp_score_unfused in one pass, with its sum and its tanh computed again on the
+// way:
 //   t = tanh(k + q), d[s,b,:] = dy[s,b] v (1 - t^2):  dk = sum + d, dq = sum_s d, dv = sum + dy t
 // What mlp_score_grad computes, but with every addition in the order in which the separate nodes
-// make it, so that the results are their bits: dv in chunks of rows [s,b] (ops/sums/dot_last.cc), dq over
-// s in blocks (ops/sums/reduce.cc). A task has some columns of everything, and goes through the rows in
-// order, so it needs no partial sums of other tasks. f32 only: in other types each separate node
-// rounds what it stores.
+// make it, so that the results are their bits: dv in chunks of rows [s,b] (ops/sums/dot_last.cc),
+// dq over s in blocks (ops/sums/reduce.cc). A task has some columns of everything, and goes through
+// the rows in order, so it needs no partial sums of other tasks. f32 only: in other types each
+// separate node rounds what it stores.
 #include <algorithm>
 
+#include "ops/attention/attention_score.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/attention/attention_score.h"
 #include "ops/kernels/cuda.h"
-#include "ops/sums/dot_last.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
+#include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
@@ -53,7 +54,8 @@ struct Columns {
       }
     }
     if (!dv) return;
-    for (int64_t e = 0; e < n; ++e) dv[column + e] = v_sum ? total[e] + v_sum[column + e] : total[e];
+    for (int64_t e = 0; e < n; ++e)
+      dv[column + e] = v_sum ? total[e] + v_sum[column + e] : total[e];
   }
 
  private:
@@ -96,12 +98,19 @@ struct Columns {
 
 void run(const KernelArgs& a) {
   const Shape& shape = a.in_spec[1].shape;
-  const Columns columns{.dy = a.input(0), .keys = a.input(1), .query = a.input(2), .v = a.input(3),
+  const Columns columns{.dy = a.input(0),
+                        .keys = a.input(1),
+                        .query = a.input(2),
+                        .v = a.input(3),
                         .keys_sum = input_if_present<float>(a, 4),
                         .v_sum = input_if_present<float>(a, 5),
-                        .dkeys = a.output(0), .dquery = a.output(1), .dv = a.output(2),
+                        .dkeys = a.output(0),
+                        .dquery = a.output(1),
+                        .dv = a.output(2),
                         .dquery_block = a.out[1] ? reinterpret_cast<float*>(a.workspace) : nullptr,
-                        .steps = shape[0], .batch = shape[1], .width = shape[2]};
+                        .steps = shape[0],
+                        .batch = shape[1],
+                        .width = shape[2]};
   const int64_t width = shape[2], tasks = (width + kColumns - 1) / kColumns;
   parallel_chunks(a.queue, tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
@@ -148,8 +157,9 @@ const OpDef mlp_score_replay_grad_op{
       require(keys.shape.rank() == 3 && keys.dtype == DType::f32 &&
                   dy == TensorSpec{keys.shape.without(2)} &&
                   query == TensorSpec{keys.shape.without(0)} && v == TensorSpec{{keys.shape[2]}},
-              op, to_string(dy) + ", " + to_string(keys) + ", " + to_string(query) + ", " +
-                      to_string(v) + ": want dy (S, B), keys (S, B, A), query (B, A), v (A) of f32");
+              op,
+              to_string(dy) + ", " + to_string(keys) + ", " + to_string(query) + ", " +
+                  to_string(v) + ": want dy (S, B), keys (S, B, A), query (B, A), v (A) of f32");
       require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v), op,
               to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
       return {plain(keys), plain(query), plain(v)};

@@ -7,10 +7,10 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_kernel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -97,8 +97,8 @@ Specs infer(SpecSpan in, const Attrs& attrs) {
               std::to_string(kWidestHead) + " columns each");
   require(lengths.dtype == DType::i32 && lengths.shape.rank() == 1 &&
               (lengths.shape[0] == 1 || lengths.shape[0] == q.shape[0]),
-          op, to_string(lengths) + ": want lengths i32[1] or i32[" + std::to_string(q.shape[0]) +
-                  "]");
+          op,
+          to_string(lengths) + ": want lengths i32[1] or i32[" + std::to_string(q.shape[0]) + "]");
   require(present(in[4]) == present(in[5]) && (!present(in[4]) || (in[4] == q && in[5] == q)), op,
           to_string(in[4]) + ", " + to_string(in[5]) + ": the own key and value, both or none, " +
               "should be " + to_string(q));

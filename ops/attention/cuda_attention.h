@@ -5,8 +5,8 @@
 #pragma once
 #include "core/scalars.h"
 #include "ops/attention/attention.h"
-#include "ops/kernels/cuda_rows.h"
 #include "ops/elementwise/dropout.h"
+#include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/operands.h"
 
 namespace pal {
@@ -47,8 +47,7 @@ inline CudaAttention cuda_attention(const KernelArgs& a, size_t optional) {
 }
 
 // Kernels are compiled for heads of up to 64, 128 and 256 columns: f(their number of chunks).
-template <class F>
-void by_chunks(int64_t width, F f) {
+template <class F> void by_chunks(int64_t width, F f) {
   if (width <= 2 * kTileColumns) return f(std::integral_constant<int, 2>{});
   if (width <= 4 * kTileColumns) return f(std::integral_constant<int, 4>{});
   return f(std::integral_constant<int, 8>{});

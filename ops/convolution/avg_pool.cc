@@ -7,17 +7,16 @@
 
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/pooling.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kLanes = 256;  // channels at a time
 
-template <class T>
-void forward(const KernelArgs& a) {
+template <class T> void forward(const KernelArgs& a) {
   auto& s = a.attrs.as<AvgPoolAttrs>();
   const Shape &x = a.in_spec[0].shape, &out = a.out_spec[0].shape;
   const int64_t channels = x[3], row = out[2] * channels;

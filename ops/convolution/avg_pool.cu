@@ -13,8 +13,7 @@ struct Extents {
   int64_t images, height, width, channels, out_height, out_width;
 };
 
-template <class T>
-__global__ void avg_pool_kernel(T* y, const T* x, Extents e, AvgPoolAttrs s) {
+template <class T> __global__ void avg_pool_kernel(T* y, const T* x, Extents e, AvgPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.out_height * e.out_width * e.channels) return;
   const int64_t pixel = divide(i, e.channels), c = i - pixel * e.channels;

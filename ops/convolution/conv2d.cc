@@ -6,8 +6,8 @@
 
 #include "ops/convolution/convolution.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 
@@ -25,8 +25,7 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   return prepare_conv(kind, device, in, out, geometry_of(attrs.as<Conv2dAttrs>()));
 }
 
-template <ConvKind kind>
-Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
+template <ConvKind kind> Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
   return conv_cost(kind, in, out);
 }
 

@@ -4,8 +4,8 @@
 
 #include "ops/convolution/convolution.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 
@@ -24,8 +24,7 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   return prepare_conv(kind, device, in, out, geometry_of(attrs.as<Conv3dAttrs>()));
 }
 
-template <ConvKind kind>
-Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
+template <ConvKind kind> Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
   return conv_cost(kind, in, out);
 }
 
@@ -39,9 +38,8 @@ void gradient(GradientArgs& g) {
   auto& attrs = g.attrs<Conv3dAttrs>();
   const Val x = g.in(0), w = g.in(1), dy = g.dy();
   if (g.wants(0)) g.give(0, conv3d_data_grad(dy, w, with_extents(attrs, x.shape())));
-  give_weight_gradients(g, [&](Val sum) {
-    return conv3d_weight_grad(x, dy, with_extents(attrs, w.shape()), sum);
-  });
+  give_weight_gradients(
+      g, [&](Val sum) { return conv3d_weight_grad(x, dy, with_extents(attrs, w.shape()), sum); });
 }
 
 const Conv3dAttrs kUneven{.stride_d = 1, .stride_h = 2, .stride_w = 2, .pad_d = 1, .pad_h = 2};

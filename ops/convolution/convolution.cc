@@ -1,10 +1,10 @@
 // Shapes of convolutions with any number of spatial axes, and the calls of their kernels.
 #include "ops/convolution/convolution.h"
 
-#include "ops/tensors/copies.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/f32_copies.h"
+#include "ops/kernels/tiles.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 
 namespace pal {
 namespace {

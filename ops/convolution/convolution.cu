@@ -1,18 +1,18 @@
-// conv2d, conv3d and their gradients: cuDNN's (ops/libraries/cudnn_convolution.h), or else cuBLASLt's
-// products with windows laid out in the workspace, a stripe of output pixels at a time
-// (ops/libraries/conv_stripes.h). Stripes come one after the other, and an input pixel's gradient is the sum
-// over its windows in their order, so the bits are always the same. Of operands in 16 bits all sums
-// are f32 as well, in the workspace until they are complete.
+// conv2d, conv3d and their gradients: cuDNN's (ops/libraries/cudnn_convolution.h), or else
+// cuBLASLt's products with windows laid out in the workspace, a stripe of output pixels at a time
+// (ops/libraries/conv_stripes.h). Stripes come one after the other, and an input pixel's gradient
+// is the sum over its windows in their order, so the bits are always the same. Of operands in 16
+// bits all sums are f32 as well, in the workspace until they are complete.
 #include <algorithm>
 
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/conv3d.h"
 #include "ops/convolution/convolution.h"
 #include "ops/kernels/cuda.h"
-#include "ops/libraries/cuda_product.h"
 #include "ops/kernels/cuda_windows.h"
-#include "ops/libraries/cudnn_convolution.h"
 #include "ops/kernels/operands.h"
+#include "ops/libraries/cuda_product.h"
+#include "ops/libraries/cudnn_convolution.h"
 
 namespace pal {
 namespace {
@@ -205,8 +205,7 @@ void run_cudnn(const KernelArgs& a, const State& s) {
 
 // Calls f(first line, stripe, product, windows): where they are or shall be, which is in the image
 // itself if that is how they lie.
-template <class F>
-void each_stripe(const KernelArgs& a, const void* image, F f) {
+template <class F> void each_stripe(const KernelArgs& a, const void* image, F f) {
   const State& s = *static_cast<const State*>(a.state);
   const ConvStripes& cut = s.stripes;
   const Windows w(cut);
@@ -254,22 +253,23 @@ void data_grad(const KernelArgs& a, const ConvStripes& cut) {
   const Stored dx = cut.by_image
                         ? floats(a.workspace + static_cast<const State*>(a.state)->sums_at, cut.c)
                         : stored(a.out[0], a.out_spec[0], cut.c);
-  each_stripe(a, a.out[0], [&](int64_t line, const Stripe& s, const CudaProduct& product,
-                               void* windows) {
-    const void* dy = element(a.in[0], cut.type, s.first * cut.groups * cut.o);
-    product.run(stream_of(a), dy, a.in[1], nullptr, windows, nullptr, a.workspace);
-    if (cut.in_place) return;
-    const int64_t first = line / image_lines, end_line = line + s.pixels / cut.pixels;
-    const int64_t images = blocks_of(end_line, image_lines) - first;
-    const int64_t places = images * w.pixels_in() * cut.groups;
-    const bool onto = add && !(cut.by_image && line % image_lines == 0);
-    launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), kThreads, 0, stream_of(a),
-           dx, cut.by_image ? 0 : first, floats(windows, cut.c), w, s, first, images, onto);
-    if (cut.by_image && end_line % image_lines == 0) {
-      store_sums(a, element(a.out[0], cut.type, first * w.pixels_in() * channels), cut.type,
-                 nullptr, w.pixels_in(), channels);
-    }
-  });
+  each_stripe(a, a.out[0],
+              [&](int64_t line, const Stripe& s, const CudaProduct& product, void* windows) {
+                const void* dy = element(a.in[0], cut.type, s.first * cut.groups * cut.o);
+                product.run(stream_of(a), dy, a.in[1], nullptr, windows, nullptr, a.workspace);
+                if (cut.in_place) return;
+                const int64_t first = line / image_lines, end_line = line + s.pixels / cut.pixels;
+                const int64_t images = blocks_of(end_line, image_lines) - first;
+                const int64_t places = images * w.pixels_in() * cut.groups;
+                const bool onto = add && !(cut.by_image && line % image_lines == 0);
+                launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), kThreads, 0,
+                       stream_of(a), dx, cut.by_image ? 0 : first, floats(windows, cut.c), w, s,
+                       first, images, onto);
+                if (cut.by_image && end_line % image_lines == 0) {
+                  store_sums(a, element(a.out[0], cut.type, first * w.pixels_in() * channels),
+                             cut.type, nullptr, w.pixels_in(), channels);
+                }
+              });
 }
 
 void weight_grad(const KernelArgs& a, const ConvStripes& cut) {

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kChunks = 64;  // of lines, at most: a partial weight gradient each
 
 // Calls f(tap, image pixel) for the taps of a window that lie inside.
-template <class F>
-__device__ void each_tap(const Windows& w, const Pixel& p, F f) {
+template <class F> __device__ void each_tap(const Windows& w, const Pixel& p, F f) {
   for (int k0 = 0; k0 < w.axis[0].kernel; ++k0) {
     const int h = w.axis[0].place(p.at[0], k0);
     if (!w.axis[0].inside(h)) continue;

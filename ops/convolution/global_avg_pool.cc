@@ -5,17 +5,16 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kLanes = 1024;  // channels at a time
 
-template <class T>
-void forward(const KernelArgs& a) {
+template <class T> void forward(const KernelArgs& a) {
   const Shape& x = a.in_spec[0].shape;
   const int64_t pixels = x[1] * x[2], channels = x[3];
   const float share = 1.0f / float(pixels);
@@ -43,8 +42,7 @@ void run_forward(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
 }
 
-template <class T>
-void gradient(const KernelArgs& a) {
+template <class T> void gradient(const KernelArgs& a) {
   const Shape& x = a.out_spec[0].shape;
   const int64_t pixels = x[1] * x[2], channels = x[3];
   const float share = 1.0f / float(pixels);

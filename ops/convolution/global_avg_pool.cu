@@ -1,7 +1,6 @@
 // global_avg_pool and its gradient: a thread has a channel of an image (of a pixel), and adds the
 // pixels in the CPU's order.
 #include "ops/convolution/global_avg_pool.h"
-
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
 

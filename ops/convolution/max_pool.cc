@@ -9,9 +9,9 @@
 
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/pooling.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -58,8 +58,7 @@ void pool_window(const T* image, const Shape& x, const MaxPoolAttrs& s, int64_t 
   for (int64_t c = 0; c < lanes; ++c) map[c] = uint8_t(at[c]);
 }
 
-template <class T>
-void forward(const KernelArgs& a) {
+template <class T> void forward(const KernelArgs& a) {
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape &x = a.in_spec[0].shape, out = pooled(x, s);  // either output may be unread
   const int64_t channels = x[3], row = out[2] * channels;
@@ -106,8 +105,7 @@ void put_back(const T* dy, const uint8_t* map, const Shape& out, const MaxPoolAt
   }
 }
 
-template <class T>
-void gradient(const KernelArgs& a) {
+template <class T> void gradient(const KernelArgs& a) {
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape& out = a.in_spec[0].shape;
   const int64_t pixels = out[1] * out[2] * out[3];

@@ -1,9 +1,9 @@
 // max_pool and its gradient: a thread has a channel of a pixel, neighbours have neighbouring
 // channels. The gradient gathers, window by window in the CPU's order, so nothing is added to
 // twice at once.
+#include "ops/convolution/max_pool.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
-#include "ops/convolution/max_pool.h"
 #include "ops/kernels/pooling.h"
 
 namespace pal {

@@ -65,14 +65,16 @@ const OpDef clip_op{
                   map_elements<1>(a, Clip{interval.lo, interval.hi});
                 }},
     .cuda = &clip_cuda,
-    .examples = [] { return unary_examples(-3, 3, IntervalAttrs{-1, 1}); },
+    .examples =
+        [] {
+          return unary_examples(-3, 3, IntervalAttrs{-1, 1});
+        },
 };
 
 const OpDef pass_inside_op{
     .name = "pass_inside",
     .formula = "dy if lo < y < hi else 0",
-    .infer =
-        [](SpecSpan in, const Attrs&) { return infer_like_first("pass_inside", in, 2, true); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("pass_inside", in, 2, true); },
     .shares = {{0, 0}, {0, 1}},
     .reads =
         [](int operand, const Attrs& attrs) {
@@ -104,9 +106,10 @@ const OpDef tanh_op{
     .name = "tanh",
     .formula = "tanh(x)",
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("tanh", in, 1); },
-    .gradient = [](GradientArgs& g) {
-      g.give(0, g.builder.emit1(tanh_grad_op, {g.dy(), g.out(0)}));
-    },
+    .gradient =
+        [](GradientArgs& g) {
+          g.give(0, g.builder.emit1(tanh_grad_op, {g.dy(), g.out(0)}));
+        },
     .shares = {{0, 0}},
     .cost = transcendental_cost,
     .cudnn_keeps_both = true,
@@ -129,9 +132,10 @@ const OpDef sigmoid_op{
     .name = "sigmoid",
     .formula = "1 / (1 + e^-x)",
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("sigmoid", in, 1); },
-    .gradient = [](GradientArgs& g) {
-      g.give(0, g.builder.emit1(sigmoid_grad_op, {g.dy(), g.out(0)}));
-    },
+    .gradient =
+        [](GradientArgs& g) {
+          g.give(0, g.builder.emit1(sigmoid_grad_op, {g.dy(), g.out(0)}));
+        },
     .shares = {{0, 0}},
     .cost = transcendental_cost,
     .cudnn_keeps_both = true,

@@ -42,9 +42,8 @@ const OpDef sub_op{
     .cuda = &sub_cuda,
     .examples =
         [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 7})}},
-              {.operands = {example({33, 1031}), example({33, 1031})}}};
+          return std::vector<Example>{{.operands = {example({3, 7}), example({3, 7})}},
+                                      {.operands = {example({33, 1031}), example({33, 1031})}}};
         },
 };
 

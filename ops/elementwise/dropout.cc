@@ -78,7 +78,8 @@ ExampleOperand constant_mask(Shape shape, DType type) {
   return {.spec = {shape, type}, .lo = -1, .hi = 1, .differentiable = false};
 }
 
-// A mask that is drawn to be applied, to values of any type. Each of its readers may draw it itself.
+// A mask that is drawn to be applied, to values of any type. Each of its readers may draw it
+// itself.
 std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
   auto& drawn = attrs.as<DropoutMaskAttrs>();
   std::vector<FusedPattern> out;
@@ -87,8 +88,8 @@ std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
     const Val x = b.input("x", {drawn.shape, type}), scalars = b.input("scalars", scalars_spec());
     const Val mask = dropout_mask(scalars, {drawn.shape, drawn.dtype}, drawn.p, drawn.stream);
     const Val y = b.emit1(dropout_apply_op, {x, mask}, DropoutApplyAttrs{drawn.p});
-    FusedPattern pattern{.in = {x.id, scalars.id}, .out = {y.id},
-                         .attrs = DropoutAttrs{drawn.p, drawn.stream}};
+    FusedPattern pattern{
+        .in = {x.id, scalars.id}, .out = {y.id}, .attrs = DropoutAttrs{drawn.p, drawn.stream}};
     pattern.program = b.take();
     out.push_back(std::move(pattern));
   }
@@ -141,10 +142,8 @@ const OpDef dropout_apply_op{
           if (g.wants(0)) g.give(0, dropout_apply(g.dy(), g.in(1), p));
         },
     .shares = {{0, 0}, {0, 1}},
-    .reads =
-        [](int operand, const Attrs&) {
-          return operand == 1 ? reads_predicate(0) : reads_values();
-        },
+    .reads = [](int operand,
+                const Attrs&) { return operand == 1 ? reads_predicate(0) : reads_values(); },
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   const float p = a.attrs.as<DropoutApplyAttrs>().p;

@@ -17,7 +17,8 @@ struct DropoutMaskAttrs {
   int64_t stream = 0;
   DType dtype = DType::f32;
   auto fields() const {
-    return std::tuple{field("shape", shape), field("p", p), field("stream", stream), field("dtype", dtype)};
+    return std::tuple{field("shape", shape), field("p", p), field("stream", stream),
+                      field("dtype", dtype)};
   }
 };
 struct DropoutAttrs {
@@ -30,8 +31,8 @@ struct DropoutApplyAttrs {
   auto fields() const { return std::tuple{field("p", p)}; }
 };
 
-// Floats of this spec: 0 with probability p, else 1/(1-p). `scalars` is the step's (ops/tensors/copies.h),
-// the stream a new one unless given.
+// Floats of this spec: 0 with probability p, else 1/(1-p). `scalars` is the step's
+// (ops/tensors/copies.h), the stream a new one unless given.
 Val dropout_mask(Val scalars, const TensorSpec& spec, float p, int64_t stream = kNone);
 // x / (1-p) where mask > 0, else 0; the mask may be bits. x itself where p is 0.
 Val dropout_apply(Val x, Val mask, float p);

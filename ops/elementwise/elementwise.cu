@@ -4,14 +4,14 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/copies.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/elementwise/self_gated.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
-#include "ops/sums/dot_last.h"
-#include "ops/elementwise/dropout.h"
-#include "ops/tensors/fill.h"
 #include "ops/kernels/operands.h"
-#include "ops/elementwise/self_gated.h"
+#include "ops/sums/dot_last.h"
+#include "ops/tensors/copies.h"
+#include "ops/tensors/fill.h"
 
 namespace pal {
 namespace {
@@ -25,10 +25,7 @@ struct Inside {
 };
 
 // Functors without fields, as they are.
-template <int N, class F>
-void run_plain(const KernelArgs& a) {
-  launch_map<N>(a, F{});
-}
+template <int N, class F> void run_plain(const KernelArgs& a) { launch_map<N>(a, F{}); }
 
 void run_clip(const KernelArgs& a) {
   auto& attrs = a.attrs.as<IntervalAttrs>();

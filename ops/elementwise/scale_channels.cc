@@ -7,9 +7,9 @@
 
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -22,8 +22,7 @@ bool is_batch(const TensorSpec& spec) {
 Shape channels_of(const Shape& x) { return {x[0], x.back()}; }
 int64_t pixels_of(const Shape& x) { return x.numel() / (x[0] * x.back()); }
 
-template <class T>
-void scale(const KernelArgs& a) {
+template <class T> void scale(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
   const int64_t channels = shape.back(), pixels = pixels_of(shape);
   const T *x = a.input<T>(0), *factor = a.input<T>(1);
@@ -60,8 +59,7 @@ void dot_image(const T* a, const T* b, int64_t pixels, int64_t channels, int64_t
   for (int64_t c = 0; c < lanes; ++c) store(out, c, total[c]);
 }
 
-template <class T>
-void dot(const KernelArgs& a) {
+template <class T> void dot(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
   const int64_t channels = shape.back(), pixels = pixels_of(shape);
   const int64_t parts = (channels + kLanes - 1) / kLanes;

@@ -1,8 +1,8 @@
 // scale_channels and dot_channels. A block adds up 32 channels of an image: a warp a run of pixels,
 // the runs' sums one after the other, as on the CPU.
+#include "ops/elementwise/scale_channels.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
-#include "ops/elementwise/scale_channels.h"
 
 namespace pal {
 namespace {

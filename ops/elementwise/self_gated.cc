@@ -8,8 +8,7 @@ namespace pal {
 namespace {
 
 // Tails, a half type, and enough elements for several chunks.
-template <int operands>
-std::vector<Example> examples() {
+template <int operands> std::vector<Example> examples() {
   auto all = [](Shape shape, DType type) {
     return std::vector<ExampleOperand>(operands, example(shape, type, -4, 4));
   };

@@ -4,9 +4,9 @@
 // thread has read all of its elements before it writes the first.
 #pragma once
 #include "core/cuda/launch.h"
-#include "ops/kernels/tiles.h"
-#include "ops/kernels/float_types.h"
 #include "ops/kernels/element_types.h"
+#include "ops/kernels/float_types.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 
@@ -50,17 +50,14 @@ __device__ inline void store1(const Stored& y, int64_t i, float value) {
 }
 
 // Two 16-bit elements lie in each word, the first in its lower half.
-template <class T>
-__device__ void unpack(uint32_t word, float* two) {
+template <class T> __device__ void unpack(uint32_t word, float* two) {
   two[0] = to_float(T{uint16_t(word)});
   two[1] = to_float(T{uint16_t(word >> 16)});
 }
-template <class T>
-__device__ uint32_t pack(const float* two) {
+template <class T> __device__ uint32_t pack(const float* two) {
   return uint32_t(from_float<T>(two[0]).bits) | uint32_t(from_float<T>(two[1]).bits) << 16;
 }
-template <class T>
-__device__ void load_half8(const Stored& x, int64_t i, int n, float* v) {
+template <class T> __device__ void load_half8(const Stored& x, int64_t i, int n, float* v) {
   const T* p = static_cast<const T*>(x.data) + i;
   if (x.vector && n == kGroup) {
     const uint4 four = *reinterpret_cast<const uint4*>(p);
@@ -71,8 +68,7 @@ __device__ void load_half8(const Stored& x, int64_t i, int n, float* v) {
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = k < n ? load(p, k) : 0;
 }
-template <class T>
-__device__ void store_half8(const Stored& y, int64_t i, int n, const float* v) {
+template <class T> __device__ void store_half8(const Stored& y, int64_t i, int n, const float* v) {
   T* p = static_cast<T*>(y.data) + i;
   if (y.vector && n == kGroup) {
     *reinterpret_cast<uint4*>(p) =
@@ -145,16 +141,14 @@ inline Grid grid_of_groups(int64_t groups, const char* file = __builtin_FILE(),
   return {blocks_of(groups, kThreads), 1, file, line};
 }
 
-template <int N>
-struct Operands {
+template <int N> struct Operands {
   Stored in[N];
   Stored out;
   int64_t n;
 };
 
 // out[i] = f(in[0][i], ..): as map_elements of ops/kernels/tiles.h.
-template <int N, class F>
-__global__ void map_kernel(Operands<N> a, F f) {
+template <int N, class F> __global__ void map_kernel(Operands<N> a, F f) {
   const int64_t i = thread_number() * kGroup;
   if (i >= a.n) return;
   const int n = group_size(i, a.n);
@@ -171,8 +165,7 @@ __global__ void map_kernel(Operands<N> a, F f) {
   store8(a.out, i, n, y);
 }
 
-template <int N, class F>
-void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
+template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N == 1 || N == 2);
   if (!a.out[0]) return;
   Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};

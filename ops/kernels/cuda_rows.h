@@ -1,6 +1,6 @@
-// Reductions along rows and columns, in the order of the CPU's (ops/kernels/rows.h): element i of a row
-// goes to lane i mod 32, and the lanes are combined pairwise; so a warp that sums a row gives its
-// bits.
+// Reductions along rows and columns, in the order of the CPU's (ops/kernels/rows.h): element i of a
+// row goes to lane i mod 32, and the lanes are combined pairwise; so a warp that sums a row gives
+// its bits.
 #pragma once
 #include "core/cuda/launch.h"
 #include "ops/kernels/cuda_elements.h"
@@ -36,15 +36,13 @@ __device__ inline float warp_max(float lane) {
 }
 
 // row_sum and a row's maximum (NaNs passed over) by a warp: f(0) .. f(n - 1).
-template <class F>
-__device__ float warp_row_sum(int64_t n, F f) {
+template <class F> __device__ float warp_row_sum(int64_t n, F f) {
   float sum = 0;
 #pragma unroll 4
   for (int64_t i = lane_number(); i < n; i += kWarp) sum += f(i);
   return warp_sum(sum);
 }
-template <class T>
-__device__ float warp_row_max(const T* x, int64_t n) {
+template <class T> __device__ float warp_row_max(const T* x, int64_t n) {
   float best = -__builtin_huge_valf();
 #pragma unroll 4
   for (int64_t i = lane_number(); i < n; i += kWarp) {
@@ -79,8 +77,7 @@ inline void sum_partials(const KernelArgs& a, const Stored& to, const float* par
 
 // For one thread of a block: f(0) + .. + f(count - 1) in double, in order. All threads call it; the
 // result is thread 0's. `shared`: room for blockDim.x numbers.
-template <class F>
-__device__ double sum_in_order(int64_t count, double* shared, F f) {
+template <class F> __device__ double sum_in_order(int64_t count, double* shared, F f) {
   double sum = 0;
   for (int64_t begin = 0; begin < count; begin += blockDim.x) {
     const int64_t i = begin + threadIdx.x;

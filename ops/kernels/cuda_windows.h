@@ -1,8 +1,8 @@
 // Where the windows of a convolution lie in its image, as kernels see it: what the products'
 // kernels (ops/convolution/convolution.cu) and the depthwise ones share.
 #pragma once
-#include "ops/libraries/conv_stripes.h"
 #include "ops/kernels/cuda_elements.h"
+#include "ops/libraries/conv_stripes.h"
 
 namespace pal {
 
@@ -69,7 +69,8 @@ inline Stored floats(const void* data, int64_t width) {
   return stored(data, {{}, DType::f32}, width);
 }
 
-// The convolution of groups of one channel, without windows laid out (ops/convolution/depthwise.cu).
+// The convolution of groups of one channel, without windows laid out
+// (ops/convolution/depthwise.cu).
 int64_t depthwise_workspace(ConvKind kind, const ConvStripes& s);
 void run_depthwise(ConvKind kind, const ConvStripes& s, const KernelArgs& a);
 

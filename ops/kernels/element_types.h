@@ -9,9 +9,13 @@
 namespace pal {
 
 // The upper half of an f32.
-struct bf16 { uint16_t bits; };
+struct bf16 {
+  uint16_t bits;
+};
 // IEEE binary16.
-struct f16 { uint16_t bits; };
+struct f16 {
+  uint16_t bits;
+};
 
 PAL_HD inline uint32_t float_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 PAL_HD inline float bits_float(uint32_t u) { return __builtin_bit_cast(float, u); }

@@ -9,8 +9,7 @@ namespace pal {
 namespace {
 
 // f(first element, elements) for the tiles of n elements of 16 bits.
-template <class F>
-void each_tile(const Queue& queue, int64_t n, F f) {
+template <class F> void each_tile(const Queue& queue, int64_t n, F f) {
   parallel_chunks(queue, n, kElementGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += kTile) f(i, std::min(kTile, end - i));
   });

@@ -6,8 +6,8 @@
 namespace pal {
 
 constexpr int64_t kNoCopy = -1;
-// Where f32 copies of operands 0 and 1 and of output 0 lie in the workspace; kNoCopy for what is f32
-// itself.
+// Where f32 copies of operands 0 and 1 and of output 0 lie in the workspace; kNoCopy for what is
+// f32 itself.
 struct F32Copies {
   int64_t a = kNoCopy, b = kNoCopy, out = kNoCopy;
 };
@@ -16,7 +16,8 @@ F32Copies reserve_f32_copies(SpecSpan in, SpecSpan out, int64_t& bytes);
 
 // Operand k as f32: itself, or its copy, which is made now.
 const float* f32_operand(const KernelArgs& a, size_t k, int64_t at);
-// Where output 0 is to be computed as f32; `sum`, of the output's type, lies there already if given.
+// Where output 0 is to be computed as f32; `sum`, of the output's type, lies there already if
+// given.
 float* f32_result(const KernelArgs& a, int64_t at, const void* sum = nullptr);
 // Rounds the result into output 0, unless it was computed there.
 void store_f32_result(const KernelArgs& a, int64_t at);

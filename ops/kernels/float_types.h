@@ -6,8 +6,7 @@
 namespace pal {
 
 // Calls f with a float, bf16 or f16.
-template <class F>
-void by_float_type(DType type, F f) {
+template <class F> void by_float_type(DType type, F f) {
   switch (type) {
     case DType::bf16: return f(bf16{});
     case DType::f16: return f(f16{});
@@ -17,10 +16,7 @@ void by_float_type(DType type, F f) {
 
 // x as it is read back where it is stored so: what lies between two nodes, in a node that does the
 // work of both.
-template <class T>
-PAL_HD float as_stored(float x) {
-  return to_float(from_float<T>(x));
-}
+template <class T> PAL_HD float as_stored(float x) { return to_float(from_float<T>(x)); }
 PAL_HD inline float as_stored(DType type, float x) {
   switch (type) {
     case DType::bf16: return as_stored<bf16>(x);

@@ -1,6 +1,7 @@
-// exp, log, tanh, sigmoid and erf of f32: branch-free, without libm, so loops over them vectorise, and a
-// scalar call, a vector lane and (with fmaf exact everywhere) a GPU thread give the same bits.
-// Worst errors over all of f32, in units in the last place of the result (tests/ops/kernels/math_test.cc):
+// exp, log, tanh, sigmoid and erf of f32: branch-free, without libm, so loops over them vectorise,
+// and a scalar call, a vector lane and (with fmaf exact everywhere) a GPU thread give the same
+// bits. Worst errors over all of f32, in units in the last place of the result
+// (tests/ops/kernels/math_test.cc):
 //   exp 1.1 (subnormal results too), log 1, tanh 6, erf 6, sigmoid 2.5 above -87, where it leaves
 //   the normal numbers (below, 2^-126 absolutely).
 // Exact: exp(0) = 1, exp(-inf) = 0, exp(inf) = inf; log(1) = 0, log(0) = -inf, log(inf) = inf,
@@ -24,7 +25,7 @@ namespace pal {
 
 // e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r by Cephes' expf polynomial.
 [[gnu::always_inline]] PAL_HD inline float exp(float x) {
-  x = choose(x > 89.0f, 89.0f, x);      // e^89 is infinite, e^-104 is 0; NaN passes both
+  x = choose(x > 89.0f, 89.0f, x);  // e^89 is infinite, e^-104 is 0; NaN passes both
   x = choose(x < -104.0f, -104.0f, x);
   constexpr float kShift = 0x1.8p23f;  // adding it rounds to an integer, kept in the lowest bits
   const float shifted = fmaf(x, 1.44269504088896341f, kShift);
@@ -66,9 +67,9 @@ namespace pal {
   float tail = fmaf(f * ff, p, n * -2.12194440e-4f);
   tail = fmaf(-0.5f, ff, tail);
   float y = fmaf(n, 0.693359375f, f + tail);
-  y = choose(x > 0x1.fffffep127f, x, y);              // infinity
+  y = choose(x > 0x1.fffffep127f, x, y);  // infinity
   y = choose(x == 0.0f, -__builtin_huge_valf(), y);
-  return choose(x >= 0.0f, y, __builtin_nanf(""));    // negative or NaN
+  return choose(x >= 0.0f, y, __builtin_nanf(""));  // negative or NaN
 }
 
 // x P(x^2) / Q(x^2), minimax in relative error on [-9, 9]; beyond, tanh is 1 in f32.
@@ -99,7 +100,8 @@ namespace pal {
 // x P(x^2) / Q(x^2), minimax in relative error on [-3.92, 3.92]; beyond, erf is 1 in f32.
 [[gnu::always_inline]] PAL_HD inline float erf(float x) {
   const uint32_t magnitude = float_bits(x) & 0x7fffffffu, sign = float_bits(x) & 0x80000000u;
-  const uint32_t end = 0x407ae148u, one = 0x3f800000u;  // 3.92; floats above 0 are ordered as integers
+  const uint32_t end = 0x407ae148u,
+                 one = 0x3f800000u;  // 3.92; floats above 0 are ordered as integers
   const float c = bits_float(magnitude < end ? magnitude : end);
   const float u = c * c;
   float p = 2.050162394e-6f;

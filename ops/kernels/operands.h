@@ -8,8 +8,7 @@ namespace pal {
 inline bool present(const TensorSpec& spec) { return spec.shape.rank() > 0; }
 
 // The operand's bytes, or null where it is absent.
-template <class T = void>
-const T* input_if_present(const KernelArgs& a, size_t k) {
+template <class T = void> const T* input_if_present(const KernelArgs& a, size_t k) {
   return k < a.in.size() && present(a.in_spec[k]) ? static_cast<const T*>(a.in[k]) : nullptr;
 }
 

@@ -8,8 +8,8 @@
 #include "core/op.h"
 #include "core/parallel.h"
 #include "core/philox.h"  // PAL_HD
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/float_types.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 
@@ -29,22 +29,19 @@ PAL_HD inline int64_t first_window(int64_t at, int64_t kernel, int64_t stride) {
   return at < kernel ? 0 : (at - kernel) / stride + 1;
 }
 
-template <class S>
-Shape pooled(const Shape& x, const S& s) {
+template <class S> Shape pooled(const Shape& x, const S& s) {
   return {x[0], window_count(x[1], s.top, s.bottom, s.kernel_h, s.stride_h),
           window_count(x[2], s.left, s.right, s.kernel_w, s.stride_w), x[3]};
 }
 
 // The attributes of the gradient, which does not read the image.
-template <class S>
-S for_image(S attrs, int64_t height, int64_t width) {
+template <class S> S for_image(S attrs, int64_t height, int64_t width) {
   attrs.height = height, attrs.width = width;
   return attrs;
 }
 
 // Of the image's gradient.
-template <class S>
-Specs infer_pool_gradient(const char* op, const TensorSpec& dy, const S& s) {
+template <class S> Specs infer_pool_gradient(const char* op, const TensorSpec& dy, const S& s) {
   require(s.height > 0 && s.width > 0, op, "needs the image's height and width");
   const Shape image{dy.shape[0], s.height, s.width, dy.shape[3]};
   require(pooled(image, s) == dy.shape, op,
@@ -64,8 +61,7 @@ inline Prepared prepare_pool_gradient(const Device& device, SpecSpan, SpecSpan o
 
 // f(image's number, its row h, the rows [first, last] of windows that hold it, its dx), a row by
 // one worker; dx holds zeros.
-template <class S, class F>
-void each_image_row(const KernelArgs& a, const S& s, F f) {
+template <class S, class F> void each_image_row(const KernelArgs& a, const S& s, F f) {
   const Shape& out = a.in_spec[0].shape;
   const DType type = a.out_spec[0].dtype;
   const int64_t row = s.width * out[3];

@@ -17,8 +17,7 @@ struct LaneSum {
   float lane[kLanes] = {};
 
   // Adds f(0), .., f(n - 1). All calls for a row but the last must have n a multiple of kLanes.
-  template <class F>
-  void add(int64_t n, F f) {
+  template <class F> void add(int64_t n, F f) {
     float sum[kLanes];
     std::memcpy(sum, lane, sizeof sum);
     const int64_t whole = n / kLanes * kLanes;
@@ -51,8 +50,7 @@ struct LaneMax {
   LaneMax() {
     for (float& x : lane) x = -__builtin_huge_valf();
   }
-  template <class F>
-  void add(int64_t n, F f) {
+  template <class F> void add(int64_t n, F f) {
     float best[kLanes];
     std::memcpy(best, lane, sizeof best);
     const int64_t whole = n / kLanes * kLanes;
@@ -76,8 +74,7 @@ struct LaneMax {
   }
 };
 
-template <class F>
-float row_sum(int64_t n, F f) {
+template <class F> float row_sum(int64_t n, F f) {
   LaneSum sum;
   sum.add(n, f);
   return sum.total();

@@ -8,15 +8,13 @@
 namespace pal {
 namespace {
 
-template <class T>
-const float* converted(const void* data, int64_t i, int64_t n, float* buffer) {
+template <class T> const float* converted(const void* data, int64_t i, int64_t n, float* buffer) {
   const T* p = static_cast<const T*>(data) + i;
   for (int64_t j = 0; j < n; ++j) buffer[j] = to_float(p[j]);
   return buffer;
 }
 
-template <class T>
-void convert(void* data, int64_t i, int64_t n, const float* tile) {
+template <class T> void convert(void* data, int64_t i, int64_t n, const float* tile) {
   T* p = static_cast<T*>(data) + i;
   for (int64_t j = 0; j < n; ++j) p[j] = from_float<T>(tile[j]);
 }
@@ -27,8 +25,10 @@ void pack_bits(const float* tile, int64_t n, uint8_t* to) {
   for (int64_t j = 0; j < n; ++j) ones[j] = tile[j] > 0;
   for (int64_t j = 0; j < n; j += 8) {
     uint64_t eight = 0;  // a byte each, the first lowest
-    if constexpr (std::endian::native == std::endian::little) std::memcpy(&eight, ones + j, 8);
-    else for (int b = 0; b < 8; ++b) eight |= uint64_t(ones[j + b]) << 8 * b;
+    if constexpr (std::endian::native == std::endian::little)
+      std::memcpy(&eight, ones + j, 8);
+    else
+      for (int b = 0; b < 8; ++b) eight |= uint64_t(ones[j + b]) << 8 * b;
     // Shifts byte b up by 56 - 7 b bits, so that the top byte collects bit b from it.
     to[j / 8] = uint8_t(eight * 0x0102040810204080u >> 56);
   }

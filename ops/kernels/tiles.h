@@ -34,8 +34,7 @@ BitMeaning bits_of_interval(float lo, float hi);
 
 // out[0][i] = f(in[0][i], .., in[N-1][i]) for the n elements of the output; f is a pure function of
 // floats. `bit` says what the bits of operands stored as such stand for.
-template <int N, class F>
-void map_elements(const KernelArgs& a, F f, BitMeaning bit = {}) {
+template <int N, class F> void map_elements(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N >= 1 && N <= 3);
   if (!a.out[0]) return;
   const DType type = a.out_spec[0].dtype;

@@ -129,8 +129,7 @@ bool reference_gradient(ConvKind kind, const ConvShape& s, const std::string& im
   return kind != ConvKind::forward && s.groups == 1 && implementation.starts_with("ref");
 }
 
-template <class F>
-int64_t product(const ConvShape& s, int64_t start, F extent) {
+template <class F> int64_t product(const ConvShape& s, int64_t start, F extent) {
   for (int i = 0; i < s.axes; ++i) start *= extent(s.axis[size_t(i)]);
   return start;
 }

@@ -110,8 +110,7 @@ struct ConvWindows::Parts {
     if (to < last.kernel) outside(windows + to * c, (last.kernel - to) * c);
   }
 
-  template <class F>
-  void for_each_block(F f) const {
+  template <class F> void for_each_block(F f) const {
     const int64_t all = shape.pixels_out();
     for (int64_t pixel = 0; pixel < all; pixel += stripe)
       for (int64_t row = 0; row < tap_rows; row += block)

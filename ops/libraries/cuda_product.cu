@@ -1,13 +1,13 @@
-// cuBLASLt's descriptors and algorithms; what it is told of the operands is ops/libraries/lt_product.h's.
-#include "ops/libraries/cuda_product.h"
-
+// cuBLASLt's descriptors and algorithms; what it is told of the operands is
+// ops/libraries/lt_product.h's.
 #include <algorithm>
 #include <optional>
 
+#include "ops/libraries/cuda_product.h"
+
 namespace pal {
 
-template <class H>
-using LtHandle = LibraryObject<H, cublasStatus_t>;
+template <class H> using LtHandle = LibraryObject<H, cublasStatus_t>;
 
 namespace {
 
@@ -117,9 +117,8 @@ CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShap
   s.blas = cuda_of(device).blas();
   s.bias = shape.bias;
   s.product.destroy = lt.desc_destroy;
-  const cublasComputeType_t compute = device.tf32 && shape.in == DType::f32
-                                          ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                          : CUBLAS_COMPUTE_32F;
+  const cublasComputeType_t compute =
+      device.tf32 && shape.in == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check_blas(lt.desc_create(&s.product.get, compute, CUDA_R_32F));
   set(s.product.get, CUBLASLT_MATMUL_DESC_TRANSA, p.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(s.product.get, CUBLASLT_MATMUL_DESC_TRANSB, p.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);

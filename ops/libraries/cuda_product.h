@@ -1,5 +1,5 @@
-// One matrix product through cuBLASLt, prepared once and run many times: the kernel below matmul and
-// batched_matmul, as ops/libraries/matmul_product.h is on the CPU.
+// One matrix product through cuBLASLt, prepared once and run many times: the kernel below matmul
+// and batched_matmul, as ops/libraries/matmul_product.h is on the CPU.
 #pragma once
 #include "core/cuda/device.h"
 #include "ops/libraries/lt_product.h"

@@ -1,7 +1,7 @@
-// cuDNN's descriptors of a convolution, filled from ops/libraries/cudnn_shape.h, and the algorithms that it
-// may take. docs/decisions/cudnn-convolutions.md has the reasons.
-#include "core/cuda/libraries.h"
+// cuDNN's descriptors of a convolution, filled from ops/libraries/cudnn_shape.h, and the algorithms
+// that it may take. docs/decisions/cudnn-convolutions.md has the reasons.
 #include "core/cuda/cudnn.h"
+#include "core/cuda/libraries.h"
 #include "ops/libraries/cudnn_convolution.h"
 #include "ops/libraries/cudnn_shape.h"
 
@@ -18,8 +18,7 @@ constexpr auto kWeightGrad = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 // The manual does not say where a workspace may begin; allocations do so here.
 constexpr int64_t kBoundary = 256;
 
-template <class H>
-using Descriptor = LibraryObject<H, cudnnStatus_t>;
+template <class H> using Descriptor = LibraryObject<H, cudnnStatus_t>;
 
 cudnnDataType_t data_type(DType type) {
   return type == DType::bf16  ? CUDNN_DATA_BFLOAT16

@@ -9,10 +9,10 @@
 
 #include "core/scalars.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -64,8 +64,7 @@ void run(const KernelArgs& a) {
         continue;
       }
       const bool valid = target >= 0 && target < width;
-      const float lse = valid ? log_sum_exp(a.in[0], type, row, width, buffer)
-                              : __builtin_nanf("");
+      const float lse = valid ? log_sum_exp(a.in[0], type, row, width, buffer) : __builtin_nanf("");
       if (lse_out) lse_out[row] = lse;
       const double of_target =
           valid ? double(lse) - load_one(a.in[0], type, row * width + target) : double(lse);
@@ -130,10 +129,11 @@ void check(const char* op, const TensorSpec& logits, const TensorSpec& targets,
            const TensorSpec& scalars, const Attrs& attrs) {
   const float s = attrs.as<CrossEntropyAttrs>().smoothing;
   require(s >= 0 && s <= 1, op, "smoothing is " + print_float(s) + ": want 0 to 1");
-  require(logits.shape.rank() == 2 && is_float(logits.dtype) && targets.dtype == DType::i32 &&
-              targets.shape == Shape{logits.shape[0]} && logits.shape[1] > 0,
-          op, to_string(logits) + ", " + to_string(targets) +
-                  ": want logits (N, V) and targets i32[N]");
+  require(
+      logits.shape.rank() == 2 && is_float(logits.dtype) && targets.dtype == DType::i32 &&
+          targets.shape == Shape{logits.shape[0]} && logits.shape[1] > 0,
+      op,
+      to_string(logits) + ", " + to_string(targets) + ": want logits (N, V) and targets i32[N]");
   require(scalars == scalars_spec(), op,
           to_string(scalars) + ": want the step's scalars, " + to_string(scalars_spec()));
 }
@@ -163,11 +163,10 @@ std::vector<Example> examples() {
 
 std::vector<Example> grad_examples() {
   auto one = [](int64_t rows, int64_t width, DType type, CrossEntropyAttrs attrs) {
-    return Example{.operands = {example({1}), example({rows, width}, type),
-                                example({rows}, DType::f32, 2, 5),
-                                example({rows}, DType::i32, 0, float(width - 1)),
-                                scalars_example()},
-                   .attrs = attrs};
+    return Example{
+        .operands = {example({1}), example({rows, width}, type), example({rows}, DType::f32, 2, 5),
+                     example({rows}, DType::i32, 0, float(width - 1)), scalars_example()},
+        .attrs = attrs};
   };
   return {one(3, 5, DType::f32, {0, -1}), one(5, 33, DType::bf16, {0.1f, 0}),
           one(35, 1030, DType::f32, {0.2f, 0}), one(9, 4, DType::f32, {0.1f, 0})};

@@ -9,15 +9,13 @@ extern const OpDef argmax_rows_op, cross_entropy_grad_op, cross_entropy_op, log_
 struct CrossEntropyAttrs {
   float smoothing = 0;
   int64_t ignore = 0;  // rows with this target count nothing; -1: none
-  auto fields() const {
-    return std::tuple{field("smoothing", smoothing), field("ignore", ignore)};
-  }
+  auto fields() const { return std::tuple{field("smoothing", smoothing), field("ignore", ignore)}; }
 };
 
 struct CrossEntropy {
   Val loss;  // f32[1]: smoothed, divided by the step's token count
   Val nll;  // f32[1]: sum of -log p(target), neither smoothed nor divided; no gradient goes through
-  Val lse;   // f32 (N): log sum exp of each row, 0 where it is ignored
+  Val lse;  // f32 (N): log sum exp of each row, 0 where it is ignored
 };
 
 // logits (N, V), targets i32 (N), the step's scalars. With smoothing s, as in PyTorch's

@@ -14,11 +14,11 @@
 #include <limits>
 
 #include "core/scalars.h"
-#include "ops/tensors/copies.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
+#include "ops/tensors/copies.h"
 
 namespace pal {
 namespace {

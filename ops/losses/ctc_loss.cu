@@ -1,10 +1,10 @@
-// ctc_loss and its gradient after the CPU's recursion (ops/losses/ctc_loss.cc), a block a sequence: step
-// follows step, and the states of a step (labels with blanks between) are the threads'. Sums have
-// the CPU's order, also those of a symbol that several states stand for, without atomics.
+// ctc_loss and its gradient after the CPU's recursion (ops/losses/ctc_loss.cc), a block a sequence:
+// step follows step, and the states of a step (labels with blanks between) are the threads'. Sums
+// have the CPU's order, also those of a symbol that several states stand for, without atomics.
 #include "core/scalars.h"
-#include "ops/losses/ctc_loss.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
+#include "ops/losses/ctc_loss.h"
 
 namespace pal {
 namespace {

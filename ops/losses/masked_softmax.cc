@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -82,9 +82,9 @@ const OpDef masked_softmax_op{
       require(in.size() == 2, op, "takes scores and lengths");
       require(in[0].shape.rank() == 2 && is_float(in[0].dtype), op,
               to_string(in[0]) + ": want scores (S, B)");
-      require(!present(in[1]) || (in[1].dtype == DType::i32 &&
-                                  in[1].shape == Shape{in[0].shape[1]}),
-              op, to_string(in[1]) + ": want lengths i32[" + std::to_string(in[0].shape[1]) + "]");
+      require(
+          !present(in[1]) || (in[1].dtype == DType::i32 && in[1].shape == Shape{in[0].shape[1]}),
+          op, to_string(in[1]) + ": want lengths i32[" + std::to_string(in[0].shape[1]) + "]");
       return {plain(in[0])};
     },
     .gradient =

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
-#include "ops/losses/masked_softmax.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
+#include "ops/losses/masked_softmax.h"
 
 namespace pal {
 namespace {
@@ -101,12 +101,15 @@ const OpDef softmax_op{
               "softmax", to_string(in[0]) + ": want floats (.., C), or (.., Q, C) if causal");
       require(!present(in[1]) || (in[1].dtype == DType::i32 && in[1].shape.rank() == 1 &&
                                   in[1].shape[0] > 0 && row_count(shape) % in[1].shape[0] == 0),
-              "softmax", to_string(in[0]) + ", " + to_string(in[1]) +
-                             ": want lengths i32[L], L a divisor of the number of rows");
+              "softmax",
+              to_string(in[0]) + ", " + to_string(in[1]) +
+                  ": want lengths i32[L], L a divisor of the number of rows");
       return {plain(in[0])};
     },
     .gradient =
-        [](GradientArgs& g) { g.give(0, g.builder.emit1(softmax_grad_op, {g.out(0), g.dy()})); },
+        [](GradientArgs& g) {
+          g.give(0, g.builder.emit1(softmax_grad_op, {g.out(0), g.dy()}));
+        },
     .optional_from = 1,
     .shares = {{0, 0}},
     .cost =

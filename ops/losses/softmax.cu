@@ -1,12 +1,12 @@
 // Softmax in its forms, and the classifier's loss: a warp has a row (or, over the leading axis, a
 // block has 32 columns), and sums in the order of the CPU's kernels.
 #include "core/scalars.h"
-#include "ops/losses/cross_entropy.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
-#include "ops/losses/masked_softmax.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
+#include "ops/losses/cross_entropy.h"
+#include "ops/losses/masked_softmax.h"
 
 namespace pal {
 namespace {
@@ -84,8 +84,7 @@ void run_softmax_grad(const KernelArgs& a) {
 
 // ---- log_softmax, argmax_rows ----
 
-template <class T>
-__device__ float log_sum_exp(const T* x, int64_t width) {
+template <class T> __device__ float log_sum_exp(const T* x, int64_t width) {
   const float most = warp_row_max(x, width);
   const float total = warp_row_sum(width, [&](int64_t j) { return exp(load(x, j) - most); });
   return most + log(total);
@@ -155,8 +154,7 @@ __device__ Column column_of_lane(int64_t batch) {
 }
 
 // Lane by lane the sum of f(step, column) over the steps, in order, in all warps.
-template <class F>
-__device__ float sum_steps(int64_t steps, float* totals, float* terms, F f) {
+template <class F> __device__ float sum_steps(int64_t steps, float* totals, float* terms, F f) {
   const int lane = lane_number();
   const bool kept = steps <= kStepsInShared;
   if (kept) {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/norms/batch_norm_kernel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
+#include "ops/norms/batch_norm_kernel.h"
 
 namespace pal {
 namespace {
@@ -50,8 +50,7 @@ void run_infer(const KernelArgs& a) {
 }
 
 // Operands dy, x, gamma, mean, rstd.
-template <class T>
-void gradient(const KernelArgs& a) {
+template <class T> void gradient(const KernelArgs& a) {
   const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
   const T *dy = a.input<T>(0), *x = a.input<T>(1);
   const float *gamma = a.input(2), *mean = a.input(3), *rstd = a.input(4);

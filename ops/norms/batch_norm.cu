@@ -4,11 +4,11 @@
 // comes last.
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/norms/batch_norm.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
-#include "ops/norms/frame_norm.h"
 #include "ops/kernels/operands.h"
+#include "ops/norms/batch_norm.h"
+#include "ops/norms/frame_norm.h"
 
 namespace pal {
 namespace {
@@ -78,8 +78,7 @@ __global__ void batch_norm_chunks_kernel(float* partial, float* count, const T* 
 }
 
 // sum_in_order, for all threads of the block.
-template <class F>
-__device__ double sum_for_all(int64_t count, double* shared, F f) {
+template <class F> __device__ double sum_for_all(int64_t count, double* shared, F f) {
   const double sum = sum_in_order(count, shared, f);
   if (threadIdx.x == 0) shared[0] = sum;
   __syncthreads();
@@ -190,8 +189,7 @@ void moments(const KernelArgs& a, const Rows& r, Valid valid, float eps, float* 
 }
 
 // x, gamma, beta, .. -> y, mean, rstd, variance
-template <class Valid>
-void forward(const KernelArgs& a, const Rows& r, Valid valid, float eps) {
+template <class Valid> void forward(const KernelArgs& a, const Rows& r, Valid valid, float eps) {
   const Space s(a, r);
   moments(a, r, valid, eps, s.first, s.second, a.input(1), a.output(1), a.output(2), a.output(3));
   if (a.out[0]) normalize(a, r, valid, s.first, a.input(2), Given{s.second});

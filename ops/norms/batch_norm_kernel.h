@@ -5,8 +5,8 @@
 
 #include "core/op.h"
 #include "core/parallel.h"
-#include "ops/norms/batch_norm.h"
 #include "ops/kernels/float_types.h"
+#include "ops/norms/batch_norm.h"
 
 namespace pal {
 

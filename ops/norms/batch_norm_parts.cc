@@ -6,10 +6,10 @@
 
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/norms/batch_norm_kernel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
+#include "ops/norms/batch_norm_kernel.h"
 
 namespace pal {
 namespace {
@@ -31,16 +31,14 @@ void run_statistics(const KernelArgs& a) {
 struct Rectified {
   float operator()(float y, int64_t) const { return Relu{}(y); }
 };
-template <class T>
-struct RectifiedSum {
+template <class T> struct RectifiedSum {
   const T* residual;
   float operator()(float y, int64_t i) const {
     return Relu{}(Add{}(as_stored<T>(y), load(residual, i)));
   }
 };
 
-template <class T>
-void apply(const KernelArgs& a, const float* scale) {
+template <class T> void apply(const KernelArgs& a, const float* scale) {
   auto with = [&](auto f) {
     normalize(a.queue, a.input<T>(0), a.input(3), scale, a.input(2), a.output<T>(0),
               rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), f);
@@ -71,7 +69,8 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
     const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, mean, rstd}, attrs);
     const Val sum = form == alone ? y : form == first ? add(y, residual) : add(residual, y);
     const Val z = relu(sum);
-    FusedPattern pattern{.in = {x.id, gamma.id, beta.id, mean.id, rstd.id}, .out = {z.id},
+    FusedPattern pattern{.in = {x.id, gamma.id, beta.id, mean.id, rstd.id},
+                         .out = {z.id},
                          .attrs = BatchNormApplyAttrs{true}};
     if (form != alone) pattern.in.push_back(residual.id);
     pattern.program = b.take();

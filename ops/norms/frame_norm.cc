@@ -10,9 +10,9 @@
 
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -74,8 +74,7 @@ void chunk_moments(const FrameRows& q, const T* x, int64_t begin, int64_t end, f
 }
 
 // x, gamma, beta, lengths -> y, mean, rstd, variance
-template <class T>
-void forward(const KernelArgs& a) {
+template <class T> void forward(const KernelArgs& a) {
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const int64_t channels = q.channels, step = q.chunk();
   const T* x = a.input<T>(0);
@@ -136,8 +135,7 @@ void run_infer(const KernelArgs& a) {
 }
 
 // dy, x, gamma, lengths, mean, rstd -> dx, dgamma, dbeta
-template <class T>
-void gradient(const KernelArgs& a) {
+template <class T> void gradient(const KernelArgs& a) {
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const int64_t channels = q.channels, step = q.chunk();
   const T *dy = a.input<T>(0), *x = a.input<T>(1);

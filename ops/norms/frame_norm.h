@@ -60,8 +60,7 @@ struct FrameRows {
     return n;
   }
   // f(first element of a row) for every row of the valid frames among [begin, end).
-  template <class F>
-  void each_row(int64_t begin, int64_t end, F f) const {
+  template <class F> void each_row(int64_t begin, int64_t end, F f) const {
     for (int64_t frame = begin; frame < end; ++frame) {
       if (!valid(frame)) continue;
       for (int64_t r = 0; r < rows; ++r) f((frame * rows + r) * channels);

@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -149,8 +149,8 @@ const OpDef layer_norm_op{
         [](GradientArgs& g) {
           if (!g.dy()) return;  // mean and rstd are statistics: no loss goes through them
           const Val gamma = g.wants(1) ? g.sum(1) : Val{}, beta = g.wants(2) ? g.sum(2) : Val{};
-          auto d = g.builder.emit(layer_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2),
-                                                       gamma, beta});
+          auto d = g.builder.emit(layer_norm_grad_op,
+                                  {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2), gamma, beta});
           if (g.wants(0)) g.give(0, d[0]);
           if (g.wants(1)) g.give_total(1, d[1]);
           if (g.wants(2)) g.give_total(2, d[2]);
@@ -208,12 +208,12 @@ const OpDef layer_norm_grad_op{
           const ExampleOperand none = absent_example();
           auto statistic = [](Shape rows) { return example(rows, DType::f32, 0.5f, 1.5f); };
           return std::vector<Example>{
-              {.operands = {example({3, 2, 7}), example({3, 2, 7}), example({7}),
-                            statistic({3, 2}), statistic({3, 2}), none, none}},
+              {.operands = {example({3, 2, 7}), example({3, 2, 7}), example({7}), statistic({3, 2}),
+                            statistic({3, 2}), none, none}},
               {.operands = {example({5, 33}, DType::bf16), example({5, 33}, DType::bf16),
                             example({33}), statistic({5}), statistic({5}), example({33}), none}},
-              {.operands = {example({35, 530}), example({35, 530}), example({530}),
-                            statistic({35}), statistic({35}), example({530}), example({530})}}};
+              {.operands = {example({35, 530}), example({35, 530}), example({530}), statistic({35}),
+                            statistic({35}), example({530}), example({530})}}};
         },
 };
 

@@ -2,8 +2,8 @@
 // of rows, a thread a column.
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
-#include "ops/norms/layer_norm.h"
 #include "ops/kernels/operands.h"
+#include "ops/norms/layer_norm.h"
 
 namespace pal {
 namespace {

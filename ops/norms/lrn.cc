@@ -7,8 +7,8 @@
 
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -36,8 +36,7 @@ void denominators(const float* x, int64_t channels, const LrnAttrs& s, Row& row)
   for (int64_t c = 0; c < channels; ++c) row.scale[c] = f.denominator(row.scale[c]);
 }
 
-template <class F>
-void for_rows(const KernelArgs& a, F f) {
+template <class F> void for_rows(const KernelArgs& a, F f) {
   const int64_t channels = a.in_spec[0].shape.back(), rows = a.in_spec[0].numel() / channels;
   const int64_t grain = std::max<int64_t>(1, kElementGrain / 8 / channels);
   parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {

@@ -28,8 +28,7 @@ __device__ int64_t own_row(const Rows& r, int arrays, float** shared) {
   return int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp_number();
 }
 
-template <class T>
-__global__ void lrn_kernel(T* y, const T* x, Rows r, LrnFormula f) {
+template <class T> __global__ void lrn_kernel(T* y, const T* x, Rows r, LrnFormula f) {
   float* squares;
   const int64_t row = own_row(r, 1, &squares), at = row * r.channels;
   if (row >= r.rows) return;

@@ -17,9 +17,13 @@ struct AdamAttrs {
   bool decoupled = false;  // AdamW: the decay bypasses the moments
   float clip_value = 0;    // every element of the scaled gradient is clamped to +-this; 0: no
   auto fields() const {
-    return std::tuple{field("lr", lr), field("beta1", beta1), field("beta2", beta2),
-                      field("eps", eps), field("weight_decay", weight_decay),
-                      field("decoupled", decoupled), field("clip_value", clip_value)};
+    return std::tuple{field("lr", lr),
+                      field("beta1", beta1),
+                      field("beta2", beta2),
+                      field("eps", eps),
+                      field("weight_decay", weight_decay),
+                      field("decoupled", decoupled),
+                      field("clip_value", clip_value)};
   }
 };
 
@@ -32,12 +36,14 @@ struct AdamAttrs {
 Val adam(Val w, Val g, Val m, Val v, Val scalars, Val gate = {}, AdamAttrs attrs = {});
 
 struct Adam {
-  float keep;              // 1 - lr weight_decay where decoupled, else 1
-  float decay;             // weight_decay where not decoupled, else 0
-  float first;             // 1 - beta1
-  float beta2, second;     // beta2, 1 - beta2
-  float rate, root, eps;   // lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
-  struct Out { float w, m, v; };
+  float keep;             // 1 - lr weight_decay where decoupled, else 1
+  float decay;            // weight_decay where not decoupled, else 0
+  float first;            // 1 - beta1
+  float beta2, second;    // beta2, 1 - beta2
+  float rate, root, eps;  // lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+  struct Out {
+    float w, m, v;
+  };
   PAL_HD Out operator()(float w, float g, float m, float v) const {
     const float d = g + decay * w;
     const float next_m = m + first * (d - m);

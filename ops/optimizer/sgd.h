@@ -42,7 +42,9 @@ struct Sgd {
 struct Momentum {
   float lr, decay, momentum;
   bool nesterov;
-  struct Out { float w, m; };
+  struct Out {
+    float w, m;
+  };
   PAL_HD Out operator()(float w, float g, float m) const {
     const float d = g + decay * w;
     const float next = momentum * m + d;

@@ -1,8 +1,8 @@
 // The optimizers' updates: one launch for many weights. A block has a stretch of one of them; its
 // first thread works out the step's rule from the scalars and the gate, which lie on the device.
-#include "ops/optimizer/adam.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
+#include "ops/optimizer/adam.h"
 #include "ops/optimizer/sgd.h"
 #include "ops/optimizer/update.h"
 
@@ -87,8 +87,7 @@ __device__ Stored f32_at(const float* p) {
   return {.data = const_cast<float*>(p), .vector = reinterpret_cast<uintptr_t>(p) % 16 == 0};
 }
 
-template <class Update>
-struct BlockRule {
+template <class Update> struct BlockRule {
   typename Update::Rule rule;
   UpdateStep step;
 };
@@ -138,8 +137,7 @@ __global__ void update_kernel(UpdateTensors tensors, Update update, float lr_fac
 }
 
 // Operands of a group: w, g, states.., scalars, gate; its outputs: w, states...
-template <class Update>
-void run_update(const KernelArgs& a, const Update& update) {
+template <class Update> void run_update(const KernelArgs& a, const Update& update) {
   constexpr size_t states = Update::kStates, in = 4 + states, out = 1 + states;
   constexpr int64_t per_block = kThreads * kGroup * kStretch;
   UpdateTensors tensors{};

@@ -5,9 +5,9 @@
 
 #include "core/op.h"
 #include "core/scalars.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/sums/gates.h"
-#include "ops/kernels/operands.h"
 
 namespace pal {
 
@@ -30,7 +30,8 @@ struct UpdateStep {
 inline UpdateStep update_step(const void* scalars, const float* gate, float lr_factor,
                               float clip_value) {
   const StepScalars& s = as_scalars(scalars);
-  UpdateStep step{.learning_rate = s.learning_rate * lr_factor, .count = int64_t(s.step) + 1,
+  UpdateStep step{.learning_rate = s.learning_rate * lr_factor,
+                  .count = int64_t(s.step) + 1,
                   .apply = !gate || gate[1] != 0};
   step.gradient.scale = gate ? gate[0] : 1 / s.loss_scale;
   if (clip_value > 0) step.gradient.clip = clip_value;
@@ -43,8 +44,9 @@ inline void check_update_operands(const char* op, SpecSpan in, size_t states) {
   require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape, op,
           to_string(in[0]) + ", " + to_string(in[1]) + ": want a weight f32 and its gradient");
   for (size_t k = 2; k < 2 + states; ++k) {
-    require(in[k] == in[0], op, to_string(in[0]) + ", " + to_string(in[k]) +
-                                    ": the optimizer's state is not like the weight");
+    require(in[k] == in[0], op,
+            to_string(in[0]) + ", " + to_string(in[k]) +
+                ": the optimizer's state is not like the weight");
   }
   require(in[2 + states] == scalars_spec(), op,
           to_string(in[2 + states]) + ": want the step's scalars, " + to_string(scalars_spec()));
@@ -53,8 +55,7 @@ inline void check_update_operands(const char* op, SpecSpan in, size_t states) {
 }
 
 // Calls f(tile of g, first element, elements), in parallel; the operands may lie anywhere.
-template <class F>
-void for_gradient_tiles(const KernelArgs& a, F f) {
+template <class F> void for_gradient_tiles(const KernelArgs& a, F f) {
   const DType type = a.in_spec[1].dtype;
   parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
@@ -93,10 +94,14 @@ inline Specs infer_groups(const OpDef& single, const OpDef& batched, SpecSpan in
 inline void run_groups(const OpDef& single, const OpDef& batched, const KernelArgs& a) {
   const size_t in = size_t(batched.group_in), out = size_t(batched.group_out);
   for (size_t g = 0; g < a.in.size() / in; ++g) {
-    single.cpu.run({.in = a.in.subspan(g * in, in), .out = a.out.subspan(g * out, out),
+    single.cpu.run({.in = a.in.subspan(g * in, in),
+                    .out = a.out.subspan(g * out, out),
                     .in_spec = a.in_spec.subspan(g * in, in),
-                    .out_spec = a.out_spec.subspan(g * out, out), .attrs = a.attrs,
-                    .state = nullptr, .workspace = nullptr, .queue = a.queue});
+                    .out_spec = a.out_spec.subspan(g * out, out),
+                    .attrs = a.attrs,
+                    .state = nullptr,
+                    .workspace = nullptr,
+                    .queue = a.queue});
   }
 }
 

@@ -3,10 +3,10 @@
 #include "ops/products/batched_matmul.h"
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/f32_copies.h"
-#include "ops/libraries/matmul_product.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
+#include "ops/libraries/matmul_product.h"
 
 namespace pal {
 namespace {

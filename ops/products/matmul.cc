@@ -4,17 +4,18 @@
 #include "ops/products/matmul.h"
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/f32_copies.h"
+#include "ops/kernels/tiles.h"
 #include "ops/libraries/matmul_product.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
 namespace {
 
-// Packing b by itself first pays where products of few rows share it, as time steps do ([M] 1.3x at 32
-// rows, 1.08x at 128). Larger matrices are those of classifiers, which one product reads: there a
-// packed copy takes as many bytes as the weights, and 1.5 times as long as reading them where they are
+// Packing b by itself first pays where products of few rows share it, as time steps do ([M] 1.3x at
+// 32 rows, 1.08x at 128). Larger matrices are those of classifiers, which one product reads: there
+// a packed copy takes as many bytes as the weights, and 1.5 times as long as reading them where
+// they are
 // ([M] 32 rows, 9216 x 4096: 90 ms against 55, one thread).
 constexpr int64_t kFewRows = 64, kLargestPacked = int64_t{32} << 20;  // bytes
 
@@ -84,8 +85,8 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   int64_t bytes = align_up(state->product->workspace());
   if (!bf16_product) state->copies = reserve_f32_copies(in, out, bytes);
   Prepared prepared{.state = state, .workspace = bytes};
-  if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows &&
-      state->copies.b == kNoCopy && in[1].bytes() <= kLargestPacked) {
+  if (!in[1].layout && in[1].shape.rank() == 2 && p.m <= kFewRows && state->copies.b == kNoCopy &&
+      in[1].bytes() <= kLargestPacked) {
     prepared.preferred = {nullptr, Product::packed_b(device, p)};
     if (!prepared.preferred[1]) prepared.preferred.clear();
   }
@@ -188,10 +189,8 @@ ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs) {
 const OpDef matmul_op{
     .name = "matmul",
     .formula = "op(a)·op(b) + bias + c",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          return infer_matmul("matmul", in, attrs.as<MatmulAttrs>());
-        },
+    .infer = [](SpecSpan in,
+                const Attrs& attrs) { return infer_matmul("matmul", in, attrs.as<MatmulAttrs>()); },
     .gradient = gradient,
     .optional_from = 2,
     .shares = {{0, 2}},

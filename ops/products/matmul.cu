@@ -3,13 +3,13 @@
 #include <limits>
 
 #include "ops/elementwise/activations.h"
-#include "ops/products/batched_matmul.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
+#include "ops/kernels/operands.h"
 #include "ops/libraries/cuda_product.h"
+#include "ops/products/batched_matmul.h"
 #include "ops/products/matmul.h"
 #include "ops/products/matmul_relu.h"
-#include "ops/kernels/operands.h"
 
 namespace pal {
 namespace {
@@ -102,8 +102,14 @@ const void* mask_of(const KernelArgs& a, const State& s) {
 void run_epilogue(const KernelArgs& a, Epilogue epilogue) {
   void* const in[] = {a.out[0], a.in.back()};
   const TensorSpec in_spec[] = {a.out_spec[0], a.in_spec.back()};
-  const KernelArgs over{.in = in, .out = a.out, .in_spec = in_spec, .out_spec = a.out_spec,
-                        .attrs = a.attrs, .state = nullptr, .workspace = nullptr, .queue = a.queue};
+  const KernelArgs over{.in = in,
+                        .out = a.out,
+                        .in_spec = in_spec,
+                        .out_spec = a.out_spec,
+                        .attrs = a.attrs,
+                        .state = nullptr,
+                        .workspace = nullptr,
+                        .queue = a.queue};
   if (epilogue == Epilogue::relu) return launch_map<1>(over, Relu{});
   launch_map<2>(over, PassInside{0, kInfinity}, bits_of_interval(0, kInfinity));
 }

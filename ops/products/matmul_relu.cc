@@ -8,9 +8,9 @@
 
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/cuda.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/products/matmul.h"
-#include "ops/kernels/operands.h"
 
 namespace pal {
 namespace {
@@ -21,20 +21,36 @@ SpecSpan product_of(SpecSpan in) { return in.first(kReluResult); }
 
 void run_relu(const KernelArgs& a) {
   matmul_op.cpu.run(a);
-  map_elements<1>({.in = {a.out.data(), 1}, .out = a.out, .in_spec = a.out_spec,
-                   .out_spec = a.out_spec, .attrs = a.attrs, .state = nullptr,
-                   .workspace = nullptr, .queue = a.queue},
+  map_elements<1>({.in = {a.out.data(), 1},
+                   .out = a.out,
+                   .in_spec = a.out_spec,
+                   .out_spec = a.out_spec,
+                   .attrs = a.attrs,
+                   .state = nullptr,
+                   .workspace = nullptr,
+                   .queue = a.queue},
                   Relu{});
 }
 
 void run_grad(const KernelArgs& a) {
-  matmul_op.cpu.run({.in = a.in.first(kReluResult), .out = a.out,
-                     .in_spec = product_of(a.in_spec), .out_spec = a.out_spec, .attrs = a.attrs,
-                     .state = a.state, .workspace = a.workspace, .queue = a.queue});
+  matmul_op.cpu.run({.in = a.in.first(kReluResult),
+                     .out = a.out,
+                     .in_spec = product_of(a.in_spec),
+                     .out_spec = a.out_spec,
+                     .attrs = a.attrs,
+                     .state = a.state,
+                     .workspace = a.workspace,
+                     .queue = a.queue});
   const std::array<void*, 2> in{a.out[0], a.in[kReluResult]};
   const std::array<TensorSpec, 2> in_spec{a.out_spec[0], a.in_spec[kReluResult]};
-  map_elements<2>({.in = in, .out = a.out, .in_spec = in_spec, .out_spec = a.out_spec,
-                   .attrs = a.attrs, .state = nullptr, .workspace = nullptr, .queue = a.queue},
+  map_elements<2>({.in = in,
+                   .out = a.out,
+                   .in_spec = in_spec,
+                   .out_spec = a.out_spec,
+                   .attrs = a.attrs,
+                   .state = nullptr,
+                   .workspace = nullptr,
+                   .queue = a.queue},
                   PassInside{0, kInfinity}, bits_of_interval(0, kInfinity));
 }
 
@@ -134,10 +150,8 @@ const OpDef matmul_relu_op{
         },
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attrs) {
-          return with_relu(matmul_op.cost(in, out, attrs), out);
-        },
+    .cost = [](SpecSpan in, SpecSpan out,
+               const Attrs& attrs) { return with_relu(matmul_op.cost(in, out, attrs), out); },
     .fuses = {&matmul_op, relu_patterns, true},
     .cpu = {.run = run_relu,
             .prepare =

@@ -6,9 +6,9 @@
 
 namespace pal {
 
-// matmul_relu: max(op(a)·op(b) + bias + c, 0), operands and attributes as matmul's (ops/products/matmul.h).
-// matmul_relu_grad: op(a)·op(b) + c where y > 0, else 0, from a, b, c and y; c may be absent, and y
-// may be bits.
+// matmul_relu: max(op(a)·op(b) + bias + c, 0), operands and attributes as matmul's
+// (ops/products/matmul.h). matmul_relu_grad: op(a)·op(b) + c where y > 0, else 0, from a, b, c and
+// y; c may be absent, and y may be bits.
 extern const OpDef matmul_relu_grad_op, matmul_relu_op;
 
 // matmul_relu_grad's last operand, where matmul has its bias.

@@ -1,8 +1,8 @@
 // The GRU cell and its gradient: eight columns of a row a thread, with the CPU's functors.
 #include "ops/kernels/cuda.h"
+#include "ops/kernels/operands.h"
 #include "ops/recurrent/cuda_cells.h"
 #include "ops/recurrent/gru.h"
-#include "ops/kernels/operands.h"
 
 namespace pal {
 namespace {
@@ -106,7 +106,8 @@ void run_cell_grad(const KernelArgs& a) {
 }
 
 // The gradient of the cell in elementary nodes: each product in the order in which they make it.
-// Operands as ops/recurrent/gru_replay.cc has them: either x and y, or r, z, n and y_n; `sum` absent: none.
+// Operands as ops/recurrent/gru_replay.cc has them: either x and y, or r, z, n and y_n; `sum`
+// absent: none.
 enum : size_t { kHPrev, kDh, kX, kY, kR, kYn = kR + 3, kSum };
 
 struct ReplayTensors {
@@ -137,8 +138,7 @@ __global__ void gru_cell_replay_grad_kernel(ReplayTensors a) {
   load_or_zero(a.sum, p, sum);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
-    const GruReplayGrad::Out d =
-        GruReplayGrad{}(x[0][k], x[1][k], x[2][k], y[2][k], h[k], dh[k]);
+    const GruReplayGrad::Out d = GruReplayGrad{}(x[0][k], x[1][k], x[2][k], y[2][k], h[k], dh[k]);
     x[0][k] = d.r, x[1][k] = d.z, x[2][k] = d.xn, y[2][k] = d.yn;
     sum[k] = a.sum.data ? sum[k] + d.h : d.h;
   }

@@ -46,8 +46,8 @@ struct GruCellGrad {
     return {dn * yn * (r * (1 - r)), dh * (h - n) * (z * (1 - z)), dn, dn * r, dh * z};
   }
 };
-// The same in the order of the elementary nodes, from the activations. The first two gates are added
-// to the zeros that slice_columns_grad laid down for the third, which makes -0 +0.
+// The same in the order of the elementary nodes, from the activations. The first two gates are
+// added to the zeros that slice_columns_grad laid down for the third, which makes -0 +0.
 struct GruReplayGrad {
   using Out = GruCellGrad::Out;
   PAL_HD Out operator()(float r, float z, float n, float yn, float h, float dh) const {

@@ -11,12 +11,12 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/columns.h"
 #include "ops/kernels/cuda.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/recurrent/gru.h"
 #include "ops/recurrent/lstm.h"  // cell_cost
-#include "ops/kernels/operands.h"
+#include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
@@ -35,7 +35,9 @@ void run_rows(const KernelArgs& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t j = 0; j < width; j += kTile) {
       const int64_t n = std::min(kTile, width - j), at = row * width + j;
-      auto gate = [&](size_t operand, int k) { return a.input(operand) + (3 * row + k) * width + j; };
+      auto gate = [&](size_t operand, int k) {
+        return a.input(operand) + (3 * row + k) * width + j;
+      };
       auto d_gate = [&](size_t out, int k) {
         return a.out[out] ? a.output(out) + (3 * row + k) * width + j : unread[3 * out + size_t(k)];
       };

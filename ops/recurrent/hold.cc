@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/recurrent/lstm.h"
-#include "ops/kernels/operands.h"
 
 namespace pal {
 namespace {
@@ -65,13 +65,12 @@ void run_hold_grad(const KernelArgs& a) {
 const OpDef hold_op{
     .name = "hold",
     .formula = "x if t < length else prev, by rows",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) -> Specs {
-          require(in.size() == 3, "hold", "takes x, prev, lengths");
-          (void)attrs.as<HoldAttrs>();
-          check_lengths("hold", in[0], in[2]);
-          return infer_like_first("hold", in.first(2), 2);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require(in.size() == 3, "hold", "takes x, prev, lengths");
+      (void)attrs.as<HoldAttrs>();
+      check_lengths("hold", in[0], in[2]);
+      return infer_like_first("hold", in.first(2), 2);
+    },
     .gradient =
         [](GradientArgs& g) {
           const Val sum = g.wants(1) ? g.sum(1) : Val{};
@@ -99,15 +98,14 @@ const OpDef hold_op{
 const OpDef hold_grad_op{
     .name = "hold_grad",
     .formula = "dx = dy where t < length, dprev = sum + dy elsewhere",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) -> Specs {
-          require(in.size() == 3, "hold_grad", "takes dy, lengths, sum");
-          (void)attrs.as<HoldAttrs>();
-          check_lengths("hold_grad", in[0], in[1]);
-          require(!present(in[2]) || in[2] == in[0], "hold_grad",
-                  to_string(in[0]) + ", " + to_string(in[2]) + ": the sum is not like dy");
-          return {plain(in[0]), plain(in[0])};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require(in.size() == 3, "hold_grad", "takes dy, lengths, sum");
+      (void)attrs.as<HoldAttrs>();
+      check_lengths("hold_grad", in[0], in[1]);
+      require(!present(in[2]) || in[2] == in[0], "hold_grad",
+              to_string(in[0]) + ", " + to_string(in[2]) + ": the sum is not like dy");
+      return {plain(in[0]), plain(in[0])};
+    },
     .optional_from = 2,
     .shares = {{0, 0}, {1, 2}, {1, 0}},
     .cpu = {.run = run_hold_grad},

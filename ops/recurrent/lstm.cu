@@ -1,9 +1,9 @@
 // The LSTM cell and its gradients: eight columns of a row a thread, with the CPU's functors.
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/cuda.h"
+#include "ops/kernels/operands.h"
 #include "ops/recurrent/cuda_cells.h"
 #include "ops/recurrent/lstm.h"
-#include "ops/kernels/operands.h"
 
 namespace pal {
 namespace {
@@ -104,8 +104,8 @@ void run_cell_grad(const KernelArgs& a) {
 }
 
 // The gradient of the cell in elementary nodes: each product in the order in which they make it.
-// Operands as ops/recurrent/lstm_replay.cc has them: of the gates either their preactivations, or what became
-// of them; `c` absent: computed again; `dc` absent: none.
+// Operands as ops/recurrent/lstm_replay.cc has them: of the gates either their preactivations, or
+// what became of them; `c` absent: computed again; `dc` absent: none.
 enum : size_t { kCPrev, kDh, kGates, kI, kC = kI + 4, kDc };
 
 struct ReplayTensors {

@@ -6,8 +6,7 @@
 
 namespace pal {
 
-extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op,
-    lstm_cell_replay_grad_op;
+extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op, lstm_cell_replay_grad_op;
 
 struct LstmAttrs {
   float forget_bias = 0;  // added to the forget gate's preactivation
@@ -44,7 +43,9 @@ Cost cell_cost(double flops, SpecSpan in, SpecSpan out);
 // One element of the cell, and of its gradient, which computes the activations again.
 struct LstmCell {
   float forget_bias;
-  struct Out { float h, c; };
+  struct Out {
+    float h, c;
+  };
   PAL_HD Out operator()(float i, float f, float g, float o, float c_prev) const {
     const float c = sigmoid(f + forget_bias) * c_prev + sigmoid(i) * tanh(g);
     return {sigmoid(o) * tanh(c), c};
@@ -52,7 +53,9 @@ struct LstmCell {
 };
 struct LstmCellGrad {
   float forget_bias;
-  struct Out { float i, f, g, o, c_prev; };
+  struct Out {
+    float i, f, g, o, c_prev;
+  };
   PAL_HD Out operator()(float i, float f, float g, float o, float c_prev, float dh,
                         float dc) const {
     const float si = sigmoid(i), sf = sigmoid(f + forget_bias), tg = tanh(g), so = sigmoid(o);

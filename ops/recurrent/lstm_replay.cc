@@ -1,5 +1,5 @@
-// The gradient of lstm_cell_unfused in one pass, with what was recomputed for it (slices, activations,
-// the new cell state) computed again on the way:
+// The gradient of lstm_cell_unfused in one pass, with what was recomputed for it (slices,
+// activations, the new cell state) computed again on the way:
 //   i, f, o = sigmoid(gates), g = tanh(gates), c = f c' + i g, t = tanh(c)
 //   d = dc + dh o (1 - t^2):  di = d g i (1 - i), df = d c' f (1 - f), dg = d i (1 - g^2),
 //   do = dh t o (1 - o), dc' = d f
@@ -11,25 +11,27 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/columns.h"
 #include "ops/kernels/cuda.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/recurrent/lstm.h"
-#include "ops/kernels/operands.h"
+#include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kGrain = 4096;  // elements of h: each costs five activations
 
-// Operands. Of the gates either their preactivations (B, 4H) are there, or what became of them; c, the
-// new state, and dc, what later steps gave it, may be absent; all others are (B, H).
+// Operands. Of the gates either their preactivations (B, 4H) are there, or what became of them; c,
+// the new state, and dc, what later steps gave it, may be absent; all others are (B, H).
 enum : size_t { kCPrev, kDh, kGates, kI, kF, kG, kO, kC, kDc, kOperands };
 
 // One element. The first three gates' gradients are added to the zeros that slice_columns_grad laid
 // down for the fourth, which makes -0 +0.
 struct Cell {
-  struct Out { float i, f, g, o, c_prev; };
+  struct Out {
+    float i, f, g, o, c_prev;
+  };
   template <bool kHasC, bool kHasDc>
   static Out gradient(float i, float f, float g, float o, float c_prev, float c_given, float dh,
                       float dc) {
@@ -49,7 +51,8 @@ void run_rows(const KernelArgs& a, int64_t begin, int64_t end) {
     for (int64_t j = 0; j < width; j += kTile) {
       const int64_t n = std::min(kTile, width - j), at = row * width + j;
       auto gate = [&](int k) {
-        return kHasGates ? a.input(kGates) + (4 * row + k) * width + j : a.input(kI + size_t(k)) + at;
+        return kHasGates ? a.input(kGates) + (4 * row + k) * width + j
+                         : a.input(kI + size_t(k)) + at;
       };
       auto d_gate = [&](int k) {
         return a.out[0] ? a.output(0) + (4 * row + k) * width + j : unread[k];
@@ -73,14 +76,15 @@ void run_rows(const KernelArgs& a, int64_t begin, int64_t end) {
   }
 }
 
-template <bool... kHas>
-void choose_run(const KernelArgs& a, int64_t begin, int64_t end) {
+template <bool... kHas> void choose_run(const KernelArgs& a, int64_t begin, int64_t end) {
   if constexpr (sizeof...(kHas) == 3) {
     run_rows<kHas...>(a, begin, end);
   } else {
     constexpr size_t asked[] = {kGates, kC, kDc};
-    if (input_if_present(a, asked[sizeof...(kHas)])) choose_run<kHas..., true>(a, begin, end);
-    else choose_run<kHas..., false>(a, begin, end);
+    if (input_if_present(a, asked[sizeof...(kHas)]))
+      choose_run<kHas..., true>(a, begin, end);
+    else
+      choose_run<kHas..., false>(a, begin, end);
   }
 }
 
@@ -188,13 +192,12 @@ const OpDef lstm_cell_replay_grad_op{
           const ExampleOperand no = absent_example();
           auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
           const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
-          return std::vector<Example>{
-              {.operands = {s, s, one(3, 20), no, no, no, no, no, no}},
-              {.operands = {s, s, one(3, 20), no, no, no, no, s, no}},
-              {.operands = {m, m, one(5, 68), no, no, no, no, no, m}},
-              {.operands = {l, l, one(9, 2160), no, no, no, no, l, l}},
-              {.operands = {s, s, no, s, s, s, s, no, s}},
-              {.operands = {m, m, no, m, m, m, m, m, no}}};
+          return std::vector<Example>{{.operands = {s, s, one(3, 20), no, no, no, no, no, no}},
+                                      {.operands = {s, s, one(3, 20), no, no, no, no, s, no}},
+                                      {.operands = {m, m, one(5, 68), no, no, no, no, no, m}},
+                                      {.operands = {l, l, one(9, 2160), no, no, no, no, l, l}},
+                                      {.operands = {s, s, no, s, s, s, s, no, s}},
+                                      {.operands = {m, m, no, m, m, m, m, m, no}}};
         },
 };
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -89,9 +89,7 @@ void run_grad(const KernelArgs& a) {
 
 }  // namespace
 
-int64_t dot_last_rows(int64_t rows) {
-  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
-}
+int64_t dot_last_rows(int64_t rows) { return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks); }
 
 const OpDef dot_last_op{
     .name = "dot_last",
@@ -116,10 +114,9 @@ const OpDef dot_last_op{
     .cuda = &dot_last_cuda,
     .examples =
         [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 5}), example({5})}},
-              {.operands = {example({7, 33}, DType::bf16), example({33})}},
-              {.operands = {example({7, 9, 530}), example({530})}}};
+          return std::vector<Example>{{.operands = {example({3, 2, 5}), example({5})}},
+                                      {.operands = {example({7, 33}, DType::bf16), example({33})}},
+                                      {.operands = {example({7, 9, 530}), example({530})}}};
         },
 };
 
@@ -130,9 +127,9 @@ const OpDef dot_last_grad_op{
       const char* op = "dot_last_grad";
       require(in.size() == 4, op, "takes dy, x, v, sum");
       check(op, in[1], in[2]);
-      require(in[0].dtype == in[1].dtype &&
-                  in[0].shape == in[1].shape.without(in[1].shape.rank() - 1),
-              op, to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the output");
+      require(
+          in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(in[1].shape.rank() - 1),
+          op, to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the output");
       require(!present(in[3]) || in[3] == in[2], op,
               to_string(in[3]) + ", " + to_string(in[2]) + ": the sum is not like v");
       return {plain(in[1]), plain(in[2])};
@@ -149,8 +146,8 @@ const OpDef dot_last_grad_op{
         [] {
           return std::vector<Example>{
               {.operands = {example({3, 2}), example({3, 2, 5}), example({5}), absent_example()}},
-              {.operands = {example({7}, DType::bf16), example({7, 33}, DType::bf16),
-                            example({33}), example({33})}},
+              {.operands = {example({7}, DType::bf16), example({7, 33}, DType::bf16), example({33}),
+                            example({33})}},
               {.operands = {example({7, 9}), example({7, 9, 530}), example({530}),
                             example({530})}}};
         },

@@ -18,9 +18,9 @@ struct ClipNormAttrs {
 
 // What a gate holds, f32[4].
 struct Gate {
-  float scale;     // multiplies every gradient: the loss scale undone, the norm clipped
-  float apply;     // 1, or 0: states stay as they are
-  float norm;      // of all gradients, the loss scale undone
+  float scale;  // multiplies every gradient: the loss scale undone, the norm clipped
+  float apply;  // 1, or 0: states stay as they are
+  float norm;   // of all gradients, the loss scale undone
   float reserved;
 };
 inline TensorSpec gate_spec() { return {Shape{4}, DType::f32}; }

@@ -2,15 +2,15 @@
 // broadcast_leading: y_rc = x_c, dx_c = sum_r dy_rc.        add_broadcast: y_rc = x_rc + b_c.
 #include "ops/sums/reduce.h"
 
-#include "ops/tensors/copies.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
+#include "ops/tensors/copies.h"
 #include "ops/tensors/views.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kColumns = 128;   // that a task sums at a time
+constexpr int64_t kColumns = 128;            // that a task sums at a time
 constexpr int64_t kLanes = 16, kRun = 4096;  // sum_all: columns it deals elements out to; a chunk
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -36,8 +36,7 @@ void sum_block(const T* x, int64_t width, int64_t begin, int64_t end, int64_t co
 }
 
 // Partial sums of every kSumRows rows, then those in order, then the sum so far.
-template <class T>
-void sum_leading(const KernelArgs& a) {
+template <class T> void sum_leading(const KernelArgs& a) {
   const T* x = a.input<T>(0);
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
   const int64_t width = a.out_spec[0].numel(), blocks = ceil_div(width, kColumns);
@@ -62,8 +61,10 @@ void sum_leading(const KernelArgs& a) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t column = block * kColumns, n = std::min(kColumns, width - column);
       alignas(64) float sums[kColumns], buffer[kColumns];
-      if (chunks > 1) sum_block<float>(partial, width, 0, chunks, column, n, sums);
-      else sum_block(x, width, 0, rows, column, n, sums);
+      if (chunks > 1)
+        sum_block<float>(partial, width, 0, chunks, column, n, sums);
+      else
+        sum_block(x, width, 0, rows, column, n, sums);
       if (a.input(1)) {
         const float* so_far = load_tile(a.in[1], type, column, n, buffer);
         for (int64_t j = 0; j < n; ++j) sums[j] = so_far[j] + sums[j];
@@ -89,8 +90,7 @@ Prepared prepare_sum_leading(const Device&, SpecSpan in, SpecSpan out, const Att
 }
 
 // Elements are dealt out to kLanes columns, whose sums are then added in order.
-template <class T>
-void sum_all(const KernelArgs& a) {
+template <class T> void sum_all(const KernelArgs& a) {
   const T* x = a.input<T>(0);
   const int64_t size = a.in_spec[0].numel();
   float* partial = reinterpret_cast<float*>(a.workspace);
@@ -119,8 +119,7 @@ void run_sum_all(const KernelArgs& a) {
   }
 }
 
-template <class T>
-void repeat_number(const KernelArgs& a) {
+template <class T> void repeat_number(const KernelArgs& a) {
   T* y = a.output<T>(0);
   parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     std::fill(y + begin, y + end, a.input<T>(0)[0]);
@@ -243,8 +242,8 @@ const OpDef broadcast_leading_op{
           auto& shape = attrs.as<BroadcastAttrs>().shape;
           require_operands("broadcast_leading", in, 1, 1);
           require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)),
-                  "broadcast_leading", to_string(in[0]) + " to " + to_string(shape) +
-                                           ": not the trailing axes");
+                  "broadcast_leading",
+                  to_string(in[0]) + " to " + to_string(shape) + ": not the trailing axes");
           return Specs{{shape, in[0].dtype}};
         },
     .gradient =
@@ -293,11 +292,10 @@ const OpDef add_broadcast_op{
     .cuda = &add_broadcast_cuda,
     .examples =
         [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({7})}},
-              {.operands = {example({4, 3, 5}), example({3, 5})}},
-              {.operands = {example({5, 13}, DType::bf16), example({13})}},
-              {.operands = {example({33, 1031}), example({1031})}}};
+          return std::vector<Example>{{.operands = {example({3, 7}), example({7})}},
+                                      {.operands = {example({4, 3, 5}), example({3, 5})}},
+                                      {.operands = {example({5, 13}, DType::bf16), example({13})}},
+                                      {.operands = {example({33, 1031}), example({1031})}}};
         },
 };
 

@@ -3,9 +3,9 @@
 #include "core/scalars.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
+#include "ops/kernels/operands.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/gates.h"
-#include "ops/kernels/operands.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
@@ -47,8 +47,7 @@ constexpr int kSumLanes = 16;  // columns that a chunk of kRun elements is dealt
 constexpr int64_t kRun = 4096;
 constexpr int kChunksPerBlock = kThreads / kSumLanes;
 
-template <class T>
-__global__ void sum_all_kernel(float* partial, const T* x, int64_t size) {
+template <class T> __global__ void sum_all_kernel(float* partial, const T* x, int64_t size) {
   const int64_t chunk = int64_t(blockIdx.x) * kChunksPerBlock + threadIdx.x / kSumLanes;
   const int64_t begin = chunk * kRun, lane = threadIdx.x % kSumLanes;
   const int64_t n = size - begin < kRun ? size - begin : kRun;

@@ -7,8 +7,8 @@ namespace pal {
 
 extern const OpDef add_broadcast_op, broadcast_leading_op, sum_all_op, sum_leading_op;
 
-// A sum over leading axes adds so many rows one after the other, from zero, then these partial sums,
-// then the sum so far.
+// A sum over leading axes adds so many rows one after the other, from zero, then these partial
+// sums, then the sum so far.
 constexpr int64_t kSumRows = 256;
 
 struct SumLeadingAttrs {

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
-#include "ops/sums/dot_last.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
+#include "ops/kernels/tiles.h"
+#include "ops/sums/dot_last.h"
 
 namespace pal {
 namespace {
@@ -69,10 +69,9 @@ const OpDef scale_by_op{
     .cuda = &scale_by_cuda,
     .examples =
         [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({1})}},
-              {.operands = {example({5, 13}, DType::bf16), example({1})}},
-              {.operands = {example({33, 1031}), example({1})}}};
+          return std::vector<Example>{{.operands = {example({3, 7}), example({1})}},
+                                      {.operands = {example({5, 13}, DType::bf16), example({1})}},
+                                      {.operands = {example({33, 1031}), example({1})}}};
         },
 };
 
@@ -111,8 +110,6 @@ const OpDef inner_product_op{
 };
 
 Val scale_by(Val x, Val factor) { return x.builder->emit1(scale_by_op, {x, factor}); }
-Val inner_product(Val a, Val b, Val sum) {
-  return a.builder->emit1(inner_product_op, {a, b, sum});
-}
+Val inner_product(Val a, Val b, Val sum) { return a.builder->emit1(inner_product_op, {a, b, sum}); }
 
 }  // namespace pal

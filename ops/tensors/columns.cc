@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "ops/tensors/copies.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
+#include "ops/tensors/copies.h"
 
 namespace pal {
 namespace {
@@ -44,8 +44,7 @@ void run_slice(const KernelArgs& a) {
 }
 
 // The row [0, begin) [begin, begin + n) [begin + n, width): copied or zero, added to, as the first.
-template <class T>
-void place_rows(const KernelArgs& a) {
+template <class T> void place_rows(const KernelArgs& a) {
   const T *part = a.input<T>(0), *sum = a.input<T>(1);
   T* out = a.output<T>(0);
   const auto [width, begin] = a.attrs.as<ColumnsGradAttrs>();
@@ -154,8 +153,7 @@ const OpDef slice_columns_grad_op{
           auto& s = attrs.as<ColumnsGradAttrs>();
           require_operands("slice_columns_grad", in, 1, 2);
           require_columns("slice_columns_grad", in[0]);
-          require(is_float(in[0].dtype) && 0 <= s.begin &&
-                      s.begin + in[0].shape.back() <= s.width,
+          require(is_float(in[0].dtype) && 0 <= s.begin && s.begin + in[0].shape.back() <= s.width,
                   "slice_columns_grad",
                   to_string(in[0]) + ": does not fit into " + std::to_string(s.width) + " columns");
           TensorSpec out{with_width(in[0].shape, s.width), in[0].dtype};

@@ -2,13 +2,13 @@
 // left to the copy engine's cudaMemcpyAsync; the rest moves in the widest words that all addresses
 // and strides are multiples of.
 #include "ops/elementwise/add.h"
-#include "ops/tensors/columns.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
-#include "ops/tensors/embedding.h"
-#include "ops/recurrent/lstm.h"
 #include "ops/kernels/operands.h"
+#include "ops/recurrent/lstm.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/columns.h"
+#include "ops/tensors/embedding.h"
 #include "ops/tensors/views.h"
 
 namespace pal {
@@ -44,8 +44,7 @@ struct SwappedRow {  // row (j, i) of (columns, rows, ..)
   }
 };
 
-template <class W>
-__device__ W all_bits() {
+template <class W> __device__ W all_bits() {
   if constexpr (sizeof(W) == 16)
     return make_uint4(~0u, ~0u, ~0u, ~0u);
   else

@@ -40,8 +40,7 @@ void run(const KernelArgs& a) {
   });
 }
 
-template <class T, class D>
-void scatter(const KernelArgs& a) {
+template <class T, class D> void scatter(const KernelArgs& a) {
   auto& attrs = a.attrs.as<EmbeddingGradAttrs>();
   const D* dy = a.input<D>(0);
   const int32_t* ids = a.input<int32_t>(1);
@@ -58,8 +57,7 @@ void scatter(const KernelArgs& a) {
   });
 }
 
-template <class T>
-void scatter_onto(const KernelArgs& a) {
+template <class T> void scatter_onto(const KernelArgs& a) {
   switch (a.in_spec[0].dtype) {
     case DType::bf16: return scatter<T, bf16>(a);
     case DType::f16: return scatter<T, f16>(a);
@@ -70,8 +68,10 @@ void scatter_onto(const KernelArgs& a) {
 void run_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   require_ids("embedding_grad", a.input<int32_t>(1), a.in_spec[1].numel(), a.out_spec[0].shape[0]);
-  if (a.input(2)) copy_bytes(a.queue, a.out[0], a.in[2], a.out_spec[0].bytes());
-  else zero_bytes(a.queue, a.out[0], a.out_spec[0].bytes());
+  if (a.input(2))
+    copy_bytes(a.queue, a.out[0], a.in[2], a.out_spec[0].bytes());
+  else
+    zero_bytes(a.queue, a.out[0], a.out_spec[0].bytes());
   switch (a.out_spec[0].dtype) {
     case DType::bf16: return scatter_onto<bf16>(a);
     case DType::f16: return scatter_onto<f16>(a);
@@ -81,8 +81,8 @@ void run_grad(const KernelArgs& a) {
 
 Specs infer(SpecSpan in, const Attrs&) {
   require_operands("embedding", in, 2, 2);
-  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout,
-          "embedding", to_string(in[0]) + ": the table should be (V, E)");
+  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout, "embedding",
+          to_string(in[0]) + ": the table should be (V, E)");
   require(in[1].dtype == DType::i32, "embedding", to_string(in[1]) + ": ids should be i32");
   Shape shape = in[1].shape;
   shape.append(in[0].shape[1]);

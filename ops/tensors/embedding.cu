@@ -4,8 +4,8 @@
 // of keys is sorted in shared memory, a launch for all of its steps.
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
-#include "ops/tensors/embedding.h"
 #include "ops/kernels/operands.h"
+#include "ops/tensors/embedding.h"
 
 namespace pal {
 namespace {

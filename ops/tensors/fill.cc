@@ -10,8 +10,7 @@
 namespace pal {
 namespace {
 
-template <class T>
-void fill_with(const KernelArgs& a, int64_t n, T value) {
+template <class T> void fill_with(const KernelArgs& a, int64_t n, T value) {
   T* y = a.output<T>(0);
   parallel_chunks(a.queue, n, kElementGrain,
                   [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });
@@ -49,11 +48,10 @@ const OpDef fill_op{
     .cuda = &fill_cuda,
     .examples =
         [] {
-          return std::vector<Example>{
-              {.attrs = FillAttrs{{3, 7}, DType::f32, 1.5f}},
-              {.attrs = FillAttrs{{3, 7}, DType::bf16, -2}},
-              {.attrs = FillAttrs{{11}, DType::bit, 1}},
-              {.attrs = FillAttrs{{70001}, DType::i32, 3}}};
+          return std::vector<Example>{{.attrs = FillAttrs{{3, 7}, DType::f32, 1.5f}},
+                                      {.attrs = FillAttrs{{3, 7}, DType::bf16, -2}},
+                                      {.attrs = FillAttrs{{11}, DType::bit, 1}},
+                                      {.attrs = FillAttrs{{70001}, DType::i32, 3}}};
         },
 };
 

@@ -8,8 +8,8 @@
 
 #include "ops/elementwise/arithmetic.h"
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {

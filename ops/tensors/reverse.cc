@@ -17,8 +17,9 @@ void run(const KernelArgs& a) {
   const int32_t* lengths = a.input<int32_t>(1);
   for (int64_t b = 0; b < batch; ++b) {
     if (lengths[b] < 0 || lengths[b] > steps) {
-      require(false, "reverse", "sequence " + std::to_string(b) + " has length " +
-                                    std::to_string(lengths[b]) + " of " + std::to_string(steps));
+      require(false, "reverse",
+              "sequence " + std::to_string(b) + " has length " + std::to_string(lengths[b]) +
+                  " of " + std::to_string(steps));
     }
   }
   const std::byte* x = a.input<std::byte>(0);

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "ops/kernels/cuda.h"
-#include "ops/kernels/tiles.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
@@ -20,8 +20,7 @@ int64_t taken(int64_t extent, int64_t stride) { return (extent + stride - 1) / s
 
 // f(row of the large image, row of the small one) for every row of `large` (N, H, W, C), in
 // parallel; the second is -1 where no pixel of the row is taken.
-template <class F>
-void each_row(const Queue& queue, const Shape& large, int64_t stride, F&& f) {
+template <class F> void each_row(const Queue& queue, const Shape& large, int64_t stride, F&& f) {
   const int64_t grain = std::max<int64_t>(1, kElementGrain / (large[2] * large[3]));
   parallel_chunks(queue, large[0] * large[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
@@ -31,8 +30,7 @@ void each_row(const Queue& queue, const Shape& large, int64_t stride, F&& f) {
   });
 }
 
-template <class T>
-void forward(const KernelArgs& a) {
+template <class T> void forward(const KernelArgs& a) {
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
   const int64_t stride = a.attrs.as<SubsampleAttrs>().stride;
   each_row(a.queue, x, stride, [&](int64_t large, int64_t small) {
@@ -49,8 +47,7 @@ void run_forward(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
 }
 
-template <class T>
-void gradient(const KernelArgs& a) {
+template <class T> void gradient(const KernelArgs& a) {
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
   const int64_t stride = a.attrs.as<SubsampleAttrs>().stride;
   each_row(a.queue, dx, stride, [&](int64_t large, int64_t small) {

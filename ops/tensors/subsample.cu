@@ -1,8 +1,7 @@
 // subsample and its gradient: a thread has a channel of a pixel of the result.
-#include "ops/tensors/subsample.h"
-
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
+#include "ops/tensors/subsample.h"
 
 namespace pal {
 namespace {
@@ -12,8 +11,7 @@ struct Extents {
   int64_t images, height, width, channels, small_height, small_width, small_channels;
 };
 
-template <class T>
-__global__ void subsample_kernel(T* y, const T* x, Extents e, int64_t stride) {
+template <class T> __global__ void subsample_kernel(T* y, const T* x, Extents e, int64_t stride) {
   const int64_t i = thread_number();
   if (i >= e.images * e.small_height * e.small_width * e.small_channels) return;
   const int64_t c = i % e.small_channels, pixel = i / e.small_channels;

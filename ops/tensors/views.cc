@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "ops/tensors/copies.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
+#include "ops/tensors/copies.h"
 
 namespace pal {
 namespace {
@@ -75,8 +75,10 @@ void run_stack(const KernelArgs& a) {
   const int64_t bytes = row_bytes(a.out_spec[0]);
   for (size_t t = 0; t < a.in.size(); ++t) {
     std::byte* to = a.output<std::byte>(0) + int64_t(t) * bytes;
-    if (a.in[t]) copy_bytes(a.queue, to, a.in[t], bytes);
-    else zero_bytes(a.queue, to, bytes);
+    if (a.in[t])
+      copy_bytes(a.queue, to, a.in[t], bytes);
+    else
+      zero_bytes(a.queue, to, bytes);
   }
 }
 
@@ -147,8 +149,8 @@ const OpDef slice_op{
         },
     .windows =
         [](SpecSpan in, SpecSpan, const Attrs& attrs) {
-          return std::vector<Window>{{Window::Of::operand, 0, 0,
-                                      attrs.as<SliceAttrs>().begin * row_bytes(in[0])}};
+          return std::vector<Window>{
+              {Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * row_bytes(in[0])}};
         },
     .cost = view_cost,
     .cpu = {.run = run_slice},
@@ -219,10 +221,9 @@ const OpDef unbind_op{
     .cuda = &unbind_cuda,
     .examples =
         [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 5, 7})}},
-              {.operands = {example({4, 7})}, .unread = {1, 0, 0, 1}},
-              {.operands = {example({2, 33, 1031}, DType::bf16)}}};
+          return std::vector<Example>{{.operands = {example({3, 5, 7})}},
+                                      {.operands = {example({4, 7})}, .unread = {1, 0, 0, 1}},
+                                      {.operands = {example({2, 33, 1031}, DType::bf16)}}};
         },
 };
 

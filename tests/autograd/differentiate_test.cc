@@ -8,9 +8,9 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/copies.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 #include "ops/tensors/views.h"
 #include "tests/support/eval.h"
 
@@ -64,8 +64,8 @@ TEST(Differentiate, WeightsHaveF32Gradients) {
 TEST(Differentiate, WalksOnlyWhatTheLossAndTheWeightsShare) {
   Builder b;
   Val x = b.input("x", {{4}}), w = b.weight("w", {{4}}, {}), unused = b.weight("u", {{4}}, {});
-  tanh(w);                   // not part of the loss
-  Val frozen = sigmoid(x);   // reaches no weight
+  tanh(w);                  // not part of the loss
+  Val frozen = sigmoid(x);  // reaches no weight
   Val loss = sum_all(mul(frozen, w));
   const NodeId forward = b.program().node_count();
   auto g = differentiate(b, loss, {w, unused});

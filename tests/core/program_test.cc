@@ -7,14 +7,13 @@
 #include "core/verify.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/tensors/copies.h"
 #include "ops/products/matmul.h"
+#include "ops/tensors/copies.h"
 
 namespace pal {
 namespace {
 
-template <class F>
-std::string message_of(F&& f) {
+template <class F> std::string message_of(F&& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -71,14 +70,15 @@ Program small(Builder& b) {
 
 TEST(Print, OneLineANode) {
   Builder b;
-  EXPECT_EQ(print(small(b)),
-            "input %0 x : f32[2,4]\n"
-            "state %1 layer/w : f32[4,4] weight -> %5\n"
-            "forward %2 = matmul(%0, %1, _) ta=false tb=false dtype=f32 : f32[2,4]  # layer/rnn t=3\n"
-            "forward %3 = tanh(%2) : f32[2,4]  # layer/rnn t=3\n"
-            "forward %4 = matmul(%0, %3, _) ta=true tb=false dtype=f32 : f32[4,4]  # layer/rnn t=3\n"
-            "update %5 = assign(%1, %4, _) gated=false : f32[4,4]  # layer/rnn t=3\n"
-            "output %3 loss\n");
+  EXPECT_EQ(
+      print(small(b)),
+      "input %0 x : f32[2,4]\n"
+      "state %1 layer/w : f32[4,4] weight -> %5\n"
+      "forward %2 = matmul(%0, %1, _) ta=false tb=false dtype=f32 : f32[2,4]  # layer/rnn t=3\n"
+      "forward %3 = tanh(%2) : f32[2,4]  # layer/rnn t=3\n"
+      "forward %4 = matmul(%0, %3, _) ta=true tb=false dtype=f32 : f32[4,4]  # layer/rnn t=3\n"
+      "update %5 = assign(%1, %4, _) gated=false : f32[4,4]  # layer/rnn t=3\n"
+      "output %3 loss\n");
 }
 
 TEST(Print, GraphvizHasEveryNodeAndEdge) {
@@ -86,7 +86,8 @@ TEST(Print, GraphvizHasEveryNodeAndEdge) {
   const std::string dot = to_dot(small(b));
   EXPECT_EQ(dot.find("digraph program {"), 0u);
   EXPECT_NE(dot.find("n1 [fillcolor=\"#cfe2f3\", label=\"tanh\\nlayer/rnn t=3\"]"),
-            std::string::npos) << dot;
+            std::string::npos)
+      << dot;
   EXPECT_NE(dot.find("v1 -> n0 [label=\"%1 f32[4,4]\"]"), std::string::npos) << dot;
   EXPECT_NE(dot.find("n0 -> n1"), std::string::npos);
 }
@@ -95,7 +96,8 @@ TEST(Builder, StateIsOneSlotUnderItsName) {
   Builder b;
   Val first = b.weight("w", {{4}}, {});
   EXPECT_EQ(b.weight("w", {{4}}, {}).id, first.id);
-  EXPECT_EQ(message_of([&] { b.weight("w", {{5}}, {}); }), "state w is f32[4], asked for as f32[5]");
+  EXPECT_EQ(message_of([&] { b.weight("w", {{5}}, {}); }),
+            "state w is f32[4], asked for as f32[5]");
   Val next = assign(first, b.input("x", {{4}}));
   EXPECT_EQ(b.weight("w", {{4}}, {}).id, next.id);  // readers from here on see the new value
   EXPECT_NE(message_of([&] { assign(first, next); }).find("newest value"), std::string::npos);
@@ -109,7 +111,9 @@ TEST(Builder, ErrorsNameTheOperatorAndThePlace) {
   EXPECT_EQ(message.find("[matmul] "), 0u) << message;
   EXPECT_NE(message.find("at encoder/rnn0"), std::string::npos) << message;
   Builder other;
-  EXPECT_NE(message_of([&] { add(x, other.input("y", {{3, 4}})); }).find("another program"),
+  EXPECT_NE(message_of([&] {
+              add(x, other.input("y", {{3, 4}}));
+            }).find("another program"),
             std::string::npos);
 }
 
@@ -123,7 +127,9 @@ TEST(Permuted, RenumbersAndRefuses) {
   EXPECT_NO_THROW(verify(q));
   EXPECT_STREQ(q.nodes[0].op->name, "sigmoid");
   EXPECT_EQ(q.value(a.id).producer, 1);
-  EXPECT_NE(message_of([&] { verify(permuted(p, {2, 1, 0})); }).find("before it is made"),
+  EXPECT_NE(message_of([&] {
+              verify(permuted(p, {2, 1, 0}));
+            }).find("before it is made"),
             std::string::npos);
   EXPECT_THROW(permuted(p, {0, 0, 1}), ProgramError);
   EXPECT_THROW(permuted(p, {0, 1}), ProgramError);

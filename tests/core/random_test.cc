@@ -11,16 +11,19 @@ namespace {
 
 // kat_vectors of Random123 (Salmon et al. 2011), philox4x32 with 10 rounds.
 TEST(Philox, PublishedVectors) {
-  struct Case { uint32_t counter[4], key[2], out[4]; };
-  const Case cases[] = {
-      {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff},
-       {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
-       {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
+  struct Case {
+    uint32_t counter[4], key[2], out[4];
+  };
+  const Case cases[] = {{{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+                        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                         {0xffffffff, 0xffffffff},
+                         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+                        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                         {0xa4093822, 0x299f31d0},
+                         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}};
   for (const Case& c : cases) {
-    const Philox4 out = philox({{c.counter[0], c.counter[1], c.counter[2], c.counter[3]}},
-                               c.key[0], c.key[1]);
+    const Philox4 out =
+        philox({{c.counter[0], c.counter[1], c.counter[2], c.counter[3]}}, c.key[0], c.key[1]);
     for (int i = 0; i < 4; ++i) EXPECT_EQ(out.x[i], c.out[i]);
   }
 }

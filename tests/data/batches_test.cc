@@ -92,8 +92,9 @@ TEST(Buckets, WidthsAsSockeye) {
   EXPECT_EQ(ladder.largest(), (Bucket{100, 100}));
   const std::vector<PairLength> longer = {{10, 13}};  // ratio 1.2: source steps of 8
   const BucketLadder wide = width_buckets(longer, 64, 50, 10);
-  EXPECT_EQ(wide.buckets, (std::vector<Bucket>{{8, 10}, {16, 20}, {24, 30}, {32, 40}, {40, 50},
-                                               {48, 50}, {50, 50}}));
+  EXPECT_EQ(
+      wide.buckets,
+      (std::vector<Bucket>{{8, 10}, {16, 20}, {24, 30}, {32, 40}, {40, 50}, {48, 50}, {50, 50}}));
   const std::vector<PairLength> shorter = {{10, 6}};  // ratio 0.5: target steps of 5
   EXPECT_EQ(width_buckets(shorter, 64, 20, 10).buckets,
             (std::vector<Bucket>{{10, 5}, {20, 10}, {20, 15}, {20, 20}}));
@@ -110,8 +111,8 @@ TEST(Buckets, WidthsBeyondTheMostAreJoinedWhereItPadsLeast) {
     }
   }
   const BucketLadder all = width_buckets(lengths, 8, 100, 10, 12);
-  const std::vector<Bucket> twelve = {{8, 10},  {16, 20}, {24, 30}, {32, 40},
-                                      {40, 50}, {48, 60}, {56, 70}, {64, 80},
+  const std::vector<Bucket> twelve = {{8, 10},  {16, 20},  {24, 30},  {32, 40},
+                                      {40, 50}, {48, 60},  {56, 70},  {64, 80},
                                       {72, 90}, {80, 100}, {88, 100}, {100, 100}};
   EXPECT_EQ(all.buckets, twelve);  // nothing is in (96,100): it is the first to go
   const BucketLadder eleven = width_buckets(lengths, 8, 100, 10, 11);
@@ -145,9 +146,8 @@ TEST(BatchSize, RowsThatFitTheWords) {
 
 TEST(Buckets, EveryBucketHasTheRowsThatFitTheWords) {
   const std::vector<PairLength> lengths = some_lengths(4000, 60, 3);
-  for (const BucketLadder& ladder :
-       {choose_buckets(lengths, BatchSize::of_words(600), 60),
-        width_buckets(lengths, BatchSize::of_words(600), 60, 5)}) {
+  for (const BucketLadder& ladder : {choose_buckets(lengths, BatchSize::of_words(600), 60),
+                                     width_buckets(lengths, BatchSize::of_words(600), 60, 5)}) {
     EXPECT_EQ(ladder.batch, 0);
     EXPECT_GT(ladder.buckets.size(), 3u);
     int64_t batches = 0, cells = 0;

@@ -48,8 +48,7 @@ class ImageSetTest : public testing::Test {
     gzclose(file);
     return dir_ / name;
   }
-  template <class Use>
-  static std::string error_of(Use use) {
+  template <class Use> static std::string error_of(Use use) {
     try {
       use();
     } catch (const UsageError& error) {

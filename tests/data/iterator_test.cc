@@ -216,7 +216,12 @@ TEST(Prefetch, SameBatchesAndTheConsumedPosition) {
 
 TEST(Prefetch, EndsAndStaysEnded) {
   int made = 0;
-  Prefetch<int> prefetch([&](int& item) { item = made; return made++ < 5; }, 2);
+  Prefetch<int> prefetch(
+      [&](int& item) {
+        item = made;
+        return made++ < 5;
+      },
+      2);
   int item = -1;
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(prefetch.next(item));
@@ -252,7 +257,11 @@ TEST(Prefetch, MayBeDestroyedAtAnyMoment) {
     std::atomic<int> made = 0;
     {
       Prefetch<std::vector<int>> prefetch(
-          [&](std::vector<int>& item) { item.assign(100, made++); return true; }, 1 + taken % 3);
+          [&](std::vector<int>& item) {
+            item.assign(100, made++);
+            return true;
+          },
+          1 + taken % 3);
       std::vector<int> item;
       for (int i = 0; i < taken % 7; ++i) {
         ASSERT_TRUE(prefetch.next(item));

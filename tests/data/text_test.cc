@@ -28,8 +28,7 @@ class Text : public testing::Test {
     std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
     return {folder_ + "/" + name, key};
   }
-  template <typename Action>
-  static std::string refusal(Action action) {
+  template <typename Action> static std::string refusal(Action action) {
     try {
       action();
     } catch (const UsageError& error) {
@@ -83,7 +82,11 @@ TEST_F(Text, NulBytesAreRefused) {
              {"/n", "line 2", "NUL byte", "byte offset 4", "UTF-16", "data.test_source"});
   // UTF-16 without and with its mark.
   expect_all(refusal([&] { read_lines(file("n", std::string("a\0\n\0", 4))); }), {"NUL"});
-  expect_all(refusal([&] { read_lines(file("n", std::string("\xFF\xFE" "a\0", 4))); }),
+  expect_all(refusal([&] {
+               read_lines(file("n", std::string("\xFF\xFE"
+                                                "a\0",
+                                                4)));
+             }),
              {"line 1", "0xFF", "iconv"});
 }
 
@@ -125,13 +128,27 @@ TEST(Utf8, AcceptsAndRefusesAsRfc3629) {
     std::string bytes;
     int32_t code;  // -1: invalid
   } cases[] = {
-      {"a", 'a'},          {"\xC2\x80", 0x80},          {"\xDF\xBF", 0x7FF},
-      {"\xE0\xA0\x80", 0x800}, {"\xED\x9F\xBF", 0xD7FF}, {"\xEE\x80\x80", 0xE000},
-      {"\xF0\x90\x80\x80", 0x10000}, {"\xF4\x8F\xBF\xBF", 0x10FFFF}, {"\x80", -1},
-      {"\xC0\x80", -1},    {"\xC1\xBF", -1},            {"\xE0\x9F\xBF", -1},
-      {"\xED\xA0\x80", -1}, {"\xF0\x8F\xBF\xBF", -1},   {"\xF4\x90\x80\x80", -1},
-      {"\xF5\x80\x80\x80", -1}, {"\xC3", -1},           {"\xE1\x80", -1},
-      {"\xF1\x80\x80", -1}, {"\xC3(", -1},              {"\xE1\x80(", -1},
+      {"a", 'a'},
+      {"\xC2\x80", 0x80},
+      {"\xDF\xBF", 0x7FF},
+      {"\xE0\xA0\x80", 0x800},
+      {"\xED\x9F\xBF", 0xD7FF},
+      {"\xEE\x80\x80", 0xE000},
+      {"\xF0\x90\x80\x80", 0x10000},
+      {"\xF4\x8F\xBF\xBF", 0x10FFFF},
+      {"\x80", -1},
+      {"\xC0\x80", -1},
+      {"\xC1\xBF", -1},
+      {"\xE0\x9F\xBF", -1},
+      {"\xED\xA0\x80", -1},
+      {"\xF0\x8F\xBF\xBF", -1},
+      {"\xF4\x90\x80\x80", -1},
+      {"\xF5\x80\x80\x80", -1},
+      {"\xC3", -1},
+      {"\xE1\x80", -1},
+      {"\xF1\x80\x80", -1},
+      {"\xC3(", -1},
+      {"\xE1\x80(", -1},
   };
   for (const auto& each : cases) {
     size_t pos = 0;

@@ -49,12 +49,12 @@ TEST(Tokenizer, TokenizedTextIsAFixedPoint) {
 }
 
 TEST(Tokenizer, DetokenizeReverses) {
-  for (const std::string line : {
-           "Hello, world!", "Tôi không biết anh ấy ở đâu.", "“Được,” ông ấy nói…",
-           "It cost $1,000.5 (50%) [or so].", "Tom's dog doesn't bite; they've said so.",
-           "He said \"no\", then \"yes\".", "The 'quoted' word.", "Wait... what?! Never!!",
-           "„Ja“, sagte er.", "“One” and “two”.", "¿Qué? «Oui».", "-5 degrees - really: 12:30.",
-           "a 24/7 well-known thing", "", "Tom’s ‘word’.", "It was 20° at #1."}) {
+  for (const std::string line :
+       {"Hello, world!", "Tôi không biết anh ấy ở đâu.", "“Được,” ông ấy nói…",
+        "It cost $1,000.5 (50%) [or so].", "Tom's dog doesn't bite; they've said so.",
+        "He said \"no\", then \"yes\".", "The 'quoted' word.", "Wait... what?! Never!!",
+        "„Ja“, sagte er.", "“One” and “two”.", "¿Qué? «Oui».", "-5 degrees - really: 12:30.",
+        "a 24/7 well-known thing", "", "Tom’s ‘word’.", "It was 20° at #1."}) {
     EXPECT_EQ(detokenize(tokenize(line, Tokenizer::simple), Tokenizer::simple), line);
   }
 }

@@ -24,8 +24,7 @@ WordCounter counted() {
 
 TEST(Vocabulary, OrdersByCountThenBytes) {
   const Vocabulary all = counted().vocabulary({});
-  EXPECT_EQ(all.words(),
-            (Words{"<pad>", "<unk>", "<s>", "</s>", "z", "a", "b", "é", "c"}));
+  EXPECT_EQ(all.words(), (Words{"<pad>", "<unk>", "<s>", "</s>", "z", "a", "b", "é", "c"}));
   EXPECT_EQ(counted().vocabulary({.max_words = 2}).words(),
             (Words{"<pad>", "<unk>", "<s>", "</s>", "z", "a"}));
   EXPECT_EQ(counted().vocabulary({.max_words = 0, .min_count = 2}).size(), 8);

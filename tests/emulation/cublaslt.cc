@@ -1,8 +1,8 @@
 // cuBLASLt's products, read off their descriptors as its manual says: column-major matrices with a
 // leading dimension, D = alpha op(A) op(B) + beta C + bias, the bias one number a row of D, through
 // relu (which makes 0 of a NaN, as the library's does), or 0 where the auxiliary matrix has no bit:
-// of element (i, j) bit i + j ld, the lowest of a byte first. It refuses what the manual forbids, and
-// checks that algorithms fit the addresses they are given.
+// of element (i, j) bit i + j ld, the lowest of a byte first. It refuses what the manual forbids,
+// and checks that algorithms fit the addresses they are given.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -56,8 +56,7 @@ double factor(const EmulatedProduct& product, float x) {
   if (product.compute != CUBLAS_COMPUTE_32F_FAST_TF32) return double(x);
   return double(pal::bits_float((pal::float_bits(x) + 0x1000u) & ~0x1fffu));
 }
-template <class T>
-cublasStatus_t take(T& to, const void* from, size_t bytes) {
+template <class T> cublasStatus_t take(T& to, const void* from, size_t bytes) {
   if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(static_cast<void*>(&to), from, bytes);
   return CUBLAS_STATUS_SUCCESS;

@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "ops/libraries/conv_kernel.h"
 #include "ops/kernels/element_types.h"
+#include "ops/libraries/conv_kernel.h"
 #include "tests/emulation/emulation.h"
 
 namespace {
@@ -125,8 +125,7 @@ cudnnStatus_t ask(const Problem& p, size_t* bytes) {
 }
 
 // Calls f(place) for every place below `extents`, the last one fastest.
-template <class F>
-void each_place(const EmulatedTensor& t, F f) {
+template <class F> void each_place(const EmulatedTensor& t, F f) {
   Place at{};
   const size_t axes = size_t(t.rank) - 2;
   for (;;) {
@@ -146,8 +145,7 @@ int64_t index_of(const EmulatedTensor& t, int64_t n, int64_t c, const Place& at)
 }
 
 // Calls f(x's element, w's element, y's element) for every product of the convolution.
-template <class F>
-void each_product(const Problem& p, F f) {
+template <class F> void each_product(const Problem& p, F f) {
   const int64_t outputs = p.y.extent[1] / p.windows.groups, channels = p.w.extent[1];
   for (int64_t n = 0; n < p.x.extent[0]; ++n) {
     each_place(p.y, [&](const Place& to) {

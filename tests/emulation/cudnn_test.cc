@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "core/cuda/device.h"
+#include "ops/kernels/element_types.h"
 #include "ops/libraries/cudnn_convolution.h"
 #include "ops/libraries/cudnn_shape.h"
-#include "ops/kernels/element_types.h"
 #include "tests/emulation/emulation.h"
 
 namespace pal::test {
@@ -29,8 +29,7 @@ class CudnnTest : public testing::Test {
   Device device_ = cuda_device();
 };
 
-template <class T>
-std::vector<T> numbers(int64_t n, int seed) {
+template <class T> std::vector<T> numbers(int64_t n, int seed) {
   std::vector<T> out;
   for (int64_t i = 0; i < n; ++i) {
     out.push_back(from_float<T>(float((i * 7919 + seed * 104729) % 17 - 8) / 4));
@@ -39,8 +38,7 @@ std::vector<T> numbers(int64_t n, int seed) {
 }
 
 // The convolution and its gradients, each through an object of its own.
-template <class T>
-struct Pass {
+template <class T> struct Pass {
   const Device& device;
   DType type;
   std::vector<T> x = numbers<T>(2 * 5 * 5 * 3, 1), w = numbers<T>(4 * 27, 2),
@@ -78,13 +76,11 @@ TEST_F(CudnnTest, GradientsAreOfTheConvolution) {
 }
 
 // The operands have few bits, so only the results are rounded.
-template <class T>
-void expect_rounded(const std::vector<T>& got, const std::vector<float>& want) {
+template <class T> void expect_rounded(const std::vector<T>& got, const std::vector<float>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].bits, from_float<T>(want[i]).bits);
 }
-template <class T>
-void expect_as_f32(const Device& device, DType type) {
+template <class T> void expect_as_f32(const Device& device, DType type) {
   const Pass<T> pass{device, type};
   const Pass<float> exact{device, DType::f32};
   expect_rounded(pass.forward(), exact.forward());

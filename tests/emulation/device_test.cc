@@ -1,8 +1,8 @@
 // The GPU as the framework sees it: what is said where there is none, memory, events, errors.
+#include "core/cuda/device.h"
+
 #include <gtest/gtest.h>
 
-
-#include "core/cuda/device.h"
 #include "core/error.h"
 #include "memory/run/program_set.h"
 #include "tests/emulation/emulation.h"

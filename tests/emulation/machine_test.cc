@@ -15,8 +15,7 @@ class Machine : public testing::Test {
  protected:
   void SetUp() override { emulation::settings() = {}; }
   void TearDown() override { emulation::settings() = {}; }
-  template <class F>
-  void refused(const std::string& why, F run) {
+  template <class F> void refused(const std::string& why, F run) {
     try {
       run();
       ADD_FAILURE() << "not refused: " << why;

@@ -10,18 +10,18 @@
 #include <sstream>
 
 #include "core/accelerator.h"
-#include "ops/optimizer/adam.h"
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/conv3d.h"
 #include "ops/convolution/convolution.h"
-#include "ops/losses/cross_entropy.h"
-#include "ops/libraries/cudnn_shape.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/embedding.h"
-#include "ops/sums/gates.h"
-#include "ops/norms/lrn.h"
+#include "ops/libraries/cudnn_shape.h"
+#include "ops/losses/cross_entropy.h"
 #include "ops/losses/masked_softmax.h"
+#include "ops/norms/lrn.h"
+#include "ops/optimizer/adam.h"
 #include "ops/products/matmul_relu.h"
+#include "ops/sums/gates.h"
+#include "ops/tensors/embedding.h"
 #include "tests/emulation/emulation.h"
 #include "tests/ops/generic/checks.h"
 
@@ -33,11 +33,10 @@ using emulation::Order;
 // Operators without CUDA kernels: GPU kernels take plain layouts, there is nothing to reorder.
 const std::set<std::string> kWithout = {"reorder"};
 // Library products add in an order of their own.
-const std::set<std::string> kNotBitwise = {"matmul",           "matmul_relu",
-                                           "matmul_relu_grad", "batched_matmul",
-                                           "conv2d",           "conv2d_data_grad",
-                                           "conv2d_weight_grad", "conv3d",
-                                           "conv3d_data_grad", "conv3d_weight_grad"};
+const std::set<std::string> kNotBitwise = {
+    "matmul",           "matmul_relu",       "matmul_relu_grad",   "batched_matmul",
+    "conv2d",           "conv2d_data_grad",  "conv2d_weight_grad", "conv3d",
+    "conv3d_data_grad", "conv3d_weight_grad"};
 
 bool is_convolution(const OpDef& op) {
   const std::string name = op.name;

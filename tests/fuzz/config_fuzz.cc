@@ -28,10 +28,19 @@ FuzzTarget fuzz_config() {
            "memory:\n  encode: []\n  inplace: false\ndevice:\n  threads: 2\n",
            "model:\n  type: 'nmt'\ntrain:\n  max_epochs: 1\ndata:\n  tokenizer: sentencepiece\n"
            "  sentencepiece_file: |\n    x.model\n"},
-          {"[", "]", "{", "}", ": ", "- ", "&a ", "*a", "!!int ", "\"", "'", "|\n", ">-\n", "#",
-           "\t", "\n", "\r\n", "? ", "%YAML 1.2\n", "---\n", "...\n", "null", "~", "1e999", "-",
-           "0x1F", "9223372036854775808", ".inf", "\xff", "\xef\xbb\xbf", "<<: ", "\\u0000", "1GiB",
-           "train:", "data:", "lr: ", "budget: "},
+          {"[",           "]",       "{",
+           "}",           ": ",      "- ",
+           "&a ",         "*a",      "!!int ",
+           "\"",          "'",       "|\n",
+           ">-\n",        "#",       "\t",
+           "\n",          "\r\n",    "? ",
+           "%YAML 1.2\n", "---\n",   "...\n",
+           "null",        "~",       "1e999",
+           "-",           "0x1F",    "9223372036854775808",
+           ".inf",        "\xff",    "\xef\xbb\xbf",
+           "<<: ",        "\\u0000", "1GiB",
+           "train:",      "data:",   "lr: ",
+           "budget: "},
           body};
 }
 

@@ -1,12 +1,12 @@
 // A few thousand mutations of every fuzz target's seeds, the same on every machine: what libFuzzer
 // does for hours, in seconds.
+#include "tests/fuzz/fuzz.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-
-#include "tests/fuzz/fuzz.h"
 
 namespace pal {
 namespace {

@@ -39,7 +39,8 @@ bool body(std::string_view bytes) {
 FuzzTarget fuzz_vocabulary() {
   return {{"<pad>\n<unk>\n<s>\n</s>\na\nb\n\xC3\xA9\n", "<unk>\n<s>\n</s>\nRachel\n:\n",
            "the 120\nof 33\n<unk> 7\n", "a\t5\r\nb\t4\r\n", "one\ntwo\n",
-           "\xEF\xBB\xBF" "1 2\n3 4\n"},
+           "\xEF\xBB\xBF"
+           "1 2\n3 4\n"},
           {"<pad>", "<unk>", "<s>", "</s>", "\n", "\r\n", " ", "\t", " 12", "\t0", "\n\n",
            "\xEF\xBB\xBF", "\xC2\xA0", "\xE3\x80\x80", "\xFF", std::string(1, '\0')},
           body};

@@ -21,9 +21,12 @@ inline std::vector<float> made_up(const std::string& name, const TensorSpec& spe
   for (int64_t i = 0; i < spec.numel(); ++i) {
     state = state * 1664525u + 1013904223u;
     const uint32_t r = state >> 8;
-    if (spec.dtype == DType::i32) out.push_back(float(r % 5));
-    else if (r % 17 == 0) out.push_back(r & 32 ? 0.0f : -0.0f);
-    else out.push_back(float(int(r % 20001) - 10000) * 1e-4f);
+    if (spec.dtype == DType::i32)
+      out.push_back(float(r % 5));
+    else if (r % 17 == 0)
+      out.push_back(r & 32 ? 0.0f : -0.0f);
+    else
+      out.push_back(float(int(r % 20001) - 10000) * 1e-4f);
   }
   return out;
 }
@@ -36,7 +39,8 @@ inline Bits bits_of(const Program& program) {
   for (auto& in : program.inputs) {
     const TensorSpec& spec = program.value(in.value).spec;
     if (spec == scalars_spec()) {
-      *eval.as<StepScalars>(in.value) = {.learning_rate = 0.1f, .step = 3, .seed_low = 7, .tokens = 9};
+      *eval.as<StepScalars>(in.value) = {
+          .learning_rate = 0.1f, .step = 3, .seed_low = 7, .tokens = 9};
     } else {
       eval.set(in.value, made_up(in.name, spec));
     }

@@ -55,10 +55,12 @@ TEST(Schedule, UpdatesFollowTheirGradients) {
   std::string note;
   const Program p = layers(3, false);
   const Program early = schedule_early_updates(p, &note);
-  EXPECT_EQ(ops_of(p), "add add add sum reverse affine reverse affine reverse affine update update "
-                       "update");
-  EXPECT_EQ(ops_of(early), "add add add sum reverse update affine reverse update affine reverse "
-                           "update affine");
+  EXPECT_EQ(ops_of(p),
+            "add add add sum reverse affine reverse affine reverse affine update update "
+            "update");
+  EXPECT_EQ(ops_of(early),
+            "add add add sum reverse update affine reverse update affine reverse "
+            "update affine");
   EXPECT_EQ(note, "3 updates moved");
   EXPECT_NO_THROW(verify(early));
   EXPECT_LT(peak_bytes(early), peak_bytes(p));
@@ -96,8 +98,8 @@ TEST(Schedule, NoStateIsWrittenBeforeTheLossOrBeforeItsReaders) {
 
 TEST(Schedule, RandomProgramsNeverGetWorseAndKeepTheirBits) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const Program p = random_program(seed, {.nodes = 40, .states = 4, .two_queues = seed % 5 == 0,
-                                            .gated = seed % 3 == 0});
+    const Program p = random_program(
+        seed, {.nodes = 40, .states = 4, .two_queues = seed % 5 == 0, .gated = seed % 3 == 0});
     const Program early = schedule_early_updates(p);
     ASSERT_NO_THROW(verify(early)) << "seed " << seed;
     ASSERT_LE(peak_bytes(early), peak_bytes(p)) << "seed " << seed;
@@ -124,16 +126,16 @@ TEST(FuseUpdates, NotAcrossADependency) {
   Val w = b.state("w0", {Shape{8}}, Role::weight), v = b.state("w1", {Shape{8}}, Role::weight);
   b.output("loss", sum(x));
   Val w1 = update(w, x);
-  update(v, w1);   // reads what the first one wrote
-  update(w1, x);   // writes what the second one read
+  update(v, w1);  // reads what the first one wrote
+  update(w1, x);  // writes what the second one read
   const Program fused = fuse_updates(b.program());
   EXPECT_EQ(ops_of(fused), "sum update update update");
 }
 
 TEST(FuseUpdates, RandomProgramsKeepTheirBits) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    const Program p = random_program(seed, {.nodes = 20, .states = 5, .two_queues = seed % 4 == 0,
-                                            .gated = seed % 3 == 0});
+    const Program p = random_program(
+        seed, {.nodes = 20, .states = 5, .two_queues = seed % 4 == 0, .gated = seed % 3 == 0});
     const Program fused = fuse_updates(p);
     ASSERT_NO_THROW(verify(fused)) << "seed " << seed;
     ASSERT_LE(peak_bytes(fused), peak_bytes(p));
@@ -149,8 +151,10 @@ TEST(Compile, EveryOptionGivesTheSameBits) {
       KernelCache cache{Device{}};
       StateLayout layout(p);
       Compiled c = compile(p, cache, layout,
-                           {.inplace = bool(bits & 1), .windows = bool(bits & 2),
-                            .schedule = Schedule(bits >> 2 & 1), .fuse_updates = bool(bits & 8)});
+                           {.inplace = bool(bits & 1),
+                            .windows = bool(bits & 2),
+                            .schedule = Schedule(bits >> 2 & 1),
+                            .fuse_updates = bool(bits & 8)});
       Ready r(c.program);
       r.storages = c.storages;
       Arena arena(c.plan);
@@ -166,8 +170,8 @@ TEST(Compile, ReportsItsPasses) {
   Compiled c = compile(p, cache, StateLayout(p));
   std::vector<std::string> names;
   for (auto& pass : c.passes) names.push_back(pass.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"schedule", "fuse_updates", "layouts", "inplace",
-                                             "place"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"schedule", "fuse_updates", "layouts", "inplace", "place"}));
   EXPECT_LT(c.passes[0].after_bytes, c.passes[0].before_bytes);
   EXPECT_LE(c.passes[3].after_bytes, c.passes[3].before_bytes);
   EXPECT_EQ(c.passes[3].note, "7 values in place, 0 windows");
@@ -179,7 +183,8 @@ TEST(Compile, ReportsItsPasses) {
 TEST(Compile, ABudgetThatCannotBeMetSaysWhy) {
   Builder b;
   Val x = b.input("x0", {Shape{64}});
-  for (int i = 0; i < 4; ++i) update(b.state("w" + std::to_string(i), {Shape{64}}, Role::weight), x);
+  for (int i = 0; i < 4; ++i)
+    update(b.state("w" + std::to_string(i), {Shape{64}}, Role::weight), x);
   // The peak, in any order, is at a large value that may be in place.
   b.output("loss", sum(affine(join({reverse(x), affine(x), reverse(x), affine(x)}))));
   Program p = b.take();
@@ -194,8 +199,8 @@ TEST(Compile, ABudgetThatCannotBeMetSaysWhy) {
   EXPECT_NE(message.find("over the budget of"), std::string::npos) << message;
   EXPECT_NE(message.find("the largest alive at the peak: "), std::string::npos) << message;
   EXPECT_NE(message.find("memory.inplace: true"), std::string::npos) << message;
-  const std::string state = message_of<BudgetError>(
-      [&] { compile(p, cache, layout, {.budget = 100}); });
+  const std::string state =
+      message_of<BudgetError>([&] { compile(p, cache, layout, {.budget = 100}); });
   EXPECT_NE(state.find("state and inputs alone are 1.54 kB"), std::string::npos) << state;
   try {
     compile(p, cache, layout, {.budget = 100});

@@ -15,30 +15,29 @@ struct MixAttrs {
 };
 
 // Any number of operands to one or two outputs of any size, never in place.
-inline const OpDef mix_op{
-    .name = "mix",
-    .formula = "every operand, repeated, with weights",
-    .infer =
-        [](SpecSpan, const Attrs& attrs) {
-          const auto& a = attrs.as<MixAttrs>();
-          Specs out{{Shape{a.first}}};
-          if (a.second > 0) out.push_back({Shape{a.second}});
-          return out;
-        },
-    .optional_from = 0,
-    .cpu = {[](const KernelArgs& args) {
-      for (size_t k = 0; k < args.out.size(); ++k) {
-        float* y = args.output(k);
-        if (!y) continue;
-        const int64_t n = args.out_spec[k].numel();
-        for (int64_t i = 0; i < n; ++i) {
-          y[i] = 0.01f * float(i % 7) + float(k);
-          for (size_t j = 0; j < args.in.size(); ++j) {
-            y[i] += args.input(j)[i % args.in_spec[j].numel()] / float(j + 2);
-          }
-        }
-      }
-    }}};
+inline const OpDef mix_op{.name = "mix",
+                          .formula = "every operand, repeated, with weights",
+                          .infer =
+                              [](SpecSpan, const Attrs& attrs) {
+                                const auto& a = attrs.as<MixAttrs>();
+                                Specs out{{Shape{a.first}}};
+                                if (a.second > 0) out.push_back({Shape{a.second}});
+                                return out;
+                              },
+                          .optional_from = 0,
+                          .cpu = {[](const KernelArgs& args) {
+                            for (size_t k = 0; k < args.out.size(); ++k) {
+                              float* y = args.output(k);
+                              if (!y) continue;
+                              const int64_t n = args.out_spec[k].numel();
+                              for (int64_t i = 0; i < n; ++i) {
+                                y[i] = 0.01f * float(i % 7) + float(k);
+                                for (size_t j = 0; j < args.in.size(); ++j) {
+                                  y[i] += args.input(j)[i % args.in_spec[j].numel()] / float(j + 2);
+                                }
+                              }
+                            }
+                          }}};
 
 // Sizes are in units of 64 bytes, what storages are aligned to.
 inline std::vector<Val> mix2(Builder& b, std::vector<Val> in, int first, int second) {

@@ -8,10 +8,10 @@
 #include "core/error.h"
 #include "core/runner.h"
 #include "memory/compile.h"
-#include "memory/run/dynamic.h"
-#include "memory/storages/lifetimes.h"
 #include "memory/plan/plan.h"
+#include "memory/run/dynamic.h"
 #include "memory/run/static_plan.h"
+#include "memory/storages/lifetimes.h"
 #include "memory/storages/storages.h"
 #include "tests/support/eval.h"
 #include "tests/support/random_program.h"
@@ -23,7 +23,8 @@ using Results = std::map<std::string, std::vector<float>>;  // outputs and state
 inline std::vector<float> start_values(const std::string& name, int64_t n, int step) {
   std::vector<float> out;
   const float shift = float(name[0] + 3 * name.back() + step);
-  for (int64_t i = 0; i < n; ++i) out.push_back(0.01f * float((i * 37 + int64_t(shift) * 11) % 101) - 0.5f);
+  for (int64_t i = 0; i < n; ++i)
+    out.push_back(0.01f * float((i * 37 + int64_t(shift) * 11) % 101) - 0.5f);
   return out;
 }
 
@@ -54,8 +55,10 @@ struct Ready {
   StateLayout layout;
 
   explicit Ready(Program p, const StorageOptions& options = {})
-      : program(std::move(p)), kernels(prepare_all(program, cache)),
-        storages(assign_storages(program, workspace_bytes(kernels), options)), layout(program) {}
+      : program(std::move(p)),
+        kernels(prepare_all(program, cache)),
+        storages(assign_storages(program, workspace_bytes(kernels), options)),
+        layout(program) {}
 };
 
 inline std::vector<float> floats_at(const std::byte* data, int64_t n) {
@@ -70,7 +73,8 @@ inline Results run_with(const Ready& r, Memory& memory, int steps, RunOptions op
     std::memcpy(runner.data(v), x.data(), x.size() * sizeof(float));
   };
   auto numel = [&](ValueId v) { return r.program.value(v).spec.numel(); };
-  for (auto& slot : r.program.state) fill(slot.start, start_values(slot.name, numel(slot.start), 0));
+  for (auto& slot : r.program.state)
+    fill(slot.start, start_values(slot.name, numel(slot.start), 0));
   for (int step = 0; step < steps; ++step) {
     for (auto& in : r.program.inputs) fill(in.value, start_values(in.name, numel(in.value), step));
     runner.run();
@@ -84,8 +88,7 @@ inline Results run_with(const Ready& r, Memory& memory, int steps, RunOptions op
 }
 
 // The message of the error that f throws, "" when it throws none.
-template <class E = ProgramError, class F>
-std::string message_of(F&& f) {
+template <class E = ProgramError, class F> std::string message_of(F&& f) {
   try {
     f();
   } catch (const E& error) {

@@ -61,13 +61,21 @@ std::vector<Case> cases() {
        }},
       {"transformer",
        [](bool fused) {
-         return translator("type: transformer, hidden: 12, ffn: 20, heads: 3, encoder_layers: 2, "
-                           "decoder_layers: 2" + fused_text(fused));
+         return translator(
+             "type: transformer, hidden: 12, ffn: 20, heads: 3, encoder_layers: 2, "
+             "decoder_layers: 2" +
+             fused_text(fused));
        }},
       {"bert",
        [](bool) -> Forward {
-         const BertOptions o{.vocab = kVocab, .positions = 9, .segments = 2, .first_position = 2,
-                             .layers = 2, .hidden = 12, .ffn = 20, .heads = 3};
+         const BertOptions o{.vocab = kVocab,
+                             .positions = 9,
+                             .segments = 2,
+                             .first_position = 2,
+                             .layers = 2,
+                             .hidden = 12,
+                             .ffn = 20,
+                             .heads = 3};
          return [o](Builder& b, Val s) {
            return Recorded{bert_loss(b, o, kLength, kBatch, s, true).loss};
          };
@@ -199,8 +207,7 @@ TEST_P(Precision, PassesChangeNoBit) {
     options.recompute = recompute, options.schedule = schedule, options.inplace = inplace;
     return options;
   };
-  const std::string plain =
-      train(forward(), with(Recompute::none, Schedule::program, false), 1);
+  const std::string plain = train(forward(), with(Recompute::none, Schedule::program, false), 1);
   for (auto recompute : {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     EXPECT_TRUE(plain == train(forward(), with(recompute, Schedule::lifetime, true), 2))
         << int(recompute);

@@ -189,10 +189,13 @@ TEST_P(ResNetBits, TwentyStepsAreTheSameUnderEveryMemoryOption) {
   const auto [bottleneck, v2] = GetParam();
   const Version version = v2 ? Version::v2 : Version::v1_5;
   Setting s = bottleneck ? bottlenecks(version) : small(version);
-  const Trained plain = train(
-      s, {.inplace = false, .windows = false, .fuse_epilogues = false,
-          .schedule = Schedule::program, .fuse_updates = false},
-      20);
+  const Trained plain = train(s,
+                              {.inplace = false,
+                               .windows = false,
+                               .fuse_epilogues = false,
+                               .schedule = Schedule::program,
+                               .fuse_updates = false},
+                              20);
   EXPECT_LT(plain.losses.back(), plain.losses.front() - 0.5f);  // it learns
   EXPECT_EQ(plain.recomputed, 0);
   for (const Recompute method :

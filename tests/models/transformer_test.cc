@@ -78,8 +78,13 @@ TEST(Transformer, RefusesWhatDoesNotFit) {
 }
 
 Options small() {
-  Options o{.source_vocab = 13, .target_vocab = 11, .encoder_layers = 2, .decoder_layers = 2,
-            .hidden = 24, .ffn = 40, .heads = 3};
+  Options o{.source_vocab = 13,
+            .target_vocab = 11,
+            .encoder_layers = 2,
+            .decoder_layers = 2,
+            .hidden = 24,
+            .ffn = 40,
+            .heads = 3};
   o.dropout = 0.2f, o.attention_dropout = 0.1f, o.activation_dropout = 0.15f;
   o.label_smoothing = 0.1f;
   return o;
@@ -194,15 +199,22 @@ TEST_P(TransformerBits, AreTheSameUnderEveryMemoryOption) {
   Options o = small();
   const auto [fused, pre] = GetParam();
   o.fused = fused, o.norm = pre ? Options::Norm::pre : Options::Norm::post;
-  const std::string plain =
-      train(o, {.inplace = false, .windows = false, .fuse_epilogues = false,
-                .schedule = Schedule::program, .fuse_updates = false, .layouts = true}, 4);
+  const std::string plain = train(o,
+                                  {.inplace = false,
+                                   .windows = false,
+                                   .fuse_epilogues = false,
+                                   .schedule = Schedule::program,
+                                   .fuse_updates = false,
+                                   .layouts = true},
+                                  4);
   for (const Recompute method :
        {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     for (const bool inplace : {true, false}) {
       for (const Schedule schedule : {Schedule::program, Schedule::lifetime}) {
-        const CompileOptions options{.inplace = inplace, .recompute = method,
-                                     .fuse_recompute = inplace, .schedule = schedule};
+        const CompileOptions options{.inplace = inplace,
+                                     .recompute = method,
+                                     .fuse_recompute = inplace,
+                                     .schedule = schedule};
         EXPECT_TRUE(train(o, options, 4) == plain)
             << to_string(method) << " inplace " << inplace << " " << to_string(schedule);
       }

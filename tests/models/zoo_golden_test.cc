@@ -11,8 +11,8 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "models/zoo.h"
-#include "ops/tensors/copies.h"
 #include "ops/losses/cross_entropy.h"
+#include "ops/tensors/copies.h"
 #include "train/loop/step_program.h"
 
 namespace pal {

@@ -11,8 +11,8 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
-#include "ops/tensors/copies.h"
 #include "ops/losses/cross_entropy.h"
+#include "ops/tensors/copies.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 
@@ -101,11 +101,13 @@ std::string train(const ImageNetwork& network, const CompileOptions& options, in
 
 TEST_P(Zoo, BitsAreTheSameUnderEveryMemoryOption) {
   const int steps = 2;
-  const std::string plain = train(
-      network(),
-      {.inplace = false, .windows = false, .fuse_epilogues = false, .schedule = Schedule::program,
-       .fuse_updates = false},
-      steps);
+  const std::string plain = train(network(),
+                                  {.inplace = false,
+                                   .windows = false,
+                                   .fuse_epilogues = false,
+                                   .schedule = Schedule::program,
+                                   .fuse_updates = false},
+                                  steps);
   for (const Recompute method :
        {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     EXPECT_TRUE(train(network(), {.recompute = method, .schedule = Schedule::lifetime}, steps) ==

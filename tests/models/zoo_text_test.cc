@@ -153,11 +153,13 @@ class ZooTextCases : public testing::TestWithParam<size_t> {};
 TEST_P(ZooTextCases, BitsAreTheSameUnderEveryMemoryOption) {
   const Case which = cases()[GetParam()];
   for (const bool fused : {true, false}) {
-    const std::string plain = train(
-        which, fused,
-        {.inplace = false, .windows = false, .fuse_epilogues = false, .schedule = Schedule::program,
-         .fuse_updates = false},
-        3);
+    const std::string plain = train(which, fused,
+                                    {.inplace = false,
+                                     .windows = false,
+                                     .fuse_epilogues = false,
+                                     .schedule = Schedule::program,
+                                     .fuse_updates = false},
+                                    3);
     for (const Recompute method :
          {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
       EXPECT_TRUE(train(which, fused, {.recompute = method}, 3) == plain) << to_string(method);

@@ -11,9 +11,9 @@
 #include "core/verify.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/copies.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

@@ -28,7 +28,7 @@ std::atomic<int64_t> ours{0}, theirs{0};
 std::atomic<void*> first_ours{nullptr}, first_theirs{nullptr};
 
 struct Walk {
-  void* caller;           // where operator new returns to: frames before it are the counter's
+  void* caller;  // where operator new returns to: frames before it are the counter's
   bool begun = false;
   void* owner = nullptr;  // the first frame outside of the language's libraries
 };

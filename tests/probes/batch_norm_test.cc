@@ -1,5 +1,7 @@
 // Probe 2: recomputation clones a batch norm. The running statistics are moved by an update node of
 // their own, so a clone moves nothing: gradients and state keep their bits.
+#include "ops/norms/batch_norm.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,10 +13,9 @@
 #include "core/verify.h"
 #include "memory/storages/lifetimes.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/norms/batch_norm.h"
-#include "ops/tensors/copies.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

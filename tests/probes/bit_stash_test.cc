@@ -12,8 +12,8 @@
 #include "memory/storages/lifetimes.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/copies.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

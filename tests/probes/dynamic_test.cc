@@ -1,10 +1,11 @@
 // Probe 9: the same step under a static plan, and under a memory that decides while it runs, with
 // half the bytes. What was evicted is made again or brought back, so all results have the same
 // bits.
+#include "memory/run/dynamic.h"
+
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "memory/run/dynamic.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

@@ -8,11 +8,11 @@
 #include "core/print.h"
 #include "core/verify.h"
 #include "ops/elementwise/activations.h"
-#include "ops/optimizer/adam.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/copies.h"
+#include "ops/optimizer/adam.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 #include "tests/probes/probe.h"
 #include "tests/support/eval.h"
 

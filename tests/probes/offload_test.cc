@@ -50,7 +50,7 @@ Program offloading(Held held = {}) {
   Program p = b.take();
   p.node(kOut).queue = p.node(kBack).queue = 1;
   p.node(kOut).waits = {kMake};
-  p.node(kWide).waits = {kOut};   // y's bytes are free from here on
+  p.node(kWide).waits = {kOut};    // y's bytes are free from here on
   p.node(kBack).waits = {kSlice};  // and are wanted again from here on
   p.node(kUse).waits = {kBack};
   return p;

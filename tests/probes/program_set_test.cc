@@ -1,12 +1,13 @@
 // Probe 6: training and validation are two programs over one state. Validation finds the weights
 // that training has just updated, at the same addresses, and changes nothing.
+#include "memory/run/program_set.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
-#include "memory/run/program_set.h"
 #include "tests/probes/probe.h"
 #include "tests/support/eval.h"
 

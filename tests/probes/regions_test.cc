@@ -1,6 +1,8 @@
 // Probe 10: two jobs in threads of their own, their transients in one pool of regions that is
 // smaller than both together. Each gets the bits that it gets alone; without the gates it would
 // not.
+#include "memory/run/regions.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,7 +10,6 @@
 #include <thread>
 
 #include "core/error.h"
-#include "memory/run/regions.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/tensors/columns.h"
@@ -125,8 +126,7 @@ class Ungated final : public Memory {
 };
 
 // Starts the standing job, then the passing one, in memories that `memory_of` makes.
-template <class MemoryOf>
-std::vector<std::byte> stood(int milliseconds, MemoryOf memory_of) {
+template <class MemoryOf> std::vector<std::byte> stood(int milliseconds, MemoryOf memory_of) {
   std::atomic<bool> flag{false};
   const Step first(standing(&flag, milliseconds)), second(passing(&flag));
   const Plan plans[] = {make_plan(first.program, first.storages, StateLayout(first.program)),

@@ -227,10 +227,9 @@ TEST(Allocations, NoKernelAllocatesInASteadyStep) {
         auto& operand = example.operands[k];
         if (operand.absent || operand.spec.layout) continue;
         const int64_t n = operand.spec.numel();
-        planned.set("in" + std::to_string(k),
-                    operand.spec.dtype == DType::i32
-                        ? random_ids(n, 5, int(operand.hi) + 1)
-                        : random_floats(n, 5, operand.lo, operand.hi));
+        planned.set("in" + std::to_string(k), operand.spec.dtype == DType::i32
+                                                  ? random_ids(n, 5, int(operand.hi) + 1)
+                                                  : random_floats(n, 5, operand.lo, operand.hi));
       }
       planned.run();
       planned.run();

@@ -9,9 +9,9 @@
 #include "memory/storages/lifetimes.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/embedding.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/embedding.h"
 #include "tests/probes/probe.h"
 #include "tests/support/eval.h"
 

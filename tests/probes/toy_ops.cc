@@ -120,13 +120,13 @@ const OpDef touch_all_op{
     .infer = like_first,
     .cpu = {.run =
                 [](const KernelArgs& a) {
-                  std::memset(a.workspace, 0x5A,
-                              size_t(a.attrs.as<WorkspaceAttrs>().bytes));
+                  std::memset(a.workspace, 0x5A, size_t(a.attrs.as<WorkspaceAttrs>().bytes));
                   copy(a);
                 },
-            .prepare = [](const Device&, SpecSpan, SpecSpan, const Attrs& attrs) {
-              return Prepared{.workspace = attrs.as<WorkspaceAttrs>().bytes};
-            }},
+            .prepare =
+                [](const Device&, SpecSpan, SpecSpan, const Attrs& attrs) {
+                  return Prepared{.workspace = attrs.as<WorkspaceAttrs>().bytes};
+                }},
 };
 
 Val held_copy(Val x, std::atomic<bool>* flag, int milliseconds) {

@@ -52,10 +52,7 @@ class Evaluator {
   std::vector<float> floats(const std::string& name) const;
   std::vector<std::byte> bytes(ValueId id) const;
   std::span<std::byte> data(ValueId id);
-  template <class T>
-  T* as(ValueId id) {
-    return reinterpret_cast<T*>(data(id).data());
-  }
+  template <class T> T* as(ValueId id) { return reinterpret_cast<T*>(data(id).data()); }
 
   // Runs all nodes in order. ProgramError at the first problem, naming node and operand.
   void run();

@@ -26,8 +26,7 @@ class TemporaryFolder {
 std::string read_file(const std::filesystem::path& file);
 
 // The message of the UsageError that `use` throws; empty when it throws none.
-template <class Use>
-std::string usage_error_of(Use use) {
+template <class Use> std::string usage_error_of(Use use) {
   try {
     use();
   } catch (const UsageError& e) {

@@ -9,15 +9,15 @@
 #include "autograd/differentiate.h"
 #include "autograd/optimizer.h"
 #include "core/scalars.h"
+#include "ops/attention/attention_context.h"
+#include "ops/attention/attention_score.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/attention/attention_context.h"
-#include "ops/attention/attention_score.h"
 #include "ops/elementwise/dropout.h"
-#include "ops/recurrent/lstm.h"
 #include "ops/losses/masked_softmax.h"
 #include "ops/products/matmul.h"
+#include "ops/recurrent/lstm.h"
 #include "ops/sums/reduce.h"
 
 namespace pal::test {

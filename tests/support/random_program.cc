@@ -90,27 +90,49 @@ Specs update_specs(SpecSpan in, const Attrs&) {
 
 }  // namespace
 
-const OpDef toy_affine{.name = "affine", .formula = "k x + 1", .infer = same, .shares = {{0, 0}},
-                       .cpu = {run_affine}};
-const OpDef toy_add{.name = "add", .formula = "(a + b) / 2", .infer = same,
-                    .shares = {{0, 0}, {0, 1}}, .cpu = {run_add}};
-const OpDef toy_reverse{.name = "reverse", .formula = "x backwards", .infer = same,
+const OpDef toy_affine{
+    .name = "affine", .formula = "k x + 1", .infer = same, .shares = {{0, 0}}, .cpu = {run_affine}};
+const OpDef toy_add{.name = "add",
+                    .formula = "(a + b) / 2",
+                    .infer = same,
+                    .shares = {{0, 0}, {0, 1}},
+                    .cpu = {run_add}};
+const OpDef toy_reverse{.name = "reverse",
+                        .formula = "x backwards",
+                        .infer = same,
                         .cpu = {run_reverse, prepare_reverse}};
-const OpDef toy_view{.name = "view", .formula = "x", .infer = same, .windows = view_windows,
-                     .cpu = {run_view}};
-const OpDef toy_halves{.name = "halves", .formula = "x in two", .infer = half_specs,
-                       .windows = halves_windows, .cpu = {run_halves}};
-const OpDef toy_join{.name = "join", .formula = "one after the other", .infer = join_specs,
-                     .windows = join_windows, .cpu = {run_join}};
+const OpDef toy_view{
+    .name = "view", .formula = "x", .infer = same, .windows = view_windows, .cpu = {run_view}};
+const OpDef toy_halves{.name = "halves",
+                       .formula = "x in two",
+                       .infer = half_specs,
+                       .windows = halves_windows,
+                       .cpu = {run_halves}};
+const OpDef toy_join{.name = "join",
+                     .formula = "one after the other",
+                     .infer = join_specs,
+                     .windows = join_windows,
+                     .cpu = {run_join}};
 const OpDef toy_sum{.name = "sum", .formula = "mean of x", .infer = one, .cpu = {run_sum}};
-const OpDef toy_gate{.name = "gate", .formula = "x / 2", .infer = one, .gate = true,
-                     .cpu = {run_gate}};
-const OpDef toy_updates{.name = "updates", .formula = "w - g/8", .infer = update_specs,
-                        .optional_from = 2, .shares = {{0, 0}}, .writes_state = true,
-                        .group_in = 3, .group_out = 1, .cpu = {run_updates}};
-const OpDef toy_update{.name = "update", .formula = "w - g/8", .infer = update_specs,
-                       .optional_from = 2, .shares = {{0, 0}}, .writes_state = true,
-                       .batched = &toy_updates, .cpu = {run_updates}};
+const OpDef toy_gate{
+    .name = "gate", .formula = "x / 2", .infer = one, .gate = true, .cpu = {run_gate}};
+const OpDef toy_updates{.name = "updates",
+                        .formula = "w - g/8",
+                        .infer = update_specs,
+                        .optional_from = 2,
+                        .shares = {{0, 0}},
+                        .writes_state = true,
+                        .group_in = 3,
+                        .group_out = 1,
+                        .cpu = {run_updates}};
+const OpDef toy_update{.name = "update",
+                       .formula = "w - g/8",
+                       .infer = update_specs,
+                       .optional_from = 2,
+                       .shares = {{0, 0}},
+                       .writes_state = true,
+                       .batched = &toy_updates,
+                       .cpu = {run_updates}};
 
 Val affine(Val x, float k) { return x.builder->emit1(toy_affine, {x}, ToyAttrs{k}); }
 Val add(Val a, Val b) { return a.builder->emit1(toy_add, {a, b}); }
@@ -154,9 +176,11 @@ void add_waits(Program& program) {
       if (v != kNone) wait(n, program.value(v).producer);
     }
     if (!node.op->writes_state) continue;
-    wait(n, program.output("loss") == kNone ? kNone : program.value(program.output("loss")).producer);
+    wait(n,
+         program.output("loss") == kNone ? kNone : program.value(program.output("loss")).producer);
     for (size_t i = 0; i < node.out.size(); ++i) {
-      for (NodeId r : readers[size_t(node.in[size_t(written_operand(*node.op, int(i)))])]) wait(n, r);
+      for (NodeId r : readers[size_t(node.in[size_t(written_operand(*node.op, int(i)))])])
+        wait(n, r);
     }
   }
 }

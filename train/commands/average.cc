@@ -1,9 +1,10 @@
 // pal average: the mean of a run's last checkpoints.
+#include "train/loop/average.h"
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "train/loop/average.h"
 #include "train/commands/commands.h"
 
 namespace pal {

@@ -30,7 +30,9 @@ int run_bench(const BenchArgs& args) {
     const DeviceProfile& p = m.profile;
     nlohmann::ordered_json json{{"file", file.string()}, {"name", p.name}};
     for (const auto& product : m.products) {
-      json["matmul"].push_back({{"m", product.m}, {"n", product.n}, {"k", product.k},
+      json["matmul"].push_back({{"m", product.m},
+                                {"n", product.n},
+                                {"k", product.k},
                                 {"gflops", product.flops_per_s * 1e-9}});
     }
     for (const auto& stream : m.streams) {

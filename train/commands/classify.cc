@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "train/images/classifier.h"
 #include "train/commands/commands.h"
+#include "train/images/classifier.h"
 #include "train/run_files/log.h"
 
 namespace pal {

@@ -104,7 +104,8 @@ void add_commands(CLI::App& app, Flags& flags) {
 
   CLI::App* place = app.add_subcommand("place", "place lifetimes from a file in least memory");
   place->add_option("FILE", flags.input, "id,lower,upper,size; lifetimes half-open")
-      ->type_name("CSV")->required();
+      ->type_name("CSV")
+      ->required();
   place->add_option("--capacity", flags.capacity, "stop at a placement within N bytes")
       ->type_name("N");
   place->add_option("--time-limit", flags.time_limit, "seconds to search for (10)")->type_name("S");
@@ -116,8 +117,9 @@ void add_commands(CLI::App& app, Flags& flags) {
   translate->add_option("--input", flags.input, "file to translate (standard input)")
       ->type_name("FILE");
   beam_flags(*translate, flags.beam);
-  translate->add_option("--n-best", flags.n_best,
-                        "print the N best of a line: ID ||| translation ||| score")
+  translate
+      ->add_option("--n-best", flags.n_best,
+                   "print the N best of a line: ID ||| translation ||| score")
       ->type_name("N");
   translate->add_flag("--json", flags.json, json_help);
 
@@ -125,11 +127,11 @@ void add_commands(CLI::App& app, Flags& flags) {
   model_flag(*eval, flags);
   auto* part = eval->add_option("--part", flags.part, "part of the run's own data: valid or test")
                    ->type_name("PART");
-  auto* source =
-      eval->add_option("--source", flags.source, "another text, one sentence a line")
-          ->type_name("FILE")->excludes(part);
-  auto* reference = eval->add_option("--reference", flags.reference, "its translation")
-                        ->type_name("FILE");
+  auto* source = eval->add_option("--source", flags.source, "another text, one sentence a line")
+                     ->type_name("FILE")
+                     ->excludes(part);
+  auto* reference =
+      eval->add_option("--reference", flags.reference, "its translation")->type_name("FILE");
   source->needs(reference);
   reference->needs(source);
   beam_flags(*eval, flags.beam);
@@ -138,22 +140,26 @@ void add_commands(CLI::App& app, Flags& flags) {
   CLI::App* classify = app.add_subcommand("classify", "the likeliest classes of images");
   model_flag(*classify, flags);
   classify->add_option("FILE", flags.images, "JPEG and PNG files; of films folders of frames")
-      ->type_name("FILE...")->required();
+      ->type_name("FILE...")
+      ->required();
   classify->add_option("--top", flags.top, "classes to print of each image (5)")->type_name("N");
   classify->add_flag("--json", flags.json, json_help);
 
   CLI::App* transcribe = app.add_subcommand("transcribe", "what is said in sound files");
   transcribe->add_option("--model", flags.model, "folder of a speech recogniser's run")
-      ->type_name("DIR")->required();
+      ->type_name("DIR")
+      ->required();
   transcribe->add_option("FILE", flags.sounds, "WAV, FLAC, or MFCCs where the model reads these")
-      ->type_name("FILE")->required();
+      ->type_name("FILE")
+      ->required();
   transcribe->add_option("--beam", flags.prefixes, "beginnings side by side; 1: the best path (1)")
       ->type_name("K");
   transcribe->add_flag("--json", flags.json, json_help);
 
   CLI::App* average = app.add_subcommand("average", "the mean of a run's last checkpoints");
   average->add_option("DIR", flags.input, "folder of a run with step-N.safetensors files")
-      ->type_name("DIR")->required();
+      ->type_name("DIR")
+      ->required();
   average->add_option("--last", flags.last, "how many checkpoints, the newest (5)")->type_name("N");
   average->add_option("--out", flags.out, "the weights (DIR/average.safetensors)")
       ->type_name("FILE");
@@ -162,9 +168,11 @@ void add_commands(CLI::App& app, Flags& flags) {
   CLI::App* score = app.add_subcommand("score", "log probability of given translations");
   model_flag(*score, flags);
   score->add_option("--source", flags.source, "text, one sentence a line")
-      ->type_name("FILE")->required();
+      ->type_name("FILE")
+      ->required();
   score->add_option("--target", flags.target, "its translation, line by line")
-      ->type_name("FILE")->required();
+      ->type_name("FILE")
+      ->required();
   score->add_flag("--json", flags.json, json_help);
 
   app.add_subcommand("config-reference", "print docs/configuration.md");
@@ -294,14 +302,16 @@ Command command_of(const std::string& name, const Flags& flags) {
   }
   if (name == "bench") {
     if (!flags.measure)
-      throw UsageError("bench: the benchmarks are run by ./pal bench in the source tree; here "
-                       "there is bench --profile");
+      throw UsageError(
+          "bench: the benchmarks are run by ./pal bench in the source tree; here "
+          "there is bench --profile");
     return BenchArgs{flags.out, flags.json};
   }
   if (name == "place") return place_args(flags);
   if (name == "average") {
     if (flags.last < 1)
-      throw UsageError("--last: " + std::to_string(flags.last) + " is out of range; give 1 or more");
+      throw UsageError("--last: " + std::to_string(flags.last) +
+                       " is out of range; give 1 or more");
     const fs::path folder = flags.input;
     return AverageArgs{folder, flags.last,
                        flags.out.empty() ? folder / "average.safetensors" : fs::path(flags.out),
@@ -321,20 +331,21 @@ Command command_of(const std::string& name, const Flags& flags) {
     if (flags.prefixes < 1 || flags.prefixes > 10'000)
       throw UsageError("--beam: " + std::to_string(flags.prefixes) +
                        " is out of range; give 1 to 10000");
-    return TranscribeArgs{flags.model, {flags.sounds.begin(), flags.sounds.end()}, flags.prefixes,
-                          flags.json};
+    return TranscribeArgs{
+        flags.model, {flags.sounds.begin(), flags.sounds.end()}, flags.prefixes, flags.json};
   }
   if (name == "classify") {
     if (flags.top < 1)
       throw UsageError("--top: " + std::to_string(flags.top) + " is out of range; give 1 or more");
-    return ClassifyArgs{flags.model, {flags.images.begin(), flags.images.end()}, flags.top,
-                        flags.json};
+    return ClassifyArgs{
+        flags.model, {flags.images.begin(), flags.images.end()}, flags.top, flags.json};
   }
   if (name == "score") return ScoreArgs{flags.model, flags.source, flags.target, flags.json};
   if (flags.part != "valid" && flags.part != "test")
     throw UsageError("--part: '" + one_line(flags.part) + "' is not one of valid, test");
-  return EvalArgs{flags.model, flags.part, optional_path(flags.source),
-                  optional_path(flags.reference), flags.json, beam};
+  return EvalArgs{
+      flags.model, flags.part, optional_path(flags.source), optional_path(flags.reference),
+      flags.json,  beam};
 }
 
 }  // namespace

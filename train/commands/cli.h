@@ -16,9 +16,9 @@ struct PrintText {
   std::string text;
 };
 
-using Command = std::variant<PrintText, TrainArgs, PlanArgs, ReproduceArgs, BenchArgs, PlaceArgs,
-                             TranslateArgs, EvalArgs, ClassifyArgs, TranscribeArgs, AverageArgs,
-                             ScoreArgs>;
+using Command =
+    std::variant<PrintText, TrainArgs, PlanArgs, ReproduceArgs, BenchArgs, PlaceArgs, TranslateArgs,
+                 EvalArgs, ClassifyArgs, TranscribeArgs, AverageArgs, ScoreArgs>;
 
 // `program` is argv[0]: under the name `train`, `args` are those of `pal train`. UsageError, in one
 // line, for anything that cannot be understood.

@@ -1,6 +1,6 @@
 // The commands of `pal`: what the command line asks for, and the functions that do it. Each
-// function returns an exit code, or throws pal::Error, which carries one. With `json`, it prints one JSON
-// object on standard output and nothing else there.
+// function returns an exit code, or throws pal::Error, which carries one. With `json`, it prints
+// one JSON object on standard output and nothing else there.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -9,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "train/translation/beam.h"
 #include "train/config/config.h"
+#include "train/translation/beam.h"
 
 namespace pal {
 
 struct TrainArgs {
-  Config config;             // read, overridden by --set, --steps and --device, and checked
-  std::string name;          // the configuration's name: nmt_small
+  Config config;              // read, overridden by --set, --steps and --device, and checked
+  std::string name;           // the configuration's name: nmt_small
   std::filesystem::path out;  // the run's folder; runs/NAME unless told
   bool resume = false;
   bool dry_run = false;  // plan, print, and train nothing
@@ -28,11 +28,12 @@ struct PlanArgs {
   Config config;  // memory.budget holds --budget
   std::string name;
   std::optional<std::pair<int64_t, int64_t>> bucket;  // source, target length; none: the largest
-  std::filesystem::path html;  // where a page goes too; empty: nowhere
-  std::filesystem::path lifetimes;  // where the transients go as a file for pal place; empty: nowhere
-  std::string profile;         // of the device that times are predicted for; empty: default_profile()
-  bool max_batch = false;      // also find the largest batch that fits,
-  std::string max_depth;       // and the largest value of this option; empty: of none
+  std::filesystem::path html;                         // where a page goes too; empty: nowhere
+  std::filesystem::path
+      lifetimes;           // where the transients go as a file for pal place; empty: nowhere
+  std::string profile;     // of the device that times are predicted for; empty: default_profile()
+  bool max_batch = false;  // also find the largest batch that fits,
+  std::string max_depth;   // and the largest value of this option; empty: of none
   bool json = false;
 };
 int run_plan(const PlanArgs& args);
@@ -45,7 +46,7 @@ struct BenchArgs {
 int run_bench(const BenchArgs& args);
 
 struct ReproduceArgs {
-  std::string name;  // echo-fig15
+  std::string name;     // echo-fig15
   std::string profile;  // a device profile's name or path; empty: the papers' card
   bool list = false;
   bool json = false;
@@ -53,10 +54,11 @@ struct ReproduceArgs {
 int run_reproduce(const ReproduceArgs& args);
 
 struct PlaceArgs {
-  std::filesystem::path file;       // id,lower,upper,size
-  std::optional<int64_t> capacity;  // bytes: enough as soon as it fits; BudgetError when it does not
-  double time_limit = 10;           // seconds
-  std::filesystem::path out;        // the file with an offset column; empty: none
+  std::filesystem::path file;  // id,lower,upper,size
+  std::optional<int64_t>
+      capacity;               // bytes: enough as soon as it fits; BudgetError when it does not
+  double time_limit = 10;     // seconds
+  std::filesystem::path out;  // the file with an offset column; empty: none
   bool json = false;
 };
 int run_place(const PlaceArgs& args);
@@ -105,7 +107,7 @@ struct AverageArgs {
 int run_average(const AverageArgs& args);
 
 struct ScoreArgs {
-  std::string model;                      // as above
+  std::string model;                     // as above
   std::filesystem::path source, target;  // as many lines each
   bool json = false;
 };

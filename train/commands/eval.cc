@@ -4,15 +4,15 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "train/loop/checkpoint.h"
-#include "train/images/classifier.h"
 #include "train/commands/commands.h"
-#include "train/translation/ensemble.h"
+#include "train/images/classifier.h"
 #include "train/language/language_task.h"
+#include "train/loop/checkpoint.h"
+#include "train/loop/trainer.h"
 #include "train/run_files/log.h"
 #include "train/run_files/saved_run.h"
 #include "train/speech/speech_task.h"
-#include "train/loop/trainer.h"
+#include "train/translation/ensemble.h"
 
 namespace pal {
 
@@ -26,8 +26,10 @@ int eval_images(const EvalArgs& args) {
   log_info("evaluating " + models.weights());
   const ImageEvaluation result = models.evaluate(args.part);
   if (args.json) {
-    const nlohmann::json object{{"top1", result.top1}, {"top5", result.top5},
-                                {"loss", result.loss}, {"images", result.images},
+    const nlohmann::json object{{"top1", result.top1},
+                                {"top5", result.top5},
+                                {"loss", result.loss},
+                                {"images", result.images},
                                 {"skipped", result.skipped}};
     std::puts(object.dump().c_str());
   } else {
@@ -41,29 +43,27 @@ int eval_images(const EvalArgs& args) {
 
 int eval_speech(const EvalArgs& args) {
   if (args.source) {
-    throw UsageError("--source: is of use to translators only; for other sound files there is "
-                     "pal transcribe");
+    throw UsageError(
+        "--source: is of use to translators only; for other sound files there is "
+        "pal transcribe");
   }
   const SavedSpeech model = open_speech(args.model);
   log_info("evaluating " + model.weights.string());
-  const SpeechEvaluation result =
-      model.task->evaluate(*model.programs, args.part, args.beam.beam);
+  const SpeechEvaluation result = model.task->evaluate(*model.programs, args.part, args.beam.beam);
   if (args.json) {
-    const nlohmann::json object{{"wer", result.words.percent()},
-                                {"cer", result.characters.percent()},
-                                {"loss", result.loss},
-                                {"utterances", result.utterances},
-                                {"words", result.words.units},
-                                {"word_errors", result.words.errors},
-                                {"beam", args.beam.beam}};
+    const nlohmann::json object{
+        {"wer", result.words.percent()}, {"cer", result.characters.percent()},
+        {"loss", result.loss},           {"utterances", result.utterances},
+        {"words", result.words.units},   {"word_errors", result.words.errors},
+        {"beam", args.beam.beam}};
     std::puts(object.dump().c_str());
   } else {
-    std::printf("WER = %.2f %% (%lld of %lld words), CER = %.2f %%\nloss = %.4f nats an utterance "
-                "(%lld utterances, beam %lld)\n",
-                result.words.percent(), static_cast<long long>(result.words.errors),
-                static_cast<long long>(result.words.units), result.characters.percent(),
-                result.loss, static_cast<long long>(result.utterances),
-                static_cast<long long>(args.beam.beam));
+    std::printf(
+        "WER = %.2f %% (%lld of %lld words), CER = %.2f %%\nloss = %.4f nats an utterance "
+        "(%lld utterances, beam %lld)\n",
+        result.words.percent(), static_cast<long long>(result.words.errors),
+        static_cast<long long>(result.words.units), result.characters.percent(), result.loss,
+        static_cast<long long>(result.utterances), static_cast<long long>(args.beam.beam));
   }
   if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
   return kExitDone;
@@ -108,17 +108,16 @@ int run_eval(const EvalArgs& args) {
   const TranslationPart& part = args.source ? other : data.part(args.part);
   const TranslationEvaluation result = models.evaluate(part, args.beam);
   if (result.truncated > 0) {
-    log_warn(std::to_string(result.truncated) + " pairs are longer than the largest bucket; the "
+    log_warn(std::to_string(result.truncated) +
+             " pairs are longer than the largest bucket; the "
              "loss counts their beginning, BLEU the whole");
   }
   const auto sentences = static_cast<int64_t>(result.hypotheses.size());
   if (args.json) {
-    const nlohmann::json object{{"bleu", result.bleu.score},
-                                {"loss", result.loss},
-                                {"sentences", sentences},
-                                {"signature", result.bleu.signature},
-                                {"beam", args.beam.beam},
-                                {"length_penalty", args.beam.length_penalty}};
+    const nlohmann::json object{
+        {"bleu", result.bleu.score}, {"loss", result.loss},
+        {"sentences", sentences},    {"signature", result.bleu.signature},
+        {"beam", args.beam.beam},    {"length_penalty", args.beam.length_penalty}};
     std::puts(object.dump().c_str());
   } else {
     std::printf("%s\nloss = %.4f nats a word (%lld sentences, beam %lld, length penalty %g, %s)\n",

@@ -69,8 +69,8 @@ double time_kernel(const OpDef& op, const Specs& in, const Attrs& attrs, const D
   for (const TensorSpec& s : out) outs.push_back(make(s.bytes()));
   std::byte* workspace = make(kernel->prepared.workspace);
   Queue queue{.workers = device.threads};
-  const KernelArgs args{ins,   outs, kernel->in, kernel->out, attrs, kernel->prepared.state.get(),
-                        workspace, queue};
+  const KernelArgs args{
+      ins, outs, kernel->in, kernel->out, attrs, kernel->prepared.state.get(), workspace, queue};
   return seconds_of([&] { kernel->run(args); }, seconds);
 }
 
@@ -132,8 +132,8 @@ CpuMeasurement measure_cpu(const Device& device, double seconds) {
   p.launch = time_node(device, seconds);
 
   // Gates of a time step at two sizes, a weight gradient, and products as large as layers get.
-  constexpr int64_t kShapes[][3] = {{64, 1024, 256},    {128, 2048, 512},  {512, 2048, 128},
-                                    {512, 512, 512},    {1024, 1024, 1024}, {2048, 2048, 512}};
+  constexpr int64_t kShapes[][3] = {{64, 1024, 256}, {128, 2048, 512},   {512, 2048, 128},
+                                    {512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 512}};
   std::vector<double> rates;
   for (const auto& [rows, columns, inner] : kShapes) {
     const Specs in{TensorSpec{Shape{rows, inner}}, TensorSpec{Shape{inner, columns}}, TensorSpec{}};

@@ -1,11 +1,12 @@
 // pal place: offsets for lifetimes from a file, whatever program they come from.
+#include "memory/place/place.h"
+
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "memory/place/place.h"
 #include "train/commands/commands.h"
 #include "train/commands/place_csv.h"
 
@@ -31,9 +32,10 @@ int run_place(const PlaceArgs& args) {
   const auto check = 4 * (Clock::now() - start);  // about what the check will take
   const bool hopeless = args.capacity && *args.capacity < bound;
   options.nodes = hopeless ? 0 : INT64_MAX;  // what cannot fit is not worth a search
-  options.deadline = start + std::chrono::duration_cast<Clock::duration>(
-                                 std::chrono::duration<double>(args.time_limit)) -
-                     check;
+  options.deadline =
+      start +
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(args.time_limit)) -
+      check;
   const Placement p = place(table.buffers, options);
   check_placement(table.buffers, p.offset);
   const double seconds = std::chrono::duration<double>(Clock::now() - opened).count();
@@ -42,9 +44,10 @@ int run_place(const PlaceArgs& args) {
 
   const auto height = static_cast<long long>(p.height), lower = static_cast<long long>(bound);
   if (args.json) {
-    std::printf("{\"buffers\":%zu,\"lower_bound\":%lld,\"height\":%lld,\"optimal\":%s,"
-                "\"seconds\":%.6f}\n",
-                table.buffers.size(), lower, height, p.optimal() ? "true" : "false", seconds);
+    std::printf(
+        "{\"buffers\":%zu,\"lower_bound\":%lld,\"height\":%lld,\"optimal\":%s,"
+        "\"seconds\":%.6f}\n",
+        table.buffers.size(), lower, height, p.optimal() ? "true" : "false", seconds);
   } else {
     const double above = bound > 0 ? 100.0 * (double(p.height) / double(bound) - 1) : 0;
     std::printf("%zu buffers in %lld bytes; no placement is below %lld (%s%.3f %%); %.3f s\n",
@@ -53,10 +56,11 @@ int run_place(const PlaceArgs& args) {
   }
   std::fflush(stdout);
   if (used > args.time_limit && p.height > std::max(bound, args.capacity.value_or(0))) {
-    std::fprintf(stderr,
-                 "pal place: --time-limit %g was not enough to search: to place %zu buffers once and "
-                 "to check them took %.2f s, after %.2f s of reading\n",
-                 args.time_limit, table.buffers.size(), used, seconds - used);
+    std::fprintf(
+        stderr,
+        "pal place: --time-limit %g was not enough to search: to place %zu buffers once and "
+        "to check them took %.2f s, after %.2f s of reading\n",
+        args.time_limit, table.buffers.size(), used, seconds - used);
   }
   if (args.capacity && p.height > *args.capacity) {
     const std::string why =

@@ -6,13 +6,13 @@
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/commands/commands.h"
-#include "train/run_files/log.h"
-#include "train/loop/max_fit.h"
-#include "train/report/plan_page.h"
-#include "train/report/plan_report.h"
 #include "train/config/profile.h"
+#include "train/loop/max_fit.h"
 #include "train/loop/task.h"
 #include "train/loop/trainer.h"
+#include "train/report/plan_page.h"
+#include "train/report/plan_report.h"
+#include "train/run_files/log.h"
 
 namespace pal {
 namespace {
@@ -72,8 +72,7 @@ std::string line_of(const MaxFit& fit, int64_t capacity) {
            format_bytes(capacity) + ": " + format_bytes(found.bytes);
   }
   if (found.next_bytes > 0) {
-    line += "; " + std::to_string(found.next) + " needs at least " +
-            format_bytes(found.next_bytes);
+    line += "; " + std::to_string(found.next) + " needs at least " + format_bytes(found.next_bytes);
   }
   return line + probes;
 }

@@ -5,14 +5,14 @@
 #include "core/error.h"
 #include "data/text.h"
 #include "train/commands/commands.h"
-#include "train/translation/ensemble.h"
 #include "train/run_files/log.h"
+#include "train/translation/ensemble.h"
 
 namespace pal {
 
 int run_score(const ScoreArgs& args) {
-  const ParallelText text = read_parallel_text({args.source.string(), "--source"},
-                                               {args.target.string(), "--target"});
+  const ParallelText text =
+      read_parallel_text({args.source.string(), "--source"}, {args.target.string(), "--target"});
   const Ensemble models(args.model);
   log_info("scoring with " + models.weights());
   const std::vector<double> scores = models.score(text.source, text.target);

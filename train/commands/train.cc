@@ -6,9 +6,9 @@
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "train/commands/commands.h"
-#include "train/run_files/log.h"
-#include "train/report/plan_report.h"
 #include "train/loop/trainer.h"
+#include "train/report/plan_report.h"
+#include "train/run_files/log.h"
 
 namespace pal {
 namespace {
@@ -80,7 +80,8 @@ int run_train(const TrainArgs& given) {
   } else if (args.resume) {
     check_resume(args);
   } else if (!args.dry_run && holds_run(args.out)) {
-    throw UsageError(args.out.string() + ": holds a run already; go on with --resume, or choose "
+    throw UsageError(args.out.string() +
+                     ": holds a run already; go on with --resume, or choose "
                      "another --out");
   }
   Trainer trainer(args);
@@ -97,8 +98,10 @@ int run_train(const TrainArgs& given) {
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, on_signal);
   const std::string reason = trainer.run(stop_requested);
-  nlohmann::json summary{{"steps", trainer.state().step}, {"epoch", trainer.state().epoch},
-                         {"reason", reason}, {"out", args.out.string()},
+  nlohmann::json summary{{"steps", trainer.state().step},
+                         {"epoch", trainer.state().epoch},
+                         {"reason", reason},
+                         {"out", args.out.string()},
                          {"seconds", trainer.seconds()}};
   if (reason == "interrupted") {
     log_info("interrupted at step " + std::to_string(trainer.state().step) +

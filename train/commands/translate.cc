@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "data/text.h"
 #include "train/commands/commands.h"
-#include "train/translation/ensemble.h"
 #include "train/run_files/log.h"
+#include "train/translation/ensemble.h"
 
 namespace pal {
 namespace {
@@ -73,8 +73,8 @@ int run_translate(const TranslateArgs& args) {
       args.json ? json_of(translations, args.list) : text_of(translations, args.list);
   const bool written = std::fwrite(out.data(), 1, out.size(), stdout) == out.size();
   if (!written || std::fflush(stdout) != 0) {
-    throw Error(kExitFailed, std::string("standard output: cannot be written: ") +
-                             std::strerror(errno));
+    throw Error(kExitFailed,
+                std::string("standard output: cannot be written: ") + std::strerror(errno));
   }
   return kExitDone;
 }

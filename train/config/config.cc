@@ -24,24 +24,29 @@ const std::vector<ModelType>& model_types() {
       {"transformer", "translator of attention and feed-forward layers; learns from parallel text",
        TransformerConfig(), ParallelTextConfig()},
       {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
-      {"zoo", "network of the papers' zoo; learns to classify images", ZooConfig(),
-       ImageConfig()},
-      {"deepspeech2", "speech recogniser of convolutions and recurrent layers, with CTC; learns from "
-       "recordings and transcripts", DeepSpeechConfig(), SpeechConfig()},
+      {"zoo", "network of the papers' zoo; learns to classify images", ZooConfig(), ImageConfig()},
+      {"deepspeech2",
+       "speech recogniser of convolutions and recurrent layers, with CTC; learns from "
+       "recordings and transcripts",
+       DeepSpeechConfig(), SpeechConfig()},
       {"gnmt", "deep recurrent translator with residual sums; learns from parallel text",
        GnmtConfig(), ParallelTextConfig()},
       {"bert", "text encoder; learns to guess hidden words of running text", BertConfig(),
        TextConfig()},
-      {"rhn", "recurrent highway network; learns to guess the next word of running text", RhnConfig(),
-       TextConfig()},
+      {"rhn", "recurrent highway network; learns to guess the next word of running text",
+       RhnConfig(), TextConfig()},
   };
   return table;
 }
 
 namespace {
 
-Section* as_section(ModelConfig& v) { return std::visit([](Section& s) { return &s; }, v); }
-Section* as_section(DataConfig& v) { return std::visit([](Section& s) { return &s; }, v); }
+Section* as_section(ModelConfig& v) {
+  return std::visit([](Section& s) { return &s; }, v);
+}
+Section* as_section(DataConfig& v) {
+  return std::visit([](Section& s) { return &s; }, v);
+}
 
 std::vector<std::string> all_keys(Config& config) {
   std::vector<std::string> keys;
@@ -86,8 +91,8 @@ class Reader {
                       std::holds_alternative<std::optional<std::string>>(option_.value);
     if (node.kind == YamlNode::Kind::scalar && wants_text) advice = "; write it in quotes";
     std::string limits = limits_text(option_);
-    fail("expected " + type_name(option_) + (limits.empty() ? "" : " (" + limits + ")") +
-         ", got " + describe(node) + advice);
+    fail("expected " + type_name(option_) + (limits.empty() ? "" : " (" + limits + ")") + ", got " +
+         describe(node) + advice);
   }
 
   bool get(const YamlNode& node, bool) const {
@@ -149,8 +154,7 @@ class Reader {
       fail(e.what());
     }
   }
-  template <class T>
-  std::optional<T> get(const YamlNode& node, const std::optional<T>&) const {
+  template <class T> std::optional<T> get(const YamlNode& node, const std::optional<T>&) const {
     bool scalar = node.kind == YamlNode::Kind::scalar || node.kind == YamlNode::Kind::null;
     if (scalar && scalar_type(node) == ScalarType::null) return std::nullopt;
     return get(node, T());
@@ -317,8 +321,11 @@ const TextConfig& Config::text() const {
 }
 
 std::vector<std::pair<std::string, Section*>> Config::sections() {
-  return {{"model", as_section(model)}, {"data", as_section(data)}, {"train", &train},
-          {"memory", &memory},          {"device", &device}};
+  return {{"model", as_section(model)},
+          {"data", as_section(data)},
+          {"train", &train},
+          {"memory", &memory},
+          {"device", &device}};
 }
 
 std::vector<std::pair<std::string, const Section*>> Config::sections() const {

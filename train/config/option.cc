@@ -15,10 +15,14 @@ struct Unit {
   double bytes;
 };
 constexpr double kKi = 1024;
-constexpr Unit kUnits[] = {{"TiB", kKi * kKi * kKi * kKi}, {"GiB", kKi * kKi * kKi},
-                           {"MiB", kKi * kKi},             {"KiB", kKi},
-                           {"TB", 1e12},                   {"GB", 1e9},
-                           {"MB", 1e6},                    {"KB", 1e3},
+constexpr Unit kUnits[] = {{"TiB", kKi* kKi* kKi* kKi},
+                           {"GiB", kKi* kKi* kKi},
+                           {"MiB", kKi* kKi},
+                           {"KiB", kKi},
+                           {"TB", 1e12},
+                           {"GB", 1e9},
+                           {"MB", 1e6},
+                           {"KB", 1e3},
                            {"B", 1}};
 
 bool same_ignoring_case(std::string_view a, std::string_view b) {
@@ -58,8 +62,7 @@ struct Printer {
     for (const double item : items) text += (text.size() > 1 ? ", " : "") + number_text(item);
     return text + "]";
   }
-  template <class T>
-  std::string operator()(const std::optional<T>& v) const {
+  template <class T> std::string operator()(const std::optional<T>& v) const {
     return v ? (*this)(*v) : "null";
   }
 };
@@ -72,8 +75,8 @@ Size parse_size(std::string_view text) {
                      "; write it as 11GiB, 1.5 GB or a number of bytes");
   };
   double number = 0;
-  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number,
-                                       std::chars_format::fixed);
+  auto [rest, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc()) return fail("it must start with a number");
   std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
@@ -122,16 +125,13 @@ AnyOption* Section::find(std::string_view name) {
 
 std::string type_name(const AnyOption& option) {
   static constexpr const char* kNames[] = {
-      "true or false",   "integer",        "number",        "string", "list of strings",
-      "integer or null", "number or null", "string or null", "size or null",
-      "list of numbers"};
+      "true or false",   "integer",        "number",         "string",       "list of strings",
+      "integer or null", "number or null", "string or null", "size or null", "list of numbers"};
   static_assert(std::size(kNames) == std::variant_size_v<OptionValue>);
   return kNames[option.value.index()];
 }
 
-std::string yaml_text(const OptionValue& value) {
-  return std::visit(Printer{}, value);
-}
+std::string yaml_text(const OptionValue& value) { return std::visit(Printer{}, value); }
 
 std::string limits_text(const AnyOption& option) {
   const OptionRules& r = option.rules;

@@ -42,11 +42,11 @@ enum class Effect : uint8_t { results, none };
 struct OptionRules {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;             // min itself is excluded
-  bool below_max = false;             // max itself is excluded
+  bool above_min = false;              // min itself is excluded
+  bool below_max = false;              // max itself is excluded
   std::vector<std::string> choices{};  // of a string, or of each item of a list
   Effect effect = Effect::results;
-  std::vector<std::string> lossy{};    // with Effect::none: values that change results nevertheless
+  std::vector<std::string> lossy{};  // with Effect::none: values that change results nevertheless
 };
 
 // An option with its type erased.
@@ -68,19 +68,20 @@ class Section {
   AnyOption* find(std::string_view name);
 
  private:
-  template <class T>
-  friend struct Option;
+  template <class T> friend struct Option;
   void enroll(AnyOption& option);
   std::vector<std::ptrdiff_t> distances_;
 };
 
 // An option whose type is T, one of OptionValue's. Reads like the value it holds.
-template <class T>
-struct Option : AnyOption {
+template <class T> struct Option : AnyOption {
   Option(Section& section, const char* option_name, T initial, const char* one_line,
          OptionRules option_rules = {})
-      : AnyOption{option_name, one_line, OptionValue(std::in_place_type<T>, std::move(initial)),
-                  std::move(option_rules), {}} {
+      : AnyOption{option_name,
+                  one_line,
+                  OptionValue(std::in_place_type<T>, std::move(initial)),
+                  std::move(option_rules),
+                  {}} {
     section.enroll(*this);
   }
   const T& get() const { return std::get<T>(value); }

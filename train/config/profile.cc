@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 // A number in the file is `scale` of the field's units.
 struct NumberField {
   const char* key;
-  double DeviceProfile::* field;
+  double DeviceProfile::*field;
   double scale;
   bool required;
   double most = std::numeric_limits<double>::infinity();
@@ -52,7 +52,7 @@ const std::vector<NumberField>& fields() {
 
 struct SizeField {
   const char* key;
-  int64_t DeviceProfile::* field;
+  int64_t DeviceProfile::*field;
   bool required;
 };
 constexpr SizeField kSizes[] = {{"capacity", &DeviceProfile::capacity, true},
@@ -196,8 +196,9 @@ std::string profile_text(const DeviceProfile& profile, const std::vector<std::st
 fs::path cpu_profile_path() {
   const fs::path path = cpu_path();
   if (!path.empty()) return path;
-  throw UsageError("the measured profile of this machine has no place: neither XDG_CONFIG_HOME nor "
-                   "HOME is set; name a file (bench --profile --out FILE, plan --profile FILE)");
+  throw UsageError(
+      "the measured profile of this machine has no place: neither XDG_CONFIG_HOME nor "
+      "HOME is set; name a file (bench --profile --out FILE, plan --profile FILE)");
 }
 
 DeviceProfile load_profile(const std::string& name) {

@@ -63,7 +63,8 @@ const std::vector<CombinationRule>& combination_rules() {
          if (*t.schedule == "step" && !*t.lr_decay_every)
            return "train.schedule: step needs train.lr_decay_every; set it to a number of updates";
          if (*t.schedule == "cosine" && !*t.schedule_steps)
-           return "train.schedule: cosine needs train.schedule_steps; set it to the run's length in "
+           return "train.schedule: cosine needs train.schedule_steps; set it to the run's length "
+                  "in "
                   "updates";
          if (*t.schedule == "cosine" && **t.schedule_steps <= *t.warmup_steps)
            return "train.schedule_steps: not above train.warmup_steps, so nothing is left for the "
@@ -101,14 +102,15 @@ const std::vector<CombinationRule>& combination_rules() {
            return "data.sentencepiece_file: is of no use with data.tokenizer " + *data->tokenizer +
                   "; set that to sentencepiece";
          }
-         const char* key = *data->source_vocab ? "source_vocab"
-                           : *data->target_vocab ? "target_vocab"
-                           : *data->synthetic       ? nullptr
+         const char* key = *data->source_vocab        ? "source_vocab"
+                           : *data->target_vocab      ? "target_vocab"
+                           : *data->synthetic         ? nullptr
                            : *data->source_vocab_size ? "source_vocab_size"
                            : *data->target_vocab_size ? "target_vocab_size"
                                                       : nullptr;
          if (!key) return "";
-         return std::string("data.") + key + ": with data.tokenizer sentencepiece the pieces are "
+         return std::string("data.") + key +
+                ": with data.tokenizer sentencepiece the pieces are "
                 "the vocabulary; leave it null, and set data.sentencepiece_size";
        }},
       {"data.shared_vocabulary, data.source_vocab, data.target_vocab",
@@ -200,8 +202,10 @@ const std::vector<CombinationRule>& combination_rules() {
        [](const Config& c) -> std::string {
          const auto* data = std::get_if<ImageConfig>(&c.data);
          if (!data || !*data->resize || **data->resize >= *data->image_size) return "";
-         return "data.resize: " + std::to_string(**data->resize) + " is less than "
-                "data.image_size " + std::to_string(*data->image_size) + "; raise it";
+         return "data.resize: " + std::to_string(**data->resize) +
+                " is less than "
+                "data.image_size " +
+                std::to_string(*data->image_size) + "; raise it";
        }},
       {"data.synthetic, data.classes", "made-up images need data.classes",
        [](const Config& c) -> std::string {

@@ -95,8 +95,9 @@ class TreeBuilder : public YAML::EventHandler {
       fail(name_, node.line, "a key must be a plain word, got " + describe(node));
     for (const YamlNode& earlier : parent.keys)
       if (earlier.text == node.text)
-        fail(name_, node.line, node.text + ": given twice, first on line " +
-                                   std::to_string(earlier.line) + "; keep one of them");
+        fail(name_, node.line,
+             node.text + ": given twice, first on line " + std::to_string(earlier.line) +
+                 "; keep one of them");
     parent.keys.push_back(std::move(node));
   }
 
@@ -134,8 +135,7 @@ void check_text(const std::string& text, const std::string& name) {
   bool indentation = true;
   for (size_t i = 0; i < text.size(); ++i) {
     auto c = static_cast<unsigned char>(text[i]);
-    if (c == '\t' && indentation)
-      fail(name, line_of(i), "a tab in the indentation; use spaces");
+    if (c == '\t' && indentation) fail(name, line_of(i), "a tab in the indentation; use spaces");
     if ((c < 32 && c != '\n' && c != '\r' && c != '\t') || c == 127)
       fail(name, line_of(i), "a control character; this is not a text file");
     indentation = c == '\n' || (indentation && c == ' ');
@@ -223,10 +223,14 @@ std::string yaml_quoted(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (c == '\r') out += "\\r";
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c == '\r')
+      out += "\\r";
+    else
+      out += c;
   }
   return out + "\"";
 }

@@ -11,9 +11,9 @@ namespace pal {
 struct YamlNode {
   enum class Kind : unsigned char { null, scalar, list, map };
   Kind kind = Kind::null;
-  std::string text{};           // of a scalar
-  bool quoted = false;          // a quoted scalar is a string whatever it looks like
-  int line = 0;                 // counted from 1
+  std::string text{};             // of a scalar
+  bool quoted = false;            // a quoted scalar is a string whatever it looks like
+  int line = 0;                   // counted from 1
   std::vector<YamlNode> items{};  // of a list; of a map: the values, in the order of `keys`
   std::vector<YamlNode> keys{};   // of a map: scalars
 };

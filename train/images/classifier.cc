@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "train/loop/checkpoint.h"
-#include "train/run_files/saved_run.h"
 #include "train/loop/trainer.h"
+#include "train/run_files/saved_run.h"
 
 namespace pal {
 namespace {

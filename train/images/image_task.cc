@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMostWorkers = 16;
 
-template <class T>
-void put(Executable& program, const char* input, std::span<const T> numbers) {
+template <class T> void put(Executable& program, const char* input, std::span<const T> numbers) {
   const Program& p = program.program();
   if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
     throw ProgramError(std::string("[images] input ") + input + " takes " +

@@ -13,8 +13,8 @@
 #include "models/bert.h"
 #include "models/rhn.h"
 #include "ops/tensors/copies.h"
-#include "train/run_files/position.h"
 #include "train/loop/step_program.h"
+#include "train/run_files/position.h"
 
 namespace pal {
 namespace {

@@ -99,19 +99,28 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
 }  // namespace
 
 std::string TrainerState::to_json() const {
-  return nlohmann::json{{"step", step}, {"epoch", epoch}, {"position", position}, {"best", best},
-                        {"has_best", has_best}, {"stale", plateau.stale},
-                        {"waited", plateau.waited}, {"decays", plateau.decays}}
+  return nlohmann::json{{"step", step},
+                        {"epoch", epoch},
+                        {"position", position},
+                        {"best", best},
+                        {"has_best", has_best},
+                        {"stale", plateau.stale},
+                        {"waited", plateau.waited},
+                        {"decays", plateau.decays}}
       .dump();
 }
 
 TrainerState TrainerState::from_json(const std::string& text, const std::string& file) {
   try {
     auto json = nlohmann::json::parse(text);
-    return {.step = json.at("step"), .epoch = json.at("epoch"), .position = json.at("position"),
-            .best = json.at("best"), .has_best = json.at("has_best"),
-            .plateau = {.stale = json.at("stale"), .waited = json.at("waited"),
-                        .decays = json.at("decays")}};
+    return {
+        .step = json.at("step"),
+        .epoch = json.at("epoch"),
+        .position = json.at("position"),
+        .best = json.at("best"),
+        .has_best = json.at("has_best"),
+        .plateau = {
+            .stale = json.at("stale"), .waited = json.at("waited"), .decays = json.at("decays")}};
   } catch (const nlohmann::json::exception&) {
     throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
   }
@@ -187,7 +196,8 @@ void load_initial(const std::filesystem::path& from, ProgramSet& programs) {
       if (fs::exists(from / name, ignored)) file = from / name;
     }
     if (file == from) {
-      throw UsageError("train.init_from: " + from.string() + ": has neither best.safetensors nor "
+      throw UsageError("train.init_from: " + from.string() +
+                       ": has neither best.safetensors nor "
                        "last.safetensors; name a run's folder or a .safetensors file");
     }
   }

@@ -10,16 +10,16 @@
 
 namespace pal {
 
-// Where a run stands besides its state; nothing that depends on the clock, so that a resumed run ends
-// with the same file as an uninterrupted one. Kept in the checkpoint's own metadata, so that a run is one
-// file that is replaced as a whole: no moment at which weights and position disagree.
+// Where a run stands besides its state; nothing that depends on the clock, so that a resumed run
+// ends with the same file as an uninterrupted one. Kept in the checkpoint's own metadata, so that a
+// run is one file that is replaced as a whole: no moment at which weights and position disagree.
 struct TrainerState {
-  int64_t step = 0;       // optimizer updates done
+  int64_t step = 0;  // optimizer updates done
   double epoch = 0;
-  std::string position;   // Task::position()
-  double best = 0;        // the best metric so far
+  std::string position;  // Task::position()
+  double best = 0;       // the best metric so far
   bool has_best = false;
-  Plateau plateau;        // validations since the best, and what they did to the learning rate
+  Plateau plateau;  // validations since the best, and what they did to the learning rate
 
   std::string to_json() const;
   static TrainerState from_json(const std::string& text, const std::string& file);
@@ -28,8 +28,8 @@ struct TrainerState {
 // Everything: weights, optimizer state, and where the run stands. Written beside and renamed.
 void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
                      const TrainerState& state);
-// UsageError that lists every slot that is missing, left over, or of another shape; then nothing was
-// loaded.
+// UsageError that lists every slot that is missing, left over, or of another shape; then nothing
+// was loaded.
 TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs);
 
 // Keeps last.safetensors of `folder` as step-<step>.safetensors too, by a second name for the same
@@ -42,7 +42,8 @@ std::vector<int64_t> kept_checkpoints(const std::filesystem::path& folder);
 std::filesystem::path kept_checkpoint(const std::filesystem::path& folder, int64_t step);
 
 // train.init_from: weights of another run, from a .safetensors file or from a run's folder (its
-// best.safetensors, else its last). UsageError that lists what does not fit; nothing is loaded then.
+// best.safetensors, else its last). UsageError that lists what does not fit; nothing is loaded
+// then.
 void load_initial(const std::filesystem::path& from, ProgramSet& programs);
 
 // Whether a whole checkpoint's tensor is a weight, going by its name.

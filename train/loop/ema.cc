@@ -13,16 +13,15 @@ namespace pal {
 void append_ema(Builder& builder, std::span<const Val> weights, double decay, Val gate) {
   for (Val weight : weights) {
     const auto& slots = builder.program().state;
-    const auto slot = std::find_if(slots.begin(), slots.end(), [&](const StateSlot& s) {
-      return s.start == weight.id;
-    });
+    const auto slot = std::find_if(slots.begin(), slots.end(),
+                                   [&](const StateSlot& s) { return s.start == weight.id; });
     if (slot == slots.end()) throw ProgramError("ema: a value that is no state slot's start");
     const std::string name = slot->name;
     const Val next{&builder, slot->end};
     const Node in_scope{.scope = builder.program().value(weight.id).scope};
     Builder::Within where(builder, in_scope, Phase::update);
-    Val average = builder.state(kEmaPrefix + name, {weight.shape(), DType::f32},
-                                Role::optimizer_state);
+    Val average =
+        builder.state(kEmaPrefix + name, {weight.shape(), DType::f32}, Role::optimizer_state);
     moving_average(average, next, float(1 - decay), gate);
   }
 }

@@ -43,8 +43,8 @@ class SlotDraws {
   int at_ = 4;
 };
 
-// (rows, columns), rows >= columns, with orthonormal columns; the sign of R's diagonal is folded in,
-// so that the distribution is uniform over such matrices.
+// (rows, columns), rows >= columns, with orthonormal columns; the sign of R's diagonal is folded
+// in, so that the distribution is uniform over such matrices.
 Eigen::MatrixXd orthonormal(int64_t rows, int64_t columns, SlotDraws& draws) {
   Eigen::MatrixXd a(rows, columns);
   for (int64_t r = 0; r < rows; ++r) {
@@ -59,7 +59,8 @@ Eigen::MatrixXd orthonormal(int64_t rows, int64_t columns, SlotDraws& draws) {
 }
 
 void orthogonal(float gain, const Shape& shape, SlotDraws& draws, float* out) {
-  if (shape.rank() != 2) throw ProgramError("an orthogonal weight is a matrix, not " + to_string(shape));
+  if (shape.rank() != 2)
+    throw ProgramError("an orthogonal weight is a matrix, not " + to_string(shape));
   const int64_t rows = shape[0], columns = shape[1];
   auto put = [&](const Eigen::MatrixXd& m, int64_t first) {
     for (int64_t r = 0; r < m.rows(); ++r) {
@@ -67,7 +68,8 @@ void orthogonal(float gain, const Shape& shape, SlotDraws& draws, float* out) {
     }
   };
   if (columns % rows == 0) {
-    for (int64_t first = 0; first < columns; first += rows) put(orthonormal(rows, rows, draws), first);
+    for (int64_t first = 0; first < columns; first += rows)
+      put(orthonormal(rows, rows, draws), first);
   } else if (rows > columns) {
     put(orthonormal(rows, columns, draws), 0);
   } else {
@@ -101,7 +103,8 @@ void draw_initial(const Init& init, const Shape& shape, uint64_t seed, const std
 void initialise(ProgramSet& programs, uint64_t seed) {
   for (const StateTensor& slot : programs.state()) {
     if (slot.spec.dtype == DType::f32) {
-      draw_initial(slot.init, slot.spec.shape, seed, slot.name, reinterpret_cast<float*>(slot.data));
+      draw_initial(slot.init, slot.spec.shape, seed, slot.name,
+                   reinterpret_cast<float*>(slot.data));
     } else if (slot.init.kind == Init::Kind::constant && slot.init.a == 0) {
       std::memset(slot.data, 0, size_t(slot.spec.bytes()));
     } else {

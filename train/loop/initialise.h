@@ -1,4 +1,5 @@
-// First values of the state, drawn from (seed, slot name) alone: adding a layer moves no other weight.
+// First values of the state, drawn from (seed, slot name) alone: adding a layer moves no other
+// weight.
 #pragma once
 #include <cstdint>
 

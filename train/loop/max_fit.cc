@@ -25,7 +25,8 @@ AnyOption* find_option(Config& config, const std::string& key) {
   return nullptr;
 }
 
-// The option's value and limits. UsageError when it is no integer option of the model, or the batch.
+// The option's value and limits. UsageError when it is no integer option of the model, or the
+// batch.
 FitRange range_of(Config config, const std::string& key) {
   std::vector<std::string> known;
   for (auto& [name, section] : config.sections()) {
@@ -82,8 +83,12 @@ class Prober {
  public:
   Prober(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
          const std::string& key, int64_t capacity)
-      : task_(task), config_(config), bucket_(bucket), key_(key),
-        options_(compile_options(config.memory)), cache_(choose_device(config.device)) {
+      : task_(task),
+        config_(config),
+        bucket_(bucket),
+        key_(key),
+        options_(compile_options(config.memory)),
+        cache_(choose_device(config.device)) {
     options_.budget = capacity, options_.must_fit = false;
   }
 
@@ -219,15 +224,15 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
   Prober prober(task, config, bucket, key, capacity);
   if (as_it_is > 0 && is_set(config, key)) prober.know(range.start, as_it_is);
   auto exists = [&](int64_t v) { return prober.exists(v); };
-  const Fitting bound =
-      search_fitting(range, capacity, [&](int64_t v) { return prober.least(v); }, {}, exists);
+  const Fitting bound = search_fitting(
+      range, capacity, [&](int64_t v) { return prober.least(v); }, {}, exists);
   MaxFit out{.key = key, .found = bound};
   if (bound.value >= range.least) {
     // Placement may need a little more: at the bound's answer, or just below it.
     range.start = range.most = bound.value;
     range.slope = bound.slope;
-    out.found =
-        search_fitting(range, capacity, [&](int64_t v) { return prober.planned(v); }, {}, exists);
+    out.found = search_fitting(
+        range, capacity, [&](int64_t v) { return prober.planned(v); }, {}, exists);
     out.found.probes += bound.probes;
     if (out.found.value == bound.value) {
       out.found.next = bound.next, out.found.next_bytes = bound.next_bytes;
@@ -237,8 +242,8 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
   return out;
 }
 
-std::string batch_advice(const Task& task, const Config& config,
-                         std::pair<int64_t, int64_t> bucket, double seconds) {
+std::string batch_advice(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
+                         double seconds) {
   const auto start = Clock::now();
   if (!config.memory.budget->has_value()) return "";
   FitRange range = range_of(config, kBatchKey);

@@ -19,19 +19,19 @@ struct FitRange {
   double slope = 0;                        // bytes that one more costs; 0: not known
 };
 struct Fitting {
-  int64_t value = 0;       // least - 1: nothing fits
-  int64_t bytes = 0;       // with it
-  int64_t next = 0;        // the next value there is, and what it needs; 0 bytes: not tried (`value`
+  int64_t value = 0;  // least - 1: nothing fits
+  int64_t bytes = 0;  // with it
+  int64_t next = 0;   // the next value there is, and what it needs; 0 bytes: not tried (`value`
   int64_t next_bytes = 0;  // is the most there is)
   double slope = 0;        // bytes that one more costs around there
   int probes = 0;
-  bool sure = true;        // the next does not fit, or is more than allowed; false: time ran out
+  bool sure = true;  // the next does not fit, or is more than allowed; false: time ran out
 };
 
 // The largest value for which bytes_of(value) <= capacity, if bytes rise with it: doubles until
 // something does not fit, then closes in by interpolation and bisection, until the value fits and
-// the next one does not. Gives up when `stop` says so. `exists`: which values there are, range.start
-// among them (all, where it is not given).
+// the next one does not. Gives up when `stop` says so. `exists`: which values there are,
+// range.start among them (all, where it is not given).
 Fitting search_fitting(const FitRange& range, int64_t capacity,
                        const std::function<int64_t(int64_t)>& bytes_of,
                        const std::function<bool()>& stop = {},
@@ -52,7 +52,7 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
 
 // "; the largest batch that fits is about 48 (...)" for a BudgetError's end, found in about
 // `seconds`; empty when memory.budget is not set, or nothing was found in that time.
-std::string batch_advice(const Task& task, const Config& config,
-                         std::pair<int64_t, int64_t> bucket, double seconds = 2);
+std::string batch_advice(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
+                         double seconds = 2);
 
 }  // namespace pal

@@ -5,8 +5,8 @@
 #include "autograd/optimizer.h"
 #include "core/error.h"
 #include "core/scalars.h"
-#include "ops/tensors/copies.h"
 #include "ops/sums/gates.h"
+#include "ops/tensors/copies.h"
 #include "train/loop/ema.h"
 
 namespace pal {
@@ -106,7 +106,8 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
     for (Val g : gradients) partials.push_back(sum_of_squares(g));
     Val gate = gate_of(scalars, recorded.loss, partials, config);
     b.output("gate", gate);
-    b.output("grad_norm", config.clip_norm->has_value() ? gate : clip_norm_gate(scalars, {}, partials));
+    b.output("grad_norm",
+             config.clip_norm->has_value() ? gate : clip_norm_gate(scalars, {}, partials));
     apply_optimizer(b, optimizer_of(config), weights, gradients, scalars, gate);
     move_statistics(b, recorded.moved, gate);
     if (config.ema->has_value()) append_ema(b, weights, **config.ema, gate);

@@ -3,8 +3,8 @@
 
 #include "train/images/image_task.h"
 #include "train/language/language_task.h"
-#include "train/speech/speech_task.h"
 #include "train/loop/step_program.h"
+#include "train/speech/speech_task.h"
 #include "train/translation/translation_task.h"
 
 namespace pal {

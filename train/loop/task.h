@@ -1,4 +1,5 @@
-// What the trainer asks of a model and its data. The trainer knows no model; a task knows no memory.
+// What the trainer asks of a model and its data. The trainer knows no model; a task knows no
+// memory.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -26,19 +27,20 @@ struct BatchInfo {
   int bucket = 0;
   double normalizer = 1;  // what its part of the loss counts: words, frames, images
   int64_t samples = 0;
-  int64_t tokens = 0;     // source + target words, frames, images: for throughput
-  double epoch = 0;       // passes over the data, this batch included
+  int64_t tokens = 0;  // source + target words, frames, images: for throughput
+  double epoch = 0;    // passes over the data, this batch included
   bool last_of_epoch = false;
 };
 
 inline constexpr size_t kSamples = 5;  // that a report shows
 
 struct Validation {
-  double loss = 0;                                       // mean nats a word (a sample)
-  std::vector<std::pair<std::string, double>> metrics;   // "bleu" | "wer", "cer" | "top1", "top5"
-  std::string best_by;                                   // the metric that best.safetensors follows
+  double loss = 0;                                      // mean nats a word (a sample)
+  std::vector<std::pair<std::string, double>> metrics;  // "bleu" | "wer", "cer" | "top1", "top5"
+  std::string best_by;                                  // the metric that best.safetensors follows
   bool higher_is_better = true;
-  std::vector<std::pair<std::string, std::string>> samples = {};  // source, output: a few to look at
+  std::vector<std::pair<std::string, std::string>> samples =
+      {};  // source, output: a few to look at
 };
 
 class Task {
@@ -54,8 +56,8 @@ class Task {
   // Records the forward pass of a bucket. `scalars` is the step's scalars on the device.
   virtual Recorded record(Builder& builder, int bucket, Val scalars, bool training) const = 0;
   // Likewise for any lengths, for `pal plan --bucket`.
-  virtual Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
-                                  bool training) const = 0;
+  virtual Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
+                                  Val scalars, bool training) const = 0;
 
   // The same task, over the same data, with other options of the sections model and train: for
   // planning what they would need. Not to be trained.

@@ -12,11 +12,11 @@
 #include "train/loop/average.h"
 #include "train/loop/ema.h"
 #include "train/loop/initialise.h"
+#include "train/loop/learning_rate.h"
 #include "train/loop/max_fit.h"
 #include "train/report/plan_report.h"
 #include "train/report/report_chart.h"
 #include "train/report/report_html.h"
-#include "train/loop/learning_rate.h"
 
 namespace pal {
 namespace {
@@ -75,8 +75,9 @@ Device training_device(const Config& config, std::string* said) {
   Device device = choose_device(config.device, said);
   device.tf32 = *config.train.precision == "tf32";
   if (device.tf32 && !device.accelerator) {
-    throw UsageError("train.precision: the processor has no tf32; set it to f32, or device.type to "
-                     "cuda on a machine with a GPU");
+    throw UsageError(
+        "train.precision: the processor has no tf32; set it to f32, or device.type to "
+        "cuda on a machine with a GPU");
   }
   return device;
 }
@@ -130,10 +131,13 @@ Executable& Trainer::step_program(int bucket, MicroBatch kind) {
   Executable& made = add();
   if (metrics_) {
     const Compiled& c = made.compiled();
-    metrics_->write(PlanRow{.step = state_.step, .source_length = S, .target_length = T,
+    metrics_->write(PlanRow{.step = state_.step,
+                            .source_length = S,
+                            .target_length = T,
                             .nodes = c.program.node_count(),
                             .values = int64_t(c.program.values.size()),
-                            .total_bytes = c.plan.device().bytes, .arena_bytes = c.plan.device().bytes,
+                            .total_bytes = c.plan.device().bytes,
+                            .arena_bytes = c.plan.device().bytes,
                             .lower_bound_bytes = c.plan.device().lower_bound,
                             .compile_seconds = c.seconds});
   }
@@ -144,9 +148,9 @@ void Trainer::train_step() {
   const auto begin = Clock::now();
   const int count = int(*config_.train.accumulate);
   const std::vector<BatchInfo>& batches = task_->next(count);
-  StepScalars scalars{.learning_rate = float(learning_rate(config_.train, state_.step,
-                                                           state_.plateau)),
-                      .step = int32_t(state_.step)};
+  StepScalars scalars{
+      .learning_rate = float(learning_rate(config_.train, state_.step, state_.plateau)),
+      .step = int32_t(state_.step)};
   const uint64_t seed = uint64_t(*config_.train.seed);
   scalars.seed_low = uint32_t(seed), scalars.seed_high = uint32_t(seed >> 32);
   const bool due = (state_.step + 1) % *config_.train.log_every == 0;
@@ -192,14 +196,25 @@ void Trainer::train_step() {
   const double rate = double(tokens_) / seconds_;
   double left = -1;
   if (total > 0) left = double(total - state_.step) * seconds_ / double(steps_);
-  progress_.update({.step = state_.step, .total_steps = total, .epoch = state_.epoch, .loss = loss_,
-                    .tokens_per_s = rate, .seconds_left = left, .unit = task_->unit()}, due);
+  progress_.update({.step = state_.step,
+                    .total_steps = total,
+                    .epoch = state_.epoch,
+                    .loss = loss_,
+                    .tokens_per_s = rate,
+                    .seconds_left = left,
+                    .unit = task_->unit()},
+                   due);
   if (!due) return;
-  const StepRow row{.step = state_.step, .epoch = state_.epoch, .loss = loss,
-                    .lr = double(scalars.learning_rate), .grad_norm = norm,
-                    .samples_per_s = double(samples_) / seconds_, .tokens_per_s = rate,
+  const StepRow row{.step = state_.step,
+                    .epoch = state_.epoch,
+                    .loss = loss,
+                    .lr = double(scalars.learning_rate),
+                    .grad_norm = norm,
+                    .samples_per_s = double(samples_) / seconds_,
+                    .tokens_per_s = rate,
                     .step_ms = 1e3 * seconds_ / double(steps_),
-                    .arena_bytes = programs_.arena_bytes(), .peak_bytes = peak};
+                    .arena_bytes = programs_.arena_bytes(),
+                    .peak_bytes = peak};
   metrics_->write(row);
   events_->write(row);
   samples_ = tokens_ = steps_ = 0, seconds_ = 0;
@@ -209,12 +224,12 @@ void Trainer::check_watch() {
   const std::optional<int64_t> bad = watch_.first_bad();
   if (!bad) return;
   progress_.finish();
-  metrics_->write(EndRow{.step = *bad, .epoch = state_.epoch, .reason = "nan",
-                         .seconds = seconds()});
-  throw Error(kExitFailed, "the loss or a gradient was not finite at step " +
-                               std::to_string(*bad + 1) +
-                               "; the last checkpoint is whole: resume with train.log_every=1 to see "
-                               "which node made it so, or lower train.lr or clip");
+  metrics_->write(
+      EndRow{.step = *bad, .epoch = state_.epoch, .reason = "nan", .seconds = seconds()});
+  throw Error(kExitFailed,
+              "the loss or a gradient was not finite at step " + std::to_string(*bad + 1) +
+                  "; the last checkpoint is whole: resume with train.log_every=1 to see "
+                  "which node made it so, or lower train.lr or clip");
 }
 
 void Trainer::stop_on_nan(Executable& program) {
@@ -223,13 +238,14 @@ void Trainer::stop_on_nan(Executable& program) {
   // judged by the loss alone, and only gradients are NaNs, these show again.)
   program.runner().set_options({.check_finite = true});
   const std::string step = "at step " + std::to_string(state_.step + 1);
-  metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = "nan",
-                         .seconds = seconds()});
+  metrics_->write(
+      EndRow{.step = state_.step, .epoch = state_.epoch, .reason = "nan", .seconds = seconds()});
   try {
     program.run();
   } catch (const ProgramError& error) {
-    throw Error(kExitFailed, std::string(error.what()) + ", " + step +
-                                 "; the last checkpoint is whole: lower train.lr or clip, and resume");
+    throw Error(kExitFailed,
+                std::string(error.what()) + ", " + step +
+                    "; the last checkpoint is whole: lower train.lr or clip, and resume");
   }
   throw Error(kExitFailed, "the loss is not finite " + step + ", though no node made it so");
 }
@@ -247,8 +263,8 @@ void Trainer::validate(bool scheduled) {
   std::string line = "valid  step " + std::to_string(state_.step) + "  loss " +
                      std::to_string(valid.loss).substr(0, 6);
   const auto [metric, higher] = judge(valid, line);
-  const ValidRow row{.step = state_.step, .epoch = state_.epoch, .loss = valid.loss,
-                     .metrics = valid.metrics};
+  const ValidRow row{
+      .step = state_.step, .epoch = state_.epoch, .loss = valid.loss, .metrics = valid.metrics};
   metrics_->write(row);
   events_->write(row);
   const bool better = higher ? metric > state_.best : metric < state_.best;
@@ -316,8 +332,8 @@ std::string Trainer::run(const std::atomic<bool>& stop) {
   while (finished().empty() && !stop) {
     epoch_ended_ = false;
     train_step();
-    const bool valid_due = t.valid_every->has_value() ? state_.step % **t.valid_every == 0
-                                                      : epoch_ended_;
+    const bool valid_due =
+        t.valid_every->has_value() ? state_.step % **t.valid_every == 0 : epoch_ended_;
     if (valid_due) validate(true);
     if (t.save_every->has_value() ? state_.step % **t.save_every == 0 : valid_due) save();
     if (valid_due) write_report("training");
@@ -329,8 +345,8 @@ std::string Trainer::run(const std::atomic<bool>& stop) {
   if (complete && validated_ != state_.step && state_.step > first_step_) validate(false);
   if (complete && state_.step > first_step_) try_average();
   progress_.finish();
-  metrics_->write(EndRow{.step = state_.step, .epoch = state_.epoch, .reason = reason,
-                         .seconds = seconds()});
+  metrics_->write(
+      EndRow{.step = state_.step, .epoch = state_.epoch, .reason = reason, .seconds = seconds()});
   write_report(reason);
   return reason;
 }

@@ -8,13 +8,13 @@
 
 #include "core/clock.h"
 #include "memory/run/program_set.h"
-#include "train/loop/checkpoint.h"
 #include "train/commands/commands.h"
-#include "train/run_files/log.h"
-#include "train/run_files/metrics.h"
+#include "train/loop/checkpoint.h"
 #include "train/loop/step_program.h"
 #include "train/loop/step_watch.h"
 #include "train/loop/task.h"
+#include "train/run_files/log.h"
+#include "train/run_files/metrics.h"
 #include "train/run_files/tensorboard.h"
 
 namespace pal {
@@ -25,8 +25,8 @@ CompileOptions compile_options(const MemoryConfig& config);
 // UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
 // device it is, and with auto why it is not a GPU.
 Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
-// The same for training, in the precision that train.precision asks for. UsageError where the device
-// does not have it.
+// The same for training, in the precision that train.precision asks for. UsageError where the
+// device does not have it.
 Device training_device(const Config& config, std::string* said = nullptr);
 
 class Trainer {
@@ -82,7 +82,7 @@ class Trainer {
   Progress progress_;
   const Clock::time_point begin_ = Clock::now();
   int64_t first_step_ = 0;
-  int largest_bucket_ = -1;  // not known yet
+  int largest_bucket_ = -1;              // not known yet
   int64_t validated_ = -1, saved_ = -1;  // at which step last
   std::vector<std::pair<std::string, std::string>> samples_of_valid_;
   bool epoch_ended_ = false;

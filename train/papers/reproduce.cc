@@ -8,9 +8,9 @@
 #include "core/error.h"
 #include "train/commands/commands.h"
 #include "train/config/profile.h"
+#include "train/config/wording.h"
 #include "train/loop/task.h"
 #include "train/loop/trainer.h"
-#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -26,8 +26,9 @@ std::vector<Reproduction> all() {
 
 // Characters as a terminal counts them: bytes that do not continue one.
 size_t width_of(const std::string& text) {
-  return size_t(std::count_if(text.begin(), text.end(),
-                              [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return size_t(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 void print(const ReproducedTable& table) {
@@ -105,8 +106,10 @@ int run_reproduce(const ReproduceArgs& args) {
   const DeviceProfile device = load_profile(args.profile.empty() ? kDefaultProfile : args.profile);
   const std::vector<ReproducedTable> tables = found->make(device);
   if (args.json) {
-    nlohmann::ordered_json json{{"name", found->name}, {"what", found->what},
-                                {"profile", device.name}, {"tables", nlohmann::json::array()}};
+    nlohmann::ordered_json json{{"name", found->name},
+                                {"what", found->what},
+                                {"profile", device.name},
+                                {"tables", nlohmann::json::array()}};
     for (const ReproducedTable& table : tables) json["tables"].push_back(as_json(table));
     std::puts(json.dump().c_str());
     return kExitDone;

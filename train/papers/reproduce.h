@@ -1,5 +1,5 @@
-// `pal reproduce`: tables and figures of the papers, ours beside theirs. What is predicted and what is
-// measured are columns of their own, and every table says which machine or profile it is for.
+// `pal reproduce`: tables and figures of the papers, ours beside theirs. What is predicted and what
+// is measured are columns of their own, and every table says which machine or profile it is for.
 #pragma once
 #include <span>
 #include <string>
@@ -13,15 +13,15 @@
 namespace pal {
 
 struct ReproducedTable {
-  std::string title;                     // "Footprint by layer type, GB"
-  std::vector<std::string> columns;      // the first names the rows
+  std::string title;                 // "Footprint by layer type, GB"
+  std::vector<std::string> columns;  // the first names the rows
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;        // one sentence each
+  std::vector<std::string> notes;  // one sentence each
 };
 
 struct Reproduction {
-  const char* name;   // echo-fig15
-  const char* what;   // "Echo, Figure 15: ..."
+  const char* name;  // echo-fig15
+  const char* what;  // "Echo, Figure 15: ..."
   std::vector<ReproducedTable> (*make)(const DeviceProfile& device);
 };
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "memory/plan/report.h"
-#include "train/papers/reproduce.h"
 #include "train/config/wording.h"
+#include "train/papers/reproduce.h"
 
 namespace pal {
 namespace {
@@ -33,7 +33,8 @@ std::string recompute(const std::string& method) { return "memory.recompute=" + 
 
 constexpr double kAnyOverhead = 1e9, kNothingIsHeavy = 1e9;
 
-constexpr std::array kLayers = {"attention", "RNN", "vocabulary loss", "embedding", "weights", "rest"};
+constexpr std::array kLayers = {"attention", "RNN",     "vocabulary loss",
+                                "embedding", "weights", "rest"};
 
 // The paper's layer types, from our scopes; weights with their gradients and the optimizer's state
 // are one type.
@@ -77,10 +78,11 @@ Table breakdown(const std::string& title, const std::vector<std::string>& names,
 std::vector<Table> fig4(const DeviceProfile& device) {
   const std::vector<PlannedRecipe> plan{plan_recipe(vietnamese({recompute("none")}), device)};
   Table layers = breakdown("By layer type, at the peak", {"ours"}, plan);
-  const Footprint f =
-      footprint_of(plan[0].step.program, plan[0].step.storages, plan[0].step.plan);
+  const Footprint f = footprint_of(plan[0].step.program, plan[0].step.storages, plan[0].step.plan);
   Table structures{.title = "By data structure, at the peak",
-                   .columns = {"data structure", "ours, GB"}, .rows = {}, .notes = {}};
+                   .columns = {"data structure", "ours, GB"},
+                   .rows = {},
+                   .notes = {}};
   auto add = [&](const char* name, std::initializer_list<Role> roles) {
     int64_t bytes = 0;
     for (Role role : roles) bytes += f.of(role);
@@ -88,18 +90,20 @@ std::vector<Table> fig4(const DeviceProfile& device) {
   };
   add("feature maps", {Role::feature_map, Role::statistic, Role::encoded});
   add("gradient maps", {Role::gradient_map});
-  add("weights, gradients, optimizer", {Role::weight, Role::weight_gradient, Role::optimizer_state});
+  add("weights, gradients, optimizer",
+      {Role::weight, Role::weight_gradient, Role::optimizer_state});
   add("workspace", {Role::workspace});
   add("inputs", {Role::input});
-  structures.notes = {"The paper draws the figure without numbers; of 10.0 GB, feature maps of "
-                      "attention and RNN are most."};
+  structures.notes = {
+      "The paper draws the figure without numbers; of 10.0 GB, feature maps of "
+      "attention and RNN are most."};
   return {layers, structures};
 }
 
 std::vector<Table> table1(const DeviceProfile& device) {
   const PlannedRecipe none = plan_recipe(vietnamese({recompute("none")}), device);
-  const PlannedRecipe mirror = plan_recipe(
-      vietnamese({recompute("mirror"), "memory.fuse_recompute=false"}), device);
+  const PlannedRecipe mirror =
+      plan_recipe(vietnamese({recompute("mirror"), "memory.fuse_recompute=false"}), device);
   auto change = [](double from, double to) { return fixed(100 * (to / from - 1), 0) + " %"; };
   Table table{
       .title = "NMT with and without recomputation after Chen et al., B=128",
@@ -118,7 +122,8 @@ std::vector<Table> fig15(const DeviceProfile& device) {
   Table table{.title = "English-Vietnamese NMT: memory and throughput",
               .columns = {"", "paper, GB", "paper, ratio", "ours, GB", "ratio", "framework's ratio",
                           "with cuDNN", "ours, samples/s predicted", "overhead"},
-              .rows = {}, .notes = {}};
+              .rows = {},
+              .notes = {}};
   auto row = [&](const char* name, const char* paper_gb, const char* paper_ratio,
                  const PlannedRecipe& p) {
     const double bytes = double(p.step.plan.device().bytes);
@@ -132,8 +137,7 @@ std::vector<Table> fig15(const DeviceProfile& device) {
   row("baseline, B=128", "10.0", "1.00", none);
   row("mirror (Chen et al.), B=128", "7.4", "1.35",
       plan_recipe(vietnamese({recompute("mirror"), unfolded}), device));
-  row("echo, B=128", "3.2", "3.13",
-      plan_recipe(vietnamese({recompute("echo"), unfolded}), device));
+  row("echo, B=128", "3.2", "3.13", plan_recipe(vietnamese({recompute("echo"), unfolded}), device));
   row("echo, folded into its readers, B=128", "3.3", "3.0",
       plan_recipe(vietnamese({recompute("echo"), folded}), device));
   row("echo, fused model, B=128", "", "",
@@ -154,8 +158,8 @@ std::vector<Table> fig15(const DeviceProfile& device) {
 std::vector<Table> fig16(const DeviceProfile& device) {
   std::vector<PlannedRecipe> plans;
   for (const char* method : {"none", "mirror", "echo"}) {
-    plans.push_back(plan_recipe(vietnamese({recompute(method), "memory.fuse_recompute=false"}),
-                                device));
+    plans.push_back(
+        plan_recipe(vietnamese({recompute(method), "memory.fuse_recompute=false"}), device));
   }
   Table table = breakdown("By layer type, at each plan's own peak, B=128, nothing folded",
                           {"baseline", "mirror", "echo"}, plans);
@@ -176,27 +180,34 @@ std::vector<Table> fig17(const DeviceProfile& device) {
   Table table{.title = "What each layer type is worth, B=128",
               .columns = {"recomputed", "ours, GB", "of echo's reduction", "overhead, predicted",
                           "paper: of its reduction", "overhead, measured"},
-              .rows = {}, .notes = {}};
+              .rows = {},
+              .notes = {}};
   auto row = [&](const char* name, const PlannedRecipe& p, const char* part, const char* overhead) {
     table.rows.push_back({name, fixed(p.gb(), 2),
                           fixed(100 * (none.gb() - p.gb()) / (none.gb() - echo.gb()), 1) + " %",
                           fixed(100 * (p.step_ms / none.step_ms - 1), 1) + " %", part, overhead});
   };
   row("nothing", none, "", "");
-  row("RNN", plan_recipe(vietnamese(unfolded), device, [](CompileOptions& o) {
-        o.recompute_options.scopes = {"rnn"};
-      }), "21.1 %", "");
-  row("attention", plan_recipe(vietnamese(unfolded), device, [](CompileOptions& o) {
-        o.recompute_options.scopes = {"attention"};
-      }), "70.2 %", "");
+  row("RNN",
+      plan_recipe(vietnamese(unfolded), device,
+                  [](CompileOptions& o) { o.recompute_options.scopes = {"rnn"}; }),
+      "21.1 %", "");
+  row("attention",
+      plan_recipe(vietnamese(unfolded), device,
+                  [](CompileOptions& o) { o.recompute_options.scopes = {"attention"}; }),
+      "70.2 %", "");
   row("echo", echo, "100 %", "1 %");
-  row("echo, whatever it costs", plan_recipe(vietnamese(unfolded), device, [](CompileOptions& o) {
-        o.recompute_options.overhead = kAnyOverhead;
-      }), "", "");
-  row("and fully-connected layers", plan_recipe(vietnamese(unfolded), device, [](CompileOptions& o) {
-        o.recompute_options.overhead = kAnyOverhead;
-        o.recompute_options.heavy = kNothingIsHeavy;
-      }), "101.8 %", "20.2 %");
+  row("echo, whatever it costs",
+      plan_recipe(vietnamese(unfolded), device,
+                  [](CompileOptions& o) { o.recompute_options.overhead = kAnyOverhead; }),
+      "", "");
+  row("and fully-connected layers",
+      plan_recipe(vietnamese(unfolded), device,
+                  [](CompileOptions& o) {
+                    o.recompute_options.overhead = kAnyOverhead;
+                    o.recompute_options.heavy = kNothingIsHeavy;
+                  }),
+      "101.8 %", "20.2 %");
   table.notes = {"Without folding into readers (memory.fuse_recompute: false), as in the paper."};
   return {table};
 }
@@ -204,7 +215,8 @@ std::vector<Table> fig17(const DeviceProfile& device) {
 std::vector<Table> fig18(const DeviceProfile& device) {
   Table table{.title = "English-German NMT (4:4 layers of 1024): footprint, GB",
               .columns = {"", "B=16", "B=64", "B=128", "predicted samples/s, B=16"},
-              .rows = {}, .notes = {}};
+              .rows = {},
+              .notes = {}};
   for (const char* method : {"none", "mirror", "echo"}) {
     std::vector<std::string> row{method};
     std::string speed;
@@ -219,8 +231,9 @@ std::vector<Table> fig18(const DeviceProfile& device) {
   table.rows.push_back({"paper: baseline", "over 8", "4 GPUs", "", ""});
   table.rows.push_back({"paper: mirror", "", "2 GPUs", "", ""});
   table.rows.push_back({"paper: echo", "", "fits 11", "9.6", "-14 % of baseline"});
-  table.notes = {"The largest batch that fits a card: pal plan --config nmt_wmt_best --max-batch "
-                 "--profile rtx2080ti."};
+  table.notes = {
+      "The largest batch that fits a card: pal plan --config nmt_wmt_best --max-batch "
+      "--profile rtx2080ti."};
   return {table};
 }
 

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "memory/plan/report.h"
+#include "train/config/wording.h"
 #include "train/loop/max_fit.h"
 #include "train/papers/reproduce.h"
-#include "train/config/wording.h"
 
 namespace pal {
 namespace {

@@ -1,6 +1,7 @@
 // OLLA (Steiner et al. 2022): what ordering nodes and placing tensors save against PyTorch's order
 // and its caching allocator, figures 7, 8 and 13. PyTorch is simulated: nodes in program order,
-// updates at the end, no in-place (views share), and memory/price/caching_allocator.h in place of ours.
+// updates at the end, no in-place (views share), and memory/price/caching_allocator.h in place of
+// ours.
 #include "train/papers/reproduce_olla.h"
 
 #include <algorithm>
@@ -8,9 +9,9 @@
 
 #include "memory/price/caching_allocator.h"
 #include "memory/storages/lifetimes.h"
+#include "train/config/wording.h"
 #include "train/papers/paper_networks.h"
 #include "train/papers/reproduce.h"
-#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -39,8 +40,10 @@ std::vector<Table> tables(const std::string& title, const std::vector<std::strin
                           std::vector<std::string> (*cells)(const OllaComparison&)) {
   std::vector<Table> out;
   for (const int64_t batch : {1, 32}) {
-    Table table{.title = title + ", batch " + std::to_string(batch), .columns = columns,
-                .rows = {}, .notes = {paper}};
+    Table table{.title = title + ", batch " + std::to_string(batch),
+                .columns = columns,
+                .rows = {},
+                .notes = {paper}};
     std::map<size_t, double> sums;
     for (const PaperNetwork& network : paper_networks()) {
       std::vector<std::string> row = cells(olla_compare(network.record(batch)));

@@ -1,8 +1,8 @@
 // The papers' networks by themselves: weights beside the published counts, and what a step needs.
 #include "memory/compile.h"
+#include "train/config/wording.h"
 #include "train/papers/paper_networks.h"
 #include "train/papers/reproduce.h"
-#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -27,8 +27,9 @@ ReproducedTable footprints() {
       .columns = {"network", "nodes", "framework, GB", "planned, GB", "bound, GB", "echo, GB",
                   "planned in"},
       .rows = {},
-      .notes = {"framework: as frameworks of the time plan (memory/price/baselines.h). bound: no plan of "
-                "that order can be smaller. planned in: all of compile(), kernels included."}};
+      .notes = {
+          "framework: as frameworks of the time plan (memory/price/baselines.h). bound: no plan of "
+          "that order can be smaller. planned in: all of compile(), kernels included."}};
   for (const PaperNetwork& n : paper_networks()) {
     const Program recorded = n.record(kBatch);
     KernelCache cache(cpu_device(1));

@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "memory/plan/report.h"
-#include "train/report/report_chart.h"
 #include "train/config/wording.h"
+#include "train/report/report_chart.h"
 
 namespace pal {
 namespace {

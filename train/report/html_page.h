@@ -1,5 +1,5 @@
-// What the pages that we write share: the head with its style, and small pieces of HTML. The pages are
-// self-contained: no script, nothing from a network.
+// What the pages that we write share: the head with its style, and small pieces of HTML. The pages
+// are self-contained: no script, nothing from a network.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -10,10 +10,10 @@
 #include "core/op.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
+#include "train/config/wording.h"
 #include "train/report/html_page.h"
 #include "train/report/plan_pictures.h"
 #include "train/report/report_chart.h"
-#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -145,15 +145,14 @@ std::string tiles(const PlanView& view) {
     const double times = double(bytes) / double(std::max<int64_t>(1, device.bytes));
     return ", " + fixed(times, 2) + "\u00d7 as much";
   };
-  std::string out = "<section class=\"tiles\">" +
-                    tile(format_bytes(device.bytes), "for a step, all included") +
-                    tile(fixed(100 * device.fragmentation(), 1) + " %", "lost to fragmentation") +
-                    tile(format_bytes(c.baselines.ours),
-                         "our own baseline" + against(c.baselines.ours)) +
-                    tile(format_bytes(c.baselines.framework),
-                         "as frameworks of the time would" + against(c.baselines.framework)) +
-                    tile(std::to_string(c.program.nodes.size()),
-                         "nodes, planned in " + fixed(c.seconds, 2) + " s");
+  std::string out =
+      "<section class=\"tiles\">" + tile(format_bytes(device.bytes), "for a step, all included") +
+      tile(fixed(100 * device.fragmentation(), 1) + " %", "lost to fragmentation") +
+      tile(format_bytes(c.baselines.ours), "our own baseline" + against(c.baselines.ours)) +
+      tile(format_bytes(c.baselines.framework),
+           "as frameworks of the time would" + against(c.baselines.framework)) +
+      tile(std::to_string(c.program.nodes.size()),
+           "nodes, planned in " + fixed(c.seconds, 2) + " s");
   if (c.time) {
     out += tile(fixed(c.time->step_ms, 0) + " ms", "a step, predicted for " + c.time->profile);
   }
@@ -182,8 +181,8 @@ std::string plan_html(const Compiled& c, const PlanPage& page) {
                               : program.value(held.value).scope;
     return kind_of(program.scopes[size_t(scope)]);
   });
-  const std::vector<Group> values = alive_at_peak(
-      view, [&](const Held& held) { return origin_of(program, c.storages, held); });
+  const std::vector<Group> values =
+      alive_at_peak(view, [&](const Held& held) { return origin_of(program, c.storages, held); });
 
   std::string out = page_header(page.name, "") + "<p class=\"soft\">" + escape_html(page.what) +
                     "</p>" + tiles(view);
@@ -202,8 +201,9 @@ std::string plan_html(const Compiled& c, const PlanPage& page) {
     out += "\n<h2>Configuration</h2><details class=\"card\"><summary>Every option</summary>" +
            preformatted({page.config}) + "</details>";
   }
-  out += "\n<footer>Written by Palimpsest: planned, not measured. A plan's bytes are exact; times "
-         "are predicted where that is said.</footer>";
+  out +=
+      "\n<footer>Written by Palimpsest: planned, not measured. A plan's bytes are exact; times "
+      "are predicted where that is said.</footer>";
   return html_page(page.name + ", plan", out);
 }
 

@@ -1,5 +1,5 @@
-// `pal plan --html`: where a step's memory goes, on one page. Self-contained: no script, nothing from a
-// network.
+// `pal plan --html`: where a step's memory goes, on one page. Self-contained: no script, nothing
+// from a network.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,8 +9,8 @@
 namespace pal {
 
 struct PlanPage {
-  std::string name;  // of the configuration
-  std::string what;  // "bucket 100,100, batch 128"
+  std::string name;         // of the configuration
+  std::string what;         // "bucket 100,100, batch 128"
   std::string config = "";  // YAML, resolved
 };
 

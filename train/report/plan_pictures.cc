@@ -19,9 +19,9 @@ constexpr double kWidth = 1120, kLeft = 66, kRight = 10, kTop = 16, kPlot = 300,
 constexpr size_t kMostColumns = 700, kRectangles = 24'000;
 
 // From the bottom of the stack: what lives longest first.
-constexpr std::array kStack = {Role::weight,      Role::optimizer_state, Role::input,
-                               Role::weight_gradient, Role::feature_map, Role::statistic,
-                               Role::encoded,     Role::host_copy,       Role::gradient_map,
+constexpr std::array kStack = {Role::weight,          Role::optimizer_state, Role::input,
+                               Role::weight_gradient, Role::feature_map,     Role::statistic,
+                               Role::encoded,         Role::host_copy,       Role::gradient_map,
                                Role::workspace};
 static_assert(kStack.size() == kRoles);
 

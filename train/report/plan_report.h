@@ -24,7 +24,8 @@ std::string plan_json(const Compiled& step, std::pair<int64_t, int64_t> bucket,
 // The same at a glance: a few lines for a terminal.
 std::vector<std::string> plan_lines(const Executable& step);
 std::vector<std::string> plan_lines(const Compiled& step, const PlanFacts& facts = {});
-// "time (predicted, RTX 2080 Ti): 95 ms a step, +8.4 % echo, 1,347 samples/s"; empty without a time.
+// "time (predicted, RTX 2080 Ti): 95 ms a step, +8.4 % echo, 1,347 samples/s"; empty without a
+// time.
 std::string time_line(const Compiled& step, const PlanFacts& facts = {});
 
 std::string mib(int64_t bytes);  // "123.4 MiB"

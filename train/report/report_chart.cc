@@ -106,9 +106,12 @@ std::string short_number(double v, int digits) {
   const double size = std::abs(v);
   double scaled = v;
   const char* suffix = "";
-  if (size >= 1e9) scaled = v / 1e9, suffix = "G";
-  else if (size >= 1e6) scaled = v / 1e6, suffix = "M";
-  else if (size >= 1e4) scaled = v / 1e3, suffix = "k";
+  if (size >= 1e9)
+    scaled = v / 1e9, suffix = "G";
+  else if (size >= 1e6)
+    scaled = v / 1e6, suffix = "M";
+  else if (size >= 1e4)
+    scaled = v / 1e3, suffix = "k";
   if (digits > 6 || (size > 0 && size < 1e-3)) scaled = v, suffix = "";
   std::snprintf(text, sizeof text, "%.*g", digits, scaled);
   std::string out = text;
@@ -142,8 +145,8 @@ std::string chart_html(const Chart& chart) {
       y_lo = std::min(y_lo, y), y_hi = std::max(y_hi, y);
     }
     if (!s.name.empty() && !s.points.empty()) {
-      head += "<span class=\"key\"><i class=\"" + s.style + "\"></i>" + escape_html(s.name) +
-              "</span>";
+      head +=
+          "<span class=\"key\"><i class=\"" + s.style + "\"></i>" + escape_html(s.name) + "</span>";
     }
   }
   head += "</figcaption>";

@@ -8,8 +8,8 @@
 namespace pal {
 
 struct ChartSeries {
-  std::string name;   // in the legend; empty: not there
-  std::string style;  // a CSS class of the page: its stroke
+  std::string name;                               // in the legend; empty: not there
+  std::string style;                              // a CSS class of the page: its stroke
   std::vector<std::pair<double, double>> points;  // x rising; no NaN
   bool dots = false;                              // marks every point
 };
@@ -25,8 +25,8 @@ struct Chart {
 std::string chart_html(const Chart& chart);
 
 // At most `count` points: means of runs of neighbours.
-std::vector<std::pair<double, double>> thinned(
-    const std::vector<std::pair<double, double>>& points, size_t count);
+std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points,
+                                               size_t count);
 // An exponential moving average over about `window` points, corrected for its start.
 std::vector<std::pair<double, double>> smoothed(
     const std::vector<std::pair<double, double>>& points, double window);

@@ -11,9 +11,9 @@
 
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
+#include "train/config/wording.h"
 #include "train/report/html_page.h"
 #include "train/report/report_chart.h"
-#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -107,8 +107,8 @@ std::string charts(const RunReport& r, const Curves& c) {
   } else {
     loss.series.push_back({"training", "one", train});
   }
-  loss.series.push_back({"validation", "two", thinned(c.valid_loss, kPoints),
-                         c.valid_loss.size() <= 60});
+  loss.series.push_back(
+      {"validation", "two", thinned(c.valid_loss, kPoints), c.valid_loss.size() <= 60});
   std::string out = "<section class=\"charts\">" + chart_html(loss);
 
   Chart metric{.title = "Validation", .unit = "by step", .series = {}};
@@ -116,13 +116,14 @@ std::string charts(const RunReport& r, const Curves& c) {
   for (const auto& [name, points] : c.metrics) {
     const bool alone = c.metrics.size() == 1;
     if (alone) metric.title = upper(name), metric.unit = "on validation data, by step";
-    metric.series.push_back({alone ? "" : upper(name),
-                             styles[metric.series.size() % 3], thinned(points, kPoints),
-                             points.size() <= 60});
+    metric.series.push_back({alone ? "" : upper(name), styles[metric.series.size() % 3],
+                             thinned(points, kPoints), points.size() <= 60});
   }
   out += chart_html(metric);
-  out += chart_html({.title = "Learning rate", .unit = "by step",
-                     .series = {{"", "four", thinned(c.rate, kPoints)}}, .from_zero = true});
+  out += chart_html({.title = "Learning rate",
+                     .unit = "by step",
+                     .series = {{"", "four", thinned(c.rate, kPoints)}},
+                     .from_zero = true});
   out += chart_html({.title = "Throughput",
                      .unit = r.unit + " a second, by step",
                      .series = {{"", "one", thinned(c.tokens, kPoints)}},

@@ -17,9 +17,9 @@ struct RunReport {
   int64_t arena_bytes = 0, lower_bound_bytes = 0;
   std::string unit = "tokens";  // Task::unit(): what throughput counts
   std::string sample = "word";  // Task::loss_unit(): what the loss is a mean over
-  std::string config;                                         // YAML, resolved
-  std::vector<std::pair<std::string, std::string>> samples;   // source, output
-  std::vector<std::pair<std::string, double>> test = {};  // metrics of the test part, at the end
+  std::string config;           // YAML, resolved
+  std::vector<std::pair<std::string, std::string>> samples;  // source, output
+  std::vector<std::pair<std::string, double>> test = {};     // metrics of the test part, at the end
 };
 
 // The page. `metrics`: the text of metrics.jsonl; lines that are no rows, as a killed run may

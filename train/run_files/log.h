@@ -17,8 +17,8 @@ struct ProgressState {
   int64_t total_steps = 0;  // 0: not known
   double epoch = 0;
   double loss = 0;
-  double tokens_per_s = 0;  // 0: left out
-  double seconds_left = -1;  // below 0: not known
+  double tokens_per_s = 0;      // 0: left out
+  double seconds_left = -1;     // below 0: not known
   const char* unit = "tokens";  // what tokens are
 };
 // "step 120/4000  epoch 1.42  loss 3.2103  5,120 tokens/s  eta 3:05".
@@ -28,7 +28,7 @@ std::string progress_text(const ProgressState& state);
 // that is `due` (when a step row is written too). Called from one thread.
 class Progress {
  public:
-  Progress();                               // a terminal or not, as standard error is
+  Progress();  // a terminal or not, as standard error is
   explicit Progress(bool terminal) : terminal_(terminal) {}
   ~Progress() { finish(); }
   void update(const ProgressState& state, bool due);

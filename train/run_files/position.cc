@@ -16,8 +16,7 @@ bool take_word(std::string_view& text, const std::string& word) {
   return true;
 }
 
-template <class T>
-bool take_number(std::string_view& text, int base, T& number) {
+template <class T> bool take_number(std::string_view& text, int base, T& number) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number, base);
   text.remove_prefix(static_cast<size_t>(rest - text.data()));

@@ -196,9 +196,8 @@ void save_safetensors(const std::string& path, std::span<const TensorView> tenso
   if (!metadata.empty()) header[kMetadata] = metadata;
   uint64_t at = 0;
   for (const TensorView* each : order) {
-    header[each->name] = {{"dtype", each->dtype},
-                          {"shape", each->shape},
-                          {"data_offsets", {at, at + each->bytes}}};
+    header[each->name] = {
+        {"dtype", each->dtype}, {"shape", each->shape}, {"data_offsets", {at, at + each->bytes}}};
     at += each->bytes;
   }
   std::string text;

@@ -30,8 +30,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
 }
 
 // Little-endian, whatever the machine is.
-template <class T>
-void put_fixed(std::string& out, T bits) {
+template <class T> void put_fixed(std::string& out, T bits) {
   for (size_t i = 0; i < sizeof(T); ++i) out += char(uint8_t(bits >> (8 * i)));
 }
 
@@ -120,8 +119,7 @@ void EventWriter::append(const std::string& event) {
   }
 }
 
-void EventWriter::scalars(int64_t step,
-                          const std::vector<std::pair<std::string, double>>& values) {
+void EventWriter::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
   std::string summary;
   for (const auto& [tag, value] : values) {
     std::string one;

@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "data/ladder_file.h"
-#include "train/run_files/log.h"
 #include "train/config/wording.h"
+#include "train/run_files/log.h"
 
 namespace pal {
 namespace {

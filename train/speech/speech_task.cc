@@ -9,13 +9,13 @@
 #include "core/error.h"
 #include "core/philox.h"
 #include "core/scalars.h"
-#include "ops/tensors/copies.h"
 #include "ops/losses/cross_entropy.h"  // log_softmax
+#include "ops/tensors/copies.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/trainer.h"
 #include "train/run_files/log.h"
 #include "train/run_files/position.h"
 #include "train/run_files/saved_run.h"
-#include "train/loop/trainer.h"
 
 namespace pal {
 namespace {
@@ -47,8 +47,7 @@ DeepSpeech2Options model_options(const DeepSpeechConfig& c, int64_t bins, int64_
   return o;
 }
 
-template <class T>
-void put(Executable& program, const char* input, const std::vector<T>& numbers) {
+template <class T> void put(Executable& program, const char* input, const std::vector<T>& numbers) {
   const Program& p = program.program();
   if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
     throw ProgramError(std::string("[speech] input ") + input + " takes " +

@@ -8,10 +8,10 @@
 
 #include "data/prefetch.h"
 #include "models/deepspeech2.h"
+#include "train/loop/task.h"
 #include "train/speech/ctc_decode.h"
 #include "train/speech/error_rate.h"
 #include "train/speech/speech_data.h"
-#include "train/loop/task.h"
 
 namespace pal {
 

@@ -79,9 +79,9 @@ void Beam::end(const Hypothesis& open, double log_prob) {
   const double n = static_cast<double>(open.words.size()) + 1;
   const Hypothesis ended{open.words, log_prob, log_prob / std::pow(n, options_.length_penalty)};
   // After its equals: the one that ended first goes first.
-  const auto at = std::upper_bound(
-      ended_.begin(), ended_.end(), ended,
-      [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  const auto at =
+      std::upper_bound(ended_.begin(), ended_.end(), ended,
+                       [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
   ended_.insert(at, ended);
 }
 

@@ -31,8 +31,8 @@ struct Hypothesis {
 //   - no open one can become one of the n best: its log probability only falls, so its score cannot
 //     exceed log_prob / (longest + 1)^a (Huang et al. 2017, "When to Finish?").
 // The score is normalised as in Marian, fairseq and Sockeye 3: n^a, not the ((5 + n) / 6)^a of
-// Wu et al. 2016, equation 14. Of equally probable continuations the one of the first row goes first,
-// then the one with the lowest word id, so that a beam of 1 is greedy search.
+// Wu et al. 2016, equation 14. Of equally probable continuations the one of the first row goes
+// first, then the one with the lowest word id, so that a beam of 1 is greedy search.
 class Beam {
  public:
   Beam(const BeamOptions& options, int64_t longest);

@@ -147,13 +147,19 @@ std::string tokenize_13a(std::string_view line) {
   // A point or comma not after a digit, then one not before a digit, then a dash after a digit.
   split = substitute_pairs(
       split, [](char a, char b) { return !is_digit(a) && is_point(b); },
-      [](std::string& out, char a, char b) { out += {a, ' ', b, ' '}; });
+      [](std::string& out, char a, char b) {
+        out += {a, ' ', b, ' '};
+      });
   split = substitute_pairs(
       split, [](char a, char b) { return is_point(a) && !is_digit(b); },
-      [](std::string& out, char a, char b) { out += {' ', a, ' ', b}; });
+      [](std::string& out, char a, char b) {
+        out += {' ', a, ' ', b};
+      });
   split = substitute_pairs(
       split, [](char a, char b) { return is_digit(a) && b == '-'; },
-      [](std::string& out, char a, char b) { out += {a, ' ', b, ' '}; });
+      [](std::string& out, char a, char b) {
+        out += {a, ' ', b, ' '};
+      });
   return join(split_words(split));
 }
 

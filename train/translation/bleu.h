@@ -15,10 +15,10 @@ enum class BleuTokenizer {
 };
 
 struct BleuScore {
-  double score = 0;                   // 0..100
-  std::array<int64_t, 4> correct{};   // n-grams of the hypotheses found in the references, clipped
-  std::array<int64_t, 4> total{};     // n-grams of the hypotheses
-  std::array<double, 4> precisions{}; // percent, smoothed
+  double score = 0;                    // 0..100
+  std::array<int64_t, 4> correct{};    // n-grams of the hypotheses found in the references, clipped
+  std::array<int64_t, 4> total{};      // n-grams of the hypotheses
+  std::array<double, 4> precisions{};  // percent, smoothed
   double brevity_penalty = 0;
   int64_t hypothesis_length = 0, reference_length = 0;  // words
   std::string signature;  // nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:palimpsest-1

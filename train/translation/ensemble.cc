@@ -18,11 +18,13 @@ Ensemble::Ensemble(const std::string& folders) {
     if (own.target().words() != first.target().words()) {
       throw UsageError(both + " have different target vocabularies (" +
                        std::to_string(first.target().size()) + " and " +
-                       std::to_string(own.target().size()) + " words); an ensemble needs models "
+                       std::to_string(own.target().size()) +
+                       " words); an ensemble needs models "
                        "trained with the same one (data.target_vocab)");
     }
     if (own.target_segmenter() != first.target_segmenter()) {
-      throw UsageError(both + " have different tokenizers; an ensemble needs models trained with "
+      throw UsageError(both +
+                       " have different tokenizers; an ensemble needs models trained with "
                        "the same one (data.tokenizer, data.sentencepiece_file)");
     }
   }
@@ -80,8 +82,8 @@ std::vector<double> Ensemble::score(std::span<const std::string> sources,
   for (const std::string& line : targets) {
     words.push_back(data().target().encode(data().target_segmenter().split(line)));
   }
-  return translator(sources.size()).score(std::vector<Sentences>(encoded.begin(), encoded.end()),
-                                          words);
+  return translator(sources.size())
+      .score(std::vector<Sentences>(encoded.begin(), encoded.end()), words);
 }
 
 TranslationEvaluation Ensemble::evaluate(const TranslationPart& part,

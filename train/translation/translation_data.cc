@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 #include "data/ladder_file.h"
-#include "train/run_files/log.h"
 #include "data/made_up_text.h"
 #include "train/config/wording.h"
+#include "train/run_files/log.h"
 
 namespace pal {
 namespace {

@@ -21,8 +21,8 @@ NmtOptions nmt_options(const NmtConfig& c, const TrainConfig& train, int64_t sou
   o.bidirectional = *c.bidirectional;
   o.reverse_source = *c.reverse_source;
   o.input_feeding = *c.input_feeding;
-  o.attention = *c.attention == "mlp" ? NmtOptions::Attention::mlp
-                                      : NmtOptions::Attention::scaled_luong;
+  o.attention =
+      *c.attention == "mlp" ? NmtOptions::Attention::mlp : NmtOptions::Attention::scaled_luong;
   o.tie = *c.tie_embeddings == "all"          ? NmtOptions::Tie::all
           : *c.tie_embeddings == "embeddings" ? NmtOptions::Tie::embeddings
           : *c.tie_embeddings == "target"     ? NmtOptions::Tie::target

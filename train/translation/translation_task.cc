@@ -11,10 +11,10 @@
 #include "core/scalars.h"
 #include "ops/tensors/copies.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/trainer.h"
 #include "train/run_files/log.h"
 #include "train/run_files/position.h"
 #include "train/run_files/saved_run.h"
-#include "train/loop/trainer.h"
 #include "train/translation/translation_model.h"
 
 namespace pal {

@@ -8,8 +8,8 @@
 #include "data/iterator.h"
 #include "data/prefetch.h"
 #include "models/translation.h"
-#include "train/translation/bleu.h"
 #include "train/loop/task.h"
+#include "train/translation/bleu.h"
 #include "train/translation/translation_data.h"
 #include "train/translation/translator.h"
 

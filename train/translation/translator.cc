@@ -90,8 +90,8 @@ void TranslationScorer::carry_state(const std::string& name, std::span<const int
   }
 }
 
-// Appends what the step before has made to a cache, (T, rows, ..), and puts its rows in the parents'
-// order.
+// Appends what the step before has made to a cache, (T, rows, ..), and puts its rows in the
+// parents' order.
 void TranslationScorer::carry_cache(const std::string& name, std::span<const int32_t> parents) {
   const Program& program = decoder_->program();
   const int64_t capacity = program.value(program.input(name)).spec.shape[0];
@@ -124,8 +124,8 @@ const float* TranslationScorer::step(std::span<const int32_t> words,
                                      std::span<const int32_t> parents) {
   if (!decoder_) throw ProgramError("[translate] step() before start()");
   if (!parents.empty() && parents.size() != static_cast<size_t>(rows())) {
-    throw ProgramError("[translate] step() takes a parent for each of " +
-                       std::to_string(rows()) + " rows, not " + std::to_string(parents.size()));
+    throw ProgramError("[translate] step() takes a parent for each of " + std::to_string(rows()) +
+                       " rows, not " + std::to_string(parents.size()));
   }
   put(*decoder_, translation_input::kToken, words.data(), words.size_bytes());
   if (position_ > 0) {
@@ -160,8 +160,7 @@ void average_log_probs(std::span<const float* const> models, std::span<float> ou
     float sum = 0;
     for (const float* model : models) sum += pal::exp(model[i] - most);
     // -inf - -inf is NaN: a word that is impossible for all stays so.
-    out[i] = most == -std::numeric_limits<float>::infinity() ? most
-                                                             : most + pal::log(sum / count);
+    out[i] = most == -std::numeric_limits<float>::infinity() ? most : most + pal::log(sum / count);
   }
 }
 
@@ -186,8 +185,10 @@ int64_t Translator::rung(int64_t length, size_t member) const {
 template <class Use>
 void Translator::in_batches(std::span<const Sentences> sources, Use use) const {
   if (sources.size() != members_.size()) {
-    throw ProgramError("[translate] " + std::to_string(members_.size()) + " models, but sources "
-                       "for " + std::to_string(sources.size()));
+    throw ProgramError("[translate] " + std::to_string(members_.size()) +
+                       " models, but sources "
+                       "for " +
+                       std::to_string(sources.size()));
   }
   std::vector<size_t> rows;  // with words, shortest first, so that a batch's sentences are alike
   for (size_t i = 0; i < sources[0].size(); ++i) {
@@ -195,9 +196,8 @@ void Translator::in_batches(std::span<const Sentences> sources, Use use) const {
                                    [i](const Sentences& own) { return !own[i].empty(); });
     if (words) rows.push_back(i);
   }
-  std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
-    return sources[0][a].size() < sources[0][b].size();
-  });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](size_t a, size_t b) { return sources[0][a].size() < sources[0][b].size(); });
   const auto batch = static_cast<size_t>(batch_);
   for (size_t at = 0; at < rows.size(); at += batch) {
     use(std::span<const size_t>(rows).subspan(at, std::min(batch, rows.size() - at)));

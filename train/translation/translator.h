@@ -104,8 +104,7 @@ class Translator {
 
  private:
   // Goes through the sentences with words in batches of similar length: use(rows).
-  template <class Use>
-  void in_batches(std::span<const Sentences> sources, Use use) const;
+  template <class Use> void in_batches(std::span<const Sentences> sources, Use use) const;
   void start(std::span<const Sentences> sources, std::span<const size_t> rows, int64_t beam,
              int64_t most_steps);
   const float* step(std::span<const int32_t> words, std::span<const int32_t> parents = {});
@@ -115,7 +114,7 @@ class Translator {
   std::vector<Member> members_;
   int64_t batch_;
   std::vector<TranslationScorer> scorers_;  // of the batch at work
-  std::vector<float> average_;      // (rows, V), of an ensemble
+  std::vector<float> average_;              // (rows, V), of an ensemble
 };
 
 }  // namespace pal

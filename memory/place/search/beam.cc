@@ -1,5 +1,5 @@
-// Where the floors beside each other differ there is a step. The lower side must be filled to the byte
-// by what begins (or ends) at that time, so a step costs by how hard it is to fill.
+// Where the floors beside each other differ there is a step. The lower side must be filled to the
+// byte by what begins (or ends) at that time, so a step costs by how hard it is to fill.
 #include "memory/place/search/beam.h"
 
 #include <algorithm>
@@ -106,8 +106,8 @@ void BeamSearch::expand(const State& s, int32_t index) {
     const double chance = noise_ * double(random_() >> 11) * 0x1p-53;
     // Large ones first: a state that has used them up has an easier rest.
     const double area = double(size_[size_t(b)]) * double(u - l);
-    children_.push_back({cost + chance - area_ * std::log(area), cost, s.hash + kind_[size_t(b)],
-                         index, b, floor});
+    children_.push_back(
+        {cost + chance - area_ * std::log(area), cost, s.hash + kind_[size_t(b)], index, b, floor});
   }
 }
 

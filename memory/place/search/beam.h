@@ -1,5 +1,5 @@
-// Packings without a hole, filled from below: beam search over skylines, of which those are kept that
-// what is left is most likely to fit.
+// Packings without a hole, filled from below: beam search over skylines, of which those are kept
+// that what is left is most likely to fit.
 #pragma once
 #include <cstdint>
 #include <random>
@@ -26,7 +26,7 @@ class BeamSearch {
  private:
   // With no hole the floors follow from which buffers are placed.
   struct State {
-    std::vector<int64_t> floor;   // by section
+    std::vector<int64_t> floor;    // by section
     std::vector<uint64_t> placed;  // one bit a buffer
     double cost = 0;               // of its steps
     uint64_t hash = 0;
@@ -53,7 +53,7 @@ class BeamSearch {
   int32_t sections_ = 0;
   std::vector<int32_t> lower_, upper_;
   std::vector<int64_t> size_;
-  std::vector<uint64_t> kind_;  // a number that buffers alike share
+  std::vector<uint64_t> kind_;                       // a number that buffers alike share
   std::vector<std::vector<int32_t>> starts_, ends_;  // by time
   std::vector<Step> steps_;
   std::vector<Child> children_;

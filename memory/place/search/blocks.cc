@@ -50,7 +50,7 @@ Blocks::Blocks(std::span<const Buffer> buffers, int most, std::mt19937_64& rando
 // short block has the fewest partners. Whether there was one.
 bool Blocks::join_round(int count, std::mt19937_64& random) {
   std::map<std::pair<int64_t, int64_t>, BlockSet> by_lower;  // (lower, upper) -> blocks
-  std::map<int64_t, std::vector<int64_t>> uppers_of;    // lower -> uppers
+  std::map<int64_t, std::vector<int64_t>> uppers_of;         // lower -> uppers
   for (size_t i = 0; i < blocks_.size(); ++i) {
     if (blocks_[i].joined) continue;
     BlockSet& same = by_lower[{blocks_[i].b.lower, blocks_[i].b.upper}];

@@ -1,5 +1,5 @@
-// Blocks: buffers that fit together without a gap, joined into one larger buffer. Exact packings are
-// often nested so; found bottom up, blocks leave the search a much smaller problem.
+// Blocks: buffers that fit together without a gap, joined into one larger buffer. Exact packings
+// are often nested so; found bottom up, blocks leave the search a much smaller problem.
 #pragma once
 #include <cstdint>
 #include <random>

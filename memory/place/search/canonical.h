@@ -79,7 +79,7 @@ class CanonicalSearch {
   bool lift(int32_t section, int64_t least, int32_t beside);
   void undo_to(size_t count_of_moves);
 
-  static constexpr int64_t kPlaced = INT64_MAX / 2;  // the low_ of those that are
+  static constexpr int64_t kPlaced = INT64_MAX / 2;        // the low_ of those that are
   static constexpr int64_t kNode = 2000, kLook = 200'000;  // work
   static constexpr size_t kMostFailures = size_t{1} << 21;
 
@@ -90,9 +90,9 @@ class CanonicalSearch {
   std::vector<int32_t> lower_, upper_;  // sections, by buffer
   std::vector<int32_t> kind_;           // the first buffer that is alike
   std::vector<int64_t> size_;
-  std::vector<std::vector<int32_t>> beside_;   // by buffer: those alive with it
-  std::vector<std::vector<int32_t>> of_;       // by section: those alive
-  std::vector<int64_t> offset_, low_;  // by buffer: where it is, and the least it can have
+  std::vector<std::vector<int32_t>> beside_;  // by buffer: those alive with it
+  std::vector<std::vector<int32_t>> of_;      // by section: those alive
+  std::vector<int64_t> offset_, low_;         // by buffer: where it is, and the least it can have
   std::vector<int64_t> floor_, rest_;  // by section: the least low_ of those left, and their sizes
   std::vector<int32_t> lowest_;        // by section: one of those left that lie at its floor
   std::vector<int32_t> crossing_;      // by boundary: buffers left on both sides

@@ -12,8 +12,7 @@ uint64_t mixed(uint64_t h) {
   return h ^ h >> 32;
 }
 
-template <class List>
-void append_reversed(List& to, const List& from) {
+template <class List> void append_reversed(List& to, const List& from) {
   to.insert(to.end(), from.rbegin(), from.rend());
 }
 

@@ -1,5 +1,5 @@
-// Which search when: canonical placements and skylines, and columns, blocks and beams where there is
-// nothing to waste.
+// Which search when: canonical placements and skylines, and columns, blocks and beams where there
+// is nothing to waste.
 #include "memory/place/search/search.h"
 
 #include <algorithm>

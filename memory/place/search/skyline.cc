@@ -230,8 +230,8 @@ SkylineSearch::Corner SkylineSearch::choose(int32_t from, int32_t to) {
         // A forced move costs nothing. Then where failures were (dom/wdeg, Boussemart, 2004).
         double cost = c.choices == 1 ? 0 : c.choices / blame_[size_t(c.section())];
         if (lowest_) cost = double(floor);
-        if (cost < least || (cost == least && (lowest_ ? c.choices < best.choices
-                                                       : floor < best_floor))) {
+        if (cost < least ||
+            (cost == least && (lowest_ ? c.choices < best.choices : floor < best_floor))) {
           best = c, best_floor = floor, least = cost;
         }
       }

@@ -1,5 +1,6 @@
-// Exact placement under a capacity: depth-first search over skylines (Moffitt, MiniMalloc, 2023, for
-// sections, their inference, canonical solutions and decomposition; the branching here is by valley).
+// Exact placement under a capacity: depth-first search over skylines (Moffitt, MiniMalloc, 2023,
+// for sections, their inference, canonical solutions and decomposition; the branching here is by
+// valley).
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -11,8 +11,8 @@
 
 #include "memory/place/place.h"
 #include "memory/place/search/exchanges.h"
-#include "memory/place/search/search.h"
 #include "memory/place/search/pq_tree.h"
+#include "memory/place/search/search.h"
 
 namespace pal {
 

@@ -30,8 +30,7 @@ struct dim3 {
 // Vectors that notice when they lie where the hardware would not take them.
 namespace pal::emulation {
 void check_vector(const void* at, size_t boundary);
-template <class T, size_t kBoundary>
-struct Vector4 {
+template <class T, size_t kBoundary> struct Vector4 {
   T x{}, y{}, z{}, w{};
   Vector4() = default;
   Vector4(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
@@ -68,18 +67,15 @@ void exchange(unsigned mask, void* value, size_t bytes, int lane);
 int lane();
 }  // namespace pal::emulation
 
-template <class T>
-T __shfl_sync(unsigned mask, T value, int source) {
+template <class T> T __shfl_sync(unsigned mask, T value, int source) {
   pal::emulation::exchange(mask, &value, sizeof value, source & 31);
   return value;
 }
-template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int bits) {
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits) {
   pal::emulation::exchange(mask, &value, sizeof value, pal::emulation::lane() ^ bits);
   return value;
 }
-template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned by) {
+template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned by) {
   const int source = pal::emulation::lane() + int(by);
   pal::emulation::exchange(mask, &value, sizeof value,
                            source < 32 ? source : pal::emulation::lane());

@@ -12,16 +12,16 @@
 #include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/compile.h"
-#include "memory/storages/lifetimes.h"
 #include "memory/recompute/recompute.h"
+#include "memory/storages/lifetimes.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/convolution/max_pool.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/norms/batch_norm.h"
-#include "ops/convolution/conv2d.h"
 #include "ops/elementwise/dropout.h"
+#include "ops/norms/batch_norm.h"
 #include "ops/products/matmul.h"
-#include "ops/convolution/max_pool.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
@@ -72,8 +72,7 @@ Val relu6(Val x) { return clip(x, 0, 6); }
 TEST(BitStash, WhatGradientsAskAPredicateOf) {
   for (Val (*f)(Val) : {+[](Val x) { return relu(x); }, +[](Val x) { return relu6(x); },
                         +[](Val x) { return clip(x, -1, 1); }}) {
-    const Program p =
-        step_of(1, [&](Val x, auto& w) { return scale(f(matmul(x, w[0])), 2); });
+    const Program p = step_of(1, [&](Val x, auto& w) { return scale(f(matmul(x, w[0])), 2); });
     const Program out = stashed(p, 1);
     EXPECT_LT(peak_bytes(out), peak_bytes(p));
     for (const Node& node : out.nodes) {
@@ -88,10 +87,12 @@ TEST(BitStash, NotWhatAGradientReads) {
   stashed(step_of(2, [](Val x, auto& w) { return matmul(relu(matmul(x, w[0])), w[1]); }), 0);
   stashed(step_of(1, [](Val x, auto& w) { return tanh(matmul(x, w[0])); }), 0);
   // Through a view of it.
-  stashed(step_of(2, [](Val x, auto& w) {
-            Val y = relu(matmul(x, w[0]));
-            return add(y, matmul(reshape(y, {kRows, kWide}), w[1]));
-          }), 0);
+  stashed(step_of(2,
+                  [](Val x, auto& w) {
+                    Val y = relu(matmul(x, w[0]));
+                    return add(y, matmul(reshape(y, {kRows, kWide}), w[1]));
+                  }),
+          0);
 }
 
 TEST(BitStash, NotDifferentQuestions) {
@@ -143,9 +144,8 @@ int times(const std::string& text, const std::string& word) {
 
 TEST(EchoBits, AReluThatIsReadByItsGradientAlone) {
   std::string note;
-  const std::string last = echoed(step_of(1, [](Val x, auto& w) {
-                                    return scale(relu(matmul(x, w[0])), 0.5f);
-                                  }), &note);
+  const std::string last =
+      echoed(step_of(1, [](Val x, auto& w) { return scale(relu(matmul(x, w[0])), 0.5f); }), &note);
   EXPECT_EQ(last.substr(0, 21), "matmul relu +to_bits ") << last;
   EXPECT_EQ(times(last, "*"), 0) << last;
   EXPECT_EQ(note.find("0 nodes recomputed, 1 values kept as bits"), 0u) << note;

@@ -1,5 +1,5 @@
-// fuse_epilogues: where a product takes the relu behind it, or relu's gradient, and where it must not;
-// to the bit.
+// fuse_epilogues: where a product takes the relu behind it, or relu's gradient, and where it must
+// not; to the bit.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -10,9 +10,9 @@
 #include "memory/passes/fuse_recompute.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/copies.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 #include "tests/memory/bits.h"
 #include "tests/support/random_program.h"
 

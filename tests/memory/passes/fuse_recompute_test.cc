@@ -11,16 +11,16 @@
 #include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/recompute/recompute.h"
+#include "ops/attention/attention_score.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/attention/attention_score.h"
 #include "ops/elementwise/dropout.h"
-#include "ops/tensors/fill.h"
+#include "ops/products/matmul.h"
 #include "ops/recurrent/gru.h"
 #include "ops/recurrent/lstm.h"
-#include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/fill.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
 #include "tests/support/random_program.h"
@@ -28,7 +28,8 @@
 namespace pal::test {
 namespace {
 
-// A toy that stands for reverse(affine(x)) with the affine run again, and for reverse(x + affine(x)).
+// A toy that stands for reverse(affine(x)) with the affine run again, and for reverse(x +
+// affine(x)).
 std::vector<FusedPattern> toy_patterns(SpecSpan in, const Attrs&) {
   std::vector<FusedPattern> out;
   for (const bool sum : {true, false}) {
@@ -45,20 +46,20 @@ std::vector<FusedPattern> toy_patterns(SpecSpan in, const Attrs&) {
   return out;
 }
 const OpDef& toy_fused() {
-  static const OpDef op{
-      .name = "fused",
-      .formula = "reverse(3 x + 1), or of its mean with x",
-      .infer = [](SpecSpan in, const Attrs&) -> Specs { return {in[0]}; },
-      .fuses = {&toy_reverse, toy_patterns},
-      .cpu = {.run = [](const KernelArgs& a) {
-        const float* x = a.input(0);
-        const int64_t n = a.in_spec[0].numel();
-        const bool sum = a.attrs.as<ToyAttrs>().k != 0;
-        for (int64_t i = 0; i < n; ++i) {
-          const float y = 3 * x[n - 1 - i] + 1;
-          a.output(0)[i] = sum ? 0.5f * (x[n - 1 - i] + y) : y;  // as the toy adds
-        }
-      }}};
+  static const OpDef op{.name = "fused",
+                        .formula = "reverse(3 x + 1), or of its mean with x",
+                        .infer = [](SpecSpan in, const Attrs&) -> Specs { return {in[0]}; },
+                        .fuses = {&toy_reverse, toy_patterns},
+                        .cpu = {.run = [](const KernelArgs& a) {
+                          const float* x = a.input(0);
+                          const int64_t n = a.in_spec[0].numel();
+                          const bool sum = a.attrs.as<ToyAttrs>().k != 0;
+                          for (int64_t i = 0; i < n; ++i) {
+                            const float y = 3 * x[n - 1 - i] + 1;
+                            a.output(0)[i] =
+                                sum ? 0.5f * (x[n - 1 - i] + y) : y;  // as the toy adds
+                          }
+                        }}};
   return op;
 }
 
@@ -188,7 +189,8 @@ TEST(FuseRecompute, PatternsOfOperatorsContainTheirAnchorAndMakeTheirOutputs) {
   EXPECT_GE(forms, 3);
 }
 
-// All that is cheap run again, and fused; the bits of the step as it was. The op's nodes are counted.
+// All that is cheap run again, and fused; the bits of the step as it was. The op's nodes are
+// counted.
 int fused_nodes(const Program& step, const std::string& op, bool sigmoid_cheap = true) {
   verify(step);
   const Bits expected = bits_of(step);

@@ -8,12 +8,12 @@
 #include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/passes/fuse_recompute.h"
-#include "memory/storages/lifetimes.h"
 #include "memory/recompute/recompute.h"
+#include "memory/storages/lifetimes.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/norms/batch_norm.h"
 #include "ops/losses/cross_entropy.h"
+#include "ops/norms/batch_norm.h"
 #include "ops/products/matmul.h"
 #include "tests/memory/bits.h"
 
@@ -36,7 +36,8 @@ Program residual_step(DType type = DType::f32, int blocks = 4) {
   for (int k = 0; k < blocks; ++k) {
     const std::string n = std::to_string(k);
     auto norm = [&](Val y, const std::string& which) {
-      return batch_norm(y, weight("gamma" + which + n, {kWidth}), weight("beta" + which + n, {kWidth}))
+      return batch_norm(y, weight("gamma" + which + n, {kWidth}),
+                        weight("beta" + which + n, {kWidth}))
           .y;
     };
     auto layer = [&](Val in, const std::string& which, const std::string& norm_name) {
@@ -101,8 +102,8 @@ TEST(Parts, TheBaselinesRunWholeLayersAgain) {
 TEST(Parts, WithoutRecomputationThereAreNone) {
   const Program p = residual_step();
   for (const Recompute method : {Recompute::none, Recompute::echo}) {
-    const Program out =
-        recompute(p, method, [](const Program&) { return int64_t(1); }, nullptr);  // never better
+    const Program out = recompute(
+        p, method, [](const Program&) { return int64_t(1); }, nullptr);  // never better
     EXPECT_EQ(print(out), print(p));
   }
 }
@@ -111,9 +112,9 @@ TEST(Parts, WithoutRecomputationThereAreNone) {
 class Folded : public testing::TestWithParam<DType> {};
 TEST_P(Folded, ClonesOfANormAndWhatFollows) {
   const Program p = residual_step(GetParam());
-  const Program cloned = recompute(p, Recompute::echo, [](const Program& q) { return peak_bytes(q); },
-                                   nullptr,
-                                   {.heavy = kHeavy, .overhead = 1e9, .bits = false});
+  const Program cloned =
+      recompute(p, Recompute::echo, [](const Program& q) { return peak_bytes(q); }, nullptr,
+                {.heavy = kHeavy, .overhead = 1e9, .bits = false});
   const Program folded = fuse_recompute(cloned);
   verify(folded);
   EXPECT_GT(count_of(cloned, relu_op, Phase::recompute), 4);

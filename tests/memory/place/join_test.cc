@@ -1,5 +1,5 @@
-// Joined buffers: no byte more at any moment than they may take, and a placement of the blocks is one
-// of the buffers.
+// Joined buffers: no byte more at any moment than they may take, and a placement of the blocks is
+// one of the buffers.
 #include "memory/place/join.h"
 
 #include <gtest/gtest.h>

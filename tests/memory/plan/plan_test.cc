@@ -46,7 +46,9 @@ TEST(Plan, ProgramsShareAStateLayout) {
 }
 
 RandomOptions options_for(uint64_t seed) {
-  return {.nodes = 10 + int(seed % 90), .states = int(seed % 5), .two_queues = seed % 3 == 1,
+  return {.nodes = 10 + int(seed % 90),
+          .states = int(seed % 5),
+          .two_queues = seed % 3 == 1,
           .gated = seed % 4 == 2};
 }
 
@@ -112,8 +114,9 @@ TEST(CheckPlan, FindsPlantedOverlaps) {
       bad.offset[a] = good.offset[b];
       ++planted;
       const std::string message = message_of([&] { check_plan(r.program, r.storages, bad); });
-      ASSERT_NE(message, "") << "seed " << seed << ": " << name_of(r.program, r.storages, StorageId(a))
-                             << " onto " << name_of(r.program, r.storages, StorageId(b));
+      ASSERT_NE(message, "") << "seed " << seed << ": "
+                             << name_of(r.program, r.storages, StorageId(a)) << " onto "
+                             << name_of(r.program, r.storages, StorageId(b));
     }
   }
   EXPECT_GT(planted, 100);
@@ -127,7 +130,8 @@ TEST(CheckPlan, NamesBothValues) {
   b.output("y", d);
   Ready r(b.take(), {.inplace = false});
   Plan plan = make_plan(r.program, r.storages, r.layout);
-  plan.offset[size_t(r.storages.of[size_t(c.id)])] = plan.offset[size_t(r.storages.of[size_t(a.id)])];
+  plan.offset[size_t(r.storages.of[size_t(c.id)])] =
+      plan.offset[size_t(r.storages.of[size_t(a.id)])];
   EXPECT_EQ(message_of([&] { check_plan(r.program, r.storages, plan); }),
             "check_plan: node 2 [add] reads layer reverse f32[16] (value 1), but its bytes are "
             "overwritten by layer reverse f32[16] (value 2)");

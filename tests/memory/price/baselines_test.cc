@@ -7,8 +7,8 @@
 #include "core/scalars.h"
 #include "memory/storages/lifetimes.h"
 #include "ops/elementwise/activations.h"
-#include "ops/losses/cross_entropy.h"
 #include "ops/elementwise/dropout.h"
+#include "ops/losses/cross_entropy.h"
 #include "ops/products/matmul.h"
 #include "tests/memory/running.h"
 
@@ -25,8 +25,10 @@ Program classifier(float dropout, bool replayed) {
   Val w = b.state("w", {{kWide, kWords}}, Role::weight);
   Val v = b.state("v", {{kWide, kWide}}, Role::weight);
   Val h = matmul(x, v);
-  if (replayed) h = pal::dropout(h, scalars, dropout);
-  else if (dropout > 0) h = dropout_apply(h, dropout_mask(scalars, h.spec(), dropout), dropout);
+  if (replayed)
+    h = pal::dropout(h, scalars, dropout);
+  else if (dropout > 0)
+    h = dropout_apply(h, dropout_mask(scalars, h.spec(), dropout), dropout);
   Val loss = cross_entropy(matmul(h, w), labels, scalars).loss;
   b.output("loss", loss);
   const auto d = differentiate(b, loss, {w, v});

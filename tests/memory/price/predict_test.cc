@@ -8,8 +8,8 @@
 #include "core/order.h"
 #include "memory/compile.h"
 #include "ops/elementwise/add.h"
-#include "ops/tensors/copies.h"
 #include "ops/products/matmul.h"
+#include "ops/tensors/copies.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -55,7 +55,11 @@ TEST(Predict, AnElementwiseNodeIsBoundByItsBytes) {
 TEST(Predict, ManyFlopsWithFewBytesCountByTheVectorRate) {
   // 8 flops a byte: no product of matrices. 8e6 flops at 100 Gflop/s: 80 us.
   EXPECT_NEAR(time_ms({.flops = 8e6, .bytes = 1e6, .results = 1e5},
-                      [] { auto d = device(); d.memory = 1e12; return d; }()),
+                      [] {
+                        auto d = device();
+                        d.memory = 1e12;
+                        return d;
+                      }()),
               0.080 + 0.001, 1e-12);
 }
 
@@ -130,7 +134,8 @@ TEST(Predict, ViewsInPlaceCostNothingAndCopiesWhatTheyMove) {
   EXPECT_EQ(in_place.node_ms.at(2), 0);
   const Storages storages = assign_storages(p);
   const Prediction placed = predict(p, device(), &storages);
-  EXPECT_NEAR(placed.node_ms.at(1), 8e3 / 5e9 * 1e3 + 1e-3, 1e-12);  // 4,000 bytes read, and written
+  EXPECT_NEAR(placed.node_ms.at(1), 8e3 / 5e9 * 1e3 + 1e-3,
+              1e-12);  // 4,000 bytes read, and written
   EXPECT_EQ(placed.node_ms.at(2), 0);
   const Storages apart = assign_storages(p, {}, {.windows = false});
   const Prediction copied = predict(p, device(), &apart);
@@ -141,11 +146,11 @@ TEST(Predict, ViewsInPlaceCostNothingAndCopiesWhatTheyMove) {
 TEST(Predict, QueuesOverlapAndWait) {
   Builder b;
   Val x = b.input("x0", {Shape{1000}});
-  Val a = affine(x);                           // node 0: 8,000 bytes, 1.6 + 1 us
-  Val host = copy_out(a);                      // node 1: 4,000 bytes over the link: 4 + 1 us
-  Val c = affine(affine(affine(affine(x))));   // nodes 2 to 5: 10.4 us
-  Val back = copy_in(host);                    // node 6: 5 us, at once after the first copy
-  b.output("y", pal::add(c, back));            // node 7: 2.4 + 1 us
+  Val a = affine(x);                          // node 0: 8,000 bytes, 1.6 + 1 us
+  Val host = copy_out(a);                     // node 1: 4,000 bytes over the link: 4 + 1 us
+  Val c = affine(affine(affine(affine(x))));  // nodes 2 to 5: 10.4 us
+  Val back = copy_in(host);                   // node 6: 5 us, at once after the first copy
+  b.output("y", pal::add(c, back));           // node 7: 2.4 + 1 us
   Program p = b.take();
   ASSERT_EQ(p.node_count(), 8);
   for (NodeId n : {1, 6}) p.node(n).queue = 1;

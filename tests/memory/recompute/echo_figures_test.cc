@@ -1,12 +1,12 @@
-// The small graphs in Echo's paper (Zheng et al. 2020, figures 6 to 8 and 11 to 14), recorded with the
-// translator's own operators: what is run again (*), and which forward values are stashed.
+// The small graphs in Echo's paper (Zheng et al. 2020, figures 6 to 8 and 11 to 14), recorded with
+// the translator's own operators: what is run again (*), and which forward values are stashed.
 #include <gtest/gtest.h>
 
 #include "autograd/differentiate.h"
 #include "core/print.h"
 #include "core/verify.h"
-#include "memory/storages/lifetimes.h"
 #include "memory/recompute/recompute.h"
+#include "memory/storages/lifetimes.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
@@ -31,8 +31,8 @@ struct Figure {
   Val product(const std::string& name) {
     return matmul(b.input("x" + name, {{kN, kN}}), weight("w" + name, {kN, kN}));
   }
-  // The step: the loss weighs y; after that comes something large, as a vocabulary's scores would be,
-  // so that the peak lies where all stashes are alive.
+  // The step: the loss weighs y; after that comes something large, as a vocabulary's scores would
+  // be, so that the peak lies where all stashes are alive.
   Program step(const std::vector<Val>& y) {
     Val loss;
     for (Val v : y) {
@@ -53,7 +53,8 @@ struct Figure {
 std::string again(const Program& p) {
   std::string out;
   for (const Node& node : p.nodes) {
-    if (node.phase == Phase::recompute) out += (out.empty() ? "" : " ") + std::string(node.op->name);
+    if (node.phase == Phase::recompute)
+      out += (out.empty() ? "" : " ") + std::string(node.op->name);
   }
   return out;
 }
@@ -162,8 +163,9 @@ TEST(EchoFigure, F8_13_AnOperandSharedByManyIsStashedForAll) {
     return f.step(y);
   };
   const Echoed e(scores(kT));
-  EXPECT_EQ(again(e.after), "add_broadcast tanh add_broadcast tanh add_broadcast tanh "
-                            "add_broadcast tanh");
+  EXPECT_EQ(again(e.after),
+            "add_broadcast tanh add_broadcast tanh add_broadcast tanh "
+            "add_broadcast tanh");
   // T results of T rows each, for the shared operand's T rows and T rows of the others.
   EXPECT_EQ(e.released(), (kT * kT - 2 * kT) * kN * kN * 4);
   // One alone is made of more than itself.

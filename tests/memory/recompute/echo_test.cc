@@ -1,5 +1,5 @@
-// Echo's choice on small graphs after the paper's figures: what is run again, what is kept, and what
-// the trials spend; its minimum cut against every side.
+// Echo's choice on small graphs after the paper's figures: what is run again, what is kept, and
+// what the trials spend; its minimum cut against every side.
 #include "memory/recompute/echo.h"
 
 #include <gtest/gtest.h>
@@ -55,10 +55,11 @@ Program shared(int count, bool small_queries) {
 TEST(Echo, ASharedOperandIsCountedOnce) {  // figures 8 and 13
   const Program p = shared(4, false);
   const Program out = echo(p);
-  EXPECT_EQ(ops_in(out), "heavy sum affine sum add affine sum add affine sum add affine sum add "
-                         "heavy sum sum add "
-                         "*affine reverse sum add *affine reverse sum add *affine reverse sum add "
-                         "*affine reverse sum add");
+  EXPECT_EQ(ops_in(out),
+            "heavy sum affine sum add affine sum add affine sum add affine sum add "
+            "heavy sum sum add "
+            "*affine reverse sum add *affine reverse sum add *affine reverse sum add "
+            "*affine reverse sum add");
   EXPECT_LT(peak_bytes(out), peak_bytes(p));
   EXPECT_EQ(reference(out, 1), reference(p, 1));
   // One alone: its operand is as large as itself.
@@ -172,7 +173,8 @@ TEST(Echo, AMakerOfTwoRunsForOneOfThem) {
   EXPECT_EQ(clones(b.program(), {.exchange = 1e9}), 1);
 }
 
-// 512 bytes moved and 20 flops for each, against the 256 bytes that are saved, at four moved for one.
+// 512 bytes moved and 20 flops for each, against the 256 bytes that are saved, at four moved for
+// one.
 TEST(Echo, ArithmeticCostsWhatCouldBeMovedMeanwhile) {
   Builder b;
   Val y = light_product(b.input("x0", {Shape{64}}));
@@ -206,8 +208,8 @@ TEST(Echo, AChainIsCutIntoPieces) {
   EXPECT_EQ(reference(cut.program, 1), reference(p, 1));
 }
 
-// Large nodes are worth the time at a price at which small ones are not, which are then run again as
-// far as the time allows.
+// Large nodes are worth the time at a price at which small ones are not, which are then run again
+// as far as the time allows.
 TEST(Echo, SpendsTheTimeThatItMay) {
   constexpr int64_t kSmall = 1 << 18, kLarge = 1 << 20;
   Builder b;
@@ -259,8 +261,9 @@ TEST(Echo, WhatIsAliveAnywayIsReadAgain) {
   b.output("dboth", reverse(both));
   b.output("dy", reverse(y));
   // x alone costs 64, both 128: y, z and the join are made again from x, the view y with them.
-  EXPECT_EQ(ops_in(echo(b.program())), "heavy affine affine join heavy heavy sum sum add "
-                                       "*affine *affine *join reverse reverse");
+  EXPECT_EQ(ops_in(echo(b.program())),
+            "heavy affine affine join heavy heavy sum sum add "
+            "*affine *affine *join reverse reverse");
   // But where the join must be kept, its parts are.
   const StepView view(b.program());
   Choice choice(b.program().values.size(), 0);
@@ -286,9 +289,10 @@ TEST(MinCut, AsTryingEverySide) {
     };
     int64_t least = MinCut::kInfinite;
     for (int mask = 0; mask < 1 << inner; ++mask) {
-      least = std::min(least, cost([&](int v) {
-        return v == MinCut::kSource || (v != MinCut::kSink && (mask >> (v - 2) & 1));
-      }));
+      least =
+          std::min(least, cost([&](int v) {
+                     return v == MinCut::kSource || (v != MinCut::kSink && (mask >> (v - 2) & 1));
+                   }));
     }
     MinCut cut;
     cut.add_vertices(inner);

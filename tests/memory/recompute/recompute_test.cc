@@ -1,5 +1,5 @@
-// Recomputation: where clones go, what mirror and sqrt choose, and that no method ever changes a bit
-// or raises the peak.
+// Recomputation: where clones go, what mirror and sqrt choose, and that no method ever changes a
+// bit or raises the peak.
 #include "memory/recompute/recompute.h"
 
 #include <gtest/gtest.h>
@@ -43,8 +43,7 @@ TEST(Recompute, MirrorRunsAllThatIsCheap) {
   EXPECT_EQ(ops_in(insert_clones(view, choose_mirror(view), 1 << 20).program),
             "heavy affine affine heavy sum sum add *affine *affine reverse");
   std::string note;
-  const Program out = recompute(b.program(), Recompute::mirror,
-                                footprint, &note);
+  const Program out = recompute(b.program(), Recompute::mirror, footprint, &note);
   EXPECT_EQ(note.find("undone: with 2 nodes recomputed"), 0u) << note;
   EXPECT_EQ(print(out), print(b.program()));
 }
@@ -100,8 +99,8 @@ TEST(Recompute, RandomProgramsKeepTheirBitsAndTheirPeak) {
     for (Recompute m : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
       std::string note;
       // 0.1: some of the toys are heavy.
-      const Program out = recompute(p, m, footprint, &note,
-                                    {.heavy = seed % 2 ? 12 : 0.1, .exchange = 1e9, .overhead = 1e9});
+      const Program out = recompute(
+          p, m, footprint, &note, {.heavy = seed % 2 ? 12 : 0.1, .exchange = 1e9, .overhead = 1e9});
       ASSERT_NO_THROW(verify(out)) << "seed " << seed << " " << to_string(m);
       ASSERT_LE(peak_bytes(out), peak_bytes(p)) << "seed " << seed << " " << to_string(m);
       ASSERT_EQ(reference(out, 2), expected) << "seed " << seed << " " << to_string(m);
@@ -127,7 +126,8 @@ TEST(Recompute, CompiledStepsGiveTheSameBits) {
     for (int bits = 0; bits < 12; ++bits) {
       KernelCache cache{Device{}};
       const StateLayout layout(p);
-      CompileOptions options{.inplace = bool(bits & 1), .recompute = Recompute(1 + bits / 4),
+      CompileOptions options{.inplace = bool(bits & 1),
+                             .recompute = Recompute(1 + bits / 4),
                              .schedule = Schedule(bits >> 1 & 1)};
       Compiled c = compile(p, cache, layout, options);
       const PassReport& first = c.passes[c.passes[0].name == "delay" ? 1 : 0];

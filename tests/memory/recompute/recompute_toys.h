@@ -6,8 +6,7 @@
 namespace pal::test {
 
 // Does so many flops for every byte.
-template <int kFlopsAByte>
-const OpDef& toy_with_cost(const char* name) {
+template <int kFlopsAByte> const OpDef& toy_with_cost(const char* name) {
   static const OpDef op = [name] {
     OpDef toy = toy_reverse;
     toy.name = name;
@@ -21,7 +20,9 @@ const OpDef& toy_with_cost(const char* name) {
 }
 inline Val heavy(Val x) { return x.builder->emit1(toy_with_cost<1250>("heavy"), {x}); }
 // As a 1x1 convolution of few channels is.
-inline Val light_product(Val x) { return x.builder->emit1(toy_with_cost<20>("light_product"), {x}); }
+inline Val light_product(Val x) {
+  return x.builder->emit1(toy_with_cost<20>("light_product"), {x});
+}
 
 // Without the limit on bytes moved, which toys are too small for.
 inline RecomputeOptions small() { return {.exchange = 1e9, .overhead = 1e9}; }

@@ -36,8 +36,10 @@ TEST(Dynamic, SameBitsWithHalfTheMemory) {
     for (bool offload : {true, false}) {
       Arena arena;
       Dynamic memory(r.program, r.storages, r.layout, arena,
-                     {.budget = plan.device().bytes / 2, .recompute = recompute,
-                      .offload = offload, .bytes_per_s = 1e12});
+                     {.budget = plan.device().bytes / 2,
+                      .recompute = recompute,
+                      .offload = offload,
+                      .bytes_per_s = 1e12});
       EXPECT_EQ(run_with(r, memory, 3), expected);
       EXPECT_GT(memory.stats().evictions, 0);
       EXPECT_LE(memory.stats().peak, plan.device().bytes / 2);
@@ -89,9 +91,8 @@ TEST(Dynamic, SaysWhatIsMissing) {
   Ready r(hourglass(5, 1000));
   const int64_t least = Dynamic::smallest_budget(r.program, r.storages, r.layout);
   Arena arena;
-  const std::string message = message_of<BudgetError>([&] {
-    Dynamic memory(r.program, r.storages, r.layout, arena, {.budget = least - 64});
-  });
+  const std::string message = message_of<BudgetError>(
+      [&] { Dynamic memory(r.program, r.storages, r.layout, arena, {.budget = least - 64}); });
   EXPECT_NE(message.find("64 short of"), std::string::npos) << message;
   Ready two(random_program(3, {.two_queues = true}));
   ASSERT_EQ(queue_count(two.program), 2);

@@ -10,10 +10,10 @@
 #include <numeric>
 #include <optional>
 
-#include "memory/storages/lifetimes.h"
+#include "memory/schedule/exact.h"
 #include "memory/schedule/order_graph.h"
 #include "memory/schedule/schedule.h"
-#include "memory/schedule/exact.h"
+#include "memory/storages/lifetimes.h"
 #include "memory/storages/storages.h"
 #include "tests/memory/dags.h"
 #include "tests/support/random_program.h"
@@ -189,8 +189,10 @@ class IntegerProgram {
     double constant = 0;
     std::map<int, double> sum;
     for (auto [a, term] : terms) {
-      if (term.column < 0) constant += a * term.value;
-      else sum[term.column] += a;
+      if (term.column < 0)
+        constant += a * term.value;
+      else
+        sum[term.column] += a;
     }
     if (sum.empty()) return;
     for (auto [column, a] : sum) columns_[size_t(column)].push_back({row, a});

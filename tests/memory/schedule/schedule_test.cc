@@ -12,16 +12,16 @@
 #include "core/print.h"
 #include "core/scalars.h"
 #include "core/verify.h"
-#include "memory/schedule/order_graph.h"
-#include "memory/schedule/order_peak.h"
 #include "memory/place/place.h"
 #include "memory/schedule/list.h"
 #include "memory/schedule/moves.h"
+#include "memory/schedule/order_graph.h"
+#include "memory/schedule/order_peak.h"
 #include "ops/elementwise/add.h"
-#include "ops/tensors/copies.h"
 #include "ops/losses/cross_entropy.h"
-#include "ops/sums/gates.h"
 #include "ops/products/matmul.h"
+#include "ops/sums/gates.h"
+#include "ops/tensors/copies.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/dags.h"
 #include "tests/memory/running.h"
@@ -54,7 +54,8 @@ bool same_windows(const Program& a, const Program& b, bool windows) {
   const Storages t = assign_storages(b, {}, {.inplace = false, .windows = windows});
   for (size_t v = 0; v < s.of.size(); ++v) {
     if (s.offset[v] != t.offset[v]) return false;
-    if (s.of[v] != kNone && s.values_of(s.of[v]).size() != t.values_of(t.of[v]).size()) return false;
+    if (s.of[v] != kNone && s.values_of(s.of[v]).size() != t.values_of(t.of[v]).size())
+      return false;
   }
   return true;
 }
@@ -127,7 +128,7 @@ TEST(ListSchedule, WhatFreesRunsAtOnceAndWhatAllocatesAsLateAsItCan) {
   Builder b;
   Val x = b.input("x0", {Shape{16}});
   std::vector<Val> large, small;
-  for (int i = 0; i < 3; ++i) large.push_back(mix(b, {x}, 10));       // 0 1 2
+  for (int i = 0; i < 3; ++i) large.push_back(mix(b, {x}, 10));                // 0 1 2
   for (int i = 0; i < 3; ++i) small.push_back(mix(b, {large[size_t(i)]}, 1));  // 3 4 5
   b.output("loss", mix(b, small, 1));
   const Program p = b.take();
@@ -170,10 +171,11 @@ TEST(Schedule, NeverLosesToProgramOrder) {
   int64_t lower = 0, lowest = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     const int nodes = 10 + int(seed % 31);
-    const Program p =
-        seed % 4 < 2 ? random_dag(seed, nodes, seed % 4)
-                     : random_program(seed, {.nodes = nodes, .states = 4,
-                                             .two_queues = seed % 20 == 2, .gated = seed % 3 == 0});
+    const Program p = seed % 4 < 2 ? random_dag(seed, nodes, seed % 4)
+                                   : random_program(seed, {.nodes = nodes,
+                                                           .states = 4,
+                                                           .two_queues = seed % 20 == 2,
+                                                           .gated = seed % 3 == 0});
     const StorageOptions options{.inplace = seed % 5 != 0};
     const int64_t before = true_peak(p, options);
     for (Schedule method : {Schedule::lifetime, Schedule::exact}) {
@@ -237,8 +239,8 @@ TEST(Schedule, AGateIsNamedByItsOption) {
 TEST(Olla, Figure3) {
   Builder b;
   std::vector<Val> e = mix2(b, {b.input("x0", {Shape{16}})}, 10, 2);  // v1
-  Val e4 = mix(b, {e[1]}, 8);        // v3: a small one in, a large one out
-  Val e3 = mix(b, {e[0]}, 1);        // v2: a large one in, a small one out
+  Val e4 = mix(b, {e[1]}, 8);  // v3: a small one in, a large one out
+  Val e3 = mix(b, {e[0]}, 1);  // v2: a large one in, a small one out
   b.output("loss", mix(b, {e3, e4}, 1));
   const Program p = b.take();
   EXPECT_EQ(peak_bytes(p), 64 * (2 + 10 + 2 + 8));

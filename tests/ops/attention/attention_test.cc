@@ -5,12 +5,12 @@
 #include <random>
 
 #include "autograd/differentiate.h"
-#include "ops/elementwise/add.h"
-#include "ops/elementwise/arithmetic.h"
 #include "ops/attention/attention_context.h"
 #include "ops/attention/attention_score.h"
-#include "ops/sums/dot_last.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
 #include "ops/losses/masked_softmax.h"
+#include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 #include "tests/support/eval.h"
 

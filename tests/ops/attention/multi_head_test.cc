@@ -9,10 +9,10 @@
 
 #include "autograd/differentiate.h"
 #include "core/scalars.h"
-#include "ops/elementwise/arithmetic.h"
 #include "ops/attention/attention.h"
-#include "ops/tensors/positions.h"
+#include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/positions.h"
 #include "tests/support/eval.h"
 
 namespace pal::test {

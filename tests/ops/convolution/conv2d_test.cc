@@ -9,8 +9,8 @@
 
 #include "core/prepare.h"
 #include "memory/passes/layouts.h"
-#include "ops/norms/batch_norm.h"
 #include "ops/convolution/max_pool.h"
+#include "ops/norms/batch_norm.h"
 #include "ops/tensors/reorder.h"
 #include "tests/support/eval.h"
 #include "tests/support/numbers.h"

@@ -9,8 +9,8 @@
 #include "autograd/differentiate.h"
 #include "core/error.h"
 #include "core/scalars.h"
-#include "ops/tensors/copies.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
 #include "tests/support/eval.h"
 
 namespace pal {
@@ -45,8 +45,7 @@ TEST(Dropout, AllFormsAgree) {
     Builder builder;
     Val x = builder.input("x", {{131, 257}, type}), scalars = scalars_input(builder);
     Val mask = dropout_mask(scalars, x.spec(), 0.4f, 9);
-    const Val forms[] = {dropout_apply(x, mask, 0.4f),
-                         dropout_apply(x, to_bits(mask, 0), 0.4f),
+    const Val forms[] = {dropout_apply(x, mask, 0.4f), dropout_apply(x, to_bits(mask, 0), 0.4f),
                          dropout(x, scalars, 0.4f, 9)};
     for (int i = 0; i < 3; ++i) {
       builder.output("y" + std::to_string(i), forms[i]);

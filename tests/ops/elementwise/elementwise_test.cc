@@ -9,10 +9,10 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/copies.h"
-#include "ops/tensors/fill.h"
 #include "ops/sums/gates.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/copies.h"
+#include "ops/tensors/fill.h"
 #include "tests/support/eval.h"
 
 namespace pal {
@@ -40,11 +40,11 @@ std::vector<Floats> evaluate(const std::vector<std::pair<TensorSpec, Floats>>& i
 }
 
 TEST(Elementwise, AddSubMulScale) {
-  const auto y = evaluate({{{{3}}, {1, -2, kInf}}, {{{3}}, {4, 0.5f, 1}}},
-                          [](const std::vector<Val>& x) -> std::vector<Val> {
-                            return {add(x[0], x[1]), sub(x[0], x[1]), mul(x[0], x[1]),
-                                    scale(x[0], -3)};
-                          });
+  const auto y =
+      evaluate({{{{3}}, {1, -2, kInf}}, {{{3}}, {4, 0.5f, 1}}},
+               [](const std::vector<Val>& x) -> std::vector<Val> {
+                 return {add(x[0], x[1]), sub(x[0], x[1]), mul(x[0], x[1]), scale(x[0], -3)};
+               });
   EXPECT_EQ(y[0], (Floats{5, -1.5f, kInf}));
   EXPECT_EQ(y[1], (Floats{-3, -2.5f, kInf}));
   EXPECT_EQ(y[2], (Floats{4, -1, kInf}));
@@ -54,19 +54,18 @@ TEST(Elementwise, AddSubMulScale) {
 TEST(Elementwise, Bf16IsRoundedOncePerOperator) {
   // 1 + 2^-8 is halfway between two bf16s: to even, down; 1 + 3 2^-8 up.
   const TensorSpec spec{{2}, DType::bf16};
-  const auto y = evaluate({{spec, {1, 1.0078125f}}, {spec, {0x1p-8f, 0x1p-8f}}},
-                          [](const std::vector<Val>& x) -> std::vector<Val> {
-                            return {add(x[0], x[1])};
-                          });
+  const auto y =
+      evaluate({{spec, {1, 1.0078125f}}, {spec, {0x1p-8f, 0x1p-8f}}},
+               [](const std::vector<Val>& x) -> std::vector<Val> { return {add(x[0], x[1])}; });
   EXPECT_EQ(y[0], (Floats{1, 1.015625f}));
 }
 
 TEST(Elementwise, ReluAndClipKeepNan) {
   const float nan = std::nanf("");
-  const auto y = evaluate({{{{5}}, {-1, 0, 7, kInf, nan}}},
-                          [](const std::vector<Val>& x) -> std::vector<Val> {
-                            return {relu(x[0]), clip(x[0], 0, 6)};
-                          });
+  const auto y =
+      evaluate({{{{5}}, {-1, 0, 7, kInf, nan}}}, [](const std::vector<Val>& x) -> std::vector<Val> {
+        return {relu(x[0]), clip(x[0], 0, 6)};
+      });
   EXPECT_EQ(Floats(y[0].begin(), y[0].begin() + 4), (Floats{0, 0, 7, kInf}));
   EXPECT_EQ(Floats(y[1].begin(), y[1].begin() + 4), (Floats{0, 0, 6, 6}));
   EXPECT_TRUE(std::isnan(y[0][4]) && std::isnan(y[1][4]));
@@ -74,12 +73,11 @@ TEST(Elementwise, ReluAndClipKeepNan) {
 
 TEST(Elementwise, TheIntervalIsOpen) {
   const Floats edge{-1, std::nextafter(-1.0f, 0.0f), 0, std::nextafter(1.0f, 0.0f), 1, 2};
-  const auto y = evaluate({{{{6}}, Floats(6, 5)}, {{{6}}, edge}},
-                          [](const std::vector<Val>& x) -> std::vector<Val> {
-                            return {pass_inside(x[0], x[1], -1, 1),
-                                    pass_inside(x[0], to_bits(x[1], -1, 1), -1, 1),
-                                    pass_inside(x[0], to_bits(x[1], 0), 0, kInf)};
-                          });
+  const auto y = evaluate(
+      {{{{6}}, Floats(6, 5)}, {{{6}}, edge}}, [](const std::vector<Val>& x) -> std::vector<Val> {
+        return {pass_inside(x[0], x[1], -1, 1), pass_inside(x[0], to_bits(x[1], -1, 1), -1, 1),
+                pass_inside(x[0], to_bits(x[1], 0), 0, kInf)};
+      });
   EXPECT_EQ(y[0], (Floats{0, 5, 5, 5, 0, 0}));
   EXPECT_EQ(y[1], y[0]);
   EXPECT_EQ(y[2], (Floats{0, 0, 0, 5, 5, 5}));
@@ -87,8 +85,14 @@ TEST(Elementwise, TheIntervalIsOpen) {
 
 // Every interval that a predicate can name must tell the two values of a bit apart.
 TEST(Elementwise, BitsStandForValuesOfAnyInterval) {
-  for (auto [lo, hi] : {std::pair{0.0f, kInf}, {0.0f, 6.0f}, {-1.0f, 1.0f}, {3.0f, kInf},
-                        {-3.0f, kInf}, {-kInf, 4.0f}, {-kInf, -4.0f}, {-kInf, 0.0f},
+  for (auto [lo, hi] : {std::pair{0.0f, kInf},
+                        {0.0f, 6.0f},
+                        {-1.0f, 1.0f},
+                        {3.0f, kInf},
+                        {-3.0f, kInf},
+                        {-kInf, 4.0f},
+                        {-kInf, -4.0f},
+                        {-kInf, 0.0f},
                         {-3e38f, 3e38f}}) {
     Builder builder;
     Val dy = builder.input("dy", {{2}});

@@ -15,7 +15,7 @@ namespace {
 
 // Float outputs through which no gradient flows: stashed for the backward pass, never in a loss.
 const std::map<std::string, std::vector<int>> kStatistics = {
-    {"attention", {1}},           // log sum exp
+    {"attention", {1}},         // log sum exp
     {"batch_norm", {1, 2, 3}},  // mean, 1 / standard deviation, variance
     {"cross_entropy", {1, 2}},  // nll for the log, log sum exp
     {"ctc_loss", {1, 2, 3}},    // nll of each sequence, log sum exp, the forward variables

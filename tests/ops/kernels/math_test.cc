@@ -1,5 +1,6 @@
-// pal::exp, log, tanh, sigmoid, erf against double precision, their exact points, and that a loop the
-// compiler vectorises gives the bits of single calls. Storage types against independent references.
+// pal::exp, log, tanh, sigmoid, erf against double precision, their exact points, and that a loop
+// the compiler vectorises gives the bits of single calls. Storage types against independent
+// references.
 #include "ops/kernels/math.h"
 
 #include <gtest/gtest.h>
@@ -90,8 +91,7 @@ TEST(Math, TanhIsOddAndBounded) {
   }
 }
 
-template <class F>
-void expect_same_bits_in_a_loop(F f) {
+template <class F> void expect_same_bits_in_a_loop(F f) {
   std::vector<float> x, y;
   for (uint64_t u = 0; u < (uint64_t(1) << 32); u += 65521) x.push_back(bits_float(uint32_t(u)));
   y.resize(x.size());

@@ -24,8 +24,7 @@ ConvAxis axis(int64_t in, int64_t kernel, int64_t stride = 1, int64_t before = 0
 }
 
 // f(window element, image element or -1) of a stripe's windows (groups, pixels, taps, c).
-template <class F>
-void each_place(const ConvStripes& s, int64_t first_line, int64_t lines, F f) {
+template <class F> void each_place(const ConvStripes& s, int64_t first_line, int64_t lines, F f) {
   const int64_t rows = lines * s.pixels;
   for (int64_t g = 0; g < s.groups; ++g) {
     for (int64_t r = 0; r < rows; ++r) {

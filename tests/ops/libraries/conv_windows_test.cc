@@ -21,8 +21,7 @@ ConvAxis axis(int64_t in, int64_t kernel, int64_t stride, int64_t before, int64_
 }
 
 // Calls f(index into x, w, y) for every product of the convolution.
-template <class F>
-void for_each_product(const ConvShape& s, F f) {
+template <class F> void for_each_product(const ConvShape& s, F f) {
   ConvAxis a[3];  // missing ones, outermost, have one element
   for (int i = 0; i < 3; ++i)
     a[i] = i < 3 - s.axes ? axis(1, 1, 1, 0, 0) : s.axis[size_t(i - 3 + s.axes)];

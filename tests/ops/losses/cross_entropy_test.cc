@@ -103,7 +103,7 @@ TEST(LogSoftmaxAndArgmax, MatchPlainLoops) {
   b.output("y", log_softmax(x)), b.output("best", argmax_rows(x));
   Evaluator eval(b.take());
   auto xs = noise(210, 1);
-  xs[20] = 6.5f, xs[33] = xs[60] = 7;  // equals: the first
+  xs[20] = 6.5f, xs[33] = xs[60] = 7;                            // equals: the first
   for (int64_t c = 70; c < 140; ++c) xs[size_t(c)] = -INFINITY;  // all alike
   xs[140 + 69] = 9;
   eval.set("x", xs);

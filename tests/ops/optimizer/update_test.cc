@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "ops/optimizer/adam.h"
-#include "ops/sums/gates.h"
 #include "ops/optimizer/sgd.h"
+#include "ops/sums/gates.h"
 #include "tests/support/eval.h"
 
 namespace pal::test {
@@ -33,8 +33,10 @@ struct Reference {
   void step(double g, double lr, int t) {
     if (spec.clip_value > 0)
       g = std::max(-double(spec.clip_value), std::min(double(spec.clip_value), g));
-    if (spec.kind == Kind::adamw) w -= lr * spec.weight_decay * w;
-    else g += spec.weight_decay * w;
+    if (spec.kind == Kind::adamw)
+      w -= lr * spec.weight_decay * w;
+    else
+      g += spec.weight_decay * w;
     if (spec.kind == Kind::sgd) {
       w -= lr * g;
     } else if (spec.kind == Kind::momentum || spec.kind == Kind::nesterov) {
@@ -88,8 +90,8 @@ TEST_P(TenSteps, MatchPyTorch) {
       eval.set("g", scaled);
       if (gated) eval.set("loss", {1});
       const float lr = kLr / float(t);
-      *eval.as<StepScalars>(eval.find("scalars")) = {.learning_rate = lr, .loss_scale = kLossScale,
-                                                     .step = t - 1};
+      *eval.as<StepScalars>(eval.find("scalars")) = {
+          .learning_rate = lr, .loss_scale = kLossScale, .step = t - 1};
       eval.run();
       double norm = 0;
       for (float x : g) norm += double(x) * x;
@@ -100,7 +102,9 @@ TEST_P(TenSteps, MatchPyTorch) {
         const auto w = eval.floats(eval.program().find_state("layer/w")->end);
         EXPECT_NEAR(w[size_t(i)], reference[size_t(i)].w, 2e-6 * std::max(1, t)) << t << "," << i;
       }
-      if (gated) { EXPECT_NEAR(eval.floats("gate")[2], norm, 1e-5); }
+      if (gated) {
+        EXPECT_NEAR(eval.floats("gate")[2], norm, 1e-5);
+      }
       eval.next_step();
     }
   }

@@ -8,9 +8,9 @@
 
 #include "autograd/differentiate.h"
 #include "core/error.h"
-#include "ops/sums/reduce.h"
-#include "ops/elementwise/arithmetic.h"
 #include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/sums/reduce.h"
 #include "tests/support/eval.h"
 
 namespace pal::test {

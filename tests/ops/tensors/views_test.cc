@@ -8,8 +8,8 @@
 #include "autograd/differentiate.h"
 #include "core/error.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/columns.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/columns.h"
 #include "ops/tensors/reverse.h"
 #include "tests/support/eval.h"
 

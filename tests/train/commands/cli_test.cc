@@ -110,8 +110,8 @@ TEST(Cli, text_commands) {
   EXPECT_EQ(parse<PrintText>({"--version"}).text, std::string("pal ") + kVersion + "\n");
   EXPECT_NE(parse<PrintText>({"plan", "--help"}).text.find("--bucket"), std::string::npos);
   EXPECT_EQ(parse<PrintText>({"config-reference"}).text, config_reference());
-  auto dump = parse<PrintText>(
-      {"train", "--config", kConfig, "--set", "train.lr=0.125", "--dump-config"});
+  auto dump =
+      parse<PrintText>({"train", "--config", kConfig, "--set", "train.lr=0.125", "--dump-config"});
   EXPECT_EQ(*parse_config(dump.text, "dump").train.lr, 0.125);
 }
 
@@ -126,7 +126,8 @@ TEST(Cli, every_refusal_is_one_clear_line) {
       {{"average", "a", "--last", "0"}, "--last: 0 is out of range; give 1 or more"},
       {{"scroe"}, "did you mean score?"},
       {{"score", "--model", "m", "--source", "s"}, "score: --target is required"},
-      {{"classify", "--model", "m", "a.jpg", "--top", "0"}, "--top: 0 is out of range; give 1 or more"},
+      {{"classify", "--model", "m", "a.jpg", "--top", "0"},
+       "--top: 0 is out of range; give 1 or more"},
       {{"translate", "--model", "m", "--beam", "0"}, "--beam: 0 is out of range; give 1 to 1000"},
       {{"translate", "--model", "m", "--beam", "x"}, "translate: "},
       {{"translate", "--model", "m", "--beam", "3", "--n-best", "4"},

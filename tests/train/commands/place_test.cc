@@ -53,8 +53,8 @@ class PlaceCommand : public testing::Test {
 };
 
 TEST(PlaceCsv, ReadsColumnsByName) {
-  const PlaceTable t =
-      parse_place_csv("\xef\xbb\xbfsize, id,name,lower,upper\r\n64,a,x y,0,2\r\n\r\n8,b,z,-1,2", "f");
+  const PlaceTable t = parse_place_csv(
+      "\xef\xbb\xbfsize, id,name,lower,upper\r\n64,a,x y,0,2\r\n\r\n8,b,z,-1,2", "f");
   ASSERT_EQ(t.buffers.size(), 2u);
   EXPECT_EQ(t.buffers[0].size, 64);
   EXPECT_EQ(t.buffers[1].lower, -1);
@@ -92,7 +92,8 @@ TEST(PlaceCsv, EveryErrorNamesTheLine) {
 
 TEST(PlaceCli, ReadsEveryFlag) {
   auto a = std::get<PlaceArgs>(parse_command_line(
-      "pal", {"place", "f.csv", "--capacity", "100", "--time-limit", "0.5", "--out", "o", "--json"}));
+      "pal",
+      {"place", "f.csv", "--capacity", "100", "--time-limit", "0.5", "--out", "o", "--json"}));
   EXPECT_EQ(a.file, "f.csv");
   EXPECT_EQ(a.capacity, 100);
   EXPECT_EQ(a.time_limit, 0.5);
@@ -137,8 +138,8 @@ TEST_F(PlaceCommand, WritesOffsetsThatDoNotOverlap) {
   std::vector<int64_t> offset;
   while (std::getline(in, line)) {
     long long i, lower, upper, size, at;
-    ASSERT_EQ(
-        std::sscanf(line.c_str(), "%lld,%lld,%lld,%lld,%lld", &i, &lower, &upper, &size, &at), 5);
+    ASSERT_EQ(std::sscanf(line.c_str(), "%lld,%lld,%lld,%lld,%lld", &i, &lower, &upper, &size, &at),
+              5);
     ASSERT_EQ(i, int64_t(offset.size()));
     buffers.push_back({lower, upper, size});
     offset.push_back(at);

@@ -17,19 +17,19 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* const kGood =
-    "model:\n"                     // 1
-    "  type: nmt\n"                // 2
-    "  hidden: 64\n"               // 3
-    "data:\n"                      // 4
-    "  source_lang: \"no\"\n"      // 5
-    "train:\n"                     // 6
-    "  max_epochs: 2\n"            // 7
-    "  lr: 1e-3\n"                 // 8
-    "memory:\n"                    // 9
-    "  budget: 1.5 GB\n"           // 10
-    "  encode: []\n"               // 11
-    "device:\n"                    // 12
-    "  threads: 2\n";              // 13
+    "model:\n"                 // 1
+    "  type: nmt\n"            // 2
+    "  hidden: 64\n"           // 3
+    "data:\n"                  // 4
+    "  source_lang: \"no\"\n"  // 5
+    "train:\n"                 // 6
+    "  max_epochs: 2\n"        // 7
+    "  lr: 1e-3\n"             // 8
+    "memory:\n"                // 9
+    "  budget: 1.5 GB\n"       // 10
+    "  encode: []\n"           // 11
+    "device:\n"                // 12
+    "  threads: 2\n";          // 13
 
 // What the UsageError says; empty when there is none.
 std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) {
@@ -345,7 +345,8 @@ TEST(Config, image_options) {
   EXPECT_EQ(fault("{std: [1, 0, 1]}"), "c.yaml:3: data.std: 0 is out of range; it must be above 0");
   EXPECT_EQ(fault("{mean: [0, 0]}"),
             "c.yaml:3: data.mean: has 2 numbers for 3 channels; give one for each");
-  EXPECT_EQ(fault("{channels: 2}"), "c.yaml:3: data.channels: 2 is neither grey (1) nor colour (3)");
+  EXPECT_EQ(fault("{channels: 2}"),
+            "c.yaml:3: data.channels: 2 is neither grey (1) nor colour (3)");
   EXPECT_EQ(fault("{image_size: 64, resize: 32}"),
             "c.yaml:3: data.resize: 32 is less than data.image_size 64; raise it");
   EXPECT_NE(fault("{synthetic: true}").find("data.classes: data.synthetic needs it"),
@@ -358,10 +359,24 @@ TEST(Config, mutated_configurations_are_refused_politely) {
   std::string shipped = read_file(fs::path(PAL_SOURCE_DIR) / "configs/nmt_small.yaml");
   std::string dump = dump_config(parse_config(kGood, "c.yaml"));
   const std::string seeds[] = {kGood, shipped, dump};
-  const std::string scraps[] = {"[", "]", "{", "}", ":", "- ", "&a ", "*a", "!!int ", "\"", "'",
-                                "|\n", ">\n", "#", "\t", "\n", "\r", " ", "? ", "%YAML 1.2\n",
-                                "---\n", "...\n", "null", "~", "1e999", "-", "\xff", "\xef\xbb\xbf",
-                                "<<: ", ",", "@", "`", "\\", std::string(1, '\0'), "999999999999"};
+  const std::string scraps[] = {"[",           "]",
+                                "{",           "}",
+                                ":",           "- ",
+                                "&a ",         "*a",
+                                "!!int ",      "\"",
+                                "'",           "|\n",
+                                ">\n",         "#",
+                                "\t",          "\n",
+                                "\r",          " ",
+                                "? ",          "%YAML 1.2\n",
+                                "---\n",       "...\n",
+                                "null",        "~",
+                                "1e999",       "-",
+                                "\xff",        "\xef\xbb\xbf",
+                                "<<: ",        ",",
+                                "@",           "`",
+                                "\\",          std::string(1, '\0'),
+                                "999999999999"};
   Lcg random{1};
   int accepted = 0, refused = 0;
   for (int i = 0; i < 4000; ++i) {

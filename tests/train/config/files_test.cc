@@ -1,10 +1,11 @@
 // Where configurations and their data are found, those that ship, and the committed reference page.
+#include "tests/support/files.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "core/error.h"
-#include "tests/support/files.h"
 #include "train/config/config.h"
 
 namespace pal {

@@ -58,10 +58,10 @@ TEST(Profile, TextReadsBackEqual) {
   const DeviceProfile q = parse_profile(text, "again.yaml");
   EXPECT_EQ(q.name, p.name);
   EXPECT_TRUE(q.measured);
-  for (auto field : {&DeviceProfile::f32, &DeviceProfile::bf16, &DeviceProfile::vector,
-                     &DeviceProfile::memory, &DeviceProfile::cache, &DeviceProfile::launch,
-                     &DeviceProfile::units, &DeviceProfile::tile,
-                     &DeviceProfile::matmul_efficiency}) {
+  for (auto field :
+       {&DeviceProfile::f32, &DeviceProfile::bf16, &DeviceProfile::vector, &DeviceProfile::memory,
+        &DeviceProfile::cache, &DeviceProfile::launch, &DeviceProfile::units, &DeviceProfile::tile,
+        &DeviceProfile::matmul_efficiency}) {
     EXPECT_DOUBLE_EQ(q.*field, p.*field) << text;
   }
   EXPECT_EQ(q.cache_bytes, p.cache_bytes);
@@ -74,11 +74,14 @@ TEST(Profile, EveryFaultIsNamed) {
     return usage_error_of([&] { parse_profile(t, "p.yaml"); });
   };
   EXPECT_EQ(fault(text), "");
-  EXPECT_NE(fault(text + "memory_gbs: 3\n").find("p.yaml:9: memory_gbs: unknown key; did you mean "
-                                                 "memory_gb_s?"), std::string::npos)
+  EXPECT_NE(fault(text + "memory_gbs: 3\n")
+                .find("p.yaml:9: memory_gbs: unknown key; did you mean "
+                      "memory_gb_s?"),
+            std::string::npos)
       << fault(text + "memory_gbs: 3\n");
-  EXPECT_NE(fault(text + "link_gb_s: fast\n").find("p.yaml:9: link_gb_s: expected a number above 0"),
-            std::string::npos);
+  EXPECT_NE(
+      fault(text + "link_gb_s: fast\n").find("p.yaml:9: link_gb_s: expected a number above 0"),
+      std::string::npos);
   EXPECT_NE(fault(text + "link_gb_s: -1\n").find("above 0"), std::string::npos);
   EXPECT_NE(fault(text + "link_efficiency: 1.2\n").find("at most 1"), std::string::npos);
   EXPECT_NE(fault(text + "cache: lots\n").find("p.yaml:9: cache: "), std::string::npos);

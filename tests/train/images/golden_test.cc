@@ -8,9 +8,9 @@
 #include "tests/train/loop/golden_steps.h"
 #include "train/images/image_models.h"
 #include "train/loop/initialise.h"
-#include "train/run_files/safetensors.h"
 #include "train/loop/step_program.h"
 #include "train/loop/trainer.h"
+#include "train/run_files/safetensors.h"
 
 namespace pal {
 namespace {

@@ -34,8 +34,8 @@ class Average : public testing::Test {
   }
   // Standard output of a command, which must end with `code`; in dir_.
   std::string pal(const std::string& args, int code = 0) {
-    const std::string command = "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args +
-                                " > out.txt 2> err.txt";
+    const std::string command =
+        "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
     EXPECT_EQ(WEXITSTATUS(status), code) << args << "\n" << read_file(dir_ / "err.txt");
     return read_file(dir_ / "out.txt");

@@ -21,7 +21,8 @@ inline nlohmann::json golden_numbers(const std::string& stem) {
 
 // Loss of a step, relative. In f32: rounding. In bf16 (train.precision): four times the farthest
 // that PyTorch's own losses under autocast are from those in f32, over the cases of the file
-// (golden/make_bf16_losses.py); autocast keeps in f32 what elementwise operators hand to each other.
+// (golden/make_bf16_losses.py); autocast keeps in f32 what elementwise operators hand to each
+// other.
 inline double loss_tolerance(const std::string& stem, bool bf16) {
   if (!bf16) return 1e-4;
   const nlohmann::json autocast = golden_numbers("bf16_losses").at(stem);
@@ -37,7 +38,8 @@ inline double loss_tolerance(const std::string& stem, bool bf16) {
   return 4 * most;
 }
 
-// Losses of steps beside PyTorch's. The farthest is recorded with the test (--gtest_output=xml:FILE).
+// Losses of steps beside PyTorch's. The farthest is recorded with the test
+// (--gtest_output=xml:FILE).
 class Losses {
  public:
   Losses(const std::string& stem, bool bf16) : tolerance_(loss_tolerance(stem, bf16)) {}

@@ -20,8 +20,7 @@ TrainConfig train(const std::string& options) {
 TEST(Schedule, WarmUpRisesLinearlyUnderEverySchedule) {
   for (const char* kind : {"constant", "inverse_sqrt", "step, lr_decay_every: 100",
                            "cosine, schedule_steps: 100", "plateau"}) {
-    const TrainConfig t =
-        train(std::string("warmup_steps: 4, lr_min: 0.3, schedule: ") + kind);
+    const TrainConfig t = train(std::string("warmup_steps: 4, lr_min: 0.3, schedule: ") + kind);
     EXPECT_DOUBLE_EQ(learning_rate(t, 0), 0.2) << kind;  // below lr_min: a warm-up starts low
     EXPECT_DOUBLE_EQ(learning_rate(t, 1), 0.4) << kind;
     EXPECT_DOUBLE_EQ(learning_rate(t, 3), 0.8) << kind;
@@ -55,8 +54,9 @@ TEST(Schedule, InverseSquareRootIsTheTransformers) {
 
 TEST(Schedule, StepsFallWhereTheyAreDue) {
   // Luong 2015 as configured: halved four times from update 8000 on.
-  const TrainConfig t = train("schedule: step, lr_decay_start: 8000, lr_decay_every: 1000, "
-                              "lr_decay_times: 4");
+  const TrainConfig t = train(
+      "schedule: step, lr_decay_start: 8000, lr_decay_every: 1000, "
+      "lr_decay_times: 4");
   EXPECT_DOUBLE_EQ(learning_rate(t, 7999), 0.8);
   EXPECT_DOUBLE_EQ(learning_rate(t, 8000), 0.4);
   EXPECT_DOUBLE_EQ(learning_rate(t, 8999), 0.4);
@@ -70,8 +70,9 @@ TEST(Schedule, StepsFallWhereTheyAreDue) {
 }
 
 TEST(Schedule, CosineEndsAtItsFloorAndStaysThere) {
-  const TrainConfig t = train("schedule: cosine, warmup_steps: 10, schedule_steps: 110, "
-                              "lr_min: 0.2");
+  const TrainConfig t = train(
+      "schedule: cosine, warmup_steps: 10, schedule_steps: 110, "
+      "lr_min: 0.2");
   EXPECT_DOUBLE_EQ(learning_rate(t, 10), 0.8);
   EXPECT_NEAR(learning_rate(t, 60), 0.5, 1e-12);
   EXPECT_NEAR(learning_rate(t, 35), 0.2 + 0.3 * (1 + std::sqrt(0.5)), 1e-12);
@@ -88,7 +89,7 @@ TEST(Schedule, PlateauHalvesAfterValidationsWithoutABest) {
   };
   EXPECT_DOUBLE_EQ(rate(true), 0.8);
   EXPECT_DOUBLE_EQ(rate(false), 0.8);
-  EXPECT_DOUBLE_EQ(rate(true), 0.8);   // a best in between: counted anew
+  EXPECT_DOUBLE_EQ(rate(true), 0.8);  // a best in between: counted anew
   EXPECT_DOUBLE_EQ(rate(false), 0.8);
   EXPECT_DOUBLE_EQ(rate(false), 0.4);
   EXPECT_DOUBLE_EQ(rate(false), 0.4);  // two more before the next

@@ -82,9 +82,9 @@ TEST(SearchFitting, TriesTheValuesThatThereAre) {
 
 TEST(SearchFitting, StopsWhenTold) {
   int calls = 0;
-  const Fitting f = search_fitting({.start = 8, .least = 1, .most = 1000}, 500,
-                                   [&](int64_t v) { return ++calls, v; },
-                                   [&] { return calls >= 2; });
+  const Fitting f = search_fitting(
+      {.start = 8, .least = 1, .most = 1000}, 500, [&](int64_t v) { return ++calls, v; },
+      [&] { return calls >= 2; });
   EXPECT_EQ(calls, 2);
   EXPECT_EQ(f.value, 16);
   EXPECT_FALSE(f.sure);
@@ -118,8 +118,7 @@ class PlanCommand : public testing::Test {
 
   // Standard output of pal plan; its exit code is in code_, its error, if it throws, in error_.
   std::string plan(std::vector<std::string> args) {
-    args.insert(args.begin(),
-                {"plan", "--config", (dir_ / config_).string(), "--bucket", "10,12"});
+    args.insert(args.begin(), {"plan", "--config", (dir_ / config_).string(), "--bucket", "10,12"});
     code_ = -1, error_.clear();
     testing::internal::CaptureStdout();
     try {
@@ -174,13 +173,13 @@ TEST_F(PlanCommand, PredictsForANamedDevice) {
 
 TEST_F(PlanCommand, RecomputationHasAPrice) {
   const std::vector<std::string> args{
-      "--set", "memory.recompute=echo", "--set", "memory.fuse_recompute=false",
-      "--set", "model.fused=false",       "--set", "model.attention_size=256",
-      "--set", "train.batch_size=128",     "--profile", "rtx2080ti"};
+      "--set", "memory.recompute=echo", "--set",     "memory.fuse_recompute=false",
+      "--set", "model.fused=false",     "--set",     "model.attention_size=256",
+      "--set", "train.batch_size=128",  "--profile", "rtx2080ti"};
   const auto json = plan_json(args);
   const auto& passes = json["passes"];
-  const auto pass = std::find_if(passes.begin(), passes.end(),
-                                   [](const auto& p) { return p["name"] == "echo"; });
+  const auto pass =
+      std::find_if(passes.begin(), passes.end(), [](const auto& p) { return p["name"] == "echo"; });
   ASSERT_NE(pass, passes.end()) << json.dump();
   const double added = (*pass)["added_ms"], step = json["time"]["step_ms"];
   ASSERT_GT(added, 0) << json.dump();
@@ -252,8 +251,8 @@ TEST_F(PlanCommand, FindsTheLargestDepth) {
   EXPECT_TRUE(json["max_batch"].is_null());
   EXPECT_LE(bytes_at("model.encoder_layers=" + std::to_string(found)), 1'500'000);
   EXPECT_GT(bytes_at("model.encoder_layers=" + std::to_string(found + 1)), 1'500'000);
-  EXPECT_EQ(
-      plan_json({"--max-depth", "model.encoder_layers", "--profile", "h200"})["max_depth"], 64)
+  EXPECT_EQ(plan_json({"--max-depth", "model.encoder_layers", "--profile", "h200"})["max_depth"],
+            64)
       << "the option ends there";
   plan({"--max-depth", "model.encoderlayers", "--budget", "1MB"});
   EXPECT_EQ(code_, kExitUsage);

@@ -28,14 +28,16 @@ class RecomputeRunTest : public testing::Test {
         << "model: {type: nmt, hidden: " << w << ", embedding: " << w << ", attention_size: " << w
         << ", encoder_layers: 2,\n  decoder_layers: 2, dropout: 0.2}\n"
            "data: {synthetic: true, source_vocab_size: 60, target_vocab_size: 50, max_length: 10}\n"
-           "train: {batch_size: " << batch << ", steps: 20, lr: 0.01, clip_value: 1.0,\n"
+           "train: {batch_size: "
+        << batch
+        << ", steps: 20, lr: 0.01, clip_value: 1.0,\n"
            "  save_every: 1000, valid_every: 1000, log_every: 1}\n"
            "device: {threads: 1}\n";
   }
 
   std::string pal(const std::string& args) {
-    const std::string command = "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args +
-                                " > out.txt 2> err.txt";
+    const std::string command =
+        "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
     EXPECT_EQ(WEXITSTATUS(status), 0) << args << "\n" << read_file(dir_ / "err.txt");
     return read_file(dir_ / "out.txt");
@@ -78,14 +80,14 @@ TEST_P(RecomputeBitsTest, AreTheSame) {
   EXPECT_GE(std::count(plain.begin(), plain.end(), '\n'), 20);
   for (const char* inplace : {"true", "false"}) {
     for (const char* schedule : {"lifetime", "program"}) {
-      const std::string sets = std::string(" --set memory.recompute=") + method +
-                               " --set memory.inplace=" + inplace +
-                               " --set memory.schedule=" + schedule +
-                               // Both ways of each, in half of the runs.
-                               " --set memory.fuse_recompute=" +
-                               (std::string(inplace) == "true" ? schedule[0] == 'l' ? "true" : "false"
-                                : schedule[0] == 'l'           ? "false"
-                                                               : "true");
+      const std::string sets =
+          std::string(" --set memory.recompute=") + method + " --set memory.inplace=" + inplace +
+          " --set memory.schedule=" + schedule +
+          // Both ways of each, in half of the runs.
+          " --set memory.fuse_recompute=" +
+          (std::string(inplace) == "true" ? schedule[0] == 'l' ? "true" : "false"
+           : schedule[0] == 'l'           ? "false"
+                                          : "true");
       EXPECT_TRUE(train(model + sets) == plain) << model << sets;
     }
   }

@@ -14,8 +14,8 @@
 #include "core/error.h"
 #include "tests/support/files.h"
 #include "train/loop/ema.h"
-#include "train/run_files/safetensors.h"
 #include "train/loop/trainer.h"
+#include "train/run_files/safetensors.h"
 
 namespace pal {
 namespace {
@@ -113,8 +113,8 @@ TEST_F(Resume, UnderEverySchedule) {
 
 TEST_F(Resume, UnderPlateauWhoseStateIsInTheCheckpoint) {
   // A rate of nothing (almost) never makes a new best after the first.
-  same_when_resumed({"train.schedule=plateau", "train.lr_patience=1", "train.lr=1e-30",
-                     "train.valid_every=2"});
+  same_when_resumed(
+      {"train.schedule=plateau", "train.lr_patience=1", "train.lr=1e-30", "train.valid_every=2"});
   const auto lr = rates("whole");
   ASSERT_EQ(lr.size(), 11u);
   EXPECT_FLOAT_EQ(float(lr[3]), 1e-30f);
@@ -216,8 +216,7 @@ TEST_F(Resume, InitFromTakesAnotherRunsWeights) {
   for (const std::string& from : {folder, folder + "/last.safetensors"}) {
     const TrainArgs a = args("second", {"train.init_from=" + from, "train.seed=7"});
     Trainer trainer(a);
-    const auto file = SafetensorsFile::open(
-        from == folder ? folder + "/best.safetensors" : from);
+    const auto file = SafetensorsFile::open(from == folder ? folder + "/best.safetensors" : from);
     int weights = 0;
     for (const StateTensor& slot : trainer.programs().state()) {
       if (slot.role != Role::weight) continue;

@@ -111,8 +111,8 @@ TEST_F(RunTest, KilledAtAnyMomentItResumesToTheSameBits) {
   int killed = 0;
   Result last{.status = -SIGKILL, .out = "", .err = ""};
   while (last.status == -SIGKILL) {
-    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--out", "killed",
-                                  "--steps", steps_in_all};
+    std::vector<std::string> args{"train",  "--config", "tiny.yaml", "--out",
+                                  "killed", "--steps",  steps_in_all};
     if (fs::exists(dir_ / "killed/config.yaml")) args.push_back("--resume");
     last = pal(args, SIGKILL, killed < kills ? int(moment(random)) : -1);
     killed += last.status == -SIGKILL;
@@ -150,7 +150,8 @@ TEST_F(RunTest, SigtermSavesAndExits130) {
   for (int wait = 300; wait < 20000; wait *= 2) {  // long enough to have begun
     fs::remove_all(dir_ / "run");
     r = pal({"train", "--config", "tiny.yaml", "--out", "run", "--steps", "100000", "--set",
-             "train.save_every=1000000"}, SIGTERM, wait);
+             "train.save_every=1000000"},
+            SIGTERM, wait);
     if (r.status == 130) break;
   }
   ASSERT_EQ(r.status, 130) << r.err;
@@ -160,7 +161,9 @@ TEST_F(RunTest, SigtermSavesAndExits130) {
   r = pal({"train", "--resume", "--out", "run", "--steps", to});
   ASSERT_EQ(r.status, 0) << r.err;
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--out", "whole", "--steps", to, "--set",
-                 "train.save_every=1000000"}).status, 0);
+                 "train.save_every=1000000"})
+                .status,
+            0);
   EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") ==
               read_file(dir_ / "run/last.safetensors"));
 }
@@ -183,8 +186,15 @@ TEST_F(RunTest, LosslessMemoryOptionsAndThreadsLeaveTheSameBits) {
 
 TEST_F(RunTest, AccumulationLearnsAndResumes) {
   auto run = [&](std::vector<std::string> more) {
-    std::vector<std::string> args{"train", "--config", "tiny.yaml", "--set", "train.accumulate=3",
-                                  "--set", "train.clip_value=null", "--set", "train.clip_norm=1.0"};
+    std::vector<std::string> args{"train",
+                                  "--config",
+                                  "tiny.yaml",
+                                  "--set",
+                                  "train.accumulate=3",
+                                  "--set",
+                                  "train.clip_value=null",
+                                  "--set",
+                                  "train.clip_norm=1.0"};
     args.insert(args.end(), more.begin(), more.end());
     const Result r = pal(args);
     EXPECT_EQ(r.status, 0) << r.err;
@@ -201,7 +211,8 @@ TEST_F(RunTest, AccumulationLearnsAndResumes) {
 TEST_F(RunTest, BadInputIsOneClearLineAndExit2) {
   std::ofstream(dir_ / "a.en") << "one\ntwo\n";
   std::ofstream(dir_ / "b.vi") << "eins\n";
-  std::ofstream(dir_ / "bad.vi") << "eins\nzw\xff" "ei\n";
+  std::ofstream(dir_ / "bad.vi") << "eins\nzw\xff"
+                                    "ei\n";
   const std::string files = "data.synthetic=false";
   struct Case {
     std::vector<std::string> sets;
@@ -212,7 +223,8 @@ TEST_F(RunTest, BadInputIsOneClearLineAndExit2) {
       {{"train.batch_size=many"}, "train.batch_size"},
       {{files, "data.root=nowhere"}, "nowhere"},
       {{files, "data.train_source=a.en", "data.train_target=b.vi"}, "b.vi"},
-      {{files, "data.train_source=a.en", "data.train_target=bad.vi"}, "bad.vi (data.train_target): line 2"},
+      {{files, "data.train_source=a.en", "data.train_target=bad.vi"},
+       "bad.vi (data.train_target): line 2"},
       {{"memory.swap=planned"}, "memory.swap"},
       {{"device.type=cuda"}, "device"},
   };
@@ -242,12 +254,17 @@ TEST_F(RunTest, ARunIsNotOverwrittenAndOnlyResumedAsItWas) {
 
   // Where validations steer the learning rate, how often they come alters results too.
   ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "steered", "--set",
-                 "train.schedule=plateau"}).status, 0);
-  r = pal({"train", "--steps", "3", "--out", "steered", "--resume", "--set", "train.valid_every=1"});
+                 "train.schedule=plateau"})
+                .status,
+            0);
+  r = pal(
+      {"train", "--steps", "3", "--out", "steered", "--resume", "--set", "train.valid_every=1"});
   EXPECT_EQ(r.status, 2);
   EXPECT_NE(r.err.find("train.valid_every"), std::string::npos) << r.err;
-  EXPECT_EQ(pal({"train", "--steps", "3", "--out", "run", "--resume", "--set",
-                 "train.valid_every=1"}).status, 0);
+  EXPECT_EQ(
+      pal({"train", "--steps", "3", "--out", "run", "--resume", "--set", "train.valid_every=1"})
+          .status,
+      0);
 
   std::ofstream(dir_ / "run/last.safetensors", std::ios::binary) << before.substr(0, 500);
   r = pal({"train", "--steps", "3", "--out", "run", "--resume"});
@@ -283,9 +300,9 @@ TEST_F(RunTest, PlanPrintsOneObject) {
 }
 
 TEST_F(RunTest, ANaNStopsTheRunAndNamesTheNode) {
-  const Result r = pal({"train", "--config", "tiny.yaml", "--out", "run", "--set", "train.lr=1000",
-                        "--set", "train.optimizer=sgd", "--set", "train.weight_decay=1000",
-                        "--steps", "400"});
+  const Result r =
+      pal({"train", "--config", "tiny.yaml", "--out", "run", "--set", "train.lr=1000", "--set",
+           "train.optimizer=sgd", "--set", "train.weight_decay=1000", "--steps", "400"});
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.err.find("at node"), std::string::npos) << r.err;
 }

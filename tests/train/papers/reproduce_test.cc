@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "train/commands/commands.h"
-#include "train/papers/paper_networks.h"
 #include "train/config/profile.h"
+#include "train/papers/paper_networks.h"
 #include "train/papers/reproduce_olla.h"
 
 namespace pal {
@@ -62,7 +62,8 @@ TEST(Reproduce, ABreakdownAddsUp) {
             0.6 * std::stod(rows.back()["nothing recomputed, GB"].get<std::string>()));
 }
 
-// OLLA's figures take minutes over all networks; one is enough to see that the numbers fit together.
+// OLLA's figures take minutes over all networks; one is enough to see that the numbers fit
+// together.
 TEST(Reproduce, OrderAndPlacementSaveAgainstACachingAllocator) {
   for (const PaperNetwork& n : paper_networks()) {
     if (n.name != "alexnet") continue;

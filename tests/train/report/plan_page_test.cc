@@ -1,5 +1,5 @@
-// The plan's page: well formed and self-contained; its pictures draw every value where the plan puts
-// it, and its bytes add up.
+// The plan's page: well formed and self-contained; its pictures draw every value where the plan
+// puts it, and its bytes add up.
 #include "train/report/plan_page.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,8 @@ TEST(PlanPage, IsSelfContainedAndBalanced) {
   for (const char* tag : {"div", "table", "tr", "td", "svg", "section", "title", "rect", "g"}) {
     const std::string name = tag;
     EXPECT_EQ(count(page, "<" + name + ">") + count(page, "<" + name + " "),
-              count(page, "</" + name + ">")) << tag;
+              count(page, "</" + name + ">"))
+        << tag;
   }
   EXPECT_NE(page.find("bucket 3,4"), std::string::npos);
   for (const PassReport& pass : c.passes) EXPECT_NE(page.find(pass.name), std::string::npos);
@@ -82,9 +83,10 @@ TEST(PlanPage, RectanglesStandAtTheirAddresses) {
     at = picture.find("<rect", at + 1);
     ASSERT_NE(at, std::string::npos);
     double x = 0, y = 0, width = 0, height = 0;
-    ASSERT_EQ(std::sscanf(picture.c_str() + at,
-                          "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y, &width,
-                          &height), 4);
+    ASSERT_EQ(
+        std::sscanf(picture.c_str() + at, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"",
+                    &x, &y, &width, &height),
+        4);
     const double low = double(c.plan.offset[size_t(h.storage)]) * unit;
     EXPECT_NEAR(y + height, 436 - low, 0.2);
     EXPECT_NEAR(height, double(footprint(c.storages[h.storage])) * unit, 0.2);

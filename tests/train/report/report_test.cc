@@ -11,9 +11,14 @@ namespace pal {
 namespace {
 
 RunReport report() {
-  return {.name = "a <b>", .state = "max_epochs", .described = {"corpus & words"},
-          .plan = {"plan   12 nodes"}, .bytes = {{"weight", 600}, {"feature_map", 300}},
-          .arena_bytes = 1000, .lower_bound_bytes = 900, .config = "train:\n  lr: 0.1\n",
+  return {.name = "a <b>",
+          .state = "max_epochs",
+          .described = {"corpus & words"},
+          .plan = {"plan   12 nodes"},
+          .bytes = {{"weight", 600}, {"feature_map", 300}},
+          .arena_bytes = 1000,
+          .lower_bound_bytes = 900,
+          .config = "train:\n  lr: 0.1\n",
           .samples = {{"<script>alert(1)</script>", "it's \"so\" \xC3\xA4"}}};
 }
 
@@ -22,7 +27,8 @@ std::string metrics(int steps) {
   for (int i = 1; i <= steps; ++i) {
     const std::string n = std::to_string(i);
     text += R"({"event":"step","step":)" + n + R"(,"epoch":0.5,"loss":)" + n +
-            R"(,"lr":0.001,"tokens_per_s":5000})" "\n";
+            R"(,"lr":0.001,"tokens_per_s":5000})"
+            "\n";
     if (i % 5 != 0) continue;
     text += R"({"event":"valid","step":)" + n + R"(,"epoch":0.5,"loss":2.5,"bleu":)" + n + ".25}\n";
   }
@@ -83,7 +89,9 @@ TEST(Report, StandsWithoutRowsAndWithTornOnes) {
   expect_balanced(report_html(report(), ""));
   EXPECT_EQ(count(report_html(report(), ""), "nothing measured yet"), 4u);
   const std::string torn = metrics(3) + R"({"event":"step","st)" + "\n[1]\n" +
-                           R"({"event":"step","step":4,"loss":null})" "\n" + R"({"event":"st)";
+                           R"({"event":"step","step":4,"loss":null})"
+                           "\n" +
+                           R"({"event":"st)";
   const std::string page = report_html(report(), torn);
   expect_balanced(page);
   EXPECT_EQ(page.find("nan"), std::string::npos);

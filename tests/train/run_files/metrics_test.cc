@@ -24,16 +24,15 @@ class Metrics : public testing::Test {
   void steps(MetricsWriter& writer, int64_t from, int64_t to) {
     for (int64_t s = from; s <= to; ++s) {
       writer.write(StepRow{.step = s, .epoch = 0.5, .loss = 1.0 / static_cast<double>(s)});
-      if (s % 3 == 0)
-        writer.write(ValidRow{s, 0.5, 2.5, {{"bleu", static_cast<double>(s)}}});
+      if (s % 3 == 0) writer.write(ValidRow{s, 0.5, 2.5, {{"bleu", static_cast<double>(s)}}});
     }
   }
   const TemporaryFolder folder_;
   const fs::path file_ = folder_.path() / "metrics.jsonl";
 };
 
-const PlanRow kPlan{.step = 0, .source_length = 10, .target_length = 20, .nodes = 5,
-                    .compile_seconds = 0.1};
+const PlanRow kPlan{
+    .step = 0, .source_length = 10, .target_length = 20, .nodes = 5, .compile_seconds = 0.1};
 
 TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
   MetricsWriter writer = MetricsWriter::create(file_);
@@ -105,8 +104,7 @@ TEST_F(Metrics, a_torn_last_line_is_removed) {
 
 TEST_F(Metrics, a_foreign_line_in_the_middle_is_refused) {
   for (const char* line : {"hello", "[1]", "{\"step\":1}", "{\"event\":\"step\",\"step\":\"1\"}"}) {
-    std::ofstream(file_, std::ios::binary)
-        << line << "\n{\"event\":\"step\",\"step\":1}\n";
+    std::ofstream(file_, std::ios::binary) << line << "\n{\"event\":\"step\",\"step\":1}\n";
     EXPECT_THROW(MetricsWriter::resume(file_, 9), UsageError) << line;
   }
 }
@@ -125,8 +123,12 @@ TEST_F(Metrics, failures_to_write_are_reported) {
 }
 
 TEST(Progress, text) {
-  EXPECT_EQ(progress_text({.step = 120, .total_steps = 4000, .epoch = 1.42, .loss = 3.21034,
-                           .tokens_per_s = 51200, .seconds_left = 185}),
+  EXPECT_EQ(progress_text({.step = 120,
+                           .total_steps = 4000,
+                           .epoch = 1.42,
+                           .loss = 3.21034,
+                           .tokens_per_s = 51200,
+                           .seconds_left = 185}),
             "step 120/4000  epoch 1.42  loss 3.2103  51,200 tokens/s  eta 3:05");
   EXPECT_EQ(progress_text({.step = 1, .tokens_per_s = 9, .unit = "images"}).substr(8),
             "epoch 0.00  loss 0.0000  9 images/s");

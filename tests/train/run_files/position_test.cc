@@ -20,8 +20,9 @@ TEST(Position, OthersAreRefused) {
     return usage_error_of([&] { read_position(text, {"batch"}, 10, "[text]", "the lines"); });
   };
   EXPECT_EQ(refusal("batch 5 data 000000000000000a"), "");
-  for (const char* text : {"", "batch", "batch 5", "batch -5 data a", "batch 5 data", "batch5 data a",
-                           "batch 5 data a ", "epoch 1 batch 5 data a", "batch 5 data g"}) {
+  for (const char* text :
+       {"", "batch", "batch 5", "batch -5 data a", "batch 5 data", "batch5 data a",
+        "batch 5 data a ", "epoch 1 batch 5 data a", "batch 5 data g"}) {
     EXPECT_NE(refusal(text).find("expected 'batch N data HEX'"), std::string::npos) << text;
   }
   EXPECT_NE(refusal("batch 5 data b").find("the lines are not what they were"), std::string::npos);

@@ -33,9 +33,7 @@ class Safetensors : public testing::Test {
     std::ifstream in(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  void spill(const std::string& bytes) const {
-    std::ofstream(path_, std::ios::binary) << bytes;
-  }
+  void spill(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
   // A file with that header and so many bytes of data.
   void spill(const std::string& header, size_t data) const {
     const uint64_t length = header.size();
@@ -62,8 +60,7 @@ TensorView view(const std::string& name, const std::string& dtype, std::vector<i
   return {name, dtype, std::move(shape), data.data(), data.size() * sizeof(T)};
 }
 
-template <typename T>
-std::vector<T> values(const SafetensorsFile& file, const std::string& name) {
+template <typename T> std::vector<T> values(const SafetensorsFile& file, const std::string& name) {
   const TensorView* found = file.find(name);
   if (found == nullptr) return {};
   std::vector<T> out(found->bytes / sizeof(T));
@@ -78,8 +75,12 @@ TEST_F(Safetensors, RoundTrip) {
   const std::vector<int64_t> l = {INT64_MIN};
   const std::vector<uint8_t> u = {0, 255, 7, 1, 2};
   const std::vector<TensorView> tensors = {
-      view("z", "F32", {3, 1}, f), view("h", "F16", {1}, h),      view("b", "BF16", {2}, b),
-      view("i", "I32", {1, 2}, i), view("scalar", "I64", {}, l),  view("u", "U8", {5}, u),
+      view("z", "F32", {3, 1}, f),
+      view("h", "F16", {1}, h),
+      view("b", "BF16", {2}, b),
+      view("i", "I32", {1, 2}, i),
+      view("scalar", "I64", {}, l),
+      view("u", "U8", {5}, u),
       {"no rows", "F32", {0, 4}, nullptr, 0},
   };
   save_safetensors(path_, tensors, {{"step", "12"}, {"note", "chữ \"q\"\n"}});
@@ -109,8 +110,8 @@ TEST_F(Safetensors, ReadsTheReferenceImplementation) {
   const SafetensorsFile file =
       SafetensorsFile::open(std::string(PAL_SOURCE_DIR) + "/tests/train/golden/python.safetensors");
   EXPECT_EQ(file.tensors().size(), 8u);
-  EXPECT_EQ(file.metadata(), (std::map<std::string, std::string>{{"format", "pt"},
-                                                                 {"ghi chú", "xin chào"}}));
+  EXPECT_EQ(file.metadata(),
+            (std::map<std::string, std::string>{{"format", "pt"}, {"ghi chú", "xin chào"}}));
   EXPECT_EQ(values<float>(file, "weight"), (std::vector<float>{0, 0.25, 0.5, 0.75, 1, 1.25}));
   EXPECT_EQ(file.find("weight")->shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(values<uint16_t>(file, "half"), (std::vector<uint16_t>{0x3C00, 0xC000, 0x3800}));
@@ -175,8 +176,8 @@ TEST_F(Safetensors, RefusesWhatIsWrong) {
   for (const auto& each : cases) {
     spill(each.header, each.data);
     const std::string message = refusal();
-    EXPECT_NE(message.find(each.says), std::string::npos)
-        << each.header.substr(0, 200) << "\n" << message;
+    EXPECT_NE(message.find(each.says), std::string::npos) << each.header.substr(0, 200) << "\n"
+                                                          << message;
     EXPECT_NE(message.find(path_), std::string::npos) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }

@@ -35,8 +35,7 @@ uint32_t unmasked(uint32_t masked) {
   return rotated >> 17 | rotated << 15;
 }
 
-template <class T>
-T take(const std::string& text, size_t& at) {
+template <class T> T take(const std::string& text, size_t& at) {
   if (at + sizeof(T) > text.size()) throw std::runtime_error("short");
   T value;
   std::memcpy(&value, text.data() + at, sizeof(T));
@@ -125,9 +124,16 @@ TEST_F(Events, TheChecksumIsCastagnolis) {
 
 TEST_F(Events, AnIndependentDecoderReadsThemBack) {
   EventWriter writer(dir_, 0);
-  writer.write(StepRow{.step = 300, .epoch = 1.5, .loss = 2.25, .lr = 3e-4, .grad_norm = 0.5,
-                       .samples_per_s = 10, .tokens_per_s = 5120, .step_ms = 12.5,
-                       .arena_bytes = 1 << 20, .peak_bytes = 1 << 19});
+  writer.write(StepRow{.step = 300,
+                       .epoch = 1.5,
+                       .loss = 2.25,
+                       .lr = 3e-4,
+                       .grad_norm = 0.5,
+                       .samples_per_s = 10,
+                       .tokens_per_s = 5120,
+                       .step_ms = 12.5,
+                       .arena_bytes = 1 << 20,
+                       .peak_bytes = 1 << 19});
   writer.write(ValidRow{.step = 300, .epoch = 1.5, .loss = 3.5, .metrics = {{"bleu", 33.125}}});
   const auto events = frames(writer.path());  // read while it is open: every row is flushed
   ASSERT_EQ(events.size(), 4u);
@@ -143,8 +149,8 @@ TEST_F(Events, AnIndependentDecoderReadsThemBack) {
   EXPECT_EQ(step.at("train/grad_norm"), 0.5f);
   EXPECT_EQ(step.at("speed/tokens_per_s"), 5120.0f);
   EXPECT_EQ(step.at("memory/arena_bytes"), 1048576.0f);
-  EXPECT_EQ(scalars(events[3]), (std::map<std::string, float>{{"valid/loss", 3.5f},
-                                                              {"valid/bleu", 33.125f}}));
+  EXPECT_EQ(scalars(events[3]),
+            (std::map<std::string, float>{{"valid/loss", 3.5f}, {"valid/bleu", 33.125f}}));
 }
 
 TEST_F(Events, AResumedRunStartsAFileThatReplacesWhatIsBeyondItsStep) {

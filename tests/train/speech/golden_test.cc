@@ -10,9 +10,9 @@
 #include "models/deepspeech2.h"
 #include "tests/train/loop/golden_steps.h"
 #include "train/loop/initialise.h"
-#include "train/run_files/safetensors.h"
 #include "train/loop/step_program.h"
 #include "train/loop/trainer.h"
+#include "train/run_files/safetensors.h"
 
 namespace pal {
 namespace {

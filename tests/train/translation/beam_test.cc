@@ -223,9 +223,9 @@ TEST(Beam, ends_at_the_limit_with_the_true_probability) {
 }
 
 TEST(Beam, refuses_numbers_out_of_range) {
-  for (const BeamOptions& bad : {BeamOptions{.beam = 0}, BeamOptions{.beam = 3, .n_best = 4},
-                                 BeamOptions{.n_best = 0}, BeamOptions{.length_penalty = -0.1},
-                                 BeamOptions{.length_penalty = std::nan("")}}) {
+  for (const BeamOptions& bad :
+       {BeamOptions{.beam = 0}, BeamOptions{.beam = 3, .n_best = 4}, BeamOptions{.n_best = 0},
+        BeamOptions{.length_penalty = -0.1}, BeamOptions{.length_penalty = std::nan("")}}) {
     EXPECT_THROW(check_beam(bad), UsageError);
   }
   EXPECT_NO_THROW(check_beam({.beam = 3, .length_penalty = 0, .n_best = 3}));

@@ -34,9 +34,9 @@ TEST(Bleu, EqualsSacreBleu) {
     SCOPED_TRACE(each["name"].get<std::string>() + ", " + tokenizer);
     const auto hypotheses = each["hypotheses"].get<std::vector<std::string>>();
     const auto references = each["references"].get<std::vector<std::string>>();
-    const BleuScore score = corpus_bleu(
-        hypotheses, references,
-        tokenizer == "none" ? BleuTokenizer::none : BleuTokenizer::mteval_13a);
+    const BleuScore score =
+        corpus_bleu(hypotheses, references,
+                    tokenizer == "none" ? BleuTokenizer::none : BleuTokenizer::mteval_13a);
     EXPECT_NEAR(score.score, each["score"].get<double>(), 1e-9);
     EXPECT_NEAR(score.brevity_penalty, each["brevity_penalty"].get<double>(), 1e-12);
     EXPECT_EQ(score.hypothesis_length, each["hypothesis_length"].get<int64_t>());

@@ -8,11 +8,11 @@
 #include <map>
 
 #include "core/scalars.h"
-#include "train/loop/initialise.h"
-#include "train/run_files/safetensors.h"
 #include "tests/train/loop/golden_steps.h"
+#include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 #include "train/loop/trainer.h"
+#include "train/run_files/safetensors.h"
 #include "train/translation/translation_model.h"
 
 namespace pal {
@@ -70,8 +70,8 @@ void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused,
   const int64_t specials = 4;
   const auto& target_words =
       *data.shared_vocabulary ? data.source_vocab_size : data.target_vocab_size;
-  const TranslationModel model = translation_model(config, **data.source_vocab_size + specials,
-                                                   **target_words + specials);
+  const TranslationModel model =
+      translation_model(config, **data.source_vocab_size + specials, **target_words + specials);
   const std::vector<int64_t>& source = golden.tensor("batch/source").shape;     // (10, S, B)
   const std::vector<int64_t>& target = golden.tensor("batch/target_in").shape;  // (10, T, B)
   auto forward = [&](Builder& b, Val scalars) {
@@ -92,8 +92,8 @@ void expect_steps_of_pytorch(const std::string& stem, size_t number, bool fused,
     for (const char* input : {in::kSource, in::kSourceLengths, in::kTargetIn, in::kTargetOut}) {
       put(golden, program, input, step);
     }
-    StepScalars scalars{.learning_rate = float(*config.train.lr), .step = int32_t(step),
-                        .tokens = 0};
+    StepScalars scalars{
+        .learning_rate = float(*config.train.lr), .step = int32_t(step), .tokens = 0};
     const auto* words = reinterpret_cast<const int32_t*>(program.input(in::kTargetOut));
     for (int64_t i = 0; i < target[1] * target[2]; ++i) scalars.tokens += words[i] != 0;
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
@@ -163,7 +163,7 @@ TEST_P(GoldenNmtInBf16, TenStepsAsNearToF32AsPyTorchs) {
 }
 
 // Without those of nmt_norm.
-constexpr Case kBf16Cases[] = {kCases[0], kCases[1], kCases[2],  kCases[3], kCases[4],
+constexpr Case kBf16Cases[] = {kCases[0], kCases[1],  kCases[2],  kCases[3], kCases[4],
                                kCases[9], kCases[10], kCases[11], kCases[12]};
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenNmtInBf16,
                          testing::Combine(testing::ValuesIn(kBf16Cases), testing::Bool(),

@@ -31,9 +31,8 @@ std::vector<fs::path> recipes() {
 }
 std::vector<fs::path> nmt_recipes() {
   std::vector<fs::path> files = recipes();
-  std::erase_if(files, [](const fs::path& file) {
-    return !file.filename().string().starts_with("nmt_");
-  });
+  std::erase_if(files,
+                [](const fs::path& file) { return !file.filename().string().starts_with("nmt_"); });
   return files;
 }
 
@@ -59,9 +58,7 @@ Outcome train(const Config& config, int steps) {
   std::map<std::string, Executable*> ready;
   auto program = [&](int bucket, MicroBatch kind) -> Executable& {
     Executable*& found = ready[std::to_string(bucket) + to_string(kind)];
-    auto forward = [&](Builder& b, Val scalars) {
-      return task->record(b, bucket, scalars, true);
-    };
+    auto forward = [&](Builder& b, Val scalars) { return task->record(b, bucket, scalars, true); };
     if (!found) {
       found = &programs.add(std::to_string(bucket) + to_string(kind),
                             record_step(forward, config.train, kind));
@@ -81,8 +78,11 @@ Outcome train(const Config& config, int steps) {
     for (int i = 0; i < n; ++i) {
       Executable& e = program(batches[size_t(i)].bucket, micro_batch_of(i, n));
       task->fill(e, i);
-      const StepScalars scalars{.learning_rate = float(*config.train.lr), .step = step,
-                                .micro_batch = i, .seed_low = 7, .tokens = float(words)};
+      const StepScalars scalars{.learning_rate = float(*config.train.lr),
+                                .step = step,
+                                .micro_batch = i,
+                                .seed_low = 7,
+                                .tokens = float(words)};
       std::memcpy(e.input(kScalarsInput), &scalars, sizeof scalars);
       e.run();
       loss += *e.output("loss"), nll += *e.output("nll");
@@ -93,8 +93,7 @@ Outcome train(const Config& config, int steps) {
     if (slot.role != Role::weight) continue;
     run.weights.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
   }
-  const Compiled& largest =
-      program(task->bucket_count() - 1, micro_batch_of(n - 1, n)).compiled();
+  const Compiled& largest = program(task->bucket_count() - 1, micro_batch_of(n - 1, n)).compiled();
   run.bytes = largest.plan.device().bytes;
   for (const PassReport& pass : largest.passes) run.passes.push_back(pass.name);
   return run;
@@ -112,11 +111,11 @@ class NmtRecipe : public testing::TestWithParam<fs::path> {};
 
 TEST_P(NmtRecipe, RunsAtASmallSize) {
   const Config full = load_config(GetParam());
-  std::vector<std::string> sets{"data.synthetic=true", "data.source_vocab_size=40",
+  std::vector<std::string> sets{"data.synthetic=true",       "data.source_vocab_size=40",
                                 "data.target_vocab_size=40", "data.max_length=12",
-                                "data.bucket_width=null", "model.hidden=16", "model.embedding=16",
-                                "model.attention_size=16", "train.log_every=1",
-                                "device.threads=1"};
+                                "data.bucket_width=null",    "model.hidden=16",
+                                "model.embedding=16",        "model.attention_size=16",
+                                "train.log_every=1",         "device.threads=1"};
   sets.push_back(*full.train.batch_words ? "train.batch_words=48" : "train.batch_size=4");
   const Config config = load_config(GetParam(), overrides(sets));
   const Outcome run = train(config, 2);
@@ -163,9 +162,9 @@ TEST(LossChunks, WholeLossHasNothingToDelay) {
 }
 
 TEST(LossChunks, GiveTheSameLossUpToTheOrderOfItsSums) {
-  for (const char* set : {"model.fused=true", "model.fused=false", "model.tie_embeddings=target",
-                          "train.accumulate=3", "model.layer_norm=true", "train.ema=0.9",
-                          "train.clip_norm=0.1"}) {
+  for (const char* set :
+       {"model.fused=true", "model.fused=false", "model.tie_embeddings=target",
+        "train.accumulate=3", "model.layer_norm=true", "train.ema=0.9", "train.clip_norm=0.1"}) {
     const Outcome whole = train(chunky(1, {set}), 5);
     for (int chunks : {3, 8}) {
       const Outcome parts = train(chunky(chunks, {set}), 5);
@@ -181,9 +180,10 @@ TEST(LossChunks, GiveTheSameLossUpToTheOrderOfItsSums) {
 
 TEST(LossChunks, TheSameBitsUnderEveryPlan) {
   const Outcome plain = train(chunky(4, {"memory.schedule=program", "memory.inplace=false"}), 5);
-  for (const std::vector<std::string>& sets :
-       {std::vector<std::string>{}, {"memory.recompute=echo"}, {"memory.recompute=mirror"},
-        {"device.threads=3"}}) {
+  for (const std::vector<std::string>& sets : {std::vector<std::string>{},
+                                               {"memory.recompute=echo"},
+                                               {"memory.recompute=mirror"},
+                                               {"device.threads=3"}}) {
     const Outcome run = train(chunky(4, sets), 5);
     EXPECT_EQ(run.losses, plain.losses);
     EXPECT_EQ(run.weights, plain.weights);

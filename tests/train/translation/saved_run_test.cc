@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "tests/support/files.h"
-#include "train/loop/checkpoint.h"
 #include "train/commands/commands.h"
+#include "train/loop/checkpoint.h"
 #include "train/loop/initialise.h"
 #include "train/loop/trainer.h"
 #include "train/translation/translation_task.h"
@@ -30,8 +30,11 @@ class SavedRun : public testing::Test {
     const Config config = parse_config(
         "model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4, init_scale: 1.0,\n"
         "  encoder_layers: 1, decoder_layers: 1}\n"
-        "data: {root: " + samples + ", vocab_min_count: 20, max_length: 10}\n"
-        "train: {batch_size: 32, max_epochs: 1}\ndevice: {threads: 1}\n", "test.yaml");
+        "data: {root: " +
+            samples +
+            ", vocab_min_count: 20, max_length: 10}\n"
+            "train: {batch_size: 32, max_epochs: 1}\ndevice: {threads: 1}\n",
+        "test.yaml");
     std::ofstream(dir_ / "config.yaml") << dump_config(config);
     const TranslationTask task(config);
     task.save_files(dir_);
@@ -53,8 +56,7 @@ class SavedRun : public testing::Test {
     EXPECT_EQ(code, kExitDone);
     return out;
   }
-  template <class Use>
-  static std::string error_of(Use use) {
+  template <class Use> static std::string error_of(Use use) {
     try {
       use();
     } catch (const UsageError& e) {
@@ -94,15 +96,25 @@ TEST_F(SavedRun, translates_line_by_line) {
 }
 
 TEST_F(SavedRun, refuses_what_it_cannot_read) {
-  const std::string invalid = error_of([&] { translated("fine\nb\xFF" "d\n"); });
+  const std::string invalid = error_of([&] {
+    translated(
+        "fine\nb\xFF"
+        "d\n");
+  });
   EXPECT_NE(invalid.find("input.txt: line 2: invalid UTF-8"), std::string::npos);
   testing::internal::GetCapturedStdout();  // the one that the error left open
-  EXPECT_NE(error_of([&] { run_translate({dir_, dir_ / "none.txt", false}); }).find("none.txt"),
+  EXPECT_NE(error_of([&] {
+              run_translate({dir_, dir_ / "none.txt", false});
+            }).find("none.txt"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { run_translate({dir_ / "none", {}, false}); }).find("no such folder"),
+  EXPECT_NE(error_of([&] {
+              run_translate({dir_ / "none", {}, false});
+            }).find("no such folder"),
             std::string::npos);
   fs::remove(dir_ / "last.safetensors");
-  EXPECT_NE(error_of([&] { run_translate({dir_, {}, false}); }).find("best.safetensors"),
+  EXPECT_NE(error_of([&] {
+              run_translate({dir_, {}, false});
+            }).find("best.safetensors"),
             std::string::npos);
 }
 
@@ -126,13 +138,13 @@ TEST_F(SavedRun, evaluates_a_part_or_files) {
   // A reference that is the translation itself.
   const std::string source = "Tom is here.\nI am Tom.\nTom is here now and I am here too.\n";
   const std::string output = translated(source);
-  const nlohmann::json perfect = nlohmann::json::parse(
-      eval({.model = dir_, .source = file("s", source), .reference = file("r", output),
-            .json = true}));
+  const nlohmann::json perfect = nlohmann::json::parse(eval(
+      {.model = dir_, .source = file("s", source), .reference = file("r", output), .json = true}));
   EXPECT_NEAR(perfect["bleu"].get<double>(), 100, 1e-9);
   EXPECT_NE(error_of([&] {
               eval({.model = dir_, .source = dir_ / "s", .reference = dir_ / "gone"});
-            }).find("--reference"), std::string::npos);
+            }).find("--reference"),
+            std::string::npos);
   testing::internal::GetCapturedStdout();
 }
 
@@ -186,8 +198,10 @@ TEST_F(SavedRun, ensembles_need_one_target_vocabulary) {
   auto translate = [&](const std::string& models) {
     run_translate({models, file("input.txt", "Tom\n"), false});
   };
-  EXPECT_NE(error_of([&] { translate(dir_.string() + "," + other.string()); })
-                .find("have different target vocabularies"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              translate(dir_.string() + "," + other.string());
+            }).find("have different target vocabularies"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { translate(dir_.string() + ","); }).find("DIR,DIR"), std::string::npos);
 }
 
@@ -209,13 +223,16 @@ TEST(Translation, is_learned) {
                      "  max_length: 30, bucket_width: 10}\n"
                      "train: {batch_size: 32, steps: 600, lr: 0.005, clip_value: 1.0,\n"
                      "  log_every: 200, valid_every: 300}\n"
-                     "device: {threads: 1}\n", "test.yaml"),
-                 .name = "test", .out = dir, .json = true};
+                     "device: {threads: 1}\n",
+                     "test.yaml"),
+                 .name = "test",
+                 .out = dir,
+                 .json = true};
   testing::internal::CaptureStdout();
   const int code = run_train(args);
   const nlohmann::json summary = nlohmann::json::parse(testing::internal::GetCapturedStdout());
   EXPECT_EQ(code, kExitDone);
-  EXPECT_GT(summary["test"]["bleu"].get<double>(), 50);  // 68; untrained: below 1
+  EXPECT_GT(summary["test"]["bleu"].get<double>(), 50);   // 68; untrained: below 1
   EXPECT_LT(summary["test"]["loss"].get<double>(), 0.8);  // 0.40; untrained: ln 16 = 2.8
   testing::internal::CaptureStdout();
   EXPECT_EQ(run_eval({.model = dir, .json = true, .beam = {.beam = 1}}), kExitDone);

@@ -13,8 +13,8 @@
 #include "ops/tensors/copies.h"
 #include "tests/support/files.h"
 #include "train/commands/commands.h"
-#include "train/translation/ensemble.h"
 #include "train/loop/trainer.h"
+#include "train/translation/ensemble.h"
 #include "train/translation/translation_task.h"
 
 namespace pal {
@@ -40,16 +40,18 @@ class TextOptions : public testing::Test {
     for (int i = 0; i < most && std::getline(in, line); ++i) out << line << "\n";
   }
   Config config(const std::string& data, const std::string& train) const {
-    return parse_config("model: {type: nmt, hidden: 16, embedding: 12, attention_size: 8,\n"
-                        "  encoder_layers: 1, decoder_layers: 1, dropout: 0.1}\n"
-                        "data: {root: " + (dir_ / "corpus").string() + ", max_length: 30" + data +
-                        "}\ntrain: {log_every: 1, valid_every: 1000" + train +
-                        "}\ndevice: {threads: 1}\n", "test.yaml");
+    return parse_config(
+        "model: {type: nmt, hidden: 16, embedding: 12, attention_size: 8,\n"
+        "  encoder_layers: 1, decoder_layers: 1, dropout: 0.1}\n"
+        "data: {root: " +
+            (dir_ / "corpus").string() + ", max_length: 30" + data +
+            "}\ntrain: {log_every: 1, valid_every: 1000" + train + "}\ndevice: {threads: 1}\n",
+        "test.yaml");
   }
   nlohmann::json train(const Config& config, const std::string& name, bool resume = false) const {
     testing::internal::CaptureStdout();
-    const TrainArgs args{.config = config, .name = "test", .out = dir_ / name, .resume = resume,
-                         .json = true};
+    const TrainArgs args{
+        .config = config, .name = "test", .out = dir_ / name, .resume = resume, .json = true};
     const int code = run_train(args);
     const std::string out = testing::internal::GetCapturedStdout();
     EXPECT_EQ(code, kExitDone);
@@ -75,8 +77,8 @@ TEST_F(TextOptions, a_run_with_pieces_needs_nothing_but_its_folder) {
   EXPECT_EQ(read_file(dir_ / "run/last.safetensors"), read_file(dir_ / "resumed/last.safetensors"));
 
   fs::rename(dir_ / "corpus", dir_ / "away");
-  const Ensemble one((dir_ / "run").string()), two((dir_ / "run").string() + "," +
-                                                   (dir_ / "resumed").string());
+  const Ensemble one((dir_ / "run").string()),
+      two((dir_ / "run").string() + "," + (dir_ / "resumed").string());
   const std::vector<std::string> lines = {"I am here.", "", "What is it?"};
   const auto translations = one.translate(lines, {.beam = 2});
   ASSERT_EQ(translations.size(), 3u);
@@ -170,8 +172,9 @@ TEST_F(TextOptions, batches_are_counted_in_words) {
     const int64_t fit = 128 / std::max(S, T), expected = fit >= 8 ? fit / 8 * 8 : fit;
     Builder b, by_lengths;
     EXPECT_EQ(rows_of(task.record(b, bucket, scalars_of(b), false), b), expected);
-    EXPECT_EQ(rows_of(task.record_lengths(by_lengths, {S, T}, scalars_of(by_lengths), false),
-                      by_lengths), expected);
+    EXPECT_EQ(
+        rows_of(task.record_lengths(by_lengths, {S, T}, scalars_of(by_lengths), false), by_lengths),
+        expected);
     rows.push_back(expected);
   }
   EXPECT_GT(rows.front(), rows.back());
@@ -227,13 +230,12 @@ TEST_F(TextOptions, the_largest_plan_is_found_among_the_buckets) {
   const int64_t most = trainer.largest().compiled().plan.device().bytes;
   for (int bucket = 0; bucket < task.bucket_count(); ++bucket) {
     const auto [S, T] = task.bucket_lengths(bucket);
-    Program program = record_step(
-        [&](Builder& b, Val scalars) { return task.record(b, bucket, scalars, true); }, c.train,
-        MicroBatch::only);
+    Program program =
+        record_step([&](Builder& b, Val scalars) { return task.record(b, bucket, scalars, true); },
+                    c.train, MicroBatch::only);
     const StateLayout layout(program);
     KernelCache cache(cpu_device(1));
-    const Compiled step =
-        compile(std::move(program), cache, layout, compile_options(c.memory));
+    const Compiled step = compile(std::move(program), cache, layout, compile_options(c.memory));
     EXPECT_LE(step.plan.device().bytes, most) << S << "x" << T << " of " << ladder.print();
     if (bucket == trainer.largest_bucket()) {
       EXPECT_EQ(step.plan.device().bytes, most);
@@ -253,7 +255,8 @@ TEST_F(TextOptions, vocabularies_of_others_are_read_and_saved_as_ours) {
   std::ofstream(dir_ / "corpus/vocab.en") << "I\nis\nI\n";
   const std::string message = usage_error_of([&] { TranslationTask task(c); });
   EXPECT_NE(message.find("vocab.en (data.source_vocab): line 3 repeats 'I' of line 1"),
-            std::string::npos) << message;
+            std::string::npos)
+      << message;
 }
 
 TEST_F(TextOptions, sentences_that_are_all_too_long_are_an_error_and_some_are_counted) {

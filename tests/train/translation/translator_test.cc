@@ -46,8 +46,13 @@ NmtOptions small_nmt() {
 }
 
 TransformerOptions small_transformer() {
-  return {.source_vocab = kSourceWords, .target_vocab = kTargetWords, .encoder_layers = 2,
-          .decoder_layers = 2, .hidden = 8, .ffn = 12, .heads = 2};
+  return {.source_vocab = kSourceWords,
+          .target_vocab = kTargetWords,
+          .encoder_layers = 2,
+          .decoder_layers = 2,
+          .hidden = 8,
+          .ffn = 12,
+          .heads = 2};
 }
 
 // What is tested with every kind of model.

@@ -8,11 +8,11 @@
 #include <set>
 #include <string_view>
 
+#include "memory/place/first_fit.h"
+#include "memory/place/improve.h"
 #include "memory/place/search/beam.h"
 #include "memory/place/search/canonical.h"
 #include "memory/place/search/columns.h"
-#include "memory/place/first_fit.h"
-#include "memory/place/improve.h"
 #include "memory/place/search/skyline.h"
 #include "tests/support/perfect_packing.h"
 
@@ -295,8 +295,9 @@ TEST(PlaceEngines, ColumnsMeet) {
 
 TEST(PlaceEngines, ColumnsGiveUpWhereThereIsNoPacking) {
   // Full at all times, and yet not to be had without a hole.
-  const std::vector<Buffer> buffers{{0, 3, 3}, {0, 4, 1}, {0, 4, 3}, {3, 6, 1}, {3, 5, 1}, {3, 5, 1},
-                                    {4, 5, 2}, {4, 6, 1}, {4, 6, 1}, {5, 7, 1}, {5, 7, 3}, {6, 7, 3}};
+  const std::vector<Buffer> buffers{{0, 3, 3}, {0, 4, 1}, {0, 4, 3}, {3, 6, 1},
+                                    {3, 5, 1}, {3, 5, 1}, {4, 5, 2}, {4, 6, 1},
+                                    {4, 6, 1}, {5, 7, 1}, {5, 7, 3}, {6, 7, 3}};
   ASSERT_TRUE(fills(buffers, 7));
   ASSERT_GT(least_height(buffers), 7);
   for (uint64_t seed = 0; seed < 8; ++seed)
@@ -335,7 +336,8 @@ TEST(PlaceEngines, ExchangesAreEqualSumsWithoutSmallerOnesAmongThem) {
   }
 }
 
-// More buffers than all sets can be listed of: the few that give way to very many are found all the same.
+// More buffers than all sets can be listed of: the few that give way to very many are found all the
+// same.
 TEST(PlaceEngines, ExchangesOfFewForVeryManyAreFound) {
   std::mt19937_64 random(4);
   std::vector<int64_t> in, out{0, 0};

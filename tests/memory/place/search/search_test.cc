@@ -74,8 +74,7 @@ TEST(PlaceSearch, BlocksSolvePackingsOfFewTimes) {
     const SearchResult r = search_placement(buffers, 1 << 20, limits);
     ASSERT_EQ(r.answer, SearchResult::kFound) << "seed " << seed;
     check_placement(buffers, r.offset);
-    for (size_t i = 0; i < buffers.size(); ++i)
-      ASSERT_LE(r.offset[i] + buffers[i].size, 1 << 20);
+    for (size_t i = 0; i < buffers.size(); ++i) ASSERT_LE(r.offset[i] + buffers[i].size, 1 << 20);
   }
 }
 
