@@ -5,6 +5,8 @@
 //
 // A configuration's own batch size and its largest bucket; --full: batch sizes 16 and 200 too, and
 // the smallest and a middle bucket. Steps of more than --nodes N nodes (60,000) are passed over.
+// The last column of a row is a hash of the plan, of its nodes in order and of every offset: two
+// versions of the program that print the same hashes made the same plans.
 // Text and pictures are made up, so that no data set is needed. --check ends with 1 where a plan is
 // above its bound. One thread plans; seconds are processor time, of every pass and check of
 // compile().
@@ -21,6 +23,7 @@
 
 #include "bench/made_up.h"
 #include "core/error.h"
+#include "core/print.h"
 #include "train/config/config.h"
 #include "train/loop/task.h"
 #include "train/loop/trainer.h"
@@ -28,6 +31,19 @@
 namespace {
 
 using namespace pal;
+
+// FNV-1a of the printed program and of every storage's offset.
+uint64_t hash_of(const Compiled& compiled) {
+  uint64_t hash = 14695981039346656037ull;
+  const auto mix = [&](const void* data, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i)
+      hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211ull;
+  };
+  const std::string text = print(compiled.program);
+  mix(text.data(), text.size());
+  mix(compiled.plan.offset.data(), compiled.plan.offset.size() * sizeof(int64_t));
+  return hash;
+}
 
 struct Args {
   std::vector<std::string> configs;  // empty: all
@@ -85,12 +101,13 @@ void plan(const std::string& name, const std::string& batch, const Config& confi
         const Region& device = c.plan.device();
         const double above = 100 * (double(device.bytes) / double(device.lower_bound) - 1);
         total.add({1, device.bytes > device.lower_bound, above, seconds});
-        std::printf("%-18s %6s %4lld,%-4lld %-8s %-6s%-8s %6zu %15lld %8.4f %8.2f\n", name.c_str(),
-                    batch.c_str(), static_cast<long long>(lengths.first),
+        std::printf("%-18s %6s %4lld,%-4lld %-8s %-6s%-8s %6zu %15lld %8.4f %8.2f %016llx\n",
+                    name.c_str(), batch.c_str(), static_cast<long long>(lengths.first),
                     static_cast<long long>(lengths.second),
                     schedule == Schedule::program ? "program" : "lifetime", to_string(method),
                     fuse ? "" : " unfused", c.program.nodes.size(),
-                    static_cast<long long>(device.bytes), above, seconds);
+                    static_cast<long long>(device.bytes), above, seconds,
+                    static_cast<unsigned long long>(hash_of(c)));
         std::fflush(stdout);
       }
     }
