@@ -2,11 +2,9 @@
 #include "memory/place/first_fit.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <map>
 #include <memory>
-#include <set>
+
+#include "memory/place/load.h"
 
 namespace pal {
 namespace {
@@ -84,139 +82,34 @@ class Shelf {
 
 }  // namespace
 
-namespace {
-
-// What is free at a moment: by address, and by size within a factor of two.
-class Gaps {
- public:
-  Gaps() { add(0, INT64_MAX); }
-
-  // The lowest that is large enough gives its lower part.
-  int64_t take(int64_t size) {
-    const size_t own = class_of(size);
-    auto best = end_.end();
-    for (size_t c = own + 1; c < kClasses; ++c) {
-      if (!by_class_[c].empty() && (best == end_.end() || *by_class_[c].begin() < best->first))
-        best = end_.find(*by_class_[c].begin());
-    }
-    for (const int64_t begin : by_class_[own]) {
-      if (best != end_.end() && begin > best->first) break;
-      const auto gap = end_.find(begin);
-      if (gap->second - begin < size) continue;
-      best = gap;
-      break;
-    }
-    const auto [begin, end] = *best;
-    remove(best);
-    if (begin + size < end) add(begin + size, end);
-    return begin;
-  }
-
-  void give_back(int64_t begin, int64_t end) {
-    const auto after = end_.lower_bound(begin);
-    const auto before = after == end_.begin() ? end_.end() : std::prev(after);
-    if (after->first == end) {
-      end = after->second;
-      remove(after);
-    }
-    if (before != end_.end() && before->second == begin) {
-      begin = before->first;
-      remove(before);
-    }
-    add(begin, end);
-  }
-
- private:
-  using Map = std::map<int64_t, int64_t>;
-  static constexpr size_t kClasses = 64;
-
-  static size_t class_of(int64_t size) { return size_t(std::bit_width(uint64_t(size)) - 1); }
-  void add(int64_t begin, int64_t end) {
-    end_.emplace(begin, end);
-    by_class_[class_of(end - begin)].insert(begin);
-  }
-  void remove(Map::iterator gap) {
-    by_class_[class_of(gap->second - gap->first)].erase(gap->first);
-    end_.erase(gap);
-  }
-
-  Map end_;                                           // by begin; the last ends at INT64_MAX
-  std::array<std::set<int64_t>, kClasses> by_class_;  // where gaps begin
-};
-
-}  // namespace
-
-FirstFit::FirstFit(std::span<const Buffer> buffers) : buffers_(buffers) {
-  std::vector<int64_t> times;
-  times.reserve(2 * buffers.size());
-  for (const Buffer& b : buffers) times.push_back(b.lower), times.push_back(b.upper);
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  auto rank = [&](int64_t time) {
-    return int32_t(std::lower_bound(times.begin(), times.end(), time) - times.begin());
-  };
-  for (const Buffer& b : buffers) {
-    lower_.push_back(rank(b.lower));
-    upper_.push_back(rank(b.upper));
-  }
-}
+FirstFit::FirstFit(std::span<const Buffer> buffers) : buffers_(with_ranks(buffers)) {}
 
 Placement FirstFit::run(std::span<const int32_t> order, int64_t stop_at,
-                        std::span<const int64_t> frozen,
-                        const std::optional<std::chrono::steady_clock::time_point>& deadline) {
+                        std::span<const int64_t> frozen, const Deadline& deadline) {
   Placement out;
   out.offset.assign(buffers_.size(), 0);
   Shelf shelf;
   auto put = [&](size_t i, int64_t at) {
     out.offset[i] = at;
     out.height = std::max(out.height, at + buffers_[i].size);
-    shelf.insert({at, at + buffers_[i].size, lower_[i], upper_[i]});
+    const Buffer& b = buffers_[i];
+    shelf.insert({at, at + b.size, int32_t(b.lower), int32_t(b.upper)});
   };
   for (size_t i = 0; i < frozen.size(); ++i) {
     if (frozen[i] >= 0 && !is_empty(buffers_[i])) put(i, frozen[i]);
   }
   for (size_t k = 0; k < order.size(); ++k) {
     const size_t i = size_t(order[k]);
-    if (is_empty(buffers_[i])) continue;
-    const int64_t at = shelf.find(lower_[i], upper_[i], buffers_[i].size);
-    const bool late = deadline && (k & 255) == 255 && std::chrono::steady_clock::now() >= *deadline;
-    if (late || std::max(out.height, at + buffers_[i].size) >= stop_at) {
+    const Buffer& b = buffers_[i];
+    if (is_empty(b)) continue;
+    const int64_t at = shelf.find(int32_t(b.lower), int32_t(b.upper), b.size);
+    const bool late = (k & 255) == 255 && is_past(deadline);
+    if (late || std::max(out.height, at + b.size) >= stop_at) {
       culprit_ = k;
       out.height = INT64_MAX;
       return out;
     }
     put(i, at);
-  }
-  return out;
-}
-
-Placement place_by_start(std::span<const Buffer> buffers) {
-  std::vector<int32_t> starts, ends;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i])) starts.push_back(int32_t(i));
-  }
-  ends = starts;
-  std::sort(starts.begin(), starts.end(), [&](int32_t i, int32_t j) {
-    const Buffer &a = buffers[size_t(i)], &b = buffers[size_t(j)];
-    if (a.lower != b.lower) return a.lower < b.lower;
-    return a.size != b.size ? a.size > b.size : i < j;
-  });
-  std::sort(ends.begin(), ends.end(), [&](int32_t i, int32_t j) {
-    const Buffer &a = buffers[size_t(i)], &b = buffers[size_t(j)];
-    return a.upper != b.upper ? a.upper < b.upper : i < j;
-  });
-  Placement out;
-  out.offset.assign(buffers.size(), 0);
-  Gaps gaps;
-  size_t ended = 0;
-  for (int32_t i : starts) {
-    const Buffer& b = buffers[size_t(i)];
-    for (; buffers[size_t(ends[ended])].upper <= b.lower; ++ended) {
-      const int64_t begin = out.offset[size_t(ends[ended])];
-      gaps.give_back(begin, begin + buffers[size_t(ends[ended])].size);
-    }
-    const int64_t begin = out.offset[size_t(i)] = gaps.take(b.size);
-    out.height = std::max(out.height, begin + b.size);
   }
   return out;
 }

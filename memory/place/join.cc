@@ -8,7 +8,7 @@
 #include <numbers>
 #include <tuple>
 
-#include "memory/place/first_fit.h"
+#include "memory/place/load.h"
 
 namespace pal {
 namespace {
@@ -53,7 +53,7 @@ class Load {
 class Joiner {
  public:
   Joiner(std::span<const Buffer> buffers, int64_t grid, int64_t most)
-      : grid_(grid), most_(most), buffers_(as_ranks(buffers)), load_(moments_) {
+      : grid_(grid), most_(most), buffers_(with_ranks(buffers)), load_(2 * buffers.size()) {
     for (const Buffer& b : buffers_) load_.add(b.lower, b.upper, b.size);
     out_.block.assign(buffers.size(), -1);
     out_.inside.assign(buffers.size(), 0);
@@ -66,20 +66,6 @@ class Joiner {
   }
 
  private:
-  std::vector<Buffer> as_ranks(std::span<const Buffer> buffers) {
-    std::vector<int64_t> times;
-    for (const Buffer& b : buffers) times.insert(times.end(), {b.lower, b.upper});
-    std::sort(times.begin(), times.end());
-    times.erase(std::unique(times.begin(), times.end()), times.end());
-    moments_ = times.size();
-    const auto rank = [&](int64_t time) {
-      return std::lower_bound(times.begin(), times.end(), time) - times.begin();
-    };
-    std::vector<Buffer> out;
-    for (const Buffer& b : buffers) out.push_back({rank(b.lower), rank(b.upper), b.size});
-    return out;
-  }
-
   bool has_room(int64_t from, int64_t to, int64_t bytes) const {
     return from >= to || load_.most(from, to) + bytes <= most_;
   }
@@ -177,7 +163,6 @@ class Joiner {
   }
 
   int64_t grid_, most_;
-  size_t moments_ = 0;
   std::vector<Buffer> buffers_;
   Load load_;
   JoinedBuffers out_;

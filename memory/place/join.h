@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "memory/place/place.h"
+#include "memory/place/buffer.h"
 
 namespace pal {
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/error.h"
-#include "memory/place/first_fit.h"
 
 namespace pal {
 namespace {
@@ -46,7 +45,6 @@ int64_t hottest_moment(std::span<const Buffer> buffers) {
   return moment;
 }
 
-// The buffers alive when at least `load` bytes are.
 std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) {
   std::vector<std::pair<int64_t, int64_t>> hot;  // stretches of time, in order
   int64_t live = 0;
@@ -66,7 +64,6 @@ std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) 
   return out;
 }
 
-// Where nothing is alive time falls apart: the buffers of each stretch.
 std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) {
   std::vector<int32_t> order;
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -82,6 +79,37 @@ std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) 
     out.back().push_back(i);
     end = std::max(end, buffers[size_t(i)].upper);
   }
+  return out;
+}
+
+bool fills(std::span<const Buffer> buffers, int64_t capacity) {
+  int64_t lower = INT64_MAX, upper = INT64_MIN;
+  double area = 0;
+  for (const Buffer& b : buffers) {
+    lower = std::min(lower, b.lower), upper = std::max(upper, b.upper);
+    area += double(b.size) * double(b.upper - b.lower);
+  }
+  return !buffers.empty() && lower_bound_of(buffers) == capacity &&
+         area == double(capacity) * double(upper - lower);
+}
+
+std::vector<int64_t> times_of(std::span<const Buffer> buffers) {
+  std::vector<int64_t> times;
+  times.reserve(2 * buffers.size());
+  for (const Buffer& b : buffers) times.push_back(b.lower), times.push_back(b.upper);
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  return times;
+}
+
+std::vector<Buffer> with_ranks(std::span<const Buffer> buffers) {
+  const std::vector<int64_t> times = times_of(buffers);
+  const auto rank = [&](int64_t time) {
+    return std::lower_bound(times.begin(), times.end(), time) - times.begin();
+  };
+  std::vector<Buffer> out;
+  out.reserve(buffers.size());
+  for (const Buffer& b : buffers) out.push_back({rank(b.lower), rank(b.upper), b.size});
   return out;
 }
 

@@ -17,7 +17,7 @@
 namespace pal {
 
 CanonicalSearch::CanonicalSearch(std::span<const Buffer> buffers, int64_t capacity,
-                                 std::optional<Clock::time_point> deadline)
+                                 const Deadline& deadline)
     : buffers_(buffers),
       capacity_(capacity),
       deadline_(deadline.value_or(Clock::time_point::max())) {
@@ -234,7 +234,7 @@ bool CanonicalSearch::choose(Level& level) {
     const size_t lows = lows_.size();
     level.mark = moves_.size();
     if (put(c.buffer, c.at)) {
-      level.last = lows_.size() == lows;  // it was in nobody's way: no other choice will do better
+      level.last = lows_.size() == lows;  // it raised nothing: no other choice will do better
       level.at = c.at, level.rank = c.rank;
       cut(level, lower_[size_t(c.buffer)], upper_[size_t(c.buffer)]);
       return true;

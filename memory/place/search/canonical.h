@@ -1,25 +1,22 @@
 // Exact placement under a capacity, from below: depth-first search over canonical placements
 // (Moffitt, MiniMalloc, ASPLOS 2023).
 #pragma once
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "core/clock.h"
-#include "memory/place/search/search.h"
+#include "memory/place/buffer.h"
+#include "memory/place/search/limits.h"
 
 namespace pal {
 
 class CanonicalSearch {
  public:
   // None of the buffers empty; they must outlive the search.
-  CanonicalSearch(std::span<const Buffer> buffers, int64_t capacity,
-                  std::optional<Clock::time_point> deadline);
+  CanonicalSearch(std::span<const Buffer> buffers, int64_t capacity, const Deadline& deadline);
 
-  // One descent of at most `nodes`, each about the work of one of SkylineSearch. Of buffers that
+  // One descent of at most `nodes`, of 2000 numbers read or written each. Of buffers that
   // could lie equally low the first by these keys (at most four) is tried first, the larger value
   // first: t most bytes left in a section, a area, w time alive, z size, o buffers alive with it, e
   // end; s start, the smaller first.

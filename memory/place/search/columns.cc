@@ -17,10 +17,7 @@ ColumnSearch::ColumnSearch(std::span<const Buffer> buffers)
 SearchResult ColumnSearch::run(int width, uint64_t seed, const SearchLimits& limits) {
   SearchResult out;
   const size_t last = forwards_.columns() - 1;
-  const auto is_late = [&] {
-    return out.nodes >= limits.nodes ||
-           (limits.deadline && std::chrono::steady_clock::now() >= *limits.deadline);
-  };
+  const auto is_late = [&] { return out.nodes >= limits.nodes || is_past(limits.deadline); };
   out.nodes = forwards_.run(size_t(width), seed, limits);
   if (forwards_.states(last).empty() && !is_late())
     out.nodes += backwards_.run(size_t(width), seed, {limits.nodes - out.nodes, limits.deadline});

@@ -1,11 +1,11 @@
-// Packings without a hole, from both ends of time: two beams of columns (place_sweep.h) that meet
+// Packings without a hole, from both ends of time: two beams of columns (sweep.h) that meet
 // where an order is left that both allow.
 #pragma once
 #include <cstdint>
 #include <span>
 
-#include "memory/place/place.h"
-#include "memory/place/search/search.h"
+#include "memory/place/buffer.h"
+#include "memory/place/search/limits.h"
 #include "memory/place/search/sweep.h"
 
 namespace pal {

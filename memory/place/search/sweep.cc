@@ -130,9 +130,7 @@ std::vector<ColumnSweep::State> ColumnSweep::cross(size_t number, size_t width,
   for (size_t rest = outs + ins; rest > 0; --rest) {
     buckets[rest].keep_best(width);
     for (const State& s : buckets[rest].states) {
-      if (nodes_ >= limits.nodes ||
-          (limits.deadline && std::chrono::steady_clock::now() >= *limits.deadline))
-        return {};
+      if (nodes_ >= limits.nodes || is_past(limits.deadline)) return {};
       list_options(border, s.out, s.in);
       nodes_ += int64_t(options_.size());
       for (const Exchange& e : options_) {

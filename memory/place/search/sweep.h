@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "memory/place/place.h"
+#include "memory/place/buffer.h"
 #include "memory/place/search/exchanges.h"
+#include "memory/place/search/limits.h"
 #include "memory/place/search/pq_tree.h"
-#include "memory/place/search/search.h"
 
 namespace pal {
 
@@ -28,7 +28,7 @@ class ColumnSweep {
     int32_t step;  // how it came about
   };
 
-  // None of the buffers empty; they fill the same capacity at all times (fills() in place_beam.h).
+  // None of the buffers empty; they fill the same capacity at all times (fills() in load.h).
   // `backwards`: from the last moment on.
   ColumnSweep(std::span<const Buffer> buffers, bool backwards);
 

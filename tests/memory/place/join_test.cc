@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "memory/place/place.h"
 #include "tests/support/lifetimes.h"
 
 namespace pal {

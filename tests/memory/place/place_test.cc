@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/error.h"
+#include "memory/place/first_fit.h"
 
 namespace pal {
 namespace {

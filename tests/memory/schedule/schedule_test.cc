@@ -12,6 +12,7 @@
 #include "core/print.h"
 #include "core/scalars.h"
 #include "core/verify.h"
+#include "memory/place/first_fit.h"
 #include "memory/place/place.h"
 #include "memory/schedule/list.h"
 #include "memory/schedule/moves.h"

@@ -8,12 +8,11 @@
 #include <set>
 #include <string_view>
 
+#include "memory/place/by_start.h"
 #include "memory/place/first_fit.h"
-#include "memory/place/improve.h"
-#include "memory/place/search/beam.h"
+#include "memory/place/place.h"
 #include "memory/place/search/canonical.h"
 #include "memory/place/search/columns.h"
-#include "memory/place/search/skyline.h"
 #include "tests/support/perfect_packing.h"
 
 namespace pal {
@@ -59,7 +58,7 @@ int64_t height_of(const std::vector<Buffer>& buffers, const std::vector<int64_t>
   return height;
 }
 
-TEST(PlaceEngines, SkylinesAgreeWithExhaustiveSearch) {
+TEST(PlaceEngines, CanonicalPlacementsAgreeWithExhaustiveSearch) {
   int above_bound = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     auto buffers = tiny(seed, 4 + int(seed % 5));
@@ -70,27 +69,6 @@ TEST(PlaceEngines, SkylinesAgreeWithExhaustiveSearch) {
     }
     const int64_t least = least_height(buffers);
     above_bound += least > lower_bound_of(buffers);
-    for (bool lowest : {false, true}) {
-      for (Prefer prefer : {Prefer::kSize, Prefer::kArea, Prefer::kDuration, Prefer::kLoad}) {
-        SkylineSearch at(buffers, least, {}), below(buffers, least - 1, {});
-        ASSERT_EQ(at.run(prefer, lowest, seed, 100'000), SearchResult::kFound) << "seed " << seed;
-        ASSERT_EQ(height_of(buffers, at.offset()), least);
-        ASSERT_EQ(below.run(prefer, lowest, seed, 100'000), SearchResult::kInfeasible)
-            << "seed " << seed;
-      }
-    }
-  }
-  EXPECT_GT(above_bound, 5) << "or there is nothing to prove";
-}
-
-TEST(PlaceEngines, CanonicalPlacementsAgreeWithExhaustiveSearch) {
-  for (uint64_t seed = 0; seed < 400; ++seed) {
-    auto buffers = tiny(seed, 4 + int(seed % 5));
-    if (seed % 50 == 0) {  // these need a hole
-      buffers = {{4, 7, 3}, {2, 4, 2}, {6, 8, 3}, {2, 5, 1}, {3, 4, 2},
-                 {0, 2, 1}, {5, 6, 2}, {3, 6, 1}, {0, 3, 3}};
-    }
-    const int64_t least = least_height(buffers);
     CanonicalSearch at(buffers, least, {}), below(buffers, least - 1, {});
     for (const char* keys : {"twa", "taw", "owz", "s", "e"}) {
       ASSERT_EQ(at.run(keys, 100'000), SearchResult::kFound) << "seed " << seed << ' ' << keys;
@@ -98,6 +76,7 @@ TEST(PlaceEngines, CanonicalPlacementsAgreeWithExhaustiveSearch) {
       ASSERT_EQ(below.run(keys, 100'000), SearchResult::kInfeasible) << "seed " << seed;
     }
   }
+  EXPECT_GT(above_bound, 5) << "or there is nothing to prove";
 }
 
 // Parts that are solved and then taken back with another that was not: offsets must not be stale.
@@ -167,29 +146,6 @@ TEST(PlaceEngines, ThePortfolioIsNeverBelowTheOptimumAndSaysSoTruthfully) {
   EXPECT_EQ(optimal, 400) << "tiny problems are proven";
 }
 
-TEST(PlaceEngines, OrdersImproveAndNeverWorsen) {
-  int improved = 0;
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    std::mt19937_64 random(seed);
-    std::vector<Buffer> buffers;
-    for (int i = 0; i < 120; ++i) {
-      const int64_t lower = int64_t(random() % 60);
-      buffers.push_back({lower, lower + 1 + int64_t(random() % 20), 1 + int64_t(random() % 30)});
-    }
-    std::vector<int32_t> order(buffers.size());
-    std::iota(order.begin(), order.end(), 0);
-    Placement p = first_fit(buffers, order);
-    const int64_t before = p.height;
-    SearchLimits limits;
-    limits.nodes = 32'000;
-    improve_order(buffers, lower_bound_of(buffers), limits, p);
-    ASSERT_EQ(height_of(buffers, p.offset), p.height);
-    ASSERT_LE(p.height, before);
-    improved += p.height < before;
-  }
-  EXPECT_GE(improved, 29);
-}
-
 TEST(PlaceEngines, TheSweepIsFirstFitByStart) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     auto buffers = tiny(seed, 40);
@@ -207,38 +163,24 @@ TEST(PlaceEngines, TheSweepIsFirstFitByStart) {
   }
 }
 
-TEST(Beam, SolvesPackingsOfManyEqualTimesAndSizes) {
-  for (uint64_t seed = 0; seed < 3; ++seed) {
-    const auto buffers = test::perfect_packing(seed, 200, 100, 1000);
-    BeamSearch search(buffers, 1000);
-    SearchResult r;
-    for (uint64_t run = 0; run < 20 && r.answer != SearchResult::kFound; ++run)
-      r = search.run(128, run, {});
-    ASSERT_EQ(r.answer, SearchResult::kFound) << "seed " << seed;
-    EXPECT_EQ(height_of(buffers, r.offset), 1000);
-  }
-}
-
-TEST(Beam, FindsEveryTinyPacking) {
+TEST(PlaceEngines, FullPackingsAreKnown) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     const auto buffers = test::perfect_packing(seed, 6, 5, 6);
     ASSERT_TRUE(fills(buffers, 6));
     EXPECT_FALSE(fills(buffers, 7));
-    // Wider than there are sets of buffers: exhaustive.
-    const SearchResult r = BeamSearch(buffers, 6).run(64, seed, {});
+    const SearchResult r = ColumnSearch(buffers).run(64, seed, {});
     ASSERT_EQ(r.answer, SearchResult::kFound) << "seed " << seed;
     ASSERT_EQ(height_of(buffers, r.offset), 6);
   }
 }
 
-TEST(Beam, KeepsToItsLimits) {
+TEST(PlaceEngines, ColumnsKeepToTheirLimits) {
   const auto buffers = test::perfect_packing(1, 450, 100, 1000);
-  BeamSearch search(buffers, 1000);
   SearchLimits few;
   few.nodes = 500;
-  const SearchResult r = search.run(64, 0, few);
+  const SearchResult r = ColumnSearch(buffers).run(64, 0, few);
   EXPECT_EQ(r.answer, SearchResult::kGaveUp);
-  EXPECT_LT(r.nodes, 2000);
+  EXPECT_LT(r.nodes, 5000);
 }
 
 TEST(PerfectPacking, EveryShapeFillsItsRectangle) {

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <random>
 
+#include "memory/place/first_fit.h"
+#include "memory/place/place.h"
 #include "tests/support/lifetimes.h"
 #include "tests/support/perfect_packing.h"
 
@@ -65,8 +67,8 @@ TEST(PlaceSearch, ProvesThatEveryPlacementNeedsAHole) {
   EXPECT_TRUE(p.optimal());
 }
 
-// Few different times: hopeless for the plain search, solved by joining blocks first.
-TEST(PlaceSearch, BlocksSolvePackingsOfFewTimes) {
+// Few different times: hopeless for depth-first search.
+TEST(PlaceSearch, SolvesPackingsOfFewTimes) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     const auto buffers = test::perfect_packing(seed, 300, 40, 1 << 20);
     SearchLimits limits;

@@ -1,0 +1,21 @@
+// What a search may spend, and what it answers.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "memory/place/deadline.h"
+
+namespace pal {
+
+struct SearchLimits {
+  int64_t nodes = INT64_MAX;  // a node that spans many sections counts as several
+  Deadline deadline = {};
+};
+
+struct SearchResult {
+  enum Answer { kFound, kInfeasible, kGaveUp } answer = kGaveUp;
+  std::vector<int64_t> offset;  // by buffer, when found
+  int64_t nodes = 0;            // that were visited
+};
+
+}  // namespace pal

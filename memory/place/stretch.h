@@ -1,0 +1,42 @@
+// A stretch of time that shares no buffer with the rest: first-fit orders, then searches, of the
+// buffers as they are and of coarser problems in which buffers of nearly the same life are one.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "memory/place/buffer.h"
+#include "memory/place/hot_search.h"
+
+namespace pal {
+
+class Stretch {
+ public:
+  // `owner`: what the buffers are, outside.
+  Stretch(std::vector<Buffer> buffers, std::vector<int32_t> owner);
+
+  const std::vector<int32_t>& owner() const { return owner_; }
+  const Placement& best() const { return best_; }
+  int64_t proven() const { return proven_; }  // no placement is lower
+
+  // The first-fit orders.
+  void greedy(int64_t enough, const Deadline& deadline);
+  // Until the height is at most `enough`, or proven to be least, or the budget is spent. Returns
+  // the nodes left.
+  int64_t search(int64_t enough, SearchBudget budget);
+
+ private:
+  bool is_done(int64_t enough) const { return best_.height <= std::max(enough, proven_); }
+  bool search_hot(HotSearch& hot, int64_t capacity, int64_t enough, int64_t nodes,
+                  double part_of_time, SearchBudget& budget);
+  void search_plain(int64_t enough, SearchBudget& budget);
+  void search_joined(int64_t enough, SearchBudget& budget);
+  void search_shortly(int64_t enough, SearchBudget& budget);
+
+  std::vector<Buffer> buffers_;
+  std::vector<int32_t> owner_;
+  int64_t proven_ = 0;
+  Clock::duration greedy_{};  // what greedy() took
+  Placement best_;
+};
+
+}  // namespace pal
