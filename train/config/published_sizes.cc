@@ -28,7 +28,8 @@ Sources sources_of(const ParallelTextConfig& data) {
   const auto &source = *data.source_vocab_size, &target = *data.target_vocab_size;
   if (*data.tokenizer == "sentencepiece") {
     if (stated(data.sentencepiece_size) && !*data.sentencepiece_file)
-      out.sizes = words(*data.sentencepiece_size, *data.shared_vocabulary ? "pieces" : "pieces each");
+      out.sizes =
+          words(*data.sentencepiece_size, *data.shared_vocabulary ? "pieces" : "pieces each");
   } else if (source && *data.shared_vocabulary) {
     out.sizes = words(*source, "words");
   } else if (source && target) {
@@ -53,8 +54,7 @@ Sources sources_of(const ImageConfig& data) {
   Sources out;
   for (const std::string& name : *data.train) out.files.push_back(data_path(data, name));
   const std::string side = std::to_string(*data.image_size);
-  if (*data.classes)
-    out.sizes = words(**data.classes, "classes, images of ") + side + " x " + side;
+  if (*data.classes) out.sizes = words(**data.classes, "classes, images of ") + side + " x " + side;
   return out;
 }
 
