@@ -26,7 +26,7 @@ pal_precompile(test_emulation REUSE_FROM pal_test_support)
 target_compile_definitions(test_emulation PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 # Chunks of the loss are no other kernels.
 gtest_discover_tests(test_emulation DISCOVERY_MODE PRE_TEST TEST_PREFIX emulation/
-  TEST_FILTER -*InChunks*
+  NO_PRETTY_VALUES TEST_FILTER -*InChunks*
   PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 
 # What a machine with a GPU is checked by, tried without one.

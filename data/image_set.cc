@@ -126,6 +126,7 @@ int64_t ImageSet::first_file(int64_t i) const {
 
 Image ImageSet::read(int64_t i, int wanted, int64_t frame) const {
   if (!files.empty()) return read_image(files[static_cast<size_t>(first_file(i) + frame)], wanted);
+  if (!made_up.numbers.empty()) return with_channels(draw_made_up(i), wanted);
   const size_t bytes = size_t(height) * size_t(width) * size_t(channels);
   const auto first = pixels.begin() + static_cast<std::ptrdiff_t>(bytes) * i;
   return with_channels(
@@ -140,6 +141,7 @@ std::string ImageSet::name(int64_t i) const {
 
 ImageSet ImageSet::subset(std::span<const int32_t> which) const {
   ImageSet out{.classes = classes, .height = height, .width = width, .channels = channels};
+  out.made_up = {made_up.seed, made_up.part, {}};
   const auto bytes = static_cast<std::ptrdiff_t>(height) * width * channels;
   for (const int32_t i : which) {
     out.labels.push_back(labels.at(static_cast<size_t>(i)));
@@ -147,6 +149,8 @@ ImageSet ImageSet::subset(std::span<const int32_t> which) const {
       const auto first = files.begin() + first_file(i);
       out.files.insert(out.files.end(), first, first + frames(i));
       if (!film_ends.empty()) out.film_ends.push_back(static_cast<int64_t>(out.files.size()));
+    } else if (!made_up.numbers.empty()) {
+      out.made_up.numbers.push_back(made_up.numbers.at(static_cast<size_t>(i)));
     } else {
       out.pixels.insert(out.pixels.end(), pixels.begin() + bytes * i,
                         pixels.begin() + bytes * (i + 1));
@@ -171,6 +175,10 @@ uint64_t ImageSet::fingerprint() const {
   const int32_t size[3] = {height, width, channels};
   take(size, sizeof size);
   take(pixels.data(), pixels.size());
+  for (size_t i = 0; i < made_up.numbers.size(); ++i) {
+    const Image image = draw_made_up(static_cast<int64_t>(i));
+    take(image.pixels.data(), image.pixels.size());
+  }
   return hash;
 }
 
@@ -198,27 +206,33 @@ ImageSet made_up_images(int64_t count, int classes, int size, int channels, uint
                         uint64_t part) {
   ImageSet set{.height = size, .width = size, .channels = channels};
   for (int c = 0; c < classes; ++c) set.classes.push_back(std::to_string(c));
-  const auto bytes = size_t(size) * size_t(size) * size_t(channels);
-  set.pixels.resize(bytes * size_t(count));
-  constexpr uint32_t kNoise = 0x5E7u, kPattern = 0x5E8u;
+  set.made_up = {seed, part, {}};
   for (int64_t i = 0; i < count; ++i) {
-    const int32_t label = static_cast<int32_t>(i % classes);
-    set.labels.push_back(label);
-    uint8_t* image = set.pixels.data() + bytes * size_t(i);
-    const uint32_t pattern = draw({seed, uint32_t(label), 0, kPattern}, 0).x[0];
-    for (size_t p = 0; p < bytes; p += 4) {
-      const Philox4 noise = draw({seed, uint32_t(i), uint32_t(part), kNoise}, p / 4);
-      for (size_t k = 0; k < 4 && p + k < bytes; ++k) {
-        // 4 x 4 blocks, bright or not: the class's bits say which.
-        const size_t pixel = (p + k) / size_t(channels);
-        const size_t block =
-            pixel / size_t(size) * 4 / size_t(size) * 4 + pixel % size_t(size) * 4 / size_t(size);
-        const uint32_t bright = pattern >> block & 1;
-        image[p + k] = uint8_t((noise.x[k] & 127) + 96 * bright);
-      }
-    }
+    set.labels.push_back(static_cast<int32_t>(i % classes));
+    set.made_up.numbers.push_back(static_cast<uint32_t>(i));
   }
   return set;
+}
+
+// Noise, and 4 x 4 blocks, bright or not: the bits of the class's pattern say which.
+Image ImageSet::draw_made_up(int64_t i) const {
+  constexpr uint32_t kNoise = 0x5E7u, kPattern = 0x5E8u;
+  const auto bytes = size_t(height) * size_t(width) * size_t(channels);
+  const auto label = static_cast<uint32_t>(labels[static_cast<size_t>(i)]);
+  const uint32_t number = made_up.numbers[static_cast<size_t>(i)];
+  const uint32_t pattern = draw({made_up.seed, label, 0, kPattern}, 0).x[0];
+  Image image{height, width, channels, std::vector<uint8_t>(bytes)};
+  for (size_t p = 0; p < bytes; p += 4) {
+    const Philox4 noise = draw({made_up.seed, number, uint32_t(made_up.part), kNoise}, p / 4);
+    for (size_t k = 0; k < 4 && p + k < bytes; ++k) {
+      const size_t pixel = (p + k) / size_t(channels);
+      const size_t row = pixel / size_t(width), column = pixel % size_t(width);
+      const size_t block = row * 4 / size_t(height) * 4 + column * 4 / size_t(width);
+      const uint32_t bright = pattern >> block & 1;
+      image.pixels[p + k] = uint8_t((noise.x[k] & 127) + 96 * bright);
+    }
+  }
+  return image;
 }
 
 }  // namespace pal

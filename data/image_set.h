@@ -14,15 +14,22 @@ namespace pal {
 // What to do about an image, or a class, that cannot be used.
 enum class OnBadImage { fail, skip };
 
-// Either `files` has an image a label, or `pixels` has them one after the other, all of one size.
-// Of films `files` has the frames, film after film.
+// Images drawn from a number each whenever they are read, and kept nowhere.
+struct MadeUpImages {
+  uint64_t seed = 0, part = 0;
+  std::vector<uint32_t> numbers;
+};
+
+// Either `files` has an image a label, or `pixels` has them one after the other, all of one size,
+// or `made_up` has a number a label. Of films `files` has the frames, film after film.
 struct ImageSet {
   std::vector<std::string> classes;  // names, by label
   std::vector<int32_t> labels;
   std::vector<std::filesystem::path> files;
   std::vector<int64_t> film_ends;  // by film: where its frames end in `files`; empty: images
-  int height = 0, width = 0, channels = 0;  // of `pixels`
+  int height = 0, width = 0, channels = 0;  // of `pixels` and `made_up`
   std::vector<uint8_t> pixels;
+  MadeUpImages made_up = {};
   std::vector<std::string> warnings;  // what was left out, and why
 
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
@@ -37,6 +44,7 @@ struct ImageSet {
 
  private:
   int64_t first_file(int64_t i) const;
+  Image draw_made_up(int64_t i) const;
 };
 
 // A folder of folders: each of these is a class, named after it, with JPEG and PNG files at any

@@ -1,8 +1,9 @@
 // The arena and its canaries.
 #include "memory/run/static_plan.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -13,6 +14,19 @@ namespace pal {
 namespace {
 
 constexpr size_t kPage = 4096;
+
+// Anonymous pages: zero, and no memory at all until they are written. Those of `old`, if any, move
+// to the new place as they are, so that an arena that grows is never in memory twice.
+std::byte* map_pages(std::byte* old, size_t had, size_t size) {
+  void* const place =
+      old ? ::mremap(old, had, size, MREMAP_MAYMOVE)
+          : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED) {
+    throw BudgetError("the machine has no " + std::to_string(size) +
+                      " bytes for the arena; lower memory.budget or the batch");
+  }
+  return static_cast<std::byte*>(place);
+}
 
 // Differs from place to place, so that no copied or computed block matches it by chance.
 uint64_t canary(int64_t offset) {
@@ -25,13 +39,14 @@ void Arena::Free::operator()(std::byte* p) const {
   if (accelerator)
     accelerator->release(space, p);
   else
-    std::free(p);
+    ::munmap(p, mapped);
 }
 
 void Arena::reserve(Space space, int64_t bytes) {
   Block& block = blocks_[region_of(space)];
   if (bytes <= block.bytes) return;
-  const size_t size = (size_t(bytes) + kPage - 1) / kPage * kPage;
+  const auto in_pages = [](int64_t n) { return (size_t(n) + kPage - 1) / kPage * kPage; };
+  const size_t size = in_pages(bytes);
   if (accelerator_) {
     std::unique_ptr<std::byte[], Free> data(accelerator_->allocate(space, int64_t(size)),
                                             {accelerator_, space});
@@ -40,14 +55,9 @@ void Arena::reserve(Space space, int64_t bytes) {
     block = {std::move(data), bytes};
     return;
   }
-  std::unique_ptr<std::byte[], Free> data(static_cast<std::byte*>(std::aligned_alloc(kPage, size)));
-  if (!data) {
-    throw BudgetError("the machine has no " + std::to_string(size) +
-                      " bytes for the arena; lower memory.budget or the batch");
-  }
-  if (block.bytes) std::memcpy(data.get(), block.data.get(), size_t(block.bytes));
-  std::memset(data.get() + block.bytes, 0, size - size_t(block.bytes));
-  block = {std::move(data), bytes};
+  std::byte* const pages = map_pages(block.data.get(), in_pages(block.bytes), size);
+  block.data.release();  // its pages have moved
+  block = {std::unique_ptr<std::byte[], Free>(pages, Free(size)), bytes};
 }
 
 template <class F> void Arena::visit(Space space, int64_t from, bool write, F f) const {

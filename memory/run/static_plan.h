@@ -20,7 +20,8 @@ class Arena {
   explicit Arena(const Plan& plan) { reserve(plan); }
 
   // Grows to at least so many bytes; what was there stays, at the same offsets, in a new place: no
-  // step may be running. New bytes are zero.
+  // step may be running. New bytes are zero; on the processor they take no memory until they are
+  // written.
   void reserve(Space space, int64_t bytes);
   void reserve(const Plan& plan) {
     reserve(Space::device, plan.device().bytes);
@@ -36,11 +37,13 @@ class Arena {
 
  private:
   struct Free {
-    Free() : space(Space::device) {}
+    Free() : Free(size_t(0)) {}
+    explicit Free(size_t bytes) : space(Space::device), mapped(bytes) {}
     Free(std::shared_ptr<Accelerator> owner, Space where)
-        : accelerator(std::move(owner)), space(where) {}
+        : accelerator(std::move(owner)), space(where), mapped(0) {}
     std::shared_ptr<Accelerator> accelerator;  // null: the processor's memory
     Space space;
+    size_t mapped;  // bytes of the processor's pages
     void operator()(std::byte* p) const;
   };
   // Calls f(host's view of some bytes, their offset, their number) over [from, end of the block),

@@ -85,7 +85,9 @@ TEST_P(DynamicMemory, SameBitsWithHalfTheMemory) {
   EXPECT_EQ(ample.bytes, plan.bytes);
   EXPECT_EQ(ample.stats.evictions, 0);
 }
-INSTANTIATE_TEST_SUITE_P(InPlace, DynamicMemory, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Updates, DynamicMemory, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "InPlace" : "Copied");
+});
 
 TEST(DynamicMemory, ReplaysThatAreLostAreNoticed) {
   int64_t peak = 0;

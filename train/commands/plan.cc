@@ -7,6 +7,7 @@
 #include "memory/plan/report.h"
 #include "train/commands/commands.h"
 #include "train/config/profile.h"
+#include "train/config/published_sizes.h"
 #include "train/loop/max_fit.h"
 #include "train/loop/task.h"
 #include "train/loop/trainer.h"
@@ -95,7 +96,9 @@ int64_t answer_of(const MaxFit& fit) { return fit.found.bytes > 0 ? fit.found.va
 
 }  // namespace
 
-int run_plan(const PlanArgs& args) {
+int run_plan(const PlanArgs& given) {
+  PlanArgs args = given;
+  const std::string made_up = use_published_sizes(args.config);
   const bool searches = args.max_batch || !args.max_depth.empty();
   CompileOptions options = compile_options(args.config.memory);
   options.profile = args.profile.empty() ? default_profile() : load_profile(args.profile);
@@ -127,11 +130,13 @@ int run_plan(const PlanArgs& args) {
   if (!args.html.empty()) {
     save_plan_page(args.html, planned.step,
                    {.name = args.name,
-                    .what = "bucket " + bucket + ", batch " + batch_of(args.config.train),
+                    .what = "bucket " + bucket + ", batch " + batch_of(args.config.train) +
+                            (made_up.empty() ? "" : "; " + made_up),
                     .config = dump_config(args.config)});
   }
   if (!args.lifetimes.empty()) save_lifetimes(args.lifetimes, planned.step);
   if (args.json) {
+    if (!made_up.empty()) log_info(made_up);
     std::puts(plan_json(planned.step, planned.bucket, facts).c_str());
     std::fflush(stdout);
   }
@@ -140,6 +145,7 @@ int run_plan(const PlanArgs& args) {
   }
   if (args.json) return kExitDone;
   std::printf("%s, bucket %s\n", args.name.c_str(), bucket.c_str());
+  if (!made_up.empty()) std::printf("  %s\n", made_up.c_str());
   for (const std::string& line : plan_lines(planned.step, facts)) std::puts(line.c_str());
   for (const std::string& line : searched) std::puts(("  " + line).c_str());
   if (!args.html.empty()) std::printf("page %s\n", args.html.c_str());

@@ -5,10 +5,12 @@
 
 #include "core/error.h"
 #include "data/atomic_file.h"
+#include "memory/plan/report.h"
 #include "train/commands/commands.h"
 #include "train/loop/trainer.h"
 #include "train/report/plan_report.h"
 #include "train/run_files/log.h"
+#include "train/run_files/process_memory.h"
 
 namespace pal {
 namespace {
@@ -117,6 +119,8 @@ int run_train(const TrainArgs& given) {
     log_info(line + "  (best.safetensors)");
     print_samples(test);
     trainer.write_report(reason, &test);
+    log_info("memory " + format_bytes(trainer.largest().compiled().plan.device().bytes) +
+             " planned, " + format_bytes(process_peak_bytes()) + " at the process's peak");
     log_info("report " + (args.out / "report.html").string());
   }
   if (args.json) std::puts(summary.dump().c_str());

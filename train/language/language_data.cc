@@ -46,10 +46,10 @@ LanguageData::LanguageData(const TextConfig& config, uint64_t seed, fs::path mod
   } else if (!model_dir.empty()) {
     vocabulary_ = Vocabulary::load(saved(kVocabularyFile));
   } else if (*config.synthetic) {
-    if (!*config.vocab_size) {
-      throw UsageError("data.vocab_size: made-up text (data.synthetic) needs it; set it");
-    }
-    vocabulary_ = numbered_words("w", **config.vocab_size);
+    auto size = *config.vocab_size;
+    if (*config.tokenizer == "sentencepiece") size = size.value_or(*config.sentencepiece_size);
+    if (!size) throw UsageError("data.vocab_size: made-up text (data.synthetic) needs it; set it");
+    vocabulary_ = numbered_words("w", *size);
   } else {
     WordCounter counter;
     count_words(lines("train"), segmenter_, counter);

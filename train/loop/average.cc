@@ -1,4 +1,4 @@
-// Averaging checkpoints, tensor by tensor.
+// Averaging checkpoints, a piece of a tensor at a time.
 #include "train/loop/average.h"
 
 #include <algorithm>
@@ -13,12 +13,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kPiece = size_t{1} << 20;  // elements
+
 std::vector<const TensorView*> weights_of(const SafetensorsFile& file) {
   std::vector<const TensorView*> out;  // sorted by name, as the file's
   for (const TensorView& tensor : file.tensors()) {
     if (names_weight(tensor.name)) out.push_back(&tensor);
   }
   return out;
+}
+
+void check_alike(const std::vector<TensorView>& means, const SafetensorsFile& file,
+                 const fs::path& name, const fs::path& first) {
+  bool alike = weights_of(file).size() == means.size();
+  for (const TensorView& mean : means) {
+    const TensorView* own = file.find(mean.name);
+    alike = alike && own && own->dtype == mean.dtype && own->shape == mean.shape;
+  }
+  if (alike) return;
+  throw UsageError(name.string() + ": is of another model than " + first.string() +
+                   "; average checkpoints of one run");
 }
 
 }  // namespace
@@ -36,30 +50,32 @@ void average_checkpoints(std::span<const fs::path> files, const fs::path& to) {
   if (files.empty()) throw UsageError("average: no checkpoint to average");
   std::vector<SafetensorsFile> opened;
   for (const fs::path& file : files) opened.push_back(SafetensorsFile::open(file.string()));
-  const std::vector<const TensorView*> first = weights_of(opened[0]);
   std::vector<TensorView> means;
-  std::vector<std::vector<float>> values;
-  for (const TensorView* tensor : first) {
+  for (const TensorView* tensor : weights_of(opened[0])) {
     if (tensor->dtype != "F32") {
       throw UsageError(files[0].string() + ": " + tensor->name + " is " + tensor->dtype +
                        "; only F32 weights are averaged");
     }
-    std::vector<double> sum(tensor->bytes / sizeof(float), 0.0);
-    for (size_t f = 0; f < files.size(); ++f) {
-      const TensorView* own = opened[f].find(tensor->name);
-      const bool alike = own && own->dtype == tensor->dtype && own->shape == tensor->shape;
-      if (!alike || weights_of(opened[f]).size() != first.size()) {
-        throw UsageError(files[f].string() + ": is of another model than " + files[0].string() +
-                         "; average checkpoints of one run");
-      }
-      const auto* data = static_cast<const float*>(own->data);
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(data[i]);
-    }
-    std::vector<float>& mean = values.emplace_back();
-    for (const double x : sum) mean.push_back(static_cast<float>(x / double(files.size())));
-    means.push_back({tensor->name, tensor->dtype, tensor->shape, mean.data(), tensor->bytes});
+    means.push_back({tensor->name, tensor->dtype, tensor->shape, nullptr, tensor->bytes});
   }
-  save_safetensors(to.string(), means);
+  for (size_t f = 0; f < files.size(); ++f) check_alike(means, opened[f], files[f], files[0]);
+  save_safetensors(to.string(), means, {}, [&](const TensorView& mean, const WriteBytes& write) {
+    std::vector<float> values(std::min(kPiece, mean.bytes / sizeof(float)));
+    std::vector<double> sum(values.size());
+    for (size_t at = 0; at < mean.bytes; at += values.size() * sizeof(float)) {
+      values.resize(std::min(values.size(), (mean.bytes - at) / sizeof(float)));
+      const size_t bytes = values.size() * sizeof(float);
+      sum.assign(values.size(), 0.0);
+      for (const SafetensorsFile& file : opened) {
+        file.read(*file.find(mean.name), at, bytes, values.data());
+        for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(values[i]);
+      }
+      for (size_t i = 0; i < sum.size(); ++i) {
+        values[i] = static_cast<float>(sum[i] / double(files.size()));
+      }
+      write(values.data(), bytes);
+    }
+  });
 }
 
 }  // namespace pal

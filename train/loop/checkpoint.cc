@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -92,7 +91,7 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
                      "; use the configuration it was trained with");
   }
   for (const StateTensor& slot : slots) {
-    std::memcpy(slot.data, source.find(slot.name)->data, size_t(slot.spec.bytes()));
+    source.read(*source.find(slot.name), 0, size_t(slot.spec.bytes()), slot.data);
   }
 }
 

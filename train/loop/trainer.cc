@@ -17,6 +17,7 @@
 #include "train/report/plan_report.h"
 #include "train/report/report_chart.h"
 #include "train/report/report_html.h"
+#include "train/run_files/process_memory.h"
 
 namespace pal {
 namespace {
@@ -214,7 +215,8 @@ void Trainer::train_step() {
                     .tokens_per_s = rate,
                     .step_ms = 1e3 * seconds_ / double(steps_),
                     .arena_bytes = programs_.arena_bytes(),
-                    .peak_bytes = peak};
+                    .peak_bytes = peak,
+                    .process_peak_bytes = process_peak_bytes()};
   metrics_->write(row);
   events_->write(row);
   samples_ = tokens_ = steps_ = 0, seconds_ = 0;
@@ -365,6 +367,7 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
       if (bytes > 0) report.bytes.emplace_back(to_string(Role(r)), bytes);
     }
     report.arena_bytes = footprint.arena, report.lower_bound_bytes = footprint.lower_bound;
+    report.process_peak_bytes = process_peak_bytes();
     report.samples = test ? test->samples : samples_of_valid_;
     if (test) {
       report.test = test->metrics;

@@ -15,9 +15,10 @@ struct RunReport {
   std::vector<std::string> plan;       // plan_lines() of the largest step
   std::vector<std::pair<std::string, int64_t>> bytes;  // at the peak, by role
   int64_t arena_bytes = 0, lower_bound_bytes = 0;
-  std::string unit = "tokens";  // Task::unit(): what throughput counts
-  std::string sample = "word";  // Task::loss_unit(): what the loss is a mean over
-  std::string config;           // YAML, resolved
+  int64_t process_peak_bytes = 0;  // measured; 0: not known
+  std::string unit = "tokens";     // Task::unit(): what throughput counts
+  std::string sample = "word";     // Task::loss_unit(): what the loss is a mean over
+  std::string config;              // YAML, resolved
   std::vector<std::pair<std::string, std::string>> samples;  // source, output
   std::vector<std::pair<std::string, double>> test = {};     // metrics of the test part, at the end
 };

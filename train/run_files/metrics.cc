@@ -102,7 +102,8 @@ void MetricsWriter::write(const StepRow& r) {
               {"tokens_per_s", r.tokens_per_s},
               {"step_ms", r.step_ms},
               {"arena_bytes", r.arena_bytes},
-              {"peak_bytes", r.peak_bytes}}
+              {"peak_bytes", r.peak_bytes},
+              {"process_peak_bytes", r.process_peak_bytes}}
              .dump());
 }
 

@@ -25,6 +25,7 @@ struct StepRow {
   double loss = 0, lr = 0, grad_norm = 0;
   double samples_per_s = 0, tokens_per_s = 0, step_ms = 0;
   int64_t arena_bytes = 0, peak_bytes = 0;
+  int64_t process_peak_bytes = 0;  // so far, of all that the process holds
 };
 struct ValidRow {
   int64_t step = 0;

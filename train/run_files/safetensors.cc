@@ -184,6 +184,14 @@ class HeaderReader {
 
 void save_safetensors(const std::string& path, std::span<const TensorView> tensors,
                       const std::map<std::string, std::string>& metadata) {
+  save_safetensors(path, tensors, metadata, [](const TensorView& each, const WriteBytes& write) {
+    write(each.data, each.bytes);
+  });
+}
+
+void save_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                      const std::map<std::string, std::string>& metadata,
+                      const std::function<void(const TensorView&, const WriteBytes&)>& make) {
   check_to_save(tensors);
   // Large elements first, so that every tensor is aligned to its element without gaps.
   std::vector<const TensorView*> order;
@@ -211,7 +219,17 @@ void save_safetensors(const std::string& path, std::span<const TensorView> tenso
   AtomicFile file(path);
   file.write(&header_bytes, sizeof header_bytes);
   file.write(text.data(), text.size());
-  for (const TensorView* each : order) file.write(each->data, each->bytes);
+  for (const TensorView* each : order) {
+    size_t written = 0;
+    make(*each, [&](const void* data, size_t bytes) {
+      file.write(data, bytes);
+      written += bytes;
+    });
+    if (written != each->bytes) {
+      throw ProgramError("[save] tensor " + in_quotes(each->name) + " was given " +
+                         std::to_string(written) + " bytes of " + std::to_string(each->bytes));
+    }
+  }
   file.commit();
 }
 
@@ -281,6 +299,20 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
       tensors_.begin(), tensors_.end(), name,
       [](const TensorView& each, std::string_view wanted) { return each.name < wanted; });
   return at == tensors_.end() || at->name != name ? nullptr : &*at;
+}
+
+void SafetensorsFile::read(const TensorView& tensor, size_t first, size_t bytes, void* to) const {
+  constexpr size_t kPiece = size_t{1} << 22, kPage = 4096;
+  const char* from = static_cast<const char*>(tensor.data) + first;
+  char* out = static_cast<char*>(to);
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    const size_t piece = std::min(kPiece, bytes - at);
+    std::memcpy(out + at, from + at, piece);
+    // The pages can be read again from the file, so that they may be dropped at any time.
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(from + at) / kPage * kPage;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(from + at + piece) / kPage * kPage;
+    if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
 }
 
 }  // namespace pal

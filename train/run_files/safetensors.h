@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -26,6 +27,12 @@ struct TensorView {
 // kExitFailed: the file cannot be written, for instance on a full disk.
 void save_safetensors(const std::string& path, std::span<const TensorView> tensors,
                       const std::map<std::string, std::string>& metadata = {});
+// Likewise of tensors that are in no memory as a whole: `make` is called for each, and hands its
+// bytes in order to the function that it is given, in as many pieces as it likes.
+using WriteBytes = std::function<void(const void* data, size_t bytes)>;
+void save_safetensors(const std::string& path, std::span<const TensorView> tensors,
+                      const std::map<std::string, std::string>& metadata,
+                      const std::function<void(const TensorView&, const WriteBytes&)>& make);
 
 // A file opened for reading, mapped into memory: the views' data stay valid, aligned to their
 // element's size, while it lives. Everything about the header is checked on opening.
@@ -41,6 +48,9 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::span<const TensorView> tensors() const { return tensors_; }  // sorted by name
   const TensorView* find(std::string_view name) const;              // nullptr when absent
+  // Copies `bytes` of a tensor, from its byte `first` on. Unlike the views' data it leaves nothing
+  // of the file in the process's memory.
+  void read(const TensorView& tensor, size_t first, size_t bytes, void* to) const;
 
  private:
   SafetensorsFile() = default;

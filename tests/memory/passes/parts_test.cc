@@ -124,7 +124,8 @@ TEST_P(Folded, ClonesOfANormAndWhatFollows) {
   EXPECT_EQ(count_of(folded, relu_op, Phase::forward), 8) << "the forward pass is left as it is";
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(folded)), "");
 }
-INSTANTIATE_TEST_SUITE_P(Parts, Folded, testing::Values(DType::f32, DType::bf16, DType::f16));
+INSTANTIATE_TEST_SUITE_P(Parts, Folded, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& test) { return std::string(to_string(test.param)); });
 
 }  // namespace
 }  // namespace pal::test

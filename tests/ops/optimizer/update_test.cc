@@ -110,6 +110,12 @@ TEST_P(TenSteps, MatchPyTorch) {
   }
 }
 
+std::string kind_name(const testing::TestParamInfo<OptimizerSpec>& test) {
+  const OptimizerSpec& spec = test.param;
+  const char* const names[] = {"Sgd", "Momentum", "Nesterov", "Adam", "Adamw"};
+  return names[size_t(spec.kind)] + std::string(spec.clip_value > 0 ? "Clipped" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, TenSteps,
     testing::Values(OptimizerSpec{.kind = Kind::sgd, .weight_decay = 0.1f},
@@ -118,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
                     OptimizerSpec{.kind = Kind::nesterov, .momentum = 0.8f, .weight_decay = 0.1f},
                     OptimizerSpec{.kind = Kind::adam, .beta2 = 0.98, .weight_decay = 0.1f},
                     OptimizerSpec{.kind = Kind::adam, .clip_value = 0.25f},
-                    OptimizerSpec{.kind = Kind::adamw, .beta1 = 0.8, .weight_decay = 0.1f}));
+                    OptimizerSpec{.kind = Kind::adamw, .beta1 = 0.8, .weight_decay = 0.1f}),
+    kind_name);
 
 TEST(Gate, ClosedLeavesEveryStateAsItWasBitForBit) {
   for (Kind kind : {Kind::sgd, Kind::nesterov, Kind::adamw}) {

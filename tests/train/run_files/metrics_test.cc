@@ -37,7 +37,7 @@ const PlanRow kPlan{
 TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
   MetricsWriter writer = MetricsWriter::create(file_);
   writer.write(kPlan);
-  writer.write(StepRow{3, 0.25, 0.1, 1e-3, 2.5, 100, 1000, 12.5, 64, 128});
+  writer.write(StepRow{3, 0.25, 0.1, 1e-3, 2.5, 100, 1000, 12.5, 64, 128, 256});
   writer.write(ValidRow{3, 0.25, 3.5, {{"bleu", 12.25}}});
   writer.write(EndRow{3, 0.25, "steps", 1.5});
   EXPECT_EQ(read_file(file_),
@@ -46,7 +46,7 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
             "\n"
             R"({"event":"step","step":3,"epoch":0.25,"loss":0.1,"lr":0.001,"grad_norm":2.5,)"
             R"("samples_per_s":100.0,"tokens_per_s":1000.0,"step_ms":12.5,"arena_bytes":64,)"
-            R"("peak_bytes":128})"
+            R"("peak_bytes":128,"process_peak_bytes":256})"
             "\n"
             R"({"event":"valid","step":3,"epoch":0.25,"loss":3.5,"bleu":12.25})"
             "\n"

@@ -207,6 +207,7 @@ TEST_P(SpeechRecipe, RunsOnMadeUpFeatures) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, SpeechRecipe,
-                         testing::Values("deepspeech2_librispeech", "deepspeech2_v3"));
+                         testing::Values("deepspeech2_librispeech", "deepspeech2_v3"),
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

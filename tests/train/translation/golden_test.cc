@@ -190,7 +190,8 @@ TEST_P(GoldenFile, InputsAreThoseOfTheLosses) {
 INSTANTIATE_TEST_SUITE_P(Files, GoldenFile,
                          testing::Values(std::pair("nmt_steps", size_t(5)),
                                          std::pair("nmt_norm", size_t(4)),
-                                         std::pair("transformer_steps", size_t(4))));
+                                         std::pair("transformer_steps", size_t(4))),
+                         [](const auto& test) { return std::string(test.param.first); });
 
 }  // namespace
 }  // namespace pal
