@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "train/loop/checkpoint.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
 #include "train/run_files/saved_run.h"
 
 namespace pal {

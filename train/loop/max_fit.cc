@@ -10,7 +10,8 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "memory/compile.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
 
 namespace pal {
 namespace {

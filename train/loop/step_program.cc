@@ -115,4 +115,13 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
   return b.take();
 }
 
+Program record_plan_step(const Task& task, const Config& config,
+                         std::pair<int64_t, int64_t> bucket) {
+  const int64_t n = *config.train.accumulate;
+  auto forward = [&](Builder& b, Val scalars) {
+    return task.record_lengths(b, bucket, scalars, true);
+  };
+  return record_step(forward, config.train, micro_batch_of(n - 1, n));
+}
+
 }  // namespace pal

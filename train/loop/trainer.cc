@@ -4,18 +4,18 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/accelerator.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/scalars.h"
 #include "memory/plan/report.h"
+#include "train/config/wording.h"
 #include "train/loop/average.h"
 #include "train/loop/ema.h"
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
 #include "train/loop/max_fit.h"
+#include "train/loop/run_options.h"
 #include "train/report/plan_report.h"
-#include "train/report/report_chart.h"
 #include "train/report/report_html.h"
 
 namespace pal {
@@ -34,58 +34,10 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
 
 }  // namespace
 
-CompileOptions compile_options(const MemoryConfig& config) {
-  CompileOptions options;
-  options.inplace = *config.inplace;
-  options.recompute_options.overhead = *config.recompute_overhead;
-  options.fuse_recompute = *config.fuse_recompute;
-  options.fuse_epilogues = *config.fuse_epilogues;
-  for (Schedule method : {Schedule::program, Schedule::lifetime, Schedule::exact}) {
-    if (*config.schedule == to_string(method)) options.schedule = method;
-  }
-  for (Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
-    if (*config.recompute == to_string(method)) options.recompute = method;
-  }
-  if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
-  return options;
-}
-
-Device choose_device(const DeviceConfig& config, std::string* said) {
-  std::string why;  // there is no GPU
-  if (*config.type != "cpu") {
-    try {
-      Device gpu = cuda_device();
-      gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
-      if (said) *said = "device  " + gpu.accelerator->description();
-      return gpu;
-    } catch (const UsageError& error) {
-      if (*config.type == "cuda") throw;
-      why = error.what();
-    }
-  }
-  Device cpu = cpu_device(int(config.threads->value_or(0)));
-  if (said) {
-    *said = "device  cpu, " + std::to_string(cpu.threads) +
-            (cpu.threads == 1 ? " thread" : " threads") + (why.empty() ? "" : " (" + why + ")");
-  }
-  return cpu;
-}
-
-Device training_device(const Config& config, std::string* said) {
-  Device device = choose_device(config.device, said);
-  device.tf32 = *config.train.precision == "tf32";
-  if (device.tf32 && !device.accelerator) {
-    throw UsageError(
-        "train.precision: the processor has no tf32; set it to f32, or device.type to "
-        "cuda on a machine with a GPU");
-  }
-  return device;
-}
-
-Trainer::Trainer(const TrainArgs& args)
+Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task)
     : args_(args),
       config_(args.config),
-      task_(make_task(config_, args.resume ? args.out : std::filesystem::path{})),
+      task_(std::move(task)),
       programs_(compile_options(config_.memory), training_device(config_, &device_line_)),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();

@@ -12,7 +12,7 @@
 #include "ops/losses/cross_entropy.h"  // log_softmax
 #include "ops/tensors/copies.h"
 #include "train/loop/checkpoint.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
 #include "train/run_files/log.h"
 #include "train/run_files/position.h"
 #include "train/run_files/saved_run.h"

@@ -10,8 +10,8 @@
 #include "models/deepspeech2.h"
 #include "tests/train/loop/golden_steps.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/trainer.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal {

@@ -1,24 +1,12 @@
-// The task that a model's type asks for.
-#include "train/loop/task.h"
+// The kinds of data, and the task of each.
+#include "train/tasks/make_task.h"
 
 #include "train/images/image_task.h"
 #include "train/language/language_task.h"
-#include "train/loop/step_program.h"
 #include "train/speech/speech_task.h"
 #include "train/translation/translation_task.h"
 
 namespace pal {
-
-std::unique_ptr<Task> Task::variant(const Config& config) const { return make_task(config); }
-
-Program record_plan_step(const Task& task, const Config& config,
-                         std::pair<int64_t, int64_t> bucket) {
-  const int64_t n = *config.train.accumulate;
-  auto forward = [&](Builder& b, Val scalars) {
-    return task.record_lengths(b, bucket, scalars, true);
-  };
-  return record_step(forward, config.train, micro_batch_of(n - 1, n));
-}
 
 std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::path& model_dir) {
   return std::visit(
@@ -36,6 +24,10 @@ std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::pat
         }
       },
       config.data);
+}
+
+std::unique_ptr<Task> make_task(const TrainArgs& args) {
+  return make_task(args.config, args.resume ? args.out : std::filesystem::path());
 }
 
 }  // namespace pal
