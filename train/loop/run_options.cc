@@ -12,12 +12,8 @@ CompileOptions compile_options(const MemoryConfig& config) {
   options.recompute_options.overhead = *config.recompute_overhead;
   options.fuse_recompute = *config.fuse_recompute;
   options.fuse_epilogues = *config.fuse_epilogues;
-  for (Schedule method : {Schedule::program, Schedule::lifetime, Schedule::exact}) {
-    if (*config.schedule == to_string(method)) options.schedule = method;
-  }
-  for (Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
-    if (*config.recompute == to_string(method)) options.recompute = method;
-  }
+  options.schedule = *config.schedule;
+  options.recompute = *config.recompute;
   if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
   return options;
 }

@@ -16,12 +16,7 @@ constexpr const char* kAccumulator = "accumulator/";
 
 OptimizerSpec optimizer_of(const TrainConfig& config) {
   OptimizerSpec spec;
-  const std::string& name = *config.optimizer;
-  spec.kind = name == "sgd"        ? OptimizerSpec::Kind::sgd
-              : name == "momentum" ? OptimizerSpec::Kind::momentum
-              : name == "nesterov" ? OptimizerSpec::Kind::nesterov
-              : name == "adam"     ? OptimizerSpec::Kind::adam
-                                   : OptimizerSpec::Kind::adamw;
+  spec.kind = *config.optimizer;
   spec.momentum = float(*config.momentum);
   spec.beta1 = float(*config.beta1);
   spec.beta2 = float(*config.beta2);

@@ -25,25 +25,10 @@ namespace fs = std::filesystem;
 constexpr int64_t kFrameStep = 64;  // what utterances longer than the buckets are padded to
 constexpr int64_t kFaultsShown = 10;
 
-DeepSpeech2Options model_options(const DeepSpeechConfig& c, int64_t bins, int64_t labels) {
-  DeepSpeech2Options o;
-  o.bins = bins;
+DeepSpeech2Options model_options(const Config& config, int64_t labels) {
+  DeepSpeech2Options o = config.deepspeech().network();
+  o.bins = FeatureReader(speech_options(config.speech())).bins();
   o.labels = labels;
-  o.convs.clear();
-  for (size_t i = 0; i < c.conv_kernels->size(); ++i) {
-    const Extents kernel = parse_extents((*c.conv_kernels)[i]);
-    const Extents stride = parse_extents((*c.conv_strides)[i]);
-    o.convs.push_back({kernel.frames, kernel.bins, stride.frames, stride.bins});
-  }
-  o.channels = *c.conv_channels;
-  o.cell = *c.cell == "lstm" ? DeepSpeech2Options::Cell::lstm : DeepSpeech2Options::Cell::gru;
-  o.layers = *c.layers;
-  o.hidden = *c.hidden;
-  o.bidirectional = *c.bidirectional;
-  o.sum_directions = *c.directions == "sum";
-  o.fully_connected = *c.fully_connected;
-  o.dropout = static_cast<float>(*c.dropout);
-  o.fused = *c.fused;
   return o;
 }
 
@@ -130,9 +115,7 @@ SpeechTask::SpeechTask(const Config& config, const fs::path& model_dir)
 SpeechTask::SpeechTask(const Config& config, std::shared_ptr<SpeechData> data)
     : batch_(*config.train.batch_size),
       seed_(static_cast<uint64_t>(*config.train.seed)),
-      model_(model_options(config.deepspeech(),
-                           FeatureReader(speech_options(config.speech())).bins(),
-                           data ? data->labels().size() : 0)),
+      model_(model_options(config, data ? data->labels().size() : 0)),
       data_(std::move(data)) {}
 
 std::unique_ptr<Task> SpeechTask::variant(const Config& config) const {
