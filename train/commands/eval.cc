@@ -9,8 +9,7 @@
 #include "train/config/wording.h"
 #include "train/images/classifier.h"
 #include "train/language/language_task.h"
-#include "train/loop/checkpoint.h"
-#include "train/loop/run_options.h"
+#include "train/loop/saved_model.h"
 #include "train/run_files/log.h"
 #include "train/run_files/saved_run.h"
 #include "train/speech/speech_task.h"
@@ -75,12 +74,9 @@ int eval_text(const EvalArgs& args, const SavedRun& run, const Config& config) {
   if (args.source) {
     throw UsageError("--source: is of use to translators only; --part says what to evaluate");
   }
-  LanguageTask task(config, run.folder);
-  ProgramSet programs(compile_options(config.memory), choose_device(config.device));
-  task.validation(programs);
-  load_weights(run.weights, programs);
-  log_info("evaluating " + run.weights.string());
-  const Validation result = task.validate(programs, args.part);
+  const auto model = open_saved_model<LanguageTask>(run, config);
+  log_info("evaluating " + model.weights.string());
+  const Validation result = model.task->validate(*model.programs, args.part);
   const double perplexity = result.metrics.at(0).second;
   if (args.json) {
     std::puts(nlohmann::json{{"perplexity", perplexity}, {"loss", result.loss}}.dump().c_str());

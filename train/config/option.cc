@@ -99,7 +99,7 @@ std::string to_string(Size size) {
   return std::to_string(size.bytes);
 }
 
-double Held<float>::give(float v) {
+double HeldAs<float>::give(float v) {
   char buffer[32];
   const char* end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
   double decimal = 0;

@@ -25,175 +25,175 @@
 
 #include "core/names.h"
 
-    namespace pal {
+namespace pal {
 
-  // A number of bytes, written as 4096, 512MiB, 1.5 GB, ...
-  struct Size {
-    int64_t bytes = 0;
-    bool operator==(const Size&) const = default;
-  };
+// A number of bytes, written as 4096, 512MiB, 1.5 GB, ...
+struct Size {
+  int64_t bytes = 0;
+  bool operator==(const Size&) const = default;
+};
 
-  // Reads "11GiB", "1.5 GB", "4096". UsageError (without a place) when it is not a size above 0.
-  Size parse_size(std::string_view text);
-  // The exact inverse, with the largest binary unit that divides the size: 11GiB, 1500000000.
-  std::string to_string(Size size);
+// Reads "11GiB", "1.5 GB", "4096". UsageError (without a place) when it is not a size above 0.
+Size parse_size(std::string_view text);
+// The exact inverse, with the largest binary unit that divides the size: 11GiB, 1500000000.
+std::string to_string(Size size);
 
-  // The types an option may have; optional ones accept null.
-  using OptionValue =
-      std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
-                   std::optional<int64_t>, std::optional<double>, std::optional<std::string>,
-                   std::optional<Size>, std::vector<double>>;
+// The types an option may have; optional ones accept null.
+using OptionValue =
+    std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
+                 std::optional<int64_t>, std::optional<double>, std::optional<std::string>,
+                 std::optional<Size>, std::vector<double>>;
 
-  // Whether a change of the option may change what is computed (losses, weights, metrics).
-  enum class Effect : uint8_t { results, none };
+// Whether a change of the option may change what is computed (losses, weights, metrics).
+enum class Effect : uint8_t { results, none };
 
-  // What an option accepts beyond its type, and what it touches.
-  struct OptionRules {
-    double min = -std::numeric_limits<double>::infinity();
-    double max = std::numeric_limits<double>::infinity();
-    bool above_min = false;              // min itself is excluded
-    bool below_max = false;              // max itself is excluded
-    std::vector<std::string> choices{};  // of a string, or of each item of a list
-    Effect effect = Effect::results;
-    std::vector<std::string> lossy{};  // with Effect::none: values that change results nevertheless
-  };
+// What an option accepts beyond its type, and what it touches.
+struct OptionRules {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;              // min itself is excluded
+  bool below_max = false;              // max itself is excluded
+  std::vector<std::string> choices{};  // of a string, or of each item of a list
+  Effect effect = Effect::results;
+  std::vector<std::string> lossy{};  // with Effect::none: values that change results nevertheless
+};
 
-  // An option with its type erased: it reads and writes a value that stands elsewhere.
-  class AnyOption {
-   public:
-    std::string name;  // inside its section: batch_size
-    std::string help;  // one line
-    OptionRules rules;
-    std::string origin;  // where the value was given: "nmt.yaml:12", "--set"; empty for the default
-
-    template <class T>
-    AnyOption(const char* option_name, T& place, const char* one_line, OptionRules option_rules);
-
-    OptionValue value() const { return get_(place_); }
-    void set(const OptionValue& value) { set_(place_, value); }  // of the same type as value()
-
-   private:
-    void* place_;
-    OptionValue (*get_)(const void* place);
-    void (*set_)(void* place, const OptionValue& value);
-  };
-
-  // How a T stands in an OptionValue: as itself, but for floats (the nearest short decimal, so that
-  // 0.1f reads 0.1) and enumerations (by name).
-  template <class T> struct Held {
-    using Type = T;
-    static const T& give(const T& v) { return v; }
-    static const T& take(const T& v) { return v; }
-  };
-  template <> struct Held<float> {
-    using Type = double;
-    static double give(float v);
-    static float take(double v) { return float(v); }
-  };
-  template <> struct Held<std::optional<float>> {
-    using Type = std::optional<double>;
-    static Type give(const std::optional<float>& v) {
-      return v ? Type(Held<float>::give(*v)) : Type();
-    }
-    static std::optional<float> take(const Type& v) {
-      return v ? std::optional(float(*v)) : std::nullopt;
-    }
-  };
-  template <Named E> struct Held<E> {
-    using Type = std::string;
-    static std::string give(E v) { return name_of(v); }
-    static E take(const std::string& name) {
-      E v{};
-      read_name(name, v);
-      return v;
-    }
-  };
+// An option with its type erased: it reads and writes a value that stands elsewhere.
+class AnyOption {
+ public:
+  std::string name;  // inside its section: batch_size
+  std::string help;  // one line
+  OptionRules rules;
+  std::string origin;  // where the value was given: "nmt.yaml:12", "--set"; empty for the default
 
   template <class T>
-  AnyOption::AnyOption(const char* option_name, T& place, const char* one_line,
-                       OptionRules option_rules)
-      : name(option_name),
-        help(one_line),
-        rules(std::move(option_rules)),
-        place_(&place),
-        get_([](const void* p) {
-          return OptionValue(std::in_place_type<typename Held<T>::Type>,
-                             Held<T>::give(*static_cast<const T*>(p)));
-        }),
-        set_([](void* p, const OptionValue& v) {
-          *static_cast<T*>(p) = Held<T>::take(std::get<typename Held<T>::Type>(v));
-        }) {
-    if constexpr (Named<T>) {
-      for (const auto& each : names(T{})) rules.choices.emplace_back(each);
-    }
+  AnyOption(const char* option_name, T& place, const char* one_line, OptionRules option_rules);
+
+  OptionValue value() const { return get_(place_); }
+  void set(const OptionValue& value) { set_(place_, value); }  // of the same type as value()
+
+ private:
+  void* place_;
+  OptionValue (*get_)(const void* place);
+  void (*set_)(void* place, const OptionValue& value);
+};
+
+// How a T stands in an OptionValue: as itself, but for floats (the nearest short decimal, so that
+// 0.1f reads 0.1) and enumerations (by name).
+template <class T> struct HeldAs {
+  using Type = T;
+  static const T& give(const T& v) { return v; }
+  static const T& take(const T& v) { return v; }
+};
+template <> struct HeldAs<float> {
+  using Type = double;
+  static double give(float v);
+  static float take(double v) { return float(v); }
+};
+template <> struct HeldAs<std::optional<float>> {
+  using Type = std::optional<double>;
+  static Type give(const std::optional<float>& v) {
+    return v ? Type(HeldAs<float>::give(*v)) : Type();
   }
+  static std::optional<float> take(const Type& v) {
+    return v ? std::optional(float(*v)) : std::nullopt;
+  }
+};
+template <Named E> struct HeldAs<E> {
+  using Type = std::string;
+  static std::string give(E v) { return name_of(v); }
+  static E take(const std::string& name) {
+    E v{};
+    read_name(name, v);
+    return v;
+  }
+};
 
-  // A named group of options. An option writes into this very section, so that a section is copied
-  // option by option (Copied).
-  class Section {
-   public:
-    Section() = default;
-    Section(const Section&) = delete;
-    Section& operator=(const Section&) = delete;
+template <class T>
+AnyOption::AnyOption(const char* option_name, T& place, const char* one_line,
+                     OptionRules option_rules)
+    : name(option_name),
+      help(one_line),
+      rules(std::move(option_rules)),
+      place_(&place),
+      get_([](const void* p) {
+        return OptionValue(std::in_place_type<typename HeldAs<T>::Type>,
+                           HeldAs<T>::give(*static_cast<const T*>(p)));
+      }),
+      set_([](void* p, const OptionValue& v) {
+        *static_cast<T*>(p) = HeldAs<T>::take(std::get<typename HeldAs<T>::Type>(v));
+      }) {
+  if constexpr (Named<T>) {
+    for (const auto& each : names(T{})) rules.choices.emplace_back(each);
+  }
+}
 
-    std::vector<AnyOption*> options();
-    std::vector<const AnyOption*> options() const;
-    // Null when there is no such option.
-    AnyOption* find(std::string_view name);
+// A named group of options. An option writes into this very section, so that a section is copied
+// option by option (Copied).
+class Section {
+ public:
+  Section() = default;
+  Section(const Section&) = delete;
+  Section& operator=(const Section&) = delete;
 
-   protected:
-    // Declares an option whose value is `place`, a member of this section; what it holds now is the
-    // default.
-    template <class T>
-    AnyOption& option(const char* name, T& place, const char* help, OptionRules rules = {}) {
-      return options_.emplace_back(name, place, help, std::move(rules));
-    }
-    void take(const Section& other);  // values and origins of a section of the same type
+  std::vector<AnyOption*> options();
+  std::vector<const AnyOption*> options() const;
+  // Null when there is no such option.
+  AnyOption* find(std::string_view name);
 
-   private:
-    template <class T> friend struct Option;
-    std::deque<AnyOption> options_;
-  };
+ protected:
+  // Declares an option whose value is `place`, a member of this section; what it holds now is the
+  // default.
+  template <class T>
+  AnyOption& option(const char* name, T& place, const char* help, OptionRules rules = {}) {
+    return options_.emplace_back(name, place, help, std::move(rules));
+  }
+  void take(const Section& other);  // values and origins of a section of the same type
 
-  // A section as a plain value.
-  template <class S> struct Copied final : S {
-    Copied() = default;
-    Copied(const Copied& other) : S() { this->take(other); }
-    Copied& operator=(const Copied& other) {
-      this->take(other);
-      return *this;
-    }
-  };
+ private:
+  template <class T> friend struct Option;
+  std::deque<AnyOption> options_;
+};
 
-  // A member that is an option. Reads like the value it holds.
-  template <class T> struct Option {
-    Option(Section& section, const char* name, T initial, const char* help, OptionRules rules = {})
-        : value_(std::move(initial)),
-          declared_(section.option(name, value_, help, std::move(rules))) {}
-    Option(const Option&) = delete;
-    Option& operator=(const Option&) = delete;
-    Option& operator=(T v) {
-      value_ = std::move(v);
-      return *this;
-    }
-    const T& get() const { return value_; }
-    const T& operator*() const { return value_; }
-    const T* operator->() const { return &value_; }
-    operator const T&() const { return value_; }
-    operator const AnyOption&() const { return declared_; }
-    friend bool operator==(const Option& a, const T& b) { return a.value_ == b; }
+// A section as a plain value.
+template <class S> struct Copied final : S {
+  Copied() = default;
+  Copied(const Copied& other) : S() { this->take(other); }
+  Copied& operator=(const Copied& other) {
+    this->take(other);
+    return *this;
+  }
+};
 
-   private:
-    T value_;
-    const AnyOption& declared_;
-  };
+// A member that is an option. Reads like the value it holds.
+template <class T> struct Option {
+  Option(Section& section, const char* name, T initial, const char* help, OptionRules rules = {})
+      : value_(std::move(initial)),
+        declared_(section.option(name, value_, help, std::move(rules))) {}
+  Option(const Option&) = delete;
+  Option& operator=(const Option&) = delete;
+  Option& operator=(T v) {
+    value_ = std::move(v);
+    return *this;
+  }
+  const T& get() const { return value_; }
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+  operator const T&() const { return value_; }
+  operator const AnyOption&() const { return declared_; }
+  friend bool operator==(const Option& a, const T& b) { return a.value_ == b; }
 
-  // The type in words: "integer", "number or null", "list of strings".
-  std::string type_name(const AnyOption& option);
-  // The value as YAML that reads back to the same value.
-  std::string yaml_text(const OptionValue& value);
-  // What is accepted beyond the type, in words: "at least 1", "one of none, echo"; empty if
-  // anything.
-  std::string limits_text(const AnyOption& option);
+ private:
+  T value_;
+  const AnyOption& declared_;
+};
+
+// The type in words: "integer", "number or null", "list of strings".
+std::string type_name(const AnyOption& option);
+// The value as YAML that reads back to the same value.
+std::string yaml_text(const OptionValue& value);
+// What is accepted beyond the type, in words: "at least 1", "one of none, echo"; empty if
+// anything.
+std::string limits_text(const AnyOption& option);
 
 }  // namespace pal

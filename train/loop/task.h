@@ -33,6 +33,8 @@ struct BatchInfo {
 };
 
 inline constexpr size_t kSamples = 5;  // that a report shows
+// Which rows of a part they are: evenly spread.
+std::vector<size_t> sample_rows(size_t count);
 
 struct Validation {
   double loss = 0;                                      // mean nats a word (a sample)

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/clock.h"
+#include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "train/loop/checkpoint.h"
 #include "train/loop/step_program.h"
@@ -51,6 +52,15 @@ class Trainer {
  private:
   Executable& step_program(int bucket, MicroBatch kind);
   void train_step();
+  StepScalars scalars_of(const std::vector<BatchInfo>& batches) const;
+  // What an update computed; loss and norm only where they were looked at.
+  struct Ran {
+    double loss = 0, norm = 0;
+    int64_t peak = 0;  // bytes of the largest plan
+  };
+  Ran run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars, bool look);
+  void show_progress(bool due);
+  void write_row(const Ran& ran, double lr);
   [[noreturn]] void stop_on_nan(Executable& program);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
