@@ -1,5 +1,6 @@
 // The optimizer: one update node per weight, with the state slots that it needs.
 #pragma once
+#include <array>
 #include <span>
 
 #include "core/builder.h"
@@ -16,6 +17,9 @@ struct OptimizerSpec {
   bool decay_vectors = true;  // false: biases and gains (rank 1 or less) are not decayed
   float clip_value = 0;       // clamps every element of the scaled gradient; 0: no
 };
+constexpr auto names(OptimizerSpec::Kind) {
+  return std::array{"sgd", "momentum", "nesterov", "adam", "adamw"};
+}
 
 // Appends the update of each weight (the newest value of a state slot) by its gradient; a null
 // gradient, of a weight that the loss does not reach, updates nothing. Slots, zero at first:

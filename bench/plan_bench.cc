@@ -25,8 +25,9 @@
 #include "core/error.h"
 #include "core/print.h"
 #include "train/config/config.h"
-#include "train/loop/task.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
+#include "train/tasks/make_task.h"
 
 namespace {
 

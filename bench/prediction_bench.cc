@@ -18,9 +18,9 @@
 #include "core/scalars.h"
 #include "train/commands/measure_cpu.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/task.h"
-#include "train/loop/trainer.h"
+#include "train/tasks/make_task.h"
 
 namespace {
 

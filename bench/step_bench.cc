@@ -15,9 +15,9 @@
 #include "core/op.h"
 #include "core/scalars.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/task.h"
-#include "train/loop/trainer.h"
+#include "train/tasks/make_task.h"
 
 namespace {
 

@@ -4,7 +4,8 @@
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
   message(FATAL_ERROR "PAL_FUZZ needs clang: add -DCMAKE_CXX_COMPILER=clang++")
 endif()
-file(GLOB sources ${CMAKE_SOURCE_DIR}/train/config/*.cc ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
+file(GLOB sources ${CMAKE_SOURCE_DIR}/train/config/*.cc ${CMAKE_SOURCE_DIR}/models/*_options.cc
+  ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
 foreach(stem atomic_file batches encoded_text image image_transform iterator segmenter sentencepiece text tokenizer utf8
              vocabulary)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/data/${stem}.cc)

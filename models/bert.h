@@ -2,18 +2,11 @@
 // vocabulary and the number of segments; trained to guess words that are hidden from it.
 #pragma once
 #include "core/builder.h"
+#include "models/bert_options.h"
 #include "models/encoder_layers.h"
 
 namespace pal {
 
-struct BertOptions {
-  int64_t vocab = 30522, positions = 512, segments = 2;
-  int64_t first_position = 0;  // XLM-R's table begins with two rows that no word is at
-  int64_t layers = 12, hidden = 768, ffn = 3072, heads = 12;
-  float eps = 1e-12f;
-  float dropout = 0.1f, attention_dropout = 0.1f;
-  int64_t loss_chunks = 1;
-};
 BertOptions bert_base();
 BertOptions xlmr_base();
 

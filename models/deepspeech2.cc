@@ -110,7 +110,8 @@ class SpeechNetwork {
     Val forward = direction("forward", x, false);
     if (!o_.bidirectional) return forward;
     Val backward = direction("backward", x, true);
-    return o_.sum_directions ? add(forward, backward) : concatenate({forward, backward});
+    return o_.directions == DeepSpeech2Options::Directions::sum ? add(forward, backward)
+                                                                : concatenate({forward, backward});
   }
 
   // Backwards it begins at the padding, where a state is held: it stays zero up to the last frame.

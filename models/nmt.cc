@@ -14,19 +14,13 @@ namespace {
 namespace in = translation_input;
 
 void check_sizes(const NmtOptions& o) {
-  auto check = [](bool ok, const std::string& what) {
-    if (!ok) throw UsageError("model." + what);
-  };
-  check(!o.bidirectional || o.hidden % 2 == 0,
-        "hidden: a bidirectional first layer has hidden/2 units each way; make it even");
-  const bool output_tied = o.tie == NmtOptions::Tie::target || o.tie == NmtOptions::Tie::all;
-  check(!output_tied || o.embedding == o.hidden,
-        "tie_embeddings: the embedding (" + std::to_string(o.embedding) +
-            ") must be as wide as the hidden layer (" + std::to_string(o.hidden) + ")");
+  if (const std::string why = fault(o); !why.empty()) throw UsageError(why);
   const bool one = o.tie == NmtOptions::Tie::embeddings || o.tie == NmtOptions::Tie::all;
-  check(!one || o.source_vocab == o.target_vocab,
-        "tie_embeddings: one table needs one vocabulary for both languages "
+  if (one && o.source_vocab != o.target_vocab) {
+    throw UsageError(
+        "model.tie_embeddings: one table needs one vocabulary for both languages "
         "(data.shared_vocabulary)");
+  }
 }
 
 TranslationLoss loss(Builder& b, const NmtOptions& o, const TranslationShape& shape, Val scalars,

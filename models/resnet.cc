@@ -19,7 +19,7 @@ class ResidualNetwork {
       : o_(o), stages_(resnet_stages(o)), layers_(b, training, moved), b_(b) {}
 
   Val logits(Val x) {
-    int64_t width = o_.width > 0 ? o_.width : o_.family == ResNetOptions::Family::cifar ? 16 : 64;
+    int64_t width = o_.width.value_or(o_.family == ResNetOptions::Family::cifar ? 16 : 64);
     x = stem(x, width);
     for (size_t s = 0; s < stages_.blocks.size(); ++s, width *= 2) {
       Builder::Within stage(b_, "layer" + std::to_string(s + 1));

@@ -1,16 +1,9 @@
 // The Recurrent Highway Network as a language model (Zilly et al. 2017, section 4).
 #pragma once
 #include "core/builder.h"
+#include "models/rhn_options.h"
 
 namespace pal {
-
-struct RhnOptions {
-  int64_t vocab = 10000, hidden = 830, depth = 10;  // the 23 million weights of table 1
-  bool tied = true;  // the output layer's matrix is that of the embedding
-  float input_dropout = 0.75f, output_dropout = 0.75f;
-  float transform_bias = -2;  // of the gates that let new content in
-  int64_t loss_chunks = 1;
-};
 
 namespace rhn_input {
 inline constexpr const char* kTokens = "tokens";  // i32 (T, B)

@@ -3,7 +3,6 @@
 
 #include "core/error.h"
 #include "models/transformer_layers.h"
-#include "ops/attention/attention_kernel.h"
 #include "ops/losses/cross_entropy.h"
 
 namespace pal {
@@ -12,16 +11,12 @@ namespace {
 namespace in = translation_input;
 
 void check(const TransformerOptions& o) {
-  auto require = [](bool ok, const std::string& what) {
-    if (!ok) throw UsageError("model." + what);
-  };
-  require(o.hidden % o.heads == 0, "heads: " + std::to_string(o.heads) +
-                                       " do not divide model.hidden, " + std::to_string(o.hidden));
-  require(o.hidden / o.heads <= kWidestHead,
-          "heads: more than " + std::to_string(kWidestHead) + " columns of model.hidden, " +
-              std::to_string(o.hidden) + ", for each; use more heads");
-  require(o.tie != TransformerOptions::Tie::all || o.source_vocab == o.target_vocab,
-          "tie_embeddings: all needs one vocabulary for both languages (data.shared_vocabulary)");
+  if (const std::string why = fault(o); !why.empty()) throw UsageError(why);
+  if (o.tie == TransformerOptions::Tie::all && o.source_vocab != o.target_vocab) {
+    throw UsageError(
+        "model.tie_embeddings: all needs one vocabulary for both languages "
+        "(data.shared_vocabulary)");
+  }
 }
 
 // The names under which keys and values of every decoder layer go between the programs.

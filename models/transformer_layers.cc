@@ -72,7 +72,7 @@ KeysValues TransformerLayers::keys_values(Val x) {
 Val TransformerLayers::attend(Val x, const KeysValues& to, Val lengths, bool causal) {
   const int64_t D = o_.hidden;
   Val q = matmul(x, matrix("wq", D, D));
-  const float p = scalars_ ? o_.attention_dropout : 0;
+  const float p = scalars_ ? o_.attention_dropout.value_or(o_.dropout) : 0;
   const AttentionMask mask{lengths, causal};
   auto attention_of = o_.fused ? attention : attention_unfused;
   Val heads = attention_of(q, to.keys, to.values, o_.heads, mask, p, scalars_);
@@ -85,7 +85,7 @@ Val TransformerLayers::feed_forward(Val x) {
     return b_.weight(name, {{size}}, {Init::Kind::constant, 0});
   };
   Val inner = relu(linear(x, matrix("w1", o_.hidden, o_.ffn), bias("b1", o_.ffn)));
-  inner = dropout(inner, o_.activation_dropout);
+  inner = dropout(inner, o_.activation_dropout.value_or(o_.dropout));
   return linear(inner, matrix("w2", o_.ffn, o_.hidden), bias("b2", o_.hidden));
 }
 

@@ -6,16 +6,11 @@
 #include <string>
 
 #include "models/image_model.h"
+#include "models/zoo_options.h"
 
 namespace pal {
 
 class ZooLayers;
-
-struct ZooOptions {
-  int64_t classes = 1000;
-  double width = 1;  // factor of every layer's channels (rounded down, at least one), for tests
-  std::optional<float> dropout = {};  // absent: the network's own
-};
 
 struct ImageNetwork {
   const char* name;   // alexnet

@@ -270,10 +270,7 @@ Choice choose_sqrt(const StepView& view) {
   return choice;
 }
 
-const char* to_string(Recompute method) {
-  static constexpr const char* names[] = {"none", "mirror", "sqrt", "echo"};
-  return names[size_t(method)];
-}
+const char* to_string(Recompute method) { return names(method)[size_t(method)]; }
 
 Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
                   std::string* note, const RecomputeOptions& options, const RecomputeGoal& goal) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/names.h"
 #include "core/op.h"
 #include "core/program.h"
 
@@ -23,6 +24,7 @@ enum class Recompute : uint8_t {
   sqrt,    // Chen et al. 2016, section 4.1: all but what crosses the borders of sqrt(n) segments
   echo,    // Zheng et al. 2020, Algorithm 1 (memory/recompute/echo.h)
 };
+constexpr auto names(Recompute) { return std::array{"none", "mirror", "sqrt", "echo"}; }
 
 struct RecomputeOptions {
   // A node is compute-heavy when it does at least so many flops for each byte that it moves. On the

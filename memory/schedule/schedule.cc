@@ -113,10 +113,7 @@ std::string plural(int count, const char* what) {
 
 }  // namespace
 
-const char* to_string(Schedule method) {
-  static constexpr const char* names[] = {"program", "lifetime", "exact"};
-  return names[size_t(method)];
-}
+const char* to_string(Schedule method) { return names(method)[size_t(method)]; }
 
 Program schedule(const Program& program, Schedule method, std::string* note,
                  std::span<const int64_t> workspace_bytes, const StorageOptions& options) {

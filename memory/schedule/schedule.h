@@ -1,5 +1,6 @@
 // Passes that permute nodes to lower the peak (OLLA, section 3).
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@ enum class Schedule : uint8_t {
   lifetime,  // the best of several list schedules, then local moves at the peak
   exact,     // the order of least peak where the program is small, else as lifetime
 };
+constexpr auto names(Schedule) { return std::array{"program", "lifetime", "exact"}; }
 
 const char* to_string(Schedule method);
 

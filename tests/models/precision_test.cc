@@ -16,8 +16,8 @@
 #include "models/rhn.h"
 #include "models/zoo.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/trainer.h"
 #include "train/translation/translation_model.h"
 
 namespace pal {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 
 namespace pal {
@@ -27,6 +28,31 @@ int run_average(const AverageArgs& args) {
                 files.back().filename().string().c_str());
   }
   return std::fflush(stdout) == 0 ? kExitDone : kExitFailed;
+}
+
+namespace {
+
+std::function<Request()> average_flags(Flags& flags) {
+  auto args = std::make_shared<AverageArgs>();
+  flags.add("DIR", args->folder, "folder of a run with step-N.safetensors files",
+            {.type = "DIR", .required = true});
+  flags.add("--last", args->last, "how many checkpoints, the newest (5)", {.type = "N"});
+  flags.add("--out", args->out, "the weights (DIR/average.safetensors)", {.type = "FILE"});
+  add_json(flags, args->json);
+  return [args] {
+    if (args->last < 1) {
+      throw UsageError("--last: " + std::to_string(args->last) +
+                       " is out of range; give 1 or more");
+    }
+    if (args->out.empty()) args->out = args->folder / "average.safetensors";
+    return request<run_average>(*args);
+  };
+}
+
+}  // namespace
+
+Command average_command() {
+  return {"average", "the mean of a run's last checkpoints", average_flags};
 }
 
 }  // namespace pal

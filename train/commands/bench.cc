@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "data/atomic_file.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/commands/measure_cpu.h"
 #include "train/config/profile.h"
@@ -48,6 +49,34 @@ int run_bench(const BenchArgs& args) {
               m.profile.vector * 1e-9, m.profile.launch * 1e6);
   std::printf("profile %s (pal plan --profile cpu)\n", file.c_str());
   return kExitDone;
+}
+
+namespace {
+
+std::function<Request()> bench_flags(Flags& flags) {
+  struct Given {
+    BenchArgs args;
+    bool profile = false;
+  };
+  auto given = std::make_shared<Given>();
+  flags.add("--profile", given->profile, "write its profile (./pal bench alone: benchmarks)");
+  flags.add("--out", given->args.out, "the profile (~/.config/palimpsest/cpu.yaml)",
+            {.type = "FILE"});
+  add_json(flags, given->args.json);
+  return [given] {
+    if (!given->profile) {
+      throw UsageError(
+          "bench: the benchmarks are run by ./pal bench in the source tree; here "
+          "there is bench --profile");
+    }
+    return request<run_bench>(given->args);
+  };
+}
+
+}  // namespace
+
+Command bench_command() {
+  return {"bench", "measure this machine's processor for --profile cpu", bench_flags};
 }
 
 }  // namespace pal

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/images/classifier.h"
 #include "train/run_files/log.h"
@@ -46,6 +47,29 @@ int run_classify(const ClassifyArgs& args) {
                      " files could not be classified (above)");
   }
   return kExitDone;
+}
+
+namespace {
+
+std::function<Request()> classify_flags(Flags& flags) {
+  auto args = std::make_shared<ClassifyArgs>();
+  add_models(flags, args->model);
+  flags.add("FILE", args->files, "JPEG and PNG files; of films folders of frames",
+            {.type = "FILE...", .required = true});
+  flags.add("--top", args->top, "classes to print of each image (5)", {.type = "N"});
+  add_json(flags, args->json);
+  return [args] {
+    if (args->top < 1) {
+      throw UsageError("--top: " + std::to_string(args->top) + " is out of range; give 1 or more");
+    }
+    return request<run_classify>(*args);
+  };
+}
+
+}  // namespace
+
+Command classify_command() {
+  return {"classify", "the likeliest classes of images", classify_flags};
 }
 
 }  // namespace pal

@@ -2,26 +2,16 @@
 // tested; main.cc acts on the result. CLI11 stays behind this header.
 #pragma once
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "train/commands/commands.h"
+#include "train/commands/command.h"
 
 namespace pal {
 
 inline constexpr const char* kVersion = "0.1.0";
 
-// Help, a version, a resolved configuration: text for standard output, then exit 0.
-struct PrintText {
-  std::string text;
-};
-
-using Command =
-    std::variant<PrintText, TrainArgs, PlanArgs, ReproduceArgs, BenchArgs, PlaceArgs, TranslateArgs,
-                 EvalArgs, ClassifyArgs, TranscribeArgs, AverageArgs, ScoreArgs>;
-
 // `program` is argv[0]: under the name `train`, `args` are those of `pal train`. UsageError, in one
 // line, for anything that cannot be understood.
-Command parse_command_line(const std::string& program, const std::vector<std::string>& args);
+Request parse_command_line(const std::string& program, const std::vector<std::string>& args);
 
 }  // namespace pal

@@ -1,6 +1,6 @@
-// The commands of `pal`: what the command line asks for, and the functions that do it. Each
-// function returns an exit code, or throws pal::Error, which carries one. With `json`, it prints
-// one JSON object on standard output and nothing else there.
+// The commands as functions: what each is told, and what it does. A function returns an exit code,
+// or throws pal::Error, which carries one. With `json`, it prints one JSON object on standard
+// output and nothing else there. The flags of a command stand in its own file (command.h).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -10,19 +10,18 @@
 #include <vector>
 
 #include "train/config/config.h"
+#include "train/loop/train_args.h"
 #include "train/translation/beam.h"
 
 namespace pal {
 
-struct TrainArgs {
-  Config config;              // read, overridden by --set, --steps and --device, and checked
-  std::string name;           // the configuration's name: nmt_small
-  std::filesystem::path out;  // the run's folder; runs/NAME unless told
-  bool resume = false;
-  bool dry_run = false;  // plan, print, and train nothing
-  bool json = false;
-};
 int run_train(const TrainArgs& args);
+
+// Text for standard output: help, a version, a resolved configuration.
+struct PrintText {
+  std::string text;
+};
+int run_print(const PrintText& args);
 
 struct PlanArgs {
   Config config;  // memory.budget holds --budget

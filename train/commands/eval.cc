@@ -4,11 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/config/wording.h"
 #include "train/images/classifier.h"
 #include "train/language/language_task.h"
-#include "train/loop/checkpoint.h"
-#include "train/loop/trainer.h"
+#include "train/loop/saved_model.h"
 #include "train/run_files/log.h"
 #include "train/run_files/saved_run.h"
 #include "train/speech/speech_task.h"
@@ -73,12 +74,9 @@ int eval_text(const EvalArgs& args, const SavedRun& run, const Config& config) {
   if (args.source) {
     throw UsageError("--source: is of use to translators only; --part says what to evaluate");
   }
-  LanguageTask task(config, run.folder);
-  ProgramSet programs(compile_options(config.memory), choose_device(config.device));
-  task.validation(programs);
-  load_weights(run.weights, programs);
-  log_info("evaluating " + run.weights.string());
-  const Validation result = task.validate(programs, args.part);
+  const auto model = open_saved_model<LanguageTask>(run, config);
+  log_info("evaluating " + model.weights.string());
+  const Validation result = model.task->validate(*model.programs, args.part);
   const double perplexity = result.metrics.at(0).second;
   if (args.json) {
     std::puts(nlohmann::json{{"perplexity", perplexity}, {"loss", result.loss}}.dump().c_str());
@@ -127,6 +125,42 @@ int run_eval(const EvalArgs& args) {
   }
   if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
   return kExitDone;
+}
+
+namespace {
+
+std::function<Request()> eval_flags(Flags& flags) {
+  struct Given {
+    EvalArgs args;
+    std::string source, reference;
+  };
+  auto given = std::make_shared<Given>();
+  add_models(flags, given->args.model);
+  flags.add("--part", given->args.part, "part of the run's own data: valid or test",
+            {.type = "PART"});
+  flags.add("--source", given->source, "another text, one sentence a line",
+            {.type = "FILE", .excludes = "--part"});
+  flags.add("--reference", given->reference, "its translation", {.type = "FILE"});
+  flags.pair("--source", "--reference");
+  add_beam(flags, given->args.beam);
+  add_json(flags, given->args.json);
+  return [given] {
+    EvalArgs& args = given->args;
+    args.beam.n_best = 1;
+    check_beam(args.beam);
+    if (args.part != "valid" && args.part != "test") {
+      throw UsageError("--part: '" + one_line(args.part) + "' is not one of valid, test");
+    }
+    if (!given->source.empty()) args.source = given->source;
+    if (!given->reference.empty()) args.reference = given->reference;
+    return request<run_eval>(args);
+  };
+}
+
+}  // namespace
+
+Command eval_command() {
+  return {"eval", "loss, and BLEU or accuracy, of a trained model", eval_flags};
 }
 
 }  // namespace pal

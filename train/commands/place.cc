@@ -1,14 +1,17 @@
 // pal place: offsets for lifetimes from a file, whatever program they come from.
 #include "memory/place/place.h"
 
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/commands/place_csv.h"
+#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -73,6 +76,53 @@ int run_place(const PlaceArgs& args) {
                       std::to_string(*args.capacity) + ": " + why);
   }
   return kExitDone;
+}
+
+namespace {
+
+// The whole of `text` as a number.
+template <class T> bool read_number(const std::string& text, T& value) {
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  return read.ec == std::errc() && read.ptr == end;
+}
+
+std::function<Request()> place_flags(Flags& flags) {
+  struct Given {
+    PlaceArgs args;
+    std::string capacity, time_limit;
+  };
+  auto given = std::make_shared<Given>();
+  flags.add("FILE", given->args.file, "id,lower,upper,size; lifetimes half-open",
+            {.type = "CSV", .required = true});
+  flags.add("--capacity", given->capacity, "stop at a placement within N bytes", {.type = "N"});
+  flags.add("--time-limit", given->time_limit, "seconds to search for (10)", {.type = "S"});
+  flags.add("--out", given->args.out, "write FILE with an offset column", {.type = "FILE"});
+  add_json(flags, given->args.json);
+  return [given] {
+    PlaceArgs& args = given->args;
+    const std::string &capacity = given->capacity, &limit = given->time_limit;
+    int64_t bytes = 0;
+    if (!capacity.empty()) {
+      if (!read_number(capacity, bytes) || bytes < 0) {
+        throw UsageError("--capacity: '" + one_line(capacity) + "' is not a number of bytes");
+      }
+      args.capacity = bytes;
+    }
+    // A year is as good as any limit, and fits a clock.
+    if (!limit.empty() && (!read_number(limit, args.time_limit) ||
+                           !(args.time_limit >= 0 && args.time_limit <= 31'536'000))) {
+      throw UsageError("--time-limit: '" + one_line(limit) +
+                       "' is not a number of seconds, 0 to 31536000");
+    }
+    return request<run_place>(args);
+  };
+}
+
+}  // namespace
+
+Command place_command() {
+  return {"place", "place lifetimes from a file in least memory", place_flags};
 }
 
 }  // namespace pal

@@ -1,19 +1,23 @@
 // pal plan: where the memory of a training step goes, without running it.
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/config/profile.h"
 #include "train/config/published_sizes.h"
+#include "train/config/wording.h"
 #include "train/loop/max_fit.h"
-#include "train/loop/task.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
 #include "train/report/plan_page.h"
 #include "train/report/plan_report.h"
 #include "train/run_files/log.h"
+#include "train/tasks/make_task.h"
 
 namespace pal {
 namespace {
@@ -150,6 +154,64 @@ int run_plan(const PlanArgs& given) {
   for (const std::string& line : searched) std::puts(("  " + line).c_str());
   if (!args.html.empty()) std::printf("page %s\n", args.html.c_str());
   return kExitDone;
+}
+
+namespace {
+
+std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
+  std::pair<int64_t, int64_t> lengths{0, 0};
+  const char* end = text.data() + text.size();
+  auto first = std::from_chars(text.data(), end, lengths.first);
+  bool ok = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
+  if (ok) {
+    auto second = std::from_chars(first.ptr + 1, end, lengths.second);
+    ok = second.ec == std::errc() && second.ptr == end;
+  }
+  if (!ok || lengths.first < 1 || lengths.second < 1) {
+    throw UsageError("--bucket: '" + one_line(text) + "' is not two lengths; write it as 30,40");
+  }
+  return lengths;
+}
+
+std::function<Request()> plan_flags(Flags& flags) {
+  struct Given {
+    PlanArgs args;
+    ConfigFlags config;
+    std::string budget, bucket;
+  };
+  auto given = std::make_shared<Given>();
+  given->config.add(flags);
+  flags.add("--budget", given->budget, "bytes the step may take, e.g. 11GiB", {.type = "SIZE"});
+  flags.add("--bucket", given->bucket, "source and target length (the largest bucket)",
+            {.type = "S,T"});
+  flags.add("--html", given->args.html, "also write a page of pictures and tables",
+            {.type = "FILE"});
+  flags.add("--lifetimes", given->args.lifetimes,
+            "also write what the step places, as a file for pal place", {.type = "FILE"});
+  flags.add("--profile", given->args.profile,
+            "device that the time is predicted for, and whose memory it should fit: a name "
+            "in configs/devices, cpu, or a file",
+            {.type = "NAME"});
+  flags.add("--max-batch", given->args.max_batch,
+            "find the largest train.batch_size that fits the budget, else the profile's device");
+  flags.add("--max-depth", given->args.max_depth,
+            "find the largest value of a model's option that fits: model.encoder_layers",
+            {.type = "KEY"});
+  add_json(flags, given->args.json);
+  return [given] {
+    PlanArgs& args = given->args;
+    if (!given->bucket.empty()) args.bucket = parse_bucket(given->bucket);
+    std::vector<Override> overrides;
+    if (!given->budget.empty()) overrides.push_back({"memory.budget", given->budget, "--budget"});
+    args.config = given->config.read("plan", "", overrides, args.name);
+    return request<run_plan>(args);
+  };
+}
+
+}  // namespace
+
+Command plan_command() {
+  return {"plan", "plan a training step's memory; trains nothing", plan_flags};
 }
 
 }  // namespace pal

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "data/text.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/run_files/log.h"
 #include "train/translation/ensemble.h"
@@ -32,5 +33,22 @@ int run_score(const ScoreArgs& args) {
   }
   return kExitDone;
 }
+
+namespace {
+
+std::function<Request()> score_flags(Flags& flags) {
+  auto args = std::make_shared<ScoreArgs>();
+  add_models(flags, args->model);
+  flags.add("--source", args->source, "text, one sentence a line",
+            {.type = "FILE", .required = true});
+  flags.add("--target", args->target, "its translation, line by line",
+            {.type = "FILE", .required = true});
+  add_json(flags, args->json);
+  return [args] { return request<run_score>(*args); };
+}
+
+}  // namespace
+
+Command score_command() { return {"score", "log probability of given translations", score_flags}; }
 
 }  // namespace pal

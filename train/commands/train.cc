@@ -6,11 +6,13 @@
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/loop/trainer.h"
 #include "train/report/plan_report.h"
 #include "train/run_files/log.h"
 #include "train/run_files/process_memory.h"
+#include "train/tasks/make_task.h"
 
 namespace pal {
 namespace {
@@ -86,7 +88,7 @@ int run_train(const TrainArgs& given) {
                      ": holds a run already; go on with --resume, or choose "
                      "another --out");
   }
-  Trainer trainer(args);
+  Trainer trainer(args, make_task(args));
   log_info(trainer.device_line());
   for (const std::string& line : trainer.task().describe()) log_info(line);
   for (const std::string& line : plan_lines(trainer.largest())) log_info(line);
@@ -125,6 +127,49 @@ int run_train(const TrainArgs& given) {
   }
   if (args.json) std::puts(summary.dump().c_str());
   return reason == "interrupted" ? kExitInterrupted : kExitDone;
+}
+
+namespace {
+
+std::function<Request()> train_flags(Flags& flags) {
+  struct Given {
+    TrainArgs args;
+    ConfigFlags config;
+    std::string steps, device;
+    bool dump_config = false;
+  };
+  auto given = std::make_shared<Given>();
+  given->config.add(flags);
+  flags.add("--steps", given->steps, "end when the step counter reaches N", {.type = "N"});
+  flags.add("--out", given->args.out, "folder of the run (runs/NAME)", {.type = "DIR"});
+  flags.add("--resume", given->args.resume, "go on with the run in --out");
+  flags.add("--device", given->device, "cpu, cuda or auto", {.type = "D"});
+  flags.add("--dump-config", given->dump_config, "print the resolved configuration and exit");
+  flags.add("--dry-run", given->args.dry_run, "plan the step, print it, and train nothing");
+  add_json(flags, given->args.json, "--dump-config");
+  return [given] {
+    TrainArgs& args = given->args;
+    std::vector<Override> overrides;
+    // "--steps N ends when the counter reaches N", also when max_epochs would end the run earlier.
+    if (!given->steps.empty()) {
+      overrides.push_back({"train.max_epochs", "null", "--steps"});
+      overrides.push_back({"train.steps", given->steps, "--steps"});
+    }
+    if (!given->device.empty()) overrides.push_back({"device.type", given->device, "--device"});
+    // A run holds its own configuration: --resume --out DIR alone goes on with it.
+    std::filesystem::path own;
+    if (args.resume && !args.out.empty()) own = args.out / "config.yaml";
+    args.config = given->config.read("train", own, overrides, args.name);
+    if (given->dump_config) return request<run_print>(PrintText{dump_config(args.config)});
+    if (args.out.empty()) args.out = std::filesystem::path("runs") / args.name;
+    return request<run_train>(args);
+  };
+}
+
+}  // namespace
+
+Command train_command() {
+  return {"train", "train a model; saves, validates and logs", train_flags};
 }
 
 }  // namespace pal

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/run_files/log.h"
 #include "train/speech/speech_task.h"
@@ -29,6 +30,31 @@ int run_transcribe(const TranscribeArgs& args) {
   if (args.json) std::puts(nlohmann::json{{"transcripts", all}}.dump().c_str());
   if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
   return kExitDone;
+}
+
+namespace {
+
+std::function<Request()> transcribe_flags(Flags& flags) {
+  auto args = std::make_shared<TranscribeArgs>();
+  flags.add("--model", args->model, "folder of a speech recogniser's run",
+            {.type = "DIR", .required = true});
+  flags.add("FILE", args->files, "WAV, FLAC, or MFCCs where the model reads these",
+            {.type = "FILE", .required = true});
+  flags.add("--beam", args->beam, "beginnings side by side; 1: the best path (1)", {.type = "K"});
+  add_json(flags, args->json);
+  return [args] {
+    if (args->beam < 1 || args->beam > 10'000) {
+      throw UsageError("--beam: " + std::to_string(args->beam) +
+                       " is out of range; give 1 to 10000");
+    }
+    return request<run_transcribe>(*args);
+  };
+}
+
+}  // namespace
+
+Command transcribe_command() {
+  return {"transcribe", "what is said in sound files", transcribe_flags};
 }
 
 }  // namespace pal

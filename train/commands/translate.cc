@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "data/text.h"
+#include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/run_files/log.h"
 #include "train/translation/ensemble.h"
@@ -77,6 +78,37 @@ int run_translate(const TranslateArgs& args) {
                 std::string("standard output: cannot be written: ") + std::strerror(errno));
   }
   return kExitDone;
+}
+
+namespace {
+
+std::function<Request()> translate_flags(Flags& flags) {
+  struct Given {
+    TranslateArgs args;
+    std::string input;
+    std::optional<int64_t> n_best;
+  };
+  auto given = std::make_shared<Given>();
+  add_models(flags, given->args.model);
+  flags.add("--input", given->input, "file to translate (standard input)", {.type = "FILE"});
+  add_beam(flags, given->args.beam);
+  flags.add("--n-best", given->n_best, "print the N best of a line: ID ||| translation ||| score",
+            {.type = "N"});
+  add_json(flags, given->args.json);
+  return [given] {
+    TranslateArgs& args = given->args;
+    args.beam.n_best = given->n_best.value_or(1);
+    args.list = given->n_best.has_value();
+    check_beam(args.beam);
+    if (!given->input.empty()) args.input = given->input;
+    return request<run_translate>(args);
+  };
+}
+
+}  // namespace
+
+Command translate_command() {
+  return {"translate", "translate text, one sentence a line", translate_flags};
 }
 
 }  // namespace pal

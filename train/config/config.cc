@@ -77,7 +77,11 @@ class Reader {
       : where_(std::move(where)), key_(std::move(key)), option_(option) {}
 
   void read(const YamlNode& node) {
-    std::visit([&](auto& value) { value = get(node, value); }, option_.value);
+    option_.set(std::visit(
+        [&](const auto& old) {
+          return OptionValue(std::in_place_type<std::decay_t<decltype(old)>>, get(node, old));
+        },
+        option_.value()));
     option_.origin = where_;
   }
 
@@ -87,8 +91,9 @@ class Reader {
   }
   [[noreturn]] void wrong_type(const YamlNode& node) const {
     std::string advice;
-    bool wants_text = std::holds_alternative<std::string>(option_.value) ||
-                      std::holds_alternative<std::optional<std::string>>(option_.value);
+    const OptionValue held = option_.value();
+    bool wants_text = std::holds_alternative<std::string>(held) ||
+                      std::holds_alternative<std::optional<std::string>>(held);
     if (node.kind == YamlNode::Kind::scalar && wants_text) advice = "; write it in quotes";
     std::string limits = limits_text(option_);
     fail("expected " + type_name(option_) + (limits.empty() ? "" : " (" + limits + ")") + ", got " +

@@ -1,16 +1,20 @@
-// The configuration of image classifiers: the section "data", and "model" of residual networks.
+// The configuration of image classifiers: the section "data", and "model" of residual networks and
+// of the zoo.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "models/resnet_options.h"
+#include "models/zoo_options.h"
 #include "train/config/option.h"
+#include "train/config/rule.h"
 
 namespace pal {
 
 // Labelled images, folders of JPEG and PNG files, CIFAR's binaries, IDX files; or films.
-struct ImageConfig : Section {
+struct ImageSection : Section {
   Option<std::string> root{*this, "root", ".",
                            "folder of the files; a relative one is looked for from the working "
                            "directory, then beside the program's own files"};
@@ -118,43 +122,25 @@ struct ImageConfig : Section {
   Option<bool> synthetic{*this, "synthetic", false,
                          "made-up images (1,024 to train on, 256 to test) instead of the files"};
 };
+using ImageConfig = Copied<ImageSection>;
 
 // Residual networks (He et al. 2016).
-struct ResNetConfig : Section {
-  Option<std::string> type{*this, "type", "resnet", "the kind of model", {.choices = {"resnet"}}};
-  Option<int64_t> depth{
-      *this,
-      "depth",
-      50,
-      "imagenet: 18, 34, 50, 101, 152, 200, 269; cifar: 6n + 2 (20, 56, 110, 1202), "
-      "or 6n + 5 with a projection in every stage (509, 851)",
-      {.min = 8, .max = 10'000}};
-  Option<std::string> family{*this,
-                             "family",
-                             "imagenet",
-                             "imagenet (7x7 and a max pool, four stages) or cifar (3x3, three)",
-                             {.choices = {"imagenet", "cifar"}}};
-  Option<std::string> version{*this,
-                              "version",
-                              "v1.5",
-                              "v1.5 (a bottleneck's stride in its 3x3) or v2 (norm and relu before "
-                              "each convolution)",
-                              {.choices = {"v1.5", "v2"}}};
-  Option<std::string> shortcut{
-      *this,
-      "shortcut",
-      "projection",
-      "where a block changes the size: projection (1x1 convolution) or identity (every other "
-      "pixel, and zeros: option A)",
-      {.choices = {"projection", "identity"}}};
-  Option<std::optional<int64_t>> width{*this,
-                                       "width",
-                                       {},
-                                       "channels of the first stage; null: 64, of cifar 16",
-                                       {.min = 1, .max = 4096}};
-  Option<bool> zero_init{*this, "zero_init", false,
-                         "the last norm of each block begins with a gain of zero (of v2: the last "
-                         "convolution), so that the block begins as its shortcut"};
+struct ResNetSection : Section {
+  ResNetOptions model;
+  std::string type = "resnet";
+  ResNetSection();
 };
+using ResNetConfig = Copied<ResNetSection>;
+
+// The papers' zoo of image networks.
+struct ZooSection : Section {
+  ZooOptions model;
+  std::string type = "zoo";
+  std::string network = "alexnet";
+  ZooSection();
+};
+using ZooConfig = Copied<ZooSection>;
+
+Rules<ImageConfig> image_rules();
 
 }  // namespace pal

@@ -99,22 +99,31 @@ std::string to_string(Size size) {
   return std::to_string(size.bytes);
 }
 
-void Section::enroll(AnyOption& option) {
-  distances_.push_back(reinterpret_cast<char*>(&option) - reinterpret_cast<char*>(this));
+double HeldAs<float>::give(float v) {
+  char buffer[32];
+  const char* end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
+  double decimal = 0;
+  std::from_chars(buffer, end, decimal);
+  return decimal;
 }
 
 std::vector<AnyOption*> Section::options() {
   std::vector<AnyOption*> all;
-  for (auto d : distances_)
-    all.push_back(reinterpret_cast<AnyOption*>(reinterpret_cast<char*>(this) + d));
+  for (AnyOption& each : options_) all.push_back(&each);
   return all;
 }
 
 std::vector<const AnyOption*> Section::options() const {
   std::vector<const AnyOption*> all;
-  for (auto d : distances_)
-    all.push_back(reinterpret_cast<const AnyOption*>(reinterpret_cast<const char*>(this) + d));
+  for (const AnyOption& each : options_) all.push_back(&each);
   return all;
+}
+
+void Section::take(const Section& other) {
+  for (size_t i = 0; i < options_.size(); ++i) {
+    options_[i].set(other.options_[i].value());
+    options_[i].origin = other.options_[i].origin;
+  }
 }
 
 AnyOption* Section::find(std::string_view name) {
@@ -128,7 +137,7 @@ std::string type_name(const AnyOption& option) {
       "true or false",   "integer",        "number",         "string",       "list of strings",
       "integer or null", "number or null", "string or null", "size or null", "list of numbers"};
   static_assert(std::size(kNames) == std::variant_size_v<OptionValue>);
-  return kNames[option.value.index()];
+  return kNames[option.value().index()];
 }
 
 std::string yaml_text(const OptionValue& value) { return std::visit(Printer{}, value); }
@@ -137,7 +146,7 @@ std::string limits_text(const AnyOption& option) {
   const OptionRules& r = option.rules;
   std::string text;
   if (!r.choices.empty()) {
-    bool list = std::holds_alternative<std::vector<std::string>>(option.value);
+    bool list = std::holds_alternative<std::vector<std::string>>(option.value());
     text = r.choices.size() == 1 ? "" : list ? "any of " : "one of ";
     for (size_t i = 0; i < r.choices.size(); ++i) text += (i ? ", " : "") + r.choices[i];
   }

@@ -1,20 +1,29 @@
 // What one option is: a value, and everything said about it in one place.
 //
-//   struct TrainConfig : Section {
+//   struct TrainSection : Section {
 //     Option<int64_t> batch_size{*this, "batch_size", 128, "sentences a micro-batch", {.min = 1}};
 //   };
+//   using TrainConfig = Copied<TrainSection>;
 //
-// That line is the only declaration. The reader, --dump-config, the error messages, the comparison
-// of two configurations and docs/configuration.md all walk Section::options().
+// That line is the only declaration. An option may also bind to a member of a plain struct, such as
+// a model's own options, and takes its default from there:
+//
+//   option("hidden", model.hidden, "width of every layer", {.min = 1});
+//
+// The reader, --dump-config, the error messages, the comparison of two configurations and
+// docs/configuration.md all walk Section::options().
 #pragma once
-#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
+
+#include "core/names.h"
 
 namespace pal {
 
@@ -49,57 +58,142 @@ struct OptionRules {
   std::vector<std::string> lossy{};  // with Effect::none: values that change results nevertheless
 };
 
-// An option with its type erased.
-struct AnyOption {
-  std::string name;   // inside its section: batch_size
-  std::string help;   // one line
-  OptionValue value;  // its alternative is the option's type and never changes
+// An option with its type erased: it reads and writes a value that stands elsewhere.
+class AnyOption {
+ public:
+  std::string name;  // inside its section: batch_size
+  std::string help;  // one line
   OptionRules rules;
   std::string origin;  // where the value was given: "nmt.yaml:12", "--set"; empty for the default
+
+  template <class T>
+  AnyOption(const char* option_name, T& place, const char* one_line, OptionRules option_rules);
+
+  OptionValue value() const { return get_(place_); }
+  void set(const OptionValue& value) { set_(place_, value); }  // of the same type as value()
+
+ private:
+  void* place_;
+  OptionValue (*get_)(const void* place);
+  void (*set_)(void* place, const OptionValue& value);
 };
 
-// A named group of options. Options enroll themselves, as distances from the section, so that a
-// section can be copied as a plain value.
+// How a T stands in an OptionValue: as itself, but for floats (the nearest short decimal, so that
+// 0.1f reads 0.1) and enumerations (by name).
+template <class T> struct HeldAs {
+  using Type = T;
+  static const T& give(const T& v) { return v; }
+  static const T& take(const T& v) { return v; }
+};
+template <> struct HeldAs<float> {
+  using Type = double;
+  static double give(float v);
+  static float take(double v) { return float(v); }
+};
+template <> struct HeldAs<std::optional<float>> {
+  using Type = std::optional<double>;
+  static Type give(const std::optional<float>& v) {
+    return v ? Type(HeldAs<float>::give(*v)) : Type();
+  }
+  static std::optional<float> take(const Type& v) {
+    return v ? std::optional(float(*v)) : std::nullopt;
+  }
+};
+template <Named E> struct HeldAs<E> {
+  using Type = std::string;
+  static std::string give(E v) { return name_of(v); }
+  static E take(const std::string& name) {
+    E v{};
+    read_name(name, v);
+    return v;
+  }
+};
+
+template <class T>
+AnyOption::AnyOption(const char* option_name, T& place, const char* one_line,
+                     OptionRules option_rules)
+    : name(option_name),
+      help(one_line),
+      rules(std::move(option_rules)),
+      place_(&place),
+      get_([](const void* p) {
+        return OptionValue(std::in_place_type<typename HeldAs<T>::Type>,
+                           HeldAs<T>::give(*static_cast<const T*>(p)));
+      }),
+      set_([](void* p, const OptionValue& v) {
+        *static_cast<T*>(p) = HeldAs<T>::take(std::get<typename HeldAs<T>::Type>(v));
+      }) {
+  if constexpr (Named<T>) {
+    for (const auto& each : names(T{})) rules.choices.emplace_back(each);
+  }
+}
+
+// A named group of options. An option writes into this very section, so that a section is copied
+// option by option (Copied).
 class Section {
  public:
+  Section() = default;
+  Section(const Section&) = delete;
+  Section& operator=(const Section&) = delete;
+
   std::vector<AnyOption*> options();
   std::vector<const AnyOption*> options() const;
   // Null when there is no such option.
   AnyOption* find(std::string_view name);
 
+ protected:
+  // Declares an option whose value is `place`, a member of this section; what it holds now is the
+  // default.
+  template <class T>
+  AnyOption& option(const char* name, T& place, const char* help, OptionRules rules = {}) {
+    return options_.emplace_back(name, place, help, std::move(rules));
+  }
+  void take(const Section& other);  // values and origins of a section of the same type
+
  private:
   template <class T> friend struct Option;
-  void enroll(AnyOption& option);
-  std::vector<std::ptrdiff_t> distances_;
+  std::deque<AnyOption> options_;
 };
 
-// An option whose type is T, one of OptionValue's. Reads like the value it holds.
-template <class T> struct Option : AnyOption {
-  Option(Section& section, const char* option_name, T initial, const char* one_line,
-         OptionRules option_rules = {})
-      : AnyOption{option_name,
-                  one_line,
-                  OptionValue(std::in_place_type<T>, std::move(initial)),
-                  std::move(option_rules),
-                  {}} {
-    section.enroll(*this);
-  }
-  const T& get() const { return std::get<T>(value); }
-  const T& operator*() const { return get(); }
-  const T* operator->() const { return &get(); }
-  operator const T&() const { return get(); }
-  Option& operator=(T v) {
-    value.template emplace<T>(std::move(v));
+// A section as a plain value.
+template <class S> struct Copied final : S {
+  Copied() = default;
+  Copied(const Copied& other) : S() { this->take(other); }
+  Copied& operator=(const Copied& other) {
+    this->take(other);
     return *this;
   }
-  friend bool operator==(const Option& a, const T& b) { return a.get() == b; }
+};
+
+// A member that is an option. Reads like the value it holds.
+template <class T> struct Option {
+  Option(Section& section, const char* name, T initial, const char* help, OptionRules rules = {})
+      : value_(std::move(initial)),
+        declared_(section.option(name, value_, help, std::move(rules))) {}
+  Option(const Option&) = delete;
+  Option& operator=(const Option&) = delete;
+  Option& operator=(T v) {
+    value_ = std::move(v);
+    return *this;
+  }
+  const T& get() const { return value_; }
+  const T& operator*() const { return value_; }
+  const T* operator->() const { return &value_; }
+  operator const T&() const { return value_; }
+  operator const AnyOption&() const { return declared_; }
+  friend bool operator==(const Option& a, const T& b) { return a.value_ == b; }
+
+ private:
+  T value_;
+  const AnyOption& declared_;
 };
 
 // The type in words: "integer", "number or null", "list of strings".
 std::string type_name(const AnyOption& option);
 // The value as YAML that reads back to the same value.
 std::string yaml_text(const OptionValue& value);
-// What is accepted beyond the type, in words: "at least 1", "one of none, echo"; empty if anything.
+// What is accepted beyond the type, in words: "at least 1", "one of none, echo"; empty if
+// anything.
 std::string limits_text(const AnyOption& option);
 
 }  // namespace pal

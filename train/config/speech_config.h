@@ -5,57 +5,26 @@
 #include <string>
 #include <vector>
 
+#include "models/deepspeech2_options.h"
 #include "train/config/option.h"
+#include "train/config/rule.h"
 
 namespace pal {
 
-// "11x41" as two numbers; both 0 where it is nothing of the kind.
-struct Extents {
-  int64_t frames = 0, bins = 0;
-};
-Extents parse_extents(const std::string& text);
-
 // Deep Speech 2 (Amodei et al. 2016), and the V3 of deepspeech.pytorch.
-struct DeepSpeechConfig : Section {
-  Option<std::string> type{
-      *this, "type", "deepspeech2", "the kind of model", {.choices = {"deepspeech2"}}};
-  Option<bool> fused{*this, "fused", true,
-                     "recurrent cells as one operator; false: the papers' granularity"};
-  Option<std::vector<std::string>> conv_kernels{
-      *this,
-      "conv_kernels",
-      {"11x41", "11x21"},
-      "a convolution each: frames x bins of its kernel, odd numbers"};
-  Option<std::vector<std::string>> conv_strides{
-      *this, "conv_strides", {"2x2", "1x2"}, "frames x bins of each convolution's stride"};
-  Option<int64_t> conv_channels{
-      *this, "conv_channels", 32, "channels of every convolution", {.min = 1, .max = 65536}};
-  Option<std::string> cell{
-      *this, "cell", "gru", "of the recurrent layers", {.choices = {"gru", "lstm"}}};
-  Option<int64_t> layers{*this, "layers", 5, "recurrent layers", {.min = 1, .max = 64}};
-  Option<int64_t> hidden{
-      *this, "hidden", 800, "width of a recurrent layer, each direction", {.min = 1, .max = 65536}};
-  Option<bool> bidirectional{*this, "bidirectional", true, "every recurrent layer reads both ways"};
-  Option<std::string> directions{
-      *this,
-      "directions",
-      "sum",
-      "what becomes of the two: sum (Amodei et al.), or concat (side by side)",
-      {.choices = {"sum", "concat"}}};
-  Option<int64_t> fully_connected{*this,
-                                  "fully_connected",
-                                  0,
-                                  "width of a layer before the output layer; 0: none",
-                                  {.min = 0, .max = 65536}};
-  Option<double> dropout{*this,
-                         "dropout",
-                         0.0,
-                         "of what a recurrent layer hands on",
-                         {.min = 0, .max = 1, .below_max = true}};
+struct DeepSpeechSection : Section {
+  DeepSpeech2Options model;
+  std::string type = "deepspeech2";
+  std::vector<std::string> conv_kernels = {"11x41", "11x21"};
+  std::vector<std::string> conv_strides = {"2x2", "1x2"};
+  DeepSpeechSection();
+
+  DeepSpeech2Options network() const;  // `model` with the convolutions
 };
+using DeepSpeechConfig = Copied<DeepSpeechSection>;
 
 // Recordings and their transcripts.
-struct SpeechConfig : Section {
+struct SpeechSection : Section {
   Option<std::string> root{*this, "root", ".",
                            "folder of the manifests, and of the files that they name; a relative "
                            "one is looked for from the working directory, then beside the "
@@ -143,5 +112,9 @@ struct SpeechConfig : Section {
   Option<bool> synthetic{*this, "synthetic", false,
                          "made-up features with the usual lengths instead of the files"};
 };
+using SpeechConfig = Copied<SpeechSection>;
+
+Rules<DeepSpeechConfig> deepspeech_rules();
+Rules<SpeechConfig> speech_rules();
 
 }  // namespace pal

@@ -16,8 +16,9 @@ bool alters_results(const AnyOption& a, const AnyOption& b) {
   if (a.rules.effect == Effect::results) return true;
   // A lossy value that only one side has: membership decides, order does not.
   auto has = [](const AnyOption& option, const std::string& value) {
-    const auto* list = std::get_if<std::vector<std::string>>(&option.value);
-    if (!list) return yaml_text(option.value) == value;
+    const OptionValue held = option.value();
+    const auto* list = std::get_if<std::vector<std::string>>(&held);
+    if (!list) return yaml_text(held) == value;
     for (const auto& item : *list)
       if (item == value) return true;
     return false;
@@ -49,7 +50,7 @@ std::string option_table(const std::string& section, const Section& options) {
       }
     page += "| `" + key + "`" + resume + " | " + cell(type_name(*option)) +
             (limits.empty() ? "" : ", " + cell(limits)) + cell(missing) + " | `" +
-            yaml_text(option->value) + "` | " + cell(option->help) + " |\n";
+            yaml_text(option->value()) + "` | " + cell(option->help) + " |\n";
   }
   return page + "\n";
 }
@@ -63,7 +64,7 @@ std::string dump_config(const Config& config) {
     for (const AnyOption* option : section->options()) {
       // Ranges are in the reference page; choices are what a reader of a dump wants to know.
       std::string limits = option->rules.choices.size() > 1 ? limits_text(*option) : "";
-      text += padded("  " + option->name + ": " + yaml_text(option->value), 32) + "  # " +
+      text += padded("  " + option->name + ": " + yaml_text(option->value()), 32) + "  # " +
               option->help + (limits.empty() ? "" : " (" + limits + ")") + "\n";
     }
   }
@@ -117,14 +118,14 @@ std::vector<Difference> diff(const Config& a, const Config& b) {
     for (const AnyOption* x : section_a->options()) {
       const AnyOption* y = find(section_b, x->name);
       if (!y)
-        all.push_back({name + "." + x->name, yaml_text(x->value), "(absent)", true});
-      else if (x->value != y->value)
-        all.push_back({name + "." + x->name, yaml_text(x->value), yaml_text(y->value),
+        all.push_back({name + "." + x->name, yaml_text(x->value()), "(absent)", true});
+      else if (x->value() != y->value())
+        all.push_back({name + "." + x->name, yaml_text(x->value()), yaml_text(y->value()),
                        alters_results(*x, *y)});
     }
     for (const AnyOption* y : section_b->options())
       if (!find(section_a, y->name))
-        all.push_back({name + "." + y->name, "(absent)", yaml_text(y->value), true});
+        all.push_back({name + "." + y->name, "(absent)", yaml_text(y->value()), true});
   }
   return all;
 }
@@ -137,10 +138,11 @@ std::string config_hash(const Config& config) {
   };
   for (const auto& [name, section] : config.sections())
     for (const AnyOption* option : section->options()) {
+      const OptionValue value = option->value();
       if (option->rules.effect == Effect::results) {
         add(name + "." + option->name);
-        add(yaml_text(option->value));
-      } else if (const auto* list = std::get_if<std::vector<std::string>>(&option->value)) {
+        add(yaml_text(value));
+      } else if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
         for (const auto& lossy : option->rules.lossy)
           for (const auto& item : *list)
             if (item == lossy) add(name + "." + option->name + "=" + item);

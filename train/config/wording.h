@@ -16,5 +16,9 @@ std::string comma_list(const std::vector<std::string>& words);
 std::string did_you_mean(const std::string& near);
 // Without line breaks and other control characters, nor spaces at the end.
 std::string one_line(std::string text);
+// 12400 -> "12.4k", 0.00003 -> "3e-5", 3.25 -> "3.25": at most `digits` significant ones.
+std::string short_number(double v, int digits = 4);
+// &, <, >, ", ' as entities.
+std::string escape_html(const std::string& text);
 
 }  // namespace pal

@@ -5,8 +5,6 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "train/loop/checkpoint.h"
-#include "train/loop/trainer.h"
 #include "train/run_files/saved_run.h"
 
 namespace pal {
@@ -25,13 +23,7 @@ Classifier::Classifier(const std::string& folders) {
     if (!learns_from_images(config)) {
       throw UsageError("--model: " + name + " is no image classifier");
     }
-    Saved model{
-        std::make_unique<ImageTask>(config, run.folder),
-        std::make_unique<ProgramSet>(compile_options(config.memory), choose_device(config.device)),
-        run.weights};
-    model.task->inference(*model.programs, 1);  // makes room for the weights
-    load_weights(run.weights, *model.programs);
-    models_.push_back(std::move(model));
+    models_.push_back(open_saved_model<ImageTask>(run, config));
     ImageData &first = models_[0].task->data(), &own = models_.back().task->data();
     const ImageTransform &a = first.transform(), &b = own.transform();
     if (own.classes() != first.classes() || a.size != b.size || a.resize != b.resize ||
@@ -42,7 +34,8 @@ Classifier::Classifier(const std::string& folders) {
                        "first model; an ensemble needs models trained on the same data section");
     }
   }
-  for (const Saved& model : models_) members_.push_back({model.task.get(), model.programs.get()});
+  for (const SavedModel<ImageTask>& model : models_)
+    members_.push_back({model.task.get(), model.programs.get()});
 }
 
 std::vector<Guess> Classifier::classify(const std::filesystem::path& file, int64_t top) const {
@@ -71,7 +64,8 @@ std::vector<Guess> Classifier::classify(const std::filesystem::path& file, int64
 
 std::string Classifier::weights() const {
   std::string list;
-  for (const Saved& model : models_) list += (list.empty() ? "" : ", ") + model.weights.string();
+  for (const SavedModel<ImageTask>& model : models_)
+    list += (list.empty() ? "" : ", ") + model.weights.string();
   return list;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "train/images/image_task.h"
+#include "train/loop/saved_model.h"
 
 namespace pal {
 
@@ -29,12 +30,7 @@ class Classifier {
   std::string weights() const;  // the files they came from, for the log
 
  private:
-  struct Saved {
-    std::unique_ptr<ImageTask> task;
-    std::unique_ptr<ProgramSet> programs;
-    std::filesystem::path weights;
-  };
-  std::vector<Saved> models_;
+  std::vector<SavedModel<ImageTask>> models_;
   std::vector<ImageMember> members_;
 };
 

@@ -1,4 +1,4 @@
-// From a configuration's model section to the model's own options.
+// The model's own options, of which the configuration knows all but the classes.
 #include "train/images/image_models.h"
 
 #include "core/error.h"
@@ -7,18 +7,6 @@
 
 namespace pal {
 namespace {
-
-ResNetOptions resnet_options(const ResNetConfig& c, int64_t channels, int64_t classes) {
-  using O = ResNetOptions;
-  return {.version = *c.version == "v2" ? O::Version::v2 : O::Version::v1_5,
-          .family = *c.family == "cifar" ? O::Family::cifar : O::Family::imagenet,
-          .shortcut = *c.shortcut == "identity" ? O::Shortcut::identity : O::Shortcut::projection,
-          .depth = *c.depth,
-          .channels = channels,
-          .classes = classes,
-          .width = c.width->value_or(0),
-          .zero_init = *c.zero_init};
-}
 
 // `published`: 0 where the network sees single images.
 void check_frames(const std::string& network, int64_t published, int64_t frames) {
@@ -33,12 +21,12 @@ void check_frames(const std::string& network, int64_t published, int64_t frames)
 
 // The network, if images of this size are large enough for it.
 ImageModel zoo_network(const ZooConfig& c, const ImageConfig& data, int64_t classes) {
-  ZooOptions options{.classes = classes, .width = *c.width};
-  if (c.dropout->has_value()) options.dropout = float(**c.dropout);
-  ImageModel model = zoo_model(image_network(*c.network), options);
+  ZooOptions options = c.model;
+  options.classes = classes;
+  ImageModel model = zoo_model(image_network(c.network), options);
   model.channels = *data.channels;
   model.frames = data.frames->value_or(0);
-  check_frames(*c.network, image_network(*c.network).frames, model.frames);
+  check_frames(c.network, image_network(c.network).frames, model.frames);
   try {
     Builder b;
     std::vector<MovedStatistic> none;
@@ -46,8 +34,8 @@ ImageModel zoo_network(const ZooConfig& c, const ImageConfig& data, int64_t clas
     model.logits(b, x, {}, false, none);
   } catch (const ProgramError& error) {
     throw UsageError("data.image_size: " + std::to_string(*data.image_size) + " is too small for " +
-                     *c.network + ", published for " +
-                     std::to_string(image_network(*c.network).edge) + ": " + error.what());
+                     c.network + ", published for " +
+                     std::to_string(image_network(c.network).edge) + ": " + error.what());
   }
   return model;
 }
@@ -57,7 +45,9 @@ ImageModel zoo_network(const ZooConfig& c, const ImageConfig& data, int64_t clas
 ImageModel image_model(const Config& config, int64_t classes) {
   if (const auto* c = std::get_if<ResNetConfig>(&config.model)) {
     check_frames("resnet", 0, config.images().frames->value_or(0));
-    return resnet_model(resnet_options(*c, *config.images().channels, classes));
+    ResNetOptions options = c->model;
+    options.channels = *config.images().channels, options.classes = classes;
+    return resnet_model(options);
   }
   if (const auto* c = std::get_if<ZooConfig>(&config.model)) {
     return zoo_network(*c, config.images(), classes);

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/philox.h"
 #include "train/images/image_models.h"
-#include "train/run_files/position.h"
 
 namespace pal {
 namespace {
@@ -18,16 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostWorkers = 16;
-
-template <class T> void put(Executable& program, const char* input, std::span<const T> numbers) {
-  const Program& p = program.program();
-  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
-    throw ProgramError(std::string("[images] input ") + input + " takes " +
-                       to_string(p.value(p.input(input)).spec) + ", not " +
-                       std::to_string(numbers.size()) + " numbers: another program's");
-  }
-  std::memcpy(program.input(input), numbers.data(), numbers.size_bytes());
-}
 
 int workers_of(const ImageConfig& config) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -42,7 +31,8 @@ ImageTask::ImageTask(const Config& config, const fs::path& model_dir)
                     config.images(), static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
 ImageTask::ImageTask(const Config& config, std::shared_ptr<ImageData> data)
-    : batch_(*config.train.batch_size),
+    : BatchedTask({{"batch"}, "[images]", "the training images"}),
+      batch_(*config.train.batch_size),
       seed_(static_cast<uint64_t>(*config.train.seed)),
       data_(std::move(data)),
       model_(image_model(config, data_->class_count())),
@@ -59,10 +49,6 @@ std::pair<int64_t, int64_t> ImageTask::bucket_lengths(int) const {
   return {size, size};
 }
 
-Recorded ImageTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
-  return record_lengths(builder, bucket_lengths(bucket), scalars, training);
-}
-
 Recorded ImageTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
                                    Val scalars, bool training) const {
   ImageLoss loss =
@@ -77,67 +63,43 @@ void ImageTask::start_batches() {
   training_ = std::make_unique<TrainingImages>(part.set, data_->transform(), options, part.bad);
   prefetch_ = std::make_unique<ParallelPrefetch<ImageBatch>>(
       [training = training_.get()](int64_t n, ImageBatch& batch) { training->fill(n, batch); },
-      next_, workers_);
+      position_[0], workers_);
 }
 
-const std::vector<BatchInfo>& ImageTask::next(int count) {
-  if (!prefetch_) start_batches();
-  batches_.resize(static_cast<size_t>(count));
-  infos_.assign(batches_.size(), {});
-  for (size_t i = 0; i < batches_.size(); ++i) {
-    prefetch_->next(batches_[i]);
-    ++next_;
-    const int64_t each = training_->batches_per_epoch();
-    infos_[i] = {.normalizer = static_cast<double>(batches_[i].count),
-                 .samples = batches_[i].count,
-                 .tokens = batches_[i].count,
-                 .epoch = static_cast<double>(next_) / static_cast<double>(each),
-                 .last_of_epoch = next_ % each == 0};
-  }
+BatchInfo ImageTask::take(ImageBatch& batch) {
+  prefetch_->next(batch);
   data_->warn(data_->train().bad);
-  return infos_;
+  const int64_t done = ++position_[0], each = training_->batches_per_epoch();
+  return {.normalizer = double(batch.count),
+          .samples = batch.count,
+          .tokens = batch.count,
+          .epoch = double(done) / double(each),
+          .last_of_epoch = done % each == 0};
 }
 
-void ImageTask::fill(Executable& program, int i) {
-  const ImageBatch& batch = batches_.at(static_cast<size_t>(i));
-  put<float>(program, image_input::kImages, batch.images);
-  put<int32_t>(program, image_input::kLabels, batch.labels);
+void ImageTask::fill_batch(Executable& program, const ImageBatch& batch) const {
+  put(program, image_input::kImages, batch.images);
+  put(program, image_input::kLabels, batch.labels);
   if (!loss_.mixup) return;
-  put<int32_t>(program, image_input::kOther, batch.other_labels);
-  put<float>(program, image_input::kMix, {{batch.mix}});
-  put<float>(program, image_input::kOtherMix, {{1 - batch.mix}});
+  put(program, image_input::kOther, batch.other_labels);
+  const float other = 1 - batch.mix;
+  put(program, image_input::kMix, std::span(&batch.mix, 1));
+  put(program, image_input::kOtherMix, std::span(&other, 1));
 }
 
 // Noise, and classes in turn.
 BatchInfo ImageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const {
-  const int64_t values = model_.input(batch_, lengths.first, lengths.second).numel();
-  std::vector<float> images(static_cast<size_t>(values));
-  for (size_t i = 0; i < images.size(); ++i) {
-    images[i] = 2 * uniform01(draw({seed_, 0, 0, 0}, i).x[0]) - 1;
+  ImageBatch batch;
+  batch.images.resize(size_t(model_.input(batch_, lengths.first, lengths.second).numel()));
+  for (size_t i = 0; i < batch.images.size(); ++i) {
+    batch.images[i] = 2 * uniform01(draw({seed_, 0, 0, 0}, i).x[0]) - 1;
   }
-  std::vector<int32_t> labels(static_cast<size_t>(batch_));
-  for (size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = static_cast<int32_t>(static_cast<int64_t>(i) % data_->class_count());
+  for (int64_t i = 0; i < batch_; ++i) {
+    batch.labels.push_back(int32_t(i % data_->class_count()));
   }
-  put<float>(program, image_input::kImages, images);
-  put<int32_t>(program, image_input::kLabels, labels);
-  if (loss_.mixup) {
-    put<int32_t>(program, image_input::kOther, labels);
-    put<float>(program, image_input::kMix, {{1.0f}});
-    put<float>(program, image_input::kOtherMix, {{0.0f}});
-  }
-  return {.normalizer = static_cast<double>(batch_), .samples = batch_, .tokens = batch_};
-}
-
-std::string ImageTask::position() const {
-  return position_text({{"batch", next_}}, data_->fingerprint());
-}
-
-void ImageTask::restore(const std::string& position) {
-  const auto numbers =
-      read_position(position, {"batch"}, data_->fingerprint(), "[images]", "the training images");
-  next_ = numbers[0];
-  start_batches();
+  batch.other_labels = batch.labels;
+  fill_batch(program, batch);
+  return {.normalizer = double(batch_), .samples = batch_, .tokens = batch_};
 }
 
 Executable& ImageTask::inference(ProgramSet& programs, int64_t batch) const {
@@ -157,7 +119,7 @@ std::vector<double> mean_probabilities(std::span<const ImageMember> members,
   std::vector<double> mean;
   for (const ImageMember& member : members) {
     Executable& program = member.task->inference(*member.programs, rows);
-    put<float>(program, image_input::kImages, batch.images);
+    put(program, image_input::kImages, batch.images);
     program.run();
     const int64_t classes = member.task->data().class_count();
     mean.resize(static_cast<size_t>(rows * classes));

@@ -7,7 +7,7 @@
 #include "data/parallel_prefetch.h"
 #include "models/image_model.h"
 #include "train/images/image_data.h"
-#include "train/loop/task.h"
+#include "train/loop/batched_task.h"
 
 namespace pal {
 
@@ -17,24 +17,19 @@ struct ImageEvaluation {
   int64_t images = 0, skipped = 0;
 };
 
-class ImageTask final : public Task {
+class ImageTask final : public BatchedTask<ImageBatch> {
  public:
   explicit ImageTask(const Config& config, const std::filesystem::path& model_dir = {});
 
   // One bucket, whose lengths are an image's height and width.
   int bucket_count() const override { return 1; }
   std::pair<int64_t, int64_t> bucket_lengths(int bucket) const override;
-  Recorded record(Builder& builder, int bucket, Val scalars, bool training) const override;
   Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
                           bool training) const override;
   std::unique_ptr<Task> variant(const Config& config) const override;
-  const std::vector<BatchInfo>& next(int count) override;
   const char* unit() const override { return model_.frames > 0 ? "films" : "images"; }
   const char* loss_unit() const override { return model_.frames > 0 ? "film" : "image"; }
-  void fill(Executable& program, int i) override;
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
-  std::string position() const override;
-  void restore(const std::string& position) override;
   // Metrics "top1" and "top5".
   Validation validate(ProgramSet& programs, const std::string& part) override;
   void save_files(const std::filesystem::path& folder) const override;
@@ -44,10 +39,15 @@ class ImageTask final : public Task {
   int64_t batch() const { return batch_; }
   // The inference program for so many images: input "images", output "logits" (B, classes).
   Executable& inference(ProgramSet& programs, int64_t batch) const;
+  // Gives a set that has no training step the model's weights, by a program that is small.
+  void declare_weights(ProgramSet& programs) const { inference(programs, 1); }
 
  private:
   ImageTask(const Config& config, std::shared_ptr<ImageData> data);
-  void start_batches();
+  void start_batches() override;
+  BatchInfo take(ImageBatch& batch) override;
+  void fill_batch(Executable& program, const ImageBatch& batch) const override;
+  uint64_t fingerprint() const override { return data_->fingerprint(); }
 
   int64_t batch_;
   uint64_t seed_;
@@ -55,9 +55,6 @@ class ImageTask final : public Task {
   ImageModel model_;
   ImageLossOptions loss_;
   int workers_;
-  int64_t next_ = 0;  // the number of the batch after those taken last
-  std::vector<ImageBatch> batches_;
-  std::vector<BatchInfo> infos_;
   std::unique_ptr<TrainingImages> training_;                // the prefetcher's
   std::unique_ptr<ParallelPrefetch<ImageBatch>> prefetch_;  // after what it uses: it goes first
 };

@@ -1,4 +1,4 @@
-// From a configuration's model section to the model's own options.
+// The model's own options, of which the configuration knows all but the vocabulary.
 #include "train/language/language_model.h"
 
 #include "core/error.h"
@@ -9,25 +9,15 @@ namespace pal {
 namespace {
 
 LanguageModel bert(const BertConfig& c, int64_t length, int64_t vocab) {
-  if (*c.hidden % *c.heads != 0) {
-    throw UsageError("model.heads: " + std::to_string(*c.heads) + " do not divide model.hidden, " +
-                     std::to_string(*c.hidden));
-  }
-  if (length > *c.positions) {
+  BertOptions o = c.model;
+  o.vocab = vocab + 1;  // the mask
+  if (const std::string why = fault(o); !why.empty()) throw UsageError(why);
+  if (length > o.positions) {
     throw UsageError("data.length: " + std::to_string(length) + " words, but model.positions has " +
-                     std::to_string(*c.positions) + "; lower the one or raise the other");
+                     std::to_string(o.positions) + "; lower the one or raise the other");
   }
-  const BertOptions o{.vocab = vocab + 1,  // the mask
-                      .positions = *c.positions,
-                      .layers = *c.layers,
-                      .hidden = *c.hidden,
-                      .ffn = *c.ffn,
-                      .heads = *c.heads,
-                      .dropout = float(*c.dropout),
-                      .attention_dropout = float(*c.attention_dropout),
-                      .loss_chunks = *c.loss_chunks};
   return {.hides = true,
-          .hide = float(*c.hide),
+          .hide = float(c.hide),
           .mask = int32_t(vocab),
           .loss = [o](Builder& b, int64_t S, int64_t B, Val scalars, bool training) {
             const BertLoss loss = bert_loss(b, o, S, B, scalars, training);
@@ -36,14 +26,8 @@ LanguageModel bert(const BertConfig& c, int64_t length, int64_t vocab) {
 }
 
 LanguageModel rhn(const RhnConfig& c, int64_t vocab) {
-  const RhnOptions o{.vocab = vocab,
-                     .hidden = *c.hidden,
-                     .depth = *c.depth,
-                     .tied = *c.tied,
-                     .input_dropout = float(*c.input_dropout),
-                     .output_dropout = float(*c.output_dropout),
-                     .transform_bias = float(*c.transform_bias),
-                     .loss_chunks = *c.loss_chunks};
+  RhnOptions o = c.model;
+  o.vocab = vocab;
   return {.loss = [o](Builder& b, int64_t S, int64_t B, Val scalars, bool training) {
     const RhnLoss loss = rhn_loss(b, o, S, B, scalars, training);
     return LanguageLoss{loss.loss, loss.nll};

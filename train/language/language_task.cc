@@ -14,7 +14,6 @@
 #include "models/rhn.h"
 #include "ops/tensors/copies.h"
 #include "train/loop/step_program.h"
-#include "train/run_files/position.h"
 
 namespace pal {
 namespace {
@@ -22,16 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint32_t kValidStream = 0xFFFFFFFF;  // no epoch's: the same words are hidden every time
-
-void copy(Executable& program, const char* input, const std::vector<int32_t>& numbers) {
-  const Program& p = program.program();
-  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
-    throw ProgramError(std::string("[text] input ") + input + " takes " +
-                       to_string(p.value(p.input(input)).spec) + ", not " +
-                       std::to_string(numbers.size()) + " numbers: another program's");
-  }
-  std::memcpy(program.input(input), numbers.data(), numbers.size() * sizeof(int32_t));
-}
 
 // Fisher and Yates. The standard fixes mt19937_64's numbers, not its distributions'.
 void shuffle(std::vector<int64_t>& order, uint64_t seed, int64_t epoch) {
@@ -49,7 +38,8 @@ LanguageTask::LanguageTask(const Config& config, const fs::path& model_dir)
                        config.text(), static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
 LanguageTask::LanguageTask(const Config& config, std::shared_ptr<LanguageData> data)
-    : batch_(*config.train.batch_size),
+    : BatchedTask({{"batch"}, "[text]", "the training text or its vocabulary"}),
+      batch_(*config.train.batch_size),
       seed_(static_cast<uint64_t>(*config.train.seed)),
       data_(std::move(data)),
       model_(language_model(config, data_->vocabulary().size())) {}
@@ -62,10 +52,6 @@ std::pair<int64_t, int64_t> LanguageTask::bucket_lengths(int) const {
   return {data_->length(), data_->length()};
 }
 
-Recorded LanguageTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
-  return record_lengths(builder, bucket_lengths(bucket), scalars, training);
-}
-
 Recorded LanguageTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
                                       Val scalars, bool training) const {
   const LanguageLoss loss = model_.loss(builder, lengths.first, batch_, scalars, training);
@@ -76,43 +62,32 @@ int64_t LanguageTask::batches_per_epoch() const {
   return (data_->samples("train") + batch_ - 1) / batch_;
 }
 
-const std::vector<BatchInfo>& LanguageTask::next(int count) {
-  batches_.resize(static_cast<size_t>(count));
-  infos_.assign(batches_.size(), {});
-  const int64_t each = batches_per_epoch();
-  for (size_t i = 0; i < batches_.size(); ++i) {
-    const int64_t epoch = next_ / each, first = next_ % each * batch_;
-    if (ordered_ != epoch) {
-      order_.resize(static_cast<size_t>(data_->samples("train")));
-      shuffle(order_, seed_, epoch);
-      ordered_ = epoch;
-    }
-    const size_t rows = std::min(order_.size() - size_t(first), size_t(batch_));
-    LanguageBatch& batch = batches_[i];
-    data_->fill("train", {order_.data() + first, rows}, batch_, model_, uint32_t(epoch), batch);
-    ++next_;
-    infos_[i] = {.normalizer = static_cast<double>(std::max<int64_t>(batch.targets, 1)),
-                 .samples = batch.samples,
-                 .tokens = batch.words,
-                 .epoch = static_cast<double>(next_) / static_cast<double>(each),
-                 .last_of_epoch = next_ % each == 0};
+BatchInfo LanguageTask::take(LanguageBatch& batch) {
+  const int64_t each = batches_per_epoch(), number = position_[0]++;
+  const int64_t epoch = number / each, first = number % each * batch_;
+  if (ordered_ != epoch) {
+    order_.resize(static_cast<size_t>(data_->samples("train")));
+    shuffle(order_, seed_, epoch);
+    ordered_ = epoch;
   }
-  return infos_;
+  const size_t rows = std::min(order_.size() - size_t(first), size_t(batch_));
+  data_->fill("train", {order_.data() + first, rows}, batch_, model_, uint32_t(epoch), batch);
+  return {.normalizer = double(std::max<int64_t>(batch.targets, 1)),
+          .samples = batch.samples,
+          .tokens = batch.words,
+          .epoch = double(number + 1) / double(each),
+          .last_of_epoch = (number + 1) % each == 0};
 }
 
-void LanguageTask::put(Executable& program, const LanguageBatch& batch) const {
+void LanguageTask::fill_batch(Executable& program, const LanguageBatch& batch) const {
   if (model_.hides) {
-    copy(program, bert_input::kTokens, batch.tokens);
-    copy(program, bert_input::kLengths, batch.lengths);
-    copy(program, bert_input::kHidden, batch.wanted);
+    put(program, bert_input::kTokens, batch.tokens);
+    put(program, bert_input::kLengths, batch.lengths);
+    put(program, bert_input::kHidden, batch.wanted);
   } else {
-    copy(program, rhn_input::kTokens, batch.tokens);
-    copy(program, rhn_input::kNext, batch.wanted);
+    put(program, rhn_input::kTokens, batch.tokens);
+    put(program, rhn_input::kNext, batch.wanted);
   }
-}
-
-void LanguageTask::fill(Executable& program, int i) {
-  put(program, batches_.at(static_cast<size_t>(i)));
 }
 
 BatchInfo LanguageTask::fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const {
@@ -128,20 +103,10 @@ BatchInfo LanguageTask::fill_full(Executable& program, std::pair<int64_t, int64_
     batch.wanted[i] = guess ? std::max(word, 1) : 0;  // 0 would not count
     batch.targets += guess;
   }
-  put(program, batch);
+  fill_batch(program, batch);
   return {.normalizer = double(std::max<int64_t>(batch.targets, 1)),
           .samples = batch.samples,
           .tokens = batch.words};
-}
-
-std::string LanguageTask::position() const {
-  return position_text({{"batch", next_}}, data_->fingerprint());
-}
-
-void LanguageTask::restore(const std::string& position) {
-  const auto numbers = read_position(position, {"batch"}, data_->fingerprint(), "[text]",
-                                     "the training text or its vocabulary");
-  next_ = numbers[0];
 }
 
 Executable& LanguageTask::validation(ProgramSet& programs) const {
@@ -164,7 +129,7 @@ Validation LanguageTask::validate(ProgramSet& programs, const std::string& part)
     data_->fill(part, {which.data() + at, rows}, batch_, model_, kValidStream, batch);
     const StepScalars scalars;
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
-    put(program, batch);
+    fill_batch(program, batch);
     program.run();
     nats += *program.output("nll");
     targets += batch.targets;

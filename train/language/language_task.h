@@ -4,29 +4,25 @@
 #include <memory>
 
 #include "train/language/language_data.h"
-#include "train/loop/task.h"
+#include "train/loop/batched_task.h"
 
 namespace pal {
 
-class LanguageTask final : public Task {
+class LanguageTask final : public BatchedTask<LanguageBatch> {
  public:
   explicit LanguageTask(const Config& config, const std::filesystem::path& model_dir = {});
 
   // One bucket, whose lengths are a sample's words, twice.
   int bucket_count() const override { return 1; }
   std::pair<int64_t, int64_t> bucket_lengths(int bucket) const override;
-  Recorded record(Builder& builder, int bucket, Val scalars, bool training) const override;
   Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
                           bool training) const override;
   std::unique_ptr<Task> variant(const Config& config) const override;
-  const std::vector<BatchInfo>& next(int count) override;
   const char* unit() const override { return "words"; }
-  void fill(Executable& program, int i) override;
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
-  std::string position() const override;
-  void restore(const std::string& position) override;
   // The validation program, which holds all weights.
   Executable& validation(ProgramSet& programs) const;
+  void declare_weights(ProgramSet& programs) const { validation(programs); }
   // Metric "perplexity".
   Validation validate(ProgramSet& programs, const std::string& part) override;
   void save_files(const std::filesystem::path& folder) const override;
@@ -35,17 +31,17 @@ class LanguageTask final : public Task {
  private:
   LanguageTask(const Config& config, std::shared_ptr<LanguageData> data);
   int64_t batches_per_epoch() const;
-  void put(Executable& program, const LanguageBatch& batch) const;
+  void start_batches() override {}  // they are made as they are taken
+  BatchInfo take(LanguageBatch& batch) override;
+  void fill_batch(Executable& program, const LanguageBatch& batch) const override;
+  uint64_t fingerprint() const override { return data_->fingerprint(); }
 
   int64_t batch_;
   uint64_t seed_;
   std::shared_ptr<LanguageData> data_;  // shared with variants
   LanguageModel model_;
-  int64_t next_ = 0;            // the number of the batch after those taken last
   std::vector<int64_t> order_;  // of the samples in epoch `ordered_`
   int64_t ordered_ = -1;
-  std::vector<LanguageBatch> batches_;
-  std::vector<BatchInfo> infos_;
 };
 
 }  // namespace pal

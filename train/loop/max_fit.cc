@@ -10,7 +10,8 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "memory/compile.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
 
 namespace pal {
 namespace {
@@ -32,8 +33,9 @@ FitRange range_of(Config config, const std::string& key) {
   for (auto& [name, section] : config.sections()) {
     for (const AnyOption* option : section->options()) {
       const std::string full = name + "." + option->name;
-      const bool integer = std::holds_alternative<int64_t>(option->value) ||
-                           std::holds_alternative<std::optional<int64_t>>(option->value);
+      const OptionValue value = option->value();
+      const bool integer = std::holds_alternative<int64_t>(value) ||
+                           std::holds_alternative<std::optional<int64_t>>(value);
       if (integer && (name == "model" || full == kBatchKey)) known.push_back(full);
     }
   }
@@ -49,31 +51,30 @@ FitRange range_of(Config config, const std::string& key) {
   FitRange range{.least = 1, .most = 1'000'000'000};
   if (option.rules.min > double(range.least)) range.least = int64_t(option.rules.min);
   if (option.rules.max < double(range.most)) range.most = int64_t(option.rules.max);
-  const auto* value = std::get_if<int64_t>(&option.value);
-  range.start = value ? *value : std::get<std::optional<int64_t>>(option.value).value_or(1);
+  const OptionValue held = option.value();
+  const auto* value = std::get_if<int64_t>(&held);
+  range.start = value ? *value : std::get<std::optional<int64_t>>(held).value_or(1);
   return range;
 }
 
 // The option's value is what the configuration says, not where a search begins for want of one.
 bool is_set(Config config, const std::string& key) {
   if (key == kBatchKey && config.train.batch_words->has_value()) return false;
-  const auto* value = std::get_if<std::optional<int64_t>>(&find_option(config, key)->value);
+  const OptionValue held = find_option(config, key)->value();
+  const auto* value = std::get_if<std::optional<int64_t>>(&held);
   return !value || value->has_value();
 }
 
 Config with_value(Config config, const std::string& key, int64_t value) {
   AnyOption& option = *find_option(config, key);
-  if (std::holds_alternative<int64_t>(option.value)) {
-    option.value = value;
+  if (std::holds_alternative<int64_t>(option.value())) {
+    option.set(value);
   } else {
-    option.value = std::optional<int64_t>(value);
+    option.set(std::optional<int64_t>(value));
   }
   option.origin = "--max-" + std::string(key == kBatchKey ? "batch" : "depth");
   // Where words make a batch, sentences do from here on.
-  AnyOption* words = key == kBatchKey ? find_option(config, "train.batch_words") : nullptr;
-  if (words && std::holds_alternative<std::optional<int64_t>>(words->value)) {
-    words->value = std::optional<int64_t>();
-  }
+  if (key == kBatchKey) config.train.batch_words = std::optional<int64_t>();
   check_config(config);
   return config;
 }

@@ -16,12 +16,7 @@ constexpr const char* kAccumulator = "accumulator/";
 
 OptimizerSpec optimizer_of(const TrainConfig& config) {
   OptimizerSpec spec;
-  const std::string& name = *config.optimizer;
-  spec.kind = name == "sgd"        ? OptimizerSpec::Kind::sgd
-              : name == "momentum" ? OptimizerSpec::Kind::momentum
-              : name == "nesterov" ? OptimizerSpec::Kind::nesterov
-              : name == "adam"     ? OptimizerSpec::Kind::adam
-                                   : OptimizerSpec::Kind::adamw;
+  spec.kind = *config.optimizer;
   spec.momentum = float(*config.momentum);
   spec.beta1 = float(*config.beta1);
   spec.beta2 = float(*config.beta2);
@@ -113,6 +108,15 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
     if (config.ema->has_value()) append_ema(b, weights, **config.ema, gate);
   }
   return b.take();
+}
+
+Program record_plan_step(const Task& task, const Config& config,
+                         std::pair<int64_t, int64_t> bucket) {
+  const int64_t n = *config.train.accumulate;
+  auto forward = [&](Builder& b, Val scalars) {
+    return task.record_lengths(b, bucket, scalars, true);
+  };
+  return record_step(forward, config.train, micro_batch_of(n - 1, n));
 }
 
 }  // namespace pal

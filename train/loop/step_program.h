@@ -1,6 +1,8 @@
 // The whole training step as one program: scalars, forward, backward, gate, update.
 #pragma once
+#include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "core/program.h"
 #include "train/config/config.h"
@@ -23,5 +25,9 @@ inline constexpr const char* kScalarsInput = "scalars";  // host, one StepScalar
 // "grad_norm" likewise (element 2).
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
                     const TrainConfig& config, MicroBatch kind);
+
+// The last micro-batch's training step of a bucket: the one with the largest footprint.
+Program record_plan_step(const Task& task, const Config& config,
+                         std::pair<int64_t, int64_t> bucket);
 
 }  // namespace pal

@@ -33,6 +33,8 @@ struct BatchInfo {
 };
 
 inline constexpr size_t kSamples = 5;  // that a report shows
+// Which rows of a part they are: evenly spread.
+std::vector<size_t> sample_rows(size_t count);
 
 struct Validation {
   double loss = 0;                                      // mean nats a word (a sample)
@@ -61,7 +63,7 @@ class Task {
 
   // The same task, over the same data, with other options of the sections model and train: for
   // planning what they would need. Not to be trained.
-  virtual std::unique_ptr<Task> variant(const Config& config) const;
+  virtual std::unique_ptr<Task> variant(const Config& config) const = 0;
 
   // Takes the micro-batches of the next update (made ahead by a thread); fill() puts number i of
   // them into a program's inputs, all but the scalars.
@@ -88,13 +90,5 @@ class Task {
   // A line or two for the log: corpus, vocabulary, buckets.
   virtual std::vector<std::string> describe() const = 0;
 };
-
-// The task of a configuration, reading its data. `model_dir`, where given, is a run's folder whose
-// vocabularies are used instead of making them anew. UsageError when the data will not do.
-std::unique_ptr<Task> make_task(const Config& config, const std::filesystem::path& model_dir = {});
-
-// The last micro-batch's training step of a bucket: the one with the largest footprint.
-Program record_plan_step(const Task& task, const Config& config,
-                         std::pair<int64_t, int64_t> bucket);
 
 }  // namespace pal

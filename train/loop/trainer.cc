@@ -4,18 +4,18 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/accelerator.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/scalars.h"
 #include "memory/plan/report.h"
+#include "train/config/wording.h"
 #include "train/loop/average.h"
 #include "train/loop/ema.h"
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
 #include "train/loop/max_fit.h"
+#include "train/loop/run_options.h"
 #include "train/report/plan_report.h"
-#include "train/report/report_chart.h"
 #include "train/report/report_html.h"
 #include "train/run_files/process_memory.h"
 
@@ -35,58 +35,10 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
 
 }  // namespace
 
-CompileOptions compile_options(const MemoryConfig& config) {
-  CompileOptions options;
-  options.inplace = *config.inplace;
-  options.recompute_options.overhead = *config.recompute_overhead;
-  options.fuse_recompute = *config.fuse_recompute;
-  options.fuse_epilogues = *config.fuse_epilogues;
-  for (Schedule method : {Schedule::program, Schedule::lifetime, Schedule::exact}) {
-    if (*config.schedule == to_string(method)) options.schedule = method;
-  }
-  for (Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
-    if (*config.recompute == to_string(method)) options.recompute = method;
-  }
-  if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
-  return options;
-}
-
-Device choose_device(const DeviceConfig& config, std::string* said) {
-  std::string why;  // there is no GPU
-  if (*config.type != "cpu") {
-    try {
-      Device gpu = cuda_device();
-      gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
-      if (said) *said = "device  " + gpu.accelerator->description();
-      return gpu;
-    } catch (const UsageError& error) {
-      if (*config.type == "cuda") throw;
-      why = error.what();
-    }
-  }
-  Device cpu = cpu_device(int(config.threads->value_or(0)));
-  if (said) {
-    *said = "device  cpu, " + std::to_string(cpu.threads) +
-            (cpu.threads == 1 ? " thread" : " threads") + (why.empty() ? "" : " (" + why + ")");
-  }
-  return cpu;
-}
-
-Device training_device(const Config& config, std::string* said) {
-  Device device = choose_device(config.device, said);
-  device.tf32 = *config.train.precision == "tf32";
-  if (device.tf32 && !device.accelerator) {
-    throw UsageError(
-        "train.precision: the processor has no tf32; set it to f32, or device.type to "
-        "cuda on a machine with a GPU");
-  }
-  return device;
-}
-
-Trainer::Trainer(const TrainArgs& args)
+Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task)
     : args_(args),
       config_(args.config),
-      task_(make_task(config_, args.resume ? args.out : std::filesystem::path{})),
+      task_(std::move(task)),
       programs_(compile_options(config_.memory), training_device(config_, &device_line_)),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();
@@ -145,43 +97,54 @@ Executable& Trainer::step_program(int bucket, MicroBatch kind) {
   return made;
 }
 
-void Trainer::train_step() {
-  const auto begin = Clock::now();
-  const int count = int(*config_.train.accumulate);
-  const std::vector<BatchInfo>& batches = task_->next(count);
+StepScalars Trainer::scalars_of(const std::vector<BatchInfo>& batches) const {
   StepScalars scalars{
       .learning_rate = float(learning_rate(config_.train, state_.step, state_.plateau)),
       .step = int32_t(state_.step)};
   const uint64_t seed = uint64_t(*config_.train.seed);
   scalars.seed_low = uint32_t(seed), scalars.seed_high = uint32_t(seed >> 32);
-  const bool due = (state_.step + 1) % *config_.train.log_every == 0;
-  // Reading anything waits for an accelerator: there the loss of the steps that are logged is read.
-  // Those in between are watched, and a gate that was shut has left the state as it was.
-  const bool looked_at = due || !programs_.device().accelerator;
-  double normalizer = 0, loss = 0, norm = 0;
+  double normalizer = 0;
   for (const BatchInfo& batch : batches) normalizer += batch.normalizer;
   scalars.tokens = float(normalizer);
-  int64_t peak = 0;
+  return scalars;
+}
+
+Trainer::Ran Trainer::run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars,
+                                        bool look) {
+  Ran ran;
+  const int count = int(batches.size());
   for (int i = 0; i < count; ++i) {
     Executable& program = step_program(batches[size_t(i)].bucket, micro_batch_of(i, count));
     task_->fill(program, i);
     scalars.micro_batch = i;
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     program.run();
-    peak = std::max(peak, program.compiled().plan.device().bytes);
-    if (!looked_at) {
+    ran.peak = std::max(ran.peak, program.compiled().plan.device().bytes);
+    if (!look) {
       watch_.keep(program, state_.step, i + 1 == count);
       continue;
     }
     check_watch();
-    loss += double(*program.output("loss"));
-    if (!std::isfinite(loss)) stop_on_nan(program);
+    ran.loss += double(*program.output("loss"));
+    if (!std::isfinite(ran.loss)) stop_on_nan(program);
     if (i + 1 == count) {
-      norm = double(program.output("grad_norm")[2]);
-      if (program.output("gate")[1] == 0 || std::isnan(norm)) stop_on_nan(program);
+      ran.norm = double(program.output("grad_norm")[2]);
+      if (program.output("gate")[1] == 0 || std::isnan(ran.norm)) stop_on_nan(program);
     }
   }
-  if (looked_at) loss_ = loss;
+  return ran;
+}
+
+void Trainer::train_step() {
+  const auto begin = Clock::now();
+  const std::vector<BatchInfo>& batches = task_->next(int(*config_.train.accumulate));
+  const StepScalars scalars = scalars_of(batches);
+  const bool due = (state_.step + 1) % *config_.train.log_every == 0;
+  // Reading anything waits for an accelerator: there the loss of the steps that are logged is read.
+  // Those in between are watched, and a gate that was shut has left the state as it was.
+  const bool looked_at = due || !programs_.device().accelerator;
+  const Ran ran = run_micro_batches(batches, scalars, looked_at);
+  if (looked_at) loss_ = ran.loss;
   ++state_.step;
   state_.position = task_->position();
   state_.epoch = batches.back().epoch;
@@ -190,32 +153,36 @@ void Trainer::train_step() {
     epoch_ended_ |= batch.last_of_epoch;
   }
   ++steps_;
-  const double seconds = seconds_since(begin);
-  seconds_ += seconds;
+  seconds_ += seconds_since(begin);
+  show_progress(due);
+  if (due) write_row(ran, double(scalars.learning_rate));
+}
 
+void Trainer::show_progress(bool due) {
   const int64_t total = config_.train.steps->value_or(0);
-  const double rate = double(tokens_) / seconds_;
   double left = -1;
   if (total > 0) left = double(total - state_.step) * seconds_ / double(steps_);
   progress_.update({.step = state_.step,
                     .total_steps = total,
                     .epoch = state_.epoch,
                     .loss = loss_,
-                    .tokens_per_s = rate,
+                    .tokens_per_s = double(tokens_) / seconds_,
                     .seconds_left = left,
                     .unit = task_->unit()},
                    due);
-  if (!due) return;
+}
+
+void Trainer::write_row(const Ran& ran, double lr) {
   const StepRow row{.step = state_.step,
                     .epoch = state_.epoch,
-                    .loss = loss,
-                    .lr = double(scalars.learning_rate),
-                    .grad_norm = norm,
+                    .loss = ran.loss,
+                    .lr = lr,
+                    .grad_norm = ran.norm,
                     .samples_per_s = double(samples_) / seconds_,
-                    .tokens_per_s = rate,
+                    .tokens_per_s = double(tokens_) / seconds_,
                     .step_ms = 1e3 * seconds_ / double(steps_),
                     .arena_bytes = programs_.arena_bytes(),
-                    .peak_bytes = peak,
+                    .peak_bytes = ran.peak,
                     .process_peak_bytes = process_peak_bytes()};
   metrics_->write(row);
   events_->write(row);

@@ -4,36 +4,29 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "core/clock.h"
+#include "core/scalars.h"
 #include "memory/run/program_set.h"
-#include "train/commands/commands.h"
 #include "train/loop/checkpoint.h"
 #include "train/loop/step_program.h"
 #include "train/loop/step_watch.h"
 #include "train/loop/task.h"
+#include "train/loop/train_args.h"
 #include "train/run_files/log.h"
 #include "train/run_files/metrics.h"
 #include "train/run_files/tensorboard.h"
 
 namespace pal {
 
-// The compile options and the device that a configuration asks for. UsageError when the device is
-// not there.
-CompileOptions compile_options(const MemoryConfig& config);
-// UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
-// device it is, and with auto why it is not a GPU.
-Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
-// The same for training, in the precision that train.precision asks for. UsageError where the
-// device does not have it.
-Device training_device(const Config& config, std::string* said = nullptr);
-
 class Trainer {
  public:
-  // Reads the data, compiles the largest bucket's step, and draws the weights or, to resume, loads
-  // them. Throws before anything is written.
-  explicit Trainer(const TrainArgs& args);
+  // Compiles the largest bucket's step, and draws the weights or, to resume, loads them. `task` is
+  // the configuration's. Throws before anything is written.
+  Trainer(const TrainArgs& args, std::unique_ptr<Task> task);
 
   // Trains until train.steps, train.max_epochs or train.patience ends it, or until `stop` turns
   // true; then saves. Returns the reason: "steps", "max_epochs", "patience", "interrupted".
@@ -59,6 +52,15 @@ class Trainer {
  private:
   Executable& step_program(int bucket, MicroBatch kind);
   void train_step();
+  StepScalars scalars_of(const std::vector<BatchInfo>& batches) const;
+  // What an update computed; loss and norm only where they were looked at.
+  struct Ran {
+    double loss = 0, norm = 0;
+    int64_t peak = 0;  // bytes of the largest plan
+  };
+  Ran run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars, bool look);
+  void show_progress(bool due);
+  void write_row(const Ran& ran, double lr);
   [[noreturn]] void stop_on_nan(Executable& program);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);

@@ -1,21 +1,13 @@
-// The command, its tables as text and as JSON, and planning a recipe.
+// The list of reproductions, and planning a recipe.
 #include "train/papers/reproduce.h"
 
-#include <algorithm>
-#include <cstdio>
-#include <nlohmann/json.hpp>
-
-#include "core/error.h"
-#include "train/commands/commands.h"
-#include "train/config/profile.h"
 #include "train/config/wording.h"
-#include "train/loop/task.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
+#include "train/tasks/make_task.h"
 
 namespace pal {
-namespace {
-
-std::vector<Reproduction> all() {
+std::vector<Reproduction> reproductions() {
   std::vector<Reproduction> list;
   for (const auto& some : {echo_reproductions(), echo_model_reproductions(), olla_reproductions(),
                            zoo_reproductions()}) {
@@ -23,47 +15,6 @@ std::vector<Reproduction> all() {
   }
   return list;
 }
-
-// Characters as a terminal counts them: bytes that do not continue one.
-size_t width_of(const std::string& text) {
-  return size_t(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
-}
-
-void print(const ReproducedTable& table) {
-  std::vector<size_t> widths(table.columns.size());
-  auto widen = [&](const std::vector<std::string>& row) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
-  };
-  widen(table.columns);
-  for (const auto& row : table.rows) widen(row);
-  auto line = [&](const std::vector<std::string>& row) {
-    std::string text = " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - width_of(row[i]), ' ');
-      text += i == 0 ? " " + row[i] + pad : "  " + pad + row[i];
-    }
-    while (!text.empty() && text.back() == ' ') text.pop_back();
-    std::puts(text.c_str());
-  };
-  std::printf("\n%s\n", table.title.c_str());
-  line(table.columns);
-  for (const auto& row : table.rows) line(row);
-  for (const std::string& note : table.notes) std::printf("  %s\n", note.c_str());
-}
-
-nlohmann::ordered_json as_json(const ReproducedTable& table) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const auto& row : table.rows) {
-    nlohmann::ordered_json object;
-    for (size_t i = 0; i < row.size(); ++i) object[i == 0 ? "row" : table.columns[i]] = row[i];
-    rows.push_back(object);
-  }
-  return {{"title", table.title}, {"rows", rows}, {"notes", table.notes}};
-}
-
-}  // namespace
 
 std::string gigabytes(int64_t bytes, int digits) { return fixed(double(bytes) * 1e-9, digits); }
 
@@ -85,39 +36,6 @@ PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
   out.step_ms = out.step.time->step_ms;
   out.samples_per_s = 1000 * double(*out.config.train.batch_size) / out.step_ms;
   return out;
-}
-
-int run_reproduce(const ReproduceArgs& args) {
-  const std::vector<Reproduction> list = all();
-  if (args.list) {
-    for (const Reproduction& each : list) std::printf("%-12s %s\n", each.name, each.what);
-    return kExitDone;
-  }
-  const auto found = std::find_if(list.begin(), list.end(),
-                                  [&](const Reproduction& r) { return args.name == r.name; });
-  if (found == list.end()) {
-    std::vector<std::string> names;
-    for (const Reproduction& each : list) names.push_back(each.name);
-    const std::string near = nearest(args.name, names);
-    throw UsageError("reproduce: there is no '" + args.name + "'" +
-                     (near.empty() ? "" : "; did you mean " + near + "?") +
-                     " (pal reproduce --list names them all)");
-  }
-  const DeviceProfile device = load_profile(args.profile.empty() ? kDefaultProfile : args.profile);
-  const std::vector<ReproducedTable> tables = found->make(device);
-  if (args.json) {
-    nlohmann::ordered_json json{{"name", found->name},
-                                {"what", found->what},
-                                {"profile", device.name},
-                                {"tables", nlohmann::json::array()}};
-    for (const ReproducedTable& table : tables) json["tables"].push_back(as_json(table));
-    std::puts(json.dump().c_str());
-    return kExitDone;
-  }
-  std::printf("%s\nOurs: bytes planned, times predicted for %s. Theirs: from the paper.\n",
-              found->what, device.name.c_str());
-  for (const ReproducedTable& table : tables) print(table);
-  return kExitDone;
 }
 
 }  // namespace pal

@@ -1,4 +1,4 @@
-// `pal reproduce`: tables and figures of the papers, ours beside theirs. What is predicted and what
+// Tables and figures of the papers, ours beside theirs. What is predicted and what
 // is measured are columns of their own, and every table says which machine or profile it is for.
 #pragma once
 #include <span>
@@ -30,6 +30,7 @@ std::span<const Reproduction> echo_reproductions();
 std::span<const Reproduction> echo_model_reproductions();
 std::span<const Reproduction> olla_reproductions();
 std::span<const Reproduction> zoo_reproductions();
+std::vector<Reproduction> reproductions();  // all of them
 
 // A workload of a paper: a shipped configuration with changes, at a bucket.
 struct Recipe {

@@ -7,7 +7,6 @@
 
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
-#include "train/report/report_chart.h"
 
 namespace pal {
 namespace {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "memory/storages/storages.h"
+#include "train/config/wording.h"
 #include "train/report/html_page.h"
 #include "train/report/report_chart.h"
 

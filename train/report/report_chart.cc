@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "train/config/wording.h"
 #include "train/report/html_page.h"
 
 namespace pal {
@@ -99,40 +100,6 @@ std::vector<double> axis_ticks(double lo, double hi, int count) {
     ticks.push_back(k == 0 ? 0 : k * step);
   }
   return ticks;
-}
-
-std::string short_number(double v, int digits) {
-  char text[40];
-  const double size = std::abs(v);
-  double scaled = v;
-  const char* suffix = "";
-  if (size >= 1e9)
-    scaled = v / 1e9, suffix = "G";
-  else if (size >= 1e6)
-    scaled = v / 1e6, suffix = "M";
-  else if (size >= 1e4)
-    scaled = v / 1e3, suffix = "k";
-  if (digits > 6 || (size > 0 && size < 1e-3)) scaled = v, suffix = "";
-  std::snprintf(text, sizeof text, "%.*g", digits, scaled);
-  std::string out = text;
-  const size_t e = out.find('e');  // 3e-04 -> 3e-4
-  if (e != std::string::npos) out = out.substr(0, e + 1) + std::to_string(std::atoi(&out[e + 1]));
-  return out + suffix;
-}
-
-std::string escape_html(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
-    }
-  }
-  return out;
 }
 
 std::string chart_html(const Chart& chart) {

@@ -33,9 +33,5 @@ std::vector<std::pair<double, double>> smoothed(
 
 // Round numbers that divide [lo, hi] into about `count` parts, all within it.
 std::vector<double> axis_ticks(double lo, double hi, int count);
-// 12400 -> "12.4k", 0.00003 -> "3e-5", 3.25 -> "3.25": at most `digits` significant ones.
-std::string short_number(double v, int digits = 4);
-// &, <, >, ", ' as entities.
-std::string escape_html(const std::string& text);
 
 }  // namespace pal

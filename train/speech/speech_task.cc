@@ -11,11 +11,7 @@
 #include "core/scalars.h"
 #include "ops/losses/cross_entropy.h"  // log_softmax
 #include "ops/tensors/copies.h"
-#include "train/loop/checkpoint.h"
-#include "train/loop/trainer.h"
 #include "train/run_files/log.h"
-#include "train/run_files/position.h"
-#include "train/run_files/saved_run.h"
 
 namespace pal {
 namespace {
@@ -25,47 +21,11 @@ namespace fs = std::filesystem;
 constexpr int64_t kFrameStep = 64;  // what utterances longer than the buckets are padded to
 constexpr int64_t kFaultsShown = 10;
 
-DeepSpeech2Options model_options(const DeepSpeechConfig& c, int64_t bins, int64_t labels) {
-  DeepSpeech2Options o;
-  o.bins = bins;
+DeepSpeech2Options model_options(const Config& config, int64_t labels) {
+  DeepSpeech2Options o = config.deepspeech().network();
+  o.bins = FeatureReader(speech_options(config.speech())).bins();
   o.labels = labels;
-  o.convs.clear();
-  for (size_t i = 0; i < c.conv_kernels->size(); ++i) {
-    const Extents kernel = parse_extents((*c.conv_kernels)[i]);
-    const Extents stride = parse_extents((*c.conv_strides)[i]);
-    o.convs.push_back({kernel.frames, kernel.bins, stride.frames, stride.bins});
-  }
-  o.channels = *c.conv_channels;
-  o.cell = *c.cell == "lstm" ? DeepSpeech2Options::Cell::lstm : DeepSpeech2Options::Cell::gru;
-  o.layers = *c.layers;
-  o.hidden = *c.hidden;
-  o.bidirectional = *c.bidirectional;
-  o.sum_directions = *c.directions == "sum";
-  o.fully_connected = *c.fully_connected;
-  o.dropout = static_cast<float>(*c.dropout);
-  o.fused = *c.fused;
   return o;
-}
-
-template <class T> void put(Executable& program, const char* input, const std::vector<T>& numbers) {
-  const Program& p = program.program();
-  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
-    throw ProgramError(std::string("[speech] input ") + input + " takes " +
-                       to_string(p.value(p.input(input)).spec) + ", not " +
-                       std::to_string(numbers.size()) + " numbers: another bucket's program");
-  }
-  std::memcpy(program.input(input), numbers.data(), numbers.size() * sizeof(T));
-}
-
-void put(Executable& program, const SpeechBatch& batch, const DeepSpeech2Options& model) {
-  std::vector<int32_t> steps;
-  for (const int32_t frames : batch.frames) {
-    steps.push_back(static_cast<int32_t>(output_steps(model, frames)));
-  }
-  put(program, speech_input::kFeatures, batch.features);
-  put(program, speech_input::kSteps, steps);
-  put(program, speech_input::kLabels, batch.labels);
-  put(program, speech_input::kLabelLengths, batch.label_lengths);
 }
 
 // The validation program: "nll" of every row, and "log_probs" of its labels.
@@ -128,11 +88,10 @@ SpeechTask::SpeechTask(const Config& config, const fs::path& model_dir)
 
 // Without `data`, the caller adds it.
 SpeechTask::SpeechTask(const Config& config, std::shared_ptr<SpeechData> data)
-    : batch_(*config.train.batch_size),
+    : PrefetchedTask("[speech]", "the training recordings, their transcripts or the buckets"),
+      batch_(*config.train.batch_size),
       seed_(static_cast<uint64_t>(*config.train.seed)),
-      model_(model_options(config.deepspeech(),
-                           FeatureReader(speech_options(config.speech())).bins(),
-                           data ? data->labels().size() : 0)),
+      model_(model_options(config, data ? data->labels().size() : 0)),
       data_(std::move(data)) {}
 
 std::unique_ptr<Task> SpeechTask::variant(const Config& config) const {
@@ -144,10 +103,6 @@ int SpeechTask::bucket_count() const { return static_cast<int>(data_->ladder().b
 std::pair<int64_t, int64_t> SpeechTask::bucket_lengths(int bucket) const {
   const SpeechExtent extent = data_->extent(bucket);
   return {extent.frames, extent.labels};
-}
-
-Recorded SpeechTask::record(Builder& builder, int bucket, Val scalars, bool training) const {
-  return record_lengths(builder, bucket_lengths(bucket), scalars, training);
 }
 
 Recorded SpeechTask::record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths,
@@ -162,7 +117,7 @@ void SpeechTask::start_batches() {
   const std::vector<Utterance>& utterances = data_->train();
   order_ = std::make_unique<BatchOrder>(speech_lengths(utterances, data_->variety().tempo),
                                         data_->ladder(), seed_, "utterances");
-  order_->restore(resume_);
+  order_->restore(resume());
   reader_ = std::make_unique<FeatureReader>(data_->options());
   prefetch_ = std::make_unique<Prefetch<SpeechBatch>>([this, &utterances](SpeechBatch& batch) {
     const BatchOrder::Batch next = order_->next();
@@ -183,30 +138,22 @@ void SpeechTask::report(const Faults& faults) {
            " utterances were left out while training, this one now: " + faults.first);
 }
 
-const std::vector<BatchInfo>& SpeechTask::next(int count) {
-  if (!prefetch_) start_batches();
-  batches_.resize(static_cast<size_t>(count));
-  infos_.assign(batches_.size(), {});
-  for (size_t i = 0; i < batches_.size(); ++i) {
-    SpeechBatch& batch = batches_[i];
-    if (!prefetch_->next(batch)) throw ProgramError("[speech] the training batches came to an end");
-    report(batch.faults);
-    resume_ = batch.resume;
-    const bool last = batch.resume.batch_in_epoch == 0;
-    const double part = static_cast<double>(resume_.batch_in_epoch) /
-                        static_cast<double>(order_->batches_per_epoch());
-    infos_[i] = {.bucket = batch.bucket,
-                 .normalizer = static_cast<double>(std::max<int64_t>(1, batch.utterances)),
-                 .samples = batch.utterances,
-                 .tokens = batch.total_frames,
-                 .epoch = static_cast<double>(resume_.epoch) + part,
-                 .last_of_epoch = last};
-  }
-  return infos_;
+BatchInfo SpeechTask::take(SpeechBatch& batch) {
+  BatchInfo info = take_from(*prefetch_, batch, order_->batches_per_epoch());
+  report(batch.faults);
+  info.normalizer = double(std::max<int64_t>(1, batch.utterances));
+  info.samples = batch.utterances;
+  info.tokens = batch.total_frames;
+  return info;
 }
 
-void SpeechTask::fill(Executable& program, int i) {
-  put(program, batches_.at(static_cast<size_t>(i)), model_);
+void SpeechTask::fill_batch(Executable& program, const SpeechBatch& batch) const {
+  std::vector<int32_t> steps;
+  for (const int32_t frames : batch.frames) steps.push_back(int32_t(output_steps(model_, frames)));
+  put(program, speech_input::kFeatures, batch.features);
+  put(program, speech_input::kSteps, steps);
+  put(program, speech_input::kLabels, batch.labels);
+  put(program, speech_input::kLabelLengths, batch.label_lengths);
 }
 
 // Noise, and labels in turn: half as many as there are steps.
@@ -222,20 +169,8 @@ BatchInfo SpeechTask::fill_full(Executable& program, std::pair<int64_t, int64_t>
   for (int64_t i = 0; i < L * batch_; ++i) {
     batch.labels.push_back(int32_t(1 + (i / batch_ + i) % (model_.labels - 1)));
   }
-  put(program, batch, model_);
+  fill_batch(program, batch);
   return {.normalizer = double(batch_), .samples = batch_, .tokens = batch_ * F};
-}
-
-std::string SpeechTask::position() const {
-  return position_text({{"epoch", resume_.epoch}, {"batch", resume_.batch_in_epoch}},
-                       data_->fingerprint());
-}
-
-void SpeechTask::restore(const std::string& position) {
-  const auto numbers = read_position(position, {"epoch", "batch"}, data_->fingerprint(), "[speech]",
-                                     "the training recordings, their transcripts or the buckets");
-  resume_ = {numbers[0], numbers[1]};
-  start_batches();
 }
 
 void SpeechTask::declare_weights(ProgramSet& programs) const {
@@ -269,7 +204,7 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
     if (!program) program = &programs.add(name, record_validation(model_, {F, L, B}));
     const StepScalars scalars;
     std::memcpy(program->input(speech_input::kScalars), &scalars, sizeof scalars);
-    put(*program, batch, model_);
+    fill_batch(*program, batch);
     program->run();
     const float *nll = program->output("nll"), *probs = program->output("log_probs");
     if (batch.faults.count > 0)
@@ -305,9 +240,7 @@ Validation SpeechTask::validate(ProgramSet& programs, const std::string& part) {
       .metrics = {{"wer", result.words.percent()}, {"cer", result.characters.percent()}},
       .best_by = "wer",
       .higher_is_better = false};
-  const size_t all = result.references.size(), samples = std::min(kSamples, all);
-  for (size_t i = 0; i < samples; ++i) {
-    const size_t at = samples == 1 ? 0 : i * (all - 1) / (samples - 1);
+  for (const size_t at : sample_rows(result.references.size())) {
     validation.samples.emplace_back(result.references[at], result.hypotheses[at]);
   }
   return validation;
@@ -339,20 +272,13 @@ std::vector<std::string> SpeechTask::describe() const { return data_->describe()
 
 SavedSpeech open_speech(const fs::path& path) {
   const SavedRun run = find_saved_run(path);
-  SavedSpeech saved;
-  saved.weights = run.weights;
-  saved.config = load_config(run.folder / "config.yaml");
-  if (!std::holds_alternative<DeepSpeechConfig>(saved.config.model)) {
+  const Config config = load_config(run.folder / "config.yaml");
+  if (!std::holds_alternative<DeepSpeechConfig>(config.model)) {
     throw UsageError(run.folder.string() +
                      ": holds no speech recogniser but a model of another "
                      "type; name the folder of a recogniser's run");
   }
-  saved.task = std::make_unique<SpeechTask>(saved.config, run.folder);
-  saved.programs = std::make_unique<ProgramSet>(compile_options(saved.config.memory),
-                                                choose_device(saved.config.device));
-  saved.task->declare_weights(*saved.programs);
-  load_weights(saved.weights, *saved.programs);
-  return saved;
+  return open_saved_model<SpeechTask>(run, config);
 }
 
 }  // namespace pal

@@ -8,7 +8,8 @@
 
 #include "data/prefetch.h"
 #include "models/deepspeech2.h"
-#include "train/loop/task.h"
+#include "train/loop/batched_task.h"
+#include "train/loop/saved_model.h"
 #include "train/speech/ctc_decode.h"
 #include "train/speech/error_rate.h"
 #include "train/speech/speech_data.h"
@@ -23,21 +24,16 @@ struct SpeechEvaluation {
   std::vector<std::string> references, hypotheses;
 };
 
-class SpeechTask final : public Task {
+class SpeechTask final : public PrefetchedTask<SpeechBatch> {
  public:
   explicit SpeechTask(const Config& config, const std::filesystem::path& model_dir = {});
 
   int bucket_count() const override;
   std::pair<int64_t, int64_t> bucket_lengths(int bucket) const override;  // frames, labels
-  Recorded record(Builder& builder, int bucket, Val scalars, bool training) const override;
   Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
                           bool training) const override;
   std::unique_ptr<Task> variant(const Config& config) const override;
-  const std::vector<BatchInfo>& next(int count) override;
-  void fill(Executable& program, int i) override;
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
-  std::string position() const override;
-  void restore(const std::string& position) override;
   const char* unit() const override { return "frames"; }
   const char* loss_unit() const override { return "utterance"; }
   // Metrics "wer" and "cer", in percent, of the best path.
@@ -56,16 +52,16 @@ class SpeechTask final : public Task {
 
  private:
   SpeechTask(const Config& config, std::shared_ptr<SpeechData> data);
-  void start_batches();
+  void start_batches() override;
+  BatchInfo take(SpeechBatch& batch) override;
+  void fill_batch(Executable& program, const SpeechBatch& batch) const override;
+  uint64_t fingerprint() const override { return data_->fingerprint(); }
   void report(const Faults& faults);
 
   int64_t batch_;
   uint64_t seed_;
   DeepSpeech2Options model_;
-  std::shared_ptr<SpeechData> data_;  // shared with variants
-  IteratorState resume_;              // after the batches taken last
-  std::vector<SpeechBatch> batches_;
-  std::vector<BatchInfo> infos_;
+  std::shared_ptr<SpeechData> data_;                 // shared with variants
   int64_t faults_ = 0;                               // while training
   std::unique_ptr<BatchOrder> order_;                // the prefetcher's, as is
   std::unique_ptr<FeatureReader> reader_;            // this
@@ -73,14 +69,7 @@ class SpeechTask final : public Task {
 };
 
 // A trained model, ready to transcribe.
-struct SavedSpeech {
-  Config config;
-  std::unique_ptr<SpeechTask> task;
-  std::unique_ptr<ProgramSet> programs;
-  std::filesystem::path weights;  // the file they came from
-};
-// Opens a run's folder, or a .safetensors file in it (find_saved_run). UsageError when something is
-// missing or does not fit.
+using SavedSpeech = SavedModel<SpeechTask>;
 SavedSpeech open_speech(const std::filesystem::path& path);
 
 }  // namespace pal

@@ -10,34 +10,13 @@
 #include "core/philox.h"
 #include "core/scalars.h"
 #include "ops/tensors/copies.h"
-#include "train/loop/checkpoint.h"
-#include "train/loop/trainer.h"
 #include "train/run_files/log.h"
-#include "train/run_files/position.h"
-#include "train/run_files/saved_run.h"
 #include "train/translation/translation_model.h"
 
 namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
-
-void put(Executable& program, const char* input, const std::vector<int32_t>& numbers) {
-  const Program& p = program.program();
-  if (p.value(p.input(input)).spec.numel() != static_cast<int64_t>(numbers.size())) {
-    throw ProgramError(std::string("[nmt] input ") + input + " takes " +
-                       to_string(p.value(p.input(input)).spec) + ", not " +
-                       std::to_string(numbers.size()) + " numbers: another bucket's program");
-  }
-  std::memcpy(program.input(input), numbers.data(), numbers.size() * sizeof(int32_t));
-}
-
-void put(Executable& program, const TextBatch& batch) {
-  put(program, translation_input::kSource, batch.source);
-  put(program, translation_input::kSourceLengths, batch.source_lengths);
-  put(program, translation_input::kTargetIn, batch.target_in);
-  put(program, translation_input::kTargetOut, batch.target_out);
-}
 
 // The validation program: its output "nll" is summed over the batch's target words.
 Program record_nll(const TranslationModel& model, const TranslationShape& shape) {
@@ -60,7 +39,8 @@ TranslationTask::TranslationTask(const Config& config, const fs::path& model_dir
                                   static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
 TranslationTask::TranslationTask(const Config& config, std::shared_ptr<TranslationData> data)
-    : batch_(batch_size_of(config.train)),
+    : PrefetchedTask("[nmt]", "the training text, its vocabularies or its buckets"),
+      batch_(batch_size_of(config.train)),
       seed_(static_cast<uint64_t>(*config.train.seed)),
       data_(std::move(data)),
       model_(translation_model(config, data_->source().size(), data_->target().size())) {}
@@ -123,33 +103,24 @@ int64_t TranslationTask::batch() const {
 void TranslationTask::start_batches() {
   prefetch_.reset();  // before the iterator that its thread uses
   iterator_ = std::make_unique<TrainIterator>(data_->train(), data_->ladder(), seed_);
-  iterator_->restore(resume_);
+  iterator_->restore(resume());
   prefetch_ = std::make_unique<Prefetch<TextBatch>>(
       [iterator = iterator_.get()](TextBatch& batch) { return iterator->next(batch); });
 }
 
-const std::vector<BatchInfo>& TranslationTask::next(int count) {
-  if (!prefetch_) start_batches();
-  batches_.resize(static_cast<size_t>(count));
-  infos_.assign(batches_.size(), {});
-  for (size_t i = 0; i < batches_.size(); ++i) {
-    TextBatch& batch = batches_[i];
-    if (!prefetch_->next(batch)) throw ProgramError("[nmt] the training batches came to an end");
-    resume_ = batch.resume;
-    const double part = static_cast<double>(resume_.batch_in_epoch) /
-                        static_cast<double>(iterator_->batches_per_epoch());
-    infos_[i] = {.bucket = batch.bucket,
-                 .normalizer = static_cast<double>(batch.target_tokens),
-                 .samples = batch.sentences,
-                 .tokens = batch.source_tokens + batch.target_tokens,
-                 .epoch = static_cast<double>(resume_.epoch) + part,
-                 .last_of_epoch = resume_.batch_in_epoch == 0};
-  }
-  return infos_;
+BatchInfo TranslationTask::take(TextBatch& batch) {
+  BatchInfo info = take_from(*prefetch_, batch, iterator_->batches_per_epoch());
+  info.normalizer = double(batch.target_tokens);
+  info.samples = batch.sentences;
+  info.tokens = batch.source_tokens + batch.target_tokens;
+  return info;
 }
 
-void TranslationTask::fill(Executable& program, int i) {
-  put(program, batches_.at(static_cast<size_t>(i)));
+void TranslationTask::fill_batch(Executable& program, const TextBatch& batch) const {
+  put(program, translation_input::kSource, batch.source);
+  put(program, translation_input::kSourceLengths, batch.source_lengths);
+  put(program, translation_input::kTargetIn, batch.target_in);
+  put(program, translation_input::kTargetOut, batch.target_out);
 }
 
 BatchInfo TranslationTask::fill_full(Executable& program,
@@ -173,18 +144,6 @@ BatchInfo TranslationTask::fill_full(Executable& program,
   return {.normalizer = static_cast<double>(T * B), .samples = B, .tokens = (S + T) * B};
 }
 
-std::string TranslationTask::position() const {
-  return position_text({{"epoch", resume_.epoch}, {"batch", resume_.batch_in_epoch}},
-                       data_->fingerprint());
-}
-
-void TranslationTask::restore(const std::string& position) {
-  const auto numbers = read_position(position, {"epoch", "batch"}, data_->fingerprint(), "[nmt]",
-                                     "the training text, its vocabularies or its buckets");
-  resume_ = {numbers[0], numbers[1]};
-  start_batches();
-}
-
 void TranslationTask::declare_weights(ProgramSet& programs) const {
   programs.add("weights", record_nll(model_, {1, 1, 1}));
 }
@@ -202,7 +161,7 @@ double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part,
     if (!program) program = &programs.add(name, record_nll(model_, {batch.S, batch.T, batch.B}));
     const StepScalars scalars;
     std::memcpy(program->input(translation_input::kScalars), &scalars, sizeof scalars);
-    put(*program, batch);
+    fill_batch(*program, batch);
     program->run();
     sum += *program->output("nll");
     words += batch.target_tokens;
@@ -240,9 +199,7 @@ Validation TranslationTask::validate(ProgramSet& programs, const std::string& na
                         .metrics = {{"bleu", result.bleu.score}},
                         .best_by = "bleu",
                         .higher_is_better = true};
-  const size_t lines = part.lines.source.size(), samples = std::min(kSamples, lines);
-  for (size_t i = 0; i < samples; ++i) {
-    const size_t at = samples == 1 ? 0 : i * (lines - 1) / (samples - 1);
+  for (const size_t at : sample_rows(part.lines.source.size())) {
     validation.samples.emplace_back(part.lines.source[at], result.hypotheses[at]);
   }
   return validation;
@@ -253,19 +210,12 @@ void TranslationTask::save_files(const fs::path& folder) const { data_->save(fol
 std::vector<std::string> TranslationTask::describe() const { return data_->describe(); }
 
 SavedNmt open_nmt(const fs::path& path) {
-  const auto [folder, weights] = find_saved_run(path);
-  SavedNmt saved;
-  saved.weights = weights;
-  saved.config = load_config(folder / "config.yaml");
-  if (!std::holds_alternative<ParallelTextConfig>(saved.config.data)) {
-    throw UsageError(folder.string() + ": holds no translator");
+  const SavedRun run = find_saved_run(path);
+  const Config config = load_config(run.folder / "config.yaml");
+  if (!std::holds_alternative<ParallelTextConfig>(config.data)) {
+    throw UsageError(run.folder.string() + ": holds no translator");
   }
-  saved.task = std::make_unique<TranslationTask>(saved.config, folder);
-  saved.programs = std::make_unique<ProgramSet>(compile_options(saved.config.memory),
-                                                choose_device(saved.config.device));
-  saved.task->declare_weights(*saved.programs);
-  load_weights(saved.weights, *saved.programs);
-  return saved;
+  return open_saved_model<TranslationTask>(run, config);
 }
 
 }  // namespace pal

@@ -8,7 +8,8 @@
 #include "data/iterator.h"
 #include "data/prefetch.h"
 #include "models/translation.h"
-#include "train/loop/task.h"
+#include "train/loop/batched_task.h"
+#include "train/loop/saved_model.h"
 #include "train/translation/bleu.h"
 #include "train/translation/translation_data.h"
 #include "train/translation/translator.h"
@@ -23,7 +24,7 @@ struct TranslationEvaluation {
   std::vector<std::string> hypotheses;
 };
 
-class TranslationTask final : public Task {
+class TranslationTask final : public PrefetchedTask<TextBatch> {
  public:
   // Reads the vocabularies; all else when it is first needed (TranslationData).
   explicit TranslationTask(const Config& config, const std::filesystem::path& model_dir = {});
@@ -35,11 +36,7 @@ class TranslationTask final : public Task {
   Recorded record_lengths(Builder& builder, std::pair<int64_t, int64_t> lengths, Val scalars,
                           bool training) const override;
   std::unique_ptr<Task> variant(const Config& config) const override;
-  const std::vector<BatchInfo>& next(int count) override;
-  void fill(Executable& program, int i) override;
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
-  std::string position() const override;
-  void restore(const std::string& position) override;
   // Metric "bleu"; five samples, evenly spread over the part.
   Validation validate(ProgramSet& programs, const std::string& part) override;
   void save_files(const std::filesystem::path& folder) const override;
@@ -61,29 +58,21 @@ class TranslationTask final : public Task {
   TranslationTask(const Config& config, std::shared_ptr<TranslationData> data);
   Recorded record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
                         bool training) const;
-  void start_batches();
+  void start_batches() override;
+  BatchInfo take(TextBatch& batch) override;
+  void fill_batch(Executable& program, const TextBatch& batch) const override;
+  uint64_t fingerprint() const override { return data_->fingerprint(); }
 
   BatchSize batch_;
   uint64_t seed_;
   std::shared_ptr<TranslationData> data_;  // shared with variants
   TranslationModel model_;
-  IteratorState resume_;  // after the batches taken last
-  std::vector<TextBatch> batches_;
-  std::vector<BatchInfo> infos_;
   std::unique_ptr<TrainIterator> iterator_;        // the prefetcher's
   std::unique_ptr<Prefetch<TextBatch>> prefetch_;  // after what it uses: it goes first
 };
 
 // A trained model, ready to translate.
-struct SavedNmt {
-  Config config;
-  std::unique_ptr<TranslationTask> task;
-  std::unique_ptr<ProgramSet> programs;
-  std::filesystem::path weights;  // the file they came from
-};
-// Opens a run's folder: best.safetensors, or last.safetensors where there is no best; or the
-// .safetensors file in such a folder that is named. UsageError when something is missing or does
-// not fit.
+using SavedNmt = SavedModel<TranslationTask>;
 SavedNmt open_nmt(const std::filesystem::path& path);
 
 }  // namespace pal

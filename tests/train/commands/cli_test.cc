@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "tests/support/files.h"
+#include "train/commands/commands.h"
 
 namespace pal {
 namespace {
@@ -16,7 +17,7 @@ const std::string kConfig = std::string(PAL_SOURCE_DIR) + "/configs/nmt_small.ya
 
 template <class Args>
 Args parse(const std::vector<std::string>& args, const std::string& program = "pal") {
-  return std::get<Args>(parse_command_line(program, args));
+  return std::any_cast<Args>(parse_command_line(program, args).args);
 }
 
 std::string error_of(const std::vector<std::string>& args) {

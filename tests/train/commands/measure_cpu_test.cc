@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "train/commands/cli.h"
+#include "train/commands/commands.h"
 #include "train/config/profile.h"
 
 namespace pal {
@@ -35,8 +36,8 @@ TEST(MeasureCpu, FillsAProfileThatReadsBack) {
 
 TEST(MeasureCpu, TheCommandNeedsProfile) {
   EXPECT_THROW(parse_command_line("pal", {"bench"}), UsageError);
-  const auto args = std::get<BenchArgs>(
-      parse_command_line("pal", {"bench", "--profile", "--out", "x.yaml", "--json"}));
+  const auto args = std::any_cast<BenchArgs>(
+      parse_command_line("pal", {"bench", "--profile", "--out", "x.yaml", "--json"}).args);
   EXPECT_EQ(args.out, "x.yaml");
   EXPECT_TRUE(args.json);
 }

@@ -10,6 +10,7 @@
 #include "tests/support/files.h"
 #include "tests/support/perfect_packing.h"
 #include "train/commands/cli.h"
+#include "train/commands/commands.h"
 #include "train/commands/place_csv.h"
 
 namespace pal {
@@ -34,7 +35,7 @@ class PlaceCommand : public testing::Test {
   // Standard output of the command; its error, if it throws, is in error_.
   std::string run(std::vector<std::string> args) {
     args.insert(args.begin(), "place");
-    const auto command = std::get<PlaceArgs>(parse_command_line("pal", args));
+    const auto command = std::any_cast<PlaceArgs>(parse_command_line("pal", args).args);
     code_ = -1;
     testing::internal::CaptureStdout();
     try {
@@ -91,9 +92,10 @@ TEST(PlaceCsv, EveryErrorNamesTheLine) {
 }
 
 TEST(PlaceCli, ReadsEveryFlag) {
-  auto a = std::get<PlaceArgs>(parse_command_line(
-      "pal",
-      {"place", "f.csv", "--capacity", "100", "--time-limit", "0.5", "--out", "o", "--json"}));
+  auto a = std::any_cast<PlaceArgs>(
+      parse_command_line("pal", {"place", "f.csv", "--capacity", "100", "--time-limit", "0.5",
+                                 "--out", "o", "--json"})
+          .args);
   EXPECT_EQ(a.file, "f.csv");
   EXPECT_EQ(a.capacity, 100);
   EXPECT_EQ(a.time_limit, 0.5);

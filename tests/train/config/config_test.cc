@@ -43,7 +43,7 @@ std::string error_of(const std::string& text, const std::vector<Override>& overr
 
 TEST(Config, reads_every_type) {
   Config c = parse_config(kGood, "c.yaml");
-  EXPECT_EQ(*c.nmt().hidden, 64);
+  EXPECT_EQ(c.nmt().model.hidden, 64);
   EXPECT_EQ(*c.parallel_text().source_lang, "no");
   EXPECT_EQ(*c.train.max_epochs, 2);
   EXPECT_EQ(*c.train.lr, 1e-3);
@@ -51,7 +51,7 @@ TEST(Config, reads_every_type) {
   EXPECT_EQ(c.memory.budget.get()->bytes, 1'500'000'000);
   EXPECT_TRUE(c.memory.encode->empty());
   EXPECT_EQ(*c.device.threads, 2);
-  EXPECT_TRUE(*c.nmt().fused);
+  EXPECT_TRUE(c.nmt().model.fused);
 }
 
 TEST(Config, an_option_is_enrolled_in_its_own_copy) {
@@ -59,9 +59,14 @@ TEST(Config, an_option_is_enrolled_in_its_own_copy) {
   Config b = a;
   b.train.batch_size = 7;
   EXPECT_EQ(*a.train.batch_size, 128);
-  EXPECT_EQ(b.train.find("batch_size"), static_cast<AnyOption*>(&b.train.batch_size));
+  b.train.find("batch_size")->set(int64_t{9});
+  EXPECT_EQ(*b.train.batch_size, 9);
+  EXPECT_EQ(*a.train.batch_size, 128);
   a = b;
-  EXPECT_EQ(std::get<int64_t>(a.train.find("batch_size")->value), 7);
+  EXPECT_EQ(std::get<int64_t>(a.train.find("batch_size")->value()), 9);
+  a.train.batch_size = 5;
+  EXPECT_EQ(std::get<int64_t>(a.train.find("batch_size")->value()), 5);
+  EXPECT_EQ(*b.train.batch_size, 9);
 }
 
 TEST(Config, every_error_names_its_place_and_its_remedy) {

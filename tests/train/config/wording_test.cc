@@ -33,5 +33,14 @@ TEST(Wording, RoundsToDigits) {
   EXPECT_EQ(fixed(1e6, 0), "1000000");
 }
 
+TEST(Wording, NumbersAreShort) {
+  EXPECT_EQ(short_number(12400), "12.4k");
+  EXPECT_EQ(short_number(2'500'000), "2.5M");
+  EXPECT_EQ(short_number(0.00003), "3e-5");
+  EXPECT_EQ(short_number(3.25), "3.25");
+  EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(123456, 9), "123456");
+}
+
 }  // namespace
 }  // namespace pal

@@ -8,8 +8,8 @@
 #include "tests/train/loop/golden_steps.h"
 #include "train/images/image_models.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/trainer.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal {

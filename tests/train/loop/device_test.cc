@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/accelerator.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
 
 namespace pal {
 namespace {

@@ -14,7 +14,9 @@
 #include "memory/compile.h"
 #include "tests/support/files.h"
 #include "train/commands/cli.h"
+#include "train/commands/commands.h"
 #include "train/loop/trainer.h"
+#include "train/tasks/make_task.h"
 
 namespace pal {
 namespace {
@@ -122,7 +124,7 @@ class PlanCommand : public testing::Test {
     code_ = -1, error_.clear();
     testing::internal::CaptureStdout();
     try {
-      code_ = run_plan(std::get<PlanArgs>(parse_command_line("pal", args)));
+      code_ = run_plan(std::any_cast<PlanArgs>(parse_command_line("pal", args).args));
     } catch (const Error& e) {
       code_ = e.exit_code;
       error_ = e.what();
@@ -280,7 +282,8 @@ TEST_F(PlanCommand, FindsTheLargestDepthThatThereIs) {
 TEST_F(PlanCommand, TrainingSaysWhichBatchWouldFit) {
   const Config config = parse_config(kTiny, "tiny.yaml", {parse_set("memory.budget=400000")});
   try {
-    Trainer trainer(TrainArgs{.config = config, .name = "tiny", .out = dir_ / "run"});
+    const TrainArgs args{.config = config, .name = "tiny", .out = dir_ / "run"};
+    Trainer trainer(args, make_task(args));
     FAIL() << "it fits";
   } catch (const BudgetError& e) {
     EXPECT_NE(std::string(e.what()).find("as it is, train.batch_size: "), std::string::npos)

@@ -16,6 +16,7 @@
 #include "train/loop/ema.h"
 #include "train/loop/trainer.h"
 #include "train/run_files/safetensors.h"
+#include "train/tasks/make_task.h"
 
 namespace pal {
 namespace {
@@ -51,7 +52,7 @@ class Resume : public testing::Test {
   // Starts a run or goes on with it; why it ended.
   std::string run(const std::string& out, const std::vector<std::string>& sets) {
     const TrainArgs a = args(out, sets);
-    Trainer trainer(a);
+    Trainer trainer(a, make_task(a));
     fs::create_directories(a.out);
     if (!a.resume) trainer.task().save_files(a.out);
     const std::atomic<bool> stop{false};
@@ -215,7 +216,7 @@ TEST_F(Resume, InitFromTakesAnotherRunsWeights) {
   const std::string folder = (dir_ / "first").string();
   for (const std::string& from : {folder, folder + "/last.safetensors"}) {
     const TrainArgs a = args("second", {"train.init_from=" + from, "train.seed=7"});
-    Trainer trainer(a);
+    Trainer trainer(a, make_task(a));
     const auto file = SafetensorsFile::open(from == folder ? folder + "/best.safetensors" : from);
     int weights = 0;
     for (const StateTensor& slot : trainer.programs().state()) {
@@ -235,7 +236,7 @@ TEST_F(Resume, InitFromOfAnotherModelListsTheMismatches) {
   auto fault = [&](const std::vector<std::string>& sets) -> std::string {
     try {
       const TrainArgs a = args("second", sets);
-      Trainer trainer(a);
+      Trainer trainer(a, make_task(a));
     } catch (const UsageError& error) {
       return error.what();
     }

@@ -109,15 +109,6 @@ TEST(Chart, TicksAreRoundAndInside) {
   EXPECT_EQ(axis_ticks(5, 5, 4), std::vector<double>{5});
 }
 
-TEST(Chart, NumbersAreShort) {
-  EXPECT_EQ(short_number(12400), "12.4k");
-  EXPECT_EQ(short_number(2'500'000), "2.5M");
-  EXPECT_EQ(short_number(0.00003), "3e-5");
-  EXPECT_EQ(short_number(3.25), "3.25");
-  EXPECT_EQ(short_number(0), "0");
-  EXPECT_EQ(short_number(123456, 9), "123456");
-}
-
 TEST(Chart, ThinningKeepsMeansAndSmoothingKeepsConstants) {
   std::vector<std::pair<double, double>> line, level;
   for (int i = 0; i < 100; ++i) line.emplace_back(i, 2 * i), level.emplace_back(i, 7);

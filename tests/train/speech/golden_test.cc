@@ -10,8 +10,8 @@
 #include "models/deepspeech2.h"
 #include "tests/train/loop/golden_steps.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/trainer.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal {
@@ -59,12 +59,12 @@ void SpeechGolden::expect_steps_of_pytorch(bool bf16) {
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
   if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
   const Config config = parse_config(kConfig, "golden.yaml", overrides);
-  const DeepSpeechConfig& model = config.deepspeech();
+  const DeepSpeech2Options& model = config.deepspeech().model;
   DeepSpeech2Options o;
   o.bins = 9, o.labels = 6, o.channels = 3, o.layers = 2, o.hidden = 5;
   o.convs = {{5, 5, 2, 2}, {3, 3, 1, 2}};
-  o.cell = *model.cell == "gru" ? DeepSpeech2Options::Cell::gru : DeepSpeech2Options::Cell::lstm;
-  o.sum_directions = *model.directions == "sum", o.fully_connected = *model.fully_connected;
+  o.cell = model.cell, o.directions = model.directions;
+  o.fully_connected = model.fully_connected;
   o.fused = fused;
 
   const std::vector<int64_t>& features = tensor("batch/features").shape;  // (10, B, F, bins)

@@ -10,8 +10,8 @@
 #include "core/scalars.h"
 #include "tests/train/loop/golden_steps.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/trainer.h"
 #include "train/run_files/safetensors.h"
 #include "train/translation/translation_model.h"
 

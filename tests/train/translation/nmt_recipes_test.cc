@@ -12,8 +12,9 @@
 #include "memory/compile.h"
 #include "models/nmt.h"
 #include "train/loop/initialise.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
-#include "train/loop/trainer.h"
+#include "train/tasks/make_task.h"
 #include "train/translation/translation_task.h"
 
 namespace pal {

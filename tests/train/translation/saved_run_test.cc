@@ -13,7 +13,7 @@
 #include "train/commands/commands.h"
 #include "train/loop/checkpoint.h"
 #include "train/loop/initialise.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
 #include "train/translation/translation_task.h"
 #include "train/translation/translator.h"
 

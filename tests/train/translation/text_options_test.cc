@@ -13,7 +13,9 @@
 #include "ops/tensors/copies.h"
 #include "tests/support/files.h"
 #include "train/commands/commands.h"
+#include "train/loop/run_options.h"
 #include "train/loop/trainer.h"
+#include "train/tasks/make_task.h"
 #include "train/translation/ensemble.h"
 #include "train/translation/translation_task.h"
 
@@ -225,7 +227,7 @@ TEST_F(TextOptions, the_largest_plan_is_found_among_the_buckets) {
   const BucketLadder& ladder = task.data().ladder();
   const std::vector<int> candidates = task.largest_candidates();
   EXPECT_EQ(candidates.front(), task.bucket_count() - 1);
-  Trainer trainer(args);
+  Trainer trainer(args, make_task(args));
   EXPECT_NE(trainer.largest_bucket(), task.bucket_count() - 1) << ladder.print();
   const int64_t most = trainer.largest().compiled().plan.device().bytes;
   for (int bucket = 0; bucket < task.bucket_count(); ++bucket) {

@@ -13,7 +13,8 @@
 #include "core/scalars.h"
 #include "ops/tensors/copies.h"
 #include "tests/support/files.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
 
 namespace pal {
 namespace {

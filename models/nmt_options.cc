@@ -1,0 +1,21 @@
+// Which sizes of the recurrent translator fit each other.
+#include "models/nmt_options.h"
+
+#include "core/names.h"
+
+namespace pal {
+
+std::string fault(const NmtOptions& o) {
+  if (o.bidirectional && o.hidden % 2 != 0) {
+    return "model.hidden: " + std::to_string(o.hidden) +
+           " is odd, but model.bidirectional gives each way half of it; make it even";
+  }
+  const bool output_tied = o.tie == NmtOptions::Tie::target || o.tie == NmtOptions::Tie::all;
+  if (output_tied && o.hidden != o.embedding) {
+    return "model.tie_embeddings: " + name_of(o.tie) +
+           " needs model.hidden equal to model.embedding; change one of them";
+  }
+  return "";
+}
+
+}  // namespace pal

@@ -1,0 +1,77 @@
+// Flags by CLI11.
+#include "train/commands/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <type_traits>
+
+#include "core/error.h"
+
+namespace pal {
+namespace fs = std::filesystem;
+
+template <class T> void Flags::add(const char* name, T& value, const char* help, FlagRules rules) {
+  CLI::Option* option = nullptr;
+  if constexpr (std::is_same_v<T, bool>) {
+    option = app_.add_flag(name, value, help);
+  } else {
+    option = app_.add_option(name, value, help)->type_name(rules.type);
+  }
+  if (rules.required) option->required();
+  if (rules.repeatable) {
+    option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->delimiter('\0');
+  }
+  if (rules.excludes) option->excludes(app_.get_option(rules.excludes));
+}
+
+template void Flags::add(const char*, bool&, const char*, FlagRules);
+template void Flags::add(const char*, std::string&, const char*, FlagRules);
+template void Flags::add(const char*, fs::path&, const char*, FlagRules);
+template void Flags::add(const char*, int64_t&, const char*, FlagRules);
+template void Flags::add(const char*, double&, const char*, FlagRules);
+template void Flags::add(const char*, std::optional<int64_t>&, const char*, FlagRules);
+template void Flags::add(const char*, std::vector<std::string>&, const char*, FlagRules);
+template void Flags::add(const char*, std::vector<fs::path>&, const char*, FlagRules);
+
+void Flags::pair(const char* one, const char* other) {
+  app_.get_option(one)->needs(app_.get_option(other));
+  app_.get_option(other)->needs(app_.get_option(one));
+}
+
+void add_json(Flags& flags, bool& json, const char* excludes) {
+  flags.add("--json", json, "print one JSON object on standard output, logs on standard error",
+            {.excludes = excludes});
+}
+
+void add_models(Flags& flags, std::string& model) {
+  flags.add("--model", model, "folder of a run; several: an ensemble",
+            {.type = "DIR[,DIR...]", .required = true});
+}
+
+void add_beam(Flags& flags, BeamOptions& beam) {
+  flags.add("--beam", beam.beam, "hypotheses side by side; 1 is greedy search (5)", {.type = "K"});
+  flags.add("--length-penalty", beam.length_penalty,
+            "score = log P / words^A; 0: the probability alone (1)", {.type = "A"});
+  flags.add("--allow-unknown", beam.allow_unknown, "<unk> may be chosen");
+}
+
+void ConfigFlags::add(Flags& flags) {
+  flags.add("--config", config, "path of a .yaml file, or the name of one in configs/",
+            {.type = "C"});
+  flags.add("--set", set, "override an option: --set train.lr=0.001 (repeatable)",
+            {.type = "KEY=VALUE", .repeatable = true});
+}
+
+Config ConfigFlags::read(const std::string& command, const fs::path& fallback,
+                         const std::vector<Override>& overrides, std::string& name) const {
+  std::vector<Override> all;
+  for (const std::string& assignment : set) all.push_back(parse_set(assignment));
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  if (config.empty() && fallback.empty()) {
+    throw UsageError(command + ": --config is missing; give a path, or a name in configs/");
+  }
+  const fs::path file = config.empty() ? fallback : find_config(config);
+  name = file.stem().string();
+  return load_config(file, all);
+}
+
+}  // namespace pal

@@ -1,0 +1,41 @@
+// Which options of the section train combine.
+#include "train/config/train_config.h"
+
+namespace pal {
+
+Rules<TrainConfig> train_rules() {
+  return {
+      {"train.steps, train.max_epochs", "one of them must be set",
+       [](const TrainConfig& t) -> std::string {
+         if (*t.steps || *t.max_epochs) return "";
+         return "train.max_epochs: neither it nor train.steps is set, so training would not end; "
+                "set one of them";
+       }},
+      {"train.clip_value, train.clip_norm", "at most one of them",
+       [](const TrainConfig& t) -> std::string {
+         if (!*t.clip_value || !*t.clip_norm) return "";
+         return "train.clip_norm: does not combine with train.clip_value; set one of them to null";
+       }},
+      {"train.schedule, train.lr_decay_every, train.schedule_steps",
+       "step needs lr_decay_every, cosine needs schedule_steps (more than warmup_steps)",
+       [](const TrainConfig& t) -> std::string {
+         if (*t.schedule == "step" && !*t.lr_decay_every)
+           return "train.schedule: step needs train.lr_decay_every; set it to a number of updates";
+         if (*t.schedule == "cosine" && !*t.schedule_steps)
+           return "train.schedule: cosine needs train.schedule_steps; set it to the run's length "
+                  "in "
+                  "updates";
+         if (*t.schedule == "cosine" && **t.schedule_steps <= *t.warmup_steps)
+           return "train.schedule_steps: not above train.warmup_steps, so nothing is left for the "
+                  "cosine; raise it";
+         return "";
+       }},
+      {"train.lr_min, train.lr", "lr_min is at most lr",
+       [](const TrainConfig& t) -> std::string {
+         if (*t.lr_min <= *t.lr) return "";
+         return "train.lr_min: is above train.lr; lower it";
+       }},
+  };
+}
+
+}  // namespace pal

@@ -1,0 +1,53 @@
+// From the sections memory, device and train to compile options and a device.
+#include "train/loop/run_options.h"
+
+#include "core/accelerator.h"
+#include "core/error.h"
+
+namespace pal {
+
+CompileOptions compile_options(const MemoryConfig& config) {
+  CompileOptions options;
+  options.inplace = *config.inplace;
+  options.recompute_options.overhead = *config.recompute_overhead;
+  options.fuse_recompute = *config.fuse_recompute;
+  options.fuse_epilogues = *config.fuse_epilogues;
+  options.schedule = *config.schedule;
+  options.recompute = *config.recompute;
+  if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
+  return options;
+}
+
+Device choose_device(const DeviceConfig& config, std::string* said) {
+  std::string why;  // there is no GPU
+  if (*config.type != "cpu") {
+    try {
+      Device gpu = cuda_device();
+      gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
+      if (said) *said = "device  " + gpu.accelerator->description();
+      return gpu;
+    } catch (const UsageError& error) {
+      if (*config.type == "cuda") throw;
+      why = error.what();
+    }
+  }
+  Device cpu = cpu_device(int(config.threads->value_or(0)));
+  if (said) {
+    *said = "device  cpu, " + std::to_string(cpu.threads) +
+            (cpu.threads == 1 ? " thread" : " threads") + (why.empty() ? "" : " (" + why + ")");
+  }
+  return cpu;
+}
+
+Device training_device(const Config& config, std::string* said) {
+  Device device = choose_device(config.device, said);
+  device.tf32 = *config.train.precision == "tf32";
+  if (device.tf32 && !device.accelerator) {
+    throw UsageError(
+        "train.precision: the processor has no tf32; set it to f32, or device.type to "
+        "cuda on a machine with a GPU");
+  }
+  return device;
+}
+
+}  // namespace pal

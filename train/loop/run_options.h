@@ -1,0 +1,19 @@
+// The compile options and the device that a configuration asks for.
+#pragma once
+#include <string>
+
+#include "core/device.h"
+#include "memory/compile.h"
+#include "train/config/config.h"
+
+namespace pal {
+
+CompileOptions compile_options(const MemoryConfig& config);
+// UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
+// device it is, and with auto why it is not a GPU.
+Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
+// The same for training, in the precision that train.precision asks for. UsageError where the
+// device does not have it.
+Device training_device(const Config& config, std::string* said = nullptr);
+
+}  // namespace pal
