@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 
+#include "core/gradient.h"
 #include "core/op.h"
 #include "ops/libraries/conv_kernel.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
@@ -103,17 +104,24 @@ void run_gradient(const KernelArgs& a) {
 }
 
 // Statistics, then what they are applied to: a clone of the last reads those that were kept.
-FusedPattern parts(SpecSpan in, const Attrs& attrs) {
+std::vector<FusedPattern> parts(SpecSpan in, const Attrs& attrs) {
   Builder b;
   const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
   const std::vector<Val> s = b.emit(batch_norm_statistics_op, {x}, attrs);
   const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, s[0], s[1]}, BatchNormApplyAttrs{});
   FusedPattern out{.in = {x.id, gamma.id, beta.id}, .out = {y.id, s[0].id, s[1].id, s[2].id}};
   out.program = b.take();
-  return out;
+  std::vector<FusedPattern> all;
+  all.push_back(std::move(out));
+  return all;
 }
 
 }  // namespace
+
+const Rewrite batch_norm_in_parts{.op = &batch_norm_op,
+                                  .anchor = &batch_norm_op,
+                                  .when = Rewrite::When::split,
+                                  .patterns = parts};
 
 const OpDef batch_norm_op{
     .name = "batch_norm",
@@ -128,16 +136,13 @@ const OpDef batch_norm_op{
           if (!g.dy()) return;
           const auto d =
               g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)});
-          for (int k = 0; k < 3; ++k) {
-            if (g.wants(k)) g.give(k, d[size_t(k)]);
-          }
+          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
     .cost =
         [](SpecSpan in, SpecSpan, const Attrs&) {
           return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
         },
-    .parts = parts,
     .cpu = {.run = run_forward,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return prepare_batch_norm(in[0]); }},

@@ -4,6 +4,7 @@
 // with one pass over x. Folded into the clones that read it: y = max(y (+ residual), 0).
 #include <algorithm>
 
+#include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/kernels/cuda.h"
@@ -81,6 +82,9 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
 
 }  // namespace
 
+const Rewrite batch_norm_apply_rewrite{
+    .op = &batch_norm_apply_op, .anchor = &batch_norm_apply_op, .patterns = patterns};
+
 const OpDef batch_norm_statistics_op{
     .name = "batch_norm_statistics",
     .formula = "mean, rstd, variance of the batch",
@@ -131,7 +135,6 @@ const OpDef batch_norm_apply_op{
           return Cost{.flops = (images + 1) * double(in[0].numel()),
                       .bytes = images * double(in[0].bytes())};
         },
-    .fuses = {&batch_norm_apply_op, patterns},
     .cpu = {.run = run_apply,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},

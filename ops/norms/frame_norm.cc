@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/gradient.h"
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/float_types.h"
@@ -230,9 +231,7 @@ const OpDef frame_norm_op{
           const auto d =
               g.builder.emit(frame_norm_grad_op,
                              {g.dy(), g.in(0), g.in(1), g.in(3), g.out(1), g.out(2)}, g.node.attrs);
-          for (int k = 0; k < 3; ++k) {
-            if (g.wants(k)) g.give(k, d[size_t(k)]);
-          }
+          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
     .cost =

@@ -4,6 +4,7 @@
 
 #include "core/op.h"
 #include "core/philox.h"  // PAL_HD
+#include "core/val.h"
 
 namespace pal {
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
@@ -171,12 +172,10 @@ void run_cell_grad(const KernelArgs& a) {
 
 void cell_gradient(GradientArgs& g) {
   if (!g.dy()) return;  // what the gradient reads is no part of a loss
-  const Val sum = g.wants(2) ? g.sum(2) : Val{};
-  auto d = g.builder.emit(gru_cell_grad_op, {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), sum},
-                          g.node.attrs);
-  if (g.wants(0)) g.give(0, d[0]);
-  if (g.wants(1)) g.give(1, d[1]);
-  if (g.wants(2)) g.give_total(2, d[2]);
+  auto d =
+      g.builder.emit(gru_cell_grad_op,
+                     {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), g.take_sum(2)}, g.node.attrs);
+  for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {

@@ -8,6 +8,7 @@
 // stores.
 #include <algorithm>
 
+#include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
@@ -160,6 +161,9 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
 
 }  // namespace
 
+const Rewrite gru_replay_rewrite{
+    .op = &gru_cell_replay_grad_op, .anchor = &slice_columns_grad_op, .patterns = patterns};
+
 const OpDef gru_cell_replay_grad_op{
     .name = "gru_cell_replay_grad",
     .formula = "d(x, y, h') of gru_cell_unfused, activations computed again",
@@ -170,7 +174,6 @@ const OpDef gru_cell_replay_grad_op{
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           return cell_cost((present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), in, out);
         },
-    .fuses = {&slice_columns_grad_op, patterns},
     .cpu = {.run = run},
     .cuda = &gru_cell_replay_grad_cuda,
     .examples =

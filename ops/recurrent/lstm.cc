@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/gradient.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
@@ -175,12 +176,10 @@ void run_cell_grad(const KernelArgs& a) {
 
 void cell_gradient(GradientArgs& g) {
   const bool held = bool(g.in(3));
-  const Val sum = held && g.wants(2) ? g.sum(2) : Val{};
+  const Val sum = held ? g.take_sum(2) : Val{};
   auto d = g.builder.emit(lstm_cell_grad_op, {g.in(0), g.in(1), g.dy(0), g.dy(1), g.in(3), sum},
                           g.node.attrs);
-  if (g.wants(0)) g.give(0, d[0]);
-  if (g.wants(1)) g.give(1, d[1]);
-  if (held && g.wants(2)) g.give_total(2, d[2]);
+  for (int k = 0; k < (held ? 3 : 2); ++k) g.give(k, d[size_t(k)]);
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {

@@ -2,11 +2,14 @@
 // elementwise nodes that Echo analyses (its Figure 1).
 #pragma once
 #include "core/op.h"
+#include "core/rewrite.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {
 
 extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op, lstm_cell_replay_grad_op;
+extern const Rewrite lstm_replay_rewrite;
 
 struct LstmAttrs {
   float forget_bias = 0;  // added to the forget gate's preactivation

@@ -8,6 +8,7 @@
 // stores.
 #include <algorithm>
 
+#include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
@@ -174,6 +175,9 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
 
 }  // namespace
 
+const Rewrite lstm_replay_rewrite{
+    .op = &lstm_cell_replay_grad_op, .anchor = &slice_columns_grad_op, .patterns = patterns};
+
 const OpDef lstm_cell_replay_grad_op{
     .name = "lstm_cell_replay_grad",
     .formula = "d(gates, c') of lstm_cell_unfused, activations computed again",
@@ -184,7 +188,6 @@ const OpDef lstm_cell_replay_grad_op{
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           return cell_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in, out);
         },
-    .fuses = {&slice_columns_grad_op, patterns},
     .cpu = {.run = run},
     .cuda = &lstm_cell_replay_grad_cuda,
     .examples =

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 #include "ops/tensors/copies.h"
@@ -132,7 +133,7 @@ const OpDef slice_columns_op{
         [](GradientArgs& g) {
           const int64_t begin = g.attrs<ColumnsAttrs>().begin;
           const Val part = cast(g.dy(), g.type(0));
-          g.give_total(0, slice_columns_grad(part, g.sum(0), g.in(0).shape().back(), begin));
+          g.give(0, slice_columns_grad(part, g.take_sum(0), g.in(0).shape().back(), begin));
         },
     .cpu = {.run = run_slice},
     .cuda = &slice_columns_cuda,

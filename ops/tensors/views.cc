@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 #include "ops/tensors/copies.h"
@@ -145,7 +146,7 @@ const OpDef slice_op{
         [](GradientArgs& g) {
           const int64_t begin = g.attrs<SliceAttrs>().begin;
           const Val part = cast(g.dy(), g.type(0));
-          g.give_total(0, slice_grad(part, g.sum(0), g.in(0).shape()[0], begin));
+          g.give(0, slice_grad(part, g.take_sum(0), g.in(0).shape()[0], begin));
         },
     .windows =
         [](SpecSpan in, SpecSpan, const Attrs& attrs) {
@@ -207,7 +208,7 @@ const OpDef unbind_op{
           row_bytes("unbind", in[0]);
           return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
         },
-    .gradient = [](GradientArgs& g) { g.give(0, stack(g.dy_)); },
+    .gradient = [](GradientArgs& g) { g.give(0, stack(g.all_dy())); },
     .windows =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           std::vector<Window> windows;
@@ -234,9 +235,7 @@ const OpDef stack_op{
     .gradient =
         [](GradientArgs& g) {
           const std::vector<Val> rows = unbind(g.dy());
-          for (size_t t = 0; t < rows.size(); ++t) {
-            if (g.wants(int(t))) g.give(int(t), rows[t]);
-          }
+          for (size_t t = 0; t < rows.size(); ++t) g.give(int(t), rows[t]);
         },
     .optional_from = 0,
     .windows =
