@@ -10,23 +10,20 @@
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/norms/batch_norm_kernel.h"
+#include "ops/norms/norm_kernel.h"
 
 namespace pal {
 namespace {
 
 constexpr size_t kResidual = 5;  // apply's last operand
 
-int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
-
 void run_statistics(const KernelArgs& a) {
-  const int64_t channels = a.in_spec[0].shape.back();
+  const AllRows q(a.in_spec[0]);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  float* unread = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
+  float* unread = partial + q.chunks() * 2 * q.channels;
   batch_moments(
-      a.queue, a.in[0], a.in_spec[0].dtype, rows_of(a.in_spec[0]), channels,
-      a.attrs.as<BatchNormAttrs>().eps, partial,
-      {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + channels, a.output(2)});
+      a.queue, a.in[0], a.in_spec[0], a.attrs.as<BatchNormAttrs>().eps, partial,
+      {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + q.channels, a.output(2)});
 }
 
 struct Rectified {
@@ -41,8 +38,8 @@ template <class T> struct RectifiedSum {
 
 template <class T> void apply(const KernelArgs& a, const float* scale) {
   auto with = [&](auto f) {
-    normalize(a.queue, a.input<T>(0), a.input(3), scale, a.input(2), a.output<T>(0),
-              rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), f);
+    normalize(a.queue, AllRows(a.in_spec[0]), a.input<T>(0), a.input(3), scale, a.input(2),
+              a.output<T>(0), f);
   };
   if (auto* residual = input_if_present<T>(a, kResidual)) return with(RectifiedSum<T>{residual});
   a.attrs.as<BatchNormApplyAttrs>().relu ? with(Rectified{}) : with(AsItIs{});

@@ -40,9 +40,6 @@ LstmState lstm_cell_unfused(Val gates, LstmState prev, Val lengths, int64_t t);
 // x (B, ..) where t < lengths[b], else prev (B, ..).
 Val hold(Val x, Val prev, Val lengths, int64_t t);
 
-// Of a recurrent cell or its gradient: each operand is read once, each result written once.
-Cost cell_cost(double flops, SpecSpan in, SpecSpan out);
-
 // One element of the cell, and of its gradient, which computes the activations again.
 struct LstmCell {
   float forget_bias;
