@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/op.h"
+#include "core/gradient.h"
 #include "ops/elementwise/add.h"
 #include "ops/tensors/copies.h"
 #include "ops/tensors/fill.h"
@@ -51,31 +51,15 @@ std::vector<Val> differentiate(Builder& builder, Val loss, const std::vector<Val
     for (ValueId v : recorded_node.out) given |= v != kNone && gradient[size_t(v)];
     if (!wanted || !given) continue;
 
-    GradientArgs args{.builder = builder, .node = recorded_node};
-    for (ValueId v : args.node.out) args.dy_.push_back(v == kNone ? Val{} : gradient[size_t(v)]);
-    for (size_t k = 0; k < args.node.in.size(); ++k) {
-      ValueId v = args.node.in[k];
-      args.wants_.push_back(v != kNone && reached[size_t(v)]);
-      // An operand that stands twice in one node must not be folded into twice.
-      bool first = std::find(args.node.in.begin(), args.node.in.begin() + long(k), v) ==
-                   args.node.in.begin() + long(k);
-      args.sum_.push_back(v != kNone && first ? gradient[size_t(v)] : Val{});
-    }
-    args.given_.resize(args.node.in.size());
-    args.total_.resize(args.node.in.size());
+    GradientArgs args(builder, n, gradient, reached);
     Builder::Within where(builder, args.node, Phase::backward);
     args.node.op->gradient(args);
     for (size_t k = 0; k < args.node.in.size(); ++k) {
-      if (!args.given_[k]) continue;
+      Val part = args.given(int(k));
+      if (!part) continue;
       Val& sum = gradient[size_t(args.node.in[k])];
-      const bool folded = args.total_[k] && args.sum_[k];  // onto nothing: a plain gradient
-      const bool is_total = folded && args.sum_[k].id == sum.id;
-      if (folded && !is_total) {
-        throw ProgramError("[" + std::string(args.node.op->name) +
-                           "] folded a gradient sum that has moved on");
-      }
-      const Val part = cast(args.given_[k], args.type(int(k)));
-      sum = sum && !is_total ? add(sum, part) : part;
+      part = cast(part, args.type(int(k)));
+      sum = sum && !args.has_sum(int(k)) ? add(sum, part) : part;
     }
   }
   std::vector<Val> result;

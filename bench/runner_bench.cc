@@ -2,6 +2,7 @@
 // each. The goal is at most a microsecond.
 #include <benchmark/benchmark.h>
 
+#include "core/builder.h"
 #include "core/op.h"
 #include "core/prepare.h"
 #include "core/runner.h"

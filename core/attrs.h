@@ -17,6 +17,7 @@
 #include <typeinfo>
 
 #include "core/spec.h"
+#include "core/text.h"
 
 namespace pal {
 
@@ -29,8 +30,6 @@ template <class T> Field<T> field(const char* name, T value) { return {name, val
 struct NoAttrs {
   auto fields() const { return std::tuple<>{}; }
 };
-
-std::string print_float(double value);  // shortest text that reads back to the same value
 
 class Attrs {
  public:

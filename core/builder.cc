@@ -80,8 +80,7 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
   Specs specs;
   std::vector<ValueId> operands;
   for (size_t i = 0; i < in.size(); ++i) {
-    const int position = op.group_in ? int(i) % op.group_in : int(i);
-    require(in[i].id != kNone || position >= op.optional_from, op.name,
+    require(in[i].id != kNone || place_in_group(op, i) >= op.optional_from, op.name,
             "operand " + std::to_string(i) + " is missing");
     require(in[i].id == kNone || in[i].builder == this, op.name,
             "operand " + std::to_string(i) + " belongs to another program");

@@ -6,20 +6,9 @@
 #include <vector>
 
 #include "core/program.h"
+#include "core/val.h"
 
 namespace pal {
-
-class Builder;
-
-// A value in a program being built. Null (no builder) means absent.
-struct Val {
-  Builder* builder = nullptr;
-  ValueId id = kNone;
-
-  explicit operator bool() const { return id != kNone; }
-  const TensorSpec& spec() const;
-  const Shape& shape() const { return spec().shape; }
-};
 
 class Builder {
  public:

@@ -18,21 +18,28 @@ Reads reads_of(const OpDef& op, int operand, const Attrs& attrs) {
   return op.reads ? op.reads(operand, attrs) : reads_values();
 }
 
+int place_in_group(const OpDef& op, size_t operand) {
+  return op.arity ? int(operand) % op.arity : int(operand);
+}
+
+// A group has as many outputs as states to write: one for each share.
 std::vector<Share> shares_of(const OpDef& op, size_t operands) {
-  if (!op.group_in) return op.shares;
+  if (!op.arity) return op.shares;
+  const int outputs = int(op.shares.size());
   std::vector<Share> shares;
-  for (int g = 0; g < int(operands) / op.group_in; ++g) {
+  for (int g = 0; g < int(operands) / op.arity; ++g) {
     for (Share s : op.shares) {
-      shares.push_back({s.output + g * op.group_out, s.operand + g * op.group_in});
+      shares.push_back({s.output + g * outputs, s.operand + g * op.arity});
     }
   }
   return shares;
 }
 
 int written_operand(const OpDef& op, int output) {
-  const int group = op.group_out ? output / op.group_out : 0;
+  const int outputs = int(op.shares.size());
+  const int group = op.arity ? output / outputs : 0;
   for (Share s : op.shares) {
-    if (s.output == output - group * op.group_out) return s.operand + group * op.group_in;
+    if (s.output == output - group * outputs) return s.operand + group * op.arity;
   }
   throw ProgramError("[" + std::string(op.name) + "] output " + std::to_string(output) +
                      " of an update must share bytes with the state that it writes");

@@ -1,7 +1,6 @@
 // Look-ups, renumbering and permutation of programs.
 #include "core/program.h"
 
-#include <charconv>
 #include <numeric>
 
 #include "core/error.h"
@@ -10,8 +9,8 @@ namespace pal {
 
 const char* to_string(Role role) {
   static constexpr const char* names[] = {
-      "input",        "weight",    "weight_gradient", "optimizer_state", "feature_map",
-      "gradient_map", "statistic", "encoded",         "workspace",       "host_copy"};
+      "input",     "weight",  "weight_gradient", "optimizer_state", "feature_map", "gradient_map",
+      "statistic", "encoded", "workspace",       "host_copy",       "gate"};
   return names[size_t(role)];
 }
 
@@ -19,12 +18,6 @@ const char* to_string(Phase phase) {
   static constexpr const char* names[] = {"forward", "backward", "update",  "recompute",
                                           "encode",  "decode",   "offload", "reload"};
   return names[size_t(phase)];
-}
-
-std::string print_float(double value) {
-  char text[32];
-  auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  return std::string(text, end);
 }
 
 static ValueId find(const std::vector<NamedValue>& list, const std::string& name,

@@ -31,7 +31,8 @@ enum class Role : uint8_t {
   statistic,
   encoded,
   workspace,
-  host_copy
+  host_copy,
+  gate  // says whether and how updates are applied
 };
 enum class Phase : uint8_t {
   forward,

@@ -61,8 +61,7 @@ class Verifier {
     for (size_t i = 0; i < node.in.size(); ++i) {
       ValueId v = node.in[i];
       if (v == kNone) {
-        const int position = node.op->group_in ? int(i) % node.op->group_in : int(i);
-        if (position < node.op->optional_from)
+        if (place_in_group(*node.op, i) < node.op->optional_from)
           fail(n, "operand " + std::to_string(i) + " is missing");
         continue;
       }

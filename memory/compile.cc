@@ -213,9 +213,9 @@ class Compiler {
     if (finished_peak(out, false) <= peak) return out;
     *note = "some would raise the peak: kept apart";
     out = apart;
-    for (const OpDef* op : all_ops()) {
-      if (!op->fuses.always) continue;
-      Program fused = fuse_epilogues(out, nullptr, {&op, 1});
+    for (const Rewrite* rewrite : all_rewrites()) {
+      if (rewrite->when != Rewrite::When::always) continue;
+      Program fused = fuse_epilogues(out, nullptr, {&rewrite, 1});
       if (finished_peak(fused, false) <= peak) out = std::move(fused);
     }
     return out;

@@ -3,12 +3,12 @@
 
 namespace pal {
 
-extern const OpDef adam_op, adam_batched_op, add_op, add_broadcast_op, add_outer_op,
-    add_positions_op, argmax_rows_op, assign_op, attention_op, attention_context_op,
-    attention_grad_op, attention_step_op, avg_pool_op, avg_pool_grad_op, batch_norm_op,
-    batch_norm_apply_op, batch_norm_grad_op, batch_norm_infer_op, batch_norm_statistics_op,
-    batched_matmul_op, broadcast_leading_op, cast_op, clip_op, clip_norm_gate_op, concatenate_op,
-    conv2d_op, conv2d_data_grad_op, conv2d_weight_grad_op, conv3d_op, conv3d_data_grad_op,
+extern const OpDef adam_op, add_op, add_broadcast_op, add_outer_op, add_positions_op,
+    argmax_rows_op, assign_op, attention_op, attention_context_op, attention_grad_op,
+    attention_step_op, avg_pool_op, avg_pool_grad_op, batch_norm_op, batch_norm_apply_op,
+    batch_norm_grad_op, batch_norm_infer_op, batch_norm_statistics_op, batched_matmul_op,
+    broadcast_leading_op, cast_op, clip_op, clip_norm_gate_op, concatenate_op, conv2d_op,
+    conv2d_data_grad_op, conv2d_weight_grad_op, conv3d_op, conv3d_data_grad_op,
     conv3d_weight_grad_op, copy_in_op, copy_out_op, cross_entropy_op, cross_entropy_grad_op,
     ctc_loss_op, ctc_loss_grad_op, dot_channels_op, dot_last_op, dot_last_grad_op, dot_score_op,
     dropout_op, dropout_apply_op, dropout_mask_op, embedding_op, embedding_grad_op, fill_op,
@@ -18,17 +18,16 @@ extern const OpDef adam_op, adam_batched_op, add_op, add_broadcast_op, add_outer
     layer_norm_grad_op, log_softmax_op, lrn_op, lrn_grad_op, lstm_cell_op, lstm_cell_grad_op,
     lstm_cell_replay_grad_op, masked_softmax_op, masked_softmax_grad_op, matmul_op, matmul_relu_op,
     matmul_relu_grad_op, max_pool_op, max_pool_grad_op, mlp_score_op, mlp_score_grad_op,
-    mlp_score_replay_grad_op, momentum_op, momentum_batched_op, moving_average_op, mul_op,
-    pass_inside_op, relu_op, reorder_op, reshape_op, reverse_op, scale_op, scale_by_op,
-    scale_channels_op, sgd_op, sgd_batched_op, sigmoid_op, sigmoid_grad_op, silu_op, silu_grad_op,
-    slice_op, slice_columns_op, slice_columns_grad_op, slice_grad_op, softmax_op, softmax_grad_op,
-    stack_op, step_scalars_op, sub_op, subsample_op, subsample_grad_op, sum_all_op, sum_leading_op,
-    sum_of_squares_op, swap_leading_op, tanh_op, tanh_grad_op, to_bits_op, unbind_op;
+    mlp_score_replay_grad_op, momentum_op, moving_average_op, mul_op, pass_inside_op, relu_op,
+    reorder_op, reshape_op, reverse_op, scale_op, scale_by_op, scale_channels_op, sgd_op,
+    sigmoid_op, sigmoid_grad_op, silu_op, silu_grad_op, slice_op, slice_columns_op,
+    slice_columns_grad_op, slice_grad_op, softmax_op, softmax_grad_op, stack_op, step_scalars_op,
+    sub_op, subsample_op, subsample_grad_op, sum_all_op, sum_leading_op, sum_of_squares_op,
+    swap_leading_op, tanh_op, tanh_grad_op, to_bits_op, unbind_op;
 
 std::span<const OpDef* const> all_ops() {
   static const OpDef* const ops[] = {
       &adam_op,
-      &adam_batched_op,
       &add_op,
       &add_broadcast_op,
       &add_outer_op,
@@ -106,7 +105,6 @@ std::span<const OpDef* const> all_ops() {
       &mlp_score_grad_op,
       &mlp_score_replay_grad_op,
       &momentum_op,
-      &momentum_batched_op,
       &moving_average_op,
       &mul_op,
       &pass_inside_op,
@@ -118,7 +116,6 @@ std::span<const OpDef* const> all_ops() {
       &scale_by_op,
       &scale_channels_op,
       &sgd_op,
-      &sgd_batched_op,
       &sigmoid_op,
       &sigmoid_grad_op,
       &silu_op,

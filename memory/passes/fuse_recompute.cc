@@ -17,7 +17,7 @@ namespace pal {
 namespace {
 
 struct Match {
-  const OpDef* op;
+  const Rewrite* rewrite;
   const Pattern* pattern;
   Binding binding;
   NodeId place = kNone;  // the fused node comes where this node was, or before it
@@ -25,12 +25,11 @@ struct Match {
 
 class Fuser {
  public:
-  // always: with the forms that say so, or with the others.
-  Fuser(const Program& program, std::span<const OpDef* const> ops, bool always)
+  Fuser(const Program& program, std::span<const Rewrite* const> rewrites, Rewrite::When when)
       : p_(program),
         readers_(program),
         finder_(program, readers_),
-        always_(always),
+        when_(when),
         kept_(program.values.size(), 0) {
     for (auto& out : p_.outputs) kept_[size_t(out.value)] = 1;
     for (auto& slot : p_.state) kept_[size_t(slot.start)] = kept_[size_t(slot.end)] = 1;
@@ -38,17 +37,16 @@ class Fuser {
     for (size_t n = 0; n < p_.nodes.size(); ++n) {
       updates_[n + 1] = updates_[n] + p_.nodes[n].op->writes_state;
     }
-    for (const OpDef* op : ops) {
-      const FusedForm& form = op->fuses;
-      if (form.anchor && form.always == always) forms_.emplace(form.anchor, op);
+    for (const Rewrite* rewrite : rewrites) {
+      if (rewrite->when == when) rewrites_.emplace(rewrite->anchor, rewrite);
     }
   }
 
   Program run(std::string* note) {
     taken_.assign(p_.nodes.size(), kFree);
     for (NodeId n = 0; n < p_.node_count(); ++n) {
-      auto [begin, end] = forms_.equal_range(p_.node(n).op);
-      for (auto form = begin; form != end; ++form) look_around(n, *form->second);
+      auto [begin, end] = rewrites_.equal_range(p_.node(n).op);
+      for (auto at = begin; at != end; ++at) look_around(n, *at->second);
     }
     // Together the matches may ask for an order that there is not: those that do are given up.
     std::vector<Item> order;
@@ -68,11 +66,11 @@ class Fuser {
     size_t match = 0;
   };
 
-  void look_around(NodeId n, const OpDef& op) {
-    for (const Pattern& pattern : finder_.patterns_of(p_.node(n), op)) {
+  void look_around(NodeId n, const Rewrite& rewrite) {
+    for (const Pattern& pattern : finder_.patterns_of(p_.node(n), rewrite)) {
       const size_t before = matches_.size();
       finder_.find(pattern, n, [&](Binding b) {
-        accept({.op = &op, .pattern = &pattern, .binding = std::move(b)});
+        accept({.rewrite = &rewrite, .pattern = &pattern, .binding = std::move(b)});
       });
       if (matches_.size() > before) return;
     }
@@ -126,7 +124,9 @@ class Fuser {
     for (const Match& m : matches_) take(m);
   }
 
-  bool stays_or_goes(const Node& node) const { return !always_ && node.phase != Phase::backward; }
+  bool stays_or_goes(const Node& node) const {
+    return when_ == Rewrite::When::recomputed && node.phase != Phase::backward;
+  }
 
   // Of the clones in matches, those that somebody reads who is not fused away stay.
   void keep_what_is_read() {
@@ -222,7 +222,7 @@ class Fuser {
 
   Node fused(const Match& m) const {
     Node out = p_.node(*std::max_element(m.binding.node.begin(), m.binding.node.end()));
-    out.op = m.op, out.attrs = m.pattern->form.attrs;
+    out.op = m.rewrite->op, out.attrs = m.pattern->form.attrs;
     auto bound = [&](ValueId v) { return v == kNone ? kNone : m.binding.value[size_t(v)]; };
     out.in.clear(), out.out.clear();
     for (ValueId v : m.pattern->form.in) out.in.push_back(bound(v));
@@ -240,34 +240,34 @@ class Fuser {
   const Program& p_;
   const Readers readers_;
   PatternFinder finder_;
-  const bool always_;
-  std::vector<char> kept_;                           // by value: outputs and state
-  std::vector<int> updates_;                         // by node: updates before it
-  std::multimap<const OpDef*, const OpDef*> forms_;  // by anchor: who stands for it
+  const Rewrite::When when_;
+  std::vector<char> kept_;                                // by value: outputs and state
+  std::vector<int> updates_;                              // by node: updates before it
+  std::multimap<const OpDef*, const Rewrite*> rewrites_;  // by anchor, in the order of the list
   std::vector<Match> matches_;
   // By node: whether it is part of a match. Of shared ones several matches may have use.
   enum : char { kFree, kShared, kGone };
   std::vector<char> taken_;
 };
 
-Program fuse(const Program& program, std::string* note, std::span<const OpDef* const> ops,
-             bool always) {
+Program fuse(const Program& program, std::string* note, std::span<const Rewrite* const> rewrites,
+             Rewrite::When when) {
   if (queue_count(program) > 1) {
     if (note) *note = "several queues: nothing fused";
     return program;
   }
-  return Fuser(program, ops, always).run(note);
+  return Fuser(program, rewrites, when).run(note);
 }
 
 }  // namespace
 
 Program fuse_recompute(const Program& program, std::string* note,
-                       std::span<const OpDef* const> ops) {
-  return fuse(program, note, ops, false);
+                       std::span<const Rewrite* const> rewrites) {
+  return fuse(program, note, rewrites, Rewrite::When::recomputed);
 }
 Program fuse_epilogues(const Program& program, std::string* note,
-                       std::span<const OpDef* const> ops) {
-  return fuse(program, note, ops, true);
+                       std::span<const Rewrite* const> rewrites) {
+  return fuse(program, note, rewrites, Rewrite::When::always);
 }
 
 }  // namespace pal

@@ -1,31 +1,32 @@
 // Folds recomputed nodes into the kernels of their readers (the hand-tuned kernels that Echo's
 // paper writes for its Figure 15, found by a pass).
 //
-// An operator that can do the work of several nodes says so as a pattern (OpDef::fuses): the nodes
-// as a small program, with clones among them. Where the step contains such nodes, and nobody else
-// reads what the gradient nodes among them hand to each other, one node takes their place. What was
-// recomputed for it never exists in memory (a clone that others read too stays for them), and
-// results are the same bits. The pass knows no operator: it compares operators, attributes, specs
-// and edges.
+// An operator that can do the work of several nodes says so as a pattern (core/rewrite.h): the
+// nodes as a small program, with clones among them. Where the step contains such nodes, and nobody
+// else reads what the gradient nodes among them hand to each other, one node takes their place.
+// What was recomputed for it never exists in memory (a clone that others read too stays for them),
+// and results are the same bits. The pass knows no operator: it compares operators, attributes,
+// specs and edges.
 //
-// The forms that say `always`, relu behind a matrix product for one, are found by a second pass,
+// The rewrites that say `always`, relu behind a matrix product for one, are found by a second pass,
 // whether something is recomputed or not. There nobody else may read what is inside, so that
 // nothing is made twice.
 #pragma once
 #include <span>
 #include <string>
 
-#include "core/op.h"
 #include "core/program.h"
+#include "core/rewrite.h"
 
 namespace pal {
 
-// The step with every pattern of `ops` fused that it contains, or as it was where there is none.
-// `note` says how many nodes became how many, and what they move. ProgramError never; verify after.
+// The step with every pattern of `rewrites` fused that it contains, or as it was where there is
+// none. `note` says how many nodes became how many, and what they move. ProgramError never; verify
+// after.
 Program fuse_recompute(const Program& program, std::string* note = nullptr,
-                       std::span<const OpDef* const> ops = all_ops());
-// The same with those forms.
+                       std::span<const Rewrite* const> rewrites = all_rewrites());
+// The same with those that say `always`.
 Program fuse_epilogues(const Program& program, std::string* note = nullptr,
-                       std::span<const OpDef* const> ops = all_ops());
+                       std::span<const Rewrite* const> rewrites = all_rewrites());
 
 }  // namespace pal

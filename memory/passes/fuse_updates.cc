@@ -1,4 +1,4 @@
-// Runs of equal updates become one batched node.
+// Runs of equal updates become one node of many groups.
 #include "memory/passes/fuse_updates.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Run {
         !(node.attrs == first.attrs)) {
       return false;
     }
-    // The groups of a batched node run in any order: none may read what another writes.
+    // The groups of one node run in any order: none may read what another writes.
     for (ValueId v : node.in) {
       if (v != kNone && written.count(v)) return false;
     }
@@ -45,27 +45,18 @@ struct Run {
   }
 };
 
-bool can_batch(const Node& node) {
-  const OpDef* batched = node.op->batched;
-  return node.op->writes_state && batched && int(node.in.size()) <= batched->group_in &&
-         int(node.out.size()) == batched->group_out;
-}
+bool can_batch(const Node& node) { return node.op->writes_state && node.op->arity; }
 
 Node fused(const Program& p, const std::vector<NodeId>& run) {
   Node out = p.node(run.front());
-  const OpDef* batched = out.op->batched;
   out.in.clear(), out.out.clear();
   for (NodeId n : run) {
     const Node& node = p.node(n);
     out.in.insert(out.in.end(), node.in.begin(), node.in.end());
-    out.in.resize((out.in.size() + size_t(batched->group_in) - 1) / size_t(batched->group_in) *
-                      size_t(batched->group_in),
-                  kNone);  // optional operands left out at the end
     out.out.insert(out.out.end(), node.out.begin(), node.out.end());
     if (node.scope != out.scope) out.scope = 0;
     if (node.step != out.step) out.step = kNone;
   }
-  out.op = batched;
   return out;
 }
 

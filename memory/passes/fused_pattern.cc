@@ -73,16 +73,16 @@ Pattern prepared(FusedPattern form, const OpDef& op, const Attrs& attrs) {
 
 }  // namespace
 
-const std::vector<Pattern>& PatternFinder::patterns_of(const Node& anchor, const OpDef& op) {
+const std::vector<Pattern>& PatternFinder::patterns_of(const Node& anchor, const Rewrite& rewrite) {
   const Specs in = specs_of(p_, anchor.in);
   for (const Known& k : known_) {
-    if (k.op == &op && k.attrs == anchor.attrs && k.in == in) return *k.patterns;
+    if (k.rewrite == &rewrite && k.attrs == anchor.attrs && k.in == in) return *k.patterns;
   }
   auto patterns = std::make_unique<std::vector<Pattern>>();
-  for (FusedPattern& form : op.fuses.patterns(in, anchor.attrs)) {
+  for (FusedPattern& form : rewrite.patterns(in, anchor.attrs)) {
     patterns->push_back(prepared(std::move(form), *anchor.op, anchor.attrs));
   }
-  known_.push_back({&op, anchor.attrs, in, std::move(patterns)});
+  known_.push_back({&rewrite, anchor.attrs, in, std::move(patterns)});
   return *known_.back().patterns;
 }
 

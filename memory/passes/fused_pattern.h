@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/op.h"
 #include "core/program.h"
+#include "core/rewrite.h"
 
 namespace pal {
 
@@ -40,14 +40,14 @@ class PatternFinder {
  public:
   PatternFinder(const Program& program, const Readers& readers) : p_(program), readers_(readers) {}
 
-  // What `op` stands for where its anchor is this node; recorded once for equal anchors.
-  const std::vector<Pattern>& patterns_of(const Node& anchor, const OpDef& op);
+  // The patterns of `rewrite` where its anchor is this node; recorded once for equal anchors.
+  const std::vector<Pattern>& patterns_of(const Node& anchor, const Rewrite& rewrite);
   // Every occurrence that has the pattern's anchor at this node.
   void find(const Pattern& pattern, NodeId anchor, const std::function<void(Binding)>& found) const;
 
  private:
   struct Known {
-    const OpDef* op;
+    const Rewrite* rewrite;
     Attrs attrs;
     Specs in;
     std::unique_ptr<const std::vector<Pattern>> patterns;

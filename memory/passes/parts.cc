@@ -9,11 +9,18 @@
 namespace pal {
 namespace {
 
-bool is_split(const Node& node) { return node.op->parts && node.phase == Phase::forward; }
+// What takes the node apart, or null.
+const Rewrite* split_of(const Node& node, std::span<const Rewrite* const> rewrites) {
+  if (node.phase != Phase::forward) return nullptr;
+  for (const Rewrite* rewrite : rewrites) {
+    if (rewrite->when == Rewrite::When::split && rewrite->op == node.op) return rewrite;
+  }
+  return nullptr;
+}
 
 // Appends the parts; they take the node's place in the schedule, one after the other.
-void append_parts(Program& out, const Node& node) {
-  const FusedPattern parts = node.op->parts(specs_of(out, node.in), node.attrs);
+void append_parts(Program& out, const Node& node, const Rewrite& split) {
+  const FusedPattern parts = std::move(split.patterns(specs_of(out, node.in), node.attrs).front());
   std::vector<ValueId> now(parts.program.values.size(), kNone);  // by value of the parts
   std::vector<char> read(now.size(), 0);
   for (const Node& part : parts.program.nodes) {
@@ -49,15 +56,18 @@ void append_parts(Program& out, const Node& node) {
 
 }  // namespace
 
-Program split_parts(const Program& program) {
-  if (std::none_of(program.nodes.begin(), program.nodes.end(), is_split)) return program;
+Program split_parts(const Program& program, std::span<const Rewrite* const> rewrites) {
+  if (std::none_of(program.nodes.begin(), program.nodes.end(),
+                   [&](const Node& node) { return split_of(node, rewrites); })) {
+    return program;
+  }
   Program out = without_nodes(program);
   std::vector<NodeId> place(program.nodes.size());  // by node: its last part
   for (NodeId n = 0; n < program.node_count(); ++n) {
     Node node = program.node(n);
     for (NodeId& wait : node.waits) wait = place[size_t(wait)];
-    if (is_split(node)) {
-      append_parts(out, node);
+    if (const Rewrite* split = split_of(node, rewrites)) {
+      append_parts(out, node, *split);
     } else {
       out.nodes.push_back(std::move(node));
     }

@@ -51,7 +51,9 @@ std::vector<Held> held_values(const Program& program, const Storages& storages,
 }
 
 Role role_of(const Program& program, const Held& held) {
-  return held.value == kNone ? Role::workspace : program.value(held.value).role;
+  if (held.value == kNone) return Role::workspace;
+  const Role role = program.value(held.value).role;
+  return role == Role::gate ? Role::gradient_map : role;  // a few bytes, made of gradients
 }
 
 Timeline timeline_of(const Program& program, const Storages& storages,

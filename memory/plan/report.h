@@ -9,7 +9,7 @@
 
 namespace pal {
 
-constexpr size_t kRoles = size_t(Role::host_copy) + 1;
+constexpr size_t kRoles = size_t(Role::host_copy) + 1;  // a gate counts as a gradient map
 
 struct LayerBytes {
   std::string scope, type;  // "encoder/rnn/0", "feature_map"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,13 +15,34 @@
 namespace pal {
 namespace {
 
+// What other frameworks keep beside what our gradients read.
+struct Habit {
+  std::string_view op;
+  // Multiplies by random numbers that it draws again in the backward pass: a framework that cannot
+  // replay them keeps one f32 for every element.
+  bool keeps_random = false;
+  // cuDNN's gradient reads operand 0 and output 0, so that a framework that calls it keeps both.
+  bool cudnn_keeps_both = false;
+};
+constexpr Habit kHabits[] = {
+    {.op = "dropout", .keeps_random = true},  {.op = "max_pool", .cudnn_keeps_both = true},
+    {.op = "relu", .cudnn_keeps_both = true}, {.op = "sigmoid", .cudnn_keeps_both = true},
+    {.op = "tanh", .cudnn_keeps_both = true},
+};
+Habit habit_of(const OpDef& op) {
+  for (const Habit& habit : kHabits) {
+    if (habit.op == op.name) return habit;
+  }
+  return {};
+}
+
 // One f32 for each element that a replaying node multiplies, from it to the last node that draws
 // the same numbers (the same operator with the same attributes: they name the stream).
 void add_masks(const Program& p, Storages& storages, std::vector<Lifetime>& lifetimes) {
   std::map<std::pair<const OpDef*, std::string>, NodeId> last;
   for (NodeId n = p.node_count(); n-- > 0;) {
     const Node& node = p.node(n);
-    if (!node.op->replays_random) continue;
+    if (!habit_of(*node.op).keeps_random) continue;
     const std::pair<const OpDef*, std::string> drawn{node.op, node.attrs.print()};
     if (node.phase != Phase::forward) {
       last.emplace(drawn, n);
@@ -38,7 +60,7 @@ Program as_cudnn_reads(Program p) {
   const auto readers = readers_of(p);
   for (NodeId n = 0; n < p.node_count(); ++n) {
     const Node& node = p.node(n);
-    if (!node.op->cudnn_keeps_both || node.phase != Phase::forward) continue;
+    if (node.phase != Phase::forward || !habit_of(*node.op).cudnn_keeps_both) continue;
     NodeId last = kNone;
     for (ValueId v : node.out) {
       if (v == kNone) continue;

@@ -1,20 +1,18 @@
 // What a step would need without the passes: the figures that reductions are stated against.
 //
 //   ours       The step as it was recorded (gradients in the order of differentiation, updates at
-//   the
-//              end), with in-place and with views and stacks that share bytes. No recomputation,
-//              encoding, swapping, reordering or layouts.
+//              the end), with in-place and with views and stacks that share bytes. No
+//              recomputation, encoding, swapping, reordering or layouts.
 //   framework  The same with the habits of the frameworks that the papers measured (MXNet 0.12,
 //              TensorFlow 1, PyTorch 1): memory shared between values whose lifetimes do not
 //              overlap, and in-place within a phase, as their planners did (Chen et al. 2016), but
 //                - a gradient is never written over a feature map: above all the loss's gradient
-//                has
-//                  bytes of its own beside the scores that it is made of;
+//                  has bytes of its own beside the scores that it is made of;
 //                - what dropout draws is kept for the backward pass, four bytes an element. Ours is
-//                  replayed (OpDef::replays_random) or stashed as it is recorded;
+//                  replayed or stashed as it is recorded;
 //                - updates at the end, as recorded.
 //   cudnn      The framework's, and operand and result of activations and pooling are kept: cuDNN's
-//              gradients read both (OpDef::cudnn_keeps_both; docs/decisions/cudnn-baseline.md). Of
+//              gradients read both (docs/decisions/cudnn-baseline.md). Of
 //              the three it is nearest to what the papers measured.
 //              Allocators' fragmentation, library workspaces and the CUDA context are not counted,
 //              so all are less than what those frameworks reserve.

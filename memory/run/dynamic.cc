@@ -139,7 +139,10 @@ void Dynamic::learn_makers() {
   }
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     const Node& node = program_.node(n);
-    if (made_at[size_t(n)].empty() || node.op->writes_state || node.op->gate) continue;
+    const bool gate = std::any_of(node.out.begin(), node.out.end(), [&](ValueId v) {
+      return v != kNone && program_.value(v).role == Role::gate;
+    });
+    if (made_at[size_t(n)].empty() || node.op->writes_state || gate) continue;
     // Running it again must not touch what others have written since into its other outputs.
     const bool alone = std::all_of(node.out.begin(), node.out.end(), [&](ValueId v) {
       if (v == kNone) return true;

@@ -23,6 +23,8 @@ std::vector<char> from_gradients(const Program& p) {
   return out;
 }
 
+bool is_gate(const Program& p, ValueId v) { return v != kNone && p.value(v).role == Role::gate; }
+
 // By node: updates, and nodes made of weight gradients, and gates, that nobody but moving nodes
 // reads.
 std::vector<char> moving(const Program& p) {
@@ -31,7 +33,8 @@ std::vector<char> moving(const Program& p) {
   std::vector<char> moves(p.nodes.size(), 0);
   for (NodeId n = p.node_count(); n-- > 0;) {
     const Node& node = p.node(n);
-    bool all = gradients[size_t(n)] || node.op->gate;
+    bool all = gradients[size_t(n)];
+    for (ValueId v : node.out) all |= is_gate(p, v);
     for (ValueId v : node.out) {
       if (v == kNone) continue;
       for (NodeId r : readers[size_t(v)]) all &= bool(moves[size_t(r)]);
@@ -91,8 +94,8 @@ std::string early_updates_blocked(const Program& p) {
   for (const Node& node : p.nodes) {
     if (!node.op->writes_state) continue;
     for (ValueId v : node.in) {
-      const NodeId producer = v == kNone ? kNone : p.value(v).producer;
-      if (producer != kNone && p.node(producer).op->gate && gradients[size_t(producer)]) {
+      const NodeId producer = is_gate(p, v) ? p.value(v).producer : kNone;
+      if (producer != kNone && gradients[size_t(producer)]) {
         return "early updates blocked by " + option_of(*p.node(producer).op);
       }
     }

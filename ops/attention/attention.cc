@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/attention/attention_kernel.h"
 #include "ops/elementwise/arithmetic.h"
@@ -70,9 +71,7 @@ void gradient(GradientArgs& g) {
   std::vector<Val> d = g.builder.emit(
       attention_grad_op, {g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.dy(), g.in(3), g.in(4)},
       g.node.attrs);
-  for (int k = 0; k < 3; ++k) {
-    if (g.wants(k)) g.give(k, d[size_t(k)]);
-  }
+  for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
 }
 
 // `products` of queries x keys x width, as many drawn factors as there are scores.

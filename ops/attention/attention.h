@@ -3,6 +3,7 @@
 // "FlashAttention"), in elementary nodes, and for one query beside a cache.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
@@ -146,7 +147,7 @@ const OpDef attention_context_op{
     .gradient =
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, dot_score(g.in(1), g.dy()));
-          if (g.wants(1)) g.give_total(1, add_outer(g.in(0), g.dy(), g.sum(1)));
+          if (g.wants(1)) g.give(1, add_outer(g.in(0), g.dy(), g.take_sum(1)));
         },
     .cost = cost,
     .cpu = {.run = run_context},
@@ -170,7 +171,7 @@ const OpDef dot_score_op{
     },
     .gradient =
         [](GradientArgs& g) {
-          if (g.wants(0)) g.give_total(0, add_outer(g.dy(), g.in(1), g.sum(0)));
+          if (g.wants(0)) g.give(0, add_outer(g.dy(), g.in(1), g.take_sum(0)));
           if (g.wants(1)) g.give(1, attention_context(g.dy(), g.in(0)));
         },
     .cost = cost,

@@ -3,6 +3,7 @@
 // masked position) is not touched.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

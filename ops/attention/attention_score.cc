@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
@@ -138,12 +139,10 @@ const OpDef mlp_score_op{
     },
     .gradient =
         [](GradientArgs& g) {
-          const Val keys_sum = g.wants(0) ? g.sum(0) : Val{}, v_sum = g.wants(2) ? g.sum(2) : Val{};
+          const Val keys_sum = g.take_sum(0), v_sum = g.take_sum(2);
           auto d = g.builder.emit(mlp_score_grad_op,
                                   {g.dy(), g.in(0), g.in(1), g.in(2), keys_sum, v_sum});
-          if (g.wants(0)) g.give_total(0, d[0]);
-          if (g.wants(1)) g.give(1, d[1]);
-          if (g.wants(2)) g.give_total(2, d[2]);
+          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {

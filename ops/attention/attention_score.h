@@ -3,11 +3,14 @@
 // scaled with scale_by (ops/sums/dot_last.h).
 #pragma once
 #include "core/op.h"
+#include "core/rewrite.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {
 
 extern const OpDef mlp_score_grad_op, mlp_score_op, mlp_score_replay_grad_op;
+extern const Rewrite mlp_score_replay_rewrite;
 
 // keys (S, B, A), query (B, A), v (A) -> (S, B): v . tanh(keys[s,b,:] + query[b,:]). Nothing of
 // size (S, B, A) is made; the gradient computes the tanh again.

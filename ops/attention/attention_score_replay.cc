@@ -8,6 +8,7 @@
 // separate node rounds what it stores.
 #include <algorithm>
 
+#include "core/builder.h"
 #include "ops/attention/attention_score.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
@@ -147,6 +148,9 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs&) {
 
 }  // namespace
 
+const Rewrite mlp_score_replay_rewrite{
+    .op = &mlp_score_replay_grad_op, .anchor = &dot_last_grad_op, .patterns = patterns};
+
 const OpDef mlp_score_replay_grad_op{
     .name = "mlp_score_replay_grad",
     .formula = "d = dy v (1 - tanh^2): dk = sum + d, dq = sum_s d, dv = sum + dy tanh",
@@ -172,7 +176,6 @@ const OpDef mlp_score_replay_grad_op{
           return Cost{28.0 * double(in[1].numel()),
                       reads * double(in[1].bytes()) + double(out[0].bytes())};
         },
-    .fuses = {&dot_last_grad_op, patterns},
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &mlp_score_replay_grad_cuda,
     .examples =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/builder.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_kernel.h"
 #include "ops/kernels/cuda.h"

@@ -2,6 +2,7 @@
 #pragma once
 #include "core/op.h"
 #include "core/philox.h"  // PAL_HD
+#include "core/val.h"
 
 namespace pal {
 

@@ -18,29 +18,10 @@ ConvGeometry geometry_of(const Conv2dAttrs& s) {
   return g;
 }
 
-namespace {
-
-template <ConvKind kind>
-Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_conv(kind, device, in, out, geometry_of(attrs.as<Conv2dAttrs>()));
+Conv2dAttrs with_extents(Conv2dAttrs attrs, const Shape& x) {
+  attrs.height = x[1], attrs.width = x[2];
+  return attrs;
 }
-
-template <ConvKind kind> Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
-  return conv_cost(kind, in, out);
-}
-
-void gradient(GradientArgs& g) {
-  Conv2dAttrs attrs = g.attrs<Conv2dAttrs>();
-  const Val x = g.in(0), w = g.in(1), dy = g.dy();
-  if (g.wants(0)) {
-    attrs.height = x.shape()[1], attrs.width = x.shape()[2];
-    g.give(0, conv2d_data_grad(dy, w, attrs));
-  }
-  attrs.height = w.shape()[1], attrs.width = w.shape()[2];
-  give_weight_gradients(g, [&](Val sum) { return conv2d_weight_grad(x, dy, attrs, sum); });
-}
-
-}  // namespace
 
 const OpDef conv2d_op{
     .name = "conv2d",
@@ -49,10 +30,13 @@ const OpDef conv2d_op{
         [](SpecSpan in, const Attrs& a) {
           return infer_conv("conv2d", in, geometry_of(a.as<Conv2dAttrs>()));
         },
-    .gradient = gradient,
+    .gradient =
+        [](GradientArgs& g) {
+          conv_gradient<Conv2dAttrs>(g, conv2d_data_grad, conv2d_weight_grad);
+        },
     .optional_from = 2,
-    .cost = cost<ConvKind::forward>,
-    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::forward>},
+    .cost = conv_cost_of<ConvKind::forward>,
+    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv2dAttrs, ConvKind::forward>},
     .cuda = &conv2d_cuda,
     .examples =
         [] {
@@ -99,8 +83,8 @@ const OpDef conv2d_data_grad_op{
         [](SpecSpan in, const Attrs& attrs) {
           return infer_conv_data_grad("conv2d_data_grad", in, geometry_of(attrs.as<Conv2dAttrs>()));
         },
-    .cost = cost<ConvKind::data_grad>,
-    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::data_grad>},
+    .cost = conv_cost_of<ConvKind::data_grad>,
+    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv2dAttrs, ConvKind::data_grad>},
     .cuda = &conv2d_data_grad_cuda,
     .examples =
         [] {
@@ -144,8 +128,8 @@ const OpDef conv2d_weight_grad_op{
         },
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost = cost<ConvKind::weight_grad>,
-    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::weight_grad>},
+    .cost = conv_cost_of<ConvKind::weight_grad>,
+    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv2dAttrs, ConvKind::weight_grad>},
     .cuda = &conv2d_weight_grad_cuda,
     .examples =
         [] {

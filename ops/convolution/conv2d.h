@@ -1,6 +1,7 @@
 // Convolution of images, and its two gradients.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

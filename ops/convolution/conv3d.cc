@@ -17,30 +17,12 @@ ConvGeometry geometry_of(const Conv3dAttrs& s) {
   return g;
 }
 
-namespace {
-
-template <ConvKind kind>
-Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_conv(kind, device, in, out, geometry_of(attrs.as<Conv3dAttrs>()));
-}
-
-template <ConvKind kind> Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
-  return conv_cost(kind, in, out);
-}
-
-// With the spatial extents of `x`, a film or a kernel.
 Conv3dAttrs with_extents(Conv3dAttrs attrs, const Shape& x) {
   attrs.depth = x[1], attrs.height = x[2], attrs.width = x[3];
   return attrs;
 }
 
-void gradient(GradientArgs& g) {
-  auto& attrs = g.attrs<Conv3dAttrs>();
-  const Val x = g.in(0), w = g.in(1), dy = g.dy();
-  if (g.wants(0)) g.give(0, conv3d_data_grad(dy, w, with_extents(attrs, x.shape())));
-  give_weight_gradients(
-      g, [&](Val sum) { return conv3d_weight_grad(x, dy, with_extents(attrs, w.shape()), sum); });
-}
+namespace {
 
 const Conv3dAttrs kUneven{.stride_d = 1, .stride_h = 2, .stride_w = 2, .pad_d = 1, .pad_h = 2};
 
@@ -53,10 +35,13 @@ const OpDef conv3d_op{
         [](SpecSpan in, const Attrs& a) {
           return infer_conv("conv3d", in, geometry_of(a.as<Conv3dAttrs>()));
         },
-    .gradient = gradient,
+    .gradient =
+        [](GradientArgs& g) {
+          conv_gradient<Conv3dAttrs>(g, conv3d_data_grad, conv3d_weight_grad);
+        },
     .optional_from = 2,
-    .cost = cost<ConvKind::forward>,
-    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::forward>},
+    .cost = conv_cost_of<ConvKind::forward>,
+    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv3dAttrs, ConvKind::forward>},
     .cuda = &conv3d_cuda,
     .examples =
         [] {
@@ -84,8 +69,8 @@ const OpDef conv3d_data_grad_op{
         [](SpecSpan in, const Attrs& attrs) {
           return infer_conv_data_grad("conv3d_data_grad", in, geometry_of(attrs.as<Conv3dAttrs>()));
         },
-    .cost = cost<ConvKind::data_grad>,
-    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::data_grad>},
+    .cost = conv_cost_of<ConvKind::data_grad>,
+    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv3dAttrs, ConvKind::data_grad>},
     .cuda = &conv3d_data_grad_cuda,
     .examples =
         [] {
@@ -114,8 +99,8 @@ const OpDef conv3d_weight_grad_op{
         },
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost = cost<ConvKind::weight_grad>,
-    .cpu = {.run = run_conv, .prepare = prepare<ConvKind::weight_grad>},
+    .cost = conv_cost_of<ConvKind::weight_grad>,
+    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv3dAttrs, ConvKind::weight_grad>},
     .cuda = &conv3d_weight_grad_cuda,
     .examples =
         [] {

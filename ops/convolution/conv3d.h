@@ -1,6 +1,7 @@
 // Convolution of films, and its two gradients.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

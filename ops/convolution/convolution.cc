@@ -169,12 +169,12 @@ void run_conv(const KernelArgs& a) {
 void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad) {
   if (g.wants(1)) {
     if (const DType type = g.type(1); type == DType::f32) {
-      g.give_total(1, weight_grad(g.sum(1)));
+      g.give(1, weight_grad(g.take_sum(1)));
     } else {
       g.give(1, cast(weight_grad({}), type));
     }
   }
-  if (g.wants(2)) g.give_total(2, sum_rows(g.dy(), g.sum(2)));
+  if (g.wants(2)) g.give(2, sum_rows(g.dy(), g.take_sum(2)));
 }
 
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"

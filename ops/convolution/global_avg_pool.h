@@ -1,6 +1,7 @@
 // The mean of each channel over an image.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

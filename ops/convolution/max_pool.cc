@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/gradient.h"
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
@@ -160,7 +161,6 @@ const OpDef max_pool_op{
               .flops = pixels * double(s.kernel_h * s.kernel_w),
               .bytes = double(in[0].bytes()) + y_bytes + (out[1].shape.rank() ? pixels : 0)};
         },
-    .cudnn_keeps_both = true,
     .cpu = {.run = run_forward},
     .cuda = &max_pool_cuda,
     .examples =

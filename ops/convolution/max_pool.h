@@ -1,6 +1,7 @@
 // Max pooling of images, which remembers where each maximum was.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

@@ -3,6 +3,7 @@
 // tanh: dx = dy (1 - y^2).   sigmoid: y = 1/(1 + e^-x), dx = dy y (1 - y).
 #include "ops/elementwise/activations.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
@@ -38,7 +39,6 @@ const OpDef relu_op{
           g.give(0, pass_inside(g.dy(), g.out(0), 0, std::numeric_limits<float>::infinity()));
         },
     .shares = {{0, 0}},
-    .cudnn_keeps_both = true,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Relu{}); }},
     .cuda = &relu_cuda,
     .examples = [] { return unary_examples(-2, 2); },
@@ -112,7 +112,6 @@ const OpDef tanh_op{
         },
     .shares = {{0, 0}},
     .cost = transcendental_cost,
-    .cudnn_keeps_both = true,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Tanh{}); }},
     .cuda = &tanh_cuda,
     .examples = [] { return unary_examples(-4, 4); },
@@ -138,7 +137,6 @@ const OpDef sigmoid_op{
         },
     .shares = {{0, 0}},
     .cost = transcendental_cost,
-    .cudnn_keeps_both = true,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Sigmoid{}); }},
     .cuda = &sigmoid_cuda,
     .examples = [] { return unary_examples(-6, 6); },

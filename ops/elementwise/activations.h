@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/op.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {

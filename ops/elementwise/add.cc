@@ -1,6 +1,7 @@
 // y = a + b. Gradient: dy to both.
 #include "ops/elementwise/add.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
@@ -12,8 +13,8 @@ const OpDef add_op{
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("add", in, 2); },
     .gradient =
         [](GradientArgs& g) {
-          if (g.wants(0)) g.give(0, g.dy());
-          if (g.wants(1)) g.give(1, g.dy());
+          g.give(0, g.dy());
+          g.give(1, g.dy());
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Add{}); }},

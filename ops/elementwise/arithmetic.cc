@@ -2,6 +2,7 @@
 // scale: y = factor x, dx = factor dy.
 #include "ops/elementwise/arithmetic.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
@@ -34,7 +35,7 @@ const OpDef sub_op{
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("sub", in, 2); },
     .gradient =
         [](GradientArgs& g) {
-          if (g.wants(0)) g.give(0, g.dy());
+          g.give(0, g.dy());
           if (g.wants(1)) g.give(1, scale(g.dy(), -1));
         },
     .shares = {{0, 0}, {0, 1}},

@@ -2,6 +2,7 @@
 // dropout: y = x m with m drawn on the spot, dx = dropout(dy).
 #include "ops/elementwise/dropout.h"
 
+#include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
@@ -98,6 +99,8 @@ std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
 
 }  // namespace
 
+const Rewrite dropout_rewrite{.op = &dropout_op, .anchor = &dropout_mask_op, .patterns = patterns};
+
 const OpDef dropout_mask_op{
     .name = "dropout_mask",
     .formula = "[uniform >= p] / (1 - p)",
@@ -184,8 +187,6 @@ const OpDef dropout_op{
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           return Cost{15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
         },
-    .fuses = {&dropout_mask_op, patterns},
-    .replays_random = true,
     .cpu = {.run = run_dropout},
     .cuda = &dropout_cuda,
     .examples =

@@ -5,11 +5,14 @@
 #pragma once
 #include "core/op.h"
 #include "core/philox.h"
+#include "core/rewrite.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {
 
 extern const OpDef dropout_apply_op, dropout_mask_op, dropout_op;
+extern const Rewrite dropout_rewrite;
 
 struct DropoutMaskAttrs {
   Shape shape;

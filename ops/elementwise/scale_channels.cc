@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "core/parallel.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/float_types.h"

@@ -2,6 +2,7 @@
 // al. 2018, "Squeeze-and-Excitation Networks", equation 4).
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

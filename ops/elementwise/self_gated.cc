@@ -1,6 +1,7 @@
 // silu: y = x s(x), dx = dy s (1 + x (1 - s)).   gelu: y = x Phi(x), dx = dy (Phi(x) + x phi(x)).
 #include "ops/elementwise/self_gated.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 

@@ -2,6 +2,7 @@
 // read the input: where it was is not to be seen in the output, which has the same value twice.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {

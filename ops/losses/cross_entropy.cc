@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"

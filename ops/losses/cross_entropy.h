@@ -1,6 +1,7 @@
 // The loss of a classifier, label-smoothed and masked; log-softmax and argmax for decoding.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

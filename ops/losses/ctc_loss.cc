@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"

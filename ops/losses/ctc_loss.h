@@ -2,6 +2,7 @@
 // whose alignment with the steps of the input is not known.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {

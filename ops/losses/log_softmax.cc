@@ -1,6 +1,7 @@
 // What decoding reads off the logits: log_softmax y = x - log sum e^x, and the best index of a row.
 #include <algorithm>
 
+#include "core/builder.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"

@@ -1,6 +1,7 @@
 // Softmax over source positions and over the last axis, with positions past a length left out.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

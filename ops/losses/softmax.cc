@@ -2,6 +2,7 @@
 // where limit comes from lengths and causality.  dx = y (dy - sum y dy).
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"

@@ -1,41 +1,40 @@
 // Ioffe & Szegedy 2015, algorithm 1:  y = gamma xhat + beta,  xhat = (x - mean) rstd,  over R rows.
-//   dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - dbeta / R - xhat dgamma / R).
-// Sums go through chunks of rows that depend on the shape alone (ops/norms/batch_norm_kernel.cc).
+// Its gradient, and how sums go through chunks of rows that depend on the shape alone, are frame
+// norm's too (ops/norms/norm_kernel.h).
 #include "ops/norms/batch_norm.h"
 
-#include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/norms/batch_norm_kernel.h"
+#include "ops/norms/norm_kernel.h"
 
 namespace pal {
 namespace {
-
-int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
 
 // Operand 0 into output 0, with operand 2 as beta.
 void normalize(const KernelArgs& a, const float* mean, const float* scale) {
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
-    pal::normalize(a.queue, a.input<T>(0), mean, scale, a.input(2), a.output<T>(0),
-                   rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), AsItIs{});
+    pal::normalize(a.queue, AllRows(a.in_spec[0]), a.input<T>(0), mean, scale, a.input(2),
+                   a.output<T>(0));
   });
 }
 
 void run_forward(const KernelArgs& a) {
-  const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const AllRows q(a.in_spec[0]);
   const float* gamma = a.input(1);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  float* scale = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
-  float* mean = a.out[1] ? a.output(1) : scale + channels;
+  float* scale = partial + q.chunks() * 2 * q.channels;
+  float* mean = a.out[1] ? a.output(1) : scale + q.channels;
   float* rstd = a.out[2] ? a.output(2) : scale;  // may be written over, channel by channel
-  batch_moments(a.queue, a.in[0], a.in_spec[0].dtype, rows, channels,
-                a.attrs.as<BatchNormAttrs>().eps, partial, {mean, rstd, a.output(3)});
+  batch_moments(a.queue, a.in[0], a.in_spec[0], a.attrs.as<BatchNormAttrs>().eps, partial,
+                {mean, rstd, a.output(3)});
   if (!a.out[0]) return;
-  for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] * rstd[c];
+  for (int64_t c = 0; c < q.channels; ++c) scale[c] = gamma[c] * rstd[c];
   normalize(a, mean, scale);
 }
 
@@ -50,70 +49,30 @@ void run_infer(const KernelArgs& a) {
 }
 
 // Operands dy, x, gamma, mean, rstd.
-template <class T> void gradient(const KernelArgs& a) {
-  const int64_t channels = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
-  const T *dy = a.input<T>(0), *x = a.input<T>(1);
-  const float *gamma = a.input(2), *mean = a.input(3), *rstd = a.input(4);
-  T* dx = a.output<T>(0);
-  float *dgamma = a.output(1), *dbeta = a.output(2);
-  float* partial = reinterpret_cast<float*>(a.workspace);
-  float* mean_dy = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
-  float* slope = mean_dy + channels;  // dgamma rstd / R
-  const int64_t step = batch_norm_rows(channels);
-  parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
-    float *sum = partial + begin / step * 2 * channels, *dot = sum + channels;
-    std::fill(sum, sum + 2 * channels, 0.0f);
-    for (int64_t r = begin; r < end; ++r) {
-      const T *g = dy + r * channels, *row = x + r * channels;
-      for (int64_t c = 0; c < channels; ++c) {
-        sum[c] += load(g, c);
-        dot[c] += load(g, c) * (load(row, c) - mean[c]);
-      }
-    }
-  });
-  parallel_chunks(a.queue, channels, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) {
-      double sum = 0, dot = 0;
-      const float* p = partial + c;
-      for (int64_t r = 0; r < rows; r += step, p += 2 * channels) {
-        sum += double(p[0]), dot += double(p[channels]);
-      }
-      dot *= double(rstd[c]);
-      if (dbeta) dbeta[c] = float(sum);
-      if (dgamma) dgamma[c] = float(dot);
-      mean_dy[c] = float(sum / double(rows));
-      slope[c] = float(dot * double(rstd[c]) / double(rows));
-    }
-  });
-  if (!dx) return;
-  parallel_chunks(a.queue, rows, step, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const T *g = dy + r * channels, *row = x + r * channels;
-      T* to = dx + r * channels;
-#pragma omp simd
-      for (int64_t c = 0; c < channels; ++c) {
-        const float distance = load(row, c) - mean[c];
-        store(to, c, gamma[c] * rstd[c] * (load(g, c) - mean_dy[c] - distance * slope[c]));
-      }
-    }
-  });
-}
 void run_gradient(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype,
+                [&](auto zero) { norm_gradient<decltype(zero)>(a, AllRows(a.in_spec[0]), 3); });
 }
 
 // Statistics, then what they are applied to: a clone of the last reads those that were kept.
-FusedPattern parts(SpecSpan in, const Attrs& attrs) {
+std::vector<FusedPattern> parts(SpecSpan in, const Attrs& attrs) {
   Builder b;
   const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
   const std::vector<Val> s = b.emit(batch_norm_statistics_op, {x}, attrs);
   const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, s[0], s[1]}, BatchNormApplyAttrs{});
   FusedPattern out{.in = {x.id, gamma.id, beta.id}, .out = {y.id, s[0].id, s[1].id, s[2].id}};
   out.program = b.take();
-  return out;
+  std::vector<FusedPattern> all;
+  all.push_back(std::move(out));
+  return all;
 }
 
 }  // namespace
+
+const Rewrite batch_norm_in_parts{.op = &batch_norm_op,
+                                  .anchor = &batch_norm_op,
+                                  .when = Rewrite::When::split,
+                                  .patterns = parts};
 
 const OpDef batch_norm_op{
     .name = "batch_norm",
@@ -128,16 +87,13 @@ const OpDef batch_norm_op{
           if (!g.dy()) return;
           const auto d =
               g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)});
-          for (int k = 0; k < 3; ++k) {
-            if (g.wants(k)) g.give(k, d[size_t(k)]);
-          }
+          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
     .cost =
         [](SpecSpan in, SpecSpan, const Attrs&) {
           return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
         },
-    .parts = parts,
     .cpu = {.run = run_forward,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return prepare_batch_norm(in[0]); }},

@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "core/op.h"
+#include "core/rewrite.h"
+#include "core/val.h"
 
 namespace pal {
 
 extern const OpDef batch_norm_apply_op, batch_norm_grad_op, batch_norm_infer_op, batch_norm_op,
     batch_norm_statistics_op;
+extern const Rewrite batch_norm_apply_rewrite, batch_norm_in_parts;
 
 struct BatchNormAttrs {
   float eps = 1e-5f;

@@ -4,28 +4,26 @@
 // with one pass over x. Folded into the clones that read it: y = max(y (+ residual), 0).
 #include <algorithm>
 
+#include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/norms/batch_norm_kernel.h"
+#include "ops/norms/norm_kernel.h"
 
 namespace pal {
 namespace {
 
 constexpr size_t kResidual = 5;  // apply's last operand
 
-int64_t rows_of(const TensorSpec& x) { return leading_numel(x.shape, x.shape.rank() - 1); }
-
 void run_statistics(const KernelArgs& a) {
-  const int64_t channels = a.in_spec[0].shape.back();
+  const AllRows q(a.in_spec[0]);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  float* unread = partial + batch_norm_chunks(a.in_spec[0]) * 2 * channels;
+  float* unread = partial + q.chunks() * 2 * q.channels;
   batch_moments(
-      a.queue, a.in[0], a.in_spec[0].dtype, rows_of(a.in_spec[0]), channels,
-      a.attrs.as<BatchNormAttrs>().eps, partial,
-      {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + channels, a.output(2)});
+      a.queue, a.in[0], a.in_spec[0], a.attrs.as<BatchNormAttrs>().eps, partial,
+      {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + q.channels, a.output(2)});
 }
 
 struct Rectified {
@@ -40,8 +38,8 @@ template <class T> struct RectifiedSum {
 
 template <class T> void apply(const KernelArgs& a, const float* scale) {
   auto with = [&](auto f) {
-    normalize(a.queue, a.input<T>(0), a.input(3), scale, a.input(2), a.output<T>(0),
-              rows_of(a.in_spec[0]), a.in_spec[0].shape.back(), f);
+    normalize(a.queue, AllRows(a.in_spec[0]), a.input<T>(0), a.input(3), scale, a.input(2),
+              a.output<T>(0), f);
   };
   if (auto* residual = input_if_present<T>(a, kResidual)) return with(RectifiedSum<T>{residual});
   a.attrs.as<BatchNormApplyAttrs>().relu ? with(Rectified{}) : with(AsItIs{});
@@ -80,6 +78,9 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
 }
 
 }  // namespace
+
+const Rewrite batch_norm_apply_rewrite{
+    .op = &batch_norm_apply_op, .anchor = &batch_norm_apply_op, .patterns = patterns};
 
 const OpDef batch_norm_statistics_op{
     .name = "batch_norm_statistics",
@@ -131,7 +132,6 @@ const OpDef batch_norm_apply_op{
           return Cost{.flops = (images + 1) * double(in[0].numel()),
                       .bytes = images * double(in[0].bytes())};
         },
-    .fuses = {&batch_norm_apply_op, patterns},
     .cpu = {.run = run_apply,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},

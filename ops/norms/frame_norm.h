@@ -4,6 +4,7 @@
 
 #include "core/op.h"
 #include "core/philox.h"  // PAL_HD
+#include "core/val.h"
 
 namespace pal {
 
@@ -58,6 +59,11 @@ struct FrameRows {
     int64_t n = 0;
     for (int64_t f = begin; f < end; ++f) n += valid(f) ? rows : 0;
     return n;
+  }
+  // The first element of the first valid frame among them; kNone: none is valid.
+  int64_t first_row(int64_t begin, int64_t end) const {
+    while (begin < end && !valid(begin)) ++begin;
+    return begin < end ? begin * elements() : kNone;
   }
   // f(first element of a row) for every row of the valid frames among [begin, end).
   template <class F> void each_row(int64_t begin, int64_t end, F f) const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
@@ -148,12 +149,10 @@ const OpDef layer_norm_op{
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;  // mean and rstd are statistics: no loss goes through them
-          const Val gamma = g.wants(1) ? g.sum(1) : Val{}, beta = g.wants(2) ? g.sum(2) : Val{};
+          const Val gamma = g.take_sum(1), beta = g.take_sum(2);
           auto d = g.builder.emit(layer_norm_grad_op,
                                   {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2), gamma, beta});
-          if (g.wants(0)) g.give(0, d[0]);
-          if (g.wants(1)) g.give_total(1, d[1]);
-          if (g.wants(2)) g.give_total(2, d[2]);
+          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
     .cost =

@@ -1,6 +1,7 @@
 // Layer normalisation over the last axis.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

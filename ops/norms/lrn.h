@@ -1,6 +1,7 @@
 // Local response normalisation across channels (Krizhevsky et al. 2012, section 3.3).
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/builder.h"
 #include "ops/kernels/cuda.h"
 #include "ops/optimizer/update.h"
 
@@ -62,36 +63,22 @@ const OpDef adam_op{
     .formula = "w - lr / (1 - b1^t) m' / (sqrt(v' / (1 - b2^t)) + eps), m' and v' running moments",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       auto& adam_attrs = attrs.as<AdamAttrs>();
-      check_update_operands("adam", in, 2);
       require(adam_attrs.beta1 >= 0 && adam_attrs.beta1 < 1 && adam_attrs.beta2 >= 0 &&
                   adam_attrs.beta2 < 1,
               "adam", "want betas from 0 to below 1");
-      return {plain(in[0]), plain(in[2]), plain(in[3])};
+      return infer_groups(adam_op, in, [](SpecSpan group) -> Specs {
+        check_update_operands("adam", group, 2);
+        return {plain(group[0]), plain(group[2]), plain(group[3])};
+      });
     },
     .optional_from = 5,
+    .arity = 6,
     .shares = {{0, 0}, {1, 2}, {2, 3}},
     .cost = cost,
     .writes_state = true,
-    .batched = &adam_batched_op,
-    .cpu = {.run = run},
+    .cpu = {.run = [](const KernelArgs& a) { run_groups(adam_op, a, run); }},
     .cuda = &adam_cuda,
     .examples = examples,
-};
-
-const OpDef adam_batched_op{
-    .name = "adam_batched",
-    .formula = "adam of every group",
-    .infer = [](SpecSpan in,
-                const Attrs& attrs) { return infer_groups(adam_op, adam_batched_op, in, attrs); },
-    .optional_from = 5,
-    .shares = {{0, 0}, {1, 2}, {2, 3}},
-    .cost = cost,
-    .writes_state = true,
-    .group_in = 6,
-    .group_out = 3,
-    .cpu = {.run = [](const KernelArgs& a) { run_groups(adam_op, adam_batched_op, a); }},
-    .cuda = &adam_batched_cuda,
-    .examples = [] { return batched_examples(examples()); },
 };
 
 Val adam(Val w, Val g, Val m, Val v, Val scalars, Val gate, AdamAttrs attrs) {

@@ -4,10 +4,11 @@
 
 #include "core/op.h"
 #include "core/philox.h"  // PAL_HD
+#include "core/val.h"
 
 namespace pal {
 
-extern const OpDef adam_batched_op, adam_op;
+extern const OpDef adam_op;
 
 struct AdamAttrs {
   float lr = 1;  // times the step's learning rate

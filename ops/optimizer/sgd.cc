@@ -3,6 +3,7 @@
 //   m' = mu m + g';  w - lr m'  or  w - lr (g' + mu m')
 #include "ops/optimizer/sgd.h"
 
+#include "core/builder.h"
 #include "ops/kernels/cuda.h"
 #include "ops/optimizer/update.h"
 
@@ -64,31 +65,18 @@ const OpDef sgd_op{
     .formula = "w - lr (clamp(scale g) + weight_decay w)",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       (void)attrs.as<SgdAttrs>();
-      check_update_operands("sgd", in, 0);
-      return {plain(in[0])};
+      return infer_groups(sgd_op, in, [](SpecSpan group) -> Specs {
+        check_update_operands("sgd", group, 0);
+        return {plain(group[0])};
+      });
     },
     .optional_from = 3,
+    .arity = 4,
     .shares = {{0, 0}},
     .writes_state = true,
-    .batched = &sgd_batched_op,
-    .cpu = {.run = run_sgd},
+    .cpu = {.run = [](const KernelArgs& a) { run_groups(sgd_op, a, run_sgd); }},
     .cuda = &sgd_cuda,
     .examples = sgd_examples,
-};
-
-const OpDef sgd_batched_op{
-    .name = "sgd_batched",
-    .formula = "sgd of every group",
-    .infer = [](SpecSpan in,
-                const Attrs& attrs) { return infer_groups(sgd_op, sgd_batched_op, in, attrs); },
-    .optional_from = 3,
-    .shares = {{0, 0}},
-    .writes_state = true,
-    .group_in = 4,
-    .group_out = 1,
-    .cpu = {.run = [](const KernelArgs& a) { run_groups(sgd_op, sgd_batched_op, a); }},
-    .cuda = &sgd_batched_cuda,
-    .examples = [] { return batched_examples(sgd_examples()); },
 };
 
 const OpDef momentum_op{
@@ -96,33 +84,18 @@ const OpDef momentum_op{
     .formula = "m' = mu m + clamp(scale g) + weight_decay w, w - lr m' (nesterov: g' + mu m')",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       (void)attrs.as<MomentumAttrs>();
-      check_update_operands("momentum", in, 1);
-      return {plain(in[0]), plain(in[2])};
+      return infer_groups(momentum_op, in, [](SpecSpan group) -> Specs {
+        check_update_operands("momentum", group, 1);
+        return {plain(group[0]), plain(group[2])};
+      });
     },
     .optional_from = 4,
+    .arity = 5,
     .shares = {{0, 0}, {1, 2}},
     .writes_state = true,
-    .batched = &momentum_batched_op,
-    .cpu = {.run = run_momentum},
+    .cpu = {.run = [](const KernelArgs& a) { run_groups(momentum_op, a, run_momentum); }},
     .cuda = &momentum_cuda,
     .examples = momentum_examples,
-};
-
-const OpDef momentum_batched_op{
-    .name = "momentum_batched",
-    .formula = "momentum of every group",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          return infer_groups(momentum_op, momentum_batched_op, in, attrs);
-        },
-    .optional_from = 4,
-    .shares = {{0, 0}, {1, 2}},
-    .writes_state = true,
-    .group_in = 5,
-    .group_out = 2,
-    .cpu = {.run = [](const KernelArgs& a) { run_groups(momentum_op, momentum_batched_op, a); }},
-    .cuda = &momentum_batched_cuda,
-    .examples = [] { return batched_examples(momentum_examples()); },
 };
 
 Val sgd(Val w, Val g, Val scalars, Val gate, SgdAttrs attrs) {

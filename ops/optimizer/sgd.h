@@ -2,10 +2,11 @@
 #pragma once
 #include "core/op.h"
 #include "core/philox.h"  // PAL_HD
+#include "core/val.h"
 
 namespace pal {
 
-extern const OpDef momentum_batched_op, momentum_op, sgd_batched_op, sgd_op;
+extern const OpDef momentum_op, sgd_op;
 
 struct SgdAttrs {
   float lr = 1;            // times the step's learning rate

@@ -171,11 +171,8 @@ void run_adam(const KernelArgs& a) { run_update(a, AdamUpdate{a.attrs.as<AdamAtt
 
 }  // namespace
 
-const Backend adam_batched_cuda{.run = run_adam};
 const Backend adam_cuda{.run = run_adam};
-const Backend momentum_batched_cuda{.run = run_momentum};
 const Backend momentum_cuda{.run = run_momentum};
-const Backend sgd_batched_cuda{.run = run_sgd};
 const Backend sgd_cuda{.run = run_sgd};
 
 }  // namespace pal

@@ -3,6 +3,7 @@
 #pragma once
 #include <limits>
 
+#include "core/error.h"
 #include "core/op.h"
 #include "core/scalars.h"
 #include "ops/kernels/operands.h"
@@ -75,37 +76,39 @@ inline void keep_states(const KernelArgs& a, const OpDef& op) {
   }
 }
 
-// The batched forms: `single` for every group of operands in turn.
-inline Specs infer_groups(const OpDef& single, const OpDef& batched, SpecSpan in,
-                          const Attrs& attrs) {
-  const size_t size = size_t(batched.group_in);
-  require(!in.empty() && in.size() % size == 0, batched.name,
-          "takes groups of " + std::to_string(size) + " operands");
+// Specs of all groups; `one(group)` infers those of a single weight.
+template <class F> Specs infer_groups(const OpDef& op, SpecSpan in, F one) {
+  const size_t arity = size_t(op.arity);
+  require(!in.empty() && in.size() % arity == 0, op.name,
+          "takes groups of " + std::to_string(arity) + " operands");
   Specs out;
-  for (size_t first = 0; first < in.size(); first += size) {
+  for (size_t first = 0; first < in.size(); first += arity) {
     try {
-      for (auto& spec : single.infer(in.subspan(first, size), attrs)) out.push_back(spec);
-    } catch (const std::exception& error) {
-      require(false, batched.name, "group " + std::to_string(first / size) + ": " + error.what());
+      for (auto& spec : one(in.subspan(first, arity))) out.push_back(spec);
+    } catch (const ProgramError& error) {
+      if (in.size() == arity) throw;
+      throw ProgramError(error.what() + (", in group " + std::to_string(first / arity)));
     }
   }
   return out;
 }
-inline void run_groups(const OpDef& single, const OpDef& batched, const KernelArgs& a) {
-  const size_t in = size_t(batched.group_in), out = size_t(batched.group_out);
+// `one` for the group of every weight in turn.
+inline void run_groups(const OpDef& op, const KernelArgs& a, void (*one)(const KernelArgs&)) {
+  const size_t in = size_t(op.arity), out = op.shares.size();
   for (size_t g = 0; g < a.in.size() / in; ++g) {
-    single.cpu.run({.in = a.in.subspan(g * in, in),
-                    .out = a.out.subspan(g * out, out),
-                    .in_spec = a.in_spec.subspan(g * in, in),
-                    .out_spec = a.out_spec.subspan(g * out, out),
-                    .attrs = a.attrs,
-                    .state = nullptr,
-                    .workspace = nullptr,
-                    .queue = a.queue});
+    one({.in = a.in.subspan(g * in, in),
+         .out = a.out.subspan(g * out, out),
+         .in_spec = a.in_spec.subspan(g * in, in),
+         .out_spec = a.out_spec.subspan(g * out, out),
+         .attrs = a.attrs,
+         .state = nullptr,
+         .workspace = nullptr,
+         .queue = a.queue});
   }
 }
 
-// Examples of (w, g, states in [lo, 2), scalars, gate): tails, no gate, a bf16 gradient, chunks.
+// Examples of (w, g, states in [lo, 2), scalars, gate): tails, no gate, a bf16 gradient, chunks;
+// each for one weight and for two.
 inline std::vector<Example> update_examples(const std::vector<float>& state_lo, const Attrs& attrs,
                                             const Attrs& other) {
   auto one = [&](Shape shape, DType gradient, bool gated, const Attrs& with) {
@@ -115,16 +118,16 @@ inline std::vector<Example> update_examples(const std::vector<float>& state_lo, 
     e.operands.push_back(gated ? example({4}, DType::f32, 0.5f, 1) : absent_example());
     return e;
   };
-  return {one({3, 7}, DType::f32, true, attrs), one({3, 7}, DType::f32, false, attrs),
-          one({5, 13}, DType::bf16, true, other), one({33, 1031}, DType::f32, true, other)};
-}
-// Two groups of each.
-inline std::vector<Example> batched_examples(std::vector<Example> singles) {
-  for (Example& e : singles) {
+  auto two_of = [](Example e) {
     const std::vector<ExampleOperand> group = e.operands;
     e.operands.insert(e.operands.end(), group.begin(), group.end());
-  }
-  return singles;
+    return e;
+  };
+  std::vector<Example> out{
+      one({3, 7}, DType::f32, true, attrs), one({3, 7}, DType::f32, false, attrs),
+      one({5, 13}, DType::bf16, true, other), one({33, 1031}, DType::f32, true, other)};
+  for (size_t k = 0; k < 4; ++k) out.push_back(two_of(out[k]));
+  return out;
 }
 
 }  // namespace pal

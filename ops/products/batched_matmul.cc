@@ -2,6 +2,7 @@
 // transposed where op transposes.
 #include "ops/products/batched_matmul.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/operands.h"
@@ -80,12 +81,7 @@ void gradient(GradientArgs& g) {
   const auto [ta, tb, a_batch, b_batch, out_batch, dtype] = g.attrs<BatchedMatmulAttrs>();
   const Val a = g.in(0), b = g.in(1), dy = g.dy();
   auto give = [&](int k, Val x, Val y, BatchedMatmulAttrs attrs) {
-    const Val gradient = batched_matmul(x, y, attrs, g.sum(k), g.type(k));
-    if (g.sum(k)) {
-      g.give_total(k, gradient);
-    } else {
-      g.give(k, gradient);
-    }
+    g.give(k, batched_matmul(x, y, attrs, g.take_sum(k), g.type(k)));
   };
   if (g.wants(0)) {
     if (ta) {

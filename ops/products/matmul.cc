@@ -3,6 +3,7 @@
 // through c.
 #include "ops/products/matmul.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/tiles.h"
@@ -106,26 +107,18 @@ void run(const KernelArgs& a) {
 void gradient(GradientArgs& g) {
   auto& attrs = g.attrs<MatmulAttrs>();
   const Val a = g.in(0), b = g.in(1), dy = g.dy();
-  // Without a sum there is nothing to fold; the second of two equal operands must not claim one.
-  auto give = [&](int k, Val gradient) {
-    if (g.sum(k)) {
-      g.give_total(k, gradient);
-    } else {
-      g.give(k, gradient);
-    }
-  };
   if (g.wants(0)) {
-    give(0, attrs.ta ? matmul(b, dy, attrs.tb, true, g.sum(0), g.type(0))
-                     : matmul(dy, b, false, !attrs.tb, g.sum(0), g.type(0)));
+    const Val sum = g.take_sum(0);
+    g.give(0, attrs.ta ? matmul(b, dy, attrs.tb, true, sum, g.type(0))
+                       : matmul(dy, b, false, !attrs.tb, sum, g.type(0)));
   }
   if (g.wants(1)) {
-    give(1, attrs.tb ? matmul(dy, a, true, attrs.ta, g.sum(1), g.type(1))
-                     : matmul(a, dy, !attrs.ta, false, g.sum(1), g.type(1)));
+    const Val sum = g.take_sum(1);
+    g.give(1, attrs.tb ? matmul(dy, a, true, attrs.ta, sum, g.type(1))
+                       : matmul(a, dy, !attrs.ta, false, sum, g.type(1)));
   }
   if (g.wants(2)) g.give(2, dy);
-  if (g.node.in.size() > 3 && g.wants(3)) {
-    give(3, sum_rows(dy, g.sum(3)));
-  }
+  if (g.node.in.size() > 3 && g.wants(3)) g.give(3, sum_rows(dy, g.take_sum(3)));
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {

@@ -1,6 +1,7 @@
 // Matrix products on plain row-major operands, with an accumulator and a bias folded in.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

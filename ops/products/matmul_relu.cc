@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
@@ -141,6 +142,15 @@ std::vector<Example> grad_examples() {
 
 }  // namespace
 
+const Rewrite matmul_relu_rewrite{.op = &matmul_relu_op,
+                                  .anchor = &matmul_op,
+                                  .when = Rewrite::When::always,
+                                  .patterns = relu_patterns};
+const Rewrite matmul_relu_grad_rewrite{.op = &matmul_relu_grad_op,
+                                       .anchor = &matmul_op,
+                                       .when = Rewrite::When::always,
+                                       .patterns = grad_patterns};
+
 const OpDef matmul_relu_op{
     .name = "matmul_relu",
     .formula = "max(op(a)·op(b) + bias + c, 0)",
@@ -152,7 +162,6 @@ const OpDef matmul_relu_op{
     .shares = {{0, 2}},
     .cost = [](SpecSpan in, SpecSpan out,
                const Attrs& attrs) { return with_relu(matmul_op.cost(in, out, attrs), out); },
-    .fuses = {&matmul_op, relu_patterns, true},
     .cpu = {.run = run_relu,
             .prepare =
                 [](const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
@@ -173,7 +182,6 @@ const OpDef matmul_relu_grad_op{
           return operand == int(kReluResult) ? reads_predicate(0) : reads_values();
         },
     .cost = cost_grad,
-    .fuses = {&matmul_op, grad_patterns, true},
     .cpu = {.run = run_grad,
             .prepare =
                 [](const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {

@@ -3,6 +3,7 @@
 // memory/passes/fuse_recompute.h).
 #pragma once
 #include "core/op.h"
+#include "core/rewrite.h"
 
 namespace pal {
 
@@ -10,6 +11,7 @@ namespace pal {
 // (ops/products/matmul.h). matmul_relu_grad: op(a)·op(b) + c where y > 0, else 0, from a, b, c and
 // y; c may be absent, and y may be bits.
 extern const OpDef matmul_relu_grad_op, matmul_relu_op;
+extern const Rewrite matmul_relu_grad_rewrite, matmul_relu_rewrite;
 
 // matmul_relu_grad's last operand, where matmul has its bias.
 constexpr size_t kReluResult = 3;

@@ -4,34 +4,23 @@
 // stashed in place of 6 H); the rest is computed again.
 #include "ops/recurrent/gru.h"
 
-#include <algorithm>
-
+#include "core/gradient.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
-#include "ops/recurrent/lstm.h"  // hold, cell_cost
+#include "ops/recurrent/cells.h"
+#include "ops/recurrent/lstm.h"  // hold
 #include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements of h: each costs three activations
-alignas(64) constexpr float kZeros[kTile] = {};
-
-int64_t rows_per_chunk(int64_t width) {
-  return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width));
-}
-
 void check_widths(const char* op, const TensorSpec& x, const TensorSpec& h,
                   const TensorSpec& lengths) {
-  require(x.shape.rank() == 2 && h.shape.rank() == 2 && is_float(x.dtype) && h.dtype == x.dtype &&
-              x.shape[0] == h.shape[0] && x.shape[1] == 3 * h.shape[1],
-          op, to_string(x) + ", " + to_string(h) + ": want gates (B, 3H) and h_prev (B, H)");
-  require(!present(lengths) || lengths == TensorSpec{{h.shape[0]}, DType::i32}, op,
-          to_string(lengths) + ": want lengths i32[B]");
+  require_gates(op, x, h, 3);
+  require_lengths(op, lengths, h);
 }
 
 Specs infer_cell(SpecSpan in, const Attrs& attrs) {
@@ -45,54 +34,44 @@ Specs infer_cell(SpecSpan in, const Attrs& attrs) {
 
 // x, y, h_prev, lengths -> h, gates, y_n
 void run_cell(const KernelArgs& a) {
-  const int64_t rows = a.in_spec[2].shape[0], width = a.in_spec[2].shape[1];
-  const int64_t t = a.attrs.as<GruAttrs>().t;
   const DType type = a.in_spec[0].dtype;
-  const int32_t* lengths = input_if_present<int32_t>(a, 3);
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[11][kTile];
-    const GruCell cell;
-    for (int64_t row = begin; row < end; ++row) {
-      const bool ended = lengths && t >= lengths[row];
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j), at = row * width + j;
-        const float *x[3], *y[3];
-        float* gate[3];
-        for (int k = 0; k < 3; ++k) {
-          const int64_t from = (3 * row + k) * width + j;
-          x[k] = load_tile(a.in[0], type, from, n, buffer[k]);
-          y[k] = load_tile(a.in[1], type, from, n, buffer[3 + k]);
-          gate[k] = a.out[1] ? tile_to_fill(a.out[1], type, from, buffer[6 + k]) : buffer[6 + k];
-        }
-        const float *xn = x[2], *yn = y[2];
-        for (int k = 0; k < 2; ++k) {
-          const float *from_x = x[k], *from_y = y[k];
-          float* both = gate[k];
+  const CellStore store{type};
+  auto one = [&](const CellTile& tile, float(&buffer)[11][kTile]) {
+    const int64_t at = tile.at(), n = tile.n;
+    const float *x[3], *y[3];
+    float* gate[3];
+    for (int k = 0; k < 3; ++k) {
+      const int64_t from = tile.gate(3, k);
+      x[k] = load_tile(a.in[0], type, from, n, buffer[k]);
+      y[k] = load_tile(a.in[1], type, from, n, buffer[3 + k]);
+      gate[k] = store.fill(a.out[1], from, buffer[6 + k]);
+    }
+    const float *xn = x[2], *yn = y[2];
+    for (int k = 0; k < 2; ++k) {
+      const float *from_x = x[k], *from_y = y[k];
+      float* both = gate[k];
 #pragma omp simd
-          for (int64_t e = 0; e < n; ++e) both[e] = from_x[e] + from_y[e];
-        }
-        if (a.out[0]) {
-          const float *r = gate[0], *z = gate[1];
-          const float* h = load_tile(a.in[2], type, at, n, buffer[9]);
-          float* to = tile_to_fill(a.out[0], type, at, buffer[10]);
-          if (ended) {
-            store_tile(a.out[0], type, at, n, h);
-          } else {
+      for (int64_t e = 0; e < n; ++e) both[e] = from_x[e] + from_y[e];
+    }
+    if (a.out[0]) {
+      const GruCell cell;
+      const float *r = gate[0], *z = gate[1];
+      const float* h = load_tile(a.in[2], type, at, n, buffer[9]);
+      float* to = store.fill(a.out[0], at, buffer[10]);
+      if (tile.ended) {
+        store_tile(a.out[0], type, at, n, h);
+      } else {
 #pragma omp simd
-            for (int64_t e = 0; e < n; ++e) to[e] = cell(r[e], z[e], xn[e], yn[e], h[e]);
-            if (type != DType::f32) store_tile(a.out[0], type, at, n, to);
-          }
-        }
-        if (a.out[1]) {
-          for (int k = 0; k < 2 && type != DType::f32; ++k) {
-            store_tile(a.out[1], type, (3 * row + k) * width + j, n, gate[k]);
-          }
-          store_tile(a.out[1], type, (3 * row + 2) * width + j, n, xn);
-        }
-        if (a.out[2]) store_tile(a.out[2], type, at, n, yn);
+        for (int64_t e = 0; e < n; ++e) to[e] = cell(r[e], z[e], xn[e], yn[e], h[e]);
+        store.keep(a.out[0], at, n, to);
       }
     }
-  });
+    for (int k = 0; k < 2; ++k) store.keep(a.out[1], tile.gate(3, k), n, gate[k]);
+    if (a.out[1]) store_tile(a.out[1], type, tile.gate(3, 2), n, xn);
+    if (a.out[2]) store_tile(a.out[2], type, at, n, yn);
+  };
+  each_cell_tile<11>(a.queue, a.in_spec[2].shape, input_if_present<int32_t>(a, 3),
+                     a.attrs.as<GruAttrs>().t, one);
 }
 
 // gates, y_n, h_prev, dh | lengths, sum (the gradient of h_prev so far) -> dx, dy, dh_prev
@@ -108,75 +87,57 @@ Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
 }
 
 void run_cell_grad(const KernelArgs& a) {
-  const int64_t rows = a.in_spec[2].shape[0], width = a.in_spec[2].shape[1];
-  const int64_t t = a.attrs.as<GruAttrs>().t;
   const DType type = a.in_spec[0].dtype;
-  const int32_t* lengths = input_if_present<int32_t>(a, 4);
+  const CellStore store{type};
   const void* sum_in = input_if_present(a, 5);
-  auto fill = [&](void* out, int64_t at, float* buffer) {
-    return out ? tile_to_fill(out, type, at, buffer) : buffer;
-  };
-  auto keep = [&](void* out, int64_t at, int64_t n, const float* tile) {
-    if (out && type != DType::f32) store_tile(out, type, at, n, tile);
-  };
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[14][kTile];
-    const GruCellGrad cell;
-    for (int64_t row = begin; row < end; ++row) {
-      const bool ended = lengths && t >= lengths[row];
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j), at = row * width + j;
-        const float* dh = load_tile(a.in[3], type, at, n, buffer[0]);
-        const float* sum = sum_in ? load_tile(sum_in, type, at, n, buffer[1]) : kZeros;
-        float* to_h = fill(a.out[2], at, buffer[2]);
-        if (ended) {
+  auto one = [&](const CellTile& tile, float(&buffer)[14][kTile]) {
+    const int64_t at = tile.at(), n = tile.n;
+    const float* dh = load_tile(a.in[3], type, at, n, buffer[0]);
+    const float* sum = sum_in ? load_tile(sum_in, type, at, n, buffer[1]) : kZeroTile;
+    float* to_h = store.fill(a.out[2], at, buffer[2]);
+    if (tile.ended) {
 #pragma omp simd
-          for (int64_t e = 0; e < n; ++e) to_h[e] = sum[e] + dh[e];
-          for (int k = 0; k < 3; ++k) {
-            for (size_t out : {0, 1}) {
-              if (a.out[out]) store_tile(a.out[out], type, (3 * row + k) * width + j, n, kZeros);
-            }
-          }
-        } else {
-          const float* gate[3];
-          float *dx[3], *dy[3];
-          for (int k = 0; k < 3; ++k) {
-            const int64_t from = (3 * row + k) * width + j;
-            gate[k] = load_tile(a.in[0], type, from, n, buffer[3 + k]);
-            dx[k] = fill(a.out[0], from, buffer[6 + k]);
-            dy[k] = fill(a.out[1], from, buffer[9 + k]);
-          }
-          const float* yn = load_tile(a.in[1], type, at, n, buffer[12]);
-          const float* h = load_tile(a.in[2], type, at, n, buffer[13]);
-          const float *r = gate[0], *z = gate[1], *xn = gate[2];
-          float *dxr = dx[0], *dxz = dx[1], *dxn = dx[2], *dyr = dy[0], *dyz = dy[1], *dyn = dy[2];
+      for (int64_t e = 0; e < n; ++e) to_h[e] = sum[e] + dh[e];
+      for (size_t out : {0, 1}) store.zero_gates(a.out[out], tile, 3);
+    } else {
+      const GruCellGrad cell;
+      const float* gate[3];
+      float *dx[3], *dy[3];
+      for (int k = 0; k < 3; ++k) {
+        const int64_t from = tile.gate(3, k);
+        gate[k] = load_tile(a.in[0], type, from, n, buffer[3 + k]);
+        dx[k] = store.fill(a.out[0], from, buffer[6 + k]);
+        dy[k] = store.fill(a.out[1], from, buffer[9 + k]);
+      }
+      const float* yn = load_tile(a.in[1], type, at, n, buffer[12]);
+      const float* h = load_tile(a.in[2], type, at, n, buffer[13]);
+      const float *r = gate[0], *z = gate[1], *xn = gate[2];
+      float *dxr = dx[0], *dxz = dx[1], *dxn = dx[2], *dyr = dy[0], *dyz = dy[1], *dyn = dy[2];
 #pragma omp simd
-          for (int64_t e = 0; e < n; ++e) {
-            const GruCellGrad::Out d = cell(r[e], z[e], xn[e], yn[e], h[e], dh[e]);
-            const float s = sum[e];
-            dxr[e] = d.r, dxz[e] = d.z, dxn[e] = d.xn;
-            dyr[e] = d.r, dyz[e] = d.z, dyn[e] = d.yn;
-            to_h[e] = s + d.h;
-          }
-          for (int k = 0; k < 3; ++k) {
-            keep(a.out[0], (3 * row + k) * width + j, n, dx[k]);
-            keep(a.out[1], (3 * row + k) * width + j, n, dy[k]);
-          }
-        }
-        keep(a.out[2], at, n, to_h);
+      for (int64_t e = 0; e < n; ++e) {
+        const GruCellGrad::Out d = cell(r[e], z[e], xn[e], yn[e], h[e], dh[e]);
+        const float s = sum[e];
+        dxr[e] = d.r, dxz[e] = d.z, dxn[e] = d.xn;
+        dyr[e] = d.r, dyz[e] = d.z, dyn[e] = d.yn;
+        to_h[e] = s + d.h;
+      }
+      for (int k = 0; k < 3; ++k) {
+        store.keep(a.out[0], tile.gate(3, k), n, dx[k]);
+        store.keep(a.out[1], tile.gate(3, k), n, dy[k]);
       }
     }
-  });
+    store.keep(a.out[2], at, n, to_h);
+  };
+  each_cell_tile<14>(a.queue, a.in_spec[2].shape, input_if_present<int32_t>(a, 4),
+                     a.attrs.as<GruAttrs>().t, one);
 }
 
 void cell_gradient(GradientArgs& g) {
   if (!g.dy()) return;  // what the gradient reads is no part of a loss
-  const Val sum = g.wants(2) ? g.sum(2) : Val{};
-  auto d = g.builder.emit(gru_cell_grad_op, {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), sum},
-                          g.node.attrs);
-  if (g.wants(0)) g.give(0, d[0]);
-  if (g.wants(1)) g.give(1, d[1]);
-  if (g.wants(2)) g.give_total(2, d[2]);
+  auto d =
+      g.builder.emit(gru_cell_grad_op,
+                     {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), g.take_sum(2)}, g.node.attrs);
+  for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {

@@ -2,12 +2,14 @@
 // reset gate works on the state's product, as in cuDNN and PyTorch. Fused, and as elementary nodes.
 #pragma once
 #include "core/op.h"
+#include "core/rewrite.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/math.h"
 
 namespace pal {
 
 extern const OpDef gru_cell_grad_op, gru_cell_op, gru_cell_replay_grad_op;
+extern const Rewrite gru_replay_rewrite;
 
 struct GruAttrs {
   int64_t t = 0;  // the time step, compared with `lengths` where they are given

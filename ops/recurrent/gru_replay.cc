@@ -6,77 +6,63 @@
 // What gru_cell_grad computes, but each product in the order in which the separate nodes make it,
 // so that the results are their bits. f32 only: in other types each separate node rounds what it
 // stores.
-#include <algorithm>
-
+#include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/recurrent/cells.h"
 #include "ops/recurrent/gru.h"
-#include "ops/recurrent/lstm.h"  // cell_cost
 #include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
-
-constexpr int64_t kGrain = 4096;  // elements of h: each costs three activations
 
 // Operands. Either both products' preactivations x, y (B, 3H) are there, or what became of them and
 // y's last third; sum, the gradient of h' so far, may be absent; all others are (B, H).
 enum : size_t { kHPrev, kDh, kX, kY, kR, kZ, kN, kYn, kSum, kOperands };
 
 // dx, dy, dh_prev
-template <bool kHasGates, bool kHasSum>
-void run_rows(const KernelArgs& a, int64_t begin, int64_t end) {
-  const int64_t width = a.in_spec[kHPrev].shape[1];
-  alignas(64) float unread[7][kTile];
-  for (int64_t row = begin; row < end; ++row) {
-    for (int64_t j = 0; j < width; j += kTile) {
-      const int64_t n = std::min(kTile, width - j), at = row * width + j;
-      auto gate = [&](size_t operand, int k) {
-        return a.input(operand) + (3 * row + k) * width + j;
-      };
-      auto d_gate = [&](size_t out, int k) {
-        return a.out[out] ? a.output(out) + (3 * row + k) * width + j : unread[3 * out + size_t(k)];
-      };
-      const float* x[3];
-      const float* y[3];
-      for (int k = 0; k < 3; ++k) {
-        x[k] = kHasGates ? gate(kX, k) : a.input(kR + size_t(k)) + at;
-        y[k] = kHasGates ? gate(kY, k) : a.input(kYn) + at;
-      }
-      const float *xr = x[0], *xz = x[1], *xn = x[2], *yr = y[0], *yz = y[1], *yn = y[2];
-      float *dxr = d_gate(0, 0), *dxz = d_gate(0, 1), *dxn = d_gate(0, 2);
-      float *dyr = d_gate(1, 0), *dyz = d_gate(1, 1), *dyn = d_gate(1, 2);
-      const float *h = a.input(kHPrev) + at, *dh = a.input(kDh) + at;
-      const float* sum = kHasSum ? a.input(kSum) + at : dh;
-      float* dh_prev = a.out[2] ? a.output(2) + at : unread[6];
-      // Element e of the outputs depends on element e of the operands alone.
-#pragma omp simd
-      for (int64_t e = 0; e < n; ++e) {
-        const float y_n = yn[e];
-        const float r = kHasGates ? sigmoid(xr[e] + yr[e]) : xr[e];
-        const float z = kHasGates ? sigmoid(xz[e] + yz[e]) : xz[e];
-        const float n_gate = kHasGates ? tanh(xn[e] + r * y_n) : xn[e];
-        const GruReplayGrad::Out d = GruReplayGrad{}(r, z, n_gate, y_n, h[e], dh[e]);
-        const float s = sum[e];
-        dxr[e] = d.r, dxz[e] = d.z, dxn[e] = d.xn;
-        dyr[e] = d.r, dyz[e] = d.z, dyn[e] = d.yn;
-        dh_prev[e] = kHasSum ? s + d.h : d.h;
-      }
+template <bool kHasGates, bool kHasSum> void run_tiles(const KernelArgs& a) {
+  auto one = [&](const CellTile& tile, float(&unread)[7][kTile]) {
+    const int64_t at = tile.at(), n = tile.n;
+    auto gate = [&](size_t operand, int k) { return a.input(operand) + tile.gate(3, k); };
+    auto d_gate = [&](size_t out, int k) {
+      return a.out[out] ? a.output(out) + tile.gate(3, k) : unread[3 * out + size_t(k)];
+    };
+    const float* x[3];
+    const float* y[3];
+    for (int k = 0; k < 3; ++k) {
+      x[k] = kHasGates ? gate(kX, k) : a.input(kR + size_t(k)) + at;
+      y[k] = kHasGates ? gate(kY, k) : a.input(kYn) + at;
     }
-  }
+    const float *xr = x[0], *xz = x[1], *xn = x[2], *yr = y[0], *yz = y[1], *yn = y[2];
+    float *dxr = d_gate(0, 0), *dxz = d_gate(0, 1), *dxn = d_gate(0, 2);
+    float *dyr = d_gate(1, 0), *dyz = d_gate(1, 1), *dyn = d_gate(1, 2);
+    const float *h = a.input(kHPrev) + at, *dh = a.input(kDh) + at;
+    const float* sum = kHasSum ? a.input(kSum) + at : dh;
+    float* dh_prev = a.out[2] ? a.output(2) + at : unread[6];
+    // Element e of the outputs depends on element e of the operands alone.
+#pragma omp simd
+    for (int64_t e = 0; e < n; ++e) {
+      const float y_n = yn[e];
+      const float r = kHasGates ? sigmoid(xr[e] + yr[e]) : xr[e];
+      const float z = kHasGates ? sigmoid(xz[e] + yz[e]) : xz[e];
+      const float n_gate = kHasGates ? tanh(xn[e] + r * y_n) : xn[e];
+      const GruReplayGrad::Out d = GruReplayGrad{}(r, z, n_gate, y_n, h[e], dh[e]);
+      const float s = sum[e];
+      dxr[e] = d.r, dxz[e] = d.z, dxn[e] = d.xn;
+      dyr[e] = d.r, dyz[e] = d.z, dyn[e] = d.yn;
+      dh_prev[e] = kHasSum ? s + d.h : d.h;
+    }
+  };
+  each_cell_tile<7>(a.queue, a.in_spec[kHPrev].shape, nullptr, 0, one);
 }
 
 void run(const KernelArgs& a) {
-  const int64_t rows = a.in_spec[kHPrev].shape[0], width = a.in_spec[kHPrev].shape[1];
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width));
-  const bool gates = input_if_present(a, kX), sum = input_if_present(a, kSum);
-  const auto part = gates ? (sum ? run_rows<true, true> : run_rows<true, false>)
-                          : (sum ? run_rows<false, true> : run_rows<false, false>);
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) { part(a, begin, end); });
+  with_constants([&](auto gates, auto sum) { run_tiles<gates.value, sum.value>(a); },
+                 input_if_present(a, kX) != nullptr, input_if_present(a, kSum) != nullptr);
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
@@ -142,23 +128,21 @@ FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
 
 // Around the node that lays down the reset gate's gradient, the last.
 std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
-  const auto [width, begin] = attrs.as<ColumnsGradAttrs>();
-  const TensorSpec& part = in[0];
-  if (part.shape.rank() != 2 || part.dtype != DType::f32 || begin != 0 ||
-      width != 3 * part.shape[1] || in.size() < 2 || !present(in[1])) {
-    return {};
-  }
+  if (!lays_first_gate(in, attrs, 3)) return {};
   std::vector<FusedPattern> out;
   for (const bool has_gates : {true, false}) {
     for (const Kind kind : {Kind{has_gates, true, true}, Kind{has_gates, false, true},
                             Kind{has_gates, false, false}}) {
-      out.push_back(pattern_of(part, kind));
+      out.push_back(pattern_of(in[0], kind));
     }
   }
   return out;
 }
 
 }  // namespace
+
+const Rewrite gru_replay_rewrite{
+    .op = &gru_cell_replay_grad_op, .anchor = &slice_columns_grad_op, .patterns = patterns};
 
 const OpDef gru_cell_replay_grad_op{
     .name = "gru_cell_replay_grad",
@@ -170,7 +154,6 @@ const OpDef gru_cell_replay_grad_op{
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           return cell_cost((present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), in, out);
         },
-    .fuses = {&slice_columns_grad_op, patterns},
     .cpu = {.run = run},
     .cuda = &gru_cell_replay_grad_cuda,
     .examples =

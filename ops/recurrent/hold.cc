@@ -3,6 +3,7 @@
 // sum.
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
@@ -73,10 +74,8 @@ const OpDef hold_op{
     },
     .gradient =
         [](GradientArgs& g) {
-          const Val sum = g.wants(1) ? g.sum(1) : Val{};
-          auto d = g.builder.emit(hold_grad_op, {g.dy(), g.in(2), sum}, g.node.attrs);
-          if (g.wants(0)) g.give(0, d[0]);
-          if (g.wants(1)) g.give_total(1, d[1]);
+          auto d = g.builder.emit(hold_grad_op, {g.dy(), g.in(2), g.take_sum(1)}, g.node.attrs);
+          g.give(0, d[0]), g.give(1, d[1]);
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_hold},

@@ -4,90 +4,62 @@
 // cost less than reading them, and nothing but the gates is stashed; its result may lie over them.
 #include "ops/recurrent/lstm.h"
 
-#include <algorithm>
-#include <cstring>
-
+#include "core/gradient.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/recurrent/cells.h"
 #include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements of h: each costs five activations
-alignas(64) constexpr float kZeros[kTile] = {};
-
-int64_t rows_per_chunk(int64_t width) {
-  return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width));
-}
-
-bool lengths_fit(const TensorSpec& lengths, int64_t batch) {
-  return lengths.dtype == DType::i32 && lengths.shape == Shape{batch};
-}
-
-// (gates, c_prev), and what is common to the cell and its gradient.
-void check_cell(const char* op, SpecSpan in) {
-  const TensorSpec &gates = in[0], &c = in[1];
-  require(gates.shape.rank() == 2 && c.shape.rank() == 2 && is_float(gates.dtype) &&
-              c.dtype == gates.dtype && gates.shape[0] == c.shape[0] &&
-              gates.shape[1] == 4 * c.shape[1],
-          op, to_string(gates) + ", " + to_string(c) + ": want gates (B, 4H) and c_prev (B, H)");
-}
-
 Specs infer_cell(SpecSpan in, const Attrs& attrs) {
   require(in.size() == 4, "lstm_cell", "takes gates, c_prev, h_prev, lengths");
   (void)attrs.as<LstmAttrs>();
-  check_cell("lstm_cell", in);
+  require_gates("lstm_cell", in[0], in[1], 4);
+  require_lengths("lstm_cell", in[3], in[1]);
   const bool held = present(in[2]), lengths = present(in[3]);
   require(held == lengths, "lstm_cell", "h_prev and lengths go together");
-  require(!held || (in[2] == in[1] && lengths_fit(in[3], in[1].shape[0])), "lstm_cell",
-          to_string(in[2]) + ", " + to_string(in[3]) + ": want h_prev like c_prev " +
-              to_string(in[1]) + " and lengths i32[B]");
+  require(!held || in[2] == in[1], "lstm_cell",
+          to_string(in[2]) + ": want h_prev like c_prev " + to_string(in[1]));
   return {plain(in[1]), plain(in[1])};
 }
 
 void run_cell(const KernelArgs& a) {
   auto& attrs = a.attrs.as<LstmAttrs>();
-  const int64_t rows = a.in_spec[1].shape[0], width = a.in_spec[1].shape[1];
   const DType type = a.in_spec[0].dtype;
+  const CellStore store{type};
   const int32_t* lengths = input_if_present<int32_t>(a, 3);
   void *h_out = a.out[0], *c_out = a.out[1];
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[7][kTile];
-    const LstmCell cell{attrs.forget_bias};
-    for (int64_t row = begin; row < end; ++row) {
-      const bool ended = lengths && attrs.t >= lengths[row];
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j), at = row * width + j;
-        if (ended) {
-          const float* c = load_tile(a.in[1], type, at, n, buffer[0]);
-          const float* h = load_tile(a.in[2], type, at, n, buffer[1]);
-          if (c_out) store_tile(c_out, type, at, n, c);
-          if (h_out) store_tile(h_out, type, at, n, h);
-          continue;
-        }
-        const float* x[4];
-        for (int k = 0; k < 4; ++k) {
-          x[k] = load_tile(a.in[0], type, (4 * row + k) * width + j, n, buffer[k]);
-        }
-        const float *i = x[0], *f = x[1], *g = x[2], *o = x[3];
-        const float* c_prev = load_tile(a.in[1], type, at, n, buffer[4]);
-        float* c = c_out ? tile_to_fill(c_out, type, at, buffer[5]) : buffer[5];
-        float* h = h_out ? tile_to_fill(h_out, type, at, buffer[6]) : buffer[6];
-#pragma omp simd
-        for (int64_t e = 0; e < n; ++e) {
-          const LstmCell::Out y = cell(i[e], f[e], g[e], o[e], c_prev[e]);
-          c[e] = y.c, h[e] = y.h;
-        }
-        if (c_out && type != DType::f32) store_tile(c_out, type, at, n, c);
-        if (h_out && type != DType::f32) store_tile(h_out, type, at, n, h);
-      }
+  auto one = [&](const CellTile& tile, float(&buffer)[7][kTile]) {
+    const int64_t at = tile.at(), n = tile.n;
+    if (tile.ended) {
+      const float* c = load_tile(a.in[1], type, at, n, buffer[0]);
+      const float* h = load_tile(a.in[2], type, at, n, buffer[1]);
+      if (c_out) store_tile(c_out, type, at, n, c);
+      if (h_out) store_tile(h_out, type, at, n, h);
+      return;
     }
-  });
+    const LstmCell cell{attrs.forget_bias};
+    const float* x[4];
+    for (int k = 0; k < 4; ++k) {
+      x[k] = load_tile(a.in[0], type, tile.gate(4, k), n, buffer[k]);
+    }
+    const float *i = x[0], *f = x[1], *g = x[2], *o = x[3];
+    const float* c_prev = load_tile(a.in[1], type, at, n, buffer[4]);
+    float *c = store.fill(c_out, at, buffer[5]), *h = store.fill(h_out, at, buffer[6]);
+#pragma omp simd
+    for (int64_t e = 0; e < n; ++e) {
+      const LstmCell::Out y = cell(i[e], f[e], g[e], o[e], c_prev[e]);
+      c[e] = y.c, h[e] = y.h;
+    }
+    store.keep(c_out, at, n, c);
+    store.keep(h_out, at, n, h);
+  };
+  each_cell_tile<7>(a.queue, a.in_spec[1].shape, lengths, attrs.t, one);
 }
 
 // gates, c_prev | dh, dc, lengths, sum (the gradient of h_prev so far) -> dgates, dc_prev, dh_prev
@@ -95,14 +67,13 @@ Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
   const char* op = "lstm_cell_grad";
   require(in.size() == 6, op, "takes gates, c_prev, dh, dc, lengths, sum");
   (void)attrs.as<LstmAttrs>();
-  check_cell(op, in);
+  require_gates(op, in[0], in[1], 4);
+  require_lengths(op, in[4], in[1]);
   const bool dh = present(in[2]), dc = present(in[3]);
   require((dh || dc) && (!dh || in[2] == in[1]) && (!dc || in[3] == in[1]), op,
           to_string(in[2]) + ", " + to_string(in[3]) + ": want dh or dc like c_prev " +
               to_string(in[1]));
   const bool lengths = present(in[4]), sum = present(in[5]);
-  require(!lengths || lengths_fit(in[4], in[1].shape[0]), op,
-          to_string(in[4]) + ": want lengths i32[B]");
   require(!sum || (lengths && in[5] == in[1]), op,
           to_string(in[5]) + ": the sum goes with lengths, and is like c_prev");
   if (!lengths) return {plain(in[0]), plain(in[1])};
@@ -111,76 +82,58 @@ Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
 
 void run_cell_grad(const KernelArgs& a) {
   auto& attrs = a.attrs.as<LstmAttrs>();
-  const int64_t rows = a.in_spec[1].shape[0], width = a.in_spec[1].shape[1];
   const DType type = a.in_spec[0].dtype;
+  const CellStore store{type};
   const int32_t* lengths = input_if_present<int32_t>(a, 4);
   void* dh_prev = lengths ? a.out[2] : nullptr;
   const void *dh_in = input_if_present(a, 2), *dc_in = input_if_present(a, 3);
   const void* sum_in = input_if_present(a, 5);
-  // The output's tile, to be computed in place where that is possible.
-  auto fill = [&](void* out, int64_t at, float* buffer) {
-    return out ? tile_to_fill(out, type, at, buffer) : buffer;
-  };
-  auto keep = [&](void* out, int64_t at, int64_t n, const float* tile) {
-    if (out && type != DType::f32) store_tile(out, type, at, n, tile);
-  };
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[14][kTile];
-    const LstmCellGrad cell{attrs.forget_bias};
-    for (int64_t row = begin; row < end; ++row) {
-      const bool ended = lengths && attrs.t >= lengths[row];
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j), at = row * width + j;
-        const float* dh = dh_in ? load_tile(dh_in, type, at, n, buffer[0]) : kZeros;
-        const float* dc = dc_in ? load_tile(dc_in, type, at, n, buffer[1]) : kZeros;
-        const float* sum = sum_in ? load_tile(sum_in, type, at, n, buffer[2]) : kZeros;
-        float* to_c = fill(a.out[1], at, buffer[3]);
-        float* to_h = fill(dh_prev, at, buffer[4]);
-        if (ended) {
-          // In this order: to_h may lie over sum or dh, to_c over dc or dh.
+  auto one = [&](const CellTile& tile, float(&buffer)[14][kTile]) {
+    const int64_t at = tile.at(), n = tile.n;
+    const float* dh = dh_in ? load_tile(dh_in, type, at, n, buffer[0]) : kZeroTile;
+    const float* dc = dc_in ? load_tile(dc_in, type, at, n, buffer[1]) : kZeroTile;
+    const float* sum = sum_in ? load_tile(sum_in, type, at, n, buffer[2]) : kZeroTile;
+    float *to_c = store.fill(a.out[1], at, buffer[3]), *to_h = store.fill(dh_prev, at, buffer[4]);
+    if (tile.ended) {
+      // In this order: to_h may lie over sum or dh, to_c over dc or dh.
 #pragma omp simd
-          for (int64_t e = 0; e < n; ++e) {
-            const float h = dh[e], c = dc[e];
-            to_h[e] = sum[e] + h, to_c[e] = c;
-          }
-          for (int k = 0; k < 4 && a.out[0]; ++k) {
-            store_tile(a.out[0], type, (4 * row + k) * width + j, n, kZeros);
-          }
-        } else {
-          const float* x[4];
-          float* d[4];
-          for (int k = 0; k < 4; ++k) {
-            const int64_t from = (4 * row + k) * width + j;
-            x[k] = load_tile(a.in[0], type, from, n, buffer[5 + k]);
-            d[k] = fill(a.out[0], from, buffer[9 + k]);
-          }
-          const float* c_prev = load_tile(a.in[1], type, at, n, buffer[13]);
-          const float *i = x[0], *f = x[1], *g = x[2], *o = x[3];
-          float *di = d[0], *df = d[1], *dg = d[2], *d_o = d[3];
-#pragma omp simd
-          for (int64_t e = 0; e < n; ++e) {
-            const LstmCellGrad::Out y = cell(i[e], f[e], g[e], o[e], c_prev[e], dh[e], dc[e]);
-            const float s = sum[e];
-            di[e] = y.i, df[e] = y.f, dg[e] = y.g, d_o[e] = y.o;
-            to_h[e] = s, to_c[e] = y.c_prev;
-          }
-          for (int k = 0; k < 4; ++k) keep(a.out[0], (4 * row + k) * width + j, n, d[k]);
-        }
-        keep(dh_prev, at, n, to_h);
-        keep(a.out[1], at, n, to_c);
+      for (int64_t e = 0; e < n; ++e) {
+        const float h = dh[e], c = dc[e];
+        to_h[e] = sum[e] + h, to_c[e] = c;
       }
+      store.zero_gates(a.out[0], tile, 4);
+    } else {
+      const LstmCellGrad cell{attrs.forget_bias};
+      const float* x[4];
+      float* d[4];
+      for (int k = 0; k < 4; ++k) {
+        x[k] = load_tile(a.in[0], type, tile.gate(4, k), n, buffer[5 + k]);
+        d[k] = store.fill(a.out[0], tile.gate(4, k), buffer[9 + k]);
+      }
+      const float* c_prev = load_tile(a.in[1], type, at, n, buffer[13]);
+      const float *i = x[0], *f = x[1], *g = x[2], *o = x[3];
+      float *di = d[0], *df = d[1], *dg = d[2], *d_o = d[3];
+#pragma omp simd
+      for (int64_t e = 0; e < n; ++e) {
+        const LstmCellGrad::Out y = cell(i[e], f[e], g[e], o[e], c_prev[e], dh[e], dc[e]);
+        const float s = sum[e];
+        di[e] = y.i, df[e] = y.f, dg[e] = y.g, d_o[e] = y.o;
+        to_h[e] = s, to_c[e] = y.c_prev;
+      }
+      for (int k = 0; k < 4; ++k) store.keep(a.out[0], tile.gate(4, k), n, d[k]);
     }
-  });
+    store.keep(dh_prev, at, n, to_h);
+    store.keep(a.out[1], at, n, to_c);
+  };
+  each_cell_tile<14>(a.queue, a.in_spec[1].shape, lengths, attrs.t, one);
 }
 
 void cell_gradient(GradientArgs& g) {
   const bool held = bool(g.in(3));
-  const Val sum = held && g.wants(2) ? g.sum(2) : Val{};
+  const Val sum = held ? g.take_sum(2) : Val{};
   auto d = g.builder.emit(lstm_cell_grad_op, {g.in(0), g.in(1), g.dy(0), g.dy(1), g.in(3), sum},
                           g.node.attrs);
-  if (g.wants(0)) g.give(0, d[0]);
-  if (g.wants(1)) g.give(1, d[1]);
-  if (held && g.wants(2)) g.give_total(2, d[2]);
+  for (int k = 0; k < (held ? 3 : 2); ++k) g.give(k, d[size_t(k)]);
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {
@@ -224,13 +177,6 @@ std::vector<Example> cell_grad_examples() {
 }
 
 }  // namespace
-
-Cost cell_cost(double flops, SpecSpan in, SpecSpan out) {
-  Cost cost{flops, 0};
-  for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
-  for (auto& spec : out) cost.bytes += double(spec.bytes());
-  return cost;
-}
 
 const OpDef lstm_cell_op{
     .name = "lstm_cell",

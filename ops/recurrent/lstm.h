@@ -2,11 +2,14 @@
 // elementwise nodes that Echo analyses (its Figure 1).
 #pragma once
 #include "core/op.h"
+#include "core/rewrite.h"
+#include "core/val.h"
 #include "ops/kernels/math.h"
 
 namespace pal {
 
 extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op, lstm_cell_replay_grad_op;
+extern const Rewrite lstm_replay_rewrite;
 
 struct LstmAttrs {
   float forget_bias = 0;  // added to the forget gate's preactivation
@@ -36,9 +39,6 @@ LstmState lstm_cell_unfused(Val gates, LstmState prev, Val lengths, int64_t t);
 
 // x (B, ..) where t < lengths[b], else prev (B, ..).
 Val hold(Val x, Val prev, Val lengths, int64_t t);
-
-// Of a recurrent cell or its gradient: each operand is read once, each result written once.
-Cost cell_cost(double flops, SpecSpan in, SpecSpan out);
 
 // One element of the cell, and of its gradient, which computes the activations again.
 struct LstmCell {

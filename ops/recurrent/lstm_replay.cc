@@ -6,21 +6,18 @@
 // What lstm_cell_grad computes, but each product in the order in which the separate nodes make it,
 // so that the results are their bits. f32 only: in other types each separate node rounds what it
 // stores.
-#include <algorithm>
-
+#include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/recurrent/cells.h"
 #include "ops/recurrent/lstm.h"
 #include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
-
-constexpr int64_t kGrain = 4096;  // elements of h: each costs five activations
 
 // Operands. Of the gates either their preactivations (B, 4H) are there, or what became of them; c,
 // the new state, and dc, what later steps gave it, may be absent; all others are (B, H).
@@ -43,56 +40,36 @@ struct Cell {
   }
 };
 
-template <bool kHasGates, bool kHasC, bool kHasDc>
-void run_rows(const KernelArgs& a, int64_t begin, int64_t end) {
-  const int64_t width = a.in_spec[kCPrev].shape[1];
-  alignas(64) float unread[5][kTile];
-  for (int64_t row = begin; row < end; ++row) {
-    for (int64_t j = 0; j < width; j += kTile) {
-      const int64_t n = std::min(kTile, width - j), at = row * width + j;
-      auto gate = [&](int k) {
-        return kHasGates ? a.input(kGates) + (4 * row + k) * width + j
-                         : a.input(kI + size_t(k)) + at;
-      };
-      auto d_gate = [&](int k) {
-        return a.out[0] ? a.output(0) + (4 * row + k) * width + j : unread[k];
-      };
-      const float *i = gate(0), *f = gate(1), *g = gate(2), *o = gate(3);
-      float *di = d_gate(0), *df = d_gate(1), *dg = d_gate(2), *d_o = d_gate(3);
-      const float *c_prev = a.input(kCPrev) + at, *dh = a.input(kDh) + at;
-      const float* c = kHasC ? a.input(kC) + at : c_prev;
-      const float* dc = kHasDc ? a.input(kDc) + at : dh;
-      float* dc_prev = a.out[1] ? a.output(1) + at : unread[4];
-      // Element e of the outputs depends on element e of the operands alone.
+template <bool kHasGates, bool kHasC, bool kHasDc> void run_tiles(const KernelArgs& a) {
+  auto one = [&](const CellTile& tile, float(&unread)[5][kTile]) {
+    const int64_t at = tile.at(), n = tile.n;
+    auto gate = [&](int k) {
+      return kHasGates ? a.input(kGates) + tile.gate(4, k) : a.input(kI + size_t(k)) + at;
+    };
+    auto d_gate = [&](int k) { return a.out[0] ? a.output(0) + tile.gate(4, k) : unread[k]; };
+    const float *i = gate(0), *f = gate(1), *g = gate(2), *o = gate(3);
+    float *di = d_gate(0), *df = d_gate(1), *dg = d_gate(2), *d_o = d_gate(3);
+    const float *c_prev = a.input(kCPrev) + at, *dh = a.input(kDh) + at;
+    const float* c = kHasC ? a.input(kC) + at : c_prev;
+    const float* dc = kHasDc ? a.input(kDc) + at : dh;
+    float* dc_prev = a.out[1] ? a.output(1) + at : unread[4];
+    // Element e of the outputs depends on element e of the operands alone.
 #pragma omp simd
-      for (int64_t e = 0; e < n; ++e) {
-        const Cell::Out y = Cell::gradient<kHasC, kHasDc>(
-            kHasGates ? sigmoid(i[e]) : i[e], kHasGates ? sigmoid(f[e]) : f[e],
-            kHasGates ? tanh(g[e]) : g[e], kHasGates ? sigmoid(o[e]) : o[e], c_prev[e], c[e], dh[e],
-            dc[e]);
-        di[e] = y.i, df[e] = y.f, dg[e] = y.g, d_o[e] = y.o, dc_prev[e] = y.c_prev;
-      }
+    for (int64_t e = 0; e < n; ++e) {
+      const Cell::Out y = Cell::gradient<kHasC, kHasDc>(
+          kHasGates ? sigmoid(i[e]) : i[e], kHasGates ? sigmoid(f[e]) : f[e],
+          kHasGates ? tanh(g[e]) : g[e], kHasGates ? sigmoid(o[e]) : o[e], c_prev[e], c[e], dh[e],
+          dc[e]);
+      di[e] = y.i, df[e] = y.f, dg[e] = y.g, d_o[e] = y.o, dc_prev[e] = y.c_prev;
     }
-  }
-}
-
-template <bool... kHas> void choose_run(const KernelArgs& a, int64_t begin, int64_t end) {
-  if constexpr (sizeof...(kHas) == 3) {
-    run_rows<kHas...>(a, begin, end);
-  } else {
-    constexpr size_t asked[] = {kGates, kC, kDc};
-    if (input_if_present(a, asked[sizeof...(kHas)]))
-      choose_run<kHas..., true>(a, begin, end);
-    else
-      choose_run<kHas..., false>(a, begin, end);
-  }
+  };
+  each_cell_tile<5>(a.queue, a.in_spec[kCPrev].shape, nullptr, 0, one);
 }
 
 void run(const KernelArgs& a) {
-  const int64_t rows = a.in_spec[kCPrev].shape[0], width = a.in_spec[kCPrev].shape[1];
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width));
-  parallel_chunks(a.queue, rows, grain,
-                  [&](int64_t begin, int64_t end) { choose_run<>(a, begin, end); });
+  with_constants([&](auto gates, auto c, auto dc) { run_tiles<gates.value, c.value, dc.value>(a); },
+                 input_if_present(a, kGates) != nullptr, input_if_present(a, kC) != nullptr,
+                 input_if_present(a, kDc) != nullptr);
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
@@ -159,20 +136,24 @@ FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
 
 // Around the node that lays down the input gate's gradient, the last.
 std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
-  const auto [width, begin] = attrs.as<ColumnsGradAttrs>();
-  const TensorSpec& part = in[0];
-  if (part.shape.rank() != 2 || part.dtype != DType::f32 || begin != 0 ||
-      width != 4 * part.shape[1] || in.size() < 2 || !present(in[1])) {
-    return {};
-  }
+  if (!lays_first_gate(in, attrs, 4)) return {};
   std::vector<FusedPattern> out;
-  for (int kind = 15; kind >= 0; --kind) {  // a c that was recomputed is made again in the node
-    out.push_back(pattern_of(part, {bool(kind & 8), !(kind & 4), bool(kind & 2), bool(kind & 1)}));
+  for (const bool has_gates : {true, false}) {
+    for (const bool has_c : {false, true}) {  // a c that was recomputed is made again in the node
+      for (const bool has_dc : {true, false}) {
+        for (const bool wants_c_prev : {true, false}) {
+          out.push_back(pattern_of(in[0], {has_gates, has_c, has_dc, wants_c_prev}));
+        }
+      }
+    }
   }
   return out;
 }
 
 }  // namespace
+
+const Rewrite lstm_replay_rewrite{
+    .op = &lstm_cell_replay_grad_op, .anchor = &slice_columns_grad_op, .patterns = patterns};
 
 const OpDef lstm_cell_replay_grad_op{
     .name = "lstm_cell_replay_grad",
@@ -184,7 +165,6 @@ const OpDef lstm_cell_replay_grad_op{
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           return cell_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in, out);
         },
-    .fuses = {&slice_columns_grad_op, patterns},
     .cpu = {.run = run},
     .cuda = &lstm_cell_replay_grad_cuda,
     .examples =

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
@@ -101,10 +102,8 @@ const OpDef dot_last_op{
     },
     .gradient =
         [](GradientArgs& g) {
-          const Val sum = g.wants(1) ? g.sum(1) : Val{};
-          auto d = g.builder.emit(dot_last_grad_op, {g.dy(), g.in(0), g.in(1), sum});
-          if (g.wants(0)) g.give(0, d[0]);
-          if (g.wants(1)) g.give_total(1, d[1]);
+          auto d = g.builder.emit(dot_last_grad_op, {g.dy(), g.in(0), g.in(1), g.take_sum(1)});
+          g.give(0, d[0]), g.give(1, d[1]);
         },
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {

@@ -1,6 +1,7 @@
 // The product with a vector along the last axis, and the inner product of two tensors.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

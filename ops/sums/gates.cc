@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/builder.h"
 #include "core/scalars.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
@@ -106,7 +107,6 @@ const OpDef clip_norm_gate_op{
       return {gate_spec()};
     },
     .optional_from = 1,
-    .gate = true,
     .cpu = {.run = run_gate},
     .cuda = &clip_norm_gate_cuda,
     .examples =
@@ -125,7 +125,9 @@ Val sum_of_squares(Val g) { return g.builder->emit1(sum_of_squares_op, {g}); }
 Val clip_norm_gate(Val scalars, Val loss, const std::vector<Val>& partials, ClipNormAttrs attrs) {
   std::vector<Val> in{scalars, loss};
   in.insert(in.end(), partials.begin(), partials.end());
-  return scalars.builder->emit1(clip_norm_gate_op, std::move(in), attrs);
+  const Val gate = scalars.builder->emit1(clip_norm_gate_op, std::move(in), attrs);
+  gate.builder->program().value(gate.id).role = Role::gate;
+  return gate;
 }
 
 }  // namespace pal

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

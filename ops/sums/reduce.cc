@@ -2,6 +2,7 @@
 // broadcast_leading: y_rc = x_c, dx_c = sum_r dy_rc.        add_broadcast: y_rc = x_rc + b_c.
 #include "ops/sums/reduce.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 #include "ops/tensors/copies.h"
@@ -180,7 +181,7 @@ const OpDef sum_leading_op{
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
           if (g.wants(0)) g.give(0, broadcast_leading(cast(g.dy(), x.dtype), x.shape));
-          if (g.wants(1)) g.give(1, g.dy());
+          g.give(1, g.dy());
         },
     .optional_from = 1,
     .shares = {{0, 1}},
@@ -280,12 +281,12 @@ const OpDef add_broadcast_op{
         },
     .gradient =
         [](GradientArgs& g) {
-          if (g.wants(0)) g.give(0, g.dy());
+          g.give(0, g.dy());
           if (!g.wants(1)) return;
           const int axes = g.dy().shape().rank() - g.in(1).shape().rank();
           if (axes == 0) return g.give(1, cast(g.dy(), g.type(1)));
-          g.give_total(1, g.builder.emit1(sum_leading_op, {g.dy(), g.sum(1)},
-                                          SumLeadingAttrs{axes, g.type(1)}));
+          g.give(1, g.builder.emit1(sum_leading_op, {g.dy(), g.take_sum(1)},
+                                    SumLeadingAttrs{axes, g.type(1)}));
         },
     .shares = {{0, 0}},
     .cpu = {.run = run_add_broadcast},

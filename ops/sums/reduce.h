@@ -2,6 +2,7 @@
 // through fixed chunks: the same bits for any number of threads and any alignment.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

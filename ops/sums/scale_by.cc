@@ -1,6 +1,7 @@
 // scale_by: y = factor x, dx = factor dy, dfactor = sum + dy . x      inner_product: sum + a . b
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
@@ -61,7 +62,7 @@ const OpDef scale_by_op{
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, scale_by(g.dy(), g.in(1)));
           if (g.wants(1)) {
-            g.give_total(1, inner_product(g.dy(), g.in(0), g.sum(1)));
+            g.give(1, inner_product(g.dy(), g.in(0), g.take_sum(1)));
           }
         },
     .shares = {{0, 0}},
@@ -89,7 +90,7 @@ const OpDef inner_product_op{
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, scale_by(g.in(1), g.dy()));
           if (g.wants(1)) g.give(1, scale_by(g.in(0), g.dy()));
-          if (g.in(2) && g.wants(2)) g.give(2, g.dy());
+          if (g.in(2)) g.give(2, g.dy());
         },
     .optional_from = 2,
     .shares = {{0, 2}},

@@ -4,16 +4,16 @@
 
 #include <cstring>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/slices.h"
 
 namespace pal {
 namespace {
 
-Shape with_width(Shape shape, int64_t width) {
-  shape[shape.rank() - 1] = width;
-  return shape;
+Shape with_width(const Shape& shape, int64_t width) {
+  return with_extent(SliceAxis::last, shape, width);
 }
 
 void require_columns(const char* op, const TensorSpec& spec) {
@@ -123,16 +123,11 @@ const OpDef slice_columns_op{
           auto& s = attrs.as<ColumnsAttrs>();
           require_operands("slice_columns", in, 1, 1);
           require_columns("slice_columns", in[0]);
-          require(0 <= s.begin && s.begin <= s.end && s.end <= in[0].shape.back(), "slice_columns",
-                  to_string(in[0]) + ": no columns [" + std::to_string(s.begin) + "," +
-                      std::to_string(s.end) + ")");
-          return Specs{{with_width(in[0].shape, s.end - s.begin), in[0].dtype}};
+          return infer_slice("slice_columns", SliceAxis::last, in[0], s.begin, s.end);
         },
     .gradient =
         [](GradientArgs& g) {
-          const int64_t begin = g.attrs<ColumnsAttrs>().begin;
-          const Val part = cast(g.dy(), g.type(0));
-          g.give_total(0, slice_columns_grad(part, g.sum(0), g.in(0).shape().back(), begin));
+          slice_gradient(g, SliceAxis::last, g.attrs<ColumnsAttrs>().begin, slice_columns_grad);
         },
     .cpu = {.run = run_slice},
     .cuda = &slice_columns_cuda,
@@ -151,15 +146,7 @@ const OpDef slice_columns_grad_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<ColumnsGradAttrs>();
-          require_operands("slice_columns_grad", in, 1, 2);
-          require_columns("slice_columns_grad", in[0]);
-          require(is_float(in[0].dtype) && 0 <= s.begin && s.begin + in[0].shape.back() <= s.width,
-                  "slice_columns_grad",
-                  to_string(in[0]) + ": does not fit into " + std::to_string(s.width) + " columns");
-          TensorSpec out{with_width(in[0].shape, s.width), in[0].dtype};
-          require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out, "slice_columns_grad",
-                  to_string(in[0]) + ": the sum should be " + to_string(out));
-          return Specs{out};
+          return infer_slice_grad("slice_columns_grad", SliceAxis::last, in, s.begin, s.width);
         },
     .optional_from = 1,
     .shares = {{0, 1}},

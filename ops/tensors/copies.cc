@@ -3,6 +3,7 @@
 // to_bits: y = [lo < x < hi].
 #include "ops/tensors/copies.h"
 
+#include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"

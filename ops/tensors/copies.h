@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

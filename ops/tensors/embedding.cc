@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
@@ -118,8 +119,8 @@ const OpDef embedding_op{
     .gradient =
         [](GradientArgs& g) {
           if (!g.wants(0)) return;
-          g.give_total(0, embedding_grad(g.dy(), g.in(1), g.sum(0), g.in(0).shape()[0],
-                                         g.attrs<EmbeddingAttrs>().padding));
+          g.give(0, embedding_grad(g.dy(), g.in(1), g.take_sum(0), g.in(0).shape()[0],
+                                   g.attrs<EmbeddingAttrs>().padding));
         },
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {  // of the table only the rows that are read

@@ -1,6 +1,7 @@
 // Rows of a table by number: word embeddings.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

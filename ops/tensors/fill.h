@@ -1,5 +1,6 @@
 // A constant in every element.
 #pragma once
+#include "core/builder.h"
 #include "core/op.h"
 
 namespace pal {

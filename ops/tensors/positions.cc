@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "core/gradient.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"

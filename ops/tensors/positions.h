@@ -1,6 +1,7 @@
 // Sinusoidal positions (Vaswani et al. 2017, section 3.5).
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

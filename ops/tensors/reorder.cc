@@ -1,6 +1,7 @@
 // y = x in another layout; dx = dy in x's.
 #include "ops/tensors/reorder.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/onednn.h"
 

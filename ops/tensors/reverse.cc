@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 

@@ -1,6 +1,7 @@
 // Sequences back to front, each within its own length.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

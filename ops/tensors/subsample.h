@@ -2,6 +2,7 @@
 // al. 2016 (their option A), where a block halves the image and widens it.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

@@ -1,6 +1,7 @@
 // y[j,i,..] = x[i,j,..]; dx = dy with its axes exchanged again.
 #include "ops/tensors/swap_leading.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 

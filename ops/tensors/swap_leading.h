@@ -1,6 +1,7 @@
 // The first two axes of a tensor exchanged: from images' pixels to time-major sequences, and back.
 #pragma once
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

@@ -5,17 +5,13 @@
 
 #include <algorithm>
 
+#include "core/gradient.h"
 #include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/slices.h"
 
 namespace pal {
 namespace {
-
-Shape with_leading(Shape shape, int64_t extent) {
-  shape[0] = extent;
-  return shape;
-}
 
 // Bytes of one index of the leading axis; an error where it does not begin on a byte.
 int64_t row_bytes(const char* op, const TensorSpec& spec) {
@@ -136,16 +132,11 @@ const OpDef slice_op{
           auto& s = attrs.as<SliceAttrs>();
           require_operands("slice", in, 1, 1);
           row_bytes("slice", in[0]);
-          require(0 <= s.begin && s.begin <= s.end && s.end <= in[0].shape[0], "slice",
-                  to_string(in[0]) + ": no rows [" + std::to_string(s.begin) + "," +
-                      std::to_string(s.end) + ")");
-          return Specs{{with_leading(in[0].shape, s.end - s.begin), in[0].dtype}};
+          return infer_slice("slice", SliceAxis::leading, in[0], s.begin, s.end);
         },
     .gradient =
         [](GradientArgs& g) {
-          const int64_t begin = g.attrs<SliceAttrs>().begin;
-          const Val part = cast(g.dy(), g.type(0));
-          g.give_total(0, slice_grad(part, g.sum(0), g.in(0).shape()[0], begin));
+          slice_gradient(g, SliceAxis::leading, g.attrs<SliceAttrs>().begin, slice_grad);
         },
     .windows =
         [](SpecSpan in, SpecSpan, const Attrs& attrs) {
@@ -170,15 +161,7 @@ const OpDef slice_grad_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<SliceGradAttrs>();
-          require_operands("slice_grad", in, 1, 2);
-          require(is_float(in[0].dtype) && in[0].shape.rank() > 0, "slice_grad",
-                  to_string(in[0]) + ": not a floating-point tensor with rows");
-          require(0 <= s.begin && s.begin + in[0].shape[0] <= s.extent, "slice_grad",
-                  to_string(in[0]) + ": does not fit into " + std::to_string(s.extent) + " rows");
-          TensorSpec out{with_leading(in[0].shape, s.extent), in[0].dtype};
-          require(in.size() < 2 || is_absent(in[1]) || in[1] == out, "slice_grad",
-                  to_string(in[0]) + ": the sum should be " + to_string(out));
-          return Specs{out};
+          return infer_slice_grad("slice_grad", SliceAxis::leading, in, s.begin, s.extent);
         },
     .optional_from = 1,
     .shares = {{0, 1}},
@@ -207,7 +190,7 @@ const OpDef unbind_op{
           row_bytes("unbind", in[0]);
           return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
         },
-    .gradient = [](GradientArgs& g) { g.give(0, stack(g.dy_)); },
+    .gradient = [](GradientArgs& g) { g.give(0, stack(g.all_dy())); },
     .windows =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
           std::vector<Window> windows;
@@ -234,9 +217,7 @@ const OpDef stack_op{
     .gradient =
         [](GradientArgs& g) {
           const std::vector<Val> rows = unbind(g.dy());
-          for (size_t t = 0; t < rows.size(); ++t) {
-            if (g.wants(int(t))) g.give(int(t), rows[t]);
-          }
+          for (size_t t = 0; t < rows.size(); ++t) g.give(int(t), rows[t]);
         },
     .optional_from = 0,
     .windows =

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

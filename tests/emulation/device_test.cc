@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/builder.h"
 #include "core/error.h"
 #include "memory/run/program_set.h"
 #include "tests/emulation/emulation.h"

@@ -111,7 +111,8 @@ TEST(FuseUpdates, AdjacentOnesBecomeOneNode) {
   std::string note;
   const Program p = layers(3, false);
   const Program fused = fuse_updates(p, &note);
-  EXPECT_EQ(ops_of(fused), "add add add sum reverse affine reverse affine reverse affine updates");
+  EXPECT_EQ(ops_of(fused), "add add add sum reverse affine reverse affine reverse affine update");
+  EXPECT_EQ(fused.nodes.back().in.size(), 9u) << "three groups of operands";
   EXPECT_EQ(note, "3 updates fused into 1");
   EXPECT_NO_THROW(verify(fused));
   EXPECT_EQ(peak_bytes(fused), peak_bytes(p));

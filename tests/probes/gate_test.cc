@@ -69,7 +69,7 @@ NodeId first_update(const Program& p) {
 }
 NodeId gate_of(const Program& p) {
   NodeId n = 0;
-  while (n < p.node_count() && !p.node(n).op->gate) ++n;
+  while (n < p.node_count() && p.node(n).op != &clip_norm_gate_op) ++n;
   return n;
 }
 // The program with one node moved to just before another.

@@ -3,6 +3,7 @@
 // result.
 #include <gtest/gtest.h>
 
+#include "core/builder.h"
 #include "core/error.h"
 #include "core/verify.h"
 #include "memory/storages/lifetimes.h"

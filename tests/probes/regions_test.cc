@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "core/builder.h"
 #include "core/error.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"

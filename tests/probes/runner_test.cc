@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/builder.h"
 #include "core/error.h"
 #include "core/verify.h"
 #include "ops/elementwise/activations.h"

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/gradient.h"
 
 namespace pal::test {
 namespace {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal::test {
 

@@ -114,24 +114,14 @@ const OpDef toy_join{.name = "join",
                      .windows = join_windows,
                      .cpu = {run_join}};
 const OpDef toy_sum{.name = "sum", .formula = "mean of x", .infer = one, .cpu = {run_sum}};
-const OpDef toy_gate{
-    .name = "gate", .formula = "x / 2", .infer = one, .gate = true, .cpu = {run_gate}};
-const OpDef toy_updates{.name = "updates",
-                        .formula = "w - g/8",
-                        .infer = update_specs,
-                        .optional_from = 2,
-                        .shares = {{0, 0}},
-                        .writes_state = true,
-                        .group_in = 3,
-                        .group_out = 1,
-                        .cpu = {run_updates}};
+const OpDef toy_gate{.name = "gate", .formula = "x / 2", .infer = one, .cpu = {run_gate}};
 const OpDef toy_update{.name = "update",
                        .formula = "w - g/8",
                        .infer = update_specs,
                        .optional_from = 2,
+                       .arity = 3,
                        .shares = {{0, 0}},
                        .writes_state = true,
-                       .batched = &toy_updates,
                        .cpu = {run_updates}};
 
 Val affine(Val x, float k) { return x.builder->emit1(toy_affine, {x}, ToyAttrs{k}); }
@@ -141,7 +131,11 @@ Val view(Val x) { return x.builder->emit1(toy_view, {x}); }
 std::vector<Val> halves(Val x) { return x.builder->emit(toy_halves, {x}); }
 Val join(std::vector<Val> parts) { return parts[0].builder->emit1(toy_join, parts); }
 Val sum(Val x) { return x.builder->emit1(toy_sum, {x}); }
-Val gate(Val x) { return x.builder->emit1(toy_gate, {x}); }
+Val gate(Val x) {
+  const Val y = x.builder->emit1(toy_gate, {x});
+  y.builder->program().value(y.id).role = Role::gate;
+  return y;
+}
 Val update(Val w, Val g, Val by) { return w.builder->emit1(toy_update, {w, g, by}); }
 
 namespace {

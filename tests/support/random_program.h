@@ -19,8 +19,7 @@ extern const OpDef toy_halves;   // (2n) -> (n), (n), windows of x
 extern const OpDef toy_join;     // (n), (n), ... -> (kn): operands are windows of the output
 extern const OpDef toy_sum;      // (n) -> (1)
 extern const OpDef toy_gate;     // (1) -> (1), a gate: half of x
-extern const OpDef toy_update;   // w - g/8 [* gate]; writes state
-extern const OpDef toy_updates;  // the same for many (w, g, gate)
+extern const OpDef toy_update;   // w - g/8 [* gate], of many (w, g, gate); writes state
 
 struct ToyAttrs {
   float k = 1;

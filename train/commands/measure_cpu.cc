@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 
+#include "core/builder.h"
 #include "core/clock.h"
 #include "core/prepare.h"
 #include "memory/run/program_set.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 
 #include "autograd/differentiate.h"
 #include "core/print.h"
@@ -49,7 +50,6 @@ const OpDef& toy_fused() {
   static const OpDef op{.name = "fused",
                         .formula = "reverse(3 x + 1), or of its mean with x",
                         .infer = [](SpecSpan in, const Attrs&) -> Specs { return {in[0]}; },
-                        .fuses = {&toy_reverse, toy_patterns},
                         .cpu = {.run = [](const KernelArgs& a) {
                           const float* x = a.input(0);
                           const int64_t n = a.in_spec[0].numel();
@@ -64,8 +64,10 @@ const OpDef& toy_fused() {
 }
 
 Program fuse(const Program& p, std::string* note = nullptr) {
-  static const std::array<const OpDef*, 1> ops{&toy_fused()};
-  const Program out = fuse_recompute(p, note, ops);
+  static const Rewrite rewrite{
+      .op = &toy_fused(), .anchor = &toy_reverse, .patterns = toy_patterns};
+  static const std::array<const Rewrite*, 1> rewrites{&rewrite};
+  const Program out = fuse_recompute(p, note, rewrites);
   verify(out);
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(out)), "");
   return out;
@@ -178,15 +180,17 @@ TEST(FuseRecompute, NotAcrossAnUpdate) {  // x might be what it wrote over
   }
 }
 
-TEST(FuseRecompute, PatternsOfOperatorsContainTheirAnchorAndMakeTheirOutputs) {
-  int forms = 0;
-  for (const OpDef* op : all_ops()) {
-    if (!op->fuses.anchor) continue;
-    ++forms;
-    EXPECT_TRUE(op->fuses.patterns) << op->name;
-    EXPECT_TRUE(op->infer) << op->name;
+TEST(Rewrites, NameListedOperators) {
+  const std::set<const OpDef*> listed(all_ops().begin(), all_ops().end());
+  for (const Rewrite* rewrite : all_rewrites()) {
+    ASSERT_TRUE(rewrite->op && rewrite->anchor && rewrite->patterns);
+    EXPECT_TRUE(listed.count(rewrite->op)) << rewrite->op->name;
+    EXPECT_TRUE(listed.count(rewrite->anchor)) << rewrite->op->name;
+    if (rewrite->when == Rewrite::When::split) {
+      EXPECT_EQ(rewrite->op, rewrite->anchor);
+    }
   }
-  EXPECT_GE(forms, 3);
+  EXPECT_EQ(all_rewrites().size(), 8u);
 }
 
 // All that is cheap run again, and fused; the bits of the step as it was. The op's nodes are

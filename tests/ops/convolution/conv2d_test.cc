@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/builder.h"
 #include "core/prepare.h"
 #include "memory/passes/layouts.h"
 #include "ops/convolution/max_pool.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/builder.h"
 #include "core/error.h"
 #include "core/scalars.h"
 #include "core/verify.h"
@@ -130,11 +131,14 @@ std::vector<Bytes> evaluate(const Case& c, EvalOptions options, Problems& proble
   return evaluate(c, c.program.nodes[0].out, std::move(options), problems);
 }
 
-Problems check_parts(const Case& c) {
+Problems check_parts(const Case& c, std::span<const Rewrite* const> rewrites) {
   Problems problems;
-  if (!c.op->parts) return problems;
+  const bool splits = std::any_of(rewrites.begin(), rewrites.end(), [&](const Rewrite* r) {
+    return r->when == Rewrite::When::split && r->op == c.op;
+  });
+  if (!splits) return problems;
   Case parts = c;
-  parts.program = split_parts(c.program);
+  parts.program = split_parts(c.program, rewrites);
   verify(parts.program);
   if (parts.program.nodes.size() < 2) problems.push_back("its parts are one node");
   compare(c, evaluate(c, {.threads = 2}, problems),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/op.h"
+#include "core/rewrite.h"
 #include "tests/support/eval.h"
 
 namespace pal::test {
@@ -66,11 +67,11 @@ Problems check_infer(const Case& c);
 Problems check_update(const Case& c);
 // Whether the example has a gate among its operands.
 bool has_gate(const Case& c);
-// The batched form gives the bits of the single ones.
-Problems check_batched(const OpDef& op, const std::vector<Example>& examples,
-                       std::shared_ptr<Accelerator> accelerator = nullptr);
-// The operator's parts, one after the other, give its bits.
-Problems check_parts(const Case& c);
+// A node of many groups gives the bits of nodes of fewer.
+Problems check_groups(const OpDef& op, const std::vector<Example>& examples,
+                      std::shared_ptr<Accelerator> accelerator = nullptr);
+// The operator's parts (Rewrite::When::split), one after the other, give its bits.
+Problems check_parts(const Case& c, std::span<const Rewrite* const> rewrites = all_rewrites());
 // The same case with all floats stored as f32; false where they are, or where the operator does not
 // take them so.
 bool widen(const Case& c, Case& wide);

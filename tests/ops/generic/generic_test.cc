@@ -76,13 +76,15 @@ TEST_P(Generic, IsPure) {
   each([&](const Case& c) { return check_purity(c, all); });
   each(check_unread);
 }
-TEST_P(Generic, HasPartsThatGiveItsBits) { each(check_parts); }
+TEST_P(Generic, HasPartsThatGiveItsBits) {
+  each([](const Case& c) { return check_parts(c); });
+}
 TEST_P(Generic, RoundsWhatItStoresIn16Bits) { each(check_rounding); }
 TEST_P(Generic, RefusesWhatDoesNotFit) { each(check_infer); }
 class GenericUpdate : public Generic {};
 TEST_P(GenericUpdate, WritesItsState) {
   each(check_update);
-  expect_none(check_batched(*GetParam(), examples()), "batched");
+  expect_none(check_groups(*GetParam(), examples()), "groups");
   const auto all = cases();
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), has_gate)) << "no example has a gate";
 }
@@ -116,18 +118,6 @@ INSTANTIATE_TEST_SUITE_P(Cpu, GenericGradient, testing::ValuesIn(ops_that([](con
 TEST(AllOps, NamesAreUniqueAndSorted) {
   std::set<std::string> names;
   for (const OpDef* op : all_ops()) EXPECT_TRUE(names.insert(op->name).second) << op->name;
-}
-
-// A batched form is reached through its single one, which must be listed as well.
-TEST(AllOps, BatchedFormsAreListed) {
-  std::set<const OpDef*> listed(all_ops().begin(), all_ops().end());
-  for (const OpDef* op : all_ops()) {
-    if (op->batched) {
-      EXPECT_TRUE(listed.count(op->batched)) << op->name;
-      EXPECT_GT(op->batched->group_in, 0) << op->name;
-      EXPECT_GT(op->batched->group_out, 0) << op->name;
-    }
-  }
 }
 
 }  // namespace

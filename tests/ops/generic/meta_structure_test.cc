@@ -64,31 +64,30 @@ TEST(GenericMeta, Updates) {
   EXPECT_TRUE(has_gate(case_of(op)));
 }
 
-TEST(GenericMeta, BatchedFormThatTakesTheFirstGradientForAll) {
-  OpDef op = update(), batched = update();
-  batched.group_in = 3, batched.group_out = 1;
-  batched.infer = [](SpecSpan in, const Attrs&) {
+TEST(GenericMeta, GroupsThatAllTakeTheFirstGradient) {
+  OpDef op = update();
+  op.arity = 3;
+  op.infer = [](SpecSpan in, const Attrs&) {
     Specs out;
     for (size_t i = 0; i < in.size(); i += 3) out.push_back(in[i]);
     return out;
   };
-  batched.cpu.run = [](const KernelArgs& a) {
+  op.cpu.run = [](const KernelArgs& a) {
     for (size_t g = 0; g < a.out.size(); ++g) {
       for (int64_t i = 0; i < a.in_spec[3 * g].numel(); ++i) {
         a.output(g)[i] = a.input(3 * g)[i] - 0.5f * a.input(3 * g + 1)[i];
       }
     }
   };
-  op.batched = &batched;
-  EXPECT_EQ(check_batched(op, op.examples()), Problems{});
-  batched.cpu.run = [](const KernelArgs& a) {
+  EXPECT_EQ(check_groups(op, op.examples()), Problems{});
+  op.cpu.run = [](const KernelArgs& a) {
     for (size_t g = 0; g < a.out.size(); ++g) {
       for (int64_t i = 0; i < a.in_spec[3 * g].numel(); ++i) {
         a.output(g)[i] = a.input(3 * g)[i] - 0.5f * a.input(1)[i];
       }
     }
   };
-  EXPECT_TRUE(mentions(check_batched(op, op.examples()), "batched form has other bits"));
+  EXPECT_TRUE(mentions(check_groups(op, op.examples()), "other bits in many groups"));
 }
 
 TEST(GenericMeta, Facts) {
@@ -125,8 +124,7 @@ TEST(GenericMeta, WrongGradients) {
   static const OpDef base = sound();
   op.gradient = [](GradientArgs& g) {
     base.gradient(g);
-    Val gradient = g.given_[0];
-    if (g.sum(0)) g.give_total(0, gradient);
+    g.take_sum(0);
   };
   const Problems lost = gradient_problems(case_of(op));
   EXPECT_TRUE(mentions(lost, "summed over two readers"));

@@ -113,31 +113,30 @@ TEST(GenericMeta, WrongWindow) {
 }
 
 TEST(GenericMeta, PartsThatDoSomethingElse) {
-  OpDef op = sound();  // x^2 = relu(x^2) = x x
-  op.parts = [](SpecSpan in, const Attrs&) {
+  const OpDef op = sound();  // x^2 = relu(x^2) = x x
+  Rewrite split{.op = &op, .anchor = &op, .when = Rewrite::When::split};
+  auto problems = [&] {
+    const Rewrite* const rewrites[] = {&split};
+    return check_parts(case_of(op), rewrites);
+  };
+  split.patterns = [](SpecSpan in, const Attrs&) {
     Builder b;
     const Val x = b.input("x", in[0]), y = relu(mul(x, x));
-    FusedPattern out{.in = {x.id}, .out = {y.id}};
-    out.program = b.take();
-    return out;
+    return std::vector<FusedPattern>{{.program = b.take(), .in = {x.id}, .out = {y.id}}};
   };
-  EXPECT_EQ(check_parts(case_of(op)), Problems{});
-  op.parts = [](SpecSpan in, const Attrs&) {
+  EXPECT_EQ(problems(), Problems{});
+  split.patterns = [](SpecSpan in, const Attrs&) {
     Builder b;
     const Val x = b.input("x", in[0]), y = mul(relu(x), x);
-    FusedPattern out{.in = {x.id}, .out = {y.id}};
-    out.program = b.take();
-    return out;
+    return std::vector<FusedPattern>{{.program = b.take(), .in = {x.id}, .out = {y.id}}};
   };
-  EXPECT_TRUE(mentions(check_parts(case_of(op)), "in parts"));
-  op.parts = [](SpecSpan in, const Attrs&) {
+  EXPECT_TRUE(mentions(problems(), "in parts"));
+  split.patterns = [](SpecSpan in, const Attrs&) {
     Builder b;
     const Val x = b.input("x", in[0]), y = mul(x, x);
-    FusedPattern out{.in = {x.id}, .out = {y.id}};
-    out.program = b.take();
-    return out;
+    return std::vector<FusedPattern>{{.program = b.take(), .in = {x.id}, .out = {y.id}}};
   };
-  EXPECT_TRUE(mentions(check_parts(case_of(op)), "one node"));
+  EXPECT_TRUE(mentions(problems(), "one node"));
 }
 
 TEST(GenericMeta, PredicateThatIsALie) {

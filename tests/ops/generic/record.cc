@@ -6,6 +6,7 @@
 #include <random>
 
 #include "autograd/differentiate.h"
+#include "core/gradient.h"
 
 namespace pal::test {
 namespace {

@@ -76,7 +76,7 @@ int gate_operand(const Case& c) {
   std::vector<char> written(c.in.size(), 0);
   for (Share s : shares_of(*c.op, c.in.size())) written[size_t(s.operand)] = 1;
   for (size_t k = c.in.size(); k-- > 0;) {
-    const int position = c.op->group_in ? int(k) % c.op->group_in : int(k);
+    const int position = place_in_group(*c.op, k);
     if (c.in[k] != kNone && !written[k] && position >= c.op->optional_from &&
         c.example.operands[k].spec == gate_spec()) {
       return int(k);
@@ -88,7 +88,7 @@ int gate_operand(const Case& c) {
 // With every gate shut and NaN for gradients, states keep their bits.
 void check_shut_gate(const Case& c, Problems& problems) {
   Case shut = c;
-  const int gate = gate_operand(c), group = c.op->group_in ? c.op->group_in : int(c.in.size());
+  const int gate = gate_operand(c), group = c.op->arity ? c.op->arity : int(c.in.size());
   std::vector<char> written(c.in.size(), 0);
   for (Share s : shares_of(*c.op, c.in.size())) written[size_t(s.operand)] = 1;
   for (size_t k = 0; k < c.in.size(); ++k) {
@@ -124,7 +124,7 @@ Problems check_infer(const Case& c) {
       refused_or_handled(*c.op, example, c.seed, runs,
                          "operand " + std::to_string(k) + " as " + to_string(spec), problems);
     }
-    const int position = c.op->group_in ? int(k) % c.op->group_in : int(k);
+    const int position = place_in_group(*c.op, k);
     if (position < c.op->optional_from) continue;
     Example example = c.example;
     example.operands[k].absent = true;
@@ -159,39 +159,38 @@ Problems check_update(const Case& c) {
   return problems;
 }
 
-Problems check_batched(const OpDef& op, const std::vector<Example>& examples,
-                       std::shared_ptr<Accelerator> accelerator) {
+Problems check_groups(const OpDef& op, const std::vector<Example>& examples,
+                      std::shared_ptr<Accelerator> accelerator) {
   Problems problems;
-  if (!op.batched) return problems;
-  const OpDef& batched = *op.batched;
+  if (!op.arity) return problems;
   for (size_t first = 0; first < examples.size(); ++first) {
     // The same example with several values, and all others that have its attributes and operands.
-    std::vector<Case> singles{make_case(op, examples[first], 1, accelerator),
-                              make_case(op, examples[first], 2, accelerator)};
+    std::vector<Case> apart{make_case(op, examples[first], 1, accelerator),
+                            make_case(op, examples[first], 2, accelerator)};
     for (size_t e = 0; e < examples.size(); ++e) {
       if (e != first && examples[e].attrs == examples[first].attrs) {
-        singles.push_back(make_case(op, examples[e], 3 + e, accelerator));
+        apart.push_back(make_case(op, examples[e], 3 + e, accelerator));
       }
     }
     Example joined{.attrs = examples[first].attrs};
     std::vector<Bytes> values, expected;
-    for (const Case& single : singles) {
-      if (int(single.in.size()) != batched.group_in ||
-          int(single.out.size()) != batched.group_out) {
-        return {"group_in or group_out of the batched form do not fit the operator"};
+    for (const Case& one : apart) {
+      if (one.in.size() % size_t(op.arity) != 0 ||
+          one.out.size() != one.in.size() / size_t(op.arity) * op.shares.size()) {
+        return {"arity or shares do not fit an example's operands and outputs"};
       }
-      for (auto& operand : single.example.operands) joined.operands.push_back(operand);
-      for (auto& bytes : single.values) values.push_back(bytes);
-      for (auto& bytes : evaluate(single, {}, problems)) expected.push_back(bytes);
+      for (auto& operand : one.example.operands) joined.operands.push_back(operand);
+      for (auto& bytes : one.values) values.push_back(bytes);
+      for (auto& bytes : evaluate(one, {}, problems)) expected.push_back(bytes);
     }
-    Case together = make_case(batched, joined, 1, accelerator);
+    Case together = make_case(op, joined, 1, accelerator);
     together.values = values;
     for (int threads : {1, 3}) {
       auto got = evaluate(together, {.threads = threads}, problems);
-      if (got.size() != expected.size()) return {"the batched form has another number of outputs"};
+      if (got.size() != expected.size()) return {"many groups have another number of outputs"};
       for (size_t i = 0; i < got.size(); ++i) {
         if (got[i] != expected[i]) {
-          problems.push_back("output " + std::to_string(i) + " of the batched form has other bits");
+          problems.push_back("output " + std::to_string(i) + " has other bits in many groups");
         }
       }
     }

@@ -1,6 +1,7 @@
 // Small operators for the proofs that the generic checks can fail: sound ones, to break in one way.
 #pragma once
 #include "core/error.h"
+#include "core/gradient.h"
 #include "core/parallel.h"
 #include "tests/ops/generic/checks.h"
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/builder.h"
 #include "ops/convolution/conv2d.h"
 #include "tests/support/eval.h"
 #include "tests/support/numbers.h"

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "core/builder.h"
 #include "core/error.h"
 #include "core/prepare.h"
 #include "memory/passes/layouts.h"

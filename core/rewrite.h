@@ -1,0 +1,42 @@
+// Rewrites: one node that does the work of several, to the bit. An operator that can stand for
+// nodes of others says so in a Rewrite in its file; all_rewrites() lists them, and passes look them
+// up.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "core/op.h"
+
+namespace pal {
+
+// Nodes whose work one node of another operator does, with the same arithmetic in the same order,
+// so that the results are the same bits. Written as a small program: recompute nodes of it stand
+// for clones, backward ones for gradients, forward ones for nodes of any phase.
+struct FusedPattern {
+  Program program;
+  std::vector<ValueId> in, out;  // of `program`, as the fused node has them; kNone: absent, unread
+  Attrs attrs;                   // the fused node's
+};
+
+struct Rewrite {
+  // recomputed  A node of `op` takes the place of a pattern that contains clones
+  //             (memory/passes/fuse_recompute.h).
+  // always      The same in every step. What the pattern's nodes hand to each other may then have
+  // no
+  //             other readers, so that nothing is made twice.
+  // split       The other way: where something is recomputed, forward nodes of `op` are taken apart
+  //             into the one pattern that there is, and a clone of its last node may do
+  //             (memory/passes/parts.h).
+  enum class When : uint8_t { recomputed, always, split };
+
+  const OpDef* op = nullptr;
+  const OpDef* anchor = nullptr;  // an operator of the patterns, where the search begins; split: op
+  When when = When::recomputed;
+  // The patterns around an anchor with these operands and attributes; the first that fits is taken.
+  std::vector<FusedPattern> (*patterns)(SpecSpan in, const Attrs&) = nullptr;
+};
+
+// Every rewrite that there is; where two begin at the same node, the first is tried first.
+std::span<const Rewrite* const> all_rewrites();
+
+}  // namespace pal

@@ -1,0 +1,58 @@
+// The statistics of a batch, and the operands of norms.
+#include "ops/norms/norm_kernel.h"
+
+#include <algorithm>
+
+namespace pal {
+namespace {
+
+template <class T>
+void moments(const Queue& queue, const AllRows& q, const T* x, float eps, float* partial,
+             const Moments& out) {
+  const int64_t step = q.chunk(), channels = q.channels;
+  parallel_chunks(queue, q.frames, step, [&](int64_t begin, int64_t end) {
+    float* own = partial + begin / step * 2 * channels;
+    const T* first = x + begin * channels;
+    chunk_moments(
+        q, x, begin, end, [first](int64_t c) { return load(first, c); }, own, own + channels);
+  });
+  combine_moments(queue, channels, q.chunks(), double(q.frames), eps, out,
+                  [&](int64_t k, int64_t c) -> ChunkMoments {
+                    const float* own = partial + k * 2 * channels + c;
+                    const double n = double(std::min(step, q.frames - k * step));
+                    const double base = double(load(x, k * step * channels + c));
+                    return {n, n * base + double(own[0]), double(own[channels])};
+                  });
+}
+
+}  // namespace
+
+Prepared prepare_batch_norm(const TensorSpec& x) {
+  return {.workspace = (AllRows(x).chunks() + 1) * 2 * x.shape.back() * 4};
+}
+
+void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float eps,
+                   float* partial, const Moments& out) {
+  by_float_type(spec.dtype, [&](auto zero) {
+    moments(queue, AllRows(spec), static_cast<const decltype(zero)*>(x), eps, partial, out);
+  });
+}
+
+void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count,
+                           int batch_axis) {
+  const bool frames = batch_axis != kNone;
+  require(in.size() == count, op, "takes " + std::to_string(count) + " operands");
+  require(in[0].shape.rank() >= (frames ? 3 : 2) && is_float(in[0].dtype) && !in[0].layout &&
+              in[0].numel() > 0,
+          op, to_string(in[0]) + ": needs plain floats " + (frames ? "(T, B, .., C)" : "(.., C)"));
+  for (size_t i = 1; i < count; ++i) {
+    const TensorSpec wanted = i < images         ? in[0]
+                              : frames && i == 3 ? TensorSpec{{in[0].shape[batch_axis]}, DType::i32}
+                                                 : TensorSpec{{in[0].shape.back()}};
+    require(in[i] == wanted, op,
+            "operand " + std::to_string(i) + " should be " + to_string(wanted) + ", is " +
+                to_string(in[i]));
+  }
+}
+
+}  // namespace pal

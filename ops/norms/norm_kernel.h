@@ -1,0 +1,201 @@
+// What the kernels of batch norm, as one node and as two, and of frame norm have in common: sums
+// over rows of channels, and y = (x - mean) scale + beta. They differ in the rows that count: all
+// (AllRows), or those of valid frames (FrameRows of ops/norms/frame_norm.h).
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/op.h"
+#include "core/parallel.h"
+#include "ops/kernels/float_types.h"
+#include "ops/kernels/tiles.h"
+#include "ops/norms/batch_norm.h"
+
+namespace pal {
+
+// x (.., C) as frames of one row, every one valid.
+struct AllRows {
+  int64_t frames, channels;
+  static constexpr int64_t rows = 1;  // of a frame
+
+  explicit AllRows(const TensorSpec& x)
+      : frames(leading_numel(x.shape, x.shape.rank() - 1)), channels(x.shape.back()) {}
+  static constexpr bool valid(int64_t) { return true; }
+  int64_t elements() const { return channels; }  // of a frame
+  int64_t chunk() const { return batch_norm_rows(channels); }
+  int64_t chunks() const { return (frames + chunk() - 1) / chunk(); }
+  int64_t count(int64_t begin, int64_t end) const { return end - begin; }
+  template <class F> void each_row(int64_t begin, int64_t end, F f) const {
+    for (int64_t r = begin; r < end; ++r) f(r * channels);
+  }
+};
+
+// For batch norm: two sums per chunk and channel, then two numbers per channel.
+Prepared prepare_batch_norm(const TensorSpec& x);
+
+// Per channel; of `variance` null is allowed.
+struct Moments {
+  float *mean, *rstd, *variance;
+};
+// Of all rows of x, floats of that spec. `partial`: two numbers a chunk and channel. The sums go
+// through chunks of rows that depend on the shape alone. A chunk stays in the cache for its sum and
+// its squared distances from its own mean, which Chan et al. 1979 combine without cancellation, so
+// x is read from memory once.
+void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float eps,
+                   float* partial, const Moments& out);
+
+// sum[c] = the sum of x - base(c), m2[c] = the sum of (x - the chunk's mean)^2, over the rows that
+// count among frames [begin, end). The base, one of the rows, keeps the digits that a mean far from
+// zero would take.
+template <class T, class Rows, class Base>
+void chunk_moments(const Rows& q, const T* x, int64_t begin, int64_t end, Base base, float* sum,
+                   float* m2) {
+  const int64_t channels = q.channels, n = q.count(begin, end);
+  std::fill(sum, sum + channels, 0.0f);
+  std::fill(m2, m2 + channels, 0.0f);
+  if (n == 0) return;
+  q.each_row(begin, end, [&](int64_t at) {
+    const T* row = x + at;
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c) sum[c] += load(row, c) - base(c);
+  });
+  const float share = 1.0f / float(n);
+  q.each_row(begin, end, [&](int64_t at) {
+    const T* row = x + at;
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c) {
+      const float distance = load(row, c) - base(c) - sum[c] * share;
+      m2[c] += distance * distance;
+    }
+  });
+}
+
+// Of one channel in a chunk: rows, their sum, the squared distances from their own mean.
+struct ChunkMoments {
+  double rows, sum, m2;
+};
+// Over all chunks, in double; `of(chunk, channel)` are its moments. `rows`: that count, 1 at least.
+template <class F>
+void combine_moments(const Queue& queue, int64_t channels, int64_t chunks, double rows, float eps,
+                     const Moments& out, F of) {
+  parallel_chunks(queue, channels, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      double sum = 0, m2 = 0;
+      for (int64_t k = 0; k < chunks; ++k) {
+        if (const ChunkMoments own = of(k, c); own.rows > 0) sum += own.sum;
+      }
+      const double mean = sum / rows;
+      for (int64_t k = 0; k < chunks; ++k) {
+        const ChunkMoments own = of(k, c);
+        if (!(own.rows > 0)) continue;
+        const double distance = own.sum / own.rows - mean;
+        m2 += own.m2 + own.rows * distance * distance;
+      }
+      out.mean[c] = float(mean);
+      out.rstd[c] = float(1 / std::sqrt(m2 / rows + double(eps)));
+      if (out.variance) out.variance[c] = float(m2 / std::max(rows - 1, 1.0));
+    }
+  });
+}
+
+// What becomes of an element, given its place.
+struct AsItIs {
+  float operator()(float y, int64_t) const { return y; }
+};
+
+// y = f((x - mean) scale + beta, its place) in valid frames, row after row, 0 in others; y may be
+// x.
+template <class T, class Rows, class F = AsItIs>
+void normalize(const Queue& queue, const Rows& q, const T* x, const float* mean, const float* scale,
+               const float* beta, T* y, F f = {}) {
+  const int64_t channels = q.channels;
+  parallel_chunks(queue, q.frames, q.chunk(), [&](int64_t begin, int64_t end) {
+    for (int64_t frame = begin; frame < end; ++frame) {
+      const int64_t from = frame * q.elements();
+      if (!q.valid(frame)) {
+        std::fill(y + from, y + from + q.elements(), T{});
+        continue;
+      }
+      for (int64_t at = from; at < from + q.rows * channels; at += channels) {
+        const T* row = x + at;
+        T* to = y + at;
+        const auto finish = f;  // its own copy: the stores below could change one that others see
+#pragma omp simd
+        for (int64_t c = 0; c < channels; ++c) {
+          store(to, c, finish((load(row, c) - mean[c]) * scale[c] + beta[c], at + c));
+        }
+      }
+    }
+  });
+}
+
+// Operands dy, x, gamma, and from `statistics` on mean and rstd -> dx, dgamma, dbeta, over the N
+// rows that count:
+//   dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - dbeta / N - xhat dgamma / N).
+// Workspace: two numbers a chunk and channel, then two a channel.
+template <class T, class Rows>
+void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics) {
+  const int64_t channels = q.channels, step = q.chunk();
+  const T *dy = a.input<T>(0), *x = a.input<T>(1);
+  const float *gamma = a.input(2), *mean = a.input(statistics), *rstd = a.input(statistics + 1);
+  T* dx = a.output<T>(0);
+  float *dgamma = a.output(1), *dbeta = a.output(2);
+  float* partial = reinterpret_cast<float*>(a.workspace);  // (chunks, {sum, dot}, C)
+  float* mean_dy = partial + 2 * q.chunks() * channels;
+  float* slope = mean_dy + channels;  // dgamma rstd / N
+  parallel_chunks(a.queue, q.frames, step, [&](int64_t begin, int64_t end) {
+    float *sum = partial + begin / step * 2 * channels, *dot = sum + channels;
+    std::fill(sum, sum + 2 * channels, 0.0f);
+    q.each_row(begin, end, [&](int64_t at) {
+      const T *g = dy + at, *row = x + at;
+#pragma omp simd
+      for (int64_t c = 0; c < channels; ++c) {
+        sum[c] += load(g, c);
+        dot[c] += load(g, c) * (load(row, c) - mean[c]);
+      }
+    });
+  });
+  const double rows = double(std::max<int64_t>(q.count(0, q.frames), 1));
+  parallel_chunks(a.queue, channels, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      double sum = 0, dot = 0;
+      const float* p = partial + c;
+      for (int64_t k = 0; k < q.chunks(); ++k, p += 2 * channels) {
+        sum += double(p[0]), dot += double(p[channels]);
+      }
+      dot *= double(rstd[c]);
+      if (dbeta) dbeta[c] = float(sum);
+      if (dgamma) dgamma[c] = float(dot);
+      mean_dy[c] = float(sum / rows);
+      slope[c] = float(dot * double(rstd[c]) / rows);
+    }
+  });
+  if (!dx) return;
+  parallel_chunks(a.queue, q.frames, step, [&](int64_t begin, int64_t end) {
+    for (int64_t frame = begin; frame < end; ++frame) {
+      const int64_t from = frame * q.elements();
+      if (!q.valid(frame)) {
+        std::fill(dx + from, dx + from + q.elements(), T{});
+        continue;
+      }
+      for (int64_t at = from; at < from + q.rows * channels; at += channels) {
+        const T *g = dy + at, *row = x + at;
+        T* to = dx + at;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; ++c) {
+          const float distance = load(row, c) - mean[c];
+          store(to, c, gamma[c] * rstd[c] * (load(g, c) - mean_dy[c] - distance * slope[c]));
+        }
+      }
+    }
+  });
+}
+
+// ProgramError unless there are `count` operands, the first of them plain floats (.., C), `images`
+// like it, then f32 vectors (C). With a batch axis x has frames (two axes more), and operand 3 is
+// the lengths, i32 (B).
+void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count,
+                           int batch_axis = kNone);
+
+}  // namespace pal

@@ -1,0 +1,37 @@
+// Checks and costs of the recurrent cells.
+#include "ops/recurrent/cells.h"
+
+#include "ops/kernels/operands.h"
+#include "ops/tensors/columns.h"
+
+namespace pal {
+
+void require_gates(const char* op, const TensorSpec& gates, const TensorSpec& state, int count) {
+  require(gates.shape.rank() == 2 && state.shape.rank() == 2 && is_float(gates.dtype) &&
+              state.dtype == gates.dtype && gates.shape[0] == state.shape[0] &&
+              gates.shape[1] == count * state.shape[1],
+          op,
+          to_string(gates) + ", " + to_string(state) + ": want gates (B, " + std::to_string(count) +
+              "H) and the state before (B, H)");
+}
+
+void require_lengths(const char* op, const TensorSpec& lengths, const TensorSpec& state) {
+  require(!present(lengths) || lengths == TensorSpec{{state.shape[0]}, DType::i32}, op,
+          to_string(lengths) + ": want lengths i32[B]");
+}
+
+Cost cell_cost(double flops, SpecSpan in, SpecSpan out) {
+  Cost cost{flops, 0};
+  for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
+  for (auto& spec : out) cost.bytes += double(spec.bytes());
+  return cost;
+}
+
+bool lays_first_gate(SpecSpan in, const Attrs& attrs, int count) {
+  const auto [width, begin] = attrs.as<ColumnsGradAttrs>();
+  const TensorSpec& part = in[0];
+  return part.shape.rank() == 2 && part.dtype == DType::f32 && begin == 0 &&
+         width == count * part.shape[1] && in.size() > 1 && present(in[1]);
+}
+
+}  // namespace pal
