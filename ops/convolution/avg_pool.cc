@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/parallel.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/pooling.h"
 #include "ops/kernels/tiles.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "core/parallel.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/pooling.h"
 #include "ops/kernels/tiles.h"

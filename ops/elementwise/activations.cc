@@ -3,7 +3,6 @@
 // tanh: dx = dy (1 - y^2).   sigmoid: y = 1/(1 + e^-x), dx = dy y (1 - y).
 #include "ops/elementwise/activations.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -1,7 +1,6 @@
 // y = a + b. Gradient: dy to both.
 #include "ops/elementwise/add.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -2,7 +2,6 @@
 // scale: y = factor x, dx = factor dy.
 #include "ops/elementwise/arithmetic.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -3,7 +3,6 @@
 #include "ops/elementwise/dropout.h"
 
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"

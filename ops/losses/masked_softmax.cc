@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/norms/batch_norm_kernel.h"

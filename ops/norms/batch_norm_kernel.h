@@ -1,14 +1,17 @@
 // What the kernels of batch norm as one node and as two have in common: the statistics of a batch,
 // and y = (x - mean) scale + beta.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "core/op.h"
 #include "core/parallel.h"
 #include "ops/kernels/float_types.h"
-#include "ops/norms/batch_norm.h"
 
 namespace pal {
+
+// Sums go through chunks of so many rows, on every device.
+inline int64_t batch_norm_rows(int64_t channels) { return std::max<int64_t>(32, 16384 / channels); }
 
 int64_t batch_norm_chunks(const TensorSpec& x);
 // Two sums per chunk and channel, then two numbers per channel.

@@ -6,9 +6,9 @@
 
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
+#include "ops/norms/batch_norm.h"
 #include "ops/norms/batch_norm_kernel.h"
 
 namespace pal {

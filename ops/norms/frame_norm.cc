@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "core/parallel.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

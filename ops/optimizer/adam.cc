@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "ops/kernels/cuda.h"
 #include "ops/optimizer/update.h"
 
 namespace pal {

@@ -2,12 +2,13 @@
 #pragma once
 #include <cmath>
 
+#include "core/host_device.h"
 #include "core/op.h"
-#include "core/philox.h"  // PAL_HD
 
 namespace pal {
 
 extern const OpDef adam_batched_op, adam_op;
+[[gnu::weak]] extern const Backend adam_batched_cuda, adam_cuda;
 
 struct AdamAttrs {
   float lr = 1;  // times the step's learning rate

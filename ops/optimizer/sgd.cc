@@ -3,7 +3,6 @@
 //   m' = mu m + g';  w - lr m'  or  w - lr (g' + mu m')
 #include "ops/optimizer/sgd.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/optimizer/update.h"
 
 namespace pal {

@@ -2,7 +2,6 @@
 // transposed where op transposes.
 #include "ops/products/batched_matmul.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -3,7 +3,6 @@
 // through c.
 #include "ops/products/matmul.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/matmul_product.h"

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "ops/elementwise/activations.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/products/matmul.h"

@@ -10,6 +10,7 @@ namespace pal {
 // (ops/products/matmul.h). matmul_relu_grad: op(a)·op(b) + c where y > 0, else 0, from a, b, c and
 // y; c may be absent, and y may be bits.
 extern const OpDef matmul_relu_grad_op, matmul_relu_op;
+[[gnu::weak]] extern const Backend matmul_relu_grad_cuda, matmul_relu_cuda;
 
 // matmul_relu_grad's last operand, where matmul has its bias.
 constexpr size_t kReluResult = 3;

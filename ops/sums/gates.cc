@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
+#include "ops/kernels/gate.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"

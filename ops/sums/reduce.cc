@@ -2,9 +2,8 @@
 // broadcast_leading: y_rc = x_c, dx_c = sum_r dy_rc.        add_broadcast: y_rc = x_rc + b_c.
 #include "ops/sums/reduce.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

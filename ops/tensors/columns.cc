@@ -4,9 +4,8 @@
 
 #include <cstring>
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 namespace {

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "ops/elementwise/arithmetic.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 

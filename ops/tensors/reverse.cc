@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -1,7 +1,6 @@
 // y[j,i,..] = x[i,j,..]; dx = dy with its axes exchanged again.
 #include "ops/tensors/swap_leading.h"
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -5,9 +5,8 @@
 
 #include <algorithm>
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 namespace {
