@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/gradient.h"
 #include "ops/elementwise/add.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/fill.h"
 
 namespace pal {

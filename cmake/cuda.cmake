@@ -27,15 +27,19 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")  # assertions stay on
 
-# A folder's .cu files. Their objects go to whoever links the library, whole: operators refer to their
-# kernels by names that may be missing (ops/kernels/cuda.h), which would not fetch them out of an archive.
+include(cmake/rooms.cmake)
+
+# The .cu files of a folder, room by room. Their objects go to whoever links the library, whole:
+# operators refer to their kernels by names that may be missing, which would not fetch them out of an
+# archive.
 function(pal_cuda_library name)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cu)
   if(NOT PAL_CUDNN)
     list(FILTER kernels EXCLUDE REGEX "/cudnn[^/]*$")
   endif()
   if(kernels)
-    add_library(pal_${name}_cuda OBJECT ${kernels})
+    pal_rooms(rooms cu ${kernels})
+    add_library(pal_${name}_cuda OBJECT ${rooms})
     if(PAL_CUDNN)
       target_include_directories(pal_${name}_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
     endif()

@@ -4,14 +4,8 @@ file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/*.cu
   ${CMAKE_SOURCE_DIR}/ops/*.cu)
 list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda/libraries.cu  # tests/emulation/cublaslt.cc
   ${CMAKE_SOURCE_DIR}/core/cuda/cudnn_library.cu)  # tests/emulation/cudnn.cc
-set(emulated)
-foreach(kernel ${kernels})
-  file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${kernel})
-  string(REPLACE "/" "_" stem ${path})
-  set(wrapper ${CMAKE_BINARY_DIR}/emulated/${stem}.cc)
-  file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${path}\"\n")
-  list(APPEND emulated ${wrapper})
-endforeach()
+include(cmake/rooms.cmake)
+pal_rooms(emulated cc ${kernels})
 # nvcc's own pragmas.
 set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/emulation/*.cc)

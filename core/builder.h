@@ -24,7 +24,7 @@ class Builder {
   Val weight(const std::string& name, TensorSpec spec, Init init);  // name below the current scope
   void output(const std::string& name, Val value);
   // Mixed precision: from here on f32 inputs and weights of two axes or more are read through one
-  // copy in 16 bits each, which `cast` emits (ops/tensors/copies.h). Everything else follows from
+  // copy in 16 bits each, which `cast` emits (ops/tensors/casts.h). Everything else follows from
   // the types of operands. The weights themselves, vectors, gradients of weights and all sums stay
   // f32.
   void read_weights_as(DType type, Val (*cast)(Val, DType)) { feature_type_ = type, cast_ = cast; }

@@ -72,6 +72,8 @@ struct Prepared {
 struct Device;
 
 // One backend of an operator. prepare runs once per distinct (op, attrs, specs), at compile time.
+// The header of an operator declares its CUDA backend weakly, [[gnu::weak]]: a build without CUDA
+// does not define it, and its address is null.
 struct Backend {
   void (*run)(const KernelArgs&) = nullptr;
   Prepared (*prepare)(const Device&, SpecSpan in, SpecSpan out, const Attrs&) = nullptr;

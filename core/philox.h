@@ -4,11 +4,7 @@
 #pragma once
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define PAL_HD __host__ __device__
-#else
-#define PAL_HD
-#endif
+#include "core/host_device.h"
 
 namespace pal {
 

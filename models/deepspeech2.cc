@@ -8,8 +8,8 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/dropout.h"
-#include "ops/losses/cross_entropy.h"  // log_softmax
 #include "ops/losses/ctc_loss.h"
+#include "ops/losses/log_softmax.h"
 #include "ops/norms/frame_norm.h"
 #include "ops/products/matmul.h"
 #include "ops/recurrent/gru.h"

@@ -6,7 +6,7 @@
 #include "ops/attention/attention_score.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/dropout.h"
-#include "ops/losses/cross_entropy.h"
+#include "ops/losses/log_softmax.h"
 #include "ops/losses/masked_softmax.h"
 #include "ops/products/matmul.h"
 #include "ops/recurrent/lstm.h"

@@ -3,7 +3,7 @@
 
 #include "ops/elementwise/add.h"
 #include "ops/losses/cross_entropy.h"
-#include "ops/sums/dot_last.h"
+#include "ops/sums/scale_by.h"
 
 namespace pal {
 

@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "models/nmt_layers.h"
-#include "ops/losses/cross_entropy.h"
+#include "ops/losses/log_softmax.h"
 #include "ops/tensors/fill.h"
 #include "ops/tensors/views.h"
 

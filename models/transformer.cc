@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "models/transformer_layers.h"
-#include "ops/losses/cross_entropy.h"
+#include "ops/losses/log_softmax.h"
 
 namespace pal {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_step.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/dropout.h"

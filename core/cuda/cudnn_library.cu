@@ -5,7 +5,7 @@
 namespace pal {
 namespace {
 
-template <class F> void find(void* library, const char* name, F*& function) {
+template <class F> void find_cudnn(void* library, const char* name, F*& function) {
   function = reinterpret_cast<F*>(function_of(library, "cuDNN", name));
 }
 
@@ -14,28 +14,28 @@ const Cudnn* load_cudnn() {
   void* library = open_library(names, "cudnn", nullptr);
   if (!library) return nullptr;
   static Cudnn t{};
-  find(library, "cudnnGetVersion", t.version);
-  find(library, "cudnnGetErrorString", t.error_string);
-  find(library, "cudnnCreate", t.create);
-  find(library, "cudnnDestroy", t.destroy);
-  find(library, "cudnnSetStream", t.set_stream);
-  find(library, "cudnnCreateTensorDescriptor", t.tensor_create);
-  find(library, "cudnnDestroyTensorDescriptor", t.tensor_destroy);
-  find(library, "cudnnSetTensorNdDescriptor", t.tensor_set);
-  find(library, "cudnnCreateFilterDescriptor", t.filter_create);
-  find(library, "cudnnDestroyFilterDescriptor", t.filter_destroy);
-  find(library, "cudnnSetFilterNdDescriptor", t.filter_set);
-  find(library, "cudnnCreateConvolutionDescriptor", t.convolution_create);
-  find(library, "cudnnDestroyConvolutionDescriptor", t.convolution_destroy);
-  find(library, "cudnnSetConvolutionNdDescriptor", t.convolution_set);
-  find(library, "cudnnSetConvolutionGroupCount", t.convolution_groups);
-  find(library, "cudnnSetConvolutionMathType", t.convolution_math);
-  find(library, "cudnnGetConvolutionForwardWorkspaceSize", t.forward_workspace);
-  find(library, "cudnnGetConvolutionBackwardDataWorkspaceSize", t.data_grad_workspace);
-  find(library, "cudnnGetConvolutionBackwardFilterWorkspaceSize", t.weight_grad_workspace);
-  find(library, "cudnnConvolutionForward", t.forward);
-  find(library, "cudnnConvolutionBackwardData", t.data_grad);
-  find(library, "cudnnConvolutionBackwardFilter", t.weight_grad);
+  find_cudnn(library, "cudnnGetVersion", t.version);
+  find_cudnn(library, "cudnnGetErrorString", t.error_string);
+  find_cudnn(library, "cudnnCreate", t.create);
+  find_cudnn(library, "cudnnDestroy", t.destroy);
+  find_cudnn(library, "cudnnSetStream", t.set_stream);
+  find_cudnn(library, "cudnnCreateTensorDescriptor", t.tensor_create);
+  find_cudnn(library, "cudnnDestroyTensorDescriptor", t.tensor_destroy);
+  find_cudnn(library, "cudnnSetTensorNdDescriptor", t.tensor_set);
+  find_cudnn(library, "cudnnCreateFilterDescriptor", t.filter_create);
+  find_cudnn(library, "cudnnDestroyFilterDescriptor", t.filter_destroy);
+  find_cudnn(library, "cudnnSetFilterNdDescriptor", t.filter_set);
+  find_cudnn(library, "cudnnCreateConvolutionDescriptor", t.convolution_create);
+  find_cudnn(library, "cudnnDestroyConvolutionDescriptor", t.convolution_destroy);
+  find_cudnn(library, "cudnnSetConvolutionNdDescriptor", t.convolution_set);
+  find_cudnn(library, "cudnnSetConvolutionGroupCount", t.convolution_groups);
+  find_cudnn(library, "cudnnSetConvolutionMathType", t.convolution_math);
+  find_cudnn(library, "cudnnGetConvolutionForwardWorkspaceSize", t.forward_workspace);
+  find_cudnn(library, "cudnnGetConvolutionBackwardDataWorkspaceSize", t.data_grad_workspace);
+  find_cudnn(library, "cudnnGetConvolutionBackwardFilterWorkspaceSize", t.weight_grad_workspace);
+  find_cudnn(library, "cudnnConvolutionForward", t.forward);
+  find_cudnn(library, "cudnnConvolutionBackwardData", t.data_grad);
+  find_cudnn(library, "cudnnConvolutionBackwardFilter", t.weight_grad);
   return &t;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "memory/storages/storages.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 namespace {

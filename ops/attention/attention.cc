@@ -11,10 +11,9 @@
 #include "ops/attention/attention_kernel.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/elementwise/dropout.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/losses/masked_softmax.h"
+#include "ops/losses/softmax.h"
 #include "ops/products/batched_matmul.h"
 #include "ops/tensors/views.h"
 

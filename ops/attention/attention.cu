@@ -1,15 +1,34 @@
-// attention and attention_step, in tiles whose scores never leave the chip (Dao et al. 2022). The
-// formulas and the order of the sums are those of ops/attention/attention_kernel.cc and
-// attention_step.cc.
-#include "ops/attention/attention_kernel.h"
+// attention and its gradient, in tiles whose scores never leave the chip (Dao et al. 2022). The
+// formulas and the order of the sums are those of ops/attention/attention_kernel.cc.
+#include "ops/attention/attention.h"
 #include "ops/attention/cuda_attention.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
+#include "ops/kernels/operands.h"
 
 namespace pal {
 namespace {
 
-// ---- attention: a block has a tile of queries, and goes through the keys ----
+CudaAttention cuda_attention(const KernelArgs& a, size_t optional) {
+  auto& attrs = a.attrs.as<AttentionAttrs>();
+  const Shape& q = a.in_spec[0].shape;
+  const int64_t width = q[2] / attrs.heads;
+  return {.q = stored(a.in[0], a.in_spec[0], width),
+          .k = stored(a.in[1], a.in_spec[1], width),
+          .v = stored(a.in[2], a.in_spec[2], width),
+          .queries = q[0],
+          .keys = a.in_spec[1].shape[0],
+          .batch = q[1],
+          .heads = attrs.heads,
+          .width = width,
+          .lengths = input_if_present<int32_t>(a, optional),
+          .scalars = input_if_present<StepScalars>(a, optional + 1),
+          .causal = attrs.causal,
+          .dropout = attrs.dropout,
+          .stream = attrs.stream,
+          .scale = 1 / std::sqrt(float(width))};
+}
+
+// ---- forward: a block has a tile of queries, and goes through the keys ----
 
 // One row of scores to e^(scaled score - maximum), the maximum that of all tiles so far; by a warp.
 // -> what the sums so far are to be multiplied by.
@@ -66,7 +85,7 @@ __global__ void __launch_bounds__(kTileThreads)
         p[lane_number()] = p[lane_number() + kWarp] = 0;
       } else {
         factor = exponents(head, p, used, top + i, total + i);
-        if (a.attrs.dropout > 0) {
+        if (a.dropout > 0) {
           const float* kept = head.factors(t + i, j, used, drawn);
           for (int e = lane_number(); e < used; e += kWarp) p[e] *= kept[e];
         }
@@ -112,7 +131,7 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-void run(const KernelArgs& a) {
+void run_attention(const KernelArgs& a) {
   const CudaAttention call = cuda_attention(a, 3);
   const int64_t tiles = blocks_of(call.queries, kTileQueries);
   constexpr size_t kShared = sizeof(float) * (kTileQueries * (kChunkPitch + kScorePitch + 3) +
@@ -124,102 +143,207 @@ void run(const KernelArgs& a) {
   });
 }
 
-// ---- attention_step: a block has a head of a sentence, a thread two columns ----
+// ---- backward: probabilities computed again, tile by tile (algorithm 4) ----
+//
+// One kernel goes through the queries for a tile of keys (dk, dv), one through the keys for a tile
+// of queries (dq), so no block adds to what another block adds to.
 
-struct Step {
-  Stored q, keys, values, own_key, own_value, out;
-  const int32_t* lengths;
-  bool one_length;
-  int64_t steps, batch, heads, width;
-  float scale;
+struct AttentionGrad {
+  CudaAttention call;
+  Stored out, dout, dq, dk, dv;
+  const float* lse;
+  float* delta;  // (B, H, T): dout . out
 };
 
-// The softmax-weighted sum of values, as far as it has got. Each thread keeps all but the columns
-// of others.
-struct RunningSum {
-  float top = -__builtin_huge_valf(), total = 0;
-  float sum[kWidestHead / kTileThreads] = {};
+__global__ void attention_delta_kernel(AttentionGrad a) {
+  const int64_t row = row_of_warp(), queries = a.call.queries;
+  if (row >= queries * a.call.batch * a.call.heads) return;
+  const int64_t at = CudaHead(a.call, row / queries).at(row % queries);
+  const float sum = warp_row_sum(
+      a.call.width, [&](int64_t e) { return load1(a.dout, at + e) * load1(a.out, at + e); });
+  if (lane_number() == 0) a.delta[row] = sum;
+}
 
-  __device__ void raise(float most) {
-    if (most <= top) return;
-    const float shrink = exp(top - most);
-    total *= shrink, top = most;
-    for (float& x : sum) x *= shrink;
-  }
-  __device__ void add(float weight, const Stored& values, int64_t at, int64_t width) {
-    total += weight;
-#pragma unroll
-    for (int k = 0; k < kWidestHead / kTileThreads; ++k) {
-      const int64_t e = threadIdx.x + int64_t(k) * kTileThreads;
-      if (e < width) sum[k] += weight * load1(values, at + e);
-    }
+// The block's shared memory.
+struct Tiles {
+  float *left, *right, *score, *slope, *drawn;
+
+  __device__ Tiles() {
+    left = shared_memory<float>();
+    right = left + kTileQueries * kChunkPitch;
+    score = right + kTileKeys * kChunkPitch;
+    slope = score + kTileQueries * kScorePitch;
+    drawn = slope + kTileQueries * kScorePitch + warp_number() * kDrawn;
   }
 };
+constexpr size_t kShared = sizeof(float) * (kTileQueries * (kChunkPitch + 2 * kScorePitch) +
+                                            kTileKeys * kChunkPitch + kTileWarps * kDrawn);
 
-__global__ void attention_step_kernel(Step a) {
-  float *score = shared_memory<float>(), *weight = score + kTileKeys;
-  const int64_t unit = blockIdx.x, row = a.batch * a.heads * a.width;
-  const int64_t length = a.lengths[a.one_length ? 0 : unit / a.heads];
-  const int64_t limit = length < 0 ? 0 : length < a.steps ? length : a.steps;
-  auto fit = [&](const Stored& keys, int64_t at) {
-    return a.scale * warp_row_sum(a.width, [&](int64_t e) {
-             return load1(a.q, unit * a.width + e) * load1(keys, at + e);
-           });
-  };
-  RunningSum running;
-  for (int64_t s = 0; s < limit; s += kTileKeys) {
-    const int n = limit - s < kTileKeys ? int(limit - s) : kTileKeys;
-    for (int e = warp_number(); e < n; e += kTileWarps) {
-      const float x = fit(a.keys, (s + e) * row + unit * a.width);
-      if (lane_number() == 0) score[e] = x;
-    }
-    __syncthreads();
-    float most = -__builtin_huge_valf();
-    for (int e = 0; e < n; ++e) most = most < score[e] ? score[e] : most;
-    running.raise(most);
-    if (int(threadIdx.x) < n) weight[threadIdx.x] = exp(score[threadIdx.x] - running.top);
-    __syncthreads();
-    for (int e = 0; e < n; ++e) {
-      running.add(weight[e], a.values, (s + e) * row + unit * a.width, a.width);
+// score = p m and slope = ds of queries [t, t + m) and keys [j, j + n); zero where masked.
+__device__ void slopes(const AttentionGrad& a, const CudaHead& head, const Tiles& s, int64_t t,
+                       int64_t m, int64_t j, int64_t n) {
+  const float scale = a.call.scale;
+  score_tile(head, s.score, s.left, s.right, a.call.q, t, m, a.call.k, j, n);
+  score_tile(head, s.slope, s.left, s.right, a.dout, t, m, a.call.v, j, n);
+  __syncthreads();
+  for (int i = warp_number(); i < m; i += kTileWarps) {
+    const int64_t used = head.visible(t + i, j, n), row = head.unit * a.call.queries + t + i;
+    const float level = a.lse[row], delta = a.delta[row];
+    const float* factor = a.call.dropout > 0 ? head.factors(t + i, j, used, s.drawn) : nullptr;
+    for (int e = lane_number(); e < kTileKeys; e += kWarp) {
+      float p = 0, ds = 0;
+      if (e < used) {
+        p = exp(s.score[i * kScorePitch + e] * scale - level);
+        const float dp = s.slope[i * kScorePitch + e];
+        ds = p * ((factor ? dp * factor[e] : dp) - delta) * scale;
+        if (factor) p *= factor[e];
+      }
+      s.score[i * kScorePitch + e] = p, s.slope[i * kScorePitch + e] = ds;
     }
   }
-  if (a.own_key.data) {
-    const float x = fit(a.own_key, unit * a.width);
-    running.raise(x);
-    running.add(exp(x - running.top), a.own_value, unit * a.width, a.width);
-  }
-  const float inverse = running.total > 0 ? 1 / running.total : 0;
+  __syncthreads();
+}
+
+// dk and dv of a tile of keys: a block each.
+template <int kChunks>
+__global__ void __launch_bounds__(kTileThreads)
+    attention_keys_grad_kernel(AttentionGrad a, int64_t tiles) {
+  const Tiles s;
+  const CudaHead head(a.call, blockIdx.x / tiles);
+  const int64_t j = blockIdx.x % tiles * kTileKeys;
+  const int64_t n = head.limit <= j ? 0 : head.limit - j < kTileKeys ? head.limit - j : kTileKeys;
+  constexpr int I = kTileKeys / kDown, J = kTileColumns / kAcross;
+  float dk[kChunks][I][J] = {}, dv[kChunks][I][J] = {};
+  const int64_t queries = n == 0 ? 0 : a.call.queries;
+  for (int64_t t = a.call.causal ? j : 0; t < queries; t += kTileQueries) {
+    const int64_t m = queries - t < kTileQueries ? queries - t : kTileQueries;
+    slopes(a, head, s, t, m, j, n);
+    auto add = [&](float(&sum)[I][J], const float* weights, const Stored& rows, int c) {
+      __syncthreads();
+      head.load<kTileQueries>(s.left, rows, t, m, c);
+      __syncthreads();
+      float tile[I][J] = {};
+      add_products(tile, weights, 1, kScorePitch, s.left, 1, kChunkPitch, int(m));
 #pragma unroll
-  for (int k = 0; k < kWidestHead / kTileThreads; ++k) {
-    const int64_t e = threadIdx.x + int64_t(k) * kTileThreads;
-    if (e < a.width) store1(a.out, unit * a.width + e, running.sum[k] * inverse);
+      for (int i = 0; i < I; ++i) {
+#pragma unroll
+        for (int k = 0; k < J; ++k) sum[i][k] += tile[i][k];
+      }
+    };
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      if (c * kTileColumns >= a.call.width) break;
+      if (a.dv.data) add(dv[c], s.score, a.dout, c);
+      if (a.dk.data) add(dk[c], s.slope, a.call.q, c);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < I; ++i) {
+    const int row = down() + kDown * i;
+    if (j + row >= a.call.keys) continue;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+      for (int k = 0; k < J; ++k) {
+        const int column = c * kTileColumns + across() + kAcross * k;
+        if (column >= a.call.width) continue;
+        const int64_t at = head.at(j + row) + column;
+        if (a.dk.data) store1(a.dk, at, row < n ? dk[c][i][k] : 0);
+        if (a.dv.data) store1(a.dv, at, row < n ? dv[c][i][k] : 0);
+      }
+    }
   }
 }
 
-void run_step(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const Shape& cache = a.in_spec[1].shape;
-  const int64_t heads = a.attrs.as<AttentionStepAttrs>().heads, width = cache[2] / heads;
-  const Step step{.q = stored(a.in[0], a.in_spec[0]),
-                  .keys = stored(a.in[1], a.in_spec[1]),
-                  .values = stored(a.in[2], a.in_spec[2]),
-                  .own_key = stored(input_if_present(a, 4), a.in_spec[0]),
-                  .own_value = stored(input_if_present(a, 5), a.in_spec[0]),
-                  .out = stored(a.out[0], a.out_spec[0]),
-                  .lengths = a.input<int32_t>(3),
-                  .one_length = a.in_spec[3].shape[0] == 1,
-                  .steps = cache[0],
-                  .batch = cache[1],
-                  .heads = heads,
-                  .width = width,
-                  .scale = 1 / std::sqrt(float(width))};
-  launch(attention_step_kernel, {step.batch * heads}, kTileThreads, 2 * kTileKeys * sizeof(float),
-         stream_of(a), step);
+// x as it comes back from storage.
+__device__ float rounded(DType type, float x) {
+  switch (type) {
+    case DType::bf16: return to_float(from_float<bf16>(x));
+    case DType::f16: return to_float(from_float<f16>(x));
+    default: return x;
+  }
+}
+
+// dq of a tile of queries. The CPU adds up the key tiles' parts in dq itself.
+template <int kChunks>
+__global__ void __launch_bounds__(kTileThreads)
+    attention_queries_grad_kernel(AttentionGrad a, int64_t tiles) {
+  const Tiles s;
+  const CudaHead head(a.call, blockIdx.x / tiles);
+  const int64_t t = blockIdx.x % tiles * kTileQueries;
+  const int64_t m = a.call.queries - t < kTileQueries ? a.call.queries - t : kTileQueries;
+  const int64_t end = a.call.causal && t + 1 < head.limit ? t + 1 : head.limit;
+  constexpr int I = kTileQueries / kDown, J = kTileColumns / kAcross;
+  float dq[kChunks][I][J] = {};
+  for (int64_t j = 0; j < end; j += kTileKeys) {
+    const int64_t n = head.limit - j < kTileKeys ? head.limit - j : kTileKeys;
+    slopes(a, head, s, t, m, j, n);
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      if (c * kTileColumns >= a.call.width) break;
+      __syncthreads();
+      head.load<kTileKeys>(s.right, a.call.k, j, n, c);
+      __syncthreads();
+      float tile[I][J] = {};
+      add_products(tile, s.slope, kScorePitch, 1, s.right, 1, kChunkPitch, int(n));
+#pragma unroll
+      for (int i = 0; i < I; ++i) {
+#pragma unroll
+        for (int k = 0; k < J; ++k) {
+          dq[c][i][k] = rounded(a.dq.type, dq[c][i][k] + tile[i][k]);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < I; ++i) {
+    const int row = down() + kDown * i;
+    if (row >= m) continue;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+      for (int k = 0; k < J; ++k) {
+        const int column = c * kTileColumns + across() + kAcross * k;
+        if (column < a.call.width) store1(a.dq, head.at(t + row) + column, dq[c][i][k]);
+      }
+    }
+  }
+}
+
+// q, k, v, out, lse, dout | lengths, scalars -> dq, dk, dv.
+void run_attention_grad(const KernelArgs& a) {
+  const CudaAttention call = cuda_attention(a, 6);
+  const AttentionGrad grad{.call = call,
+                           .out = stored(a.in[3], a.in_spec[3]),
+                           .dout = stored(a.in[5], a.in_spec[5], call.width),
+                           .dq = stored(a.out[0], a.out_spec[0]),
+                           .dk = stored(a.out[1], a.out_spec[1]),
+                           .dv = stored(a.out[2], a.out_spec[2]),
+                           .lse = a.input(4),
+                           .delta = reinterpret_cast<float*>(a.workspace)};
+  const int64_t units = call.batch * call.heads;
+  launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, kThreads, 0,
+         stream_of(a), grad);
+  by_chunks(call.width, [&](auto chunks) {
+    if (grad.dk.data || grad.dv.data) {
+      const int64_t tiles = blocks_of(call.keys, kTileKeys);
+      launch(attention_keys_grad_kernel<decltype(chunks)::value>, {units * tiles}, kTileThreads,
+             kShared, stream_of(a), grad, tiles);
+    }
+    if (grad.dq.data) {
+      const int64_t tiles = blocks_of(call.queries, kTileQueries);
+      launch(attention_queries_grad_kernel<decltype(chunks)::value>, {units * tiles}, kTileThreads,
+             kShared, stream_of(a), grad, tiles);
+    }
+  });
+}
+Prepared prepare_attention_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = in[4].numel() * int64_t(sizeof(float))};
 }
 
 }  // namespace
 
-const Backend attention_cuda{.run = run};
-const Backend attention_step_cuda{.run = run_step};
+const Backend attention_cuda{.run = run_attention};
+const Backend attention_grad_cuda{.run = run_attention_grad, .prepare = prepare_attention_grad};
 
 }  // namespace pal

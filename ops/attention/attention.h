@@ -1,13 +1,14 @@
 // Scaled dot-product attention with several heads (Vaswani et al. 2017, section 3.2), time-major:
 // as one operator that keeps nothing of size queries x keys (after Dao et al. 2022,
-// "FlashAttention"), in elementary nodes, and for one query beside a cache.
+// "FlashAttention"), and in elementary nodes. For one query beside a cache: attention_step.h.
 #pragma once
 #include "core/op.h"
 #include "core/val.h"
 
 namespace pal {
 
-extern const OpDef attention_grad_op, attention_op, attention_step_op;
+extern const OpDef attention_grad_op, attention_op;
+[[gnu::weak]] extern const Backend attention_grad_cuda, attention_cuda;
 
 struct AttentionAttrs {
   int64_t heads = 1;
@@ -18,10 +19,6 @@ struct AttentionAttrs {
     return std::tuple{field("heads", heads), field("causal", causal), field("dropout", dropout),
                       field("stream", stream)};
   }
-};
-struct AttentionStepAttrs {
-  int64_t heads = 1;
-  auto fields() const { return std::tuple{field("heads", heads)}; }
 };
 
 // What a query may look at.
@@ -41,11 +38,5 @@ Val attention(Val q, Val k, Val v, int64_t heads, AttentionMask mask = {}, float
 // mask that is a value of its own), product. Sums are added up in another order.
 Val attention_unfused(Val q, Val k, Val v, int64_t heads, AttentionMask mask = {},
                       float dropout = 0, Val scalars = {});
-
-// One query a sentence: q (B, D), keys and values (S, B, D), of which the first lengths[b] count,
-// lengths i32 (B), or i32 (1) for all; and where they are given, `key` and `value` (B, D) after
-// them: the query's own. -> (B, D). For decoding; not differentiable.
-Val attention_step(Val q, Val keys, Val values, Val lengths, int64_t heads, Val key = {},
-                   Val value = {});
 
 }  // namespace pal

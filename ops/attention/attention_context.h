@@ -8,6 +8,7 @@
 namespace pal {
 
 extern const OpDef add_outer_op, attention_context_op, dot_score_op;
+[[gnu::weak]] extern const Backend add_outer_cuda, attention_context_cuda, dot_score_cuda;
 
 // weights (S, B), values (S, B, H) -> context (B, H) = sum over s of weights[s,b] values[s,b,:].
 Val attention_context(Val weights, Val values);

@@ -8,7 +8,6 @@
 
 #include "core/gradient.h"
 #include "ops/elementwise/activations.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"

@@ -1,10 +1,7 @@
-// Attention over source positions, time-major (S positions, batch B, width): Bahdanau's score with
-// its gradients, and the products of ops/attention/attention_context.h. Sums run in the CPU's
-// order, so that the bits are its own; where a sum goes down the positions, a thread has a column.
-#include "ops/attention/attention_context.h"
+// Bahdanau's score with its gradients. Sums run in the CPU's order, so that the bits are its own;
+// where a sum goes down the positions, a thread has a column.
 #include "ops/attention/attention_score.h"
-#include "ops/kernels/cuda.h"
-#include "ops/kernels/cuda_rows.h"
+#include "ops/attention/cuda_scores.h"
 #include "ops/kernels/operands.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
@@ -12,97 +9,12 @@
 namespace pal {
 namespace {
 
-struct Extents {
-  int64_t steps, batch, width;
-};
-Extents extents_of(const TensorSpec& wide) { return {wide.shape[0], wide.shape[1], wide.shape[2]}; }
-
-// ---- scores: a warp for every (s, b) ----
-
 struct Score {
   PAL_HD float operator()(float key, float query, float v) const {
     return MlpScore{}(key, query, v);
   }
 };
-struct Dot {
-  PAL_HD float operator()(float key, float query, float) const { return key * query; }
-};
-template <class T, class F>
-__global__ void score_kernel(T* y, const T* keys, const T* query, const float* v, Extents e, F f) {
-  const int64_t row = row_of_warp();
-  if (row >= e.steps * e.batch) return;
-  const T* k = keys + row * e.width;
-  const T* q = query + row % e.batch * e.width;
-  const float sum =
-      warp_row_sum(e.width, [&](int64_t j) { return f(load(k, j), load(q, j), v ? v[j] : 0); });
-  if (lane_number() == 0) store(y, row, sum);
-}
-template <class F> void run_score(const KernelArgs& a, F f) {
-  if (!a.out[0]) return;
-  const Extents e = extents_of(a.in_spec[0]);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(score_kernel<T, F>, {blocks_of(e.steps * e.batch, kRowsPerBlock)}, kThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), a.input(2), e, f);
-  });
-}
 void run_mlp_score(const KernelArgs& a) { run_score(a, Score{}); }
-void run_dot_score(const KernelArgs& a) { run_score(a, Dot{}); }
-
-// ---- context: c[b,h] = sum_s w[s,b] v[s,b,h], a thread a column ----
-
-template <class T>
-__global__ void context_kernel(T* y, const T* weights, const T* values, Extents e) {
-  const int64_t i = thread_number();  // b * width + h
-  if (i >= e.batch * e.width) return;
-  const int64_t b = i / e.width;
-  float sum = 0;
-#pragma unroll 4
-  for (int64_t s = 0; s < e.steps; ++s) {
-    const float w = load(weights, s * e.batch + b);
-    if (w != 0) sum += w * load(values, s * e.batch * e.width + i);
-  }
-  store(y, i, sum);
-}
-void run_context(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const Extents e = extents_of(a.in_spec[1]);
-  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
-  });
-}
-
-// ---- add_outer: sum[s,b,:] + w[s,b] x[b,:] ----
-
-__global__ void add_outer_kernel(Stored y, Stored weights, Stored x, Stored sum, Extents e) {
-  const int64_t g = thread_number(), per_row = (e.width + kGroup - 1) / kGroup;
-  if (g >= e.steps * e.batch * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup, at = row * e.width + j;
-  const int n = group_size(j, e.width);
-  const float w = load1(weights, row);
-  if (w == 0 && sum.data == y.data) return;
-  float v[kGroup], old[kGroup];
-  load8(x, row % e.batch * e.width + j, n, v);
-  if (sum.data) load8(sum, at, n, old);
-#pragma unroll
-  for (int k = 0; k < kGroup; ++k) {
-    if (w == 0)
-      v[k] = sum.data ? old[k] : 0;  // whatever x holds
-    else
-      v[k] = sum.data ? old[k] + w * v[k] : w * v[k];
-  }
-  store8(y, at, n, v);
-}
-void run_add_outer(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const Extents e = extents_of(a.out_spec[0]);
-  launch(add_outer_kernel, grid_of_groups(e.steps * e.batch * groups_of(e.width)), kThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0], e.width), stored(a.in[0], a.in_spec[0]),
-         stored(a.in[1], a.in_spec[1], e.width),
-         stored(input_if_present(a, 2), a.out_spec[0], e.width), e);
-}
 
 // ---- the gradients of mlp_score ----
 //
@@ -112,7 +24,7 @@ void run_add_outer(const KernelArgs& a) {
 
 struct ScoreGrad {
   Stored dy, keys, query, v, keys_sum, dkeys, dquery;
-  Extents e;
+  ScoreExtents e;
 };
 
 // mlp_score_grad's chunk: `per` rows of the batch, all steps of them, step by step.
@@ -253,9 +165,6 @@ Prepared prepare_mlp_score_replay_grad(const Device&, SpecSpan in, SpecSpan, con
 
 }  // namespace
 
-const Backend add_outer_cuda{.run = run_add_outer};
-const Backend attention_context_cuda{.run = run_context};
-const Backend dot_score_cuda{.run = run_dot_score};
 const Backend mlp_score_cuda{.run = run_mlp_score};
 const Backend mlp_score_grad_cuda{.run = run_mlp_score_grad, .prepare = prepare_mlp_score_grad};
 const Backend mlp_score_replay_grad_cuda{.run = run_mlp_score_replay_grad,

@@ -1,6 +1,6 @@
 // How well each source position fits the decoder's query: Bahdanau's score, fused and in the
 // elementary nodes that Echo recomputes. Luong's is dot_score (ops/attention/attention_context.h),
-// scaled with scale_by (ops/sums/dot_last.h).
+// scaled with scale_by (ops/sums/scale_by.h).
 #pragma once
 #include "core/op.h"
 #include "core/rewrite.h"
@@ -11,6 +11,7 @@ namespace pal {
 
 extern const OpDef mlp_score_grad_op, mlp_score_op, mlp_score_replay_grad_op;
 extern const Rewrite mlp_score_replay_rewrite;
+[[gnu::weak]] extern const Backend mlp_score_grad_cuda, mlp_score_cuda, mlp_score_replay_grad_cuda;
 
 // keys (S, B, A), query (B, A), v (A) -> (S, B): v . tanh(keys[s,b,:] + query[b,:]). Nothing of
 // size (S, B, A) is made; the gradient computes the tanh again.

@@ -12,7 +12,6 @@
 #include "ops/attention/attention_score.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/sums/dot_last.h"

@@ -1,13 +1,13 @@
 // attention_step: out[b] = sum_s p_s v_s, p = softmax over s of q[b] . k_s / sqrt(d), a head at a
 // time, where s goes through the first lengths[b] rows of a cache and then the query's own key.
 // Bound by memory: each key and value is read once.
+#include "ops/attention/attention_step.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "core/builder.h"
-#include "ops/attention/attention.h"
 #include "ops/attention/attention_kernel.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"

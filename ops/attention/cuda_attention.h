@@ -4,10 +4,8 @@
 // has the order of the CPU's (ops/attention/attention_kernel.cc), so the bits are the same.
 #pragma once
 #include "core/scalars.h"
-#include "ops/attention/attention.h"
 #include "ops/elementwise/dropout.h"
 #include "ops/kernels/cuda_rows.h"
-#include "ops/kernels/operands.h"
 
 namespace pal {
 
@@ -18,33 +16,17 @@ constexpr int kDown = 8, kAcross = 16;  // threads
 constexpr int kChunkPitch = kTileColumns + 1, kScorePitch = kTileKeys + 1;
 constexpr int kDrawn = kTileKeys + 8;  // a row's factors, and those before it of the same draw
 
-// A call of attention or its gradient, spelled out; see AttentionCall.
+// A call of attention or its gradient, spelled out; see AttentionCall of attention_kernel.h.
 struct CudaAttention {
   Stored q, k, v;
   int64_t queries, keys, batch, heads, width;
   const int32_t* lengths;  // or null
   const StepScalars* scalars;
-  AttentionAttrs attrs;
+  bool causal;
+  float dropout;
+  int64_t stream;
   float scale;
 };
-
-inline CudaAttention cuda_attention(const KernelArgs& a, size_t optional) {
-  auto& attrs = a.attrs.as<AttentionAttrs>();
-  const Shape& q = a.in_spec[0].shape;
-  const int64_t width = q[2] / attrs.heads;
-  return {.q = stored(a.in[0], a.in_spec[0], width),
-          .k = stored(a.in[1], a.in_spec[1], width),
-          .v = stored(a.in[2], a.in_spec[2], width),
-          .queries = q[0],
-          .keys = a.in_spec[1].shape[0],
-          .batch = q[1],
-          .heads = attrs.heads,
-          .width = width,
-          .lengths = input_if_present<int32_t>(a, optional),
-          .scalars = input_if_present<StepScalars>(a, optional + 1),
-          .attrs = attrs,
-          .scale = 1 / std::sqrt(float(width))};
-}
 
 // Kernels are compiled for heads of up to 64, 128 and 256 columns: f(their number of chunks).
 template <class F> void by_chunks(int64_t width, F f) {
@@ -75,7 +57,7 @@ struct CudaHead {
   }
   // Of the keys from j on, how many query t may look at, n at most.
   __device__ int64_t visible(int64_t t, int64_t j, int64_t n) const {
-    const int64_t end = a.attrs.causal && t + 1 < limit ? t + 1 : limit;
+    const int64_t end = a.causal && t + 1 < limit ? t + 1 : limit;
     return end <= j ? 0 : end - j < n ? end - j : n;
   }
 
@@ -101,11 +83,11 @@ struct CudaHead {
     __syncwarp();  // the last row's have been read
     if (4 * lane_number() < before + n) {
       const Philox4 four =
-          draw(a.scalars->key(uint32_t(a.attrs.stream)), uint64_t(first / 4 + lane_number()));
-      const float kept = dropout_scale(a.attrs.dropout);
+          draw(a.scalars->key(uint32_t(a.stream)), uint64_t(first / 4 + lane_number()));
+      const float kept = dropout_scale(a.dropout);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        drawn[4 * lane_number() + k] = dropout_factor(four.x[k], a.attrs.dropout, kept);
+        drawn[4 * lane_number() + k] = dropout_factor(four.x[k], a.dropout, kept);
       }
     }
     __syncwarp();

@@ -1,19 +1,14 @@
 // avg_pool and its gradient: a thread has a channel of a pixel of the result, neighbours have
 // neighbouring channels. The gradient gathers, window by window in the CPU's order.
 #include "ops/convolution/avg_pool.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/pooling.h"
 
 namespace pal {
 namespace {
 
-// Of the image and of the windows' outputs.
-struct Extents {
-  int64_t images, height, width, channels, out_height, out_width;
-};
-
-template <class T> __global__ void avg_pool_kernel(T* y, const T* x, Extents e, AvgPoolAttrs s) {
+template <class T>
+__global__ void avg_pool_kernel(T* y, const T* x, PoolExtents e, AvgPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.out_height * e.out_width * e.channels) return;
   const int64_t pixel = divide(i, e.channels), c = i - pixel * e.channels;
@@ -31,7 +26,7 @@ template <class T> __global__ void avg_pool_kernel(T* y, const T* x, Extents e, 
 }
 
 template <class T>
-__global__ void avg_pool_grad_kernel(T* dx, const T* dy, Extents e, AvgPoolAttrs s) {
+__global__ void avg_pool_grad_kernel(T* dx, const T* dy, PoolExtents e, AvgPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.height * e.width * e.channels) return;
   const int64_t pixel = divide(i, e.channels), c = i - pixel * e.channels;
@@ -51,31 +46,31 @@ __global__ void avg_pool_grad_kernel(T* dx, const T* dy, Extents e, AvgPoolAttrs
   store(dx, i, sum);
 }
 
-void run(const KernelArgs& a) {
+void run_avg_pool(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(avg_pool_kernel<T>, {blocks_of(y.numel(), kThreads)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), Extents{x[0], x[1], x[2], x[3], y[1], y[2]},
+           a.output<T>(0), a.input<T>(0), PoolExtents{x[0], x[1], x[2], x[3], y[1], y[2]},
            a.attrs.as<AvgPoolAttrs>());
   });
 }
 
-void run_grad(const KernelArgs& a) {
+void run_avg_pool_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(avg_pool_grad_kernel<T>, {blocks_of(dx.numel(), kThreads)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), Extents{dx[0], dx[1], dx[2], dx[3], dy[1], dy[2]},
+           a.output<T>(0), a.input<T>(0), PoolExtents{dx[0], dx[1], dx[2], dx[3], dy[1], dy[2]},
            a.attrs.as<AvgPoolAttrs>());
   });
 }
 
 }  // namespace
 
-const Backend avg_pool_cuda{.run = run};
-const Backend avg_pool_grad_cuda{.run = run_grad};
+const Backend avg_pool_cuda{.run = run_avg_pool};
+const Backend avg_pool_grad_cuda{.run = run_avg_pool_grad};
 
 }  // namespace pal

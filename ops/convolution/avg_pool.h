@@ -1,12 +1,13 @@
 // Average pooling of images.
 #pragma once
+#include "core/host_device.h"
 #include "core/op.h"
-#include "core/philox.h"  // PAL_HD
 #include "core/val.h"
 
 namespace pal {
 
 extern const OpDef avg_pool_grad_op, avg_pool_op;
+[[gnu::weak]] extern const Backend avg_pool_grad_cuda, avg_pool_cuda;
 
 struct AvgPoolAttrs {
   int64_t kernel_h = 2, kernel_w = 2, stride_h = 2, stride_w = 2;

@@ -5,7 +5,6 @@
 #include "ops/convolution/conv2d.h"
 
 #include "ops/convolution/convolution.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 

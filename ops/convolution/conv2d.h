@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef conv2d_data_grad_op, conv2d_op, conv2d_weight_grad_op;
+[[gnu::weak]] extern const Backend conv2d_data_grad_cuda, conv2d_cuda, conv2d_weight_grad_cuda;
 
 struct Conv2dAttrs {
   int64_t stride_h = 1, stride_w = 1;

@@ -3,7 +3,6 @@
 #include "ops/convolution/conv3d.h"
 
 #include "ops/convolution/convolution.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 

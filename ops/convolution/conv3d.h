@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef conv3d_data_grad_op, conv3d_op, conv3d_weight_grad_op;
+[[gnu::weak]] extern const Backend conv3d_data_grad_cuda, conv3d_cuda, conv3d_weight_grad_cuda;
 
 struct Conv3dAttrs {
   int64_t stride_d = 1, stride_h = 1, stride_w = 1;

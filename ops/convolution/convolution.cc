@@ -3,8 +3,9 @@
 
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/tiles.h"
+#include "ops/libraries/conv_kernel.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 namespace {

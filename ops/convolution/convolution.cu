@@ -1,15 +1,13 @@
-// conv2d, conv3d and their gradients: cuDNN's (ops/libraries/cudnn_convolution.h), or else
+// Convolutions and their gradients: cuDNN's (ops/libraries/cudnn_convolution.h), or else
 // cuBLASLt's products with windows laid out in the workspace, a stripe of output pixels at a time
 // (ops/libraries/conv_stripes.h). Stripes come one after the other, and an input pixel's gradient
 // is the sum over its windows in their order, so the bits are always the same. Of operands in 16
 // bits all sums are f32 as well, in the workspace until they are complete.
 #include <algorithm>
 
-#include "ops/convolution/conv2d.h"
-#include "ops/convolution/conv3d.h"
 #include "ops/convolution/convolution.h"
-#include "ops/kernels/cuda.h"
-#include "ops/kernels/cuda_windows.h"
+#include "ops/convolution/cuda_windows.h"
+#include "ops/convolution/depthwise.h"
 #include "ops/kernels/operands.h"
 #include "ops/libraries/cuda_product.h"
 #include "ops/libraries/cudnn_convolution.h"
@@ -21,7 +19,7 @@ namespace {
 // memory, 64 MiB at most.
 constexpr int64_t kMostBytes = int64_t(64) << 20, kPartOfMemory = 256;
 
-struct State {
+struct ConvState {
   ConvKind kind;
   ConvStripes stripes;
   bool depthwise;
@@ -31,10 +29,10 @@ struct State {
 };
 
 // `type` of image and weights, or of the two images; `result` of what is computed.
-Prepared prepare_cuda(ConvKind kind, const Device& device, const ConvShape& shape, DType type,
-                      DType result) {
-  auto state = std::make_shared<State>();
-  State& s = *state;
+Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& shape, DType type,
+                       DType result) {
+  auto state = std::make_shared<ConvState>();
+  ConvState& s = *state;
   s.kind = kind;
   const int64_t most = std::min(kMostBytes, cuda_of(device).total_bytes() / kPartOfMemory);
   s.stripes = cut_into_stripes(shape, most, type);
@@ -177,7 +175,7 @@ __global__ void store_sums_kernel(Stored y, Stored sums, Stored bias, int64_t pi
 }
 void store_sums(const KernelArgs& a, void* y, DType type, const float* bias, int64_t pixels,
                 int64_t channels) {
-  const std::byte* sums = a.workspace + static_cast<const State*>(a.state)->sums_at;
+  const std::byte* sums = a.workspace + static_cast<const ConvState*>(a.state)->sums_at;
   launch(store_sums_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
          stored(y, {{}, type}, channels), floats(sums, channels), floats(bias, channels), pixels,
          channels);
@@ -196,7 +194,7 @@ void lay_bias(const KernelArgs& a, const ConvStripes& cut) {
 }
 
 // A bias is laid out first, as a sum that the result is added to.
-void run_cudnn(const KernelArgs& a, const State& s) {
+void run_cudnn(const KernelArgs& a, const ConvState& s) {
   const void* sum = input_if_present(a, 2);
   if (sum && s.kind == ConvKind::forward) lay_bias(a, s.stripes);
   if (sum && s.kind == ConvKind::weight_grad) copy_async(a, a.out[0], sum, a.out_spec[0].bytes());
@@ -206,7 +204,7 @@ void run_cudnn(const KernelArgs& a, const State& s) {
 // Calls f(first line, stripe, product, windows): where they are or shall be, which is in the image
 // itself if that is how they lie.
 template <class F> void each_stripe(const KernelArgs& a, const void* image, F f) {
-  const State& s = *static_cast<const State*>(a.state);
+  const ConvState& s = *static_cast<const ConvState*>(a.state);
   const ConvStripes& cut = s.stripes;
   const Windows w(cut);
   for (int64_t line = 0, lines; line < cut.lines; line += lines) {
@@ -219,7 +217,7 @@ template <class F> void each_stripe(const KernelArgs& a, const void* image, F f)
 }
 
 void lay_windows(const KernelArgs& a, void* windows, const Stripe& stripe) {
-  const ConvStripes& cut = static_cast<const State*>(a.state)->stripes;
+  const ConvStripes& cut = static_cast<const ConvState*>(a.state)->stripes;
   if (cut.in_place) return;
   launch(lay_windows_kernel,
          grid_of_groups(cut.groups * stripe.pixels * stripe.runs * groups_of(stripe.run)), kThreads,
@@ -227,12 +225,12 @@ void lay_windows(const KernelArgs& a, void* windows, const Stripe& stripe) {
          stored(a.in[0], a.in_spec[0], cut.c), Windows(cut), stripe);
 }
 
-void forward(const KernelArgs& a, const ConvStripes& cut) {
+void forward_stripes(const KernelArgs& a, const ConvStripes& cut) {
   const int64_t channels = cut.groups * cut.o;
   const float* bias = input_if_present<float>(a, 2);
   const bool laid = bias && cut.groups > 1 && !cut.f32_y;
   if (laid) lay_bias(a, cut);
-  void* sums = a.workspace + static_cast<const State*>(a.state)->sums_at;
+  void* sums = a.workspace + static_cast<const ConvState*>(a.state)->sums_at;
   each_stripe(a, a.in[0], [&](int64_t, const Stripe& s, const CudaProduct& product, void* windows) {
     lay_windows(a, windows, s);
     void* y = element(a.out[0], cut.type, s.first * channels);
@@ -245,14 +243,14 @@ void forward(const KernelArgs& a, const ConvStripes& cut) {
   });
 }
 
-void data_grad(const KernelArgs& a, const ConvStripes& cut) {
+void data_grad_stripes(const KernelArgs& a, const ConvStripes& cut) {
   const bool add = !cut.in_place && !cut.whole_images();
   if (add && !cut.by_image) zero_async(a, a.out[0], a.out_spec[0].bytes());
   const Windows w(cut);
   const int64_t image_lines = cut.axis[0].out, channels = cut.groups * cut.c;
-  const Stored dx = cut.by_image
-                        ? floats(a.workspace + static_cast<const State*>(a.state)->sums_at, cut.c)
-                        : stored(a.out[0], a.out_spec[0], cut.c);
+  const Stored dx =
+      cut.by_image ? floats(a.workspace + static_cast<const ConvState*>(a.state)->sums_at, cut.c)
+                   : stored(a.out[0], a.out_spec[0], cut.c);
   each_stripe(a, a.out[0],
               [&](int64_t line, const Stripe& s, const CudaProduct& product, void* windows) {
                 const void* dy = element(a.in[0], cut.type, s.first * cut.groups * cut.o);
@@ -272,7 +270,7 @@ void data_grad(const KernelArgs& a, const ConvStripes& cut) {
               });
 }
 
-void weight_grad(const KernelArgs& a, const ConvStripes& cut) {
+void weight_grad_stripes(const KernelArgs& a, const ConvStripes& cut) {
   const void* so_far = input_if_present(a, 2);
   each_stripe(a, a.in[0], [&](int64_t, const Stripe& s, const CudaProduct& product, void* windows) {
     lay_windows(a, windows, s);
@@ -282,33 +280,23 @@ void weight_grad(const KernelArgs& a, const ConvStripes& cut) {
   });
 }
 
-void run(const KernelArgs& a) {
+}  // namespace
+
+Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
+                           const ConvGeometry& g) {
+  return prepare_shape(kind, device, conv_shape_of(kind, in, g), in[0].dtype, out[0].dtype);
+}
+
+void run_conv_cuda(const KernelArgs& a) {
   if (!a.out[0]) return;
-  const State& s = *static_cast<const State*>(a.state);
+  const ConvState& s = *static_cast<const ConvState*>(a.state);
   if (s.depthwise) return run_depthwise(s.kind, s.stripes, a);
   if (s.cudnn) return run_cudnn(a, s);
   switch (s.kind) {
-    case ConvKind::forward: return forward(a, s.stripes);
-    case ConvKind::data_grad: return data_grad(a, s.stripes);
-    case ConvKind::weight_grad: return weight_grad(a, s.stripes);
+    case ConvKind::forward: return forward_stripes(a, s.stripes);
+    case ConvKind::data_grad: return data_grad_stripes(a, s.stripes);
+    case ConvKind::weight_grad: return weight_grad_stripes(a, s.stripes);
   }
 }
-
-template <class A, ConvKind kind>
-Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_cuda(kind, device, conv_shape_of(kind, in, geometry_of(attrs.as<A>())),
-                      in[0].dtype, out[0].dtype);
-}
-template <class A, ConvKind kind>
-constexpr Backend kBackend{.run = run, .prepare = prepare<A, kind>};
-
-}  // namespace
-
-const Backend conv2d_cuda = kBackend<Conv2dAttrs, ConvKind::forward>;
-const Backend conv2d_data_grad_cuda = kBackend<Conv2dAttrs, ConvKind::data_grad>;
-const Backend conv2d_weight_grad_cuda = kBackend<Conv2dAttrs, ConvKind::weight_grad>;
-const Backend conv3d_cuda = kBackend<Conv3dAttrs, ConvKind::forward>;
-const Backend conv3d_data_grad_cuda = kBackend<Conv3dAttrs, ConvKind::data_grad>;
-const Backend conv3d_weight_grad_cuda = kBackend<Conv3dAttrs, ConvKind::weight_grad>;
 
 }  // namespace pal

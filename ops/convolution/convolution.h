@@ -5,7 +5,7 @@
 
 #include "core/gradient.h"
 #include "core/op.h"
-#include "ops/libraries/conv_kernel.h"
+#include "ops/libraries/conv_shape.h"
 
 namespace pal {
 
@@ -41,6 +41,10 @@ ConvShape conv_shape_of(ConvKind kind, SpecSpan in, const ConvGeometry& g);
 Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
                       const ConvGeometry& g);
 void run_conv(const KernelArgs& a);
+// The same on a GPU.
+Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
+                           const ConvGeometry& g);
+void run_conv_cuda(const KernelArgs& a);
 // The gradients of w, which weight_grad(sum) makes in f32, and of the bias.
 void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad);
 // Products with the zeros around the image count: the kernels that matter do not skip them.

@@ -1,8 +1,9 @@
 // Convolutions whose groups have one input channel: too little for products, so a thread goes
 // through the taps of eight channels of a pixel. The weight gradient is added up over chunks of
 // lines, and then over the chunks, both in order.
+#include "ops/convolution/cuda_windows.h"
+#include "ops/convolution/depthwise.h"
 #include "ops/kernels/cuda_rows.h"
-#include "ops/kernels/cuda_windows.h"
 #include "ops/kernels/operands.h"
 
 namespace pal {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -1,7 +1,6 @@
 // global_avg_pool and its gradient: a thread has a channel of an image (of a pixel), and adds the
 // pixels in the CPU's order.
 #include "ops/convolution/global_avg_pool.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
 
 namespace pal {
@@ -26,7 +25,7 @@ __global__ void global_avg_pool_grad_kernel(T* dx, const T* dy, int64_t images, 
   store(dx, i, load(dy, i / (pixels * channels) * channels + i % channels) * share);
 }
 
-void run_forward(const KernelArgs& a) {
+void run_global_avg_pool(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape& x = a.in_spec[0].shape;
   const int64_t pixels = x[1] * x[2];
@@ -37,7 +36,7 @@ void run_forward(const KernelArgs& a) {
   });
 }
 
-void run_gradient(const KernelArgs& a) {
+void run_global_avg_pool_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape& x = a.out_spec[0].shape;
   const int64_t pixels = x[1] * x[2];
@@ -50,7 +49,7 @@ void run_gradient(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend global_avg_pool_cuda{.run = run_forward};
-const Backend global_avg_pool_grad_cuda{.run = run_gradient};
+const Backend global_avg_pool_cuda{.run = run_global_avg_pool};
+const Backend global_avg_pool_grad_cuda{.run = run_global_avg_pool_grad};
 
 }  // namespace pal

@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef global_avg_pool_grad_op, global_avg_pool_op;
+[[gnu::weak]] extern const Backend global_avg_pool_grad_cuda, global_avg_pool_cuda;
 
 struct ImageSizeAttrs {
   int64_t height = 0, width = 0;

@@ -2,20 +2,14 @@
 // channels. The gradient gathers, window by window in the CPU's order, so nothing is added to
 // twice at once.
 #include "ops/convolution/max_pool.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/pooling.h"
 
 namespace pal {
 namespace {
 
-// Of the image and of the windows' outputs.
-struct Extents {
-  int64_t images, height, width, channels, out_height, out_width;
-};
-
 template <class T>
-__global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, Extents e, MaxPoolAttrs s) {
+__global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, PoolExtents e, MaxPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.out_height * e.out_width * e.channels) return;
   const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.out_width;
@@ -35,7 +29,7 @@ __global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, Extents e, MaxPo
 }
 
 template <class T>
-__global__ void max_pool_grad_kernel(T* dx, const T* dy, const uint8_t* map, Extents e,
+__global__ void max_pool_grad_kernel(T* dx, const T* dy, const uint8_t* map, PoolExtents e,
                                      MaxPoolAttrs s) {
   const int64_t i = thread_number();
   if (i >= e.images * e.height * e.width * e.channels) return;
@@ -55,11 +49,11 @@ __global__ void max_pool_grad_kernel(T* dx, const T* dy, const uint8_t* map, Ext
   store(dx, i, sum);
 }
 
-void run(const KernelArgs& a) {
+void run_max_pool(const KernelArgs& a) {
   if (!a.out[0] && !a.out[1]) return;
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape &x = a.in_spec[0].shape, y = pooled(x, s);  // either output may be unread
-  const Extents e{x[0], x[1], x[2], x[3], y[1], y[2]};
+  const PoolExtents e{x[0], x[1], x[2], x[3], y[1], y[2]};
   const int64_t blocks = blocks_of(e.images * e.out_height * e.out_width * e.channels, kThreads);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -68,11 +62,11 @@ void run(const KernelArgs& a) {
   });
 }
 
-void run_grad(const KernelArgs& a) {
+void run_max_pool_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape& y = a.in_spec[0].shape;
-  const Extents e{y[0], s.height, s.width, y[3], y[1], y[2]};
+  const PoolExtents e{y[0], s.height, s.width, y[3], y[1], y[2]};
   const int64_t blocks = blocks_of(e.images * e.height * e.width * e.channels, kThreads);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -83,7 +77,7 @@ void run_grad(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend max_pool_cuda{.run = run};
-const Backend max_pool_grad_cuda{.run = run_grad};
+const Backend max_pool_cuda{.run = run_max_pool};
+const Backend max_pool_grad_cuda{.run = run_max_pool_grad};
 
 }  // namespace pal

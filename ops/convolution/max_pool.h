@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef max_pool_grad_op, max_pool_op;
+[[gnu::weak]] extern const Backend max_pool_grad_cuda, max_pool_cuda;
 
 struct MaxPoolAttrs {
   int64_t kernel_h = 2, kernel_w = 2, stride_h = 2, stride_w = 2;

@@ -4,7 +4,6 @@
 #include "ops/elementwise/activations.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -11,6 +11,8 @@ namespace pal {
 
 extern const OpDef clip_op, pass_inside_op, relu_op, sigmoid_grad_op, sigmoid_op, tanh_grad_op,
     tanh_op;
+[[gnu::weak]] extern const Backend clip_cuda, pass_inside_cuda, relu_cuda, sigmoid_grad_cuda,
+    sigmoid_cuda, tanh_grad_cuda, tanh_cuda;
 
 // All take a floating-point tensor of any shape, and give one like it.
 Val relu(Val x);                      // max(x, 0)

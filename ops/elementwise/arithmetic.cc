@@ -3,7 +3,6 @@
 #include "ops/elementwise/arithmetic.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

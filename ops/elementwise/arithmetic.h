@@ -1,12 +1,13 @@
 // Products, differences and scalings, element by element.
 #pragma once
+#include "core/host_device.h"
 #include "core/op.h"
-#include "core/philox.h"  // PAL_HD
 #include "core/val.h"
 
 namespace pal {
 
 extern const OpDef mul_op, scale_op, sub_op;
+[[gnu::weak]] extern const Backend mul_cuda, scale_cuda, sub_cuda;
 
 // a * b, a - b: operands of one shape and floating-point type.
 Val mul(Val a, Val b);

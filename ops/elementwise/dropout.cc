@@ -4,7 +4,6 @@
 
 #include "core/gradient.h"
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -13,6 +13,7 @@ namespace pal {
 
 extern const OpDef dropout_apply_op, dropout_mask_op, dropout_op;
 extern const Rewrite dropout_rewrite;
+[[gnu::weak]] extern const Backend dropout_apply_cuda, dropout_mask_cuda, dropout_cuda;
 
 struct DropoutMaskAttrs {
   Shape shape;
@@ -35,7 +36,7 @@ struct DropoutApplyAttrs {
 };
 
 // Floats of this spec: 0 with probability p, else 1/(1-p). `scalars` is the step's
-// (ops/tensors/copies.h), the stream a new one unless given.
+// (ops/tensors/transfers.h), the stream a new one unless given.
 Val dropout_mask(Val scalars, const TensorSpec& spec, float p, int64_t stream = kNone);
 // x / (1-p) where mask > 0, else 0; the mask may be bits. x itself where p is 0.
 Val dropout_apply(Val x, Val mask, float p);

@@ -7,7 +7,6 @@
 
 #include "core/gradient.h"
 #include "core/parallel.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -1,7 +1,6 @@
 // scale_channels and dot_channels. A block adds up 32 channels of an image: a warp a run of pixels,
 // the runs' sums one after the other, as on the CPU.
 #include "ops/elementwise/scale_channels.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
 
 namespace pal {
@@ -59,7 +58,7 @@ struct Extents {
       : images(x[0]), pixels(x.numel() / (x[0] * x.back())), channels(x.back()) {}
 };
 
-void run_scale(const KernelArgs& a) {
+void run_scale_channels(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Extents e(a.in_spec[0].shape);
   launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)),
@@ -68,7 +67,7 @@ void run_scale(const KernelArgs& a) {
          e.images, e.pixels, e.channels);
 }
 
-void run_dot(const KernelArgs& a) {
+void run_dot_channels(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Extents e(a.in_spec[0].shape);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
@@ -81,7 +80,7 @@ void run_dot(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend dot_channels_cuda{.run = run_dot};
-const Backend scale_channels_cuda{.run = run_scale};
+const Backend dot_channels_cuda{.run = run_dot_channels};
+const Backend scale_channels_cuda{.run = run_scale_channels};
 
 }  // namespace pal

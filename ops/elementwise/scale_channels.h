@@ -7,6 +7,7 @@
 namespace pal {
 
 extern const OpDef dot_channels_op, scale_channels_op;
+[[gnu::weak]] extern const Backend dot_channels_cuda, scale_channels_cuda;
 
 // x (N, .., C), factor (N, C) -> (N, .., C), floats alike: y[n,..,c] = x[n,..,c] factor[n,c].
 Val scale_channels(Val x, Val factor);

@@ -1,8 +1,8 @@
 // silu: y = x s(x), dx = dy s (1 + x (1 - s)).   gelu: y = x Phi(x), dx = dy (Phi(x) + x phi(x)).
+// gelu_tanh: y = x/2 (1 + t), dx = dy/2 (1 + t + x (1 - t^2) u'), t = tanh(u(x)).
 #include "ops/elementwise/self_gated.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
@@ -24,61 +24,54 @@ Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
   return {25.0 * double(in[0].numel()), bytes};
 }
 
+// y = F(x), and the gradient's y = F(dy, x); F names them.
+template <class F, const OpDef& gradient_op>
+OpDef self_gated(const char* formula, const Backend* cuda) {
+  return {
+      .name = F::kName,
+      .formula = formula,
+      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(F::kName, in, 1); },
+      .gradient =
+          [](GradientArgs& g) {
+            g.give(0, g.builder.emit1(gradient_op, {g.dy(), g.in(0)}));
+          },
+      .shares = {{0, 0}},
+      .cost = cost,
+      .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, F{}); }},
+      .cuda = cuda,
+      .examples = examples<1>,
+  };
+}
+template <class F> OpDef self_gated_grad(const char* formula, const Backend* cuda) {
+  return {
+      .name = F::kName,
+      .formula = formula,
+      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(F::kName, in, 2); },
+      .shares = {{0, 0}, {0, 1}},
+      .cost = cost,
+      .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, F{}); }},
+      .cuda = cuda,
+      .examples = examples<2>,
+  };
+}
+
 }  // namespace
 
-const OpDef silu_op{
-    .name = "silu",
-    .formula = "x / (1 + e^-x)",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("silu", in, 1); },
-    .gradient =
-        [](GradientArgs& g) {
-          g.give(0, g.builder.emit1(silu_grad_op, {g.dy(), g.in(0)}));
-        },
-    .shares = {{0, 0}},
-    .cost = cost,
-    .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Silu{}); }},
-    .cuda = &silu_cuda,
-    .examples = examples<1>,
-};
+const OpDef silu_op = self_gated<Silu, silu_grad_op>("x / (1 + e^-x)", &silu_cuda);
+const OpDef silu_grad_op =
+    self_gated_grad<SiluGrad>("dy s (1 + x (1 - s)), s = 1 / (1 + e^-x)", &silu_grad_cuda);
 
-const OpDef silu_grad_op{
-    .name = "silu_grad",
-    .formula = "dy s (1 + x (1 - s)), s = 1 / (1 + e^-x)",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("silu_grad", in, 2); },
-    .shares = {{0, 0}, {0, 1}},
-    .cost = cost,
-    .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, SiluGrad{}); }},
-    .cuda = &silu_grad_cuda,
-    .examples = examples<2>,
-};
+const OpDef gelu_op =
+    self_gated<Gelu, gelu_grad_op>("x Phi(x), Phi the normal distribution's", &gelu_cuda);
+const OpDef gelu_grad_op = self_gated_grad<GeluGrad>("dy (Phi(x) + x phi(x))", &gelu_grad_cuda);
 
-const OpDef gelu_op{
-    .name = "gelu",
-    .formula = "x Phi(x), Phi the normal distribution's",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("gelu", in, 1); },
-    .gradient =
-        [](GradientArgs& g) {
-          g.give(0, g.builder.emit1(gelu_grad_op, {g.dy(), g.in(0)}));
-        },
-    .shares = {{0, 0}},
-    .cost = cost,
-    .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Gelu{}); }},
-    .cuda = &gelu_cuda,
-    .examples = examples<1>,
-};
-
-const OpDef gelu_grad_op{
-    .name = "gelu_grad",
-    .formula = "dy (Phi(x) + x phi(x))",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("gelu_grad", in, 2); },
-    .shares = {{0, 0}, {0, 1}},
-    .cost = cost,
-    .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, GeluGrad{}); }},
-    .cuda = &gelu_grad_cuda,
-    .examples = examples<2>,
-};
+const OpDef gelu_tanh_op = self_gated<GeluTanh, gelu_tanh_grad_op>(
+    "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", &gelu_tanh_cuda);
+const OpDef gelu_tanh_grad_op = self_gated_grad<GeluTanhGrad>(
+    "dy/2 (1 + t + x (1 - t^2) u'), t = tanh(u)", &gelu_tanh_grad_cuda);
 
 Val silu(Val x) { return x.builder->emit1(silu_op, {x}); }
 Val gelu(Val x) { return x.builder->emit1(gelu_op, {x}); }
+Val gelu_tanh(Val x) { return x.builder->emit1(gelu_tanh_op, {x}); }
 
 }  // namespace pal

@@ -174,10 +174,17 @@ template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning b
          operands, f);
 }
 
+// The run of an operator whose formula has no fields.
+template <int N, class F> void run_map(const KernelArgs& a) { launch_map<N>(a, F{}); }
+
 // Moves bytes unless they are where they should be already.
 inline void copy_async(const KernelArgs& a, void* to, const void* from, int64_t bytes) {
   if (to == from || bytes == 0) return;
   check_cuda(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream_of(a)));
+}
+// The run of an operator whose output has its operand's bytes.
+inline void copy_operand_async(const KernelArgs& a) {
+  if (a.out[0]) copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
 }
 inline void zero_async(const KernelArgs& a, void* to, int64_t bytes) {
   if (bytes) check_cuda(cudaMemsetAsync(to, 0, size_t(bytes), stream_of(a)));

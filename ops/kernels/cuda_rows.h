@@ -4,6 +4,7 @@
 #pragma once
 #include "core/cuda/launch.h"
 #include "ops/kernels/cuda_elements.h"
+#include "ops/kernels/math.h"
 #include "ops/kernels/rows.h"
 
 namespace pal {
@@ -50,6 +51,13 @@ template <class T> __device__ float warp_row_max(const T* x, int64_t n) {
     best = v > best ? v : best;
   }
   return warp_max(best);
+}
+
+// log(e^x[0] + .. + e^x[width - 1]) by a warp.
+template <class T> __device__ float log_sum_exp(const T* x, int64_t width) {
+  const float most = warp_row_max(x, width);
+  const float total = warp_row_sum(width, [&](int64_t j) { return exp(load(x, j) - most); });
+  return most + log(total);
 }
 
 // to[chunk, c] = (so_far[c] +) the sum of the chunk's rows of column c of x, one after the other

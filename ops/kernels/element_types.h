@@ -4,7 +4,7 @@
 #pragma once
 #include <cstdint>
 
-#include "core/philox.h"  // PAL_HD
+#include "core/host_device.h"
 
 namespace pal {
 

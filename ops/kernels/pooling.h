@@ -5,13 +5,18 @@
 
 #include <algorithm>
 
+#include "core/host_device.h"
 #include "core/op.h"
 #include "core/parallel.h"
-#include "core/philox.h"  // PAL_HD
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
+
+// Of the image and of the windows' outputs.
+struct PoolExtents {
+  int64_t images, height, width, channels, out_height, out_width;
+};
 
 inline bool is_plain_image(const TensorSpec& spec) {
   return spec.shape.rank() == 4 && is_float(spec.dtype) && !spec.layout && spec.numel() > 0;

@@ -68,6 +68,10 @@ template <int N, class F> void map_elements(const KernelArgs& a, F f, BitMeaning
   });
 }
 
+// Output 0 = that operand in the output's type: floats are converted, any other type has to be the
+// output's already.
+void convert_operand(const KernelArgs& a, size_t operand);
+
 // ProgramError unless there are `least` to `most` operands.
 void require_operands(const char* op, SpecSpan in, size_t least, size_t most);
 
@@ -80,10 +84,16 @@ Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predic
 // Products of extents: those of the first `axes` axes, and of those from `from` on.
 int64_t leading_numel(const Shape& shape, int axes);
 int64_t trailing_numel(const Shape& shape, int from);
+// Rows of the last axis.
+inline int64_t row_count(const Shape& shape) { return leading_numel(shape, shape.rank() - 1); }
 
 // Moves bytes unless they are where they should be already; both ranges are equal or disjoint.
 void copy_bytes(const Queue& queue, void* to, const void* from, int64_t bytes);
 void zero_bytes(const Queue& queue, void* to, int64_t bytes);
+// The run of an operator whose output has its operand's bytes.
+inline void copy_operand(const KernelArgs& a) {
+  if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
+}
 
 // Rows of `bytes` bytes at distances `to_stride` and `from_stride`.
 void copy_rows(const Queue& queue, void* to, int64_t to_stride, const void* from,
@@ -92,6 +102,10 @@ void copy_rows(const Queue& queue, void* to, int64_t to_stride, const void* from
 // An example operand of so many dimensions, shorter to write.
 inline ExampleOperand example(Shape shape, DType type = DType::f32, float lo = -2, float hi = 2) {
   return {.spec = {shape, type}, .lo = lo, .hi = hi, .differentiable = type == DType::f32};
+}
+inline ExampleOperand constant(ExampleOperand operand) {
+  operand.differentiable = false;
+  return operand;
 }
 inline ExampleOperand absent_example() {
   return {.spec = {}, .absent = true, .differentiable = false};

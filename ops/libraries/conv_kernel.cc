@@ -129,22 +129,7 @@ bool reference_gradient(ConvKind kind, const ConvShape& s, const std::string& im
   return kind != ConvKind::forward && s.groups == 1 && implementation.starts_with("ref");
 }
 
-template <class F> int64_t product(const ConvShape& s, int64_t start, F extent) {
-  for (int i = 0; i < s.axes; ++i) start *= extent(s.axis[size_t(i)]);
-  return start;
-}
-
 }  // namespace
-
-int64_t ConvShape::pixels_in() const {
-  return product(*this, 1, [](const ConvAxis& a) { return a.in; });
-}
-int64_t ConvShape::pixels_out() const {
-  return product(*this, 1, [](const ConvAxis& a) { return a.out; });
-}
-int64_t ConvShape::weights() const {
-  return product(*this, o * (c / groups), [](const ConvAxis& a) { return a.kernel; });
-}
 
 struct ConvKernel::Parts {
   ConvKind kind;

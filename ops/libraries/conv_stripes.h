@@ -2,7 +2,7 @@
 // the library's products alone: of which shape, and how much room the windows take. Plain
 // arithmetic, tested without a GPU; ops/convolution/convolution.cu runs it.
 #pragma once
-#include "ops/libraries/conv_kernel.h"
+#include "ops/libraries/conv_shape.h"
 #include "ops/libraries/matmul_product.h"
 
 namespace pal {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "ops/libraries/conv_kernel.h"
+#include "ops/libraries/conv_shape.h"
 
 namespace pal {
 

@@ -12,9 +12,9 @@ template <class H> using LtHandle = LibraryObject<H, cublasStatus_t>;
 namespace {
 
 constexpr uint64_t kMostWorkspace = 8 << 20;  // of it the algorithm's own need is reserved
-constexpr int64_t kBoundary = 16;             // bytes
+constexpr int64_t kOperandBoundary = 16;      // bytes
 
-cudaDataType data_type(DType type) {
+cudaDataType cuda_type(DType type) {
   return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
@@ -22,7 +22,7 @@ void make_layout(LtHandle<cublasLtMatrixLayout_t>& layout, const LtMatrix& m, DT
                  int64_t batch) {
   const CublasLt& lt = cublas_lt();
   layout.destroy = lt.layout_destroy;
-  check_blas(lt.layout_create(&layout.get, data_type(type), uint64_t(m.rows), uint64_t(m.columns),
+  check_blas(lt.layout_create(&layout.get, cuda_type(type), uint64_t(m.rows), uint64_t(m.columns),
                               m.leading));
   const int32_t count = int32_t(batch);
   check_blas(lt.layout_set(layout.get, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
@@ -99,7 +99,7 @@ struct CudaProduct::Parts {
   // For operands on good boundaries, and on any. Throws where the library has none.
   bool choose(uint32_t least, const char* op) {
     cublasStatus_t status{};
-    const auto good = find(kBoundary, status), poor = good ? find(least, status) : good;
+    const auto good = find(kOperandBoundary, status), poor = good ? find(least, status) : good;
     if (good && poor) return aligned = *good, any = *poor, true;
     if (epilogue != Epilogue::none) return false;
     throw DeviceError("[" + std::string(op) +
@@ -152,7 +152,7 @@ void CudaProduct::run(cudaStream_t stream, const void* a, const void* b, const v
   // Transposed, as the library sees it: the second operand comes first.
   check_blas(cublas_lt().matmul(s.blas, s.product.get, &one, b, s.left.get, a, s.right.get, &beta,
                                 sum, s.result.get, c, s.result.get,
-                                addresses % kBoundary ? &s.any : &s.aligned, workspace,
+                                addresses % kOperandBoundary ? &s.any : &s.aligned, workspace,
                                 size_t(s.workspace), stream));
 }
 

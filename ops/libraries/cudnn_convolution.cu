@@ -16,11 +16,11 @@ constexpr auto kDataGrad = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
 constexpr auto kWeightGrad = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
 // The manual does not say where a workspace may begin; allocations do so here.
-constexpr int64_t kBoundary = 256;
+constexpr int64_t kWorkspaceBoundary = 256;
 
 template <class H> using Descriptor = LibraryObject<H, cudnnStatus_t>;
 
-cudnnDataType_t data_type(DType type) {
+cudnnDataType_t cudnn_type(DType type) {
   return type == DType::bf16  ? CUDNN_DATA_BFLOAT16
          : type == DType::f16 ? CUDNN_DATA_HALF
                               : CUDNN_DATA_FLOAT;
@@ -31,7 +31,7 @@ class Convolution final : public CudnnConvolution {
   Convolution(cudnnHandle_t handle, ConvKind kind, const CudnnShape& shape, DType type,
               cudnnMathType_t math)
       : handle_(handle), kind_(kind) {
-    const cudnnDataType_t data = data_type(type);
+    const cudnnDataType_t data = cudnn_type(type);
     describe(x_, data, shape.x, shape.x_stride, shape.rank());
     describe(y_, data, shape.y, shape.y_stride, shape.rank());
     w_.destroy = library_.filter_destroy;
@@ -54,7 +54,7 @@ class Convolution final : public CudnnConvolution {
     return takes(most_workspace);
   }
 
-  int64_t workspace() const override { return bytes_ ? int64_t(bytes_) + kBoundary : 0; }
+  int64_t workspace() const override { return bytes_ ? int64_t(bytes_) + kWorkspaceBoundary : 0; }
 
   void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
            std::byte* workspace) const override {
@@ -109,8 +109,8 @@ class Convolution final : public CudnnConvolution {
 
   void* on_boundary(std::byte* workspace) const {
     if (!bytes_) return nullptr;
-    const int64_t past = int64_t(reinterpret_cast<uintptr_t>(workspace) % kBoundary);
-    return workspace + (kBoundary - past) % kBoundary;
+    const int64_t past = int64_t(reinterpret_cast<uintptr_t>(workspace) % kWorkspaceBoundary);
+    return workspace + (kWorkspaceBoundary - past) % kWorkspaceBoundary;
   }
 
   const Cudnn& library_ = *cudnn_library();

@@ -2,7 +2,7 @@
 // algorithm that gives the same bits again.
 #pragma once
 #include "core/cuda/launch.h"
-#include "ops/libraries/conv_kernel.h"
+#include "ops/libraries/conv_shape.h"
 
 namespace pal {
 

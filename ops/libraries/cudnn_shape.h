@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "ops/libraries/conv_kernel.h"
+#include "ops/libraries/conv_shape.h"
 
 namespace pal {
 

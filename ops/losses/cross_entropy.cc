@@ -9,7 +9,6 @@
 
 #include "core/gradient.h"
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"

@@ -1,11 +1,12 @@
-// The loss of a classifier, label-smoothed and masked; log-softmax and argmax for decoding.
+// The loss of a classifier, label-smoothed and masked.
 #pragma once
 #include "core/op.h"
 #include "core/val.h"
 
 namespace pal {
 
-extern const OpDef argmax_rows_op, cross_entropy_grad_op, cross_entropy_op, log_softmax_op;
+extern const OpDef cross_entropy_grad_op, cross_entropy_op;
+[[gnu::weak]] extern const Backend cross_entropy_grad_cuda, cross_entropy_cuda;
 
 struct CrossEntropyAttrs {
   float smoothing = 0;
@@ -24,10 +25,5 @@ struct CrossEntropy {
 //   loss = sum_n ((1 - s) (lse[n] - x[n,target]) + s (lse[n] - mean_v x[n,v])) / scalars.tokens
 // A target outside [0, V) that is not `ignore` makes the loss NaN.
 CrossEntropy cross_entropy(Val logits, Val targets, Val scalars, CrossEntropyAttrs attrs = {});
-
-// x (.., V) -> x - log sum exp of its row; not differentiable.
-Val log_softmax(Val x);
-// x (.., C) -> i32 (..): the index of the largest of each row, the first among equals.
-Val argmax_rows(Val x);
 
 }  // namespace pal

@@ -15,11 +15,10 @@
 
 #include "core/gradient.h"
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 namespace {

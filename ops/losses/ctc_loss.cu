@@ -2,7 +2,6 @@
 // step follows step, and the states of a step (labels with blanks between) are the threads'. Sums
 // have the CPU's order, also those of a symbol that several states stand for, without atomics.
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
 #include "ops/losses/ctc_loss.h"
 
@@ -246,7 +245,7 @@ Batch batch_of(const KernelArgs& a, size_t logits, size_t labels) {
 }
 
 // logits, labels, steps, label_lengths, scalars -> loss, nll, lse, alpha
-void run(const KernelArgs& a) {
+void run_ctc_loss(const KernelArgs& a) {
   const Batch batch = batch_of(a, 0, 1);
   double* nll = reinterpret_cast<double*>(a.workspace);
   float* lse = reinterpret_cast<float*>(nll + batch.batch);
@@ -259,13 +258,13 @@ void run(const KernelArgs& a) {
          a.output(1), nll, batch.batch, a.attrs.as<CtcAttrs>().zero_infinity,
          a.input<StepScalars>(4));
 }
-Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+Prepared prepare_ctc_loss(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t steps = in[0].shape[0], batch = in[0].shape[1], states = 2 * in[1].shape[0] + 1;
   return {.workspace = batch * (8 + 4 * (steps + 2 * states))};
 }
 
 // dloss, logits, nll, lse, alpha, labels, steps, label_lengths, scalars -> dlogits
-void run_grad(const KernelArgs& a) {
+void run_ctc_loss_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Batch batch = batch_of(a, 1, 5);
   const GradTensors grad{.dlogits = a.output(0),
@@ -278,14 +277,14 @@ void run_grad(const KernelArgs& a) {
   launch(ctc_loss_grad_kernel, {batch.batch}, kThreads, kMaxima * sizeof(float), stream_of(a),
          batch, grad, reinterpret_cast<float*>(a.workspace));
 }
-Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+Prepared prepare_ctc_loss_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t batch = in[1].shape[1], states = 2 * in[5].shape[0] + 1;
   return {.workspace = batch * kGradRows * states * 4};
 }
 
 }  // namespace
 
-const Backend ctc_loss_cuda{.run = run, .prepare = prepare};
-const Backend ctc_loss_grad_cuda{.run = run_grad, .prepare = prepare_grad};
+const Backend ctc_loss_cuda{.run = run_ctc_loss, .prepare = prepare_ctc_loss};
+const Backend ctc_loss_grad_cuda{.run = run_ctc_loss_grad, .prepare = prepare_ctc_loss_grad};
 
 }  // namespace pal

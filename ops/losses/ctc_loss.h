@@ -8,6 +8,7 @@
 namespace pal {
 
 extern const OpDef ctc_loss_grad_op, ctc_loss_op;
+[[gnu::weak]] extern const Backend ctc_loss_grad_cuda, ctc_loss_cuda;
 
 struct CtcAttrs {
   int64_t blank = 0;

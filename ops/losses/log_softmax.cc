@@ -1,13 +1,13 @@
 // What decoding reads off the logits: log_softmax y = x - log sum e^x, and the best index of a row.
+#include "ops/losses/log_softmax.h"
+
 #include <algorithm>
 
 #include "core/builder.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
-#include "ops/losses/cross_entropy.h"
 
 namespace pal {
 namespace {

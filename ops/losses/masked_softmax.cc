@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -1,19 +1,18 @@
 // Over the last axis: y = e^(x - max) / sum e^(x - max) of the first `limit` of each row, else 0,
 // where limit comes from lengths and causality.  dx = y (dy - sum y dy).
+#include "ops/losses/softmax.h"
+
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
-#include "ops/losses/masked_softmax.h"
 
 namespace pal {
 namespace {
 
-int64_t row_count(const Shape& x) { return leading_numel(x, x.rank() - 1); }
 int64_t grain(int64_t width) {
   return std::max<int64_t>(1, kElementGrain / 4 / std::max<int64_t>(1, width));
 }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/norms/norm_kernel.h"

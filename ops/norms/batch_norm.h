@@ -1,7 +1,5 @@
 // Batch normalisation over all axes but the last.
 #pragma once
-#include <algorithm>
-
 #include "core/op.h"
 #include "core/rewrite.h"
 #include "core/val.h"
@@ -11,6 +9,8 @@ namespace pal {
 extern const OpDef batch_norm_apply_op, batch_norm_grad_op, batch_norm_infer_op, batch_norm_op,
     batch_norm_statistics_op;
 extern const Rewrite batch_norm_apply_rewrite, batch_norm_in_parts;
+[[gnu::weak]] extern const Backend batch_norm_apply_cuda, batch_norm_grad_cuda,
+    batch_norm_infer_cuda, batch_norm_cuda, batch_norm_statistics_cuda;
 
 struct BatchNormAttrs {
   float eps = 1e-5f;
@@ -27,9 +27,6 @@ struct BatchNorm {
   // the unbiased variance, which the running variance is moved towards.
   Val mean, rstd, variance;
 };
-
-// Sums go through chunks of so many rows, on every device.
-inline int64_t batch_norm_rows(int64_t channels) { return std::max<int64_t>(32, 16384 / channels); }
 
 // x (.., C), f32 gamma (C), beta (C) -> y = gamma (x - mean) rstd + beta, of x's type, with the
 // batch's own mean and (biased) variance. Running statistics are moved by updates of their own.

@@ -7,9 +7,9 @@
 #include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
+#include "ops/norms/batch_norm.h"
 #include "ops/norms/norm_kernel.h"
 
 namespace pal {

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/norms/norm_kernel.h"
 

@@ -2,13 +2,14 @@
 #pragma once
 #include <algorithm>
 
+#include "core/host_device.h"
 #include "core/op.h"
-#include "core/philox.h"  // PAL_HD
 #include "core/val.h"
 
 namespace pal {
 
 extern const OpDef frame_norm_grad_op, frame_norm_infer_op, frame_norm_op;
+[[gnu::weak]] extern const Backend frame_norm_grad_cuda, frame_norm_infer_cuda, frame_norm_cuda;
 
 struct FrameNormAttrs {
   float eps = 1e-5f;

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
@@ -18,7 +17,6 @@ namespace {
 
 constexpr int64_t kChunks = 32;
 
-int64_t row_count(const Shape& x) { return leading_numel(x, x.rank() - 1); }
 Shape rows_of(const Shape& x) { return x.rank() > 1 ? x.without(x.rank() - 1) : Shape{1}; }
 int64_t rows_per_partial(int64_t rows) {
   return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);

@@ -1,6 +1,5 @@
 // Layer normalisation: a warp has a row; the parameters' gradients go through the CPU's 32 chunks
 // of rows, a thread a column.
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/operands.h"
 #include "ops/norms/layer_norm.h"
@@ -10,7 +9,6 @@ namespace {
 
 constexpr int64_t kChunks = 32;
 
-int64_t row_count(const Shape& x) { return leading_numel(x, x.rank() - 1); }
 int64_t rows_per_partial(int64_t rows) {
   return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
 }
@@ -35,7 +33,7 @@ __global__ void layer_norm_kernel(T* y, float* mean_out, float* rstd_out, const 
     store(y, row * width + j, (load(from, j) - mean) * rstd * gamma[j] + beta[j]);
   }
 }
-void run(const KernelArgs& a) {
+void run_layer_norm(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -86,7 +84,7 @@ __global__ void layer_norm_grad_kernel(T* dx, const T* dy, const T* x, const flo
 
 // dy, x, gamma, mean, rstd | sum of dgamma, sum of dbeta -> dx, dgamma, dbeta. dx may lie over dy
 // or x: it is written after the parameters' gradients have read them.
-void run_grad(const KernelArgs& a) {
+void run_layer_norm_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].shape.back(), rows = row_count(a.in_spec[1].shape);
   const int64_t per_chunk = rows_per_partial(rows), chunks = blocks_of(rows, per_chunk);
   float* partial = reinterpret_cast<float*>(a.workspace);
@@ -109,13 +107,13 @@ void run_grad(const KernelArgs& a) {
                  stored(input_if_present(a, 5 + which), a.out_spec[1 + which]));
   }
 }
-Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+Prepared prepare_layer_norm_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   return {.workspace = kChunks * 2 * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 }  // namespace
 
-const Backend layer_norm_cuda{.run = run};
-const Backend layer_norm_grad_cuda{.run = run_grad, .prepare = prepare_grad};
+const Backend layer_norm_cuda{.run = run_layer_norm};
+const Backend layer_norm_grad_cuda{.run = run_layer_norm_grad, .prepare = prepare_layer_norm_grad};
 
 }  // namespace pal

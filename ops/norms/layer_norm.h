@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef layer_norm_grad_op, layer_norm_op;
+[[gnu::weak]] extern const Backend layer_norm_grad_cuda, layer_norm_cuda;
 
 struct LayerNormAttrs {
   float eps = 1e-5f;

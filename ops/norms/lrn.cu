@@ -1,6 +1,5 @@
 // lrn and its gradient: a warp has a row, whose squares (and for the gradient what its neighbours'
 // denominators bring) lie in shared memory. Windows are added up in the CPU's order.
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
 #include "ops/norms/lrn.h"
 
@@ -75,7 +74,7 @@ int warps_of(const Rows& r, int arrays) {
   return int(fit < kRowsPerBlock ? fit : kRowsPerBlock);
 }
 
-void run(const KernelArgs& a) {
+void run_lrn(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 1);
@@ -87,7 +86,7 @@ void run(const KernelArgs& a) {
   });
 }
 
-void run_grad(const KernelArgs& a) {
+void run_lrn_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 2);
@@ -101,7 +100,7 @@ void run_grad(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend lrn_cuda{.run = run};
-const Backend lrn_grad_cuda{.run = run_grad};
+const Backend lrn_cuda{.run = run_lrn};
+const Backend lrn_grad_cuda{.run = run_lrn_grad};
 
 }  // namespace pal

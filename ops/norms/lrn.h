@@ -7,6 +7,7 @@
 namespace pal {
 
 extern const OpDef lrn_grad_op, lrn_op;
+[[gnu::weak]] extern const Backend lrn_grad_cuda, lrn_cuda;
 
 struct LrnAttrs {
   int64_t size = 5;  // channels of a window, centred on its own: odd

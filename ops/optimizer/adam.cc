@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/builder.h"
-#include "ops/kernels/cuda.h"
 #include "ops/optimizer/update.h"
 
 namespace pal {

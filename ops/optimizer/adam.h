@@ -2,13 +2,14 @@
 #pragma once
 #include <cmath>
 
+#include "core/host_device.h"
 #include "core/op.h"
-#include "core/philox.h"  // PAL_HD
 #include "core/val.h"
 
 namespace pal {
 
 extern const OpDef adam_op;
+[[gnu::weak]] extern const Backend adam_cuda;
 
 struct AdamAttrs {
   float lr = 1;  // times the step's learning rate

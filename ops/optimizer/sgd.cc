@@ -4,7 +4,6 @@
 #include "ops/optimizer/sgd.h"
 
 #include "core/builder.h"
-#include "ops/kernels/cuda.h"
 #include "ops/optimizer/update.h"
 
 namespace pal {

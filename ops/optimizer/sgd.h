@@ -1,12 +1,13 @@
 // Stochastic gradient descent, plain and with momentum, as updates of a weight's state.
 #pragma once
+#include "core/host_device.h"
 #include "core/op.h"
-#include "core/philox.h"  // PAL_HD
 #include "core/val.h"
 
 namespace pal {
 
 extern const OpDef momentum_op, sgd_op;
+[[gnu::weak]] extern const Backend momentum_cuda, sgd_cuda;
 
 struct SgdAttrs {
   float lr = 1;            // times the step's learning rate

@@ -6,9 +6,9 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "core/scalars.h"
+#include "ops/kernels/gate.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/sums/gates.h"
 
 namespace pal {
 

@@ -3,7 +3,6 @@
 #include "ops/products/batched_matmul.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -8,6 +8,7 @@
 namespace pal {
 
 extern const OpDef batched_matmul_op;
+[[gnu::weak]] extern const Backend batched_matmul_cuda;
 
 struct BatchedMatmulAttrs {
   bool ta = false, tb = false;

@@ -4,7 +4,6 @@
 #include "ops/products/matmul.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/matmul_product.h"

@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef matmul_op;
+[[gnu::weak]] extern const Backend matmul_cuda;
 
 struct MatmulAttrs {
   bool ta = false, tb = false;

@@ -8,7 +8,6 @@
 
 #include "core/builder.h"
 #include "ops/elementwise/activations.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/products/matmul.h"

@@ -12,6 +12,7 @@ namespace pal {
 // y; c may be absent, and y may be bits.
 extern const OpDef matmul_relu_grad_op, matmul_relu_op;
 extern const Rewrite matmul_relu_grad_rewrite, matmul_relu_rewrite;
+[[gnu::weak]] extern const Backend matmul_relu_grad_cuda, matmul_relu_cuda;
 
 // matmul_relu_grad's last operand, where matmul has its bias.
 constexpr size_t kReluResult = 3;

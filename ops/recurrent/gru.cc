@@ -8,9 +8,10 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/recurrent/cells.h"
+#include "ops/recurrent/hold.h"
+#include "ops/recurrent/lstm.h"
 #include "ops/recurrent/lstm.h"  // hold
 #include "ops/tensors/columns.h"
 

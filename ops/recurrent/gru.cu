@@ -1,5 +1,4 @@
 // The GRU cell and its gradient: eight columns of a row a thread, with the CPU's functors.
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/recurrent/cuda_cells.h"
 #include "ops/recurrent/gru.h"
@@ -7,13 +6,13 @@
 namespace pal {
 namespace {
 
-struct CellTensors {
+struct GruTensors {
   Stored h, gates, y_n;  // out
   Stored x, y, h_prev;
   const int32_t* lengths;
   int64_t rows, width;
 };
-__global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
+__global__ void gru_cell_kernel(GruTensors a, GruAttrs attrs) {
   const Place p = place_of(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup];
@@ -35,29 +34,29 @@ __global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
   if (a.gates.data) store_gates(a.gates, p, a.width, x);
   if (a.y_n.data) store8(a.y_n, p.at, p.n, y[2]);
 }
-void run_cell(const KernelArgs& a) {
+void run_gru(const KernelArgs& a) {
   const TensorSpec& spec = a.in_spec[2];
   const int64_t rows = spec.shape[0], width = spec.shape[1];
-  const CellTensors tensors{.h = stored(a.out[0], spec, width),
-                            .gates = stored(a.out[1], spec, width),
-                            .y_n = stored(a.out[2], spec, width),
-                            .x = stored(a.in[0], spec, width),
-                            .y = stored(a.in[1], spec, width),
-                            .h_prev = stored(a.in[2], spec, width),
-                            .lengths = input_if_present<int32_t>(a, 3),
-                            .rows = rows,
-                            .width = width};
+  const GruTensors tensors{.h = stored(a.out[0], spec, width),
+                           .gates = stored(a.out[1], spec, width),
+                           .y_n = stored(a.out[2], spec, width),
+                           .x = stored(a.in[0], spec, width),
+                           .y = stored(a.in[1], spec, width),
+                           .h_prev = stored(a.in[2], spec, width),
+                           .lengths = input_if_present<int32_t>(a, 3),
+                           .rows = rows,
+                           .width = width};
   launch(gru_cell_kernel, grid_of_cells(rows, width), kCellThreads, 0, stream_of(a), tensors,
          a.attrs.as<GruAttrs>());
 }
 
-struct CellGradTensors {
+struct GruGradTensors {
   Stored dx, dy, dh_prev;  // out
   Stored gates, y_n, h_prev, dh, sum;
   const int32_t* lengths;
   int64_t rows, width;
 };
-__global__ void gru_cell_grad_kernel(CellGradTensors a, GruAttrs attrs) {
+__global__ void gru_cell_grad_kernel(GruGradTensors a, GruAttrs attrs) {
   const Place p = place_of(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y_n[kGroup], dh[kGroup], sum[kGroup];  // x: the gates, then dx
@@ -87,20 +86,20 @@ __global__ void gru_cell_grad_kernel(CellGradTensors a, GruAttrs attrs) {
   if (a.dy.data) store_gates(a.dy, p, a.width, x);
   if (a.dh_prev.data) store8(a.dh_prev, p.at, p.n, sum);
 }
-void run_cell_grad(const KernelArgs& a) {
+void run_gru_grad(const KernelArgs& a) {
   const TensorSpec& spec = a.in_spec[2];
   const int64_t rows = spec.shape[0], width = spec.shape[1];
-  const CellGradTensors tensors{.dx = stored(a.out[0], spec, width),
-                                .dy = stored(a.out[1], spec, width),
-                                .dh_prev = stored(a.out[2], spec, width),
-                                .gates = stored(a.in[0], spec, width),
-                                .y_n = stored(a.in[1], spec, width),
-                                .h_prev = stored(a.in[2], spec, width),
-                                .dh = stored(a.in[3], spec, width),
-                                .sum = stored(input_if_present(a, 5), spec, width),
-                                .lengths = input_if_present<int32_t>(a, 4),
-                                .rows = rows,
-                                .width = width};
+  const GruGradTensors tensors{.dx = stored(a.out[0], spec, width),
+                               .dy = stored(a.out[1], spec, width),
+                               .dh_prev = stored(a.out[2], spec, width),
+                               .gates = stored(a.in[0], spec, width),
+                               .y_n = stored(a.in[1], spec, width),
+                               .h_prev = stored(a.in[2], spec, width),
+                               .dh = stored(a.in[3], spec, width),
+                               .sum = stored(input_if_present(a, 5), spec, width),
+                               .lengths = input_if_present<int32_t>(a, 4),
+                               .rows = rows,
+                               .width = width};
   launch(gru_cell_grad_kernel, grid_of_cells(rows, width), kCellThreads, 0, stream_of(a), tensors,
          a.attrs.as<GruAttrs>());
 }
@@ -108,15 +107,17 @@ void run_cell_grad(const KernelArgs& a) {
 // The gradient of the cell in elementary nodes: each product in the order in which they make it.
 // Operands as ops/recurrent/gru_replay.cc has them: either x and y, or r, z, n and y_n; `sum`
 // absent: none.
-enum : size_t { kHPrev, kDh, kX, kY, kR, kYn = kR + 3, kSum };
+struct GruReplay {
+  enum : size_t { kHPrev, kDh, kX, kY, kR, kYn = kR + 3, kSum };
+};
 
-struct ReplayTensors {
+struct GruReplayTensors {
   Stored dx, dy, dh_prev;  // out
   Stored x, y, activations[3], y_n;
   Stored h_prev, dh, sum;
   int64_t rows, width;
 };
-__global__ void gru_cell_replay_grad_kernel(ReplayTensors a) {
+__global__ void gru_cell_replay_grad_kernel(GruReplayTensors a) {
   const Place p = place_of(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup], h[kGroup], dh[kGroup], sum[kGroup];
@@ -148,30 +149,31 @@ __global__ void gru_cell_replay_grad_kernel(ReplayTensors a) {
   if (a.dy.data) store_gates(a.dy, p, a.width, x);
   if (a.dh_prev.data) store8(a.dh_prev, p.at, p.n, sum);
 }
-void run_replay_grad(const KernelArgs& a) {
-  const TensorSpec& spec = a.in_spec[kHPrev];
+void run_gru_replay_grad(const KernelArgs& a) {
+  const TensorSpec& spec = a.in_spec[GruReplay::kHPrev];
   const int64_t rows = spec.shape[0], width = spec.shape[1];
   auto operand = [&](size_t k) { return stored(input_if_present(a, k), spec, width); };
-  const ReplayTensors tensors{.dx = stored(a.out[0], spec, width),
-                              .dy = stored(a.out[1], spec, width),
-                              .dh_prev = stored(a.out[2], spec, width),
-                              .x = operand(kX),
-                              .y = operand(kY),
-                              .activations = {operand(kR), operand(kR + 1), operand(kR + 2)},
-                              .y_n = operand(kYn),
-                              .h_prev = operand(kHPrev),
-                              .dh = operand(kDh),
-                              .sum = operand(kSum),
-                              .rows = rows,
-                              .width = width};
+  const GruReplayTensors tensors{.dx = stored(a.out[0], spec, width),
+                                 .dy = stored(a.out[1], spec, width),
+                                 .dh_prev = stored(a.out[2], spec, width),
+                                 .x = operand(GruReplay::kX),
+                                 .y = operand(GruReplay::kY),
+                                 .activations = {operand(GruReplay::kR), operand(GruReplay::kR + 1),
+                                                 operand(GruReplay::kR + 2)},
+                                 .y_n = operand(GruReplay::kYn),
+                                 .h_prev = operand(GruReplay::kHPrev),
+                                 .dh = operand(GruReplay::kDh),
+                                 .sum = operand(GruReplay::kSum),
+                                 .rows = rows,
+                                 .width = width};
   launch(gru_cell_replay_grad_kernel, grid_of_cells(rows, width), kCellThreads, 0, stream_of(a),
          tensors);
 }
 
 }  // namespace
 
-const Backend gru_cell_cuda{.run = run_cell};
-const Backend gru_cell_grad_cuda{.run = run_cell_grad};
-const Backend gru_cell_replay_grad_cuda{.run = run_replay_grad};
+const Backend gru_cell_cuda{.run = run_gru};
+const Backend gru_cell_grad_cuda{.run = run_gru_grad};
+const Backend gru_cell_replay_grad_cuda{.run = run_gru_replay_grad};
 
 }  // namespace pal

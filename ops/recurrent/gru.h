@@ -10,6 +10,7 @@ namespace pal {
 
 extern const OpDef gru_cell_grad_op, gru_cell_op, gru_cell_replay_grad_op;
 extern const Rewrite gru_replay_rewrite;
+[[gnu::weak]] extern const Backend gru_cell_grad_cuda, gru_cell_cuda, gru_cell_replay_grad_cuda;
 
 struct GruAttrs {
   int64_t t = 0;  // the time step, compared with `lengths` where they are given

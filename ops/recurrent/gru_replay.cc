@@ -10,7 +10,6 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/recurrent/cells.h"
 #include "ops/recurrent/gru.h"

@@ -1,13 +1,13 @@
 // hold: y[b] = x[b] where t < lengths[b], else prev[b]. A step of a recurrent layer past a
 // sequence's end keeps the state. Its gradient parts dy by rows; what prev gets is added to its
 // sum.
+#include "ops/recurrent/hold.h"
+
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/recurrent/lstm.h"
 
 namespace pal {
 namespace {

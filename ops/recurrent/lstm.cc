@@ -8,9 +8,9 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/recurrent/cells.h"
+#include "ops/recurrent/hold.h"
 #include "ops/tensors/columns.h"
 
 namespace pal {

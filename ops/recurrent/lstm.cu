@@ -1,6 +1,5 @@
 // The LSTM cell and its gradients: eight columns of a row a thread, with the CPU's functors.
 #include "ops/elementwise/activations.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/recurrent/cuda_cells.h"
 #include "ops/recurrent/lstm.h"
@@ -8,13 +7,13 @@
 namespace pal {
 namespace {
 
-struct CellTensors {
+struct LstmTensors {
   Stored h, c;  // out
   Stored gates, c_prev, h_prev;
   const int32_t* lengths;
   int64_t rows, width;
 };
-__global__ void lstm_cell_kernel(CellTensors a, LstmAttrs attrs) {
+__global__ void lstm_cell_kernel(LstmTensors a, LstmAttrs attrs) {
   const Place p = place_of(a.rows, a.width);
   if (p.n == 0) return;
   float h[kGroup], c[kGroup];
@@ -34,10 +33,10 @@ __global__ void lstm_cell_kernel(CellTensors a, LstmAttrs attrs) {
   if (a.c.data) store8(a.c, p.at, p.n, c);
   if (a.h.data) store8(a.h, p.at, p.n, h);
 }
-void run_cell(const KernelArgs& a) {
+void run_lstm(const KernelArgs& a) {
   const TensorSpec& spec = a.in_spec[1];
   const int64_t rows = spec.shape[0], width = spec.shape[1];
-  const CellTensors tensors{.h = stored(a.out[0], spec, width),
+  const LstmTensors tensors{.h = stored(a.out[0], spec, width),
                             .c = stored(a.out[1], spec, width),
                             .gates = stored(a.in[0], spec, width),
                             .c_prev = stored(a.in[1], spec, width),
@@ -49,13 +48,13 @@ void run_cell(const KernelArgs& a) {
          a.attrs.as<LstmAttrs>());
 }
 
-struct CellGradTensors {
+struct LstmGradTensors {
   Stored dgates, dc_prev, dh_prev;  // out
   Stored gates, c_prev, dh, dc, sum;
   const int32_t* lengths;
   int64_t rows, width;
 };
-__global__ void lstm_cell_grad_kernel(CellGradTensors a, LstmAttrs attrs) {
+__global__ void lstm_cell_grad_kernel(LstmGradTensors a, LstmAttrs attrs) {
   const Place p = place_of(a.rows, a.width);
   if (p.n == 0) return;
   float x[4][kGroup], dh[kGroup], dc[kGroup], sum[kGroup];
@@ -84,11 +83,11 @@ __global__ void lstm_cell_grad_kernel(CellGradTensors a, LstmAttrs attrs) {
   if (a.dc_prev.data) store8(a.dc_prev, p.at, p.n, dc);
   if (a.dh_prev.data) store8(a.dh_prev, p.at, p.n, sum);
 }
-void run_cell_grad(const KernelArgs& a) {
+void run_lstm_grad(const KernelArgs& a) {
   const TensorSpec& spec = a.in_spec[1];
   const int64_t rows = spec.shape[0], width = spec.shape[1];
   const int32_t* lengths = input_if_present<int32_t>(a, 4);
-  const CellGradTensors tensors{.dgates = stored(a.out[0], spec, width),
+  const LstmGradTensors tensors{.dgates = stored(a.out[0], spec, width),
                                 .dc_prev = stored(a.out[1], spec, width),
                                 .dh_prev = stored(lengths ? a.out[2] : nullptr, spec, width),
                                 .gates = stored(a.in[0], spec, width),
@@ -106,15 +105,17 @@ void run_cell_grad(const KernelArgs& a) {
 // The gradient of the cell in elementary nodes: each product in the order in which they make it.
 // Operands as ops/recurrent/lstm_replay.cc has them: of the gates either their preactivations, or
 // what became of them; `c` absent: computed again; `dc` absent: none.
-enum : size_t { kCPrev, kDh, kGates, kI, kC = kI + 4, kDc };
+struct LstmReplay {
+  enum : size_t { kCPrev, kDh, kGates, kI, kC = kI + 4, kDc };
+};
 
-struct ReplayTensors {
+struct LstmReplayTensors {
   Stored dgates, dc_prev;  // out
   Stored gates, activations[4];
   Stored c_prev, dh, c, dc;
   int64_t rows, width;
 };
-__global__ void lstm_cell_replay_grad_kernel(ReplayTensors a) {
+__global__ void lstm_cell_replay_grad_kernel(LstmReplayTensors a) {
   const Place p = place_of(a.rows, a.width);
   if (p.n == 0) return;
   const bool has_gates = a.gates.data;
@@ -148,19 +149,20 @@ __global__ void lstm_cell_replay_grad_kernel(ReplayTensors a) {
   if (a.dgates.data) store_gates(a.dgates, p, a.width, x);
   if (a.dc_prev.data) store8(a.dc_prev, p.at, p.n, dc);
 }
-void run_replay_grad(const KernelArgs& a) {
-  const TensorSpec& spec = a.in_spec[kCPrev];
+void run_lstm_replay_grad(const KernelArgs& a) {
+  const TensorSpec& spec = a.in_spec[LstmReplay::kCPrev];
   const int64_t rows = spec.shape[0], width = spec.shape[1];
   auto operand = [&](size_t k) { return stored(input_if_present(a, k), spec, width); };
-  const ReplayTensors tensors{
+  const LstmReplayTensors tensors{
       .dgates = stored(a.out[0], spec, width),
       .dc_prev = stored(a.out[1], spec, width),
-      .gates = operand(kGates),
-      .activations = {operand(kI), operand(kI + 1), operand(kI + 2), operand(kI + 3)},
-      .c_prev = operand(kCPrev),
-      .dh = operand(kDh),
-      .c = operand(kC),
-      .dc = operand(kDc),
+      .gates = operand(LstmReplay::kGates),
+      .activations = {operand(LstmReplay::kI), operand(LstmReplay::kI + 1),
+                      operand(LstmReplay::kI + 2), operand(LstmReplay::kI + 3)},
+      .c_prev = operand(LstmReplay::kCPrev),
+      .dh = operand(LstmReplay::kDh),
+      .c = operand(LstmReplay::kC),
+      .dc = operand(LstmReplay::kDc),
       .rows = rows,
       .width = width};
   launch(lstm_cell_replay_grad_kernel, grid_of_cells(rows, width), kCellThreads, 0, stream_of(a),
@@ -169,8 +171,8 @@ void run_replay_grad(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend lstm_cell_cuda{.run = run_cell};
-const Backend lstm_cell_grad_cuda{.run = run_cell_grad};
-const Backend lstm_cell_replay_grad_cuda{.run = run_replay_grad};
+const Backend lstm_cell_cuda{.run = run_lstm};
+const Backend lstm_cell_grad_cuda{.run = run_lstm_grad};
+const Backend lstm_cell_replay_grad_cuda{.run = run_lstm_replay_grad};
 
 }  // namespace pal

@@ -8,17 +8,14 @@
 
 namespace pal {
 
-extern const OpDef hold_grad_op, hold_op, lstm_cell_grad_op, lstm_cell_op, lstm_cell_replay_grad_op;
+extern const OpDef lstm_cell_grad_op, lstm_cell_op, lstm_cell_replay_grad_op;
+[[gnu::weak]] extern const Backend lstm_cell_grad_cuda, lstm_cell_cuda, lstm_cell_replay_grad_cuda;
 extern const Rewrite lstm_replay_rewrite;
 
 struct LstmAttrs {
   float forget_bias = 0;  // added to the forget gate's preactivation
   int64_t t = 0;          // the time step, compared with `lengths` where they are given
   auto fields() const { return std::tuple{field("forget_bias", forget_bias), field("t", t)}; }
-};
-struct HoldAttrs {
-  int64_t t = 0;
-  auto fields() const { return std::tuple{field("t", t)}; }
 };
 
 struct LstmState {
@@ -36,9 +33,6 @@ LstmState lstm_cell(Val gates, LstmState prev, Val lengths, int64_t t, float for
 // with `lengths` a hold of h and of c. A forget bias belongs in the gates' bias here.
 LstmState lstm_cell_unfused(Val gates, Val c_prev);
 LstmState lstm_cell_unfused(Val gates, LstmState prev, Val lengths, int64_t t);
-
-// x (B, ..) where t < lengths[b], else prev (B, ..).
-Val hold(Val x, Val prev, Val lengths, int64_t t);
 
 // One element of the cell, and of its gradient, which computes the activations again.
 struct LstmCell {

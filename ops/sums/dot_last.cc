@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
@@ -14,8 +13,6 @@ namespace pal {
 namespace {
 
 constexpr int64_t kChunks = 32;  // partial sums of dv, whatever the number of threads
-
-int64_t row_count(const Shape& x) { return leading_numel(x, x.rank() - 1); }
 
 void check(const char* op, const TensorSpec& x, const TensorSpec& v) {
   require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}}, op,

@@ -9,7 +9,7 @@
 
 #include "core/builder.h"
 #include "core/scalars.h"
-#include "ops/kernels/cuda.h"
+#include "ops/kernels/gate.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"

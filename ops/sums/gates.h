@@ -4,10 +4,12 @@
 
 #include "core/op.h"
 #include "core/val.h"
+#include "ops/kernels/gate.h"
 
 namespace pal {
 
 extern const OpDef clip_norm_gate_op, sum_of_squares_op;
+[[gnu::weak]] extern const Backend clip_norm_gate_cuda, sum_of_squares_cuda;
 
 struct ClipNormAttrs {
   float max_norm = 0;        // 0: gradients are not clipped
@@ -16,15 +18,6 @@ struct ClipNormAttrs {
     return std::tuple{field("max_norm", max_norm), field("check_finite", check_finite)};
   }
 };
-
-// What a gate holds, f32[4].
-struct Gate {
-  float scale;  // multiplies every gradient: the loss scale undone, the norm clipped
-  float apply;  // 1, or 0: states stay as they are
-  float norm;   // of all gradients, the loss scale undone
-  float reserved;
-};
-inline TensorSpec gate_spec() { return {Shape{4}, DType::f32}; }
 
 // f32[1]: the sum of the squares of g's elements, of any shape and floating-point type.
 Val sum_of_squares(Val g);

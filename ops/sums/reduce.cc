@@ -3,9 +3,8 @@
 #include "ops/sums/reduce.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

@@ -7,6 +7,8 @@
 namespace pal {
 
 extern const OpDef add_broadcast_op, broadcast_leading_op, sum_all_op, sum_leading_op;
+[[gnu::weak]] extern const Backend add_broadcast_cuda, broadcast_leading_cuda, sum_all_cuda,
+    sum_leading_cuda;
 
 // A sum over leading axes adds so many rows one after the other, from zero, then these partial
 // sums, then the sum so far.

@@ -1,12 +1,12 @@
 // scale_by: y = factor x, dx = factor dy, dfactor = sum + dy . x      inner_product: sum + a . b
+#include "ops/sums/scale_by.h"
+
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
-#include "ops/sums/dot_last.h"
 
 namespace pal {
 namespace {

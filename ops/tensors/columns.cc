@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/slices.h"
 
 namespace pal {

@@ -8,6 +8,7 @@
 namespace pal {
 
 extern const OpDef concatenate_op, slice_columns_grad_op, slice_columns_op;
+[[gnu::weak]] extern const Backend concatenate_cuda, slice_columns_grad_cuda, slice_columns_cuda;
 
 struct ColumnsAttrs {
   int64_t begin = 0, end = 0;

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -1,17 +1,30 @@
-// The gradient of an embedding without atomics: positions are sorted by (id, position), and the
+// An embedding, and its gradient without atomics: positions are sorted by (id, position), and the
 // rows of one id are added up one after the other, in the order of the CPU's kernel, so the bits
 // are its own. The sort is bitonic (Batcher 1968) on distinct 64-bit keys: what lies within a chunk
 // of keys is sorted in shared memory, a launch for all of its steps.
-#include "ops/kernels/cuda.h"
-#include "ops/kernels/cuda_elements.h"
+#include "ops/kernels/cuda_row_copies.h"
 #include "ops/kernels/operands.h"
 #include "ops/tensors/embedding.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kChunk = 2048;     // keys that a block sorts
-constexpr uint64_t kNone64 = ~0ull;  // a position that adds nothing, and the filling up to 2^k
+struct RowOfId {  // an id outside the table: the NaN guard stops the step
+  const int32_t* ids;
+  int64_t table;
+  __device__ int64_t operator()(int64_t r) const {
+    return uint32_t(ids[r]) < uint32_t(table) ? ids[r] : kNoRow;
+  }
+};
+void run_embedding(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const int64_t bytes = row_bytes(a.in_spec[0]);
+  copy_rows_async(a, a.out[0], bytes, a.in[0], bytes, a.in_spec[1].numel(), bytes,
+                  RowOfId{a.input<int32_t>(1), a.in_spec[0].shape[0]});
+}
+
+constexpr int64_t kSortedChunk = 2048;  // keys that a block sorts
+constexpr uint64_t kNone64 = ~0ull;     // a position that adds nothing, and the filling up to 2^k
 
 int64_t padded(int64_t n) {
   int64_t p = 2;
@@ -80,15 +93,15 @@ __global__ void add_rows_kernel(T* table, Stored dy, const uint64_t* keys, int64
   }
 }
 
-Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+Prepared prepare_embedding_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   return {.workspace = padded(in[1].numel()) * int64_t(sizeof(uint64_t))};
 }
 
-void run(const KernelArgs& a) {
+void run_embedding_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const auto [rows, padding] = a.attrs.as<EmbeddingGradAttrs>();
   const int64_t count = a.in_spec[1].numel(), size = padded(count), width = a.out_spec[0].shape[1];
-  const int64_t chunk = size < kChunk ? size : kChunk;
+  const int64_t chunk = size < kSortedChunk ? size : kSortedChunk;
   const size_t shared = size_t(chunk) * sizeof(uint64_t);
   uint64_t* keys = reinterpret_cast<uint64_t*>(a.workspace);
   const cudaStream_t stream = stream_of(a);
@@ -117,6 +130,7 @@ void run(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend embedding_grad_cuda{.run = run, .prepare = prepare};
+const Backend embedding_cuda{.run = run_embedding};
+const Backend embedding_grad_cuda{.run = run_embedding_grad, .prepare = prepare_embedding_grad};
 
 }  // namespace pal

@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef embedding_grad_op, embedding_op;
+[[gnu::weak]] extern const Backend embedding_grad_cuda, embedding_cuda;
 
 struct EmbeddingAttrs {
   int64_t padding = -1;

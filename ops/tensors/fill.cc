@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -15,6 +15,7 @@ struct FillAttrs {
 };
 
 extern const OpDef fill_op;
+[[gnu::weak]] extern const Backend fill_cuda;
 
 // A tensor of the spec with `value` everywhere (rounded to its type; integers truncated; a bit is
 // value > 0). The spec is plain.

@@ -1,6 +1,5 @@
 // add_positions: a thread has a column of a position, and adds the same number to all of the batch.
 // The angle is computed in f64, as on the CPU; its sine and cosine are those of the library.
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/operands.h"
 #include "ops/tensors/positions.h"
@@ -23,7 +22,7 @@ __global__ void add_positions_kernel(Stored y, Stored x, const int32_t* first, f
   }
 }
 
-void run(const KernelArgs& a) {
+void run_positions(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape& shape = a.in_spec[0].shape;
   launch(add_positions_kernel, {blocks_of(shape[0] * shape[2], kColumnThreads)}, kColumnThreads, 0,
@@ -34,6 +33,6 @@ void run(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend add_positions_cuda{.run = run};
+const Backend add_positions_cuda{.run = run_positions};
 
 }  // namespace pal

@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef add_positions_op;
+[[gnu::weak]] extern const Backend add_positions_cuda;
 
 struct AddPositionsAttrs {
   float factor = 1;

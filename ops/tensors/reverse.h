@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef reverse_op;
+[[gnu::weak]] extern const Backend reverse_cuda;
 
 // x (T, B, ..), lengths i32[B] -> y (T, B, ..): y[t, b] = x[len - 1 - t, b] for t < len, the
 // padding behind stays where it is. Its own inverse, and its own gradient.

@@ -7,7 +7,7 @@
 #include "core/op.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 

@@ -1,5 +1,4 @@
 // subsample and its gradient: a thread has a channel of a pixel of the result.
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/cuda_elements.h"
 #include "ops/tensors/subsample.h"
 
@@ -35,7 +34,7 @@ Extents extents(const Shape& large, const Shape& small) {
   return {large[0], large[1], large[2], large[3], small[1], small[2], small[3]};
 }
 
-void run_forward(const KernelArgs& a) {
+void run_subsample(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
@@ -45,7 +44,7 @@ void run_forward(const KernelArgs& a) {
   });
 }
 
-void run_gradient(const KernelArgs& a) {
+void run_subsample_grad(const KernelArgs& a) {
   if (!a.out[0]) return;
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
@@ -57,7 +56,7 @@ void run_gradient(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend subsample_cuda{.run = run_forward};
-const Backend subsample_grad_cuda{.run = run_gradient};
+const Backend subsample_cuda{.run = run_subsample};
+const Backend subsample_grad_cuda{.run = run_subsample_grad};
 
 }  // namespace pal

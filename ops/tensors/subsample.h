@@ -7,6 +7,7 @@
 namespace pal {
 
 extern const OpDef subsample_grad_op, subsample_op;
+[[gnu::weak]] extern const Backend subsample_grad_cuda, subsample_cuda;
 
 struct SubsampleAttrs {
   int64_t stride = 1;

@@ -2,7 +2,6 @@
 #include "ops/tensors/swap_leading.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -6,6 +6,7 @@
 namespace pal {
 
 extern const OpDef swap_leading_op;
+[[gnu::weak]] extern const Backend swap_leading_cuda;
 
 // (A, B, ..) -> (B, A, ..), of any type with whole bytes.
 Val swap_leading(Val x);

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/cuda.h"
 #include "ops/kernels/tiles.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/slices.h"
 
 namespace pal {

@@ -9,6 +9,8 @@
 namespace pal {
 
 extern const OpDef reshape_op, slice_grad_op, slice_op, stack_op, unbind_op;
+[[gnu::weak]] extern const Backend reshape_cuda, slice_grad_cuda, slice_cuda, stack_cuda,
+    unbind_cuda;
 
 struct ReshapeAttrs {
   Shape shape;

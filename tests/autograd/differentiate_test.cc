@@ -10,7 +10,7 @@
 #include "ops/elementwise/arithmetic.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
 #include "tests/support/eval.h"
 

@@ -8,7 +8,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/products/matmul.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/state.h"
 
 namespace pal {
 namespace {

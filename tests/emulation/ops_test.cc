@@ -16,7 +16,6 @@
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/cudnn_shape.h"
 #include "ops/losses/cross_entropy.h"
-#include "ops/losses/masked_softmax.h"
 #include "ops/norms/lrn.h"
 #include "ops/optimizer/adam.h"
 #include "ops/products/matmul_relu.h"
@@ -367,7 +366,7 @@ std::vector<Source> sources() {
   std::vector<Source> out;
   for (const char* folder : {"core", "ops"}) {
     const auto path = std::filesystem::path(PAL_SOURCE_DIR) / folder;
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
       const std::string name = entry.path().filename().string();
       if (name.find("cuda") == std::string::npos && entry.path().extension() != ".cu") continue;
       Source source{.file = name};

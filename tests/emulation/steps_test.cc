@@ -19,7 +19,7 @@
 #include "ops/products/matmul.h"
 #include "ops/sums/gates.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "tests/emulation/emulation.h"
 #include "tests/support/random_network.h"
 #include "train/loop/step_watch.h"

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 

@@ -12,7 +12,7 @@
 #include "memory/run/program_set.h"
 #include "models/zoo.h"
 #include "ops/losses/cross_entropy.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "train/loop/step_program.h"
 
 namespace pal {

@@ -13,7 +13,8 @@
 #include "models/bert.h"
 #include "models/gnmt.h"
 #include "models/rhn.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/state.h"
+#include "ops/tensors/transfers.h"
 #include "train/loop/initialise.h"
 #include "train/loop/step_program.h"
 

@@ -13,7 +13,7 @@
 #include "ops/elementwise/arithmetic.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/state.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

@@ -13,7 +13,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

@@ -1,5 +1,7 @@
 // Probe 7: clipping by norm is a gate, a value that every update reads and that every gradient goes
 // into. So no update can come early, and the schedule says so; without the gate they do.
+#include "ops/kernels/gate.h"
+
 #include <gtest/gtest.h>
 
 #include "autograd/differentiate.h"
@@ -15,7 +17,8 @@
 #include "ops/products/matmul.h"
 #include "ops/sums/gates.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/state.h"
+#include "ops/tensors/transfers.h"
 #include "tests/probes/probe.h"
 #include "tests/support/eval.h"
 

@@ -12,7 +12,9 @@
 #include "ops/optimizer/adam.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
+#include "ops/tensors/state.h"
+#include "ops/tensors/transfers.h"
 #include "tests/probes/probe.h"
 #include "tests/support/eval.h"
 

@@ -11,7 +11,7 @@
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/tensors/columns.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "tests/probes/probe.h"
 #include "tests/probes/toy_ops.h"
 

@@ -11,7 +11,7 @@
 #include "ops/elementwise/dropout.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "tests/probes/probe.h"
 
 namespace pal::test {

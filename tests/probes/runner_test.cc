@@ -15,7 +15,6 @@
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/tensors/columns.h"
-#include "ops/tensors/copies.h"
 #include "tests/probes/allocations.h"
 #include "tests/probes/probe.h"
 #include "tests/probes/toy_ops.h"

@@ -12,7 +12,8 @@
 #include "core/scalars.h"
 #include "models/bert.h"
 #include "models/rhn.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/state.h"
+#include "ops/tensors/transfers.h"
 #include "train/loop/step_program.h"
 
 namespace pal {

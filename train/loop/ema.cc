@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/state.h"
 
 namespace pal {
 

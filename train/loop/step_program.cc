@@ -6,7 +6,9 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "ops/sums/gates.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
+#include "ops/tensors/state.h"
+#include "ops/tensors/transfers.h"
 #include "train/loop/ema.h"
 
 namespace pal {

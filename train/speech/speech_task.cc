@@ -9,8 +9,9 @@
 #include "core/error.h"
 #include "core/philox.h"
 #include "core/scalars.h"
-#include "ops/losses/cross_entropy.h"  // log_softmax
-#include "ops/tensors/copies.h"
+#include "ops/losses/log_softmax.h"
+#include "ops/tensors/state.h"
+#include "ops/tensors/transfers.h"
 #include "train/run_files/log.h"
 
 namespace pal {

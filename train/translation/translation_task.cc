@@ -9,7 +9,8 @@
 #include "core/error.h"
 #include "core/philox.h"
 #include "core/scalars.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/state.h"
+#include "ops/tensors/transfers.h"
 #include "train/run_files/log.h"
 #include "train/translation/translation_model.h"
 

@@ -12,7 +12,7 @@
 #include "ops/elementwise/arithmetic.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
 #include "tests/memory/bits.h"
 #include "tests/support/random_program.h"
 

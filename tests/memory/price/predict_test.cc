@@ -9,7 +9,7 @@
 #include "memory/compile.h"
 #include "ops/elementwise/add.h"
 #include "ops/products/matmul.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {

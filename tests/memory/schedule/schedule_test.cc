@@ -22,7 +22,7 @@
 #include "ops/losses/cross_entropy.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/gates.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "ops/tensors/views.h"
 #include "tests/memory/dags.h"
 #include "tests/memory/running.h"

@@ -10,8 +10,9 @@
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/losses/masked_softmax.h"
-#include "ops/sums/dot_last.h"
+#include "ops/losses/softmax.h"
 #include "ops/sums/reduce.h"
+#include "ops/sums/scale_by.h"
 #include "tests/support/eval.h"
 
 namespace pal::test {

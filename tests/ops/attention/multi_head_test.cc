@@ -10,6 +10,7 @@
 #include "autograd/differentiate.h"
 #include "core/scalars.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_step.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/positions.h"

@@ -10,7 +10,8 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "ops/sums/reduce.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/casts.h"
+#include "ops/tensors/transfers.h"
 #include "tests/support/eval.h"
 
 namespace pal {

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/scalars.h"
-#include "ops/sums/gates.h"
+#include "ops/kernels/gate.h"
 #include "tests/ops/generic/checks.h"
 
 namespace pal::test {
@@ -71,7 +71,7 @@ void refused_or_handled(const OpDef& op, const Example& example, uint64_t seed, 
   }
 }
 
-// The operand that holds the gate (ops/sums/gates.h), kNone where an update has none.
+// The operand that holds the gate (ops/kernels/gate.h), kNone where an update has none.
 int gate_operand(const Case& c) {
   std::vector<char> written(c.in.size(), 0);
   for (Share s : shares_of(*c.op, c.in.size())) written[size_t(s.operand)] = 1;

@@ -9,6 +9,7 @@
 
 #include "autograd/differentiate.h"
 #include "core/scalars.h"
+#include "ops/losses/log_softmax.h"
 #include "ops/norms/layer_norm.h"
 #include "tests/support/eval.h"
 

@@ -7,6 +7,7 @@
 #include "autograd/optimizer.h"
 #include "core/error.h"
 #include "core/scalars.h"
+#include "ops/kernels/gate.h"
 #include "ops/optimizer/adam.h"
 #include "ops/optimizer/sgd.h"
 #include "ops/sums/gates.h"

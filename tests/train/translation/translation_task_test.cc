@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "core/scalars.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "tests/support/files.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"

@@ -14,7 +14,7 @@
 #include "data/vocabulary.h"
 #include "models/nmt.h"
 #include "models/transformer.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "train/loop/initialise.h"
 
 namespace pal {

@@ -69,9 +69,4 @@ inline Stored floats(const void* data, int64_t width) {
   return stored(data, {{}, DType::f32}, width);
 }
 
-// The convolution of groups of one channel, without windows laid out
-// (ops/convolution/depthwise.cu).
-int64_t depthwise_workspace(ConvKind kind, const ConvStripes& s);
-void run_depthwise(ConvKind kind, const ConvStripes& s, const KernelArgs& a);
-
 }  // namespace pal

@@ -1,13 +1,12 @@
-// The optimizers' updates: one launch for many weights. A block has a stretch of one of them; its
-// first thread works out the step's rule from the scalars and the gate, which lie on the device.
-#include "ops/kernels/cuda.h"
+// The update kernel of all optimizers, one launch for many weights: a block has a stretch of one of
+// them, and its first thread works out the step's rule from the scalars and the gate, which lie on
+// the device. An optimizer gives `Update`: the number of its states, the attributes, the step's
+// rule, and one element's update.
+#pragma once
 #include "ops/kernels/cuda_elements.h"
-#include "ops/optimizer/adam.h"
-#include "ops/optimizer/sgd.h"
 #include "ops/optimizer/update.h"
 
 namespace pal {
-namespace {
 
 constexpr int kTensors = 32;     // in a launch: their addresses are its parameters (4 KB at most)
 constexpr int64_t kStretch = 4;  // groups of a thread
@@ -29,7 +28,7 @@ struct UpdateTensors {
 };
 
 // update_step, on the device.
-__device__ UpdateStep step_of(const UpdateTensor& t, float lr_factor, float clip_value) {
+__device__ inline UpdateStep step_of(const UpdateTensor& t, float lr_factor, float clip_value) {
   const StepScalars& s = *t.scalars;
   const float clip = clip_value > 0 ? clip_value : __builtin_huge_valf();
   return {.gradient = {t.gate ? t.gate[0] : 1 / s.loss_scale, clip},
@@ -38,52 +37,7 @@ __device__ UpdateStep step_of(const UpdateTensor& t, float lr_factor, float clip
           .apply = !t.gate || t.gate[1] != 0};
 }
 
-// What differs between optimizers: the number of states, the step's rule, and one element's update.
-struct SgdUpdate {
-  static constexpr int kStates = 0;
-  SgdAttrs attrs;
-  using Rule = Sgd;
-  __device__ Rule rule(const UpdateStep& step) const {
-    return {step.learning_rate, attrs.weight_decay};
-  }
-  __device__ static void apply(const Rule& rule, float g, float& w, float (&)[2]) {
-    w = rule(w, g);
-  }
-};
-struct MomentumUpdate {
-  static constexpr int kStates = 1;
-  MomentumAttrs attrs;
-  using Rule = Momentum;
-  __device__ Rule rule(const UpdateStep& step) const {
-    return {step.learning_rate, attrs.weight_decay, attrs.momentum, attrs.nesterov};
-  }
-  __device__ static void apply(const Rule& rule, float g, float& w, float (&s)[2]) {
-    const Momentum::Out y = rule(w, g, s[0]);
-    w = y.w, s[0] = y.m;
-  }
-};
-struct AdamUpdate {
-  static constexpr int kStates = 2;
-  AdamAttrs attrs;
-  using Rule = Adam;
-  __device__ Rule rule(const UpdateStep& step) const {
-    const double lr = double(step.learning_rate), t = double(step.count);
-    return {.keep = attrs.decoupled ? float(1 - lr * double(attrs.weight_decay)) : 1.0f,
-            .decay = attrs.decoupled ? 0.0f : attrs.weight_decay,
-            .first = float(1 - attrs.beta1),
-            .beta2 = float(attrs.beta2),
-            .second = float(1 - attrs.beta2),
-            .rate = float(lr / (1 - pow(attrs.beta1, t))),
-            .root = float(1 / sqrt(1 - pow(attrs.beta2, t))),
-            .eps = attrs.eps};
-  }
-  __device__ static void apply(const Rule& rule, float g, float& w, float (&s)[2]) {
-    const Adam::Out y = rule(w, g, s[0], s[1]);
-    w = y.w, s[0] = y.m, s[1] = y.v;
-  }
-};
-
-__device__ Stored f32_at(const float* p) {
+__device__ inline Stored f32_at(const float* p) {
   return {.data = const_cast<float*>(p), .vector = reinterpret_cast<uintptr_t>(p) % 16 == 0};
 }
 
@@ -163,16 +117,5 @@ template <class Update> void run_update(const KernelArgs& a, const Update& updat
   }
   if (tensors.count) start();
 }
-void run_sgd(const KernelArgs& a) { run_update(a, SgdUpdate{a.attrs.as<SgdAttrs>()}); }
-void run_momentum(const KernelArgs& a) {
-  run_update(a, MomentumUpdate{a.attrs.as<MomentumAttrs>()});
-}
-void run_adam(const KernelArgs& a) { run_update(a, AdamUpdate{a.attrs.as<AdamAttrs>()}); }
-
-}  // namespace
-
-const Backend adam_cuda{.run = run_adam};
-const Backend momentum_cuda{.run = run_momentum};
-const Backend sgd_cuda{.run = run_sgd};
 
 }  // namespace pal

@@ -1,0 +1,68 @@
+// dropout in its forms: a thread draws the factors of its own elements, the CPU's numbers.
+#include "core/scalars.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/kernels/cuda_elements.h"
+
+namespace pal {
+namespace {
+
+void run_dropout_apply(const KernelArgs& a) {
+  launch_map<2>(a, DropoutApply{dropout_scale(a.attrs.as<DropoutApplyAttrs>().p)});
+}
+
+// Eight factors a thread, 0 or 1/(1-p): two draws of four numbers.
+__device__ void factors8(const RandomKey& key, int64_t i, float p, float* factor) {
+  const float scale = dropout_scale(p);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const Philox4 numbers = draw(key, uint64_t(i) / 4 + uint64_t(half));
+#pragma unroll
+    for (int k = 0; k < 4; ++k) factor[4 * half + k] = dropout_factor(numbers.x[k], p, scale);
+  }
+}
+__global__ void dropout_mask_kernel(Stored y, int64_t size, const StepScalars* scalars,
+                                    uint32_t stream, float p) {
+  const int64_t i = thread_number() * kGroup;
+  if (i >= size) return;
+  float factor[kGroup];
+  factors8(scalars->key(stream), i, p, factor);
+  store8(y, i, group_size(i, size), factor);
+}
+__global__ void dropout_kernel(Operands<1> a, const StepScalars* scalars, uint32_t stream,
+                               float p) {
+  const int64_t i = thread_number() * kGroup;
+  if (i >= a.n) return;
+  const int n = group_size(i, a.n);
+  const DropoutApply apply{dropout_scale(p)};
+  float factor[kGroup], x[kGroup];
+  factors8(scalars->key(stream), i, p, factor);
+  load8(a.in[0], i, n, x);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) x[k] = apply(x[k], factor[k]);
+  store8(a.out, i, n, x);
+}
+void run_dropout_mask(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& attrs = a.attrs.as<DropoutMaskAttrs>();
+  const int64_t size = a.out_spec[0].numel();
+  launch(dropout_mask_kernel, grid_of_groups(groups_of(size)), kThreads, 0, stream_of(a),
+         stored(a.out[0], a.out_spec[0]), size, a.input<StepScalars>(0), uint32_t(attrs.stream),
+         attrs.p);
+}
+void run_dropout(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  auto& attrs = a.attrs.as<DropoutAttrs>();
+  const Operands<1> operands{.in = {stored(a.in[0], a.in_spec[0])},
+                             .out = stored(a.out[0], a.out_spec[0]),
+                             .n = a.out_spec[0].numel()};
+  launch(dropout_kernel, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a), operands,
+         a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
+}
+
+}  // namespace
+
+const Backend dropout_apply_cuda{.run = run_dropout_apply};
+const Backend dropout_cuda{.run = run_dropout};
+const Backend dropout_mask_cuda{.run = run_dropout_mask};
+
+}  // namespace pal

@@ -1,0 +1,121 @@
+// The classifier's loss: a warp has a row, a block a chunk of the CPU's, whose sums are added up in
+// order.
+#include "core/scalars.h"
+#include "ops/kernels/cuda_rows.h"
+#include "ops/kernels/math.h"
+#include "ops/losses/cross_entropy.h"
+
+namespace pal {
+namespace {
+
+struct LossSums {
+  double loss, nll;
+};
+struct RowLoss {  // what a warp leaves in shared memory for the chunk's sum
+  double of_target, of_others;
+  int counts, valid;
+};
+
+// A block is a chunk of eight rows, as on the CPU.
+template <class T>
+__global__ void cross_entropy_kernel(LossSums* partial, float* lse_out, const T* x,
+                                     const int32_t* targets, int64_t rows, int64_t width,
+                                     CrossEntropyAttrs attrs, bool wants_loss) {
+  RowLoss* all = shared_memory<RowLoss>();
+  const int64_t row = row_of_warp();
+  RowLoss mine{};
+  if (row < rows) {
+    const int64_t target = targets[row];
+    const T* logits = x + row * width;
+    const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
+    mine.counts = !ignored, mine.valid = target >= 0 && target < width;
+    float lse = ignored ? 0 : __builtin_nanf("");
+    if (!ignored && mine.valid) lse = log_sum_exp(logits, width);
+    mine.of_target = mine.valid ? double(lse) - double(load(logits, target)) : double(lse);
+    if (!ignored && mine.valid && wants_loss && attrs.smoothing > 0) {
+      mine.of_others =
+          double(warp_row_sum(width, [&](int64_t j) { return lse - load(logits, j); }));
+    }
+    if (lse_out && lane_number() == 0) lse_out[row] = lse;
+  }
+  if (lane_number() == 0) all[warp_number()] = mine;
+  __syncthreads();
+  if (threadIdx.x) return;
+  const double smoothing = double(attrs.smoothing);
+  LossSums sums{};
+  for (int r = 0; r < kRowsPerBlock; ++r) {
+    if (!all[r].counts) continue;
+    sums.nll += all[r].of_target;
+    sums.loss += (1 - smoothing) * all[r].of_target;
+    if (smoothing > 0 && wants_loss && all[r].valid) {
+      sums.loss += smoothing * all[r].of_others / double(width);
+    }
+  }
+  partial[blockIdx.x] = sums;
+}
+__global__ void cross_entropy_finish_kernel(float* loss, float* nll, const LossSums* partial,
+                                            int64_t chunks, const StepScalars* scalars) {
+  double* shared = shared_memory<double>();
+  const double loss_sum = sum_in_order(chunks, shared, [&](int64_t i) { return partial[i].loss; });
+  const double nll_sum = sum_in_order(chunks, shared, [&](int64_t i) { return partial[i].nll; });
+  if (threadIdx.x) return;
+  if (loss) *loss = float(loss_sum / double(scalars->tokens));
+  if (nll) *nll = float(nll_sum);
+}
+void run_cross_entropy(const KernelArgs& a) {
+  static_assert(kRowsPerBlock == 8, "the CPU's chunk");
+  const int64_t rows = a.in_spec[0].shape[0], width = a.in_spec[0].shape[1];
+  const int64_t chunks = blocks_of(rows, kRowsPerBlock);
+  LossSums* partial = reinterpret_cast<LossSums*>(a.workspace);
+  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(cross_entropy_kernel<T>, {chunks}, kThreads, kRowsPerBlock * sizeof(RowLoss),
+           stream_of(a), partial, a.output(2), a.input<T>(0), a.input<int32_t>(1), rows, width,
+           a.attrs.as<CrossEntropyAttrs>(), a.out[0] != nullptr);
+  });
+  if (!a.out[0] && !a.out[1]) return;
+  launch(cross_entropy_finish_kernel, {1}, kThreads, kThreads * sizeof(double), stream_of(a),
+         a.output(0), a.output(1), partial, chunks, a.input<StepScalars>(2));
+}
+Prepared prepare_cross_entropy(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = blocks_of(in[0].shape[0], kRowsPerBlock) * int64_t(sizeof(LossSums))};
+}
+
+// dlogits = dloss / tokens (e^(x - lse) - s / V - (1 - s) [v == t]); zero in rows that are ignored.
+__global__ void cross_entropy_grad_kernel(Stored dx, Stored x, const float* dloss,
+                                          const float* lses, const int32_t* targets,
+                                          const StepScalars* scalars, int64_t rows, int64_t width,
+                                          CrossEntropyAttrs attrs) {
+  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
+  if (g >= rows * per_row) return;
+  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup, at = row * width + j;
+  const int n = group_size(j, width);
+  const int64_t target = targets[row];
+  const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
+  const float lse = lses[row], factor = *dloss / scalars->tokens;
+  const float uniform = attrs.smoothing / float(width), rest = 1 - attrs.smoothing;
+  float v[kGroup];
+  load8(x, at, n, v);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    const float p = exp(v[k] - lse) - uniform;
+    const float d = factor * (j + k == target ? p - rest : p);
+    v[k] = ignored ? 0 : d;
+  }
+  store8(dx, at, n, v);
+}
+void run_cross_entropy_grad(const KernelArgs& a) {
+  if (!a.out[0]) return;
+  const int64_t rows = a.in_spec[1].shape[0], width = a.in_spec[1].shape[1];
+  launch(cross_entropy_grad_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0,
+         stream_of(a), stored(a.out[0], a.out_spec[0], width), stored(a.in[1], a.in_spec[1], width),
+         a.input(0), a.input(2), a.input<int32_t>(3), a.input<StepScalars>(4), rows, width,
+         a.attrs.as<CrossEntropyAttrs>());
+}
+
+}  // namespace
+
+const Backend cross_entropy_cuda{.run = run_cross_entropy, .prepare = prepare_cross_entropy};
+const Backend cross_entropy_grad_cuda{.run = run_cross_entropy_grad};
+
+}  // namespace pal

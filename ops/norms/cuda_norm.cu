@@ -1,0 +1,85 @@
+// The chunks' sums of a channel added up, by a block.
+#include "ops/norms/cuda_norm.h"
+
+namespace pal {
+namespace {
+
+constexpr int kChunkThreads = 128;
+
+// sum_in_order, for all threads of the block.
+template <class F> __device__ double sum_for_all(int64_t count, double* shared, F f) {
+  const double sum = sum_in_order(count, shared, f);
+  if (threadIdx.x == 0) shared[0] = sum;
+  __syncthreads();
+  const double all = shared[0];
+  __syncthreads();
+  return all;
+}
+// Valid rows, or 1 where there is none.
+__device__ double rows_counted(const float* count, const NormRows& r, double* shared) {
+  const double rows = sum_for_all(r.chunks, shared, [&](int64_t k) { return double(count[k]); });
+  return rows > 1 ? rows : 1;
+}
+
+// A block a channel: its statistics, and, where `mean` is not null, the factor of (x - mean).
+__global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean_out,
+                                          float* rstd_out, float* variance_out,
+                                          const float* partial, const float* count,
+                                          const float* gamma, NormRows r, double eps) {
+  double* shared = shared_memory<double>();
+  const int64_t c = blockIdx.x;
+  const double rows = rows_counted(count, r, shared);
+  auto own = [&](int64_t chunk) {
+    const float* p = partial + chunk * 3 * r.channels + c;
+    return double(count[chunk]) * double(p[0]) + double(p[r.channels]);
+  };
+  const double center = sum_for_all(r.chunks, shared, own) / rows;
+  const double m2 = sum_in_order(r.chunks, shared, [&](int64_t chunk) {
+    const double n = double(count[chunk]);
+    if (n == 0) return 0.0;
+    const double distance = own(chunk) / n - center;
+    return double(partial[(chunk * 3 + 2) * r.channels + c]) + n * distance * distance;
+  });
+  if (threadIdx.x != 0) return;
+  const float rstd = float(1 / sqrt(m2 / rows + eps));
+  if (mean) mean[c] = float(center), scale[c] = gamma[c] * rstd;
+  if (mean_out) mean_out[c] = float(center);
+  if (rstd_out) rstd_out[c] = rstd;
+  if (variance_out) variance_out[c] = float(m2 / (rows > 2 ? rows - 1 : 1));
+}
+
+__global__ void batch_norm_grad_sums_kernel(float* mean_dy, float* slope, float* dgamma,
+                                            float* dbeta, const float* partial, const float* count,
+                                            const float* rstd, NormRows r) {
+  double* shared = shared_memory<double>();
+  const int64_t c = blockIdx.x;
+  const double rows = rows_counted(count, r, shared);
+  const double sum = sum_in_order(
+      r.chunks, shared, [&](int64_t chunk) { return double(partial[chunk * 2 * r.channels + c]); });
+  const double products = sum_in_order(r.chunks, shared, [&](int64_t chunk) {
+    return double(partial[(chunk * 2 + 1) * r.channels + c]);
+  });
+  if (threadIdx.x != 0) return;
+  const double dot = products * double(rstd[c]);
+  if (dbeta) dbeta[c] = float(sum);
+  if (dgamma) dgamma[c] = float(dot);
+  mean_dy[c] = float(sum / rows);
+  slope[c] = float(dot * double(rstd[c]) / rows);
+}
+
+}  // namespace
+
+void finish_moments(const KernelArgs& a, const NormRows& r, const NormMoments& to,
+                    const float* gamma, float eps) {
+  const NormSpace s(a, r);
+  launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
+         stream_of(a), to.mean, to.scale, to.mean_out, to.rstd_out, to.variance_out, s.partial,
+         s.count, gamma, r, double(eps));
+}
+void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const float* rstd) {
+  const NormSpace s(a, r);
+  launch(batch_norm_grad_sums_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
+         stream_of(a), s.first, s.second, a.output(1), a.output(2), s.partial, s.count, rstd, r);
+}
+
+}  // namespace pal

@@ -1,0 +1,75 @@
+// copy_out, copy_in, step_scalars: y = x.
+#include "ops/tensors/transfers.h"
+
+#include "core/scalars.h"
+#include "ops/kernels/tiles.h"
+
+namespace pal {
+
+const OpDef copy_out_op{
+    .name = "copy_out",
+    .formula = "x, in host memory",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_operands("copy_out", in, 1, 1);
+          return Specs{in[0]};
+        },
+    .cpu = {.run = copy_operand},
+    .cuda = &copy_out_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
+                                      {.operands = {example({65}, DType::bit)}},
+                                      {.operands = {constant(example({33, 1031}))}}};
+        },
+};
+
+const OpDef copy_in_op{
+    .name = "copy_in",
+    .formula = "x, from host memory",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_operands("copy_in", in, 1, 1);
+          return Specs{in[0]};
+        },
+    .cpu = {.run = copy_operand},
+    .cuda = &copy_in_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
+                                      {.operands = {example({65}, DType::bf16)}},
+                                      {.operands = {constant(example({33, 1031}))}}};
+        },
+};
+
+const OpDef step_scalars_op{
+    .name = "step_scalars",
+    .formula = "the step's scalars",
+    .infer =
+        [](SpecSpan in, const Attrs&) {
+          require_operands("step_scalars", in, 1, 1);
+          require(in[0] == scalars_spec(), "step_scalars",
+                  to_string(in[0]) + ": should be " + to_string(scalars_spec()));
+          return Specs{scalars_spec()};
+        },
+    .cpu = {.run = copy_operand},
+    .cuda = &step_scalars_cuda,
+    .examples =
+        [] {
+          return std::vector<Example>{
+              {.operands = {{.spec = scalars_spec(), .lo = 0, .hi = 9, .differentiable = false}}},
+              {.operands = {{.spec = scalars_spec(), .lo = -9, .hi = 0, .differentiable = false}}}};
+        },
+};
+
+Val copy_out(Val x) {
+  Builder::Within phase(*x.builder, Phase::offload);
+  return x.builder->emit1(copy_out_op, {x});
+}
+Val copy_in(Val x) {
+  Builder::Within phase(*x.builder, Phase::reload);
+  return x.builder->emit1(copy_in_op, {x});
+}
+Val step_scalars(Val host) { return host.builder->emit1(step_scalars_op, {host}); }
+
+}  // namespace pal

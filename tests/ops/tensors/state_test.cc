@@ -1,0 +1,52 @@
+// Updates of a state, with and without a gate.
+#include "ops/tensors/state.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/kernels/gate.h"
+#include "tests/support/eval.h"
+
+namespace pal {
+namespace {
+
+using Floats = std::vector<float>;
+
+TEST(State, UpdatesCarryState) {
+  Builder builder;
+  Val x = builder.input("x", {{2}});
+  Val copy = builder.state("copy", {{2}, DType::bf16}, Role::weight);
+  Val mean = builder.state("mean", {{2}}, Role::statistic);
+  assign(copy, x);
+  moving_average(mean, x, 0.25f);
+  test::Evaluator eval(builder.take());
+  eval.set("x", {1.00390625f, -8});
+  eval.set("copy", {9, 9});
+  eval.set("mean", {5, 0});
+  eval.run();
+  EXPECT_EQ(eval.floats("copy"), (Floats{1, -8}));
+  EXPECT_EQ(eval.floats("mean"), (Floats{5 + 0.25f * (1.00390625f - 5), -2}));
+}
+
+TEST(State, AShutGateKeepsState) {
+  for (float apply : {0.0f, 1.0f}) {
+    Builder builder;
+    Val x = builder.input("x", {{2}}), gate = builder.input("gate", gate_spec());
+    assign(builder.state("copy", {{2}}, Role::weight), x, gate);
+    moving_average(builder.state("mean", {{2}}, Role::statistic), x, 0.5f, gate);
+    test::Evaluator eval(builder.take());
+    eval.set("x", {2, NAN});
+    eval.set("gate", {1, apply, 0, 0});
+    eval.set("copy", {9, 8});
+    eval.set("mean", {4, 6});
+    eval.run();
+    EXPECT_EQ(eval.floats("copy")[0], apply ? 2 : 9);
+    EXPECT_EQ(eval.floats("mean")[0], apply ? 3 : 4);
+    EXPECT_EQ(std::isnan(eval.floats("copy")[1]), apply != 0);
+    EXPECT_EQ(std::isnan(eval.floats("mean")[1]), apply != 0);
+  }
+}
+
+}  // namespace
+}  // namespace pal
