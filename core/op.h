@@ -87,19 +87,19 @@ class GradientArgs {
   Builder& builder;
   const Node node;  // a copy: emitting grows the list
 
-  Val in(int i) const { return {&builder, node.in[size_t(i)]}; }
-  Val out(int i) const { return {&builder, node.out[size_t(i)]}; }
-  Val dy(int i = 0) const { return dy_[size_t(i)]; }  // null: output i is not part of the loss
-  bool wants(int k) const { return wants_[size_t(k)]; }
-  Val sum(int k) const { return sum_[size_t(k)]; }
+  Val in(int i) const { return {&builder, node.in[i]}; }
+  Val out(int i) const { return {&builder, node.out[i]}; }
+  Val dy(int i = 0) const { return dy_[i]; }  // null: output i is not part of the loss
+  bool wants(int k) const { return wants_[k]; }
+  Val sum(int k) const { return sum_[k]; }
   // The type that operand k's gradient is wanted in: f32 for a weight, also where it is read as a
   // copy in 16 bits (Builder::read_weights_as), the operand's own for anything else.
   DType type(int k) const {
-    return builder.program().value(node.in[size_t(k)]).role == Role::weight ? DType::f32
-                                                                            : in(k).spec().dtype;
+    return builder.program().value(node.in[k]).role == Role::weight ? DType::f32
+                                                                    : in(k).spec().dtype;
   }
-  void give(int k, Val gradient) { given_[size_t(k)] = gradient; }
-  void give_total(int k, Val total) { given_[size_t(k)] = total, total_[size_t(k)] = true; }
+  void give(int k, Val gradient) { given_[k] = gradient; }
+  void give_total(int k, Val total) { given_[k] = total, total_[k] = true; }
   template <class A> const A& attrs() const { return node.attrs.as<A>(); }
 
   std::vector<Val> dy_, sum_, given_;

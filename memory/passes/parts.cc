@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/prepare.h"
+#include "core/rewriter.h"
 
 namespace pal {
 namespace {
@@ -12,20 +13,20 @@ namespace {
 bool is_split(const Node& node) { return node.op->parts && node.phase == Phase::forward; }
 
 // Appends the parts; they take the node's place in the schedule, one after the other.
-void append_parts(Program& out, const Node& node) {
-  const FusedPattern parts = node.op->parts(specs_of(out, node.in), node.attrs);
-  std::vector<ValueId> now(parts.program.values.size(), kNone);  // by value of the parts
-  std::vector<char> read(now.size(), 0);
+void append_parts(Rewriter& out, NodeId n, const Node& node) {
+  const FusedPattern parts = node.op->parts(specs_of(out.written(), node.in), node.attrs);
+  ByValue<ValueId> now(parts.program.values.size(), kNone);  // of the parts
+  ByValue<char> read(now.size(), 0);
   for (const Node& part : parts.program.nodes) {
     for (ValueId v : part.in) {
-      if (v != kNone) read[size_t(v)] = 1;
+      if (v != kNone) read[v] = 1;
     }
   }
   for (size_t k = 0; k < parts.in.size(); ++k) {
-    if (parts.in[k] != kNone) now[size_t(parts.in[k])] = node.in[k];
+    if (parts.in[k] != kNone) now[parts.in[k]] = node.in[k];
   }
   for (size_t i = 0; i < parts.out.size(); ++i) {
-    if (parts.out[i] != kNone) now[size_t(parts.out[i])] = node.out[i];
+    if (parts.out[i] != kNone) now[parts.out[i]] = node.out[i];
   }
   bool first = true;
   for (const Node& part : parts.program.nodes) {
@@ -33,17 +34,16 @@ void append_parts(Program& out, const Node& node) {
     copy.op = part.op, copy.attrs = part.attrs;
     if (!std::exchange(first, false)) copy.waits.clear();
     copy.in.clear(), copy.out.clear();
-    for (ValueId v : part.in) copy.in.push_back(v == kNone ? kNone : now[size_t(v)]);
+    for (ValueId v : part.in) copy.in.push_back(v == kNone ? kNone : now[v]);
     for (ValueId v : part.out) {
-      if (v != kNone && now[size_t(v)] == kNone && read[size_t(v)]) {
+      if (v != kNone && now[v] == kNone && read[v]) {
         Value value = parts.program.value(v);
         value.role = Role::feature_map, value.scope = node.scope, value.step = node.step;
-        now[size_t(v)] = ValueId(out.values.size());
-        out.values.push_back(std::move(value));
+        now[v] = out.add(std::move(value));
       }
-      copy.out.push_back(v == kNone ? kNone : now[size_t(v)]);
+      copy.out.push_back(v == kNone ? kNone : now[v]);
     }
-    out.nodes.push_back(std::move(copy));
+    out.replace(n, std::move(copy));
   }
 }
 
@@ -51,20 +51,12 @@ void append_parts(Program& out, const Node& node) {
 
 Program split_parts(const Program& program) {
   if (std::none_of(program.nodes.begin(), program.nodes.end(), is_split)) return program;
-  Program out = without_nodes(program);
-  std::vector<NodeId> place(program.nodes.size());  // by node: its last part
-  for (NodeId n = 0; n < program.node_count(); ++n) {
-    Node node = program.node(n);
-    for (NodeId& wait : node.waits) wait = place[size_t(wait)];
-    if (is_split(node)) {
-      append_parts(out, node);
-    } else {
-      out.nodes.push_back(std::move(node));
-    }
-    place[size_t(n)] = out.node_count() - 1;
+  Rewriter out(program);
+  for (NodeId n : program.nodes.ids()) {
+    const Node& node = program.node(n);
+    is_split(node) ? append_parts(out, n, node) : void(out.keep(n));
   }
-  out.relink();
-  return out;
+  return out.finish();
 }
 
 }  // namespace pal

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/print.h"
+#include "core/text.h"
 #include "core/verify.h"
 #include "memory/passes/fuse_updates.h"
 #include "memory/plan/report.h"

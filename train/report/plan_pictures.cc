@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <set>
 
+#include "core/text.h"
 #include "memory/storages/storages.h"
 #include "train/report/html_page.h"
 #include "train/report/report_chart.h"

@@ -66,7 +66,7 @@ TEST(OrderPeak, IsThePeakOfThePermutedProgram) {
     const Program p = seed % 4 == 3 ? random_dag(seed, 30, seed % 8 == 3)
                                     : random_program(seed, {.nodes = 40, .gated = seed % 3 == 0});
     KernelCache cache{Device{}};
-    const std::vector<int64_t> workspace = workspace_bytes(prepare_all(p, cache));
+    const ByNode<int64_t> workspace = workspace_bytes(prepare_all(p, cache));
     const StorageOptions options{.inplace = seed % 5 != 0, .windows = seed % 7 != 0};
     const OrderGraph graph(p, workspace, options);
     OrderPeak peak(graph);

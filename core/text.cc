@@ -1,0 +1,24 @@
+// Numbers as text.
+#include "core/text.h"
+
+#include <cstdio>
+#include <iterator>
+
+namespace pal {
+
+std::string format_bytes(int64_t bytes) {
+  static constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  double value = double(bytes);
+  size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < std::size(units); ++unit) value /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof text,
+                value < 10    ? "%.2f %s"
+                : value < 100 ? "%.1f %s"
+                              : "%.0f %s",
+                value, units[unit]);
+  return text;
+}
+
+}  // namespace pal

@@ -1,0 +1,11 @@
+// Numbers as text, as people read them.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace pal {
+
+// "1.42 GB", "12.0 MB", "640 B": powers of 1000, as the papers count.
+std::string format_bytes(int64_t bytes);
+
+}  // namespace pal
