@@ -32,12 +32,16 @@ std::vector<NodeId> order_of(const Program& p) {
     const NodeId maker = maker_of(p, p.node(n));
     (maker == kNone ? first : behind[maker]).push_back(n);
   }
-  std::vector<NodeId> order = first;
+  std::vector<NodeId> order;
   order.reserve(p.nodes.size());
-  for (NodeId n : p.nodes.ids()) {
-    if (p.node(n).phase == Phase::offload) continue;
+  const auto emit = [&](const auto& self, NodeId n) -> void {
     order.push_back(n);
-    order.insert(order.end(), behind[n].begin(), behind[n].end());
+    for (NodeId offload : behind[n])
+      self(self, offload);  // one offload may read what another makes
+  };
+  for (NodeId n : first) emit(emit, n);
+  for (NodeId n : p.nodes.ids()) {
+    if (p.node(n).phase != Phase::offload) emit(emit, n);
   }
   return order;
 }

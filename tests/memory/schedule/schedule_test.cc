@@ -36,7 +36,7 @@ std::vector<NodeId> recorded(const Program& p) {
 }
 
 int64_t true_peak(const Program& p, const StorageOptions& options,
-                  const std::vector<int64_t>& workspace = {}) {
+                  const ByNode<int64_t>& workspace = {}) {
   const Storages storages = assign_storages(p, workspace, options);
   return peak_of(storages, lifetimes_of(p, storages)).bytes;
 }
@@ -81,7 +81,7 @@ TEST(OrderPeak, IsThePeakOfThePermutedProgram) {
       ++total;
       if (!same_windows(p, q, options.windows)) continue;
       ++compared;
-      const std::vector<int64_t> moved = permuted(workspace, order);
+      const ByNode<int64_t> moved = permuted(workspace, order);
       ASSERT_EQ(peak(order), true_peak(q, options, moved)) << "seed " << seed << "\n" << print(q);
       const Storages storages = assign_storages(q, moved, options);
       const std::vector<int64_t> live = live_bytes(q, storages, lifetimes_of(q, storages));
@@ -171,11 +171,12 @@ TEST(Schedule, NeverLosesToProgramOrder) {
   int64_t lower = 0, lowest = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     const int nodes = 10 + int(seed % 31);
-    const Program p = seed % 4 < 2 ? random_dag(seed, nodes, seed % 4)
-                                   : random_program(seed, {.nodes = nodes,
-                                                           .states = 4,
-                                                           .two_queues = seed % 20 == 2,
-                                                           .gated = seed % 3 == 0});
+    const Program p =
+        seed % 4 < 2
+            ? random_dag(seed, nodes, seed % 4)
+            : random_program(
+                  seed,
+                  {.nodes = nodes, .states = 4, .copies = seed % 20 == 2, .gated = seed % 3 == 0});
     const StorageOptions options{.inplace = seed % 5 != 0};
     const int64_t before = true_peak(p, options);
     for (Schedule method : {Schedule::lifetime, Schedule::exact}) {
