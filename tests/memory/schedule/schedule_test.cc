@@ -41,8 +41,8 @@ int64_t true_peak(const Program& p, const StorageOptions& options,
   return peak_of(storages, lifetimes_of(p, storages)).bytes;
 }
 
-std::vector<int64_t> permuted(const std::vector<int64_t>& bytes, const std::vector<NodeId>& order) {
-  std::vector<int64_t> out;
+ByNode<int64_t> permuted(const ByNode<int64_t>& bytes, const std::vector<NodeId>& order) {
+  ByNode<int64_t> out;
   for (NodeId n : order) out.push_back(bytes[size_t(n)]);
   return out;
 }
