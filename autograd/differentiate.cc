@@ -13,16 +13,16 @@ namespace pal {
 namespace {
 
 // The values that `wrt` reaches: only their gradients are wanted.
-std::vector<char> reachable(const Program& program, const std::vector<Val>& wrt) {
-  std::vector<char> reached(program.values.size(), 0);
-  for (Val v : wrt) reached[size_t(v.id)] = 1;
+ByValue<char> reachable(const Program& program, const std::vector<Val>& wrt) {
+  ByValue<char> reached(program.values.size(), 0);
+  for (Val v : wrt) reached[v.id] = 1;
   for (const Node& node : program.nodes) {
     if (!node.op->gradient) continue;
     bool any = std::any_of(node.in.begin(), node.in.end(),
-                           [&](ValueId v) { return v != kNone && reached[size_t(v)]; });
+                           [&](ValueId v) { return v != kNone && reached[v]; });
     if (!any) continue;
     for (ValueId v : node.out) {
-      if (v != kNone) reached[size_t(v)] = 1;
+      if (v != kNone) reached[v] = 1;
     }
   }
   return reached;
@@ -35,20 +35,20 @@ std::vector<Val> differentiate(Builder& builder, Val loss, const std::vector<Val
   if (loss.shape().numel() != 1) {
     throw ProgramError("differentiate: the loss must be one number, got " + to_string(loss.spec()));
   }
-  const std::vector<char> reached = reachable(builder.program(), wrt);
+  const ByValue<char> reached = reachable(builder.program(), wrt);
   const NodeId recorded = builder.program().node_count();
-  std::vector<Val> gradient(builder.program().values.size());
-  for (size_t i = 0; i < start.size(); ++i) gradient[size_t(wrt[i].id)] = start[i];
+  ByValue<Val> gradient(builder.program().values.size());
+  for (size_t i = 0; i < start.size(); ++i) gradient[wrt[i].id] = start[i];
   {
     Builder::Within phase(builder, Phase::backward);
-    gradient[size_t(loss.id)] = fill(builder, loss.spec(), 1.0f);
+    gradient[loss.id] = fill(builder, loss.spec(), 1.0f);
   }
   for (NodeId n = recorded; n-- > 0;) {
     const Node& recorded_node = builder.program().node(n);
     if (!recorded_node.op->gradient) continue;
     bool wanted = false, given = false;
-    for (ValueId v : recorded_node.in) wanted |= v != kNone && reached[size_t(v)];
-    for (ValueId v : recorded_node.out) given |= v != kNone && gradient[size_t(v)];
+    for (ValueId v : recorded_node.in) wanted |= v != kNone && reached[v];
+    for (ValueId v : recorded_node.out) given |= v != kNone && gradient[v];
     if (!wanted || !given) continue;
 
     GradientArgs args(builder, n, gradient, reached);
@@ -57,14 +57,14 @@ std::vector<Val> differentiate(Builder& builder, Val loss, const std::vector<Val
     for (size_t k = 0; k < args.node.in.size(); ++k) {
       Val part = args.given(int(k));
       if (!part) continue;
-      Val& sum = gradient[size_t(args.node.in[k])];
+      Val& sum = gradient[args.node.in[k]];
       part = cast(part, args.type(int(k)));
       sum = sum && !args.has_sum(int(k)) ? add(sum, part) : part;
     }
   }
   std::vector<Val> result;
   for (Val v : wrt) {
-    Val g = gradient[size_t(v.id)];
+    Val g = gradient[v.id];
     if (g && builder.program().value(v.id).role == Role::weight) {
       builder.program().value(g.id).role = Role::weight_gradient;
     }

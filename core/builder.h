@@ -44,7 +44,7 @@ class Builder {
   // model is recorded again.
   int64_t next_stream() { return next_stream_++; }
 
-  const std::string& scope() const { return program_.scopes[size_t(scope_)]; }
+  const std::string& scope() const { return program_.scopes[scope_]; }
   Phase phase() const { return phase_; }
   void set_phase(Phase phase) { phase_ = phase; }
   ScopeId scope_id(const std::string& name);

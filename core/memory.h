@@ -9,8 +9,6 @@
 
 namespace pal {
 
-using StorageId = int32_t;
-
 // Bytes that live and die together: one value with all its windows, and whatever shares its bytes.
 struct Storage {
   int64_t bytes = 0;
@@ -24,18 +22,18 @@ struct Storage {
 // The storage of every value: made by memory/storages/storages.cc from a program, after the last
 // pass.
 struct Storages {
-  std::vector<Storage> list;
-  std::vector<StorageId> of;         // by value
-  std::vector<int64_t> offset;       // by value: bytes into the storage
-  std::vector<StorageId> workspace;  // by node, kNone where it needs none
-  std::vector<ValueId> values;       // those of one storage after those of another
-  std::vector<size_t> values_end;    // by storage, into `values`
+  ByStorage<Storage> list;
+  ByValue<StorageId> of;
+  ByValue<int64_t> offset;       // bytes into the storage
+  ByNode<StorageId> workspace;   // kNone where it needs none
+  std::vector<ValueId> values;   // those of one storage after those of another
+  ByStorage<size_t> values_end;  // into `values`
 
-  const Storage& operator[](StorageId s) const { return list[size_t(s)]; }
+  const Storage& operator[](StorageId s) const { return list[s]; }
   // In order of production; none for a workspace.
   std::span<const ValueId> values_of(StorageId s) const {
-    const size_t begin = s == 0 ? 0 : values_end[size_t(s) - 1];
-    return {values.data() + begin, values_end[size_t(s)] - begin};
+    const size_t begin = s == 0 ? 0 : values_end[s - 1];
+    return {values.data() + begin, values_end[s] - begin};
   }
 };
 

@@ -5,6 +5,13 @@
 
 namespace pal {
 
+ByNode<int64_t> workspace_bytes(const ByNode<std::shared_ptr<const Kernel>>& kernels) {
+  ByNode<int64_t> bytes;
+  bytes.reserve(kernels.size());
+  for (auto& kernel : kernels) bytes.push_back(kernel->prepared.workspace);
+  return bytes;
+}
+
 Specs specs_of(const Program& program, const std::vector<ValueId>& values) {
   Specs specs;
   specs.reserve(values.size());
@@ -39,8 +46,8 @@ std::shared_ptr<const Kernel> KernelCache::get(const OpDef& op, const Specs& in,
   return kernel;
 }
 
-std::vector<std::shared_ptr<const Kernel>> prepare_all(const Program& program, KernelCache& cache) {
-  std::vector<std::shared_ptr<const Kernel>> kernels;
+ByNode<std::shared_ptr<const Kernel>> prepare_all(const Program& program, KernelCache& cache) {
+  ByNode<std::shared_ptr<const Kernel>> kernels;
   kernels.reserve(program.nodes.size());
   for (const Node& node : program.nodes) kernels.push_back(cache.get(program, node));
   return kernels;

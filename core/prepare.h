@@ -40,7 +40,10 @@ class KernelCache {
 };
 
 // The kernel of every node, in order.
-std::vector<std::shared_ptr<const Kernel>> prepare_all(const Program& program, KernelCache& cache);
+ByNode<std::shared_ptr<const Kernel>> prepare_all(const Program& program, KernelCache& cache);
+
+// Scratch bytes of every node.
+ByNode<int64_t> workspace_bytes(const ByNode<std::shared_ptr<const Kernel>>& kernels);
 
 // Specs of a node's operands and outputs; absent ones are empty.
 Specs specs_of(const Program& program, const std::vector<ValueId>& values);

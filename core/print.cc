@@ -10,8 +10,8 @@ std::string value_name(ValueId v, const Storages* storages) {
   if (v == kNone) return "_";
   std::string out = "%" + std::to_string(v);
   if (storages) {
-    out += "@" + std::to_string(storages->of[size_t(v)]);
-    if (int64_t offset = storages->offset[size_t(v)]) out += "+" + std::to_string(offset);
+    out += "@" + std::to_string(storages->of[v]);
+    if (int64_t offset = storages->offset[v]) out += "+" + std::to_string(offset);
   }
   return out;
 }

@@ -38,7 +38,7 @@ const StateSlot* Program::find_state(const std::string& name) const {
 }
 
 std::string Program::scope_of(const Node& node) const {
-  std::string out = scopes[size_t(node.scope)];
+  std::string out = scopes[node.scope];
   if (node.step != kNone) out += (out.empty() ? "t=" : " t=") + std::to_string(node.step);
   return out;
 }
@@ -69,16 +69,16 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
   }
   Program out = without_nodes(program);
   out.nodes.reserve(order.size());
-  std::vector<NodeId> place(order.size(), kNone);
+  ByNode<NodeId> place(order.size(), kNone);
   for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i] < 0 || size_t(order[i]) >= order.size() || place[size_t(order[i])] != kNone) {
+    if (order[i] < 0 || size_t(order[i]) >= order.size() || place[order[i]] != kNone) {
       throw ProgramError("an order must list every node exactly once");
     }
-    place[size_t(order[i])] = NodeId(i);
+    place[order[i]] = NodeId(i);
   }
   for (NodeId n : order) {
     out.nodes.push_back(program.node(n));
-    for (NodeId& wait : out.nodes.back().waits) wait = place[size_t(wait)];
+    for (NodeId& wait : out.nodes.back().waits) wait = place[wait];
   }
   out.relink();
   return out;
@@ -86,20 +86,20 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
 
 Readers::Readers(const Program& program) : begin_(program.values.size() + 1, 0) {
   auto each_read = [&](auto use) {
-    std::vector<NodeId> last(program.values.size(), kNone);
+    ByValue<NodeId> last(program.values.size(), kNone);
     for (NodeId n = 0; n < program.node_count(); ++n) {
       for (ValueId v : program.node(n).in) {
-        if (v == kNone || last[size_t(v)] == n) continue;
-        last[size_t(v)] = n;
-        use(size_t(v), n);
+        if (v == kNone || last[v] == n) continue;
+        last[v] = n;
+        use(v, n);
       }
     }
   };
-  each_read([&](size_t v, NodeId) { ++begin_[v + 1]; });
+  each_read([&](ValueId v, NodeId) { ++begin_[v + 1]; });
   std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
   nodes_.resize(begin_.back());
-  std::vector<size_t> end(begin_.begin(), begin_.end() - 1);
-  each_read([&](size_t v, NodeId n) { nodes_[end[v]++] = n; });
+  ByValue<size_t> end(begin_.begin(), begin_.end() - 1);
+  each_read([&](ValueId v, NodeId n) { nodes_[end[v]++] = n; });
 }
 
 }  // namespace pal

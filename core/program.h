@@ -8,17 +8,14 @@
 #include <vector>
 
 #include "core/attrs.h"
+#include "core/ids.h"
 #include "core/spec.h"
 
 namespace pal {
 
 struct OpDef;
 
-using ValueId = int32_t;
-using NodeId = int32_t;
-using ScopeId = int32_t;
 using QueueId = uint8_t;
-constexpr int32_t kNone = -1;  // an absent operand, an unread output, no producer
 
 // What a value is for; footprints are broken down by it (Echo, Figure 4).
 enum class Role : uint8_t {
@@ -101,18 +98,18 @@ struct NamedValue {
 };
 
 struct Program {
-  std::vector<Value> values;
-  std::vector<Node> nodes;
+  ByValue<Value> values;
+  ByNode<Node> nodes;
   std::vector<StateSlot> state;
   std::vector<NamedValue> inputs;   // filled by the caller before the step
   std::vector<NamedValue> outputs;  // read by the caller after the step: alive to its end
   std::vector<std::string> scopes{""};
 
-  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
-  Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
-  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
-  Node& node(NodeId id) { return nodes[static_cast<size_t>(id)]; }
-  NodeId node_count() const { return static_cast<NodeId>(nodes.size()); }
+  const Value& value(ValueId id) const { return values[id]; }
+  Value& value(ValueId id) { return values[id]; }
+  const Node& node(NodeId id) const { return nodes[id]; }
+  Node& node(NodeId id) { return nodes[id]; }
+  NodeId node_count() const { return nodes.next_id(); }
 
   ValueId input(const std::string& name) const;   // ProgramError when there is none
   ValueId output(const std::string& name) const;  // likewise
@@ -133,12 +130,12 @@ Program permuted(const Program& program, const std::vector<NodeId>& order);
 class Readers {
  public:
   explicit Readers(const Program& program);
-  std::span<const NodeId> operator[](size_t value) const {
+  std::span<const NodeId> operator[](ValueId value) const {
     return {nodes_.data() + begin_[value], begin_[value + 1] - begin_[value]};
   }
 
  private:
-  std::vector<size_t> begin_;  // by value, into nodes_
+  ByValue<size_t> begin_;  // into nodes_
   std::vector<NodeId> nodes_;
 };
 inline Readers readers_of(const Program& program) { return Readers(program); }

@@ -34,7 +34,7 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-Runner::Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>> kernels,
+Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> kernels,
                const Storages& storages, Memory& memory, const Device& device, RunOptions options)
     : program_(program),
       kernels_(std::move(kernels)),
@@ -86,7 +86,7 @@ Runner::~Runner() {
 }
 
 void Runner::resolve() {
-  std::vector<NodeId> last(storages_.list.size(), kNone);
+  ByStorage<NodeId> last(storages_.list.size(), kNone);
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     const Node& node = program_.node(n);
     Step step{.operand = uint32_t(operands_.size()),
@@ -99,7 +99,7 @@ void Runner::resolve() {
       auto first = node_storages_.begin() + step.storage;
       auto at = std::find(first, node_storages_.end(), s);
       if (at == node_storages_.end()) node_storages_.push_back(s), ++step.storages;
-      last[size_t(s)] = n;
+      last[s] = n;
     };
     for (auto* side : {&node.in, &node.out}) {
       for (ValueId v : *side) {
@@ -107,12 +107,12 @@ void Runner::resolve() {
           operands_.push_back({kNone, 0});
           continue;
         }
-        const StorageId s = storages_.of[size_t(v)];
+        const StorageId s = storages_.of[v];
         place(s);
-        operands_.push_back({s, storages_.offset[size_t(v)]});
+        operands_.push_back({s, storages_.offset[v]});
       }
     }
-    if (StorageId s = storages_.workspace[size_t(n)]; s != kNone) {
+    if (StorageId s = storages_.workspace[n]; s != kNone) {
       place(s);
       step.workspace = s;
     }
@@ -121,8 +121,8 @@ void Runner::resolve() {
   ends_.resize(program_.nodes.size());
   for (StorageId s = 0; s < StorageId(storages_.list.size()); ++s) {
     const Storage& storage = storages_[s];
-    if (storage.persistent || storage.input || storage.output || last[size_t(s)] == kNone) continue;
-    ends_[size_t(last[size_t(s)])].push_back(s);
+    if (storage.persistent || storage.input || storage.output || last[s] == kNone) continue;
+    ends_[last[s]].push_back(s);
   }
 }
 
@@ -178,18 +178,18 @@ void Runner::run_lane(Lane& lane) {
 }
 
 void Runner::execute(NodeId n, Lane& lane, bool replayed) {
-  const Step& step = steps_[size_t(n)];
+  const Step& step = steps_[n];
   const StorageId* storages = node_storages_.data() + step.storage;
   for (int i = 0; i < step.storages; ++i) {
-    lane.address[size_t(storages[i])] = memory_.acquire(storages[i], lane.queue.id);
+    lane.address[storages[i]] = memory_.acquire(storages[i], lane.queue.id);
   }
   const size_t count = size_t(step.ins) + step.outs;
   for (size_t i = 0; i < count; ++i) {
     const Operand& operand = operands_[step.operand + i];
     lane.pointers[i] =
-        operand.storage == kNone ? nullptr : lane.address[size_t(operand.storage)] + operand.offset;
+        operand.storage == kNone ? nullptr : lane.address[operand.storage] + operand.offset;
   }
-  const Kernel& kernel = *kernels_[size_t(n)];
+  const Kernel& kernel = *kernels_[n];
   const KernelArgs args{
       .in = {lane.pointers.data(), step.ins},
       .out = {lane.pointers.data() + step.ins, step.outs},
@@ -197,7 +197,7 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
       .out_spec = kernel.out,
       .attrs = program_.node(n).attrs,
       .state = kernel.prepared.state.get(),
-      .workspace = step.workspace == kNone ? nullptr : lane.address[size_t(step.workspace)],
+      .workspace = step.workspace == kNone ? nullptr : lane.address[step.workspace],
       .queue = lane.queue};
   const int64_t begin = options_.trace ? now_ns() : 0;
   try {
@@ -207,7 +207,7 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
     throw ProgramError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +
                        place_of(n));
   }
-  if (options_.trace) spans_[size_t(n)] = {begin, now_ns()};
+  if (options_.trace) spans_[n] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);
   if (!replayed) {
     memory_.after_node(n, lane.queue.id);
@@ -219,8 +219,8 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
 void Runner::replay(NodeId n) { execute(n, *lanes_[program_.node(n).queue], true); }
 
 void Runner::poison_ended(NodeId n, Lane& lane) {
-  for (StorageId s : ends_[size_t(n)]) {
-    std::byte* begin = lane.address[size_t(s)];
+  for (StorageId s : ends_[n]) {
+    std::byte* begin = lane.address[s];
     if (accelerator_)
       accelerator_->fill(lane.queue.id, begin, 0xFF, storages_[s].bytes);
     else
@@ -260,7 +260,7 @@ std::string Runner::place_of(NodeId n) const {
 }
 
 std::byte* Runner::data(ValueId v) {
-  return memory_.outside_step(storages_.of[size_t(v)]) + storages_.offset[size_t(v)];
+  return memory_.outside_step(storages_.of[v]) + storages_.offset[v];
 }
 
 std::vector<int64_t> Runner::node_times() const {
@@ -280,8 +280,8 @@ void Runner::write_chrome_trace(const std::string& path) const {
     const Node& node = program_.node(n);
     out << (n ? ",\n" : "\n") << "{\"name\":\"" << node.op->name << "\",\"cat\":\""
         << to_string(node.phase) << "\",\"ph\":\"X\",\"pid\":0,\"tid\":" << int(node.queue)
-        << ",\"ts\":" << double(spans_[size_t(n)].begin - origin) / 1e3
-        << ",\"dur\":" << double(spans_[size_t(n)].end - spans_[size_t(n)].begin) / 1e3
+        << ",\"ts\":" << double(spans_[n].begin - origin) / 1e3
+        << ",\"dur\":" << double(spans_[n].end - spans_[n].begin) / 1e3
         << ",\"args\":{\"node\":" << n << ",\"scope\":\"" << escaped(program_.scope_of(node))
         << "\"}}";
   }

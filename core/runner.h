@@ -30,7 +30,7 @@ class Runner final : public Replayer {
  public:
   // The program, storages and memory must outlive the runner. Allocates here so that run() does
   // not.
-  Runner(const Program& program, std::vector<std::shared_ptr<const Kernel>> kernels,
+  Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> kernels,
          const Storages& storages, Memory& memory, const Device& device, RunOptions options = {});
   ~Runner();
   Runner(const Runner&) = delete;
@@ -77,9 +77,9 @@ class Runner final : public Replayer {
   struct Lane {
     Queue queue;
     std::vector<NodeId> nodes;
-    std::vector<std::byte*> address;  // by storage, as last acquired
-    std::vector<void*> pointers;      // of the node that runs
-    std::atomic<int64_t> done{0};     // all of this queue's nodes below this are finished
+    ByStorage<std::byte*> address;  // as last acquired
+    std::vector<void*> pointers;    // of the node that runs
+    std::atomic<int64_t> done{0};   // all of this queue's nodes below this are finished
     std::thread thread;
   };
 
@@ -95,18 +95,18 @@ class Runner final : public Replayer {
   void fail(std::exception_ptr error);
 
   const Program& program_;
-  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  ByNode<std::shared_ptr<const Kernel>> kernels_;
   const Storages& storages_;
   Memory& memory_;
   const std::shared_ptr<Accelerator> accelerator_;  // null: the processor
   RunOptions options_;
-  std::vector<Step> steps_;
+  ByNode<Step> steps_;
   std::vector<Operand> operands_;
   std::vector<StorageId> node_storages_;
-  std::vector<std::vector<StorageId>> ends_;  // by node: what nobody touches afterwards
+  ByNode<std::vector<StorageId>> ends_;  // what nobody touches afterwards
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Span> spans_;
-  std::vector<Accelerator::Event> marks_;  // by node that another queue waits for, else null
+  ByNode<Accelerator::Event> marks_;  // by node that another queue waits for, else null
   std::vector<Accelerator::Event> ends_of_lanes_;
   Accelerator::Event begin_;
   std::array<Accelerator::Graph, 2> recordings_;

@@ -10,7 +10,7 @@ void Runner::make_marks() {
   marks_.resize(program_.nodes.size());
   for (const Node& node : program_.nodes) {
     for (NodeId w : node.waits) {
-      if (!marks_[size_t(w)]) marks_[size_t(w)] = accelerator_->make_event();
+      if (!marks_[w]) marks_[w] = accelerator_->make_event();
     }
   }
   begin_ = accelerator_->make_event();
@@ -48,9 +48,9 @@ void Runner::queue_all() {
   for (size_t q = 1; q < lanes_.size(); ++q) accelerator_->wait(QueueId(q), begin_);
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     const Node& node = program_.node(n);
-    for (NodeId w : node.waits) accelerator_->wait(node.queue, marks_[size_t(w)]);
+    for (NodeId w : node.waits) accelerator_->wait(node.queue, marks_[w]);
     execute(n, *lanes_[node.queue], false);
-    if (marks_[size_t(n)]) accelerator_->record(marks_[size_t(n)], node.queue);
+    if (marks_[n]) accelerator_->record(marks_[n], node.queue);
   }
   for (size_t q = 1; q < lanes_.size(); ++q) {
     accelerator_->record(ends_of_lanes_[q], QueueId(q));

@@ -2,6 +2,8 @@
 #include "core/text.h"
 
 #include <charconv>
+#include <cstdio>
+#include <iterator>
 
 namespace pal {
 
@@ -9,6 +11,21 @@ std::string print_float(double value) {
   char text[32];
   auto end = std::to_chars(text, text + sizeof text, value).ptr;
   return std::string(text, end);
+}
+
+std::string format_bytes(int64_t bytes) {
+  static constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  if (bytes < 1000) return std::to_string(bytes) + " B";
+  double value = double(bytes);
+  size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < std::size(units); ++unit) value /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof text,
+                value < 10    ? "%.2f %s"
+                : value < 100 ? "%.1f %s"
+                              : "%.0f %s",
+                value, units[unit]);
+  return text;
 }
 
 }  // namespace pal

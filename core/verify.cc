@@ -42,7 +42,7 @@ class Verifier {
     present_.assign(p_.values.size(), 0);
     auto start = [&](ValueId v, const std::string& what) {
       if (!known(v)) throw ProgramError(what + " has no value");
-      if (present_[size_t(v)]++) throw ProgramError(what + " shares value " + name(v));
+      if (present_[v]++) throw ProgramError(what + " shares value " + name(v));
     };
     for (auto& input : p_.inputs) start(input.value, "input " + input.name);
     for (auto& slot : p_.state) start(slot.start, "state " + slot.name);
@@ -66,9 +66,8 @@ class Verifier {
         continue;
       }
       if (!known(v)) fail(n, "operand " + std::to_string(i) + " is no value of this program");
-      NodeId maker = made_[size_t(v)];
-      if (maker == kNone && !present_[size_t(v)])
-        fail(n, "reads " + name(v) + " before it is made");
+      NodeId maker = made_[v];
+      if (maker == kNone && !present_[v]) fail(n, "reads " + name(v) + " before it is made");
       if (maker != kNone && !order_->before(maker, n)) {
         fail(n, "reads " + name(v) + " without waiting for node " + std::to_string(maker) +
                     " on queue " + std::to_string(p_.node(maker).queue));
@@ -84,13 +83,13 @@ class Verifier {
       ValueId v = node.out[i];
       if (v == kNone) continue;
       if (!known(v)) fail(n, "output " + std::to_string(i) + " is no value of this program");
-      if (made_[size_t(v)] != kNone || present_[size_t(v)]) fail(n, "makes " + name(v) + " again");
+      if (made_[v] != kNone || present_[v]) fail(n, "makes " + name(v) + " again");
       if (p_.value(v).producer != n) fail(n, name(v) + " does not name it as its producer");
       if (!(inferred[i] == p_.value(v).spec)) {
         fail(n, name(v) + " is " + to_string(p_.value(v).spec) + ", the operator makes " +
                     to_string(inferred[i]));
       }
-      made_[size_t(v)] = n;
+      made_[v] = n;
     }
     if (node.op->writes_state != (node.phase == Phase::update)) {
       fail(n, node.op->writes_state ? "writes state outside the update phase"
@@ -100,19 +99,19 @@ class Verifier {
 
   // From each slot's value at end back to its value at start, one update at a time.
   void state() const {
-    std::vector<char> reached(p_.values.size(), 0);
+    ByValue<char> reached(p_.values.size(), 0);
     const auto readers = readers_of(p_);
     NodeId loss = kNone;
     for (auto& out : p_.outputs) {
       if (!known(out.value)) throw ProgramError("output " + out.name + " has no value");
-      if (made_[size_t(out.value)] == kNone && !present_[size_t(out.value)]) {
+      if (made_[out.value] == kNone && !present_[out.value]) {
         throw ProgramError("output " + out.name + " is never made");
       }
-      if (out.name == "loss") loss = made_[size_t(out.value)];
+      if (out.name == "loss") loss = made_[out.value];
     }
     for (auto& slot : p_.state) {
       for (ValueId v = slot.end; v != slot.start;) {
-        NodeId writer = known(v) ? made_[size_t(v)] : kNone;
+        NodeId writer = known(v) ? made_[v] : kNone;
         if (writer == kNone)
           throw ProgramError("state " + slot.name + " ends as a value nobody makes");
         const Node& node = p_.node(writer);
@@ -123,11 +122,11 @@ class Verifier {
         if (loss != kNone && !order_->before(loss, writer)) {
           fail(writer, "writes " + slot.name + " before the loss exists");
         }
-        reached[size_t(v)] = 1;
+        reached[v] = 1;
         int output = 0;
-        while (node.out[size_t(output)] != v) ++output;
-        ValueId old = node.in[size_t(written_operand(*node.op, output))];
-        for (NodeId reader : readers[size_t(old)]) {
+        while (node.out[output] != v) ++output;
+        ValueId old = node.in[written_operand(*node.op, output)];
+        for (NodeId reader : readers[old]) {
           if (reader != writer && !order_->before(reader, writer)) {
             fail(writer, "writes " + slot.name + " before node " + std::to_string(reader) + " (" +
                              p_.node(reader).op->name + ") has read the old value");
@@ -139,16 +138,15 @@ class Verifier {
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       if (!p_.node(n).op->writes_state) continue;
       for (ValueId v : p_.node(n).out) {
-        if (v != kNone && !reached[size_t(v)])
-          fail(n, "writes " + name(v) + ", which no state ends as");
+        if (v != kNone && !reached[v]) fail(n, "writes " + name(v) + ", which no state ends as");
       }
     }
   }
 
   const Program& p_;
   std::optional<Order> order_;
-  std::vector<NodeId> made_;
-  std::vector<char> present_;
+  ByValue<NodeId> made_;
+  ByValue<char> present_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "memory/plan/report.h"
 #include "memory/storages/lifetimes.h"
 

@@ -1,61 +1,8 @@
 // From a recorded step to one that can run: passes, kernels, storages, plan, checks.
 #pragma once
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "core/prepare.h"
-#include "core/program.h"
-#include "memory/plan/plan.h"
-#include "memory/price/baselines.h"
-#include "memory/price/predict.h"
-#include "memory/recompute/recompute.h"
-#include "memory/schedule/schedule.h"
-#include "memory/storages/storages.h"
+#include "memory/compiled.h"
 
 namespace pal {
-
-struct CompileOptions {
-  bool inplace = true;  // memory.inplace
-  bool windows = true;  // views and stacks share bytes; off only to measure what that saves
-  Recompute recompute = Recompute::none;  // memory.recompute
-  RecomputeOptions recompute_options = {};
-  bool fuse_recompute = true;              // memory.fuse_recompute: where there is recomputation
-  bool fuse_epilogues = true;              // memory.fuse_epilogues
-  Schedule schedule = Schedule::lifetime;  // memory.schedule
-  bool fuse_updates = true;
-  bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
-  std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
-  bool must_fit = true;           // a plan over the budget is an error, not merely to be avoided
-  std::optional<DeviceProfile> profile;  // prices the passes and the step; none: no times
-};
-
-// One line of effect. Bytes are the device's footprint: live bytes at the peak until placement, the
-// arena after it.
-struct PassReport {
-  std::string name;
-  int64_t before_bytes = 0, after_bytes = 0;
-  double seconds = 0;
-  std::string note;
-  double added_ms = 0;  // predicted cost to the step
-  bool trades = false;  // time for bytes: recompute, encode, swap
-};
-
-// "inplace: 4.35 -> 1.42 GB, 41 ms to plan (note)"
-std::string to_string(const PassReport& report);
-
-struct Compiled {
-  Baselines baselines;  // of the program as it was recorded, before any pass
-  Program program;
-  std::vector<std::shared_ptr<const Kernel>> kernels;  // by node
-  Storages storages;
-  Plan plan;
-  std::vector<PassReport> passes;
-  std::optional<StepTime> time;  // with a profile
-  double seconds = 0;
-};
 
 // Runs the passes that the options ask for, verifies after each, and plans. `layout` must hold the
 // program's state; programs that share state pass the same one. ProgramError when the program or a
@@ -69,8 +16,5 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
 // no error. `passed`: the program after the passes, with its storages; no plan.
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
                     const CompileOptions& options = {}, Compiled* passed = nullptr);
-
-// Scratch bytes of every node.
-std::vector<int64_t> workspace_bytes(const std::vector<std::shared_ptr<const Kernel>>& kernels);
 
 }  // namespace pal

@@ -2,8 +2,8 @@
 #include "memory/passes/bit_stash.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "core/rewriter.h"
 #include "memory/storages/storages.h"
 #include "ops/tensors/casts.h"
 
@@ -12,17 +12,17 @@ namespace {
 
 bool is_later(const Node& node) { return node.phase != Phase::forward; }
 
-// By value: whether to stash bits of it.
-std::vector<char> choose(const Program& p, const Readers& readers) {
+// Whether to stash bits of a value.
+ByValue<char> choose(const Program& p, const Readers& readers) {
   const Storages storages = assign_storages(p, {}, {.inplace = false});
-  std::vector<char> needed(storages.list.size(), 0);  // alive later, whatever is done here
-  std::vector<char> chosen(p.values.size(), 0);
-  for (size_t v = 0; v < chosen.size(); ++v) {
+  ByStorage<char> needed(storages.list.size(), 0);  // alive later, whatever is done here
+  ByValue<char> chosen(p.values.size(), 0);
+  for (ValueId v : chosen.ids()) {
     if (storages.of[v] == kNone) continue;
     const Storage& s = storages[storages.of[v]];
-    char& need = needed[size_t(storages.of[v])];
-    const NodeId producer = p.values[v].producer;
-    const TensorSpec& spec = p.values[v].spec;
+    char& need = needed[storages.of[v]];
+    const NodeId producer = p.value(v).producer;
+    const TensorSpec& spec = p.value(v).spec;
     need |= s.persistent || s.input || s.output;
     if (std::none_of(readers[v].begin(), readers[v].end(),
                      [&](NodeId r) { return is_later(p.node(r)); })) {
@@ -31,11 +31,11 @@ std::vector<char> choose(const Program& p, const Readers& readers) {
     const bool able = producer != kNone && p.node(producer).phase == Phase::forward &&
                       p.node(producer).queue == kComputeQueue && spec.dtype != DType::bit &&
                       !spec.layout && bit_bytes(spec) < align_up(spec.bytes()) &&
-                      later_reads(p, readers, ValueId(v)).kind == Reads::Kind::predicate;
+                      later_reads(p, readers, v).kind == Reads::Kind::predicate;
     (able ? chosen[v] : need) = 1;
   }
-  for (size_t v = 0; v < chosen.size(); ++v) {
-    chosen[v] = chosen[v] && !needed[size_t(storages.of[v])];
+  for (ValueId v : chosen.ids()) {
+    chosen[v] = chosen[v] && !needed[storages.of[v]];
   }
   return chosen;
 }
@@ -44,7 +44,7 @@ std::vector<char> choose(const Program& p, const Readers& readers) {
 
 Reads later_reads(const Program& p, const Readers& readers, ValueId v) {
   Reads common = reads_values();
-  for (NodeId r : readers[size_t(v)]) {
+  for (NodeId r : readers[v]) {
     const Node& node = p.node(r);
     if (!is_later(node)) continue;
     for (size_t k = 0; k < node.in.size(); ++k) {
@@ -63,45 +63,40 @@ int64_t bit_bytes(const TensorSpec& spec) {
 }
 
 int count_bits(const Program& program) {
-  const std::vector<char> chosen = choose(program, Readers(program));
+  const ByValue<char> chosen = choose(program, Readers(program));
   return int(std::count(chosen.begin(), chosen.end(), 1));
 }
 
 Program stash_bits(const Program& program, int* count) {
   const Readers readers(program);
-  const std::vector<char> chosen = choose(program, readers);
+  const ByValue<char> chosen = choose(program, readers);
   const auto total = std::count(chosen.begin(), chosen.end(), 1);
   if (count) *count = int(total);
   if (total == 0) return program;
-  Program out = without_nodes(program);
-  std::vector<ValueId> now(program.values.size(), kNone);  // by value: what later readers read
-  std::vector<NodeId> place(program.nodes.size());
-  for (NodeId n = 0; n < program.node_count(); ++n) {
+  Rewriter out(program, size_t(total), size_t(total));
+  ByValue<ValueId> now(program.values.size(), kNone);  // what later readers read
+  for (NodeId n : program.nodes.ids()) {
     Node node = program.node(n);
-    for (NodeId& wait : node.waits) wait = place[size_t(wait)];
     for (ValueId& v : node.in) {
-      if (v != kNone && is_later(node) && now[size_t(v)] != kNone) v = now[size_t(v)];
+      if (v != kNone && is_later(node) && now[v] != kNone) v = now[v];
     }
-    place[size_t(n)] = out.node_count();
-    out.nodes.push_back(node);
+    out.replace(n, node);
     for (ValueId v : node.out) {
-      if (v == kNone || !chosen[size_t(v)]) continue;
+      if (v == kNone || !chosen[v]) continue;
       const Reads reads = later_reads(program, readers, v);
       Value value = program.value(v);
       value.spec.dtype = DType::bit, value.role = Role::encoded;
-      now[size_t(v)] = ValueId(out.values.size());
-      out.values.push_back(value);
-      out.nodes.push_back({.op = &to_bits_op,
-                           .attrs = BitsAttrs{reads.lo, reads.hi},
-                           .in = {v},
-                           .out = {now[size_t(v)]},
-                           .phase = Phase::encode,
-                           .scope = node.scope,
-                           .step = node.step});
+      now[v] = out.add(value);
+      out.insert({.op = &to_bits_op,
+                  .attrs = BitsAttrs{reads.lo, reads.hi},
+                  .in = {v},
+                  .out = {now[v]},
+                  .phase = Phase::encode,
+                  .scope = node.scope,
+                  .step = node.step});
     }
   }
-  out.relink();
-  return out;
+  return out.finish();
 }
 
 }  // namespace pal

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/order.h"
 #include "core/prepare.h"
 #include "memory/passes/fused_pattern.h"
 
@@ -252,10 +251,6 @@ class Fuser {
 
 Program fuse(const Program& program, std::string* note, std::span<const Rewrite* const> rewrites,
              Rewrite::When when) {
-  if (queue_count(program) > 1) {
-    if (note) *note = "several queues: nothing fused";
-    return program;
-  }
   return Fuser(program, rewrites, when).run(note);
 }
 

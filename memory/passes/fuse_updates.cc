@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/op.h"
-#include "memory/storages/lifetimes.h"
+#include "core/rewriter.h"
 
 namespace pal {
 namespace {
@@ -27,7 +27,7 @@ struct Run {
       if (v != kNone && written.count(v)) return false;
     }
     for (size_t i = 0; i < node.out.size(); ++i) {
-      if (node.out[i] != kNone && read.count(node.in[size_t(written_operand(*node.op, int(i)))])) {
+      if (node.out[i] != kNone && read.count(node.in[written_operand(*node.op, int(i))])) {
         return false;
       }
     }
@@ -40,7 +40,7 @@ struct Run {
     for (size_t i = 0; i < node.out.size(); ++i) {
       if (node.out[i] == kNone) continue;
       written.insert(node.out[i]);
-      written.insert(node.in[size_t(written_operand(*node.op, int(i)))]);
+      written.insert(node.in[written_operand(*node.op, int(i))]);
     }
   }
 };
@@ -62,54 +62,31 @@ Node fused(const Program& p, const std::vector<NodeId>& run) {
 
 }  // namespace
 
-Program fuse_updates(const Program& program, std::string* note,
-                     std::span<const int64_t> workspace_bytes) {
-  Program out = without_nodes(program);
-  std::vector<NodeId> place(program.nodes.size());
-  std::vector<int64_t> workspace;
+std::optional<Program> fuse_updates(const Program& program, std::string* note) {
+  Rewriter out(program);
   int before = 0, after = 0;
   for (NodeId n = 0; n < program.node_count();) {
     Run run;
     if (!can_batch(program.node(n))) {
-      run.nodes = {n};
+      out.keep(n++);
+      continue;
+    }
+    do {
+      run.add(program, n++);
+    } while (n < program.node_count() && run.accepts(program, n));
+    if (run.nodes.size() == 1) {
+      out.keep(run.nodes.front());
     } else {
-      run.add(program, n);
-      while (n + NodeId(run.nodes.size()) < program.node_count() &&
-             run.accepts(program, n + NodeId(run.nodes.size()))) {
-        run.add(program, n + NodeId(run.nodes.size()));
-      }
-    }
-    int64_t bytes = 0;
-    for (NodeId m : run.nodes) {
-      place[size_t(m)] = out.node_count();
-      if (!workspace_bytes.empty()) bytes += workspace_bytes[size_t(m)];
-    }
-    workspace.push_back(bytes);
-    if (run.nodes.size() > 1) {
       before += int(run.nodes.size()), ++after;
-      out.nodes.push_back(fused(program, run.nodes));
-    } else {
-      out.nodes.push_back(program.node(n));
+      out.replace(run.nodes, fused(program, run.nodes));
     }
-    n += NodeId(run.nodes.size());
   }
-  for (Node& node : out.nodes) {
-    for (NodeId& wait : node.waits) wait = place[size_t(wait)];
+  if (note) {
+    *note = before == 0 ? "nothing to fuse"
+                        : std::to_string(before) + " updates fused into " + std::to_string(after);
   }
-  out.relink();
-  auto say = [&](const std::string& text) {
-    if (note) *note = text;
-  };
-  if (before == 0) {
-    say("nothing to fuse");
-    return program;
-  }
-  if (peak_bytes(out, workspace) > peak_bytes(program, workspace_bytes)) {
-    say("fused updates would raise the peak: kept apart");
-    return program;
-  }
-  say(std::to_string(before) + " updates fused into " + std::to_string(after));
-  return out;
+  if (before == 0) return {};
+  return out.finish();
 }
 
 }  // namespace pal

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/prepare.h"
+#include "core/rewriter.h"
 
 namespace pal {
 namespace {
@@ -19,20 +20,21 @@ const Rewrite* split_of(const Node& node, std::span<const Rewrite* const> rewrit
 }
 
 // Appends the parts; they take the node's place in the schedule, one after the other.
-void append_parts(Program& out, const Node& node, const Rewrite& split) {
-  const FusedPattern parts = std::move(split.patterns(specs_of(out, node.in), node.attrs).front());
-  std::vector<ValueId> now(parts.program.values.size(), kNone);  // by value of the parts
-  std::vector<char> read(now.size(), 0);
+void append_parts(Rewriter& out, NodeId n, const Node& node, const Rewrite& split) {
+  const FusedPattern parts =
+      std::move(split.patterns(specs_of(out.written(), node.in), node.attrs).front());
+  ByValue<ValueId> now(parts.program.values.size(), kNone);  // of the parts
+  ByValue<char> read(now.size(), 0);
   for (const Node& part : parts.program.nodes) {
     for (ValueId v : part.in) {
-      if (v != kNone) read[size_t(v)] = 1;
+      if (v != kNone) read[v] = 1;
     }
   }
   for (size_t k = 0; k < parts.in.size(); ++k) {
-    if (parts.in[k] != kNone) now[size_t(parts.in[k])] = node.in[k];
+    if (parts.in[k] != kNone) now[parts.in[k]] = node.in[k];
   }
   for (size_t i = 0; i < parts.out.size(); ++i) {
-    if (parts.out[i] != kNone) now[size_t(parts.out[i])] = node.out[i];
+    if (parts.out[i] != kNone) now[parts.out[i]] = node.out[i];
   }
   bool first = true;
   for (const Node& part : parts.program.nodes) {
@@ -40,17 +42,16 @@ void append_parts(Program& out, const Node& node, const Rewrite& split) {
     copy.op = part.op, copy.attrs = part.attrs;
     if (!std::exchange(first, false)) copy.waits.clear();
     copy.in.clear(), copy.out.clear();
-    for (ValueId v : part.in) copy.in.push_back(v == kNone ? kNone : now[size_t(v)]);
+    for (ValueId v : part.in) copy.in.push_back(v == kNone ? kNone : now[v]);
     for (ValueId v : part.out) {
-      if (v != kNone && now[size_t(v)] == kNone && read[size_t(v)]) {
+      if (v != kNone && now[v] == kNone && read[v]) {
         Value value = parts.program.value(v);
         value.role = Role::feature_map, value.scope = node.scope, value.step = node.step;
-        now[size_t(v)] = ValueId(out.values.size());
-        out.values.push_back(std::move(value));
+        now[v] = out.add(std::move(value));
       }
-      copy.out.push_back(v == kNone ? kNone : now[size_t(v)]);
+      copy.out.push_back(v == kNone ? kNone : now[v]);
     }
-    out.nodes.push_back(std::move(copy));
+    out.replace(n, std::move(copy));
   }
 }
 
@@ -61,20 +62,16 @@ Program split_parts(const Program& program, std::span<const Rewrite* const> rewr
                    [&](const Node& node) { return split_of(node, rewrites); })) {
     return program;
   }
-  Program out = without_nodes(program);
-  std::vector<NodeId> place(program.nodes.size());  // by node: its last part
-  for (NodeId n = 0; n < program.node_count(); ++n) {
-    Node node = program.node(n);
-    for (NodeId& wait : node.waits) wait = place[size_t(wait)];
+  Rewriter out(program);
+  for (NodeId n : program.nodes.ids()) {
+    const Node& node = program.node(n);
     if (const Rewrite* split = split_of(node, rewrites)) {
-      append_parts(out, node, *split);
+      append_parts(out, n, node, *split);
     } else {
-      out.nodes.push_back(std::move(node));
+      out.keep(n);
     }
-    place[size_t(n)] = out.node_count() - 1;
   }
-  out.relink();
-  return out;
+  return out.finish();
 }
 
 }  // namespace pal

@@ -52,8 +52,8 @@ class Checker {
       for (ValueId v : node.in) {
         if (v != kNone) read(v, n);
       }
-      if (StorageId w = s_.workspace[size_t(n)]; w != kNone) {
-        const int64_t begin = plan_.offset[size_t(w)];
+      if (StorageId w = s_.workspace[n]; w != kNone) {
+        const int64_t begin = plan_.offset[w];
         write(Space::device, begin, begin + s_[w].bytes, n, {n, w, kNone}, kNone);
       }
       make(n);
@@ -67,9 +67,7 @@ class Checker {
     if (w.storage == kNone) return "the spare input slot or another program's state";
     return w.value == kNone ? name_of(p_, s_, w.storage) : name_of(p_, w.value);
   }
-  int64_t address(ValueId v) const {
-    return plan_.offset[size_t(s_.of[size_t(v)])] + s_.offset[size_t(v)];
-  }
+  int64_t address(ValueId v) const { return plan_.offset[s_.of[v]] + s_.offset[v]; }
   int64_t size(ValueId v) const { return p_.value(v).spec.bytes(); }
   Bytes& bytes(Space space) { return bytes_[region_of(space)]; }
 
@@ -95,9 +93,9 @@ class Checker {
       for (auto* side : {&node.in, &node.out}) {
         for (ValueId v : *side) {
           if (v == kNone) continue;
-          const StorageId s = s_.of[size_t(v)];
-          if (s == kNone || s_.offset[size_t(v)] < 0 ||
-              s_.offset[size_t(v)] + size(v) > s_[s].bytes || s_[s].space != p_.value(v).space) {
+          const StorageId s = s_.of[v];
+          if (s == kNone || s_.offset[v] < 0 || s_.offset[v] + size(v) > s_[s].bytes ||
+              s_[s].space != p_.value(v).space) {
             throw ProgramError("check_plan: " + name_of(p_, v) + " does not lie in its storage");
           }
         }
@@ -126,9 +124,9 @@ class Checker {
     writes_.push_back(what);
     for (auto at = cut(bytes(space), begin, end); at != bytes(space).end() && at->first < end;
          ++at) {
-      if (at->second.mark != 0 && writes_[size_t(at->second.mark)].storage != kNone) {
+      if (at->second.mark != 0 && writes_[at->second.mark].storage != kNone) {
         throw ProgramError("check_plan: " + name(what) + " overlaps " +
-                           name(writes_[size_t(at->second.mark)]));
+                           name(writes_[at->second.mark]));
       }
       at->second.mark = int32_t(writes_.size()) - 1;
     }
@@ -141,8 +139,8 @@ class Checker {
       present(space, 0, region.transients_begin(), {});
     }
     auto hold = [&](ValueId v) {
-      present(p_.value(v).space, address(v), address(v) + size(v), {kNone, s_.of[size_t(v)], v});
-      made_[size_t(v)] = extents(v);
+      present(p_.value(v).space, address(v), address(v) + size(v), {kNone, s_.of[v], v});
+      made_[v] = extents(v);
     };
     for (auto& slot : p_.state) hold(slot.start);
     for (auto& in : p_.inputs) hold(in.value);
@@ -173,7 +171,7 @@ class Checker {
     if (queues_ == 1) return;
     std::vector<NodeId> mine(queues_, kNone);
     auto after = [&](NodeId m) {
-      for (size_t q = 0; q < queues_; ++q) mine[q] = std::max(mine[q], finished_[size_t(m)][q]);
+      for (size_t q = 0; q < queues_; ++q) mine[q] = std::max(mine[q], finished_[m][q]);
       mine[p_.node(m).queue] = std::max(mine[p_.node(m).queue], m);
     };
     for (NodeId m = n; m-- > 0;) {
@@ -185,7 +183,7 @@ class Checker {
     finished_.push_back(std::move(mine));
   }
   bool before(NodeId a, NodeId n) const {
-    return a == kNone || (queues_ == 1 ? a < n : finished_[size_t(n)][p_.node(a).queue] >= a);
+    return a == kNone || (queues_ == 1 ? a < n : finished_[n][p_.node(a).queue] >= a);
   }
 
   [[noreturn]] void fail(NodeId n, const std::string& what) const {
@@ -195,12 +193,12 @@ class Checker {
 
   void expect(ValueId v, const std::string& who) {
     const auto now = extents(v);
-    const auto& made = made_[size_t(v)];
+    const auto& made = made_[v];
     for (const Extent& e : now) {
       auto at = std::find_if(made.begin(), made.end(),
                              [&](const Extent& m) { return m.begin <= e.begin && e.end <= m.end; });
       if (at != made.end() && at->mark == e.mark) continue;
-      const Write& over = writes_[size_t(e.mark)];
+      const Write& over = writes_[e.mark];
       throw ProgramError("check_plan: " + who + " " + name_of(p_, v) + ", but " +
                          (e.mark == 0 ? "nothing was written there"
                                       : "its bytes are overwritten by " + name(over)));
@@ -213,7 +211,7 @@ class Checker {
     const int64_t end = address(v) + size(v);
     if (size(v) == 0) return;
     for (auto at = cut(region, address(v), end); at != region.end() && at->first < end; ++at) {
-      const Write& last = writes_[size_t(at->second.mark)];
+      const Write& last = writes_[at->second.mark];
       if (!before(last.node, n)) {
         fail(n, "reads " + name_of(p_, v) + " without waiting for node " +
                     std::to_string(last.node) + ", which writes it");
@@ -230,7 +228,7 @@ class Checker {
     writes_.push_back(what);
     Bytes& region = bytes(space);
     for (auto at = cut(region, begin, end); at != region.end() && at->first < end; ++at) {
-      const Write& last = writes_[size_t(at->second.mark)];
+      const Write& last = writes_[at->second.mark];
       if (last.node == n || !before(last.node, n)) {
         fail(n, "writes " + name(what) + " over " + name(last) + " of node " +
                     std::to_string(last.node) +
@@ -265,12 +263,12 @@ class Checker {
     if (node.op->windows) {
       const Specs in = specs_of(p_, node.in), out = specs_of(p_, node.out);
       for (const Window& w : node.op->windows(in, out, node.attrs)) {
-        const ValueId i = node.in[size_t(w.operand)], o = node.out[size_t(w.output)];
+        const ValueId i = node.in[w.operand], o = node.out[w.output];
         if (i == kNone || o == kNone || p_.value(i).space != p_.value(o).space) continue;
         const bool view = w.of == Window::Of::operand;
         const ValueId small = view ? o : i, large = view ? i : o;
         if (address(small) != address(large) + w.offset) continue;
-        in_place[size_t(w.output)].push_back({address(small), address(small) + size(small)});
+        in_place[w.output].push_back({address(small), address(small) + size(small)});
       }
     }
     const std::vector<Share> shares = shares_of(*node.op, node.in.size());
@@ -282,24 +280,24 @@ class Checker {
       const ValueId may = shared_operand(n, int(i), shares);
       int64_t at = address(v);
       for (const Extent& e : there) {
-        write(p_.value(v).space, at, e.begin, n, {n, s_.of[size_t(v)], v}, may);
+        write(p_.value(v).space, at, e.begin, n, {n, s_.of[v], v}, may);
         at = std::max(at, e.end);
       }
-      write(p_.value(v).space, at, address(v) + size(v), n, {n, s_.of[size_t(v)], v}, may);
+      write(p_.value(v).space, at, address(v) + size(v), n, {n, s_.of[v], v}, may);
     }
     for (ValueId v : node.out) {
-      if (v != kNone) made_[size_t(v)] = extents(v);
+      if (v != kNone) made_[v] = extents(v);
     }
   }
 
   // The operand that output i lies on, byte for byte, and may; no other operand may touch it.
   ValueId shared_operand(NodeId n, int output, const std::vector<Share>& shares) const {
     const Node& node = p_.node(n);
-    const ValueId v = node.out[size_t(output)];
+    const ValueId v = node.out[output];
     ValueId may = kNone;
     for (Share share : shares) {
       if (share.output != output || size_t(share.operand) >= node.in.size()) continue;
-      const ValueId u = node.in[size_t(share.operand)];
+      const ValueId u = node.in[share.operand];
       if (u == kNone || p_.value(u).space != p_.value(v).space) continue;
       if (address(u) != address(v) || size(u) != size(v)) continue;
       bool alone = true;
@@ -326,10 +324,10 @@ class Checker {
     for (auto& in : p_.inputs) expect(in.value, "a replayed node may read");
     for (Space space : {Space::device, Space::host}) {
       for (const Extent& e : reserved_[region_of(space)]) {
-        if (writes_[size_t(e.mark)].storage != kNone) continue;
+        if (writes_[e.mark].storage != kNone) continue;
         for (const Extent& now : marks(space, e.begin, e.end)) {
           if (now.mark == e.mark) continue;
-          throw ProgramError("check_plan: " + name(writes_[size_t(now.mark)]) +
+          throw ProgramError("check_plan: " + name(writes_[now.mark]) +
                              " is written over the spare input slot or another program's state");
         }
       }
@@ -341,20 +339,20 @@ class Checker {
   void apart() const {
     const auto touches = touches_of(p_, s_);
     for (Space space : {Space::device, Space::host}) {
-      std::vector<std::vector<StorageId>> begin(p_.nodes.size()), end(p_.nodes.size());
+      ByNode<std::vector<StorageId>> begin(p_.nodes.size()), end(p_.nodes.size());
       for (size_t s = 0; s < touches.size(); ++s) {
         const Storage& storage = s_.list[s];
         if (storage.space != space || storage.persistent || storage.input || storage.bytes == 0 ||
             touches[s].empty()) {
           continue;
         }
-        begin[size_t(touches[s].front())].push_back(StorageId(s));
-        if (!storage.output) end[size_t(touches[s].back())].push_back(StorageId(s));
+        begin[touches[s].front()].push_back(StorageId(s));
+        if (!storage.output) end[touches[s].back()].push_back(StorageId(s));
       }
       std::map<int64_t, StorageId> live;  // by offset
       for (size_t n = 0; n < begin.size(); ++n) {
         for (StorageId s : begin[n]) {
-          const int64_t from = plan_.offset[size_t(s)];
+          const int64_t from = plan_.offset[s];
           auto next = live.lower_bound(from);
           StorageId clash = kNone;
           if (next != live.end() && next->first < from + s_[s].bytes) clash = next->second;
@@ -369,7 +367,7 @@ class Checker {
           }
           live.emplace(from, s);
         }
-        for (StorageId s : end[n]) live.erase(plan_.offset[size_t(s)]);
+        for (StorageId s : end[n]) live.erase(plan_.offset[s]);
       }
     }
   }
@@ -378,10 +376,10 @@ class Checker {
   const Storages& s_;
   const Plan& plan_;
   size_t queues_ = 1;
-  std::vector<std::vector<NodeId>> finished_;  // by node, by queue
+  ByNode<std::vector<NodeId>> finished_;  // by queue
   std::array<Bytes, kRegions> bytes_;
-  std::vector<Write> writes_;              // by mark
-  std::vector<std::vector<Extent>> made_;  // by value: its marks when it was made
+  std::vector<Write> writes_;          // by mark
+  ByValue<std::vector<Extent>> made_;  // its marks when it was made
   std::array<std::vector<Extent>, kRegions> reserved_;
 };
 

@@ -33,7 +33,7 @@ const StateLayout::Slot* StateLayout::find(const std::string& name) const {
 }
 
 Transients transients_of(const Program& program, const Storages& storages, Space space) {
-  const std::vector<Lifetime> lifetimes = lifetimes_of(program, storages);
+  const ByStorage<Lifetime> lifetimes = lifetimes_of(program, storages);
   Transients out;
   for (size_t s = 0; s < storages.list.size(); ++s) {
     const Storage& storage = storages.list[s];
@@ -52,7 +52,7 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
     const StateLayout::Slot* at = layout.find(slot.name);
     if (!at)
       throw ProgramError("the state layout has no slot " + slot.name + "; add the program to it");
-    plan.offset[size_t(storages.of[size_t(slot.start)])] = at->offset;
+    plan.offset[storages.of[slot.start]] = at->offset;
   }
   for (Space space : {Space::device, Space::host}) {
     Region& region = plan.regions[region_of(space)];

@@ -51,7 +51,7 @@ struct Region {
 };
 
 struct Plan {
-  std::vector<int64_t> offset;  // by storage, into its region; of inputs in slot 0
+  ByStorage<int64_t> offset;  // into its region; of inputs in slot 0
   std::array<Region, kRegions> regions{};
   const char* order = "";  // the placement order that won on the device
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "core/text.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -26,7 +27,7 @@ std::vector<ValueId> fillers(const Program& program, const Storages& storages, S
 }  // namespace
 
 std::vector<Held> held_values(const Program& program, const Storages& storages,
-                              const std::vector<Lifetime>& lifetimes) {
+                              const ByStorage<Lifetime>& lifetimes) {
   std::vector<Held> out;
   for (size_t s = 0; s < storages.list.size(); ++s) {
     const Storage& storage = storages.list[s];
@@ -64,8 +65,8 @@ Timeline timeline_of(const Program& program, const Storages& storages,
     if (storages[h.storage].space != Space::device) continue;
     const int64_t bytes = footprint(storages[h.storage]);
     const size_t role = size_t(role_of(program, h));
-    change[size_t(h.begin)][role] += bytes;
-    change[size_t(h.end)][role] -= bytes;
+    change[h.begin][role] += bytes;
+    change[h.end][role] -= bytes;
   }
   Timeline out{.moments = int64_t(moments), .columns = {}};
   columns = std::min(columns, moments);
@@ -87,12 +88,12 @@ Footprint footprint_of(const Program& program, const Storages& storages, const P
   out.arena = plan.device().bytes;
   out.lower_bound = plan.device().lower_bound;
   out.host = plan.host().bytes;
-  const std::vector<Lifetime> lifetimes = lifetimes_of(program, storages);
+  const ByStorage<Lifetime> lifetimes = lifetimes_of(program, storages);
   out.peak = peak_of(storages, lifetimes);
   std::map<std::pair<std::string, std::string>, int64_t> layers;
   auto count = [&](ScopeId scope, Role role, int64_t bytes) {
     out.by_role[size_t(role)] += bytes;
-    layers[{program.scopes[size_t(scope)], to_string(role)}] += bytes;
+    layers[{program.scopes[scope], to_string(role)}] += bytes;
   };
   int64_t counted = 0;
   for (const Held& held : held_values(program, storages, lifetimes)) {
@@ -126,21 +127,6 @@ std::string largest_at_peak(const Program& program, const Storages& storages, co
            name_of(program, storages, s) + " with " + format_bytes(footprint(storages[s]));
   }
   return out;
-}
-
-std::string format_bytes(int64_t bytes) {
-  static constexpr const char* units[] = {"B", "kB", "MB", "GB", "TB"};
-  if (bytes < 1000) return std::to_string(bytes) + " B";
-  double value = double(bytes);
-  size_t unit = 0;
-  for (; value >= 999.5 && unit + 1 < std::size(units); ++unit) value /= 1000;
-  char text[32];
-  std::snprintf(text, sizeof text,
-                value < 10    ? "%.2f %s"
-                : value < 100 ? "%.1f %s"
-                              : "%.0f %s",
-                value, units[unit]);
-  return text;
 }
 
 }  // namespace pal

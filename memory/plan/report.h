@@ -41,7 +41,7 @@ struct Held {
   int64_t begin, end;
 };
 std::vector<Held> held_values(const Program& program, const Storages& storages,
-                              const std::vector<Lifetime>& lifetimes);
+                              const ByStorage<Lifetime>& lifetimes);
 
 // The role that the bytes count for.
 Role role_of(const Program& program, const Held& held);
@@ -62,8 +62,5 @@ Timeline timeline_of(const Program& program, const Storages& storages,
 // "the largest alive at the peak: a (12.0 MB), b (3.1 MB)": the `count` largest transients.
 std::string largest_at_peak(const Program& program, const Storages& storages, const Peak& peak,
                             size_t count = 3);
-
-// "1.42 GB", "12.0 MB", "640 B": powers of 1000, as the papers count.
-std::string format_bytes(int64_t bytes);
 
 }  // namespace pal

@@ -38,7 +38,7 @@ Habit habit_of(const OpDef& op) {
 
 // One f32 for each element that a replaying node multiplies, from it to the last node that draws
 // the same numbers (the same operator with the same attributes: they name the stream).
-void add_masks(const Program& p, Storages& storages, std::vector<Lifetime>& lifetimes) {
+void add_masks(const Program& p, Storages& storages, ByStorage<Lifetime>& lifetimes) {
   std::map<std::pair<const OpDef*, std::string>, NodeId> last;
   for (NodeId n = p.node_count(); n-- > 0;) {
     const Node& node = p.node(n);
@@ -64,26 +64,26 @@ Program as_cudnn_reads(Program p) {
     NodeId last = kNone;
     for (ValueId v : node.out) {
       if (v == kNone) continue;
-      for (NodeId r : readers[size_t(v)]) {
+      for (NodeId r : readers[v]) {
         if (p.node(r).phase == Phase::backward) last = std::max(last, r);
       }
     }
-    if (last != kNone) p.nodes[size_t(last)].in.push_back(node.in[0]);
+    if (last != kNone) p.nodes[last].in.push_back(node.in[0]);
   }
   p.relink();
   return p;
 }
 
-int64_t framework_peak(const Program& p, std::span<const int64_t> workspace_bytes) {
+int64_t framework_peak(const Program& p, const ByNode<int64_t>& workspace_bytes) {
   Storages storages = assign_storages(p, workspace_bytes, {.over_feature_maps = false});
-  std::vector<Lifetime> lifetimes = lifetimes_of(p, storages);
+  ByStorage<Lifetime> lifetimes = lifetimes_of(p, storages);
   add_masks(p, storages, lifetimes);
   return peak_of(storages, lifetimes).bytes;
 }
 
 }  // namespace
 
-Baselines baselines_of(const Program& program, std::span<const int64_t> workspace_bytes) {
+Baselines baselines_of(const Program& program, const ByNode<int64_t>& workspace_bytes) {
   const Storages ours = assign_storages(program, workspace_bytes);
   return {.ours = peak_of(ours, lifetimes_of(program, ours)).bytes,
           .framework = framework_peak(program, workspace_bytes),

@@ -31,6 +31,6 @@ struct Baselines {
 };
 
 // Of a step as it was recorded. `workspace_bytes` by node, or empty.
-Baselines baselines_of(const Program& program, std::span<const int64_t> workspace_bytes = {});
+Baselines baselines_of(const Program& program, const ByNode<int64_t>& workspace_bytes = {});
 
 }  // namespace pal

@@ -122,18 +122,18 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
   Prediction out;
   out.node_ms.resize(program.nodes.size());
   Worker worker(program, storages);
-  std::vector<double> done(program.nodes.size()), clock;  // by node; by queue
+  ByNode<double> done(program.nodes.size()), clock;  // by node; by queue
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Node& node = program.node(n);
     const Work work = worker.work(n);
     const double ms = time_ms(work, device);
-    out.node_ms[size_t(n)] = ms;
+    out.node_ms[n] = ms;
     out.by_phase[size_t(node.phase)] += ms;
     out.flops += work.flops, out.bytes += work.bytes, out.host_bytes += work.host_bytes;
     if (clock.size() <= node.queue) clock.resize(size_t(node.queue) + 1, 0);
     double& now = clock[node.queue];
-    for (NodeId other : node.waits) now = std::max(now, done[size_t(other)]);
-    done[size_t(n)] = now += ms;
+    for (NodeId other : node.waits) now = std::max(now, done[other]);
+    done[n] = now += ms;
     out.step_ms = std::max(out.step_ms, now);
   }
   return out;

@@ -8,6 +8,7 @@
 
 #include "core/order.h"
 #include "core/prepare.h"
+#include "core/text.h"
 #include "memory/passes/parts.h"
 #include "memory/plan/report.h"
 #include "memory/recompute/echo_trials.h"
@@ -31,7 +32,7 @@ StepView::StepView(const Program& p, const RecomputeOptions& options) : program(
   first_use.assign(values, kNone), last_use.assign(values, kNone);
   pinned.assign(values, 0), cost.resize(nodes), clonable.assign(nodes, 0);
   const Storages storages = assign_storages(p, {}, {.inplace = false});
-  storage = storages.of;
+  storage.assign(storages.of.begin(), storages.of.end());
   for (const Storage& s : storages.list) storage_bytes.push_back(align_up(s.bytes));
 
   NodeId last_backward = kNone;  // the last node that may come to read a clone
@@ -277,8 +278,8 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
   auto say = [&](const std::string& text) {
     if (note) *note = text;
   };
-  if (method == Recompute::none || queue_count(program) > 1) {
-    say(method == Recompute::none ? "off" : "several queues: nothing recomputed");
+  if (method == Recompute::none) {
+    say("off");
     return program;
   }
   // Chen et al. run whole layers again, but no convolution, however few its channels.

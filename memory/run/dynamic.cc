@@ -96,11 +96,11 @@ Dynamic::~Dynamic() = default;
 
 int64_t Dynamic::smallest_budget(const Program& program, const Storages& storages,
                                  const StateLayout& layout) {
-  std::vector<int64_t> need(program.nodes.size(), 0);
+  ByNode<int64_t> need(program.nodes.size(), 0);
   const auto touches = touches_of(program, storages);
   for (size_t s = 0; s < touches.size(); ++s) {
     if (!in_slab(storages.list[s])) continue;
-    for (NodeId n : touches[s]) need[size_t(n)] += align_up(storages.list[s].bytes);
+    for (NodeId n : touches[s]) need[n] += align_up(storages.list[s].bytes);
   }
   const int64_t most = need.empty() ? 0 : *std::max_element(need.begin(), need.end());
   return fixed_bytes(storages, layout) + most;
@@ -121,7 +121,7 @@ void Dynamic::learn(const StateLayout& layout) {
   for (auto& slot : program_.state) {
     const StateLayout::Slot* at = layout.find(slot.name);
     if (!at) throw ProgramError("the state layout has no slot " + slot.name);
-    held_[size_t(storages_.of[size_t(slot.start)])].offset = at->offset;
+    held_[storages_.of[slot.start]].offset = at->offset;
   }
   fixed_bytes_ = fixed_bytes(storages_, layout);
   arena_.reserve(Space::host, host);
@@ -129,24 +129,24 @@ void Dynamic::learn(const StateLayout& layout) {
 
 void Dynamic::learn_makers() {
   const auto writers = writers_of(program_, storages_);
-  std::vector<NodeId> valid_until(facts_.size(), kNone);
-  std::vector<int> depth(facts_.size(), 0);
-  std::vector<std::vector<StorageId>> made_at(program_.nodes.size());
+  ByStorage<NodeId> valid_until(facts_.size(), kNone);
+  ByStorage<int> depth(facts_.size(), 0);
+  ByNode<std::vector<StorageId>> made_at(program_.nodes.size());
   for (size_t s = 0; s < facts_.size(); ++s) {
     const bool can = !facts_[s].fixed && !storages_.list[s].output && writers[s].size() == 1 &&
                      storages_.list[s].workspace_of == kNone;
-    if (can) made_at[size_t(writers[s][0])].push_back(StorageId(s));
+    if (can) made_at[writers[s][0]].push_back(StorageId(s));
   }
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     const Node& node = program_.node(n);
     const bool gate = std::any_of(node.out.begin(), node.out.end(), [&](ValueId v) {
       return v != kNone && program_.value(v).role == Role::gate;
     });
-    if (made_at[size_t(n)].empty() || node.op->writes_state || gate) continue;
+    if (made_at[n].empty() || node.op->writes_state || gate) continue;
     // Running it again must not touch what others have written since into its other outputs.
     const bool alone = std::all_of(node.out.begin(), node.out.end(), [&](ValueId v) {
       if (v == kNone) return true;
-      auto& list = writers[size_t(storages_.of[size_t(v)])];
+      auto& list = writers[storages_.of[v]];
       return std::find(list.begin(), list.end(), n) == list.end() || list.size() == 1;
     });
     if (!alone) continue;
@@ -154,28 +154,28 @@ void Dynamic::learn_makers() {
     std::vector<StorageId> operands;
     for (ValueId v : node.in) {
       if (v == kNone) continue;
-      const StorageId o = storages_.of[size_t(v)];
+      const StorageId o = storages_.of[v];
       operands.push_back(o);
-      auto next = std::upper_bound(writers[size_t(o)].begin(), writers[size_t(o)].end(), n);
-      if (next != writers[size_t(o)].end()) until = std::min(until, *next);
-      if (facts_[size_t(o)].fixed) continue;
-      const NodeId made = facts_[size_t(o)].maker == kNone ? kNone : valid_until[size_t(o)];
-      until = std::min(until, std::max(facts_[size_t(o)].last_use, made));
+      auto next = std::upper_bound(writers[o].begin(), writers[o].end(), n);
+      if (next != writers[o].end()) until = std::min(until, *next);
+      if (facts_[o].fixed) continue;
+      const NodeId made = facts_[o].maker == kNone ? kNone : valid_until[o];
+      until = std::min(until, std::max(facts_[o].last_use, made));
     }
     const Cost cost =
         cost_of(*node.op, specs_of(program_, node.in), specs_of(program_, node.out), node.attrs);
-    for (StorageId s : made_at[size_t(n)]) {
-      Facts& facts = facts_[size_t(s)];
-      valid_until[size_t(s)] = until;
-      depth[size_t(s)] = 1;
+    for (StorageId s : made_at[n]) {
+      Facts& facts = facts_[s];
+      valid_until[s] = until;
+      depth[s] = 1;
       for (StorageId o : operands) {
-        const bool dies = !facts_[size_t(o)].fixed && facts_[size_t(o)].last_use < facts.last_use;
-        if (dies) depth[size_t(s)] = std::max(depth[size_t(s)], 1 + depth[size_t(o)]);
+        const bool dies = !facts_[o].fixed && facts_[o].last_use < facts.last_use;
+        if (dies) depth[s] = std::max(depth[s], 1 + depth[o]);
       }
-      if (until < facts.last_use || depth[size_t(s)] > kDeepest) continue;
+      if (until < facts.last_use || depth[s] > kDeepest) continue;
       facts.maker = n;
       facts.cost = cost.flops / options_.flops_per_s + cost.bytes / options_.bytes_per_s;
-      made_of_[size_t(s)] = operands;
+      made_of_[s] = operands;
     }
   }
 }
@@ -191,7 +191,7 @@ void Dynamic::begin_step(Replayer& replayer) {
   }
 }
 
-bool Dynamic::still_needed(StorageId s) const { return facts_[size_t(s)].last_use > done_; }
+bool Dynamic::still_needed(StorageId s) const { return facts_[s].last_use > done_; }
 
 bool Dynamic::makes(StorageId s) const {
   if (replaying_.empty()) return false;
@@ -200,15 +200,15 @@ bool Dynamic::makes(StorageId s) const {
   const Node& node = program_.node(n);
   auto in = [&](const std::vector<ValueId>& list) {
     return std::any_of(list.begin(), list.end(),
-                       [&](ValueId v) { return v != kNone && storages_.of[size_t(v)] == s; });
+                       [&](ValueId v) { return v != kNone && storages_.of[v] == s; });
   };
   return in(node.out) && !in(node.in);
 }
 
 std::byte* Dynamic::acquire(StorageId id, QueueId) {
-  Held& h = held_[size_t(id)];
+  Held& h = held_[id];
   std::byte* base = arena_.base(storages_[id].space);
-  if (facts_[size_t(id)].fixed) return base + h.offset;
+  if (facts_[id].fixed) return base + h.offset;
   if (h.where == Where::unborn || (h.where != Where::slab && makes(id))) {
     h.offset = take(id);
     h.where = Where::slab;
@@ -225,8 +225,8 @@ std::byte* Dynamic::acquire(StorageId id, QueueId) {
 }
 
 void Dynamic::bring_back(StorageId id) {
-  Held& h = held_[size_t(id)];
-  const NodeId maker = facts_[size_t(id)].maker;
+  Held& h = held_[id];
+  const NodeId maker = facts_[id].maker;
   if (maker == kNone) {
     throw ProgramError("the dynamic memory manager lost " + name_of(program_, storages_, id));
   }
@@ -241,8 +241,8 @@ void Dynamic::bring_back(StorageId id) {
 }
 
 void Dynamic::release(StorageId id, QueueId) {
-  Held& h = held_[size_t(id)];
-  if (facts_[size_t(id)].fixed) return;
+  Held& h = held_[id];
+  if (facts_[id].fixed) return;
   h.used_at = ++clock_;
   if (--h.pins == 0 && !still_needed(id)) drop(id, Where::dead);
 }
@@ -250,7 +250,7 @@ void Dynamic::release(StorageId id, QueueId) {
 void Dynamic::after_node(NodeId node, QueueId) { done_ = node; }
 
 void Dynamic::drop(StorageId id, Where where) {
-  Held& h = held_[size_t(id)];
+  Held& h = held_[id];
   const int64_t bytes = align_up(storages_[id].bytes);
   slab_->give(h.offset, bytes);
   in_use_ -= bytes;
@@ -278,12 +278,12 @@ int64_t Dynamic::take(StorageId id) {
 
 // The nodes to run before the storage is back, as the length of the longest chain; adds their cost.
 int Dynamic::closure(StorageId id, double* cost, int depth) const {
-  *cost += facts_[size_t(id)].cost;
+  *cost += facts_[id].cost;
   if (depth >= kDeepest) return depth + 1;
   int deepest = depth;
-  for (StorageId o : made_of_[size_t(id)]) {
-    const Where where = held_[size_t(o)].where;
-    if (facts_[size_t(o)].fixed || where == Where::slab || where == Where::host) continue;
+  for (StorageId o : made_of_[id]) {
+    const Where where = held_[o].where;
+    if (facts_[o].fixed || where == Where::slab || where == Where::host) continue;
     deepest = std::max(deepest, closure(o, cost, depth + 1));
   }
   return deepest;
@@ -291,10 +291,10 @@ int Dynamic::closure(StorageId id, double* cost, int depth) const {
 
 bool Dynamic::evict_one() {
   // Dropping what a dropped storage is made of would lengthen the chain behind its back.
-  std::vector<char> wanted(held_.size(), 0);
+  ByStorage<char> wanted(held_.size(), 0);
   for (size_t s = 0; s < held_.size(); ++s) {
     if (facts_[s].fixed || held_[s].where != Where::dropped) continue;
-    for (StorageId o : made_of_[s]) wanted[size_t(o)] = 1;
+    for (StorageId o : made_of_[s]) wanted[o] = 1;
   }
   StorageId victim = kNone;
   bool rerun = false;
@@ -315,7 +315,7 @@ bool Dynamic::evict_one() {
   if (victim == kNone) return false;
   ++stats_.evictions;
   if (!rerun) {
-    Held& h = held_[size_t(victim)];
+    Held& h = held_[victim];
     const size_t bytes = size_t(storages_[victim].bytes);
     if (!h.copy) h.copy = std::make_unique<std::byte[]>(bytes);
     std::memcpy(h.copy.get(), arena_.base(Space::device) + h.offset, bytes);
@@ -326,8 +326,8 @@ bool Dynamic::evict_one() {
 }
 
 std::byte* Dynamic::outside_step(StorageId id) {
-  const Held& h = held_[size_t(id)];
-  if (facts_[size_t(id)].fixed || h.where == Where::slab) {
+  const Held& h = held_[id];
+  if (facts_[id].fixed || h.where == Where::slab) {
     return arena_.base(storages_[id].space) + h.offset;
   }
   if (h.where == Where::host) return h.copy.get();

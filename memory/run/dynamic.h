@@ -84,9 +84,9 @@ class Dynamic final : public Memory {
   const Storages& storages_;
   Arena& arena_;
   DynamicOptions options_;
-  std::vector<Facts> facts_;
-  std::vector<Held> held_;
-  std::vector<std::vector<StorageId>> made_of_;  // by storage: what its maker reads
+  ByStorage<Facts> facts_;
+  ByStorage<Held> held_;
+  ByStorage<std::vector<StorageId>> made_of_;  // what its maker reads
   std::unique_ptr<Slab> slab_;
   std::vector<NodeId> replaying_;  // innermost last
   Replayer* replayer_ = nullptr;

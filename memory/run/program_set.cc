@@ -36,15 +36,14 @@ std::byte* Executable::input(const std::string& name) {
   const ValueId value = program().input(name);
   if (!accelerator_) return runner_->data(value);
   const Storages& storages = compiled_->storages;
-  const StorageId id = storages.of[size_t(value)];
-  const int64_t within = storages.offset[size_t(value)];
+  const StorageId id = storages.of[value];
+  const int64_t within = storages.offset[value];
   if (storages[id].space == Space::host) {
-    return host_inputs_.data() + compiled_->plan.offset[size_t(id)] - compiled_->plan.host().state +
-           within;
+    return host_inputs_.data() + compiled_->plan.offset[id] - compiled_->plan.host().state + within;
   }
   accelerator_->wait(sent_);
-  return staging_->base(Space::host) + compiled_->plan.offset[size_t(id)] -
-         compiled_->plan.device().state + within;
+  return staging_->base(Space::host) + compiled_->plan.offset[id] - compiled_->plan.device().state +
+         within;
 }
 
 void Executable::run() {

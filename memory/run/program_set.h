@@ -43,11 +43,11 @@ class Turns {
   const Accelerator::Event& before_inputs_of(const Executable* program) const {
     return ends_[program == last_ ? size_t(runs_ % 2) : size_t((runs_ + 1) % 2)];
   }
-  const Accelerator::Event& end_of_last() const { return ends_[size_t((runs_ + 1) % 2)]; }
+  const Accelerator::Event& end_of_last() const { return ends_[(runs_ + 1) % 2]; }
   // To be recorded at the end of the run that now begins.
   const Accelerator::Event& begin(const Executable* program) {
     last_ = program;
-    return ends_[size_t(runs_++ % 2)];
+    return ends_[runs_++ % 2];
   }
 
  private:

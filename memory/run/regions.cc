@@ -53,9 +53,9 @@ Regions::Regions(const Program& program, const Storages& storages, const Plan& p
     offset_[s] = from == From::bottom ? begin : pool.bytes() - begin - bytes;
     span_[s] = {int32_t(offset_[s] / pool.region_bytes_),
                 int32_t((offset_[s] + bytes - 1) / pool.region_bytes_)};
-    ends_[size_t(touches[s].back())].push_back(StorageId(s));
+    ends_[touches[s].back()].push_back(StorageId(s));
     for (int32_t r = span_[s].first; r <= span_[s].last; ++r) {
-      last_use[size_t(r)] = std::max(last_use[size_t(r)], touches[s].back());
+      last_use[r] = std::max(last_use[r], touches[s].back());
     }
   }
   if (height > pool.bytes()) {
@@ -80,14 +80,14 @@ void Regions::leave() {
   for (size_t r = 0; r < living_.size(); ++r) {
     if (living_[r] > 0) living_[r] = 0, give_back(int32_t(r));
   }
-  pool_.jobs_[size_t(job_)].began = 0;
+  pool_.jobs_[job_].began = 0;
   pool_.freed_.notify_all();
 }
 
 void Regions::begin_step(Replayer&) {
   leave();
   std::lock_guard lock(pool_.mutex_);
-  RegionPool::Job& job = pool_.jobs_[size_t(job_)];
+  RegionPool::Job& job = pool_.jobs_[job_];
   job.began = ++pool_.tickets_;
   job.at = 0;
 }
@@ -95,12 +95,12 @@ void Regions::begin_step(Replayer&) {
 void Regions::end_step() { leave(); }
 
 bool Regions::may_take(int32_t region) const {
-  const int32_t holder = pool_.holder_[size_t(region)];
+  const int32_t holder = pool_.holder_[region];
   if (holder == job_) return true;
   if (holder >= 0) return false;
-  const int64_t mine = pool_.jobs_[size_t(job_)].began;
+  const int64_t mine = pool_.jobs_[job_].began;
   return std::all_of(pool_.jobs_.begin(), pool_.jobs_.end(), [&](const RegionPool::Job& other) {
-    return other.began == 0 || other.began >= mine || other.last_use[size_t(region)] < other.at;
+    return other.began == 0 || other.began >= mine || other.last_use[region] < other.at;
   });
 }
 
@@ -114,11 +114,11 @@ std::byte* Regions::acquire(StorageId id, QueueId) {
         ++pool_.stats_.waits;
         pool_.freed_.wait(lock, [&] { return may_take(r); });
       }
-      if (pool_.holder_[size_t(r)] != job_) {
-        pool_.holder_[size_t(r)] = job_;
+      if (pool_.holder_[r] != job_) {
+        pool_.holder_[r] = job_;
         ++pool_.held_;
       }
-      ++living_[size_t(r)];
+      ++living_[r];
     }
     alive_[s] = 1;
     pool_.stats_.peak = std::max(pool_.stats_.peak, pool_.held_ * pool_.region_bytes_);
@@ -127,15 +127,15 @@ std::byte* Regions::acquire(StorageId id, QueueId) {
 }
 
 void Regions::after_node(NodeId node, QueueId) {
-  if (ends_[size_t(node)].empty()) return;
+  if (ends_[node].empty()) return;
   std::lock_guard lock(pool_.mutex_);
-  pool_.jobs_[size_t(job_)].at = node + 1;
+  pool_.jobs_[job_].at = node + 1;
   bool freed = false;
-  for (StorageId id : ends_[size_t(node)]) {
-    if (!alive_[size_t(id)]) continue;
-    alive_[size_t(id)] = 0;
-    for (int32_t r = span_[size_t(id)].first; r <= span_[size_t(id)].last; ++r) {
-      if (--living_[size_t(r)] == 0) give_back(r), freed = true;
+  for (StorageId id : ends_[node]) {
+    if (!alive_[id]) continue;
+    alive_[id] = 0;
+    for (int32_t r = span_[id].first; r <= span_[id].last; ++r) {
+      if (--living_[r] == 0) give_back(r), freed = true;
     }
   }
   if (freed) pool_.freed_.notify_all();
@@ -143,15 +143,15 @@ void Regions::after_node(NodeId node, QueueId) {
 
 // With the pool's mutex held.
 void Regions::give_back(int32_t region) {
-  pool_.holder_[size_t(region)] = -1;
+  pool_.holder_[region] = -1;
   --pool_.held_;
 }
 
 std::byte* Regions::outside_step(StorageId id) {
-  if (pooled_[size_t(id)]) {
+  if (pooled_[id]) {
     throw ProgramError("a storage of the pool has no address outside a step");
   }
-  return arena_.base(storages_[id].space) + offset_[size_t(id)];
+  return arena_.base(storages_[id].space) + offset_[id];
 }
 
 int64_t Regions::capacity() const {

@@ -88,12 +88,12 @@ class Regions final : public Memory {
   RegionPool& pool_;
   Arena& arena_;
   int32_t job_ = 0;
-  std::vector<int64_t> offset_;               // by storage: in the pool, or in the arena
-  std::vector<char> pooled_;                  // by storage
-  std::vector<Span> span_;                    // by storage
-  std::vector<std::vector<StorageId>> ends_;  // by node: storages that nobody touches afterwards
-  std::vector<char> alive_;                   // by storage: it counts in its regions
-  std::vector<int32_t> living_;               // by region: storages of this job alive in it
+  ByStorage<int64_t> offset_;  // in the pool, or in the arena
+  ByStorage<char> pooled_;
+  ByStorage<Span> span_;
+  ByNode<std::vector<StorageId>> ends_;  // storages that nobody touches afterwards
+  ByStorage<char> alive_;                // it counts in its regions
+  std::vector<int32_t> living_;          // by region: storages of this job alive in it
 };
 
 }  // namespace pal

@@ -122,7 +122,7 @@ int64_t StaticPlan::capacity() const {
 
 std::byte* StaticPlan::input_address(StorageId id, int slot) const {
   const Storage& storage = storages_[id];
-  std::byte* base = arena_.base(storage.space) + plan_.offset[size_t(id)];
+  std::byte* base = arena_.base(storage.space) + plan_.offset[id];
   return storage.input ? base + slot * plan_.regions[region_of(storage.space)].inputs : base;
 }
 

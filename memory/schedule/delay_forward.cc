@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "core/op.h"
-#include "core/order.h"
-#include "memory/storages/lifetimes.h"
 
 namespace pal {
 namespace {
@@ -22,7 +20,7 @@ class Demand {
         done_(program.nodes.size(), 0) {
     choose();
     for (NodeId n = 0; n < p_.node_count(); ++n) {
-      for (ValueId v : p_.node(n).in) missing_[size_t(n)] += v != kNone && made(v);
+      for (ValueId v : p_.node(n).in) missing_[n] += v != kNone && made(v);
     }
   }
 
@@ -31,7 +29,7 @@ class Demand {
       seen_ = n;
       // What an update writes may be read by nodes that wait.
       if (p_.node(n).op->writes_state) catch_up(n);
-      if (!waits_[size_t(n)] && !forward_not_ready(n)) bring(n);
+      if (!waits_[n] && !forward_not_ready(n)) bring(n);
     }
     catch_up(p_.node_count());
     return std::move(order_);
@@ -43,44 +41,44 @@ class Demand {
     return p_.node(n).phase == Phase::forward && !p_.node(n).op->writes_state;
   }
   // A forward node that does not wait itself, but reads one that does.
-  bool forward_not_ready(NodeId n) const { return forward(n) && missing_[size_t(n)] > 0; }
+  bool forward_not_ready(NodeId n) const { return forward(n) && missing_[n] > 0; }
 
   // Forward nodes that some node of another phase needs, by another way than an output of the
   // program: the loss is not there for the gate's sake.
   void choose() {
-    std::vector<char> output(p_.values.size(), 0);
-    for (auto& out : p_.outputs) output[size_t(out.value)] = 1;
+    ByValue<char> output(p_.values.size(), 0);
+    for (auto& out : p_.outputs) output[out.value] = 1;
     for (NodeId n = p_.node_count(); n-- > 0;) {
-      if (forward(n) && !waits_[size_t(n)]) continue;
+      if (forward(n) && !waits_[n]) continue;
       for (ValueId v : p_.node(n).in) {
-        if (v == kNone || !made(v) || output[size_t(v)]) continue;
+        if (v == kNone || !made(v) || output[v]) continue;
         const NodeId producer = p_.value(v).producer;
-        if (forward(producer)) waits_[size_t(producer)] = 1;
+        if (forward(producer)) waits_[producer] = 1;
       }
     }
     // The gradient of the loss, a constant, is no reason to begin.
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       const Node& node = p_.node(n);
-      auto read = [&](ValueId v) { return v != kNone && !readers_[size_t(v)].empty(); };
+      auto read = [&](ValueId v) { return v != kNone && !readers_[v].empty(); };
       auto from_node = [&](ValueId v) { return v != kNone && made(v); };
       if (!forward(n) && !node.op->writes_state &&
           std::none_of(node.in.begin(), node.in.end(), from_node) &&
           std::any_of(node.out.begin(), node.out.end(), read)) {
-        waits_[size_t(n)] = 1;
+        waits_[n] = 1;
       }
     }
   }
 
   // The node, after all that it needs, in the order of the program.
   void bring(NodeId n) {
-    if (done_[size_t(n)]) return;
+    if (done_[n]) return;
     std::vector<NodeId> list{n};
-    done_[size_t(n)] = 1;
+    done_[n] = 1;
     for (size_t i = 0; i < list.size(); ++i) {
       for (ValueId v : p_.node(list[i]).in) {
         const NodeId producer = v == kNone ? kNone : p_.value(v).producer;
-        if (producer == kNone || done_[size_t(producer)]) continue;
-        done_[size_t(producer)] = 1;
+        if (producer == kNone || done_[producer]) continue;
+        done_[producer] = 1;
         list.push_back(producer);
       }
     }
@@ -105,11 +103,11 @@ class Demand {
     order_.push_back(n);
     for (ValueId v : p_.node(n).out) {
       if (v == kNone) continue;
-      for (NodeId r : readers_[size_t(v)]) {
-        missing_[size_t(r)] -= int(std::count(p_.node(r).in.begin(), p_.node(r).in.end(), v));
-        const bool passed_over = r < seen_ && !done_[size_t(r)] && !waits_[size_t(r)];
-        if (!passed_over || missing_[size_t(r)] > 0) continue;
-        done_[size_t(r)] = 1;
+      for (NodeId r : readers_[v]) {
+        missing_[r] -= int(std::count(p_.node(r).in.begin(), p_.node(r).in.end(), v));
+        const bool passed_over = r < seen_ && !done_[r] && !waits_[r];
+        if (!passed_over || missing_[r] > 0) continue;
+        done_[r] = 1;
         ready_.insert(r);
       }
     }
@@ -121,9 +119,9 @@ class Demand {
 
   const Program& p_;
   const Readers readers_;
-  std::vector<char> waits_;   // by node: run when it is needed
-  std::vector<int> missing_;  // by node: operands that are not made yet
-  std::vector<char> done_;    // by node: in order_, or about to be
+  ByNode<char> waits_;   // run when it is needed
+  ByNode<int> missing_;  // operands that are not made yet
+  ByNode<char> done_;    // in order_, or about to be
   std::set<NodeId> ready_;
   std::vector<NodeId> order_;
   NodeId seen_ = 0, caught_up_ = 0;
@@ -131,17 +129,9 @@ class Demand {
 
 }  // namespace
 
-std::optional<Program> delay_forward(const Program& program, std::string* note,
-                                     std::span<const int64_t> workspace_bytes) {
-  if (queue_count(program) > 1) return {};
+std::optional<Program> delay_forward(const Program& program, std::string* note) {
   const std::vector<NodeId> order = Demand(program).order();
   if (std::is_sorted(order.begin(), order.end())) return {};
-  std::optional<Program> out = permuted(program, order);
-  std::vector<int64_t> workspace;
-  for (size_t i = 0; !workspace_bytes.empty() && i < order.size(); ++i) {
-    workspace.push_back(workspace_bytes[size_t(order[i])]);
-  }
-  if (peak_bytes(*out, workspace) > peak_bytes(program, workspace_bytes)) return {};
   int late = 0;  // forward nodes that others of the program's have overtaken
   NodeId last = kNone;
   for (NodeId n : order) {
@@ -149,7 +139,7 @@ std::optional<Program> delay_forward(const Program& program, std::string* note,
     last = std::max(last, n);
   }
   if (note) *note = std::to_string(late) + " forward nodes wait for the gradients that need them";
-  return out;
+  return permuted(program, order);
 }
 
 }  // namespace pal

@@ -17,9 +17,7 @@ namespace pal {
 // The program in the order of demand: a forward node moves down to right before the first backward
 // node that waits for it, directly or through other forward nodes; what leads to the program's
 // outputs alone (the sum of the losses) runs as soon as its operands are there. No node moves past
-// an update. Null where no node would move, for programs with several queues, and where the peak
-// would be higher. `note` says how many nodes wait; `workspace_bytes` is by node, empty: none.
-std::optional<Program> delay_forward(const Program& program, std::string* note = nullptr,
-                                     std::span<const int64_t> workspace_bytes = {});
+// an update. Nothing where no node would move. `note` says how many nodes wait.
+std::optional<Program> delay_forward(const Program& program, std::string* note = nullptr);
 
 }  // namespace pal

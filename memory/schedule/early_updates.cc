@@ -10,14 +10,13 @@ namespace pal {
 namespace {
 
 // By node: made of weight gradients.
-std::vector<char> from_gradients(const Program& p) {
-  std::vector<char> out(p.nodes.size(), 0);
+ByNode<char> from_gradients(const Program& p) {
+  ByNode<char> out(p.nodes.size(), 0);
   for (NodeId n = 0; n < p.node_count(); ++n) {
     for (ValueId v : p.node(n).in) {
       if (v == kNone) continue;
       const NodeId producer = p.value(v).producer;
-      out[size_t(n)] |=
-          p.value(v).role == Role::weight_gradient || (producer != kNone && out[size_t(producer)]);
+      out[n] |= p.value(v).role == Role::weight_gradient || (producer != kNone && out[producer]);
     }
   }
   return out;
@@ -27,19 +26,19 @@ bool is_gate(const Program& p, ValueId v) { return v != kNone && p.value(v).role
 
 // By node: updates, and nodes made of weight gradients, and gates, that nobody but moving nodes
 // reads.
-std::vector<char> moving(const Program& p) {
-  const std::vector<char> gradients = from_gradients(p);
+ByNode<char> moving(const Program& p) {
+  const ByNode<char> gradients = from_gradients(p);
   const auto readers = readers_of(p);
-  std::vector<char> moves(p.nodes.size(), 0);
+  ByNode<char> moves(p.nodes.size(), 0);
   for (NodeId n = p.node_count(); n-- > 0;) {
     const Node& node = p.node(n);
-    bool all = gradients[size_t(n)];
+    bool all = gradients[n];
     for (ValueId v : node.out) all |= is_gate(p, v);
     for (ValueId v : node.out) {
       if (v == kNone) continue;
-      for (NodeId r : readers[size_t(v)]) all &= bool(moves[size_t(r)]);
+      for (NodeId r : readers[v]) all &= bool(moves[r]);
     }
-    moves[size_t(n)] = node.op->writes_state || all;
+    moves[n] = node.op->writes_state || all;
   }
   return moves;
 }
@@ -56,20 +55,20 @@ std::string option_of(const OpDef& gate) {
 
 std::vector<NodeId> early_updates_order(const Program& p) {
   const auto before = dependencies_of(p);
-  const std::vector<char> moves = moving(p);
-  std::vector<NodeId> slot(p.nodes.size());  // the node that stays, after which this one runs
+  const ByNode<char> moves = moving(p);
+  ByNode<NodeId> slot(p.nodes.size());  // the node that stays, after which this one runs
   std::vector<std::vector<NodeId>> after(p.nodes.size() + 1);  // [0]: before everything
   for (NodeId n = 0; n < p.node_count(); ++n) {
-    slot[size_t(n)] = n;
-    if (!moves[size_t(n)]) continue;
+    slot[n] = n;
+    if (!moves[n]) continue;
     NodeId last = kNone;
-    for (NodeId d : before[size_t(n)]) last = std::max(last, slot[size_t(d)]);
-    slot[size_t(n)] = last;
-    after[size_t(last + 1)].push_back(n);
+    for (NodeId d : before[n]) last = std::max(last, slot[d]);
+    slot[n] = last;
+    after[last + 1].push_back(n);
   }
   std::vector<NodeId> order = after[0];
   for (NodeId n = 0; n < p.node_count(); ++n) {
-    if (!moves[size_t(n)]) order.push_back(n);
+    if (!moves[n]) order.push_back(n);
     order.insert(order.end(), after[size_t(n) + 1].begin(), after[size_t(n) + 1].end());
   }
   return order;
@@ -90,12 +89,12 @@ int updates_moved(const Program& p, const std::vector<NodeId>& order) {
 }
 
 std::string early_updates_blocked(const Program& p) {
-  const std::vector<char> gradients = from_gradients(p);
+  const ByNode<char> gradients = from_gradients(p);
   for (const Node& node : p.nodes) {
     if (!node.op->writes_state) continue;
     for (ValueId v : node.in) {
       const NodeId producer = is_gate(p, v) ? p.value(v).producer : kNone;
-      if (producer != kNone && gradients[size_t(producer)]) {
+      if (producer != kNone && gradients[producer]) {
         return "early updates blocked by " + option_of(*p.node(producer).op);
       }
     }

@@ -47,10 +47,10 @@ class Search {
   int64_t lower_bound() const {
     int64_t bound = graph_.base;
     for (NodeId n = 0; n < graph_.nodes(); ++n) {
-      int64_t bytes = graph_.base + graph_.workspace[size_t(n)];
-      for (StorageId s : graph_.touches[n]) bytes += graph_.bytes[size_t(s)];
+      int64_t bytes = graph_.base + graph_.workspace[n];
+      for (StorageId s : graph_.touches[n]) bytes += graph_.bytes[s];
       for (int32_t t : graph_.takes[n]) {
-        bytes -= graph_.bytes[size_t(graph_.storages.of[size_t(graph_.take[size_t(t)].old)])];
+        bytes -= graph_.bytes[size_t(graph_.storages.of[graph_.take[t].old])];
       }
       bound = std::max(bound, bytes);
     }
@@ -75,41 +75,41 @@ class Search {
   Step step(NodeId n) const {
     int64_t born = 0, dead = 0, in_place = 0;
     for (StorageId s : graph_.touches[n]) {
-      if (!alive_[size_t(s)]) born += graph_.bytes[size_t(s)];
-      if (left_[size_t(s)] == 1 && !graph_.kept[size_t(s)]) dead += graph_.bytes[size_t(s)];
+      if (!alive_[s]) born += graph_.bytes[s];
+      if (left_[s] == 1 && !graph_.kept[s]) dead += graph_.bytes[s];
     }
     StorageId taken[8];
     size_t count = 0;
     for (int32_t t : graph_.takes[n]) {
-      const OrderGraph::Take& take = graph_.take[size_t(t)];
-      const StorageId a = graph_.storages.of[size_t(take.old)];
-      const StorageId b = graph_.storages.of[size_t(take.now)];
-      if (left_[size_t(a)] != 1 || alive_[size_t(b)] || !graph_.is_whole(take.now)) continue;
+      const OrderGraph::Take& take = graph_.take[t];
+      const StorageId a = graph_.storages.of[take.old];
+      const StorageId b = graph_.storages.of[take.now];
+      if (left_[a] != 1 || alive_[b] || !graph_.is_whole(take.now)) continue;
       const auto known = [&](StorageId s) {
         return std::find(taken, taken + count, s) != taken + count;
       };
       if (count + 2 > std::size(taken) || known(a) || known(b)) continue;
       taken[count++] = a, taken[count++] = b;
-      in_place += graph_.bytes[size_t(a)];
+      in_place += graph_.bytes[a];
     }
-    return {live_ + born + graph_.workspace[size_t(n)] - in_place, live_ + born - dead};
+    return {live_ + born + graph_.workspace[n] - in_place, live_ + born - dead};
   }
 
   void run(NodeId n) {
     ran_[size_t(n) / 64] |= uint64_t{1} << (n % 64);
     for (StorageId s : graph_.touches[n]) {
-      if (alive_[size_t(s)]++ == 0) live_ += graph_.bytes[size_t(s)];
-      if (--left_[size_t(s)] == 0 && !graph_.kept[size_t(s)]) live_ -= graph_.bytes[size_t(s)];
+      if (alive_[s]++ == 0) live_ += graph_.bytes[s];
+      if (--left_[s] == 0 && !graph_.kept[s]) live_ -= graph_.bytes[s];
     }
-    for (NodeId next : graph_.after[n]) --missing_[size_t(next)];
+    for (NodeId next : graph_.after[n]) --missing_[next];
   }
   void take_back(NodeId n) {
     ran_[size_t(n) / 64] &= ~(uint64_t{1} << (n % 64));
     for (StorageId s : graph_.touches[n]) {
-      if (left_[size_t(s)]++ == 0 && !graph_.kept[size_t(s)]) live_ += graph_.bytes[size_t(s)];
-      if (--alive_[size_t(s)] == 0) live_ -= graph_.bytes[size_t(s)];
+      if (left_[s]++ == 0 && !graph_.kept[s]) live_ += graph_.bytes[s];
+      if (--alive_[s] == 0) live_ -= graph_.bytes[s];
     }
-    for (NodeId next : graph_.after[n]) ++missing_[size_t(next)];
+    for (NodeId next : graph_.after[n]) ++missing_[next];
   }
   bool has_run(NodeId n) const { return ran_[size_t(n) / 64] >> (n % 64) & 1; }
 
@@ -128,7 +128,7 @@ class Search {
       choices.clear();
       forced = false;
       for (NodeId n = 0; n < graph_.nodes() && !forced; ++n) {
-        if (missing_[size_t(n)] != 0 || has_run(n)) continue;
+        if (missing_[n] != 0 || has_run(n)) continue;
         const Step s = step(n);
         if (s.peak > bound_) continue;
         choices.push_back({s.after, s.peak, n});
@@ -160,8 +160,8 @@ class Search {
   const int64_t most_states_;
   int64_t bound_ = 0, live_ = 0;
   NodeSet ran_;
-  std::vector<int32_t> alive_, left_;  // by storage: nodes that touch it and have run, and have not
-  std::vector<int32_t> missing_;       // by node: those it still waits for
+  ByStorage<int32_t> alive_, left_;  // nodes that touch it and have run, and have not
+  ByNode<int32_t> missing_;          // those it still waits for
   std::vector<NodeId> order_;
   std::unordered_set<NodeSet, HashOfNodes>
       dead_ends_;  // under a higher bound, so under a lower one too

@@ -18,7 +18,7 @@ class ListScheduler {
     const size_t nodes = size_t(graph.nodes()), storages = graph.bytes.size();
     rank_.resize(nodes), added_.assign(nodes, 0), missing_.resize(nodes), placed_.assign(nodes, 0);
     for (size_t i = 0; i < nodes; ++i) {
-      rank_[size_t(guide[i])] = rule.from_end ? int64_t(nodes - i) : int64_t(i);
+      rank_[guide[i]] = rule.from_end ? int64_t(nodes - i) : int64_t(i);
     }
     left_.resize(storages), rest_.assign(storages, 0), alive_.assign(storages, 0);
     for (size_t s = 0; s < storages; ++s) {
@@ -27,16 +27,16 @@ class ListScheduler {
       alive_[s] = rule.from_end && graph.kept[s];
       for (NodeId n : touchers) {
         rest_[s] ^= n;
-        if (!alive_[s]) added_[size_t(n)] += graph.bytes[s];
+        if (!alive_[s]) added_[n] += graph.bytes[s];
       }
-      if (left_[s] == 1 && dies(int32_t(s))) added_[size_t(touchers[0])] -= graph.bytes[s];
+      if (left_[s] == 1 && dies(int32_t(s))) added_[touchers[0]] -= graph.bytes[s];
     }
     for (size_t n = 0; n < nodes; ++n) missing_[n] = int32_t(before_[NodeId(n)].size());
   }
 
   std::vector<NodeId> run() {
     for (NodeId n = 0; n < graph_.nodes(); ++n) {
-      if (missing_[size_t(n)] == 0) make_ready(n);
+      if (missing_[n] == 0) make_ready(n);
     }
     std::vector<NodeId> order;
     order.reserve(missing_.size());
@@ -44,7 +44,7 @@ class ListScheduler {
       auto& heap = eager_.empty() ? ready_ : eager_;
       const NodeId n = heap.top().node;
       heap.pop();
-      if (placed_[size_t(n)]) continue;  // by a newer entry
+      if (placed_[n]) continue;  // by a newer entry
       place(n);
       order.push_back(n);
     }
@@ -62,53 +62,53 @@ class ListScheduler {
     }
   };
 
-  bool dies(StorageId s) const { return rule_.from_end || !graph_.kept[size_t(s)]; }
+  bool dies(StorageId s) const { return rule_.from_end || !graph_.kept[s]; }
 
   void make_ready(NodeId n) {
     ++clock_;
-    if (rule_.pick == ListRule::Pick::depth) rank_[size_t(n)] = -clock_;
-    if (rule_.pick == ListRule::Pick::breadth) rank_[size_t(n)] = clock_;
+    if (rule_.pick == ListRule::Pick::depth) rank_[n] = -clock_;
+    if (rule_.pick == ListRule::Pick::breadth) rank_[n] = clock_;
     push(n);
   }
 
   void push(NodeId n) {
-    const int64_t added = added_[size_t(n)], rank = rank_[size_t(n)];
+    const int64_t added = added_[n], rank = rank_[n];
     if (rule_.eager && added <= rule_.slack) return eager_.push({added, rank, n});
     ready_.push({rule_.pick == ListRule::Pick::bytes ? added : 0, rank, n});
   }
 
   void add(NodeId n, int64_t bytes) {
-    added_[size_t(n)] += bytes;
-    if (missing_[size_t(n)] == 0 && !placed_[size_t(n)]) push(n);
+    added_[n] += bytes;
+    if (missing_[n] == 0 && !placed_[n]) push(n);
   }
 
   void place(NodeId n) {
-    placed_[size_t(n)] = 1;
+    placed_[n] = 1;
     for (StorageId s : graph_.touches[n]) {
-      if (!alive_[size_t(s)]) {
-        alive_[size_t(s)] = 1;
+      if (!alive_[s]) {
+        alive_[s] = 1;
         for (NodeId other : graph_.touchers[s]) {
-          if (!placed_[size_t(other)]) add(other, -graph_.bytes[size_t(s)]);
+          if (!placed_[other]) add(other, -graph_.bytes[s]);
         }
       }
-      rest_[size_t(s)] ^= n;
-      if (--left_[size_t(s)] == 1 && dies(s)) add(rest_[size_t(s)], -graph_.bytes[size_t(s)]);
+      rest_[s] ^= n;
+      if (--left_[s] == 1 && dies(s)) add(rest_[s], -graph_.bytes[s]);
     }
     for (NodeId next : after_[n]) {
-      if (--missing_[size_t(next)] == 0) make_ready(next);
+      if (--missing_[next] == 0) make_ready(next);
     }
   }
 
   const OrderGraph& graph_;
   const ListRule rule_;
-  const Lists &before_, &after_;  // as seen from where the schedule begins
-  std::vector<int64_t> rank_;     // by node: which goes first, other things being equal
-  std::vector<int64_t> added_;    // by node: bytes alive after it less bytes alive before it
-  std::vector<int32_t> missing_;  // by node: those it still waits for
-  std::vector<char> placed_;
-  std::vector<int32_t> left_;  // by storage: nodes that touch it and have no place yet,
-  std::vector<NodeId> rest_;   // and all of them xored: the last one's number
-  std::vector<char> alive_;
+  const Lists<NodeId, NodeId>&before_, &after_;  // as seen from where the schedule begins
+  ByNode<int64_t> rank_;                         // which goes first, other things being equal
+  ByNode<int64_t> added_;                        // bytes alive after it less bytes alive before it
+  ByNode<int32_t> missing_;                      // those it still waits for
+  ByNode<char> placed_;
+  ByStorage<int32_t> left_;  // nodes that touch it and have no place yet,
+  ByStorage<int32_t> rest_;  // and all of them xored: the last one's number
+  ByStorage<char> alive_;
   std::priority_queue<Entry> ready_, eager_;
   int64_t clock_ = 0;
 };
@@ -126,27 +126,26 @@ std::vector<NodeId> with_late_clones(const OrderGraph& graph, const std::vector<
   out.reserve(order.size());
   std::vector<char> placed(order.size(), 0);
   std::vector<int32_t> rank(order.size());
-  for (size_t i = 0; i < order.size(); ++i) rank[size_t(order[i])] = int32_t(i);
+  for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = int32_t(i);
   std::vector<NodeId> list;
   auto bring = [&](NodeId n) {  // after the clones it waits for, in the order they had
     list = {n};
-    placed[size_t(n)] = 1;
+    placed[n] = 1;
     for (size_t i = 0; i < list.size(); ++i) {
       for (NodeId d : graph.before[list[i]]) {
-        if (placed[size_t(d)]) continue;  // only clones are not
-        placed[size_t(d)] = 1;
+        if (placed[d]) continue;  // only clones are not
+        placed[d] = 1;
         list.push_back(d);
       }
     }
-    std::sort(list.begin(), list.end(),
-              [&](NodeId a, NodeId b) { return rank[size_t(a)] < rank[size_t(b)]; });
+    std::sort(list.begin(), list.end(), [&](NodeId a, NodeId b) { return rank[a] < rank[b]; });
     out.insert(out.end(), list.begin(), list.end());
   };
   for (NodeId n : order) {
-    if (!placed[size_t(n)] && !is_clone(n)) bring(n);
+    if (!placed[n] && !is_clone(n)) bring(n);
   }
   for (NodeId n : order) {
-    if (!placed[size_t(n)]) bring(n);  // nobody waits for it
+    if (!placed[n]) bring(n);  // nobody waits for it
   }
   return out;
 }

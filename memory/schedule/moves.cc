@@ -48,8 +48,8 @@ class PeakMoves {
     last_.assign(graph_.bytes.size(), -1);
     for (size_t s = 0; s < first_.size(); ++s) {
       for (NodeId n : graph_.touchers[StorageId(s)]) {
-        first_[s] = std::min(first_[s], place_[size_t(n)]);
-        last_[s] = std::max(last_[s], place_[size_t(n)]);
+        first_[s] = std::min(first_[s], place_[n]);
+        last_[s] = std::max(last_[s], place_[n]);
       }
     }
   }
@@ -57,11 +57,11 @@ class PeakMoves {
   bool improve() {
     for (int32_t at : {peaks_.front(), peaks_.back(), peaks_[peaks_.size() / 2]}) {
       for (bool later : {true, false}) {
-        if (move_set({order_[size_t(at)]}, at, later)) return true;
+        if (move_set({order_[at]}, at, later)) return true;
         for (StorageId s : largest(at, later)) {
           std::vector<NodeId> seeds;
           for (NodeId n : graph_.touchers[s]) {
-            const int32_t i = place_[size_t(n)];
+            const int32_t i = place_[n];
             if (later ? i <= at : i > at) seeds.push_back(n);
           }
           if (move_set(std::move(seeds), at, later)) return true;
@@ -82,8 +82,7 @@ class PeakMoves {
       }
     }
     auto key = [&](StorageId s) {
-      return std::make_pair(-graph_.bytes[size_t(s)],
-                            later ? at - first_[size_t(s)] : last_[size_t(s)] - at);
+      return std::make_pair(-graph_.bytes[s], later ? at - first_[s] : last_[s] - at);
     };
     const size_t count = std::min(kLargest, list.size());
     std::partial_sort(list.begin(), list.begin() + std::ptrdiff_t(count), list.end(),
@@ -94,31 +93,31 @@ class PeakMoves {
 
   // Whether a node stands on the side of the peak that nodes leave. The peak's own node does, too.
   bool leaves(NodeId n, int32_t at, bool later) const {
-    return later ? place_[size_t(n)] <= at : place_[size_t(n)] >= at;
+    return later ? place_[n] <= at : place_[n] >= at;
   }
 
   // Tries the seeds with all that has to come along, then with what should.
   bool move_set(std::vector<NodeId> set, int32_t at, bool later) {
     if (set.empty()) return false;
-    const bool peak_itself = set.size() == 1 && place_[size_t(set[0])] == at;
-    for (NodeId n : set) in_set_[size_t(n)] = 1;
+    const bool peak_itself = set.size() == 1 && place_[set[0]] == at;
+    for (NodeId n : set) in_set_[n] = 1;
     bool fits = true, moved = false;
     for (size_t i = 0; i < set.size() && fits; ++i) {
       for (NodeId n : later ? graph_.after[set[i]] : graph_.before[set[i]]) {
-        if (in_set_[size_t(n)] || !leaves(n, at, later)) continue;
-        fits &= place_[size_t(n)] != at;
-        in_set_[size_t(n)] = 1, set.push_back(n);
+        if (in_set_[n] || !leaves(n, at, later)) continue;
+        fits &= place_[n] != at;
+        in_set_[n] = 1, set.push_back(n);
       }
       fits &= set.size() <= kMostTogether;
     }
     if (!peak_itself) {
-      for (NodeId n : set) fits &= place_[size_t(n)] != at;
+      for (NodeId n : set) fits &= place_[n] != at;
     }
     if (fits) {
       moved = attempt(set, at, later);
       if (!moved && add_neighbours(set, at, later)) moved = attempt(set, at, later);
     }
-    for (NodeId n : set) in_set_[size_t(n)] = 0;
+    for (NodeId n : set) in_set_[n] = 0;
     if (moved) look();
     return moved;
   }
@@ -128,13 +127,13 @@ class PeakMoves {
     const size_t before = set.size();
     for (size_t i = 0; i < set.size() && set.size() < kMostTogether; ++i) {
       for (NodeId n : later ? graph_.before[set[i]] : graph_.after[set[i]]) {
-        if (in_set_[size_t(n)] || !leaves(n, at, later) || place_[size_t(n)] == at) continue;
+        if (in_set_[n] || !leaves(n, at, later) || place_[n] == at) continue;
         bool free = true;
         for (NodeId m : later ? graph_.after[n] : graph_.before[n]) {
-          free &= in_set_[size_t(m)] || !leaves(m, at, later);
+          free &= in_set_[m] || !leaves(m, at, later);
         }
         if (!free || gain(n, at, later) < 0) continue;
-        in_set_[size_t(n)] = 1, set.push_back(n);
+        in_set_[n] = 1, set.push_back(n);
       }
     }
     return set.size() > before;
@@ -144,15 +143,15 @@ class PeakMoves {
   int64_t gain(NodeId n, int32_t at, bool later) const {
     int64_t bytes = 0;
     for (StorageId s : graph_.touches[n]) {
-      bool here = false, there = later && graph_.kept[size_t(s)];  // others that touch it, by side
+      bool here = false, there = later && graph_.kept[s];  // others that touch it, by side
       for (NodeId m : graph_.touchers[s]) {
         if (m == n) continue;
-        (in_set_[size_t(m)] || !leaves(m, at, later) ? there : here) = true;
+        (in_set_[m] || !leaves(m, at, later) ? there : here) = true;
       }
       // With nobody left on this side, it is made late or dead early; with nobody on the other, it
       // comes to span the peak.
-      if (!here && there) bytes += graph_.bytes[size_t(s)];
-      if (here && !there) bytes -= graph_.bytes[size_t(s)];
+      if (!here && there) bytes += graph_.bytes[s];
+      if (here && !there) bytes -= graph_.bytes[s];
     }
     return bytes;
   }
@@ -162,8 +161,8 @@ class PeakMoves {
     int32_t bound = later ? int32_t(order_.size()) : 0;
     for (NodeId n : set) {
       for (NodeId m : later ? graph_.after[n] : graph_.before[n]) {
-        if (in_set_[size_t(m)]) continue;
-        bound = later ? std::min(bound, place_[size_t(m)]) : std::max(bound, place_[size_t(m)] + 1);
+        if (in_set_[m]) continue;
+        bound = later ? std::min(bound, place_[m]) : std::max(bound, place_[m] + 1);
       }
     }
     const int32_t near = later ? at + 1 : at;
@@ -175,13 +174,13 @@ class PeakMoves {
     if (effect_.tried >= tries_) return false;
     std::vector<NodeId> moved, next;
     for (NodeId n : order_) {
-      if (in_set_[size_t(n)]) moved.push_back(n);
+      if (in_set_[n]) moved.push_back(n);
     }
     next.reserve(order_.size());
     for (int32_t i = 0; i <= int32_t(order_.size()); ++i) {
       if (i == to) next.insert(next.end(), moved.begin(), moved.end());
-      if (i < int32_t(order_.size()) && !in_set_[size_t(order_[size_t(i)])]) {
-        next.push_back(order_[size_t(i)]);
+      if (i < int32_t(order_.size()) && !in_set_[order_[i]]) {
+        next.push_back(order_[i]);
       }
     }
     if (next == order_) return false;
@@ -200,10 +199,10 @@ class PeakMoves {
   const int tries_;
   bool clones_ = false;
   Score best_;
-  std::vector<int32_t> place_;         // by node
-  std::vector<int32_t> peaks_;         // places at the peak
-  std::vector<int32_t> first_, last_;  // by storage: places that touch it
-  std::vector<char> in_set_;           // by node
+  ByNode<int32_t> place_;
+  std::vector<int32_t> peaks_;       // places at the peak
+  ByStorage<int32_t> first_, last_;  // places that touch it
+  ByNode<char> in_set_;
   MovesEffect effect_;
 };
 

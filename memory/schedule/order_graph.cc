@@ -17,16 +17,16 @@ class StateReaders {
 
   // Appends those that come before the writer in program order.
   void add(ValueId v, NodeId writer, std::vector<NodeId>& out) const {
-    for (NodeId r : readers_[size_t(v)]) {
+    for (NodeId r : readers_[v]) {
       if (r >= writer) continue;
       out.push_back(r);
       const Node& node = p_.node(r);
       if (!node.op->windows) continue;
       const Specs in = specs_of(p_, node.in), specs = specs_of(p_, node.out);
       for (const Window& w : node.op->windows(in, specs, node.attrs)) {
-        const ValueId view = node.out[size_t(w.output)];
+        const ValueId view = node.out[w.output];
         if (w.of != Window::Of::operand || view == kNone) continue;
-        if (node.in[size_t(w.operand)] != v) continue;
+        if (node.in[w.operand] != v) continue;
         add(view, writer, out);
       }
     }
@@ -44,12 +44,12 @@ bool gathers_by_copy(const Program& p, const Storages& storages, const Node& nod
   const Specs in = specs_of(p, node.in), out = specs_of(p, node.out);
   for (const Window& w : node.op->windows(in, out, node.attrs)) {
     if (w.of != Window::Of::output) continue;
-    const ValueId small = node.in[size_t(w.operand)], large = node.out[size_t(w.output)];
+    const ValueId small = node.in[w.operand], large = node.out[w.output];
     if (small == kNone || large == kNone) continue;
-    const Storage& s = storages[storages.of[size_t(small)]];
+    const Storage& s = storages[storages.of[small]];
     if (!s.persistent && !s.input && !s.output &&
-        (storages.of[size_t(small)] != storages.of[size_t(large)] ||
-         storages.offset[size_t(small)] != storages.offset[size_t(large)] + w.offset)) {
+        (storages.of[small] != storages.of[large] ||
+         storages.offset[small] != storages.offset[large] + w.offset)) {
       return true;
     }
   }
@@ -63,26 +63,16 @@ bool is_forward(const Program& p, ValueId v) {
 
 }  // namespace
 
-Lists::Lists(const std::vector<std::vector<int32_t>>& lists) {
-  size_t total = 0;
-  for (auto& list : lists) total += list.size();
-  items_.reserve(total), begin_.reserve(lists.size() + 1);
-  for (auto& list : lists) {
-    items_.insert(items_.end(), list.begin(), list.end());
-    begin_.push_back(int32_t(items_.size()));
-  }
-}
-
-std::vector<std::vector<NodeId>> dependencies_of(const Program& program) {
+ByNode<std::vector<NodeId>> dependencies_of(const Program& program) {
   const StateReaders readers(program);
   NodeId loss = kNone;
   for (auto& out : program.outputs) {
     if (out.name == "loss") loss = program.value(out.value).producer;
   }
-  std::vector<std::vector<NodeId>> before(program.nodes.size());
+  ByNode<std::vector<NodeId>> before(program.nodes.size());
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Node& node = program.node(n);
-    auto& list = before[size_t(n)];
+    auto& list = before[n];
     list = node.waits;
     for (ValueId v : node.in) {
       const NodeId producer = v == kNone ? kNone : program.value(v).producer;
@@ -101,7 +91,7 @@ std::vector<std::vector<NodeId>> dependencies_of(const Program& program) {
   return before;
 }
 
-OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_bytes,
+OrderGraph::OrderGraph(const Program& p, const ByNode<int64_t>& workspace_bytes,
                        const StorageOptions& options)
     : program(p),
       inplace(options.inplace),
@@ -109,11 +99,11 @@ OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_byte
   const size_t node_count = p.nodes.size(), storage_count = storages.list.size();
   auto deps = dependencies_of(p);
   before = Lists(deps);
-  std::vector<std::vector<int32_t>> lists(node_count);
-  for (size_t n = 0; n < node_count; ++n) {
-    for (NodeId d : deps[n]) lists[size_t(d)].push_back(NodeId(n));
+  ByNode<std::vector<NodeId>> dependents(node_count);
+  for (NodeId n : deps.ids()) {
+    for (NodeId d : deps[n]) dependents[d].push_back(n);
   }
-  after = Lists(lists);
+  after = Lists(dependents);
 
   for (const Value& value : p.values) size.push_back(value.spec.bytes());
   for (const Storage& s : storages.list) {
@@ -123,19 +113,20 @@ OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_byte
     kept.push_back(s.output);
     if (resident && device) base += footprint(s);
   }
-  std::vector<std::vector<int32_t>> by_node(node_count), by_storage(storage_count);
+  ByNode<std::vector<StorageId>> by_node(node_count);
+  ByStorage<std::vector<NodeId>> by_storage(storage_count);
   for (NodeId n = 0; n < p.node_count(); ++n) {
-    auto& list = by_node[size_t(n)];
+    auto& list = by_node[n];
     for (auto* values : {&p.node(n).in, &p.node(n).out}) {
       for (ValueId v : *values) {
-        if (v != kNone && transient[size_t(storages.of[size_t(v)])]) {
-          list.push_back(storages.of[size_t(v)]);
+        if (v != kNone && transient[storages.of[v]]) {
+          list.push_back(storages.of[v]);
         }
       }
     }
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
-    for (StorageId s : list) by_storage[size_t(s)].push_back(n);
+    for (StorageId s : list) by_storage[s].push_back(n);
   }
   touches = Lists(by_node), touchers = Lists(by_storage);
   workspace.assign(node_count, 0);
@@ -143,7 +134,7 @@ OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_byte
     workspace[n] = workspace_bytes[n] > 0 ? align_up(workspace_bytes[n]) : 0;
   }
 
-  std::vector<std::vector<int32_t>> by_take(node_count);
+  ByNode<std::vector<int32_t>> by_take(node_count);
   for (NodeId n = 0; n < p.node_count(); ++n) {
     const Node& node = p.node(n);
     plain &= !options.windows || !gathers_by_copy(p, storages, node);
@@ -151,21 +142,20 @@ OrderGraph::OrderGraph(const Program& p, std::span<const int64_t> workspace_byte
     for (Share share : shares_of(*node.op, node.in.size())) {
       if (size_t(share.output) >= node.out.size()) continue;
       if (size_t(share.operand) >= node.in.size()) continue;
-      const ValueId now = node.out[size_t(share.output)], old = node.in[size_t(share.operand)];
+      const ValueId now = node.out[share.output], old = node.in[share.operand];
       if (now == kNone || old == kNone) continue;
-      const StorageId a = storages.of[size_t(old)], b = storages.of[size_t(now)];
-      if (a == b || !transient[size_t(a)] || !transient[size_t(b)] || kept[size_t(a)] ||
-          !is_whole(old) || size[size_t(old)] != size[size_t(now)]) {
+      const StorageId a = storages.of[old], b = storages.of[now];
+      if (a == b || !transient[a] || !transient[b] || kept[a] || !is_whole(old) ||
+          size[old] != size[now]) {
         continue;
       }
-      if (std::count_if(node.in.begin(), node.in.end(), [&](ValueId v) {
-            return v != kNone && storages.of[size_t(v)] == a;
-          }) != 1) {
+      if (std::count_if(node.in.begin(), node.in.end(),
+                        [&](ValueId v) { return v != kNone && storages.of[v] == a; }) != 1) {
         continue;
       }
       if (!options.over_feature_maps && is_forward(p, old) && !is_forward(p, now)) continue;
       plain &= is_whole(now);
-      by_take[size_t(n)].push_back(int32_t(take.size()));
+      by_take[n].push_back(int32_t(take.size()));
       take.push_back({now, old});
     }
   }
@@ -176,11 +166,11 @@ bool is_order(const OrderGraph& graph, const std::vector<NodeId>& order) {
   if (order.size() != size_t(graph.nodes())) return false;
   std::vector<char> placed(order.size(), 0);
   for (NodeId n : order) {
-    if (n < 0 || n >= graph.nodes() || placed[size_t(n)]) return false;
+    if (n < 0 || n >= graph.nodes() || placed[n]) return false;
     for (NodeId d : graph.before[n]) {
-      if (!placed[size_t(d)]) return false;
+      if (!placed[d]) return false;
     }
-    placed[size_t(n)] = 1;
+    placed[n] = 1;
   }
   return true;
 }

@@ -5,36 +5,22 @@
 #include <span>
 #include <vector>
 
+#include "core/lists.h"
 #include "core/memory.h"
 #include "core/program.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
 
-// Short lists of numbers, one after the other.
-class Lists {
- public:
-  Lists() = default;
-  explicit Lists(const std::vector<std::vector<int32_t>>& lists);
-  std::span<const int32_t> operator[](int32_t i) const {
-    return {items_.data() + begin_[size_t(i)], items_.data() + begin_[size_t(i) + 1]};
-  }
-  size_t size() const { return begin_.size() - 1; }  // lists
-  size_t items() const { return items_.size(); }
-
- private:
-  std::vector<int32_t> begin_{0}, items_;
-};
-
-// By node, the nodes that must come before it, ascending: producers of its operands, and for an
+// The nodes that must come before a node, ascending: producers of its operands, and for an
 // update the loss and every reader of the old state, also through views. A view of state that is
 // read after the state is written is a copy, and may come before or after.
-std::vector<std::vector<NodeId>> dependencies_of(const Program& program);
+ByNode<std::vector<NodeId>> dependencies_of(const Program& program);
 
 // Storages are those that state and windows make, before any in-place decision: these do not depend
 // on the order, but for a value that is gathered twice, which lies where it was gathered first.
 struct OrderGraph {
-  OrderGraph(const Program& program, std::span<const int64_t> workspace_bytes,
+  OrderGraph(const Program& program, const ByNode<int64_t>& workspace_bytes,
              const StorageOptions& options);
 
   // An output that may take an operand's bytes, if the operand dies there (storages.h).
@@ -45,17 +31,17 @@ struct OrderGraph {
   const Program& program;
   bool inplace;
   Storages storages;
-  Lists before, after;  // by node: direct dependencies, and what depends on it
-  Lists touches;        // by node: the transients' storages that it touches
-  Lists touchers;       // by storage: the nodes that do, in program order
-  Lists takes;          // by node: indices into take
+  Lists<NodeId, NodeId> before, after;  // direct dependencies, and what depends on it
+  Lists<NodeId, StorageId> touches;     // the transients' storages that it touches
+  Lists<StorageId, NodeId> touchers;    // the nodes that do, in program order
+  Lists<NodeId, int32_t> takes;         // indices into take
   std::vector<Take> take;
-  std::vector<int64_t> size;       // by value: bytes
-  std::vector<int64_t> bytes;      // by storage: aligned
-  std::vector<char> transient;     // by storage: neither state nor input, on the device
-  std::vector<char> kept;          // by storage: alive to the end of the step, once made
-  std::vector<int64_t> workspace;  // by node: aligned
-  int64_t base = 0;                // state and inputs
+  ByValue<int64_t> size;      // bytes
+  ByStorage<int64_t> bytes;   // aligned
+  ByStorage<char> transient;  // neither state nor input, on the device
+  ByStorage<char> kept;       // alive to the end of the step, once made
+  ByNode<int64_t> workspace;  // aligned
+  int64_t base = 0;           // state and inputs
   // In-place decisions save the same bytes whenever an operand dies: none of them would put an
   // operand into a storage that is alive already (a stack), and no value is gathered twice.
   bool plain = true;
@@ -63,8 +49,8 @@ struct OrderGraph {
   NodeId nodes() const { return program.node_count(); }
   // The value is all there is of its storage, but for its own windows.
   bool is_whole(ValueId v) const {
-    const StorageId s = storages.of[size_t(v)];
-    return storages.offset[size_t(v)] == 0 && storages[s].bytes == size[size_t(v)];
+    const StorageId s = storages.of[v];
+    return storages.offset[v] == 0 && storages[s].bytes == size[v];
   }
 };
 

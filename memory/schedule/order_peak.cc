@@ -7,14 +7,14 @@ namespace pal {
 
 OrderPeak::OrderPeak(const OrderGraph& graph) : graph_(graph) {
   const Program& p = graph.program;
-  std::vector<std::vector<int32_t>> writes(p.nodes.size());
+  ByNode<std::vector<StorageId>> writes(p.nodes.size());
   is_taker_.assign(p.nodes.size(), 0);
   for (NodeId n = 0; n < p.node_count(); ++n) {
     for (ValueId v : p.node(n).out) {
-      if (v == kNone || !graph.transient[size_t(graph.storages.of[size_t(v)])]) continue;
-      writes[size_t(n)].push_back(graph.storages.of[size_t(v)]);
+      if (v == kNone || !graph.transient[graph.storages.of[v]]) continue;
+      writes[n].push_back(graph.storages.of[v]);
     }
-    is_taker_[size_t(n)] = !graph.takes[n].empty();
+    is_taker_[n] = !graph.takes[n].empty();
   }
   writes_ = Lists(writes);
   const size_t storages = graph.storages.list.size();
@@ -31,31 +31,31 @@ int64_t OrderPeak::operator()(const std::vector<NodeId>& order) {
     group_[s] = StorageId(s), next_[s] = kNone, shift_[s] = 0;
   }
   for (int32_t i = 0; i < end; ++i) {
-    const NodeId n = order[size_t(i)];
-    place_[size_t(n)] = i;
+    const NodeId n = order[i];
+    place_[n] = i;
     for (StorageId s : graph_.touches[n]) {
-      Group& g = groups_[size_t(s)];
+      Group& g = groups_[s];
       g.first = std::min(g.first, i), g.last = i;
     }
-    for (StorageId s : writes_[n]) groups_[size_t(s)].written = i;
+    for (StorageId s : writes_[n]) groups_[s].written = i;
   }
   for (NodeId n : order) {
-    if (!is_taker_[size_t(n)]) continue;
-    for (int32_t t : graph_.takes[n]) take_in_place(n, graph_.take[size_t(t)]);
+    if (!is_taker_[n]) continue;
+    for (int32_t t : graph_.takes[n]) take_in_place(n, graph_.take[t]);
   }
 
   live_.assign(size_t(end) + 1, 0);
   for (size_t s = 0; s < groups_.size(); ++s) {
     const Group& g = groups_[s];
     if (group_[s] != StorageId(s) || !graph_.transient[s] || g.last < 0) continue;
-    live_[size_t(g.first)] += graph_.bytes[s];
+    live_[g.first] += graph_.bytes[s];
     if (!g.kept) live_[size_t(g.last) + 1] -= graph_.bytes[s];
   }
   live_.pop_back();
   int64_t now = graph_.base, peak = end == 0 ? now : 0;
   for (size_t i = 0; i < live_.size(); ++i) {
     now += live_[i];
-    live_[i] = now + graph_.workspace[size_t(order[i])];
+    live_[i] = now + graph_.workspace[order[i]];
     peak = std::max(peak, live_[i]);
   }
   return peak;
@@ -65,17 +65,17 @@ void OrderPeak::take_in_place(NodeId n, const OrderGraph::Take& take) {
   if (!may_take(n, take)) return;
   const StorageId a = group(take.old), b = group(take.now);
   const bool whole = offset(take.now) == 0 && graph_.storages[b].bytes == size(take.now);
-  const bool swap = whole && groups_[size_t(a)].members > groups_[size_t(b)].members;
+  const bool swap = whole && groups_[a].members > groups_[b].members;
   swap ? merge(b, a, 0) : merge(a, b, offset(take.now));
 }
 
 bool OrderPeak::may_take(NodeId n, const OrderGraph::Take& take) const {
   const StorageId a = group(take.old), b = group(take.now);
-  const Group &from = groups_[size_t(a)], &to = groups_[size_t(b)];
+  const Group &from = groups_[a], &to = groups_[b];
   if (a == b || from.kept || offset(take.old) != 0 || graph_.storages[a].bytes != size(take.old)) {
     return false;
   }
-  const int32_t here = place_[size_t(n)];
+  const int32_t here = place_[n];
   if (from.last != here || from.written >= here) return false;  // dead after this node
   const Node& node = graph_.program.node(n);
   if (std::count_if(node.in.begin(), node.in.end(),
@@ -89,22 +89,22 @@ bool OrderPeak::may_take(NodeId n, const OrderGraph::Take& take) const {
 // All else that lies where the output will lie is made after it.
 bool OrderPeak::is_later(NodeId n, ValueId now) const {
   const int64_t begin = offset(now), end = begin + size(now);
-  for (StorageId s = group(now); s != kNone; s = next_[size_t(s)]) {
+  for (StorageId s = group(now); s != kNone; s = next_[s]) {
     for (ValueId v : graph_.storages.values_of(s)) {
       if (v == now || offset(v) >= end || offset(v) + size(v) <= begin) continue;
-      if (place_[size_t(graph_.program.value(v).producer)] <= place_[size_t(n)]) return false;
+      if (place_[graph_.program.value(v).producer] <= place_[n]) return false;
     }
   }
   return true;
 }
 
 void OrderPeak::merge(StorageId from, StorageId to, int64_t shift) {
-  Group &a = groups_[size_t(from)], &b = groups_[size_t(to)];
-  for (StorageId s = from; s != kNone; s = next_[size_t(s)]) {
-    group_[size_t(s)] = to;
-    shift_[size_t(s)] += shift;
+  Group &a = groups_[from], &b = groups_[to];
+  for (StorageId s = from; s != kNone; s = next_[s]) {
+    group_[s] = to;
+    shift_[s] += shift;
   }
-  next_[size_t(b.tail)] = from;
+  next_[b.tail] = from;
   b.tail = a.tail, b.members += a.members, b.kept |= a.kept;
   b.first = std::min(a.first, b.first), b.last = std::max(a.last, b.last);
   b.written = std::max(a.written, b.written);

@@ -25,7 +25,7 @@ class OrderPeak {
 
   // Of the last order: bytes alive while its i-th node runs, and where every node stands.
   const std::vector<int64_t>& live() const { return live_; }
-  const std::vector<int32_t>& place() const { return place_; }
+  const ByNode<int32_t>& place() const { return place_; }
   int64_t evaluations() const { return evaluations_; }
 
  private:
@@ -34,11 +34,11 @@ class OrderPeak {
   bool is_later(NodeId n, ValueId now) const;
   void merge(StorageId from, StorageId to, int64_t shift);
   int64_t offset(ValueId v) const {
-    const size_t s = size_t(graph_.storages.of[size_t(v)]);
-    return graph_.storages.offset[size_t(v)] + shift_[s];
+    const size_t s = size_t(graph_.storages.of[v]);
+    return graph_.storages.offset[v] + shift_[s];
   }
-  StorageId group(ValueId v) const { return group_[size_t(graph_.storages.of[size_t(v)])]; }
-  int64_t size(ValueId v) const { return graph_.size[size_t(v)]; }
+  StorageId group(ValueId v) const { return group_[graph_.storages.of[v]]; }
+  int64_t size(ValueId v) const { return graph_.size[v]; }
 
   // Storages in the making: of the graph's storages, those in place of each other.
   struct Group {
@@ -50,13 +50,13 @@ class OrderPeak {
   };
 
   const OrderGraph& graph_;
-  Lists writes_;                  // by node: the transient storages that it makes values of
-  std::vector<Group> groups_;     // by storage
-  std::vector<StorageId> group_;  // by storage: the group it is in
-  std::vector<StorageId> next_;   // by storage: the next member
-  std::vector<int64_t> shift_;    // by storage: bytes into the group
-  std::vector<char> is_taker_;    // by node: it has takes
-  std::vector<int32_t> place_;
+  Lists<NodeId, StorageId> writes_;  // the transient storages that it makes values of
+  ByStorage<Group> groups_;
+  ByStorage<StorageId> group_;  // the group it is in
+  ByStorage<StorageId> next_;   // the next member
+  ByStorage<int64_t> shift_;    // bytes into the group
+  ByNode<char> is_taker_;       // it has takes
+  ByNode<int32_t> place_;
   std::vector<int64_t> live_;
   int64_t evaluations_ = 0;
 };

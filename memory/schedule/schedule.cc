@@ -20,9 +20,11 @@ namespace {
 constexpr int kRefinements = 3;  // of the best list schedule, by guiding others with it
 
 // How many orders the local moves may look at: what 20,000 nodes leave time for.
-int move_tries(NodeId nodes) { return std::clamp(4'000'000 / std::max(nodes, 1), 100, 1000); }
+int move_tries(NodeId nodes) {
+  return std::clamp(4'000'000 / std::max<int32_t>(nodes, 1), 100, 1000);
+}
 // Sets of nodes that the exact search may look at; each costs time in proportion to the nodes.
-int64_t most_states(NodeId nodes) { return 20'000'000 / std::max(nodes, 20); }
+int64_t most_states(NodeId nodes) { return 20'000'000 / std::max<int32_t>(nodes, 20); }
 
 struct Candidate {
   std::string name;
@@ -30,10 +32,10 @@ struct Candidate {
   int64_t bytes = 0;
 };
 
-std::vector<int64_t> permuted(std::span<const int64_t> bytes, const std::vector<NodeId>& order) {
-  std::vector<int64_t> out;
+ByNode<int64_t> permuted(const ByNode<int64_t>& bytes, const std::vector<NodeId>& order) {
+  ByNode<int64_t> out;
   if (bytes.empty()) return out;
-  for (NodeId n : order) out.push_back(bytes[size_t(n)]);
+  for (NodeId n : order) out.push_back(bytes[n]);
   return out;
 }
 
@@ -116,12 +118,12 @@ std::string plural(int count, const char* what) {
 const char* to_string(Schedule method) { return names(method)[size_t(method)]; }
 
 Program schedule(const Program& program, Schedule method, std::string* note,
-                 std::span<const int64_t> workspace_bytes, const StorageOptions& options) {
+                 const ByNode<int64_t>& workspace_bytes, const StorageOptions& options) {
   auto say = [&](const std::string& text) {
     if (note) *note = text;
   };
-  if (method == Schedule::program || queue_count(program) > 1) {
-    say(method == Schedule::program ? "program order" : "several queues: order kept");
+  if (method == Schedule::program) {
+    say("program order");
     return program;
   }
   const OrderGraph graph(program, workspace_bytes, options);
@@ -160,17 +162,13 @@ Program schedule(const Program& program, Schedule method, std::string* note,
 }
 
 Program schedule_early_updates(const Program& program, std::string* note,
-                               std::span<const int64_t> workspace_bytes,
+                               const ByNode<int64_t>& workspace_bytes,
                                const StorageOptions& options, int64_t* peak) {
   auto say = [&](const std::string& text) {
     if (note) *note = text;
   };
   const int64_t before = peak_bytes(program, workspace_bytes, options);
   if (peak) *peak = before;
-  if (queue_count(program) > 1) {
-    say("several queues: order kept");
-    return program;
-  }
   const std::vector<NodeId> order = early_updates_order(program);
   const std::string blocked = early_updates_blocked(program);
   if (std::is_sorted(order.begin(), order.end())) {

@@ -42,7 +42,7 @@ class Moments {
 
 // By moment: the bytes that come less those that go, which go first. One more moment than any
 // lifetime has.
-std::vector<int64_t> changes_of(const Storages& storages, const std::vector<Lifetime>& lifetimes,
+std::vector<int64_t> changes_of(const Storages& storages, const ByStorage<Lifetime>& lifetimes,
                                 Space space) {
   int64_t end = 0;
   for (const Lifetime& life : lifetimes) end = std::max(end, life.end);
@@ -50,8 +50,8 @@ std::vector<int64_t> changes_of(const Storages& storages, const std::vector<Life
   for (size_t s = 0; s < storages.list.size(); ++s) {
     const Lifetime life = lifetimes[s];
     if (storages.list[s].space != space || life.begin >= life.end) continue;
-    changes[size_t(life.begin)] += footprint(storages.list[s]);
-    changes[size_t(life.end)] -= footprint(storages.list[s]);
+    changes[life.begin] += footprint(storages.list[s]);
+    changes[life.end] -= footprint(storages.list[s]);
   }
   return changes;
 }
@@ -62,20 +62,20 @@ int64_t footprint(const Storage& storage) {
   return align_up(storage.bytes) * (storage.input ? 2 : 1);
 }
 
-std::vector<Lifetime> lifetimes_of(const Program& program, const Storages& storages) {
+ByStorage<Lifetime> lifetimes_of(const Program& program, const Storages& storages) {
   const Moments moments(program);
   const int64_t end = start_of(program.node_count());
-  std::vector<Lifetime> lifetimes(storages.list.size(), {end, 0});
+  ByStorage<Lifetime> lifetimes(storages.list.size(), {end, 0});
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Lifetime now{moments.earliest(n), moments.latest(n)};
     auto touch = [&](StorageId s) {
       if (s == kNone) return;
-      Lifetime& life = lifetimes[size_t(s)];
+      Lifetime& life = lifetimes[s];
       life = {std::min(life.begin, now.begin), std::max(life.end, now.end)};
     };
-    for (ValueId v : program.node(n).in) touch(v == kNone ? kNone : storages.of[size_t(v)]);
-    for (ValueId v : program.node(n).out) touch(v == kNone ? kNone : storages.of[size_t(v)]);
-    touch(storages.workspace[size_t(n)]);
+    for (ValueId v : program.node(n).in) touch(v == kNone ? kNone : storages.of[v]);
+    for (ValueId v : program.node(n).out) touch(v == kNone ? kNone : storages.of[v]);
+    touch(storages.workspace[n]);
   }
   for (size_t s = 0; s < lifetimes.size(); ++s) {
     const Storage& storage = storages.list[s];
@@ -91,7 +91,7 @@ std::vector<Lifetime> lifetimes_of(const Program& program, const Storages& stora
   return lifetimes;
 }
 
-Peak peak_of(const Storages& storages, const std::vector<Lifetime>& lifetimes, Space space) {
+Peak peak_of(const Storages& storages, const ByStorage<Lifetime>& lifetimes, Space space) {
   Peak peak;
   int64_t live = 0;
   const std::vector<int64_t> changes = changes_of(storages, lifetimes, space);
@@ -111,14 +111,14 @@ Peak peak_of(const Storages& storages, const std::vector<Lifetime>& lifetimes, S
   return peak;
 }
 
-int64_t peak_bytes(const Program& program, std::span<const int64_t> workspace_bytes,
+int64_t peak_bytes(const Program& program, const ByNode<int64_t>& workspace_bytes,
                    const StorageOptions& options) {
   const Storages storages = assign_storages(program, workspace_bytes, options);
   return peak_of(storages, lifetimes_of(program, storages)).bytes;
 }
 
 std::vector<int64_t> live_bytes(const Program& program, const Storages& storages,
-                                const std::vector<Lifetime>& lifetimes, Space space) {
+                                const ByStorage<Lifetime>& lifetimes, Space space) {
   std::vector<int64_t> live = changes_of(storages, lifetimes, space);
   std::partial_sum(live.begin(), live.end(), live.begin());
   live.resize(size_t(start_of(program.node_count())), live.empty() ? 0 : live.back());

@@ -28,7 +28,7 @@ inline int64_t done_of(NodeId node) { return 2 * int64_t(node) + 1; }
 
 // By storage. State and inputs live all the time (the next batch arrives while this one runs),
 // outputs to the end of the step; a storage that no node touches has an empty lifetime.
-std::vector<Lifetime> lifetimes_of(const Program& program, const Storages& storages);
+ByStorage<Lifetime> lifetimes_of(const Program& program, const Storages& storages);
 
 // A step's memory at its peak. Sizes are aligned ones; inputs count twice (two slots).
 struct Peak {
@@ -36,17 +36,16 @@ struct Peak {
   int64_t moment = 0;            // the first at which it is reached
   std::vector<StorageId> alive;  // then, largest first
 };
-Peak peak_of(const Storages& storages, const std::vector<Lifetime>& lifetimes,
+Peak peak_of(const Storages& storages, const ByStorage<Lifetime>& lifetimes,
              Space space = Space::device);
 
 // The peak on the device, once storages are assigned.
-int64_t peak_bytes(const Program& program, std::span<const int64_t> workspace_bytes = {},
+int64_t peak_bytes(const Program& program, const ByNode<int64_t>& workspace_bytes = {},
                    const StorageOptions& options = {});
 
 // Bytes alive at every moment [0, 2 * nodes), for pictures.
 std::vector<int64_t> live_bytes(const Program& program, const Storages& storages,
-                                const std::vector<Lifetime>& lifetimes,
-                                Space space = Space::device);
+                                const ByStorage<Lifetime>& lifetimes, Space space = Space::device);
 
 // What a storage costs in its region: its bytes, aligned, twice for inputs.
 int64_t footprint(const Storage& storage);

@@ -37,11 +37,11 @@ class Assigner {
     for (auto& out : program.outputs) group_of(out.value).output = true;
     for (auto& slot : program.state) {
       group_of(slot.start).persistent = true;
-      version_[size_t(slot.start)] = slot.start;
+      version_[slot.start] = slot.start;
     }
   }
 
-  Storages run(std::span<const int64_t> workspace_bytes, StorageEffect* effect) {
+  Storages run(const ByNode<int64_t>& workspace_bytes, StorageEffect* effect) {
     share_state();
     if (options_.windows) {
       for (NodeId n = 0; n < program_.node_count(); ++n) share_windows(n);
@@ -69,8 +69,8 @@ class Assigner {
     NodeId made = kNone;  // the producer
   };
 
-  Group& group_of(ValueId v) { return groups_[size_t(group_[size_t(v)])]; }
-  const Member& member(ValueId v) const { return members_[size_t(v)]; }
+  Group& group_of(ValueId v) { return groups_[group_[v]]; }
+  const Member& member(ValueId v) const { return members_[v]; }
   int64_t bytes(ValueId v) const { return member(v).bytes; }
   int64_t offset(ValueId v) const { return member(v).offset; }
   NodeId made(ValueId v) const { return member(v).made; }
@@ -82,12 +82,12 @@ class Assigner {
 
   // All of `from` comes to lie in `to`, `shift` bytes in.
   void merge(int32_t from, int32_t to, int64_t shift) {
-    Group &a = groups_[size_t(from)], &b = groups_[size_t(to)];
+    Group &a = groups_[from], &b = groups_[to];
     for (ValueId v = a.first; v != kNone; v = member(v).next) {
-      group_[size_t(v)] = to;
-      members_[size_t(v)].offset += shift;
+      group_[v] = to;
+      members_[v].offset += shift;
     }
-    members_[size_t(b.last)].next = a.first, b.last = a.last, b.size += a.size;
+    members_[b.last].next = a.first, b.last = a.last, b.size += a.size;
     b.persistent |= a.persistent, b.input |= a.input, b.output |= a.output;
     b.first_made = std::min(a.first_made, b.first_made);
     b.last_made = std::max(a.last_made, b.last_made);
@@ -117,8 +117,8 @@ class Assigner {
           fail(n, "the new state is " + to_string(program_.value(now).spec) + ", the old one " +
                       to_string(program_.value(old).spec) + ": they cannot share bytes");
         }
-        if (next_write_[size_t(old)] != kNone) fail(n, "writes state that was written already");
-        for (NodeId r : readers_[size_t(old)]) {
+        if (next_write_[old] != kNone) fail(n, "writes state that was written already");
+        for (NodeId r : readers_[old]) {
           if (r != n && !order_.before(r, n)) {
             fail(n, "writes state that node " + std::to_string(r) + " [" +
                         program_.node(r).op->name + "] may still read; the reader must come first");
@@ -130,13 +130,13 @@ class Assigner {
                         ", which is read after the step; output a copy");
           }
         }
-        next_write_[size_t(old)] = n;
-        version_[size_t(now)] = now;
-        merge(group_[size_t(now)], group_[size_t(old)], offset(old));
+        next_write_[old] = n;
+        version_[now] = now;
+        merge(group_[now], group_[old], offset(old));
       }
     }
     for (auto& slot : program_.state) {
-      if (group_[size_t(slot.start)] != group_[size_t(slot.end)]) {
+      if (group_[slot.start] != group_[slot.end]) {
         throw ProgramError("state " + slot.name +
                            ": its value at end is not made by updates of its value at start");
       }
@@ -149,18 +149,15 @@ class Assigner {
     std::vector<std::pair<int64_t, int64_t>> taken;  // of the output, by operands of this node
     const Specs in = specs_of(program_, node.in), out = specs_of(program_, node.out);
     for (const Window& w : node.op->windows(in, out, node.attrs)) {
-      const ValueId large =
-          w.of == Window::Of::operand ? node.in[size_t(w.operand)] : node.out[size_t(w.output)];
-      const ValueId small =
-          w.of == Window::Of::operand ? node.out[size_t(w.output)] : node.in[size_t(w.operand)];
-      if (large == kNone || small == kNone || group_[size_t(large)] == group_[size_t(small)])
-        continue;
+      const ValueId large = w.of == Window::Of::operand ? node.in[w.operand] : node.out[w.output];
+      const ValueId small = w.of == Window::Of::operand ? node.out[w.output] : node.in[w.operand];
+      if (large == kNone || small == kNone || group_[large] == group_[small]) continue;
       if (group_of(large).space != group_of(small).space || !is_whole(small)) continue;
       if (w.offset < 0 || w.offset + bytes(small) > bytes(large)) continue;
       if (group_of(small).persistent || group_of(small).input) continue;
       if (w.of == Window::Of::operand) {
         if (!may_view(small, large)) continue;
-        version_[size_t(small)] = version_[size_t(large)];
+        version_[small] = version_[large];
       } else {
         if (group_of(small).output) continue;
         const int64_t end = w.offset + bytes(small);
@@ -170,18 +167,18 @@ class Assigner {
         }
         taken.push_back({w.offset, end});
       }
-      merge(group_[size_t(small)], group_[size_t(large)], offset(large) + w.offset);
+      merge(group_[small], group_[large], offset(large) + w.offset);
       ++effect_.windows, effect_.window_bytes += bytes(small);
     }
   }
 
   // A view of state must be read for the last time before that state is written.
   bool may_view(ValueId view, ValueId of) {
-    const ValueId version = version_[size_t(of)];
-    const NodeId writer = version == kNone ? kNone : next_write_[size_t(version)];
+    const ValueId version = version_[of];
+    const NodeId writer = version == kNone ? kNone : next_write_[version];
     if (writer == kNone) return true;
     return !group_of(view).output && order_.before(made(view), writer) &&
-           all_before(readers_[size_t(view)], writer, kNone);
+           all_before(readers_[view], writer, kNone);
   }
 
   bool all_before(std::span<const NodeId> nodes, NodeId n, NodeId except) const {
@@ -196,18 +193,18 @@ class Assigner {
       // Optional operands and the outputs that belong to them may not be there.
       if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size())
         continue;
-      const ValueId now = node.out[size_t(share.output)], old = node.in[size_t(share.operand)];
+      const ValueId now = node.out[share.output], old = node.in[share.operand];
       if (now == kNone || old == kNone || !may_take(n, now, old)) continue;
-      const int32_t a = group_[size_t(old)], b = group_[size_t(now)];
-      const bool swap = is_whole(now) && groups_[size_t(a)].size > groups_[size_t(b)].size;
+      const int32_t a = group_[old], b = group_[now];
+      const bool swap = is_whole(now) && groups_[a].size > groups_[b].size;
       swap ? merge(b, a, 0) : merge(a, b, offset(now));
       ++effect_.inplace, effect_.inplace_bytes += bytes(now);
     }
   }
 
   bool may_take(NodeId n, ValueId now, ValueId old) {
-    const int32_t a = group_[size_t(old)], b = group_[size_t(now)];
-    const Group &from = groups_[size_t(a)], &to = groups_[size_t(b)];
+    const int32_t a = group_[old], b = group_[now];
+    const Group &from = groups_[a], &to = groups_[b];
     if (a == b || !is_whole(old) || bytes(old) != bytes(now) || from.space != to.space)
       return false;
     if (from.persistent || from.input || from.output || to.persistent || to.input) return false;
@@ -215,7 +212,7 @@ class Assigner {
     // The kernel is known to bear one operand under its output, not two.
     const Node& node = program_.node(n);
     if (std::count_if(node.in.begin(), node.in.end(),
-                      [&](ValueId v) { return v != kNone && group_[size_t(v)] == a; }) != 1) {
+                      [&](ValueId v) { return v != kNone && group_[v] == a; }) != 1) {
       return false;
     }
     if (!is_dead_after(from, n)) return false;
@@ -236,24 +233,24 @@ class Assigner {
     if (order_.queues() == 1) return true;
     for (ValueId v = group.first; v != kNone; v = member(v).next) {
       if (!order_.before(made(v), n)) return false;
-      if (!all_before(readers_[size_t(v)], n, n)) return false;
+      if (!all_before(readers_[v], n, n)) return false;
     }
     return true;
   }
 
-  Storages number(std::span<const int64_t> workspace_bytes) {
+  Storages number(const ByNode<int64_t>& workspace_bytes) {
     Storages out;
     const size_t n = program_.values.size();
     out.of.assign(n, kNone);  // stays where nothing makes the value
     out.offset.reserve(n), out.values.reserve(n);
     for (const Member& m : members_) out.offset.push_back(m.offset);
     auto take = [&](ValueId v) {
-      if (v == kNone || out.of[size_t(v)] != kNone) return;
+      if (v == kNone || out.of[v] != kNone) return;
       const Group& g = group_of(v);
       const auto begin = std::ptrdiff_t(out.values.size());
       for (ValueId m = g.first; m != kNone; m = member(m).next) {
         out.values.push_back(m);
-        out.of[size_t(m)] = StorageId(out.list.size());
+        out.of[m] = StorageId(out.list.size());
       }
       std::sort(out.values.begin() + begin, out.values.end(), [&](ValueId a, ValueId b) {
         return made(a) != made(b) ? made(a) < made(b) : a < b;
@@ -285,32 +282,32 @@ class Assigner {
   const Order order_;
   const Readers readers_;
   std::vector<Group> groups_;
-  std::vector<int32_t> group_;      // by value
-  std::vector<Member> members_;     // by value
-  std::vector<NodeId> next_write_;  // by state value: the update that writes over it
-  std::vector<ValueId> version_;    // by value: the state value whose bytes it views
+  ByValue<int32_t> group_;
+  ByValue<Member> members_;
+  ByValue<NodeId> next_write_;  // by state value: the update that writes over it
+  ByValue<ValueId> version_;    // the state value whose bytes it views
   StorageEffect effect_;
 };
 
 }  // namespace
 
-Storages assign_storages(const Program& program, std::span<const int64_t> workspace_bytes,
+Storages assign_storages(const Program& program, const ByNode<int64_t>& workspace_bytes,
                          const StorageOptions& options, StorageEffect* effect) {
   return Assigner(program, options).run(workspace_bytes, effect);
 }
 
-std::vector<std::vector<NodeId>> touches_of(const Program& program, const Storages& storages) {
-  std::vector<std::vector<NodeId>> touches(storages.list.size());
+ByStorage<std::vector<NodeId>> touches_of(const Program& program, const Storages& storages) {
+  ByStorage<std::vector<NodeId>> touches(storages.list.size());
   auto touch = [&](StorageId s, NodeId n) {
     if (s == kNone) return;
-    auto& list = touches[size_t(s)];
+    auto& list = touches[s];
     if (list.empty() || list.back() != n) list.push_back(n);
   };
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Node& node = program.node(n);
-    for (ValueId v : node.in) touch(v == kNone ? kNone : storages.of[size_t(v)], n);
-    for (ValueId v : node.out) touch(v == kNone ? kNone : storages.of[size_t(v)], n);
-    touch(storages.workspace[size_t(n)], n);
+    for (ValueId v : node.in) touch(v == kNone ? kNone : storages.of[v], n);
+    for (ValueId v : node.out) touch(v == kNone ? kNone : storages.of[v], n);
+    touch(storages.workspace[n], n);
   }
   return touches;
 }
@@ -321,31 +318,29 @@ std::vector<int64_t> bytes_in_place(const Program& program, const Storages& stor
   if (!node.op->windows) return in_place;
   const Specs in = specs_of(program, node.in), out = specs_of(program, node.out);
   for (const Window& w : node.op->windows(in, out, node.attrs)) {
-    const ValueId small =
-        w.of == Window::Of::operand ? node.out[size_t(w.output)] : node.in[size_t(w.operand)];
-    const ValueId large =
-        w.of == Window::Of::operand ? node.in[size_t(w.operand)] : node.out[size_t(w.output)];
+    const ValueId small = w.of == Window::Of::operand ? node.out[w.output] : node.in[w.operand];
+    const ValueId large = w.of == Window::Of::operand ? node.in[w.operand] : node.out[w.output];
     if (small == kNone || large == kNone) continue;
-    if (storages.of[size_t(small)] == storages.of[size_t(large)] &&
-        storages.offset[size_t(small)] == storages.offset[size_t(large)] + w.offset) {
-      in_place[size_t(w.output)] += program.value(small).spec.bytes();
+    if (storages.of[small] == storages.of[large] &&
+        storages.offset[small] == storages.offset[large] + w.offset) {
+      in_place[w.output] += program.value(small).spec.bytes();
     }
   }
   return in_place;
 }
 
-std::vector<std::vector<NodeId>> writers_of(const Program& program, const Storages& storages) {
-  std::vector<std::vector<NodeId>> writers(storages.list.size());
+ByStorage<std::vector<NodeId>> writers_of(const Program& program, const Storages& storages) {
+  ByStorage<std::vector<NodeId>> writers(storages.list.size());
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Node& node = program.node(n);
     const std::vector<int64_t> in_place = bytes_in_place(program, storages, n);
     for (size_t i = 0; i < node.out.size(); ++i) {
       if (node.out[i] == kNone || in_place[i] >= program.value(node.out[i]).spec.bytes()) continue;
-      auto& list = writers[size_t(storages.of[size_t(node.out[i])])];
+      auto& list = writers[size_t(storages.of[node.out[i]])];
       if (list.empty() || list.back() != n) list.push_back(n);
     }
-    if (storages.workspace[size_t(n)] != kNone) {
-      writers[size_t(storages.workspace[size_t(n)])].push_back(n);
+    if (storages.workspace[n] != kNone) {
+      writers[storages.workspace[n]].push_back(n);
     }
   }
   return writers;

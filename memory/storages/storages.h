@@ -39,11 +39,11 @@ struct StorageEffect {
 
 // `workspace_bytes` by node (0: none), or empty. ProgramError when an update cannot share bytes
 // with the state it writes: sizes differ, or the old value is read after it.
-Storages assign_storages(const Program& program, std::span<const int64_t> workspace_bytes = {},
+Storages assign_storages(const Program& program, const ByNode<int64_t>& workspace_bytes = {},
                          const StorageOptions& options = {}, StorageEffect* effect = nullptr);
 
 // The nodes that touch a storage (read, write, or use it as workspace), in order, by storage.
-std::vector<std::vector<NodeId>> touches_of(const Program& program, const Storages& storages);
+ByStorage<std::vector<NodeId>> touches_of(const Program& program, const Storages& storages);
 
 // By output of a node: the bytes of it that lie where they belong without the node's doing, because
 // it is a view of an operand, or its operands were written straight into it.
@@ -51,7 +51,7 @@ std::vector<int64_t> bytes_in_place(const Program& program, const Storages& stor
 
 // The nodes that change bytes of a storage, in order, by storage: without views, and without
 // gathering nodes all of whose operands are in place.
-std::vector<std::vector<NodeId>> writers_of(const Program& program, const Storages& storages);
+ByStorage<std::vector<NodeId>> writers_of(const Program& program, const Storages& storages);
 
 // "decoder/rnn/0 t=3 sigmoid#1 f32[8,16] (value 42)": how errors and reports name a value.
 std::string name_of(const Program& program, ValueId value);

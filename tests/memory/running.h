@@ -50,7 +50,7 @@ inline Results reference(const Program& program, int steps) {
 struct Ready {
   Program program;
   KernelCache cache{Device{}};
-  std::vector<std::shared_ptr<const Kernel>> kernels;
+  ByNode<std::shared_ptr<const Kernel>> kernels;
   Storages storages;
   StateLayout layout;
 

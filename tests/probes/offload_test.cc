@@ -27,7 +27,7 @@ struct Held {  // which of the nodes is held up, until `flag` or for so long
 };
 
 // The nodes, by position: y is needed by node 0 and not again before node 7.
-enum : NodeId { kMake, kOut, kWide, kTanh, kSlice, kBack, kSigmoid, kUse, kSignal };
+enum : int32_t { kMake, kOut, kWide, kTanh, kSlice, kBack, kSigmoid, kUse, kSignal };
 
 Program offloading(Held held = {}) {
   Builder b;

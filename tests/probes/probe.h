@@ -21,8 +21,8 @@ struct Step {
 
   Program program;
   Device device;
-  std::vector<std::shared_ptr<const Kernel>> kernels;
-  std::vector<int64_t> workspace;  // bytes by node
+  ByNode<std::shared_ptr<const Kernel>> kernels;
+  ByNode<int64_t> workspace;  // bytes by node
   Storages storages;
 };
 

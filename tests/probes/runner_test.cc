@@ -120,7 +120,7 @@ TEST(Runner, ChromeTraceIsJson) {
   std::ifstream file(path);
   const auto events = nlohmann::json::parse(file);
   ASSERT_EQ(events.size(), 2u);
-  const NodeId node[] = {events[0]["args"]["node"], events[1]["args"]["node"]};
+  const int32_t node[] = {events[0]["args"]["node"], events[1]["args"]["node"]};
   EXPECT_EQ(node[0], 0);
   EXPECT_EQ(node[1], 1);
   EXPECT_EQ(events[0]["ph"], "X");

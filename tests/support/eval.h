@@ -82,7 +82,7 @@ class Evaluator {
   std::unique_ptr<KernelCache> own_cache_;
   KernelCache* cache_;
   std::vector<Buffer> buffers_;  // by value
-  std::vector<std::shared_ptr<const Kernel>> kernels_;
+  ByNode<std::shared_ptr<const Kernel>> kernels_;
   std::vector<Buffer> workspaces_;  // by node
   bool ran_ = false;
 };

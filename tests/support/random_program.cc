@@ -140,13 +140,13 @@ Val update(Val w, Val g, Val by) { return w.builder->emit1(toy_update, {w, g, by
 
 namespace {
 
-// To host memory and back, on queue 1.
-Val round_trip(Val x) {
+// Offloaded and reloaded on a queue.
+Val round_trip(Val x, QueueId queue) {
   Builder& b = *x.builder;
   auto copy = [&](Val v, Phase phase) {
     Builder::Within within(b, phase);
     Val out = affine(v, 1);
-    b.program().nodes.back().queue = 1;
+    b.program().nodes.back().queue = queue;
     return out;
   };
   Val host = copy(x, Phase::offload);
@@ -208,7 +208,7 @@ Program random_program(uint64_t seed, const RandomOptions& options) {
   while (b.program().node_count() < options.nodes) {
     Val x = pick();
     const int64_t n = x.shape().numel();
-    switch (below(options.two_queues ? 9 : 8)) {
+    switch (below(options.two_queues || options.copies ? 9 : 8)) {
       case 0:
       case 1: pool.push_back(affine(x, float(below(3)) - 1)); break;
       case 2:
@@ -227,7 +227,7 @@ Program random_program(uint64_t seed, const RandomOptions& options) {
           pool.push_back(join(parts));
         }
         break;
-      default: pool.push_back(round_trip(x));
+      default: pool.push_back(round_trip(x, options.two_queues ? 1 : kComputeQueue));
     }
   }
   Val loss = sum(pool.back());

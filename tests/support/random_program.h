@@ -39,7 +39,8 @@ Val update(Val w, Val g, Val gate = {});
 struct RandomOptions {
   int nodes = 40;
   int states = 3;
-  bool two_queues = false;  // some values are copied to host memory and back on queue 1
+  bool copies = false;      // some values are offloaded and reloaded, in one logical order
+  bool two_queues = false;  // the same on queue 1
   bool gated = false;       // the updates wait for a gate
 };
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/commands/command.h"

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "core/text.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/loop/max_fit.h"

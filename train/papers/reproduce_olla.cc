@@ -19,9 +19,9 @@ namespace {
 using Table = ReproducedTable;
 
 // What PyTorch would ask its allocator for: the state and inputs, then every value as it is made.
-std::vector<Buffer> requests(const Program& program, std::span<const int64_t> workspace) {
+std::vector<Buffer> requests(const Program& program, const ByNode<int64_t>& workspace) {
   const Storages storages = assign_storages(program, workspace, {.inplace = false});
-  const std::vector<Lifetime> lifetimes = lifetimes_of(program, storages);
+  const ByStorage<Lifetime> lifetimes = lifetimes_of(program, storages);
   std::vector<Buffer> out;
   for (size_t s = 0; s < lifetimes.size(); ++s) {
     if (storages.list[s].space != Space::device || lifetimes[s].begin >= lifetimes[s].end) continue;

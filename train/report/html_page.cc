@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iterator>
 
+#include "core/text.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 

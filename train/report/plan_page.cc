@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/op.h"
+#include "core/text.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <set>
 
+#include "core/text.h"
 #include "memory/storages/storages.h"
 #include "train/config/wording.h"
 #include "train/report/html_page.h"

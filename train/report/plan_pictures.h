@@ -13,7 +13,7 @@ struct PlanView {
   explicit PlanView(const Compiled& compiled);
 
   const Compiled& c;
-  std::vector<Lifetime> lifetimes;
+  ByStorage<Lifetime> lifetimes;
   std::vector<Held> held;
   Footprint footprint;
 };

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
 #include "memory/plan/report.h"
 
 namespace pal {

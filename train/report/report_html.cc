@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/text.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"

@@ -2,50 +2,12 @@
 // ordered, the plan holds, the footprint is no larger, and the bits are the same.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "core/runner.h"
-#include "core/scalars.h"
 #include "memory/compile.h"
-#include "memory/run/static_plan.h"
-#include "tests/memory/bits.h"
+#include "tests/memory/compiled_bits.h"
 #include "tests/support/random_network.h"
 
 namespace pal::test {
 namespace {
-
-constexpr int kSteps = 2;
-
-// Outputs and state after some steps in the plan's own arena.
-Bits run(const Compiled& c) {
-  Arena arena(c.plan);
-  StaticPlan memory(c.storages, c.plan, arena);
-  Runner runner(c.program, c.kernels, c.storages, memory, Device{}, {.poison = true});
-  auto put = [&](const std::string& name, ValueId v) {
-    const TensorSpec& spec = c.program.value(v).spec;
-    const std::vector<std::byte> bytes = encode(spec, made_up(name, spec));
-    std::copy(bytes.begin(), bytes.end(), runner.data(v));
-  };
-  for (auto& slot : c.program.state) put(slot.name, slot.start);
-  for (int step = 0; step < kSteps; ++step) {
-    for (auto& in : c.program.inputs) {
-      if (in.name != "scalars")
-        put(in.name + std::to_string(step), in.value);
-      else
-        *reinterpret_cast<StepScalars*>(runner.data(in.value)) = {.learning_rate = 0.1f,
-                                                                  .step = step};
-    }
-    runner.run();
-  }
-  Bits out;
-  auto get = [&](const std::string& name, ValueId v) {
-    const std::byte* data = runner.data(v);
-    out[name].assign(data, data + c.program.value(v).spec.bytes());
-  };
-  for (auto& o : c.program.outputs) get(o.name, o.value);
-  for (auto& slot : c.program.state) get(slot.name, slot.end);
-  return out;
-}
 
 TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
   int fused = 0, epilogues = 0, encoded = 0, smaller = 0;
@@ -63,7 +25,7 @@ TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
         options.layouts = false;  // reorders come after, and cost bytes of their own
         options.fuse_epilogues = false;
         const Compiled plain = compile(step, cache, layout, options);
-        const Bits expected = run(plain);
+        const Bits expected = bits_of(plain);
         for (const Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
           for (const bool fuse : {true, false}) {
             const std::string where = "seed " + std::to_string(seed) + " " + to_string(method) +
@@ -72,7 +34,7 @@ TEST(RecomputeProperty, SameBitsAndNoLargerFootprint) {
             options.recompute = method;
             options.fuse_recompute = options.fuse_epilogues = fuse;
             const Compiled c = compile(step, cache, layout, options);
-            ASSERT_EQ(difference_of(step, expected, run(c)), "") << where;
+            ASSERT_EQ(difference_of(step, expected, bits_of(c)), "") << where;
             for (const PassReport& pass : c.passes) {
               if (pass.name != to_string(method) && !pass.name.starts_with("fuse_")) continue;
               if (schedule == Schedule::program) {
@@ -115,7 +77,7 @@ TEST(RecomputeProperty, EpilogueSameBitsAndNoLargerFootprint) {
     const int found = count_of(c.program, "matmul_relu") + count_of(c.program, "matmul_relu_grad");
     ASSERT_LE(c.plan.device().bytes, plain.plan.device().bytes) << "seed " << seed;
     if (!found) continue;
-    ASSERT_EQ(difference_of(step, run(plain), run(c)), "") << "seed " << seed;
+    ASSERT_EQ(difference_of(step, bits_of(plain), bits_of(c)), "") << "seed " << seed;
     relus += count_of(c.program, "matmul_relu");
     gradients += count_of(c.program, "matmul_relu_grad");
   }

@@ -80,8 +80,8 @@ TEST(Recompute, SqrtKeepsWhatCrossesSegments) {
 }
 
 // The second half of a random program as its backward pass.
-Program random_step(uint64_t seed, bool two_queues) {
-  Program p = random_program(seed, {.nodes = 60, .states = 3, .two_queues = two_queues});
+Program random_step(uint64_t seed, bool copies) {
+  Program p = random_program(seed, {.nodes = 60, .states = 3, .copies = copies});
   for (NodeId n = p.node_count() / 2; n < p.node_count(); ++n) {
     if (p.node(n).phase == Phase::forward) p.node(n).phase = Phase::backward;
   }
@@ -110,7 +110,6 @@ TEST(Recompute, RandomProgramsKeepTheirBitsAndTheirPeak) {
     std::mt19937_64 random(seed);
     Choice any(p.values.size());
     for (char& c : any) c = char(random() % 2);
-    if (queue_count(p) > 1) continue;
     const Program out = insert_clones(view, any, NodeId(random() % 20)).program;
     ASSERT_NO_THROW(verify(out)) << "seed " << seed;
     ASSERT_EQ(reference(out, 2), expected) << "seed " << seed;

@@ -67,7 +67,6 @@ TEST(DelayForward, NothingToDelay) {
   for (Node& node : forward.nodes) node.phase = Phase::forward;
   EXPECT_FALSE(delay_forward(forward, &note));
   EXPECT_EQ(note, "untouched");
-  EXPECT_FALSE(delay_forward(random_program(1, {.two_queues = true})));
 }
 
 TEST(DelayForward, NothingMovesPastAnUpdate) {
@@ -94,7 +93,7 @@ TEST(DelayForward, NothingMovesPastAnUpdate) {
 TEST(DelayForward, RandomProgramsKeepTheirBitsAndTheirPeak) {
   int changed = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    Program p = random_program(seed, {.nodes = 60, .states = 3, .two_queues = seed % 10 == 0});
+    Program p = random_program(seed, {.nodes = 60, .states = 3, .copies = seed % 10 == 0});
     for (NodeId n = 0; n < p.node_count(); ++n) {
       Node& node = p.node(n);
       if (node.op->writes_state) node.phase = Phase::update;

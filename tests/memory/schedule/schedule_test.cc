@@ -37,13 +37,13 @@ std::vector<NodeId> recorded(const Program& p) {
 }
 
 int64_t true_peak(const Program& p, const StorageOptions& options,
-                  const std::vector<int64_t>& workspace = {}) {
+                  const ByNode<int64_t>& workspace = {}) {
   const Storages storages = assign_storages(p, workspace, options);
   return peak_of(storages, lifetimes_of(p, storages)).bytes;
 }
 
-std::vector<int64_t> permuted(const std::vector<int64_t>& bytes, const std::vector<NodeId>& order) {
-  std::vector<int64_t> out;
+ByNode<int64_t> permuted(const ByNode<int64_t>& bytes, const std::vector<NodeId>& order) {
+  ByNode<int64_t> out;
   for (NodeId n : order) out.push_back(bytes[size_t(n)]);
   return out;
 }
@@ -67,7 +67,7 @@ TEST(OrderPeak, IsThePeakOfThePermutedProgram) {
     const Program p = seed % 4 == 3 ? random_dag(seed, 30, seed % 8 == 3)
                                     : random_program(seed, {.nodes = 40, .gated = seed % 3 == 0});
     KernelCache cache{Device{}};
-    const std::vector<int64_t> workspace = workspace_bytes(prepare_all(p, cache));
+    const ByNode<int64_t> workspace = workspace_bytes(prepare_all(p, cache));
     const StorageOptions options{.inplace = seed % 5 != 0, .windows = seed % 7 != 0};
     const OrderGraph graph(p, workspace, options);
     OrderPeak peak(graph);
@@ -82,7 +82,7 @@ TEST(OrderPeak, IsThePeakOfThePermutedProgram) {
       ++total;
       if (!same_windows(p, q, options.windows)) continue;
       ++compared;
-      const std::vector<int64_t> moved = permuted(workspace, order);
+      const ByNode<int64_t> moved = permuted(workspace, order);
       ASSERT_EQ(peak(order), true_peak(q, options, moved)) << "seed " << seed << "\n" << print(q);
       const Storages storages = assign_storages(q, moved, options);
       const std::vector<int64_t> live = live_bytes(q, storages, lifetimes_of(q, storages));
@@ -172,11 +172,12 @@ TEST(Schedule, NeverLosesToProgramOrder) {
   int64_t lower = 0, lowest = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     const int nodes = 10 + int(seed % 31);
-    const Program p = seed % 4 < 2 ? random_dag(seed, nodes, seed % 4)
-                                   : random_program(seed, {.nodes = nodes,
-                                                           .states = 4,
-                                                           .two_queues = seed % 20 == 2,
-                                                           .gated = seed % 3 == 0});
+    const Program p =
+        seed % 4 < 2
+            ? random_dag(seed, nodes, seed % 4)
+            : random_program(
+                  seed,
+                  {.nodes = nodes, .states = 4, .copies = seed % 20 == 2, .gated = seed % 3 == 0});
     const StorageOptions options{.inplace = seed % 5 != 0};
     const int64_t before = true_peak(p, options);
     for (Schedule method : {Schedule::lifetime, Schedule::exact}) {

@@ -131,7 +131,7 @@ TEST(Storages, WritingOverAnOutputIsAnError) {
 TEST(Storages, WorkspacesAreStoragesOfTheirNode) {
   Toy t;
   reverse(t.x);
-  Storages s = assign_storages(t.b.program(), std::vector<int64_t>{100});
+  Storages s = assign_storages(t.b.program(), ByNode<int64_t>{100});
   ASSERT_NE(s.workspace[0], kNone);
   EXPECT_EQ(s[s.workspace[0]].bytes, 100);
   EXPECT_EQ(s[s.workspace[0]].workspace_of, 0);

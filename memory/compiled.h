@@ -1,0 +1,60 @@
+// What compile() is asked for, and what it answers.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/prepare.h"
+#include "core/program.h"
+#include "memory/plan/plan.h"
+#include "memory/price/baselines.h"
+#include "memory/price/predict.h"
+#include "memory/recompute/recompute.h"
+#include "memory/schedule/schedule.h"
+#include "memory/storages/storages.h"
+
+namespace pal {
+
+struct CompileOptions {
+  bool inplace = true;  // memory.inplace
+  bool windows = true;  // views and stacks share bytes; off only to measure what that saves
+  Recompute recompute = Recompute::none;  // memory.recompute
+  RecomputeOptions recompute_options = {};
+  bool fuse_recompute = true;              // memory.fuse_recompute: where there is recomputation
+  bool fuse_epilogues = true;              // memory.fuse_epilogues
+  Schedule schedule = Schedule::lifetime;  // memory.schedule
+  bool fuse_updates = true;
+  bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
+  std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
+  bool must_fit = true;           // a plan over the budget is an error, not merely to be avoided
+  std::optional<DeviceProfile> profile;  // prices the passes and the step; none: no times
+};
+
+// One line of effect. Bytes are the device's footprint: live bytes at the peak until placement, the
+// arena after it.
+struct PassReport {
+  std::string name;
+  int64_t before_bytes = 0, after_bytes = 0;
+  double seconds = 0;
+  std::string note;
+  double added_ms = 0;  // predicted cost to the step
+  bool trades = false;  // time for bytes: recompute, encode, swap
+};
+
+// "inplace: 4.35 -> 1.42 GB, 41 ms to plan (note)"; defined in memory/pass.cc.
+std::string to_string(const PassReport& report);
+
+struct Compiled {
+  Baselines baselines;  // of the program as it was recorded, before any pass
+  Program program;
+  ByNode<std::shared_ptr<const Kernel>> kernels;
+  Storages storages;
+  Plan plan;
+  std::vector<PassReport> passes;
+  std::optional<StepTime> time;  // with a profile
+  double seconds = 0;
+};
+
+}  // namespace pal

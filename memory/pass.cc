@@ -1,0 +1,170 @@
+// The driver of the passes.
+#include "memory/pass.h"
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/order.h"
+#include "core/text.h"
+#include "core/verify.h"
+#include "memory/storages/lifetimes.h"
+
+namespace pal {
+namespace {
+
+constexpr NodeId kLarge = 4000;  // nodes
+
+int64_t scheduled_peak(const Program& program, KernelCache& cache, const CompileOptions& options) {
+  const StorageOptions storages = storage_options(options);
+  const ByNode<int64_t> workspace = workspace_bytes(prepare_all(program, cache));
+  if (options.schedule == Schedule::program) return peak_bytes(program, workspace, storages);
+  if (program.node_count() > kLarge) {
+    int64_t bytes = 0;
+    schedule_early_updates(program, nullptr, workspace, storages, &bytes);
+    return bytes;
+  }
+  const Program scheduled = schedule(program, options.schedule, nullptr, workspace, storages);
+  return peak_bytes(scheduled, workspace_bytes(prepare_all(scheduled, cache)), storages);
+}
+
+double step_ms_of(Passed& passed, const CompileOptions& options) {
+  if (!passed.step_ms) {
+    passed.step_ms = options.profile ? predict(passed.program, *options.profile).step_ms : 0;
+  }
+  return *passed.step_ms;
+}
+
+// What the rule forbids about the step after a pass: bytes before and after, by the rule's measure.
+struct Raised {
+  int64_t before = 0, after = 0;
+  explicit operator bool() const { return after > before; }
+};
+
+// The passes of a list over one program.
+class Driver {
+ public:
+  Driver(KernelCache& cache, const CompileOptions& options, bool quick)
+      : cache_(cache), options_(options), quick_(quick) {}
+
+  Passed run(std::span<const Pass> passes, Passed now) {
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const Pass& pass = passes[i];
+      if (!pass.wanted(options_)) continue;
+      const std::span<const Pass> rest = passes.subspan(i + 1);
+      const auto scheduled = [&](const Program& p) { return scheduled_peak(p, cache_, options_); };
+      const auto final = [&](const Program& p) { return final_peak(rest, p); };
+      PassReport report{.name = pass.name, .trades = pass.trades_time};
+      const Clock::time_point start = Clock::now();
+      std::optional<Program> made =
+          pass.run(now.program, {options_, cache_, now.workspace, scheduled, final}, &report.note);
+      report.seconds = seconds_since(start);
+      if (!made) {
+        if (!report.note.empty()) add(std::move(report), now, now, now);
+        continue;
+      }
+      if (!quick_) verify(*made);
+      Passed then = prepared(std::move(*made), cache_);
+      if (pass.keep != Keep::if_final_peak_not_higher) {
+        if (const Raised raised = raised_by(pass.keep, now, then)) {
+          undo(std::move(report), now, raised, "");
+          continue;
+        }
+        then.reports = std::move(now.reports);
+        add(std::move(report), now, then, then);
+        now = std::move(then);
+        continue;
+      }
+      then.reports = now.reports;
+      PassReport kept = report;
+      add(std::move(kept), now, then, then);
+      Passed with = run(rest, std::move(then));
+      const Raised raised{final_peak(rest, now.program), peak_of(with, options_)};
+      if (!raised) return with;
+      undo(std::move(report), now, raised, "after the passes that follow ");
+    }
+    return now;
+  }
+
+ private:
+  int64_t final_peak(std::span<const Pass> rest, const Program& program) const {
+    Passed last = Driver(cache_, options_, true).run(rest, prepared(program, cache_));
+    return peak_of(last, options_);
+  }
+
+  Raised raised_by(Keep keep, Passed& now, Passed& then) const {
+    if (keep == Keep::if_peak_not_higher) {
+      return {peak_of(now, options_), peak_of(then, options_)};
+    }
+    if (keep == Keep::if_scheduled_peak_not_higher) {
+      return {scheduled_peak(now.program, cache_, options_),
+              scheduled_peak(then.program, cache_, options_)};
+    }
+    return {};
+  }
+
+  // Appends a line of the report: what the pass did from `before` to `after`.
+  void add(PassReport report, Passed& before, Passed& after, Passed& to) const {
+    if (quick_) return;
+    report.before_bytes = peak_of(before, options_), report.after_bytes = peak_of(after, options_);
+    const double ms = step_ms_of(before, options_), added = step_ms_of(after, options_) - ms;
+    if (std::abs(added) > 1e-9 * ms) report.added_ms = added;  // not for another order of summing
+    to.reports.push_back(std::move(report));
+  }
+  void undo(PassReport report, Passed& now, const Raised& raised, const std::string& when) const {
+    report.note = "undone: " + when + "the step would need " + format_bytes(raised.after) +
+                  " instead of " + format_bytes(raised.before);
+    add(std::move(report), now, now, now);
+  }
+
+  KernelCache& cache_;
+  const CompileOptions& options_;
+  const bool quick_;
+};
+
+}  // namespace
+
+StorageOptions storage_options(const CompileOptions& options) {
+  return {.inplace = options.inplace, .windows = options.windows};
+}
+
+std::string to_string(const PassReport& report) {
+  char time[64];
+  std::snprintf(time, sizeof time, ", %.0f ms to plan", report.seconds * 1e3);
+  char added[64] = "";
+  if (std::abs(report.added_ms) >= 0.005) {
+    std::snprintf(added, sizeof added, ", %+.2f ms predicted", report.added_ms);
+  }
+  return report.name + ": " + format_bytes(report.before_bytes) + " -> " +
+         format_bytes(report.after_bytes) + added + time +
+         (report.note.empty() ? "" : " (" + report.note + ")");
+}
+
+Passed prepared(Program program, KernelCache& cache) {
+  Passed out;
+  out.program = std::move(program);
+  out.kernels = prepare_all(out.program, cache);
+  out.workspace = workspace_bytes(out.kernels);
+  return out;
+}
+
+int64_t peak_of(Passed& passed, const CompileOptions& options) {
+  if (!passed.peak) {
+    passed.peak = peak_bytes(passed.program, passed.workspace, storage_options(options));
+  }
+  return *passed.peak;
+}
+
+Passed run_passes(std::span<const Pass> passes, Passed now, KernelCache& cache,
+                  const CompileOptions& options, bool quick) {
+  if (queue_count(now.program) > 1) {
+    throw ProgramError(
+        "[passes] the program has several queues: passes see one logical order, and assign_queues "
+        "makes several of it");
+  }
+  return Driver(cache, options, quick).run(passes, std::move(now));
+}
+
+}  // namespace pal
