@@ -1,5 +1,6 @@
 // Scaled dot-product attention of one query a sentence beside a cache of keys and values.
 #pragma once
+#include "core/val.h"
 #include "core/op.h"
 
 namespace pal {

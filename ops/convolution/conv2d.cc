@@ -4,6 +4,7 @@
 // pixels of dy.
 #include "ops/convolution/conv2d.h"
 
+#include "core/gradient.h"
 #include "ops/convolution/convolution.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

@@ -2,6 +2,7 @@
 // one axis more, and the same gradients.
 #include "ops/convolution/conv3d.h"
 
+#include "core/gradient.h"
 #include "ops/convolution/convolution.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"

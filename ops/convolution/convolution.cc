@@ -1,6 +1,7 @@
 // Shapes of convolutions with any number of spatial axes, and the calls of their kernels.
 #include "ops/convolution/convolution.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/conv_kernel.h"

@@ -1,5 +1,6 @@
 // Log-softmax and argmax over the last axis, for decoding.
 #pragma once
+#include "core/val.h"
 #include "core/op.h"
 
 namespace pal {

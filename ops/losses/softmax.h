@@ -1,5 +1,6 @@
 // Softmax over the last axis, with positions past a length left out.
 #pragma once
+#include "core/val.h"
 #include "core/op.h"
 
 namespace pal {

@@ -14,6 +14,9 @@
 
 namespace pal {
 
+// Rows in a chunk of a sum, on every device.
+inline int64_t batch_norm_rows(int64_t channels) { return std::max<int64_t>(32, 16384 / channels); }
+
 // x (.., C) as frames of one row, every one valid.
 struct AllRows {
   int64_t frames, channels;

@@ -1,5 +1,6 @@
 // Keeps the state of a row whose sequence has ended.
 #pragma once
+#include "core/val.h"
 #include "core/op.h"
 
 namespace pal {

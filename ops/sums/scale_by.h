@@ -1,5 +1,6 @@
 // A scale that is itself a value, and the inner product of two tensors, which is its gradient.
 #pragma once
+#include "core/val.h"
 #include "core/op.h"
 
 namespace pal {

@@ -1,6 +1,7 @@
 // cast: y = x as another type, dx = dy as x's type.   to_bits: y = [lo < x < hi].
 #include "ops/tensors/casts.h"
 
+#include "core/gradient.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

@@ -1,5 +1,6 @@
 // Values in other types: floats rounded, or one bit per element.
 #pragma once
+#include "core/val.h"
 #include <limits>
 
 #include "core/op.h"

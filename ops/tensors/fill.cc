@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/builder.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {

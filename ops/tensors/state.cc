@@ -1,6 +1,7 @@
 // assign: new = x.   moving_average: new = old + momentum (x - old).
 #include "ops/tensors/state.h"
 
+#include "core/builder.h"
 #include "ops/kernels/gate.h"
 #include "ops/kernels/tiles.h"
 

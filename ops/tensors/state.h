@@ -1,5 +1,6 @@
 // Updates of a state's value, which a gate may hold back.
 #pragma once
+#include "core/val.h"
 #include "core/op.h"
 
 namespace pal {

@@ -1,6 +1,7 @@
 // copy_out, copy_in, step_scalars: y = x.
 #include "ops/tensors/transfers.h"
 
+#include "core/builder.h"
 #include "core/scalars.h"
 #include "ops/kernels/tiles.h"
 

@@ -1,5 +1,6 @@
 // Values moved between the device and host memory.
 #pragma once
+#include "core/val.h"
 #include "core/op.h"
 
 namespace pal {
