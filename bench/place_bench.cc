@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "memory/place/place.h"
 #include "tests/support/lifetimes.h"
 #include "tests/support/perfect_packing.h"
@@ -21,7 +22,6 @@
 namespace {
 
 using namespace pal;
-using Clock = std::chrono::steady_clock;
 
 struct Args {
   int seeds = 5, first = 0, n = 0;
@@ -29,10 +29,6 @@ struct Args {
   std::string shape, csv;
   bool training = false;
 };
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 Placement place_within(const std::vector<Buffer>& buffers, double limit, double& seconds) {
   const auto start = Clock::now();

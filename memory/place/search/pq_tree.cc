@@ -85,40 +85,58 @@ bool PqTree::straighten(int16_t n, Line& line) {
   return true;
 }
 
-bool PqTree::reduce(std::span<const Leaf> leaves, std::span<const Leaf> by,
-                    std::vector<char>& marked) {
-  mark(leaves, marked);
-  int16_t root = root_;  // the lowest node above all of them
+// The lowest node above all `count` marked leaves.
+int16_t PqTree::root_of_marked(size_t count) const {
+  int16_t root = root_;
   for (bool down = true; down && colour(root) == kPartial;) {
     down = false;
     for (int16_t c = at(root).first; c >= 0 && !down; c = at(c).next) {
-      if (at(c).marked == int16_t(leaves.size())) root = c, down = true;
+      if (at(c).marked == int16_t(count)) root = c, down = true;
     }
   }
+  return root;
+}
+
+// The full children and at most two partial ones as two lines, whose full ends meet; `beside` are
+// those without marks, which need not lie in the line.
+bool PqTree::straighten_p(int16_t root, Line& left, Line& right, std::vector<int16_t>& beside) {
+  std::vector<int16_t> partial, full;
+  for (int16_t c = at(root).first; c >= 0; c = at(c).next)
+    (colour(c) == kEmpty ? beside : colour(c) == kFull ? full : partial).push_back(c);
+  if (partial.size() > 2) return false;
+  if (partial.size() > 0 && !straighten(partial[0], left)) return false;
+  if (!full.empty()) left.full.push_back(join(kP, full));
+  return partial.size() < 2 || straighten(partial[1], right);
+}
+
+// All children as two lines, whose full ends meet.
+bool PqTree::straighten_q(int16_t root, Line& left, Line& right) {
+  std::vector<int16_t> children;
+  for (int16_t c = at(root).first; c >= 0; c = at(c).next) children.push_back(c);
+  size_t i = 0, end = children.size();
+  while (colour(children[i]) == kEmpty) left.empty.push_back(children[i++]);
+  while (colour(children[end - 1]) == kEmpty) right.empty.push_back(children[--end]);
+  if (colour(children[i]) == kPartial && !straighten(children[i++], left)) return false;
+  if (colour(children[end - 1]) == kPartial && !straighten(children[--end], right)) return false;
+  for (; i < end; ++i) {
+    if (colour(children[i]) != kFull) return false;
+    left.full.push_back(children[i]);
+  }
+  return true;
+}
+
+bool PqTree::reduce(std::span<const Leaf> leaves, std::span<const Leaf> by,
+                    std::vector<char>& marked) {
+  mark(leaves, marked);
+  const int16_t root = root_of_marked(leaves.size());
   Line left, right;
-  std::vector<int16_t> beside;  // children of a P node that need not lie in the line
+  std::vector<int16_t> beside;
   if (colour(root) == kFull) {
     if (by.empty()) return true;
   } else if (at(root).type == kP) {
-    std::vector<int16_t> partial, full;
-    for (int16_t c = at(root).first; c >= 0; c = at(c).next)
-      (colour(c) == kEmpty ? beside : colour(c) == kFull ? full : partial).push_back(c);
-    if (partial.size() > 2) return false;
-    if (partial.size() > 0 && !straighten(partial[0], left)) return false;
-    if (!full.empty()) left.full.push_back(join(kP, full));
-    if (partial.size() > 1 && !straighten(partial[1], right)) return false;
+    if (!straighten_p(root, left, right, beside)) return false;
   } else {
-    std::vector<int16_t> children;
-    for (int16_t c = at(root).first; c >= 0; c = at(c).next) children.push_back(c);
-    size_t i = 0, end = children.size();
-    while (colour(children[i]) == kEmpty) left.empty.push_back(children[i++]);
-    while (colour(children[end - 1]) == kEmpty) right.empty.push_back(children[--end]);
-    if (colour(children[i]) == kPartial && !straighten(children[i++], left)) return false;
-    if (colour(children[end - 1]) == kPartial && !straighten(children[--end], right)) return false;
-    for (; i < end; ++i) {
-      if (colour(children[i]) != kFull) return false;
-      left.full.push_back(children[i]);
-    }
+    if (!straighten_q(root, left, right)) return false;
   }
   std::vector<int16_t> line = std::move(left.empty);
   if (by.empty()) {

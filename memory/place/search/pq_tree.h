@@ -59,11 +59,14 @@ class PqTree {
   void mark(std::span<const Leaf> leaves, std::vector<char>& marked);
   void tidy();
   bool reduce(std::span<const Leaf> leaves, std::span<const Leaf> by, std::vector<char>& marked);
+  int16_t root_of_marked(size_t count) const;
   // A partial node as a line of subtrees: those without marks, then those that are full.
   struct Line {
     std::vector<int16_t> empty, full;
   };
   bool straighten(int16_t n, Line& line);
+  bool straighten_p(int16_t root, Line& left, Line& right, std::vector<int16_t>& beside);
+  bool straighten_q(int16_t root, Line& left, Line& right);
   std::vector<Leaf> below(int16_t n) const;
   double log_orders(int16_t n, std::span<const double> log_factorial) const;
   uint64_t hash(int16_t n, std::span<const uint64_t> kind) const;
