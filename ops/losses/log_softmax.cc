@@ -11,7 +11,6 @@
 namespace pal {
 namespace {
 
-int64_t row_count(const Shape& x) { return leading_numel(x, x.rank() - 1); }
 int64_t grain(int64_t width) {
   return std::max<int64_t>(1, kElementGrain / 4 / std::max<int64_t>(1, width));
 }
