@@ -26,16 +26,17 @@ void run_batch_norm_statistics(const KernelArgs& a) {
 void run_batch_norm_apply(const KernelArgs& a) {
   if (!a.out[0]) return;
   const NormRows r = rows_of(a.in_spec[0]);
-  Finish finish{.relu = a.attrs.as<BatchNormApplyAttrs>().relu};
+  NormFinish finish{.relu = a.attrs.as<BatchNormApplyAttrs>().relu};
   if (const void* residual = input_if_present(a, 5)) {
     finish.residual = stored(residual, a.in_spec[5], r.channels);
   }
-  normalize(a, r, AllRows{}, a.input(3), a.input(2), FromDeviation{a.input(1), a.input(4)}, finish);
+  normalize_elements(a, r, AllRows{}, a.input(3), a.input(2), FromDeviation{a.input(1), a.input(4)},
+                     finish);
 }
 void run_batch_norm_infer(const KernelArgs& a) {
   if (!a.out[0]) return;
-  normalize(a, rows_of(a.in_spec[0]), AllRows{}, a.input(3), a.input(2),
-            FromVariance{a.input(1), a.input(4), a.attrs.as<BatchNormAttrs>().eps});
+  normalize_elements(a, rows_of(a.in_spec[0]), AllRows{}, a.input(3), a.input(2),
+                     FromVariance{a.input(1), a.input(4), a.attrs.as<BatchNormAttrs>().eps});
 }
 void run_batch_norm_grad(const KernelArgs& a) {
   norm_gradient(a, rows_of(a.in_spec[0]), AllRows{}, a.input(3), a.input(4));

@@ -8,7 +8,7 @@
 
 namespace pal {
 
-// NormRows of channels, and the chunks that sums go through.
+// Rows of channels, and the chunks that sums go through.
 struct NormRows {
   int64_t rows, channels, per_chunk, chunks;
 };
@@ -16,7 +16,7 @@ __device__ inline int64_t chunk_end(const NormRows& r, int64_t begin) {
   return begin + r.per_chunk < r.rows ? begin + r.per_chunk : r.rows;
 }
 
-// `Valid` says which rows count.
+// `Valid`, below, says which rows count.
 
 // Per channel; null: not wanted. `mean` and `scale` = gamma rstd are what the elements need.
 struct NormMoments {
@@ -73,13 +73,13 @@ __global__ void batch_norm_chunks_kernel(float* partial, float* count, const T* 
 
 // y = (x - mean) factor(c) + beta, 0 in rows that do not count; eight elements a thread. With relu:
 // max(y (+ residual), 0).
-struct Finish {
+struct NormFinish {
   Stored residual{};
   bool relu = false;
 };
 template <class Valid, class F>
 __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const float* beta,
-                                 NormRows r, Valid valid, F factor, Finish finish) {
+                                 NormRows r, Valid valid, F factor, NormFinish finish) {
   const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
   if (g >= r.rows * per_row) return;
   const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
@@ -104,7 +104,7 @@ __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const fl
   }
   store8(y, at, n, v);
 }
-struct Given {
+struct GivenFactor {
   const float* scale;
   __device__ float operator()(int64_t c) const { return scale[c]; }
 };
@@ -118,8 +118,8 @@ struct FromDeviation {
   __device__ float operator()(int64_t c) const { return gamma[c] * rstd[c]; }
 };
 template <class Valid, class F>
-void normalize(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
-               const float* beta, F factor, Finish finish = {}) {
+void normalize_elements(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
+                        const float* beta, F factor, NormFinish finish = {}) {
   launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
          stream_of(a), stored(a.out[0], a.out_spec[0], r.channels),
          stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, valid, factor, finish);
@@ -145,7 +145,7 @@ void norm_forward(const KernelArgs& a, const NormRows& r, Valid valid, float eps
   const NormSpace s(a, r);
   norm_moments(a, r, valid, eps, s.first, s.second, a.input(1), a.output(1), a.output(2),
                a.output(3));
-  if (a.out[0]) normalize(a, r, valid, s.first, a.input(2), Given{s.second});
+  if (a.out[0]) normalize_elements(a, r, valid, s.first, a.input(2), GivenFactor{s.second});
 }
 
 // ---- the gradient: dy, x, gamma, (lengths,) mean, rstd -> dx, dgamma, dbeta ----
@@ -170,12 +170,11 @@ __global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, cons
   if (c == 0) count[chunk] = float(n);
 }
 
-struct BatchNormGrad {
+struct NormGrad {
   Stored dx, dy, x;
   const float *gamma, *mean, *rstd, *mean_dy, *slope;
 };
-template <class Valid>
-__global__ void batch_norm_grad_kernel(BatchNormGrad a, NormRows r, Valid valid) {
+template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRows r, Valid valid) {
   const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
   if (g >= r.rows * per_row) return;
   const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
@@ -206,14 +205,14 @@ void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const fl
   });
   finish_gradient_sums(a, r, rstd);
   if (!a.out[0]) return;
-  const BatchNormGrad grad{.dx = stored(a.out[0], a.out_spec[0], r.channels),
-                           .dy = stored(a.in[0], a.in_spec[0], r.channels),
-                           .x = stored(a.in[1], a.in_spec[1], r.channels),
-                           .gamma = a.input(2),
-                           .mean = mean,
-                           .rstd = rstd,
-                           .mean_dy = s.first,
-                           .slope = s.second};
+  const NormGrad grad{.dx = stored(a.out[0], a.out_spec[0], r.channels),
+                      .dy = stored(a.in[0], a.in_spec[0], r.channels),
+                      .x = stored(a.in[1], a.in_spec[1], r.channels),
+                      .gamma = a.input(2),
+                      .mean = mean,
+                      .rstd = rstd,
+                      .mean_dy = s.first,
+                      .slope = s.second};
   launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
          stream_of(a), grad, r, valid);
 }

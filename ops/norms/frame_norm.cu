@@ -24,8 +24,8 @@ void run_frames(const KernelArgs& a) {
 void run_frames_infer(const KernelArgs& a) {
   if (!a.out[0]) return;
   const FrameRows f = frames_of(a);
-  normalize(a, rows_of(f), ValidRows{f}, a.input(4), a.input(2),
-            FromVariance{a.input(1), a.input(5), a.attrs.as<FrameNormAttrs>().eps});
+  normalize_elements(a, rows_of(f), ValidRows{f}, a.input(4), a.input(2),
+                     FromVariance{a.input(1), a.input(5), a.attrs.as<FrameNormAttrs>().eps});
 }
 void run_frames_grad(const KernelArgs& a) {
   const FrameRows f = frames_of(a);
