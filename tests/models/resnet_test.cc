@@ -157,7 +157,7 @@ struct Trained {
 Trained train(const Setting& s, const CompileOptions& options, int steps) {
   const ImageModel model = resnet_model(s.model);
   TrainConfig config;
-  config.optimizer = std::string("momentum");
+  config.optimizer = OptimizerSpec::Kind::momentum;
   config.weight_decay = 1e-3;
   config.decay_vectors = false;
   ProgramSet programs(options, cpu_device(s.threads));
@@ -259,7 +259,7 @@ TEST(ResNet, InferenceReadsTheRunningStatistics) {
     return Recorded{loss.loss, {{"logits", loss.logits}}, loss.moved};
   };
   TrainConfig config;
-  config.optimizer = std::string("sgd");
+  config.optimizer = OptimizerSpec::Kind::sgd;
   Executable& step = programs.add("step", record_step(forward, config, MicroBatch::only));
   Builder b;
   std::vector<MovedStatistic> none;

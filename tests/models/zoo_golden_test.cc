@@ -83,7 +83,7 @@ TEST_P(ZooGolden, TenStepsAsInTorchvision) {
     return out;
   };
   TrainConfig config;
-  config.optimizer = std::string("momentum");
+  config.optimizer = OptimizerSpec::Kind::momentum;
   config.momentum = double(golden()["momentum"]);
   ProgramSet programs({}, cpu_device(1));
   Executable& train =

@@ -67,7 +67,7 @@ std::string train(const ImageNetwork& network, const CompileOptions& options, in
   const ImageModel model = zoo_model(network, {.classes = kClasses, .width = 0.125});
   const Shape shape = network.input(kBatch, small_edge(network.name));
   TrainConfig config;
-  config.optimizer = std::string("momentum");
+  config.optimizer = OptimizerSpec::Kind::momentum;
   ProgramSet programs(options, cpu_device(threads));
   auto forward = [&](Builder& b, Val scalars) {
     Recorded out;

@@ -20,7 +20,7 @@ using Forward = std::function<Recorded(Builder&, Val scalars, int64_t batch)>;
 PaperNetwork network(std::string name, std::string of, int64_t published, Forward forward) {
   return {std::move(name), std::move(of), published, [forward](int64_t batch) {
             TrainConfig config;
-            config.optimizer = std::string("sgd");
+            config.optimizer = OptimizerSpec::Kind::sgd;
             return record_step([&](Builder& b, Val s) { return forward(b, s, batch); }, config,
                                MicroBatch::only);
           }};

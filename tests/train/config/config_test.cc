@@ -69,6 +69,21 @@ TEST(Config, an_option_is_enrolled_in_its_own_copy) {
   EXPECT_EQ(*b.train.batch_size, 9);
 }
 
+TEST(Config, a_models_option_is_a_member_of_its_own_struct) {
+  Config a = parse_config(
+      "model: {type: nmt, dropout: 0.1, tie_embeddings: target}\ntrain: {max_epochs: 1}\n",
+      "c.yaml");
+  EXPECT_EQ(a.nmt().model.dropout, 0.1f);
+  EXPECT_EQ(a.nmt().model.tie, NmtOptions::Tie::target);
+  EXPECT_NE(dump_config(a).find("  dropout: 0.1 "), std::string::npos);
+  Config b = a;
+  auto& nmt = std::get<NmtConfig>(b.model);
+  nmt.model.hidden = 64;
+  EXPECT_EQ(yaml_text(nmt.find("hidden")->value()), "64");
+  EXPECT_EQ(a.nmt().model.hidden, 512);
+  EXPECT_EQ(nmt.find("dropout")->origin, "c.yaml:1");  // a copy knows it too
+}
+
 TEST(Config, every_error_names_its_place_and_its_remedy) {
   const std::string head = "model:\n  type: nmt\n";
   const std::string tail = "train:\n  max_epochs: 1\n";
