@@ -81,7 +81,7 @@ TEST(Report, TheProcessStandsBesideThePlan) {
   EXPECT_EQ(report_html(r, metrics(1)).find("whole process"), std::string::npos);
   r.run_bytes = 1500, r.process_peak_bytes = 2500;
   const std::string page = report_html(r, metrics(1));
-  for (const char* shown : {"1000 B", "1.50 kB", "2.50 kB", "whole process"}) {
+  for (const char* shown : {"1.00 kB", "1.50 kB", "2.50 kB", "whole process"}) {
     EXPECT_NE(page.find(shown), std::string::npos) << shown;
   }
 }
