@@ -121,8 +121,8 @@ int run_train(const TrainArgs& given) {
     log_info(line + "  (best.safetensors)");
     print_samples(test);
     trainer.write_report(reason, &test);
-    log_info("memory " + format_bytes(trainer.largest().compiled().plan.device().bytes) +
-             " planned, " + format_bytes(process_peak_bytes()) + " at the process's peak");
+    log_info("memory " + format_bytes(trainer.arena_bytes()) + " planned, validation included; " +
+             format_bytes(process_peak_bytes()) + " at the process's peak");
     log_info("report " + (args.out / "report.html").string());
   }
   if (args.json) std::puts(summary.dump().c_str());

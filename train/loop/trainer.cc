@@ -189,12 +189,20 @@ void Trainer::write_row(const Ran& ran, double lr) {
   samples_ = tokens_ = steps_ = 0, seconds_ = 0;
 }
 
+void Trainer::write_end(int64_t step, const std::string& reason) {
+  metrics_->write(EndRow{.step = step,
+                         .epoch = state_.epoch,
+                         .reason = reason,
+                         .seconds = seconds(),
+                         .arena_bytes = arena_bytes(),
+                         .process_peak_bytes = process_peak_bytes()});
+}
+
 void Trainer::check_watch() {
   const std::optional<int64_t> bad = watch_.first_bad();
   if (!bad) return;
   progress_.finish();
-  metrics_->write(
-      EndRow{.step = *bad, .epoch = state_.epoch, .reason = "nan", .seconds = seconds()});
+  write_end(*bad, "nan");
   throw Error(kExitFailed,
               "the loss or a gradient was not finite at step " + std::to_string(*bad + 1) +
                   "; the last checkpoint is whole: resume with train.log_every=1 to see "
@@ -207,8 +215,7 @@ void Trainer::stop_on_nan(Executable& program) {
   // judged by the loss alone, and only gradients are NaNs, these show again.)
   program.runner().set_options({.check_finite = true});
   const std::string step = "at step " + std::to_string(state_.step + 1);
-  metrics_->write(
-      EndRow{.step = state_.step, .epoch = state_.epoch, .reason = "nan", .seconds = seconds()});
+  write_end(state_.step, "nan");
   try {
     program.run();
   } catch (const ProgramError& error) {
@@ -314,8 +321,7 @@ std::string Trainer::run(const std::atomic<bool>& stop) {
   if (complete && validated_ != state_.step && state_.step > first_step_) validate(false);
   if (complete && state_.step > first_step_) try_average();
   progress_.finish();
-  metrics_->write(
-      EndRow{.step = state_.step, .epoch = state_.epoch, .reason = reason, .seconds = seconds()});
+  write_end(state_.step, reason);
   write_report(reason);
   return reason;
 }
@@ -334,7 +340,7 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
       if (bytes > 0) report.bytes.emplace_back(to_string(Role(r)), bytes);
     }
     report.arena_bytes = footprint.arena, report.lower_bound_bytes = footprint.lower_bound;
-    report.process_peak_bytes = process_peak_bytes();
+    report.run_bytes = arena_bytes(), report.process_peak_bytes = process_peak_bytes();
     report.samples = test ? test->samples : samples_of_valid_;
     if (test) {
       report.test = test->metrics;

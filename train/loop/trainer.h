@@ -47,6 +47,8 @@ class Trainer {
   const std::string& device_line() const { return device_line_; }  // what steps run on
   // The step program with the largest plan, and its bucket.
   Executable& largest();
+  // Of all programs of the run so far, validation and decoding included.
+  int64_t arena_bytes() const { return programs_.arena_bytes(); }
   int largest_bucket() { return largest(), largest_bucket_; }
 
  private:
@@ -62,6 +64,7 @@ class Trainer {
   void show_progress(bool due);
   void write_row(const Ran& ran, double lr);
   [[noreturn]] void stop_on_nan(Executable& program);
+  void write_end(int64_t step, const std::string& reason);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
   void save();

@@ -95,6 +95,9 @@ std::string tiles(const RunReport& r, const Curves& c) {
   out += tile(short_number(double(c.step), 7), "updates, " + fixed(c.epoch, 2) + " epochs");
   if (!c.tokens.empty()) out += tile(short_number(mean(c.tokens)), r.unit + " a second, mean");
   out += tile(format_bytes(r.arena_bytes), "planned for a step, all included");
+  if (r.run_bytes > r.arena_bytes) {
+    out += tile(format_bytes(r.run_bytes), "planned for the run, validation included");
+  }
   if (r.process_peak_bytes > 0) {
     out += tile(format_bytes(r.process_peak_bytes), "peak of the whole process, measured");
   }

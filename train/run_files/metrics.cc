@@ -118,7 +118,9 @@ void MetricsWriter::write(const EndRow& r) {
               {"step", r.step},
               {"epoch", r.epoch},
               {"reason", r.reason},
-              {"seconds", r.seconds}}
+              {"seconds", r.seconds},
+              {"arena_bytes", r.arena_bytes},
+              {"process_peak_bytes", r.process_peak_bytes}}
              .dump());
 }
 

@@ -36,8 +36,10 @@ struct ValidRow {
 struct EndRow {
   int64_t step = 0;
   double epoch = 0;
-  std::string reason;  // "steps", "max_epochs", "patience", "interrupted", "nan"
-  double seconds = 0;  // of this process
+  std::string reason;       // "steps", "max_epochs", "patience", "interrupted", "nan"
+  double seconds = 0;       // of this process
+  int64_t arena_bytes = 0;  // of all programs, those of validation too
+  int64_t process_peak_bytes = 0;
 };
 
 // Appends rows, each flushed as it is written. NaN and infinity become null. A failed write (full

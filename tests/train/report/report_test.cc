@@ -76,6 +76,16 @@ TEST(Report, IsOneWellFormedPageThatNeedsNoNetworkAndNoScript) {
   EXPECT_EQ(count(page, "<svg"), 4u);
 }
 
+TEST(Report, TheProcessStandsBesideThePlan) {
+  RunReport r = report();
+  EXPECT_EQ(report_html(r, metrics(1)).find("whole process"), std::string::npos);
+  r.run_bytes = 1500, r.process_peak_bytes = 2500;
+  const std::string page = report_html(r, metrics(1));
+  for (const char* shown : {"1.00 kB", "1.50 kB", "2.50 kB", "whole process"}) {
+    EXPECT_NE(page.find(shown), std::string::npos) << shown;
+  }
+}
+
 TEST(Report, TestFiguresComeFirst) {
   RunReport r = report();
   r.test = {{"bleu", 33.333}, {"loss", 1.5}};

@@ -39,7 +39,7 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
   writer.write(kPlan);
   writer.write(StepRow{3, 0.25, 0.1, 1e-3, 2.5, 100, 1000, 12.5, 64, 128, 256});
   writer.write(ValidRow{3, 0.25, 3.5, {{"bleu", 12.25}}});
-  writer.write(EndRow{3, 0.25, "steps", 1.5});
+  writer.write(EndRow{3, 0.25, "steps", 1.5, 64, 256});
   EXPECT_EQ(read_file(file_),
             R"({"event":"plan","step":0,"bucket":[10,20],"nodes":5,"values":0,"total_bytes":0,)"
             R"("arena_bytes":0,"lower_bound_bytes":0,"compile_seconds":0.1})"
@@ -50,7 +50,8 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
             "\n"
             R"({"event":"valid","step":3,"epoch":0.25,"loss":3.5,"bleu":12.25})"
             "\n"
-            R"({"event":"end","step":3,"epoch":0.25,"reason":"steps","seconds":1.5})"
+            R"({"event":"end","step":3,"epoch":0.25,"reason":"steps","seconds":1.5,)"
+            R"("arena_bytes":64,"process_peak_bytes":256})"
             "\n");
 }
 
