@@ -61,7 +61,7 @@ Sources sources_of(const ImageConfig& data) {
 Sources sources_of(const SpeechConfig& data) {
   Sources out{{data_path(data, *data.train)}, ""};
   if (stated(data.max_seconds) && !*data.labels)
-    out.sizes = "recordings of up to " + yaml_text(data.max_seconds.value) + " seconds";
+    out.sizes = "recordings of up to " + yaml_text(*data.max_seconds) + " seconds";
   return out;
 }
 
