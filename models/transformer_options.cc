@@ -6,10 +6,11 @@
 namespace pal {
 
 std::string fault(const TransformerOptions& o) {
-  if (o.hidden % o.heads == 0 && o.hidden / o.heads <= kWidestHead) return "";
+  const bool divides = o.hidden % o.heads == 0;
+  if (divides && o.hidden / o.heads <= kWidestHead) return "";
   return "model.heads: " + std::to_string(o.heads) + " do not divide model.hidden " +
          std::to_string(o.hidden) + " into at most " + std::to_string(kWidestHead) +
-         " columns each; change one of them";
+         " columns each; " + (divides ? "use more heads" : "change one of them");
 }
 
 }  // namespace pal

@@ -355,7 +355,7 @@ TEST(Config, image_options) {
   const std::string text = "model: {type: resnet}\ntrain: {max_epochs: 1}\ndata: ";
   const Config c = parse_config(text + "{channels: 1, mean: [1], std: [0.5]}\n", "c.yaml");
   EXPECT_EQ(*c.images().mean, std::vector<double>{1});
-  EXPECT_EQ(yaml_text(c.images().std.value), "[0.5]");
+  EXPECT_EQ(yaml_text(*c.images().std), "[0.5]");
   auto fault = [&](const std::string& data, const std::string& train = "") {
     return error_of(text + data + "\n" + train, {});
   };
