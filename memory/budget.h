@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "memory/compile.h"
+#include "memory/compiled.h"
 
 namespace pal {
 

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "models/nmt.h"
+#include "core/builder.h"
+#include "models/nmt_options.h"
 #include "ops/recurrent/lstm.h"
 
 namespace pal {

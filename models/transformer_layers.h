@@ -5,7 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "models/transformer.h"
+#include "core/builder.h"
+#include "models/transformer_options.h"
 
 namespace pal {
 

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "models/zoo.h"
+#include "core/builder.h"
+#include "models/zoo_options.h"
 
 namespace pal {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "memory/place/load.h"
+#include "memory/place/buffers/load.h"
 
 namespace pal {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "memory/place/buffer.h"
-#include "memory/place/deadline.h"
+#include "memory/place/buffers/buffer.h"
+#include "memory/place/buffers/deadline.h"
 
 namespace pal {
 

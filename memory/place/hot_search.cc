@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "memory/place/load.h"
+#include "memory/place/buffers/load.h"
 #include "memory/place/orders.h"
 #include "memory/place/search/search.h"
 

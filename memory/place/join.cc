@@ -8,7 +8,7 @@
 #include <numbers>
 #include <tuple>
 
-#include "memory/place/load.h"
+#include "memory/place/buffers/load.h"
 
 namespace pal {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 
 namespace pal {
 

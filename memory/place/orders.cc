@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "memory/place/by_start.h"
+#include "memory/place/buffers/by_start.h"
 #include "memory/place/first_fit.h"
-#include "memory/place/load.h"
+#include "memory/place/buffers/load.h"
 
 namespace pal {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "memory/place/buffer.h"
-#include "memory/place/deadline.h"
+#include "memory/place/buffers/buffer.h"
+#include "memory/place/buffers/deadline.h"
 
 namespace pal {
 

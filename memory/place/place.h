@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include "memory/place/buffer.h"
-#include "memory/place/deadline.h"
-#include "memory/place/load.h"
+#include "memory/place/buffers/buffer.h"
+#include "memory/place/buffers/deadline.h"
+#include "memory/place/buffers/load.h"
 
 namespace pal {
 

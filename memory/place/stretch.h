@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 #include "memory/place/hot_search.h"
 
 namespace pal {

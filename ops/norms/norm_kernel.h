@@ -10,7 +10,6 @@
 #include "core/parallel.h"
 #include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
-#include "ops/norms/batch_norm.h"
 
 namespace pal {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 #include "memory/place/search/limits.h"
 
 namespace pal {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 #include "memory/place/search/limits.h"
 #include "memory/place/search/sweep.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memory/place/deadline.h"
+#include "memory/place/buffers/deadline.h"
 
 namespace pal {
 

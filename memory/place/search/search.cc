@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "memory/place/load.h"
+#include "memory/place/buffers/load.h"
 #include "memory/place/search/canonical.h"
 #include "memory/place/search/columns.h"
 

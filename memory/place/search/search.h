@@ -3,7 +3,7 @@
 #pragma once
 #include <span>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 #include "memory/place/search/limits.h"
 
 namespace pal {

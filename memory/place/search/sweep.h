@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 #include "memory/place/search/exchanges.h"
 #include "memory/place/search/limits.h"
 #include "memory/place/search/pq_tree.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <span>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 
 namespace pal {
 

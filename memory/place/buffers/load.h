@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "memory/place/buffer.h"
+#include "memory/place/buffers/buffer.h"
 
 namespace pal {
 

@@ -1,5 +1,5 @@
 // The sweep over time, and what is free at each moment.
-#include "memory/place/by_start.h"
+#include "memory/place/buffers/by_start.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Sweeps over time: bounds, stretches, and the check of a placement.
-#include "memory/place/load.h"
+#include "memory/place/buffers/load.h"
 
 #include <algorithm>
 #include <set>
