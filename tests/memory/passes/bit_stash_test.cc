@@ -126,10 +126,10 @@ TEST(BitStash, DropoutMasks) {
 }
 
 // As compiling does it, on a processor's own terms: the footprint is that of the compiled step.
-std::string echoed(const Program& p, std::string* note = nullptr, double exchange = 64) {
+std::string echoed(const Program& p, std::string* note = nullptr) {
   auto footprint = [](const Program& q) { return peak_bytes(q); };
-  const Program out = recompute(p, Recompute::echo, footprint, note,
-                                {.heavy = kHeavy, .exchange = exchange, .overhead = 1e9});
+  const Program out =
+      recompute(p, Recompute::echo, footprint, note, {.heavy = kHeavy, .overhead = 1e9});
   verify(out);
   EXPECT_LE(peak_bytes(out), peak_bytes(p));
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(out)), "");
