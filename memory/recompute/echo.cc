@@ -37,7 +37,10 @@ constexpr NodeId kFar = 1024;
 // more by a part of the footprint, prices between the two are tried as well.
 constexpr double kLowestPrice = 1.0 / 32, kHighestPrice = 16;
 constexpr int kPrices = 10, kPricesBetween = 12, kRounds = 4;
-constexpr double kPart = 0.02, kNearlySame = 1.002;
+constexpr double kNearlySame = 1.002;
+// Half a per cent, in steps of many nodes more: a candidate of 20,000 takes 2 ms to look at.
+double part_of(const Program& program) { return std::max(0.005, 1e-6 * program.node_count()); }
+
 // A bound on what fused gradients save is taken a tenth beyond where it was measured.
 constexpr double kSlack = 0.9;
 
@@ -50,7 +53,7 @@ struct Step {
 
 struct Candidate {
   CloneList list;
-  double price = 0;
+  double price = 0, last_price = 0;  // the lowest and the highest tried at which it is chosen
   bool bits = false;
   // Not below these, which take no program to find: what is stashed, and the time.
   int64_t least_bytes = 0;
@@ -113,9 +116,12 @@ std::vector<Candidate> candidates_at(const Step& step, const EchoRegions& region
   Choice before;
   for (const double price : prices) {
     Choice choice = cut.choose(price * unit);
-    if (choice == before) continue;
+    if (choice == before) {
+      out.back().last_price = price;
+      continue;
+    }
     before = choice;
-    Candidate candidate{.price = price, .bits = !as_bits.empty()};
+    Candidate candidate{.price = price, .last_price = price, .bits = !as_bits.empty()};
     candidate.list = list_clones(step.view, std::move(choice), std::min(regions.near, kFar));
     candidate.least_bytes = step.kept + stashed_bytes(step.view, candidate.list, as_bits);
     candidate.apart = apart_overhead(step, candidate.list);
@@ -129,17 +135,34 @@ std::vector<double> prices_between(const Step& step, const std::vector<Candidate
   auto gap = [&](size_t i) {
     return double(candidates[i + 1].least_bytes - candidates[i].least_bytes) / double(step.bytes);
   };
+  const double finest = part_of(step.view.program);
   double gaps = 0;
-  for (size_t i = 0; i + 1 < candidates.size(); ++i) gaps += gap(i) > kPart ? gap(i) : 0;
-  const double part = std::max(kPart, gaps / kPricesBetween);
+  for (size_t i = 0; i + 1 < candidates.size(); ++i) gaps += gap(i) > finest ? gap(i) : 0;
+  const double part = std::max(finest, gaps / kPricesBetween);
   std::vector<double> prices;
   for (size_t i = 0; i + 1 < candidates.size(); ++i) {
-    const double low = candidates[i].price, ratio = candidates[i + 1].price / low;
+    const double low = candidates[i].last_price, ratio = candidates[i + 1].price / low;
     if (ratio < kNearlySame) continue;
     const int count = int(gap(i) / part);
     for (int k = 1; k <= count; ++k) prices.push_back(low * std::pow(ratio, k / (count + 1.0)));
   }
   return prices;
+}
+
+// In the order of prices, each choice once: a price between two that choose the same does so too.
+void merge(std::vector<Candidate>& candidates, std::vector<Candidate> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(candidates));
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.price < b.price; });
+  std::vector<Candidate> out;
+  for (Candidate& candidate : candidates) {
+    if (!out.empty() && candidate.list.needed == out.back().list.needed) {
+      out.back().last_price = std::max(out.back().last_price, candidate.last_price);
+    } else {
+      out.push_back(std::move(candidate));
+    }
+  }
+  candidates = std::move(out);
 }
 
 std::vector<Candidate> candidates_of(const Step& step, const EchoRegions& regions,
@@ -152,9 +175,7 @@ std::vector<Candidate> candidates_of(const Step& step, const EchoRegions& region
   std::vector<Candidate> out;
   for (int round = 0; round < kRounds && !prices.empty(); ++round) {
     std::vector<Candidate> more = candidates_at(step, regions, as_bits, prices);
-    std::move(more.begin(), more.end(), std::back_inserter(out));
-    std::stable_sort(out.begin(), out.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.price < b.price; });
+    merge(out, std::move(more));
     prices = prices_between(step, out);
   }
   return out;
@@ -210,20 +231,21 @@ int64_t bytes_of(const Candidate& candidate, const Clones& clones) {
 struct Answer {
   Clones clones;  // none: the step as it is
   int64_t bytes = 0;
+  double apart = 0;
 };
 
-// The fewest bytes within the overhead.
+// The fewest bytes within the overhead; of equal ones those for which the least is run again.
 Answer smallest(const Step& step, const std::vector<Candidate>& candidates, double overhead) {
   Answer best{.bytes = step.bytes};
   for (const Candidate* candidate : in_order(candidates, &Candidate::least_bytes)) {
-    if (candidate->least_bytes >= best.bytes) break;
+    if (candidate->least_bytes > best.bytes) break;
     if (candidate->least_overhead > overhead) continue;
     Clones clones = clones_of(step, *candidate);
     const int64_t bytes = bytes_of(*candidate, clones);
-    if (bytes >= best.bytes) continue;
+    if (bytes > best.bytes || (bytes == best.bytes && candidate->apart >= best.apart)) continue;
     const bool sure = candidate->apart <= overhead && !candidate->bits;
     if (sure || whole_overhead(step, *candidate, clones) <= overhead) {
-      best = {std::move(clones), bytes};
+      best = {std::move(clones), bytes, candidate->apart};
     }
   }
   return best;
