@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/builder.h"
+#include "models/moved_statistic.h"
 #include "models/zoo_options.h"
 
 namespace pal {

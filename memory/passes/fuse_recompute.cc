@@ -30,8 +30,8 @@ class Fuser {
         finder_(program, readers_),
         when_(when),
         kept_(program.values.size(), 0) {
-    for (auto& out : p_.outputs) kept_[size_t(out.value)] = 1;
-    for (auto& slot : p_.state) kept_[size_t(slot.start)] = kept_[size_t(slot.end)] = 1;
+    for (auto& out : p_.outputs) kept_[out.value] = 1;
+    for (auto& slot : p_.state) kept_[slot.start] = kept_[slot.end] = 1;
     updates_.assign(p_.nodes.size() + 1, 0);
     for (size_t n = 0; n < p_.nodes.size(); ++n) {
       updates_[n + 1] = updates_[n] + p_.nodes[n].op->writes_state;
@@ -81,19 +81,19 @@ class Fuser {
   void accept(Match m) {
     const auto& nodes = m.binding.node;
     const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end());
-    if (updates_[size_t(*last)] != updates_[size_t(*first)]) return;  // state may have moved on
+    if (updates_[*last] != updates_[*first]) return;  // state may have moved on
     m.place = *last;
     auto among = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
     for (size_t i = 0; i < nodes.size(); ++i) {
       const bool may_stay = stays_or_goes(p_.node(nodes[i]));
-      if (taken_[size_t(nodes[i])] && !(may_stay && taken_[size_t(nodes[i])] == kShared)) return;
+      if (taken_[nodes[i]] && !(may_stay && taken_[nodes[i]] == kShared)) return;
       for (ValueId v : m.pattern->form.program.node(NodeId(i)).out) {
-        const ValueId made = m.binding.value[size_t(v)];
+        const ValueId made = m.binding.value[v];
         if (made == kNone) continue;
-        const bool interior = m.pattern->interior[size_t(v)];
+        const bool interior = m.pattern->interior[v];
         if (interior && may_stay) continue;
-        if (interior && kept_[size_t(made)]) return;
-        for (NodeId r : readers_[size_t(made)]) {
+        if (interior && kept_[made]) return;
+        for (NodeId r : readers_[made]) {
           if (among(r)) continue;
           if (interior) return;
           m.place = std::min(m.place, r);
@@ -102,7 +102,7 @@ class Fuser {
     }
     for (ValueId v : m.pattern->form.in) {
       if (v == kNone) continue;
-      const NodeId producer = p_.value(m.binding.value[size_t(v)]).producer;
+      const NodeId producer = p_.value(m.binding.value[v]).producer;
       if (producer >= m.place || among(producer)) return;
     }
     take(m);
@@ -113,9 +113,9 @@ class Fuser {
     const auto& nodes = m.binding.node;
     for (size_t i = 0; i < nodes.size(); ++i) {
       const auto& out = m.pattern->form.program.node(NodeId(i)).out;
-      const bool inside = std::all_of(out.begin(), out.end(),
-                                      [&](ValueId v) { return m.pattern->interior[size_t(v)]; });
-      taken_[size_t(nodes[i])] = inside && stays_or_goes(p_.node(nodes[i])) ? kShared : kGone;
+      const bool inside =
+          std::all_of(out.begin(), out.end(), [&](ValueId v) { return m.pattern->interior[v]; });
+      taken_[nodes[i]] = inside && stays_or_goes(p_.node(nodes[i])) ? kShared : kGone;
     }
   }
   void mark() {
@@ -130,12 +130,12 @@ class Fuser {
   // Of the clones in matches, those that somebody reads who is not fused away stay.
   void keep_what_is_read() {
     for (NodeId n = p_.node_count(); n-- > 0;) {
-      if (taken_[size_t(n)] != kShared) continue;
+      if (taken_[n] != kShared) continue;
       for (ValueId v : p_.node(n).out) {
         if (v == kNone) continue;
-        bool read = kept_[size_t(v)];
-        for (NodeId r : readers_[size_t(v)]) read |= !taken_[size_t(r)];
-        if (read) taken_[size_t(n)] = kFree;
+        bool read = kept_[v];
+        for (NodeId r : readers_[v]) read |= !taken_[r];
+        if (read) taken_[n] = kFree;
       }
     }
   }
@@ -144,11 +144,11 @@ class Fuser {
   // that would read what is not made yet; matches_.size() when there is none.
   size_t arrange(std::vector<Item>& order) const {
     std::multimap<NodeId, size_t> at;
-    std::vector<size_t> maker(p_.values.size(), matches_.size());
-    std::vector<char> made(p_.values.size(), 0), begun(matches_.size(), 0);
+    ByValue<size_t> maker(p_.values.size(), matches_.size());
+    ByValue<char> made(p_.values.size(), 0), begun(matches_.size(), 0);
     for (size_t m = 0; m < matches_.size(); ++m) {
       at.emplace(matches_[m].place, m);
-      for (ValueId v : outputs_of(matches_[m])) maker[size_t(v)] = m;
+      for (ValueId v : outputs_of(matches_[m])) maker[v] = m;
     }
     for (size_t v = 0; v < made.size(); ++v) made[v] = p_.values[v].producer == kNone;
     order.clear();
@@ -157,26 +157,26 @@ class Fuser {
       if (begun[m]) return true;
       begun[m] = 1;
       for (ValueId v : operands_of(matches_[m])) {
-        const size_t by = maker[size_t(v)];
-        if (!made[size_t(v)] && by < matches_.size() && !emit(by)) return false;
-        if (!made[size_t(v)]) return at_fault = m, false;
+        const size_t by = maker[v];
+        if (!made[v] && by < matches_.size() && !emit(by)) return false;
+        if (!made[v]) return at_fault = m, false;
       }
       order.push_back({.match = m});
-      for (ValueId v : outputs_of(matches_[m])) made[size_t(v)] = 1;
+      for (ValueId v : outputs_of(matches_[m])) made[v] = 1;
       return true;
     };
     for (NodeId n = 0; n < p_.node_count(); ++n) {
       for (auto [m, end] = at.equal_range(n); m != end; ++m) {
         if (!emit(m->second)) return at_fault;
       }
-      if (taken_[size_t(n)]) continue;
+      if (taken_[n]) continue;
       for (ValueId v : p_.node(n).in) {
-        if (v == kNone || made[size_t(v)]) continue;
-        if (!emit(maker[size_t(v)])) return at_fault;
+        if (v == kNone || made[v]) continue;
+        if (!emit(maker[v])) return at_fault;
       }
       order.push_back({.node = n});
       for (ValueId v : p_.node(n).out) {
-        if (v != kNone) made[size_t(v)] = 1;
+        if (v != kNone) made[v] = 1;
       }
     }
     return matches_.size();
@@ -185,8 +185,8 @@ class Fuser {
   static std::vector<ValueId> bound(const Match& m, const std::vector<ValueId>& values) {
     std::vector<ValueId> out;
     for (ValueId v : values) {
-      if (v != kNone && m.binding.value[size_t(v)] != kNone) {
-        out.push_back(m.binding.value[size_t(v)]);
+      if (v != kNone && m.binding.value[v] != kNone) {
+        out.push_back(m.binding.value[v]);
       }
     }
     return out;
@@ -210,7 +210,7 @@ class Fuser {
     double before = 0, after = 0;
     int gone = 0;
     for (NodeId n = 0; n < p_.node_count(); ++n) {
-      if (taken_[size_t(n)]) ++gone, before += bytes_of(p_.node(n));
+      if (taken_[n]) ++gone, before += bytes_of(p_.node(n));
     }
     for (const Match& m : matches_) after += bytes_of(fused(m));
     char text[96];
@@ -222,7 +222,7 @@ class Fuser {
   Node fused(const Match& m) const {
     Node out = p_.node(*std::max_element(m.binding.node.begin(), m.binding.node.end()));
     out.op = m.rewrite->op, out.attrs = m.pattern->form.attrs;
-    auto bound = [&](ValueId v) { return v == kNone ? kNone : m.binding.value[size_t(v)]; };
+    auto bound = [&](ValueId v) { return v == kNone ? kNone : m.binding.value[v]; };
     out.in.clear(), out.out.clear();
     for (ValueId v : m.pattern->form.in) out.in.push_back(bound(v));
     for (ValueId v : m.pattern->form.out) out.out.push_back(bound(v));
@@ -240,13 +240,13 @@ class Fuser {
   const Readers readers_;
   PatternFinder finder_;
   const Rewrite::When when_;
-  std::vector<char> kept_;                                // by value: outputs and state
-  std::vector<int> updates_;                              // by node: updates before it
+  ByValue<char> kept_;                                    // outputs and state
+  ByNode<int> updates_;                                   // updates before it
   std::multimap<const OpDef*, const Rewrite*> rewrites_;  // by anchor, in the order of the list
   std::vector<Match> matches_;
-  // By node: whether it is part of a match. Of shared ones several matches may have use.
+  // Whether a node is part of a match. Several matches may use a shared one.
   enum : char { kFree, kShared, kGone };
-  std::vector<char> taken_;
+  ByNode<char> taken_;
 };
 
 Program fuse(const Program& program, std::string* note, std::span<const Rewrite* const> rewrites,

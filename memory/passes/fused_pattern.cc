@@ -13,13 +13,14 @@ namespace {
 
 Walk walk_over(const Program& p, NodeId anchor) {
   Walk walk{.anchor = anchor};
-  std::vector<char> node(p.nodes.size(), 0), value(p.values.size(), 0);
+  ByNode<char> node(p.nodes.size(), 0);
+  ByValue<char> value(p.values.size(), 0);
   size_t reached = 0;
   auto reach = [&](NodeId n) {
-    node[size_t(n)] = 1, ++reached;
+    node[n] = 1, ++reached;
     for (const auto* list : {&p.node(n).in, &p.node(n).out}) {
       for (ValueId v : *list) {
-        if (v != kNone) value[size_t(v)] = 1;
+        if (v != kNone) value[v] = 1;
       }
     }
   };
@@ -28,15 +29,15 @@ Walk walk_over(const Program& p, NodeId anchor) {
     std::optional<Walk::Step> next;
     size_t known = 0;  // of readers the one with most known operands: it fails soonest
     for (NodeId n = 0; n < p.node_count(); ++n) {
-      if (node[size_t(n)]) continue;
+      if (node[n]) continue;
       for (ValueId v : p.node(n).out) {
-        if (v != kNone && value[size_t(v)]) next = Walk::Step{n, v, true};
+        if (v != kNone && value[v]) next = Walk::Step{n, v, true};
       }
       if (next && next->producer) break;
       size_t count = 0;
       ValueId through = kNone;
       for (ValueId v : p.node(n).in) {
-        if (v != kNone && value[size_t(v)]) ++count, through = v;
+        if (v != kNone && value[v]) ++count, through = v;
       }
       if (count > known) known = count, next = Walk::Step{n, through, false};
     }
@@ -59,14 +60,14 @@ Pattern prepared(FusedPattern form, const OpDef& op, const Attrs& attrs) {
   out.interior.assign(p.values.size(), 0), out.read.assign(p.values.size(), 0);
   for (const Node& node : p.nodes) {
     for (ValueId v : node.out) {
-      if (v != kNone) out.interior[size_t(v)] = 1;
+      if (v != kNone) out.interior[v] = 1;
     }
     for (ValueId v : node.in) {
-      if (v != kNone) out.read[size_t(v)] = 1;
+      if (v != kNone) out.read[v] = 1;
     }
   }
   for (ValueId v : out.form.out) {
-    if (v != kNone) out.interior[size_t(v)] = 0;
+    if (v != kNone) out.interior[v] = 0;
   }
   return out;
 }
@@ -103,13 +104,13 @@ bool PatternFinder::bind(const Pattern& pattern, NodeId from, NodeId to, Binding
       std::find(b.node.begin(), b.node.end(), to) != b.node.end()) {
     return false;
   }
-  b.node[size_t(from)] = to;
+  b.node[from] = to;
   for (size_t k = 0; k < node.in.size(); ++k) {
     if (!bind_value(pattern, want.in[k], node.in[k], b)) return false;
   }
   for (size_t i = 0; i < node.out.size(); ++i) {
     const ValueId v = want.out[i];
-    if (node.out[i] == kNone && !pattern.read[size_t(v)]) continue;  // nobody reads it here
+    if (node.out[i] == kNone && !pattern.read[v]) continue;  // nobody reads it here
     if (!bind_value(pattern, v, node.out[i], b)) return false;
   }
   return true;
@@ -117,7 +118,7 @@ bool PatternFinder::bind(const Pattern& pattern, NodeId from, NodeId to, Binding
 
 bool PatternFinder::bind_value(const Pattern& pattern, ValueId from, ValueId to, Binding& b) const {
   if (from == kNone || to == kNone) return from == to;
-  ValueId& bound = b.value[size_t(from)];
+  ValueId& bound = b.value[from];
   if (bound != kNone) return bound == to;
   if (!(pattern.form.program.value(from).spec == p_.value(to).spec)) return false;
   bound = to;
@@ -131,14 +132,14 @@ void PatternFinder::grow(const Pattern& pattern, size_t step, const Binding& b,
     return found(b);
   }
   const Walk::Step& s = pattern.walk.steps[step];
-  const ValueId through = b.value[size_t(s.through)];
+  const ValueId through = b.value[s.through];
   if (through == kNone) return;
   auto attempt = [&](NodeId n) {
     Binding next = b;
     if (bind(pattern, s.node, n, next)) grow(pattern, step + 1, next, found);
   };
   if (!s.producer) {
-    for (NodeId n : readers_[size_t(through)]) attempt(n);
+    for (NodeId n : readers_[through]) attempt(n);
   } else if (p_.value(through).producer != kNone) {
     attempt(p_.value(through).producer);
   }

@@ -25,14 +25,14 @@ struct Walk {
 struct Pattern {
   FusedPattern form;
   Walk walk;
-  std::vector<char> interior;  // by value of the pattern: made in it, and no output of it
-  std::vector<char> read;      // by value: somebody in the pattern reads it
+  ByValue<char> interior;  // of the pattern: made in it, and no output of it
+  ByValue<char> read;      // somebody in the pattern reads it
 };
 
 // Pattern -> program.
 struct Binding {
-  std::vector<NodeId> node;
-  std::vector<ValueId> value;
+  ByNode<NodeId> node;     // of the pattern: the node of the step
+  ByValue<ValueId> value;  // likewise
 };
 
 // Finds occurrences in one program by growing them from an anchor along edges.

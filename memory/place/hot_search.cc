@@ -19,9 +19,9 @@ void HotSearch::choose(size_t most) {
   }
   if (chosen_.size() > most) return;
   grain_ = 0;
-  for (int32_t i : chosen_) grain_ = std::gcd(grain_, buffers_[size_t(i)].size);
+  for (int32_t i : chosen_) grain_ = std::gcd(grain_, buffers_[i].size);
   for (int32_t i : chosen_) {
-    hot_.push_back(buffers_[size_t(i)]);
+    hot_.push_back(buffers_[i]);
     hot_.back().size /= grain_;
   }
 }
@@ -42,7 +42,7 @@ bool HotSearch::run(int64_t capacity, int64_t enough, int64_t nodes, double part
 void HotSearch::lay_around(const std::vector<int64_t>& offset, int64_t enough,
                            const Deadline& deadline, Placement& best) const {
   std::vector<int64_t> frozen(buffers_.size(), -1);
-  for (size_t i = 0; i < hot_.size(); ++i) frozen[size_t(chosen_[i])] = offset[i] * grain_;
+  for (size_t i = 0; i < hot_.size(); ++i) frozen[chosen_[i]] = offset[i] * grain_;
   const int64_t height = best.height;
   try_orders(buffers_, enough, frozen, deadline, best);
   if (best.height < height) best.order = "search";

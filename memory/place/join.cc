@@ -78,15 +78,15 @@ class Joiner {
       if (!is_empty(buffers_[i])) order.push_back(int32_t(i));
     }
     const auto key = [&](int32_t i) {
-      const Buffer& b = buffers_[size_t(i)];
+      const Buffer& b = buffers_[i];
       return std::tuple(b.lower / grid_, b.upper / grid_, b.size, i);
     };
     std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) { return key(i) < key(j); });
     size_t first = 0;  // block of this cell
     for (size_t k = 0; k < order.size(); ++k) {
-      const Buffer& b = buffers_[size_t(order[k])];
+      const Buffer& b = buffers_[order[k]];
       if (k > 0) {
-        const Buffer& before = buffers_[size_t(order[k - 1])];
+        const Buffer& before = buffers_[order[k - 1]];
         if (before.lower / grid_ != b.lower / grid_ || before.upper / grid_ != b.upper / grid_)
           first = out_.blocks.size();
       }
@@ -97,8 +97,8 @@ class Joiner {
         at = out_.blocks.size();
         out_.blocks.push_back({b.lower, b.upper, 0});
       }
-      out_.block[size_t(order[k])] = int32_t(at);
-      out_.inside[size_t(order[k])] = out_.blocks[at].size;
+      out_.block[order[k]] = int32_t(at);
+      out_.inside[order[k]] = out_.blocks[at].size;
       out_.blocks[at].size += b.size;
     }
   }
@@ -127,37 +127,37 @@ class Joiner {
     std::vector<int32_t> order(out_.blocks.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = int32_t(i);
     std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
-      const Buffer &a = out_.blocks[size_t(i)], &b = out_.blocks[size_t(j)];
+      const Buffer &a = out_.blocks[i], &b = out_.blocks[j];
       return a.lower != b.lower ? a.lower < b.lower : i < j;
     });
     std::vector<Buffer> chains;
     std::vector<int32_t> chain_of(out_.blocks.size());
     std::map<int64_t, std::vector<int32_t>> of_size;  // the one used last is at the end
     for (int32_t i : order) {
-      const Buffer& b = out_.blocks[size_t(i)];
+      const Buffer& b = out_.blocks[i];
       std::vector<int32_t>& same = of_size[b.size];
       auto best = same.end();
       const auto few = same.end() - std::min<std::ptrdiff_t>(std::ssize(same), kFew);
       for (auto it = same.end(); it != few;) {
         --it;
-        const int64_t end = chains[size_t(*it)].upper;
+        const int64_t end = chains[*it].upper;
         if (end > b.lower || b.lower - end > grid_) continue;
-        if (best != same.end() && end <= chains[size_t(*best)].upper) continue;
+        if (best != same.end() && end <= chains[*best].upper) continue;
         if (has_room(end, b.lower, b.size)) best = it;
       }
       if (best == same.end()) {
         chains.push_back(b);
         best = same.insert(same.end(), int32_t(chains.size()) - 1);
       } else {
-        Buffer& held = chains[size_t(*best)];
+        Buffer& held = chains[*best];
         load_.add(held.upper, b.lower, b.size);
         held.upper = b.upper;
       }
-      chain_of[size_t(i)] = *best;
+      chain_of[i] = *best;
       std::rotate(best, best + 1, same.end());
     }
     for (int32_t& block : out_.block) {
-      if (block >= 0) block = chain_of[size_t(block)];
+      if (block >= 0) block = chain_of[block];
     }
     out_.blocks = std::move(chains);
   }
@@ -173,7 +173,7 @@ class Joiner {
 std::vector<int64_t> JoinedBuffers::offsets(std::span<const int64_t> of_blocks) const {
   std::vector<int64_t> out(block.size());
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = block[i] < 0 ? 0 : of_blocks[size_t(block[i])] + inside[i];
+    out[i] = block[i] < 0 ? 0 : of_blocks[block[i]] + inside[i];
   return out;
 }
 
@@ -220,8 +220,8 @@ bool CoarserProblems::next(size_t blocks) {
   for (size_t i = 0; i < joined_.block.size(); ++i) {
     int32_t& block = joined_.block[i];
     if (block < 0) continue;
-    joined_.inside[i] += coarse.inside[size_t(block)];
-    block = coarse.block[size_t(block)];
+    joined_.inside[i] += coarse.inside[block];
+    block = coarse.block[block];
   }
   joined_.blocks = std::move(coarse.blocks);
   return true;

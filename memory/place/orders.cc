@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "memory/place/buffers/by_start.h"
-#include "memory/place/first_fit.h"
 #include "memory/place/buffers/load.h"
+#include "memory/place/first_fit.h"
 
 namespace pal {
 namespace {
@@ -66,8 +66,8 @@ class Orders {
  private:
   // Ties by size, then duration, then start, then number.
   bool is_before(int32_t i, int32_t j) const {
-    const Buffer &a = buffers_[size_t(i)], &b = buffers_[size_t(j)];
-    const double ka = keys_[size_t(i)], kb = keys_[size_t(j)];
+    const Buffer &a = buffers_[i], &b = buffers_[j];
+    const double ka = keys_[i], kb = keys_[j];
     if (ka != kb) return ka > kb;
     if (a.size != b.size) return a.size > b.size;
     if (duration(a) != duration(b)) return duration(a) > duration(b);

@@ -16,7 +16,7 @@ std::vector<Stretch> placed_greedily(std::span<const Buffer> buffers, int64_t en
   std::vector<Stretch> stretches;
   for (std::vector<int32_t>& owner : stretches_of(buffers)) {
     std::vector<Buffer> part;
-    for (int32_t i : owner) part.push_back(buffers[size_t(i)]);
+    for (int32_t i : owner) part.push_back(buffers[i]);
     stretches.emplace_back(std::move(part), std::move(owner));
     stretches.back().greedy(enough, deadline);
   }
@@ -50,8 +50,7 @@ Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
     }
     if (s.best().height > out.height) out.height = s.best().height, out.order = s.best().order;
     out.proven = std::max(out.proven, s.proven());
-    for (size_t i = 0; i < s.owner().size(); ++i)
-      out.offset[size_t(s.owner()[i])] = s.best().offset[i];
+    for (size_t i = 0; i < s.owner().size(); ++i) out.offset[s.owner()[i]] = s.best().offset[i];
   }
   return out;
 }

@@ -77,12 +77,12 @@ Placement place_by_start(std::span<const Buffer> buffers) {
   }
   ends = starts;
   std::sort(starts.begin(), starts.end(), [&](int32_t i, int32_t j) {
-    const Buffer &a = buffers[size_t(i)], &b = buffers[size_t(j)];
+    const Buffer &a = buffers[i], &b = buffers[j];
     if (a.lower != b.lower) return a.lower < b.lower;
     return a.size != b.size ? a.size > b.size : i < j;
   });
   std::sort(ends.begin(), ends.end(), [&](int32_t i, int32_t j) {
-    const Buffer &a = buffers[size_t(i)], &b = buffers[size_t(j)];
+    const Buffer &a = buffers[i], &b = buffers[j];
     return a.upper != b.upper ? a.upper < b.upper : i < j;
   });
   Placement out;
@@ -90,12 +90,12 @@ Placement place_by_start(std::span<const Buffer> buffers) {
   Gaps gaps;
   size_t ended = 0;
   for (int32_t i : starts) {
-    const Buffer& b = buffers[size_t(i)];
-    for (; buffers[size_t(ends[ended])].upper <= b.lower; ++ended) {
-      const int64_t begin = out.offset[size_t(ends[ended])];
-      gaps.give_back(begin, begin + buffers[size_t(ends[ended])].size);
+    const Buffer& b = buffers[i];
+    for (; buffers[ends[ended]].upper <= b.lower; ++ended) {
+      const int64_t begin = out.offset[ends[ended]];
+      gaps.give_back(begin, begin + buffers[ends[ended]].size);
     }
-    const int64_t begin = out.offset[size_t(i)] = gaps.take(b.size);
+    const int64_t begin = out.offset[i] = gaps.take(b.size);
     out.height = std::max(out.height, begin + b.size);
   }
   return out;

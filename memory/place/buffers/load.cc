@@ -69,15 +69,14 @@ std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) 
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!is_empty(buffers[i])) order.push_back(int32_t(i));
   }
-  std::sort(order.begin(), order.end(), [&](int32_t i, int32_t j) {
-    return buffers[size_t(i)].lower < buffers[size_t(j)].lower;
-  });
+  std::sort(order.begin(), order.end(),
+            [&](int32_t i, int32_t j) { return buffers[i].lower < buffers[j].lower; });
   std::vector<std::vector<int32_t>> out;
   int64_t end = INT64_MIN;
   for (int32_t i : order) {
-    if (out.empty() || buffers[size_t(i)].lower >= end) out.emplace_back();
+    if (out.empty() || buffers[i].lower >= end) out.emplace_back();
     out.back().push_back(i);
-    end = std::max(end, buffers[size_t(i)].upper);
+    end = std::max(end, buffers[i].upper);
   }
   return out;
 }
@@ -121,7 +120,7 @@ void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> o
   ends = starts;
   auto by = [&](auto member) {
     return [&buffers, member](int32_t a, int32_t b) {
-      return buffers[size_t(a)].*member < buffers[size_t(b)].*member;
+      return buffers[a].*member < buffers[b].*member;
     };
   };
   std::sort(starts.begin(), starts.end(), by(&Buffer::lower));
@@ -129,16 +128,16 @@ void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> o
   std::set<std::pair<int64_t, int32_t>> live;  // (offset, buffer): neighbours must not touch
   size_t ended = 0;
   for (int32_t i : starts) {
-    for (; buffers[size_t(ends[ended])].upper <= buffers[size_t(i)].lower; ++ended) {
-      live.erase({offset[size_t(ends[ended])], ends[ended]});
+    for (; buffers[ends[ended]].upper <= buffers[i].lower; ++ended) {
+      live.erase({offset[ends[ended]], ends[ended]});
     }
-    const int64_t begin = offset[size_t(i)], end = begin + buffers[size_t(i)].size;
+    const int64_t begin = offset[i], end = begin + buffers[i].size;
     auto next = live.lower_bound({begin, 0});
     int32_t clash = -1;
     if (next != live.end() && next->first < end) clash = next->second;
     if (next != live.begin()) {
       auto before = std::prev(next);
-      if (before->first + buffers[size_t(before->second)].size > begin) clash = before->second;
+      if (before->first + buffers[before->second].size > begin) clash = before->second;
     }
     if (clash >= 0 || begin < 0) {
       throw ProgramError("place: buffer " + std::to_string(i) + " at " + std::to_string(begin) +

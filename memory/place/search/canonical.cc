@@ -29,7 +29,7 @@ CanonicalSearch::CanonicalSearch(std::span<const Buffer> buffers, int64_t capaci
   for (size_t i = 0; i < n; ++i) {
     size_.push_back(buffers[i].size);
     kind_.push_back(kinds.try_emplace({lower_[i], upper_[i], size_[i]}, int32_t(i)).first->second);
-    for (int32_t s = lower_[i]; s < upper_[i]; ++s) of_[size_t(s)].push_back(int32_t(i));
+    for (int32_t s = lower_[i]; s < upper_[i]; ++s) of_[s].push_back(int32_t(i));
     for (size_t j = 0; j < n; ++j) {
       if (j != i && buffers[j].lower < buffers[i].upper && buffers[i].lower < buffers[j].upper)
         beside_[i].push_back(int32_t(j));
@@ -58,10 +58,10 @@ void CanonicalSearch::number_sections() {
   bool began = false;
   for (const Event& e : events) {
     if (e.starts) {
-      lower_[size_t(e.buffer)] = sections_;
+      lower_[e.buffer] = sections_;
     } else {
       sections_ += began;
-      upper_[size_t(e.buffer)] = sections_;
+      upper_[e.buffer] = sections_;
     }
     began = e.starts;
   }
@@ -81,10 +81,10 @@ void CanonicalSearch::begin() {
   moves_.clear();
   for (size_t i = 0; i < n; ++i) {
     for (int32_t s = lower_[i]; s < upper_[i]; ++s) {
-      rest_[size_t(s)] += size_[i];
-      lowest_[size_t(s)] = int32_t(i);
+      rest_[s] += size_[i];
+      lowest_[s] = int32_t(i);
     }
-    for (int32_t t = lower_[i] + 1; t < upper_[i]; ++t) ++crossing_[size_t(t)];
+    for (int32_t t = lower_[i] + 1; t < upper_[i]; ++t) ++crossing_[t];
   }
 }
 
@@ -131,7 +131,7 @@ void CanonicalSearch::sort(Part& part) {
   };
   std::vector<Keyed> order;
   for (int32_t i : part.left) {
-    Keyed k{{}, kind_[size_t(i)], i};
+    Keyed k{{}, kind_[i], i};
     for (size_t j = 0; j < std::min<size_t>(keys_.size(), 4); ++j) k.key[j] = -key(i, keys_[j]);
     order.push_back(k);
   }
@@ -141,7 +141,7 @@ void CanonicalSearch::sort(Part& part) {
   });
   for (size_t i = 0; i < order.size(); ++i) {
     part.left[i] = order[i].buffer;
-    work_ += 20 + upper_[size_t(order[i].buffer)] - lower_[size_t(order[i].buffer)];
+    work_ += 20 + upper_[order[i].buffer] - lower_[order[i].buffer];
   }
 }
 
@@ -192,7 +192,7 @@ CanonicalSearch::Opened CanonicalSearch::open(Level& level, int64_t lowest, int3
   }
   // The lowest top: what lay above it would leave room below for that buffer.
   int64_t end = kPlaced;
-  for (int32_t b : part.left) end = std::min(end, low_[size_t(b)] + size_[size_t(b)]);
+  for (int32_t b : part.left) end = std::min(end, low_[b] + size_[b]);
   if (end == kPlaced) return Opened::kPlaced;
   // Nothing will lie below this one, so all that is left of a section is to fit above it.
   const int64_t most = *std::max_element(rest_.begin() + part.from, rest_.begin() + part.to);
@@ -202,7 +202,7 @@ CanonicalSearch::Opened CanonicalSearch::open(Level& level, int64_t lowest, int3
   uint64_t state = uint64_t(part.from) << 32 | uint64_t(part.to);
   int32_t last_kind = -1;
   for (int32_t r = 0; r < int32_t(part.left.size()); ++r) {
-    const size_t b = size_t(part.left[size_t(r)]);
+    const size_t b = size_t(part.left[r]);
     const int64_t at = low_[b];
     if (at == kPlaced) continue;
     // Where it could lie, unless it may not lie there any more.
@@ -236,7 +236,7 @@ bool CanonicalSearch::choose(Level& level) {
     if (put(c.buffer, c.at)) {
       level.last = lows_.size() == lows;  // it raised nothing: no other choice will do better
       level.at = c.at, level.rank = c.rank;
-      cut(level, lower_[size_t(c.buffer)], upper_[size_t(c.buffer)]);
+      cut(level, lower_[c.buffer], upper_[c.buffer]);
       return true;
     }
     undo_to(level.mark);
@@ -260,7 +260,7 @@ void CanonicalSearch::cut(Level& level, int32_t first, int32_t last) {
   level.done = 0;
   std::vector<int32_t> cuts;
   for (int32_t t = std::max(first, part.from + 1); t <= std::min(last, part.to - 1); ++t) {
-    if (crossing_[size_t(t)] == 0) cuts.push_back(t);
+    if (crossing_[t] == 0) cuts.push_back(t);
   }
   level.own.clear();
   if (cuts.empty()) {
@@ -270,13 +270,12 @@ void CanonicalSearch::cut(Level& level, int32_t first, int32_t last) {
   int32_t from = part.from;
   cuts.push_back(part.to);
   for (int32_t to : cuts) {
-    if (rest_[size_t(from)] > 0) level.own.push_back({from, to, {}});
+    if (rest_[from] > 0) level.own.push_back({from, to, {}});
     from = to;
   }
   for (Part& p : level.own) {
     for (int32_t i : part.left) {
-      if (low_[size_t(i)] != kPlaced && lower_[size_t(i)] >= p.from && upper_[size_t(i)] <= p.to)
-        p.left.push_back(i);
+      if (low_[i] != kPlaced && lower_[i] >= p.from && upper_[i] <= p.to) p.left.push_back(i);
     }
     sort(p);
   }
@@ -294,8 +293,8 @@ bool CanonicalSearch::put(int32_t buffer, int64_t at) {
   moves_.push_back({buffer, lows_.size(), floors_.size()});
   offset_[b] = at;
   low_[b] = kPlaced;
-  for (int32_t s = lower_[b]; s < upper_[b]; ++s) rest_[size_t(s)] -= size_[b];
-  for (int32_t t = lower_[b] + 1; t < upper_[b]; ++t) --crossing_[size_t(t)];
+  for (int32_t s = lower_[b]; s < upper_[b]; ++s) rest_[s] -= size_[b];
+  for (int32_t t = lower_[b] + 1; t < upper_[b]; ++t) --crossing_[t];
   int32_t from = lower_[b], to = upper_[b];
   for (int32_t o : beside_[b]) {
     const size_t c = size_t(o);
@@ -306,8 +305,8 @@ bool CanonicalSearch::put(int32_t buffer, int64_t at) {
   }
   work_ += upper_[b] - lower_[b] + int64_t(beside_[b].size()) + to - from;
   for (int32_t s = from; s < to; ++s) {
-    const int64_t floor = floor_[size_t(s)];
-    if (low_[size_t(lowest_[size_t(s)])] == floor) continue;
+    const int64_t floor = floor_[s];
+    if (low_[lowest_[s]] == floor) continue;
     if (!lift(s, s >= lower_[b] && s < upper_[b] ? top : floor, s > from ? s - 1 : s)) return false;
   }
   return true;
@@ -320,11 +319,10 @@ bool CanonicalSearch::lift(int32_t section, int64_t least, int32_t beside) {
   int64_t floor = kPlaced;
   const std::vector<int32_t>& of = of_[s];
   size_t k = 0;
-  int32_t lowest = lowest_[size_t(beside)];  // most are alive in both
-  if (lower_[size_t(lowest)] <= section && section < upper_[size_t(lowest)])
-    floor = low_[size_t(lowest)];
+  int32_t lowest = lowest_[beside];  // most are alive in both
+  if (lower_[lowest] <= section && section < upper_[lowest]) floor = low_[lowest];
   for (; k < of.size() && floor > least; ++k) {
-    if (low_[size_t(of[k])] < floor) lowest = of[k], floor = low_[size_t(lowest)];
+    if (low_[of[k]] < floor) lowest = of[k], floor = low_[lowest];
   }
   work_ += int64_t(k);
   if (floor > floor_[s]) {
@@ -340,15 +338,14 @@ void CanonicalSearch::undo_to(size_t count_of_moves) {
     const Move& m = moves_.back();
     for (; floors_.size() > m.floors; floors_.pop_back()) {
       const Floor& f = floors_.back();
-      floor_[size_t(f.section)] = f.floor;
-      lowest_[size_t(f.section)] = f.lowest;
+      floor_[f.section] = f.floor;
+      lowest_[f.section] = f.lowest;
     }
-    for (; lows_.size() > m.lows; lows_.pop_back())
-      low_[size_t(lows_.back().buffer)] = lows_.back().low;
+    for (; lows_.size() > m.lows; lows_.pop_back()) low_[lows_.back().buffer] = lows_.back().low;
     const size_t b = size_t(m.buffer);
     low_[b] = offset_[b];
-    for (int32_t s = lower_[b]; s < upper_[b]; ++s) rest_[size_t(s)] += size_[b];
-    for (int32_t t = lower_[b] + 1; t < upper_[b]; ++t) ++crossing_[size_t(t)];
+    for (int32_t s = lower_[b]; s < upper_[b]; ++s) rest_[s] += size_[b];
+    for (int32_t t = lower_[b] + 1; t < upper_[b]; ++t) ++crossing_[t];
   }
 }
 

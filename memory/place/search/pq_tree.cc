@@ -44,14 +44,14 @@ int16_t PqTree::join(Type type, std::span<const int16_t> children) {
 }
 
 void PqTree::mark(std::span<const Leaf> leaves, std::vector<char>& marked) {
-  for (Leaf leaf : leaves) marked[size_t(leaf)] = 1;
+  for (Leaf leaf : leaves) marked[leaf] = 1;
   for (Node& node : nodes_) node.marked = 0;
   for (Node& node : nodes_) {
-    if (node.type != kLeaf || !marked[size_t(node.leaf)]) continue;
+    if (node.type != kLeaf || !marked[node.leaf]) continue;
     ++node.marked;
     for (int16_t n = node.parent; n >= 0; n = at(n).parent) ++at(n).marked;
   }
-  for (Leaf leaf : leaves) marked[size_t(leaf)] = 0;
+  for (Leaf leaf : leaves) marked[leaf] = 0;
 }
 
 bool PqTree::straighten(int16_t n, Line& line) {
@@ -200,7 +200,7 @@ double PqTree::log_orders(int16_t n, std::span<const double> log_factorial) cons
 
 uint64_t PqTree::hash(int16_t n, std::span<const uint64_t> kind) const {
   const Node& node = at(n);
-  if (node.type == kLeaf) return kind[size_t(node.leaf)];
+  if (node.type == kLeaf) return kind[node.leaf];
   if (node.type == kP) {
     uint64_t sum = 17;
     for (int16_t c = node.first; c >= 0; c = at(c).next) sum += mixed(hash(c, kind));
@@ -222,7 +222,7 @@ void PqTree::append(int16_t n, std::span<const int32_t> rank, std::vector<Leaf>&
   for (int16_t c = node.first; c >= 0; c = at(c).next) {
     int16_t leaf = c;
     while (at(leaf).type != kLeaf) leaf = at(leaf).first;
-    children.push_back({rank[size_t(at(leaf).leaf)], c});
+    children.push_back({rank[at(leaf).leaf], c});
   }
   auto less = [](auto& a, auto& b) { return a.first < b.first; };
   if (node.type == kP)
@@ -245,11 +245,11 @@ int16_t PqTree::copy_into(std::vector<Node>& out, int16_t n, int16_t parent) con
   int16_t last = -1, size = 0;
   for (int16_t c = at(n).first; c >= 0; c = at(c).next) {
     const int16_t child = copy_into(out, c, copy);
-    (last < 0 ? out[size_t(copy)].first : out[size_t(last)].next) = child;
-    size = int16_t(size + out[size_t(child)].size);
+    (last < 0 ? out[copy].first : out[last].next) = child;
+    size = int16_t(size + out[child].size);
     last = child;
   }
-  out[size_t(copy)].size = size;
+  out[copy].size = size;
   return copy;
 }
 

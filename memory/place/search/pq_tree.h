@@ -47,8 +47,8 @@ class PqTree {
     Type type = kLeaf;
   };
 
-  Node& at(int16_t n) { return nodes_[size_t(n)]; }
-  const Node& at(int16_t n) const { return nodes_[size_t(n)]; }
+  Node& at(int16_t n) { return nodes_[n]; }
+  const Node& at(int16_t n) const { return nodes_[n]; }
   int16_t add(Node node);
   int16_t any_order(std::span<const Leaf> leaves);
   int16_t join(Type type, std::span<const int16_t> children);

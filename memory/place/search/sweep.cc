@@ -56,12 +56,12 @@ void ColumnSweep::prepare(Border& border) {
       return;
     }
     std::sort(of.begin(), of.end(), [&](Leaf a, Leaf b) {
-      const Buffer &x = buffers_[size_t(a)], &y = buffers_[size_t(b)];
-      return x.size != y.size ? x.size > y.size : kind_[size_t(a)] < kind_[size_t(b)];
+      const Buffer &x = buffers_[a], &y = buffers_[b];
+      return x.size != y.size ? x.size > y.size : kind_[a] < kind_[b];
     });
     for (size_t i = 0; i < of.size(); ++i) {
-      sizes[in].push_back(buffers_[size_t(of[i])].size);
-      if (in) alike.push_back(i > 0 && kind_[size_t(of[i])] == kind_[size_t(of[i - 1])]);
+      sizes[in].push_back(buffers_[of[i]].size);
+      if (in) alike.push_back(i > 0 && kind_[of[i]] == kind_[of[i - 1]]);
     }
   }
   border.exchanges = find_exchanges(sizes[0], sizes[1], alike);
@@ -69,7 +69,7 @@ void ColumnSweep::prepare(Border& border) {
 
 void ColumnSweep::list(const std::vector<Leaf>& of, BufferSet set, std::vector<Leaf>& out) {
   out.clear();
-  for (; set; set &= set - 1) out.push_back(of[size_t(std::countr_zero(set))]);
+  for (; set; set &= set - 1) out.push_back(of[std::countr_zero(set)]);
 }
 
 // Ways to change some buffers of the column, among them the one for which there are fewest. Unions
@@ -81,7 +81,7 @@ void ColumnSweep::list_options(const Border& border, BufferSet out, BufferSet in
   for (const Exchange& e : border.exchanges) {
     if ((e.out & ~out) || (e.in & ~in)) continue;
     fitting.push_back(e);
-    for (BufferSet set = e.out; set; set &= set - 1) ++ways[size_t(std::countr_zero(set))];
+    for (BufferSet set = e.out; set; set &= set - 1) ++ways[std::countr_zero(set)];
   }
   size_t pivot = size_t(std::countr_zero(out));
   for (BufferSet set = out; set; set &= set - 1) {
@@ -142,7 +142,7 @@ std::vector<ColumnSweep::State> ColumnSweep::cross(size_t number, size_t width,
         const size_t left = size_t(std::popcount(out) + std::popcount(in));
         const int32_t leaves = s.leaves + int32_t(coming_.size()) - int32_t(going_.size());
         // How likely it is that an order drawn by chance would do.
-        const double score = tree.log_orders(log_factorial_) - log_factorial_[size_t(leaves)] +
+        const double score = tree.log_orders(log_factorial_) - log_factorial_[leaves] +
                              noise_ * double(random_() >> 11) * 0x1p-53;
         Bucket& to = buckets[left];
         if (score <= to.least) continue;
@@ -178,8 +178,8 @@ int64_t ColumnSweep::run(size_t width, uint64_t seed, const SearchLimits& limits
 void ColumnSweep::settle(size_t column, const State& state, std::span<const Leaf> order,
                          std::vector<int64_t>& offset) {
   std::vector<std::vector<Exchange>> taken(borders_.size());
-  for (int32_t step = state.step; step >= 0; step = steps_[size_t(step)].before)
-    taken[steps_[size_t(step)].border].push_back(steps_[size_t(step)].exchange);
+  for (int32_t step = state.step; step >= 0; step = steps_[step].before)
+    taken[steps_[step].border].push_back(steps_[step].exchange);
   std::vector<PqTree> columns{PqTree(first_)};  // what the border behind gathers is gathered
   for (size_t b = 1; b <= column; ++b) {
     PqTree next = columns.back();
@@ -192,19 +192,19 @@ void ColumnSweep::settle(size_t column, const State& state, std::span<const Leaf
     columns.push_back(std::move(next));
   }
   std::vector<int32_t> rank(buffers_.size(), 0);
-  for (size_t i = 0; i < order.size(); ++i) rank[size_t(order[i])] = int32_t(i);
+  for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = int32_t(i);
   for (size_t b = column + 1; b-- > 0;) {
     int64_t top = 0;
     int32_t place = 0;
     for (Leaf leaf : columns[b].order(rank)) {
-      offset[size_t(leaf)] = top;
-      top += buffers_[size_t(leaf)].size;
-      rank[size_t(leaf)] = place++;
+      offset[leaf] = top;
+      top += buffers_[leaf].size;
+      rank[leaf] = place++;
     }
     for (const Exchange& e : taken[b]) {  // what gave way stands where its followers do
       list(borders_[b].out, e.out, going_);
       list(borders_[b].in, e.in, coming_);
-      for (Leaf leaf : going_) rank[size_t(leaf)] = rank[size_t(coming_[0])];
+      for (Leaf leaf : going_) rank[leaf] = rank[coming_[0]];
     }
   }
 }

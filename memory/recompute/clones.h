@@ -1,0 +1,42 @@
+// Clones: forward nodes that run once more in the recompute phase.
+//
+// A clone is the forward node with the same attributes (so a random operator draws the same bits),
+// just before the first backward node that needs it. It reads clones where its operands are
+// recomputed too, and otherwise the originals, which are thereby stashed.
+#pragma once
+#include <vector>
+
+#include "memory/recompute/step_view.h"
+
+namespace pal {
+
+// Which nodes run again and before which, in their new order.
+struct CloneList {
+  struct Clone {
+    NodeId reader, original;
+  };
+  std::vector<Clone> clones;
+  Choice needed;  // by value: 1 where a clone's output is read
+};
+
+// Readers further apart than `far` nodes get clones of their own, where the node is from_pinned.
+// Values that are alive anyway, because a value in the same storage is stashed, are not recomputed.
+CloneList list_clones(const StepView& view, Choice choice, NodeId far);
+
+// Bytes of forward values that gradients or clones still read, each storage once. `as_bits`, by
+// value: its bytes as bits, which count where no clone reads the value; -1: bits do not suffice.
+// Empty: nothing is kept as bits.
+int64_t stashed_bytes(const StepView& view, const CloneList& list,
+                      const std::vector<int64_t>& as_bits = {});
+
+struct Clones {
+  Program program;
+  int count = 0;    // nodes run again
+  int encoded = 0;  // values kept as bits
+  Cost cost;        // of what was added
+};
+
+Clones insert_clones(const StepView& view, const CloneList& list);
+Clones insert_clones(const StepView& view, Choice choice, NodeId far);
+
+}  // namespace pal

@@ -1,0 +1,51 @@
+// What the methods of recomputation are told.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/program.h"
+
+namespace pal {
+
+enum class Recompute : uint8_t {
+  none,
+  mirror,  // Chen et al. 2016, section 4.3: everything that is cheap
+  sqrt,    // Chen et al. 2016, section 4.1: all but what crosses the borders of sqrt(n) segments
+  echo,    // Zheng et al. 2020, Algorithm 1 (memory/recompute/echo.h)
+};
+
+const char* to_string(Recompute method);
+
+struct RecomputeOptions {
+  // A node is compute-heavy when it does at least this many flops for each byte that it moves. On
+  // the papers' cards (10 to 14 Tflop/s, 340 to 900 GB/s) arithmetic, not memory, begins to bound a
+  // kernel between 16 and 39. Elementwise and row-wise operators stay below 6, recurrent layers'
+  // products are above 45; a 1x1 convolution of few channels (64 to 256: 26) moves its result in
+  // the time that it takes, and is as cheap to run again as a sum. mirror and sqrt: at most 12.
+  double heavy = 32;
+  // echo: some candidates run compute-heavy nodes again, where their time is worth it.
+  bool products = true;
+  // echo: at most this part of the step's time, by a roofline for the papers' card.
+  double overhead = 0.09;
+  // echo: one bit an element in place of a value, where that is all that gradients ask of it
+  // (memory/passes/bit_stash.h).
+  bool bits = true;
+  // Only nodes whose scope contains one of these; empty: all. For asking what a layer is worth.
+  std::vector<std::string> scopes = {};
+};
+
+// Bytes that a program will need at its peak, after the passes that follow.
+using FootprintOf = std::function<int64_t(const Program&)>;
+
+// What the step is for, as far as it matters to a choice.
+struct RecomputeGoal {
+  std::optional<int64_t> budget = {};  // echo: bytes to fit into, whatever it costs
+  // echo: gradients that make their recomputed operands themselves (memory/passes/fuse_recompute.h)
+  // will be fused, so that is what costs are.
+  bool fuse = false;
+};
+
+}  // namespace pal

@@ -1,0 +1,78 @@
+// The view of a step, from its readers and storages.
+#include "memory/recompute/step_view.h"
+
+#include <algorithm>
+
+#include "core/prepare.h"
+#include "memory/storages/storages.h"
+
+namespace pal {
+namespace {
+
+bool is_among(const std::string& scope, const std::vector<std::string>& parts) {
+  return parts.empty() || std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+           return scope.find(part) != std::string::npos;
+         });
+}
+
+}  // namespace
+
+StepView::StepView(const Program& p, const RecomputeOptions& options)
+    : program(p), readers(p), heavy(options.heavy) {
+  const size_t values = p.values.size(), nodes = p.nodes.size();
+  first_use.assign(values, kNone), last_use.assign(values, kNone);
+  pinned.assign(values, 0), cost.resize(nodes), clonable.assign(nodes, 0);
+  const Storages storages = assign_storages(p, {}, {.inplace = false});
+  storage = storages.of;
+  for (const Storage& s : storages.list) storage_bytes.push_back(align_up(s.bytes));
+
+  NodeId last_backward = kNone;  // the last node that may come to read a clone
+  for (size_t v = 0; v < values; ++v) {
+    const NodeId producer = p.values[v].producer;
+    const Storage* s = storage[v] == kNone ? nullptr : &storages[storage[v]];
+    pinned[v] = producer == kNone || !s || s->persistent || s->input || s->output ||
+                p.node(producer).phase != Phase::forward;
+    if (pinned[v]) continue;
+    for (NodeId r : readers[v]) {
+      const Node& reader = p.node(r);
+      if (reader.phase == Phase::forward) continue;
+      if (reader.phase == Phase::update) {
+        pinned[v] = 1;
+        continue;
+      }
+      if (first_use[v] == kNone) first_use[v] = r;
+      last_use[v] = r;
+      last_backward = std::max(last_backward, r);
+    }
+  }
+  ByStorage<NodeId> written(storages.list.size(), p.node_count());  // the first update of it
+  for (NodeId n = p.node_count(); n-- > 0;) {
+    if (!p.node(n).op->writes_state) continue;
+    for (ValueId v : p.node(n).out) {
+      if (v != kNone) written[storage[v]] = n;
+    }
+  }
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    const Node& node = p.node(n);
+    if (node.phase != Phase::forward || node.op->writes_state) continue;
+    cost[n] = cost_of(*node.op, specs_of(p, node.in), specs_of(p, node.out), node.attrs);
+    clonable[n] =
+        is_among(p.scopes[node.scope], options.scopes) && node.waits.empty() &&
+        std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
+          return v != kNone && storage[v] != kNone && written[storage[v]] <= last_backward;
+        });
+  }
+}
+
+bool StepView::is_heavy(NodeId n, double flops_per_byte) const {
+  const Cost& own = cost[n];
+  return program.node(n).phase == Phase::forward &&
+         own.flops >= flops_per_byte * std::max(own.bytes, 1.0);
+}
+
+bool StepView::from_pinned(NodeId n) const {
+  const auto& in = program.node(n).in;
+  return std::all_of(in.begin(), in.end(), [&](ValueId v) { return stays(v); });
+}
+
+}  // namespace pal
