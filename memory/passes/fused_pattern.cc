@@ -90,8 +90,8 @@ const std::vector<Pattern>& PatternFinder::patterns_of(const Node& anchor, const
 void PatternFinder::find(const Pattern& pattern, NodeId anchor,
                          const std::function<void(Binding)>& found) const {
   if (!pattern.walk.whole) return;
-  Binding start{std::vector<NodeId>(pattern.form.program.nodes.size(), kNone),
-                std::vector<ValueId>(pattern.form.program.values.size(), kNone)};
+  Binding start{ByNode<NodeId>(pattern.form.program.nodes.size(), kNone),
+                ByValue<ValueId>(pattern.form.program.values.size(), kNone)};
   if (bind(pattern, pattern.walk.anchor, anchor, start)) grow(pattern, 0, start, found);
 }
 

@@ -1,12 +1,13 @@
-// Which clones a choice needs, and the program with them.
+// Which nodes are cloned before which, then one walk that inserts them.
 #include "memory/recompute/clones.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
-#include "core/order.h"
+#include "core/rewriter.h"
 
 namespace pal {
+
 namespace {
 
 // Drops what need not be recomputed: values nobody needs, and values whose storage is stashed for
@@ -83,31 +84,30 @@ class Lister {
 class Inserter {
  public:
   Inserter(const StepView& view, const CloneList& list)
-      : view_(view), p_(view.program), list_(list), now_(list.needed.size()) {
-    for (size_t v = 0; v < now_.size(); ++v) now_[v] = ValueId(v);
+      : view_(view),
+        p_(view.program),
+        list_(list),
+        out_(p_, list.clones.size(), list.clones.size()),
+        now_(list.needed.size()) {
+    for (ValueId v : now_.ids()) now_[v] = v;
   }
 
   Clones run() {
-    out_.program = without_nodes(p_, list_.clones.size());
-    out_.program.nodes.reserve(p_.nodes.size() + list_.clones.size());
-    out_.count = int(list_.clones.size());
-    ByNode<NodeId> place(p_.nodes.size());
     auto next = list_.clones.begin();
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
+    for (NodeId n : p_.nodes.ids()) {
       for (; next != list_.clones.end() && next->reader == n; ++next) clone(next->original);
       Node node = p_.node(n);
       if (node.phase != Phase::forward && node.phase != Phase::update) read_clones(node);
-      for (NodeId& wait : node.waits) wait = place[wait];
-      place[n] = out_.program.node_count();
-      out_.program.nodes.push_back(std::move(node));
+      out_.replace(n, std::move(node));
     }
-    out_.program.relink();
-    return std::move(out_);
+    return {.program = out_.finish(), .count = int(list_.clones.size()), .cost = cost_};
   }
 
  private:
   void read_clones(Node& node) const {
-    for (ValueId& v : node.in) v = v == kNone ? kNone : now_[v];
+    for (ValueId& v : node.in) {
+      if (v != kNone) v = now_[v];
+    }
   }
 
   void clone(NodeId n) {
@@ -120,19 +120,19 @@ class Inserter {
         v = kNone;
         continue;
       }
-      out_.program.values.push_back(p_.value(v));
-      v = now_[v] = ValueId(out_.program.values.size()) - 1;
+      v = now_[v] = out_.add(p_.value(v));
     }
-    out_.cost.flops += view_.cost[n].flops;
-    out_.cost.bytes += view_.cost[n].bytes;
-    out_.program.nodes.push_back(std::move(node));
+    cost_.flops += view_.cost[n].flops;
+    cost_.bytes += view_.cost[n].bytes;
+    out_.insert(std::move(node));
   }
 
   const StepView& view_;
   const Program& p_;
   const CloneList& list_;
+  Rewriter out_;
   ByValue<ValueId> now_;  // what a backward reader reads
-  Clones out_;
+  Cost cost_;
 };
 
 }  // namespace
@@ -141,25 +141,6 @@ CloneList list_clones(const StepView& view, Choice choice, NodeId far) {
   CloneList list{.needed = needed_of(view, std::move(choice))};
   Lister(view, list, far).run();
   return list;
-}
-
-int64_t stashed_bytes(const StepView& view, const CloneList& list,
-                      const std::vector<int64_t>& as_bits) {
-  const Program& p = view.program;
-  std::vector<int64_t> bytes(view.storage_bytes.size(), 0);
-  auto stash = [&](ValueId v, bool whole) {
-    if (view.stays(v) || list.needed[v]) return;
-    const size_t storage = size_t(view.storage[v]);
-    const bool coded = !whole && !as_bits.empty() && as_bits[v] >= 0;
-    bytes[storage] = std::max(bytes[storage], coded ? as_bits[v] : view.storage_bytes[storage]);
-  };
-  for (size_t v = 0; v < p.values.size(); ++v) {
-    if (view.first_use[v] != kNone) stash(ValueId(v), false);
-  }
-  for (const CloneList::Clone& clone : list.clones) {
-    for (ValueId v : p.node(clone.original).in) stash(v, true);
-  }
-  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
 Clones insert_clones(const StepView& view, const CloneList& list) {

@@ -1,11 +1,12 @@
-// Clones: forward nodes that run once more in the recompute phase.
-//
-// A clone is the forward node with the same attributes (so a random operator draws the same bits),
-// just before the first backward node that needs it. It reads clones where its operands are
-// recomputed too, and otherwise the originals, which are thereby stashed.
+// The nodes that make values again. A clone is a forward node once more, with the same attributes
+// (so a random operator draws the same bits), in the recompute phase, just before the first
+// backward node that needs it. It reads clones where its operands are recomputed too, and otherwise
+// the originals, which are thereby stashed.
 #pragma once
 #include <vector>
 
+#include "core/op.h"
+#include "core/program.h"
 #include "memory/recompute/step_view.h"
 
 namespace pal {
@@ -22,12 +23,6 @@ struct CloneList {
 // Readers further apart than `far` nodes get clones of their own, where the node is from_pinned.
 // Values that are alive anyway, because a value in the same storage is stashed, are not recomputed.
 CloneList list_clones(const StepView& view, Choice choice, NodeId far);
-
-// Bytes of forward values that gradients or clones still read, each storage once. `as_bits`, by
-// value: its bytes as bits, which count where no clone reads the value; -1: bits do not suffice.
-// Empty: nothing is kept as bits.
-int64_t stashed_bytes(const StepView& view, const CloneList& list,
-                      const std::vector<int64_t>& as_bits = {});
 
 struct Clones {
   Program program;

@@ -1,30 +1,44 @@
-// Echo's candidates, and which of them a step takes.
+// Echo (Zheng, Vijaykumar, Pekhimenko, ISCA 2020): which feature maps are worth recomputing.
 //
-// A candidate is what the cut (memory/recompute/echo_cut.h) chooses within some bounds of regions,
-// at some price for time. Which candidates there are depends on the step alone, not on the time or
-// the bytes that are allowed, and each has its bytes and its time. Taken is the candidate of the
-// fewest bytes whose time is within the allowed overhead; or, where there is a budget and that one
-// does not fit, the fastest that does; or else the smallest of all. The step without recomputation
-// is one of them. So more time never costs bytes, and a budget that a candidate meets is met.
+// Algorithm 1, on a flat program:
+//   partition  Compute-heavy nodes are never run again, so regions end at them. Whether a heavy
+//              node's gradient needs its inputs or its output need not be asked (the paper's dummy
+//              gradient): the program shows who reads what. A heavy node whose output no gradient
+//              reads is dead on the recomputation path by itself, and its inputs are targets.
+//   backward   From every value that the backward pass reads, expand to its producer's operands,
+//              and on, until heavy nodes, state and inputs. A value whose readers would be further
+//              than `near` nodes apart ends a region too: it would be made at the first and kept
+//              for the last, and nothing won. So a chain through time (an LSTM's c) is cut into
+//              short pieces. Several distances are tried (memory/recompute/echo_trials.h).
+//   forward    Of each region, recompute only what releases more bytes than it stashes anew, with
+//              reuse counted across the whole region (sections IV-A, V-A). The paper drops nodes
+//              one by one in topological order; here the best set is found at once, as a minimum
+//              cut (memory/recompute/echo_cut.h), so that one shared operand with many small
+//              outputs, or many operands of one large output, weigh as they should. Ties keep the
+//              forward value.
+//   bits       Where gradients ask only a predicate of a value (BinarizableOps), the cut may also
+//   do
+//              without it at the price of one bit for each element: less than stashing it, more
+//              than making it again from what is there anyway.
+//
+// Linear but for the cut, whose paths are as short as the regions are deep: a few milliseconds for
+// a step of 20,000 nodes.
 #pragma once
-#include "memory/price/predict.h"
-#include "memory/recompute/clones.h"
+#include <limits>
+
+#include "memory/recompute/step_view.h"
 
 namespace pal {
 
-// The card of the paper (RTX 2080 Ti), as its data sheet has it: whatever the step will run on, the
-// same is recomputed.
-inline const DeviceProfile kEchoDevice{.name = "RTX 2080 Ti",
-                                       .f32 = 13.4e12,
-                                       .vector = 13.4e12,
-                                       .memory = 616e9,
-                                       .link = 15.75e9,
-                                       .launch = 5e-6,
-                                       .tile = 1};
+// One candidate: what it asks of a node.
+struct EchoTrial {
+  NodeId near = 64;
+  double exchange = RecomputeOptions{}.exchange;  // bytes that may be moved for each that is saved
+  double launch_bytes = 0;                        // what starting a node costs, in bytes moved
+  double balance = std::numeric_limits<double>::infinity();  // flops in the time of moving a byte
+  bool bits = true;  // bits in place of values, where they suffice
+};
 
-// The candidate that the goal asks for; nothing where that is the step as it is. `footprint` has
-// the last word on whether a candidate fits the budget.
-Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
-                 const FootprintOf& footprint);
+Choice choose_echo(const StepView& view, const EchoTrial& trial);
 
 }  // namespace pal

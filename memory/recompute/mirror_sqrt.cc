@@ -1,4 +1,4 @@
-// Everything that is cheap, and segments.
+// Two choices that look at no bytes.
 #include "memory/recompute/mirror_sqrt.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ Choice choose_mirror(const StepView& view) {
   Choice choice(view.program.values.size(), 0);
   for (size_t v = 0; v < choice.size(); ++v) {
     const NodeId producer = view.program.values[v].producer;
-    choice[v] = !view.pinned[v] && !view.is_heavy(producer, view.heavy);
+    choice[v] = !view.pinned[v] && !view.heavy[producer];
   }
   return choice;
 }

@@ -1,12 +1,10 @@
-// The choices of Chen et al. 2016, which the papers compare with.
+// The baselines that the papers compare with (Chen et al. 2016).
 #pragma once
 #include "memory/recompute/step_view.h"
 
 namespace pal {
 
-// Everything that is not compute-heavy. Whole layers, but no convolution, however few its channels.
-Choice choose_mirror(const StepView& view);
-// All but what crosses the borders of sqrt(n) segments.
-Choice choose_sqrt(const StepView& view);
+Choice choose_mirror(const StepView& view);  // section 4.3: everything that is cheap
+Choice choose_sqrt(const StepView& view);    // section 4.1: what stays inside sqrt(n) segments
 
 }  // namespace pal

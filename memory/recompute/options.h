@@ -1,12 +1,12 @@
-// What the methods of recomputation are told.
+// What can be asked of recomputation.
 #pragma once
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "core/program.h"
+#include "core/names.h"
 
 namespace pal {
 
@@ -16,19 +16,27 @@ enum class Recompute : uint8_t {
   sqrt,    // Chen et al. 2016, section 4.1: all but what crosses the borders of sqrt(n) segments
   echo,    // Zheng et al. 2020, Algorithm 1 (memory/recompute/echo.h)
 };
-
-const char* to_string(Recompute method);
+constexpr auto names(Recompute) { return std::array{"none", "mirror", "sqrt", "echo"}; }
 
 struct RecomputeOptions {
-  // A node is compute-heavy when it does at least this many flops for each byte that it moves. On
-  // the papers' cards (10 to 14 Tflop/s, 340 to 900 GB/s) arithmetic, not memory, begins to bound a
+  // A node is compute-heavy when it does at least so many flops for each byte that it moves. On the
+  // papers' cards (10 to 14 Tflop/s, 340 to 900 GB/s) arithmetic, not memory, begins to bound a
   // kernel between 16 and 39. Elementwise and row-wise operators stay below 6, recurrent layers'
   // products are above 45; a 1x1 convolution of few channels (64 to 256: 26) moves its result in
   // the time that it takes, and is as cheap to run again as a sum. mirror and sqrt: at most 12.
   double heavy = 32;
-  // echo: some candidates run compute-heavy nodes again, where their time is worth it.
-  bool products = true;
-  // echo: at most this part of the step's time, by a roofline for the papers' card.
+  // echo: where all that is worth it takes less than `overhead`, heavy means so much, and the rest
+  // of the time goes to products of 256 to 512 channels, if a per cent of it saves one of the
+  // footprint.
+  double heavier = 128;
+  // echo: a node is recomputed only where that saves one byte for every so many that it moves. In a
+  // decoder step of the translator (100 words, batch 128) the attention's context, which reads all
+  // encoder states for one row a sentence, moves 101 for each that it saves; its softmax more than
+  // 256, and is kept. All else that is recomputed moves less than 16.
+  double exchange = 128;
+  // echo: the smallest footprint is taken that costs at most this part of the step's time, by a
+  // roofline for the papers' card. Where that is too little for what `exchange` allows, nodes must
+  // save more. Where nothing is that cheap, the cheapest is taken.
   double overhead = 0.09;
   // echo: one bit an element in place of a value, where that is all that gradients ask of it
   // (memory/passes/bit_stash.h).
@@ -37,9 +45,6 @@ struct RecomputeOptions {
   std::vector<std::string> scopes = {};
 };
 
-// Bytes that a program will need at its peak, after the passes that follow.
-using FootprintOf = std::function<int64_t(const Program&)>;
-
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {
   std::optional<int64_t> budget = {};  // echo: bytes to fit into, whatever it costs
@@ -47,5 +52,7 @@ struct RecomputeGoal {
   // will be fused, so that is what costs are.
   bool fuse = false;
 };
+
+const char* to_string(Recompute method);
 
 }  // namespace pal

@@ -4,19 +4,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 #include "core/text.h"
 #include "memory/passes/parts.h"
-#include "memory/recompute/clones.h"
-#include "memory/recompute/echo.h"
+#include "memory/recompute/echo_trials.h"
 #include "memory/recompute/mirror_sqrt.h"
 
 namespace pal {
+
 namespace {
 
 constexpr double kMirrorHeavy = 12;  // flops a byte; 1x1 convolutions of 64 channels: 26
-// Nodes that are never so far apart that one clone would not do.
-constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 
 std::string amount(double x, const char* unit) {
   char text[48];
@@ -24,26 +23,12 @@ std::string amount(double x, const char* unit) {
   return text;
 }
 
-Clones echo_clones(const Program& program, const RecomputeOptions& options,
-                   const RecomputeGoal& goal, const FootprintOf& footprint) {
-  const Program parts = split_parts(program);
-  return best_echo(StepView(parts, options), options, goal, footprint);
-}
-
-Clones chen_clones(const Program& program, Recompute method, const RecomputeOptions& options) {
-  RecomputeOptions own = options;
-  own.heavy = std::min(own.heavy, kMirrorHeavy);
-  const StepView view(program, own);
-  return insert_clones(view, method == Recompute::mirror ? choose_mirror(view) : choose_sqrt(view),
-                       kAnyDistance);
-}
+// Nodes that are never so far apart that one clone would not do.
+constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 
 }  // namespace
 
-const char* to_string(Recompute method) {
-  static constexpr const char* names[] = {"none", "mirror", "sqrt", "echo"};
-  return names[size_t(method)];
-}
+const char* to_string(Recompute method) { return names(method)[size_t(method)]; }
 
 Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
                   std::string* note, const RecomputeOptions& options, const RecomputeGoal& goal) {
@@ -54,8 +39,19 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     say("off");
     return program;
   }
-  const Clones best = method == Recompute::echo ? echo_clones(program, options, goal, footprint)
-                                                : chen_clones(program, method, options);
+  // Chen et al. run whole layers again, but no convolution, however few its channels.
+  const bool echo = method == Recompute::echo;
+  RecomputeOptions own = options;
+  if (!echo) own.heavy = std::min(own.heavy, kMirrorHeavy);
+  const Program parts = echo ? split_parts(program) : Program{};
+  const StepView view(echo ? parts : program, own);
+  Clones best;
+  if (echo) {
+    best = best_echo(view, options, goal);
+  } else {
+    Choice choice = method == Recompute::mirror ? choose_mirror(view) : choose_sqrt(view);
+    best = insert_clones(view, std::move(choice), kAnyDistance);
+  }
   if (best.count == 0 && best.encoded == 0) {
     say("nothing to recompute");
     return program;
@@ -71,7 +67,7 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     return program;
   }
   say(added);
-  return best.program;
+  return std::move(best.program);
 }
 
 }  // namespace pal

@@ -1,4 +1,4 @@
-// The view of a step, from its readers and storages.
+// One walk over the values, one over the nodes.
 #include "memory/recompute/step_view.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "memory/storages/storages.h"
 
 namespace pal {
+
 namespace {
 
 bool is_among(const std::string& scope, const std::vector<std::string>& parts) {
@@ -17,13 +18,12 @@ bool is_among(const std::string& scope, const std::vector<std::string>& parts) {
 
 }  // namespace
 
-StepView::StepView(const Program& p, const RecomputeOptions& options)
-    : program(p), readers(p), heavy(options.heavy) {
+StepView::StepView(const Program& p, const RecomputeOptions& options) : program(p), readers(p) {
   const size_t values = p.values.size(), nodes = p.nodes.size();
   first_use.assign(values, kNone), last_use.assign(values, kNone);
   pinned.assign(values, 0), cost.resize(nodes), clonable.assign(nodes, 0);
   const Storages storages = assign_storages(p, {}, {.inplace = false});
-  storage = storages.of;
+  storage.assign(storages.of.begin(), storages.of.end());
   for (const Storage& s : storages.list) storage_bytes.push_back(align_up(s.bytes));
 
   NodeId last_backward = kNone;  // the last node that may come to read a clone
@@ -62,12 +62,15 @@ StepView::StepView(const Program& p, const RecomputeOptions& options)
           return v != kNone && storage[v] != kNone && written[storage[v]] <= last_backward;
         });
   }
+  set_heavy(options.heavy);
 }
 
-bool StepView::is_heavy(NodeId n, double flops_per_byte) const {
-  const Cost& own = cost[n];
-  return program.node(n).phase == Phase::forward &&
-         own.flops >= flops_per_byte * std::max(own.bytes, 1.0);
+void StepView::set_heavy(double flops_per_byte) {
+  heavy.assign(program.nodes.size(), 0);
+  for (size_t n = 0; n < heavy.size(); ++n) {
+    heavy[n] = program.nodes[n].phase == Phase::forward &&
+               cost[n].flops >= flops_per_byte * std::max(cost[n].bytes, 1.0);
+  }
 }
 
 bool StepView::from_pinned(NodeId n) const {

@@ -1,5 +1,5 @@
-// What the methods of recomputation need to know of a step: who reads what after the forward phase,
-// what stays alive anyway, and what each forward node costs.
+// What the methods of recomputation need to know of a step: which nodes read a value after the
+// forward phase, what stays alive anyway, and what each forward node costs.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,13 +13,13 @@ namespace pal {
 // 1 where the backward pass is to read a clone's output.
 using Choice = ByValue<char>;
 
-// Forward nodes are those of the forward phase.
+// What the methods need to know of a program. Forward nodes are those of the forward phase.
 struct StepView {
   explicit StepView(const Program& program, const RecomputeOptions& options = {});
 
   const Program& program;
   Readers readers;
-  // The first and last node after the forward phase that reads it; kNone: no such node.
+  // The first and last node after the forward phase that reads it; kNone: nobody does.
   ByValue<NodeId> first_use, last_use;
   // Alive whatever is recomputed (state, inputs, outputs, their views, and what updates
   // read), so reading it again costs nothing.
@@ -27,7 +27,7 @@ struct StepView {
   ByValue<StorageId> storage;        // values that share bytes through views
   ByStorage<int64_t> storage_bytes;  // aligned
   ByNode<Cost> cost;                 // of those of the forward phase
-  double heavy;                      // flops a byte from which a node is compute-heavy
+  ByNode<char> heavy;
   // A forward node whose operands the backward pass still finds:
   // none is state that an update overwrites before the last backward node has run.
   ByNode<char> clonable;
@@ -36,8 +36,7 @@ struct StepView {
   // All operands are there anyway (a mask drawn from the step's scalars, an embedding's rows): such
   // a node can be run again for each group of readers that are far from each other.
   bool from_pinned(NodeId n) const;
-  // A forward node of at least this many flops for each byte that it moves.
-  bool is_heavy(NodeId n, double flops_per_byte) const;
+  void set_heavy(double flops_per_byte);
 };
 
 }  // namespace pal

@@ -10,7 +10,7 @@
 #include "core/rewriter.h"
 #include "core/verify.h"
 #include "memory/storages/lifetimes.h"
-#include "ops/tensors/copies.h"
+#include "ops/tensors/transfers.h"
 #include "tests/memory/compiled_bits.h"
 #include "tests/memory/running.h"
 #include "tests/support/random_network.h"

@@ -126,10 +126,10 @@ TEST(BitStash, DropoutMasks) {
 }
 
 // As compiling does it, on a processor's own terms: the footprint is that of the compiled step.
-std::string echoed(const Program& p, std::string* note = nullptr) {
+std::string echoed(const Program& p, std::string* note = nullptr, double exchange = 64) {
   auto footprint = [](const Program& q) { return peak_bytes(q); };
   const Program out = recompute(p, Recompute::echo, footprint, note,
-                                {.heavy = kHeavy, .products = false, .overhead = 1e9});
+                                {.heavy = kHeavy, .exchange = exchange, .overhead = 1e9});
   verify(out);
   EXPECT_LE(peak_bytes(out), peak_bytes(p));
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(out)), "");
@@ -177,8 +177,7 @@ TEST(EchoBits, OffKeepsThemWhole) {
   });
   auto footprint = [](const Program& q) { return peak_bytes(q); };
   auto encoders = [&](Recompute method, bool bits) {
-    const RecomputeOptions options{
-        .heavy = kHeavy, .products = false, .overhead = 1e9, .bits = bits};
+    const RecomputeOptions options{.heavy = kHeavy, .overhead = 1e9, .bits = bits};
     return times(ops_in(recompute(p, method, footprint, nullptr, options)), "+");
   };
   EXPECT_EQ(encoders(Recompute::echo, true), 1);

@@ -13,6 +13,7 @@
 #include "core/verify.h"
 #include "memory/recompute/clones.h"
 #include "memory/recompute/mirror_sqrt.h"
+#include "memory/recompute/recompute.h"
 #include "ops/attention/attention_score.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"

@@ -82,7 +82,7 @@ struct Echoed {
   std::string note;
 
   // As the paper has it: what is heavy is never run again, whatever time is left.
-  explicit Echoed(Program step, RecomputeOptions options = {.products = false, .overhead = 1e9})
+  explicit Echoed(Program step, RecomputeOptions options = {.heavier = 0, .overhead = 1e9})
       : before(std::move(step)) {
     auto footprint = [](const Program& p) { return peak_bytes(p); };
     after = recompute(before, Recompute::echo, footprint, &note, options);
@@ -127,7 +127,8 @@ TEST(EchoFigure, WhereTimeIsLeftHeavierNodesAreRunAgain) {
     return products(again(Echoed(step, options).after));
   };
   const Program step = chains(6);
-  EXPECT_EQ(run_again(step, {.products = false, .overhead = 0.5}), 0);
+  EXPECT_EQ(run_again(step, {.heavier = 0, .overhead = 0.5}), 0);
+  EXPECT_EQ(run_again(step, {.heavier = 40, .overhead = 0.5}), 0);
   EXPECT_GT(run_again(step, {.overhead = 0.5}), 3);
   EXPECT_EQ(run_again(step, {.overhead = 0.01}), 0) << "no time";
   EXPECT_EQ(run_again(chains(1), {.overhead = 0.5}), 0) << "no lower at its peak";

@@ -9,7 +9,7 @@
 
 #include "core/print.h"
 #include "memory/recompute/echo_cut.h"
-#include "memory/recompute/min_cut.h"
+#include "memory/recompute/echo_trials.h"
 #include "memory/recompute/mirror_sqrt.h"
 #include "ops/elementwise/activations.h"
 #include "tests/memory/bits.h"
@@ -94,17 +94,10 @@ TEST(Echo, HeavyNodesAreStashedNotRunAgain) {
   EXPECT_EQ(ops_in(echo(b.program())), ops_in(b.program()));
 }
 
-// What the cut chooses where a millisecond must save so many bytes.
-Clones clones_at(const Program& p, double bytes_per_ms, NodeId near, bool bits = false) {
+// How many nodes are run again.
+int clones(const Program& p, const EchoTrial& trial) {
   const StepView view(p);
-  const std::vector<double> ms = predict(p, kEchoDevice).node_ms;
-  const auto as_bits = bits ? bytes_as_bits(view) : std::vector<int64_t>{};
-  EchoCut cut(view, {.near = near}, ms, as_bits);
-  return insert_clones(view, cut.choose(bytes_per_ms), near);
-}
-// How many nodes are run again, where time costs nothing.
-int clones(const Program& p, NodeId near = 64, bool bits = false) {
-  return clones_at(p, 0, near, bits).count;
+  return insert_clones(view, choose_echo(view, trial), trial.near).count;
 }
 
 // y is read now, and again after `between` other nodes.
@@ -121,9 +114,10 @@ Program read_twice(int between, bool from_input) {
 }
 
 TEST(Echo, ReadersThatAreNearShareAClone) {
-  EXPECT_EQ(clones(read_twice(10, true)), 1);
-  EXPECT_EQ(clones(read_twice(100, true)), 2) << "made of an input: again for each";
-  EXPECT_EQ(clones(read_twice(100, false)), 0) << "made of a stash: kept";
+  const EchoTrial trial{.near = 64, .exchange = 1e9};
+  EXPECT_EQ(clones(read_twice(10, true), trial), 1);
+  EXPECT_EQ(clones(read_twice(100, true), trial), 2) << "made of an input: again for each";
+  EXPECT_EQ(clones(read_twice(100, false), trial), 0) << "made of a stash: kept";
 }
 
 // u and v are made of y, which nothing else reads, one soon and one after `near` nodes and more; y
@@ -140,8 +134,8 @@ TEST(Echo, WhatClonesFarApartReadIsKept) {
     for (int i = 0; i < 100; ++i) d = add(d, loss);
     b.output("d", add(d, sum(reverse(v))));
   }
-  EXPECT_EQ(clones(b.program(), 64), 2) << "u and v, of the y there is";
-  EXPECT_EQ(clones(b.program(), 1000), 7) << "and y with its parts";
+  EXPECT_EQ(clones(b.program(), {.near = 64, .exchange = 1e9}), 2) << "u and v, of the y there is";
+  EXPECT_EQ(clones(b.program(), {.near = 1000, .exchange = 1e9}), 7) << "and y with its parts";
 }
 
 // A bit an element is less than what y could be made of; without bits, y is made again.
@@ -154,8 +148,8 @@ TEST(Echo, CountsOnBitsWhereTheyAreAllowed) {
     Builder::Within backward(b, Phase::backward);
     b.output("dx", pass_inside(dy, y, 0, std::numeric_limits<float>::infinity()));
   }
-  EXPECT_EQ(clones(b.program(), 64, false), 6);
-  EXPECT_EQ(clones(b.program(), 64, true), 0);
+  EXPECT_EQ(clones(b.program(), {.exchange = 1e9, .bits = false}), 6);
+  EXPECT_EQ(clones(b.program(), {.exchange = 1e9, .bits = true}), 0);
 }
 
 // One of its values shares bytes with what is never made again; it runs for the other all the same.
@@ -177,11 +171,12 @@ TEST(Echo, AMakerOfTwoRunsForOneOfThem) {
   Builder::Within backward(b, Phase::backward);
   b.output("dkept", add(reverse(kept), reverse(made[0])));
   b.output("dother", reverse(made[1]));
-  EXPECT_EQ(clones(b.program()), 1);
+  EXPECT_EQ(clones(b.program(), {.exchange = 1e9}), 1);
 }
 
-// A node's time against the 256 bytes that are saved.
-TEST(Echo, TimeHasAPrice) {
+// 512 bytes moved and 20 flops for each, against the 256 bytes that are saved, at four moved for
+// one.
+TEST(Echo, ArithmeticCostsWhatCouldBeMovedMeanwhile) {
   Builder b;
   Val y = light_product(b.input("x0", {Shape{64}}));
   summit(b, 256, y);
@@ -189,10 +184,8 @@ TEST(Echo, TimeHasAPrice) {
     Builder::Within backward(b, Phase::backward);
     b.output("dy", reverse(y));
   }
-  const double ms =
-      predict(b.program(), kEchoDevice).node_ms[size_t(y.builder->program().value(y.id).producer)];
-  EXPECT_EQ(clones_at(b.program(), 150 / ms, 64).count, 1);
-  EXPECT_EQ(clones_at(b.program(), 260 / ms, 64).count, 0);
+  EXPECT_EQ(clones(b.program(), {.exchange = 4}), 1);
+  EXPECT_EQ(clones(b.program(), {.exchange = 4, .balance = 1}), 0);
 }
 
 TEST(Echo, AChainIsCutIntoPieces) {
@@ -207,7 +200,7 @@ TEST(Echo, AChainIsCutIntoPieces) {
   b.output("d", d);
   const Program p = b.take();
   const StepView view(p);
-  const Clones cut = clones_at(p, 0, 9);
+  const Clones cut = insert_clones(view, choose_echo(view, {.near = 9, .exchange = 1e9}), 9);
   const Clones whole = insert_clones(view, choose_mirror(view), 1 << 20);
   EXPECT_EQ(whole.count, 12);
   EXPECT_GT(cut.count, 5);
@@ -216,8 +209,8 @@ TEST(Echo, AChainIsCutIntoPieces) {
   EXPECT_EQ(reference(cut.program, 1), reference(p, 1));
 }
 
-// Large nodes are worth the time at a price at which small ones are not; some of the small ones are
-// run again as far as the time allows.
+// Large nodes are worth the time at a price at which small ones are not, which are then run again
+// as far as the time allows.
 TEST(Echo, SpendsTheTimeThatItMay) {
   constexpr int64_t kSmall = 1 << 18, kLarge = 1 << 20;
   Builder b;
@@ -235,23 +228,24 @@ TEST(Echo, SpendsTheTimeThatItMay) {
   b.output("d", d);
   const Program p = b.take();
 
-  const Prediction plain = predict(p, kEchoDevice);
-  auto overhead = [&](const Program& q) {
-    return predict(q, kEchoDevice).step_ms / plain.step_ms - 1;
+  const double plain = predict(p, kEchoDevice).step_ms;
+  auto overhead = [&](const Program& q) { return predict(q, kEchoDevice).step_ms / plain - 1; };
+  auto within = [&](double exchange, double limit) {
+    return recompute(p, Recompute::echo, footprint, nullptr,
+                     {.exchange = exchange, .overhead = limit});
   };
-  auto within = [&](double limit) {
-    return recompute(p, Recompute::echo, footprint, nullptr, {.overhead = limit});
-  };
-  const Program all = within(1e9);
-  const double ms = plain.node_ms[size_t(p.values[size_t(y[0].id)].producer)];
-  const Program large = clones_at(p, double(kLarge) * 4 * 0.45 / ms, 64).program;
+  const Program all = within(8, 1e9);
+  const StepView view(p);
+  const Program large =
+      insert_clones(view, choose_echo(view, {.exchange = 4, .launch_bytes = kEchoLaunch}), 64)
+          .program;
   const double least = overhead(large), most = overhead(all);
   ASSERT_GT(least, 0);
   ASSERT_GT(most, least);
   ASSERT_LT(peak_bytes(all), peak_bytes(large));
   for (const double part : {0.2, 0.5, 0.8}) {
     const double limit = least + part * (most - least);
-    const Program q = within(limit);
+    const Program q = within(8, limit);
     EXPECT_LE(overhead(q), limit);
     EXPECT_GT(overhead(q), limit - 0.1 * (most - least));
     EXPECT_LT(peak_bytes(q), peak_bytes(large));

@@ -101,8 +101,8 @@ TEST(Recompute, RandomProgramsKeepTheirBitsAndTheirPeak) {
     for (Recompute m : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
       std::string note;
       // 0.1: some of the toys are heavy.
-      const Program out =
-          recompute(p, m, footprint, &note, {.heavy = seed % 2 ? 12 : 0.1, .overhead = 1e9});
+      const Program out = recompute(
+          p, m, footprint, &note, {.heavy = seed % 2 ? 12 : 0.1, .exchange = 1e9, .overhead = 1e9});
       ASSERT_NO_THROW(verify(out)) << "seed " << seed << " " << to_string(m);
       ASSERT_LE(peak_bytes(out), peak_bytes(p)) << "seed " << seed << " " << to_string(m);
       ASSERT_EQ(reference(out, 2), expected) << "seed " << seed << " " << to_string(m);
