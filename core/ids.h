@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,7 @@ template <class T> using ByStorage = Indexed<StorageId, T>;
 
 }  // namespace pal
 
+template <class Kind> struct std::numeric_limits<pal::Id<Kind>> : std::numeric_limits<int32_t> {};
 template <class Kind> struct std::hash<pal::Id<Kind>> {
   size_t operator()(pal::Id<Kind> id) const { return std::hash<int32_t>()(id); }
 };

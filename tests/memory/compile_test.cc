@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/order.h"
 #include "core/print.h"
 #include "core/text.h"
 #include "core/verify.h"
@@ -163,6 +164,45 @@ TEST(Compile, EveryOptionGivesTheSameBits) {
       ASSERT_EQ(run_with(r, memory, 2), expected) << "seed " << seed << " options " << bits;
     }
   }
+}
+
+// The driver keeps a pass's result only where the pass's rule allows it.
+TEST(Compile, WhatWouldRaiseThePeakIsUndone) {
+  int kept = 0, undone = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Program p = random_program(seed, {.nodes = 60});
+    for (NodeId n : p.nodes.ids()) {
+      Node& node = p.node(n);
+      if (node.op->writes_state) {
+        node.phase = Phase::update;
+      } else if (seed % 3 == 0 ? n % 3 == 1 : n >= p.node_count() / 2) {
+        node.phase = Phase::backward;
+      }
+    }
+    KernelCache cache{Device{}};
+    const Compiled c = compile(p, cache, StateLayout(p), {.inplace = seed % 2 == 0});
+    for (const PassReport& pass : c.passes) {
+      if (pass.name != "delay" && pass.name != "fuse_updates") continue;
+      ASSERT_LE(pass.after_bytes, pass.before_bytes) << "seed " << seed << " " << pass.name;
+      const bool was_undone = pass.note.starts_with("undone: the step would need ");
+      if (pass.name == "delay") ++(was_undone ? undone : kept);
+      if (was_undone) {
+        ASSERT_EQ(pass.after_bytes, pass.before_bytes);
+      }
+    }
+  }
+  EXPECT_GT(kept, 10);
+  EXPECT_GT(undone, 10);
+}
+
+TEST(Compile, PassesRefuseSeveralQueues) {
+  Program p = random_program(1, {.nodes = 50, .two_queues = true});
+  ASSERT_EQ(queue_count(p), 2);
+  KernelCache cache{Device{}};
+  EXPECT_NE(message_of<ProgramError>([&] {
+              compile(p, cache, StateLayout(p));
+            }).find("assign_queues makes several"),
+            std::string::npos);
 }
 
 TEST(Compile, ReportsItsPasses) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/builder.h"
 #include "ops/kernels/gate.h"
 #include "tests/support/eval.h"
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/builder.h"
+
 namespace pal {
 namespace {
 

@@ -9,8 +9,9 @@
 #include "core/error.h"
 #include "tests/support/files.h"
 #include "train/commands/cli.h"
+#include "train/commands/commands.h"
 #include "train/config/published_sizes.h"
-#include "train/loop/task.h"
+#include "train/tasks/make_task.h"
 
 namespace pal {
 namespace {
@@ -37,10 +38,11 @@ class PlanByName : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(PlanByName, NeedsNeitherDataNorOptions) {
-  auto args =
-      std::get<PlanArgs>(parse_command_line("pal", {"plan", "--config", GetParam(), "--json"}));
+  auto args = std::any_cast<PlanArgs>(
+      parse_command_line("pal", {"plan", "--config", GetParam(), "--json"}).args);
   // The passes that take long depend on nothing that is missing.
-  args.config.memory.schedule = "program", args.config.memory.recompute = "none";
+  args.config.memory.schedule = Schedule::program;
+  args.config.memory.recompute = Recompute::none;
   testing::internal::CaptureStdout();
   EXPECT_EQ(run_plan(args), kExitDone);
   const auto json = nlohmann::json::parse(testing::internal::GetCapturedStdout());
