@@ -38,11 +38,18 @@ bool has_clones(const Program& p) {
   }
   return false;
 }
-Made fold_clones(const Program& p, Context, std::string* note) {
-  if (!has_clones(p)) return {};
+Made fold(const Program& p, std::string* note) {
   Program out = fuse_recompute(p, note);
   if (out.nodes.size() == p.nodes.size()) return {};
   return out;
+}
+// With clones: the final peak is compared once, for recomputation and this together.
+Made fold_clones(const Program& p, Context, std::string* note) {
+  return has_clones(p) ? fold(p, note) : Made{};
+}
+// Some forms fit a step that recomputes nothing, too.
+Made fold_plain(const Program& p, Context, std::string* note) {
+  return has_clones(p) ? Made{} : fold(p, note);
 }
 
 // All forms, or else one after the other, so far as they do not raise the final peak: they may by a
@@ -89,6 +96,9 @@ const Pass kPasses[] = {
     {"fuse_recompute", fold_clones,
      [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none; },
      Keep::if_scheduled_peak_not_higher, kTradesTime},
+    {"fuse_recompute", fold_plain,
+     [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none; },
+     Keep::if_final_peak_not_higher, kTradesTime},
     {"fuse_epilogues", fold_epilogues, [](Options o) { return o.fuse_epilogues; }},
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_updates",

@@ -138,7 +138,7 @@ Program with_offloads(const Program& p, int64_t bytes) {
 
 TEST(AssignQueues, OffloadsUnderEveryPassKeepBitsAndLowerThePeak) {
   int lower = 0, cloned = 0, fused = 0, moved = 0;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < 9; ++seed) {
     const bool wide = seed % 3 == 0;
     const Program step = random_network(
         seed, {.layers = 6 + int(seed % 9), .batch = wide ? 48 : 16, .width = wide ? 80 : 12});
@@ -161,16 +161,19 @@ TEST(AssignQueues, OffloadsUnderEveryPassKeepBitsAndLowerThePeak) {
         ASSERT_EQ(queue_count(swaps.program), 3) << where;
         ASSERT_EQ(difference_of(step, bits_of(stays), bits_of(swaps)), "") << where;
         lower += method == Recompute::none && swaps.plan.device().bytes < stays.plan.device().bytes;
-        cloned += count_of(swaps.program, "tanh") > count_of(step, "tanh");
-        fused += count_of(swaps.program, "matmul_relu");
-        moved += swaps.passes[0].name == "schedule" &&
-                 swaps.passes[0].after_bytes < swaps.passes[0].before_bytes;
+        for (const Node& node : swaps.program.nodes) cloned += node.phase == Phase::recompute;
+        fused += count_of(swaps.program, "lstm_cell_replay_grad") +
+                 count_of(swaps.program, "mlp_score_replay_grad") +
+                 count_of(swaps.program, "matmul_relu_grad");
+        for (const PassReport& pass : swaps.passes) {
+          moved += pass.name == "schedule" && pass.after_bytes < pass.before_bytes;
+        }
       }
     }
   }
-  EXPECT_GT(lower, 100);
-  EXPECT_GT(cloned, 0);
-  EXPECT_GT(fused, 0);
+  EXPECT_GT(lower, 20);
+  EXPECT_GT(cloned, 200);
+  EXPECT_GT(fused, 20);
   EXPECT_GT(moved, 10);
 }
 
