@@ -20,12 +20,13 @@
 #include "bench/made_up.h"
 #include "core/error.h"
 #include "memory/compile.h"
-#include "memory/recompute/echo.h"
+#include "memory/recompute/echo_trials.h"
 #include "memory/recompute/recompute.h"
 #include "memory/storages/lifetimes.h"
 #include "train/config/config.h"
-#include "train/loop/task.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_options.h"
+#include "train/loop/step_program.h"
+#include "train/tasks/make_task.h"
 
 namespace {
 
