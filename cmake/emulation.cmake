@@ -22,10 +22,3 @@ target_compile_definitions(test_emulation PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE
 gtest_discover_tests(test_emulation DISCOVERY_MODE PRE_TEST TEST_PREFIX emulation/
   NO_PRETTY_VALUES TEST_FILTER -*InChunks*
   PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
-
-# What a machine with a GPU is checked by, tried without one.
-find_package(Python3 COMPONENTS Interpreter)
-if(Python3_FOUND)
-  add_test(NAME emulation/gpu_check
-    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_check_test.py)
-endif()

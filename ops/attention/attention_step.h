@@ -1,7 +1,7 @@
 // Scaled dot-product attention of one query a sentence beside a cache of keys and values.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

@@ -1,7 +1,7 @@
 // Log-softmax and argmax over the last axis, for decoding.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

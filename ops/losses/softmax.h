@@ -1,7 +1,7 @@
 // Softmax over the last axis, with positions past a length left out.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

@@ -1,9 +1,9 @@
 // The GRU cell (Cho et al. 2014), after the two products that make the gates' preactivations; the
 // reset gate works on the state's product, as in cuDNN and PyTorch. Fused, and as elementary nodes.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
 #include "core/rewrite.h"
+#include "core/val.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/math.h"
 

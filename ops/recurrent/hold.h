@@ -1,7 +1,7 @@
 // Keeps the state of a row whose sequence has ended.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

@@ -1,7 +1,7 @@
 // A scale that is itself a value, and the inner product of two tensors, which is its gradient.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

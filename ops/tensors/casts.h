@@ -1,9 +1,9 @@
 // Values in other types: floats rounded, or one bit per element.
 #pragma once
-#include "core/val.h"
 #include <limits>
 
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

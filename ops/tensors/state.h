@@ -1,7 +1,7 @@
 // Updates of a state's value, which a gate may hold back.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

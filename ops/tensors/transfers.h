@@ -1,7 +1,7 @@
 // Values moved between the device and host memory.
 #pragma once
-#include "core/val.h"
 #include "core/op.h"
+#include "core/val.h"
 
 namespace pal {
 

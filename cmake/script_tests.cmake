@@ -1,0 +1,8 @@
+# Scripts that are tested: scripts/gpu-check with programs that only pretend, and scripts/check-layers.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_test(NAME scripts/gpu_check
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_check_test.py)
+  add_test(NAME scripts/check_layers
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/scripts/check_layers_test.py)
+endif()
