@@ -1,5 +1,5 @@
 // Records nodes: infers their outputs, and stamps them with the current scope, time step and phase.
-// Model code, gradients and passes all append through here.
+// Model code and gradients append through here; passes through core/rewriter.h.
 #pragma once
 #include <initializer_list>
 #include <string>

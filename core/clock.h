@@ -1,4 +1,4 @@
-// Time that passes, by a clock that nobody sets.
+// The monotonic clock.
 #pragma once
 #include <chrono>
 

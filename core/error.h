@@ -1,5 +1,5 @@
 // Errors a user can act on. Every message says what is wrong, where, and what to do about it;
-// the class says how the program must exit (DESIGN section 8).
+// the class says how the program must exit (ExitCode).
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -50,7 +50,7 @@ struct Queue;  // where a kernel runs: on the CPU a thread with its number of wo
 // What a kernel is handed. It allocates nothing and keeps no pointer.
 struct KernelArgs {
   std::span<void* const> in;   // null where an optional operand is absent
-  std::span<void* const> out;  // null where nobody reads the output
+  std::span<void* const> out;  // null where the output is not read
   SpecSpan in_spec, out_spec;  // of absent operands: shape {}, never read
   const Attrs& attrs;
   void* state;           // what prepare returned

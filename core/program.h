@@ -62,7 +62,7 @@ struct Node {
   const OpDef* op = nullptr;
   Attrs attrs;
   std::vector<ValueId> in;   // kNone where an optional operand is absent
-  std::vector<ValueId> out;  // kNone where nobody reads the output
+  std::vector<ValueId> out;  // kNone where the output is not read
   Phase phase = Phase::forward;
   QueueId queue = kComputeQueue;
   std::vector<NodeId> waits;  // nodes on other queues that must have finished

@@ -20,10 +20,9 @@ struct FusedPattern {
 
 struct Rewrite {
   // recomputed  A node of `op` takes the place of a pattern that contains clones
-  //             (memory/passes/fuse_recompute.h).
+  //             (memory/passes/fuse_recompute.h); some fit without clones, too.
   // always      The same in every step. What the pattern's nodes hand to each other may then have
-  // no
-  //             other readers, so that nothing is made twice.
+  //             no other readers, so that nothing is made twice.
   // split       The other way: where something is recomputed, forward nodes of `op` are taken apart
   //             into the one pattern that there is, and a clone of its last node may do
   //             (memory/passes/parts.h).

@@ -103,7 +103,7 @@ class Runner final : public Replayer {
   ByNode<Step> steps_;
   std::vector<Operand> operands_;
   std::vector<StorageId> node_storages_;
-  ByNode<std::vector<StorageId>> ends_;  // what nobody touches afterwards
+  ByNode<std::vector<StorageId>> ends_;  // storages that no later node touches
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Span> spans_;
   ByNode<Accelerator::Event> marks_;  // by node that another queue waits for, else null

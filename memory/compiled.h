@@ -40,7 +40,7 @@ struct PassReport {
   double seconds = 0;
   std::string note;
   double added_ms = 0;  // predicted cost to the step
-  bool trades = false;  // time for bytes: recompute, encode, swap
+  bool trades = false;  // pays for bytes with time: recomputation and what is folded into it
 };
 
 // "inplace: 4.35 -> 1.42 GB, 41 ms to plan (note)"; defined in memory/pass.cc.

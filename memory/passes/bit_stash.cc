@@ -29,8 +29,8 @@ ByValue<char> choose(const Program& p, const Readers& readers) {
       continue;
     }
     const bool able = producer != kNone && p.node(producer).phase == Phase::forward &&
-                      p.node(producer).queue == kComputeQueue && spec.dtype != DType::bit &&
-                      !spec.layout && bit_bytes(spec) < align_up(spec.bytes()) &&
+                      spec.dtype != DType::bit && !spec.layout &&
+                      bit_bytes(spec) < align_up(spec.bytes()) &&
                       later_reads(p, readers, v).kind == Reads::Kind::predicate;
     (able ? chosen[v] : need) = 1;
   }

@@ -19,7 +19,7 @@ Reads later_reads(const Program& program, const Readers& readers, ValueId v);
 int64_t bit_bytes(const TensorSpec& spec);
 
 // The step with bits stashed for every feature map that they can stand for: made by a forward node
-// on the compute queue, of floats, in a storage that nobody needs after the forward phase
+// on the compute queue, of floats, in a storage that no node needs after the forward phase
 // otherwise. `count` is how many, where it is not null.
 Program stash_bits(const Program& program, int* count = nullptr);
 // How many those would be.

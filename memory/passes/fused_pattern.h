@@ -26,7 +26,7 @@ struct Pattern {
   FusedPattern form;
   Walk walk;
   ByValue<char> interior;  // of the pattern: made in it, and no output of it
-  ByValue<char> read;      // somebody in the pattern reads it
+  ByValue<char> read;      // a node of the pattern reads it
 };
 
 // Pattern -> program.

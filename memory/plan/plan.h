@@ -67,7 +67,7 @@ struct Transients {
 Transients transients_of(const Program& program, const Storages& storages, Space space);
 
 // Places the program's storages. ProgramError when the layout lacks one of its state slots.
-// `enough`: bytes of the device's region, below which nobody asks for less.
+// `enough`: placement stops improving once the device's region fits this many bytes.
 Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
                int64_t enough = 0);
 

@@ -19,7 +19,7 @@ struct CachingAllocation {
   int64_t reserved = 0;           // bytes of all segments: what the device must have
   int64_t allocated = 0;          // the most bytes asked for and alive at once
   int64_t allocated_at_peak = 0;  // of these when the last segment was reserved
-  // The part of what is reserved that nobody used when the footprint was reached.
+  // The part of what is reserved that was not in use when the footprint was reached.
   double fragmentation() const {
     return reserved ? 1 - double(allocated_at_peak) / double(reserved) : 0;
   }

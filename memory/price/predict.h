@@ -84,7 +84,7 @@ struct StepTime {
   std::string profile;    // the device's name
   bool measured = false;  // the profile's figures are; the time is predicted all the same
   double step_ms = 0;
-  // What the passes that trade time for bytes (recompute, encode, swap) add, as a fraction of the
+  // What the passes that trade time for bytes (Pass::trades_time) add, as a fraction of the
   // step without them.
   double overhead = 0;
 };

@@ -17,8 +17,7 @@
 //              outputs, or many operands of one large output, weigh as they should. Ties keep the
 //              forward value.
 //   bits       Where gradients ask only a predicate of a value (BinarizableOps), the cut may also
-//   do
-//              without it at the price of one bit for each element: less than stashing it, more
+//              do without it at the price of one bit for each element: less than stashing it, more
 //              than making it again from what is there anyway.
 //
 // Linear but for the cut, whose paths are as short as the regions are deep: a few milliseconds for

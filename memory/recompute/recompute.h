@@ -11,7 +11,7 @@
 
 namespace pal {
 
-// Bytes that a program will need at its peak, after the passes that follow.
+// Bytes that a program will need at its peak once its nodes are scheduled.
 using FootprintOf = std::function<int64_t(const Program&)>;
 
 // The step with recomputation, or as it was when that would not lower its footprint. `note` says

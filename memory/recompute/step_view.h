@@ -19,7 +19,7 @@ struct StepView {
 
   const Program& program;
   Readers readers;
-  // The first and last node after the forward phase that reads it; kNone: nobody does.
+  // The first and last node after the forward phase that reads it; kNone: no such node.
   ByValue<NodeId> first_use, last_use;
   // Alive whatever is recomputed (state, inputs, outputs, their views, and what updates
   // read), so reading it again costs nothing.

@@ -91,7 +91,7 @@ class Regions final : public Memory {
   ByStorage<int64_t> offset_;  // in the pool, or in the arena
   ByStorage<char> pooled_;
   ByStorage<Span> span_;
-  ByNode<std::vector<StorageId>> ends_;  // storages that nobody touches afterwards
+  ByNode<std::vector<StorageId>> ends_;  // storages that no later node touches
   ByStorage<char> alive_;                // it counts in its regions
   std::vector<int32_t> living_;          // by region: storages of this job alive in it
 };

@@ -74,8 +74,8 @@ std::string dump_config(const Config& config) {
 std::string config_reference() {
   std::string page =
       "# Configuration\n\n"
-      "Made by `pal config-reference` from the declarations in train/config/config.h; do not "
-      "edit.\n\n"
+      "Made by `pal config-reference` from the declarations in train/config and in models' "
+      "*_options.h; do not edit.\n\n"
       "A configuration is a YAML file with the sections below. `--config` takes a path, or the\n"
       "name of a file in configs/. `--set section.option=value` overrides any option, and may be\n"
       "repeated; the last one wins. `--steps N` stands for `train.steps=N` and\n"

@@ -17,7 +17,7 @@ struct PlanFacts {
   std::optional<int64_t> max_batch = {}, max_depth = {};  // where asked for; 0: nothing fits
 };
 
-// The object of `pal plan --json` and plan.json (DESIGN section 8), on one line.
+// The object of `pal plan --json` and plan.json, on one line.
 std::string plan_json(const Executable& step, std::pair<int64_t, int64_t> bucket);
 std::string plan_json(const Compiled& step, std::pair<int64_t, int64_t> bucket,
                       const PlanFacts& facts = {});

@@ -1,4 +1,4 @@
-// metrics.jsonl: what happened in a run, one JSON object a line (DESIGN section 8).
+// metrics.jsonl: what happened in a run, one JSON object a line.
 #pragma once
 #include <cstdint>
 #include <cstdio>

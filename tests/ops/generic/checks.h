@@ -1,5 +1,5 @@
 // What every operator must do, as functions that return the problems they find (none: it holds).
-// generic_test.cc asks them of all operators; generic_meta_test.cc proves that each can fail.
+// generic_test.cc asks them of all operators; meta_test.cc proves that each can fail.
 #pragma once
 #include <cstddef>
 #include <memory>

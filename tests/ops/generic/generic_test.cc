@@ -1,5 +1,5 @@
-// Every operator × backend, from its own examples (DESIGN section 10.1). The checks are in
-// generic_checks.h; generic_meta_test.cc shows that each of them can fail.
+// Every operator × backend, from its own examples. The checks are in checks.h; meta_test.cc and
+// meta_structure_test.cc show that each of them can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
