@@ -1,6 +1,8 @@
 // Appending and renumbering.
 #include "core/rewriter.h"
 
+#include "core/error.h"
+
 namespace pal {
 
 Rewriter::Rewriter(const Program& program, size_t more_values, size_t more_nodes)
@@ -9,7 +11,12 @@ Rewriter::Rewriter(const Program& program, size_t more_values, size_t more_nodes
 }
 
 NodeId Rewriter::replace(std::span<const NodeId> old, Node node) {
-  for (NodeId& wait : node.waits) wait = place_[wait];
+  for (NodeId& wait : node.waits) {
+    if (wait == kNone || place_[wait] == kNone) {
+      throw ProgramError("[rewriter] a node waits for one that is not written yet, or was dropped");
+    }
+    wait = place_[wait];
+  }
   const NodeId now = out_.nodes.add(std::move(node));
   for (NodeId n : old) place_[n] = now;
   return now;

@@ -12,9 +12,10 @@ class Rewriter {
  public:
   // Values keep their numbers; `more_values`, `more_nodes`: how many are expected to be added.
   explicit Rewriter(const Program& program, size_t more_values = 0, size_t more_nodes = 0);
+  Rewriter(Program&&, size_t = 0, size_t = 0) = delete;  // it would be gone
 
   // Each appends a node to the new program and returns its number. The node's waits are numbered as
-  // in the old program, and must be written already.
+  // in the old program; ProgramError where one of them is not written yet, or was dropped.
   NodeId keep(NodeId old) { return replace(old, from_.node(old)); }
   NodeId replace(NodeId old, Node node) { return replace({&old, 1}, std::move(node)); }
   NodeId replace(std::span<const NodeId> old, Node node);  // one node for several

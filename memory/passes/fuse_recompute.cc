@@ -145,7 +145,8 @@ class Fuser {
   size_t arrange(std::vector<Item>& order) const {
     std::multimap<NodeId, size_t> at;
     ByValue<size_t> maker(p_.values.size(), matches_.size());
-    ByValue<char> made(p_.values.size(), 0), begun(matches_.size(), 0);
+    ByValue<char> made(p_.values.size(), 0);
+    std::vector<char> begun(matches_.size(), 0);
     for (size_t m = 0; m < matches_.size(); ++m) {
       at.emplace(matches_[m].place, m);
       for (ValueId v : outputs_of(matches_[m])) maker[v] = m;

@@ -122,7 +122,8 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
   Prediction out;
   out.node_ms.resize(program.nodes.size());
   Worker worker(program, storages);
-  ByNode<double> done(program.nodes.size()), clock;  // by node; by queue
+  ByNode<double> done(program.nodes.size());
+  std::vector<double> clock;  // by queue
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Node& node = program.node(n);
     const Work work = worker.work(n);

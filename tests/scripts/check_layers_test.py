@@ -60,7 +60,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_map_that_uses_what_comes_later_is_refused(self):
         code, said = check(FILES, "core: ops\n" + MAP.replace("core:  ", "data:  "))
-        self.assertNotEqual(code, 0)
+        self.assertEqual(code, 2)
         self.assertIn("ops must stand on a line above core", said)
 
     def test_this_house_is_sound(self):
