@@ -185,6 +185,16 @@ ImageTransform small() {
   return t;
 }
 
+// Drawn by its own number, wherever it stands: a part of a set has the set's images.
+TEST_F(ImageSetTest, MadeUpImagesKeepTheirPixelsInAPart) {
+  const ImageSet set = made_up_images(6, 3, 8, 3, 5, 0);
+  const std::vector<int32_t> some{4, 1};
+  const ImageSet part = set.subset(some);
+  EXPECT_EQ(part.read(0, 3).pixels, set.read(4, 3).pixels);
+  EXPECT_EQ(part.read(1, 3).pixels, set.read(1, 3).pixels);
+  EXPECT_NE(set.read(4, 3).pixels, set.read(1, 3).pixels);
+}
+
 bool equal(const ImageBatch& a, const ImageBatch& b) {
   return a.images == b.images && a.labels == b.labels && a.other_labels == b.other_labels &&
          a.mix == b.mix && a.count == b.count;
