@@ -26,9 +26,11 @@ using Context = const PassContext&;
 using Made = std::optional<Program>;
 
 Made recompute_some(const Program& p, Context context, std::string* note) {
-  Program out = recompute(
-      p, context.options.recompute, context.scheduled_peak, note, context.options.recompute_options,
-      {.budget = context.options.budget, .fuse = context.options.fuse_recompute});
+  const CompileOptions& options = context.options;
+  const bool echo = options.recompute == Recompute::echo;
+  Program out = recompute(p, options.recompute, echo ? context.final_peak : context.scheduled_peak,
+                          note, options.recompute_options,
+                          {.budget = options.budget, .fuse = options.fuse_recompute});
   if (out.nodes.size() == p.nodes.size()) return {};
   return out;
 }

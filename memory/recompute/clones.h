@@ -26,9 +26,10 @@ CloneList list_clones(const StepView& view, Choice choice, NodeId far);
 
 struct Clones {
   Program program;
-  int count = 0;    // nodes run again
-  int encoded = 0;  // values kept as bits
-  Cost cost;        // of what was added
+  int count = 0;      // nodes run again
+  int encoded = 0;    // values kept as bits
+  Cost cost;          // of what was added
+  int64_t bytes = 0;  // the step's footprint, once it was asked for
 };
 
 Clones insert_clones(const StepView& view, const CloneList& list);

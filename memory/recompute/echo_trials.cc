@@ -1,19 +1,36 @@
-// Trials, and what lies between two prices.
+// Rungs of a ladder of prices, and what lies between two of them.
 #include "memory/recompute/echo_trials.h"
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <limits>
-#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "core/prepare.h"
 #include "memory/passes/bit_stash.h"
 #include "memory/passes/fuse_recompute.h"
+#include "memory/price/predict.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
 namespace {
+
+// What is recomputed, and what the step then needs and costs.
+struct Trial {
+  Choice choice;
+  NodeId near = 0;
+  bool bits = false, heavier = false;
+  double price = kEchoPrices[0];
+  int64_t bytes = 0;
+  double overhead = 0;  // of the step's time
+};
+
+bool fewer_bytes(const Trial& a, const Trial& b) {
+  return a.bytes != b.bytes ? a.bytes < b.bytes : a.overhead < b.overhead;
+}
 
 // Stashes bits in the clones' program, and counts what that adds.
 void encode(Clones& clones) {
@@ -26,264 +43,306 @@ void encode(Clones& clones) {
   }
 }
 
+Clones clones_of(const StepView& view, const Trial& trial) {
+  Clones clones = insert_clones(view, trial.choice, std::min(trial.near, kEchoFar));
+  if (trial.bits) encode(clones);
+  return clones;
+}
+
+// Nodes that one choice recomputes and another does not, where one reads another as one region.
+struct Region {
+  std::vector<NodeId> nodes;
+  int64_t bytes = 0;  // of what need not be stashed
+  double ms = 0;
+};
+
+std::vector<Region> regions_between(const StepView& view, const ByNode<double>& node_ms,
+                                    const Choice& base, const Choice& dear) {
+  const Program& p = view.program;
+  auto extra = [&](ValueId v) { return v != kNone && dear[v] && !base[v]; };
+  ByNode<NodeId> root(p.nodes.size(), kNone);
+  auto find = [&](NodeId n) {
+    while (root[n] != n) n = root[n] = root[root[n]];
+    return n;
+  };
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    if (std::none_of(p.node(n).out.begin(), p.node(n).out.end(), extra)) continue;
+    root[n] = n;
+    for (ValueId v : p.node(n).in) {
+      if (extra(v)) root[find(p.value(v).producer)] = n;
+    }
+  }
+  ByNode<int32_t> number(p.nodes.size(), -1);
+  ByStorage<char> counted(view.storage_bytes.size(), 0);
+  std::vector<Region> regions;
+  for (NodeId n = 0; n < p.node_count(); ++n) {
+    if (root[n] == kNone) continue;
+    int32_t& at = number[find(n)];
+    if (at < 0) at = int32_t(regions.size()), regions.emplace_back();
+    Region& region = regions[size_t(at)];
+    region.nodes.push_back(n);
+    region.ms += node_ms[n];
+    for (ValueId v : p.node(n).out) {
+      if (!extra(v) || view.first_use[v] == kNone || counted[view.storage[v]]) continue;
+      region.bytes += view.storage_bytes[view.storage[v]];
+      counted[view.storage[v]] = 1;
+    }
+  }
+  return regions;
+}
+
+// The nodes of all regions, those first that save most bytes for their time. A region that is too
+// much as a whole is recomputed from somewhere to its end.
+std::vector<NodeId> nodes_by_worth(std::vector<Region> regions) {
+  std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
+    return double(a.bytes) * b.ms > double(b.bytes) * a.ms;
+  });
+  std::vector<NodeId> nodes;
+  for (const Region& region : regions) {
+    nodes.insert(nodes.end(), region.nodes.rbegin(), region.nodes.rend());
+  }
+  return nodes;
+}
+
+// Steps with recomputation, and what they need and cost. Which are looked at depends on the step
+// and on the largest part of its time that may be added; more time only adds to them.
 class Trials {
  public:
-  Trials(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal)
+  Trials(const StepView& view, const RecomputeOptions& options, bool fuse)
       : view_(view),
         options_(options),
-        goal_(goal),
-        bits_(options.bits && count_bits(view.program) > 0),
+        fuse_(fuse),
         plain_(predict(view.program, kEchoDevice)),
-        plain_bytes_(peak_bytes(view.program)) {}
+        plain_bytes_(peak_bytes(view.program)),
+        tries_(std::clamp(int(kEchoNodes / std::max<size_t>(view.program.nodes.size(), 1)), 2, 8)) {
+  }
 
-  Clones run() {
-    Chosen dear = smallest_at(kEchoPrices[0]);
-    if (best_is_cheap() && options_.heavier > options_.heavy) {  // time is left
-      view_.set_heavy(options_.heavier);
-      light_bytes_ = bytes_, light_overhead_ = overhead_;
-      Chosen heavier = chosen_at(kEchoPrices[0], dear.near, dear.bits);
-      if (attempt(heavier)) return std::move(best_);
-      dear = std::move(heavier);
+  void run(double most) {
+    for (const Trial& widest : widest_choices()) {
+      climb(widest, false);
+      if (options_.heavier > options_.heavy) climb(widest, true);
     }
-    if (!dear.choice.empty()) raise_price(std::move(dear));
-    return std::move(best_);
+    least_overhead_ = std::numeric_limits<double>::infinity();
+    for (const Trial& trial : trials_) {
+      if (saves(trial)) least_overhead_ = std::min(least_overhead_, trial.overhead);
+    }
+    for (const EchoLevel& level : kEchoLevels) {
+      if (!level.filled || level.part > limit(most)) continue;
+      for (const Ladder& ladder : ladders_) fill(ladder, level.part);
+    }
+  }
+
+  // Where nothing is that cheap, the cheapest is allowed, and what costs little more.
+  double limit(double most) const { return std::max(most, 1.1 * least_overhead_); }
+
+  // The fewest bytes for at most so much time. Null: nothing saves any.
+  const Trial* best_within(double most) const {
+    return best_of(most, [&](const Trial&) { return true; });
+  }
+
+  // Those that save bytes, whatever time they cost; the cheapest first.
+  std::vector<const Trial*> by_overhead() const {
+    std::vector<const Trial*> found;
+    for (const Trial& trial : trials_) {
+      if (saves(trial)) found.push_back(&trial);
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Trial* a, const Trial* b) { return a->overhead < b->overhead; });
+    return found;
   }
 
  private:
-  struct Chosen {
-    Choice choice;
-    NodeId near = 0;
-    bool bits = false;
-    double price = 0;
-  };
-  // What follows from it, as far as it was asked for.
-  struct Trial {
-    Chosen chosen;
-    std::optional<CloneList> list = {};
-    std::optional<Clones> clones = {};
-    std::optional<int64_t> bytes = {};
-    std::optional<double> overhead = {};
-  };
+  // Choices at rising prices: the first costs most time.
+  using Ladder = std::vector<Trial>;
 
-  Chosen chosen_at(double price, NodeId near, bool bits) const {
-    const EchoTrial trial{.near = near,
+  bool saves(const Trial& trial) const { return trial.bytes < plain_bytes_; }
+
+  // Heavier nodes are run again for a per cent of the footprint for each of the step's time.
+  bool is_worth(const Trial& trial) const {
+    return !trial.heavier || double(light_bytes_ - trial.bytes) >=
+                                 double(plain_bytes_) * (trial.overhead - light_overhead_);
+  }
+
+  const Trial* best_of(double most, const std::function<bool(const Trial&)>& among) const {
+    const Trial* best = nullptr;
+    for (const Trial& trial : trials_) {
+      if (!saves(trial) || trial.overhead > most || !is_worth(trial) || !among(trial)) continue;
+      if (!best || fewer_bytes(trial, *best)) best = &trial;
+    }
+    return best;
+  }
+
+  // Looks at the step with this choice. Null where nothing runs again and no bits are stashed.
+  const Trial* look_at(Trial trial) {
+    for (const Trial& known : trials_) {
+      if (known.near == trial.near && known.bits == trial.bits && known.choice == trial.choice) {
+        return &known;
+      }
+    }
+    const Clones clones = clones_of(view_, trial);
+    if (clones.count == 0 && clones.encoded == 0) return nullptr;
+    trial.bytes = peak_bytes(clones.program);
+    const Program& program = fuse_ ? fuse_recompute(clones.program) : clones.program;
+    trial.overhead = predict(program, kEchoDevice).step_ms / plain_.step_ms - 1;
+    trials_.push_back(std::move(trial));
+    return &trials_.back();
+  }
+
+  // The choice that the price leads to, with all else as in `trial`.
+  const Trial* look_at(double price, Trial trial) {
+    view_.set_heavy(trial.heavier ? options_.heavier : options_.heavy);
+    const EchoTrial asked{.near = trial.near,
                           .exchange = options_.exchange / price,
                           .launch_bytes = price > kEchoPrices[0] ? kEchoLaunch : 0,
                           .balance = kEchoDevice.f32 / kEchoDevice.memory,
-                          .bits = bits};
-    return {choose_echo(view_, trial), near, bits, price};
+                          .bits = trial.bits};
+    trial.choice = choose_echo(view_, asked);
+    return look_at(std::move(trial));
   }
 
-  const CloneList& list_of(Trial& trial) const {
-    if (!trial.list) {
-      const Chosen& chosen = trial.chosen;
-      trial.list = list_clones(view_, chosen.choice, std::min(chosen.near, kEchoFar));
-    }
-    return *trial.list;
-  }
-  const Clones& clones_of(Trial& trial) const {
-    if (!trial.clones) {
-      trial.clones = insert_clones(view_, list_of(trial));
-      if (trial.chosen.bits) encode(*trial.clones);
-    }
-    return *trial.clones;
-  }
-  int64_t bytes_of(Trial& trial) const {
-    if (!trial.bytes) trial.bytes = peak_bytes(clones_of(trial).program);
-    return *trial.bytes;
-  }
-  // Of the step's time. Clones take what their originals do.
-  double overhead_of(Trial& trial) const {
-    if (!trial.overhead) {
-      double ms = plain_.step_ms;
-      if (goal_.fuse) {
-        ms = predict(fuse_recompute(clones_of(trial).program), kEchoDevice).step_ms;
-      } else if (trial.chosen.bits) {
-        ms = predict(clones_of(trial).program, kEchoDevice).step_ms;
-      } else {
-        for (const auto& clone : list_of(trial).clones) ms += plain_.node_ms[clone.original];
+  // At the first price, the distance of the smallest footprint: without bits and with bits, or the
+  // better of the two where the step is large.
+  std::vector<Trial> widest_choices() {
+    std::vector<Trial> widest;
+    lightest_ = std::numeric_limits<double>::infinity();
+    for (const bool bits : {false, true}) {
+      if (bits && (!options_.bits || count_bits(view_.program) == 0)) continue;
+      std::optional<Trial> best;
+      for (NodeId near : kEchoDistances) {
+        const Trial* trial = look_at(kEchoPrices[0], {.near = near, .bits = bits});
+        if (!trial) continue;
+        lightest_ = std::min(lightest_, trial->overhead);
+        if (!best || fewer_bytes(*trial, *best)) best = *trial;
       }
-      trial.overhead = ms / plain_.step_ms - 1;
+      if (best) widest.push_back(std::move(*best));
     }
-    return *trial.overhead;
-  }
-  bool is_cheap(Trial& trial) const { return overhead_of(trial) <= options_.overhead; }
-  // Bits may be kept where nothing runs again.
-  bool is_empty(Trial& trial) const {
-    return list_of(trial).clones.empty() && (!trial.chosen.bits || clones_of(trial).encoded == 0);
-  }
-
-  // Of all distances; empty where none has anything to recompute. Smaller ones first: once one of
-  // them is cheap, nobody asks what the others cost.
-  Chosen smallest_at(double price) {
-    std::vector<Trial> trials;
-    for (NodeId near : kEchoDistances) {
-      for (const bool bits : {false, true}) {
-        if (bits && !bits_) continue;
-        Trial trial{chosen_at(price, near, bits)};
-        if (is_empty(trial)) continue;
-        bytes_of(trial);
-        trials.push_back(std::move(trial));
-      }
-    }
-    if (trials.empty()) return {};
-    std::stable_sort(trials.begin(), trials.end(),
-                     [](const Trial& a, const Trial& b) { return *a.bytes < *b.bytes; });
-    for (Trial& trial : trials) {
-      if (!best_is_cheap()) keep_if_best(trial);
-    }
-    return std::move(trials.front().chosen);
+    if (widest.empty()) return widest;
+    const auto least = std::min_element(widest.begin(), widest.end(), fewer_bytes);
+    light_bytes_ = least->bytes, light_overhead_ = least->overhead;
+    if (tries_ < kManyTries) widest = {*least};
+    return widest;
   }
 
-  // From what the first price led to.
-  void raise_price(Chosen dear) {
-    for (size_t i = 1; i < kEchoPrices.size(); ++i) {
-      Chosen here = chosen_at(kEchoPrices[i], dear.near, dear.bits);
-      if (attempt(here)) {
-        if (best_is_cheap()) look_between(std::move(dear), here);
-        break;
-      }
-      dear = std::move(here);
+  // Up to the price at which next to nothing is worth it.
+  void climb(Trial widest, bool heavier) {
+    Ladder ladder;
+    widest.heavier = heavier;
+    for (double price : kEchoPrices) {
+      const Trial* rung = look_at(price, widest);
+      if (!rung) break;
+      ladder.push_back(*rung);
+      ladder.back().price = price, ladder.back().heavier = heavier;
+      if (rung->overhead <= kEchoLevels[0].part) break;
     }
+    if (!ladder.empty()) ladders_.push_back(std::move(ladder));
   }
 
-  // Prices between one that leaves too much to recompute and one that does not, then regions
-  // between two of these.
-  void look_between(Chosen dear, const Chosen& cheap) {
-    double enough = cheap.price;
+  // For so much of the step's time: what lies between the rung that costs too much and the next,
+  // then regions of the former, as many as the time allows. Heavier nodes wait until the others
+  // cost less than that.
+  void fill(const Ladder& ladder, double level) {
+    if (ladder[0].overhead <= level || (ladder[0].heavier && lightest_ > level)) return;
+    const auto cheap = std::find_if(ladder.begin(), ladder.end(),
+                                    [&](const Trial& rung) { return rung.overhead <= level; });
+    Trial dear = cheap[-1];
+    if (cheap != ladder.end()) look_between(dear, cheap->price, level);
+    add_regions(dear, level);
+  }
+
+  void look_between(Trial& dear, double enough, double level) {
     for (int i = 0; i < kPricesBetween; ++i) {
       const double middle = std::sqrt(dear.price * enough);
-      Chosen here = chosen_at(middle, dear.near, dear.bits);
-      if (here.choice == cheap.choice || attempt(here)) {
+      const Trial* trial = look_at(middle, dear);
+      if (!trial || trial->overhead <= level) {
         enough = middle;
       } else {
-        dear = std::move(here);
+        const bool heavier = dear.heavier;
+        dear = *trial, dear.price = middle, dear.heavier = heavier;
       }
     }
-    add_regions(dear);
   }
 
-  // Keeps it if it is the best so far. Whether it is cheap enough.
-  bool attempt(const Chosen& chosen) {
-    Trial trial{chosen};
-    if (is_empty(trial)) return true;
-    const bool cheap = is_cheap(trial);
-    if (cheap || !best_is_cheap()) keep_if_best(trial);
-    return cheap;
-  }
-
-  void keep_if_best(Trial& trial) {
-    const int64_t bytes = bytes_of(trial);
-    const double overhead = overhead_of(trial);
-    const int mine = rank(bytes, overhead), least = rank(bytes_, overhead_);
-    // What fits and costs too much is judged by what it costs, the rest by bytes.
-    const bool better = mine != least ? mine < least
-                        : mine == 1   ? overhead < overhead_
-                                      : bytes < bytes_ && is_worth(bytes, overhead);
-    if (!better) return;
-    clones_of(trial);
-    best_ = std::move(*trial.clones), bytes_ = bytes, overhead_ = overhead;
-    chosen_ = trial.chosen.choice;
-  }
-
-  // Of what runs heavier nodes again: a per cent of the footprint for each of the step's time.
-  bool is_worth(int64_t bytes, double overhead) const {
-    return !light_bytes_ ||
-           double(*light_bytes_ - bytes) >= double(plain_bytes_) * (overhead - light_overhead_);
-  }
-
-  bool best_is_cheap() const { return rank(bytes_, overhead_) == 0; }
-
-  // 0: fits the budget and costs little enough; 1: fits; 2: does not, or saves nothing.
-  int rank(int64_t bytes, double overhead) const {
-    if (bytes >= plain_bytes_ || (goal_.budget && bytes > *goal_.budget / 100 * 99)) return 2;
-    return overhead > options_.overhead;
-  }
-
-  // Nodes that `dear` recomputes and the best so far does not, where one reads another as one
-  // region.
-  struct Region {
-    std::vector<NodeId> nodes;
-    int64_t bytes = 0;  // of what need not be stashed
-    double ms = 0;
-  };
-  std::vector<Region> regions_of(const Choice& dear) const {
-    const Program& p = view_.program;
-    auto extra = [&](ValueId v) { return v != kNone && dear[v] && !chosen_[v]; };
-    ByNode<NodeId> root(p.nodes.size(), kNone);
-    auto find = [&](NodeId n) {
-      while (root[n] != n) n = root[n] = root[root[n]];
-      return n;
-    };
-    for (NodeId n = 0; n < p.node_count(); ++n) {
-      if (std::none_of(p.node(n).out.begin(), p.node(n).out.end(), extra)) continue;
-      root[n] = n;
-      for (ValueId v : p.node(n).in) {
-        if (extra(v)) root[size_t(find(p.value(v).producer))] = n;
-      }
-    }
-    ByNode<int32_t> number(p.nodes.size(), -1);
-    std::vector<char> counted(view_.storage_bytes.size(), 0);
-    std::vector<Region> regions;
-    for (NodeId n = 0; n < p.node_count(); ++n) {
-      if (root[n] == kNone) continue;
-      int32_t& at = number[find(n)];
-      if (at < 0) at = int32_t(regions.size()), regions.emplace_back();
-      Region& region = regions[at];
-      region.nodes.push_back(n);
-      region.ms += plain_.node_ms[n];
-      for (ValueId v : p.node(n).out) {
-        if (!extra(v) || view_.first_use[v] == kNone) continue;
-        char& seen = counted[view_.storage[v]];
-        if (!seen) region.bytes += view_.storage_bytes[view_.storage[v]];
-        seen = 1;
-      }
-    }
-    return regions;
-  }
-
-  // A region that is too much as a whole is recomputed from somewhere to its end.
-  void add_regions(const Chosen& dear) {
-    const Choice base = chosen_;
-    std::vector<Region> regions = regions_of(dear.choice);
-    std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
-      return double(a.bytes) * b.ms > double(b.bytes) * a.ms;
+  void add_regions(const Trial& dear, double level) {
+    const Trial* best = best_of(level, [&](const Trial& trial) {
+      return trial.near == dear.near && trial.bits == dear.bits;
     });
-    std::vector<NodeId> nodes;
-    for (const Region& region : regions)
-      nodes.insert(nodes.end(), region.nodes.rbegin(), region.nodes.rend());
+    if (!best) return;
+    Trial base = *best;
+    base.heavier |= dear.heavier;
+    const std::vector<NodeId> nodes =
+        nodes_by_worth(regions_between(view_, plain_.node_ms, base.choice, dear.choice));
     size_t affordable = 0, too_many = nodes.size() + 1;
-    for (int i = 0; i < kSteps && affordable + 1 < too_many; ++i) {
+    for (int i = 0; i < tries_ && affordable + 1 < too_many; ++i) {
       const size_t count = (affordable + too_many) / 2;
-      Chosen trial{base, dear.near, dear.bits};
+      Trial trial = base;
       for (size_t k = 0; k < count; ++k) {
         for (ValueId v : view_.program.node(nodes[k]).out) {
           if (v != kNone) trial.choice[v] |= dear.choice[v];
         }
       }
-      (attempt(trial) ? affordable : too_many) = count;
+      const Trial* tried = look_at(std::move(trial));
+      if (!tried) return;
+      (tried->overhead <= level ? affordable : too_many) = count;
     }
   }
-  static constexpr int kPricesBetween = 2, kSteps = 6;  // of bisection
+
+  static constexpr int kPricesBetween = 2, kManyTries = 6;
 
   StepView view_;
   const RecomputeOptions& options_;
-  const RecomputeGoal& goal_;
-  const bool bits_;
+  const bool fuse_;
   const Prediction plain_;
   const int64_t plain_bytes_;
-  Clones best_;
-  Choice chosen_;  // of the best
-  int64_t bytes_ = std::numeric_limits<int64_t>::max();
-  double overhead_ = std::numeric_limits<double>::infinity();
-  std::optional<int64_t> light_bytes_;  // of the best without heavier nodes, once these are tried
-  double light_overhead_ = 0;
+  const int tries_;  // of regions, at a level
+  std::deque<Trial> trials_;
+  std::vector<Ladder> ladders_;
+  double least_overhead_ = 0;
+  double lightest_ = 0;  // the least overhead at the first price, without heavier nodes
+  int64_t light_bytes_ = 0;
+  double light_overhead_ = 0;  // of the smallest there
 };
+
+// Of the trials that are best by their own bytes at one of the levels up to `most`, the one with
+// the smallest footprint. Its own bytes are an estimate of that, without the passes that follow:
+// where it is a tenth above the best, the footprint is not asked for.
+Clones smallest(const StepView& view, const Trials& trials, double most,
+                const FootprintOf& footprint) {
+  Clones best;
+  double ratio = 1;  // of a footprint to its estimate
+  const Trial* before = nullptr;
+  for (size_t i = kEchoLevels.size() + 1; i-- > 0;) {
+    const double level = trials.limit(i ? kEchoLevels[i - 1].part : 0);
+    if (i && kEchoLevels[i - 1].part > most) continue;
+    const Trial* trial = trials.best_within(level);
+    if (!trial) break;
+    if (trial == before) continue;
+    if (before && double(trial->bytes) * ratio * kEchoSlack > double(best.bytes)) break;
+    before = trial;
+    Clones clones = clones_of(view, *trial);
+    clones.bytes = footprint(clones.program);
+    if (best.bytes && clones.bytes >= best.bytes) continue;
+    ratio = std::min(1.0, double(clones.bytes) / double(trial->bytes));
+    best = std::move(clones);
+  }
+  return best;
+}
 
 }  // namespace
 
-Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal) {
-  return Trials(view, options, goal).run();
+Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
+                 const FootprintOf& footprint) {
+  constexpr double kMost = kEchoLevels.back().part;
+  Trials trials(view, options, goal.fuse);
+  trials.run(goal.budget ? kMost : options.overhead);
+  Clones best = smallest(view, trials, options.overhead, footprint);
+  if (!goal.budget || (best.bytes && best.bytes <= *goal.budget)) return best;
+  for (const Trial* trial : trials.by_overhead()) {
+    if (trial->bytes > *goal.budget) continue;
+    Clones clones = clones_of(view, *trial);
+    clones.bytes = footprint(clones.program);
+    if (clones.bytes <= *goal.budget) return clones;
+  }
+  return smallest(view, trials, kMost, footprint);
 }
 
 }  // namespace pal

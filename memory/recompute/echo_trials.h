@@ -19,11 +19,33 @@ inline const DeviceProfile kEchoDevice{.name = "RTX 2080 Ti",
                                        .launch = 5e-6,
                                        .tile = 1};
 
-// Prices tried in turn, until what they leave is cheap enough: bytes moved for a byte saved are
-// divided by these. After the first, starting a node counts as moving kEchoLaunch bytes (5 us of
-// that card). Between the last that is too little and the next, the middle is tried twice.
+// Prices tried in turn: bytes moved for a byte saved are divided by these. After the first, starting
+// a node counts as moving kEchoLaunch bytes (5 us of that card).
 constexpr std::array<double, 6> kEchoPrices = {1, 2, 4, 8, 16, 32};
 constexpr double kEchoLaunch = 3e6;
+
+// The parts of a step's time that are told apart: what may be added counts as the next lower of
+// these. At every second one, trials are made for just so much time.
+struct EchoLevel {
+  double part;
+  bool filled = false;
+};
+constexpr std::array<EchoLevel, 12> kEchoLevels = {{{0.01},
+                                                    {0.02, true},
+                                                    {0.03},
+                                                    {0.05, true},
+                                                    {0.07},
+                                                    {0.09, true},
+                                                    {0.12},
+                                                    {0.15, true},
+                                                    {0.2},
+                                                    {0.3, true},
+                                                    {0.5},
+                                                    {1, true}}};
+// Nodes of all the programs that are tried at a level, about.
+constexpr size_t kEchoNodes = 100'000;
+// The passes that follow are taken to save at most a tenth more of one step than of another.
+constexpr double kEchoSlack = 0.9;
 
 // What counts as near, tried in turn; the one with the smallest footprint is used, at all prices.
 // The last is any distance: where the peak lies between the phases (a vocabulary's scores), even a
@@ -33,10 +55,10 @@ constexpr std::array<NodeId, 4> kEchoDistances = {64, 256, 1024, NodeId{1} << 30
 // Clones of nodes whose operands are there anyway serve readers at most so far apart.
 constexpr NodeId kEchoFar = 1024;
 
-// The smallest footprint that costs at most options.overhead (and fits goal.budget, whatever it
-// costs, where that can be had). Where one price costs too much and the next leaves time to spare,
-// regions that only the first chooses are added to what the second does, those that save most bytes
-// for their time first.
-Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal);
+// The smallest footprint that costs at most options.overhead; with a budget that this does not fit,
+// the cheapest step that does. More time never costs bytes. `footprint`: of the step with the
+// clones once all passes are done, in bytes.
+Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
+                 const FootprintOf& footprint);
 
 }  // namespace pal

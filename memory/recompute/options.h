@@ -2,11 +2,13 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/names.h"
+#include "core/program.h"
 
 namespace pal {
 
@@ -25,7 +27,7 @@ struct RecomputeOptions {
   // products are above 45; a 1x1 convolution of few channels (64 to 256: 26) moves its result in
   // the time that it takes, and is as cheap to run again as a sum. mirror and sqrt: at most 12.
   double heavy = 32;
-  // echo: where all that is worth it takes less than `overhead`, heavy means so much, and the rest
+  // echo: where all that is worth it takes less than `overhead`, heavy means so much too: the rest
   // of the time goes to products of 256 to 512 channels, if a per cent of it saves one of the
   // footprint.
   double heavier = 128;
@@ -35,8 +37,9 @@ struct RecomputeOptions {
   // 256, and is kept. All else that is recomputed moves less than 16.
   double exchange = 128;
   // echo: the smallest footprint is taken that costs at most this part of the step's time, by a
-  // roofline for the papers' card. Where that is too little for what `exchange` allows, nodes must
-  // save more. Where nothing is that cheap, the cheapest is taken.
+  // roofline for the papers' card. It counts as the next lower of kEchoLevels
+  // (memory/recompute/echo_trials.h), so that more time never costs bytes. Where nothing is that
+  // cheap, the cheapest is taken.
   double overhead = 0.09;
   // echo: one bit an element in place of a value, where that is all that gradients ask of it
   // (memory/passes/bit_stash.h).
@@ -45,9 +48,13 @@ struct RecomputeOptions {
   std::vector<std::string> scopes = {};
 };
 
+// Bytes that a program will need at its peak once all passes are done.
+using FootprintOf = std::function<int64_t(const Program&)>;
+
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {
-  std::optional<int64_t> budget = {};  // echo: bytes to fit into, whatever it costs
+  // echo: bytes to fit into. Where what `overhead` allows does not fit, the cheapest that does.
+  std::optional<int64_t> budget = {};
   // echo: gradients that make their recomputed operands themselves (memory/passes/fuse_recompute.h)
   // will be fused, so that is what costs are.
   bool fuse = false;

@@ -47,7 +47,7 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
   const StepView view(echo ? parts : program, own);
   Clones best;
   if (echo) {
-    best = best_echo(view, options, goal);
+    best = best_echo(view, options, goal, footprint);
   } else {
     Choice choice = method == Recompute::mirror ? choose_mirror(view) : choose_sqrt(view);
     best = insert_clones(view, std::move(choice), kAnyDistance);
@@ -61,7 +61,7 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
       (best.encoded ? ", " + std::to_string(best.encoded) + " values kept as bits" : "") + ": " +
       amount(best.cost.flops * 1e-9, "Gflop") + " and " +
       amount(best.cost.bytes * 1e-9, "GB moved");
-  const int64_t bytes = footprint(best.program);
+  const int64_t bytes = echo ? best.bytes : footprint(best.program);
   if (bytes >= footprint(program)) {
     say("undone: with " + added + " the step would need " + format_bytes(bytes));
     return program;

@@ -3,16 +3,12 @@
 // A method decides which values (mirror_sqrt.h, echo.h); clones.h adds the nodes that make them
 // again. Whatever set of values is chosen, results are the same bits; only bytes and time differ.
 #pragma once
-#include <functional>
 #include <string>
 
 #include "core/program.h"
 #include "memory/recompute/options.h"
 
 namespace pal {
-
-// Bytes that a program will need at its peak once its nodes are scheduled.
-using FootprintOf = std::function<int64_t(const Program&)>;
 
 // The step with recomputation, or as it was when that would not lower its footprint. `note` says
 // what was done: nodes, flops and bytes moved that were added.

@@ -205,7 +205,8 @@ struct MemorySection : Section {
       *this,
       "recompute_overhead",
       RecomputeOptions{}.overhead,
-      "of echo: at most this part of a step's time, as predicted for the paper's card",
+      "of echo: at most this part of a step's time, as predicted for the paper's card; counts as "
+      "the next lower of 1, 2, 3, 5, 7, 9, 12, 15, 20, 30, 50, 100 %",
       {.min = 0, .max = 1000, .effect = Effect::none}};
   Option<bool> fuse_recompute{*this,
                               "fuse_recompute",

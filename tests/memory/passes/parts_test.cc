@@ -114,7 +114,7 @@ TEST_P(Folded, ClonesOfANormAndWhatFollows) {
   const Program p = residual_step(GetParam());
   const Program cloned =
       recompute(p, Recompute::echo, [](const Program& q) { return peak_bytes(q); }, nullptr,
-                {.heavy = kHeavy, .overhead = 1e9, .bits = false});
+                {.heavy = kHeavy, .heavier = 0, .overhead = 1e9, .bits = false});
   const Program folded = fuse_recompute(cloned);
   verify(folded);
   EXPECT_GT(count_of(cloned, relu_op, Phase::recompute), 4);

@@ -215,13 +215,13 @@ TEST(Echo, SpendsTheTimeThatItMay) {
   constexpr int64_t kSmall = 1 << 18, kLarge = 1 << 20;
   Builder b;
   std::vector<Val> y;
-  for (int64_t size : {kLarge, kSmall}) {
+  for (const auto& [size, count] : {std::pair{kLarge, 20}, {kSmall, 120}}) {
     const std::string name = std::to_string(size);
     const Val f = b.state("f" + name, {Shape{size}}, Role::weight);
     const Val x = b.input("x" + name, {Shape{size}});
-    for (int i = 0; i < 20; ++i) y.push_back(add(x, f));
+    for (int i = 0; i < count; ++i) y.push_back(add(x, f));
   }
-  summit(b, 20 * kLarge, y[0]);
+  summit(b, 8 * kLarge, y[0]);
   Builder::Within backward(b, Phase::backward);
   Val d = sum(y[0]);
   for (Val v : y) d = add(d, sum(reverse(v)));
@@ -243,13 +243,18 @@ TEST(Echo, SpendsTheTimeThatItMay) {
   ASSERT_GT(least, 0);
   ASSERT_GT(most, least);
   ASSERT_LT(peak_bytes(all), peak_bytes(large));
-  for (const double part : {0.2, 0.5, 0.8}) {
-    const double limit = least + part * (most - least);
-    const Program q = within(8, limit);
-    EXPECT_LE(overhead(q), limit);
-    EXPECT_GT(overhead(q), limit - 0.1 * (most - least));
+  int between = 0;
+  for (const EchoLevel& level : kEchoLevels) {
+    if (!level.filled || level.part <= least || level.part >= most) continue;
+    ++between;
+    const Program q = within(8, level.part);
+    EXPECT_LE(overhead(q), level.part);
+    EXPECT_GT(overhead(q), level.part - 0.1 * (most - least));
     EXPECT_LT(peak_bytes(q), peak_bytes(large));
+    // What is allowed counts as the next lower level.
+    EXPECT_EQ(print(within(8, level.part + 1e-4)), print(q));
   }
+  EXPECT_GE(between, 2) << "from " << least << " to " << most;
 }
 
 TEST(Echo, WhatIsAliveAnywayIsReadAgain) {

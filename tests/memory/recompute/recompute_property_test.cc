@@ -118,5 +118,47 @@ TEST(RecomputeProperty, NoLargerFootprintAfterAllPasses) {
   EXPECT_GT(undone, 0);
 }
 
+// What echo leaves, for parts of the step's time between none and all of it.
+std::vector<int64_t> bytes_for_time(const Program& step, KernelCache& cache,
+                                    const StateLayout& layout, CompileOptions options) {
+  std::vector<int64_t> bytes;
+  for (const double overhead :
+       {0.0, 0.01, 0.02, 0.04, 0.05, 0.09, 0.12, 0.2, 0.3, 0.45, 1.0, 3.0}) {
+    options.recompute_options.overhead = overhead;
+    bytes.push_back(least_bytes(step, cache, layout, options));
+  }
+  return bytes;
+}
+
+TEST(RecomputeProperty, MoreTimeNeverCostsBytesAndABudgetThatCanBeMetIsMet) {
+  KernelCache cache{Device{}};
+  int smaller = 0, met = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const bool wide = seed % 3 == 0;
+    const Program step = random_network(
+        seed, {.layers = 4 + int(seed % 23), .batch = wide ? 48 : 3, .width = wide ? 80 : 6});
+    const StateLayout layout(step);
+    CompileOptions options;
+    options.recompute = Recompute::echo;
+    options.schedule = seed % 2 ? Schedule::lifetime : Schedule::program;
+    options.fuse_recompute = seed / 2 % 2;
+    // Such small products are heavy, and some twice as heavy, as real ones are.
+    options.recompute_options.heavy = 12, options.recompute_options.heavier = 24;
+    const std::vector<int64_t> bytes = bytes_for_time(step, cache, layout, options);
+    for (size_t i = 1; i < bytes.size(); ++i) {
+      ASSERT_LE(bytes[i], bytes[i - 1]) << "seed " << seed << " time " << i;
+      smaller += bytes[i] < bytes[i - 1];
+    }
+    options.recompute_options.overhead = 0.01;
+    for (const int64_t budget : {bytes.back(), (bytes.front() + bytes.back()) / 2}) {
+      options.budget = budget;
+      ASSERT_LE(least_bytes(step, cache, layout, options), budget) << "seed " << seed;
+      met += bytes[1] > budget;
+    }
+  }
+  EXPECT_GT(smaller, 50);
+  EXPECT_GT(met, 50);
+}
+
 }  // namespace
 }  // namespace pal::test
