@@ -9,56 +9,63 @@
 namespace pal {
 namespace {
 
+// What may be run again, and when a value is then read after the forward phase, by gradients and by
+// clones, which run at their own first use.
+struct Reach {
+  ByNode<char> candidate;
+  ByValue<NodeId> first, last;
+
+  // Needed by the backward pass, if everything that can be is recomputed.
+  bool is_target(const StepView& view, ValueId v) const {
+    return v != kNone && !view.pinned[v] && first[v] != kNone;
+  }
+};
+
+// From the last forward node to the first.
+Reach expand(const StepView& view, NodeId near) {
+  const Program& p = view.program;
+  Reach reach{ByNode<char>(p.nodes.size(), 0), view.first_use, view.last_use};
+  for (NodeId n = p.node_count(); n-- > 0;) {
+    const Node& node = p.node(n);
+    if (node.phase != Phase::forward) continue;
+    NodeId first = kNone, last = kNone;
+    for (ValueId v : node.out) {
+      if (!reach.is_target(view, v)) continue;
+      first = first == kNone ? reach.first[v] : std::min(first, reach.first[v]);
+      last = std::max(last, reach.last[v]);
+    }
+    if (first == kNone || view.heavy[n] || !view.clonable[n]) continue;
+    if (last - first > near && !view.from_pinned(n)) continue;
+    reach.candidate[n] = 1;
+    for (ValueId v : node.in) {
+      if (view.stays(v)) continue;
+      NodeId &f = reach.first[v], &l = reach.last[v];
+      f = f == kNone ? first : std::min(f, first);
+      l = std::max(l, first);
+    }
+  }
+  return reach;
+}
+
+// The minimum cut through what may be run again.
 class Echo {
  public:
   Echo(const StepView& view, const EchoTrial& trial)
-      : view_(view),
-        p_(view.program),
-        trial_(trial),
-        candidate_(p_.nodes.size(), 0),
-        first_(view.first_use),
-        last_(view.last_use) {}
+      : view_(view), p_(view.program), trial_(trial), reach_(expand(view, trial.near)) {}
 
   Choice run() {
-    expand();
     build();
     const std::vector<char> source = cut_.source_side();
     Choice choice(p_.values.size(), 0);
-    for (size_t v = 0; v < choice.size(); ++v) {
-      if (!target(ValueId(v)) || !candidate_[p_.values[v].producer]) continue;
+    for (ValueId v : choice.ids()) {
+      if (!target(v) || !candidate_[p_.value(v).producer]) continue;
       choice[v] = source[size_t(made_[view_.storage[v]])];
     }
     return choice;
   }
 
  private:
-  // Needed by the backward pass, if everything that can be is recomputed.
-  bool target(ValueId v) const { return v != kNone && !view_.pinned[v] && first_[v] != kNone; }
-
-  // From the last forward node to the first. first_ and last_ become the times at which a value is
-  // read after the forward phase by gradients and by candidates' clones, which run at their own
-  // first use.
-  void expand() {
-    for (NodeId n = p_.node_count(); n-- > 0;) {
-      const Node& node = p_.node(n);
-      if (node.phase != Phase::forward) continue;
-      NodeId first = kNone, last = kNone;
-      for (ValueId v : node.out) {
-        if (!target(v)) continue;
-        first = first == kNone ? first_[v] : std::min(first, first_[v]);
-        last = std::max(last, last_[v]);
-      }
-      if (first == kNone || view_.heavy[n] || !view_.clonable[n]) continue;
-      if (last - first > trial_.near && !view_.from_pinned(n)) continue;
-      candidate_[n] = 1;
-      for (ValueId v : node.in) {
-        if (view_.stays(v)) continue;
-        NodeId &f = first_[v], &l = last_[v];
-        f = f == kNone ? first : std::min(f, first);
-        l = std::max(l, first);
-      }
-    }
-  }
+  bool target(ValueId v) const { return reach_.is_target(view_, v); }
 
   // A storage is a pair of vertices, needed -> made again, joined by its bytes: to cut there is to
   // stash it. Made again means that the candidates which make it run again: they need their
@@ -149,14 +156,14 @@ class Echo {
   const StepView& view_;
   const Program& p_;
   const EchoTrial& trial_;
-  ByNode<char> candidate_;
-  std::vector<NodeId> first_, last_;  // by value
-  ByStorage<char> able_;              // some candidate makes it
-  ByStorage<int32_t> members_;        // values that may be recomputed
-  ByNode<int32_t> makes_;             // those
-  std::vector<int64_t> without_;      // by value that gradients read: the cost of doing without
-  std::vector<int> needed_, made_;    // vertices by storage
-  std::vector<int> node_;             // vertices by node that may run again
+  const Reach reach_;
+  const ByNode<char>& candidate_ = reach_.candidate;
+  ByStorage<char> able_;            // some candidate makes it
+  ByStorage<int32_t> members_;      // values that may be recomputed
+  ByNode<int32_t> makes_;           // those
+  std::vector<int64_t> without_;    // by value that gradients read: the cost of doing without
+  std::vector<int> needed_, made_;  // vertices by storage
+  std::vector<int> node_;           // vertices by node that may run again
   MinCut cut_;
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -104,8 +103,7 @@ std::vector<NodeId> nodes_by_worth(std::vector<Region> regions) {
   return nodes;
 }
 
-// Steps with recomputation, and what they need and cost. Which are looked at depends on the step
-// and on the largest part of its time that may be added; more time only adds to them.
+// All trials of a step, each looked at once.
 class Trials {
  public:
   Trials(const StepView& view, const RecomputeOptions& options, bool fuse)
@@ -113,68 +111,13 @@ class Trials {
         options_(options),
         fuse_(fuse),
         plain_(predict(view.program, kEchoDevice)),
-        plain_bytes_(peak_bytes(view.program)),
-        tries_(std::clamp(int(kEchoNodes / std::max<size_t>(view.program.nodes.size(), 1)), 2, 8)) {
-  }
+        plain_bytes_(peak_bytes(view.program)) {}
 
-  void run(double most) {
-    for (const Trial& widest : widest_choices()) {
-      climb(widest, false);
-      if (options_.heavier > options_.heavy) climb(widest, true);
-    }
-    least_overhead_ = std::numeric_limits<double>::infinity();
-    for (const Trial& trial : trials_) {
-      if (saves(trial)) least_overhead_ = std::min(least_overhead_, trial.overhead);
-    }
-    for (const EchoLevel& level : kEchoLevels) {
-      if (!level.filled || level.part > limit(most)) continue;
-      for (const Ladder& ladder : ladders_) fill(ladder, level.part);
-    }
-  }
+  const ByNode<double>& node_ms() const { return plain_.node_ms; }
 
-  // Where nothing is that cheap, the cheapest is allowed, and what costs little more.
-  double limit(double most) const { return std::max(most, 1.1 * least_overhead_); }
-
-  // The fewest bytes for at most so much time. Null: nothing saves any.
-  const Trial* best_within(double most) const {
-    return best_of(most, [&](const Trial&) { return true; });
-  }
-
-  // Those that save bytes, whatever time they cost; the cheapest first.
-  std::vector<const Trial*> by_overhead() const {
-    std::vector<const Trial*> found;
-    for (const Trial& trial : trials_) {
-      if (saves(trial)) found.push_back(&trial);
-    }
-    std::stable_sort(found.begin(), found.end(),
-                     [](const Trial* a, const Trial* b) { return a->overhead < b->overhead; });
-    return found;
-  }
-
- private:
-  // Choices at rising prices: the first costs most time.
-  using Ladder = std::vector<Trial>;
-
-  bool saves(const Trial& trial) const { return trial.bytes < plain_bytes_; }
-
-  // Heavier nodes are run again for a per cent of the footprint for each of the step's time.
-  bool is_worth(const Trial& trial) const {
-    return !trial.heavier || double(light_bytes_ - trial.bytes) >=
-                                 double(plain_bytes_) * (trial.overhead - light_overhead_);
-  }
-
-  const Trial* best_of(double most, const std::function<bool(const Trial&)>& among) const {
-    const Trial* best = nullptr;
-    for (const Trial& trial : trials_) {
-      if (!saves(trial) || trial.overhead > most || !is_worth(trial) || !among(trial)) continue;
-      if (!best || fewer_bytes(trial, *best)) best = &trial;
-    }
-    return best;
-  }
-
-  // Looks at the step with this choice. Null where nothing runs again and no bits are stashed.
+  // The step with this choice. Null where nothing runs again and no bits are stashed.
   const Trial* look_at(Trial trial) {
-    for (const Trial& known : trials_) {
+    for (const Trial& known : list_) {
       if (known.near == trial.near && known.bits == trial.bits && known.choice == trial.choice) {
         return &known;
       }
@@ -184,8 +127,8 @@ class Trials {
     trial.bytes = peak_bytes(clones.program);
     const Program& program = fuse_ ? fuse_recompute(clones.program) : clones.program;
     trial.overhead = predict(program, kEchoDevice).step_ms / plain_.step_ms - 1;
-    trials_.push_back(std::move(trial));
-    return &trials_.back();
+    list_.push_back(std::move(trial));
+    return &list_.back();
   }
 
   // The choice that the price leads to, with all else as in `trial`.
@@ -200,6 +143,87 @@ class Trials {
     return look_at(std::move(trial));
   }
 
+  // From now on heavier nodes are run again for a per cent of the footprint for each of the step's
+  // time, counted from the footprint and the time of `light`.
+  void compare_heavier_with(const Trial& light) {
+    light_bytes_ = light.bytes, light_overhead_ = light.overhead;
+  }
+  // From now on, where nothing is cheap enough, the cheapest so far is, and what costs little more.
+  void allow_cheapest() {
+    least_overhead_ = std::numeric_limits<double>::infinity();
+    for (const Trial& trial : list_) {
+      if (saves(trial)) least_overhead_ = std::min(least_overhead_, trial.overhead);
+    }
+  }
+  double limit(double most) const { return std::max(most, 1.1 * least_overhead_); }
+
+  // The fewest bytes for at most so much time; of `like`, only those of its distance, and with bits
+  // where it has them. Null: nothing saves any.
+  const Trial* best_within(double most, const Trial* like = nullptr) const {
+    const Trial* best = nullptr;
+    for (const Trial& trial : list_) {
+      if (!saves(trial) || trial.overhead > most || !is_worth(trial)) continue;
+      if (like && (trial.near != like->near || trial.bits != like->bits)) continue;
+      if (!best || fewer_bytes(trial, *best)) best = &trial;
+    }
+    return best;
+  }
+
+  // Those that save bytes, whatever time they cost; the cheapest first.
+  std::vector<const Trial*> by_overhead() const {
+    std::vector<const Trial*> found;
+    for (const Trial& trial : list_) {
+      if (saves(trial)) found.push_back(&trial);
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Trial* a, const Trial* b) { return a->overhead < b->overhead; });
+    return found;
+  }
+
+ private:
+  bool saves(const Trial& trial) const { return trial.bytes < plain_bytes_; }
+  bool is_worth(const Trial& trial) const {
+    return !trial.heavier || double(light_bytes_ - trial.bytes) >=
+                                 double(plain_bytes_) * (trial.overhead - light_overhead_);
+  }
+
+  StepView view_;
+  const RecomputeOptions& options_;
+  const bool fuse_;
+  const Prediction plain_;
+  const int64_t plain_bytes_;
+  std::deque<Trial> list_;
+  int64_t light_bytes_ = 0;
+  double light_overhead_ = 0, least_overhead_ = 0;
+};
+
+// Fills `trials`. Which are looked at depends on the step and on the largest part of its time that
+// may be added; more time only adds to them.
+class Search {
+ public:
+  Search(const StepView& view, const RecomputeOptions& options, Trials& trials)
+      : view_(view),
+        options_(options),
+        trials_(trials),
+        tries_(std::clamp(int(kEchoNodes / std::max<size_t>(view.program.nodes.size(), 1)), 2, 8)) {
+  }
+
+  void run(double most) {
+    for (const Trial& widest : widest_choices()) {
+      climb(widest, false);
+      if (options_.heavier > options_.heavy) climb(widest, true);
+    }
+    trials_.allow_cheapest();
+    for (const EchoLevel& level : kEchoLevels) {
+      if (!level.filled || level.part > trials_.limit(most)) continue;
+      for (const Ladder& ladder : ladders_) fill(ladder, level.part);
+    }
+  }
+
+ private:
+  // Choices at rising prices: the first costs most time.
+  using Ladder = std::vector<Trial>;
+
   // At the first price, the distance of the smallest footprint: without bits and with bits, or the
   // better of the two where the step is large.
   std::vector<Trial> widest_choices() {
@@ -209,7 +233,7 @@ class Trials {
       if (bits && (!options_.bits || count_bits(view_.program) == 0)) continue;
       std::optional<Trial> best;
       for (NodeId near : kEchoDistances) {
-        const Trial* trial = look_at(kEchoPrices[0], {.near = near, .bits = bits});
+        const Trial* trial = trials_.look_at(kEchoPrices[0], {.near = near, .bits = bits});
         if (!trial) continue;
         lightest_ = std::min(lightest_, trial->overhead);
         if (!best || fewer_bytes(*trial, *best)) best = *trial;
@@ -218,7 +242,7 @@ class Trials {
     }
     if (widest.empty()) return widest;
     const auto least = std::min_element(widest.begin(), widest.end(), fewer_bytes);
-    light_bytes_ = least->bytes, light_overhead_ = least->overhead;
+    trials_.compare_heavier_with(*least);
     if (tries_ < kManyTries) widest = {*least};
     return widest;
   }
@@ -228,7 +252,7 @@ class Trials {
     Ladder ladder;
     widest.heavier = heavier;
     for (double price : kEchoPrices) {
-      const Trial* rung = look_at(price, widest);
+      const Trial* rung = trials_.look_at(price, widest);
       if (!rung) break;
       ladder.push_back(*rung);
       ladder.back().price = price, ladder.back().heavier = heavier;
@@ -246,13 +270,14 @@ class Trials {
                                     [&](const Trial& rung) { return rung.overhead <= level; });
     Trial dear = cheap[-1];
     if (cheap != ladder.end()) look_between(dear, cheap->price, level);
-    add_regions(dear, level);
+    if (const Trial* best = trials_.best_within(level, &dear)) add_regions(*best, dear, level);
   }
 
+  // `dear`: the cheapest so far that costs too much. `enough`: a price at which less does.
   void look_between(Trial& dear, double enough, double level) {
     for (int i = 0; i < kPricesBetween; ++i) {
       const double middle = std::sqrt(dear.price * enough);
-      const Trial* trial = look_at(middle, dear);
+      const Trial* trial = trials_.look_at(middle, dear);
       if (!trial || trial->overhead <= level) {
         enough = middle;
       } else {
@@ -262,15 +287,10 @@ class Trials {
     }
   }
 
-  void add_regions(const Trial& dear, double level) {
-    const Trial* best = best_of(level, [&](const Trial& trial) {
-      return trial.near == dear.near && trial.bits == dear.bits;
-    });
-    if (!best) return;
-    Trial base = *best;
+  void add_regions(Trial base, const Trial& dear, double level) {
     base.heavier |= dear.heavier;
     const std::vector<NodeId> nodes =
-        nodes_by_worth(regions_between(view_, plain_.node_ms, base.choice, dear.choice));
+        nodes_by_worth(regions_between(view_, trials_.node_ms(), base.choice, dear.choice));
     size_t affordable = 0, too_many = nodes.size() + 1;
     for (int i = 0; i < tries_ && affordable + 1 < too_many; ++i) {
       const size_t count = (affordable + too_many) / 2;
@@ -280,7 +300,7 @@ class Trials {
           if (v != kNone) trial.choice[v] |= dear.choice[v];
         }
       }
-      const Trial* tried = look_at(std::move(trial));
+      const Trial* tried = trials_.look_at(std::move(trial));
       if (!tried) return;
       (tried->overhead <= level ? affordable : too_many) = count;
     }
@@ -288,18 +308,12 @@ class Trials {
 
   static constexpr int kPricesBetween = 2, kManyTries = 6;
 
-  StepView view_;
+  const StepView& view_;
   const RecomputeOptions& options_;
-  const bool fuse_;
-  const Prediction plain_;
-  const int64_t plain_bytes_;
+  Trials& trials_;
   const int tries_;  // of regions, at a level
-  std::deque<Trial> trials_;
   std::vector<Ladder> ladders_;
-  double least_overhead_ = 0;
   double lightest_ = 0;  // the least overhead at the first price, without heavier nodes
-  int64_t light_bytes_ = 0;
-  double light_overhead_ = 0;  // of the smallest there
 };
 
 // Of the trials that are best by their own bytes at one of the levels up to `most`, the one with
@@ -333,7 +347,7 @@ Clones best_echo(const StepView& view, const RecomputeOptions& options, const Re
                  const FootprintOf& footprint) {
   constexpr double kMost = kEchoLevels.back().part;
   Trials trials(view, options, goal.fuse);
-  trials.run(goal.budget ? kMost : options.overhead);
+  Search(view, options, trials).run(goal.budget ? kMost : options.overhead);
   Clones best = smallest(view, trials, options.overhead, footprint);
   if (!goal.budget || (best.bytes && best.bytes <= *goal.budget)) return best;
   for (const Trial* trial : trials.by_overhead()) {

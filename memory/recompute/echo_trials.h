@@ -19,8 +19,8 @@ inline const DeviceProfile kEchoDevice{.name = "RTX 2080 Ti",
                                        .launch = 5e-6,
                                        .tile = 1};
 
-// Prices tried in turn: bytes moved for a byte saved are divided by these. After the first, starting
-// a node counts as moving kEchoLaunch bytes (5 us of that card).
+// Prices tried in turn: bytes moved for a byte saved are divided by these. After the first,
+// starting a node counts as moving kEchoLaunch bytes (5 us of that card).
 constexpr std::array<double, 6> kEchoPrices = {1, 2, 4, 8, 16, 32};
 constexpr double kEchoLaunch = 3e6;
 
