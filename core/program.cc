@@ -2,6 +2,7 @@
 #include "core/program.h"
 
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 
@@ -44,10 +45,9 @@ std::string Program::scope_of(const Node& node) const {
 }
 
 void Program::relink() {
-  for (NodeId n = 0; n < node_count(); ++n) {
-    for (ValueId v : node(n).out) {
-      if (v != kNone) value(v).producer = n;
-    }
+  for (Value& value : values) value.producer = kNone;
+  for (NodeId n : nodes.ids()) {
+    for (ValueId v : present(node(n).out)) value(v).producer = n;
   }
 }
 
@@ -87,11 +87,9 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
 Readers::Readers(const Program& program) : begin_(program.values.size() + 1, 0) {
   auto each_read = [&](auto use) {
     ByValue<NodeId> last(program.values.size(), kNone);
-    for (NodeId n = 0; n < program.node_count(); ++n) {
-      for (ValueId v : program.node(n).in) {
-        if (v == kNone || last[v] == n) continue;
-        last[v] = n;
-        use(v, n);
+    for (NodeId n : program.nodes.ids()) {
+      for (ValueId v : present(program.node(n).in)) {
+        if (std::exchange(last[v], n) != n) use(v, n);
       }
     }
   };

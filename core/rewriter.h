@@ -16,6 +16,7 @@ class Rewriter {
 
   // Each appends a node to the new program and returns its number. The node's waits are numbered as
   // in the old program; ProgramError where one of them is not written yet, or was dropped.
+  // A node that is never named is dropped, and its outputs have no producer then.
   NodeId keep(NodeId old) { return replace(old, from_.node(old)); }
   NodeId replace(NodeId old, Node node) { return replace({&old, 1}, std::move(node)); }
   NodeId replace(std::span<const NodeId> old, Node node);  // one node for several

@@ -17,9 +17,7 @@ bool is_copy(const Node& node) {
 // and state alone.
 NodeId maker_of(const Program& p, const Node& node) {
   NodeId maker = kNone;
-  for (ValueId v : node.in) {
-    if (v != kNone) maker = std::max(maker, p.value(v).producer);
-  }
+  for (ValueId v : present(node.in)) maker = std::max(maker, p.value(v).producer);
   return maker;
 }
 
@@ -54,8 +52,8 @@ ByNode<std::vector<NodeId>> waits_of(const Program& p) {
   NodeId compute = kNone;        // the last one
   for (NodeId n : p.nodes.ids()) {
     const Node& node = p.node(n);
-    for (ValueId v : node.in) {
-      if (v != kNone && p.value(v).producer != kNone) waits[n].push_back(p.value(v).producer);
+    for (ValueId v : present(node.in)) {
+      if (p.value(v).producer != kNone) waits[n].push_back(p.value(v).producer);
     }
     if (node.phase == Phase::offload) {
       offloads.push_back(n);

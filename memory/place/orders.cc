@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "memory/place/buffers/by_start.h"
 #include "memory/place/buffers/load.h"
 #include "memory/place/first_fit.h"
 
@@ -42,7 +41,7 @@ class Orders {
   Orders(std::span<const Buffer> buffers, std::span<const int64_t> frozen)
       : buffers_(buffers),
         frozen_(frozen),
-        hottest_(hottest_moment(buffers)),
+        hottest_(hottest_moment(buffers).time),
         keys_(buffers.size()) {}
 
   const std::vector<int32_t>& make(const Order& by) {

@@ -14,6 +14,7 @@
 
 #include "core/memory.h"
 #include "core/program.h"
+#include "memory/place/buffers/gaps.h"
 #include "memory/plan/plan.h"
 #include "memory/run/static_plan.h"
 
@@ -39,7 +40,6 @@ class Dynamic final : public Memory {
   // queues; BudgetError when what a single node touches does not fit.
   Dynamic(const Program& program, const Storages& storages, const StateLayout& layout, Arena& arena,
           const DynamicOptions& options);
-  ~Dynamic() override;
 
   void begin_step(Replayer& replayer) override;
   std::byte* acquire(StorageId storage, QueueId queue) override;
@@ -55,7 +55,7 @@ class Dynamic final : public Memory {
 
  private:
   enum class Where : uint8_t { unborn, slab, host, dropped, dead };
-  struct Held {
+  struct Live {  // of the running step
     Where where = Where::unborn;
     int pins = 0;
     int64_t offset = 0;                 // in the arena
@@ -68,7 +68,6 @@ class Dynamic final : public Memory {
     double cost = 0;       // seconds to run that
     bool fixed = false;    // state, inputs, host space: not in the slab
   };
-  class Slab;
 
   void learn(const StateLayout& layout);
   void learn_makers();
@@ -85,9 +84,9 @@ class Dynamic final : public Memory {
   Arena& arena_;
   DynamicOptions options_;
   ByStorage<Facts> facts_;
-  ByStorage<Held> held_;
+  ByStorage<Live> live_;
   ByStorage<std::vector<StorageId>> made_of_;  // what its maker reads
-  std::unique_ptr<Slab> slab_;
+  Gaps slab_;
   std::vector<NodeId> replaying_;  // innermost last
   Replayer* replayer_ = nullptr;
   NodeId done_ = kNone;  // the last node that has run

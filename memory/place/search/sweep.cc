@@ -7,6 +7,8 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "memory/place/buffers/load.h"
+
 namespace pal {
 namespace {
 
@@ -18,22 +20,18 @@ BufferSet first_bits(size_t count) {
 
 ColumnSweep::ColumnSweep(std::span<const Buffer> buffers, bool backwards)
     : buffers_(buffers.begin(), buffers.end()) {
-  std::vector<int64_t> times;
-  for (Buffer& b : buffers_) {
-    if (backwards) b = {-b.upper, -b.lower, b.size};
-    times.push_back(b.lower);
+  if (backwards) {
+    for (Buffer& b : buffers_) b = {-b.upper, -b.lower, b.size};
   }
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  auto rank = [&](int64_t time) {
-    return size_t(std::lower_bound(times.begin(), times.end(), time) - times.begin());
-  };
-  borders_.resize(times.size());
-  states_.resize(times.size());
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    const size_t lower = rank(buffers_[i].lower), upper = rank(buffers_[i].upper);
+  // Where something ends, but at the very end, something begins.
+  const size_t columns = times_of(buffers_).size() - 1;
+  borders_.resize(columns);
+  states_.resize(columns);
+  const std::vector<Buffer> ranked = with_ranks(buffers_);
+  for (size_t i = 0; i < ranked.size(); ++i) {
+    const size_t lower = size_t(ranked[i].lower), upper = size_t(ranked[i].upper);
     (lower == 0 ? first_ : borders_[lower].in).push_back(Leaf(i));
-    if (upper < times.size()) borders_[upper].out.push_back(Leaf(i));
+    if (upper < columns) borders_[upper].out.push_back(Leaf(i));
     std::mt19937_64 kind(uint64_t(upper) << 40 ^ uint64_t(buffers_[i].size) * 0x9e3779b97f4a7c15u);
     kind_.push_back(kind());
   }
