@@ -50,8 +50,7 @@ Val Builder::state(const std::string& name, TensorSpec spec, Role role, Init ini
     }
     return read({this, slot->end});
   }
-  const ValueId id =
-      program_.values.add({.spec = std::move(spec), .role = role, .scope = scope_});
+  const ValueId id = program_.values.add({.spec = std::move(spec), .role = role, .scope = scope_});
   program_.state.push_back({name, role, init, id, id});
   return read({this, id});
 }
@@ -141,9 +140,7 @@ Builder::Within::Within(Builder& builder, const std::string& name, int32_t step)
   if (step != kNone) builder.step_ = step;
 }
 
-Builder::Within::Within(Builder& builder, Phase phase) : Within(builder) {
-  builder.phase_ = phase;
-}
+Builder::Within::Within(Builder& builder, Phase phase) : Within(builder) { builder.phase_ = phase; }
 
 Builder::Within::Within(Builder& builder, const Node& node, Phase phase) : Within(builder, phase) {
   builder.scope_ = node.scope;

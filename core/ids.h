@@ -74,9 +74,12 @@ template <class I, class T> class Indexed : public std::vector<T> {
   }
 
  private:
+  // In builds with PAL_CHECK_IDS (cmake/flags.cmake) an id that no element has ends the program.
   size_t checked(I id) const {
     const auto number = size_t(int32_t(id));  // of kNone: beyond every size
+#ifdef PAL_CHECK_IDS
     assert(number < this->size());
+#endif
     return number;
   }
 };

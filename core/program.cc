@@ -69,16 +69,16 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
   }
   Program out = without_nodes(program);
   out.nodes.reserve(order.size());
-  ByNode<NodeId> place(order.size(), kNone);
+  ByNode<NodeId> number(order.size(), kNone);
   for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i] < 0 || size_t(order[i]) >= order.size() || place[order[i]] != kNone) {
+    if (order[i] < 0 || size_t(order[i]) >= order.size() || number[order[i]] != kNone) {
       throw ProgramError("an order must list every node exactly once");
     }
-    place[order[i]] = NodeId(i);
+    number[order[i]] = NodeId(i);
   }
   for (NodeId n : order) {
     out.nodes.push_back(program.node(n));
-    for (NodeId& wait : out.nodes.back().waits) wait = place[wait];
+    for (NodeId& wait : out.nodes.back().waits) wait = number[wait];
   }
   out.relink();
   return out;

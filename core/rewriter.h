@@ -30,7 +30,7 @@ class Rewriter {
  private:
   const Program& from_;
   Program out_;
-  ByNode<NodeId> place_;  // of the old program: the number in the new one
+  ByNode<NodeId> number_;  // of the old program: the number in the new one
 };
 
 }  // namespace pal

@@ -19,7 +19,7 @@ struct Match {
   const Rewrite* rewrite;
   const Pattern* pattern;
   Binding binding;
-  NodeId place = kNone;  // the fused node comes where this node was, or before it
+  NodeId latest = kNone;  // the fused node comes where this node was, or before it
 
   std::vector<ValueId> operands() const { return bound(pattern->form.in); }
   std::vector<ValueId> outputs() const { return bound(pattern->form.out); }
@@ -83,7 +83,7 @@ class Matches {
     const auto& nodes = m.binding.node;
     const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end());
     if (updates_[*last] != updates_[*first]) return;  // state may have moved on
-    m.place = *last;
+    m.latest = *last;
     auto among = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
     for (NodeId i : nodes.ids()) {
       const bool may_stay = stays_or_goes(p_.node(nodes[i]));
@@ -98,14 +98,14 @@ class Matches {
         for (NodeId r : readers_[made]) {
           if (among(r)) continue;
           if (interior) return;
-          m.place = std::min(m.place, r);
+          m.latest = std::min(m.latest, r);
         }
       }
     }
     const std::vector<ValueId> operands = m.operands();
     for (ValueId v : present(operands)) {
       const NodeId producer = p_.value(v).producer;
-      if (producer >= m.place || among(producer)) return;
+      if (producer >= m.latest || among(producer)) return;
     }
     take(m);
     list_.push_back(std::move(m));
@@ -149,8 +149,8 @@ class Matches {
   ByNode<Part> part_;
 };
 
-// The order of the new program: matches at their places, or before them where others read what they
-// make.
+// The order of the new program: matches as late as they may be, or before that where others read
+// what they make.
 class Arrangement {
  public:
   struct Item {  // a node as it was, or a match
@@ -167,7 +167,7 @@ class Arrangement {
         made_(program.values.size(), 0) {
     std::multimap<NodeId, size_t> at;
     for (size_t m = 0; m < matches_.size(); ++m) {
-      at.emplace(matches_[m].place, m);
+      at.emplace(matches_[m].latest, m);
       const std::vector<ValueId> outputs = matches_[m].outputs();
       for (ValueId v : present(outputs)) maker_[v] = m;
     }
@@ -250,7 +250,8 @@ Program fuse(const Program& program, std::string* note, std::span<const Rewrite*
   Program out = without_nodes(program);
   for (const Arrangement::Item& item : arranged->order()) {
     const bool kept = item.node != kNone;
-    out.nodes.push_back(kept ? program.node(item.node) : fused(program, matches.list()[item.match]));
+    out.nodes.push_back(kept ? program.node(item.node)
+                             : fused(program, matches.list()[item.match]));
   }
   out.relink();
   return out;

@@ -24,12 +24,12 @@ Walk walk_over(const Program& p, NodeId anchor) {
   };
   reach(anchor);
   while (true) {
-    std::optional<Walk::Step> next;
+    std::optional<Walk::Edge> next;
     size_t known = 0;  // of readers the one with most known operands: it fails soonest
     for (NodeId n : p.nodes.ids()) {
       if (node[n]) continue;
       for (ValueId v : present(p.node(n).out)) {
-        if (value[v]) next = Walk::Step{n, v, true};
+        if (value[v]) next = Walk::Edge{n, v, true};
       }
       if (next && next->producer) break;
       size_t count = 0;
@@ -37,10 +37,10 @@ Walk walk_over(const Program& p, NodeId anchor) {
       for (ValueId v : present(p.node(n).in)) {
         if (value[v]) ++count, through = v;
       }
-      if (count > known) known = count, next = Walk::Step{n, through, false};
+      if (count > known) known = count, next = Walk::Edge{n, through, false};
     }
     if (!next) break;
-    walk.steps.push_back(*next);
+    walk.edges.push_back(*next);
     reach(next->node);
   }
   walk.whole = reached == p.nodes.size();
@@ -117,18 +117,18 @@ bool PatternFinder::bind_value(const Pattern& pattern, ValueId from, ValueId to,
   return true;
 }
 
-// Takes the walk's step and those after it; whatever is whole at the end was found.
-void PatternFinder::grow(const Pattern& pattern, size_t step, const Binding& b,
+// Takes this edge of the walk and those after it; whatever is whole at the end was found.
+void PatternFinder::grow(const Pattern& pattern, size_t edge, const Binding& b,
                          const std::function<void(Binding)>& found) const {
-  if (step == pattern.walk.steps.size()) return found(b);
-  const Walk::Step& s = pattern.walk.steps[step];
-  const ValueId through = b.value[s.through];
+  if (edge == pattern.walk.edges.size()) return found(b);
+  const Walk::Edge& e = pattern.walk.edges[edge];
+  const ValueId through = b.value[e.through];
   if (through == kNone) return;
   auto attempt = [&](NodeId n) {
     Binding next = b;
-    if (bind(pattern, s.node, n, next)) grow(pattern, step + 1, next, found);
+    if (bind(pattern, e.node, n, next)) grow(pattern, edge + 1, next, found);
   };
-  if (!s.producer) {
+  if (!e.producer) {
     for (NodeId n : readers_[through]) attempt(n);
   } else if (p_.value(through).producer != kNone) {
     attempt(p_.value(through).producer);

@@ -65,8 +65,8 @@ class Shelf {
     const Placed* end() const { return placed.data() + count; }
     void insert(const Placed& p) {  // there is room
       Placed* const last = placed.data() + count++;
-      Placed* const at = std::upper_bound(
-          placed.data(), last, p, [](auto& a, auto& b) { return a.offset < b.offset; });
+      Placed* const at = std::upper_bound(placed.data(), last, p,
+                                          [](auto& a, auto& b) { return a.offset < b.offset; });
       std::copy_backward(at, last, last + 1);
       *at = p;
       first_lower = std::min(first_lower, p.lower), last_upper = std::max(last_upper, p.upper);
@@ -114,11 +114,7 @@ Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> or
 }
 
 Placement place_by_start(std::span<const Buffer> buffers) {
-  std::vector<int32_t> starts, ends;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i])) starts.push_back(int32_t(i));
-  }
-  ends = starts;
+  std::vector<int32_t> starts = not_empty(buffers), ends = starts;
   std::sort(starts.begin(), starts.end(), [&](int32_t i, int32_t j) {
     const Buffer &a = buffers[i], &b = buffers[j];
     if (a.lower != b.lower) return a.lower < b.lower;

@@ -85,16 +85,16 @@ class Orders {
 void try_orders(std::span<const Buffer> buffers, int64_t enough, std::span<const int64_t> frozen,
                 const Deadline& deadline, Placement& best) {
   constexpr size_t kMany = 100'000;  // the quick order first: it may be the only one
-  Clock::duration step{};            // what sorting so many takes, about
+  Clock::duration sorting{};         // what sorting so many takes, about
   const auto is_over = [&] {
     if (best.height <= enough) return true;
-    return best.height < INT64_MAX && deadline && Clock::now() + 2 * step >= *deadline;
+    return best.height < INT64_MAX && deadline && Clock::now() + 2 * sorting >= *deadline;
   };
   if (buffers.size() > kMany && frozen.empty()) {
     const auto start = Clock::now();
     Placement p = place_by_start(buffers);
     if (p.height < best.height) best = std::move(p), best.order = "start";
-    step = Clock::now() - start;
+    sorting = Clock::now() - start;
   }
   if (is_over()) return;
   FirstFit fit(buffers);

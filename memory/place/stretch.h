@@ -1,6 +1,6 @@
 // A stretch of time that shares no buffer with the rest: first-fit orders, then searches under a
-// capacity, of the buffers alive at the hottest moments, and of coarser problems in which buffers of
-// nearly the same life are one.
+// capacity, of the buffers alive at the hottest moments, and of coarser problems in which buffers
+// of nearly the same life are one.
 #pragma once
 #include <cstdint>
 #include <vector>

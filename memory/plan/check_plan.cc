@@ -204,7 +204,7 @@ class History {
   // From now on the value is what its bytes hold.
   void remember(ValueId v) { made_[v] = marks(at_.space(v), at_.begin(v), at_.end(v)); }
 
-  // Bytes that hold something before the step.
+  // These bytes hold something before the step.
   void present_at_start(Space space, int64_t begin, int64_t end, const Write& what) {
     writes_.push_back(what);
     for (auto& [at, piece] : bytes(space).pieces(begin, end)) {
@@ -353,7 +353,7 @@ void check_bytes(const Addresses& at) {
     for (ValueId v : present(at.p.node(n).in)) history.read(v, n);
     write_outputs(at, n, history);
   }
-  // Outputs and state are what they should be, inputs and strangers what they were.
+  // Outputs and state are what they should be; inputs and other programs' state are what they were.
   for (auto& out : at.p.outputs) history.expect(out.value, "after the step the caller reads");
   for (auto& slot : at.p.state) {
     history.expect(slot.end, "the next step starts from");

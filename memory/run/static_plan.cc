@@ -15,8 +15,8 @@
 namespace pal {
 namespace {
 
-// So many bytes in whole pages, and at least one byte behind them: the address sanitizer reports who
-// touches what is behind.
+// So many bytes in whole pages, and at least one byte behind them: the address sanitizer reports
+// who touches what is behind.
 size_t in_pages(int64_t bytes) {
   constexpr size_t kPage = 4096;
   return (size_t(bytes) / kPage + 1) * kPage;

@@ -52,14 +52,14 @@ std::string option_of(const OpDef& gate) {
 std::vector<NodeId> early_updates_order(const Program& p) {
   const auto before = dependencies_of(p);
   const ByNode<char> moves = moving(p);
-  ByNode<NodeId> slot(p.nodes.size());  // the node that stays, after which this one runs
+  ByNode<NodeId> behind(p.nodes.size());  // the node that stays, after which this one runs
   std::vector<std::vector<NodeId>> after(p.nodes.size() + 1);  // [0]: before everything
   for (NodeId n : p.nodes.ids()) {
-    slot[n] = n;
+    behind[n] = n;
     if (!moves[n]) continue;
     NodeId last = kNone;
-    for (NodeId d : before[n]) last = std::max(last, slot[d]);
-    slot[n] = last;
+    for (NodeId d : before[n]) last = std::max(last, behind[d]);
+    behind[n] = last;
     after[last + 1].push_back(n);
   }
   std::vector<NodeId> order = after[0];

@@ -46,8 +46,8 @@ struct Move {
   bool later;
 };
 
-// Alive at the position and not in use there; the largest, of equals those that are nearest to being
-// made, or dead.
+// Alive at the position and not in use there; the largest, of equals those that are nearest to
+// being made, or dead.
 std::vector<StorageId> largest_at(const OrderGraph& graph, const View& view, Move move) {
   std::vector<StorageId> list;
   for (StorageId s : view.first.ids()) {
@@ -88,8 +88,8 @@ class MovingSet {
       }
       if (set_.size() > kMostTogether) return false;
     }
-    return peak_itself || std::none_of(seeds.begin(), seeds.end(),
-                                       [&](NodeId n) { return is_peak(n); });
+    return peak_itself ||
+           std::none_of(seeds.begin(), seeds.end(), [&](NodeId n) { return is_peak(n); });
   }
 
   // Nodes that only the set stands in the way of, where leaving them behind costs as many bytes.
@@ -209,8 +209,7 @@ class PeakMoves {
   bool move(const std::vector<NodeId>& seeds, Move move) {
     if (seeds.empty()) return false;
     MovingSet set(graph_, view_, move);
-    return set.begin(seeds) &&
-           (attempt(set, move) || (set.add_neighbours() && attempt(set, move)));
+    return set.begin(seeds) && (attempt(set, move) || (set.add_neighbours() && attempt(set, move)));
   }
 
   bool attempt(const MovingSet& set, Move move) {

@@ -228,9 +228,8 @@ void share_windows(const Program& program, const Node& node, StateVersions& vers
       if (!versions.may_view(w.small, w.large)) continue;
       versions.add_view(w.small, w.large);
     } else {
-      const bool meets = std::any_of(taken.begin(), taken.end(), [&](auto& t) {
-        return t.first < end && w.offset < t.second;
-      });
+      const bool meets = std::any_of(taken.begin(), taken.end(),
+                                     [&](auto& t) { return t.first < end && w.offset < t.second; });
       if (small.output || meets) continue;
       taken.push_back({w.offset, end});
     }
@@ -273,9 +272,8 @@ class InPlace {
     }
     // The kernel is known to bear one operand under its output, not two.
     const Node& node = facts_.program.node(n);
-    if (std::count_if(node.in.begin(), node.in.end(), [&](ValueId v) {
-          return v != kNone && groups_.together(v, old);
-        }) != 1) {
+    if (std::count_if(node.in.begin(), node.in.end(),
+                      [&](ValueId v) { return v != kNone && groups_.together(v, old); }) != 1) {
       return false;
     }
     if (!is_dead_after(from, n)) return false;

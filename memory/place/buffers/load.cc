@@ -17,13 +17,20 @@ int64_t change_of(std::span<const Buffer> buffers, const Event& e) {
 
 }  // namespace
 
+std::vector<int32_t> not_empty(std::span<const Buffer> buffers) {
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!is_empty(buffers[i])) out.push_back(int32_t(i));
+  }
+  return out;
+}
+
 std::vector<Event> events_of(std::span<const Buffer> buffers) {
   std::vector<Event> events;
   events.reserve(2 * buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (is_empty(buffers[i])) continue;
-    events.push_back({buffers[i].lower, true, int32_t(i)});
-    events.push_back({buffers[i].upper, false, int32_t(i)});
+  for (int32_t i : not_empty(buffers)) {
+    events.push_back({buffers[size_t(i)].lower, true, i});
+    events.push_back({buffers[size_t(i)].upper, false, i});
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return std::tie(a.time, a.starts, a.buffer) < std::tie(b.time, b.starts, b.buffer);
@@ -61,10 +68,7 @@ std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) 
 }
 
 std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) {
-  std::vector<int32_t> order;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i])) order.push_back(int32_t(i));
-  }
+  std::vector<int32_t> order = not_empty(buffers);
   std::sort(order.begin(), order.end(),
             [&](int32_t i, int32_t j) { return buffers[i].lower < buffers[j].lower; });
   std::vector<std::vector<int32_t>> out;
@@ -133,8 +137,8 @@ void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> o
     throw ProgramError("place: buffer " + std::to_string(i) + " at " +
                        std::to_string(offset[size_t(i)]) + what);
   };
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i]) && offset[i] < 0) fail(int32_t(i), " is below 0");
+  for (int32_t i : not_empty(buffers)) {
+    if (offset[size_t(i)] < 0) fail(i, " is below 0");
   }
   if (const auto clash = overlap_of(buffers, offset)) {
     fail(clash->second, " overlaps buffer " + std::to_string(clash->first));

@@ -15,6 +15,8 @@ struct Event {
   bool starts;
   int32_t buffer;
 };
+// The numbers of buffers that are not empty, in order.
+std::vector<int32_t> not_empty(std::span<const Buffer> buffers);
 // Of buffers that are not empty, in order of time; at one time what ends comes first, then by
 // number.
 std::vector<Event> events_of(std::span<const Buffer> buffers);

@@ -147,8 +147,8 @@ std::vector<ColumnSweep::State> ColumnSweep::cross(size_t number, size_t width,
         to.states.push_back(
             {tree, out, in, leaves, score,
              tree.hash(kind_) + out * 0x9e3779b97f4a7c15u + in * 0xbf58476d1ce4e5b9u,
-             int32_t(steps_.size())});
-        steps_.push_back({s.step, number, e});
+             int32_t(origins_.size())});
+        origins_.push_back({s.origin, number, e});
         if (to.states.size() >= 4 * width) to.keep_best(width);
       }
     }
@@ -163,7 +163,7 @@ int64_t ColumnSweep::run(size_t width, uint64_t seed, const SearchLimits& limits
   noise_ = 0.5 * double(seed % 4);
   unions_ = seed % 2 ? 100 : 0;
   nodes_ = 0;
-  steps_.clear();
+  origins_.clear();
   states_.assign(borders_.size(), {});
   if (!able_) return 1;
   states_[0] = {{PqTree(first_), 0, 0, int32_t(first_.size()), 0, 0, -1}};
@@ -172,12 +172,12 @@ int64_t ColumnSweep::run(size_t width, uint64_t seed, const SearchLimits& limits
   return nodes_ + 1;
 }
 
-// Forwards once more along the steps, then backwards: each column as the one after it demands.
+// Forwards once more along the origins, then backwards: each column as the one after it demands.
 void ColumnSweep::settle(size_t column, const State& state, std::span<const Leaf> order,
                          std::vector<int64_t>& offset) {
   std::vector<std::vector<Exchange>> taken(borders_.size());
-  for (int32_t step = state.step; step >= 0; step = steps_[step].before)
-    taken[steps_[step].border].push_back(steps_[step].exchange);
+  for (int32_t o = state.origin; o >= 0; o = origins_[o].before)
+    taken[origins_[o].border].push_back(origins_[o].exchange);
   std::vector<PqTree> columns{PqTree(first_)};  // what the border behind gathers is gathered
   for (size_t b = 1; b <= column; ++b) {
     PqTree next = columns.back();

@@ -38,7 +38,8 @@ Program classifier(float dropout, bool replayed) {
   return b.take();
 }
 
-// Operators are named by strings there: a name that no operator has would be a habit without effect.
+// Operators are named by strings there: a name that no operator has would be a habit without
+// effect.
 TEST(Baselines, EveryHabitIsAnOperators) {
   EXPECT_FALSE(framework_habits().empty());
   for (const Habit& habit : framework_habits()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "core/error.h"
 #include "memory/run/static_plan.h"
@@ -26,7 +27,8 @@ TEST(Arena, KeepsEveryByteWhenItGrows) {
       ASSERT_EQ(arena.bytes(space), std::max(before, bytes));
       const std::byte* const base = arena.base(space);
       ASSERT_EQ(reinterpret_cast<uintptr_t>(base) % uintptr_t(kAlignment), 0u);
-      for (int64_t i = 0; i < before; ++i) ASSERT_EQ(base[i], pattern(space, i)) << bytes << " " << i;
+      for (int64_t i = 0; i < before; ++i)
+        ASSERT_EQ(base[i], pattern(space, i)) << bytes << " " << i;
       for (int64_t i = before; i < arena.bytes(space); ++i) ASSERT_EQ(base[i], std::byte(0)) << i;
       before = arena.bytes(space);
       for (int64_t i = 0; i < before; ++i) arena.base(space)[i] = pattern(space, i);
@@ -54,11 +56,19 @@ TEST(Arena, ACanaryShowsTheHighestByteWritten) {
   EXPECT_EQ(arena.touched(Space::device, 128), align_up(3001));
 }
 
-TEST(Arena, SaysThatTheMachineHasNotSoMuch) {
+TEST(Arena, SaysWhyThereAreNoMoreBytes) {
+  constexpr int64_t kTooMuch = int64_t{1} << 60;
+  EXPECT_THROW(Arena().reserve(Space::device, kTooMuch), BudgetError);
   Arena arena;
   arena.reserve(Space::device, 64);
   arena.base(Space::device)[63] = std::byte{42};
-  EXPECT_THROW(arena.reserve(Space::device, int64_t{1} << 60), BudgetError);
+  try {
+    arena.reserve(Space::device, kTooMuch);
+    ADD_FAILURE() << "it has";
+  } catch (const Error& error) {  // pages do not move to where there are no addresses
+    EXPECT_EQ(error.exit_code, kExitFailed);
+    EXPECT_NE(std::string(error.what()).find("Invalid argument"), std::string::npos);
+  }
   EXPECT_EQ(arena.bytes(Space::device), 64) << "and is as it was";
   EXPECT_EQ(arena.base(Space::device)[63], std::byte{42});
 }
