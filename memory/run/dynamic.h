@@ -42,10 +42,10 @@ class Dynamic final : public Memory {
           const DynamicOptions& options);
 
   void begin_step(Replayer& replayer) override;
-  std::byte* acquire(StorageId storage, QueueId queue) override;
-  void release(StorageId storage, QueueId queue) override;
+  std::byte* acquire(StorageId id, QueueId queue) override;
+  void release(StorageId id, QueueId queue) override;
   void after_node(NodeId node, QueueId queue) override;
-  std::byte* outside_step(StorageId storage) override;
+  std::byte* outside_step(StorageId id) override;
   int64_t capacity() const override { return options_.budget; }
 
   const DynamicStats& stats() const { return stats_; }  // since it was made
@@ -71,13 +71,13 @@ class Dynamic final : public Memory {
 
   void learn(const StateLayout& layout);
   void learn_makers();
-  int64_t take(StorageId storage);  // slab bytes for it, evicting as needed
+  int64_t take(StorageId id);  // slab bytes for it, evicting as needed
   bool evict_one();
-  int closure(StorageId storage, double* cost, int depth) const;
-  bool makes(StorageId storage) const;  // the node being replayed writes it, and reads it not
-  bool still_needed(StorageId storage) const;
-  void bring_back(StorageId storage);
-  void drop(StorageId storage, Where where);
+  int closure(StorageId id, double* cost, int depth) const;
+  bool makes(StorageId id) const;  // the node being replayed writes it, and reads it not
+  bool still_needed(StorageId id) const;
+  void bring_back(StorageId id);
+  void drop(StorageId id, Where where);
 
   const Program& program_;
   const Storages& storages_;

@@ -231,7 +231,7 @@ void share_windows(const Program& program, const Node& node, StateVersions& vers
       const bool meets = std::any_of(taken.begin(), taken.end(),
                                      [&](auto& t) { return t.first < end && w.offset < t.second; });
       if (small.output || meets) continue;
-      taken.push_back({w.offset, end});
+      taken.emplace_back(w.offset, end);
     }
     groups.merge(w.small, w.large, groups.offset(w.large) + w.offset);
     ++effect.windows;
@@ -368,25 +368,26 @@ ByStorage<std::vector<NodeId>> writers_of(const Program& program, const Storages
   return writers;
 }
 
-std::string name_of(const Program& program, ValueId id) {
-  const Value& value = program.value(id);
+std::string name_of(const Program& program, ValueId value) {
+  const NodeId producer = program.value(value).producer;
   std::string out;
   for (auto& slot : program.state) {
-    if (slot.start == id) out = "state " + slot.name;
+    if (slot.start == value) out = "state " + slot.name;
   }
   for (auto& in : program.inputs) {
-    if (in.value == id) out = "input " + in.name;
+    if (in.value == value) out = "input " + in.name;
   }
-  if (value.producer != kNone) {
-    const Node& node = program.node(value.producer);
+  if (producer != kNone) {
+    const Node& node = program.node(producer);
     out = program.scope_of(node);
     out += (out.empty() ? "" : " ") + std::string(node.op->name);
     if (node.out.size() > 1) {
-      out +=
-          "#" + std::to_string(std::find(node.out.begin(), node.out.end(), id) - node.out.begin());
+      out += "#" +
+             std::to_string(std::find(node.out.begin(), node.out.end(), value) - node.out.begin());
     }
   }
-  return out + " " + to_string(value.spec) + " (value " + std::to_string(id) + ")";
+  return out + " " + to_string(program.value(value).spec) + " (value " + std::to_string(value) +
+         ")";
 }
 
 std::string name_of(const Program& program, const Storages& storages, StorageId storage) {

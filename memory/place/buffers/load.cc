@@ -54,7 +54,7 @@ std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) 
   for (const Event& e : events_of(buffers)) {
     const bool before = live >= load;
     live += change_of(buffers, e);
-    if (!before && live >= load) hot.push_back({e.time, e.time});
+    if (!before && live >= load) hot.emplace_back(e.time, e.time);
     if (before) hot.back().second = e.time;
   }
   std::vector<int32_t> out;

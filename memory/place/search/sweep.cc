@@ -137,7 +137,7 @@ std::vector<ColumnSweep::State> ColumnSweep::cross(size_t number, size_t width,
         tree = s.tree;
         if (!tree.replace(going_, coming_, marked_)) continue;
         const BufferSet out = s.out & ~e.out, in = s.in & ~e.in;
-        const size_t left = size_t(std::popcount(out) + std::popcount(in));
+        const size_t left = size_t(std::popcount(out)) + size_t(std::popcount(in));
         const int32_t leaves = s.leaves + int32_t(coming_.size()) - int32_t(going_.size());
         // How likely it is that an order drawn by chance would do.
         const double score = tree.log_orders(log_factorial_) - log_factorial_[leaves] +

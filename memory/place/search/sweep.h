@@ -61,7 +61,7 @@ class ColumnSweep {
   };
 
   void prepare(Border& border);
-  std::vector<State> cross(size_t border, size_t width, const SearchLimits& limits);
+  std::vector<State> cross(size_t number, size_t width, const SearchLimits& limits);
   void list_options(const Border& border, BufferSet out, BufferSet in);
   static void list(const std::vector<Leaf>& of, BufferSet set, std::vector<Leaf>& out);
 
