@@ -1,8 +1,6 @@
 // One walk over the recorded nodes, last to first.
 #include "autograd/differentiate.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/gradient.h"
 #include "ops/elementwise/add.h"
@@ -18,12 +16,10 @@ ByValue<char> reachable(const Program& program, const std::vector<Val>& wrt) {
   for (Val v : wrt) reached[v.id] = 1;
   for (const Node& node : program.nodes) {
     if (!node.op->gradient) continue;
-    bool any = std::any_of(node.in.begin(), node.in.end(),
-                           [&](ValueId v) { return v != kNone && reached[v]; });
+    bool any = false;
+    for (ValueId v : present(node.in)) any |= bool(reached[v]);
     if (!any) continue;
-    for (ValueId v : node.out) {
-      if (v != kNone) reached[v] = 1;
-    }
+    for (ValueId v : present(node.out)) reached[v] = 1;
   }
   return reached;
 }
@@ -47,8 +43,8 @@ std::vector<Val> differentiate(Builder& builder, Val loss, const std::vector<Val
     const Node& recorded_node = builder.program().node(n);
     if (!recorded_node.op->gradient) continue;
     bool wanted = false, given = false;
-    for (ValueId v : recorded_node.in) wanted |= v != kNone && reached[v];
-    for (ValueId v : recorded_node.out) given |= v != kNone && gradient[v];
+    for (ValueId v : present(recorded_node.in)) wanted |= bool(reached[v]);
+    for (ValueId v : present(recorded_node.out)) given |= bool(gradient[v]);
     if (!wanted || !given) continue;
 
     GradientArgs args(builder, n, gradient, reached);

@@ -1,4 +1,4 @@
-// An operator's attributes: one plain struct per operator, held type-erased in a node.
+// An operator's attributes: one plain struct per operator, boxed without its type in a node.
 //
 //   struct MatmulAttrs {
 //     bool ta = false, tb = false;
@@ -24,6 +24,7 @@ namespace pal {
 template <class T> struct Field {
   const char* name;
   T value;
+  bool operator==(const Field& other) const { return value == other.value; }
 };
 template <class T> Field<T> field(const char* name, T value) { return {name, value}; }
 
@@ -36,14 +37,14 @@ class Attrs {
   Attrs() : Attrs(NoAttrs{}) {}
   template <class A>
   requires(!std::is_same_v<A, Attrs>) Attrs(A attrs)
-      : held_(std::make_shared<Held<A>>(std::move(attrs))) {}  // NOLINT: implicit
+      : boxed_(std::make_shared<Boxed<A>>(std::move(attrs))) {}  // NOLINT: implicit
 
   // The struct inside. Throws std::bad_cast when the operator's struct is another one.
-  template <class A> const A& as() const { return dynamic_cast<const Held<A>&>(*held_).attrs; }
-  std::string print() const { return held_->print(); }  // "ta=true tb=false"
-  size_t hash() const { return held_->hash(); }
+  template <class A> const A& as() const { return dynamic_cast<const Boxed<A>&>(*boxed_).attrs; }
+  std::string print() const { return boxed_->print(); }  // "ta=true tb=false"
+  size_t hash() const { return boxed_->hash(); }
   bool operator==(const Attrs& other) const {
-    return held_ == other.held_ || held_->equals(*other.held_);
+    return boxed_ == other.boxed_ || boxed_->equals(*other.boxed_);
   }
 
  private:
@@ -71,8 +72,8 @@ class Attrs {
     else
       return static_cast<size_t>(value);
   }
-  template <class A> struct Held final : Base {
-    explicit Held(A a) : attrs(std::move(a)) {}
+  template <class A> struct Boxed final : Base {
+    explicit Boxed(A a) : attrs(std::move(a)) {}
     std::string print() const override {
       std::string out;
       auto one = [&](const auto& f) {
@@ -89,18 +90,12 @@ class Attrs {
       return h;
     }
     bool equals(const Base& other) const override {
-      auto* same = dynamic_cast<const Held*>(&other);
-      if (!same) return false;
-      return std::apply(
-          [&](const auto&... a) {
-            return std::apply([&](const auto&... b) { return ((a.value == b.value) && ...); },
-                              same->attrs.fields());
-          },
-          attrs.fields());
+      auto* same = dynamic_cast<const Boxed*>(&other);
+      return same && attrs.fields() == same->attrs.fields();
     }
     A attrs;
   };
-  std::shared_ptr<const Base> held_;
+  std::shared_ptr<const Base> boxed_;
 };
 
 }  // namespace pal

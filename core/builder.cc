@@ -23,8 +23,7 @@ const TensorSpec& Val::spec() const { return builder->program().value(id).spec; 
 
 Val Builder::input(const std::string& name, TensorSpec spec, Space space) {
   Value value{.spec = std::move(spec), .role = Role::input, .space = space, .scope = scope_};
-  program_.values.push_back(std::move(value));
-  ValueId id = ValueId(program_.values.size()) - 1;
+  const ValueId id = program_.values.add(std::move(value));
   program_.inputs.push_back({name, id});
   return space == Space::device ? read({this, id}) : Val{this, id};
 }
@@ -51,8 +50,7 @@ Val Builder::state(const std::string& name, TensorSpec spec, Role role, Init ini
     }
     return read({this, slot->end});
   }
-  program_.values.push_back({.spec = std::move(spec), .role = role, .scope = scope_});
-  ValueId id = ValueId(program_.values.size()) - 1;
+  const ValueId id = program_.values.add({.spec = std::move(spec), .role = role, .scope = scope_});
   program_.state.push_back({name, role, init, id, id});
   return read({this, id});
 }
@@ -66,10 +64,9 @@ void Builder::output(const std::string& name, Val value) {
 }
 
 ScopeId Builder::scope_id(const std::string& name) {
-  if (scope_ids_.size() < program_.scopes.size()) {  // built on a program that had scopes already
-    for (size_t i = 0; i < program_.scopes.size(); ++i) {
-      scope_ids_.emplace(program_.scopes[i], ScopeId(i));
-    }
+  // Built on a program that had scopes already.
+  for (size_t i = scope_ids_.size(); i < program_.scopes.size(); ++i) {
+    scope_ids_.emplace(program_.scopes[i], ScopeId(i));
   }
   auto [at, added] = scope_ids_.emplace(name, ScopeId(program_.scopes.size()));
   if (added) program_.scopes.push_back(name);
@@ -109,7 +106,7 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
                 .step = step_,
                 .producer = program_.node_count()};
     if (node.phase == Phase::offload) value.space = Space::host;
-    ValueId id = ValueId(program_.values.size());
+    const ValueId id = program_.values.next_id();
     if (op.writes_state) {
       ValueId old = node.in[size_t(written_operand(op, int(i)))];
       bool found = false;
@@ -132,8 +129,10 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
   return out;
 }
 
-Builder::Within::Within(Builder& builder, const std::string& name, int32_t step)
-    : builder_(builder), scope_(builder.scope_), step_(builder.step_), phase_(builder.phase_) {
+Builder::Within::Within(Builder& builder)
+    : builder_(builder), scope_(builder.scope_), step_(builder.step_), phase_(builder.phase_) {}
+
+Builder::Within::Within(Builder& builder, const std::string& name, int32_t step) : Within(builder) {
   if (!name.empty()) {
     builder.scope_ =
         builder.scope_id(builder.scope().empty() ? name : builder.scope() + "/" + name);
@@ -141,10 +140,7 @@ Builder::Within::Within(Builder& builder, const std::string& name, int32_t step)
   if (step != kNone) builder.step_ = step;
 }
 
-Builder::Within::Within(Builder& builder, Phase phase)
-    : builder_(builder), scope_(builder.scope_), step_(builder.step_), phase_(builder.phase_) {
-  builder.phase_ = phase;
-}
+Builder::Within::Within(Builder& builder, Phase phase) : Within(builder) { builder.phase_ = phase; }
 
 Builder::Within::Within(Builder& builder, const Node& node, Phase phase) : Within(builder, phase) {
   builder.scope_ = node.scope;

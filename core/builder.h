@@ -61,10 +61,12 @@ class Builder {
     Within& operator=(const Within&) = delete;
 
    private:
+    explicit Within(Builder& builder);
+
     Builder& builder_;
-    ScopeId scope_;
-    int32_t step_;
-    Phase phase_;
+    const ScopeId scope_;
+    const int32_t step_;
+    const Phase phase_;
   };
 
  private:

@@ -1,5 +1,6 @@
 // Numbers of values, nodes, scopes and storages that do not mix, and vectors indexed by them.
 #pragma once
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -62,14 +63,24 @@ template <class I, class T> class Indexed : public std::vector<T> {
   using std::vector<T>::vector;
   using Index = I;
 
-  auto& operator[](I id) { return this->data()[int32_t(id)]; }
-  const auto& operator[](I id) const { return this->data()[int32_t(id)]; }
+  auto& operator[](I id) { return this->data()[checked(id)]; }
+  const auto& operator[](I id) const { return this->data()[checked(id)]; }
   IdRange<I> ids() const { return IdRange<I>(this->size()); }
   I next_id() const { return I(int32_t(this->size())); }  // of what is appended next
   // Appends an element; returns its id.
   I add(T element) {
     this->push_back(std::move(element));
     return int32_t(this->size()) - 1;
+  }
+
+ private:
+  // In builds with PAL_CHECK_IDS (cmake/flags.cmake) an id that no element has ends the program.
+  size_t checked(I id) const {
+    const auto number = size_t(int32_t(id));  // of kNone: beyond every size
+#ifdef PAL_CHECK_IDS
+    assert(number < this->size());
+#endif
+    return number;
   }
 };
 template <class T> using ByValue = Indexed<ValueId, T>;

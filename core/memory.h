@@ -17,6 +17,8 @@ struct Storage {
   bool input = false;           // filled before the step
   bool output = false;          // read after the step
   NodeId workspace_of = kNone;  // the node whose scratch memory this is
+
+  bool is_transient() const { return !persistent && !input; }  // born and dead within the step
 };
 
 // The storage of every value: made by memory/storages/storages.cc from a program, after the last

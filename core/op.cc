@@ -5,6 +5,13 @@
 
 namespace pal {
 
+Specs specs_of(const Program& program, const std::vector<ValueId>& values) {
+  Specs specs;
+  specs.reserve(values.size());
+  for (ValueId v : values) specs.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
+  return specs;
+}
+
 Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   if (op.cost) return op.cost(in, out, attrs);
   Cost cost;
@@ -12,6 +19,10 @@ Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs) {
     cost.bytes += double(spec.shape.rank() || spec.dtype != DType::f32 ? spec.bytes() : 0);
   for (auto& spec : out) cost.bytes += double(spec.bytes()), cost.flops += double(spec.numel());
   return cost;
+}
+
+Cost cost_of(const Program& program, const Node& node) {
+  return cost_of(*node.op, specs_of(program, node.in), specs_of(program, node.out), node.attrs);
 }
 
 Reads reads_of(const OpDef& op, int operand, const Attrs& attrs) {
@@ -33,6 +44,23 @@ std::vector<Share> shares_of(const OpDef& op, size_t operands) {
     }
   }
   return shares;
+}
+
+std::vector<NodeWindow> windows_of(const Program& program, const Node& node) {
+  std::vector<NodeWindow> out;
+  if (!node.op->windows) return out;
+  const Specs in = specs_of(program, node.in), made = specs_of(program, node.out);
+  for (const Window& w : node.op->windows(in, made, node.attrs)) {
+    const bool is_view = w.of == Window::Of::operand;
+    const ValueId operand = node.in[size_t(w.operand)], output = node.out[size_t(w.output)];
+    if (operand == kNone || output == kNone) continue;
+    out.push_back({.small = is_view ? output : operand,
+                   .large = is_view ? operand : output,
+                   .offset = w.offset,
+                   .is_view = is_view,
+                   .output = w.output});
+  }
+  return out;
 }
 
 int written_operand(const OpDef& op, int output) {

@@ -126,13 +126,24 @@ struct OpDef {
 // Every operator that the program can contain, for the tests that meet all of them.
 std::span<const OpDef* const> all_ops();
 
+// Specs of a node's operands and outputs; absent ones are empty.
+Specs specs_of(const Program& program, const std::vector<ValueId>& values);
 // cost, with the default for operators that declare none: all bytes in and out, a flop an element.
 Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs);
+Cost cost_of(const Program& program, const Node& node);
 Reads reads_of(const OpDef& op, int operand, const Attrs& attrs);
 // The place of an operand in its group.
 int place_in_group(const OpDef& op, size_t operand);
 // The pairs that may share bytes in a node with this number of operands: those of every group.
 std::vector<Share> shares_of(const OpDef& op, size_t operands);
+// A node's windows, of values that are both there.
+struct NodeWindow {
+  ValueId small, large;
+  int64_t offset;  // bytes, of the small one in the large one
+  bool is_view;    // the small one is an output, else an operand
+  int output;      // of the node: the small one, or the large one
+};
+std::vector<NodeWindow> windows_of(const Program& program, const Node& node);
 // The operand whose state output i of an update writes.
 int written_operand(const OpDef& op, int output);
 

@@ -12,13 +12,6 @@ ByNode<int64_t> workspace_bytes(const ByNode<std::shared_ptr<const Kernel>>& ker
   return bytes;
 }
 
-Specs specs_of(const Program& program, const std::vector<ValueId>& values) {
-  Specs specs;
-  specs.reserve(values.size());
-  for (ValueId v : values) specs.push_back(v == kNone ? TensorSpec{} : program.value(v).spec);
-  return specs;
-}
-
 std::shared_ptr<const Kernel> KernelCache::get(const Program& program, const Node& node) {
   return get(*node.op, specs_of(program, node.in), specs_of(program, node.out), node.attrs);
 }

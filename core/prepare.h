@@ -45,7 +45,4 @@ ByNode<std::shared_ptr<const Kernel>> prepare_all(const Program& program, Kernel
 // Scratch bytes of every node.
 ByNode<int64_t> workspace_bytes(const ByNode<std::shared_ptr<const Kernel>>& kernels);
 
-// Specs of a node's operands and outputs; absent ones are empty.
-Specs specs_of(const Program& program, const std::vector<ValueId>& values);
-
 }  // namespace pal

@@ -2,6 +2,7 @@
 #include "core/program.h"
 
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 
@@ -44,10 +45,9 @@ std::string Program::scope_of(const Node& node) const {
 }
 
 void Program::relink() {
-  for (NodeId n = 0; n < node_count(); ++n) {
-    for (ValueId v : node(n).out) {
-      if (v != kNone) value(v).producer = n;
-    }
+  for (Value& value : values) value.producer = kNone;
+  for (NodeId n : nodes.ids()) {
+    for (ValueId v : present(node(n).out)) value(v).producer = n;
   }
 }
 
@@ -69,16 +69,16 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
   }
   Program out = without_nodes(program);
   out.nodes.reserve(order.size());
-  ByNode<NodeId> place(order.size(), kNone);
+  ByNode<NodeId> number(order.size(), kNone);
   for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i] < 0 || size_t(order[i]) >= order.size() || place[order[i]] != kNone) {
+    if (order[i] < 0 || size_t(order[i]) >= order.size() || number[order[i]] != kNone) {
       throw ProgramError("an order must list every node exactly once");
     }
-    place[order[i]] = NodeId(i);
+    number[order[i]] = NodeId(i);
   }
   for (NodeId n : order) {
     out.nodes.push_back(program.node(n));
-    for (NodeId& wait : out.nodes.back().waits) wait = place[wait];
+    for (NodeId& wait : out.nodes.back().waits) wait = number[wait];
   }
   out.relink();
   return out;
@@ -87,11 +87,9 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
 Readers::Readers(const Program& program) : begin_(program.values.size() + 1, 0) {
   auto each_read = [&](auto use) {
     ByValue<NodeId> last(program.values.size(), kNone);
-    for (NodeId n = 0; n < program.node_count(); ++n) {
-      for (ValueId v : program.node(n).in) {
-        if (v == kNone || last[v] == n) continue;
-        last[v] = n;
-        use(v, n);
+    for (NodeId n : program.nodes.ids()) {
+      for (ValueId v : present(program.node(n).in)) {
+        if (std::exchange(last[v], n) != n) use(v, n);
       }
     }
   };

@@ -97,6 +97,30 @@ struct NamedValue {
   ValueId value;
 };
 
+// The values of a list that are there, not kNone: `for (ValueId v : present(node.in))`.
+class Present {
+ public:
+  struct Iterator {
+    const ValueId *at, *end;
+    ValueId operator*() const { return *at; }
+    Iterator& operator++() { return ++at, skip(); }
+    Iterator& skip() {
+      while (at != end && *at == kNone) ++at;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return at != other.at; }
+  };
+  explicit Present(std::span<const ValueId> values) : values_(values) {}
+  Iterator begin() const { return Iterator{values_.data(), last()}.skip(); }
+  Iterator end() const { return {last(), last()}; }
+
+ private:
+  const ValueId* last() const { return values_.data() + values_.size(); }
+  std::span<const ValueId> values_;
+};
+inline Present present(const std::vector<ValueId>& values) { return Present(values); }
+Present present(std::vector<ValueId>&&) = delete;  // it would be gone
+
 struct Program {
   ByValue<Value> values;
   ByNode<Node> nodes;
@@ -116,7 +140,7 @@ struct Program {
   const StateSlot* find_state(const std::string& name) const;
   std::string scope_of(const Node& node) const;  // "encoder/rnn/0 t=3"
 
-  // Renumbers producers after nodes were inserted, dropped or permuted.
+  // Finds every value's producer again after nodes were inserted, dropped or permuted.
   void relink();
 };
 

@@ -16,6 +16,7 @@ class Rewriter {
 
   // Each appends a node to the new program and returns its number. The node's waits are numbered as
   // in the old program; ProgramError where one of them is not written yet, or was dropped.
+  // A node that is never named is dropped, and its outputs have no producer then.
   NodeId keep(NodeId old) { return replace(old, from_.node(old)); }
   NodeId replace(NodeId old, Node node) { return replace({&old, 1}, std::move(node)); }
   NodeId replace(std::span<const NodeId> old, Node node);  // one node for several
@@ -29,7 +30,7 @@ class Rewriter {
  private:
   const Program& from_;
   Program out_;
-  ByNode<NodeId> place_;  // of the old program: the number in the new one
+  ByNode<NodeId> number_;  // of the old program: the number in the new one
 };
 
 }  // namespace pal

@@ -2,13 +2,13 @@
 #include "core/runner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iomanip>
 #include <limits>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/order.h"
 
@@ -16,8 +16,8 @@ namespace pal {
 namespace {
 
 int64_t now_ns() {
-  using namespace std::chrono;
-  return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
+  using std::chrono::nanoseconds;
+  return std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
@@ -47,14 +47,14 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
   resolve();
   set_options(options);
   size_t widest = 0;
-  for (const Step& s : steps_) widest = std::max(widest, size_t(s.ins) + s.outs);
+  for (const Call& c : calls_) widest = std::max(widest, size_t(c.ins) + c.outs);
   const int queues = queue_count(program);
   for (int q = 0; q < queues; ++q) {
     auto lane = std::make_unique<Lane>();
     lane->queue = {QueueId(q), q == kComputeQueue ? device.threads : 1};
     lane->address.assign(storages.list.size(), nullptr);
     lane->pointers.assign(widest, nullptr);
-    for (NodeId n = 0; n < program.node_count(); ++n) {
+    for (NodeId n : program.nodes.ids()) {
       if (program.node(n).queue == q) lane->nodes.push_back(n);
     }
     if (accelerator_) lane->queue.stream = accelerator_->stream(QueueId(q));
@@ -87,42 +87,35 @@ Runner::~Runner() {
 
 void Runner::resolve() {
   ByStorage<NodeId> last(storages_.list.size(), kNone);
-  for (NodeId n = 0; n < program_.node_count(); ++n) {
+  for (NodeId n : program_.nodes.ids()) {
     const Node& node = program_.node(n);
-    Step step{.operand = uint32_t(operands_.size()),
+    Call call{.operand = uint32_t(operands_.size()),
               .storage = uint32_t(node_storages_.size()),
               .ins = uint16_t(node.in.size()),
               .outs = uint16_t(node.out.size()),
               .storages = 0,
-              .workspace = kNone};
-    auto place = [&](StorageId s) {
-      auto first = node_storages_.begin() + step.storage;
+              .workspace = storages_.workspace[n]};
+    auto touch = [&](StorageId s) {
+      if (s == kNone) return;
+      auto first = node_storages_.begin() + call.storage;
       auto at = std::find(first, node_storages_.end(), s);
-      if (at == node_storages_.end()) node_storages_.push_back(s), ++step.storages;
+      if (at == node_storages_.end()) node_storages_.push_back(s), ++call.storages;
       last[s] = n;
     };
     for (auto* side : {&node.in, &node.out}) {
       for (ValueId v : *side) {
-        if (v == kNone) {
-          operands_.push_back({kNone, 0});
-          continue;
-        }
-        const StorageId s = storages_.of[v];
-        place(s);
-        operands_.push_back({s, storages_.offset[v]});
+        const StorageId s = v == kNone ? StorageId() : storages_.of[v];
+        touch(s);
+        operands_.push_back({s, v == kNone ? 0 : storages_.offset[v]});
       }
     }
-    if (StorageId s = storages_.workspace[n]; s != kNone) {
-      place(s);
-      step.workspace = s;
-    }
-    steps_.push_back(step);
+    touch(call.workspace);
+    calls_.push_back(call);
   }
   ends_.resize(program_.nodes.size());
-  for (StorageId s = 0; s < StorageId(storages_.list.size()); ++s) {
+  for (StorageId s : last.ids()) {
     const Storage& storage = storages_[s];
-    if (storage.persistent || storage.input || storage.output || last[s] == kNone) continue;
-    ends_[last[s]].push_back(s);
+    if (storage.is_transient() && !storage.output && last[s] != kNone) ends_[last[s]].push_back(s);
   }
 }
 
@@ -178,26 +171,26 @@ void Runner::run_lane(Lane& lane) {
 }
 
 void Runner::execute(NodeId n, Lane& lane, bool replayed) {
-  const Step& step = steps_[n];
-  const StorageId* storages = node_storages_.data() + step.storage;
-  for (int i = 0; i < step.storages; ++i) {
+  const Call& call = calls_[n];
+  const StorageId* storages = node_storages_.data() + call.storage;
+  for (int i = 0; i < call.storages; ++i) {
     lane.address[storages[i]] = memory_.acquire(storages[i], lane.queue.id);
   }
-  const size_t count = size_t(step.ins) + step.outs;
+  const size_t count = size_t(call.ins) + call.outs;
   for (size_t i = 0; i < count; ++i) {
-    const Operand& operand = operands_[step.operand + i];
+    const Operand& operand = operands_[call.operand + i];
     lane.pointers[i] =
         operand.storage == kNone ? nullptr : lane.address[operand.storage] + operand.offset;
   }
   const Kernel& kernel = *kernels_[n];
   const KernelArgs args{
-      .in = {lane.pointers.data(), step.ins},
-      .out = {lane.pointers.data() + step.ins, step.outs},
+      .in = {lane.pointers.data(), call.ins},
+      .out = {lane.pointers.data() + call.ins, call.outs},
       .in_spec = kernel.in,
       .out_spec = kernel.out,
       .attrs = program_.node(n).attrs,
       .state = kernel.prepared.state.get(),
-      .workspace = step.workspace == kNone ? nullptr : lane.address[step.workspace],
+      .workspace = call.workspace == kNone ? nullptr : lane.address[call.workspace],
       .queue = lane.queue};
   const int64_t begin = options_.trace ? now_ns() : 0;
   try {
@@ -205,7 +198,7 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
     if (accelerator_ && options_.trace) accelerator_->synchronize();  // the node's own time
   } catch (const DeviceError& error) {
     throw ProgramError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +
-                       place_of(n));
+                       at_node(n));
   }
   if (options_.trace) spans_[n] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);
@@ -213,7 +206,7 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
     memory_.after_node(n, lane.queue.id);
     if (options_.poison) poison_ended(n, lane);
   }
-  for (int i = 0; i < step.storages; ++i) memory_.release(storages[i], lane.queue.id);
+  for (int i = 0; i < call.storages; ++i) memory_.release(storages[i], lane.queue.id);
 }
 
 void Runner::replay(NodeId n) { execute(n, *lanes_[program_.node(n).queue], true); }
@@ -247,12 +240,12 @@ void Runner::check(NodeId n, const Lane& lane) const {
       throw ProgramError("[" + std::string(node.op->name) + "] made " +
                          (std::isnan(x[e]) ? "a NaN" : "an infinity") + " in output " +
                          std::to_string(i) + " " + to_string(spec) + " at element " +
-                         std::to_string(e) + place_of(n));
+                         std::to_string(e) + at_node(n));
     }
   }
 }
 
-std::string Runner::place_of(NodeId n) const {
+std::string Runner::at_node(NodeId n) const {
   const Node& node = program_.node(n);
   const std::string where = program_.scope_of(node);
   return ", at node " + std::to_string(n) + " (" + to_string(node.phase) +

@@ -61,13 +61,13 @@ class Runner final : public Replayer {
   void replay(NodeId node) override;
 
  private:
-  struct Step {  // a node, resolved: ranges into the flat arrays below
+  struct Call {  // of a node: ranges into the flat arrays below
     uint32_t operand, storage;
     uint16_t ins, outs, storages;
-    int32_t workspace;  // position in the node's storages, or kNone
+    StorageId workspace;  // kNone where it needs none
   };
   struct Operand {
-    int32_t storage;
+    StorageId storage;
     int64_t offset;
   };
   struct Span {
@@ -87,7 +87,7 @@ class Runner final : public Replayer {
   void run_lane(Lane& lane);
   void execute(NodeId node, Lane& lane, bool replayed);
   void check(NodeId node, const Lane& lane) const;
-  std::string place_of(NodeId node) const;  // ", at node 3 (forward, encoder/rnn0 t=1)"
+  std::string at_node(NodeId node) const;  // ", at node 3 (forward, encoder/rnn0 t=1)"
   void make_marks();
   void run_on_accelerator();
   void queue_all();
@@ -100,7 +100,7 @@ class Runner final : public Replayer {
   Memory& memory_;
   const std::shared_ptr<Accelerator> accelerator_;  // null: the processor
   RunOptions options_;
-  ByNode<Step> steps_;
+  ByNode<Call> calls_;
   std::vector<Operand> operands_;
   std::vector<StorageId> node_storages_;
   ByNode<std::vector<StorageId>> ends_;  // storages that no later node touches

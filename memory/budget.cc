@@ -1,7 +1,6 @@
 // Tries what could help, and names what does.
 #include "memory/budget.h"
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -47,7 +46,7 @@ std::string what_would_help(int64_t now, const CompileOptions& options, const Ne
   std::string fits, all;
   bool recomputes = false;  // there is one method at a time: the first that helps
   for (const Change& change : changes_to(options)) {
-    if (std::chrono::duration<double>(Clock::now() - start).count() > seconds) break;
+    if (seconds_since(start) > seconds) break;
     CompileOptions alone = options;
     alone.must_fit = false, alone.profile.reset();
     change.make(alone);

@@ -13,13 +13,11 @@ bool is_copy(const Node& node) {
   return node.phase == Phase::offload || node.phase == Phase::reload;
 }
 
-// The node after whose place an offload runs: the last one that makes an operand; kNone: inputs
+// The node after which an offload runs: the last one that makes an operand; kNone: inputs
 // and state alone.
 NodeId maker_of(const Program& p, const Node& node) {
   NodeId maker = kNone;
-  for (ValueId v : node.in) {
-    if (v != kNone) maker = std::max(maker, p.value(v).producer);
-  }
+  for (ValueId v : present(node.in)) maker = std::max(maker, p.value(v).producer);
   return maker;
 }
 
@@ -54,8 +52,8 @@ ByNode<std::vector<NodeId>> waits_of(const Program& p) {
   NodeId compute = kNone;        // the last one
   for (NodeId n : p.nodes.ids()) {
     const Node& node = p.node(n);
-    for (ValueId v : node.in) {
-      if (v != kNone && p.value(v).producer != kNone) waits[n].push_back(p.value(v).producer);
+    for (ValueId v : present(node.in)) {
+      if (p.value(v).producer != kNone) waits[n].push_back(p.value(v).producer);
     }
     if (node.phase == Phase::offload) {
       offloads.push_back(n);
@@ -78,13 +76,13 @@ QueueId queue_of(const Node& node) {
 
 // Of the nodes waited for, the last on each other queue: those before it on that queue have ended.
 std::vector<NodeId> last_on_others(const Program& p, const std::vector<NodeId>& waits, QueueId own,
-                                   const ByNode<NodeId>& place) {
+                                   const ByNode<NodeId>& position) {
   std::vector<NodeId> last;
   for (QueueId queue : {kComputeQueue, kOffloadQueue, kReloadQueue}) {
     NodeId latest = kNone;
     for (NodeId w : waits) {
       if (queue_of(p.node(w)) != queue || queue == own) continue;
-      if (latest == kNone || place[w] > place[latest]) latest = w;
+      if (latest == kNone || position[w] > position[latest]) latest = w;
     }
     if (latest != kNone) last.push_back(latest);
   }
@@ -97,14 +95,14 @@ std::optional<Program> assign_queues(const Program& program, std::string* note) 
   const auto copies = std::count_if(program.nodes.begin(), program.nodes.end(), is_copy);
   if (copies == 0) return {};
   const std::vector<NodeId> order = order_of(program);
-  ByNode<NodeId> place(program.nodes.size());
-  for (size_t i = 0; i < order.size(); ++i) place[order[i]] = NodeId(i);
+  ByNode<NodeId> position(program.nodes.size());
+  for (size_t i = 0; i < order.size(); ++i) position[order[i]] = NodeId(i);
   const ByNode<std::vector<NodeId>> waits = waits_of(program);
   Rewriter out(program);
   for (NodeId n : order) {
     Node node = program.node(n);
     node.queue = queue_of(node);
-    node.waits = last_on_others(program, waits[n], node.queue, place);
+    node.waits = last_on_others(program, waits[n], node.queue, position);
     out.replace(n, std::move(node));
   }
   if (note) *note = std::to_string(copies) + " copies on queues of their own";

@@ -23,7 +23,7 @@ ByValue<char> choose(const Program& p, const Readers& readers) {
     char& need = needed[storages.of[v]];
     const NodeId producer = p.value(v).producer;
     const TensorSpec& spec = p.value(v).spec;
-    need |= s.persistent || s.input || s.output;
+    need |= !s.is_transient() || s.output;
     if (std::none_of(readers[v].begin(), readers[v].end(),
                      [&](NodeId r) { return is_later(p.node(r)); })) {
       continue;
@@ -81,8 +81,8 @@ Program stash_bits(const Program& program, int* count) {
       if (v != kNone && is_later(node) && now[v] != kNone) v = now[v];
     }
     out.replace(n, node);
-    for (ValueId v : node.out) {
-      if (v == kNone || !chosen[v]) continue;
+    for (ValueId v : present(node.out)) {
+      if (!chosen[v]) continue;
       const Reads reads = later_reads(program, readers, v);
       Value value = program.value(v);
       value.spec.dtype = DType::bit, value.role = Role::encoded;

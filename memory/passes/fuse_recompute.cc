@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "core/prepare.h"
+#include "core/op.h"
 #include "memory/passes/fused_pattern.h"
 
 namespace pal {
@@ -19,59 +19,60 @@ struct Match {
   const Rewrite* rewrite;
   const Pattern* pattern;
   Binding binding;
-  NodeId place = kNone;  // the fused node comes where this node was, or before it
+  NodeId latest = kNone;  // the fused node comes where this node was, or before it
+
+  std::vector<ValueId> operands() const { return bound(pattern->form.in); }
+  std::vector<ValueId> outputs() const { return bound(pattern->form.out); }
+  // The step's values for those of the pattern; kNone stays.
+  std::vector<ValueId> bound(const std::vector<ValueId>& values) const {
+    std::vector<ValueId> out;
+    for (ValueId v : values) out.push_back(v == kNone ? kNone : binding.value[v]);
+    return out;
+  }
 };
 
-class Fuser {
+// The matches that can be fused one by one, and what becomes of the step's nodes with all of them.
+class Matches {
  public:
-  Fuser(const Program& program, std::span<const Rewrite* const> rewrites, Rewrite::When when)
+  // Several matches may use a shared node.
+  enum class Part : uint8_t { none, shared, gone };
+
+  Matches(const Program& program, std::span<const Rewrite* const> rewrites, Rewrite::When when)
       : p_(program),
         readers_(program),
         finder_(program, readers_),
         when_(when),
-        kept_(program.values.size(), 0) {
+        kept_(program.values.size(), 0),
+        updates_(program.nodes.size() + 1, 0),
+        part_(program.nodes.size(), Part::none) {
     for (auto& out : p_.outputs) kept_[out.value] = 1;
     for (auto& slot : p_.state) kept_[slot.start] = kept_[slot.end] = 1;
-    updates_.assign(p_.nodes.size() + 1, 0);
-    for (size_t n = 0; n < p_.nodes.size(); ++n) {
-      updates_[n + 1] = updates_[n] + p_.nodes[n].op->writes_state;
+    for (NodeId n : p_.nodes.ids()) updates_[n + 1] = updates_[n] + p_.node(n).op->writes_state;
+    for (NodeId n : p_.nodes.ids()) {
+      for (const Rewrite* rewrite : rewrites) {
+        if (rewrite->when == when && rewrite->anchor == p_.node(n).op) look_around(n, *rewrite);
+      }
     }
-    for (const Rewrite* rewrite : rewrites) {
-      if (rewrite->when == when) rewrites_.emplace(rewrite->anchor, rewrite);
-    }
+    keep_what_is_read();
   }
 
-  Program run(std::string* note) {
-    taken_.assign(p_.nodes.size(), kFree);
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      auto [begin, end] = rewrites_.equal_range(p_.node(n).op);
-      for (auto at = begin; at != end; ++at) look_around(n, *at->second);
-    }
-    // Together the matches may ask for an order that there is not: those that do are given up.
-    std::vector<Item> order;
-    while (true) {
-      mark();
-      keep_what_is_read();
-      const size_t at_fault = arrange(order);
-      if (at_fault == matches_.size()) return rewritten(order, note);
-      matches_.erase(matches_.begin() + std::ptrdiff_t(at_fault));
-    }
+  const std::vector<Match>& list() const { return list_; }
+  bool is_fused(NodeId n) const { return part_[n] != Part::none; }
+  void drop(size_t match) {
+    list_.erase(list_.begin() + std::ptrdiff_t(match));
+    part_.assign(p_.nodes.size(), Part::none);
+    for (const Match& m : list_) take(m);
+    keep_what_is_read();
   }
 
  private:
-  // Of the new order: a node as it was, or a match.
-  struct Item {
-    NodeId node = kNone;
-    size_t match = 0;
-  };
-
   void look_around(NodeId n, const Rewrite& rewrite) {
     for (const Pattern& pattern : finder_.patterns_of(p_.node(n), rewrite)) {
-      const size_t before = matches_.size();
+      const size_t before = list_.size();
       finder_.find(pattern, n, [&](Binding b) {
         accept({.rewrite = &rewrite, .pattern = &pattern, .binding = std::move(b)});
       });
-      if (matches_.size() > before) return;
+      if (list_.size() > before) return;
     }
   }
 
@@ -82,12 +83,13 @@ class Fuser {
     const auto& nodes = m.binding.node;
     const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end());
     if (updates_[*last] != updates_[*first]) return;  // state may have moved on
-    m.place = *last;
+    m.latest = *last;
     auto among = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
-    for (size_t i = 0; i < nodes.size(); ++i) {
+    for (NodeId i : nodes.ids()) {
       const bool may_stay = stays_or_goes(p_.node(nodes[i]));
-      if (taken_[nodes[i]] && !(may_stay && taken_[nodes[i]] == kShared)) return;
-      for (ValueId v : m.pattern->form.program.node(NodeId(i)).out) {
+      const Part part = part_[nodes[i]];
+      if (part == Part::gone || (part == Part::shared && !may_stay)) return;
+      for (ValueId v : present(m.pattern->form.program.node(i).out)) {
         const ValueId made = m.binding.value[v];
         if (made == kNone) continue;
         const bool interior = m.pattern->interior[v];
@@ -96,31 +98,28 @@ class Fuser {
         for (NodeId r : readers_[made]) {
           if (among(r)) continue;
           if (interior) return;
-          m.place = std::min(m.place, r);
+          m.latest = std::min(m.latest, r);
         }
       }
     }
-    for (ValueId v : m.pattern->form.in) {
-      if (v == kNone) continue;
-      const NodeId producer = p_.value(m.binding.value[v]).producer;
-      if (producer >= m.place || among(producer)) return;
+    const std::vector<ValueId> operands = m.operands();
+    for (ValueId v : present(operands)) {
+      const NodeId producer = p_.value(v).producer;
+      if (producer >= m.latest || among(producer)) return;
     }
     take(m);
-    matches_.push_back(std::move(m));
+    list_.push_back(std::move(m));
   }
 
   void take(const Match& m) {
-    const auto& nodes = m.binding.node;
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const auto& out = m.pattern->form.program.node(NodeId(i)).out;
-      const bool inside =
-          std::all_of(out.begin(), out.end(), [&](ValueId v) { return m.pattern->interior[v]; });
-      taken_[nodes[i]] = inside && stays_or_goes(p_.node(nodes[i])) ? kShared : kGone;
+    for (NodeId i : m.binding.node.ids()) {
+      const NodeId n = m.binding.node[i];
+      bool inside = stays_or_goes(p_.node(n));
+      for (ValueId v : present(m.pattern->form.program.node(i).out)) {
+        inside &= bool(m.pattern->interior[v]);
+      }
+      part_[n] = inside ? Part::shared : Part::gone;
     }
-  }
-  void mark() {
-    taken_.assign(p_.nodes.size(), kFree);
-    for (const Match& m : matches_) take(m);
   }
 
   bool stays_or_goes(const Node& node) const {
@@ -130,129 +129,132 @@ class Fuser {
   // Of the clones in matches, those that somebody reads who is not fused away stay.
   void keep_what_is_read() {
     for (NodeId n = p_.node_count(); n-- > 0;) {
-      if (taken_[n] != kShared) continue;
-      for (ValueId v : p_.node(n).out) {
-        if (v == kNone) continue;
-        bool read = kept_[v];
-        for (NodeId r : readers_[v]) read |= !taken_[r];
-        if (read) taken_[n] = kFree;
+      if (part_[n] != Part::shared) continue;
+      for (ValueId v : present(p_.node(n).out)) {
+        const auto readers = readers_[v];
+        const bool read = kept_[v] || !std::all_of(readers.begin(), readers.end(),
+                                                   [&](NodeId r) { return is_fused(r); });
+        if (read) part_[n] = Part::none;
       }
     }
-  }
-
-  // Every match at its place, or before it where another one reads what it makes. Returns the match
-  // that would read what is not made yet; matches_.size() when there is none.
-  size_t arrange(std::vector<Item>& order) const {
-    std::multimap<NodeId, size_t> at;
-    ByValue<size_t> maker(p_.values.size(), matches_.size());
-    ByValue<char> made(p_.values.size(), 0);
-    std::vector<char> begun(matches_.size(), 0);
-    for (size_t m = 0; m < matches_.size(); ++m) {
-      at.emplace(matches_[m].place, m);
-      for (ValueId v : outputs_of(matches_[m])) maker[v] = m;
-    }
-    for (size_t v = 0; v < made.size(); ++v) made[v] = p_.values[v].producer == kNone;
-    order.clear();
-    size_t at_fault = matches_.size();
-    std::function<bool(size_t)> emit = [&](size_t m) {
-      if (begun[m]) return true;
-      begun[m] = 1;
-      for (ValueId v : operands_of(matches_[m])) {
-        const size_t by = maker[v];
-        if (!made[v] && by < matches_.size() && !emit(by)) return false;
-        if (!made[v]) return at_fault = m, false;
-      }
-      order.push_back({.match = m});
-      for (ValueId v : outputs_of(matches_[m])) made[v] = 1;
-      return true;
-    };
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      for (auto [m, end] = at.equal_range(n); m != end; ++m) {
-        if (!emit(m->second)) return at_fault;
-      }
-      if (taken_[n]) continue;
-      for (ValueId v : p_.node(n).in) {
-        if (v == kNone || made[v]) continue;
-        if (!emit(maker[v])) return at_fault;
-      }
-      order.push_back({.node = n});
-      for (ValueId v : p_.node(n).out) {
-        if (v != kNone) made[v] = 1;
-      }
-    }
-    return matches_.size();
-  }
-
-  static std::vector<ValueId> bound(const Match& m, const std::vector<ValueId>& values) {
-    std::vector<ValueId> out;
-    for (ValueId v : values) {
-      if (v != kNone && m.binding.value[v] != kNone) {
-        out.push_back(m.binding.value[v]);
-      }
-    }
-    return out;
-  }
-  static std::vector<ValueId> operands_of(const Match& m) { return bound(m, m.pattern->form.in); }
-  static std::vector<ValueId> outputs_of(const Match& m) { return bound(m, m.pattern->form.out); }
-
-  Program rewritten(const std::vector<Item>& order, std::string* note) const {
-    Program out = without_nodes(p_);
-    out.nodes.reserve(order.size());
-    for (const Item& item : order) {
-      out.nodes.push_back(item.node == kNone ? fused(matches_[item.match]) : p_.node(item.node));
-    }
-    out.relink();
-    if (note) *note = effect();
-    return out;
-  }
-
-  std::string effect() const {
-    if (matches_.empty()) return "nothing to fuse";
-    double before = 0, after = 0;
-    int gone = 0;
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      if (taken_[n]) ++gone, before += bytes_of(p_.node(n));
-    }
-    for (const Match& m : matches_) after += bytes_of(fused(m));
-    char text[96];
-    std::snprintf(text, sizeof text, "%d nodes became %zu: %.3g GB moved instead of %.3g", gone,
-                  matches_.size(), after * 1e-9, before * 1e-9);
-    return text;
-  }
-
-  Node fused(const Match& m) const {
-    Node out = p_.node(*std::max_element(m.binding.node.begin(), m.binding.node.end()));
-    out.op = m.rewrite->op, out.attrs = m.pattern->form.attrs;
-    auto bound = [&](ValueId v) { return v == kNone ? kNone : m.binding.value[v]; };
-    out.in.clear(), out.out.clear();
-    for (ValueId v : m.pattern->form.in) out.in.push_back(bound(v));
-    for (ValueId v : m.pattern->form.out) out.out.push_back(bound(v));
-    for (NodeId n : m.binding.node) {
-      if (p_.node(n).phase == Phase::backward) out.phase = Phase::backward;
-    }
-    return out;
-  }
-
-  double bytes_of(const Node& node) const {
-    return cost_of(*node.op, specs_of(p_, node.in), specs_of(p_, node.out), node.attrs).bytes;
   }
 
   const Program& p_;
   const Readers readers_;
   PatternFinder finder_;
   const Rewrite::When when_;
-  ByValue<char> kept_;                                    // outputs and state
-  ByNode<int> updates_;                                   // updates before it
-  std::multimap<const OpDef*, const Rewrite*> rewrites_;  // by anchor, in the order of the list
-  std::vector<Match> matches_;
-  // Whether a node is part of a match. Several matches may use a shared one.
-  enum : char { kFree, kShared, kGone };
-  ByNode<char> taken_;
+  ByValue<char> kept_;   // outputs and state
+  ByNode<int> updates_;  // updates before it
+  std::vector<Match> list_;
+  ByNode<Part> part_;
 };
+
+// The order of the new program: matches as late as they may be, or before that where others read
+// what they make.
+class Arrangement {
+ public:
+  struct Item {  // a node as it was, or a match
+    NodeId node = kNone;
+    size_t match = 0;
+  };
+
+  Arrangement(const Program& program, const Matches& matches)
+      : p_(program),
+        matches_(matches.list()),
+        at_fault_(matches_.size()),
+        begun_(matches_.size(), 0),
+        maker_(program.values.size(), matches_.size()),
+        made_(program.values.size(), 0) {
+    std::multimap<NodeId, size_t> at;
+    for (size_t m = 0; m < matches_.size(); ++m) {
+      at.emplace(matches_[m].latest, m);
+      const std::vector<ValueId> outputs = matches_[m].outputs();
+      for (ValueId v : present(outputs)) maker_[v] = m;
+    }
+    for (ValueId v : made_.ids()) made_[v] = p_.value(v).producer == kNone;
+    for (NodeId n : p_.nodes.ids()) {
+      for (auto [m, end] = at.equal_range(n); m != end; ++m) {
+        if (!emit(m->second)) return;
+      }
+      if (matches.is_fused(n)) continue;
+      for (ValueId v : present(p_.node(n).in)) {
+        if (!made_[v] && !emit(maker_[v])) return;
+      }
+      append({.node = n}, p_.node(n).out);
+    }
+  }
+
+  const std::vector<Item>& order() const { return order_; }
+  // The match that would read what is not made yet; their number when there is none.
+  size_t at_fault() const { return at_fault_; }
+
+ private:
+  bool emit(size_t m) {
+    if (begun_[m]) return true;
+    begun_[m] = 1;
+    const std::vector<ValueId> operands = matches_[m].operands();
+    for (ValueId v : present(operands)) {
+      if (!made_[v] && maker_[v] < matches_.size() && !emit(maker_[v])) return false;
+      if (!made_[v]) return at_fault_ = m, false;
+    }
+    append({.match = m}, matches_[m].outputs());
+    return true;
+  }
+  void append(Item item, const std::vector<ValueId>& outputs) {
+    order_.push_back(item);
+    for (ValueId v : present(outputs)) made_[v] = 1;
+  }
+
+  const Program& p_;
+  const std::vector<Match>& matches_;
+  std::vector<Item> order_;
+  size_t at_fault_;
+  std::vector<char> begun_;  // by match
+  ByValue<size_t> maker_;    // the match that makes it
+  ByValue<char> made_;
+};
+
+Node fused(const Program& p, const Match& m) {
+  Node out = p.node(*std::max_element(m.binding.node.begin(), m.binding.node.end()));
+  out.op = m.rewrite->op, out.attrs = m.pattern->form.attrs;
+  out.in = m.operands(), out.out = m.outputs();
+  for (NodeId n : m.binding.node) {
+    if (p.node(n).phase == Phase::backward) out.phase = Phase::backward;
+  }
+  return out;
+}
+
+std::string effect_of(const Program& p, const Matches& matches) {
+  if (matches.list().empty()) return "nothing to fuse";
+  double before = 0, after = 0;
+  int gone = 0;
+  for (NodeId n : p.nodes.ids()) {
+    if (matches.is_fused(n)) ++gone, before += cost_of(p, p.node(n)).bytes;
+  }
+  for (const Match& m : matches.list()) after += cost_of(p, fused(p, m)).bytes;
+  char text[96];
+  std::snprintf(text, sizeof text, "%d nodes became %zu: %.3g GB moved instead of %.3g", gone,
+                matches.list().size(), after * 1e-9, before * 1e-9);
+  return text;
+}
 
 Program fuse(const Program& program, std::string* note, std::span<const Rewrite* const> rewrites,
              Rewrite::When when) {
-  return Fuser(program, rewrites, when).run(note);
+  Matches matches(program, rewrites, when);
+  std::optional<Arrangement> arranged;
+  // Together the matches may ask for an order that there is not: those that do are given up.
+  while (arranged.emplace(program, matches).at_fault() < matches.list().size()) {
+    matches.drop(arranged->at_fault());
+  }
+  if (note) *note = effect_of(program, matches);
+  Program out = without_nodes(program);
+  for (const Arrangement::Item& item : arranged->order()) {
+    const bool kept = item.node != kNone;
+    out.nodes.push_back(kept ? program.node(item.node)
+                             : fused(program, matches.list()[item.match]));
+  }
+  out.relink();
+  return out;
 }
 
 }  // namespace

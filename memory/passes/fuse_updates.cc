@@ -22,8 +22,8 @@ struct Run {
       return false;
     }
     // The groups of one node run in any order: none may read what another writes.
-    for (ValueId v : node.in) {
-      if (v != kNone && written.count(v)) return false;
+    for (ValueId v : present(node.in)) {
+      if (written.count(v)) return false;
     }
     for (size_t i = 0; i < node.out.size(); ++i) {
       if (node.out[i] != kNone && read.count(node.in[written_operand(*node.op, int(i))])) {

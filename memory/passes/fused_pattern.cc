@@ -19,30 +19,28 @@ Walk walk_over(const Program& p, NodeId anchor) {
   auto reach = [&](NodeId n) {
     node[n] = 1, ++reached;
     for (const auto* list : {&p.node(n).in, &p.node(n).out}) {
-      for (ValueId v : *list) {
-        if (v != kNone) value[v] = 1;
-      }
+      for (ValueId v : present(*list)) value[v] = 1;
     }
   };
   reach(anchor);
   while (true) {
-    std::optional<Walk::Step> next;
+    std::optional<Walk::Edge> next;
     size_t known = 0;  // of readers the one with most known operands: it fails soonest
-    for (NodeId n = 0; n < p.node_count(); ++n) {
+    for (NodeId n : p.nodes.ids()) {
       if (node[n]) continue;
-      for (ValueId v : p.node(n).out) {
-        if (v != kNone && value[v]) next = Walk::Step{n, v, true};
+      for (ValueId v : present(p.node(n).out)) {
+        if (value[v]) next = Walk::Edge{n, v, true};
       }
       if (next && next->producer) break;
       size_t count = 0;
       ValueId through = kNone;
-      for (ValueId v : p.node(n).in) {
-        if (v != kNone && value[v]) ++count, through = v;
+      for (ValueId v : present(p.node(n).in)) {
+        if (value[v]) ++count, through = v;
       }
-      if (count > known) known = count, next = Walk::Step{n, through, false};
+      if (count > known) known = count, next = Walk::Edge{n, through, false};
     }
     if (!next) break;
-    walk.steps.push_back(*next);
+    walk.edges.push_back(*next);
     reach(next->node);
   }
   walk.whole = reached == p.nodes.size();
@@ -59,16 +57,10 @@ Pattern prepared(FusedPattern form, const OpDef& op, const Attrs& attrs) {
   if (anchor != kNone) out.walk = walk_over(p, anchor);
   out.interior.assign(p.values.size(), 0), out.read.assign(p.values.size(), 0);
   for (const Node& node : p.nodes) {
-    for (ValueId v : node.out) {
-      if (v != kNone) out.interior[v] = 1;
-    }
-    for (ValueId v : node.in) {
-      if (v != kNone) out.read[v] = 1;
-    }
+    for (ValueId v : present(node.out)) out.interior[v] = 1;
+    for (ValueId v : present(node.in)) out.read[v] = 1;
   }
-  for (ValueId v : out.form.out) {
-    if (v != kNone) out.interior[v] = 0;
-  }
+  for (ValueId v : present(out.form.out)) out.interior[v] = 0;
   return out;
 }
 
@@ -110,8 +102,8 @@ bool PatternFinder::bind(const Pattern& pattern, NodeId from, NodeId to, Binding
   }
   for (size_t i = 0; i < node.out.size(); ++i) {
     const ValueId v = want.out[i];
-    if (node.out[i] == kNone && !pattern.read[v]) continue;  // nobody reads it here
-    if (!bind_value(pattern, v, node.out[i], b)) return false;
+    const bool unread = node.out[i] == kNone && (v == kNone || !pattern.read[v]);
+    if (!unread && !bind_value(pattern, v, node.out[i], b)) return false;
   }
   return true;
 }
@@ -125,20 +117,18 @@ bool PatternFinder::bind_value(const Pattern& pattern, ValueId from, ValueId to,
   return true;
 }
 
-// Takes the walk's step and those after it; whatever is whole at the end was found.
-void PatternFinder::grow(const Pattern& pattern, size_t step, const Binding& b,
+// Takes this edge of the walk and those after it; whatever is whole at the end was found.
+void PatternFinder::grow(const Pattern& pattern, size_t edge, const Binding& b,
                          const std::function<void(Binding)>& found) const {
-  if (step == pattern.walk.steps.size()) {
-    return found(b);
-  }
-  const Walk::Step& s = pattern.walk.steps[step];
-  const ValueId through = b.value[s.through];
+  if (edge == pattern.walk.edges.size()) return found(b);
+  const Walk::Edge& e = pattern.walk.edges[edge];
+  const ValueId through = b.value[e.through];
   if (through == kNone) return;
   auto attempt = [&](NodeId n) {
     Binding next = b;
-    if (bind(pattern, s.node, n, next)) grow(pattern, step + 1, next, found);
+    if (bind(pattern, e.node, n, next)) grow(pattern, edge + 1, next, found);
   };
-  if (!s.producer) {
+  if (!e.producer) {
     for (NodeId n : readers_[through]) attempt(n);
   } else if (p_.value(through).producer != kNone) {
     attempt(p_.value(through).producer);

@@ -9,16 +9,16 @@
 
 namespace pal {
 
-// How to walk over a pattern from its anchor: each step reaches a node through a value that is
+// How to walk over a pattern from its anchor: each edge reaches a node through a value that is
 // known by then, as its producer (of which there is one) or as a reader (any may be tried).
 struct Walk {
-  struct Step {
+  struct Edge {
     NodeId node;
     ValueId through;
     bool producer;
   };
   NodeId anchor = kNone;
-  std::vector<Step> steps;
+  std::vector<Edge> edges;
   bool whole = false;  // every node is reached
 };
 
@@ -55,7 +55,7 @@ class PatternFinder {
 
   bool bind(const Pattern& pattern, NodeId from, NodeId to, Binding& b) const;
   bool bind_value(const Pattern& pattern, ValueId from, ValueId to, Binding& b) const;
-  void grow(const Pattern& pattern, size_t step, const Binding& b,
+  void grow(const Pattern& pattern, size_t edge, const Binding& b,
             const std::function<void(Binding)>& found) const;
 
   const Program& p_;

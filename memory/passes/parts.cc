@@ -26,9 +26,7 @@ void append_parts(Rewriter& out, NodeId n, const Node& node, const Rewrite& spli
   ByValue<ValueId> now(parts.program.values.size(), kNone);  // of the parts
   ByValue<char> read(now.size(), 0);
   for (const Node& part : parts.program.nodes) {
-    for (ValueId v : part.in) {
-      if (v != kNone) read[v] = 1;
-    }
+    for (ValueId v : present(part.in)) read[v] = 1;
   }
   for (size_t k = 0; k < parts.in.size(); ++k) {
     if (parts.in[k] != kNone) now[parts.in[k]] = node.in[k];

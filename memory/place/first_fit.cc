@@ -1,9 +1,11 @@
-// First fit over one structure, whatever the order.
+// First fit over a shelf of what was placed, and in one sweep over time.
 #include "memory/place/first_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
+#include "memory/place/buffers/gaps.h"
 #include "memory/place/buffers/load.h"
 
 namespace pal {
@@ -22,59 +24,52 @@ class Shelf {
   int64_t find(int32_t lower, int32_t upper, int64_t size) const {
     int64_t top = 0;  // of what lies below and lives at the same time
     for (const auto& block : blocks_) {
-      if (block->offset[0] >= top + size) return top;
+      if (block->placed[0].offset >= top + size) return top;
       if (block->last_upper <= lower || block->first_lower >= upper) continue;
-      for (int i = 0; i < block->count; ++i) {
-        if (block->lower[i] >= upper || block->upper[i] <= lower) continue;
-        if (block->offset[i] - top >= size) return top;
-        top = std::max(top, block->end[i]);
+      for (const Placed& p : *block) {
+        if (p.lower >= upper || p.upper <= lower) continue;
+        if (p.offset - top >= size) return top;
+        top = std::max(top, p.end);
       }
     }
     return top;
   }
 
   void insert(const Placed& p) {
-    size_t at = size_t(std::partition_point(blocks_.begin(), blocks_.end(),
-                                            [&](auto& b) { return b->offset[0] <= p.offset; }) -
-                       blocks_.begin());
-    if (at > 0) --at;
-    if (blocks_.empty()) blocks_.push_back(std::make_unique<Block>());
-    if (blocks_[at]->count == kBlock) {
-      auto upper_half = std::make_unique<Block>();
-      Block& full = *blocks_[at];
-      for (int i = kBlock / 2; i < kBlock; ++i) upper_half->push(full.get(i), i - kBlock / 2);
-      full.count = kBlock / 2;
-      full.refresh();
-      blocks_.insert(blocks_.begin() + long(at) + 1, std::move(upper_half));
-      if (blocks_[at + 1]->offset[0] <= p.offset) ++at;
+    const auto is_below = [&](const auto& b) { return b->placed[0].offset <= p.offset; };
+    auto at = std::partition_point(blocks_.begin(), blocks_.end(), is_below);
+    if (at != blocks_.begin()) --at;
+    if (at == blocks_.end()) at = blocks_.insert(at, std::make_unique<Block>());
+    if ((*at)->count == kBlock) {
+      const std::array<Placed, kBlock> full = (*at)->placed;
+      auto upper_half = std::make_unique<Block>(std::span(full).subspan(kBlock / 2));
+      **at = Block(std::span(full).first(kBlock / 2));
+      at = blocks_.insert(at + 1, std::move(upper_half));
+      if (!is_below(*at)) --at;
     }
-    Block& block = *blocks_[at];
-    int i =
-        int(std::upper_bound(block.offset, block.offset + block.count, p.offset) - block.offset);
-    for (int j = block.count; j > i; --j) block.set(block.get(j - 1), j);
-    block.push(p, i);
+    (*at)->insert(p);
   }
 
  private:
-  static constexpr int kBlock = 128;
+  static constexpr size_t kBlock = 128;
   struct Block {
-    int count = 0;
+    size_t count = 0;
     int32_t first_lower = INT32_MAX, last_upper = INT32_MIN;
-    int64_t offset[kBlock], end[kBlock];
-    int32_t lower[kBlock], upper[kBlock];
+    std::array<Placed, kBlock> placed;
 
-    Placed get(int i) const { return {offset[i], end[i], lower[i], upper[i]}; }
-    void set(const Placed& p, int i) {
-      offset[i] = p.offset, end[i] = p.end, lower[i] = p.lower, upper[i] = p.upper;
+    Block() = default;
+    explicit Block(std::span<const Placed> from) {
+      for (const Placed& p : from) insert(p);
     }
-    void push(const Placed& p, int i) {  // the rest has made room
-      set(p, i);
-      ++count;
+    const Placed* begin() const { return placed.data(); }
+    const Placed* end() const { return placed.data() + count; }
+    void insert(const Placed& p) {  // there is room
+      Placed* const last = placed.data() + count++;
+      Placed* const at = std::upper_bound(placed.data(), last, p,
+                                          [](auto& a, auto& b) { return a.offset < b.offset; });
+      std::copy_backward(at, last, last + 1);
+      *at = p;
       first_lower = std::min(first_lower, p.lower), last_upper = std::max(last_upper, p.upper);
-    }
-    void refresh() {
-      first_lower = *std::min_element(lower, lower + count);
-      last_upper = *std::max_element(upper, upper + count);
     }
   };
   std::vector<std::unique_ptr<Block>> blocks_;
@@ -105,7 +100,6 @@ Placement FirstFit::run(std::span<const int32_t> order, int64_t stop_at,
     const int64_t at = shelf.find(int32_t(b.lower), int32_t(b.upper), b.size);
     const bool late = (k & 255) == 255 && is_past(deadline);
     if (late || std::max(out.height, at + b.size) >= stop_at) {
-      culprit_ = k;
       out.height = INT64_MAX;
       return out;
     }
@@ -117,6 +111,33 @@ Placement FirstFit::run(std::span<const int32_t> order, int64_t stop_at,
 Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> order,
                     int64_t stop_at, std::span<const int64_t> frozen) {
   return FirstFit(buffers).run(order, stop_at, frozen);
+}
+
+Placement place_by_start(std::span<const Buffer> buffers) {
+  std::vector<int32_t> starts = not_empty(buffers), ends = starts;
+  std::sort(starts.begin(), starts.end(), [&](int32_t i, int32_t j) {
+    const Buffer &a = buffers[i], &b = buffers[j];
+    if (a.lower != b.lower) return a.lower < b.lower;
+    return a.size != b.size ? a.size > b.size : i < j;
+  });
+  std::sort(ends.begin(), ends.end(), [&](int32_t i, int32_t j) {
+    const Buffer &a = buffers[i], &b = buffers[j];
+    return a.upper != b.upper ? a.upper < b.upper : i < j;
+  });
+  Placement out;
+  out.offset.assign(buffers.size(), 0);
+  Gaps gaps;
+  size_t ended = 0;
+  for (int32_t i : starts) {
+    const Buffer& b = buffers[i];
+    for (; buffers[ends[ended]].upper <= b.lower; ++ended) {
+      const int64_t begin = out.offset[ends[ended]];
+      gaps.give_back(begin, begin + buffers[ends[ended]].size);
+    }
+    const int64_t begin = out.offset[i] = gaps.take(b.size);
+    out.height = std::max(out.height, begin + b.size);
+  }
+  return out;
 }
 
 }  // namespace pal

@@ -16,18 +16,20 @@ class FirstFit {
 
   // Places the buffers of `order` around those that are `frozen` (offsets by buffer, -1: not
   // frozen; none when empty). Gives up, with a height of INT64_MAX, at the first buffer that would
-  // end at or above `stop_at`: culprit() is its place in the order. Likewise past the deadline.
+  // end at or above `stop_at`, and past the deadline.
   Placement run(std::span<const int32_t> order, int64_t stop_at = INT64_MAX,
                 std::span<const int64_t> frozen = {}, const Deadline& deadline = {});
-  size_t culprit() const { return culprit_; }
 
  private:
   std::vector<Buffer> buffers_;  // times as ranks
-  size_t culprit_ = 0;
 };
 
 // One order.
 Placement first_fit(std::span<const Buffer> buffers, std::span<const int32_t> order,
                     int64_t stop_at = INT64_MAX, std::span<const int64_t> frozen = {});
+
+// In order of the beginnings, in one sweep over time: for very many buffers. Of those that begin
+// together the largest comes first.
+Placement place_by_start(std::span<const Buffer> buffers);
 
 }  // namespace pal

@@ -73,10 +73,7 @@ class Joiner {
   // Side by side: each upon the first of a few blocks of its cell of the grid that takes it.
   void stack() {
     constexpr size_t kFew = 5;
-    std::vector<int32_t> order;
-    for (size_t i = 0; i < buffers_.size(); ++i) {
-      if (!is_empty(buffers_[i])) order.push_back(int32_t(i));
-    }
+    std::vector<int32_t> order = not_empty(buffers_);
     const auto key = [&](int32_t i) {
       const Buffer& b = buffers_[i];
       return std::tuple(b.lower / grid_, b.upper / grid_, b.size, i);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "memory/place/buffers/by_start.h"
 #include "memory/place/buffers/load.h"
 #include "memory/place/first_fit.h"
 
@@ -42,7 +41,7 @@ class Orders {
   Orders(std::span<const Buffer> buffers, std::span<const int64_t> frozen)
       : buffers_(buffers),
         frozen_(frozen),
-        hottest_(hottest_moment(buffers)),
+        hottest_(hottest_moment(buffers).time),
         keys_(buffers.size()) {}
 
   const std::vector<int32_t>& make(const Order& by) {
@@ -86,16 +85,16 @@ class Orders {
 void try_orders(std::span<const Buffer> buffers, int64_t enough, std::span<const int64_t> frozen,
                 const Deadline& deadline, Placement& best) {
   constexpr size_t kMany = 100'000;  // the quick order first: it may be the only one
-  Clock::duration step{};            // what sorting so many takes, about
+  Clock::duration sorting{};         // what sorting so many takes, about
   const auto is_over = [&] {
     if (best.height <= enough) return true;
-    return best.height < INT64_MAX && deadline && Clock::now() + 2 * step >= *deadline;
+    return best.height < INT64_MAX && deadline && Clock::now() + 2 * sorting >= *deadline;
   };
   if (buffers.size() > kMany && frozen.empty()) {
     const auto start = Clock::now();
     Placement p = place_by_start(buffers);
     if (p.height < best.height) best = std::move(p), best.order = "start";
-    step = Clock::now() - start;
+    sorting = Clock::now() - start;
   }
   if (is_over()) return;
   FirstFit fit(buffers);

@@ -21,8 +21,8 @@ struct PlaceOptions {
 // Anytime placement. Stretches of time that share no buffer are placed on their own (stretch.h),
 // each by the best of a portfolio of first-fit orders (orders.h), and while that is above the lower
 // bound by search under a capacity: of everything when it is small, else of the buffers of the
-// hottest moments, around which the others are then laid first-fit (hot_search.h); and of ever
-// coarser problems, in which buffers of nearly the same life are one (join.h).
+// hottest moments, around which the others are then laid first-fit; and of ever coarser problems,
+// in which buffers of nearly the same life are one (join.h).
 Placement place(std::span<const Buffer> buffers, const PlaceOptions& options = {});
 
 }  // namespace pal

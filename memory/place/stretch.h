@@ -1,11 +1,12 @@
-// A stretch of time that shares no buffer with the rest: first-fit orders, then searches, of the
-// buffers as they are and of coarser problems in which buffers of nearly the same life are one.
+// A stretch of time that shares no buffer with the rest: first-fit orders, then searches under a
+// capacity, of the buffers alive at the hottest moments, and of coarser problems in which buffers
+// of nearly the same life are one.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "memory/place/buffers/buffer.h"
-#include "memory/place/hot_search.h"
+#include "memory/place/search/limits.h"
 
 namespace pal {
 
@@ -22,15 +23,15 @@ class Stretch {
   void greedy(int64_t enough, const Deadline& deadline);
   // Until the height is at most `enough`, or proven to be least, or the budget is spent. Returns
   // the nodes left.
-  int64_t search(int64_t enough, SearchBudget budget);
+  int64_t search(int64_t enough, SearchLimits budget);
 
  private:
+  class HotSearch;
+
   bool is_done(int64_t enough) const { return best_.height <= std::max(enough, proven_); }
-  bool search_hot(HotSearch& hot, int64_t capacity, int64_t enough, int64_t nodes,
-                  double part_of_time, SearchBudget& budget);
-  void search_plain(int64_t enough, SearchBudget& budget);
-  void search_joined(int64_t enough, SearchBudget& budget);
-  void search_shortly(int64_t enough, SearchBudget& budget);
+  void search_plain(int64_t enough, SearchLimits& budget);
+  void search_joined(int64_t enough, SearchLimits& budget);
+  void search_shortly(int64_t enough, SearchLimits& budget);
 
   std::vector<Buffer> buffers_;
   std::vector<int32_t> owner_;

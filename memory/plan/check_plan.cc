@@ -9,12 +9,174 @@
 
 #include "core/error.h"
 #include "core/op.h"
-#include "core/prepare.h"
 #include "memory/plan/plan.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
 namespace {
+
+constexpr Space kSpaces[] = {Space::device, Space::host};
+
+[[noreturn]] void fail(const std::string& what) { throw ProgramError("check_plan: " + what); }
+
+// Where the plan has the values of a program.
+struct Addresses {
+  const Program& p;
+  const Storages& s;
+  const Plan& plan;
+
+  Space space(ValueId v) const { return p.value(v).space; }
+  int64_t begin(ValueId v) const { return plan.offset[s.of[v]] + s.offset[v]; }
+  int64_t end(ValueId v) const { return begin(v) + bytes(v); }
+  int64_t bytes(ValueId v) const { return p.value(v).spec.bytes(); }
+  const Region& region(Space space) const { return plan.regions[region_of(space)]; }
+  bool meet(ValueId a, ValueId b) const {
+    return space(a) == space(b) && begin(a) < end(b) && begin(b) < end(a);
+  }
+};
+
+// Storages lie in their regions, and values in their storages.
+void check_bounds(const Addresses& at) {
+  for (StorageId s : at.s.list.ids()) {
+    const Storage& storage = at.s[s];
+    const Region& region = at.region(storage.space);
+    const int64_t begin = at.plan.offset[s];
+    const int64_t end = begin + storage.bytes + (storage.input ? region.inputs : 0);
+    const std::string what = name_of(at.p, at.s, s) + " at " + std::to_string(begin);
+    if (begin % kAlignment) fail(what + " is not aligned to 64 bytes");
+    if (begin < 0 || end > region.bytes) {
+      fail(what + " leaves its region of " + std::to_string(region.bytes) + " bytes");
+    }
+    if (storage.is_transient() && storage.bytes > 0 && begin < region.transients_begin()) {
+      fail(what + " lies among the state and inputs");
+    }
+  }
+  for (const Node& node : at.p.nodes) {
+    for (auto* side : {&node.in, &node.out}) {
+      for (ValueId v : present(*side)) {
+        const StorageId s = at.s.of[v];
+        if (s == kNone || at.s.offset[v] < 0 || at.s.offset[v] + at.bytes(v) > at.s[s].bytes ||
+            at.s[s].space != at.space(v)) {
+          fail(name_of(at.p, v) + " does not lie in its storage");
+        }
+      }
+    }
+  }
+}
+
+// Even where no read goes wrong: two storages that are in use at once, from their first to their
+// last touch in program order, do not overlap.
+void check_apart(const Addresses& at) {
+  const auto touches = touches_of(at.p, at.s);
+  for (Space space : kSpaces) {
+    std::vector<Buffer> buffers;
+    std::vector<int64_t> offset;
+    std::vector<StorageId> which;
+    for (StorageId s : at.s.list.ids()) {
+      const Storage& storage = at.s[s];
+      if (storage.space != space || !storage.is_transient() || touches[s].empty()) continue;
+      const NodeId last = storage.output ? NodeId(at.p.node_count() - 1) : touches[s].back();
+      buffers.push_back({touches[s].front(), last + 1, storage.bytes});
+      offset.push_back(at.plan.offset[s]);
+      which.push_back(s);
+    }
+    if (const auto clash = overlap_of(buffers, offset)) {
+      fail(name_of(at.p, at.s, which[clash->second]) + " and " +
+           name_of(at.p, at.s, which[clash->first]) + " overlap and are both alive at node " +
+           std::to_string(buffers[clash->second].lower));
+    }
+  }
+}
+
+// What is certain to have finished before a node starts: by queue, the last node.
+class Finished {
+ public:
+  explicit Finished(const Program& p) : p_(p) {
+    for (const Node& node : p.nodes) queues_ = std::max(queues_, size_t(node.queue) + 1);
+    if (queues_ == 1) return;
+    std::vector<NodeId> last(queues_, kNone);
+    for (NodeId n : p.nodes.ids()) {
+      std::vector<NodeId> mine(queues_, kNone);
+      auto after = [&](NodeId m) {
+        if (m == kNone) return;
+        for (size_t q = 0; q < queues_; ++q) mine[q] = std::max(mine[q], by_queue_[m][q]);
+        mine[p.node(m).queue] = std::max(mine[p.node(m).queue], m);
+      };
+      after(last[p.node(n).queue]);
+      for (NodeId m : p.node(n).waits) after(m);
+      last[p.node(n).queue] = n;
+      by_queue_.push_back(std::move(mine));
+    }
+  }
+  bool before(NodeId a, NodeId n) const {
+    return a == kNone || (queues_ == 1 ? a < n : by_queue_[n][p_.node(a).queue] >= a);
+  }
+
+ private:
+  const Program& p_;
+  size_t queues_ = 1;
+  ByNode<std::vector<NodeId>> by_queue_;  // empty: one queue
+};
+
+struct Piece {
+  int64_t end;
+  int32_t mark;                 // of the last write; 0: never written
+  std::vector<NodeId> readers;  // since then, the last one of each queue
+};
+
+struct Extent {
+  int64_t begin, end;
+  int32_t mark = 0;
+};
+
+// A region's bytes in pieces that have the same past, by where they begin; without gaps.
+class Bytes {
+  using Map = std::map<int64_t, Piece>;
+  struct Range {
+    Map::iterator first, last;
+    Map::iterator begin() const { return first; }
+    Map::iterator end() const { return last; }
+  };
+
+ public:
+  explicit Bytes(int64_t bytes) { pieces_.emplace(0, Piece{std::max<int64_t>(bytes, 1), 0, {}}); }
+
+  // The pieces of [begin, end), cut out of their neighbours.
+  auto pieces(int64_t begin, int64_t end) {
+    if (begin >= end) return Range{pieces_.end(), pieces_.end()};
+    const auto last = split(end);
+    return Range{split(begin), last};
+  }
+  std::vector<Extent> marks(int64_t begin, int64_t end) {
+    std::vector<Extent> out;
+    for (const auto& [at, piece] : pieces(begin, end)) {
+      if (!out.empty() && out.back().mark == piece.mark)
+        out.back().end = piece.end;
+      else
+        out.push_back({at, piece.end, piece.mark});
+    }
+    return out;
+  }
+  // One piece again, so that the map stays as small as the plan is simple.
+  void merge(int64_t begin, int64_t end) {
+    const auto first = pieces_.find(begin);
+    first->second.end = end;
+    pieces_.erase(std::next(first), pieces_.lower_bound(end));
+  }
+
+ private:
+  Map::iterator split(int64_t at) {
+    const auto next = pieces_.lower_bound(at);
+    if (next != pieces_.end() && next->first == at) return next;
+    const auto before = std::prev(next);
+    if (before->second.end <= at) return next;  // the end of the region
+    Piece upper = before->second;
+    before->second.end = at;
+    return pieces_.emplace_hint(next, at, std::move(upper));
+  }
+
+  Map pieces_;
+};
 
 struct Write {
   NodeId node = kNone;        // kNone: there before the step
@@ -22,371 +184,203 @@ struct Write {
   ValueId value = kNone;      // kNone: a workspace
 };
 
-struct Piece {
-  int64_t end;
-  int32_t mark;                 // into writes_; 0: never written
-  std::vector<NodeId> readers;  // since then, the last one of each queue
-};
-using Bytes = std::map<int64_t, Piece>;  // by begin; no gaps
-
-struct Extent {
-  int64_t begin, end;
-  int32_t mark = 0;
-};
-
-class Checker {
+// All bytes of a step, as its nodes read and write them.
+class History {
  public:
-  Checker(const Program& program, const Storages& storages, const Plan& plan)
-      : p_(program), s_(storages), plan_(plan) {
-    for (const Node& node : p_.nodes) queues_ = std::max(queues_, size_t(node.queue) + 1);
-    writes_.push_back({});
-    made_.resize(p_.values.size());
-  }
+  explicit History(const Addresses& at)
+      : at_(at),
+        finished_(at.p),
+        bytes_{Bytes(at.plan.device().bytes), Bytes(at.plan.host().bytes)},
+        made_(at.p.values.size()) {}
 
-  void run() {
-    bounds();
-    start();
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      advance(n);
-      const Node& node = p_.node(n);
-      for (ValueId v : node.in) {
-        if (v != kNone) read(v, n);
-      }
-      if (StorageId w = s_.workspace[n]; w != kNone) {
-        const int64_t begin = plan_.offset[w];
-        write(Space::device, begin, begin + s_[w].bytes, n, {n, w, kNone}, kNone);
-      }
-      make(n);
-    }
-    finish();
-    apart();
-  }
-
- private:
+  const Write& written(int32_t mark) const { return writes_[mark]; }
   std::string name(const Write& w) const {
     if (w.storage == kNone) return "the spare input slot or another program's state";
-    return w.value == kNone ? name_of(p_, s_, w.storage) : name_of(p_, w.value);
+    return w.value == kNone ? name_of(at_.p, at_.s, w.storage) : name_of(at_.p, w.value);
   }
-  int64_t address(ValueId v) const { return plan_.offset[s_.of[v]] + s_.offset[v]; }
-  int64_t size(ValueId v) const { return p_.value(v).spec.bytes(); }
-  Bytes& bytes(Space space) { return bytes_[region_of(space)]; }
-
-  void bounds() const {
-    for (size_t i = 0; i < s_.list.size(); ++i) {
-      const Storage& storage = s_.list[i];
-      const Region& region = plan_.regions[region_of(storage.space)];
-      const int64_t begin = plan_.offset[i];
-      const int64_t end = begin + storage.bytes + (storage.input ? region.inputs : 0);
-      const std::string what =
-          "check_plan: " + name_of(p_, s_, StorageId(i)) + " at " + std::to_string(begin);
-      if (begin % kAlignment) throw ProgramError(what + " is not aligned to 64 bytes");
-      if (begin < 0 || end > region.bytes) {
-        throw ProgramError(what + " leaves its region of " + std::to_string(region.bytes) +
-                           " bytes");
-      }
-      if (!storage.persistent && !storage.input && storage.bytes > 0 &&
-          begin < region.transients_begin()) {
-        throw ProgramError(what + " lies among the state and inputs");
-      }
-    }
-    for (const Node& node : p_.nodes) {
-      for (auto* side : {&node.in, &node.out}) {
-        for (ValueId v : *side) {
-          if (v == kNone) continue;
-          const StorageId s = s_.of[v];
-          if (s == kNone || s_.offset[v] < 0 || s_.offset[v] + size(v) > s_[s].bytes ||
-              s_[s].space != p_.value(v).space) {
-            throw ProgramError("check_plan: " + name_of(p_, v) + " does not lie in its storage");
-          }
-        }
-      }
-    }
-  }
-
-  // The pieces of [begin, end), cut out of their neighbours.
-  Bytes::iterator cut(Bytes& bytes, int64_t begin, int64_t end) {
-    auto split = [&](int64_t at) {
-      auto next = bytes.lower_bound(at);
-      if (next != bytes.end() && next->first == at) return next;
-      auto before = std::prev(next);
-      if (before->second.end <= at) return next;  // the end of the region
-      Piece upper = before->second;
-      before->second.end = at;
-      return bytes.emplace_hint(next, at, std::move(upper));
-    };
-    split(end);
-    return split(begin);
-  }
-
-  // Bytes that hold something before the step.
-  void present(Space space, int64_t begin, int64_t end, const Write& what) {
-    if (begin >= end) return;
-    writes_.push_back(what);
-    for (auto at = cut(bytes(space), begin, end); at != bytes(space).end() && at->first < end;
-         ++at) {
-      if (at->second.mark != 0 && writes_[at->second.mark].storage != kNone) {
-        throw ProgramError("check_plan: " + name(what) + " overlaps " +
-                           name(writes_[at->second.mark]));
-      }
-      at->second.mark = int32_t(writes_.size()) - 1;
-    }
-  }
-
-  void start() {
-    for (Space space : {Space::device, Space::host}) {
-      const Region& region = plan_.regions[region_of(space)];
-      bytes(space).emplace(0, Piece{std::max<int64_t>(region.bytes, 1), 0, {}});
-      present(space, 0, region.transients_begin(), {});
-    }
-    auto hold = [&](ValueId v) {
-      present(p_.value(v).space, address(v), address(v) + size(v), {kNone, s_.of[v], v});
-      made_[v] = extents(v);
-    };
-    for (auto& slot : p_.state) hold(slot.start);
-    for (auto& in : p_.inputs) hold(in.value);
-    for (Space space : {Space::device, Space::host}) {
-      reserved_[region_of(space)] =
-          marks(space, 0, plan_.regions[region_of(space)].transients_begin());
-    }
-  }
-
   std::vector<Extent> marks(Space space, int64_t begin, int64_t end) {
-    std::vector<Extent> out;
-    if (begin >= end) return out;
-    for (auto at = cut(bytes(space), begin, end); at != bytes(space).end() && at->first < end;
-         ++at) {
-      if (!out.empty() && out.back().mark == at->second.mark)
-        out.back().end = at->second.end;
-      else
-        out.push_back({at->first, at->second.end, at->second.mark});
+    return bytes(space).marks(begin, end);
+  }
+  // From now on the value is what its bytes hold.
+  void remember(ValueId v) { made_[v] = marks(at_.space(v), at_.begin(v), at_.end(v)); }
+
+  // These bytes hold something before the step.
+  void present_at_start(Space space, int64_t begin, int64_t end, const Write& what) {
+    writes_.push_back(what);
+    for (auto& [at, piece] : bytes(space).pieces(begin, end)) {
+      if (piece.mark != 0 && writes_[piece.mark].storage != kNone) {
+        fail(name(what) + " overlaps " + name(writes_[piece.mark]));
+      }
+      piece.mark = newest();
     }
-    return out;
-  }
-  std::vector<Extent> extents(ValueId v) {
-    return marks(p_.value(v).space, address(v), address(v) + size(v));
   }
 
-  // What is certain to have finished before node n starts: by queue, the last node.
-  void advance(NodeId n) {
-    if (queues_ == 1) return;
-    std::vector<NodeId> mine(queues_, kNone);
-    auto after = [&](NodeId m) {
-      for (size_t q = 0; q < queues_; ++q) mine[q] = std::max(mine[q], finished_[m][q]);
-      mine[p_.node(m).queue] = std::max(mine[p_.node(m).queue], m);
-    };
-    for (NodeId m = n; m-- > 0;) {
-      if (p_.node(m).queue != p_.node(n).queue) continue;
-      after(m);
-      break;
-    }
-    for (NodeId m : p_.node(n).waits) after(m);
-    finished_.push_back(std::move(mine));
-  }
-  bool before(NodeId a, NodeId n) const {
-    return a == kNone || (queues_ == 1 ? a < n : finished_[n][p_.node(a).queue] >= a);
-  }
-
-  [[noreturn]] void fail(NodeId n, const std::string& what) const {
-    throw ProgramError("check_plan: node " + std::to_string(n) + " [" + p_.node(n).op->name + "] " +
-                       what);
-  }
-
+  // The value is still there, for `who`.
   void expect(ValueId v, const std::string& who) {
-    const auto now = extents(v);
     const auto& made = made_[v];
-    for (const Extent& e : now) {
-      auto at = std::find_if(made.begin(), made.end(),
-                             [&](const Extent& m) { return m.begin <= e.begin && e.end <= m.end; });
+    for (const Extent& e : marks(at_.space(v), at_.begin(v), at_.end(v))) {
+      const auto at = std::find_if(made.begin(), made.end(), [&](const Extent& m) {
+        return m.begin <= e.begin && e.end <= m.end;
+      });
       if (at != made.end() && at->mark == e.mark) continue;
-      const Write& over = writes_[e.mark];
-      throw ProgramError("check_plan: " + who + " " + name_of(p_, v) + ", but " +
-                         (e.mark == 0 ? "nothing was written there"
-                                      : "its bytes are overwritten by " + name(over)));
+      fail(who + " " + name_of(at_.p, v) + ", but " +
+           (e.mark == 0 ? "nothing was written there"
+                        : "its bytes are overwritten by " + name(writes_[e.mark])));
     }
   }
 
   void read(ValueId v, NodeId n) {
-    expect(v, "node " + std::to_string(n) + " [" + p_.node(n).op->name + "] reads");
-    Bytes& region = bytes(p_.value(v).space);
-    const int64_t end = address(v) + size(v);
-    if (size(v) == 0) return;
-    for (auto at = cut(region, address(v), end); at != region.end() && at->first < end; ++at) {
-      const Write& last = writes_[at->second.mark];
-      if (!before(last.node, n)) {
-        fail(n, "reads " + name_of(p_, v) + " without waiting for node " +
-                    std::to_string(last.node) + ", which writes it");
+    expect(v, node(n) + "reads");
+    for (auto& [at, piece] : bytes(at_.space(v)).pieces(at_.begin(v), at_.end(v))) {
+      const Write& last = writes_[piece.mark];
+      if (!finished_.before(last.node, n)) {
+        fail(node(n) + "reads " + name_of(at_.p, v) + " without waiting for node " +
+             std::to_string(last.node) + ", which writes it");
       }
-      auto& readers = at->second.readers;
-      std::erase_if(readers, [&](NodeId r) { return p_.node(r).queue == p_.node(n).queue; });
-      readers.push_back(n);
+      std::erase_if(piece.readers,
+                    [&](NodeId r) { return at_.p.node(r).queue == at_.p.node(n).queue; });
+      piece.readers.push_back(n);
     }
   }
 
-  // `may`: the operand that the node may write over, because it shares bytes with the output.
-  void write(Space space, int64_t begin, int64_t end, NodeId n, const Write& what, ValueId may) {
+  // `over_operand`: the node may write over bytes that it reads.
+  void write(Space space, int64_t begin, int64_t end, const Write& what, bool over_operand) {
     if (begin >= end) return;
     writes_.push_back(what);
-    Bytes& region = bytes(space);
-    for (auto at = cut(region, begin, end); at != region.end() && at->first < end; ++at) {
-      const Write& last = writes_[at->second.mark];
-      if (last.node == n || !before(last.node, n)) {
-        fail(n, "writes " + name(what) + " over " + name(last) + " of node " +
-                    std::to_string(last.node) +
-                    (last.node == n ? "" : ", for which it does not wait"));
+    const NodeId n = what.node;
+    auto refuse = [&](const std::string& victim) {
+      fail(node(n) + "writes " + name(what) + " over " + victim);
+    };
+    for (auto& [at, piece] : bytes(space).pieces(begin, end)) {
+      const Write& last = writes_[piece.mark];
+      if (last.node == n || !finished_.before(last.node, n)) {
+        refuse(name(last) + " of node " + std::to_string(last.node) +
+               (last.node == n ? "" : ", for which it does not wait"));
       }
-      for (NodeId r : at->second.readers) {
-        if (r == n && may == kNone) {
-          fail(n, "writes " + name(what) + " over its own operand " + name(last));
-        }
-        if (r != n && !before(r, n)) {
-          fail(n, "writes " + name(what) + " over " + name(last) + ", which node " +
-                      std::to_string(r) + " [" + p_.node(r).op->name + "] may still read");
-        }
-      }
-      at->second.readers.clear();
-      at->second.mark = int32_t(writes_.size()) - 1;
-    }
-    merge(region, begin, end);
-  }
-
-  // One piece again, so that the map stays as small as the plan is simple.
-  static void merge(Bytes& region, int64_t begin, int64_t end) {
-    auto first = region.find(begin);
-    first->second.end = end;
-    region.erase(std::next(first), region.lower_bound(end));
-  }
-
-  // The outputs of a node: what its kernel writes, without windows that are in place.
-  void make(NodeId n) {
-    const Node& node = p_.node(n);
-    std::vector<std::vector<Extent>> in_place(node.out.size());
-    if (node.op->windows) {
-      const Specs in = specs_of(p_, node.in), out = specs_of(p_, node.out);
-      for (const Window& w : node.op->windows(in, out, node.attrs)) {
-        const ValueId i = node.in[w.operand], o = node.out[w.output];
-        if (i == kNone || o == kNone || p_.value(i).space != p_.value(o).space) continue;
-        const bool view = w.of == Window::Of::operand;
-        const ValueId small = view ? o : i, large = view ? i : o;
-        if (address(small) != address(large) + w.offset) continue;
-        in_place[w.output].push_back({address(small), address(small) + size(small)});
-      }
-    }
-    const std::vector<Share> shares = shares_of(*node.op, node.in.size());
-    for (size_t i = 0; i < node.out.size(); ++i) {
-      const ValueId v = node.out[i];
-      if (v == kNone) continue;
-      auto& there = in_place[i];
-      std::sort(there.begin(), there.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
-      const ValueId may = shared_operand(n, int(i), shares);
-      int64_t at = address(v);
-      for (const Extent& e : there) {
-        write(p_.value(v).space, at, e.begin, n, {n, s_.of[v], v}, may);
-        at = std::max(at, e.end);
-      }
-      write(p_.value(v).space, at, address(v) + size(v), n, {n, s_.of[v], v}, may);
-    }
-    for (ValueId v : node.out) {
-      if (v != kNone) made_[v] = extents(v);
-    }
-  }
-
-  // The operand that output i lies on, byte for byte, and may; no other operand may touch it.
-  ValueId shared_operand(NodeId n, int output, const std::vector<Share>& shares) const {
-    const Node& node = p_.node(n);
-    const ValueId v = node.out[output];
-    ValueId may = kNone;
-    for (Share share : shares) {
-      if (share.output != output || size_t(share.operand) >= node.in.size()) continue;
-      const ValueId u = node.in[share.operand];
-      if (u == kNone || p_.value(u).space != p_.value(v).space) continue;
-      if (address(u) != address(v) || size(u) != size(v)) continue;
-      bool alone = true;
-      for (size_t k = 0; k < node.in.size(); ++k) {
-        const ValueId w = node.in[k];
-        if (w == kNone || int(k) == share.operand || p_.value(w).space != p_.value(v).space)
-          continue;
-        alone &= address(w) + size(w) <= address(v) || address(v) + size(v) <= address(w);
-      }
-      if (alone) may = u;
-    }
-    return may;
-  }
-
-  // After the step: outputs and state are what they should be, inputs and strangers what they were.
-  void finish() {
-    for (auto& out : p_.outputs) expect(out.value, "after the step the caller reads");
-    for (auto& slot : p_.state) {
-      expect(slot.end, "the next step starts from");
-      if (address(slot.start) != address(slot.end)) {
-        throw ProgramError("check_plan: state " + slot.name + " does not end where it starts");
-      }
-    }
-    for (auto& in : p_.inputs) expect(in.value, "a replayed node may read");
-    for (Space space : {Space::device, Space::host}) {
-      for (const Extent& e : reserved_[region_of(space)]) {
-        if (writes_[e.mark].storage != kNone) continue;
-        for (const Extent& now : marks(space, e.begin, e.end)) {
-          if (now.mark == e.mark) continue;
-          throw ProgramError("check_plan: " + name(writes_[now.mark]) +
-                             " is written over the spare input slot or another program's state");
+      for (NodeId r : piece.readers) {
+        if (r == n && !over_operand) refuse("its own operand " + name(last));
+        if (r != n && !finished_.before(r, n)) {
+          refuse(name(last) + ", which " + node(r) + "may still read");
         }
       }
+      piece.readers.clear();
+      piece.mark = newest();
     }
+    bytes(space).merge(begin, end);
   }
 
-  // Even where no read goes wrong: two storages that are in use at once, from their first to their
-  // last touch in program order, do not overlap.
-  void apart() const {
-    const auto touches = touches_of(p_, s_);
-    for (Space space : {Space::device, Space::host}) {
-      ByNode<std::vector<StorageId>> begin(p_.nodes.size()), end(p_.nodes.size());
-      for (size_t s = 0; s < touches.size(); ++s) {
-        const Storage& storage = s_.list[s];
-        if (storage.space != space || storage.persistent || storage.input || storage.bytes == 0 ||
-            touches[s].empty()) {
-          continue;
-        }
-        begin[touches[s].front()].push_back(StorageId(s));
-        if (!storage.output) end[touches[s].back()].push_back(StorageId(s));
-      }
-      std::map<int64_t, StorageId> live;  // by offset
-      for (size_t n = 0; n < begin.size(); ++n) {
-        for (StorageId s : begin[n]) {
-          const int64_t from = plan_.offset[s];
-          auto next = live.lower_bound(from);
-          StorageId clash = kNone;
-          if (next != live.end() && next->first < from + s_[s].bytes) clash = next->second;
-          if (next != live.begin() &&
-              std::prev(next)->first + s_[std::prev(next)->second].bytes > from) {
-            clash = std::prev(next)->second;
-          }
-          if (clash != kNone) {
-            throw ProgramError("check_plan: " + name_of(p_, s_, s) + " and " +
-                               name_of(p_, s_, clash) + " overlap and are both alive at node " +
-                               std::to_string(n));
-          }
-          live.emplace(from, s);
-        }
-        for (StorageId s : end[n]) live.erase(plan_.offset[s]);
-      }
-    }
+ private:
+  Bytes& bytes(Space space) { return bytes_[region_of(space)]; }
+  int32_t newest() const { return int32_t(writes_.size()) - 1; }
+  std::string node(NodeId n) const {
+    return "node " + std::to_string(n) + " [" + at_.p.node(n).op->name + "] ";
   }
 
-  const Program& p_;
-  const Storages& s_;
-  const Plan& plan_;
-  size_t queues_ = 1;
-  ByNode<std::vector<NodeId>> finished_;  // by queue
+  const Addresses& at_;
+  const Finished finished_;
   std::array<Bytes, kRegions> bytes_;
-  std::vector<Write> writes_;          // by mark
-  ByValue<std::vector<Extent>> made_;  // its marks when it was made
-  std::array<std::vector<Extent>, kRegions> reserved_;
+  std::vector<Write> writes_{{}};      // by mark
+  ByValue<std::vector<Extent>> made_;  // the marks of its bytes when it was made
 };
+
+// Whether output v lies on an operand that it may share bytes with, byte for byte, and on no other.
+bool lies_on_shared(const Addresses& at, const Node& node, size_t output) {
+  const ValueId v = node.out[output];
+  for (Share share : shares_of(*node.op, node.in.size())) {
+    const size_t operand = size_t(share.operand);
+    if (size_t(share.output) != output || operand >= node.in.size()) continue;
+    const ValueId u = node.in[operand];
+    if (u == kNone || at.space(u) != at.space(v) || at.begin(u) != at.begin(v) ||
+        at.bytes(u) != at.bytes(v)) {
+      continue;
+    }
+    bool alone = true;
+    for (size_t k = 0; k < node.in.size(); ++k) {
+      alone &= k == operand || node.in[k] == kNone || !at.meet(node.in[k], v);
+    }
+    if (alone) return true;
+  }
+  return false;
+}
+
+// What the kernel of node n writes: its workspace, and its outputs without windows in place.
+void write_outputs(const Addresses& at, NodeId n, History& history) {
+  const Node& node = at.p.node(n);
+  if (const StorageId w = at.s.workspace[n]; w != kNone) {
+    const int64_t begin = at.plan.offset[w];
+    history.write(Space::device, begin, begin + at.s[w].bytes, {n, w, kNone}, false);
+  }
+  std::vector<std::vector<Extent>> in_place(node.out.size());
+  for (const NodeWindow& w : windows_of(at.p, node)) {
+    if (at.space(w.small) != at.space(w.large)) continue;
+    if (at.begin(w.small) != at.begin(w.large) + w.offset) continue;
+    in_place[w.output].push_back({at.begin(w.small), at.end(w.small)});
+  }
+  for (size_t i = 0; i < node.out.size(); ++i) {
+    const ValueId v = node.out[i];
+    if (v == kNone) continue;
+    const bool shared = lies_on_shared(at, node, i);
+    const Write what{n, at.s.of[v], v};
+    std::sort(in_place[i].begin(), in_place[i].end(),
+              [](auto& a, auto& b) { return a.begin < b.begin; });
+    int64_t begin = at.begin(v);
+    for (const Extent& e : in_place[i]) {
+      history.write(at.space(v), begin, e.begin, what, shared);
+      begin = std::max(begin, e.end);
+    }
+    history.write(at.space(v), begin, at.end(v), what, shared);
+  }
+  for (ValueId v : present(node.out)) history.remember(v);
+}
+
+// The step from its start to its end.
+void check_bytes(const Addresses& at) {
+  History history(at);
+  std::array<std::vector<Extent>, kRegions> reserved;  // state and inputs, all programs'
+  for (Space space : kSpaces) {
+    history.present_at_start(space, 0, at.region(space).transients_begin(), {});
+  }
+  auto start = [&](ValueId v) {
+    history.present_at_start(at.space(v), at.begin(v), at.end(v), {kNone, at.s.of[v], v});
+    history.remember(v);
+  };
+  for (auto& slot : at.p.state) start(slot.start);
+  for (auto& in : at.p.inputs) start(in.value);
+  for (Space space : kSpaces) {
+    reserved[region_of(space)] = history.marks(space, 0, at.region(space).transients_begin());
+  }
+  for (NodeId n : at.p.nodes.ids()) {
+    for (ValueId v : present(at.p.node(n).in)) history.read(v, n);
+    write_outputs(at, n, history);
+  }
+  // Outputs and state are what they should be; inputs and other programs' state are what they were.
+  for (auto& out : at.p.outputs) history.expect(out.value, "after the step the caller reads");
+  for (auto& slot : at.p.state) {
+    history.expect(slot.end, "the next step starts from");
+    if (at.begin(slot.start) != at.begin(slot.end)) {
+      fail("state " + slot.name + " does not end where it starts");
+    }
+  }
+  for (auto& in : at.p.inputs) history.expect(in.value, "a replayed node may read");
+  for (Space space : kSpaces) {
+    for (const Extent& e : reserved[region_of(space)]) {
+      if (history.written(e.mark).storage != kNone) continue;
+      for (const Extent& now : history.marks(space, e.begin, e.end)) {
+        if (now.mark == e.mark) continue;
+        fail(history.name(history.written(now.mark)) +
+             " is written over the spare input slot or another program's state");
+      }
+    }
+  }
+}
 
 }  // namespace
 
 void check_plan(const Program& program, const Storages& storages, const Plan& plan) {
-  Checker(program, storages, plan).run();
+  const Addresses at{program, storages, plan};
+  check_bounds(at);
+  check_bytes(at);
+  check_apart(at);
 }
 
 }  // namespace pal

@@ -35,9 +35,9 @@ const StateLayout::Slot* StateLayout::find(const std::string& name) const {
 Transients transients_of(const Program& program, const Storages& storages, Space space) {
   const ByStorage<Lifetime> lifetimes = lifetimes_of(program, storages);
   Transients out;
-  for (size_t s = 0; s < storages.list.size(); ++s) {
-    const Storage& storage = storages.list[s];
-    if (storage.space != space || storage.persistent || storage.input) continue;
+  for (StorageId s : storages.list.ids()) {
+    const Storage& storage = storages[s];
+    if (storage.space != space || !storage.is_transient()) continue;
     out.buffers.push_back({lifetimes[s].begin, lifetimes[s].end, align_up(storage.bytes)});
     out.storage.push_back(s);
   }
@@ -57,10 +57,10 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
   for (Space space : {Space::device, Space::host}) {
     Region& region = plan.regions[region_of(space)];
     region.state = layout.bytes(space);
-    for (size_t s = 0; s < storages.list.size(); ++s) {
-      if (!storages.list[s].input || storages.list[s].space != space) continue;
+    for (StorageId s : storages.list.ids()) {
+      if (!storages[s].input || storages[s].space != space) continue;
       plan.offset[s] = region.state + region.inputs;
-      region.inputs += align_up(storages.list[s].bytes);
+      region.inputs += align_up(storages[s].bytes);
     }
     const Transients transients = transients_of(program, storages, space);
     const int64_t left = space == Space::device ? enough - region.transients_begin() : 0;

@@ -62,7 +62,7 @@ struct Plan {
 // What is to be placed in a region: all that lives and dies within the step.
 struct Transients {
   std::vector<Buffer> buffers;
-  std::vector<size_t> storage;  // by buffer
+  std::vector<StorageId> storage;  // by buffer
 };
 Transients transients_of(const Program& program, const Storages& storages, Space space);
 

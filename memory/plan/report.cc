@@ -16,7 +16,7 @@ std::vector<ValueId> fillers(const Program& program, const Storages& storages, S
   std::vector<ValueId> out;
   const Storage& storage = storages[s];
   const std::span<const ValueId> values = storages.values_of(s);
-  if (storage.persistent || storage.input) return {values.front()};
+  if (!storage.is_transient()) return {values.front()};
   for (ValueId v : values) {
     if (program.value(v).spec.bytes() == storage.bytes) out.push_back(v);
   }
@@ -29,22 +29,21 @@ std::vector<ValueId> fillers(const Program& program, const Storages& storages, S
 std::vector<Held> held_values(const Program& program, const Storages& storages,
                               const ByStorage<Lifetime>& lifetimes) {
   std::vector<Held> out;
-  for (size_t s = 0; s < storages.list.size(); ++s) {
-    const Storage& storage = storages.list[s];
+  for (StorageId s : storages.list.ids()) {
     const Lifetime life = lifetimes[s];
     if (life.begin >= life.end) continue;
-    if (storage.workspace_of != kNone) {
-      out.push_back({StorageId(s), kNone, life.begin, life.end});
+    if (storages[s].workspace_of != kNone) {
+      out.push_back({s, kNone, life.begin, life.end});
       continue;
     }
-    const std::vector<ValueId> values = fillers(program, storages, StorageId(s));
+    const std::vector<ValueId> values = fillers(program, storages, s);
     int64_t begin = life.begin;
     for (size_t i = 0; i < values.size(); ++i) {
       const int64_t end =
           i + 1 < values.size()
               ? std::clamp(start_of(program.value(values[i + 1]).producer), begin, life.end)
               : life.end;
-      if (begin < end) out.push_back({StorageId(s), values[i], begin, end});
+      if (begin < end) out.push_back({s, values[i], begin, end});
       begin = end;
     }
   }
@@ -121,7 +120,7 @@ std::string largest_at_peak(const Program& program, const Storages& storages, co
                             size_t count) {
   std::string out;
   for (StorageId s : peak.alive) {
-    if (storages[s].persistent || storages[s].input) continue;
+    if (!storages[s].is_transient()) continue;
     if (count-- == 0) break;
     out += (out.empty() ? "the largest alive at the peak: " : ", ") +
            name_of(program, storages, s) + " with " + format_bytes(footprint(storages[s]));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,15 +14,6 @@
 namespace pal {
 namespace {
 
-// What other frameworks keep beside what our gradients read.
-struct Habit {
-  std::string_view op;
-  // Multiplies by random numbers that it draws again in the backward pass: a framework that cannot
-  // replay them keeps one f32 for every element.
-  bool keeps_random = false;
-  // cuDNN's gradient reads operand 0 and output 0, so that a framework that calls it keeps both.
-  bool cudnn_keeps_both = false;
-};
 constexpr Habit kHabits[] = {
     {.op = "dropout", .keeps_random = true},  {.op = "max_pool", .cudnn_keeps_both = true},
     {.op = "relu", .cudnn_keeps_both = true}, {.op = "sigmoid", .cudnn_keeps_both = true},
@@ -57,20 +47,18 @@ void add_masks(const Program& p, Storages& storages, ByStorage<Lifetime>& lifeti
 // The step with what cuDNN's gradients read beyond ours: the operand too, up to the last gradient
 // that reads what the node left.
 Program as_cudnn_reads(Program p) {
-  const auto readers = readers_of(p);
-  for (NodeId n = 0; n < p.node_count(); ++n) {
+  const Readers readers(p);
+  for (NodeId n : p.nodes.ids()) {
     const Node& node = p.node(n);
     if (node.phase != Phase::forward || !habit_of(*node.op).cudnn_keeps_both) continue;
     NodeId last = kNone;
-    for (ValueId v : node.out) {
-      if (v == kNone) continue;
+    for (ValueId v : present(node.out)) {
       for (NodeId r : readers[v]) {
         if (p.node(r).phase == Phase::backward) last = std::max(last, r);
       }
     }
     if (last != kNone) p.nodes[last].in.push_back(node.in[0]);
   }
-  p.relink();
   return p;
 }
 
@@ -82,6 +70,8 @@ int64_t framework_peak(const Program& p, const ByNode<int64_t>& workspace_bytes)
 }
 
 }  // namespace
+
+std::span<const Habit> framework_habits() { return kHabits; }
 
 Baselines baselines_of(const Program& program, const ByNode<int64_t>& workspace_bytes) {
   const Storages ours = assign_storages(program, workspace_bytes);

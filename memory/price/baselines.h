@@ -21,10 +21,22 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/program.h"
 
 namespace pal {
+
+// What other frameworks keep beside what our gradients read, by operator.
+struct Habit {
+  std::string_view op;  // its name
+  // Multiplies by random numbers that it draws again in the backward pass: a framework that cannot
+  // replay them keeps one f32 for every element.
+  bool keeps_random = false;
+  // cuDNN's gradient reads operand 0 and output 0, so that a framework that calls it keeps both.
+  bool cudnn_keeps_both = false;
+};
+std::span<const Habit> framework_habits();
 
 struct Baselines {
   int64_t ours = 0, framework = 0, cudnn = 0;

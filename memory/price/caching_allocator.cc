@@ -90,26 +90,12 @@ class Allocator {
 }  // namespace
 
 CachingAllocation caching_allocation(std::span<const Buffer> buffers) {
-  struct Event {
-    int64_t moment;
-    bool allocates;
-    size_t buffer;
-    auto key() const { return std::tuple(moment, allocates, buffer); }
-  };
-  std::vector<Event> events;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].lower >= buffers[i].upper || buffers[i].size <= 0) continue;
-    events.push_back({buffers[i].lower, true, i});
-    events.push_back({buffers[i].upper, false, i});
-  }
-  std::sort(events.begin(), events.end(),
-            [](const Event& a, const Event& b) { return a.key() < b.key(); });
   Allocator allocator;
   std::vector<BlockList::iterator> block(buffers.size());
   CachingAllocation out;
   int64_t alive = 0;
-  for (const Event& event : events) {
-    if (!event.allocates) {
+  for (const Event& event : events_of(buffers)) {
+    if (!event.starts) {
       allocator.free(block[event.buffer]);
       alive -= buffers[event.buffer].size;
       continue;

@@ -62,9 +62,9 @@ class Worker {
       work.runs = copied > 0;
     }
     for (const auto* side : {&node.in, &node.out}) {
-      for (ValueId v : *side) {
-        if (v == kNone || program_.value(v).space != Space::host) continue;
-        work.host_bytes += double(program_.value(v).spec.bytes());
+      for (ValueId v : present(*side)) {
+        const Value& value = program_.value(v);
+        if (value.space == Space::host) work.host_bytes += double(value.spec.bytes());
       }
     }
     work.bytes = std::max(0.0, work.bytes - work.host_bytes);
@@ -124,7 +124,7 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
   Worker worker(program, storages);
   ByNode<double> done(program.nodes.size());
   std::vector<double> clock;  // by queue
-  for (NodeId n = 0; n < program.node_count(); ++n) {
+  for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
     const Work work = worker.work(n);
     const double ms = time_ms(work, device);

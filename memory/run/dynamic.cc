@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <string>
 
 #include "core/error.h"
 #include "core/op.h"
 #include "core/order.h"
-#include "core/prepare.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -29,41 +27,9 @@ int64_t fixed_bytes(const Storages& storages, const StateLayout& layout) {
   return bytes;
 }
 
-bool in_slab(const Storage& s) { return !s.persistent && !s.input && s.space == Space::device; }
+bool in_slab(const Storage& s) { return s.is_transient() && s.space == Space::device; }
 
 }  // namespace
-
-// First fit over the free blocks, neighbours joined.
-class Dynamic::Slab {
- public:
-  void reset(int64_t begin, int64_t end) {
-    free_.clear();
-    if (begin < end) free_[begin] = end;
-  }
-  int64_t take(int64_t bytes) {  // -1: no block is large enough
-    for (auto at = free_.begin(); at != free_.end(); ++at) {
-      auto [begin, end] = *at;
-      if (end - begin < bytes) continue;
-      free_.erase(at);
-      if (begin + bytes < end) free_[begin + bytes] = end;
-      return begin;
-    }
-    return -1;
-  }
-  void give(int64_t begin, int64_t bytes) {
-    if (bytes == 0) return;
-    int64_t end = begin + bytes;
-    auto next = free_.lower_bound(begin);
-    if (next != free_.end() && next->first == end) end = next->second, next = free_.erase(next);
-    if (next != free_.begin() && std::prev(next)->second == begin)
-      std::prev(next)->second = end;
-    else
-      free_[begin] = end;
-  }
-
- private:
-  std::map<int64_t, int64_t> free_;  // begin to end
-};
 
 Dynamic::Dynamic(const Program& program, const Storages& storages, const StateLayout& layout,
                  Arena& arena, const DynamicOptions& options)
@@ -72,9 +38,8 @@ Dynamic::Dynamic(const Program& program, const Storages& storages, const StateLa
       arena_(arena),
       options_(options),
       facts_(storages.list.size()),
-      held_(storages.list.size()),
-      made_of_(storages.list.size()),
-      slab_(std::make_unique<Slab>()) {
+      live_(storages.list.size()),
+      made_of_(storages.list.size()) {
   if (queue_count(program) > 1) {
     throw ProgramError(
         "the dynamic memory manager runs programs on one queue; use memory.manager: "
@@ -92,15 +57,13 @@ Dynamic::Dynamic(const Program& program, const Storages& storages, const StateLa
   arena_.reserve(Space::device, options.budget);
 }
 
-Dynamic::~Dynamic() = default;
-
 int64_t Dynamic::smallest_budget(const Program& program, const Storages& storages,
                                  const StateLayout& layout) {
   ByNode<int64_t> need(program.nodes.size(), 0);
   const auto touches = touches_of(program, storages);
-  for (size_t s = 0; s < touches.size(); ++s) {
-    if (!in_slab(storages.list[s])) continue;
-    for (NodeId n : touches[s]) need[n] += align_up(storages.list[s].bytes);
+  for (StorageId s : touches.ids()) {
+    if (!in_slab(storages[s])) continue;
+    for (NodeId n : touches[s]) need[n] += align_up(storages[s].bytes);
   }
   const int64_t most = need.empty() ? 0 : *std::max_element(need.begin(), need.end());
   return fixed_bytes(storages, layout) + most;
@@ -109,19 +72,19 @@ int64_t Dynamic::smallest_budget(const Program& program, const Storages& storage
 void Dynamic::learn(const StateLayout& layout) {
   const auto touches = touches_of(program_, storages_);
   int64_t input = layout.bytes(), host = layout.bytes(Space::host);
-  for (size_t i = 0; i < facts_.size(); ++i) {
-    const Storage& s = storages_.list[i];
+  for (StorageId i : facts_.ids()) {
+    const Storage& s = storages_[i];
     facts_[i].fixed = !in_slab(s);
     facts_[i].last_use = s.output ? kForever : touches[i].empty() ? kNone : touches[i].back();
     if (s.persistent || !facts_[i].fixed) continue;
     int64_t& end = s.space == Space::host ? host : input;
-    held_[i].offset = end;
+    live_[i].offset = end;
     end += align_up(s.bytes);
   }
   for (auto& slot : program_.state) {
     const StateLayout::Slot* at = layout.find(slot.name);
     if (!at) throw ProgramError("the state layout has no slot " + slot.name);
-    held_[storages_.of[slot.start]].offset = at->offset;
+    live_[storages_.of[slot.start]].offset = at->offset;
   }
   fixed_bytes_ = fixed_bytes(storages_, layout);
   arena_.reserve(Space::host, host);
@@ -132,38 +95,33 @@ void Dynamic::learn_makers() {
   ByStorage<NodeId> valid_until(facts_.size(), kNone);
   ByStorage<int> depth(facts_.size(), 0);
   ByNode<std::vector<StorageId>> made_at(program_.nodes.size());
-  for (size_t s = 0; s < facts_.size(); ++s) {
-    const bool can = !facts_[s].fixed && !storages_.list[s].output && writers[s].size() == 1 &&
-                     storages_.list[s].workspace_of == kNone;
-    if (can) made_at[writers[s][0]].push_back(StorageId(s));
+  for (StorageId s : facts_.ids()) {
+    const bool can = !facts_[s].fixed && !storages_[s].output && writers[s].size() == 1 &&
+                     storages_[s].workspace_of == kNone;
+    if (can) made_at[writers[s][0]].push_back(s);
   }
-  for (NodeId n = 0; n < program_.node_count(); ++n) {
+  for (NodeId n : program_.nodes.ids()) {
     const Node& node = program_.node(n);
-    const bool gate = std::any_of(node.out.begin(), node.out.end(), [&](ValueId v) {
-      return v != kNone && program_.value(v).role == Role::gate;
-    });
-    if (made_at[n].empty() || node.op->writes_state || gate) continue;
-    // Running it again must not touch what others have written since into its other outputs.
-    const bool alone = std::all_of(node.out.begin(), node.out.end(), [&](ValueId v) {
-      if (v == kNone) return true;
+    bool can = !made_at[n].empty() && !node.op->writes_state;
+    for (ValueId v : present(node.out)) {
+      // Running it again must not touch what others have written since into its other outputs.
       auto& list = writers[storages_.of[v]];
-      return std::find(list.begin(), list.end(), n) == list.end() || list.size() == 1;
-    });
-    if (!alone) continue;
+      can &= list.size() == 1 || std::find(list.begin(), list.end(), n) == list.end();
+      can &= program_.value(v).role != Role::gate;
+    }
+    if (!can) continue;
     NodeId until = kForever;
     std::vector<StorageId> operands;
-    for (ValueId v : node.in) {
-      if (v == kNone) continue;
+    for (ValueId v : present(node.in)) {
       const StorageId o = storages_.of[v];
       operands.push_back(o);
       auto next = std::upper_bound(writers[o].begin(), writers[o].end(), n);
       if (next != writers[o].end()) until = std::min(until, *next);
       if (facts_[o].fixed) continue;
-      const NodeId made = facts_[o].maker == kNone ? kNone : valid_until[o];
+      const NodeId made = facts_[o].maker == kNone ? NodeId() : valid_until[o];
       until = std::min(until, std::max(facts_[o].last_use, made));
     }
-    const Cost cost =
-        cost_of(*node.op, specs_of(program_, node.in), specs_of(program_, node.out), node.attrs);
+    const Cost cost = cost_of(program_, node);
     for (StorageId s : made_at[n]) {
       Facts& facts = facts_[s];
       valid_until[s] = until;
@@ -184,10 +142,9 @@ void Dynamic::begin_step(Replayer& replayer) {
   replayer_ = &replayer;
   replaying_.clear();
   done_ = kNone, in_use_ = 0, clock_ = 0;
-  slab_->reset(fixed_bytes_, options_.budget / kAlignment * kAlignment);
-  for (size_t s = 0; s < held_.size(); ++s) {
-    if (facts_[s].fixed) continue;
-    held_[s].where = Where::unborn, held_[s].pins = 0;
+  slab_ = Gaps(fixed_bytes_, options_.budget / kAlignment * kAlignment);
+  for (StorageId s : live_.ids()) {
+    if (!facts_[s].fixed) live_[s].where = Where::unborn, live_[s].pins = 0;
   }
 }
 
@@ -198,15 +155,15 @@ bool Dynamic::makes(StorageId s) const {
   const NodeId n = replaying_.back();
   if (storages_[s].workspace_of == n) return true;
   const Node& node = program_.node(n);
-  auto in = [&](const std::vector<ValueId>& list) {
+  auto is_in = [&](const std::vector<ValueId>& list) {
     return std::any_of(list.begin(), list.end(),
                        [&](ValueId v) { return v != kNone && storages_.of[v] == s; });
   };
-  return in(node.out) && !in(node.in);
+  return is_in(node.out) && !is_in(node.in);
 }
 
 std::byte* Dynamic::acquire(StorageId id, QueueId) {
-  Held& h = held_[id];
+  Live& h = live_[id];
   std::byte* base = arena_.base(storages_[id].space);
   if (facts_[id].fixed) return base + h.offset;
   if (h.where == Where::unborn || (h.where != Where::slab && makes(id))) {
@@ -225,7 +182,7 @@ std::byte* Dynamic::acquire(StorageId id, QueueId) {
 }
 
 void Dynamic::bring_back(StorageId id) {
-  Held& h = held_[id];
+  Live& h = live_[id];
   const NodeId maker = facts_[id].maker;
   if (maker == kNone) {
     throw ProgramError("the dynamic memory manager lost " + name_of(program_, storages_, id));
@@ -241,7 +198,7 @@ void Dynamic::bring_back(StorageId id) {
 }
 
 void Dynamic::release(StorageId id, QueueId) {
-  Held& h = held_[id];
+  Live& h = live_[id];
   if (facts_[id].fixed) return;
   h.used_at = ++clock_;
   if (--h.pins == 0 && !still_needed(id)) drop(id, Where::dead);
@@ -250,9 +207,9 @@ void Dynamic::release(StorageId id, QueueId) {
 void Dynamic::after_node(NodeId node, QueueId) { done_ = node; }
 
 void Dynamic::drop(StorageId id, Where where) {
-  Held& h = held_[id];
+  Live& h = live_[id];
   const int64_t bytes = align_up(storages_[id].bytes);
-  slab_->give(h.offset, bytes);
+  if (bytes > 0) slab_.give_back(h.offset, h.offset + bytes);
   in_use_ -= bytes;
   h.where = where;
 }
@@ -260,7 +217,7 @@ void Dynamic::drop(StorageId id, Where where) {
 int64_t Dynamic::take(StorageId id) {
   const int64_t bytes = align_up(storages_[id].bytes);
   for (;;) {
-    const int64_t at = bytes == 0 ? fixed_bytes_ : slab_->take(bytes);
+    const int64_t at = bytes == 0 ? fixed_bytes_ : slab_.take(bytes);
     if (at >= 0) {
       in_use_ += bytes;
       stats_.peak = std::max(stats_.peak, fixed_bytes_ + in_use_);
@@ -282,7 +239,7 @@ int Dynamic::closure(StorageId id, double* cost, int depth) const {
   if (depth >= kDeepest) return depth + 1;
   int deepest = depth;
   for (StorageId o : made_of_[id]) {
-    const Where where = held_[o].where;
+    const Where where = live_[o].where;
     if (facts_[o].fixed || where == Where::slab || where == Where::host) continue;
     deepest = std::max(deepest, closure(o, cost, depth + 1));
   }
@@ -291,31 +248,31 @@ int Dynamic::closure(StorageId id, double* cost, int depth) const {
 
 bool Dynamic::evict_one() {
   // Dropping what a dropped storage is made of would lengthen the chain behind its back.
-  ByStorage<char> wanted(held_.size(), 0);
-  for (size_t s = 0; s < held_.size(); ++s) {
-    if (facts_[s].fixed || held_[s].where != Where::dropped) continue;
+  ByStorage<char> wanted(live_.size(), 0);
+  for (StorageId s : live_.ids()) {
+    if (facts_[s].fixed || live_[s].where != Where::dropped) continue;
     for (StorageId o : made_of_[s]) wanted[o] = 1;
   }
   StorageId victim = kNone;
   bool rerun = false;
   double lowest = 0;
-  for (size_t s = 0; s < held_.size(); ++s) {
-    const Held& h = held_[s];
-    const int64_t bytes = storages_.list[s].bytes;
+  for (StorageId s : live_.ids()) {
+    const Live& h = live_[s];
+    const int64_t bytes = storages_[s].bytes;
     if (facts_[s].fixed || h.where != Where::slab || h.pins > 0 || bytes == 0) continue;
     double again = 0;
     const bool can = options_.recompute && facts_[s].maker != kNone && !wanted[s] &&
-                     closure(StorageId(s), &again, 1) <= kDeepest;
+                     closure(s, &again, 1) <= kDeepest;
     const double copies = 2 * double(bytes) / options_.host_bytes_per_s;
     const bool by_rerun = can && (!options_.offload || again <= copies);
     const double staleness = double(clock_ - h.used_at + 1);
     const double value = (by_rerun ? again : copies) / (double(bytes) * staleness);
-    if (victim == kNone || value < lowest) victim = StorageId(s), lowest = value, rerun = by_rerun;
+    if (victim == kNone || value < lowest) victim = s, lowest = value, rerun = by_rerun;
   }
   if (victim == kNone) return false;
   ++stats_.evictions;
   if (!rerun) {
-    Held& h = held_[victim];
+    Live& h = live_[victim];
     const size_t bytes = size_t(storages_[victim].bytes);
     if (!h.copy) h.copy = std::make_unique<std::byte[]>(bytes);
     std::memcpy(h.copy.get(), arena_.base(Space::device) + h.offset, bytes);
@@ -326,7 +283,7 @@ bool Dynamic::evict_one() {
 }
 
 std::byte* Dynamic::outside_step(StorageId id) {
-  const Held& h = held_[id];
+  const Live& h = live_[id];
   if (facts_[id].fixed || h.where == Where::slab) {
     return arena_.base(storages_[id].space) + h.offset;
   }

@@ -14,6 +14,7 @@
 
 #include "core/memory.h"
 #include "core/program.h"
+#include "memory/place/buffers/gaps.h"
 #include "memory/plan/plan.h"
 #include "memory/run/static_plan.h"
 
@@ -39,13 +40,12 @@ class Dynamic final : public Memory {
   // queues; BudgetError when what a single node touches does not fit.
   Dynamic(const Program& program, const Storages& storages, const StateLayout& layout, Arena& arena,
           const DynamicOptions& options);
-  ~Dynamic() override;
 
   void begin_step(Replayer& replayer) override;
-  std::byte* acquire(StorageId storage, QueueId queue) override;
-  void release(StorageId storage, QueueId queue) override;
+  std::byte* acquire(StorageId id, QueueId queue) override;
+  void release(StorageId id, QueueId queue) override;
   void after_node(NodeId node, QueueId queue) override;
-  std::byte* outside_step(StorageId storage) override;
+  std::byte* outside_step(StorageId id) override;
   int64_t capacity() const override { return options_.budget; }
 
   const DynamicStats& stats() const { return stats_; }  // since it was made
@@ -55,7 +55,7 @@ class Dynamic final : public Memory {
 
  private:
   enum class Where : uint8_t { unborn, slab, host, dropped, dead };
-  struct Held {
+  struct Live {  // of the running step
     Where where = Where::unborn;
     int pins = 0;
     int64_t offset = 0;                 // in the arena
@@ -68,26 +68,25 @@ class Dynamic final : public Memory {
     double cost = 0;       // seconds to run that
     bool fixed = false;    // state, inputs, host space: not in the slab
   };
-  class Slab;
 
   void learn(const StateLayout& layout);
   void learn_makers();
-  int64_t take(StorageId storage);  // slab bytes for it, evicting as needed
+  int64_t take(StorageId id);  // slab bytes for it, evicting as needed
   bool evict_one();
-  int closure(StorageId storage, double* cost, int depth) const;
-  bool makes(StorageId storage) const;  // the node being replayed writes it, and reads it not
-  bool still_needed(StorageId storage) const;
-  void bring_back(StorageId storage);
-  void drop(StorageId storage, Where where);
+  int closure(StorageId id, double* cost, int depth) const;
+  bool makes(StorageId id) const;  // the node being replayed writes it, and reads it not
+  bool still_needed(StorageId id) const;
+  void bring_back(StorageId id);
+  void drop(StorageId id, Where where);
 
   const Program& program_;
   const Storages& storages_;
   Arena& arena_;
   DynamicOptions options_;
   ByStorage<Facts> facts_;
-  ByStorage<Held> held_;
+  ByStorage<Live> live_;
   ByStorage<std::vector<StorageId>> made_of_;  // what its maker reads
-  std::unique_ptr<Slab> slab_;
+  Gaps slab_;
   std::vector<NodeId> replaying_;  // innermost last
   Replayer* replayer_ = nullptr;
   NodeId done_ = kNone;  // the last node that has run

@@ -1,6 +1,7 @@
 // Adding programs to a set: compile against the common state, grow the arena, make a runner.
 #include "memory/run/program_set.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/error.h"
@@ -103,20 +104,17 @@ ProgramSet::ProgramSet(CompileOptions options, const Device& device)
 void ProgramSet::declare(const Program& program) {
   for (const StateSlot& slot : program.state) {
     const TensorSpec& spec = program.value(slot.start).spec;
-    bool known = false;
-    for (const StateTensor& have : slots_) {
-      if (have.name != slot.name) continue;
-      known = true;
-      if (!(have.spec == spec)) {
-        throw ProgramError("state " + slot.name + " is " + to_string(have.spec) +
-                           " in this set; a " + "program asks for " + to_string(spec));
-      }
+    const auto known = std::find_if(slots_.begin(), slots_.end(), [&](const StateTensor& have) {
+      return have.name == slot.name;
+    });
+    if (known != slots_.end()) {
+      if (known->spec == spec) continue;
+      throw ProgramError("state " + slot.name + " is " + to_string(known->spec) +
+                         " in this set; a program asks for " + to_string(spec));
     }
-    if (known) continue;
     if (!programs_.empty()) {
       throw ProgramError("state " + slot.name +
-                         " was not declared before the first program of the "
-                         "set was compiled");
+                         " was not declared before the first program of the set was compiled");
     }
     slots_.push_back({slot.name, slot.role, slot.init, spec, nullptr});
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "core/order.h"
@@ -38,9 +39,9 @@ Regions::Regions(const Program& program, const Storages& storages, const Plan& p
   alive_.assign(offset_.size(), 0), living_.assign(pool.holder_.size(), 0);
   ends_.resize(program.nodes.size());
   std::vector<NodeId> last_use(pool.holder_.size(), kNone);
-  for (size_t s = 0; s < offset_.size(); ++s) {
-    const Storage& storage = storages.list[s];
-    if (storage.persistent || storage.input || storage.space != Space::device) continue;
+  for (StorageId s : offset_.ids()) {
+    const Storage& storage = storages[s];
+    if (!storage.is_transient() || storage.space != Space::device) continue;
     if (storage.output || touches[s].empty() || storage.bytes == 0) {
       offset_[s] = own;  // an output outlives the step, so it is not the pool's
       own += align_up(storage.bytes);
@@ -53,7 +54,7 @@ Regions::Regions(const Program& program, const Storages& storages, const Plan& p
     offset_[s] = from == From::bottom ? begin : pool.bytes() - begin - bytes;
     span_[s] = {int32_t(offset_[s] / pool.region_bytes_),
                 int32_t((offset_[s] + bytes - 1) / pool.region_bytes_)};
-    ends_[touches[s].back()].push_back(StorageId(s));
+    ends_[touches[s].back()].push_back(s);
     for (int32_t r = span_[s].first; r <= span_[s].last; ++r) {
       last_use[r] = std::max(last_use[r], touches[s].back());
     }
@@ -61,8 +62,8 @@ Regions::Regions(const Program& program, const Storages& storages, const Plan& p
   if (height > pool.bytes()) {
     throw BudgetError("the job alone needs " + std::to_string(height) + " bytes of the pool, " +
                       std::to_string(height - pool.bytes()) +
-                      " more than it has; give it a larger "
-                      "budget, or run the jobs one after the other");
+                      " more than it has; give it a larger budget, or run the jobs one after the "
+                      "other");
   }
   arena_.reserve(Space::device, own);
   arena_.reserve(Space::host, plan.host().bytes);
@@ -105,25 +106,21 @@ bool Regions::may_take(int32_t region) const {
 }
 
 std::byte* Regions::acquire(StorageId id, QueueId) {
-  const size_t s = size_t(id);
-  if (!pooled_[s]) return arena_.base(storages_[id].space) + offset_[s];
-  if (!alive_[s]) {
+  if (!pooled_[id]) return arena_.base(storages_[id].space) + offset_[id];
+  if (!alive_[id]) {
     std::unique_lock lock(pool_.mutex_);
-    for (int32_t r = span_[s].first; r <= span_[s].last; ++r) {
+    for (int32_t r = span_[id].first; r <= span_[id].last; ++r) {
       if (!may_take(r)) {
         ++pool_.stats_.waits;
         pool_.freed_.wait(lock, [&] { return may_take(r); });
       }
-      if (pool_.holder_[r] != job_) {
-        pool_.holder_[r] = job_;
-        ++pool_.held_;
-      }
+      if (std::exchange(pool_.holder_[r], job_) != job_) ++pool_.held_;
       ++living_[r];
     }
-    alive_[s] = 1;
+    alive_[id] = 1;
     pool_.stats_.peak = std::max(pool_.stats_.peak, pool_.held_ * pool_.region_bytes_);
   }
-  return pool_.arena_.base(Space::device) + offset_[s];
+  return pool_.arena_.base(Space::device) + offset_[id];
 }
 
 void Regions::after_node(NodeId node, QueueId) {

@@ -71,9 +71,9 @@ class Regions final : public Memory {
 
   void begin_step(Replayer&) override;
   void end_step() override;
-  std::byte* acquire(StorageId storage, QueueId queue) override;
+  std::byte* acquire(StorageId id, QueueId queue) override;
   void after_node(NodeId node, QueueId queue) override;
-  std::byte* outside_step(StorageId storage) override;
+  std::byte* outside_step(StorageId id) override;
   int64_t capacity() const override;
 
  private:

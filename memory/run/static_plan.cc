@@ -1,9 +1,11 @@
 // The arena and its canaries.
 #include "memory/run/static_plan.h"
 
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -13,19 +15,36 @@
 namespace pal {
 namespace {
 
-constexpr size_t kPage = 4096;
+// So many bytes in whole pages, and at least one byte behind them: the address sanitizer reports
+// who touches what is behind.
+size_t in_pages(int64_t bytes) {
+  constexpr size_t kPage = 4096;
+  return (size_t(bytes) / kPage + 1) * kPage;
+}
 
 // Anonymous pages: zero, and no memory at all until they are written. Those of `old`, if any, move
 // to the new place as they are, so that an arena that grows is never in memory twice.
-std::byte* map_pages(std::byte* old, size_t had, size_t size) {
-  void* const place =
-      old ? ::mremap(old, had, size, MREMAP_MAYMOVE)
-          : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (place == MAP_FAILED) {
-    throw BudgetError("the machine has no " + std::to_string(size) +
+std::byte* map_pages(std::byte* old, int64_t had, int64_t bytes) {
+  if (old) ASAN_UNPOISON_MEMORY_REGION(old, in_pages(had));
+  void* const place = old ? ::mremap(old, in_pages(had), in_pages(bytes), MREMAP_MAYMOVE)
+                          : ::mmap(nullptr, in_pages(bytes), PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED && errno == ENOMEM) {
+    throw BudgetError("the machine has no " + std::to_string(bytes) +
                       " bytes for the arena; lower memory.budget or the batch");
   }
-  return static_cast<std::byte*>(place);
+  if (place == MAP_FAILED) {
+    throw Error(kExitFailed, "the arena's " + std::to_string(bytes) +
+                                 " bytes could not be mapped: " + std::strerror(errno));
+  }
+  std::byte* const data = static_cast<std::byte*>(place);
+  ASAN_POISON_MEMORY_REGION(data + bytes, in_pages(bytes) - size_t(bytes));
+  return data;
+}
+
+void unmap_pages(std::byte* data, int64_t bytes) {
+  ASAN_UNPOISON_MEMORY_REGION(data, in_pages(bytes));
+  ::munmap(data, in_pages(bytes));
 }
 
 // Differs from place to place, so that no copied or computed block matches it by chance.
@@ -35,29 +54,20 @@ uint64_t canary(int64_t offset) {
 
 }  // namespace
 
-void Arena::Free::operator()(std::byte* p) const {
-  if (accelerator)
-    accelerator->release(space, p);
-  else
-    ::munmap(p, mapped);
-}
-
 void Arena::reserve(Space space, int64_t bytes) {
   Block& block = blocks_[region_of(space)];
   if (bytes <= block.bytes) return;
-  const auto in_pages = [](int64_t n) { return (size_t(n) + kPage - 1) / kPage * kPage; };
-  const size_t size = in_pages(bytes);
-  if (accelerator_) {
-    std::unique_ptr<std::byte[], Free> data(accelerator_->allocate(space, int64_t(size)),
-                                            {accelerator_, space});
-    accelerator_->copy(kComputeQueue, data.get(), block.data.get(), block.bytes);
-    accelerator_->synchronize();  // the old block is about to be freed
-    block = {std::move(data), bytes};
+  if (!accelerator_) {
+    std::byte* const pages = map_pages(block.data.get(), block.bytes, bytes);
+    block.data.release();  // its pages have moved
+    block = {{pages, [bytes](std::byte* p) { unmap_pages(p, bytes); }}, bytes};
     return;
   }
-  std::byte* const pages = map_pages(block.data.get(), in_pages(block.bytes), size);
-  block.data.release();  // its pages have moved
-  block = {std::unique_ptr<std::byte[], Free>(pages, Free(size)), bytes};
+  const auto release = [owner = accelerator_, space](std::byte* p) { owner->release(space, p); };
+  Block grown{{accelerator_->allocate(space, bytes), release}, bytes};
+  accelerator_->copy(kComputeQueue, grown.data.get(), block.data.get(), block.bytes);
+  accelerator_->synchronize();  // the old block is about to be freed
+  block = std::move(grown);
 }
 
 template <class F> void Arena::visit(Space space, int64_t from, bool write, F f) const {

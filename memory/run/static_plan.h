@@ -2,6 +2,7 @@
 // a step runs, and acquire is an addition.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 
 #include "core/accelerator.h"
@@ -21,7 +22,7 @@ class Arena {
 
   // Grows to at least so many bytes; what was there stays, at the same offsets, in a new place: no
   // step may be running. New bytes are zero; on the processor they take no memory until they are
-  // written.
+  // written. BudgetError where there are not so many; Error where the system refuses them.
   void reserve(Space space, int64_t bytes);
   void reserve(const Plan& plan) {
     reserve(Space::device, plan.device().bytes);
@@ -36,26 +37,13 @@ class Arena {
   int64_t touched(Space space = Space::device, int64_t from = 0) const;
 
  private:
-  struct Free {
-    Free() : Free(size_t(0)) {}
-    explicit Free(size_t bytes) : space(Space::device), mapped(bytes) {}
-    Free(std::shared_ptr<Accelerator> owner, Space where)
-        : accelerator(std::move(owner)), space(where), mapped(0) {}
-    std::shared_ptr<Accelerator> accelerator;  // null: the processor's memory
-    Space space;
-    size_t mapped;  // bytes of the processor's pages
-    void operator()(std::byte* p) const;
+  struct Block {
+    std::unique_ptr<std::byte, std::function<void(std::byte*)>> data;
+    int64_t bytes = 0;
   };
   // Calls f(host's view of some bytes, their offset, their number) over [from, end of the block),
   // last bytes first, until it says stop (true); writes back what it left there.
   template <class F> void visit(Space space, int64_t from, bool write, F f) const;
-  struct Block {
-    Block() : bytes(0) {}
-    Block(std::unique_ptr<std::byte[], Free> memory, int64_t size)
-        : data(std::move(memory)), bytes(size) {}
-    std::unique_ptr<std::byte[], Free> data;
-    int64_t bytes;
-  };
   std::array<Block, kRegions> blocks_;
   std::shared_ptr<Accelerator> accelerator_;
 };

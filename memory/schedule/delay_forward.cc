@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/op.h"
@@ -14,18 +15,18 @@ class Demand {
  public:
   explicit Demand(const Program& program)
       : p_(program),
-        readers_(readers_of(program)),
+        readers_(program),
         waits_(program.nodes.size(), 0),
         missing_(program.nodes.size(), 0),
         done_(program.nodes.size(), 0) {
     choose();
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
-      for (ValueId v : p_.node(n).in) missing_[n] += v != kNone && made(v);
+    for (NodeId n : p_.nodes.ids()) {
+      for (ValueId v : present(p_.node(n).in)) missing_[n] += made(v);
     }
   }
 
   std::vector<NodeId> order() {
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
+    for (NodeId n : p_.nodes.ids()) {
       seen_ = n;
       // What an update writes may be read by nodes that wait.
       if (p_.node(n).op->writes_state) catch_up(n);
@@ -50,22 +51,20 @@ class Demand {
     for (auto& out : p_.outputs) output[out.value] = 1;
     for (NodeId n = p_.node_count(); n-- > 0;) {
       if (forward(n) && !waits_[n]) continue;
-      for (ValueId v : p_.node(n).in) {
-        if (v == kNone || !made(v) || output[v]) continue;
+      for (ValueId v : present(p_.node(n).in)) {
+        if (!made(v) || output[v]) continue;
         const NodeId producer = p_.value(v).producer;
         if (forward(producer)) waits_[producer] = 1;
       }
     }
     // The gradient of the loss, a constant, is no reason to begin.
-    for (NodeId n = 0; n < p_.node_count(); ++n) {
+    for (NodeId n : p_.nodes.ids()) {
       const Node& node = p_.node(n);
-      auto read = [&](ValueId v) { return v != kNone && !readers_[v].empty(); };
-      auto from_node = [&](ValueId v) { return v != kNone && made(v); };
-      if (!forward(n) && !node.op->writes_state &&
-          std::none_of(node.in.begin(), node.in.end(), from_node) &&
-          std::any_of(node.out.begin(), node.out.end(), read)) {
-        waits_[n] = 1;
-      }
+      if (forward(n) || node.op->writes_state) continue;
+      bool read = false, made_of_nodes = false;
+      for (ValueId v : present(node.out)) read |= !readers_[v].empty();
+      for (ValueId v : present(node.in)) made_of_nodes |= made(v);
+      if (read && !made_of_nodes) waits_[n] = 1;
     }
   }
 
@@ -75,11 +74,9 @@ class Demand {
     std::vector<NodeId> list{n};
     done_[n] = 1;
     for (size_t i = 0; i < list.size(); ++i) {
-      for (ValueId v : p_.node(list[i]).in) {
-        const NodeId producer = v == kNone ? kNone : p_.value(v).producer;
-        if (producer == kNone || done_[producer]) continue;
-        done_[producer] = 1;
-        list.push_back(producer);
+      for (ValueId v : present(p_.node(list[i]).in)) {
+        const NodeId producer = p_.value(v).producer;
+        if (producer != kNone && !std::exchange(done_[producer], 1)) list.push_back(producer);
       }
     }
     std::sort(list.begin(), list.end());
@@ -101,8 +98,7 @@ class Demand {
 
   void append(NodeId n) {
     order_.push_back(n);
-    for (ValueId v : p_.node(n).out) {
-      if (v == kNone) continue;
+    for (ValueId v : present(p_.node(n).out)) {
       for (NodeId r : readers_[v]) {
         missing_[r] -= int(std::count(p_.node(r).in.begin(), p_.node(r).in.end(), v));
         const bool passed_over = r < seen_ && !done_[r] && !waits_[r];

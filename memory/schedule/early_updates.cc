@@ -12,9 +12,8 @@ namespace {
 // By node: made of weight gradients.
 ByNode<char> from_gradients(const Program& p) {
   ByNode<char> out(p.nodes.size(), 0);
-  for (NodeId n = 0; n < p.node_count(); ++n) {
-    for (ValueId v : p.node(n).in) {
-      if (v == kNone) continue;
+  for (NodeId n : p.nodes.ids()) {
+    for (ValueId v : present(p.node(n).in)) {
       const NodeId producer = p.value(v).producer;
       out[n] |= p.value(v).role == Role::weight_gradient || (producer != kNone && out[producer]);
     }
@@ -22,20 +21,19 @@ ByNode<char> from_gradients(const Program& p) {
   return out;
 }
 
-bool is_gate(const Program& p, ValueId v) { return v != kNone && p.value(v).role == Role::gate; }
+bool is_gate(const Program& p, ValueId v) { return p.value(v).role == Role::gate; }
 
 // By node: updates, and nodes made of weight gradients, and gates, that nobody but moving nodes
 // reads.
 ByNode<char> moving(const Program& p) {
   const ByNode<char> gradients = from_gradients(p);
-  const auto readers = readers_of(p);
+  const Readers readers(p);
   ByNode<char> moves(p.nodes.size(), 0);
   for (NodeId n = p.node_count(); n-- > 0;) {
     const Node& node = p.node(n);
     bool all = gradients[n];
-    for (ValueId v : node.out) all |= is_gate(p, v);
-    for (ValueId v : node.out) {
-      if (v == kNone) continue;
+    for (ValueId v : present(node.out)) all |= is_gate(p, v);
+    for (ValueId v : present(node.out)) {
       for (NodeId r : readers[v]) all &= bool(moves[r]);
     }
     moves[n] = node.op->writes_state || all;
@@ -46,9 +44,7 @@ ByNode<char> moving(const Program& p) {
 // The option that a gate stands for: clip_norm_gate is clip_norm's.
 std::string option_of(const OpDef& gate) {
   const std::string name = gate.name, suffix = "_gate";
-  return name.size() > suffix.size() && name.ends_with(suffix)
-             ? name.substr(0, name.size() - suffix.size())
-             : name;
+  return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
 }  // namespace
@@ -56,18 +52,18 @@ std::string option_of(const OpDef& gate) {
 std::vector<NodeId> early_updates_order(const Program& p) {
   const auto before = dependencies_of(p);
   const ByNode<char> moves = moving(p);
-  ByNode<NodeId> slot(p.nodes.size());  // the node that stays, after which this one runs
+  ByNode<NodeId> behind(p.nodes.size());  // the node that stays, after which this one runs
   std::vector<std::vector<NodeId>> after(p.nodes.size() + 1);  // [0]: before everything
-  for (NodeId n = 0; n < p.node_count(); ++n) {
-    slot[n] = n;
+  for (NodeId n : p.nodes.ids()) {
+    behind[n] = n;
     if (!moves[n]) continue;
     NodeId last = kNone;
-    for (NodeId d : before[n]) last = std::max(last, slot[d]);
-    slot[n] = last;
+    for (NodeId d : before[n]) last = std::max(last, behind[d]);
+    behind[n] = last;
     after[last + 1].push_back(n);
   }
   std::vector<NodeId> order = after[0];
-  for (NodeId n = 0; n < p.node_count(); ++n) {
+  for (NodeId n : p.nodes.ids()) {
     if (!moves[n]) order.push_back(n);
     order.insert(order.end(), after[size_t(n) + 1].begin(), after[size_t(n) + 1].end());
   }
@@ -79,11 +75,10 @@ int updates_moved(const Program& p, const std::vector<NodeId>& order) {
   NodeId first_later = p.node_count();  // of the nodes that come later, the first in the program
   for (size_t i = order.size(); i-- > 0;) {
     const NodeId n = order[i];
-    if (p.node(n).op->writes_state) {
+    if (p.node(n).op->writes_state)
       moved += first_later < n;
-    } else {
+    else
       first_later = std::min(first_later, n);
-    }
   }
   return moved;
 }
@@ -92,9 +87,9 @@ std::string early_updates_blocked(const Program& p) {
   const ByNode<char> gradients = from_gradients(p);
   for (const Node& node : p.nodes) {
     if (!node.op->writes_state) continue;
-    for (ValueId v : node.in) {
-      const NodeId producer = is_gate(p, v) ? p.value(v).producer : kNone;
-      if (producer != kNone && gradients[producer]) {
+    for (ValueId v : present(node.in)) {
+      const NodeId producer = p.value(v).producer;
+      if (is_gate(p, v) && producer != kNone && gradients[producer]) {
         return "early updates blocked by " + option_of(*p.node(producer).op);
       }
     }

@@ -21,17 +21,17 @@ class ListScheduler {
       rank_[guide[i]] = rule.from_end ? int64_t(nodes - i) : int64_t(i);
     }
     left_.resize(storages), rest_.assign(storages, 0), alive_.assign(storages, 0);
-    for (size_t s = 0; s < storages; ++s) {
-      const auto touchers = graph.touchers[int32_t(s)];
+    for (StorageId s : graph.bytes.ids()) {
+      const auto touchers = graph.touchers[s];
       left_[s] = int32_t(touchers.size());
       alive_[s] = rule.from_end && graph.kept[s];
       for (NodeId n : touchers) {
         rest_[s] ^= n;
         if (!alive_[s]) added_[n] += graph.bytes[s];
       }
-      if (left_[s] == 1 && dies(int32_t(s))) added_[touchers[0]] -= graph.bytes[s];
+      if (left_[s] == 1 && dies(s)) added_[touchers[0]] -= graph.bytes[s];
     }
-    for (size_t n = 0; n < nodes; ++n) missing_[n] = int32_t(before_[NodeId(n)].size());
+    for (NodeId n : missing_.ids()) missing_[n] = int32_t(before_[n].size());
   }
 
   std::vector<NodeId> run() {
@@ -106,7 +106,7 @@ class ListScheduler {
   ByNode<int64_t> added_;                        // bytes alive after it less bytes alive before it
   ByNode<int32_t> missing_;                      // those it still waits for
   ByNode<char> placed_;
-  ByStorage<int32_t> left_;  // nodes that touch it and have no place yet,
+  ByStorage<int32_t> left_;  // nodes that touch it and are not placed yet,
   ByStorage<int32_t> rest_;  // and all of them xored: the last one's number
   ByStorage<char> alive_;
   std::priority_queue<Entry> ready_, eager_;

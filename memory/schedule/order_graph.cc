@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/op.h"
-#include "core/prepare.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -13,21 +12,15 @@ namespace {
 // The readers of a state value and of all views of it.
 class StateReaders {
  public:
-  explicit StateReaders(const Program& program) : p_(program), readers_(readers_of(program)) {}
+  explicit StateReaders(const Program& program) : p_(program), readers_(program) {}
 
   // Appends those that come before the writer in program order.
   void add(ValueId v, NodeId writer, std::vector<NodeId>& out) const {
     for (NodeId r : readers_[v]) {
       if (r >= writer) continue;
       out.push_back(r);
-      const Node& node = p_.node(r);
-      if (!node.op->windows) continue;
-      const Specs in = specs_of(p_, node.in), specs = specs_of(p_, node.out);
-      for (const Window& w : node.op->windows(in, specs, node.attrs)) {
-        const ValueId view = node.out[w.output];
-        if (w.of != Window::Of::operand || view == kNone) continue;
-        if (node.in[w.operand] != v) continue;
-        add(view, writer, out);
+      for (const NodeWindow& w : windows_of(p_, p_.node(r))) {
+        if (w.is_view && w.large == v) add(w.small, writer, out);
       }
     }
   }
@@ -40,18 +33,10 @@ class StateReaders {
 // An operand that its gathering node has to copy, because it lies elsewhere: where depends on the
 // order.
 bool gathers_by_copy(const Program& p, const Storages& storages, const Node& node) {
-  if (!node.op->windows) return false;
-  const Specs in = specs_of(p, node.in), out = specs_of(p, node.out);
-  for (const Window& w : node.op->windows(in, out, node.attrs)) {
-    if (w.of != Window::Of::output) continue;
-    const ValueId small = node.in[w.operand], large = node.out[w.output];
-    if (small == kNone || large == kNone) continue;
-    const Storage& s = storages[storages.of[small]];
-    if (!s.persistent && !s.input && !s.output &&
-        (storages.of[small] != storages.of[large] ||
-         storages.offset[small] != storages.offset[large] + w.offset)) {
-      return true;
-    }
+  for (const NodeWindow& w : windows_of(p, node)) {
+    if (w.is_view || lies_in_place(storages, w)) continue;
+    const Storage& s = storages[storages.of[w.small]];
+    if (s.is_transient() && !s.output) return true;
   }
   return false;
 }
@@ -70,12 +55,12 @@ ByNode<std::vector<NodeId>> dependencies_of(const Program& program) {
     if (out.name == "loss") loss = program.value(out.value).producer;
   }
   ByNode<std::vector<NodeId>> before(program.nodes.size());
-  for (NodeId n = 0; n < program.node_count(); ++n) {
+  for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
     auto& list = before[n];
     list = node.waits;
-    for (ValueId v : node.in) {
-      const NodeId producer = v == kNone ? kNone : program.value(v).producer;
+    for (ValueId v : present(node.in)) {
+      const NodeId producer = program.value(v).producer;
       if (producer != kNone) list.push_back(producer);
     }
     if (node.op->writes_state) {
@@ -107,21 +92,19 @@ OrderGraph::OrderGraph(const Program& p, const ByNode<int64_t>& workspace_bytes,
 
   for (const Value& value : p.values) size.push_back(value.spec.bytes());
   for (const Storage& s : storages.list) {
-    const bool resident = s.persistent || s.input, device = s.space == Space::device;
+    const bool on_device = s.space == Space::device;
     bytes.push_back(align_up(s.bytes));
-    transient.push_back(!resident && device);
+    transient.push_back(s.is_transient() && on_device);
     kept.push_back(s.output);
-    if (resident && device) base += footprint(s);
+    if (!s.is_transient() && on_device) base += footprint(s);
   }
   ByNode<std::vector<StorageId>> by_node(node_count);
   ByStorage<std::vector<NodeId>> by_storage(storage_count);
   for (NodeId n = 0; n < p.node_count(); ++n) {
     auto& list = by_node[n];
     for (auto* values : {&p.node(n).in, &p.node(n).out}) {
-      for (ValueId v : *values) {
-        if (v != kNone && transient[storages.of[v]]) {
-          list.push_back(storages.of[v]);
-        }
+      for (ValueId v : present(*values)) {
+        if (transient[storages.of[v]]) list.push_back(storages.of[v]);
       }
     }
     std::sort(list.begin(), list.end());

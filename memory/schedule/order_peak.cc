@@ -9,10 +9,9 @@ OrderPeak::OrderPeak(const OrderGraph& graph) : graph_(graph) {
   const Program& p = graph.program;
   ByNode<std::vector<StorageId>> writes(p.nodes.size());
   is_taker_.assign(p.nodes.size(), 0);
-  for (NodeId n = 0; n < p.node_count(); ++n) {
-    for (ValueId v : p.node(n).out) {
-      if (v == kNone || !graph.transient[graph.storages.of[v]]) continue;
-      writes[n].push_back(graph.storages.of[v]);
+  for (NodeId n : p.nodes.ids()) {
+    for (ValueId v : present(p.node(n).out)) {
+      if (graph.transient[graph.storages.of[v]]) writes[n].push_back(graph.storages.of[v]);
     }
     is_taker_[n] = !graph.takes[n].empty();
   }
@@ -20,19 +19,18 @@ OrderPeak::OrderPeak(const OrderGraph& graph) : graph_(graph) {
   const size_t storages = graph.storages.list.size();
   groups_.resize(storages), group_.resize(storages);
   next_.resize(storages), shift_.resize(storages);
-  place_.resize(p.nodes.size());
+  position_.resize(p.nodes.size());
 }
 
 int64_t OrderPeak::operator()(const std::vector<NodeId>& order) {
-  ++evaluations_;
   const int32_t end = int32_t(order.size());
-  for (size_t s = 0; s < groups_.size(); ++s) {
-    groups_[s] = {.first = end, .tail = StorageId(s), .kept = bool(graph_.kept[s])};
-    group_[s] = StorageId(s), next_[s] = kNone, shift_[s] = 0;
+  for (StorageId s : groups_.ids()) {
+    groups_[s] = {.first = end, .tail = s, .kept = bool(graph_.kept[s])};
+    group_[s] = s, next_[s] = kNone, shift_[s] = 0;
   }
   for (int32_t i = 0; i < end; ++i) {
     const NodeId n = order[i];
-    place_[n] = i;
+    position_[n] = i;
     for (StorageId s : graph_.touches[n]) {
       Group& g = groups_[s];
       g.first = std::min(g.first, i), g.last = i;
@@ -45,9 +43,9 @@ int64_t OrderPeak::operator()(const std::vector<NodeId>& order) {
   }
 
   live_.assign(size_t(end) + 1, 0);
-  for (size_t s = 0; s < groups_.size(); ++s) {
+  for (StorageId s : groups_.ids()) {
     const Group& g = groups_[s];
-    if (group_[s] != StorageId(s) || !graph_.transient[s] || g.last < 0) continue;
+    if (group_[s] != s || !graph_.transient[s] || g.last < 0) continue;
     live_[g.first] += graph_.bytes[s];
     if (!g.kept) live_[size_t(g.last) + 1] -= graph_.bytes[s];
   }
@@ -75,7 +73,7 @@ bool OrderPeak::may_take(NodeId n, const OrderGraph::Take& take) const {
   if (a == b || from.kept || offset(take.old) != 0 || graph_.storages[a].bytes != size(take.old)) {
     return false;
   }
-  const int32_t here = place_[n];
+  const int32_t here = position_[n];
   if (from.last != here || from.written >= here) return false;  // dead after this node
   const Node& node = graph_.program.node(n);
   if (std::count_if(node.in.begin(), node.in.end(),
@@ -92,7 +90,7 @@ bool OrderPeak::is_later(NodeId n, ValueId now) const {
   for (StorageId s = group(now); s != kNone; s = next_[s]) {
     for (ValueId v : graph_.storages.values_of(s)) {
       if (v == now || offset(v) >= end || offset(v) + size(v) <= begin) continue;
-      if (place_[graph_.program.value(v).producer] <= place_[n]) return false;
+      if (position_[graph_.program.value(v).producer] <= position_[n]) return false;
     }
   }
   return true;

@@ -25,8 +25,7 @@ class OrderPeak {
 
   // Of the last order: bytes alive while its i-th node runs, and where every node stands.
   const std::vector<int64_t>& live() const { return live_; }
-  const ByNode<int32_t>& place() const { return place_; }
-  int64_t evaluations() const { return evaluations_; }
+  const ByNode<int32_t>& position() const { return position_; }
 
  private:
   void take_in_place(NodeId n, const OrderGraph::Take& take);
@@ -34,16 +33,15 @@ class OrderPeak {
   bool is_later(NodeId n, ValueId now) const;
   void merge(StorageId from, StorageId to, int64_t shift);
   int64_t offset(ValueId v) const {
-    const size_t s = size_t(graph_.storages.of[v]);
-    return graph_.storages.offset[v] + shift_[s];
+    return graph_.storages.offset[v] + shift_[graph_.storages.of[v]];
   }
   StorageId group(ValueId v) const { return group_[graph_.storages.of[v]]; }
   int64_t size(ValueId v) const { return graph_.size[v]; }
 
   // Storages in the making: of the graph's storages, those in place of each other.
   struct Group {
-    int32_t first = 0, last = -1;  // places of the first and last node that touches it
-    int32_t written = -1;          // place of the last node that makes one of its values
+    int32_t first = 0, last = -1;  // positions of the first and last node that touches it
+    int32_t written = -1;          // position of the last node that makes one of its values
     int32_t members = 1;
     StorageId tail = 0;  // the last member
     bool kept = false;
@@ -56,9 +54,8 @@ class OrderPeak {
   ByStorage<StorageId> next_;   // the next member
   ByStorage<int64_t> shift_;    // bytes into the group
   ByNode<char> is_taker_;       // it has takes
-  ByNode<int32_t> place_;
+  ByNode<int32_t> position_;
   std::vector<int64_t> live_;
-  int64_t evaluations_ = 0;
 };
 
 }  // namespace pal

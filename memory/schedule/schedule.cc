@@ -119,11 +119,10 @@ const char* to_string(Schedule method) { return names(method)[size_t(method)]; }
 
 Program schedule(const Program& program, Schedule method, std::string* note,
                  const ByNode<int64_t>& workspace_bytes, const StorageOptions& options) {
-  auto say = [&](const std::string& text) {
-    if (note) *note = text;
-  };
+  std::string ignored;
+  std::string& said = note ? *note : ignored;
   if (method == Schedule::program) {
-    say("program order");
+    said = "program order";
     return program;
   }
   const OrderGraph graph(program, workspace_bytes, options);
@@ -152,38 +151,34 @@ Program schedule(const Program& program, Schedule method, std::string* note,
   if (std::is_sorted(best.order.begin(), best.order.end()) ||
       peak_bytes(out, permuted(workspace_bytes, best.order), options) >=
           peak_bytes(program, workspace_bytes, options)) {
-    say(joined({"program order", exact, blocked}));
+    said = joined({"program order", exact, blocked});
     return program;
   }
   const int updates = updates_moved(program, best.order);
   const std::string moved = updates ? plural(updates, "update") + " moved" : "";
-  say(joined({best.name, moved, moves, exact, blocked}));
+  said = joined({best.name, moved, moves, exact, blocked});
   return out;
 }
 
 Program schedule_early_updates(const Program& program, std::string* note,
                                const ByNode<int64_t>& workspace_bytes,
                                const StorageOptions& options, int64_t* peak) {
-  auto say = [&](const std::string& text) {
-    if (note) *note = text;
-  };
   const int64_t before = peak_bytes(program, workspace_bytes, options);
   if (peak) *peak = before;
   const std::vector<NodeId> order = early_updates_order(program);
   const std::string blocked = early_updates_blocked(program);
-  if (std::is_sorted(order.begin(), order.end())) {
-    say(blocked.empty() ? "nothing to move" : blocked);
+  auto keep = [&](const char* why) {
+    if (note) *note = blocked.empty() ? why : blocked;
     return program;
-  }
+  };
+  if (std::is_sorted(order.begin(), order.end())) return keep("nothing to move");
   Program out = permuted(program, order);
   const int64_t after = peak_bytes(out, permuted(workspace_bytes, order), options);
-  if (after > before) {
-    say(blocked.empty() ? "early updates would raise the peak: order kept" : blocked);
-    return program;
-  }
+  if (after > before) return keep("early updates would raise the peak: order kept");
   if (peak) *peak = after;
   const int moved = updates_moved(program, order);
-  say(joined({moved || blocked.empty() ? plural(moved, "update") + " moved" : "", blocked}));
+  const std::string updates = plural(moved, "update") + " moved";
+  if (note) *note = joined({moved || blocked.empty() ? updates : "", blocked});
   return out;
 }
 

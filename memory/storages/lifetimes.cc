@@ -14,7 +14,7 @@ class Moments {
  public:
   explicit Moments(const Program& program) : program_(program), order_(program) {
     if (order_.queues() == 1) return;
-    for (NodeId n = 0; n < program.node_count(); ++n) {
+    for (NodeId n : program.nodes.ids()) {
       if (program.node(n).queue == kComputeQueue) compute_.push_back(n);
     }
   }
@@ -47,11 +47,11 @@ std::vector<int64_t> changes_of(const Storages& storages, const ByStorage<Lifeti
   int64_t end = 0;
   for (const Lifetime& life : lifetimes) end = std::max(end, life.end);
   std::vector<int64_t> changes(size_t(end) + 1, 0);
-  for (size_t s = 0; s < storages.list.size(); ++s) {
+  for (StorageId s : lifetimes.ids()) {
     const Lifetime life = lifetimes[s];
-    if (storages.list[s].space != space || life.begin >= life.end) continue;
-    changes[life.begin] += footprint(storages.list[s]);
-    changes[life.end] -= footprint(storages.list[s]);
+    if (storages[s].space != space || life.begin >= life.end) continue;
+    changes[size_t(life.begin)] += footprint(storages[s]);
+    changes[size_t(life.end)] -= footprint(storages[s]);
   }
   return changes;
 }
@@ -66,21 +66,20 @@ ByStorage<Lifetime> lifetimes_of(const Program& program, const Storages& storage
   const Moments moments(program);
   const int64_t end = start_of(program.node_count());
   ByStorage<Lifetime> lifetimes(storages.list.size(), {end, 0});
-  for (NodeId n = 0; n < program.node_count(); ++n) {
+  for (NodeId n : program.nodes.ids()) {
     const Lifetime now{moments.earliest(n), moments.latest(n)};
     auto touch = [&](StorageId s) {
-      if (s == kNone) return;
       Lifetime& life = lifetimes[s];
       life = {std::min(life.begin, now.begin), std::max(life.end, now.end)};
     };
-    for (ValueId v : program.node(n).in) touch(v == kNone ? kNone : storages.of[v]);
-    for (ValueId v : program.node(n).out) touch(v == kNone ? kNone : storages.of[v]);
-    touch(storages.workspace[n]);
+    for (ValueId v : present(program.node(n).in)) touch(storages.of[v]);
+    for (ValueId v : present(program.node(n).out)) touch(storages.of[v]);
+    if (storages.workspace[n] != kNone) touch(storages.workspace[n]);
   }
-  for (size_t s = 0; s < lifetimes.size(); ++s) {
-    const Storage& storage = storages.list[s];
+  for (StorageId s : lifetimes.ids()) {
+    const Storage& storage = storages[s];
     Lifetime& life = lifetimes[s];
-    if (storage.persistent || storage.input) {
+    if (!storage.is_transient()) {
       life = {0, end};
     } else if (life.begin >= life.end) {
       life = {};  // no node touches it
@@ -99,11 +98,8 @@ Peak peak_of(const Storages& storages, const ByStorage<Lifetime>& lifetimes, Spa
     live += changes[moment];
     if (live > peak.bytes) peak.bytes = live, peak.moment = int64_t(moment);
   }
-  for (size_t s = 0; s < lifetimes.size(); ++s) {
-    if (storages.list[s].space == space && lifetimes[s].begin <= peak.moment &&
-        peak.moment < lifetimes[s].end) {
-      peak.alive.push_back(StorageId(s));
-    }
+  for (StorageId s : lifetimes.ids()) {
+    if (storages[s].space == space && lifetimes[s].contains(peak.moment)) peak.alive.push_back(s);
   }
   std::stable_sort(peak.alive.begin(), peak.alive.end(), [&](StorageId a, StorageId b) {
     return footprint(storages[a]) > footprint(storages[b]);

@@ -20,6 +20,7 @@ namespace pal {
 struct Lifetime {
   int64_t begin = 0, end = 0;  // half-open, in moments
 
+  bool contains(int64_t moment) const { return begin <= moment && moment < end; }
   bool overlaps(const Lifetime& other) const { return begin < other.end && other.begin < end; }
 };
 

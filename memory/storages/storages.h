@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/memory.h"
+#include "core/op.h"
 #include "core/program.h"
 
 namespace pal {
@@ -33,8 +34,8 @@ struct StorageOptions {
 
 // What sharing saved, for the report.
 struct StorageEffect {
-  int inplace = 0, windows = 0;                 // values that took another's bytes
-  int64_t inplace_bytes = 0, window_bytes = 0;  // their size
+  int inplace = 0, windows = 0;  // values that took another's bytes
+  int64_t inplace_bytes = 0;     // the size of those in place
 };
 
 // `workspace_bytes` by node (0: none), or empty. ProgramError when an update cannot share bytes
@@ -44,6 +45,9 @@ Storages assign_storages(const Program& program, const ByNode<int64_t>& workspac
 
 // The nodes that touch a storage (read, write, or use it as workspace), in order, by storage.
 ByStorage<std::vector<NodeId>> touches_of(const Program& program, const Storages& storages);
+
+// Whether the window's bytes are where they belong.
+bool lies_in_place(const Storages& storages, const NodeWindow& window);
 
 // By output of a node: the bytes of it that lie where they belong without the node's doing, because
 // it is a view of an operand, or its operands were written straight into it.

@@ -55,6 +55,29 @@ TEST(Rewriter, AWaitForADroppedNodeIsRefused) {
   EXPECT_THROW(out.keep(1), ProgramError);
 }
 
+TEST(Rewriter, WhatADroppedNodeMadeHasNoProducer) {
+  const Program p = two_nodes();
+  const ValueId gone = p.node(0).out[0];
+  Rewriter out(p);
+  Node node = p.node(1);
+  node.in = {p.input("x")}, node.waits.clear();
+  out.replace(1, node);
+  Program q = out.finish();
+  EXPECT_EQ(q.value(gone).producer, kNone);
+  EXPECT_NO_THROW(verify(q));
+  q.value(gone).producer = 0;
+  EXPECT_THROW(verify(q), ProgramError);
+}
+
+#ifdef PAL_CHECK_IDS
+TEST(IdsDeathTest, AnIndexThatIsNotThereIsNoAccess) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  ByNode<int> numbers(3, 7);
+  EXPECT_DEATH(numbers[3] = 0, "number < this->size");
+  EXPECT_DEATH(numbers[kNone] = 0, "number < this->size");
+}
+#endif
+
 TEST(Ids, KindsDoNotMix) {
   static_assert(!std::is_convertible_v<ValueId, NodeId>);
   static_assert(!std::is_convertible_v<NodeId, StorageId>);

@@ -4,54 +4,57 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "core/error.h"
 
 namespace pal {
 namespace {
 
-struct Edge {
-  int64_t time, bytes;
-};
-// Ends before beginnings at the same time.
-std::vector<Edge> edges_of(std::span<const Buffer> buffers) {
-  std::vector<Edge> edges;
-  edges.reserve(2 * buffers.size());
-  for (const Buffer& b : buffers) {
-    if (is_empty(b)) continue;
-    edges.push_back({b.lower, b.size});
-    edges.push_back({b.upper, -b.size});
-  }
-  std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
-    return a.time != b.time ? a.time < b.time : a.bytes < b.bytes;
-  });
-  return edges;
+int64_t change_of(std::span<const Buffer> buffers, const Event& e) {
+  return e.starts ? buffers[size_t(e.buffer)].size : -buffers[size_t(e.buffer)].size;
 }
 
 }  // namespace
 
-int64_t lower_bound_of(std::span<const Buffer> buffers) {
-  int64_t live = 0, most = 0;
-  for (const Edge& e : edges_of(buffers)) most = std::max(most, live += e.bytes);
-  return most;
+std::vector<int32_t> not_empty(std::span<const Buffer> buffers) {
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!is_empty(buffers[i])) out.push_back(int32_t(i));
+  }
+  return out;
 }
 
-int64_t hottest_moment(std::span<const Buffer> buffers) {
-  int64_t live = 0, most = 0, moment = 0;
-  for (const Edge& e : edges_of(buffers)) {
-    live += e.bytes;
-    if (live > most) most = live, moment = e.time;
+std::vector<Event> events_of(std::span<const Buffer> buffers) {
+  std::vector<Event> events;
+  events.reserve(2 * buffers.size());
+  for (int32_t i : not_empty(buffers)) {
+    events.push_back({buffers[size_t(i)].lower, true, i});
+    events.push_back({buffers[size_t(i)].upper, false, i});
   }
-  return moment;
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return std::tie(a.time, a.starts, a.buffer) < std::tie(b.time, b.starts, b.buffer);
+  });
+  return events;
+}
+
+HottestMoment hottest_moment(std::span<const Buffer> buffers) {
+  HottestMoment hottest;
+  int64_t live = 0;
+  for (const Event& e : events_of(buffers)) {
+    live += change_of(buffers, e);
+    if (live > hottest.bytes) hottest = {e.time, live};
+  }
+  return hottest;
 }
 
 std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) {
   std::vector<std::pair<int64_t, int64_t>> hot;  // stretches of time, in order
   int64_t live = 0;
-  for (const Edge& e : edges_of(buffers)) {
+  for (const Event& e : events_of(buffers)) {
     const bool before = live >= load;
-    live += e.bytes;
-    if (!before && live >= load) hot.push_back({e.time, e.time});
+    live += change_of(buffers, e);
+    if (!before && live >= load) hot.emplace_back(e.time, e.time);
     if (before) hot.back().second = e.time;
   }
   std::vector<int32_t> out;
@@ -65,10 +68,7 @@ std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load) 
 }
 
 std::vector<std::vector<int32_t>> stretches_of(std::span<const Buffer> buffers) {
-  std::vector<int32_t> order;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i])) order.push_back(int32_t(i));
-  }
+  std::vector<int32_t> order = not_empty(buffers);
   std::sort(order.begin(), order.end(),
             [&](int32_t i, int32_t j) { return buffers[i].lower < buffers[j].lower; });
   std::vector<std::vector<int32_t>> out;
@@ -112,38 +112,36 @@ std::vector<Buffer> with_ranks(std::span<const Buffer> buffers) {
   return out;
 }
 
-void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset) {
-  std::vector<int32_t> starts, ends;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (!is_empty(buffers[i])) starts.push_back(int32_t(i));
-  }
-  ends = starts;
-  auto by = [&](auto member) {
-    return [&buffers, member](int32_t a, int32_t b) {
-      return buffers[a].*member < buffers[b].*member;
-    };
-  };
-  std::sort(starts.begin(), starts.end(), by(&Buffer::lower));
-  std::sort(ends.begin(), ends.end(), by(&Buffer::upper));
+std::optional<Overlap> overlap_of(std::span<const Buffer> buffers,
+                                  std::span<const int64_t> offset) {
   std::set<std::pair<int64_t, int32_t>> live;  // (offset, buffer): neighbours must not touch
-  size_t ended = 0;
-  for (int32_t i : starts) {
-    for (; buffers[ends[ended]].upper <= buffers[i].lower; ++ended) {
-      live.erase({offset[ends[ended]], ends[ended]});
+  for (const auto& [time, starts, i] : events_of(buffers)) {
+    const int64_t begin = offset[size_t(i)], end = begin + buffers[size_t(i)].size;
+    if (!starts) {
+      live.erase({begin, i});
+      continue;
     }
-    const int64_t begin = offset[i], end = begin + buffers[i].size;
-    auto next = live.lower_bound({begin, 0});
-    int32_t clash = -1;
-    if (next != live.end() && next->first < end) clash = next->second;
+    const auto next = live.lower_bound({begin, 0});
     if (next != live.begin()) {
-      auto before = std::prev(next);
-      if (before->first + buffers[before->second].size > begin) clash = before->second;
+      const auto [at, before] = *std::prev(next);
+      if (at + buffers[size_t(before)].size > begin) return Overlap{before, i};
     }
-    if (clash >= 0 || begin < 0) {
-      throw ProgramError("place: buffer " + std::to_string(i) + " at " + std::to_string(begin) +
-                         (clash < 0 ? " is below 0" : " overlaps buffer " + std::to_string(clash)));
-    }
+    if (next != live.end() && next->first < end) return Overlap{next->second, i};
     live.insert({begin, i});
+  }
+  return {};
+}
+
+void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset) {
+  auto fail = [&](int32_t i, const std::string& what) {
+    throw ProgramError("place: buffer " + std::to_string(i) + " at " +
+                       std::to_string(offset[size_t(i)]) + what);
+  };
+  for (int32_t i : not_empty(buffers)) {
+    if (offset[size_t(i)] < 0) fail(i, " is below 0");
+  }
+  if (const auto clash = overlap_of(buffers, offset)) {
+    fail(clash->second, " overlaps buffer " + std::to_string(clash->first));
   }
 }
 

@@ -1,6 +1,7 @@
 // How many bytes are alive when, and whether buffers that are alive together overlap.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -8,11 +9,27 @@
 
 namespace pal {
 
-// The most bytes alive at once: no placement is lower.
-int64_t lower_bound_of(std::span<const Buffer> buffers);
+// A buffer begins or ends.
+struct Event {
+  int64_t time;
+  bool starts;
+  int32_t buffer;
+};
+// The numbers of buffers that are not empty, in order.
+std::vector<int32_t> not_empty(std::span<const Buffer> buffers);
+// Of buffers that are not empty, in order of time; at one time what ends comes first, then by
+// number.
+std::vector<Event> events_of(std::span<const Buffer> buffers);
 
-// The first time at which most bytes are alive.
-int64_t hottest_moment(std::span<const Buffer> buffers);
+// The first time at which most bytes are alive, and how many.
+struct HottestMoment {
+  int64_t time = 0, bytes = 0;
+};
+HottestMoment hottest_moment(std::span<const Buffer> buffers);
+// Those bytes: no placement is lower.
+inline int64_t lower_bound_of(std::span<const Buffer> buffers) {
+  return hottest_moment(buffers).bytes;
+}
 
 // The buffers alive at some time when at least `load` bytes are.
 std::vector<int32_t> alive_above(std::span<const Buffer> buffers, int64_t load);
@@ -29,7 +46,14 @@ std::vector<int64_t> times_of(std::span<const Buffer> buffers);
 // The same buffers with times as ranks among times_of().
 std::vector<Buffer> with_ranks(std::span<const Buffer> buffers);
 
-// Throws ProgramError when two buffers that are alive together overlap.
+// Two buffers that are alive together and overlap, the second of which begins later, or at the same
+// time; nothing where there are none.
+struct Overlap {
+  int32_t first, second;
+};
+std::optional<Overlap> overlap_of(std::span<const Buffer> buffers, std::span<const int64_t> offset);
+
+// Throws ProgramError when there are, or when one lies below 0.
 void check_placement(std::span<const Buffer> buffers, std::span<const int64_t> offset);
 
 }  // namespace pal

@@ -14,6 +14,8 @@
 #include <map>
 #include <tuple>
 
+#include "memory/place/buffers/load.h"
+
 namespace pal {
 
 CanonicalSearch::CanonicalSearch(std::span<const Buffer> buffers, int64_t capacity,
@@ -40,23 +42,10 @@ CanonicalSearch::CanonicalSearch(std::span<const Buffer> buffers, int64_t capaci
 // Only moments at which no more can be alive than before and after: a section ends where something
 // ends after something began.
 void CanonicalSearch::number_sections() {
-  struct Event {
-    int64_t time;
-    bool starts;
-    int32_t buffer;
-  };
-  std::vector<Event> events;
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    events.push_back({buffers_[i].lower, true, int32_t(i)});
-    events.push_back({buffers_[i].upper, false, int32_t(i)});
-  }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-    return std::tie(a.time, a.starts, a.buffer) < std::tie(b.time, b.starts, b.buffer);
-  });
   lower_.resize(buffers_.size());
   upper_.resize(buffers_.size());
   bool began = false;
-  for (const Event& e : events) {
+  for (const Event& e : events_of(buffers_)) {
     if (e.starts) {
       lower_[e.buffer] = sections_;
     } else {

@@ -10,6 +10,12 @@ namespace pal {
 struct SearchLimits {
   int64_t nodes = INT64_MAX;  // a node that spans many sections counts as several
   Deadline deadline = {};
+
+  bool is_spent() const { return nodes <= 0 || is_past(deadline); }
+  // Nodes only count where there is no deadline.
+  void charge(int64_t work) {
+    if (!deadline) nodes -= work;
+  }
 };
 
 struct SearchResult {

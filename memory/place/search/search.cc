@@ -90,17 +90,13 @@ class Searches {
 
 SearchResult search_placement(std::span<const Buffer> buffers, int64_t capacity,
                               const SearchLimits& limits) {
+  const std::vector<int32_t> which = not_empty(buffers);
   std::vector<Buffer> alive;
-  std::vector<size_t> which;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (is_empty(buffers[i])) continue;
-    alive.push_back(buffers[i]);
-    which.push_back(i);
-  }
+  for (int32_t i : which) alive.push_back(buffers[size_t(i)]);
   SearchResult out = Searches(alive, capacity, limits).run();
   if (out.answer != SearchResult::kFound) return out;
   std::vector<int64_t> offset(buffers.size());
-  for (size_t i = 0; i < which.size(); ++i) offset[which[i]] = out.offset[i];
+  for (size_t i = 0; i < which.size(); ++i) offset[size_t(which[i])] = out.offset[i];
   out.offset = std::move(offset);
   return out;
 }

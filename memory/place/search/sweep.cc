@@ -7,6 +7,8 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "memory/place/buffers/load.h"
+
 namespace pal {
 namespace {
 
@@ -18,22 +20,18 @@ BufferSet first_bits(size_t count) {
 
 ColumnSweep::ColumnSweep(std::span<const Buffer> buffers, bool backwards)
     : buffers_(buffers.begin(), buffers.end()) {
-  std::vector<int64_t> times;
-  for (Buffer& b : buffers_) {
-    if (backwards) b = {-b.upper, -b.lower, b.size};
-    times.push_back(b.lower);
+  if (backwards) {
+    for (Buffer& b : buffers_) b = {-b.upper, -b.lower, b.size};
   }
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
-  auto rank = [&](int64_t time) {
-    return size_t(std::lower_bound(times.begin(), times.end(), time) - times.begin());
-  };
-  borders_.resize(times.size());
-  states_.resize(times.size());
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    const size_t lower = rank(buffers_[i].lower), upper = rank(buffers_[i].upper);
+  // Where something ends, but at the very end, something begins.
+  const size_t columns = times_of(buffers_).size() - 1;
+  borders_.resize(columns);
+  states_.resize(columns);
+  const std::vector<Buffer> ranked = with_ranks(buffers_);
+  for (size_t i = 0; i < ranked.size(); ++i) {
+    const size_t lower = size_t(ranked[i].lower), upper = size_t(ranked[i].upper);
     (lower == 0 ? first_ : borders_[lower].in).push_back(Leaf(i));
-    if (upper < times.size()) borders_[upper].out.push_back(Leaf(i));
+    if (upper < columns) borders_[upper].out.push_back(Leaf(i));
     std::mt19937_64 kind(uint64_t(upper) << 40 ^ uint64_t(buffers_[i].size) * 0x9e3779b97f4a7c15u);
     kind_.push_back(kind());
   }
@@ -139,7 +137,7 @@ std::vector<ColumnSweep::State> ColumnSweep::cross(size_t number, size_t width,
         tree = s.tree;
         if (!tree.replace(going_, coming_, marked_)) continue;
         const BufferSet out = s.out & ~e.out, in = s.in & ~e.in;
-        const size_t left = size_t(std::popcount(out) + std::popcount(in));
+        const size_t left = size_t(std::popcount(out)) + size_t(std::popcount(in));
         const int32_t leaves = s.leaves + int32_t(coming_.size()) - int32_t(going_.size());
         // How likely it is that an order drawn by chance would do.
         const double score = tree.log_orders(log_factorial_) - log_factorial_[leaves] +
@@ -149,8 +147,8 @@ std::vector<ColumnSweep::State> ColumnSweep::cross(size_t number, size_t width,
         to.states.push_back(
             {tree, out, in, leaves, score,
              tree.hash(kind_) + out * 0x9e3779b97f4a7c15u + in * 0xbf58476d1ce4e5b9u,
-             int32_t(steps_.size())});
-        steps_.push_back({s.step, number, e});
+             int32_t(origins_.size())});
+        origins_.push_back({s.origin, number, e});
         if (to.states.size() >= 4 * width) to.keep_best(width);
       }
     }
@@ -165,7 +163,7 @@ int64_t ColumnSweep::run(size_t width, uint64_t seed, const SearchLimits& limits
   noise_ = 0.5 * double(seed % 4);
   unions_ = seed % 2 ? 100 : 0;
   nodes_ = 0;
-  steps_.clear();
+  origins_.clear();
   states_.assign(borders_.size(), {});
   if (!able_) return 1;
   states_[0] = {{PqTree(first_), 0, 0, int32_t(first_.size()), 0, 0, -1}};
@@ -174,12 +172,12 @@ int64_t ColumnSweep::run(size_t width, uint64_t seed, const SearchLimits& limits
   return nodes_ + 1;
 }
 
-// Forwards once more along the steps, then backwards: each column as the one after it demands.
+// Forwards once more along the origins, then backwards: each column as the one after it demands.
 void ColumnSweep::settle(size_t column, const State& state, std::span<const Leaf> order,
                          std::vector<int64_t>& offset) {
   std::vector<std::vector<Exchange>> taken(borders_.size());
-  for (int32_t step = state.step; step >= 0; step = steps_[step].before)
-    taken[steps_[step].border].push_back(steps_[step].exchange);
+  for (int32_t o = state.origin; o >= 0; o = origins_[o].before)
+    taken[origins_[o].border].push_back(origins_[o].exchange);
   std::vector<PqTree> columns{PqTree(first_)};  // what the border behind gathers is gathered
   for (size_t b = 1; b <= column; ++b) {
     PqTree next = columns.back();

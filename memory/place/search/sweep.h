@@ -25,7 +25,7 @@ class ColumnSweep {
     int32_t leaves;
     double score;
     uint64_t hash;
-    int32_t step;  // how it came about
+    int32_t origin;  // how it came about
   };
 
   // None of the buffers empty; they fill the same capacity at all times (fills() in load.h).
@@ -47,7 +47,7 @@ class ColumnSweep {
     std::vector<Leaf> out, in;        // largest first
     std::vector<Exchange> exchanges;  // fewest buffers first
   };
-  struct Step {  // how a state came about
+  struct Origin {  // how a state came about
     int32_t before;
     size_t border;
     Exchange exchange;
@@ -61,7 +61,7 @@ class ColumnSweep {
   };
 
   void prepare(Border& border);
-  std::vector<State> cross(size_t border, size_t width, const SearchLimits& limits);
+  std::vector<State> cross(size_t number, size_t width, const SearchLimits& limits);
   void list_options(const Border& border, BufferSet out, BufferSet in);
   static void list(const std::vector<Leaf>& of, BufferSet set, std::vector<Leaf>& out);
 
@@ -72,7 +72,7 @@ class ColumnSweep {
   std::vector<uint64_t> kind_;   // a number that leaves alike share
   std::vector<double> log_factorial_;
   std::vector<std::vector<State>> states_;  // by column
-  std::vector<Step> steps_;
+  std::vector<Origin> origins_;
   std::mt19937_64 random_;
   double noise_ = 0;
   size_t unions_ = 0;  // of two exchanges that are tried at most

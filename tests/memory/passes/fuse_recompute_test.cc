@@ -100,6 +100,38 @@ TEST(FuseRecompute, AChainWithOneReaderBecomesANode) {
   EXPECT_EQ(note.find("2 nodes became 1"), 0u) << note;
 }
 
+// reverse(the first row of x), where the second row is not read.
+Program first_row_reversed(const TensorSpec& spec, bool second_is_read) {
+  Builder b;
+  Val x = b.input("x", spec);
+  b.set_phase(Phase::recompute);
+  const std::vector<Val> rows = unbind(x);
+  b.set_phase(Phase::backward);
+  b.output("d", reverse(rows[0]));
+  if (second_is_read) b.output("second", rows[1]);
+  Program p = b.take();
+  if (!second_is_read) p.node(0).out[1] = kNone;
+  p.relink();
+  return p;
+}
+
+TEST(FuseRecompute, AnOutputThatAPatternDoesNotReadIsReadByNobody) {
+  static const TensorSpec two_rows{{2, 16}};
+  const Rewrite rewrite{
+      .op = &toy_fused(), .anchor = &toy_reverse, .patterns = [](SpecSpan, const Attrs&) {
+        FusedPattern out{.attrs = ToyAttrs{}};
+        out.program = first_row_reversed(two_rows, false);
+        out.in = {out.program.input("x")}, out.out = {out.program.output("d")};
+        return std::vector<FusedPattern>{out};
+      }};
+  const std::array<const Rewrite*, 1> rewrites{&rewrite};
+  auto ops_after = [&](bool second_is_read) {
+    return ops_in(fuse_recompute(first_row_reversed(two_rows, second_is_read), nullptr, rewrites));
+  };
+  EXPECT_EQ(ops_after(false), "fused");
+  EXPECT_EQ(ops_after(true), "*unbind reverse");
+}
+
 TEST(FuseRecompute, TheLargerPatternIsTaken) {
   Toy t;
   Val y = t.again();

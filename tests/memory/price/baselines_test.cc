@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "autograd/differentiate.h"
 #include "core/scalars.h"
 #include "memory/storages/lifetimes.h"
@@ -34,6 +36,17 @@ Program classifier(float dropout, bool replayed) {
   const auto d = differentiate(b, loss, {w, v});
   b.output("dw", d[0]), b.output("dv", d[1]);
   return b.take();
+}
+
+// Operators are named by strings there: a name that no operator has would be a habit without
+// effect.
+TEST(Baselines, EveryHabitIsAnOperators) {
+  EXPECT_FALSE(framework_habits().empty());
+  for (const Habit& habit : framework_habits()) {
+    const auto ops = all_ops();
+    EXPECT_TRUE(std::any_of(ops.begin(), ops.end(), [&](auto* op) { return habit.op == op->name; }))
+        << habit.op;
+  }
 }
 
 TEST(Baselines, OursIsTheRecordedStepInPlace) {

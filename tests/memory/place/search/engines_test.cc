@@ -8,7 +8,6 @@
 #include <set>
 #include <string_view>
 
-#include "memory/place/buffers/by_start.h"
 #include "memory/place/first_fit.h"
 #include "memory/place/place.h"
 #include "memory/place/search/canonical.h"
