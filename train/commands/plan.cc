@@ -174,45 +174,42 @@ std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
   return lengths;
 }
 
-std::function<Request()> plan_flags(Flags& flags) {
-  struct Given {
-    PlanArgs args;
-    ConfigFlags config;
-    std::string budget, bucket;
-  };
-  auto given = std::make_shared<Given>();
-  given->config.add(flags);
-  flags.add("--budget", given->budget, "bytes the step may take, e.g. 11GiB", {.type = "SIZE"});
-  flags.add("--bucket", given->bucket, "source and target length (the largest bucket)",
-            {.type = "S,T"});
-  flags.add("--html", given->args.html, "also write a page of pictures and tables",
-            {.type = "FILE"});
-  flags.add("--lifetimes", given->args.lifetimes,
-            "also write what the step places, as a file for pal place", {.type = "FILE"});
-  flags.add("--profile", given->args.profile,
-            "device that the time is predicted for, and whose memory it should fit: a name "
-            "in configs/devices, cpu, or a file",
-            {.type = "NAME"});
-  flags.add("--max-batch", given->args.max_batch,
-            "find the largest train.batch_size that fits the budget, else the profile's device");
-  flags.add("--max-depth", given->args.max_depth,
-            "find the largest value of a model's option that fits: model.encoder_layers",
-            {.type = "KEY"});
-  add_json(flags, given->args.json);
-  return [given] {
-    PlanArgs& args = given->args;
-    if (!given->bucket.empty()) args.bucket = parse_bucket(given->bucket);
+struct PlanFlags {
+  PlanArgs args;
+  ConfigFlags config;
+  std::string budget, bucket;
+
+  void declare(Flags& flags) {
+    config.add(flags);
+    flags.add("--budget", budget, "bytes the step may take, e.g. 11GiB", {.type = "SIZE"});
+    flags.add("--bucket", bucket, "source and target length (the largest bucket)", {.type = "S,T"});
+    flags.add("--html", args.html, "also write a page of pictures and tables", {.type = "FILE"});
+    flags.add("--lifetimes", args.lifetimes,
+              "also write what the step places, as a file for pal place", {.type = "FILE"});
+    flags.add("--profile", args.profile,
+              "device that the time is predicted for, and whose memory it should fit: a name "
+              "in configs/devices, cpu, or a file",
+              {.type = "NAME"});
+    flags.add("--max-batch", args.max_batch,
+              "find the largest train.batch_size that fits the budget, else the profile's device");
+    flags.add("--max-depth", args.max_depth,
+              "find the largest value of a model's option that fits: model.encoder_layers",
+              {.type = "KEY"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    if (!bucket.empty()) args.bucket = parse_bucket(bucket);
     std::vector<Override> overrides;
-    if (!given->budget.empty()) overrides.push_back({"memory.budget", given->budget, "--budget"});
-    args.config = given->config.read("plan", "", overrides, args.name);
+    if (!budget.empty()) overrides.push_back({"memory.budget", budget, "--budget"});
+    args.config = config.read("plan", "", overrides, args.name);
     return request<run_plan>(args);
-  };
-}
+  }
+};
 
 }  // namespace
 
 Command plan_command() {
-  return {"plan", "plan a training step's memory; trains nothing", plan_flags};
+  return command<PlanFlags>("plan", "plan a training step's memory; trains nothing");
 }
 
 }  // namespace pal

@@ -23,7 +23,7 @@ constexpr int64_t kFrameStep = 64;  // what utterances longer than the buckets a
 constexpr int64_t kFaultsShown = 10;
 
 DeepSpeech2Options model_options(const Config& config, int64_t labels) {
-  DeepSpeech2Options o = config.deepspeech().network();
+  DeepSpeech2Options o = *config.options<DeepSpeech2Options>();
   o.bins = FeatureReader(speech_options(config.speech())).bins();
   o.labels = labels;
   return o;
@@ -274,7 +274,7 @@ std::vector<std::string> SpeechTask::describe() const { return data_->describe()
 SavedSpeech open_speech(const fs::path& path) {
   const SavedRun run = find_saved_run(path);
   const Config config = load_config(run.folder / "config.yaml");
-  if (!std::holds_alternative<DeepSpeechConfig>(config.model)) {
+  if (!config.options<DeepSpeech2Options>()) {
     throw UsageError(run.folder.string() +
                      ": holds no speech recogniser but a model of another "
                      "type; name the folder of a recogniser's run");

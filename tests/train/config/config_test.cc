@@ -43,7 +43,7 @@ std::string error_of(const std::string& text, const std::vector<Override>& overr
 
 TEST(Config, reads_every_type) {
   Config c = parse_config(kGood, "c.yaml");
-  EXPECT_EQ(c.nmt().model.hidden, 64);
+  EXPECT_EQ(c.options<NmtOptions>()->hidden, 64);
   EXPECT_EQ(*c.parallel_text().source_lang, "no");
   EXPECT_EQ(*c.train.max_epochs, 2);
   EXPECT_EQ(*c.train.lr, 1e-3);
@@ -51,7 +51,7 @@ TEST(Config, reads_every_type) {
   EXPECT_EQ(c.memory.budget.get()->bytes, 1'500'000'000);
   EXPECT_TRUE(c.memory.encode->empty());
   EXPECT_EQ(*c.device.threads, 2);
-  EXPECT_TRUE(c.nmt().model.fused);
+  EXPECT_TRUE(c.options<NmtOptions>()->fused);
 }
 
 TEST(Config, an_option_is_enrolled_in_its_own_copy) {
@@ -73,14 +73,14 @@ TEST(Config, a_models_option_is_a_member_of_its_own_struct) {
   Config a = parse_config(
       "model: {type: nmt, dropout: 0.1, tie_embeddings: target}\ntrain: {max_epochs: 1}\n",
       "c.yaml");
-  EXPECT_EQ(a.nmt().model.dropout, 0.1f);
-  EXPECT_EQ(a.nmt().model.tie, NmtOptions::Tie::target);
+  EXPECT_EQ(a.options<NmtOptions>()->dropout, 0.1f);
+  EXPECT_EQ(a.options<NmtOptions>()->tie, NmtOptions::Tie::target);
   EXPECT_NE(dump_config(a).find("  dropout: 0.1 "), std::string::npos);
   Config b = a;
-  auto& nmt = std::get<NmtConfig>(b.model);
+  auto& nmt = std::get<ModelOf<NmtOptions>>(b.model);
   nmt.model.hidden = 64;
   EXPECT_EQ(yaml_text(nmt.find("hidden")->value()), "64");
-  EXPECT_EQ(a.nmt().model.hidden, 512);
+  EXPECT_EQ(a.options<NmtOptions>()->hidden, 512);
   EXPECT_EQ(nmt.find("dropout")->origin, "c.yaml:1");  // a copy knows it too
 }
 
