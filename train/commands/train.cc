@@ -120,8 +120,9 @@ int run_train(const TrainArgs& given) {
     log_info(line + "  (best.safetensors)");
     print_samples(test);
     trainer.write_report(reason, &test);
-    log_info("memory " + format_bytes(trainer.arena_bytes()) + " planned, validation included; " +
-             format_bytes(process_peak_bytes()) + " at the process's peak");
+    const std::optional<int64_t> peak = process_peak_bytes();
+    log_info("memory " + format_bytes(trainer.arena_bytes()) + " planned, validation included" +
+             (peak ? "; " + format_bytes(*peak) + " at the process's peak" : ""));
     log_info("report " + (args.out / "report.html").string());
   }
   if (args.json) print(summary.dump() + "\n");
