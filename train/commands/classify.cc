@@ -1,10 +1,10 @@
 // pal classify: the likeliest classes of image files, or of folders of frames.
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/config/wording.h"
 #include "train/images/classifier.h"
 #include "train/run_files/log.h"
 
@@ -30,9 +30,8 @@ int run_classify(const ClassifyArgs& args) {
     if (!args.json && !row.contains("error")) {
       std::string lines = file.string() + "\n";
       for (const nlohmann::json& each : row["classes"]) {
-        char share[32];
-        std::snprintf(share, sizeof share, "  %5.1f %%  ", 100 * each["probability"].get<double>());
-        lines += share + each["class"].get<std::string>() + "\n";
+        lines += printed("  %5.1f %%  ", 100 * each["probability"].get<double>()) +
+                 each["class"].get<std::string>() + "\n";
       }
       print(lines);
     }

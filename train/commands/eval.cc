@@ -32,36 +32,38 @@ int eval_images(const EvalArgs& args) {
   const Classifier models(args.model);
   log_info("evaluating " + models.weights());
   const ImageEvaluation r = models.evaluate(args.part);
-  return print_result(args,
-                      {{"top1", r.top1},
-                       {"top5", r.top5},
-                       {"loss", r.loss},
-                       {"images", r.images},
-                       {"skipped", r.skipped}},
-                      "top1 = " + fixed(r.top1, 2) + "  top5 = " + fixed(r.top5, 2) + "\nloss = " +
-                          fixed(r.loss, 4) + " nats an image (" + std::to_string(r.images) +
-                          " images, " + std::to_string(r.skipped) + " skipped)");
+  const nlohmann::json object{{"top1", r.top1},
+                              {"top5", r.top5},
+                              {"loss", r.loss},
+                              {"images", r.images},
+                              {"skipped", r.skipped}};
+  return print_result(
+      args, object,
+      printed("top1 = %.2f  top5 = %.2f\nloss = %.4f nats an image (%lld images, %lld skipped)",
+              r.top1, r.top5, r.loss, static_cast<long long>(r.images),
+              static_cast<long long>(r.skipped)));
 }
 
 int eval_speech(const EvalArgs& args) {
   refuse_source(args, "for other sound files there is pal transcribe");
   const SavedSpeech model = open_speech(args.model);
   log_info("evaluating " + model.weights.string());
-  const int64_t beam = args.beam.beam;
-  const SpeechEvaluation r = model.task->evaluate(*model.programs, args.part, beam);
+  const SpeechEvaluation r = model.task->evaluate(*model.programs, args.part, args.beam.beam);
+  const double wer = r.words.percent(), cer = r.characters.percent();
+  const nlohmann::json object{{"wer", wer},
+                              {"cer", cer},
+                              {"loss", r.loss},
+                              {"utterances", r.utterances},
+                              {"words", r.words.units},
+                              {"word_errors", r.words.errors},
+                              {"beam", args.beam.beam}};
   return print_result(
-      args,
-      {{"wer", r.words.percent()},
-       {"cer", r.characters.percent()},
-       {"loss", r.loss},
-       {"utterances", r.utterances},
-       {"words", r.words.units},
-       {"word_errors", r.words.errors},
-       {"beam", beam}},
-      "WER = " + fixed(r.words.percent(), 2) + " % (" + std::to_string(r.words.errors) + " of " +
-          std::to_string(r.words.units) + " words), CER = " + fixed(r.characters.percent(), 2) +
-          " %\nloss = " + fixed(r.loss, 4) + " nats an utterance (" + std::to_string(r.utterances) +
-          " utterances, beam " + std::to_string(beam) + ")");
+      args, object,
+      printed("WER = %.2f %% (%lld of %lld words), CER = %.2f %%\nloss = %.4f nats an utterance "
+              "(%lld utterances, beam %lld)",
+              wer, static_cast<long long>(r.words.errors), static_cast<long long>(r.words.units),
+              cer, r.loss, static_cast<long long>(r.utterances),
+              static_cast<long long>(args.beam.beam)));
 }
 
 int eval_text(const EvalArgs& args, const SavedRun& run, const Config& config) {
@@ -70,9 +72,8 @@ int eval_text(const EvalArgs& args, const SavedRun& run, const Config& config) {
   log_info("evaluating " + model.weights.string());
   const Validation r = model.task->validate(*model.programs, args.part);
   const double perplexity = r.metrics.at(0).second;
-  return print_result(
-      args, {{"perplexity", perplexity}, {"loss", r.loss}},
-      "perplexity = " + fixed(perplexity, 2) + "\nloss = " + fixed(r.loss, 4) + " nats a word");
+  return print_result(args, {{"perplexity", perplexity}, {"loss", r.loss}},
+                      printed("perplexity = %.2f\nloss = %.4f nats a word", perplexity, r.loss));
 }
 
 int eval_translation(const EvalArgs& args) {
@@ -91,19 +92,18 @@ int eval_translation(const EvalArgs& args) {
              " pairs are longer than the largest bucket; the "
              "loss counts their beginning, BLEU the whole");
   }
-  const size_t sentences = r.hypotheses.size();
-  return print_result(args,
-                      {{"bleu", r.bleu.score},
-                       {"loss", r.loss},
-                       {"sentences", sentences},
-                       {"signature", r.bleu.signature},
-                       {"beam", args.beam.beam},
-                       {"length_penalty", args.beam.length_penalty}},
-                      r.bleu.print() + "\nloss = " + fixed(r.loss, 4) + " nats a word (" +
-                          std::to_string(sentences) + " sentences, beam " +
-                          std::to_string(args.beam.beam) + ", length penalty " +
-                          short_number(args.beam.length_penalty, 6) + ", " + r.bleu.signature +
-                          ")");
+  const nlohmann::json object{{"bleu", r.bleu.score},
+                              {"loss", r.loss},
+                              {"sentences", r.hypotheses.size()},
+                              {"signature", r.bleu.signature},
+                              {"beam", args.beam.beam},
+                              {"length_penalty", args.beam.length_penalty}};
+  return print_result(
+      args, object,
+      printed("%s\nloss = %.4f nats a word (%zu sentences, beam %lld, length penalty %g, %s)",
+              r.bleu.print().c_str(), r.loss, r.hypotheses.size(),
+              static_cast<long long>(args.beam.beam), args.beam.length_penalty,
+              r.bleu.signature.c_str()));
 }
 
 }  // namespace

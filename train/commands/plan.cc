@@ -68,8 +68,6 @@ std::string batch_of(const TrainConfig& config) {
 // "train.batch_size 412 is the largest that fits 11.8 GB: 11.7 GB; 413 needs at least 11.9 GB"
 std::string line_of(const MaxFit& fit, int64_t capacity) {
   const Fitting& found = fit.found;
-  char probes[64];
-  std::snprintf(probes, sizeof probes, " (%d steps planned, %.1f s)", found.probes, fit.seconds);
   std::string line;
   if (found.bytes == 0) {
     line = "no value of " + fit.key + " fits " + format_bytes(capacity);
@@ -80,7 +78,7 @@ std::string line_of(const MaxFit& fit, int64_t capacity) {
   if (found.next_bytes > 0) {
     line += "; " + std::to_string(found.next) + " needs at least " + format_bytes(found.next_bytes);
   }
-  return line + probes;
+  return line + printed(" (%d steps planned, %.1f s)", found.probes, fit.seconds);
 }
 
 // The device's transients: id (the storage), lower, upper (moments), size (bytes).

@@ -131,9 +131,11 @@ void LanguageData::fill(const std::string& name, std::span<const int64_t> which,
 }
 
 uint64_t LanguageData::fingerprint() {
+  if (fingerprint_) return *fingerprint_;
   Fingerprint print;
   for (const int32_t id : part("train")) print.take(id);
-  return print.value();
+  fingerprint_ = print.value();
+  return *fingerprint_;
 }
 
 void LanguageData::save(const fs::path& folder) const {

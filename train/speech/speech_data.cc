@@ -2,7 +2,6 @@
 #include "train/speech/speech_data.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "core/error.h"
@@ -218,9 +217,7 @@ std::vector<std::string> SpeechData::describe() {
   for (const Utterance& u : train()) {
     frames += u.frames, labels += static_cast<int64_t>(u.labels.size());
   }
-  char hours[32];
-  std::snprintf(hours, sizeof hours, "%.2f",
-                static_cast<double>(frames) * options_.spectrogram.hop / 3600);
+  const std::string hours = fixed(static_cast<double>(frames) * options_.spectrogram.hop / 3600, 2);
   const std::string sizes = thousands(static_cast<int64_t>(train().size())) +
                             " training utterances, " + hours + " hours, " + thousands(labels) +
                             " labels of " + std::to_string(labels_.size() - 1);

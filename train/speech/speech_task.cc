@@ -89,11 +89,10 @@ SpeechTask::SpeechTask(const Config& config, const fs::path& model_dir)
 
 // Without `data`, the caller adds it.
 SpeechTask::SpeechTask(const Config& config, std::shared_ptr<SpeechData> data)
-    : PrefetchedTask("[speech]", "the training recordings, their transcripts or the buckets"),
+    : PrefetchedTask("[speech]", "the training recordings, their transcripts or the buckets",
+                     config, data),
       batch_(*config.train.batch_size),
-      seed_(static_cast<uint64_t>(*config.train.seed)),
-      model_(model_options(config, data ? data->labels().size() : 0)),
-      data_(std::move(data)) {}
+      model_(model_options(config, data ? data->labels().size() : 0)) {}
 
 std::unique_ptr<Task> SpeechTask::variant(const Config& config) const {
   return std::unique_ptr<Task>(new SpeechTask(config, data_));
@@ -266,10 +265,6 @@ Spelling SpeechTask::transcribe(ProgramSet& programs, FeatureReader& reader,
   program->run();
   return decode({program->output("log_probs"), steps, model_.labels, model_.labels}, beam);
 }
-
-void SpeechTask::save_files(const fs::path& folder) const { data_->save(folder); }
-
-std::vector<std::string> SpeechTask::describe() const { return data_->describe(); }
 
 SavedSpeech open_speech(const fs::path& path) {
   const SavedRun run = find_saved_run(path);
