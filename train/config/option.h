@@ -1,8 +1,8 @@
 // What one option is: a value, and everything said about it in one place.
 //
 //   struct TrainSection : Section {
-//     Option<int64_t> batch_size = option("batch_size", 128, "sentences a micro-batch", {.min =
-//     1});
+//     Option<int64_t> batch_size =
+//         option("batch_size", 128, "sentences a micro-batch", {.min = 1});
 //   };
 //   using TrainConfig = Copied<TrainSection>;
 //
@@ -203,7 +203,7 @@ template <class M> struct ModelSection : Section {
 // A member that is an option. Reads like the value it holds.
 template <class T> struct Option {
   template <class Initial>
-  Option(DeclaredOption<Initial> d)  // NOLINT(google-explicit-constructor): Option<T> x = option()
+  Option(DeclaredOption<Initial> d)  // so that a member reads Option<T> x = option(...)
       : value_(value_of(std::move(d.initial))),
         declared_(d.section.bind(d.name, value_, d.help, std::move(d.rules))) {}
   Option(const Option&) = delete;

@@ -11,8 +11,6 @@
 
 namespace pal {
 
-std::string mib(int64_t bytes) { return printed("%.1f MiB", double(bytes) / (1 << 20)); }
-
 namespace {
 
 double samples_per_s(const StepTime& time, const PlanFacts& facts) {

@@ -84,23 +84,25 @@ TEST(Config, a_models_option_is_a_member_of_its_own_struct) {
   EXPECT_EQ(nmt.find("dropout")->origin, "c.yaml:1");  // a copy knows it too
 }
 
+// "nmt, transformer, ..."
+std::string all_types() {
+  std::string list;
+  for (const ModelType& type : model_types()) list += (list.empty() ? "" : ", ") + type.name;
+  return list;
+}
+
 TEST(Config, every_error_names_its_place_and_its_remedy) {
   const std::string head = "model:\n  type: nmt\n";
   const std::string tail = "train:\n  max_epochs: 1\n";
+  const std::string types = all_types();
   struct Case {
     std::string text, error;
   };
   const Case cases[] = {
-      {"",
-       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
-       "gnmt, bert, rhn"},
-      {"model:\n  hidden: 3\n",
-       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
-       "gnmt, bert, rhn"},
+      {"", "c.yaml: model.type: missing; set it to one of " + types},
+      {"model:\n  hidden: 3\n", "c.yaml: model.type: missing; set it to one of " + types},
       {"model:\n  type: ntm\n",
-       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer, resnet, zoo, "
-       "deepspeech2, gnmt, bert, rhn; did you mean "
-       "nmt?"},
+       "c.yaml:2: model.type: the string \"ntm\" is not one of " + types + "; did you mean nmt?"},
       {head + "train:\n  batchsize: 3\n",
        "c.yaml:4: train.batchsize: unknown key; did you mean train.batch_size?"},
       {head + "train:\n  hidden: 3\n",
@@ -216,6 +218,8 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {"model:\n  type: transformer\n  heads: 5\n" + tail,
        "c.yaml:3: model.heads: 5 do not divide model.hidden 512 into at most 256 columns each; "
        "change one of them"},
+      {"model:\n  type: bert\n  heads: 5\n" + tail,
+       "c.yaml:3: model.heads: 5 do not divide model.hidden, 768"},
       {"model:\n  type: transformer\n  tie_embeddings: all\n" + tail,
        "c.yaml:3: model.tie_embeddings: all needs data.shared_vocabulary: true; set it, or use "
        "target"},
@@ -257,8 +261,7 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("train.lr={a: 1}")}),
             "--set: train.lr: expected one value or a [list], got a map");
   EXPECT_EQ(error_of(kGood, {parse_set("model.type=mlp")}),
-            "--set: model.type: the string \"mlp\" is not one of nmt, transformer, resnet, zoo, "
-            "deepspeech2, gnmt, bert, rhn");
+            "--set: model.type: the string \"mlp\" is not one of " + all_types());
   EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
             "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
