@@ -1,23 +1,18 @@
 // Echo's answers for several allowed overheads: the bytes that the step then needs, what it costs
 // by the roofline that echo itself uses, and the seconds of the pass.
 //
-//   bench_echo_bench [--config NAME]... [--overhead O]... [--apart] [--nodes N] [--set
-//   KEY=VALUE]...
-//
 // Every configuration that ships at its own batch size, its largest bucket, with made-up data.
 // Bytes are those alive at the peak after all passes, before placement. --apart: gradients are not
 // fused with what is made again for them. A row says `rises` where more time costs bytes. One
 // thread; seconds are processor time.
-#include <time.h>
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "bench/made_up.h"
+#include "bench/run_bench.h"
 #include "core/error.h"
 #include "memory/compile.h"
 #include "memory/recompute/echo_trials.h"
@@ -34,26 +29,10 @@ using namespace pal;
 
 struct Args {
   std::vector<std::string> configs, sets;  // no configs: all
-  std::vector<double> overheads;
+  std::vector<double> overheads{0.02, 0.05, 0.09, 0.15, 0.3, 1};
   bool apart = false;
   size_t nodes = 60'000;
 };
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
-}
-
-std::vector<std::string> shipped_configs() {
-  std::vector<std::string> names;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(find_config("nmt_small").parent_path())) {
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 void measure(const std::string& name, const Args& args) {
   const Config config = with_made_up_data(name, args.sets);
@@ -91,33 +70,15 @@ void measure(const std::string& name, const Args& args) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
+  CLI::App app("What echo answers for several allowed overheads.");
   Args args;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag.starts_with("--benchmark_list")) return 0;  // Google Benchmark's: nothing to list
-    if (flag.starts_with("--benchmark_")) continue;
-    if (flag == "--apart") {
-      args.apart = true;
-      continue;
-    }
-    ++i;
-    if (flag == "--config") {
-      args.configs.push_back(value);
-    } else if (flag == "--overhead") {
-      args.overheads.push_back(std::atof(value));
-    } else if (flag == "--nodes") {
-      args.nodes = size_t(std::atoll(value));
-    } else if (flag == "--set") {
-      args.sets.push_back(value);
-    } else {
-      return std::fprintf(stderr, "echo_bench: unknown flag %s\n", flag.c_str()), 2;
-    }
-  }
-  if (args.overheads.empty()) args.overheads = {0.02, 0.05, 0.09, 0.15, 0.3, 1};
+  app.add_option("--config", args.configs, "configurations; all")->take_all();
+  app.add_option("--set", args.sets, "key=value over them")->take_all();
+  app.add_option("--overhead", args.overheads, "allowed, as a part of the step's time")->take_all();
+  app.add_option("--nodes", args.nodes, "steps of more are passed over");
+  app.add_flag("--apart", args.apart, "gradients are not fused with what is made again for them");
+  CLI11_PARSE(app, argc, argv);
   std::printf("%-24s %6s %8s %13s %9s %7s\n", "config", "nodes", "allowed", "bytes", "added",
               "seconds");
   for (const std::string& name : args.configs.empty() ? shipped_configs() : args.configs) {
@@ -127,4 +88,9 @@ int main(int argc, char** argv) {
       std::printf("%-24s passed over: %s\n", name.c_str(), error.what());
     }
   }
+  return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return pal::run_bench("echo_bench", run, argc, argv); }

@@ -1,6 +1,8 @@
-// Configurations whose data is made up, so that their steps need no data set and are the same
-// everywhere: in the sizes that the configuration states, else of 32,000 words or ten classes.
+// The configurations that ship, with made-up data, so that their steps need no data set and are the
+// same everywhere: in the sizes that the configuration states, else of 32,000 words or ten classes.
 #pragma once
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <variant>
 #include <vector>
@@ -27,6 +29,17 @@ inline Config with_made_up_data(const std::string& name, const std::vector<std::
   std::vector<Override> overrides;
   for (const std::string& set : all) overrides.push_back(parse_set(set));
   return load_config(find_config(name), overrides);
+}
+
+// Their names, sorted.
+inline std::vector<std::string> shipped_configs() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(find_config("nmt_small").parent_path())) {
+    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace pal

@@ -1,19 +1,15 @@
 // Placement on problems with seeds: perfect packings, of which the share that is solved to the
 // optimum and how long that takes, and lifetimes as training has them, of which how far above the
 // bound.
-//
-//   bench_place_bench [--seeds N] [--first SEED] [--seconds S] [--n N] [--shape NAME] [--training]
-//                     [--csv SHAPE,N,SEED]
-//
-// --csv writes one packing as a file for pal place.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "bench/run_bench.h"
 #include "core/clock.h"
 #include "memory/place/place.h"
 #include "tests/support/lifetimes.h"
@@ -26,8 +22,7 @@ using namespace pal;
 struct Args {
   int seeds = 5, first = 0, n = 0;
   double seconds = 10;
-  std::string shape, csv;
-  bool training = false;
+  std::string shape;
 };
 
 Placement place_within(const std::vector<Buffer>& buffers, double limit, double& seconds) {
@@ -104,38 +99,24 @@ int write_csv(const std::string& what) {
   return 2;
 }
 
+int run(int argc, char** argv) {
+  CLI::App app("Placement on problems with seeds.");
+  Args args;
+  bool lifetimes = false;
+  std::string csv;
+  app.add_option("--seeds", args.seeds, "problems of each kind");
+  app.add_option("--first", args.first, "the first seed");
+  app.add_option("--seconds", args.seconds, "limit of a placement");
+  app.add_option("--n", args.n, "buffers of a packing; 0: 150 to 450");
+  app.add_option("--shape", args.shape, "one kind of packing");
+  app.add_flag("--training", lifetimes, "lifetimes as training has them, instead of packings");
+  app.add_option("--csv", csv, "SHAPE,N,SEED: print that packing as a file for pal place");
+  CLI11_PARSE(app, argc, argv);
+  if (!csv.empty()) return write_csv(csv);
+  lifetimes ? training(args) : packings(args);
+  return 0;
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-  Args args;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag.starts_with("--benchmark_list")) return 0;  // Google Benchmark's: nothing to list
-    if (flag.starts_with("--benchmark_")) continue;
-    if (flag == "--training") {
-      args.training = true;
-      continue;
-    }
-    ++i;
-    if (flag == "--seeds")
-      args.seeds = std::atoi(value);
-    else if (flag == "--first")
-      args.first = std::atoi(value);
-    else if (flag == "--seconds")
-      args.seconds = std::atof(value);
-    else if (flag == "--n")
-      args.n = std::atoi(value);
-    else if (flag == "--shape")
-      args.shape = value;
-    else if (flag == "--csv")
-      args.csv = value;
-    else
-      return std::fprintf(stderr, "place_bench: unknown flag %s\n", flag.c_str()), 2;
-  }
-  if (!args.csv.empty()) return write_csv(args.csv);
-  if (args.training)
-    training(args);
-  else
-    packings(args);
-}
+int main(int argc, char** argv) { return pal::run_bench("place_bench", run, argc, argv); }

@@ -1,27 +1,20 @@
 // Plans of every configuration that ships, with every way to recompute and to schedule: the placed
 // height against the most bytes alive, and what planning takes.
 //
-//   bench_plan_bench [--config NAME]... [--full] [--check] [--set KEY=VALUE]...
-//
-// A configuration's own batch size and its largest bucket; --full: batch sizes 16 and 200 too, and
-// the smallest and a middle bucket. Steps of more than --nodes N nodes (60,000) are passed over.
+// A configuration's own batch size and its largest bucket, unless told otherwise (--help).
 // The last column of a row is a hash of the plan, of its nodes in order and of every offset: two
 // versions of the program that print the same hashes made the same plans.
-// Text and pictures are made up, so that no data set is needed. --check ends with 1 where a plan is
-// above its bound. One thread plans; seconds are processor time, of every pass and check of
-// compile().
-#include <time.h>
-
+// One thread plans; seconds are processor time, of every pass and check of compile().
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "bench/made_up.h"
+#include "bench/run_bench.h"
 #include "core/error.h"
 #include "core/print.h"
 #include "train/config/config.h"
@@ -62,21 +55,6 @@ struct Total {
     worst = std::max(worst, other.worst), compile = std::max(compile, other.compile);
   }
 };
-
-double processor_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
-}
-
-std::vector<std::string> shipped_configs() {
-  std::vector<std::string> names;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(find_config("nmt_small").parent_path()))
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem());
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 void plan(const std::string& name, const std::string& batch, const Config& config, const Task& task,
           int bucket, const Args& args, KernelCache& cache, Total& total) {
@@ -145,28 +123,15 @@ void sweep(const std::string& name, const Args& args, Total& total) {
   total.add(own);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
+  CLI::App app("Plans of the configurations that ship.");
   Args args;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag.starts_with("--benchmark_list")) return 0;  // Google Benchmark's: nothing to list
-    if (flag.starts_with("--benchmark_")) continue;
-    if (flag == "--check")
-      args.check = true;
-    else if (flag == "--full")
-      args.full = true;
-    else if (flag == "--nodes")
-      args.nodes = size_t(std::atoll(value)), ++i;
-    else if (flag == "--config")
-      args.configs.push_back(value), ++i;
-    else if (flag == "--set")
-      args.sets.push_back(value), ++i;
-    else
-      return std::fprintf(stderr, "plan_bench: unknown flag %s\n", flag.c_str()), 2;
-  }
+  app.add_option("--config", args.configs, "configurations; all")->take_all();
+  app.add_option("--set", args.sets, "key=value over them")->take_all();
+  app.add_option("--nodes", args.nodes, "steps of more are passed over");
+  app.add_flag("--full", args.full, "batch sizes 16 and 200, smallest and middle bucket too");
+  app.add_flag("--check", args.check, "end with 1 where a plan is above its bound");
+  CLI11_PARSE(app, argc, argv);
   std::printf("%-18s %6s %9s %-8s %-14s %6s %15s %8s %8s\n", "config", "batch", "bucket",
               "schedule", "recompute", "nodes", "height", "above %", "seconds");
   Total total;
@@ -176,3 +141,7 @@ int main(int argc, char** argv) {
               total.above, total.worst, total.compile);
   return args.check && total.above > 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return pal::run_bench("plan_bench", run, argc, argv); }

@@ -1,5 +1,7 @@
 // The main program of a benchmark that is no suite of Google Benchmark's.
 #pragma once
+#include <time.h>
+
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,13 @@ inline int run_bench(const char* name, int (*run)(int, char**), int argc, char**
     std::fprintf(stderr, "%s: %s\n", name, error.what());
     return error.exit_code;
   }
+}
+
+// Seconds of the processor that this process has used.
+inline double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
 }  // namespace pal

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <memory>
 
 #include "core/error.h"
@@ -15,6 +16,21 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBinaryBytes = size_t{4} << 30;
 
+// What gzread will make of a file: as many bytes as it has, or as its end says (RFC 1952), which is
+// a guess where it is damaged.
+size_t unpacked_bytes(const fs::path& file) {
+  std::error_code ignored;
+  const auto bytes = static_cast<size_t>(fs::file_size(file, ignored));
+  std::ifstream in(file, std::ios::binary);
+  unsigned char magic[2] = {}, last[4] = {};
+  in.read(reinterpret_cast<char*>(magic), 2);
+  if (magic[0] != 0x1f || magic[1] != 0x8b) return bytes;
+  in.seekg(-4, std::ios::end).read(reinterpret_cast<char*>(last), 4);
+  const size_t said =
+      size_t{last[0]} | size_t{last[1]} << 8 | size_t{last[2]} << 16 | size_t{last[3]} << 24;
+  return std::min(said, 1032 * bytes);  // no deflated file holds more
+}
+
 std::vector<uint8_t> read_all(const fs::path& file) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) {
@@ -22,9 +38,10 @@ std::vector<uint8_t> read_all(const fs::path& file) {
   }
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> in(gzopen(file.c_str(), "rb"), gzclose_r);
   if (!in) throw UsageError(file.string() + ": cannot be opened");
+  constexpr size_t kChunk = size_t{1} << 20;
   std::vector<uint8_t> bytes;
+  bytes.reserve(std::min(unpacked_bytes(file), kMostBinaryBytes) + kChunk);  // grown, it is twice
   for (;;) {
-    constexpr size_t kChunk = size_t{1} << 20;
     const size_t have = bytes.size();
     bytes.resize(have + kChunk);
     const int got = gzread(in.get(), bytes.data() + have, kChunk);
@@ -121,6 +138,9 @@ ImageSet read_cifar(std::span<const fs::path> files, int classes) {
   ImageSet set{.height = kSide, .width = kSide, .channels = 3};
   set.classes =
       classes_named(files[0].parent_path(), {"batches.meta.txt", "fine_label_names.txt"}, classes);
+  size_t total = 0;
+  for (const fs::path& file : files) total += unpacked_bytes(file);
+  set.pixels.reserve(std::min(total, kMostBinaryBytes));
   for (const fs::path& file : files) {
     const std::vector<uint8_t> bytes = read_all(file);
     if (bytes.empty() || bytes.size() % record != 0) {
@@ -146,7 +166,8 @@ ImageSet read_cifar(std::span<const fs::path> files, int classes) {
 ImageSet read_idx(std::span<const fs::path> images) {
   ImageSet set;
   for (const fs::path& file : images) {
-    const Idx pixels = read_idx_file(file), labels = read_idx_file(labels_of(file));
+    Idx pixels = read_idx_file(file);
+    const Idx labels = read_idx_file(labels_of(file));
     auto fail = [&](const std::string& what) { throw UsageError(file.string() + ": " + what); };
     const size_t rank = pixels.extents.size();
     if (rank < 3 || (rank == 4 && pixels.extents[3] != 3)) fail("not images (N, H, W)");
@@ -164,8 +185,12 @@ ImageSet read_idx(std::span<const fs::path> images) {
     }
     set.height = static_cast<int>(height), set.width = static_cast<int>(width);
     set.channels = channels;
-    set.pixels.insert(set.pixels.end(), pixels.bytes.begin() + ptrdiff_t(pixels.begin),
-                      pixels.bytes.end());
+    pixels.bytes.erase(pixels.bytes.begin(), pixels.bytes.begin() + ptrdiff_t(pixels.begin));
+    if (set.pixels.empty()) {  // the usual case of one file is not held twice
+      set.pixels = std::move(pixels.bytes);
+    } else {
+      set.pixels.insert(set.pixels.end(), pixels.bytes.begin(), pixels.bytes.end());
+    }
     set.labels.insert(set.labels.end(), labels.bytes.begin() + ptrdiff_t(labels.begin),
                       labels.bytes.end());
   }

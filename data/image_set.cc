@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "core/error.h"
 #include "core/philox.h"
@@ -151,12 +152,24 @@ ImageSet ImageSet::subset(std::span<const int32_t> which) const {
       if (!film_ends.empty()) out.film_ends.push_back(static_cast<int64_t>(out.files.size()));
     } else if (!made_up.numbers.empty()) {
       out.made_up.numbers.push_back(made_up.numbers.at(static_cast<size_t>(i)));
-    } else {
+    } else if (!pixels.empty()) {
       out.pixels.insert(out.pixels.end(), pixels.begin() + bytes * i,
                         pixels.begin() + bytes * (i + 1));
     }
   }
   return out;
+}
+
+void ImageSet::keep(std::span<const int32_t> which) {
+  std::vector<uint8_t> own = std::exchange(pixels, {});
+  *this = subset(which);
+  const auto bytes = static_cast<std::ptrdiff_t>(height) * width * channels;
+  auto to = own.begin();
+  for (const int32_t i : which) {
+    if (!own.empty()) to = std::copy_n(own.begin() + bytes * i, bytes, to);
+  }
+  own.erase(to, own.end());
+  pixels = std::move(own);
 }
 
 uint64_t ImageSet::fingerprint() const {
@@ -175,9 +188,10 @@ uint64_t ImageSet::fingerprint() const {
   const int32_t size[3] = {height, width, channels};
   take(size, sizeof size);
   take(pixels.data(), pixels.size());
-  for (size_t i = 0; i < made_up.numbers.size(); ++i) {
-    const Image image = draw_made_up(static_cast<int64_t>(i));
-    take(image.pixels.data(), image.pixels.size());
+  if (!made_up.numbers.empty()) {  // what their pixels are drawn from
+    take(&made_up.seed, sizeof made_up.seed);
+    take(&made_up.part, sizeof made_up.part);
+    take(made_up.numbers.data(), made_up.numbers.size() * sizeof made_up.numbers[0]);
   }
   return hash;
 }

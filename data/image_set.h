@@ -38,6 +38,7 @@ struct ImageSet {
   Image read(int64_t i, int channels, int64_t frame = 0) const;
   std::string name(int64_t i) const;  // for messages: a path, or a number
   ImageSet subset(std::span<const int32_t> which) const;
+  void keep(std::span<const int32_t> which);  // rising numbers: the subset, its pixels in place
   // Equal for sets with the same images in the same order; of files the paths below their root are
   // compared, not what is in them.
   uint64_t fingerprint() const;

@@ -9,4 +9,8 @@ std::string fault(const BertOptions& o) {
          std::to_string(o.hidden);
 }
 
+Rules<BertOptions> BertOptions::rules() {
+  return {{"model.heads, model.hidden", "of bert: the heads divide hidden", fault}};
+}
+
 }  // namespace pal

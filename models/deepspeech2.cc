@@ -29,39 +29,16 @@ int64_t windows(int64_t extent, int64_t kernel, int64_t stride) {
   return (extent + 2 * (kernel / 2) - kernel) / stride + 1;
 }
 
-class SpeechNetwork {
+// Weights, and the layers between the recurrent ones. With `training_scalars` they are as in
+// training.
+class SpeechLayers {
  public:
-  // With `training_scalars` it is as in training.
-  SpeechNetwork(Builder& builder, const DeepSpeech2Options& options, Val steps,
-                Val training_scalars)
-      : b_(builder), o_(options), steps_(steps), scalars_(training_scalars) {}
-
-  // (B, F, bins) -> (T', B, labels)
-  Val logits(Val features) {
-    const Shape shape = features.shape();
-    Val x = reshape(features, {shape[0], shape[1], shape[2], 1});
-    for (size_t l = 0; l < o_.convs.size(); ++l)
-      x = convolution("conv" + std::to_string(l), x, o_.convs[l]);
-    x = swap_leading(x);  // (T', B, bins', channels)
-    const Shape wide = x.shape();
-    x = reshape(x, {wide[0], wide[1], wide[2] * wide[3]});
-    for (int64_t l = 0; l < o_.layers; ++l) {
-      Builder::Within scope(b_, "rnn" + std::to_string(l));
-      if (l > 0) x = norm(dropped(x), false);
-      x = recurrent(x);
-    }
-    Builder::Within scope(b_, "output");
-    x = norm(dropped(x), false);
-    if (o_.fully_connected > 0) {
-      Builder::Within layer(b_, "fully_connected");
-      x = clip(dense(x, o_.fully_connected), 0, o_.clip);
-    }
-    return dense(x, o_.labels);
-  }
-
   std::vector<MovedStatistic> take_moved() { return std::move(moved_); }
 
- private:
+ protected:
+  SpeechLayers(Builder& builder, const DeepSpeech2Options& options, Val steps, Val training_scalars)
+      : b_(builder), o_(options), steps_(steps), scalars_(training_scalars) {}
+
   Val uniform(const std::string& name, const Shape& shape, int64_t fan_in) {
     return b_.weight(name, {shape}, {Init::Kind::uniform, 1 / std::sqrt(float(fan_in))});
   }
@@ -105,6 +82,46 @@ class SpeechNetwork {
     return clip(norm(conv2d(x, w, attrs), true), 0, o_.clip);
   }
 
+  Builder& b_;
+  const DeepSpeech2Options& o_;
+  Val steps_, scalars_;
+
+ private:
+  std::vector<MovedStatistic> moved_;
+};
+
+class SpeechNetwork : public SpeechLayers {
+ public:
+  SpeechNetwork(Builder& builder, const DeepSpeech2Options& options, Val steps,
+                Val training_scalars)
+      : SpeechLayers(builder, options, steps, training_scalars) {}
+
+  // (B, F, bins) -> (T', B, labels)
+  Val logits(Val features) {
+    const Shape shape = features.shape();
+    Val x = reshape(features, {shape[0], shape[1], shape[2], 1});
+    const std::vector<Conv> convs = o_.convs();
+    for (size_t l = 0; l < convs.size(); ++l) {
+      x = convolution("conv" + std::to_string(l), x, convs[l]);
+    }
+    x = swap_leading(x);  // (T', B, bins', channels)
+    const Shape wide = x.shape();
+    x = reshape(x, {wide[0], wide[1], wide[2] * wide[3]});
+    for (int64_t l = 0; l < o_.layers; ++l) {
+      Builder::Within scope(b_, "rnn" + std::to_string(l));
+      if (l > 0) x = norm(dropped(x), false);
+      x = recurrent(x);
+    }
+    Builder::Within scope(b_, "output");
+    x = norm(dropped(x), false);
+    if (o_.fully_connected > 0) {
+      Builder::Within layer(b_, "fully_connected");
+      x = clip(dense(x, o_.fully_connected), 0, o_.clip);
+    }
+    return dense(x, o_.labels);
+  }
+
+ private:
   // (T, B, I) -> (T, B, H or 2 H)
   Val recurrent(Val x) {
     Val forward = direction("forward", x, false);
@@ -146,18 +163,13 @@ class SpeechNetwork {
                      : gru_cell_unfused(input, of_state, before.h, steps_, t),
             {}};
   }
-
-  Builder& b_;
-  const DeepSpeech2Options& o_;
-  Val steps_, scalars_;
-  std::vector<MovedStatistic> moved_;
 };
 
 }  // namespace
 
 int64_t output_steps(const DeepSpeech2Options& options, int64_t frames) {
   if (frames == 0) return 0;
-  for (const Conv& c : options.convs) frames = windows(frames, c.time, c.time_stride);
+  for (const Conv& c : options.convs()) frames = windows(frames, c.time, c.time_stride);
   return frames;
 }
 

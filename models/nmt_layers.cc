@@ -8,7 +8,6 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
-#include "ops/elementwise/dropout.h"
 #include "ops/losses/masked_softmax.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/products/matmul.h"
@@ -43,12 +42,6 @@ Val NmtLayers::lstm_bias(int64_t hidden) {
 NmtLayers::LstmWeights NmtLayers::lstm_weights(int64_t input, int64_t hidden) {
   return {matrix("wx", input, 4 * hidden),
           b_.weight("wh", {{hidden, 4 * hidden}}, {Init::Kind::orthogonal, 1}), lstm_bias(hidden)};
-}
-
-Val NmtLayers::dropout(Val x, float p) {
-  if (!scalars_ || p == 0) return x;
-  if (o_.fused) return pal::dropout(x, scalars_, p);
-  return dropout_apply(x, dropout_mask(scalars_, x.spec(), p), p);
 }
 
 Val NmtLayers::normalise(const std::string& name, Val x, Val shift) {
@@ -119,6 +112,13 @@ Val NmtLayers::embedding_matrix(const std::string& side, int64_t words) {
 }
 
 Encoded NmtLayers::encode(Val source, Val lengths) {
+  Val last;
+  const Encoded encoded = read_source(source, lengths, last);
+  first_ = state_after(last);
+  return encoded;
+}
+
+Encoded NmtLayers::read_source(Val source, Val lengths, Val& last) {
   Builder::Within scope(b_, "encoder");
   const int64_t H = o_.hidden;
   Val x;
@@ -128,7 +128,6 @@ Encoded NmtLayers::encode(Val source, Val lengths) {
     x = embedding(embedding_matrix("source", o_.source_vocab), source);  // (S, B, E)
     x = embedding_dropout(x);
   }
-  Val last;
   for (int64_t l = 0; l < o_.encoder_layers; ++l) {
     const std::string layer = "rnn" + std::to_string(l);
     if (l > 0) x = dropout(x);
@@ -144,24 +143,24 @@ Encoded NmtLayers::encode(Val source, Val lengths) {
   }
   Builder::Within attention(b_, "attention");
   Val keys = matmul(x, matrix("wk", H, o_.attention_size));
-  return {keys, x, lengths, last};
+  return {keys, x, lengths};
 }
 
-DecoderState NmtLayers::first_state(const Encoded& encoded) {
+DecoderState NmtLayers::state_after(Val last) {
   Builder::Within scope(b_, "decoder/init");
   const int64_t H = o_.hidden;
   DecoderState state;
   for (int64_t l = 0; l < o_.decoder_layers; ++l) {
     auto first = [&](const std::string& name) {
       Val bias = vector("b" + name, H), w = matrix("w" + name, H, H);
-      if (!o_.attention_layer_norm) return tanh(linear(encoded.last, w, bias));
-      return tanh(normalise(name, matmul(encoded.last, w), bias));
+      if (!o_.attention_layer_norm) return tanh(linear(last, w, bias));
+      return tanh(normalise(name, matmul(last, w), bias));
     };
     const std::string n = std::to_string(l);
     Val h = first("h" + n);
     state.layers.push_back({h, first("c" + n)});
   }
-  state.attended = fill(b_, encoded.last.spec(), 0);
+  state.attended = fill(b_, last.spec(), 0);
   return state;
 }
 
@@ -193,35 +192,32 @@ Val NmtLayers::attend(Val query, const Encoded& encoded) {
   return attention_context(masked_softmax(score, encoded.lengths), encoded.values);
 }
 
-DecoderState NmtLayers::decode(Val word_gates, const DecoderState& before, const Encoded& encoded) {
+Val NmtLayers::decode(Val word_gates, DecoderState& state, const Encoded& encoded) {
   const int64_t H = o_.hidden;
-  DecoderState next;
   Val x;
   for (int64_t l = 0; l < o_.decoder_layers; ++l) {
     Builder::Within scope(b_, "rnn" + std::to_string(l));
-    const LstmState& old = before.layers[size_t(l)];
+    LstmState& layer = state.layers[size_t(l)];
     Val input = word_gates;  // (B, 4H)
     if (l == 0 && o_.input_feeding) {
-      input = matmul(before.attended, matrix("wf", H, 4 * H), false, false, input);
+      input = matmul(state.attended, matrix("wf", H, 4 * H), false, false, input);
     } else if (l > 0) {
       Val bias = o_.layer_norm ? Val{} : lstm_bias(H);
       input = linear(dropout(x), matrix("wx", H, 4 * H), bias);
     }
     if (o_.layer_norm) input = normalise("x", input, lstm_bias(H));
     Val wh = b_.weight("wh", {{H, 4 * H}}, {Init::Kind::orthogonal, 1});
-    next.layers.push_back(cell(gates(input, old.h, wh), old, {}, 0));
-    x = next.layers.back().h;
+    layer = cell(gates(input, layer.h, wh), layer, {}, 0);
+    x = layer.h;
   }
   Val context = attend(x, encoded);
   Builder::Within scope(b_, "attention");
   Val of_h = matmul(dropout(x, o_.hidden_dropout), matrix("wh", H, H));
   Val mixed = matmul(dropout(context, o_.hidden_dropout), matrix("wc", H, H), false, false, of_h);
   if (o_.attention_layer_norm) mixed = normalise("hidden", mixed, vector("shift_hidden", H));
-  next.attended = tanh(mixed);
-  return next;
+  state.attended = tanh(mixed);
+  return state.attended;
 }
-
-Val NmtLayers::before_output(Val attended) { return dropout(attended); }
 
 Val NmtLayers::logits(Val x) {
   Val bias = vector("bias", o_.target_vocab);

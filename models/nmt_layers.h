@@ -1,43 +1,25 @@
-// The layers that the translator's programs share: each records the same nodes over the same
-// weights wherever it is called.
+// The layers of the recurrent translator, as models/recurrent_translator.h asks for them.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "core/builder.h"
 #include "models/nmt_options.h"
-#include "ops/recurrent/lstm.h"
+#include "models/recurrent_translator.h"
 
 namespace pal {
 
-struct Encoded {
-  Val keys;     // (S, B, A) projected for the attention, once
-  Val values;   // (S, B, H) the encoder's outputs
-  Val lengths;  // i32 (B)
-  Val last;     // (B, H) the output at each sentence's last word (null in the decoder's step)
-};
-
-struct DecoderState {
-  std::vector<LstmState> layers = {};
-  Val attended;  // (B, H) tanh(W [context; h]) of the step before: what input feeding feeds
-};
-
 class NmtLayers {
  public:
-  // With `scalars`, dropout is recorded; without, the model is as it translates.
   NmtLayers(Builder& builder, const NmtOptions& options, Val scalars)
       : b_(builder), o_(options), scalars_(scalars) {}
 
-  Encoded encode(Val source, Val lengths);  // i32 (S, B), i32 (B)
-  // tanh(W last + b) for every layer's h and c, zeros for the attended vector.
-  DecoderState first_state(const Encoded& encoded);
-  // The target words' part of the first layer's gates: i32 (T, B) -> (T, B, 4H), one product for
-  // all steps.
-  Val embed_target(Val words);
-  // One step; call it in the scope "decoder".
-  DecoderState decode(Val word_gates, const DecoderState& before, const Encoded& encoded);
-  Val before_output(Val attended);  // (..., H), dropped
-  Val logits(Val x);                // (..., H) -> (..., V)
+  Encoded encode(Val source, Val lengths);
+  DecoderState first_state(const Encoded&) const { return first_; }  // encode() makes it
+  Val embed_target(Val words);                                       // one product for all steps
+  Val decode(Val word_gates, DecoderState& state, const Encoded& encoded);
+  Val before_output(Val attended) { return dropout(attended); }
+  Val logits(Val x);
 
  private:
   struct LstmWeights {
@@ -56,15 +38,20 @@ class NmtLayers {
   LstmState normalised_cell(Val gates, const LstmState& before);
   // One layer over all steps: (S, B, I) -> (S, B, H), and the state at each sentence's end.
   Val run_lstm(const std::string& name, Val x, int64_t hidden, Val lengths, Val* last);
-  Val dropout(Val x, float p);
+  Val dropout(Val x, float p) { return dropped(x, p, scalars_, o_.fused); }
   Val dropout(Val x) { return dropout(x, o_.dropout); }
   Val embedding_dropout(Val x) { return dropout(x, o_.embedding_dropout.value_or(o_.dropout)); }
   Val attend(Val query, const Encoded& encoded);  // (B, H) -> context (B, H)
+  Encoded read_source(Val source, Val lengths, Val& last);
+  // tanh(W last + b) for every layer's h and c, zeros for the attended vector; `last` (B, H): the
+  // encoder's output at each sentence's last word.
+  DecoderState state_after(Val last);
   Val embedding_matrix(const std::string& side, int64_t words);
 
   Builder& b_;
   const NmtOptions& o_;
   Val scalars_;
+  DecoderState first_;
 };
 
 }  // namespace pal

@@ -18,4 +18,11 @@ std::string fault(const NmtOptions& o) {
   return "";
 }
 
+Rules<NmtOptions> NmtOptions::rules() {
+  return {
+      {"model.bidirectional, model.hidden", "a bidirectional layer needs an even hidden", fault},
+      {"model.tie_embeddings, model.hidden, model.embedding",
+       "target and all tie the output layer: hidden equals embedding", fault}};
+}
+
 }  // namespace pal

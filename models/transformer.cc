@@ -44,18 +44,13 @@ std::vector<KeysValues> inputs(Builder& b, const TransformerOptions& o, const st
 
 TranslationLoss loss(Builder& b, const TransformerOptions& o, const TranslationShape& shape,
                      Val scalars, bool training) {
-  const auto [S, T, B] = shape;
-  Val source = b.input(in::kSource, {{S, B}, DType::i32});
-  Val lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
-  Val target_in = b.input(in::kTargetIn, {{T, B}, DType::i32});
-  Val target_out = b.input(in::kTargetOut, {{T, B}, DType::i32});
+  const TranslationBatch batch(b, shape);
   TransformerLayers net(b, o, training ? scalars : Val{});
-
-  Val encoded = net.encode(source, lengths);              // (S, B, D)
-  Val decoded = net.decode(target_in, encoded, lengths);  // (T, B, D)
+  Val encoded = net.encode(batch.source, batch.lengths);              // (S, B, D)
+  Val decoded = net.decode(batch.target_in, encoded, batch.lengths);  // (T, B, D)
   Builder::Within scope(b, "output");
-  return output_loss(decoded, target_out, scalars, training ? o.label_smoothing : 0, o.loss_chunks,
-                     [&](Val x) { return net.logits(x); });
+  return output_loss(decoded, batch.target_out, scalars, training ? o.label_smoothing : 0,
+                     o.loss_chunks, [&](Val x) { return net.logits(x); });
 }
 
 void encoder(Builder& b, const TransformerOptions& o, const TranslationShape& shape) {

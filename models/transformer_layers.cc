@@ -7,7 +7,6 @@
 #include "ops/attention/attention_step.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/elementwise/dropout.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/products/matmul.h"
 #include "ops/tensors/embedding.h"
@@ -24,12 +23,6 @@ std::string layer_name(int64_t l) { return "layer" + std::to_string(l); }
 Val TransformerLayers::matrix(const std::string& name, int64_t rows, int64_t columns) {
   const float half_width = std::sqrt(6.0f / float(rows + columns));  // Glorot and Bengio 2010
   return b_.weight(name, {{rows, columns}}, {Init::Kind::uniform, half_width});
-}
-
-Val TransformerLayers::dropout(Val x, float p) {
-  if (!scalars_ || p == 0) return x;
-  if (o_.fused) return pal::dropout(x, scalars_, p);
-  return dropout_apply(x, dropout_mask(scalars_, x.spec(), p), p);
 }
 
 Val TransformerLayers::embedding_matrix(const std::string& side, int64_t words) {

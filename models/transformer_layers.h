@@ -7,6 +7,7 @@
 
 #include "core/builder.h"
 #include "models/transformer_options.h"
+#include "models/translation.h"
 
 namespace pal {
 
@@ -52,7 +53,7 @@ class TransformerLayers {
   Val feed_forward(Val x);
   Val decoder_layer(int64_t l, Val x, const Sublayer& self_attention,
                     const Sublayer& source_attention);
-  Val dropout(Val x, float p);
+  Val dropout(Val x, float p) { return dropped(x, p, scalars_, o_.fused); }
 
   Builder& b_;
   const TransformerOptions& o_;

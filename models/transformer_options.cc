@@ -13,4 +13,9 @@ std::string fault(const TransformerOptions& o) {
          " columns each; " + (divides ? "use more heads" : "change one of them");
 }
 
+Rules<TransformerOptions> TransformerOptions::rules() {
+  return {{"model.heads, model.hidden", "the heads divide hidden, into 256 columns each at most",
+           fault}};
+}
+
 }  // namespace pal

@@ -1,13 +1,29 @@
-// The loss that translation models share.
+// Inputs, dropout and loss that translation models share.
 #include "models/translation.h"
 
 #include <algorithm>
 
 #include "ops/elementwise/add.h"
+#include "ops/elementwise/dropout.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/tensors/views.h"
 
 namespace pal {
+
+TranslationBatch::TranslationBatch(Builder& b, const TranslationShape& shape) {
+  namespace in = translation_input;
+  const auto [S, T, B] = shape;
+  source = b.input(in::kSource, {{S, B}, DType::i32});
+  lengths = b.input(in::kSourceLengths, {{B}, DType::i32});
+  target_in = b.input(in::kTargetIn, {{T, B}, DType::i32});
+  target_out = b.input(in::kTargetOut, {{T, B}, DType::i32});
+}
+
+Val dropped(Val x, float p, Val scalars, bool fused) {
+  if (!scalars || p == 0) return x;
+  if (fused) return dropout(x, scalars, p);
+  return dropout_apply(x, dropout_mask(scalars, x.spec(), p), p);
+}
 
 TranslationLoss output_loss(Val x, Val targets, Val scalars, float smoothing, int64_t chunks,
                             const std::function<Val(Val)>& logits) {

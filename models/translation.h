@@ -31,6 +31,12 @@ inline constexpr const char* kToken = "token";                   // i32 (1, B): 
 inline constexpr const char* kPosition = "position";             // i32 (1): words before the step's
 }  // namespace translation_input
 
+// The inputs of a batch, declared in this order.
+struct TranslationBatch {
+  TranslationBatch(Builder& b, const TranslationShape& shape);
+  Val source, lengths, target_in, target_out;
+};
+
 // A model over vocabularies of given sizes. All of its programs have the same weights, by name.
 struct TranslationModel {
   int64_t target_vocab = 0;
@@ -51,6 +57,10 @@ struct TranslationModel {
   // model with caches takes the input position, and can make T = shape.target steps.
   std::vector<std::string> caches = {};
 };
+
+// x with dropout of probability p; as it is without `scalars`, or where p is 0. Not `fused`: the
+// mask and its application are nodes of their own.
+Val dropped(Val x, float p, Val scalars, bool fused);
 
 // The output layer and its loss, in `chunks` runs of rows, one after the other, added up in that
 // order in f32: the same loss but for the order of its sums. x (T, B, H), targets i32 (T, B);

@@ -37,6 +37,12 @@ Shape ImageNetwork::input(int64_t batch, int64_t size) const {
 
 std::span<const ImageNetwork> image_networks() { return kNetworks; }
 
+std::vector<std::string> image_network_names() {
+  std::vector<std::string> names;
+  for (const ImageNetwork& n : kNetworks) names.emplace_back(n.name);
+  return names;
+}
+
 const ImageNetwork& image_network(const std::string& name) {
   const auto found = std::find_if(std::begin(kNetworks), std::end(kNetworks),
                                   [&](const ImageNetwork& n) { return name == n.name; });

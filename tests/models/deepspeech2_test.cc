@@ -18,7 +18,7 @@ namespace in = speech_input;
 DeepSpeech2Options tiny(DeepSpeech2Options::Cell cell) {
   DeepSpeech2Options o;
   o.bins = 9, o.labels = 6, o.channels = 3, o.layers = 2, o.hidden = 5, o.cell = cell;
-  o.convs = {{5, 5, 2, 2}, {3, 3, 1, 2}};
+  o.conv_kernels = {"5x5", "3x3"}, o.conv_strides = {"2x2", "1x2"};
   return o;
 }
 

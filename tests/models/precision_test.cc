@@ -99,7 +99,7 @@ std::vector<Case> cases() {
        [](bool fused) -> Forward {
          DeepSpeech2Options o;
          o.bins = 9, o.labels = 6, o.channels = 3, o.layers = 2, o.hidden = 5;
-         o.convs = {{5, 5, 2, 2}, {3, 3, 1, 2}};
+         o.conv_kernels = {"5x5", "3x3"}, o.conv_strides = {"2x2", "1x2"};
          o.fused = fused;
          return [o](Builder& b, Val s) {
            SpeechLoss loss = deepspeech2_loss(b, o, {24, 2, kBatch}, s, true);

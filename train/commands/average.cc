@@ -21,38 +21,36 @@ int run_average(const AverageArgs& args) {
   if (args.json) {
     nlohmann::json names = nlohmann::json::array();
     for (const auto& file : files) names.push_back(file.string());
-    std::puts(nlohmann::json{{"files", names}, {"out", args.out.string()}}.dump().c_str());
-  } else {
-    std::printf("%s: the mean of %zu checkpoints, %s to %s\n", args.out.string().c_str(),
-                files.size(), files.front().filename().string().c_str(),
-                files.back().filename().string().c_str());
+    return print(nlohmann::json{{"files", names}, {"out", args.out.string()}}.dump() + "\n");
   }
-  return std::fflush(stdout) == 0 ? kExitDone : kExitFailed;
+  return print(args.out.string() + ": the mean of " + std::to_string(files.size()) +
+               " checkpoints, " + files.front().filename().string() + " to " +
+               files.back().filename().string() + "\n");
 }
 
 namespace {
 
-std::function<Request()> average_flags(Flags& flags) {
-  auto args = std::make_shared<AverageArgs>();
-  flags.add("DIR", args->folder, "folder of a run with step-N.safetensors files",
-            {.type = "DIR", .required = true});
-  flags.add("--last", args->last, "how many checkpoints, the newest (5)", {.type = "N"});
-  flags.add("--out", args->out, "the weights (DIR/average.safetensors)", {.type = "FILE"});
-  add_json(flags, args->json);
-  return [args] {
-    if (args->last < 1) {
-      throw UsageError("--last: " + std::to_string(args->last) +
-                       " is out of range; give 1 or more");
-    }
-    if (args->out.empty()) args->out = args->folder / "average.safetensors";
-    return request<run_average>(*args);
-  };
-}
+struct AverageFlags {
+  AverageArgs args;
+
+  void declare(Flags& flags) {
+    flags.add("DIR", args.folder, "folder of a run with step-N.safetensors files",
+              {.type = "DIR", .required = true});
+    flags.add("--last", args.last, "how many checkpoints, the newest (5)", {.type = "N"});
+    flags.add("--out", args.out, "the weights (DIR/average.safetensors)", {.type = "FILE"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    check_range("--last", args.last, 1);
+    if (args.out.empty()) args.out = args.folder / "average.safetensors";
+    return request<run_average>(args);
+  }
+};
 
 }  // namespace
 
 Command average_command() {
-  return {"average", "the mean of a run's last checkpoints", average_flags};
+  return command<AverageFlags>("average", "the mean of a run's last checkpoints");
 }
 
 }  // namespace pal

@@ -9,6 +9,7 @@
 #include "train/commands/commands.h"
 #include "train/commands/measure_cpu.h"
 #include "train/config/profile.h"
+#include "train/config/wording.h"
 
 namespace pal {
 
@@ -41,42 +42,38 @@ int run_bench(const BenchArgs& args) {
     }
     json["vector_gflops"] = p.vector * 1e-9;
     json["node_us"] = p.launch * 1e6;
-    std::puts(json.dump().c_str());
-    return kExitDone;
+    return print(json.dump() + "\n");
   }
-  for (const std::string& line : lines) std::puts(line.c_str());
-  std::printf("  elementwise functions: %.0f Gflop/s; a node costs %.2f us beyond its work\n",
-              m.profile.vector * 1e-9, m.profile.launch * 1e6);
-  std::printf("profile %s (pal plan --profile cpu)\n", file.c_str());
-  return kExitDone;
+  std::string said;
+  for (const std::string& line : lines) said += line + "\n";
+  return print(said + "  elementwise functions: " + fixed(m.profile.vector * 1e-9, 0) +
+               " Gflop/s; a node costs " + fixed(m.profile.launch * 1e6, 2) +
+               " us beyond its work\nprofile " + file.string() + " (pal plan --profile cpu)\n");
 }
 
 namespace {
 
-std::function<Request()> bench_flags(Flags& flags) {
-  struct Given {
-    BenchArgs args;
-    bool profile = false;
-  };
-  auto given = std::make_shared<Given>();
-  flags.add("--profile", given->profile, "write its profile (./pal bench alone: benchmarks)");
-  flags.add("--out", given->args.out, "the profile (~/.config/palimpsest/cpu.yaml)",
-            {.type = "FILE"});
-  add_json(flags, given->args.json);
-  return [given] {
-    if (!given->profile) {
-      throw UsageError(
-          "bench: the benchmarks are run by ./pal bench in the source tree; here "
-          "there is bench --profile");
-    }
-    return request<run_bench>(given->args);
-  };
-}
+struct BenchFlags {
+  BenchArgs args;
+  bool profile = false;
+
+  void declare(Flags& flags) {
+    flags.add("--profile", profile, "write its profile (./pal bench alone: benchmarks)");
+    flags.add("--out", args.out, "the profile (~/.config/palimpsest/cpu.yaml)", {.type = "FILE"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    if (profile) return request<run_bench>(args);
+    throw UsageError(
+        "bench: the benchmarks are run by ./pal bench in the source tree; here "
+        "there is bench --profile");
+  }
+};
 
 }  // namespace
 
 Command bench_command() {
-  return {"bench", "measure this machine's processor for --profile cpu", bench_flags};
+  return command<BenchFlags>("bench", "measure this machine's processor for --profile cpu");
 }
 
 }  // namespace pal

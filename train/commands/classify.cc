@@ -1,10 +1,10 @@
 // pal classify: the likeliest classes of image files, or of folders of frames.
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/config/wording.h"
 #include "train/images/classifier.h"
 #include "train/run_files/log.h"
 
@@ -27,21 +27,19 @@ int run_classify(const ClassifyArgs& args) {
       row["error"] = error.what();
       ++failed;
     }
-    images.push_back(row);
-    if (args.json || row.contains("error")) continue;
-    std::printf("%s\n", file.c_str());
-    for (const nlohmann::json& each : row["classes"]) {
-      std::printf("  %5.1f %%  %s\n", 100 * each["probability"].get<double>(),
-                  each["class"].get<std::string>().c_str());
+    if (!args.json && !row.contains("error")) {
+      std::string lines = file.string() + "\n";
+      for (const nlohmann::json& each : row["classes"]) {
+        lines += printed("  %5.1f %%  ", 100 * each["probability"].get<double>()) +
+                 each["class"].get<std::string>() + "\n";
+      }
+      print(lines);
     }
+    images.push_back(std::move(row));
   }
   // A name that is not UTF-8 is printed with replacement characters.
-  if (args.json) {
-    std::puts(nlohmann::json{{"images", images}}
-                  .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                  .c_str());
-  }
-  if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+  if (args.json) print(nlohmann::json{{"images", images}}.dump(-1, ' ', false, kReplace) + "\n");
   if (failed > 0) {
     throw UsageError(std::to_string(failed) + " of " + std::to_string(args.files.size()) +
                      " files could not be classified (above)");
@@ -51,25 +49,26 @@ int run_classify(const ClassifyArgs& args) {
 
 namespace {
 
-std::function<Request()> classify_flags(Flags& flags) {
-  auto args = std::make_shared<ClassifyArgs>();
-  add_models(flags, args->model);
-  flags.add("FILE", args->files, "JPEG and PNG files; of films folders of frames",
-            {.type = "FILE...", .required = true});
-  flags.add("--top", args->top, "classes to print of each image (5)", {.type = "N"});
-  add_json(flags, args->json);
-  return [args] {
-    if (args->top < 1) {
-      throw UsageError("--top: " + std::to_string(args->top) + " is out of range; give 1 or more");
-    }
-    return request<run_classify>(*args);
-  };
-}
+struct ClassifyFlags {
+  ClassifyArgs args;
+
+  void declare(Flags& flags) {
+    add_models(flags, args.model);
+    flags.add("FILE", args.files, "JPEG and PNG files; of films folders of frames",
+              {.type = "FILE...", .required = true});
+    flags.add("--top", args.top, "classes to print of each image (5)", {.type = "N"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    check_range("--top", args.top, 1);
+    return request<run_classify>(args);
+  }
+};
 
 }  // namespace
 
 Command classify_command() {
-  return {"classify", "the likeliest classes of images", classify_flags};
+  return command<ClassifyFlags>("classify", "the likeliest classes of images");
 }
 
 }  // namespace pal

@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 
 #include "core/error.h"
@@ -12,20 +14,20 @@
 
 namespace pal {
 
-// The commands, each defined in its own file.
-Command train_command(), plan_command(), bench_command(), reproduce_command(), place_command(),
-    translate_command(), eval_command(), classify_command(), transcribe_command(),
-    average_command(), score_command(), config_reference_command();
+// The commands, in the order of the help: a row each. The file score.cc defines score_command().
+#define PAL_COMMANDS(row)                                                                          \
+  row(train) row(plan) row(bench) row(reproduce) row(place) row(translate) row(eval) row(classify) \
+      row(transcribe) row(average) row(score) row(config_reference)
+
+#define PAL_DECLARE(name) Command name##_command();
+PAL_COMMANDS(PAL_DECLARE)
 
 namespace {
 
 namespace fs = std::filesystem;
 
-// In the order of the help.
-constexpr Command (*kCommands[])() = {
-    train_command,      plan_command,      bench_command, reproduce_command,
-    place_command,      translate_command, eval_command,  classify_command,
-    transcribe_command, average_command,   score_command, config_reference_command};
+#define PAL_POINTER(name) name##_command,
+constexpr Command (*kCommands[])() = {PAL_COMMANDS(PAL_POINTER)};
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -39,10 +41,9 @@ void check_words(CLI::App& app, const std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return;
   std::vector<std::string> names = command_names(app);
   if (std::find(names.begin(), names.end(), args[0]) == names.end()) {
-    std::string list;
-    for (const auto& name : names) list += (list.empty() ? "" : ", ") + name;
     throw UsageError("'" + one_line(args[0]) + "' is not a command of this version" +
-                     did_you_mean(nearest(args[0], names)) + " (there are: " + list + ")");
+                     did_you_mean(nearest(args[0], names)) + " (there are: " + comma_list(names) +
+                     ")");
   }
   CLI::App* command = app.get_subcommand(args[0]);
   std::vector<std::string> flags{"--help"};
@@ -58,15 +59,21 @@ void check_words(CLI::App& app, const std::vector<std::string>& args) {
 
 }  // namespace
 
-int run_print(const PrintText& print) {
-  std::fputs(print.text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? kExitDone : kExitFailed;
+int print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) {
+    throw Error(kExitFailed,
+                std::string("standard output: cannot be written: ") + std::strerror(errno));
+  }
+  return kExitDone;
 }
+
+int run_print(const PrintText& args) { return print(args.text); }
 
 Request parse_command_line(const std::string& program, const std::vector<std::string>& given) {
   std::vector<std::string> args = given;
   if (fs::path(program).filename() == "train") args.insert(args.begin(), "train");
-  auto print = [](const std::string& text) { return request<run_print>(PrintText{text}); };
+  auto show = [](const std::string& text) { return request<run_print>(PrintText{text}); };
   CLI::App app("Palimpsest trains deep networks in planned memory.", "pal");
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", std::string("pal ") + kVersion);
@@ -78,22 +85,22 @@ Request parse_command_line(const std::string& program, const std::vector<std::st
     read[sub] = command.declare(flags);
   }
   app.add_subcommand("help", "print this");
-  if (args.empty() || args[0] == "help") return print(app.help());
+  if (args.empty() || args[0] == "help") return show(app.help());
   check_words(app, args);
   try {
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   } catch (const CLI::CallForHelp&) {
     auto used = app.get_subcommands();
-    return print(used.empty() ? app.help() : used[0]->help("pal"));
+    return show(used.empty() ? app.help() : used[0]->help("pal"));
   } catch (const CLI::CallForVersion& e) {
-    return print(std::string(e.what()) + "\n");
+    return show(std::string(e.what()) + "\n");
   } catch (const CLI::ParseError& e) {
     std::string command = args[0][0] == '-' ? "" : args[0];
     throw UsageError((command.empty() ? "" : command + ": ") + one_line(e.what()) + " (see pal " +
                      (command.empty() ? "" : command + " ") + "--help)");
   }
   auto used = app.get_subcommands();
-  if (used.empty()) return print(app.help());
+  if (used.empty()) return show(app.help());
   return read.at(used[0])();
 }
 

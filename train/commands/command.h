@@ -1,5 +1,5 @@
 // What a command is: a name, a line of help, its flags, and what it does with them. A new command
-// is a file that defines such a function as `Command train_command()`, and its row in cli.cc.
+// is a file that defines such a function as `Command score_command()`, and its row in cli.cc.
 #pragma once
 #include <any>
 #include <functional>
@@ -29,5 +29,15 @@ struct Command {
   // value will not do.
   std::function<Request()> (*declare)(Flags& flags);
 };
+
+// The command whose flags fill a Given: Given::declare(Flags&) declares them, Given::read() makes
+// the request of what was given.
+template <class Given> Command command(const char* name, const char* help) {
+  return {name, help, [](Flags& flags) -> std::function<Request()> {
+            auto given = std::make_shared<Given>();
+            given->declare(flags);
+            return [given] { return given->read(); };
+          }};
+}
 
 }  // namespace pal

@@ -22,6 +22,8 @@ struct PrintText {
   std::string text;
 };
 int run_print(const PrintText& args);
+// The same for a command's result. Error with kExitFailed when it cannot be written.
+int print(const std::string& text);
 
 struct PlanArgs {
   Config config;  // memory.budget holds --budget

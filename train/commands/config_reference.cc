@@ -4,11 +4,17 @@
 
 namespace pal {
 
+namespace {
+
+struct ConfigReferenceFlags {
+  void declare(Flags&) {}
+  Request read() { return request<run_print>(PrintText{config_reference()}); }
+};
+
+}  // namespace
+
 Command config_reference_command() {
-  return {"config-reference", "print docs/configuration.md",
-          [](Flags&) -> std::function<Request()> {
-            return [] { return request<run_print>(PrintText{config_reference()}); };
-          }};
+  return command<ConfigReferenceFlags>("config-reference", "print docs/configuration.md");
 }
 
 }  // namespace pal

@@ -54,6 +54,13 @@ void add_beam(Flags& flags, BeamOptions& beam) {
   flags.add("--allow-unknown", beam.allow_unknown, "<unk> may be chosen");
 }
 
+void check_range(const char* flag, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return;
+  throw UsageError(std::string(flag) + ": " + std::to_string(value) + " is out of range; give " +
+                   std::to_string(least) +
+                   (most == INT64_MAX ? " or more" : " to " + std::to_string(most)));
+}
+
 void ConfigFlags::add(Flags& flags) {
   flags.add("--config", config, "path of a .yaml file, or the name of one in configs/",
             {.type = "C"});

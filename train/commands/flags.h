@@ -38,6 +38,9 @@ void add_json(Flags& flags, bool& json, const char* excludes = nullptr);
 void add_models(Flags& flags, std::string& model);
 void add_beam(Flags& flags, BeamOptions& beam);
 
+// UsageError where a flag's value is out of range.
+void check_range(const char* flag, int64_t value, int64_t least, int64_t most = INT64_MAX);
+
 // --config and --set, with the flags that stand for options.
 struct ConfigFlags {
   std::string config;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -18,6 +17,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/products/matmul.h"
+#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -161,17 +161,15 @@ CpuMeasurement measure_cpu(const Device& device, double seconds) {
 std::vector<std::string> describe(const CpuMeasurement& m) {
   std::vector<std::string> lines{
       "Measured on this machine by pal bench --profile: " + m.profile.name + "."};
-  char text[120];
   for (const auto& p : m.products) {
-    std::snprintf(text, sizeof text, "  matmul (%lld,%lld)x(%lld,%lld): %.0f Gflop/s",
-                  static_cast<long long>(p.m), static_cast<long long>(p.k),
-                  static_cast<long long>(p.k), static_cast<long long>(p.n), p.flops_per_s * 1e-9);
-    lines.emplace_back(text);
+    lines.push_back(printed("  matmul (%lld,%lld)x(%lld,%lld): %.0f Gflop/s",
+                            static_cast<long long>(p.m), static_cast<long long>(p.k),
+                            static_cast<long long>(p.k), static_cast<long long>(p.n),
+                            p.flops_per_s * 1e-9));
   }
   for (const auto& s : m.streams) {
-    std::snprintf(text, sizeof text, "  add, %.2f MiB touched: %.1f GB/s",
-                  double(s.bytes) / (1 << 20), s.bytes_per_s * 1e-9);
-    lines.emplace_back(text);
+    lines.push_back(printed("  add, %.2f MiB touched: %.1f GB/s", double(s.bytes) / (1 << 20),
+                            s.bytes_per_s * 1e-9));
   }
   return lines;
 }

@@ -87,21 +87,19 @@ template <class T> bool read_number(const std::string& text, T& value) {
   return read.ec == std::errc() && read.ptr == end;
 }
 
-std::function<Request()> place_flags(Flags& flags) {
-  struct Given {
-    PlaceArgs args;
-    std::string capacity, time_limit;
-  };
-  auto given = std::make_shared<Given>();
-  flags.add("FILE", given->args.file, "id,lower,upper,size; lifetimes half-open",
-            {.type = "CSV", .required = true});
-  flags.add("--capacity", given->capacity, "stop at a placement within N bytes", {.type = "N"});
-  flags.add("--time-limit", given->time_limit, "seconds to search for (10)", {.type = "S"});
-  flags.add("--out", given->args.out, "write FILE with an offset column", {.type = "FILE"});
-  add_json(flags, given->args.json);
-  return [given] {
-    PlaceArgs& args = given->args;
-    const std::string &capacity = given->capacity, &limit = given->time_limit;
+struct PlaceFlags {
+  PlaceArgs args;
+  std::string capacity, time_limit;
+
+  void declare(Flags& flags) {
+    flags.add("FILE", args.file, "id,lower,upper,size; lifetimes half-open",
+              {.type = "CSV", .required = true});
+    flags.add("--capacity", capacity, "stop at a placement within N bytes", {.type = "N"});
+    flags.add("--time-limit", time_limit, "seconds to search for (10)", {.type = "S"});
+    flags.add("--out", args.out, "write FILE with an offset column", {.type = "FILE"});
+    add_json(flags, args.json);
+  }
+  Request read() {
     int64_t bytes = 0;
     if (!capacity.empty()) {
       if (!read_number(capacity, bytes) || bytes < 0) {
@@ -110,19 +108,19 @@ std::function<Request()> place_flags(Flags& flags) {
       args.capacity = bytes;
     }
     // A year is as good as any limit, and fits a clock.
-    if (!limit.empty() && (!read_number(limit, args.time_limit) ||
-                           !(args.time_limit >= 0 && args.time_limit <= 31'536'000))) {
-      throw UsageError("--time-limit: '" + one_line(limit) +
+    if (!time_limit.empty() && (!read_number(time_limit, args.time_limit) ||
+                                !(args.time_limit >= 0 && args.time_limit <= 31'536'000))) {
+      throw UsageError("--time-limit: '" + one_line(time_limit) +
                        "' is not a number of seconds, 0 to 31536000");
     }
     return request<run_place>(args);
-  };
-}
+  }
+};
 
 }  // namespace
 
 Command place_command() {
-  return {"place", "place lifetimes from a file in least memory", place_flags};
+  return command<PlaceFlags>("place", "place lifetimes from a file in least memory");
 }
 
 }  // namespace pal

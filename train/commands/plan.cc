@@ -68,8 +68,6 @@ std::string batch_of(const TrainConfig& config) {
 // "train.batch_size 412 is the largest that fits 11.8 GB: 11.7 GB; 413 needs at least 11.9 GB"
 std::string line_of(const MaxFit& fit, int64_t capacity) {
   const Fitting& found = fit.found;
-  char probes[64];
-  std::snprintf(probes, sizeof probes, " (%d steps planned, %.1f s)", found.probes, fit.seconds);
   std::string line;
   if (found.bytes == 0) {
     line = "no value of " + fit.key + " fits " + format_bytes(capacity);
@@ -80,7 +78,7 @@ std::string line_of(const MaxFit& fit, int64_t capacity) {
   if (found.next_bytes > 0) {
     line += "; " + std::to_string(found.next) + " needs at least " + format_bytes(found.next_bytes);
   }
-  return line + probes;
+  return line + printed(" (%d steps planned, %.1f s)", found.probes, fit.seconds);
 }
 
 // The device's transients: id (the storage), lower, upper (moments), size (bytes).
@@ -174,45 +172,42 @@ std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
   return lengths;
 }
 
-std::function<Request()> plan_flags(Flags& flags) {
-  struct Given {
-    PlanArgs args;
-    ConfigFlags config;
-    std::string budget, bucket;
-  };
-  auto given = std::make_shared<Given>();
-  given->config.add(flags);
-  flags.add("--budget", given->budget, "bytes the step may take, e.g. 11GiB", {.type = "SIZE"});
-  flags.add("--bucket", given->bucket, "source and target length (the largest bucket)",
-            {.type = "S,T"});
-  flags.add("--html", given->args.html, "also write a page of pictures and tables",
-            {.type = "FILE"});
-  flags.add("--lifetimes", given->args.lifetimes,
-            "also write what the step places, as a file for pal place", {.type = "FILE"});
-  flags.add("--profile", given->args.profile,
-            "device that the time is predicted for, and whose memory it should fit: a name "
-            "in configs/devices, cpu, or a file",
-            {.type = "NAME"});
-  flags.add("--max-batch", given->args.max_batch,
-            "find the largest train.batch_size that fits the budget, else the profile's device");
-  flags.add("--max-depth", given->args.max_depth,
-            "find the largest value of a model's option that fits: model.encoder_layers",
-            {.type = "KEY"});
-  add_json(flags, given->args.json);
-  return [given] {
-    PlanArgs& args = given->args;
-    if (!given->bucket.empty()) args.bucket = parse_bucket(given->bucket);
+struct PlanFlags {
+  PlanArgs args;
+  ConfigFlags config;
+  std::string budget, bucket;
+
+  void declare(Flags& flags) {
+    config.add(flags);
+    flags.add("--budget", budget, "bytes the step may take, e.g. 11GiB", {.type = "SIZE"});
+    flags.add("--bucket", bucket, "source and target length (the largest bucket)", {.type = "S,T"});
+    flags.add("--html", args.html, "also write a page of pictures and tables", {.type = "FILE"});
+    flags.add("--lifetimes", args.lifetimes,
+              "also write what the step places, as a file for pal place", {.type = "FILE"});
+    flags.add("--profile", args.profile,
+              "device that the time is predicted for, and whose memory it should fit: a name "
+              "in configs/devices, cpu, or a file",
+              {.type = "NAME"});
+    flags.add("--max-batch", args.max_batch,
+              "find the largest train.batch_size that fits the budget, else the profile's device");
+    flags.add("--max-depth", args.max_depth,
+              "find the largest value of a model's option that fits: model.encoder_layers",
+              {.type = "KEY"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    if (!bucket.empty()) args.bucket = parse_bucket(bucket);
     std::vector<Override> overrides;
-    if (!given->budget.empty()) overrides.push_back({"memory.budget", given->budget, "--budget"});
-    args.config = given->config.read("plan", "", overrides, args.name);
+    if (!budget.empty()) overrides.push_back({"memory.budget", budget, "--budget"});
+    args.config = config.read("plan", "", overrides, args.name);
     return request<run_plan>(args);
-  };
-}
+  }
+};
 
 }  // namespace
 
 Command plan_command() {
-  return {"plan", "plan a training step's memory; trains nothing", plan_flags};
+  return command<PlanFlags>("plan", "plan a training step's memory; trains nothing");
 }
 
 }  // namespace pal

@@ -90,24 +90,27 @@ int run_reproduce(const ReproduceArgs& args) {
 
 namespace {
 
-std::function<Request()> reproduce_flags(Flags& flags) {
-  auto args = std::make_shared<ReproduceArgs>();
-  flags.add("NAME", args->name, "echo-fig15, ...", {.type = "NAME"});
-  flags.add("--list", args->list, "the names there are", {.excludes = "NAME"});
-  flags.add("--profile", args->profile, "device that times are predicted for", {.type = "NAME"});
-  add_json(flags, args->json);
-  return [args] {
-    if (args->name.empty() && !args->list) {
+struct ReproduceFlags {
+  ReproduceArgs args;
+
+  void declare(Flags& flags) {
+    flags.add("NAME", args.name, "echo-fig15, ...", {.type = "NAME"});
+    flags.add("--list", args.list, "the names there are", {.excludes = "NAME"});
+    flags.add("--profile", args.profile, "device that times are predicted for", {.type = "NAME"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    if (args.name.empty() && !args.list) {
       throw UsageError("reproduce: which one? pal reproduce --list names them all");
     }
-    return request<run_reproduce>(*args);
-  };
-}
+    return request<run_reproduce>(args);
+  }
+};
 
 }  // namespace
 
 Command reproduce_command() {
-  return {"reproduce", "a paper's table or figure, ours beside theirs", reproduce_flags};
+  return command<ReproduceFlags>("reproduce", "a paper's table or figure, ours beside theirs");
 }
 
 }  // namespace pal

@@ -94,8 +94,7 @@ int run_train(const TrainArgs& given) {
   for (const std::string& line : plan_lines(trainer.largest())) log_info(line);
   if (args.dry_run) {
     const auto lengths = trainer.task().bucket_lengths(trainer.largest_bucket());
-    if (args.json) std::puts(plan_json(trainer.largest(), lengths).c_str());
-    return kExitDone;
+    return args.json ? print(plan_json(trainer.largest(), lengths) + "\n") : kExitDone;
   }
   begin_folder(args, trainer);
   stop_requested = false;
@@ -121,55 +120,55 @@ int run_train(const TrainArgs& given) {
     log_info(line + "  (best.safetensors)");
     print_samples(test);
     trainer.write_report(reason, &test);
-    log_info("memory " + format_bytes(trainer.arena_bytes()) + " planned, validation included; " +
-             format_bytes(process_peak_bytes()) + " at the process's peak");
+    const std::optional<int64_t> peak = process_peak_bytes();
+    log_info("memory " + format_bytes(trainer.arena_bytes()) + " planned, validation included" +
+             (peak ? "; " + format_bytes(*peak) + " at the process's peak" : ""));
     log_info("report " + (args.out / "report.html").string());
   }
-  if (args.json) std::puts(summary.dump().c_str());
+  if (args.json) print(summary.dump() + "\n");
   return reason == "interrupted" ? kExitInterrupted : kExitDone;
 }
 
 namespace {
 
-std::function<Request()> train_flags(Flags& flags) {
-  struct Given {
-    TrainArgs args;
-    ConfigFlags config;
-    std::string steps, device;
-    bool dump_config = false;
-  };
-  auto given = std::make_shared<Given>();
-  given->config.add(flags);
-  flags.add("--steps", given->steps, "end when the step counter reaches N", {.type = "N"});
-  flags.add("--out", given->args.out, "folder of the run (runs/NAME)", {.type = "DIR"});
-  flags.add("--resume", given->args.resume, "go on with the run in --out");
-  flags.add("--device", given->device, "cpu, cuda or auto", {.type = "D"});
-  flags.add("--dump-config", given->dump_config, "print the resolved configuration and exit");
-  flags.add("--dry-run", given->args.dry_run, "plan the step, print it, and train nothing");
-  add_json(flags, given->args.json, "--dump-config");
-  return [given] {
-    TrainArgs& args = given->args;
+struct TrainFlags {
+  TrainArgs args;
+  ConfigFlags config;
+  std::string steps, device;
+  bool dump = false;
+
+  void declare(Flags& flags) {
+    config.add(flags);
+    flags.add("--steps", steps, "end when the step counter reaches N", {.type = "N"});
+    flags.add("--out", args.out, "folder of the run (runs/NAME)", {.type = "DIR"});
+    flags.add("--resume", args.resume, "go on with the run in --out");
+    flags.add("--device", device, "cpu, cuda or auto", {.type = "D"});
+    flags.add("--dump-config", dump, "print the resolved configuration and exit");
+    flags.add("--dry-run", args.dry_run, "plan the step, print it, and train nothing");
+    add_json(flags, args.json, "--dump-config");
+  }
+  Request read() {
     std::vector<Override> overrides;
     // "--steps N ends when the counter reaches N", also when max_epochs would end the run earlier.
-    if (!given->steps.empty()) {
+    if (!steps.empty()) {
       overrides.push_back({"train.max_epochs", "null", "--steps"});
-      overrides.push_back({"train.steps", given->steps, "--steps"});
+      overrides.push_back({"train.steps", steps, "--steps"});
     }
-    if (!given->device.empty()) overrides.push_back({"device.type", given->device, "--device"});
+    if (!device.empty()) overrides.push_back({"device.type", device, "--device"});
     // A run holds its own configuration: --resume --out DIR alone goes on with it.
     std::filesystem::path own;
     if (args.resume && !args.out.empty()) own = args.out / "config.yaml";
-    args.config = given->config.read("train", own, overrides, args.name);
-    if (given->dump_config) return request<run_print>(PrintText{dump_config(args.config)});
+    args.config = config.read("train", own, overrides, args.name);
+    if (dump) return request<run_print>(PrintText{dump_config(args.config)});
     if (args.out.empty()) args.out = std::filesystem::path("runs") / args.name;
     return request<run_train>(args);
-  };
-}
+  }
+};
 
 }  // namespace
 
 Command train_command() {
-  return {"train", "train a model; saves, validates and logs", train_flags};
+  return command<TrainFlags>("train", "train a model; saves, validates and logs");
 }
 
 }  // namespace pal

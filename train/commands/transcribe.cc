@@ -1,5 +1,4 @@
 // pal transcribe: sound files in, what is said in them out.
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -22,39 +21,37 @@ int run_transcribe(const TranscribeArgs& args) {
     if (args.json) {
       all.push_back({{"file", file.string()}, {"text", text}, {"log_prob", spelling.log_prob}});
     } else if (args.files.size() > 1) {
-      std::printf("%s\t%s\n", file.c_str(), text.c_str());
+      print(file.string() + "\t" + text + "\n");
     } else {
-      std::puts(text.c_str());
+      print(text + "\n");
     }
   }
-  if (args.json) std::puts(nlohmann::json{{"transcripts", all}}.dump().c_str());
-  if (std::fflush(stdout) != 0) throw Error(kExitFailed, "standard output: cannot be written");
-  return kExitDone;
+  return args.json ? print(nlohmann::json{{"transcripts", all}}.dump() + "\n") : kExitDone;
 }
 
 namespace {
 
-std::function<Request()> transcribe_flags(Flags& flags) {
-  auto args = std::make_shared<TranscribeArgs>();
-  flags.add("--model", args->model, "folder of a speech recogniser's run",
-            {.type = "DIR", .required = true});
-  flags.add("FILE", args->files, "WAV, FLAC, or MFCCs where the model reads these",
-            {.type = "FILE", .required = true});
-  flags.add("--beam", args->beam, "beginnings side by side; 1: the best path (1)", {.type = "K"});
-  add_json(flags, args->json);
-  return [args] {
-    if (args->beam < 1 || args->beam > 10'000) {
-      throw UsageError("--beam: " + std::to_string(args->beam) +
-                       " is out of range; give 1 to 10000");
-    }
-    return request<run_transcribe>(*args);
-  };
-}
+struct TranscribeFlags {
+  TranscribeArgs args;
+
+  void declare(Flags& flags) {
+    flags.add("--model", args.model, "folder of a speech recogniser's run",
+              {.type = "DIR", .required = true});
+    flags.add("FILE", args.files, "WAV, FLAC, or MFCCs where the model reads these",
+              {.type = "FILE", .required = true});
+    flags.add("--beam", args.beam, "beginnings side by side; 1: the best path (1)", {.type = "K"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    check_range("--beam", args.beam, 1, 10'000);
+    return request<run_transcribe>(args);
+  }
+};
 
 }  // namespace
 
 Command transcribe_command() {
-  return {"transcribe", "what is said in sound files", transcribe_flags};
+  return command<TranscribeFlags>("transcribe", "what is said in sound files");
 }
 
 }  // namespace pal

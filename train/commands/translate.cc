@@ -9,6 +9,7 @@
 #include "data/text.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/config/wording.h"
 #include "train/run_files/log.h"
 #include "train/translation/ensemble.h"
 
@@ -40,9 +41,7 @@ std::string text_of(const std::vector<std::vector<Translation>>& translations, b
     if (!list) out += translations[i][0].text + "\n";
     for (size_t n = 0; list && n < translations[i].size(); ++n) {
       const Translation& one = translations[i][n];
-      char score[64];
-      std::snprintf(score, sizeof score, " ||| %.6f\n", one.score);
-      out += std::to_string(i) + " ||| " + one.text + score;
+      out += std::to_string(i) + " ||| " + one.text + " ||| " + fixed(one.score, 6) + "\n";
     }
   }
   return out;
@@ -70,45 +69,37 @@ int run_translate(const TranslateArgs& args) {
   log_info("translating with " + models.weights());
   const std::vector<std::string> lines = read_input(args.input);
   const std::vector<std::vector<Translation>> translations = models.translate(lines, args.beam);
-  const std::string out =
-      args.json ? json_of(translations, args.list) : text_of(translations, args.list);
-  const bool written = std::fwrite(out.data(), 1, out.size(), stdout) == out.size();
-  if (!written || std::fflush(stdout) != 0) {
-    throw Error(kExitFailed,
-                std::string("standard output: cannot be written: ") + std::strerror(errno));
-  }
-  return kExitDone;
+  return print(args.json ? json_of(translations, args.list) : text_of(translations, args.list));
 }
 
 namespace {
 
-std::function<Request()> translate_flags(Flags& flags) {
-  struct Given {
-    TranslateArgs args;
-    std::string input;
-    std::optional<int64_t> n_best;
-  };
-  auto given = std::make_shared<Given>();
-  add_models(flags, given->args.model);
-  flags.add("--input", given->input, "file to translate (standard input)", {.type = "FILE"});
-  add_beam(flags, given->args.beam);
-  flags.add("--n-best", given->n_best, "print the N best of a line: ID ||| translation ||| score",
-            {.type = "N"});
-  add_json(flags, given->args.json);
-  return [given] {
-    TranslateArgs& args = given->args;
-    args.beam.n_best = given->n_best.value_or(1);
-    args.list = given->n_best.has_value();
+struct TranslateFlags {
+  TranslateArgs args;
+  std::string input;
+  std::optional<int64_t> n_best;
+
+  void declare(Flags& flags) {
+    add_models(flags, args.model);
+    flags.add("--input", input, "file to translate (standard input)", {.type = "FILE"});
+    add_beam(flags, args.beam);
+    flags.add("--n-best", n_best, "print the N best of a line: ID ||| translation ||| score",
+              {.type = "N"});
+    add_json(flags, args.json);
+  }
+  Request read() {
+    args.beam.n_best = n_best.value_or(1);
+    args.list = n_best.has_value();
     check_beam(args.beam);
-    if (!given->input.empty()) args.input = given->input;
+    if (!input.empty()) args.input = input;
     return request<run_translate>(args);
-  };
-}
+  }
+};
 
 }  // namespace
 
 Command translate_command() {
-  return {"translate", "translate text, one sentence a line", translate_flags};
+  return command<TranslateFlags>("translate", "translate text, one sentence a line");
 }
 
 }  // namespace pal

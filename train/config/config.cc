@@ -18,24 +18,13 @@ namespace pal {
 namespace fs = std::filesystem;
 
 const std::vector<ModelType>& model_types() {
-  static const std::vector<ModelType> table = {
-      {"nmt", "recurrent translator with attention; learns from parallel text", NmtConfig(),
-       ParallelTextConfig()},
-      {"transformer", "translator of attention and feed-forward layers; learns from parallel text",
-       TransformerConfig(), ParallelTextConfig()},
-      {"resnet", "residual network; learns to classify images", ResNetConfig(), ImageConfig()},
-      {"zoo", "network of the papers' zoo; learns to classify images", ZooConfig(), ImageConfig()},
-      {"deepspeech2",
-       "speech recogniser of convolutions and recurrent layers, with CTC; learns from "
-       "recordings and transcripts",
-       DeepSpeechConfig(), SpeechConfig()},
-      {"gnmt", "deep recurrent translator with residual sums; learns from parallel text",
-       GnmtConfig(), ParallelTextConfig()},
-      {"bert", "text encoder; learns to guess hidden words of running text", BertConfig(),
-       TextConfig()},
-      {"rhn", "recurrent highway network; learns to guess the next word of running text",
-       RhnConfig(), TextConfig()},
-  };
+  static const std::vector<ModelType> table = [] {
+    std::vector<ModelType> all;
+    Models::for_each([&]<class M>(const ModelOf<M>& model, const auto& data) {
+      all.push_back({M::kType, M::kHelp, model, data});
+    });
+    return all;
+  }();
   return table;
 }
 
@@ -295,35 +284,21 @@ Config& Config::operator=(const Config&) = default;
 Config& Config::operator=(Config&&) noexcept = default;
 Config::~Config() = default;
 
-const NmtConfig& Config::nmt() const {
-  if (const auto* nmt = std::get_if<NmtConfig>(&model)) return *nmt;
-  throw ProgramError("[config] model.type is not nmt");
+namespace {
+
+template <class Data> const Data& data_of(const DataConfig& data, const char* what) {
+  if (const auto* own = std::get_if<Data>(&data)) return *own;
+  throw ProgramError(std::string("[config] the model does not learn from ") + what);
 }
+
+}  // namespace
 
 const ParallelTextConfig& Config::parallel_text() const {
-  if (const auto* text = std::get_if<ParallelTextConfig>(&data)) return *text;
-  throw ProgramError("[config] the model does not learn from parallel text");
+  return data_of<ParallelTextConfig>(data, "parallel text");
 }
-
-const ImageConfig& Config::images() const {
-  if (const auto* images = std::get_if<ImageConfig>(&data)) return *images;
-  throw ProgramError("[config] the model does not learn from images");
-}
-
-const DeepSpeechConfig& Config::deepspeech() const {
-  if (const auto* speech = std::get_if<DeepSpeechConfig>(&model)) return *speech;
-  throw ProgramError("[config] model.type is not deepspeech2");
-}
-
-const SpeechConfig& Config::speech() const {
-  if (const auto* speech = std::get_if<SpeechConfig>(&data)) return *speech;
-  throw ProgramError("[config] the model does not learn from speech");
-}
-
-const TextConfig& Config::text() const {
-  if (const auto* text = std::get_if<TextConfig>(&data)) return *text;
-  throw ProgramError("[config] the model does not learn from running text");
-}
+const ImageConfig& Config::images() const { return data_of<ImageConfig>(data, "images"); }
+const SpeechConfig& Config::speech() const { return data_of<SpeechConfig>(data, "speech"); }
+const TextConfig& Config::text() const { return data_of<TextConfig>(data, "running text"); }
 
 std::vector<std::pair<std::string, Section*>> Config::sections() {
   return {{"model", as_section(model)},

@@ -1,7 +1,7 @@
-// The configuration: five sections of options, each option one line (option.h has the idea). To add
-// an option, add its line. To add a kind of model, add its section beside that of its data
-// (translation_config.h, image_config.h, ...), its name to ModelConfig, and a line to model_types()
-// in config.cc. What is declared but not built yet is refused by rules.cc.
+// The configuration: five sections of options, each option declared once (option.h has the idea).
+// A new option of data, training or memory is a line in its section; of a model, a member of its
+// own struct and a row in declare() (models/nmt_options.h). A new model is a row in Models. What is
+// declared but not built yet is refused by rules.cc.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -10,6 +10,14 @@
 #include <variant>
 #include <vector>
 
+#include "models/bert_options.h"
+#include "models/deepspeech2_options.h"
+#include "models/gnmt_options.h"
+#include "models/nmt_options.h"
+#include "models/resnet_options.h"
+#include "models/rhn_options.h"
+#include "models/transformer_options.h"
+#include "models/zoo_options.h"
 #include "train/config/image_config.h"
 #include "train/config/language_config.h"
 #include "train/config/option.h"
@@ -19,8 +27,29 @@
 
 namespace pal {
 
-using ModelConfig = std::variant<NmtConfig, TransformerConfig, ResNetConfig, ZooConfig,
-                                 DeepSpeechConfig, GnmtConfig, BertConfig, RhnConfig>;
+// The section "model" of a model with these options, as a plain value.
+template <class Options> using ModelOf = Copied<ModelSection<Options>>;
+
+// A model: its options, and the kind of data that it learns from.
+template <class Options, class Data> struct ModelRow {};
+// All models, in the order of the reference page.
+template <class... Rows> struct ModelRows;
+using Models =
+    ModelRows<ModelRow<NmtOptions, ParallelTextConfig>,
+              ModelRow<TransformerOptions, ParallelTextConfig>,
+              ModelRow<ResNetOptions, ImageConfig>, ModelRow<ZooOptions, ImageConfig>,
+              ModelRow<DeepSpeech2Options, SpeechConfig>, ModelRow<GnmtOptions, ParallelTextConfig>,
+              ModelRow<BertOptions, TextConfig>, ModelRow<RhnOptions, TextConfig>>;
+
+template <class... Options, class... Data> struct ModelRows<ModelRow<Options, Data>...> {
+  using Sections = std::variant<ModelOf<Options>...>;
+  // Calls each(M(), D()) for the section and the data of every model.
+  template <class Each> static void for_each(Each&& each) {
+    (each(ModelOf<Options>(), Data()), ...);
+  }
+};
+
+using ModelConfig = Models::Sections;
 using DataConfig = std::variant<ParallelTextConfig, ImageConfig, SpeechConfig, TextConfig>;
 
 struct Config {
@@ -38,11 +67,14 @@ struct Config {
   Config& operator=(Config&&) noexcept;
   ~Config();
 
-  // The section of that type. ProgramError when model.type chose another.
-  const NmtConfig& nmt() const;
+  // The model's own options; null where model.type is another.
+  template <class Options> const Options* options() const {
+    const auto* section = std::get_if<ModelOf<Options>>(&model);
+    return section ? &section->model : nullptr;
+  }
+  // The section of that kind of data. ProgramError when the model learns from another.
   const ParallelTextConfig& parallel_text() const;
   const ImageConfig& images() const;
-  const DeepSpeechConfig& deepspeech() const;
   const SpeechConfig& speech() const;
   const TextConfig& text() const;
   // "model", "data", "train", "memory", "device", in this order.

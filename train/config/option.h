@@ -1,14 +1,13 @@
 // What one option is: a value, and everything said about it in one place.
 //
 //   struct TrainSection : Section {
-//     Option<int64_t> batch_size{*this, "batch_size", 128, "sentences a micro-batch", {.min = 1}};
+//     Option<int64_t> batch_size =
+//         option("batch_size", 128, "sentences a micro-batch", {.min = 1});
 //   };
 //   using TrainConfig = Copied<TrainSection>;
 //
-// That line is the only declaration. An option may also bind to a member of a plain struct, such as
-// a model's own options, and takes its default from there:
-//
-//   option("hidden", model.hidden, "width of every layer", {.min = 1});
+// That line is the only declaration. The options of a model are members of the model's own plain
+// struct (models/nmt_options.h), which names them in declare().
 //
 // The reader, --dump-config, the error messages, the comparison of two configurations and
 // docs/configuration.md all walk Section::options().
@@ -128,6 +127,17 @@ AnyOption::AnyOption(const char* option_name, T& place, const char* one_line,
   }
 }
 
+class Section;
+struct EmptyValue {};
+// What Section::option() hands to the member that it declares.
+template <class T> struct DeclaredOption {
+  Section& section;
+  const char* name;
+  T initial;
+  const char* help;
+  OptionRules rules;
+};
+
 // A named group of options. An option writes into this very section, so that a section is copied
 // option by option (Copied).
 class Section {
@@ -142,10 +152,15 @@ class Section {
   AnyOption* find(std::string_view name);
 
  protected:
-  // Declares an option whose value is `place`, a member of this section; what it holds now is the
-  // default.
+  // Declares a member that is an option; {} is null, or an empty list.
+  template <class T = EmptyValue>
+  DeclaredOption<T> option(const char* name, T initial, const char* help, OptionRules rules = {}) {
+    return {*this, name, std::move(initial), help, std::move(rules)};
+  }
+  // Declares a member of a plain struct, which is a member of this section, as an option; what it
+  // holds now is the default.
   template <class T>
-  AnyOption& option(const char* name, T& place, const char* help, OptionRules rules = {}) {
+  AnyOption& bind(const char* name, T& place, const char* help, OptionRules rules = {}) {
     return options_.emplace_back(name, place, help, std::move(rules));
   }
   void take(const Section& other);  // values and origins of a section of the same type
@@ -165,11 +180,32 @@ template <class S> struct Copied final : S {
   }
 };
 
+// The section "model" of one model.type: its options, in the order of M::declare().
+template <class M> struct ModelSection : Section {
+  M model;
+  std::string type = M::kType;
+
+  ModelSection() {
+    bind("type", type, "the kind of model", {.choices = {M::kType}});
+    model.declare(Binder{*this});
+  }
+
+ private:
+  struct Binder {
+    ModelSection& section;
+    template <class T>
+    void operator()(const char* name, T& member, const char* help, OptionRules rules = {}) const {
+      section.bind(name, member, help, std::move(rules));
+    }
+  };
+};
+
 // A member that is an option. Reads like the value it holds.
 template <class T> struct Option {
-  Option(Section& section, const char* name, T initial, const char* help, OptionRules rules = {})
-      : value_(std::move(initial)),
-        declared_(section.option(name, value_, help, std::move(rules))) {}
+  template <class Initial>
+  Option(DeclaredOption<Initial> d)  // so that a member reads Option<T> x = option(...)
+      : value_(value_of(std::move(d.initial))),
+        declared_(d.section.bind(d.name, value_, d.help, std::move(d.rules))) {}
   Option(const Option&) = delete;
   Option& operator=(const Option&) = delete;
   Option& operator=(T v) {
@@ -184,6 +220,9 @@ template <class T> struct Option {
   friend bool operator==(const Option& a, const T& b) { return a.value_ == b; }
 
  private:
+  static T value_of(EmptyValue) { return {}; }
+  template <class Initial> static T value_of(Initial v) { return T(std::move(v)); }
+
   T value_;
   const AnyOption& declared_;
 };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -177,13 +176,10 @@ std::string profile_text(const DeviceProfile& profile, const std::vector<std::st
   if (profile.measured) text += "measured: true\n";
   for (const NumberField& f : fields()) {
     const double v = profile.*f.field / f.scale;
-    char number[32];
-    std::snprintf(number, sizeof number, "%.17g", v);
     // Figures of four digits say all that was measured; others are kept whole.
-    char brief[32];
-    std::snprintf(brief, sizeof brief, "%.4g", v);
-    const bool same = std::strtod(brief, nullptr) * f.scale == profile.*f.field;
-    if (v > 0) text += std::string(f.key) + ": " + (same ? brief : number) + "\n";
+    const std::string brief = printed("%.4g", v);
+    const bool same = std::stod(brief) * f.scale == profile.*f.field;
+    if (v > 0) text += std::string(f.key) + ": " + (same ? brief : printed("%.17g", v)) + "\n";
   }
   for (const SizeField& f : kSizes) {
     if (profile.*f.field > 0) {

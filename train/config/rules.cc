@@ -23,20 +23,35 @@ const std::vector<Available>& available_values() {
 
 namespace {
 
-// Null where the configuration has another kind of model or data.
-template <class S> const S* model_of(const Config& c) { return std::get_if<S>(&c.model); }
-template <class S> const S* data_of(const Config& c) { return std::get_if<S>(&c.data); }
-const TrainConfig* train_of(const Config& c) { return &c.train; }
+void add(std::vector<CombinationRule>& all, const Rules<TrainConfig>& rules) {
+  for (const auto& rule : rules) {
+    all.push_back({rule.options, rule.text,
+                   [fault = rule.fault](const Config& c) { return fault(c.train); }});
+  }
+}
 
-template <class S>
-void add(std::vector<CombinationRule>& all, const Rules<S>& rules,
-         const S* (*section_of)(const Config&)) {
-  for (const Rule<S>& rule : rules) {
-    all.push_back({rule.options, rule.text, [fault = rule.fault, section_of](const Config& c) {
-                     const S* section = section_of(c);
-                     return section ? fault(*section) : std::string();
+// Of a kind of data: hold wherever a model learns from it.
+template <class Data> void add(std::vector<CombinationRule>& all, const Rules<Data>& rules) {
+  for (const auto& rule : rules) {
+    all.push_back({rule.options, rule.text, [fault = rule.fault](const Config& c) {
+                     const auto* data = std::get_if<Data>(&c.data);
+                     return data ? fault(*data) : std::string();
                    }});
   }
+}
+
+// Of all models that have rules.
+void add_model_rules(std::vector<CombinationRule>& all) {
+  Models::for_each([&]<class M>(const ModelOf<M>&, const auto&) {
+    if constexpr (requires { M::rules(); }) {
+      for (const auto& rule : M::rules()) {
+        all.push_back({rule.options, rule.text, [fault = rule.fault](const Config& c) {
+                         const M* options = c.options<M>();
+                         return options ? fault(*options) : std::string();
+                       }});
+      }
+    }
+  });
 }
 
 std::string words_of_a_batch(const Config& c) {
@@ -75,19 +90,17 @@ std::string words_of_text(const Config& c) {
 const std::vector<CombinationRule>& combination_rules() {
   static const std::vector<CombinationRule> table = [] {
     std::vector<CombinationRule> all;
-    add(all, train_rules(), train_of);
+    add(all, train_rules());
     all.push_back({"train.batch_words, train.batch_size, data.max_length",
                    "batch_words takes the place of batch_size, which keeps its default, and is at "
                    "least max_length",
                    words_of_a_batch});
-    add(all, parallel_text_rules(), data_of<ParallelTextConfig>);
-    add(all, nmt_rules(), model_of<NmtConfig>);
+    add(all, parallel_text_rules());
+    add_model_rules(all);
     all.push_back({"model.tie_embeddings, data.shared_vocabulary",
                    "tie_embeddings: embeddings and all need one vocabulary", one_vocabulary});
-    add(all, transformer_rules(), model_of<TransformerConfig>);
-    add(all, deepspeech_rules(), model_of<DeepSpeechConfig>);
-    add(all, speech_rules(), data_of<SpeechConfig>);
-    add(all, image_rules(), data_of<ImageConfig>);
+    add(all, speech_rules());
+    add(all, image_rules());
     all.push_back(
         {"train.batch_words, data", "batch_words counts words: of text only", words_of_text});
     return all;

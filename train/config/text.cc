@@ -1,8 +1,8 @@
 // A Config as text: the dump that reads back, the reference page, differences and the hash.
 #include <cstdint>
-#include <cstdio>
 
 #include "train/config/config.h"
+#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -148,9 +148,7 @@ std::string config_hash(const Config& config) {
             if (item == lossy) add(name + "." + option->name + "=" + item);
       }
     }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  return printed("%016llx", static_cast<unsigned long long>(hash));
 }
 
 }  // namespace pal

@@ -8,253 +8,162 @@
 #include "autograd/optimizer.h"
 #include "memory/recompute/recompute.h"
 #include "memory/schedule/schedule.h"
+#include "models/rule.h"
 #include "train/config/option.h"
-#include "train/config/rule.h"
 
 namespace pal {
 
 struct TrainSection : Section {
-  Option<std::optional<int64_t>> steps{*this,
-                                       "steps",
-                                       {},
-                                       "end after this many optimizer updates (or --steps)",
-                                       {.min = 1, .effect = Effect::none}};
-  Option<std::optional<int64_t>> max_epochs{*this,
-                                            "max_epochs",
-                                            {},
-                                            "end after this many passes over the training data",
-                                            {.min = 1, .effect = Effect::none}};
-  Option<int64_t> batch_size{*this,
-                             "batch_size",
-                             128,
-                             "sentences (samples) in a micro-batch",
-                             {.min = 1, .max = 1'000'000}};
-  Option<std::optional<int64_t>> batch_words{
-      *this,
-      "batch_words",
-      {},
-      "instead of batch_size: every bucket's batch is as many sentences as fit this many words of "
-      "its longer padded side (a multiple of 8 when at least 8); null: off",
-      {.min = 1, .max = 10'000'000}};
-  Option<int64_t> accumulate{
-      *this, "accumulate", 1, "micro-batches summed in one update", {.min = 1, .max = 10'000}};
-  Option<OptimizerSpec::Kind> optimizer{*this, "optimizer", OptimizerSpec::Kind::adam,
-                                        "the update rule"};
-  Option<double> lr{*this, "lr", 3e-4, "learning rate", {.min = 0, .max = 1000}};
-  Option<int64_t> warmup_steps{*this,
-                               "warmup_steps",
-                               0,
-                               "updates over which the learning rate first rises linearly to lr",
-                               {.min = 0}};
-  Option<std::string> schedule{
-      *this,
-      "schedule",
-      "constant",
+  Option<std::optional<int64_t>> steps =
+      option("steps", {}, "end after this many optimizer updates (or --steps)",
+             {.min = 1, .effect = Effect::none});
+  Option<std::optional<int64_t>> max_epochs =
+      option("max_epochs", {}, "end after this many passes over the training data",
+             {.min = 1, .effect = Effect::none});
+  Option<int64_t> batch_size = option("batch_size", 128, "sentences (samples) in a micro-batch",
+                                      {.min = 1, .max = 1'000'000});
+  Option<std::optional<int64_t>> batch_words =
+      option("batch_words", {},
+             "instead of batch_size: every bucket's batch is as many sentences as fit this many "
+             "words of its longer padded side (a multiple of 8 when at least 8); null: off",
+             {.min = 1, .max = 10'000'000});
+  Option<int64_t> accumulate =
+      option("accumulate", 1, "micro-batches summed in one update", {.min = 1, .max = 10'000});
+  Option<OptimizerSpec::Kind> optimizer =
+      option("optimizer", OptimizerSpec::Kind::adam, "the update rule");
+  Option<double> lr = option("lr", 3e-4, "learning rate", {.min = 0, .max = 1000});
+  Option<int64_t> warmup_steps =
+      option("warmup_steps", 0, "updates over which the learning rate first rises linearly to lr",
+             {.min = 0});
+  Option<std::string> schedule = option(
+      "schedule", "constant",
       "the learning rate after warm-up: constant, inverse_sqrt (lr times sqrt(warmup_steps/step)), "
       "step (times lr_factor every lr_decay_every updates), cosine (down to lr_min at "
       "schedule_steps), plateau (times lr_factor after lr_patience validations without a new best)",
-      {.choices = {"constant", "inverse_sqrt", "step", "cosine", "plateau"}}};
-  Option<double> lr_min{
-      *this, "lr_min", 0.0, "no schedule goes below it, warm-up apart", {.min = 0, .max = 1000}};
-  Option<double> lr_factor{*this,
-                           "lr_factor",
-                           0.5,
-                           "of step and plateau: what lr is multiplied by",
-                           {.min = 0, .max = 1, .above_min = true, .below_max = true}};
-  Option<std::optional<int64_t>> lr_decay_every{
-      *this, "lr_decay_every", {}, "of step: updates between two decays", {.min = 1}};
-  Option<std::optional<int64_t>> lr_decay_start{
-      *this,
-      "lr_decay_start",
-      {},
-      "of step: updates before the first decay; null: lr_decay_every",
-      {.min = 0}};
-  Option<std::optional<int64_t>> lr_decay_times{
-      *this,
-      "lr_decay_times",
-      {},
-      "of step and plateau: decays at most; null: no limit",
-      {.min = 1}};
-  Option<std::optional<int64_t>> schedule_steps{
-      *this,
-      "schedule_steps",
-      {},
-      "of cosine: the update, warm-up included, at which lr_min is reached",
-      {.min = 1}};
-  Option<int64_t> lr_patience{*this,
-                              "lr_patience",
-                              3,
-                              "of plateau: validations without a new best before a decay",
-                              {.min = 1}};
-  Option<std::string> precision{*this,
-                                "precision",
-                                "f32",
-                                "of training steps. tf32 (cuda): products round their f32 operands "
-                                "to 11 bits for tensor cores. "
-                                "bf16: feature maps and copies of the weights take 16 bits; "
-                                "weights, their gradients, sums and "
-                                "losses stay f32",
-                                {.choices = {"f32", "tf32", "bf16"}}};
-  Option<double> momentum{
-      *this, "momentum", 0.9, "of momentum and nesterov", {.min = 0, .max = 1, .below_max = true}};
-  Option<double> beta1{*this,
-                       "beta1",
-                       0.9,
-                       "Adam's decay of the gradient's mean",
-                       {.min = 0, .max = 1, .below_max = true}};
-  Option<double> beta2{*this,
-                       "beta2",
-                       0.999,
-                       "Adam's decay of the gradient's square",
-                       {.min = 0, .max = 1, .below_max = true}};
-  Option<double> eps{*this,
-                     "eps",
-                     1e-8,
-                     "Adam's term against division by zero",
-                     {.min = 0, .max = 1, .above_min = true}};
-  Option<double> weight_decay{*this,
-                              "weight_decay",
-                              0.0,
-                              "L2 penalty added to the gradient; adamw: decoupled from it",
-                              {.min = 0, .max = 1000}};
-  Option<bool> decay_vectors{*this, "decay_vectors", true,
-                             "weight_decay also acts on biases and on the gains of norms"};
-  Option<std::optional<double>> clip_value{*this,
-                                           "clip_value",
-                                           {},
-                                           "clip each gradient element into ±this; null: off",
-                                           {.min = 0, .above_min = true}};
-  Option<std::optional<double>> clip_norm{*this,
-                                          "clip_norm",
-                                          {},
-                                          "scale all gradients to this L2 norm at most; null: off",
-                                          {.min = 0, .above_min = true}};
-  Option<double> label_smoothing{*this,
-                                 "label_smoothing",
-                                 0.0,
-                                 "probability mass spread evenly over the vocabulary (the classes)",
-                                 {.min = 0, .max = 1, .below_max = true}};
-  Option<std::optional<double>> ema{
-      *this,
-      "ema",
-      {},
-      "decay of an exponential moving average of the weights, e.g. 0.999, which validation and "
-      "best.safetensors use (corrected for its start); null: off",
-      {.min = 0, .max = 1, .above_min = true, .below_max = true}};
-  Option<std::optional<std::string>> init_from{
-      *this,
-      "init_from",
-      {},
-      "initial weights: a .safetensors file, or the folder of a run (its best, else its last), of "
-      "the same model and vocabularies; null: drawn",
-      {}};
-  Option<int64_t> seed{*this, "seed", 1, "of initial weights, shuffling and dropout", {.min = 0}};
-  Option<int64_t> log_every{
-      *this, "log_every", 10, "updates between two step rows", {.min = 1, .effect = Effect::none}};
-  Option<std::optional<int64_t>> valid_every{*this,
-                                             "valid_every",
-                                             {},
-                                             "updates between two validations; null: once an epoch",
-                                             {.min = 1, .effect = Effect::none}};
-  Option<std::optional<int64_t>> save_every{
-      *this,
-      "save_every",
-      {},
-      "updates between two checkpoints; null: at each validation",
-      {.min = 1, .effect = Effect::none}};
-  Option<int64_t> keep_last{*this,
-                            "keep_last",
-                            0,
-                            "last checkpoints that are also kept as step-N.safetensors",
-                            {.min = 0, .max = 100'000, .effect = Effect::none}};
-  Option<std::optional<int64_t>> average_last{
-      *this,
-      "average_last",
-      {},
+      {.choices = {"constant", "inverse_sqrt", "step", "cosine", "plateau"}});
+  Option<double> lr_min =
+      option("lr_min", 0.0, "no schedule goes below it, warm-up apart", {.min = 0, .max = 1000});
+  Option<double> lr_factor =
+      option("lr_factor", 0.5, "of step and plateau: what lr is multiplied by",
+             {.min = 0, .max = 1, .above_min = true, .below_max = true});
+  Option<std::optional<int64_t>> lr_decay_every =
+      option("lr_decay_every", {}, "of step: updates between two decays", {.min = 1});
+  Option<std::optional<int64_t>> lr_decay_start =
+      option("lr_decay_start", {}, "of step: updates before the first decay; null: lr_decay_every",
+             {.min = 0});
+  Option<std::optional<int64_t>> lr_decay_times = option(
+      "lr_decay_times", {}, "of step and plateau: decays at most; null: no limit", {.min = 1});
+  Option<std::optional<int64_t>> schedule_steps =
+      option("schedule_steps", {},
+             "of cosine: the update, warm-up included, at which lr_min is reached", {.min = 1});
+  Option<int64_t> lr_patience = option(
+      "lr_patience", 3, "of plateau: validations without a new best before a decay", {.min = 1});
+  Option<std::string> precision =
+      option("precision", "f32",
+             "of training steps. tf32 (cuda): products round their f32 operands to 11 bits for "
+             "tensor cores. bf16: feature maps and copies of the weights take 16 bits; weights, "
+             "their gradients, sums and losses stay f32",
+             {.choices = {"f32", "tf32", "bf16"}});
+  Option<double> momentum =
+      option("momentum", 0.9, "of momentum and nesterov", {.min = 0, .max = 1, .below_max = true});
+  Option<double> beta1 = option("beta1", 0.9, "Adam's decay of the gradient's mean",
+                                {.min = 0, .max = 1, .below_max = true});
+  Option<double> beta2 = option("beta2", 0.999, "Adam's decay of the gradient's square",
+                                {.min = 0, .max = 1, .below_max = true});
+  Option<double> eps = option("eps", 1e-8, "Adam's term against division by zero",
+                              {.min = 0, .max = 1, .above_min = true});
+  Option<double> weight_decay =
+      option("weight_decay", 0.0, "L2 penalty added to the gradient; adamw: decoupled from it",
+             {.min = 0, .max = 1000});
+  Option<bool> decay_vectors =
+      option("decay_vectors", true, "weight_decay also acts on biases and on the gains of norms");
+  Option<std::optional<double>> clip_value =
+      option("clip_value", {}, "clip each gradient element into ±this; null: off",
+             {.min = 0, .above_min = true});
+  Option<std::optional<double>> clip_norm =
+      option("clip_norm", {}, "scale all gradients to this L2 norm at most; null: off",
+             {.min = 0, .above_min = true});
+  Option<double> label_smoothing = option(
+      "label_smoothing", 0.0, "probability mass spread evenly over the vocabulary (the classes)",
+      {.min = 0, .max = 1, .below_max = true});
+  Option<std::optional<double>> ema =
+      option("ema", {},
+             "decay of an exponential moving average of the weights, e.g. 0.999, which validation "
+             "and best.safetensors use (corrected for its start); null: off",
+             {.min = 0, .max = 1, .above_min = true, .below_max = true});
+  Option<std::optional<std::string>> init_from =
+      option("init_from", {},
+             "initial weights: a .safetensors file, or the folder of a run (its best, else its "
+             "last), of the same model and vocabularies; null: drawn");
+  Option<int64_t> seed = option("seed", 1, "of initial weights, shuffling and dropout", {.min = 0});
+  Option<int64_t> log_every =
+      option("log_every", 10, "updates between two step rows", {.min = 1, .effect = Effect::none});
+  Option<std::optional<int64_t>> valid_every =
+      option("valid_every", {}, "updates between two validations; null: once an epoch",
+             {.min = 1, .effect = Effect::none});
+  Option<std::optional<int64_t>> save_every =
+      option("save_every", {}, "updates between two checkpoints; null: at each validation",
+             {.min = 1, .effect = Effect::none});
+  Option<int64_t> keep_last =
+      option("keep_last", 0, "last checkpoints that are also kept as step-N.safetensors",
+             {.min = 0, .max = 100'000, .effect = Effect::none});
+  Option<std::optional<int64_t>> average_last = option(
+      "average_last", {},
       "at the end, also try the mean of the last N checkpoints (kept as keep_last keeps them): "
       "saved as average.safetensors, and as best.safetensors where it is the best; null: off",
-      {.min = 1, .max = 100'000, .effect = Effect::none}};
-  Option<std::optional<int64_t>> patience{
-      *this,
-      "patience",
-      {},
-      "end after this many validations in a row without a new best; null: do not",
-      {.min = 1, .effect = Effect::none}};
+      {.min = 1, .max = 100'000, .effect = Effect::none});
+  Option<std::optional<int64_t>> patience = option(
+      "patience", {}, "end after this many validations in a row without a new best; null: do not",
+      {.min = 1, .effect = Effect::none});
 };
 using TrainConfig = Copied<TrainSection>;
 
 struct MemorySection : Section {
-  Option<std::optional<Size>> budget{*this,
-                                     "budget",
-                                     {},
-                                     "e.g. 11GiB: the whole footprint, weights included",
-                                     {.effect = Effect::none}};
-  Option<bool> inplace{*this,
-                       "inplace",
-                       true,
-                       "let an output take a dead operand's bytes",
-                       {.effect = Effect::none}};
-  Option<Schedule> schedule{
-      *this, "schedule", Schedule::lifetime, "the order of the nodes", {.effect = Effect::none}};
-  Option<Recompute> recompute{*this,
-                              "recompute",
-                              Recompute::none,
-                              "rerun forward nodes to keep less",
-                              {.effect = Effect::none}};
-  Option<double> recompute_overhead{
-      *this,
-      "recompute_overhead",
-      RecomputeOptions{}.overhead,
+  Option<std::optional<Size>> budget = option(
+      "budget", {}, "e.g. 11GiB: the whole footprint, weights included", {.effect = Effect::none});
+  Option<bool> inplace = option("inplace", true, "let an output take a dead operand's bytes",
+                                {.effect = Effect::none});
+  Option<Schedule> schedule =
+      option("schedule", Schedule::lifetime, "the order of the nodes", {.effect = Effect::none});
+  Option<Recompute> recompute = option(
+      "recompute", Recompute::none, "rerun forward nodes to keep less", {.effect = Effect::none});
+  Option<double> recompute_overhead = option(
+      "recompute_overhead", RecomputeOptions{}.overhead,
       "of echo: at most this part of a step's time, as predicted for the paper's card; counts as "
       "the next lower of 1, 2, 3, 5, 7, 9, 12, 15, 20, 30, 50, 100 %",
-      {.min = 0, .max = 1000, .effect = Effect::none}};
-  Option<bool> fuse_recompute{*this,
-                              "fuse_recompute",
-                              true,
-                              "fold a recomputed chain into its one reader's kernel",
-                              {.effect = Effect::none}};
-  Option<bool> fuse_epilogues{*this,
-                              "fuse_epilogues",
-                              true,
-                              "fold relu and its gradient into the matrix product before it",
-                              {.effect = Effect::none}};
-  Option<std::vector<std::string>> encode{
-      *this,
-      "encode",
-      {},
-      "keep feature maps encoded; the dpr_ forms are lossy",
-      {.choices = {"binarize", "ssdc", "dropout_bits", "dpr_fp16", "dpr_fp10", "dpr_fp8"},
-       .effect = Effect::none,
-       .lossy = {"dpr_fp16", "dpr_fp10", "dpr_fp8"}}};
-  Option<std::string> swap{
-      *this,
-      "swap",
-      "none",
-      "keep feature maps in the host's memory",
-      {.choices = {"none", "naive", "vdnn", "planned"}, .effect = Effect::none}};
-  Option<std::string> manager{*this,
-                              "manager",
-                              "static",
-                              "who decides: the plan, or at run time",
-                              {.choices = {"static", "delta", "dtr"}, .effect = Effect::none}};
-  Option<bool> automatic{
-      *this, "auto", false, "choose all of the above from the budget", {.effect = Effect::none}};
+      {.min = 0, .max = 1000, .effect = Effect::none});
+  Option<bool> fuse_recompute =
+      option("fuse_recompute", true, "fold a recomputed chain into its one reader's kernel",
+             {.effect = Effect::none});
+  Option<bool> fuse_epilogues =
+      option("fuse_epilogues", true, "fold relu and its gradient into the matrix product before it",
+             {.effect = Effect::none});
+  Option<std::vector<std::string>> encode =
+      option("encode", {}, "keep feature maps encoded; the dpr_ forms are lossy",
+             {.choices = {"binarize", "ssdc", "dropout_bits", "dpr_fp16", "dpr_fp10", "dpr_fp8"},
+              .effect = Effect::none,
+              .lossy = {"dpr_fp16", "dpr_fp10", "dpr_fp8"}});
+  Option<std::string> swap =
+      option("swap", "none", "keep feature maps in the host's memory",
+             {.choices = {"none", "naive", "vdnn", "planned"}, .effect = Effect::none});
+  Option<std::string> manager =
+      option("manager", "static", "who decides: the plan, or at run time",
+             {.choices = {"static", "delta", "dtr"}, .effect = Effect::none});
+  Option<bool> automatic =
+      option("auto", false, "choose all of the above from the budget", {.effect = Effect::none});
 };
 using MemoryConfig = Copied<MemorySection>;
 
 struct DeviceSection : Section {
-  Option<std::string> type{*this,
-                           "type",
-                           "auto",
-                           "auto: cuda where there is one, else cpu",
-                           {.choices = {"cpu", "cuda", "auto"}}};
-  Option<std::optional<int64_t>> threads{
-      *this, "threads", {}, "CPU threads; null: one per core", {.min = 1, .max = 1024}};
-  Option<bool> graphs{
-      *this, "graphs", true, "of cuda: record a step once and replay it", {.effect = Effect::none}};
-  Option<bool> cudnn{*this, "cudnn", true,
-                     "of cuda: convolutions go to cuDNN where it is found; false: as windows and "
-                     "cuBLASLt's products"};
+  Option<std::string> type = option("type", "auto", "auto: cuda where there is one, else cpu",
+                                    {.choices = {"cpu", "cuda", "auto"}});
+  Option<std::optional<int64_t>> threads =
+      option("threads", {}, "CPU threads; null: one per core", {.min = 1, .max = 1024});
+  Option<bool> graphs =
+      option("graphs", true, "of cuda: record a step once and replay it", {.effect = Effect::none});
+  Option<bool> cudnn = option("cudnn", true,
+                              "of cuda: convolutions go to cuDNN where it is found; false: as "
+                              "windows and cuBLASLt's products");
 };
 using DeviceConfig = Copied<DeviceSection>;
 

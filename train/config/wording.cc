@@ -1,12 +1,25 @@
 // Numbers and words as people read them.
 #include "train/config/wording.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 
 namespace pal {
+
+std::string printed(const char* format, ...) {
+  va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  std::string text(size_t(std::max(0, std::vsnprintf(nullptr, 0, format, arguments))), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, format, again);
+  va_end(again);
+  va_end(arguments);
+  return text;
+}
 
 std::string thousands(int64_t number) {
   std::string text = std::to_string(number);
@@ -15,11 +28,7 @@ std::string thousands(int64_t number) {
   return text;
 }
 
-std::string fixed(double v, int digits) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.*f", digits, v);
-  return text;
-}
+std::string fixed(double v, int digits) { return printed("%.*f", digits, v); }
 
 std::string comma_list(const std::vector<std::string>& words) {
   std::string text;
@@ -40,7 +49,6 @@ std::string one_line(std::string text) {
 }
 
 std::string short_number(double v, int digits) {
-  char text[40];
   const double size = std::abs(v);
   double scaled = v;
   const char* suffix = "";
@@ -51,8 +59,7 @@ std::string short_number(double v, int digits) {
   else if (size >= 1e4)
     scaled = v / 1e3, suffix = "k";
   if (digits > 6 || (size > 0 && size < 1e-3)) scaled = v, suffix = "";
-  std::snprintf(text, sizeof text, "%.*g", digits, scaled);
-  std::string out = text;
+  std::string out = printed("%.*g", digits, scaled);
   const size_t e = out.find('e');  // 3e-04 -> 3e-4
   if (e != std::string::npos) out = out.substr(0, e + 1) + std::to_string(std::atoi(&out[e + 1]));
   return out + suffix;

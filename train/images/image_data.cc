@@ -144,7 +144,8 @@ void ImageData::read_training() {
   std::sort(order.begin(), middle);
   std::sort(middle, order.end());
   held_out_ = std::make_unique<ImagePart>(all.subset({order.begin(), middle}), config_);
-  train_ = std::make_unique<ImagePart>(all.subset({middle, order.end()}), config_);
+  all.keep({middle, order.end()});
+  train_ = std::make_unique<ImagePart>(std::move(all), config_);
 }
 
 int64_t ImageData::class_count() {

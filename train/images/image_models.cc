@@ -20,13 +20,13 @@ void check_frames(const std::string& network, int64_t published, int64_t frames)
 }
 
 // The network, if images of this size are large enough for it.
-ImageModel zoo_network(const ZooConfig& c, const ImageConfig& data, int64_t classes) {
-  ZooOptions options = c.model;
+ImageModel zoo_network(ZooOptions options, const ImageConfig& data, int64_t classes) {
   options.classes = classes;
-  ImageModel model = zoo_model(image_network(c.network), options);
+  const ImageNetwork& network = image_network(options.network);
+  ImageModel model = zoo_model(network, options);
   model.channels = *data.channels;
   model.frames = data.frames->value_or(0);
-  check_frames(c.network, image_network(c.network).frames, model.frames);
+  check_frames(network.name, network.frames, model.frames);
   try {
     Builder b;
     std::vector<MovedStatistic> none;
@@ -34,8 +34,8 @@ ImageModel zoo_network(const ZooConfig& c, const ImageConfig& data, int64_t clas
     model.logits(b, x, {}, false, none);
   } catch (const ProgramError& error) {
     throw UsageError("data.image_size: " + std::to_string(*data.image_size) + " is too small for " +
-                     c.network + ", published for " +
-                     std::to_string(image_network(c.network).edge) + ": " + error.what());
+                     network.name + ", published for " + std::to_string(network.edge) + ": " +
+                     error.what());
   }
   return model;
 }
@@ -43,14 +43,14 @@ ImageModel zoo_network(const ZooConfig& c, const ImageConfig& data, int64_t clas
 }  // namespace
 
 ImageModel image_model(const Config& config, int64_t classes) {
-  if (const auto* c = std::get_if<ResNetConfig>(&config.model)) {
+  if (const auto* o = config.options<ResNetOptions>()) {
     check_frames("resnet", 0, config.images().frames->value_or(0));
-    ResNetOptions options = c->model;
+    ResNetOptions options = *o;
     options.channels = *config.images().channels, options.classes = classes;
     return resnet_model(options);
   }
-  if (const auto* c = std::get_if<ZooConfig>(&config.model)) {
-    return zoo_network(*c, config.images(), classes);
+  if (const auto* o = config.options<ZooOptions>()) {
+    return zoo_network(*o, config.images(), classes);
   }
   throw ProgramError("[config] the model does not classify images");
 }

@@ -31,10 +31,8 @@ ImageTask::ImageTask(const Config& config, const fs::path& model_dir)
                     config.images(), static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
 ImageTask::ImageTask(const Config& config, std::shared_ptr<ImageData> data)
-    : BatchedTask({{"batch"}, "[images]", "the training images"}),
+    : BatchedTask({{"batch"}, "[images]", "the training images"}, config, std::move(data)),
       batch_(*config.train.batch_size),
-      seed_(static_cast<uint64_t>(*config.train.seed)),
-      data_(std::move(data)),
       model_(image_model(config, data_->class_count())),
       loss_{.label_smoothing = static_cast<float>(*config.train.label_smoothing),
             .mixup = *config.images().mixup > 0},
@@ -190,9 +188,5 @@ Validation ImageTask::validate(ProgramSet& programs, const std::string& part) {
           .best_by = "top1",
           .higher_is_better = true};
 }
-
-void ImageTask::save_files(const fs::path& folder) const { data_->save(folder); }
-
-std::vector<std::string> ImageTask::describe() const { return data_->describe(); }
 
 }  // namespace pal

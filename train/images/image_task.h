@@ -17,7 +17,7 @@ struct ImageEvaluation {
   int64_t images = 0, skipped = 0;
 };
 
-class ImageTask final : public BatchedTask<ImageBatch> {
+class ImageTask final : public BatchedTask<ImageBatch, ImageData> {
  public:
   explicit ImageTask(const Config& config, const std::filesystem::path& model_dir = {});
 
@@ -32,10 +32,7 @@ class ImageTask final : public BatchedTask<ImageBatch> {
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   // Metrics "top1" and "top5".
   Validation validate(ProgramSet& programs, const std::string& part) override;
-  void save_files(const std::filesystem::path& folder) const override;
-  std::vector<std::string> describe() const override;
 
-  ImageData& data() const { return *data_; }
   int64_t batch() const { return batch_; }
   // The inference program for so many images: input "images", output "logits" (B, classes).
   Executable& inference(ProgramSet& programs, int64_t batch) const;
@@ -47,11 +44,8 @@ class ImageTask final : public BatchedTask<ImageBatch> {
   void start_batches() override;
   BatchInfo take(ImageBatch& batch) override;
   void fill_batch(Executable& program, const ImageBatch& batch) const override;
-  uint64_t fingerprint() const override { return data_->fingerprint(); }
 
   int64_t batch_;
-  uint64_t seed_;
-  std::shared_ptr<ImageData> data_;  // shared with variants
   ImageModel model_;
   ImageLossOptions loss_;
   int workers_;

@@ -7,6 +7,7 @@
 #include "core/philox.h"
 #include "data/encoded_text.h"
 #include "data/made_up_text.h"
+#include "train/run_files/fingerprint.h"
 
 namespace pal {
 namespace {
@@ -130,12 +131,11 @@ void LanguageData::fill(const std::string& name, std::span<const int64_t> which,
 }
 
 uint64_t LanguageData::fingerprint() {
-  uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a, by numbers instead of bytes
-  for (const int32_t id : part("train")) {
-    hash = (hash ^ uint64_t(id)) * 0x100000001B3u;
-    hash ^= hash >> 32;
-  }
-  return hash;
+  if (fingerprint_) return *fingerprint_;
+  Fingerprint print;
+  for (const int32_t id : part("train")) print.take(id);
+  fingerprint_ = print.value();
+  return *fingerprint_;
 }
 
 void LanguageData::save(const fs::path& folder) const {

@@ -49,6 +49,7 @@ class LanguageData {
   Segmenter segmenter_;
   Vocabulary vocabulary_;
   std::map<std::string, std::vector<int32_t>> parts_;
+  std::optional<uint64_t> fingerprint_;  // asked for after every update
 };
 
 }  // namespace pal

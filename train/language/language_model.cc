@@ -8,8 +8,7 @@
 namespace pal {
 namespace {
 
-LanguageModel bert(const BertConfig& c, int64_t length, int64_t vocab) {
-  BertOptions o = c.model;
+LanguageModel bert(BertOptions o, int64_t length, int64_t vocab) {
   o.vocab = vocab + 1;  // the mask
   if (const std::string why = fault(o); !why.empty()) throw UsageError(why);
   if (length > o.positions) {
@@ -17,7 +16,7 @@ LanguageModel bert(const BertConfig& c, int64_t length, int64_t vocab) {
                      std::to_string(o.positions) + "; lower the one or raise the other");
   }
   return {.hides = true,
-          .hide = float(c.hide),
+          .hide = o.hide,
           .mask = int32_t(vocab),
           .loss = [o](Builder& b, int64_t S, int64_t B, Val scalars, bool training) {
             const BertLoss loss = bert_loss(b, o, S, B, scalars, training);
@@ -25,8 +24,7 @@ LanguageModel bert(const BertConfig& c, int64_t length, int64_t vocab) {
           }};
 }
 
-LanguageModel rhn(const RhnConfig& c, int64_t vocab) {
-  RhnOptions o = c.model;
+LanguageModel rhn(RhnOptions o, int64_t vocab) {
   o.vocab = vocab;
   return {.loss = [o](Builder& b, int64_t S, int64_t B, Val scalars, bool training) {
     const RhnLoss loss = rhn_loss(b, o, S, B, scalars, training);
@@ -37,10 +35,10 @@ LanguageModel rhn(const RhnConfig& c, int64_t vocab) {
 }  // namespace
 
 LanguageModel language_model(const Config& config, int64_t vocab) {
-  if (const auto* c = std::get_if<BertConfig>(&config.model)) {
-    return bert(*c, *config.text().length, vocab);
+  if (const auto* o = config.options<BertOptions>()) {
+    return bert(*o, *config.text().length, vocab);
   }
-  if (const auto* c = std::get_if<RhnConfig>(&config.model)) return rhn(*c, vocab);
+  if (const auto* o = config.options<RhnOptions>()) return rhn(*o, vocab);
   throw ProgramError("[config] the model is no language model");
 }
 

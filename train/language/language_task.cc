@@ -39,10 +39,9 @@ LanguageTask::LanguageTask(const Config& config, const fs::path& model_dir)
                        config.text(), static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
 LanguageTask::LanguageTask(const Config& config, std::shared_ptr<LanguageData> data)
-    : BatchedTask({{"batch"}, "[text]", "the training text or its vocabulary"}),
+    : BatchedTask({{"batch"}, "[text]", "the training text or its vocabulary"}, config,
+                  std::move(data)),
       batch_(*config.train.batch_size),
-      seed_(static_cast<uint64_t>(*config.train.seed)),
-      data_(std::move(data)),
       model_(language_model(config, data_->vocabulary().size())) {}
 
 std::unique_ptr<Task> LanguageTask::variant(const Config& config) const {
@@ -141,9 +140,5 @@ Validation LanguageTask::validate(ProgramSet& programs, const std::string& part)
           .best_by = "perplexity",
           .higher_is_better = false};
 }
-
-void LanguageTask::save_files(const fs::path& folder) const { data_->save(folder); }
-
-std::vector<std::string> LanguageTask::describe() const { return data_->describe(); }
 
 }  // namespace pal

@@ -8,7 +8,7 @@
 
 namespace pal {
 
-class LanguageTask final : public BatchedTask<LanguageBatch> {
+class LanguageTask final : public BatchedTask<LanguageBatch, LanguageData> {
  public:
   explicit LanguageTask(const Config& config, const std::filesystem::path& model_dir = {});
 
@@ -25,8 +25,6 @@ class LanguageTask final : public BatchedTask<LanguageBatch> {
   void declare_weights(ProgramSet& programs) const { validation(programs); }
   // Metric "perplexity".
   Validation validate(ProgramSet& programs, const std::string& part) override;
-  void save_files(const std::filesystem::path& folder) const override;
-  std::vector<std::string> describe() const override;
 
  private:
   LanguageTask(const Config& config, std::shared_ptr<LanguageData> data);
@@ -34,11 +32,8 @@ class LanguageTask final : public BatchedTask<LanguageBatch> {
   void start_batches() override {}  // they are made as they are taken
   BatchInfo take(LanguageBatch& batch) override;
   void fill_batch(Executable& program, const LanguageBatch& batch) const override;
-  uint64_t fingerprint() const override { return data_->fingerprint(); }
 
   int64_t batch_;
-  uint64_t seed_;
-  std::shared_ptr<LanguageData> data_;  // shared with variants
   LanguageModel model_;
   std::vector<int64_t> order_;  // of the samples in epoch `ordered_`
   int64_t ordered_ = -1;

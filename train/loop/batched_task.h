@@ -2,6 +2,8 @@
 // them, and say where they stand in their data.
 #pragma once
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,8 +39,11 @@ struct PositionWords {
   std::string data;                  // "the training text, its vocabularies or its buckets"
 };
 
-template <class Batch> class BatchedTask : public Task {
+// Data: what the configuration describes (ImageData, ...), which the task's variants share. It has
+// fingerprint(), save(folder) and describe().
+template <class Batch, class Data> class BatchedTask : public Task {
  public:
+  Data& data() const { return *data_; }
   Recorded record(Builder& builder, int bucket, Val scalars, bool training) const override {
     return record_lengths(builder, bucket_lengths(bucket), scalars, training);
   }
@@ -56,17 +61,23 @@ template <class Batch> class BatchedTask : public Task {
     for (size_t i = 0; i < position_.size(); ++i) {
       numbers.emplace_back(words_.numbers[i], position_[i]);
     }
-    return position_text(numbers, fingerprint());
+    return position_text(numbers, data_->fingerprint());
   }
+  void save_files(const std::filesystem::path& folder) const final { data_->save(folder); }
+  std::vector<std::string> describe() const final { return data_->describe(); }
   void restore(const std::string& position) final {
-    position_ = read_position(position, words_.numbers, fingerprint(), words_.task, words_.data);
+    position_ =
+        read_position(position, words_.numbers, data_->fingerprint(), words_.task, words_.data);
     start_batches();
     started_ = true;
   }
 
  protected:
-  explicit BatchedTask(PositionWords words)
-      : words_(std::move(words)), position_(words_.numbers.size()) {}
+  BatchedTask(PositionWords words, const Config& config, std::shared_ptr<Data> data)
+      : words_(std::move(words)),
+        seed_(static_cast<uint64_t>(*config.train.seed)),
+        data_(std::move(data)),
+        position_(words_.numbers.size()) {}
 
   // Begins to make batches from position_ on.
   virtual void start_batches() = 0;
@@ -74,9 +85,10 @@ template <class Batch> class BatchedTask : public Task {
   virtual BatchInfo take(Batch& batch) = 0;
   // All inputs of a program but the scalars.
   virtual void fill_batch(Executable& program, const Batch& batch) const = 0;
-  virtual uint64_t fingerprint() const = 0;  // of the data
 
   const PositionWords words_;
+  const uint64_t seed_;
+  std::shared_ptr<Data> data_;
   std::vector<int64_t> position_;  // as words_.numbers says
 
  private:
@@ -87,10 +99,11 @@ template <class Batch> class BatchedTask : public Task {
 
 // A task whose batches one thread makes in the order of a BatchOrder: it stands at a batch of an
 // epoch. Batch::resume says what follows a batch.
-template <class Batch> class PrefetchedTask : public BatchedTask<Batch> {
+template <class Batch, class Data> class PrefetchedTask : public BatchedTask<Batch, Data> {
  protected:
-  PrefetchedTask(const std::string& task, const std::string& data)
-      : BatchedTask<Batch>({{"epoch", "batch"}, task, data}) {}
+  PrefetchedTask(const std::string& task, const std::string& what, const Config& config,
+                 std::shared_ptr<Data> data)
+      : BatchedTask<Batch, Data>({{"epoch", "batch"}, task, what}, config, std::move(data)) {}
 
   IteratorState resume() const { return {this->position_[0], this->position_[1]}; }
   // Takes a batch, and says where it stands.

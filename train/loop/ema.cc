@@ -2,13 +2,23 @@
 #include "train/loop/ema.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 #include "ops/tensors/state.h"
 
 namespace pal {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(kExitFailed, "train.ema: the weights' temporary file cannot be " + what + ": " +
+                               std::strerror(errno) + "");
+}
+
+}  // namespace
 
 void append_ema(Builder& builder, std::span<const Val> weights, double decay, Val gate) {
   for (Val weight : weights) {
@@ -32,26 +42,45 @@ EmaWeights::EmaWeights(ProgramSet& programs, double decay, int64_t updates) : pr
   const double kept = 1 - double(float(1 - decay));
   const double correction = 1 / (1 - std::pow(kept, double(updates)));
   const std::vector<StateTensor> slots = programs.state();
+  std::vector<std::pair<const StateTensor*, const StateTensor*>> pairs;  // weight, average
   for (const StateTensor& weight : slots) {
     const auto average = std::find_if(slots.begin(), slots.end(), [&](const StateTensor& s) {
       return s.name == kEmaPrefix + weight.name;
     });
-    if (average == slots.end()) continue;
-    const auto bytes = size_t(weight.spec.bytes());
-    kept_.push_back({weight.name, {weight.data, weight.data + bytes}});
-    auto* to = reinterpret_cast<float*>(weight.data);
+    if (average != slots.end()) pairs.emplace_back(&weight, &*average);
+  }
+  file_.reset(std::tmpfile());
+  for (const auto& [weight, average] : pairs) {
+    const auto bytes = size_t(weight->spec.bytes());
+    if (!file_ || std::fwrite(weight->data, 1, bytes, file_.get()) != bytes) fail("written");
+  }
+  if (!file_ || std::fflush(file_.get()) != 0) fail("written");
+  for (const auto& [weight, average] : pairs) {
+    auto* to = reinterpret_cast<float*>(weight->data);
     const auto* from = reinterpret_cast<const float*>(average->data);
-    for (int64_t i = 0; i < weight.spec.numel(); ++i) to[i] = float(double(from[i]) * correction);
+    for (int64_t i = 0; i < weight->spec.numel(); ++i) to[i] = float(double(from[i]) * correction);
+    kept_.push_back(weight->name);
+  }
+}
+
+void EmaWeights::restore() {
+  if (kept_.empty()) return;
+  const std::vector<std::string> kept = std::exchange(kept_, {});
+  std::rewind(file_.get());
+  // The arena may have grown, and moved, since.
+  const std::vector<StateTensor> slots = programs_.state();
+  for (const std::string& name : kept) {
+    const auto slot = std::find_if(slots.begin(), slots.end(),
+                                   [&](const StateTensor& s) { return s.name == name; });
+    const auto bytes = size_t(slot->spec.bytes());
+    if (std::fread(slot->data, 1, bytes, file_.get()) != bytes) fail("read back");
   }
 }
 
 EmaWeights::~EmaWeights() {
-  if (kept_.empty()) return;
-  // The arena may have grown, and moved, since.
-  for (const StateTensor& slot : programs_.state()) {
-    for (const Kept& kept : kept_) {
-      if (kept.name == slot.name) std::memcpy(slot.data, kept.bytes.data(), kept.bytes.size());
-    }
+  try {
+    restore();
+  } catch (const Error&) {  // then another one ends the run already
   }
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/builder.h"
@@ -19,22 +22,21 @@ void append_ema(Builder& builder, std::span<const Val> weights, double decay, Va
 
 // While it lives, the weights of a set are their averages, ema / (1 - decay^updates): the
 // correction makes the average of the first updates one of weights alone, not of weights and the
-// slots' zero. Keeps a copy of the weights meanwhile, in memory that no plan counts, and puts it
-// back bit for bit. After no update at all, or in a set without averages, it does nothing.
+// slots' zero. The weights themselves wait in a temporary file, which takes no memory that the plan
+// does not count, and come back bit for bit. After no update at all, or in a set without averages,
+// it does nothing. Error with kExitFailed where there is no room for the file.
 class EmaWeights {
  public:
   EmaWeights(ProgramSet& programs, double decay, int64_t updates);
   ~EmaWeights();
+  void restore();  // at the end of its life, or now
   EmaWeights(const EmaWeights&) = delete;
   EmaWeights& operator=(const EmaWeights&) = delete;
 
  private:
   ProgramSet& programs_;
-  struct Kept {
-    std::string name;
-    std::vector<std::byte> bytes;
-  };
-  std::vector<Kept> kept_;
+  std::vector<std::string> kept_;  // names of the weights in the file, in its order
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, &std::fclose};
 };
 
 }  // namespace pal

@@ -250,6 +250,7 @@ void Trainer::validate(bool scheduled) {
     best_saved_ = metric;
     line += "  (best)";
   }
+  if (averages) averages->restore();
   log_info(line);
   if (!scheduled) return;
   if (improved) state_.best = metric, state_.has_best = true;

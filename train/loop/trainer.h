@@ -43,7 +43,6 @@ class Trainer {
   Task& task() { return *task_; }
   const TrainerState& state() const { return state_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-  int64_t first_step() const { return first_step_; }
   const std::string& device_line() const { return device_line_; }  // what steps run on
   // The step program with the largest plan, and its bucket.
   Executable& largest();

@@ -1,6 +1,9 @@
-// The list of reproductions, and planning a recipe.
+// The list of reproductions, planning a recipe, and what its layers take.
 #include "train/papers/reproduce.h"
 
+#include <algorithm>
+
+#include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
@@ -14,6 +17,38 @@ std::vector<Reproduction> reproductions() {
     list.insert(list.end(), some.begin(), some.end());
   }
   return list;
+}
+
+std::map<std::string, int64_t> by_layer(const PlannedRecipe& p, const LayerTypes& types,
+                                        const char* rest) {
+  std::map<std::string, int64_t> out;
+  const Footprint f = footprint_of(p.step.program, p.step.storages, p.step.plan);
+  for (const LayerBytes& layer : f.layers) {
+    const auto found = std::find_if(types.begin(), types.end(), [&](const auto& type) {
+      return layer.scope.find(type.first) != std::string::npos;
+    });
+    const char* type = found == types.end() ? rest : found->second;
+    for (const Role role : {Role::weight, Role::weight_gradient, Role::optimizer_state}) {
+      if (layer.type == to_string(role)) type = "weights";
+    }
+    out[type] += layer.bytes;
+  }
+  return out;
+}
+
+ReproducedTable breakdown(const std::string& title, const std::vector<std::string>& names,
+                          const std::vector<PlannedRecipe>& plans, const LayerTypes& types,
+                          const char* rest, const std::vector<const char*>& order) {
+  ReproducedTable table{.title = title, .columns = {"layer type"}};
+  for (const char* type : order) table.rows.push_back({type});
+  table.rows.push_back({"in all"});
+  for (size_t i = 0; i < plans.size(); ++i) {
+    table.columns.push_back(names[i] + ", GB");
+    std::map<std::string, int64_t> bytes = by_layer(plans[i], types, rest);
+    for (size_t t = 0; t < order.size(); ++t) table.rows[t].push_back(gigabytes(bytes[order[t]]));
+    table.rows.back().push_back(gigabytes(plans[i].step.plan.device().bytes));
+  }
+  return table;
 }
 
 std::string gigabytes(int64_t bytes, int digits) { return fixed(double(bytes) * 1e-9, digits); }

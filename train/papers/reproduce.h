@@ -1,6 +1,7 @@
 // Tables and figures of the papers, ours beside theirs. What is predicted and what
 // is measured are columns of their own, and every table says which machine or profile it is for.
 #pragma once
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,8 +16,8 @@ namespace pal {
 struct ReproducedTable {
   std::string title;                 // "Footprint by layer type, GB"
   std::vector<std::string> columns;  // the first names the rows
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;  // one sentence each
+  std::vector<std::vector<std::string>> rows = {};
+  std::vector<std::string> notes = {};  // one sentence each
 };
 
 struct Reproduction {
@@ -51,6 +52,17 @@ struct PlannedRecipe {
 // `adjust`, where given, changes the options of compile() that no configuration has.
 PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
                           void (*adjust)(CompileOptions&) = nullptr);
+
+// Which part of a scope makes a layer which type; the first that the scope contains decides.
+using LayerTypes = std::vector<std::pair<const char*, const char*>>;
+// Bytes at a plan's peak by layer type: "weights" with their gradients and the optimizer's state,
+// the types, and `rest`.
+std::map<std::string, int64_t> by_layer(const PlannedRecipe& plan, const LayerTypes& types,
+                                        const char* rest);
+// The same as a table: a column a plan, by name, a row for each of `order`, and one of sums.
+ReproducedTable breakdown(const std::string& title, const std::vector<std::string>& names,
+                          const std::vector<PlannedRecipe>& plans, const LayerTypes& types,
+                          const char* rest, const std::vector<const char*>& order);
 
 std::string gigabytes(int64_t bytes, int digits = 2);  // 1e9 bytes
 std::string percent(double fraction);                  // 0.125 -> 12.5 %

@@ -1,8 +1,5 @@
 // Echo (Zheng, Vijaykumar, Pekhimenko, ISCA 2020): table I and figures 4, 15 to 18, on its two
 // translators.
-#include <array>
-#include <map>
-
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/papers/reproduce.h"
@@ -33,56 +30,25 @@ std::string recompute(const std::string& method) { return "memory.recompute=" + 
 
 constexpr double kAnyOverhead = 1e9, kNothingIsHeavy = 1e9;
 
-constexpr std::array kLayers = {"attention", "RNN",     "vocabulary loss",
-                                "embedding", "weights", "rest"};
+// The paper's layer types, from our scopes.
+const LayerTypes kTypes = {{"attention", "attention"},
+                           {"output", "vocabulary loss"},
+                           {"rnn", "RNN"},
+                           {"init", "RNN"},
+                           {"embed", "embedding"}};
 
-// The paper's layer types, from our scopes; weights with their gradients and the optimizer's state
-// are one type.
-std::string layer_of(const LayerBytes& layer) {
-  for (Role role : {Role::weight, Role::weight_gradient, Role::optimizer_state}) {
-    if (layer.type == to_string(role)) return "weights";
-  }
-  auto has = [&](const char* part) { return layer.scope.find(part) != std::string::npos; };
-  if (has("attention")) return "attention";
-  if (has("output")) return "vocabulary loss";
-  if (has("rnn") || has("init")) return "RNN";
-  return has("embed") ? "embedding" : "rest";
-}
-
-std::map<std::string, int64_t> by_layer(const PlannedRecipe& p) {
-  std::map<std::string, int64_t> out;
-  const Footprint f = footprint_of(p.step.program, p.step.storages, p.step.plan);
-  for (const LayerBytes& layer : f.layers) out[layer_of(layer)] += layer.bytes;
-  return out;
-}
-
-Table breakdown(const std::string& title, const std::vector<std::string>& names,
-                const std::vector<PlannedRecipe>& plans) {
-  Table table{.title = title, .columns = {"layer type"}, .rows = {}, .notes = {}};
-  std::vector<std::map<std::string, int64_t>> bytes;
-  for (size_t i = 0; i < plans.size(); ++i) {
-    table.columns.push_back(names[i] + ", GB");
-    bytes.push_back(by_layer(plans[i]));
-  }
-  for (const char* layer : kLayers) {
-    std::vector<std::string> row{layer};
-    for (auto& b : bytes) row.push_back(gigabytes(b[layer]));
-    table.rows.push_back(row);
-  }
-  std::vector<std::string> total{"in all"};
-  for (const PlannedRecipe& p : plans) total.push_back(gigabytes(p.step.plan.device().bytes));
-  table.rows.push_back(total);
-  return table;
+Table nmt_breakdown(const std::string& title, const std::vector<std::string>& names,
+                    const std::vector<PlannedRecipe>& plans) {
+  return breakdown(title, names, plans, kTypes, "rest",
+                   {"attention", "RNN", "vocabulary loss", "embedding", "weights", "rest"});
 }
 
 std::vector<Table> fig4(const DeviceProfile& device) {
   const std::vector<PlannedRecipe> plan{plan_recipe(vietnamese({recompute("none")}), device)};
-  Table layers = breakdown("By layer type, at the peak", {"ours"}, plan);
+  Table layers = nmt_breakdown("By layer type, at the peak", {"ours"}, plan);
   const Footprint f = footprint_of(plan[0].step.program, plan[0].step.storages, plan[0].step.plan);
   Table structures{.title = "By data structure, at the peak",
-                   .columns = {"data structure", "ours, GB"},
-                   .rows = {},
-                   .notes = {}};
+                   .columns = {"data structure", "ours, GB"}};
   auto add = [&](const char* name, std::initializer_list<Role> roles) {
     int64_t bytes = 0;
     for (Role role : roles) bytes += f.of(role);
@@ -121,9 +87,7 @@ std::vector<Table> fig15(const DeviceProfile& device) {
   const PlannedRecipe none = plan_recipe(vietnamese({recompute("none")}), device);
   Table table{.title = "English-Vietnamese NMT: memory and throughput",
               .columns = {"", "paper, GB", "paper, ratio", "ours, GB", "ratio", "framework's ratio",
-                          "with cuDNN", "ours, samples/s predicted", "overhead"},
-              .rows = {},
-              .notes = {}};
+                          "with cuDNN", "ours, samples/s predicted", "overhead"}};
   auto row = [&](const char* name, const char* paper_gb, const char* paper_ratio,
                  const PlannedRecipe& p) {
     const double bytes = double(p.step.plan.device().bytes);
@@ -161,10 +125,10 @@ std::vector<Table> fig16(const DeviceProfile& device) {
     plans.push_back(
         plan_recipe(vietnamese({recompute(method), "memory.fuse_recompute=false"}), device));
   }
-  Table table = breakdown("By layer type, at each plan's own peak, B=128, nothing folded",
-                          {"baseline", "mirror", "echo"}, plans);
+  Table table = nmt_breakdown("By layer type, at each plan's own peak, B=128, nothing folded",
+                              {"baseline", "mirror", "echo"}, plans);
   auto both = [&](size_t i) {
-    auto bytes = by_layer(plans[i]);
+    auto bytes = by_layer(plans[i], kTypes, "rest");
     return double(bytes["attention"] + bytes["RNN"]);
   };
   table.notes = {"Attention and RNN together: " + fixed(100 * (1 - both(2) / both(0)), 1) +
@@ -179,9 +143,7 @@ std::vector<Table> fig17(const DeviceProfile& device) {
   const PlannedRecipe echo = plan_recipe(vietnamese(unfolded), device);
   Table table{.title = "What each layer type is worth, B=128",
               .columns = {"recomputed", "ours, GB", "of echo's reduction", "overhead, predicted",
-                          "paper: of its reduction", "overhead, measured"},
-              .rows = {},
-              .notes = {}};
+                          "paper: of its reduction", "overhead, measured"}};
   auto row = [&](const char* name, const PlannedRecipe& p, const char* part, const char* overhead) {
     table.rows.push_back({name, fixed(p.gb(), 2),
                           fixed(100 * (none.gb() - p.gb()) / (none.gb() - echo.gb()), 1) + " %",
@@ -214,9 +176,7 @@ std::vector<Table> fig17(const DeviceProfile& device) {
 
 std::vector<Table> fig18(const DeviceProfile& device) {
   Table table{.title = "English-German NMT (4:4 layers of 1024): footprint, GB",
-              .columns = {"", "B=16", "B=64", "B=128", "predicted samples/s, B=16"},
-              .rows = {},
-              .notes = {}};
+              .columns = {"", "B=16", "B=64", "B=128", "predicted samples/s, B=16"}};
   for (const char* method : {"none", "mirror", "echo"}) {
     std::vector<std::string> row{method};
     std::string speed;

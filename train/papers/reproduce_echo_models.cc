@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "core/text.h"
-#include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/loop/max_fit.h"
 #include "train/papers/reproduce.h"
@@ -76,9 +74,7 @@ Table comparison(const std::string& title, Workload workload, int64_t batch,
                  const std::array<PaperRow, 4>& paper, const DeviceProfile& device) {
   Table table{.title = title,
               .columns = {"", "GB", "below the framework's", "below our own", "overhead, predicted",
-                          "paper: below its baseline", "paper: overhead, measured"},
-              .rows = {},
-              .notes = {}};
+                          "paper: below its baseline", "paper: overhead, measured"}};
   std::optional<PlannedRecipe> none;
   for (size_t m = 0; m < methods().size(); ++m) {
     const PlannedRecipe p = plan_recipe(workload(batch, methods()[m].sets), device);
@@ -114,68 +110,37 @@ std::vector<Table> fig22(const DeviceProfile& device) {
   return tables;
 }
 
-// The first of `parts` that the scope contains.
-using Layers = std::vector<std::pair<const char*, const char*>>;  // part of a scope, layer type
-std::map<std::string, int64_t> by_layer(const PlannedRecipe& p, const Layers& parts,
-                                        const char* rest) {
-  std::map<std::string, int64_t> out;
-  const Footprint f = footprint_of(p.step.program, p.step.storages, p.step.plan);
-  for (const LayerBytes& layer : f.layers) {
-    const char* type = rest;
-    for (Role role : {Role::weight, Role::weight_gradient, Role::optimizer_state}) {
-      if (layer.type == to_string(role)) type = "weights";
-    }
-    for (size_t i = 0; type == rest && i < parts.size(); ++i) {
-      if (layer.scope.find(parts[i].first) != std::string::npos) type = parts[i].second;
-    }
-    out[type] += layer.bytes;
-  }
-  return out;
-}
-
-Table breakdown(const std::string& title, Workload workload, int64_t batch, const Layers& parts,
-                const char* rest, const DeviceProfile& device) {
-  Table table{.title = title, .columns = {"layer type"}, .rows = {}, .notes = {}};
-  std::map<std::string, std::vector<std::string>> rows;
-  std::vector<std::string> total{"in all"};
-  std::vector<std::map<std::string, int64_t>> bytes;
+Table model_breakdown(const std::string& title, Workload workload, int64_t batch,
+                      const LayerTypes& types, const char* rest,
+                      const std::vector<const char*>& order, const DeviceProfile& device) {
+  std::vector<std::string> names;
+  std::vector<PlannedRecipe> plans;
   for (const Method& method : methods()) {
-    const PlannedRecipe p = plan_recipe(workload(batch, method.sets), device);
-    table.columns.push_back(std::string(method.name) + ", GB");
-    bytes.push_back(by_layer(p, parts, rest));
-    total.push_back(gigabytes(bytes_of(p)));
+    names.emplace_back(method.name);
+    plans.push_back(plan_recipe(workload(batch, method.sets), device));
   }
-  std::vector<std::string> types{"weights", rest};
-  for (auto& [scope, type] : parts) {
-    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
-  }
-  for (const std::string& type : types) {
-    std::vector<std::string> row{type};
-    for (auto& b : bytes) row.push_back(gigabytes(b[type]));
-    table.rows.push_back(row);
-  }
-  table.rows.push_back(total);
-  return table;
+  return breakdown(title, names, plans, types, rest, order);
 }
 
 std::vector<Table> fig21(const DeviceProfile& device) {
-  Table table =
-      breakdown("Deep Speech 2, the frames of B=8: by layer type, at each plan's own peak", speech,
-                utterances(8),
-                {{"rnn", "RNN"}, {"conv", "convolutions"}, {"output", "output"}, {"ctc", "output"}},
-                "rest", device);
+  Table table = model_breakdown(
+      "Deep Speech 2, the frames of B=8: by layer type, at each plan's own peak", speech,
+      utterances(8),
+      {{"rnn", "RNN"}, {"conv", "convolutions"}, {"output", "output"}, {"ctc", "output"}}, "rest",
+      {"weights", "rest", "RNN", "convolutions", "output"}, device);
   table.notes = {"The paper's baseline at this batch: 40 % weights, their gradients and momentum."};
   return {table};
 }
 
 std::vector<Table> fig23(const DeviceProfile& device) {
-  Table table = breakdown("ResNet-152 v2, B=32: by the layer that made it, at each plan's own peak",
-                          resnet, 32,
-                          {{"conv", "convolutions"},
-                           {"downsample", "convolutions"},
-                           {"bn", "batch norms"},
-                           {"norm", "batch norms"}},
-                          "relu, sums, pooling", device);
+  Table table = model_breakdown(
+      "ResNet-152 v2, B=32: by the layer that made it, at each plan's own peak", resnet, 32,
+      {{"conv", "convolutions"},
+       {"downsample", "convolutions"},
+       {"bn", "batch norms"},
+       {"norm", "batch norms"}},
+      "relu, sums, pooling", {"weights", "relu, sums, pooling", "convolutions", "batch norms"},
+      device);
   table.notes = {
       "The paper counts a value with the layer that reads it: its echo has 58.3 % less for "
       "convolutions than mirror."};
@@ -225,9 +190,7 @@ std::vector<Table> table4(const DeviceProfile& device) {
   Table table{
       .title = "Most layers in " + format_bytes(device.capacity),
       .columns = {"", "batch", "framework's with cuDNN", "ours, nothing recomputed", "mirror",
-                  "echo", "echo, folded", "paper: baseline", "paper: mirror", "paper: echo"},
-      .rows = {},
-      .notes = {}};
+                  "echo", "echo, folded", "paper: baseline", "paper: mirror", "paper: echo"}};
   for (const DepthWorkload& w : workloads) {
     auto plan = [&](int64_t batch, int64_t depth, const Method& method) {
       std::vector<std::string> sets = method.sets;

@@ -40,10 +40,8 @@ std::vector<Table> tables(const std::string& title, const std::vector<std::strin
                           std::vector<std::string> (*cells)(const OllaComparison&)) {
   std::vector<Table> out;
   for (const int64_t batch : {1, 32}) {
-    Table table{.title = title + ", batch " + std::to_string(batch),
-                .columns = columns,
-                .rows = {},
-                .notes = {paper}};
+    Table table{
+        .title = title + ", batch " + std::to_string(batch), .columns = columns, .notes = {paper}};
     std::map<size_t, double> sums;
     for (const PaperNetwork& network : paper_networks()) {
       std::vector<std::string> row = cells(olla_compare(network.record(batch)));

@@ -12,7 +12,6 @@ constexpr int64_t kBatch = 32;
 ReproducedTable weights() {
   ReproducedTable table{.title = "Weights that are trained",
                         .columns = {"network", "sample", "ours", "published"},
-                        .rows = {},
                         .notes = {"published -: the papers round."}};
   for (const PaperNetwork& n : paper_networks()) {
     const std::string theirs = n.published ? std::to_string(n.published) : "-";
@@ -26,7 +25,6 @@ ReproducedTable footprints() {
       .title = "A step of plain gradient descent, batch " + std::to_string(kBatch),
       .columns = {"network", "nodes", "framework, GB", "planned, GB", "bound, GB", "echo, GB",
                   "planned in"},
-      .rows = {},
       .notes = {
           "framework: as frameworks of the time plan (memory/price/baselines.h). bound: no plan of "
           "that order can be smaller. planned in: all of compile(), kernels included."}};

@@ -130,6 +130,13 @@ std::string colour(size_t i) {
 
 std::string svg_number(double v) { return fixed(v, 1); }
 
+std::string element(const char* name, const std::vector<Attribute>& attributes,
+                    const std::string& body) {
+  std::string out = std::string("<") + name;
+  for (const Attribute& each : attributes) out += printed(" %s=\"", each.name) + each.value + "\"";
+  return out + (body.empty() ? "/>" : ">" + body + "</" + name + ">");
+}
+
 std::string words(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;

@@ -28,6 +28,17 @@ std::string part_colour(const std::string& name, size_t i);
 std::string colour(size_t i);
 // A coordinate of a picture, to a tenth of a pixel.
 std::string svg_number(double v);
+
+// An attribute of an element: text as it is, which has no quotes in it, or a coordinate.
+struct Attribute {
+  Attribute(const char* attribute, std::string text) : name(attribute), value(std::move(text)) {}
+  Attribute(const char* attribute, double v) : name(attribute), value(svg_number(v)) {}
+  const char* name;
+  std::string value;
+};
+// <name attribute="value">body</name>; without a body <name attribute="value"/>. `body` is HTML.
+std::string element(const char* name, const std::vector<Attribute>& attributes,
+                    const std::string& body = "");
 // weight_gradient -> "weight gradient"
 std::string words(std::string name);
 

@@ -100,24 +100,22 @@ std::string group_table(const std::vector<Group>& groups, size_t rows, bool coun
   std::string out = "<table>";
   const int64_t most = groups.empty() ? 1 : groups.front().bytes;
   Group rest{.name = "all the rest"};
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const Group& group = groups[i];
-    if (i >= rows) {
-      rest.count += group.count, rest.bytes += group.bytes;
-      for (size_t r = 0; r < kRoles; ++r) rest.by_role[r] += group.by_role[r];
-      continue;
-    }
+  auto add_row = [&](const Group& group, int64_t longest) {
     out += "<tr><td class=\"name\">" + escape_html(group.name) + "</td>" +
            (counted ? "<td class=\"n\">" + std::to_string(group.count) + " &times;</td>" : "") +
-           "<td class=\"n\">" + format_bytes(group.bytes) + "</td>" + track(group.by_role, most) +
-           "</tr>";
+           "<td class=\"n\">" + format_bytes(group.bytes) + "</td>" +
+           track(group.by_role, longest) + "</tr>";
+  };
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const Group& group = groups[i];
+    if (i < rows) {
+      add_row(group, most);
+      continue;
+    }
+    rest.count += group.count, rest.bytes += group.bytes;
+    for (size_t r = 0; r < kRoles; ++r) rest.by_role[r] += group.by_role[r];
   }
-  if (rest.count > 0) {
-    out += "<tr><td>" + rest.name + "</td>" +
-           (counted ? "<td class=\"n\">" + std::to_string(rest.count) + " &times;</td>" : "") +
-           "<td class=\"n\">" + format_bytes(rest.bytes) + "</td>" +
-           track(rest.by_role, std::max(most, rest.bytes)) + "</tr>";
-  }
+  if (rest.count > 0) add_row(rest, std::max(most, rest.bytes));
   return out + "</table>";
 }
 

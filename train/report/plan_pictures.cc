@@ -38,17 +38,25 @@ struct Frame {
 
 std::string text_at(double x, double y, const std::string& anchor, const std::string& text,
                     const std::string& style = "") {
-  return "<text x=\"" + svg_number(x) + "\" y=\"" + svg_number(y) + "\" text-anchor=\"" + anchor +
-         "\"" + (style.empty() ? "" : " class=\"" + style + "\"") + ">" + escape_html(text) +
-         "</text>";
+  std::vector<Attribute> attributes{{"x", x}, {"y", y}, {"text-anchor", anchor}};
+  if (!style.empty()) attributes.emplace_back("class", style);
+  return element("text", attributes, escape_html(text));
+}
+
+std::string line_at(const char* style, double x1, double y1, double x2, double y2) {
+  return element("line", {{"class", style}, {"x1", x1}, {"x2", x2}, {"y1", y1}, {"y2", y2}});
+}
+
+std::string rectangle(double x, double y, double width, double height, const std::string& fill,
+                      const std::string& title) {
+  return element("rect", {{"x", x}, {"y", y}, {"width", width}, {"height", height}, {"fill", fill}},
+                 element("title", {}, escape_html(title)));
 }
 
 std::string byte_axis(const Frame& f) {
   std::string out;
   for (double v : axis_ticks(0, f.bytes, 5)) {
-    out += "<line class=\"rule\" x1=\"" + svg_number(kLeft) + "\" x2=\"" +
-           svg_number(kWidth - kRight) + "\" y1=\"" + svg_number(f.y(v)) + "\" y2=\"" +
-           svg_number(f.y(v)) + "\"/>" +
+    out += line_at("rule", kLeft, f.y(v), kWidth - kRight, f.y(v)) +
            text_at(kLeft - 8, f.y(v) + 4, "end", v == 0 ? "0" : format_bytes(int64_t(v)));
   }
   return out;
@@ -83,25 +91,22 @@ std::string phase_band(const Program& program, const Frame& f, double y) {
     const double from = f.x(2.0 * double(begin * nodes / columns)),
                  to = f.x(2.0 * double(end * nodes / columns));
     const char* name = to_string(Phase(phase));
-    out += "<rect x=\"" + svg_number(from) + "\" y=\"" + svg_number(y) + "\" width=\"" +
-           svg_number(to - from) + "\" height=\"" + svg_number(kPhaseBand) + "\" fill=\"" +
-           fills[phase] + "\"><title>" + name + "</title></rect>";
+    out += rectangle(from, y, to - from, kPhaseBand, fills[phase], name);
     if (to - from > 80) out += text_at((from + to) / 2, y + kPhaseBand + 13, "middle", name);
   }
   return out;
 }
 
 std::string svg(double height, const std::string& label, const std::string& body) {
-  return "<svg viewBox=\"0 0 " + svg_number(kWidth) + " " + svg_number(height) +
-         "\" role=\"img\" aria-label=\"" + label + "\">" + body + "</svg>";
+  const std::string box = "0 0 " + svg_number(kWidth) + " " + svg_number(height);
+  return element("svg", {{"viewBox", box}, {"role", "img"}, {"aria-label", label}}, body);
 }
 
 // Marks the peak; its name keeps to the side where there is room.
 std::string peak_mark(const Frame& f, const Peak& peak) {
   const double x = f.x(double(peak.moment)), y = f.y(double(peak.bytes));
   const bool left = x > kWidth / 2;
-  return "<line class=\"peak\" x1=\"" + svg_number(x) + "\" x2=\"" + svg_number(x) + "\" y1=\"" +
-         svg_number(y - 6) + "\" y2=\"" + svg_number(kTop + f.height) + "\"/>" +
+  return line_at("peak", x, y - 6, x, kTop + f.height) +
          text_at(left ? x - 6 : x + 6, y - 5, left ? "end" : "start",
                  "peak " + format_bytes(peak.bytes) + " at node " + std::to_string(peak.moment / 2),
                  "mark");
@@ -145,8 +150,8 @@ std::string live_picture(const PlanView& view) {
       down = to + "," + low + " " + from + "," + low + " " + down;
     }
     if (!any) continue;
-    out += "<polygon fill=\"" + colour(size_t(role)) + "\" points=\"" + up + down + "\"><title>" +
-           words(to_string(role)) + "</title></polygon>";
+    out += element("polygon", {{"fill", colour(size_t(role))}, {"points", up + down}},
+                   element("title", {}, words(to_string(role))));
   }
   const double band = kTop + kPlot + 3;
   out += peak_mark(f, view.footprint.peak) + phase_band(view.c.program, f, band) +
@@ -175,11 +180,8 @@ std::string arena_picture(const PlanView& view) {
     const double from = f.x(double(h.begin)), to = f.x(double(h.end));
     const double low = double(view.c.plan.offset[size_t(h.storage)]);
     const double top = f.y(low + double(footprint(view.c.storages[h.storage])));
-    out += "<rect x=\"" + svg_number(from) + "\" y=\"" + svg_number(top) + "\" width=\"" +
-           svg_number(std::max(0.1, to - from)) + "\" height=\"" +
-           svg_number(std::max(0.1, f.y(low) - top)) + "\" fill=\"" +
-           colour(size_t(role_of(view.c.program, h))) + "\"><title>" +
-           escape_html(title_of(view, h)) + "</title></rect>";
+    out += rectangle(from, top, std::max(0.1, to - from), std::max(0.1, f.y(low) - top),
+                     colour(size_t(role_of(view.c.program, h))), title_of(view, h));
   }
   out += "</g>" + node_axis(f, kTop + kArena + 18);
   std::string caption = "<p class=\"soft\">" + std::to_string(all) + " values";

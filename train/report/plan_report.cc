@@ -7,14 +7,9 @@
 
 #include "core/text.h"
 #include "memory/plan/report.h"
+#include "train/config/wording.h"
 
 namespace pal {
-
-std::string mib(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / (1 << 20));
-  return text;
-}
 
 namespace {
 
@@ -85,36 +80,25 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
 std::string time_line(const Compiled& c, const PlanFacts& facts) {
   if (!c.time) return "";
   const StepTime& time = *c.time;
-  char text[160];
-  std::snprintf(text, sizeof text, "time (predicted, %s): %.*f ms a step", time.profile.c_str(),
-                time.step_ms < 10    ? 2
-                : time.step_ms < 100 ? 1
-                                     : 0,
-                time.step_ms);
-  std::string line = text;
+  const int digits = time.step_ms < 10 ? 2 : time.step_ms < 100 ? 1 : 0;
+  std::string line =
+      printed("time (predicted, %s): %.*f ms a step", time.profile.c_str(), digits, time.step_ms);
   double traded = 0;
   for (const PassReport& pass : c.passes) traded += pass.trades ? pass.added_ms : 0;
   for (const PassReport& pass : c.passes) {
     if (!pass.trades || pass.added_ms == 0 || traded == 0) continue;
-    std::snprintf(text, sizeof text, ", %+.1f %% %s", 100 * time.overhead * pass.added_ms / traded,
-                  pass.name.c_str());
-    line += text;
+    line +=
+        printed(", %+.1f %% %s", 100 * time.overhead * pass.added_ms / traded, pass.name.c_str());
   }
-  if (facts.samples > 0) {
-    std::snprintf(text, sizeof text, ", %.4g samples/s", samples_per_s(time, facts));
-    line += text;
-  }
+  if (facts.samples > 0) line += printed(", %.4g samples/s", samples_per_s(time, facts));
   return line;
 }
 
 std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
   const Footprint f = footprint_of(c.program, c.storages, c.plan);
-  char text[160];
-  std::vector<std::string> lines;
-  std::snprintf(text, sizeof text, "plan   %zu nodes, %s in all, lower bound %s, planned in %.2f s",
-                c.program.nodes.size(), format_bytes(f.arena).c_str(),
-                format_bytes(f.lower_bound).c_str(), c.seconds);
-  lines.push_back(text);
+  std::vector<std::string> lines{printed(
+      "plan   %zu nodes, %s in all, lower bound %s, planned in %.2f s", c.program.nodes.size(),
+      format_bytes(f.arena).c_str(), format_bytes(f.lower_bound).c_str(), c.seconds)};
   for (const PassReport& pass : c.passes) lines.push_back("  " + to_string(pass));
   std::string roles;
   for (size_t r = 0; r < kRoles; ++r) {

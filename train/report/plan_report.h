@@ -28,6 +28,4 @@ std::vector<std::string> plan_lines(const Compiled& step, const PlanFacts& facts
 // time.
 std::string time_line(const Compiled& step, const PlanFacts& facts = {});
 
-std::string mib(int64_t bytes);  // "123.4 MiB"
-
 }  // namespace pal

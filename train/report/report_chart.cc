@@ -31,30 +31,29 @@ void widen(double& lo, double& hi) {
 }
 
 std::string grid(const Axis& x, const Axis& y) {
-  std::string out = "<g class=\"grid\">";
+  const double right = kChartWidth - kChartRight;
+  std::string out;
   for (double v : axis_ticks(y.lo, y.hi, 5)) {
-    const std::string at = svg_number(y(v));
-    out += "<line x1=\"" + svg_number(kChartLeft) + "\" x2=\"" +
-           svg_number(kChartWidth - kChartRight) + "\" y1=\"" + at + "\" y2=\"" + at +
-           "\"/><text x=\"" + svg_number(kChartLeft - 8) + "\" y=\"" + svg_number(y(v) + 4) +
-           "\" text-anchor=\"end\">" + short_number(v) + "</text>";
+    out += element("line", {{"x1", kChartLeft}, {"x2", right}, {"y1", y(v)}, {"y2", y(v)}}) +
+           element("text", {{"x", kChartLeft - 8}, {"y", y(v) + 4}, {"text-anchor", "end"}},
+                   short_number(v));
   }
   for (double v : axis_ticks(x.lo, x.hi, 6)) {
-    out += "<text x=\"" + svg_number(x(v)) + "\" y=\"" + svg_number(kChartHeight - 10) +
-           "\" text-anchor=\"middle\">" + short_number(v) + "</text>";
+    out += element("text", {{"x", x(v)}, {"y", kChartHeight - 10}, {"text-anchor", "middle"}},
+                   short_number(v));
   }
-  return out + "</g>";
+  return element("g", {{"class", "grid"}}, out);
 }
 
 std::string line(const ChartSeries& series, const Axis& x, const Axis& y) {
-  std::string out = "<polyline class=\"" + series.style + "\" points=\"";
-  for (auto [px, py] : series.points) out += svg_number(x(px)) + "," + svg_number(y(py)) + " ";
-  out += "\"/>";
+  std::string points;
+  for (auto [px, py] : series.points) points += svg_number(x(px)) + "," + svg_number(y(py)) + " ";
+  std::string out = element("polyline", {{"class", series.style}, {"points", points}});
   if (!series.dots) return out;
   for (auto [px, py] : series.points) {
-    out += "<circle class=\"" + series.style + "\" cx=\"" + svg_number(x(px)) + "\" cy=\"" +
-           svg_number(y(py)) + "\" r=\"3\"><title>step " + short_number(px, 9) + ": " +
-           short_number(py, 5) + "</title></circle>";
+    const std::string title = "step " + short_number(px, 9) + ": " + short_number(py, 5);
+    out += element("circle", {{"class", series.style}, {"cx", x(px)}, {"cy", y(py)}, {"r", "3"}},
+                   element("title", {}, title));
   }
   return out;
 }

@@ -98,8 +98,8 @@ std::string tiles(const RunReport& r, const Curves& c) {
   if (r.run_bytes > r.arena_bytes) {
     out += tile(format_bytes(r.run_bytes), "planned for the run, validation included");
   }
-  if (r.process_peak_bytes > 0) {
-    out += tile(format_bytes(r.process_peak_bytes), "peak of the whole process, measured");
+  if (r.process_peak_bytes) {
+    out += tile(format_bytes(*r.process_peak_bytes), "peak of the whole process, measured");
   }
   return out + "</section>";
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +16,11 @@ struct RunReport {
   std::vector<std::string> plan;       // plan_lines() of the largest step
   std::vector<std::pair<std::string, int64_t>> bytes;  // at the peak, by role
   int64_t arena_bytes = 0, lower_bound_bytes = 0;
-  int64_t run_bytes = 0;           // planned for the largest program, those of validation too
-  int64_t process_peak_bytes = 0;  // measured; 0: not known
-  std::string unit = "tokens";     // Task::unit(): what throughput counts
-  std::string sample = "word";     // Task::loss_unit(): what the loss is a mean over
-  std::string config;              // YAML, resolved
+  int64_t run_bytes = 0;  // planned for the largest program, those of validation too
+  std::optional<int64_t> process_peak_bytes = {};  // measured
+  std::string unit = "tokens";                     // Task::unit(): what throughput counts
+  std::string sample = "word";  // Task::loss_unit(): what the loss is a mean over
+  std::string config;           // YAML, resolved
   std::vector<std::pair<std::string, std::string>> samples;  // source, output
   std::vector<std::pair<std::string, double>> test = {};     // metrics of the test part, at the end
 };

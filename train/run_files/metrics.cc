@@ -92,7 +92,7 @@ void MetricsWriter::write(const PlanRow& r) {
 }
 
 void MetricsWriter::write(const StepRow& r) {
-  append(Json{{"event", "step"},
+  Json row = {{"event", "step"},
               {"step", r.step},
               {"epoch", r.epoch},
               {"loss", r.loss},
@@ -102,9 +102,9 @@ void MetricsWriter::write(const StepRow& r) {
               {"tokens_per_s", r.tokens_per_s},
               {"step_ms", r.step_ms},
               {"arena_bytes", r.arena_bytes},
-              {"peak_bytes", r.peak_bytes},
-              {"process_peak_bytes", r.process_peak_bytes}}
-             .dump());
+              {"peak_bytes", r.peak_bytes}};
+  if (r.process_peak_bytes) row["process_peak_bytes"] = *r.process_peak_bytes;
+  append(row.dump());
 }
 
 void MetricsWriter::write(const ValidRow& r) {
@@ -114,14 +114,10 @@ void MetricsWriter::write(const ValidRow& r) {
 }
 
 void MetricsWriter::write(const EndRow& r) {
-  append(Json{{"event", "end"},
-              {"step", r.step},
-              {"epoch", r.epoch},
-              {"reason", r.reason},
-              {"seconds", r.seconds},
-              {"arena_bytes", r.arena_bytes},
-              {"process_peak_bytes", r.process_peak_bytes}}
-             .dump());
+  Json row = {{"event", "end"},     {"step", r.step},       {"epoch", r.epoch},
+              {"reason", r.reason}, {"seconds", r.seconds}, {"arena_bytes", r.arena_bytes}};
+  if (r.process_peak_bytes) row["process_peak_bytes"] = *r.process_peak_bytes;
+  append(row.dump());
 }
 
 }  // namespace pal

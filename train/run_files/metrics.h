@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@ struct StepRow {
   double loss = 0, lr = 0, grad_norm = 0;
   double samples_per_s = 0, tokens_per_s = 0, step_ms = 0;
   int64_t arena_bytes = 0, peak_bytes = 0;
-  int64_t process_peak_bytes = 0;  // so far, of all that the process holds
+  std::optional<int64_t> process_peak_bytes = {};  // so far, of all that the process holds
 };
 struct ValidRow {
   int64_t step = 0;
@@ -39,7 +40,7 @@ struct EndRow {
   std::string reason;       // "steps", "max_epochs", "patience", "interrupted", "nan"
   double seconds = 0;       // of this process
   int64_t arena_bytes = 0;  // of all programs, those of validation too
-  int64_t process_peak_bytes = 0;
+  std::optional<int64_t> process_peak_bytes = {};
 };
 
 // Appends rows, each flushed as it is written. NaN and infinity become null. A failed write (full

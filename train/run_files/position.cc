@@ -2,9 +2,9 @@
 #include "train/run_files/position.h"
 
 #include <charconv>
-#include <cstdio>
 
 #include "core/error.h"
+#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -29,9 +29,7 @@ std::string position_text(const std::vector<std::pair<std::string, int64_t>>& nu
                           uint64_t fingerprint) {
   std::string text;
   for (const auto& [name, number] : numbers) text += name + " " + std::to_string(number) + " ";
-  char hex[24];
-  std::snprintf(hex, sizeof hex, "data %016llx", static_cast<unsigned long long>(fingerprint));
-  return text + hex;
+  return text + printed("data %016llx", static_cast<unsigned long long>(fingerprint));
 }
 
 std::vector<int64_t> read_position(const std::string& text, const std::vector<std::string>& names,

@@ -6,13 +6,13 @@
 
 namespace pal {
 
-int64_t process_peak_bytes() {
+std::optional<int64_t> process_peak_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string key; status >> key;) {
     int64_t kibibytes = 0;
     if (key == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
   }
-  return 0;
+  return {};
 }
 
 }  // namespace pal

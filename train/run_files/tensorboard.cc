@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -74,9 +75,9 @@ std::filesystem::path new_name(const std::filesystem::path& folder) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   for (int n = 0;; ++n) {
-    char name[96];
-    std::snprintf(name, sizeof name, "events.out.tfevents.%010lld.%lld.%d",
-                  static_cast<long long>(seconds), static_cast<long long>(getpid()), n);
+    const std::string name =
+        printed("events.out.tfevents.%010lld.%lld.%d", static_cast<long long>(seconds),
+                static_cast<long long>(getpid()), n);
     if (!std::filesystem::exists(folder / name)) return folder / name;
   }
 }

@@ -2,12 +2,12 @@
 #include "train/speech/speech_data.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "core/error.h"
 #include "data/ladder_file.h"
 #include "train/config/wording.h"
+#include "train/run_files/fingerprint.h"
 #include "train/run_files/log.h"
 
 namespace pal {
@@ -194,25 +194,17 @@ SpeechExtent SpeechData::extent(int bucket) {
 
 uint64_t SpeechData::fingerprint() {
   if (fingerprint_) return *fingerprint_;
-  uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a, by numbers instead of bytes
-  auto take = [&](uint64_t number) {
-    hash = (hash ^ number) * 0x100000001B3u;
-    hash ^= hash >> 32;  // high bits reach low ones, which a product alone does not do
-  };
+  Fingerprint print;
   for (const Utterance& u : train()) {
-    take(u.files.size());
-    for (const std::string& file : u.files) {
-      // Not its folder: the corpus may have moved.
-      for (const char c : fs::path(file).filename().string()) take(static_cast<unsigned char>(c));
-    }
-    take(static_cast<uint64_t>(u.frames));
-    for (const int32_t label : u.labels) take(static_cast<uint64_t>(label));
+    print.take(static_cast<int64_t>(u.files.size()));
+    // Not a file's folder: the corpus may have moved.
+    for (const std::string& file : u.files) print.take(fs::path(file).filename().string());
+    print.take(u.frames);
+    for (const int32_t label : u.labels) print.take(label);
   }
-  for (const Bucket& each : ladder().buckets) {
-    take(static_cast<uint64_t>(each.source)), take(static_cast<uint64_t>(each.target));
-  }
-  fingerprint_ = hash;
-  return hash;
+  for (const Bucket& each : ladder().buckets) print.take(each.source), print.take(each.target);
+  fingerprint_ = print.value();
+  return *fingerprint_;
 }
 
 void SpeechData::save(const fs::path& folder) {
@@ -225,9 +217,7 @@ std::vector<std::string> SpeechData::describe() {
   for (const Utterance& u : train()) {
     frames += u.frames, labels += static_cast<int64_t>(u.labels.size());
   }
-  char hours[32];
-  std::snprintf(hours, sizeof hours, "%.2f",
-                static_cast<double>(frames) * options_.spectrogram.hop / 3600);
+  const std::string hours = fixed(static_cast<double>(frames) * options_.spectrogram.hop / 3600, 2);
   const std::string sizes = thousands(static_cast<int64_t>(train().size())) +
                             " training utterances, " + hours + " hours, " + thousands(labels) +
                             " labels of " + std::to_string(labels_.size() - 1);

@@ -23,7 +23,7 @@ constexpr int64_t kFrameStep = 64;  // what utterances longer than the buckets a
 constexpr int64_t kFaultsShown = 10;
 
 DeepSpeech2Options model_options(const Config& config, int64_t labels) {
-  DeepSpeech2Options o = config.deepspeech().network();
+  DeepSpeech2Options o = *config.options<DeepSpeech2Options>();
   o.bins = FeatureReader(speech_options(config.speech())).bins();
   o.labels = labels;
   return o;
@@ -89,11 +89,10 @@ SpeechTask::SpeechTask(const Config& config, const fs::path& model_dir)
 
 // Without `data`, the caller adds it.
 SpeechTask::SpeechTask(const Config& config, std::shared_ptr<SpeechData> data)
-    : PrefetchedTask("[speech]", "the training recordings, their transcripts or the buckets"),
+    : PrefetchedTask("[speech]", "the training recordings, their transcripts or the buckets",
+                     config, data),
       batch_(*config.train.batch_size),
-      seed_(static_cast<uint64_t>(*config.train.seed)),
-      model_(model_options(config, data ? data->labels().size() : 0)),
-      data_(std::move(data)) {}
+      model_(model_options(config, data ? data->labels().size() : 0)) {}
 
 std::unique_ptr<Task> SpeechTask::variant(const Config& config) const {
   return std::unique_ptr<Task>(new SpeechTask(config, data_));
@@ -267,14 +266,10 @@ Spelling SpeechTask::transcribe(ProgramSet& programs, FeatureReader& reader,
   return decode({program->output("log_probs"), steps, model_.labels, model_.labels}, beam);
 }
 
-void SpeechTask::save_files(const fs::path& folder) const { data_->save(folder); }
-
-std::vector<std::string> SpeechTask::describe() const { return data_->describe(); }
-
 SavedSpeech open_speech(const fs::path& path) {
   const SavedRun run = find_saved_run(path);
   const Config config = load_config(run.folder / "config.yaml");
-  if (!std::holds_alternative<DeepSpeechConfig>(config.model)) {
+  if (!config.options<DeepSpeech2Options>()) {
     throw UsageError(run.folder.string() +
                      ": holds no speech recogniser but a model of another "
                      "type; name the folder of a recogniser's run");

@@ -24,7 +24,7 @@ struct SpeechEvaluation {
   std::vector<std::string> references, hypotheses;
 };
 
-class SpeechTask final : public PrefetchedTask<SpeechBatch> {
+class SpeechTask final : public PrefetchedTask<SpeechBatch, SpeechData> {
  public:
   explicit SpeechTask(const Config& config, const std::filesystem::path& model_dir = {});
 
@@ -38,8 +38,6 @@ class SpeechTask final : public PrefetchedTask<SpeechBatch> {
   const char* loss_unit() const override { return "utterance"; }
   // Metrics "wer" and "cer", in percent, of the best path.
   Validation validate(ProgramSet& programs, const std::string& part) override;
-  void save_files(const std::filesystem::path& folder) const override;
-  std::vector<std::string> describe() const override;
 
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
@@ -48,20 +46,16 @@ class SpeechTask final : public PrefetchedTask<SpeechBatch> {
   // What is said in a file. UsageError where it cannot be read.
   Spelling transcribe(ProgramSet& programs, FeatureReader& reader, const std::string& file,
                       int64_t beam) const;
-  const SpeechData& data() const { return *data_; }
 
  private:
   SpeechTask(const Config& config, std::shared_ptr<SpeechData> data);
   void start_batches() override;
   BatchInfo take(SpeechBatch& batch) override;
   void fill_batch(Executable& program, const SpeechBatch& batch) const override;
-  uint64_t fingerprint() const override { return data_->fingerprint(); }
   void report(const Faults& faults);
 
   int64_t batch_;
-  uint64_t seed_;
   DeepSpeech2Options model_;
-  std::shared_ptr<SpeechData> data_;                 // shared with variants
   int64_t faults_ = 0;                               // while training
   std::unique_ptr<BatchOrder> order_;                // the prefetcher's, as is
   std::unique_ptr<FeatureReader> reader_;            // this

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <unordered_map>
 #include <vector>
 
 #include "core/error.h"
 #include "data/utf8.h"
+#include "train/config/wording.h"
 
 namespace pal {
 namespace {
@@ -195,14 +195,10 @@ std::string BleuScore::print() const {
   const double ratio = reference_length == 0 ? 0
                                              : static_cast<double>(hypothesis_length) /
                                                    static_cast<double>(reference_length);
-  char line[256];
-  std::snprintf(line, sizeof line,
-                "BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %lld ref_len = "
-                "%lld)",
-                score, precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty,
-                ratio, static_cast<long long>(hypothesis_length),
-                static_cast<long long>(reference_length));
-  return line;
+  return printed(
+      "BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %lld ref_len = %lld)",
+      score, precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty, ratio,
+      static_cast<long long>(hypothesis_length), static_cast<long long>(reference_length));
 }
 
 }  // namespace pal

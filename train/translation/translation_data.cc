@@ -8,6 +8,7 @@
 #include "data/ladder_file.h"
 #include "data/made_up_text.h"
 #include "train/config/wording.h"
+#include "train/run_files/fingerprint.h"
 #include "train/run_files/log.h"
 
 namespace pal {
@@ -236,26 +237,22 @@ const BucketLadder& TranslationData::ladder() {
 
 uint64_t TranslationData::fingerprint() {
   if (fingerprint_) return *fingerprint_;
-  uint64_t hash = 0xCBF29CE484222325u;  // FNV-1a, by numbers instead of bytes
-  auto take = [&](int64_t number) {
-    hash = (hash ^ static_cast<uint64_t>(number)) * 0x100000001B3u;
-    hash ^= hash >> 32;  // high bits reach low ones, which a product alone does not do
-  };
+  Fingerprint print;
   const EncodedText& text = train();
-  take(text.size());
+  print.take(text.size());
   for (int64_t pair = 0; pair < text.size(); ++pair) {
-    take(static_cast<int64_t>(text.source(pair).size()));
-    for (const int32_t id : text.source(pair)) take(id);
-    take(static_cast<int64_t>(text.target(pair).size()));
-    for (const int32_t id : text.target(pair)) take(id);
+    for (const std::span<const int32_t> words : {text.source(pair), text.target(pair)}) {
+      print.take(static_cast<int64_t>(words.size()));
+      for (const int32_t id : words) print.take(id);
+    }
   }
-  take(ladder().batch);
+  print.take(ladder().batch);
   for (const Bucket& each : ladder().buckets) {
-    take(each.source), take(each.target);
-    if (each.rows > 0) take(each.rows);
+    print.take(each.source), print.take(each.target);
+    if (each.rows > 0) print.take(each.rows);
   }
-  fingerprint_ = hash;
-  return hash;
+  fingerprint_ = print.value();
+  return *fingerprint_;
 }
 
 void TranslationData::save(const fs::path& folder) {

@@ -1,6 +1,7 @@
 // The model's own options, of which the configuration knows all but the vocabularies.
 #include "train/translation/translation_model.h"
 
+#include "core/error.h"
 #include "models/gnmt.h"
 #include "models/nmt.h"
 #include "models/transformer.h"
@@ -15,11 +16,10 @@ TranslationModel translation_model(const Config& config, int64_t source_vocab,
     options.label_smoothing = float(*config.train.label_smoothing);
     return options;
   };
-  if (const auto* c = std::get_if<TransformerConfig>(&config.model)) {
-    return transformer_model(whole(c->model));
-  }
-  if (const auto* c = std::get_if<GnmtConfig>(&config.model)) return gnmt_model(whole(c->model));
-  return nmt_model(whole(config.nmt().model));
+  if (const auto* o = config.options<TransformerOptions>()) return transformer_model(whole(*o));
+  if (const auto* o = config.options<GnmtOptions>()) return gnmt_model(whole(*o));
+  if (const auto* o = config.options<NmtOptions>()) return nmt_model(whole(*o));
+  throw ProgramError("[config] the model does not translate");
 }
 
 }  // namespace pal

@@ -40,10 +40,9 @@ TranslationTask::TranslationTask(const Config& config, const fs::path& model_dir
                                   static_cast<uint64_t>(*config.train.seed), model_dir)) {}
 
 TranslationTask::TranslationTask(const Config& config, std::shared_ptr<TranslationData> data)
-    : PrefetchedTask("[nmt]", "the training text, its vocabularies or its buckets"),
+    : PrefetchedTask("[nmt]", "the training text, its vocabularies or its buckets", config,
+                     std::move(data)),
       batch_(batch_size_of(config.train)),
-      seed_(static_cast<uint64_t>(*config.train.seed)),
-      data_(std::move(data)),
       model_(translation_model(config, data_->source().size(), data_->target().size())) {}
 
 std::unique_ptr<Task> TranslationTask::variant(const Config& config) const {
@@ -205,10 +204,6 @@ Validation TranslationTask::validate(ProgramSet& programs, const std::string& na
   }
   return validation;
 }
-
-void TranslationTask::save_files(const fs::path& folder) const { data_->save(folder); }
-
-std::vector<std::string> TranslationTask::describe() const { return data_->describe(); }
 
 SavedNmt open_nmt(const fs::path& path) {
   const SavedRun run = find_saved_run(path);

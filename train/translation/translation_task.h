@@ -24,7 +24,7 @@ struct TranslationEvaluation {
   std::vector<std::string> hypotheses;
 };
 
-class TranslationTask final : public PrefetchedTask<TextBatch> {
+class TranslationTask final : public PrefetchedTask<TextBatch, TranslationData> {
  public:
   // Reads the vocabularies; all else when it is first needed (TranslationData).
   explicit TranslationTask(const Config& config, const std::filesystem::path& model_dir = {});
@@ -39,8 +39,6 @@ class TranslationTask final : public PrefetchedTask<TextBatch> {
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   // Metric "bleu"; five samples, evenly spread over the part.
   Validation validate(ProgramSet& programs, const std::string& part) override;
-  void save_files(const std::filesystem::path& folder) const override;
-  std::vector<std::string> describe() const override;
 
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
@@ -50,7 +48,6 @@ class TranslationTask final : public PrefetchedTask<TextBatch> {
   double loss(ProgramSet& programs, const TranslationPart& part, int64_t& truncated) const;
   // What a Translator needs to know of this model.
   Translator::Member translator_member(ProgramSet& programs) const;
-  TranslationData& data() const { return *data_; }
   // Sentences to translate at a time: as many as in a training batch of the longest.
   int64_t batch() const;
 
@@ -61,11 +58,8 @@ class TranslationTask final : public PrefetchedTask<TextBatch> {
   void start_batches() override;
   BatchInfo take(TextBatch& batch) override;
   void fill_batch(Executable& program, const TextBatch& batch) const override;
-  uint64_t fingerprint() const override { return data_->fingerprint(); }
 
   BatchSize batch_;
-  uint64_t seed_;
-  std::shared_ptr<TranslationData> data_;  // shared with variants
   TranslationModel model_;
   std::unique_ptr<TrainIterator> iterator_;        // the prefetcher's
   std::unique_ptr<Prefetch<TextBatch>> prefetch_;  // after what it uses: it goes first

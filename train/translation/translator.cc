@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "core/error.h"
@@ -26,14 +27,52 @@ void put(Executable& program, const std::string& input, const void* data, size_t
   std::memcpy(program.input(input), data, bytes);
 }
 
-// Each of the `rows` equal parts `beam` times, one after the other.
-std::vector<std::byte> repeat(std::span<const std::byte> data, size_t rows, size_t beam) {
-  const size_t bytes = data.size() / rows;
-  std::vector<std::byte> out(data.size() * beam);
-  for (size_t i = 0; i < rows * beam; ++i) {
-    std::memcpy(out.data() + i * bytes, data.data() + i / beam * bytes, bytes);
+// Bytes from one program to another: each of `parts` equal parts `beam` times, one after the other.
+struct Move {
+  std::span<const std::byte> from;
+  std::byte* to;
+  size_t parts, beam;
+  std::vector<std::byte> held = {};  // a copy of `from`, where it had to make way
+
+  bool overwrites(const Move& other) const {
+    const std::less<> before;
+    return before(other.from.data(), to + from.size() * beam) &&
+           before(to, other.from.data() + other.from.size());
   }
-  return out;
+  void hold() {
+    held.assign(from.begin(), from.end());
+    from = held;
+  }
+  void make() {
+    if (beam == 1) {
+      std::memmove(to, from.data(), from.size());
+      return;
+    }
+    if (overwrites(*this)) hold();
+    const size_t bytes = from.size() / parts;
+    for (size_t i = 0; i < parts * beam; ++i) {
+      std::memcpy(to + i * bytes, from.data() + i / beam * bytes, bytes);
+    }
+  }
+};
+
+// Makes the moves in an order in which none overwrites what another has yet to read. The programs
+// of a set lie in the same bytes; of moves in a ring, one at a time waits in memory of its own.
+void make_all(std::vector<Move> moves) {
+  while (!moves.empty()) {
+    auto next = std::find_if(moves.begin(), moves.end(), [&](const Move& m) {
+      return std::none_of(moves.begin(), moves.end(),
+                          [&](const Move& other) { return &other != &m && m.overwrites(other); });
+    });
+    if (next == moves.end()) {
+      std::find_if(moves.begin(), moves.end(), [](const Move& m) {
+        return m.held.empty();
+      })->hold();
+      continue;
+    }
+    next->make();
+    moves.erase(next);
+  }
 }
 
 }  // namespace
@@ -62,19 +101,19 @@ void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
   put(encoder, translation_input::kSourceLengths, lengths.data(), lengths.size_bytes());
   encoder.run();
 
-  // The two programs lie in the same bytes: everything out before anything in. A sentence's rows
-  // start alike: (B, ...) becomes (B * beam, ...), and (S, B, ...) is S * B parts.
+  // A sentence's rows start alike: (B, ...) becomes (B * beam, ...), and (S, B, ...) is S * B
+  // parts.
   const auto beam = static_cast<size_t>(beam_), batch = static_cast<size_t>(batch_);
-  std::vector<std::pair<std::string, std::vector<std::byte>>> held;
-  auto hold = [&](const std::string& name, size_t parts) {
+  std::vector<Move> moves;
+  auto move = [&](const std::string& name, size_t parts) {
     const auto bytes = static_cast<size_t>(bytes_of(*decoder_, name)) / beam;
-    held.emplace_back(name, repeat({encoder.output<std::byte>(name), bytes}, parts, beam));
+    moves.push_back({{encoder.output<std::byte>(name), bytes}, decoder_->input(name), parts, beam});
   };
-  for (const std::string& name : model_.states) hold(name, batch);
-  for (const std::string& name : model_.memory) hold(name, batch * static_cast<size_t>(steps));
-  for (const auto& [name, bytes] : held) put(*decoder_, name, bytes.data(), bytes.size());
-  const auto repeated = repeat(std::as_bytes(lengths), batch, beam);
-  put(*decoder_, translation_input::kSourceLengths, repeated.data(), repeated.size());
+  for (const std::string& name : model_.states) move(name, batch);
+  for (const std::string& name : model_.memory) move(name, batch * static_cast<size_t>(steps));
+  make_all(std::move(moves));
+  Move{std::as_bytes(lengths), decoder_->input(translation_input::kSourceLengths), batch, beam}
+      .make();
   position_ = 0;
 }
 

@@ -43,7 +43,7 @@ std::string error_of(const std::string& text, const std::vector<Override>& overr
 
 TEST(Config, reads_every_type) {
   Config c = parse_config(kGood, "c.yaml");
-  EXPECT_EQ(c.nmt().model.hidden, 64);
+  EXPECT_EQ(c.options<NmtOptions>()->hidden, 64);
   EXPECT_EQ(*c.parallel_text().source_lang, "no");
   EXPECT_EQ(*c.train.max_epochs, 2);
   EXPECT_EQ(*c.train.lr, 1e-3);
@@ -51,7 +51,7 @@ TEST(Config, reads_every_type) {
   EXPECT_EQ(c.memory.budget.get()->bytes, 1'500'000'000);
   EXPECT_TRUE(c.memory.encode->empty());
   EXPECT_EQ(*c.device.threads, 2);
-  EXPECT_TRUE(c.nmt().model.fused);
+  EXPECT_TRUE(c.options<NmtOptions>()->fused);
 }
 
 TEST(Config, an_option_is_enrolled_in_its_own_copy) {
@@ -73,34 +73,36 @@ TEST(Config, a_models_option_is_a_member_of_its_own_struct) {
   Config a = parse_config(
       "model: {type: nmt, dropout: 0.1, tie_embeddings: target}\ntrain: {max_epochs: 1}\n",
       "c.yaml");
-  EXPECT_EQ(a.nmt().model.dropout, 0.1f);
-  EXPECT_EQ(a.nmt().model.tie, NmtOptions::Tie::target);
+  EXPECT_EQ(a.options<NmtOptions>()->dropout, 0.1f);
+  EXPECT_EQ(a.options<NmtOptions>()->tie, NmtOptions::Tie::target);
   EXPECT_NE(dump_config(a).find("  dropout: 0.1 "), std::string::npos);
   Config b = a;
-  auto& nmt = std::get<NmtConfig>(b.model);
+  auto& nmt = std::get<ModelOf<NmtOptions>>(b.model);
   nmt.model.hidden = 64;
   EXPECT_EQ(yaml_text(nmt.find("hidden")->value()), "64");
-  EXPECT_EQ(a.nmt().model.hidden, 512);
+  EXPECT_EQ(a.options<NmtOptions>()->hidden, 512);
   EXPECT_EQ(nmt.find("dropout")->origin, "c.yaml:1");  // a copy knows it too
+}
+
+// "nmt, transformer, ..."
+std::string all_types() {
+  std::string list;
+  for (const ModelType& type : model_types()) list += (list.empty() ? "" : ", ") + type.name;
+  return list;
 }
 
 TEST(Config, every_error_names_its_place_and_its_remedy) {
   const std::string head = "model:\n  type: nmt\n";
   const std::string tail = "train:\n  max_epochs: 1\n";
+  const std::string types = all_types();
   struct Case {
     std::string text, error;
   };
   const Case cases[] = {
-      {"",
-       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
-       "gnmt, bert, rhn"},
-      {"model:\n  hidden: 3\n",
-       "c.yaml: model.type: missing; set it to one of nmt, transformer, resnet, zoo, deepspeech2, "
-       "gnmt, bert, rhn"},
+      {"", "c.yaml: model.type: missing; set it to one of " + types},
+      {"model:\n  hidden: 3\n", "c.yaml: model.type: missing; set it to one of " + types},
       {"model:\n  type: ntm\n",
-       "c.yaml:2: model.type: the string \"ntm\" is not one of nmt, transformer, resnet, zoo, "
-       "deepspeech2, gnmt, bert, rhn; did you mean "
-       "nmt?"},
+       "c.yaml:2: model.type: the string \"ntm\" is not one of " + types + "; did you mean nmt?"},
       {head + "train:\n  batchsize: 3\n",
        "c.yaml:4: train.batchsize: unknown key; did you mean train.batch_size?"},
       {head + "train:\n  hidden: 3\n",
@@ -216,6 +218,8 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {"model:\n  type: transformer\n  heads: 5\n" + tail,
        "c.yaml:3: model.heads: 5 do not divide model.hidden 512 into at most 256 columns each; "
        "change one of them"},
+      {"model:\n  type: bert\n  heads: 5\n" + tail,
+       "c.yaml:3: model.heads: 5 do not divide model.hidden, 768"},
       {"model:\n  type: transformer\n  tie_embeddings: all\n" + tail,
        "c.yaml:3: model.tie_embeddings: all needs data.shared_vocabulary: true; set it, or use "
        "target"},
@@ -257,8 +261,7 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("train.lr={a: 1}")}),
             "--set: train.lr: expected one value or a [list], got a map");
   EXPECT_EQ(error_of(kGood, {parse_set("model.type=mlp")}),
-            "--set: model.type: the string \"mlp\" is not one of nmt, transformer, resnet, zoo, "
-            "deepspeech2, gnmt, bert, rhn");
+            "--set: model.type: the string \"mlp\" is not one of " + all_types());
   EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
             "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});

@@ -130,10 +130,10 @@ TEST(LanguageTask, AnEpochTakesEverySampleOnceAndResumesAnywhere) {
 
 TEST(LanguageTask, RefusesWhatDoesNotFit) {
   Config config = small("bert");
-  std::get<BertConfig>(config.model).model.positions = 4;
+  std::get<ModelOf<BertOptions>>(config.model).model.positions = 4;
   EXPECT_THROW(LanguageTask{config}, UsageError);
   config = small("bert");
-  std::get<BertConfig>(config.model).model.heads = 5;
+  std::get<ModelOf<BertOptions>>(config.model).model.heads = 5;
   EXPECT_THROW(LanguageTask{config}, UsageError);
   config = small("rhn");
   std::get<TextConfig>(config.data).vocab_size = std::optional<int64_t>();

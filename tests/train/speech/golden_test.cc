@@ -59,10 +59,10 @@ void SpeechGolden::expect_steps_of_pytorch(bool bf16) {
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
   if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
   const Config config = parse_config(kConfig, "golden.yaml", overrides);
-  const DeepSpeech2Options& model = config.deepspeech().model;
+  const DeepSpeech2Options& model = *config.options<DeepSpeech2Options>();
   DeepSpeech2Options o;
   o.bins = 9, o.labels = 6, o.channels = 3, o.layers = 2, o.hidden = 5;
-  o.convs = {{5, 5, 2, 2}, {3, 3, 1, 2}};
+  o.conv_kernels = {"5x5", "3x3"}, o.conv_strides = {"2x2", "1x2"};
   o.cell = model.cell, o.directions = model.directions;
   o.fully_connected = model.fully_connected;
   o.fused = fused;

@@ -1,5 +1,5 @@
-// What must hold between the options of one section. A rule stands beside the options that it is
-// about; rules.cc adds those between sections.
+// What must hold between options of one struct. A rule stands beside the options that it is about;
+// train/config/rules.cc adds those between several structs.
 #pragma once
 #include <string>
 #include <vector>
