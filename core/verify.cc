@@ -77,7 +77,7 @@ class Verifier {
 
   void outputs(NodeId n) {
     const Node& node = p_.node(n);
-    const Specs inferred = node.op->infer(specs_of(p_, node.in), node.attrs);
+    const Specs inferred = infer_specs(*node.op, specs_of(p_, node.in), node.attrs);
     if (inferred.size() != node.out.size()) fail(n, "has the wrong number of outputs");
     for (size_t i = 0; i < node.out.size(); ++i) {
       ValueId v = node.out[i];

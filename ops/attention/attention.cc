@@ -21,25 +21,24 @@ namespace pal {
 namespace {
 
 // q (T, B, D), k, v (S, B, D) come first in both operators; lengths and scalars from `optional` on.
-void check(const char* op, SpecSpan in, const AttentionAttrs& a, size_t optional) {
+void check(SpecSpan in, const AttentionAttrs& a, size_t optional) {
   const TensorSpec &q = in[0], &k = in[1];
   const std::string text = to_string(q) + ", " + to_string(k) + ", " + to_string(in[2]);
   bool ok = is_float(q.dtype) && q.shape.rank() == 3 && k.shape.rank() == 3 && in[2] == k &&
             k.dtype == q.dtype && k.shape[0] > 0;
   for (int axis : {1, 2}) ok = ok && q.shape[axis] == k.shape[axis];
-  require(ok, op, text + ": want (T, B, D), (S, B, D), (S, B, D), all of one float type");
+  require(ok, text + ": want (T, B, D), (S, B, D), (S, B, D), all of one float type");
   const int64_t width = q.shape[2];
-  require(a.heads > 0 && width % a.heads == 0 && width / a.heads <= kWidestHead, op,
+  require(a.heads > 0 && width % a.heads == 0 && width / a.heads <= kWidestHead,
           text + ": " + std::to_string(a.heads) + " heads do not divide the last axis into at " +
               "most " + std::to_string(kWidestHead) + " columns each");
-  require(!a.causal || q.shape[0] == k.shape[0], op,
-          text + ": causal needs as many keys as queries");
+  require(!a.causal || q.shape[0] == k.shape[0], text + ": causal needs as many keys as queries");
   const TensorSpec &lengths = in[optional], &scalars = in[optional + 1];
-  require(!present(lengths) || lengths == TensorSpec{{q.shape[1]}, DType::i32}, op,
+  require(!present(lengths) || lengths == TensorSpec{{q.shape[1]}, DType::i32},
           to_string(lengths) + ": want lengths i32[" + std::to_string(q.shape[1]) + "]");
-  require(a.dropout >= 0 && a.dropout < 1, op,
+  require(a.dropout >= 0 && a.dropout < 1,
           "dropout is " + print_float(double(a.dropout)) + ", should be in [0, 1)");
-  require(present(scalars) ? scalars == scalars_spec() : a.dropout == 0, op,
+  require(present(scalars) ? scalars == scalars_spec() : a.dropout == 0,
           to_string(scalars) + ": dropout needs the step's scalars, " + to_string(scalars_spec()));
 }
 
@@ -131,8 +130,8 @@ const OpDef attention_op{
     .formula = "dropout(softmax(q·kᵀ / √d))·v, a head at a time",
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& attrs = attributes.as<AttentionAttrs>();
-      require(in.size() == 5, "attention", "takes q, k, v, lengths, scalars");
-      check("attention", in, attrs, 3);
+      require(in.size() == 5, "takes q, k, v, lengths, scalars");
+      check(in, attrs, 3);
       return {plain(in[0]), lse_spec(in, attrs)};
     },
     .gradient = gradient,
@@ -146,7 +145,7 @@ const OpDef attention_op{
                                     a.output(1));
                 }},
     .cuda = &attention_cuda,
-    .examples = [] { return examples_of(example_of); },
+    .examples = examples_of(example_of),
 };
 
 const OpDef attention_grad_op{
@@ -154,9 +153,9 @@ const OpDef attention_grad_op{
     .formula = "dq, dk, dv of attention, its probabilities computed again",
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& attrs = attributes.as<AttentionAttrs>();
-      require(in.size() == 8, "attention_grad", "takes q, k, v, out, lse, dout, lengths, scalars");
-      check("attention_grad", in, attrs, 6);
-      require(in[3] == in[0] && in[5] == in[0] && in[4] == lse_spec(in, attrs), "attention_grad",
+      require(in.size() == 8, "takes q, k, v, out, lse, dout, lengths, scalars");
+      check(in, attrs, 6);
+      require(in[3] == in[0] && in[5] == in[0] && in[4] == lse_spec(in, attrs),
               to_string(in[3]) + ", " + to_string(in[4]) + ", " + to_string(in[5]) +
                   ": out and dout should be as q, lse " + to_string(lse_spec(in, attrs)));
       return {plain(in[0]), plain(in[1]), plain(in[2])};
@@ -170,7 +169,7 @@ const OpDef attention_grad_op{
                                      a.input(4), a.in[5], a.out[0], a.out[1], a.out[2]);
                 }},
     .cuda = &attention_grad_cuda,
-    .examples = [] { return examples_of(grad_example_of); },
+    .examples = examples_of(grad_example_of),
 };
 
 Val attention(Val q, Val k, Val v, int64_t heads, AttentionMask mask, float p, Val scalars) {

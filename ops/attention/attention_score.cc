@@ -25,10 +25,9 @@ int64_t batch_per_chunk(int64_t batch) {
   return std::max<int64_t>(1, (batch + kChunks - 1) / kChunks);
 }
 
-void check(const char* op, const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v) {
+void check(const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v) {
   require(keys.shape.rank() == 3 && is_float(keys.dtype) && query.dtype == keys.dtype &&
               query.shape == keys.shape.without(0) && v == TensorSpec{{keys.shape[2]}},
-          op,
           to_string(keys) + ", " + to_string(query) + ", " + to_string(v) +
               ": want keys (S, B, A) and query (B, A) of one float type, v f32 (A)");
 }
@@ -38,7 +37,6 @@ void run(const KernelArgs& a) {
   const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[0].dtype;
   const int64_t grain = std::max<int64_t>(1, kScoreGrain / std::max<int64_t>(1, width));
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     for (int64_t row = begin; row < end; ++row) {
@@ -132,8 +130,8 @@ const OpDef mlp_score_op{
     .name = "mlp_score",
     .formula = "y[s,b] = v . tanh(k[s,b,:] + q[b,:])",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 3, "mlp_score", "takes keys, query, v");
-      check("mlp_score", in[0], in[1], in[2]);
+      require(in.size() == 3, "takes keys, query, v");
+      check(in[0], in[1], in[2]);
       return {{in[0].shape.without(2), in[0].dtype}};
     },
     .gradient =
@@ -149,26 +147,21 @@ const OpDef mlp_score_op{
         },
     .cpu = {.run = run},
     .cuda = &mlp_score_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 5}), example({2, 5}), example({5})}},
-              {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16),
-                            example({33})}},
-              {.operands = {example({3, 37, 530}), example({37, 530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2, 5}), example({2, 5}), example({5})}},
+                 {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16),
+                               example({33})}},
+                 {.operands = {example({3, 37, 530}), example({37, 530}), example({530})}}},
 };
 
 const OpDef mlp_score_grad_op{
     .name = "mlp_score_grad",
     .formula = "d = dy v (1 - tanh^2): dk = sum + d, dq = sum_s d, dv = sum + dy tanh",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "mlp_score_grad";
-      require(in.size() == 6, op, "takes dy, keys, query, v, sum of dkeys, sum of dv");
-      check(op, in[1], in[2], in[3]);
-      require(in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(2), op,
+      require(in.size() == 6, "takes dy, keys, query, v, sum of dkeys, sum of dv");
+      check(in[1], in[2], in[3]);
+      require(in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(2),
               to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the score");
-      require((!present(in[4]) || in[4] == in[1]) && (!present(in[5]) || in[5] == in[3]), op,
+      require((!present(in[4]) || in[4] == in[1]) && (!present(in[5]) || in[5] == in[3]),
               to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
       return {plain(in[1]), plain(in[2]), plain(in[3])};
     },
@@ -182,19 +175,15 @@ const OpDef mlp_score_grad_op{
         },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &mlp_score_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            absent_example(), absent_example()}},
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            example({3, 2, 5}), absent_example()}},
-              {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16),
-                            example({5, 33}, DType::bf16), example({33}),
-                            example({4, 5, 33}, DType::bf16), example({33})}},
-              {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
-                            example({530}), example({3, 37, 530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               absent_example(), absent_example()}},
+                 {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               example({3, 2, 5}), absent_example()}},
+                 {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16),
+                               example({5, 33}, DType::bf16), example({33}),
+                               example({4, 5, 33}, DType::bf16), example({33})}},
+                 {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
+                               example({530}), example({3, 37, 530}), example({530})}}},
 };
 
 Val mlp_score(Val keys, Val query, Val v) {

@@ -154,16 +154,14 @@ const OpDef mlp_score_replay_grad_op{
     .name = "mlp_score_replay_grad",
     .formula = "d = dy v (1 - tanh^2): dk = sum + d, dq = sum_s d, dv = sum + dy tanh",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "mlp_score_replay_grad";
-      require(in.size() == 6, op, "takes dy, keys, query, v, sum of dkeys, sum of dv");
+      require(in.size() == 6, "takes dy, keys, query, v, sum of dkeys, sum of dv");
       const TensorSpec &dy = in[0], &keys = in[1], &query = in[2], &v = in[3];
       require(keys.shape.rank() == 3 && keys.dtype == DType::f32 &&
                   dy == TensorSpec{keys.shape.without(2)} &&
                   query == TensorSpec{keys.shape.without(0)} && v == TensorSpec{{keys.shape[2]}},
-              op,
               to_string(dy) + ", " + to_string(keys) + ", " + to_string(query) + ", " +
                   to_string(v) + ": want dy (S, B), keys (S, B, A), query (B, A), v (A) of f32");
-      require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v), op,
+      require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v),
               to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
       return {plain(keys), plain(query), plain(v)};
     },
@@ -177,18 +175,14 @@ const OpDef mlp_score_replay_grad_op{
         },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &mlp_score_replay_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            absent_example(), absent_example()}},
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            example({3, 2, 5}), absent_example()}},
-              {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
-                            example({530}), example({3, 37, 530}), example({530})}},
-              {.operands = {example({530, 2}), example({530, 2, 9}), example({2, 9}), example({9}),
-                            absent_example(), example({9})}}};
-        },
+    .examples = {{.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               absent_example(), absent_example()}},
+                 {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               example({3, 2, 5}), absent_example()}},
+                 {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
+                               example({530}), example({3, 37, 530}), example({530})}},
+                 {.operands = {example({530, 2}), example({530, 2, 9}), example({2, 9}),
+                               example({9}), absent_example(), example({9})}}},
 };
 
 }  // namespace pal

@@ -48,7 +48,6 @@ template <class T> void forward(const KernelArgs& a) {
 }
 
 void run_forward(const KernelArgs& a) {
-  if (!a.out[0]) return;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
 }
 
@@ -73,7 +72,6 @@ void spread(const T* dy, const Shape& out, const AvgPoolAttrs& s, int64_t first,
 }
 
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& s = a.attrs.as<AvgPoolAttrs>();
   const Shape& out = a.in_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
@@ -84,28 +82,25 @@ void run_gradient(const KernelArgs& a) {
   });
 }
 
-void require_attrs(const char* op, const AvgPoolAttrs& s) {
-  require(s.kernel_h > 0 && s.kernel_w > 0 && s.stride_h > 0 && s.stride_w > 0, op,
+void require_attrs(const AvgPoolAttrs& s) {
+  require(s.kernel_h > 0 && s.kernel_w > 0 && s.stride_h > 0 && s.stride_w > 0,
           "windows and strides are positive");
 }
 
 Specs infer_forward(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<AvgPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "avg_pool",
-          "needs one plain image of floats (N,H,W,C)");
-  require_attrs("avg_pool", s);
+  require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+  require_attrs(s);
   const Shape out = pooled(in[0].shape, s);
-  require(out.numel() > 0, "avg_pool",
-          to_string(in[0]) + ": the window is larger than the padded image");
+  require(out.numel() > 0, to_string(in[0]) + ": the window is larger than the padded image");
   return {{out, in[0].dtype}};
 }
 
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<AvgPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "avg_pool_grad",
-          "needs plain floats (N,OH,OW,C)");
-  require_attrs("avg_pool_grad", s);
-  return infer_pool_gradient("avg_pool_grad", in[0], s);
+  require(in.size() == 1 && is_plain_image(in[0]), "needs plain floats (N,OH,OW,C)");
+  require_attrs(s);
+  return infer_pool_gradient(in[0], s);
 }
 
 // Every other pixel from (1, 1) on, as NASNet's second path reads them.
@@ -135,17 +130,13 @@ const OpDef avg_pool_op{
         },
     .cpu = {.run = run_forward},
     .cuda = &avg_pool_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 4, 6, 3})}, .attrs = avg_pool_attrs(2, 2)},
-              {.operands = {example({1, 7, 5, 19})}, .attrs = avg_pool_attrs(3, 2, 1, false)},
-              {.operands = {example({1, 5, 6, 4})}, .attrs = shifted()},
-              {.operands = {example({3, 17, 15, 270})}, .attrs = avg_pool_attrs(3, 1, 1)},
-              {.operands = {half_example({2, 7, 5, 19})}, .attrs = avg_pool_attrs(3, 2, 1, false)},
-              {.operands = {half_example({3, 9, 8, 270}, DType::f16)}, .attrs = shifted()},
-          };
-        },
+    .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = avg_pool_attrs(2, 2)},
+                 {.operands = {example({1, 7, 5, 19})}, .attrs = avg_pool_attrs(3, 2, 1, false)},
+                 {.operands = {example({1, 5, 6, 4})}, .attrs = shifted()},
+                 {.operands = {example({3, 17, 15, 270})}, .attrs = avg_pool_attrs(3, 1, 1)},
+                 {.operands = {half_example({2, 7, 5, 19})},
+                  .attrs = avg_pool_attrs(3, 2, 1, false)},
+                 {.operands = {half_example({3, 9, 8, 270}, DType::f16)}, .attrs = shifted()}},
 };
 
 const OpDef avg_pool_grad_op{
@@ -160,19 +151,15 @@ const OpDef avg_pool_grad_op{
         },
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &avg_pool_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 2, 3, 3})}, .attrs = for_image(avg_pool_attrs(2, 2), 4, 6)},
-              {.operands = {example({1, 3, 3, 4})}, .attrs = for_image(shifted(), 5, 6)},
-              {.operands = {example({3, 9, 8, 270})},
-               .attrs = for_image(avg_pool_attrs(3, 2, 1, false), 17, 15)},
-              {.operands = {example({2, 4, 3, 19}, DType::bf16)},
-               .attrs = for_image(avg_pool_attrs(3, 2, 1), 7, 5)},
-              {.operands = {example({3, 5, 4, 270}, DType::f16)},
-               .attrs = for_image(shifted(), 9, 8)},
-          };
-        },
+    .examples = {{.operands = {example({2, 2, 3, 3})},
+                  .attrs = for_image(avg_pool_attrs(2, 2), 4, 6)},
+                 {.operands = {example({1, 3, 3, 4})}, .attrs = for_image(shifted(), 5, 6)},
+                 {.operands = {example({3, 9, 8, 270})},
+                  .attrs = for_image(avg_pool_attrs(3, 2, 1, false), 17, 15)},
+                 {.operands = {example({2, 4, 3, 19}, DType::bf16)},
+                  .attrs = for_image(avg_pool_attrs(3, 2, 1), 7, 5)},
+                 {.operands = {example({3, 5, 4, 270}, DType::f16)},
+                  .attrs = for_image(shifted(), 9, 8)}},
 };
 
 Val avg_pool(Val x, const AvgPoolAttrs& attrs) { return x.builder->emit1(avg_pool_op, {x}, attrs); }

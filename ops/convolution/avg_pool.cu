@@ -47,7 +47,6 @@ __global__ void avg_pool_grad_kernel(T* dx, const T* dy, PoolExtents e, AvgPoolA
 }
 
 void run_avg_pool(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -58,7 +57,6 @@ void run_avg_pool(const KernelArgs& a) {
 }
 
 void run_avg_pool_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -26,10 +26,8 @@ Conv2dAttrs with_extents(Conv2dAttrs attrs, const Shape& x) {
 const OpDef conv2d_op{
     .name = "conv2d",
     .formula = "x * w + bias",
-    .infer =
-        [](SpecSpan in, const Attrs& a) {
-          return infer_conv("conv2d", in, geometry_of(a.as<Conv2dAttrs>()));
-        },
+    .infer = [](SpecSpan in,
+                const Attrs& a) { return infer_conv(in, geometry_of(a.as<Conv2dAttrs>())); },
     .gradient =
         [](GradientArgs& g) {
           conv_gradient<Conv2dAttrs>(g, conv2d_data_grad, conv2d_weight_grad);
@@ -39,41 +37,35 @@ const OpDef conv2d_op{
     .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv2dAttrs, ConvKind::forward>},
     .cuda = &conv2d_cuda,
     .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 5, 6, 3}), example({4, 3, 3, 3}), example({4})},
-               .attrs = conv2d_attrs(1, 1)},
-              {.operands = {example({3, 7, 8, 5}), example({9, 3, 2, 5}), absent_example()},
-               .attrs = Conv2dAttrs{.stride_h = 2, .stride_w = 3, .top = 1, .right = 1}},
-              {.operands = {example({1, 4, 4, 17}), example({18, 1, 1, 17}), absent_example()},
-               .attrs = Conv2dAttrs{}},
-              {.operands = {example({19, 9, 9, 16}), example({32, 3, 3, 16}), example({32})},
-               .attrs = conv2d_attrs(2, 1)},
-              {.operands = {example({2, 6, 5, 6}), example({9, 3, 3, 2}), example({9})},
-               .attrs = conv2d_attrs(2, 1, 3)},
-              {.operands = {example({2, 7, 7, 20}), example({20, 3, 3, 1}), absent_example()},
-               .attrs = conv2d_attrs(2, 1, 20)},
-              {.operands = {example({2, 7, 8, 3}), example({4, 3, 2, 3}), absent_example()},
-               .attrs = Conv2dAttrs{.top = 2, .bottom = 1, .dilation_h = 2, .dilation_w = 3}},
-              {.operands = {example({17, 8, 8, 64}), example({64, 3, 3, 4}), absent_example()},
-               .attrs = conv2d_attrs(1, 1, 16)},
-              {.operands = {half_example({2, 5, 6, 8}), half_example({16, 3, 3, 8}), example({16})},
-               .attrs = conv2d_attrs(1, 1)},
-              {.operands = {half_example({2, 7, 5, 3}, DType::f16),
-                            half_example({5, 3, 2, 3}, DType::f16), absent_example()},
-               .attrs = conv2d_attrs(2, 1)},
-              {.operands = {half_example({2, 4, 3, 6}), half_example({10, 1, 1, 6}),
-                            absent_example()},
-               .attrs = Conv2dAttrs{}},
-              {.operands = {half_example({2, 4, 3, 6}), half_example({10, 1, 1, 6}), example({10})},
-               .attrs = Conv2dAttrs{}},
-              {.operands = {half_example({2, 6, 5, 6}), half_example({9, 3, 3, 2}), example({9})},
-               .attrs = conv2d_attrs(2, 1, 3)},
-              {.operands = {half_example({2, 7, 7, 20}), half_example({20, 3, 3, 1}),
-                            example({20})},
-               .attrs = conv2d_attrs(2, 1, 20)},
-          };
-        },
+        {{.operands = {example({2, 5, 6, 3}), example({4, 3, 3, 3}), example({4})},
+          .attrs = conv2d_attrs(1, 1)},
+         {.operands = {example({3, 7, 8, 5}), example({9, 3, 2, 5}), absent_example()},
+          .attrs = Conv2dAttrs{.stride_h = 2, .stride_w = 3, .top = 1, .right = 1}},
+         {.operands = {example({1, 4, 4, 17}), example({18, 1, 1, 17}), absent_example()},
+          .attrs = Conv2dAttrs{}},
+         {.operands = {example({19, 9, 9, 16}), example({32, 3, 3, 16}), example({32})},
+          .attrs = conv2d_attrs(2, 1)},
+         {.operands = {example({2, 6, 5, 6}), example({9, 3, 3, 2}), example({9})},
+          .attrs = conv2d_attrs(2, 1, 3)},
+         {.operands = {example({2, 7, 7, 20}), example({20, 3, 3, 1}), absent_example()},
+          .attrs = conv2d_attrs(2, 1, 20)},
+         {.operands = {example({2, 7, 8, 3}), example({4, 3, 2, 3}), absent_example()},
+          .attrs = Conv2dAttrs{.top = 2, .bottom = 1, .dilation_h = 2, .dilation_w = 3}},
+         {.operands = {example({17, 8, 8, 64}), example({64, 3, 3, 4}), absent_example()},
+          .attrs = conv2d_attrs(1, 1, 16)},
+         {.operands = {half_example({2, 5, 6, 8}), half_example({16, 3, 3, 8}), example({16})},
+          .attrs = conv2d_attrs(1, 1)},
+         {.operands = {half_example({2, 7, 5, 3}, DType::f16),
+                       half_example({5, 3, 2, 3}, DType::f16), absent_example()},
+          .attrs = conv2d_attrs(2, 1)},
+         {.operands = {half_example({2, 4, 3, 6}), half_example({10, 1, 1, 6}), absent_example()},
+          .attrs = Conv2dAttrs{}},
+         {.operands = {half_example({2, 4, 3, 6}), half_example({10, 1, 1, 6}), example({10})},
+          .attrs = Conv2dAttrs{}},
+         {.operands = {half_example({2, 6, 5, 6}), half_example({9, 3, 3, 2}), example({9})},
+          .attrs = conv2d_attrs(2, 1, 3)},
+         {.operands = {half_example({2, 7, 7, 20}), half_example({20, 3, 3, 1}), example({20})},
+          .attrs = conv2d_attrs(2, 1, 20)}},
 };
 
 const OpDef conv2d_data_grad_op{
@@ -81,7 +73,7 @@ const OpDef conv2d_data_grad_op{
     .formula = "the gradient of x in x * w",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_data_grad("conv2d_data_grad", in, geometry_of(attrs.as<Conv2dAttrs>()));
+          return infer_conv_data_grad(in, geometry_of(attrs.as<Conv2dAttrs>()));
         },
     .cost = conv_cost_of<ConvKind::data_grad>,
     .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv2dAttrs, ConvKind::data_grad>},
@@ -123,8 +115,7 @@ const OpDef conv2d_weight_grad_op{
     .formula = "the gradient of w in x * w, added to the sum",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_weight_grad("conv2d_weight_grad", in,
-                                        geometry_of(attrs.as<Conv2dAttrs>()));
+          return infer_conv_weight_grad(in, geometry_of(attrs.as<Conv2dAttrs>()));
         },
     .optional_from = 2,
     .shares = {{0, 2}},

@@ -288,7 +288,6 @@ Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, Spe
 }
 
 void run_conv_cuda(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const ConvState& s = *static_cast<const ConvState*>(a.state);
   if (s.depthwise) return run_depthwise(s.kind, s.stripes, a);
   if (s.cudnn) return run_cudnn(a, s);

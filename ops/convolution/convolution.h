@@ -29,11 +29,11 @@ Conv3dAttrs with_extents(Conv3dAttrs attrs, const Shape& x);
 
 // Images, w, y and their gradients are of one type, f32 or 16 bits; the bias and dw are f32.
 // x (N, X.., C), w (O, K.., C / groups), bias (O), which may be absent -> y (N, Y.., O).
-Specs infer_conv(const char* op, SpecSpan in, const ConvGeometry& g);
+Specs infer_conv(SpecSpan in, const ConvGeometry& g);
 // dy, w -> dx.
-Specs infer_conv_data_grad(const char* op, SpecSpan in, const ConvGeometry& g);
+Specs infer_conv_data_grad(SpecSpan in, const ConvGeometry& g);
 // x, dy, sum, which may be absent -> dw.
-Specs infer_conv_weight_grad(const char* op, SpecSpan in, const ConvGeometry& g);
+Specs infer_conv_weight_grad(SpecSpan in, const ConvGeometry& g);
 
 // Of a node's operands, for the kernels of any device.
 ConvShape conv_shape_of(ConvKind kind, SpecSpan in, const ConvGeometry& g);

@@ -18,12 +18,12 @@ namespace {
 
 constexpr int64_t kLanes = 256;  // channels at a time
 
-void require_attrs(const char* op, const MaxPoolAttrs& s) {
+void require_attrs(const MaxPoolAttrs& s) {
   require(s.kernel_h > 0 && s.kernel_w > 0 && s.kernel_h * s.kernel_w <= 256 && s.stride_h > 0 &&
               s.stride_w > 0 && s.top >= 0 && s.left >= 0 && s.bottom >= 0 && s.right >= 0 &&
               s.top < s.kernel_h && s.bottom < s.kernel_h && s.left < s.kernel_w &&
               s.right < s.kernel_w,
-          op, "windows of 1 to 256 pixels, positive strides, and less padding than the window");
+          "windows of 1 to 256 pixels, positive strides, and less padding than the window");
 }
 
 // One window of up to kLanes channels; (h0, w0): its corner in the image, perhaps outside.
@@ -63,7 +63,6 @@ template <class T> void forward(const KernelArgs& a) {
   const Shape &x = a.in_spec[0].shape, out = pooled(x, s);  // either output may be unread
   const int64_t channels = x[3], row = out[2] * channels;
   const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_h * s.kernel_w));
-  if (!a.out[0] && !a.out[1]) return;
   parallel_chunks(a.queue, out[0] * out[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const T* image = a.input<T>(0) + r / out[1] * x[1] * x[2] * channels;
@@ -115,27 +114,24 @@ template <class T> void gradient(const KernelArgs& a) {
   });
 }
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
 }
 
 Specs infer_forward(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "max_pool",
-          "needs one plain image of floats (N,H,W,C)");
-  require_attrs("max_pool", s);
+  require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+  require_attrs(s);
   const Shape out = pooled(in[0].shape, s);
-  require(out.numel() > 0, "max_pool",
-          to_string(in[0]) + ": the window is larger than the padded image");
+  require(out.numel() > 0, to_string(in[0]) + ": the window is larger than the padded image");
   return {{out, in[0].dtype}, {out, DType::u8}};
 }
 
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
   require(in.size() == 2 && is_plain_image(in[0]) && in[1] == TensorSpec{in[0].shape, DType::u8},
-          "max_pool_grad", "needs floats (N,OH,OW,C) and a map u8 of the same shape");
-  require_attrs("max_pool_grad", s);
-  return infer_pool_gradient("max_pool_grad", in[0], s);
+          "needs floats (N,OH,OW,C) and a map u8 of the same shape");
+  require_attrs(s);
+  return infer_pool_gradient(in[0], s);
 }
 
 }  // namespace
@@ -162,20 +158,15 @@ const OpDef max_pool_op{
         },
     .cpu = {.run = run_forward},
     .cuda = &max_pool_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 4, 6, 3})}, .attrs = max_pool_attrs(2, 2)},
-              {.operands = {example({1, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
-              {.operands = {example({2, 5, 6, 2})},
-               .attrs = MaxPoolAttrs{3, 2, 1, 3, 2, 0, 0, 1},
-               .unread = {0, 1}},
-              {.operands = {example({3, 17, 15, 270})}, .attrs = max_pool_attrs(3, 2, 1)},
-              {.operands = {half_example({2, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
-              {.operands = {half_example({3, 9, 8, 270}, DType::f16)},
-               .attrs = max_pool_attrs(2, 2)},
-          };
-        },
+    .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = max_pool_attrs(2, 2)},
+                 {.operands = {example({1, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
+                 {.operands = {example({2, 5, 6, 2})},
+                  .attrs = MaxPoolAttrs{3, 2, 1, 3, 2, 0, 0, 1},
+                  .unread = {0, 1}},
+                 {.operands = {example({3, 17, 15, 270})}, .attrs = max_pool_attrs(3, 2, 1)},
+                 {.operands = {half_example({2, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
+                 {.operands = {half_example({3, 9, 8, 270}, DType::f16)},
+                  .attrs = max_pool_attrs(2, 2)}},
 };
 
 const OpDef max_pool_grad_op{

@@ -32,7 +32,7 @@ Cost transcendental_cost(SpecSpan in, SpecSpan out, const Attrs&) {
 const OpDef relu_op{
     .name = "relu",
     .formula = "max(x, 0)",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("relu", in, 1); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 1); },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, pass_inside(g.dy(), g.out(0), 0, std::numeric_limits<float>::infinity()));
@@ -40,7 +40,7 @@ const OpDef relu_op{
     .shares = {{0, 0}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Relu{}); }},
     .cuda = &relu_cuda,
-    .examples = [] { return unary_examples(-2, 2); },
+    .examples = unary_examples(-2, 2),
 };
 
 const OpDef clip_op{
@@ -49,8 +49,8 @@ const OpDef clip_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& interval = attrs.as<IntervalAttrs>();
-          require(interval.lo < interval.hi, "clip", "lo must be less than hi");
-          return infer_like_first("clip", in, 1);
+          require(interval.lo < interval.hi, "lo must be less than hi");
+          return infer_like_first(in, 1);
         },
     .gradient =
         [](GradientArgs& g) {
@@ -64,16 +64,13 @@ const OpDef clip_op{
                   map_elements<1>(a, Clip{interval.lo, interval.hi});
                 }},
     .cuda = &clip_cuda,
-    .examples =
-        [] {
-          return unary_examples(-3, 3, IntervalAttrs{-1, 1});
-        },
+    .examples = unary_examples(-3, 3, IntervalAttrs{-1, 1}),
 };
 
 const OpDef pass_inside_op{
     .name = "pass_inside",
     .formula = "dy if lo < y < hi else 0",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("pass_inside", in, 2, true); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 2, true); },
     .shares = {{0, 0}, {0, 1}},
     .reads =
         [](int operand, const Attrs& attrs) {
@@ -87,24 +84,20 @@ const OpDef pass_inside_op{
                                   bits_of_interval(interval.lo, interval.hi));
                 }},
     .cuda = &pass_inside_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{}},
-              {.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{-1, 1}},
-              {.operands = {example({3, 7}), example({3, 7}, DType::bit)},
-               .attrs = IntervalAttrs{-1, 1}},
-              {.operands = {example({5, 13}, DType::bf16), example({5, 13}, DType::bf16)},
-               .attrs = IntervalAttrs{}},
-              {.operands = {example({33, 1031}), example({33, 1031})},
-               .attrs = IntervalAttrs{0, 1}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{}},
+                 {.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{-1, 1}},
+                 {.operands = {example({3, 7}), example({3, 7}, DType::bit)},
+                  .attrs = IntervalAttrs{-1, 1}},
+                 {.operands = {example({5, 13}, DType::bf16), example({5, 13}, DType::bf16)},
+                  .attrs = IntervalAttrs{}},
+                 {.operands = {example({33, 1031}), example({33, 1031})},
+                  .attrs = IntervalAttrs{0, 1}}},
 };
 
 const OpDef tanh_op{
     .name = "tanh",
     .formula = "tanh(x)",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("tanh", in, 1); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 1); },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, g.builder.emit1(tanh_grad_op, {g.dy(), g.out(0)}));
@@ -113,23 +106,23 @@ const OpDef tanh_op{
     .cost = transcendental_cost,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Tanh{}); }},
     .cuda = &tanh_cuda,
-    .examples = [] { return unary_examples(-4, 4); },
+    .examples = unary_examples(-4, 4),
 };
 
 const OpDef tanh_grad_op{
     .name = "tanh_grad",
     .formula = "dy (1 - y^2)",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("tanh_grad", in, 2); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 2); },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, TanhGrad{}); }},
     .cuda = &tanh_grad_cuda,
-    .examples = [] { return gradient_examples(-1, 1); },
+    .examples = gradient_examples(-1, 1),
 };
 
 const OpDef sigmoid_op{
     .name = "sigmoid",
     .formula = "1 / (1 + e^-x)",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("sigmoid", in, 1); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 1); },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, g.builder.emit1(sigmoid_grad_op, {g.dy(), g.out(0)}));
@@ -138,17 +131,17 @@ const OpDef sigmoid_op{
     .cost = transcendental_cost,
     .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, Sigmoid{}); }},
     .cuda = &sigmoid_cuda,
-    .examples = [] { return unary_examples(-6, 6); },
+    .examples = unary_examples(-6, 6),
 };
 
 const OpDef sigmoid_grad_op{
     .name = "sigmoid_grad",
     .formula = "dy y (1 - y)",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("sigmoid_grad", in, 2); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 2); },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, SigmoidGrad{}); }},
     .cuda = &sigmoid_grad_cuda,
-    .examples = [] { return gradient_examples(0, 1); },
+    .examples = gradient_examples(0, 1),
 };
 
 Val relu(Val x) { return x.builder->emit1(relu_op, {x}); }

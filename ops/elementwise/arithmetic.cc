@@ -10,7 +10,7 @@ namespace pal {
 const OpDef mul_op{
     .name = "mul",
     .formula = "a * b",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("mul", in, 2); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 2); },
     .gradient =
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, mul(g.dy(), g.in(1)));
@@ -19,19 +19,15 @@ const OpDef mul_op{
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Mul{}); }},
     .cuda = &mul_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 7})}},
-              {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16)}},
-              {.operands = {example({33, 1031}), example({33, 1031})}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({3, 7})}},
+                 {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16)}},
+                 {.operands = {example({33, 1031}), example({33, 1031})}}},
 };
 
 const OpDef sub_op{
     .name = "sub",
     .formula = "a - b",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("sub", in, 2); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 2); },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, g.dy());
@@ -40,17 +36,14 @@ const OpDef sub_op{
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Sub{}); }},
     .cuda = &sub_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7}), example({3, 7})}},
-                                      {.operands = {example({33, 1031}), example({33, 1031})}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({3, 7})}},
+                 {.operands = {example({33, 1031}), example({33, 1031})}}},
 };
 
 const OpDef scale_op{
     .name = "scale",
     .formula = "factor * x",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("scale", in, 1); },
+    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 1); },
     .gradient = [](GradientArgs& g) { g.give(0, scale(g.dy(), g.attrs<ScaleAttrs>().factor)); },
     .shares = {{0, 0}},
     .cpu = {.run =
@@ -58,13 +51,9 @@ const OpDef scale_op{
                   map_elements<1>(a, Scale{a.attrs.as<ScaleAttrs>().factor});
                 }},
     .cuda = &scale_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7})}, .attrs = ScaleAttrs{-0.75f}},
-              {.operands = {example({5, 13}, DType::bf16)}, .attrs = ScaleAttrs{3}},
-              {.operands = {example({33, 1031})}, .attrs = ScaleAttrs{2.5f}}};
-        },
+    .examples = {{.operands = {example({3, 7})}, .attrs = ScaleAttrs{-0.75f}},
+                 {.operands = {example({5, 13}, DType::bf16)}, .attrs = ScaleAttrs{3}},
+                 {.operands = {example({33, 1031})}, .attrs = ScaleAttrs{2.5f}}},
 };
 
 Val mul(Val a, Val b) { return a.builder->emit1(mul_op, {a, b}); }

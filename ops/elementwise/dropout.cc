@@ -25,7 +25,6 @@ namespace pal {
 namespace {
 
 void run_mask(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& attrs = a.attrs.as<DropoutMaskAttrs>();
   const RandomKey key = as_scalars(a.in[0]).key(uint32_t(attrs.stream));
   const int64_t size = a.out_spec[0].numel();
@@ -40,7 +39,6 @@ void run_mask(const KernelArgs& a) {
 }
 
 void run_dropout(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& attrs = a.attrs.as<DropoutAttrs>();
   const RandomKey key = as_scalars(a.in[1]).key(uint32_t(attrs.stream));
   const DType type = a.out_spec[0].dtype;
@@ -59,11 +57,11 @@ void run_dropout(const KernelArgs& a) {
   });
 }
 
-void require_probability(const char* op, float p) {
-  require(p >= 0 && p < 1, op, "p is " + print_float(double(p)) + ", should be in [0, 1)");
+void require_probability(float p) {
+  require(p >= 0 && p < 1, "p is " + print_float(double(p)) + ", should be in [0, 1)");
 }
-void require_scalars(const char* op, const TensorSpec& spec) {
-  require(spec == scalars_spec(), op,
+void require_scalars(const TensorSpec& spec) {
+  require(spec == scalars_spec(),
           to_string(spec) + ": the step's scalars should be " + to_string(scalars_spec()));
 }
 
@@ -106,11 +104,11 @@ const OpDef dropout_mask_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& mask = attrs.as<DropoutMaskAttrs>();
-          require_operands("dropout_mask", in, 1, 1);
-          require_probability("dropout_mask", mask.p);
-          require_scalars("dropout_mask", in[0]);
+          require_operands(in, 1, 1);
+          require_probability(mask.p);
+          require_scalars(in[0]);
           const TensorSpec out{mask.shape, mask.dtype};
-          require(is_float(out.dtype), "dropout_mask", to_string(out) + ": not floating-point");
+          require(is_float(out.dtype), to_string(out) + ": not floating-point");
           return Specs{out};
         },
     .cost =
@@ -119,15 +117,11 @@ const OpDef dropout_mask_op{
         },
     .cpu = {.run = run_mask},
     .cuda = &dropout_mask_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
-              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
-              {.operands = {scalars_example()},
-               .attrs = DropoutMaskAttrs{{5, 13}, 0.3f, 4, DType::bf16}},
-              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}};
-        },
+    .examples = {{.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
+                 {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
+                 {.operands = {scalars_example()},
+                  .attrs = DropoutMaskAttrs{{5, 13}, 0.3f, 4, DType::bf16}},
+                 {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}},
 };
 
 const OpDef dropout_apply_op{
@@ -135,8 +129,8 @@ const OpDef dropout_apply_op{
     .formula = "x / (1 - p) if mask > 0 else 0",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          require_probability("dropout_apply", attrs.as<DropoutApplyAttrs>().p);
-          return infer_like_first("dropout_apply", in, 2, true);
+          require_probability(attrs.as<DropoutApplyAttrs>().p);
+          return infer_like_first(in, 2, true);
         },
     .gradient =
         [](GradientArgs& g) {
@@ -152,18 +146,14 @@ const OpDef dropout_apply_op{
                   map_elements<2>(a, DropoutApply{dropout_scale(p)});
                 }},
     .cuda = &dropout_apply_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
-               .attrs = DropoutApplyAttrs{0.5f}},
-              {.operands = {example({3, 7}), constant_mask({3, 7}, DType::bit)},
-               .attrs = DropoutApplyAttrs{0.2f}},
-              {.operands = {example({5, 13}, DType::bf16), constant_mask({5, 13}, DType::f32)},
-               .attrs = DropoutApplyAttrs{0.2f}},
-              {.operands = {example({33, 1031}), constant_mask({33, 1031}, DType::f32)},
-               .attrs = DropoutApplyAttrs{0.3f}}};
-        },
+    .examples = {{.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
+                  .attrs = DropoutApplyAttrs{0.5f}},
+                 {.operands = {example({3, 7}), constant_mask({3, 7}, DType::bit)},
+                  .attrs = DropoutApplyAttrs{0.2f}},
+                 {.operands = {example({5, 13}, DType::bf16), constant_mask({5, 13}, DType::f32)},
+                  .attrs = DropoutApplyAttrs{0.2f}},
+                 {.operands = {example({33, 1031}), constant_mask({33, 1031}, DType::f32)},
+                  .attrs = DropoutApplyAttrs{0.3f}}},
 };
 
 const OpDef dropout_op{
@@ -171,10 +161,10 @@ const OpDef dropout_op{
     .formula = "x / (1 - p) if uniform >= p else 0",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          require_probability("dropout", attrs.as<DropoutAttrs>().p);
-          require_operands("dropout", in, 2, 2);
-          require_scalars("dropout", in[1]);
-          return infer_like_first("dropout", in.first(1), 1);
+          require_probability(attrs.as<DropoutAttrs>().p);
+          require_operands(in, 2, 2);
+          require_scalars(in[1]);
+          return infer_like_first(in.first(1), 1);
         },
     .gradient =
         [](GradientArgs& g) {
@@ -188,15 +178,11 @@ const OpDef dropout_op{
         },
     .cpu = {.run = run_dropout},
     .cuda = &dropout_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), scalars_example()}, .attrs = DropoutAttrs{0.3f, 1}},
-              {.operands = {example({5, 13}, DType::bf16), scalars_example()},
-               .attrs = DropoutAttrs{0.5f, 2}},
-              {.operands = {example({33, 1031}), scalars_example()},
-               .attrs = DropoutAttrs{0.5f, 3}}};
-        },
+    .examples = {{.operands = {example({3, 7}), scalars_example()}, .attrs = DropoutAttrs{0.3f, 1}},
+                 {.operands = {example({5, 13}, DType::bf16), scalars_example()},
+                  .attrs = DropoutAttrs{0.5f, 2}},
+                 {.operands = {example({33, 1031}), scalars_example()},
+                  .attrs = DropoutAttrs{0.5f, 3}}},
 };
 
 Val dropout_mask(Val scalars, const TensorSpec& spec, float p, int64_t stream) {

@@ -30,7 +30,7 @@ OpDef self_gated(const char* formula, const Backend* cuda) {
   return {
       .name = F::kName,
       .formula = formula,
-      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(F::kName, in, 1); },
+      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 1); },
       .gradient =
           [](GradientArgs& g) {
             g.give(0, g.builder.emit1(gradient_op, {g.dy(), g.in(0)}));
@@ -39,19 +39,19 @@ OpDef self_gated(const char* formula, const Backend* cuda) {
       .cost = cost,
       .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, F{}); }},
       .cuda = cuda,
-      .examples = examples<1>,
+      .examples = examples<1>(),
   };
 }
 template <class F> OpDef self_gated_grad(const char* formula, const Backend* cuda) {
   return {
       .name = F::kName,
       .formula = formula,
-      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(F::kName, in, 2); },
+      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 2); },
       .shares = {{0, 0}, {0, 1}},
       .cost = cost,
       .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, F{}); }},
       .cuda = cuda,
-      .examples = examples<2>,
+      .examples = examples<2>(),
   };
 }
 

@@ -167,7 +167,6 @@ template <int N, class F> __global__ void map_kernel(Operands<N> a, F f) {
 
 template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N == 1 || N == 2);
-  if (!a.out[0]) return;
   Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < N; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k], kGroup, bit);
   launch(map_kernel<N, F>, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a),
@@ -184,7 +183,7 @@ inline void copy_async(const KernelArgs& a, void* to, const void* from, int64_t 
 }
 // The run of an operator whose output has its operand's bytes.
 inline void copy_operand_async(const KernelArgs& a) {
-  if (a.out[0]) copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
+  copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
 }
 inline void zero_async(const KernelArgs& a, void* to, int64_t bytes) {
   if (bytes) check_cuda(cudaMemsetAsync(to, 0, size_t(bytes), stream_of(a)));

@@ -46,10 +46,10 @@ template <class S> S for_image(S attrs, int64_t height, int64_t width) {
 }
 
 // Of the image's gradient.
-template <class S> Specs infer_pool_gradient(const char* op, const TensorSpec& dy, const S& s) {
-  require(s.height > 0 && s.width > 0, op, "needs the image's height and width");
+template <class S> Specs infer_pool_gradient(const TensorSpec& dy, const S& s) {
+  require(s.height > 0 && s.width > 0, "needs the image's height and width");
   const Shape image{dy.shape[0], s.height, s.width, dy.shape[3]};
-  require(pooled(image, s) == dy.shape, op,
+  require(pooled(image, s) == dy.shape,
           to_string(dy) + ": the gradient should be " + to_string(pooled(image, s)));
   return {{image, dy.dtype}};
 }

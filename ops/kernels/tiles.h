@@ -36,7 +36,6 @@ BitMeaning bits_of_interval(float lo, float hi);
 // floats. `bit` says what the bits of operands stored as such stand for.
 template <int N, class F> void map_elements(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N >= 1 && N <= 3);
-  if (!a.out[0]) return;
   const DType type = a.out_spec[0].dtype;
   parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     const F g = f;  // its own copy: the stores below could change one that others see
@@ -73,13 +72,13 @@ template <int N, class F> void map_elements(const KernelArgs& a, F f, BitMeaning
 void convert_operand(const KernelArgs& a, size_t operand);
 
 // ProgramError unless there are `least` to `most` operands.
-void require_operands(const char* op, SpecSpan in, size_t least, size_t most);
+void require_operands(SpecSpan in, size_t least, size_t most);
 
 bool is_float(DType type);  // f32, bf16 or f16
 
 // Inference of outputs like the first operand, which must be floating point; the other `operands`
 // must have its shape, and its type too unless they are read by predicate (then bits will do).
-Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predicate_last = false);
+Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last = false);
 
 // Products of extents: those of the first `axes` axes, and of those from `from` on.
 int64_t leading_numel(const Shape& shape, int axes);
@@ -92,7 +91,7 @@ void copy_bytes(const Queue& queue, void* to, const void* from, int64_t bytes);
 void zero_bytes(const Queue& queue, void* to, int64_t bytes);
 // The run of an operator whose output has its operand's bytes.
 inline void copy_operand(const KernelArgs& a) {
-  if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
+  copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
 }
 
 // Rows of `bytes` bytes at distances `to_stride` and `from_stride`.

@@ -95,7 +95,6 @@ void run_grad(const KernelArgs& a) {
   const float* lses = a.input(2);
   const int32_t* targets = a.input<int32_t>(3);
   auto& attrs = a.attrs.as<CrossEntropyAttrs>();
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, kRows, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     // Locals of the chunk: seen through the closure, stores to dx could change them.
@@ -125,16 +124,15 @@ void run_grad(const KernelArgs& a) {
   });
 }
 
-void check(const char* op, const TensorSpec& logits, const TensorSpec& targets,
-           const TensorSpec& scalars, const Attrs& attrs) {
+void check(const TensorSpec& logits, const TensorSpec& targets, const TensorSpec& scalars,
+           const Attrs& attrs) {
   const float s = attrs.as<CrossEntropyAttrs>().smoothing;
-  require(s >= 0 && s <= 1, op, "smoothing is " + print_float(s) + ": want 0 to 1");
+  require(s >= 0 && s <= 1, "smoothing is " + print_float(s) + ": want 0 to 1");
   require(
       logits.shape.rank() == 2 && is_float(logits.dtype) && targets.dtype == DType::i32 &&
           targets.shape == Shape{logits.shape[0]} && logits.shape[1] > 0,
-      op,
       to_string(logits) + ", " + to_string(targets) + ": want logits (N, V) and targets i32[N]");
-  require(scalars == scalars_spec(), op,
+  require(scalars == scalars_spec(),
           to_string(scalars) + ": want the step's scalars, " + to_string(scalars_spec()));
 }
 
@@ -178,8 +176,8 @@ const OpDef cross_entropy_op{
     .name = "cross_entropy",
     .formula = "sum_n (lse - (1 - s) x[t] - s mean(x)) / tokens, where t is not ignored",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 3, "cross_entropy", "takes logits, targets, scalars");
-      check("cross_entropy", in[0], in[1], in[2], attrs);
+      require(in.size() == 3, "takes logits, targets, scalars");
+      check(in[0], in[1], in[2], attrs);
       return {{Shape{1}}, {Shape{1}}, {in[1].shape}};
     },
     .gradient =
@@ -194,17 +192,16 @@ const OpDef cross_entropy_op{
         },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &cross_entropy_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 const OpDef cross_entropy_grad_op{
     .name = "cross_entropy_grad",
     .formula = "dloss / tokens (e^(x - lse) - s / V - (1 - s) [v == t])",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "cross_entropy_grad";
-      require(in.size() == 5, op, "takes dloss, logits, lse, targets, scalars");
-      check(op, in[1], in[3], in[4], attrs);
-      require(one_number(in[0]) && in[2].dtype == DType::f32 && in[2].shape == in[3].shape, op,
+      require(in.size() == 5, "takes dloss, logits, lse, targets, scalars");
+      check(in[1], in[3], in[4], attrs);
+      require(one_number(in[0]) && in[2].dtype == DType::f32 && in[2].shape == in[3].shape,
               to_string(in[0]) + ", " + to_string(in[2]) + ": want dloss f32[1] and lse f32[N]");
       return {plain(in[1])};
     },
@@ -215,7 +212,7 @@ const OpDef cross_entropy_grad_op{
         },
     .cpu = {.run = run_grad},
     .cuda = &cross_entropy_grad_cuda,
-    .examples = grad_examples,
+    .examples = grad_examples(),
 };
 
 CrossEntropy cross_entropy(Val logits, Val targets, Val scalars, CrossEntropyAttrs attrs) {

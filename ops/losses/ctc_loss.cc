@@ -206,7 +206,6 @@ Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 
 // dloss, logits, nll, lse, alpha, labels, steps, label_lengths, scalars -> dlogits
 void run_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& shape = a.in_spec[1].shape;
   const int64_t T = shape[0], B = shape[1], states = 2 * a.in_spec[5].shape[0] + 1;
   auto* rows = reinterpret_cast<float*>(a.workspace);
@@ -227,20 +226,19 @@ void run_grad(const KernelArgs& a) {
   });
 }
 
-void check(const char* op, const TensorSpec& logits, SpecSpan rest, const Attrs& attrs) {
+void check(const TensorSpec& logits, SpecSpan rest, const Attrs& attrs) {
   require(logits.shape.rank() == 3 && logits.dtype == DType::f32 && !logits.layout &&
               logits.numel() > 0 && rest[0].dtype == DType::i32 && rest[0].shape.rank() == 2 &&
               rest[0].shape[0] > 0 && rest[0].shape[1] == logits.shape[1],
-          op,
           to_string(logits) + ", " + to_string(rest[0]) +
               ": want logits f32 (T, B, V) and labels i32 (L, B)");
   const TensorSpec lengths{{logits.shape[1]}, DType::i32};
-  require(rest[1] == lengths && rest[2] == lengths, op,
+  require(rest[1] == lengths && rest[2] == lengths,
           to_string(rest[1]) + ", " + to_string(rest[2]) + ": want steps and label_lengths i32[B]");
-  require(rest[3] == scalars_spec(), op,
+  require(rest[3] == scalars_spec(),
           to_string(rest[3]) + ": want the step's scalars, " + to_string(scalars_spec()));
   const int64_t blank = attrs.as<CtcAttrs>().blank;
-  require(blank >= 0 && blank < logits.shape[2], op,
+  require(blank >= 0 && blank < logits.shape[2],
           "blank is " + std::to_string(blank) + " of " + std::to_string(logits.shape[2]));
 }
 
@@ -292,8 +290,8 @@ const OpDef ctc_loss_op{
     .name = "ctc_loss",
     .formula = "sum_b -log sum over alignments of prod_t softmax(x[t,b]) / tokens",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 5, "ctc_loss", "takes logits, labels, steps, label_lengths, scalars");
-      check("ctc_loss", in[0], in.subspan(1), attrs);
+      require(in.size() == 5, "takes logits, labels, steps, label_lengths, scalars");
+      check(in[0], in.subspan(1), attrs);
       Specs out = stashed(in[0], in[1]);
       out.insert(out.begin(), TensorSpec{Shape{1}});
       return out;
@@ -312,7 +310,7 @@ const OpDef ctc_loss_op{
         },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &ctc_loss_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 const OpDef ctc_loss_grad_op{
@@ -320,14 +318,12 @@ const OpDef ctc_loss_grad_op{
     .formula =
         "dloss / tokens (softmax(x[t,b]) - how likely each symbol is at t, given the labels)",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "ctc_loss_grad";
-      require(in.size() == 9, op,
+      require(in.size() == 9,
               "takes dloss, logits, nll, lse, alpha, labels, steps, label_lengths, scalars");
-      check(op, in[1], in.subspan(5), attrs);
+      check(in[1], in.subspan(5), attrs);
       const Specs kept = stashed(in[1], in[5]);
       require(
           in[0] == TensorSpec{Shape{1}} && in[2] == kept[0] && in[3] == kept[1] && in[4] == kept[2],
-          op,
           to_string(in[0]) + ", " + to_string(in[2]) + ", " + to_string(in[3]) + ", " +
               to_string(in[4]) + ": want dloss f32[1] and what ctc_loss leaves");
       return {in[1]};
@@ -339,7 +335,7 @@ const OpDef ctc_loss_grad_op{
         },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &ctc_loss_grad_cuda,
-    .examples = grad_examples,
+    .examples = grad_examples(),
 };
 
 CtcLoss ctc_loss(const CtcOperands& o, CtcAttrs attrs) {

@@ -29,7 +29,6 @@ float row_max(const void* data, DType type, int64_t base, int64_t width, float* 
 void run_log_softmax(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     for (int64_t base = begin * width; base < end * width; base += width) {
@@ -57,7 +56,6 @@ void run_argmax(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
   int32_t* out = a.output<int32_t>(0);
-  if (!out) return;
   parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
     for (int64_t row = begin; row < end; ++row) {
@@ -86,14 +84,14 @@ const OpDef log_softmax_op{
     .formula = "x - log sum e^x over the last axis",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require(in.size() == 1 && present(in[0]), "log_softmax", "takes x (.., V)");
-          return infer_like_first("log_softmax", in, 1);
+          require(in.size() == 1 && present(in[0]), "takes x (.., V)");
+          return infer_like_first(in, 1);
         },
     .shares = {{0, 0}},
     .cost = cost,
     .cpu = {.run = run_log_softmax},
     .cuda = &log_softmax_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 const OpDef argmax_rows_op{
@@ -101,13 +99,13 @@ const OpDef argmax_rows_op{
     .formula = "argmax over the last axis, the first among equals",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 1 && present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0,
-              "argmax_rows", "takes floats (.., C), C > 0");
+              "takes floats (.., C), C > 0");
       const Shape& shape = in[0].shape;
       return {{shape.rank() > 1 ? shape.without(shape.rank() - 1) : Shape{1}, DType::i32}};
     },
     .cpu = {.run = run_argmax},
     .cuda = &argmax_rows_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 Val log_softmax(Val x) { return x.builder->emit1(log_softmax_op, {x}); }

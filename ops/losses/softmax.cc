@@ -25,7 +25,6 @@ void run(const KernelArgs& a) {
   const int64_t queries = causal ? shape[shape.rank() - 2] : 1;
   const int32_t* lengths = input_if_present<int32_t>(a, 1);
   const int64_t per_length = lengths ? rows / std::max<int64_t>(1, a.in_spec[1].shape[0]) : 1;
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     for (int64_t row = begin; row < end; ++row) {
@@ -64,7 +63,6 @@ void run(const KernelArgs& a) {
 void run_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[3][kTile];
     for (int64_t row = begin; row < end; ++row) {
@@ -95,13 +93,12 @@ const OpDef softmax_op{
     .name = "softmax",
     .formula = "y = e^x / sum e^x over the last axis, up to a length",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 2, "softmax", "takes x and lengths");
+      require(in.size() == 2, "takes x and lengths");
       const Shape& shape = in[0].shape;
       require(shape.rank() >= (attrs.as<SoftmaxAttrs>().causal ? 2 : 1) && is_float(in[0].dtype),
-              "softmax", to_string(in[0]) + ": want floats (.., C), or (.., Q, C) if causal");
+              to_string(in[0]) + ": want floats (.., C), or (.., Q, C) if causal");
       require(!present(in[1]) || (in[1].dtype == DType::i32 && in[1].shape.rank() == 1 &&
                                   in[1].shape[0] > 0 && row_count(shape) % in[1].shape[0] == 0),
-              "softmax",
               to_string(in[0]) + ", " + to_string(in[1]) +
                   ": want lengths i32[L], L a divisor of the number of rows");
       return {plain(in[0])};
@@ -118,19 +115,15 @@ const OpDef softmax_op{
         },
     .cpu = {.run = run},
     .cuda = &softmax_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 3}), absent_example()}, .attrs = SoftmaxAttrs{}},
-              {.operands = {example({3, 2, 7}), example({3}, DType::i32, 0, 7)},
-               .attrs = SoftmaxAttrs{}},
-              {.operands = {example({2, 5, 5}), example({2}, DType::i32, 2, 5)},
-               .attrs = SoftmaxAttrs{true}},
-              {.operands = {example({7, 13}, DType::bf16), absent_example()},
-               .attrs = SoftmaxAttrs{}},
-              {.operands = {example({20, 530}), example({20}, DType::i32, 1, 530)},
-               .attrs = SoftmaxAttrs{}}};
-        },
+    .examples = {{.operands = {example({5, 3}), absent_example()}, .attrs = SoftmaxAttrs{}},
+                 {.operands = {example({3, 2, 7}), example({3}, DType::i32, 0, 7)},
+                  .attrs = SoftmaxAttrs{}},
+                 {.operands = {example({2, 5, 5}), example({2}, DType::i32, 2, 5)},
+                  .attrs = SoftmaxAttrs{true}},
+                 {.operands = {example({7, 13}, DType::bf16), absent_example()},
+                  .attrs = SoftmaxAttrs{}},
+                 {.operands = {example({20, 530}), example({20}, DType::i32, 1, 530)},
+                  .attrs = SoftmaxAttrs{}}},
 };
 
 const OpDef softmax_grad_op{
@@ -138,19 +131,15 @@ const OpDef softmax_grad_op{
     .formula = "dx = y (dy - sum y dy) over the last axis",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && present(in[0]), "softmax_grad", "takes y and dy (.., C)");
-          return infer_like_first("softmax_grad", in, 2);
+          require(in.size() == 2 && present(in[0]), "takes y and dy (.., C)");
+          return infer_like_first(in, 2);
         },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_grad},
     .cuda = &softmax_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 3}, DType::f32, 0, 1), example({5, 3})}},
-              {.operands = {example({7, 13}, DType::f16, 0, 1), example({7, 13}, DType::f16)}},
-              {.operands = {example({20, 530}, DType::f32, 0, 1), example({20, 530})}}};
-        },
+    .examples = {{.operands = {example({5, 3}, DType::f32, 0, 1), example({5, 3})}},
+                 {.operands = {example({7, 13}, DType::f16, 0, 1), example({7, 13}, DType::f16)}},
+                 {.operands = {example({20, 530}, DType::f32, 0, 1), example({20, 530})}}},
 };
 
 Val softmax(Val x, Val lengths, bool causal) {

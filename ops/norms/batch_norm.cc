@@ -38,7 +38,6 @@ void run_forward(const KernelArgs& a) {
 }
 
 void run_infer(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t channels = a.in_spec[0].shape.back();
   const float *gamma = a.input(1), *variance = a.input(4);
   float* scale = reinterpret_cast<float*>(a.workspace);
@@ -78,7 +77,7 @@ const OpDef batch_norm_op{
     .formula = "gamma (x - mean) rstd + beta; mean, rstd, variance of the batch",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm", in, 1, 3);
+          require_norm_operands(in, 1, 3);
           return Specs{in[0], in[1], in[1], in[1]};
         },
     .gradient =
@@ -97,23 +96,18 @@ const OpDef batch_norm_op{
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return prepare_batch_norm(in[0]); }},
     .cuda = &batch_norm_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5}), example({5}), example({5})},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {example({7, 19}), example({19}), example({19})},
-               .attrs = BatchNormAttrs{0.1f},
-               .unread = {0, 1, 1, 0}},
-              {.operands = {example({3, 37, 5, 150}), example({150}), example({150})},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {half_example({5, 9, 24}), example({24}), example({24})},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {half_example({3, 37, 5, 150}, DType::f16), example({150}),
-                            example({150})},
-               .attrs = BatchNormAttrs{0.1f}},
-          };
-        },
+    .examples = {{.operands = {example({2, 3, 3, 5}), example({5}), example({5})},
+                  .attrs = BatchNormAttrs{}},
+                 {.operands = {example({7, 19}), example({19}), example({19})},
+                  .attrs = BatchNormAttrs{0.1f},
+                  .unread = {0, 1, 1, 0}},
+                 {.operands = {example({3, 37, 5, 150}), example({150}), example({150})},
+                  .attrs = BatchNormAttrs{}},
+                 {.operands = {half_example({5, 9, 24}), example({24}), example({24})},
+                  .attrs = BatchNormAttrs{}},
+                 {.operands = {half_example({3, 37, 5, 150}, DType::f16), example({150}),
+                               example({150})},
+                  .attrs = BatchNormAttrs{0.1f}}},
 };
 
 const OpDef batch_norm_grad_op{
@@ -121,7 +115,7 @@ const OpDef batch_norm_grad_op{
     .formula = "dx, dgamma, dbeta of gamma (x - mean) rstd + beta",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm_grad", in, 2, 5);
+          require_norm_operands(in, 2, 5);
           return Specs{in[0], in[2], in[2]};
         },
     .shares = {{0, 0}, {0, 1}},
@@ -158,7 +152,7 @@ const OpDef batch_norm_infer_op{
     .formula = "gamma (x - mean) / sqrt(variance + eps) + beta",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm_infer", in, 1, 5);
+          require_norm_operands(in, 1, 5);
           return Specs{in[0]};
         },
     .shares = {{0, 0}},

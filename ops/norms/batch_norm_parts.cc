@@ -45,7 +45,6 @@ template <class T> void apply(const KernelArgs& a, const float* scale) {
   a.attrs.as<BatchNormApplyAttrs>().relu ? with(Rectified{}) : with(AsItIs{});
 }
 void run_apply(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const float *gamma = a.input(1), *rstd = a.input(4);
   float* scale = reinterpret_cast<float*>(a.workspace);
   for (int64_t c = 0; c < a.in_spec[0].shape.back(); ++c) scale[c] = gamma[c] * rstd[c];
@@ -87,7 +86,7 @@ const OpDef batch_norm_statistics_op{
     .formula = "mean, rstd, variance of the batch",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm_statistics", in, 1, 1);
+          require_norm_operands(in, 1, 1);
           const TensorSpec channels{{in[0].shape.back()}};
           return Specs{channels, channels, channels};
         },
@@ -99,15 +98,13 @@ const OpDef batch_norm_statistics_op{
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return prepare_batch_norm(in[0]); }},
     .cuda = &batch_norm_statistics_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5})}, .attrs = BatchNormAttrs{}},
-              {.operands = {example({7, 19})}, .attrs = BatchNormAttrs{0.1f}, .unread = {1, 0, 1}},
-              {.operands = {example({3, 37, 5, 150})}, .attrs = BatchNormAttrs{}},
-              {.operands = {example({5, 9, 24}, DType::bf16)}, .attrs = BatchNormAttrs{}},
-              {.operands = {example({3, 37, 5, 150}, DType::f16)}, .attrs = BatchNormAttrs{}}};
-        },
+    .examples = {{.operands = {example({2, 3, 3, 5})}, .attrs = BatchNormAttrs{}},
+                 {.operands = {example({7, 19})},
+                  .attrs = BatchNormAttrs{0.1f},
+                  .unread = {1, 0, 1}},
+                 {.operands = {example({3, 37, 5, 150})}, .attrs = BatchNormAttrs{}},
+                 {.operands = {example({5, 9, 24}, DType::bf16)}, .attrs = BatchNormAttrs{}},
+                 {.operands = {example({3, 37, 5, 150}, DType::f16)}, .attrs = BatchNormAttrs{}}},
 };
 
 const OpDef batch_norm_apply_op{
@@ -115,12 +112,11 @@ const OpDef batch_norm_apply_op{
     .formula = "gamma (x - mean) rstd + beta; relu: max(that (+ residual), 0)",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          const char* op = "batch_norm_apply";
           const bool sum = in.size() > kResidual && present(in[kResidual]);
-          require(in.size() <= kResidual + 1, op, "takes 5 or 6 operands");
-          require_norm_operands(op, in.first(std::min(in.size(), kResidual)), 1, kResidual);
-          require(!sum || attrs.as<BatchNormApplyAttrs>().relu, op, "only relu adds a residual");
-          require(!sum || in[kResidual] == in[0], op,
+          require(in.size() <= kResidual + 1, "takes 5 or 6 operands");
+          require_norm_operands(in.first(std::min(in.size(), kResidual)), 1, kResidual);
+          require(!sum || attrs.as<BatchNormApplyAttrs>().relu, "only relu adds a residual");
+          require(!sum || in[kResidual] == in[0],
                   "operand 5 should be " + to_string(in[0]) + ", is " + to_string(in.back()));
           return Specs{in[0]};
         },

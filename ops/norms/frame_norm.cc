@@ -58,7 +58,6 @@ void run_forward(const KernelArgs& a) {
 
 // x, gamma, beta, lengths, mean, variance -> y
 void run_infer(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const float *gamma = a.input(1), *variance = a.input(5);
   float* scale = reinterpret_cast<float*>(a.workspace);
@@ -77,9 +76,9 @@ void run_gradient(const KernelArgs& a) {
 }
 
 // `images` operands like the first, then vectors of its channels, with lengths in place 3.
-void check(const char* op, SpecSpan in, size_t images, size_t count, const Attrs& attrs) {
+void check(SpecSpan in, size_t images, size_t count, const Attrs& attrs) {
   const int batch_axis = attrs.as<FrameNormAttrs>().batch_first ? 0 : 1;
-  require_norm_operands(op, in, images, count, batch_axis);
+  require_norm_operands(in, images, count, batch_axis);
 }
 
 ExampleOperand lengths(int64_t batch, int64_t least, int64_t most) {
@@ -93,7 +92,7 @@ const OpDef frame_norm_op{
     .formula = "gamma (x - mean) rstd + beta in valid frames, 0 elsewhere; mean, rstd, variance",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          check("frame_norm", in, 1, 4, attrs);
+          check(in, 1, 4, attrs);
           return Specs{in[0], in[1], in[1], in[1]};
         },
     .gradient =
@@ -114,24 +113,18 @@ const OpDef frame_norm_op{
                           const Attrs& attrs) { return prepare(in, attrs); }},
     .cuda = &frame_norm_cuda,
     .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({4, 3, 5}), example({5}), example({5}), lengths(3, 2, 4)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({3, 4, 2, 5}), example({5}), example({5}), lengths(3, 1, 4)},
-               .attrs = FrameNormAttrs{0.1f, true},
-               .unread = {0, 1, 1, 0}},
-              {.operands = {example({37, 5, 150}), example({150}), example({150}),
-                            lengths(5, 0, 37)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {half_example({3, 4, 2, 24}), example({24}), example({24}),
-                            lengths(3, 1, 4)},
-               .attrs = FrameNormAttrs{1e-5f, true}},
-              {.operands = {half_example({37, 5, 50}, DType::f16), example({50}), example({50}),
-                            lengths(5, 1, 37)},
-               .attrs = FrameNormAttrs{}},
-          };
-        },
+        {{.operands = {example({4, 3, 5}), example({5}), example({5}), lengths(3, 2, 4)},
+          .attrs = FrameNormAttrs{}},
+         {.operands = {example({3, 4, 2, 5}), example({5}), example({5}), lengths(3, 1, 4)},
+          .attrs = FrameNormAttrs{0.1f, true},
+          .unread = {0, 1, 1, 0}},
+         {.operands = {example({37, 5, 150}), example({150}), example({150}), lengths(5, 0, 37)},
+          .attrs = FrameNormAttrs{}},
+         {.operands = {half_example({3, 4, 2, 24}), example({24}), example({24}), lengths(3, 1, 4)},
+          .attrs = FrameNormAttrs{1e-5f, true}},
+         {.operands = {half_example({37, 5, 50}, DType::f16), example({50}), example({50}),
+                       lengths(5, 1, 37)},
+          .attrs = FrameNormAttrs{}}},
 };
 
 const OpDef frame_norm_grad_op{
@@ -139,7 +132,7 @@ const OpDef frame_norm_grad_op{
     .formula = "dx, dgamma, dbeta of gamma (x - mean) rstd + beta in valid frames",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          check("frame_norm_grad", in, 2, 6, attrs);
+          check(in, 2, 6, attrs);
           return Specs{in[0], in[2], in[2]};
         },
     .shares = {{0, 0}, {0, 1}},
@@ -182,7 +175,7 @@ const OpDef frame_norm_infer_op{
     .formula = "gamma (x - mean) / sqrt(variance + eps) + beta in valid frames, 0 elsewhere",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          check("frame_norm_infer", in, 1, 6, attrs);
+          check(in, 1, 6, attrs);
           return Specs{in[0]};
         },
     .shares = {{0, 0}},

@@ -134,12 +134,11 @@ const OpDef layer_norm_op{
     .name = "layer_norm",
     .formula = "y = (x - mean) rstd gamma + beta over the last axis",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "layer_norm";
-      require(in.size() == 3, op, "takes x, gamma, beta");
-      require(attrs.as<LayerNormAttrs>().eps >= 0, op, "eps is negative");
-      require(present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0, op,
+      require(in.size() == 3, "takes x, gamma, beta");
+      require(attrs.as<LayerNormAttrs>().eps >= 0, "eps is negative");
+      require(present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0,
               to_string(in[0]) + ": want floats (.., C)");
-      require(vector_f32(in[1], in[0].shape.back()) && vector_f32(in[2], in[0].shape.back()), op,
+      require(vector_f32(in[1], in[0].shape.back()) && vector_f32(in[2], in[0].shape.back()),
               to_string(in[0]) + ", " + to_string(in[1]) + ", " + to_string(in[2]) +
                   ": want gamma and beta f32[C]");
       return {plain(in[0]), {rows_of(in[0].shape)}, {rows_of(in[0].shape)}};
@@ -159,36 +158,31 @@ const OpDef layer_norm_op{
         },
     .cpu = {.run = run},
     .cuda = &layer_norm_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 7}), example({7}), example({7})},
-               .attrs = LayerNormAttrs{}},
-              {.operands = {example({5, 33}, DType::bf16), example({33}), example({33})},
-               .attrs = LayerNormAttrs{}},
-              {.operands = {example({35, 530}), example({530}), example({530})},
-               .attrs = LayerNormAttrs{0.1f}},
-              {.operands = {example({3, 5}), example({5}), example({5})},
-               .attrs = LayerNormAttrs{},
-               .unread = {0, 1, 0}}};
-        },
+    .examples = {{.operands = {example({3, 2, 7}), example({7}), example({7})},
+                  .attrs = LayerNormAttrs{}},
+                 {.operands = {example({5, 33}, DType::bf16), example({33}), example({33})},
+                  .attrs = LayerNormAttrs{}},
+                 {.operands = {example({35, 530}), example({530}), example({530})},
+                  .attrs = LayerNormAttrs{0.1f}},
+                 {.operands = {example({3, 5}), example({5}), example({5})},
+                  .attrs = LayerNormAttrs{},
+                  .unread = {0, 1, 0}}},
 };
 
 const OpDef layer_norm_grad_op{
     .name = "layer_norm_grad",
     .formula = "dx = rstd (g - mean(g) - n mean(g n)), g = gamma dy; dgamma += dy n; dbeta += dy",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "layer_norm_grad";
-      require(in.size() == 7, op, "takes dy, x, gamma, mean, rstd, sum of dgamma, sum of dbeta");
+      require(in.size() == 7, "takes dy, x, gamma, mean, rstd, sum of dgamma, sum of dbeta");
       const TensorSpec& x = in[1];
-      require(present(x) && is_float(x.dtype) && in[0] == x && x.shape.back() > 0, op,
+      require(present(x) && is_float(x.dtype) && in[0] == x && x.shape.back() > 0,
               to_string(in[0]) + ", " + to_string(x) + ": want dy and x (.., C), alike");
       const int64_t width = x.shape.back();
       const TensorSpec statistic{rows_of(x.shape)};
-      require(vector_f32(in[2], width) && in[3] == statistic && in[4] == statistic, op,
+      require(vector_f32(in[2], width) && in[3] == statistic && in[4] == statistic,
               to_string(in[2]) + ", " + to_string(in[3]) + ", " + to_string(in[4]) +
                   ": want gamma f32[C], mean and rstd of the rows");
-      require((!present(in[5]) || in[5] == in[2]) && (!present(in[6]) || in[6] == in[2]), op,
+      require((!present(in[5]) || in[5] == in[2]) && (!present(in[6]) || in[6] == in[2]),
               to_string(in[5]) + ", " + to_string(in[6]) + ": the sums are not like gamma");
       return {plain(x), plain(in[2]), plain(in[2])};
     },

@@ -75,7 +75,6 @@ int warps_of(const Rows& r, int arrays) {
 }
 
 void run_lrn(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 1);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
@@ -87,7 +86,6 @@ void run_lrn(const KernelArgs& a) {
 }
 
 void run_lrn_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 2);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {

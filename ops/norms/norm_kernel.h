@@ -197,7 +197,6 @@ void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics) {
 // ProgramError unless there are `count` operands, the first of them plain floats (.., C), `images`
 // like it, then f32 vectors (C). With a batch axis x has frames (two axes more), and operand 3 is
 // the lengths, i32 (B).
-void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count,
-                           int batch_axis = kNone);
+void require_norm_operands(SpecSpan in, size_t images, size_t count, int batch_axis = kNone);
 
 }  // namespace pal

@@ -64,9 +64,9 @@ const OpDef adam_op{
       auto& adam_attrs = attrs.as<AdamAttrs>();
       require(adam_attrs.beta1 >= 0 && adam_attrs.beta1 < 1 && adam_attrs.beta2 >= 0 &&
                   adam_attrs.beta2 < 1,
-              "adam", "want betas from 0 to below 1");
+              "want betas from 0 to below 1");
       return infer_groups(adam_op, in, [](SpecSpan group) -> Specs {
-        check_update_operands("adam", group, 2);
+        check_update_operands(group, 2);
         return {plain(group[0]), plain(group[2]), plain(group[3])};
       });
     },
@@ -77,7 +77,7 @@ const OpDef adam_op{
     .writes_state = true,
     .cpu = {.run = [](const KernelArgs& a) { run_groups(adam_op, a, run); }},
     .cuda = &adam_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 Val adam(Val w, Val g, Val m, Val v, Val scalars, Val gate, AdamAttrs attrs) {

@@ -65,7 +65,7 @@ const OpDef sgd_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       (void)attrs.as<SgdAttrs>();
       return infer_groups(sgd_op, in, [](SpecSpan group) -> Specs {
-        check_update_operands("sgd", group, 0);
+        check_update_operands(group, 0);
         return {plain(group[0])};
       });
     },
@@ -75,7 +75,7 @@ const OpDef sgd_op{
     .writes_state = true,
     .cpu = {.run = [](const KernelArgs& a) { run_groups(sgd_op, a, run_sgd); }},
     .cuda = &sgd_cuda,
-    .examples = sgd_examples,
+    .examples = sgd_examples(),
 };
 
 const OpDef momentum_op{
@@ -84,7 +84,7 @@ const OpDef momentum_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       (void)attrs.as<MomentumAttrs>();
       return infer_groups(momentum_op, in, [](SpecSpan group) -> Specs {
-        check_update_operands("momentum", group, 1);
+        check_update_operands(group, 1);
         return {plain(group[0]), plain(group[2])};
       });
     },
@@ -94,7 +94,7 @@ const OpDef momentum_op{
     .writes_state = true,
     .cpu = {.run = [](const KernelArgs& a) { run_groups(momentum_op, a, run_momentum); }},
     .cuda = &momentum_cuda,
-    .examples = momentum_examples,
+    .examples = momentum_examples(),
 };
 
 Val sgd(Val w, Val g, Val scalars, Val gate, SgdAttrs attrs) {

@@ -40,18 +40,17 @@ inline UpdateStep update_step(const void* scalars, const float* gate, float lr_f
 }
 
 // w f32, g like w of any float type, `states` more f32 like w, scalars, gate (or absent).
-inline void check_update_operands(const char* op, SpecSpan in, size_t states) {
-  require(in.size() == 4 + states, op, "takes w, g, its states, scalars, gate");
-  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape, op,
+inline void check_update_operands(SpecSpan in, size_t states) {
+  require(in.size() == 4 + states, "takes w, g, its states, scalars, gate");
+  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape,
           to_string(in[0]) + ", " + to_string(in[1]) + ": want a weight f32 and its gradient");
   for (size_t k = 2; k < 2 + states; ++k) {
-    require(in[k] == in[0], op,
-            to_string(in[0]) + ", " + to_string(in[k]) +
-                ": the optimizer's state is not like the weight");
+    require(in[k] == in[0], to_string(in[0]) + ", " + to_string(in[k]) +
+                                ": the optimizer's state is not like the weight");
   }
-  require(in[2 + states] == scalars_spec(), op,
+  require(in[2 + states] == scalars_spec(),
           to_string(in[2 + states]) + ": want the step's scalars, " + to_string(scalars_spec()));
-  require(!present(in[3 + states]) || in[3 + states] == gate_spec(), op,
+  require(!present(in[3 + states]) || in[3 + states] == gate_spec(),
           to_string(in[3 + states]) + ": want a gate, " + to_string(gate_spec()));
 }
 

@@ -28,35 +28,34 @@ std::string operands_text(SpecSpan in, const MatmulAttrs& attrs) {
 
 }  // namespace
 
-Specs infer_matmul(const char* op, SpecSpan in, const MatmulAttrs& attrs) {
-  require(in.size() == 3 || in.size() == 4, op, "takes a, b, c and bias; c and bias may be absent");
+Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs) {
+  require(in.size() == 3 || in.size() == 4, "takes a, b, c and bias; c and bias may be absent");
   const std::string text = operands_text(in, attrs);
   require(is_float(in[0].dtype) && is_float(in[1].dtype) && is_float(attrs.dtype) && !in[0].layout,
-          op, to_string(in[0]) + ", " + to_string(in[1]) + ": needs plain floats");
-  require(in[0].shape.rank() >= 2 && in[1].shape.rank() >= 2, op,
-          text + ": needs two axes or more");
-  require(!in[1].layout || in[1].shape.rank() == 2, op,
+          to_string(in[0]) + ", " + to_string(in[1]) + ": needs plain floats");
+  require(in[0].shape.rank() >= 2 && in[1].shape.rank() >= 2, text + ": needs two axes or more");
+  require(!in[1].layout || in[1].shape.rank() == 2,
           to_string(in[1]) + ": only two axes may be packed");
-  require(in[0].numel() > 0 && in[1].numel() > 0, op, text + ": is empty");
+  require(in[0].numel() > 0 && in[1].numel() > 0, text + ": is empty");
   Shape out;
   if (attrs.ta && !attrs.tb) {  // leading axes are summed over: they must agree one by one
     Shape rows_a = in[0].shape, rows_b = in[1].shape;
     rows_a = rows_a.without(rows_a.rank() - 1), rows_b = rows_b.without(rows_b.rank() - 1);
-    require(rows_a == rows_b, op, text + ": inner dimensions differ");
+    require(rows_a == rows_b, text + ": inner dimensions differ");
     out = {in[0].shape.back(), in[1].shape.back()};
   } else {
-    require(in[1].shape.rank() == 2 && (!attrs.ta || in[0].shape.rank() == 2), op,
+    require(in[1].shape.rank() == 2 && (!attrs.ta || in[0].shape.rank() == 2),
             text + ": the transposed and right operands have two axes");
     const int64_t inner = in[0].shape[attrs.ta ? 0 : in[0].shape.rank() - 1];
-    require(inner == in[1].shape[attrs.tb ? 1 : 0], op, text + ": inner dimensions differ");
+    require(inner == in[1].shape[attrs.tb ? 1 : 0], text + ": inner dimensions differ");
     out = in[0].shape;
     if (attrs.ta) out = {in[0].shape[1], 0};
     out[out.rank() - 1] = in[1].shape[attrs.tb ? 0 : 1];
   }
   const TensorSpec result{out, attrs.dtype};
-  require(!present(in, 2) || in[2] == result, op,
+  require(!present(in, 2) || in[2] == result,
           text + " + " + to_string(in[2]) + ": the sum should be " + to_string(result));
-  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}}, op,
+  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}},
           text + ": the bias should be f32[" + std::to_string(out.back()) + "], is " +
               to_string(in.size() > 3 ? in[3] : result));
   return {result};
@@ -94,7 +93,6 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
 }
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const State& s = *static_cast<const State*>(a.state);
   const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
   float* result = f32_result(a, s.copies.out, present(a.in_spec, 2) ? a.in[2] : nullptr);
@@ -182,14 +180,14 @@ const OpDef matmul_op{
     .name = "matmul",
     .formula = "op(a)·op(b) + bias + c",
     .infer = [](SpecSpan in,
-                const Attrs& attrs) { return infer_matmul("matmul", in, attrs.as<MatmulAttrs>()); },
+                const Attrs& attrs) { return infer_matmul(in, attrs.as<MatmulAttrs>()); },
     .gradient = gradient,
     .optional_from = 2,
     .shares = {{0, 2}},
     .cost = cost,
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &matmul_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 Val matmul(Val a, Val b, bool ta, bool tb, Val c, DType dtype) {

@@ -55,11 +55,10 @@ void run_grad(const KernelArgs& a) {
 }
 
 Specs infer_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "matmul_relu_grad";
-  require(in.size() == kReluResult + 1, op, "takes a, b, c and y; c may be absent");
-  const Specs out = infer_matmul(op, product_of(in), attrs.as<MatmulAttrs>());
+  require(in.size() == kReluResult + 1, "takes a, b, c and y; c may be absent");
+  const Specs out = infer_matmul(product_of(in), attrs.as<MatmulAttrs>());
   const TensorSpec &y = in[kReluResult], &d = out[0];
-  require(y.shape == d.shape && !y.layout && (y.dtype == d.dtype || y.dtype == DType::bit), op,
+  require(y.shape == d.shape && !y.layout && (y.dtype == d.dtype || y.dtype == DType::bit),
           to_string(y) + ": want y like the result " + to_string(d) + ", or its bits");
   return out;
 }
@@ -153,10 +152,8 @@ const Rewrite matmul_relu_grad_rewrite{.op = &matmul_relu_grad_op,
 const OpDef matmul_relu_op{
     .name = "matmul_relu",
     .formula = "max(op(a)·op(b) + bias + c, 0)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          return infer_matmul("matmul_relu", in, attrs.as<MatmulAttrs>());
-        },
+    .infer = [](SpecSpan in,
+                const Attrs& attrs) { return infer_matmul(in, attrs.as<MatmulAttrs>()); },
     .optional_from = 2,
     .shares = {{0, 2}},
     .cost = [](SpecSpan in, SpecSpan out,
@@ -167,7 +164,7 @@ const OpDef matmul_relu_op{
                   return matmul_op.cpu.prepare(device, in, out, attrs);
                 }},
     .cuda = &matmul_relu_cuda,
-    .examples = [] { return matmul_op.examples(); },
+    .examples = matmul_op.examples(),
 };
 
 const OpDef matmul_relu_grad_op{
@@ -187,7 +184,7 @@ const OpDef matmul_relu_grad_op{
                   return matmul_op.cpu.prepare(device, product_of(in), out, attrs);
                 }},
     .cuda = &matmul_relu_grad_cuda,
-    .examples = grad_examples,
+    .examples = grad_examples(),
 };
 
 }  // namespace pal

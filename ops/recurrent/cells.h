@@ -71,8 +71,8 @@ template <class F, class... Rest> void with_constants(F f, bool first, Rest... r
 
 // Errors unless gates are (B, count H) and the state (B, H), floats of one type; the lengths, which
 // may be absent, i32 (B).
-void require_gates(const char* op, const TensorSpec& gates, const TensorSpec& state, int count);
-void require_lengths(const char* op, const TensorSpec& lengths, const TensorSpec& state);
+void require_gates(const TensorSpec& gates, const TensorSpec& state, int count);
+void require_lengths(const TensorSpec& lengths, const TensorSpec& state);
 
 // Each operand is read once, each result written once.
 Cost cell_cost(double flops, SpecSpan in, SpecSpan out);

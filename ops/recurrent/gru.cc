@@ -18,17 +18,16 @@
 namespace pal {
 namespace {
 
-void check_widths(const char* op, const TensorSpec& x, const TensorSpec& h,
-                  const TensorSpec& lengths) {
-  require_gates(op, x, h, 3);
-  require_lengths(op, lengths, h);
+void check_widths(const TensorSpec& x, const TensorSpec& h, const TensorSpec& lengths) {
+  require_gates(x, h, 3);
+  require_lengths(lengths, h);
 }
 
 Specs infer_cell(SpecSpan in, const Attrs& attrs) {
-  require(in.size() == 4, "gru_cell", "takes x, y, h_prev, lengths");
+  require(in.size() == 4, "takes x, y, h_prev, lengths");
   (void)attrs.as<GruAttrs>();
-  check_widths("gru_cell", in[0], in[2], in[3]);
-  require(in[1] == in[0], "gru_cell",
+  check_widths(in[0], in[2], in[3]);
+  require(in[1] == in[0],
           to_string(in[0]) + ", " + to_string(in[1]) + ": want x and y of one kind");
   return {plain(in[2]), plain(in[0]), plain(in[2])};
 }
@@ -77,11 +76,10 @@ void run_cell(const KernelArgs& a) {
 
 // gates, y_n, h_prev, dh | lengths, sum (the gradient of h_prev so far) -> dx, dy, dh_prev
 Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "gru_cell_grad";
-  require(in.size() == 6, op, "takes gates, y_n, h_prev, dh, lengths, sum");
+  require(in.size() == 6, "takes gates, y_n, h_prev, dh, lengths, sum");
   (void)attrs.as<GruAttrs>();
-  check_widths(op, in[0], in[2], in[4]);
-  require(in[1] == in[2] && in[3] == in[2] && (!present(in[5]) || in[5] == in[2]), op,
+  check_widths(in[0], in[2], in[4]);
+  require(in[1] == in[2] && in[3] == in[2] && (!present(in[5]) || in[5] == in[2]),
           to_string(in[1]) + ", " + to_string(in[3]) + ", " + to_string(in[5]) +
               ": want y_n, dh and the sum like h_prev " + to_string(in[2]));
   return {plain(in[0]), plain(in[0]), plain(in[2])};
@@ -181,13 +179,9 @@ const OpDef gru_cell_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell},
     .cuda = &gru_cell_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{cell_example(3, 5, DType::f32, false, 0),
-                                      cell_example(5, 17, DType::f32, true, 2),
-                                      cell_example(4, 11, DType::bf16, true, 2),
-                                      cell_example(9, 540, DType::f32, true, 2), unread_example()};
-        },
+    .examples = {cell_example(3, 5, DType::f32, false, 0), cell_example(5, 17, DType::f32, true, 2),
+                 cell_example(4, 11, DType::bf16, true, 2),
+                 cell_example(9, 540, DType::f32, true, 2), unread_example()},
 };
 
 const OpDef gru_cell_grad_op{
@@ -199,13 +193,10 @@ const OpDef gru_cell_grad_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell_grad},
     .cuda = &gru_cell_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{grad_example(3, 5, DType::f32, false, false, 0),
-                                      grad_example(3, 5, DType::f32, true, true, 1),
-                                      grad_example(4, 11, DType::f16, true, true, 2),
-                                      grad_example(9, 540, DType::f32, true, false, 2)};
-        },
+    .examples = {grad_example(3, 5, DType::f32, false, false, 0),
+                 grad_example(3, 5, DType::f32, true, true, 1),
+                 grad_example(4, 11, DType::f16, true, true, 2),
+                 grad_example(9, 540, DType::f32, true, false, 2)},
 };
 
 Val gru_cell(Val x, Val y, Val h_prev) { return gru_cell(x, y, h_prev, {}, 0); }

@@ -65,17 +65,16 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  const char* op = "gru_cell_replay_grad";
-  require(in.size() == kOperands, op, "takes h_prev, dh, x, y, r, z, n, y_n, sum");
+  require(in.size() == kOperands, "takes h_prev, dh, x, y, r, z, n, y_n, sum");
   const TensorSpec& h = in[kHPrev];
-  require(h.shape.rank() == 2 && h.dtype == DType::f32, op,
+  require(h.shape.rank() == 2 && h.dtype == DType::f32,
           to_string(h) + ": want h_prev (B, H) of f32");
   const TensorSpec gates{{h.shape[0], 3 * h.shape[1]}};
   for (size_t k = kDh; k < kOperands; ++k) {
     const bool whole = k == kX || k == kY, part = k >= kR && k <= kYn;
-    require(present(in[k]) ? in[k] == (whole ? gates : plain(h)) : k != kDh, op,
+    require(present(in[k]) ? in[k] == (whole ? gates : plain(h)) : k != kDh,
             to_string(in[k]) + ": want " + to_string(whole ? gates : plain(h)));
-    require(!(whole || part) || present(in[k]) == (whole == present(in[kX])), op,
+    require(!(whole || part) || present(in[k]) == (whole == present(in[kX])),
             "takes either x and y or what became of all their parts");
   }
   return {gates, gates, plain(h)};

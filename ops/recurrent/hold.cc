@@ -12,9 +12,9 @@
 namespace pal {
 namespace {
 
-void check_lengths(const char* op, const TensorSpec& x, const TensorSpec& lengths) {
-  require(x.shape.rank() >= 1 && is_float(x.dtype), op, to_string(x) + ": want floats (B, ..)");
-  require(lengths.dtype == DType::i32 && lengths.shape == Shape{x.shape[0]}, op,
+void check_lengths(const TensorSpec& x, const TensorSpec& lengths) {
+  require(x.shape.rank() >= 1 && is_float(x.dtype), to_string(x) + ": want floats (B, ..)");
+  require(lengths.dtype == DType::i32 && lengths.shape == Shape{x.shape[0]},
           to_string(lengths) + ": want lengths i32[" + std::to_string(x.shape[0]) + "]");
 }
 
@@ -35,7 +35,6 @@ void for_tiles(const KernelArgs& a, const TensorSpec& spec, const int32_t* lengt
 
 void run_hold(const KernelArgs& a) {
   const DType type = a.in_spec[0].dtype;
-  if (!a.out[0]) return;
   for_tiles(a, a.in_spec[0], a.input<int32_t>(2), [&](bool live, int64_t at, int64_t n) {
     float buffer[kTile];
     store_tile(a.out[0], type, at, n, load_tile(a.in[live ? 0 : 1], type, at, n, buffer));
@@ -67,10 +66,10 @@ const OpDef hold_op{
     .name = "hold",
     .formula = "x if t < length else prev, by rows",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 3, "hold", "takes x, prev, lengths");
+      require(in.size() == 3, "takes x, prev, lengths");
       (void)attrs.as<HoldAttrs>();
-      check_lengths("hold", in[0], in[2]);
-      return infer_like_first("hold", in.first(2), 2);
+      check_lengths(in[0], in[2]);
+      return infer_like_first(in.first(2), 2);
     },
     .gradient =
         [](GradientArgs& g) {
@@ -80,28 +79,24 @@ const OpDef hold_op{
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_hold},
     .cuda = &hold_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({4, 7}), example({4, 7}), example({4}, DType::i32, 0, 4)},
-               .attrs = HoldAttrs{2}},
-              {.operands = {example({5, 13}, DType::bf16), example({5, 13}, DType::bf16),
-                            example({5}, DType::i32, 0, 4)},
-               .attrs = HoldAttrs{1}},
-              {.operands = {example({40, 2, 515}), example({40, 2, 515}),
-                            example({40}, DType::i32, 0, 4)},
-               .attrs = HoldAttrs{2}}};
-        },
+    .examples = {{.operands = {example({4, 7}), example({4, 7}), example({4}, DType::i32, 0, 4)},
+                  .attrs = HoldAttrs{2}},
+                 {.operands = {example({5, 13}, DType::bf16), example({5, 13}, DType::bf16),
+                               example({5}, DType::i32, 0, 4)},
+                  .attrs = HoldAttrs{1}},
+                 {.operands = {example({40, 2, 515}), example({40, 2, 515}),
+                               example({40}, DType::i32, 0, 4)},
+                  .attrs = HoldAttrs{2}}},
 };
 
 const OpDef hold_grad_op{
     .name = "hold_grad",
     .formula = "dx = dy where t < length, dprev = sum + dy elsewhere",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 3, "hold_grad", "takes dy, lengths, sum");
+      require(in.size() == 3, "takes dy, lengths, sum");
       (void)attrs.as<HoldAttrs>();
-      check_lengths("hold_grad", in[0], in[1]);
-      require(!present(in[2]) || in[2] == in[0], "hold_grad",
+      check_lengths(in[0], in[1]);
+      require(!present(in[2]) || in[2] == in[0],
               to_string(in[0]) + ", " + to_string(in[2]) + ": the sum is not like dy");
       return {plain(in[0]), plain(in[0])};
     },
@@ -109,18 +104,14 @@ const OpDef hold_grad_op{
     .shares = {{0, 0}, {1, 2}, {1, 0}},
     .cpu = {.run = run_hold_grad},
     .cuda = &hold_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({4, 7}), example({4}, DType::i32, 0, 4), absent_example()},
-               .attrs = HoldAttrs{2}},
-              {.operands = {example({5, 13}, DType::f16), example({5}, DType::i32, 0, 4),
-                            example({5, 13}, DType::f16)},
-               .attrs = HoldAttrs{1}},
-              {.operands = {example({40, 1030}), example({40}, DType::i32, 0, 4),
-                            example({40, 1030})},
-               .attrs = HoldAttrs{2}}};
-        },
+    .examples = {{.operands = {example({4, 7}), example({4}, DType::i32, 0, 4), absent_example()},
+                  .attrs = HoldAttrs{2}},
+                 {.operands = {example({5, 13}, DType::f16), example({5}, DType::i32, 0, 4),
+                               example({5, 13}, DType::f16)},
+                  .attrs = HoldAttrs{1}},
+                 {.operands = {example({40, 1030}), example({40}, DType::i32, 0, 4),
+                               example({40, 1030})},
+                  .attrs = HoldAttrs{2}}},
 };
 
 Val hold(Val x, Val prev, Val lengths, int64_t t) {

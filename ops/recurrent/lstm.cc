@@ -17,13 +17,13 @@ namespace pal {
 namespace {
 
 Specs infer_cell(SpecSpan in, const Attrs& attrs) {
-  require(in.size() == 4, "lstm_cell", "takes gates, c_prev, h_prev, lengths");
+  require(in.size() == 4, "takes gates, c_prev, h_prev, lengths");
   (void)attrs.as<LstmAttrs>();
-  require_gates("lstm_cell", in[0], in[1], 4);
-  require_lengths("lstm_cell", in[3], in[1]);
+  require_gates(in[0], in[1], 4);
+  require_lengths(in[3], in[1]);
   const bool held = present(in[2]), lengths = present(in[3]);
-  require(held == lengths, "lstm_cell", "h_prev and lengths go together");
-  require(!held || in[2] == in[1], "lstm_cell",
+  require(held == lengths, "h_prev and lengths go together");
+  require(!held || in[2] == in[1],
           to_string(in[2]) + ": want h_prev like c_prev " + to_string(in[1]));
   return {plain(in[1]), plain(in[1])};
 }
@@ -64,17 +64,16 @@ void run_cell(const KernelArgs& a) {
 
 // gates, c_prev | dh, dc, lengths, sum (the gradient of h_prev so far) -> dgates, dc_prev, dh_prev
 Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "lstm_cell_grad";
-  require(in.size() == 6, op, "takes gates, c_prev, dh, dc, lengths, sum");
+  require(in.size() == 6, "takes gates, c_prev, dh, dc, lengths, sum");
   (void)attrs.as<LstmAttrs>();
-  require_gates(op, in[0], in[1], 4);
-  require_lengths(op, in[4], in[1]);
+  require_gates(in[0], in[1], 4);
+  require_lengths(in[4], in[1]);
   const bool dh = present(in[2]), dc = present(in[3]);
-  require((dh || dc) && (!dh || in[2] == in[1]) && (!dc || in[3] == in[1]), op,
+  require((dh || dc) && (!dh || in[2] == in[1]) && (!dc || in[3] == in[1]),
           to_string(in[2]) + ", " + to_string(in[3]) + ": want dh or dc like c_prev " +
               to_string(in[1]));
   const bool lengths = present(in[4]), sum = present(in[5]);
-  require(!sum || (lengths && in[5] == in[1]), op,
+  require(!sum || (lengths && in[5] == in[1]),
           to_string(in[5]) + ": the sum goes with lengths, and is like c_prev");
   if (!lengths) return {plain(in[0]), plain(in[1])};
   return {plain(in[0]), plain(in[1]), plain(in[1])};
@@ -188,7 +187,7 @@ const OpDef lstm_cell_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell},
     .cuda = &lstm_cell_cuda,
-    .examples = cell_examples,
+    .examples = cell_examples(),
 };
 
 const OpDef lstm_cell_grad_op{
@@ -200,7 +199,7 @@ const OpDef lstm_cell_grad_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell_grad},
     .cuda = &lstm_cell_grad_cuda,
-    .examples = cell_grad_examples,
+    .examples = cell_grad_examples(),
 };
 
 LstmState lstm_cell(Val gates, Val c_prev, float forget_bias) {

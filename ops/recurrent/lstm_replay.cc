@@ -72,20 +72,19 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  const char* op = "lstm_cell_replay_grad";
-  require(in.size() == kOperands, op, "takes c_prev, dh, gates, i, f, g, o, c, dc");
+  require(in.size() == kOperands, "takes c_prev, dh, gates, i, f, g, o, c, dc");
   const TensorSpec& c = in[kCPrev];
-  require(c.shape.rank() == 2 && c.dtype == DType::f32, op,
+  require(c.shape.rank() == 2 && c.dtype == DType::f32,
           to_string(c) + ": want c_prev (B, H) of f32");
   const TensorSpec gates{{c.shape[0], 4 * c.shape[1]}};
-  require(!present(in[kGates]) || in[kGates] == gates, op,
+  require(!present(in[kGates]) || in[kGates] == gates,
           to_string(in[kGates]) + ": want gates " + to_string(gates));
   for (size_t k = 1; k < kOperands; ++k) {
     const bool activation = k >= kI && k <= kO;
     if (k == kGates) continue;
-    require(present(in[k]) ? in[k] == c : k != kDh, op,
+    require(present(in[k]) ? in[k] == c : k != kDh,
             to_string(in[k]) + ": want it like c_prev " + to_string(c));
-    require(!activation || present(in[k]) != present(in[kGates]), op,
+    require(!activation || present(in[k]) != present(in[kGates]),
             "takes either the gates or what became of all four");
   }
   return {gates, plain(c)};

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kChunks = 32;  // partial sums of dv, whatever the number of threads
 
-void check(const char* op, const TensorSpec& x, const TensorSpec& v) {
-  require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}}, op,
+void check(const TensorSpec& x, const TensorSpec& v) {
+  require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}},
           to_string(x) + ", " + to_string(v) + ": want floats (.., A) and f32 (A)");
 }
 
@@ -23,7 +23,6 @@ void run(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].shape[0], rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
   const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
     for (int64_t row = begin; row < end; ++row) {
@@ -93,8 +92,8 @@ const OpDef dot_last_op{
     .name = "dot_last",
     .formula = "y[r] = x[r,:] . v",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 2, "dot_last", "takes x and v");
-      check("dot_last", in[0], in[1]);
+      require(in.size() == 2, "takes x and v");
+      check(in[0], in[1]);
       return {{in[0].shape.without(in[0].shape.rank() - 1), in[0].dtype}};
     },
     .gradient =
@@ -108,25 +107,21 @@ const OpDef dot_last_op{
         },
     .cpu = {.run = run},
     .cuda = &dot_last_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 2, 5}), example({5})}},
-                                      {.operands = {example({7, 33}, DType::bf16), example({33})}},
-                                      {.operands = {example({7, 9, 530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2, 5}), example({5})}},
+                 {.operands = {example({7, 33}, DType::bf16), example({33})}},
+                 {.operands = {example({7, 9, 530}), example({530})}}},
 };
 
 const OpDef dot_last_grad_op{
     .name = "dot_last_grad",
     .formula = "dx[r,:] = dy[r] v, dv = sum + sum_r dy[r] x[r,:]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "dot_last_grad";
-      require(in.size() == 4, op, "takes dy, x, v, sum");
-      check(op, in[1], in[2]);
+      require(in.size() == 4, "takes dy, x, v, sum");
+      check(in[1], in[2]);
       require(
           in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(in[1].shape.rank() - 1),
-          op, to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the output");
-      require(!present(in[3]) || in[3] == in[2], op,
+          to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the output");
+      require(!present(in[3]) || in[3] == in[2],
               to_string(in[3]) + ", " + to_string(in[2]) + ": the sum is not like v");
       return {plain(in[1]), plain(in[2])};
     },
@@ -139,14 +134,10 @@ const OpDef dot_last_grad_op{
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &dot_last_grad_cuda,
     .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({5}), absent_example()}},
-              {.operands = {example({7}, DType::bf16), example({7, 33}, DType::bf16), example({33}),
-                            example({33})}},
-              {.operands = {example({7, 9}), example({7, 9, 530}), example({530}),
-                            example({530})}}};
-        },
+        {{.operands = {example({3, 2}), example({3, 2, 5}), example({5}), absent_example()}},
+         {.operands = {example({7}, DType::bf16), example({7, 33}, DType::bf16), example({33}),
+                       example({33})}},
+         {.operands = {example({7, 9}), example({7, 9, 530}), example({530}), example({530})}}},
 };
 
 Val dot_last(Val x, Val v) { return x.builder->emit1(dot_last_op, {x, v}); }

@@ -26,7 +26,6 @@ Prepared prepare_squares(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 void run_squares(const KernelArgs& a) {
   const DType type = a.in_spec[0].dtype;
   double* partial = reinterpret_cast<double*>(a.workspace);
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
     double sum = 0;
@@ -54,7 +53,6 @@ void run_gate(const KernelArgs& a) {
   const float* loss = input_if_present<float>(a, 1);
   const bool finite = std::isfinite(norm) && (!loss || std::isfinite(*loss));
   const double clip = attrs.max_norm > 0 ? std::min(1.0, attrs.max_norm / (norm + 1e-6)) : 1.0;
-  if (!a.out[0]) return;
   float* out = a.output(0);  // may lie where an operand did: written last
   out[0] = float(clip / loss_scale);
   out[1] = finite || !attrs.check_finite ? 1.0f : 0.0f;
@@ -75,7 +73,7 @@ const OpDef sum_of_squares_op{
     .name = "sum_of_squares",
     .formula = "sum_i g_i^2",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 1 && is_float(in[0].dtype), "sum_of_squares", "takes one float tensor");
+      require(in.size() == 1 && is_float(in[0].dtype), "takes one float tensor");
       return {{Shape{1}}};
     },
     .cost =
@@ -84,24 +82,20 @@ const OpDef sum_of_squares_op{
         },
     .cpu = {.run = run_squares, .prepare = prepare_squares},
     .cuda = &sum_of_squares_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7})}},
-                                      {.operands = {example({5, 13}, DType::bf16)}},
-                                      {.operands = {example({33, 1031})}}};
-        },
+    .examples = {{.operands = {example({3, 7})}},
+                 {.operands = {example({5, 13}, DType::bf16)}},
+                 {.operands = {example({33, 1031})}}},
 };
 
 const OpDef clip_norm_gate_op{
     .name = "clip_norm_gate",
     .formula = "{min(1, max_norm / norm) / loss_scale, finite, norm = sqrt(sum partials), 0}",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "clip_norm_gate";
-      require(in.size() >= 2 && in[0] == scalars_spec(), op,
+      require(in.size() >= 2 && in[0] == scalars_spec(),
               "takes the step's scalars, the loss, and any sums of squares");
-      require(attrs.as<ClipNormAttrs>().max_norm >= 0, op, "max_norm is negative; 0 clips nothing");
+      require(attrs.as<ClipNormAttrs>().max_norm >= 0, "max_norm is negative; 0 clips nothing");
       for (size_t k = 1; k < in.size(); ++k) {
-        require(!present(in[k]) || one_number(in[k]), op,
+        require(!present(in[k]) || one_number(in[k]),
                 to_string(in[k]) + ": want f32[1] of the loss and of every sum of squares");
       }
       return {gate_spec()};
@@ -109,15 +103,11 @@ const OpDef clip_norm_gate_op{
     .optional_from = 1,
     .cpu = {.run = run_gate},
     .cuda = &clip_norm_gate_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {scalars_example(), one_example(), one_example()},
-               .attrs = ClipNormAttrs{}},
-              {.operands = {scalars_example(), absent_example(), one_example(), one_example(),
-                            one_example()},
-               .attrs = ClipNormAttrs{0.5f}}};
-        },
+    .examples = {{.operands = {scalars_example(), one_example(), one_example()},
+                  .attrs = ClipNormAttrs{}},
+                 {.operands = {scalars_example(), absent_example(), one_example(), one_example(),
+                               one_example()},
+                  .attrs = ClipNormAttrs{0.5f}}},
 };
 
 Val sum_of_squares(Val g) { return g.builder->emit1(sum_of_squares_op, {g}); }

@@ -13,7 +13,7 @@ namespace {
 
 void run_sum_leading(const KernelArgs& a) {
   const int64_t width = a.out_spec[0].numel();
-  if (!a.out[0] || width == 0) return;
+  if (width == 0) return;
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
   const int64_t chunks = blocks_of(rows, kSumRows), blocks = blocks_of(width, kColumnThreads);
   const Stored out = stored(a.out[0], a.out_spec[0]);
@@ -56,7 +56,6 @@ template <class T> __global__ void sum_all_kernel(float* partial, const T* x, in
   if (lane == 0 && n > 0) partial[chunk] = sum;
 }
 void run_sum_all(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t size = a.in_spec[0].numel(), chunks = blocks_of(size, kRun);
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
@@ -86,7 +85,7 @@ __global__ void add_broadcast_kernel(Stored y, Stored x, Stored b, int64_t rows,
 }
 void run_add_broadcast(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].numel();
-  if (!a.out[0] || width == 0) return;
+  if (width == 0) return;
   const int64_t rows = a.out_spec[0].numel() / width;
   launch(add_broadcast_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
          stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0], width),
@@ -94,7 +93,6 @@ void run_add_broadcast(const KernelArgs& a) {
 }
 
 void run_broadcast(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t width = a.in_spec[0].numel(), rows = width ? a.out_spec[0].numel() / width : 0;
   const int64_t bytes = a.in_spec[0].bytes();
   copy_rows_async(a, a.out[0], bytes, a.in[0], 0, rows, bytes, SameRow{});

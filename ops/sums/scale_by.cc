@@ -26,7 +26,6 @@ void run_product(const KernelArgs& a) {
   const DType type = a.in_spec[0].dtype;
   const int64_t n = a.in_spec[0].numel();
   double* partial = reinterpret_cast<double*>(a.workspace);
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, n, kElementGrain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     double sum = 0;
@@ -55,8 +54,8 @@ const OpDef scale_by_op{
     .formula = "factor x, the factor a value",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && one_number(in[1]), "scale_by", "takes x and a factor f32[1]");
-          return infer_like_first("scale_by", in.first(1), 1);
+          require(in.size() == 2 && one_number(in[1]), "takes x and a factor f32[1]");
+          return infer_like_first(in.first(1), 1);
         },
     .gradient =
         [](GradientArgs& g) {
@@ -68,22 +67,18 @@ const OpDef scale_by_op{
     .shares = {{0, 0}},
     .cpu = {.run = run_scale},
     .cuda = &scale_by_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7}), example({1})}},
-                                      {.operands = {example({5, 13}, DType::bf16), example({1})}},
-                                      {.operands = {example({33, 1031}), example({1})}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({1})}},
+                 {.operands = {example({5, 13}, DType::bf16), example({1})}},
+                 {.operands = {example({33, 1031}), example({1})}}},
 };
 
 const OpDef inner_product_op{
     .name = "inner_product",
     .formula = "sum + sum_i a[i] b[i]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 3, "inner_product", "takes a, b, sum");
-      infer_like_first("inner_product", in.first(2), 2);
-      require(!present(in[2]) || one_number(in[2]), "inner_product",
-              to_string(in[2]) + ": the sum is not f32[1]");
+      require(in.size() == 3, "takes a, b, sum");
+      infer_like_first(in.first(2), 2);
+      require(!present(in[2]) || one_number(in[2]), to_string(in[2]) + ": the sum is not f32[1]");
       return {{Shape{1}}};
     },
     .gradient =
@@ -100,14 +95,10 @@ const OpDef inner_product_op{
         },
     .cpu = {.run = run_product, .prepare = prepare_product},
     .cuda = &inner_product_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 7}), example({1})}},
-              {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16),
-                            absent_example()}},
-              {.operands = {example({33, 1031}), example({33, 1031}), absent_example()}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({3, 7}), example({1})}},
+                 {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16),
+                               absent_example()}},
+                 {.operands = {example({33, 1031}), example({33, 1031}), absent_example()}}},
 };
 
 Val scale_by(Val x, Val factor) { return x.builder->emit1(scale_by_op, {x, factor}); }

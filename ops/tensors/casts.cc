@@ -11,22 +11,18 @@ const OpDef cast_op{
     .formula = "x as another type",
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
-          require_operands("cast", in, 1, 1);
+          require_operands(in, 1, 1);
           const DType to = attrs.as<CastAttrs>().to;
-          require(is_float(in[0].dtype) && is_float(to), "cast",
+          require(is_float(in[0].dtype) && is_float(to),
                   to_string(in[0]) + " to " + to_string(to) + ": not floating-point types");
           return Specs{{in[0].shape, to}};
         },
     .gradient = [](GradientArgs& g) { g.give(0, cast(g.dy(), g.in(0).spec().dtype)); },
     .cpu = {.run = [](const KernelArgs& a) { convert_operand(a, 0); }},
     .cuda = &cast_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {constant(example({3, 7}))}, .attrs = CastAttrs{DType::bf16}},
-              {.operands = {example({3, 7}, DType::f16)}, .attrs = CastAttrs{DType::f32}},
-              {.operands = {constant(example({33, 1031}))}, .attrs = CastAttrs{DType::f16}}};
-        },
+    .examples = {{.operands = {constant(example({3, 7}))}, .attrs = CastAttrs{DType::bf16}},
+                 {.operands = {example({3, 7}, DType::f16)}, .attrs = CastAttrs{DType::f32}},
+                 {.operands = {constant(example({33, 1031}))}, .attrs = CastAttrs{DType::f16}}},
 };
 
 const OpDef to_bits_op{
@@ -34,8 +30,8 @@ const OpDef to_bits_op{
     .formula = "[lo < x < hi], a bit each",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_operands("to_bits", in, 1, 1);
-          require(is_float(in[0].dtype) || in[0].dtype == DType::bit, "to_bits",
+          require_operands(in, 1, 1);
+          require(is_float(in[0].dtype) || in[0].dtype == DType::bit,
                   to_string(in[0]) + ": not floating-point");
           return Specs{{in[0].shape, DType::bit}};
         },
@@ -55,13 +51,9 @@ const OpDef to_bits_op{
                       bits_of_interval(interval.lo, interval.hi));
                 }},
     .cuda = &to_bits_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {constant(example({3, 7}))}, .attrs = BitsAttrs{}},
-              {.operands = {example({5, 13}, DType::bf16)}, .attrs = BitsAttrs{-1, 1}},
-              {.operands = {constant(example({33, 1031}))}, .attrs = BitsAttrs{0, 1}}};
-        },
+    .examples = {{.operands = {constant(example({3, 7}))}, .attrs = BitsAttrs{}},
+                 {.operands = {example({5, 13}, DType::bf16)}, .attrs = BitsAttrs{-1, 1}},
+                 {.operands = {constant(example({33, 1031}))}, .attrs = BitsAttrs{0, 1}}},
 };
 
 Val cast(Val x, DType to) {

@@ -16,8 +16,8 @@ Shape with_width(const Shape& shape, int64_t width) {
   return with_extent(SliceAxis::last, shape, width);
 }
 
-void require_columns(const char* op, const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit, op,
+void require_columns(const TensorSpec& spec) {
+  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit,
           to_string(spec) + ": needs plain columns of whole bytes");
 }
 
@@ -25,7 +25,6 @@ int64_t rows_of(const TensorSpec& spec) { return leading_numel(spec.shape, spec.
 int64_t row_bytes(const TensorSpec& spec) { return spec.shape.back() * bits(spec.dtype) / 8; }
 
 void run_concatenate(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t rows = rows_of(a.out_spec[0]), stride = row_bytes(a.out_spec[0]);
   std::byte* to = a.output<std::byte>(0);
   for (size_t k = 0; k < a.in.size(); ++k) {
@@ -36,7 +35,6 @@ void run_concatenate(const KernelArgs& a) {
 }
 
 void run_slice(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
   const int64_t bytes = row_bytes(a.out_spec[0]);
   copy_rows(a.queue, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
@@ -69,7 +67,6 @@ template <class T> void place_rows(const KernelArgs& a) {
 }
 
 void run_slice_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   switch (a.out_spec[0].dtype) {
     case DType::bf16: return place_rows<bf16>(a);
     case DType::f16: return place_rows<f16>(a);
@@ -78,12 +75,12 @@ void run_slice_grad(const KernelArgs& a) {
 }
 
 Specs infer_concatenate(SpecSpan in, const Attrs&) {
-  require(!in.empty(), "concatenate", "takes one operand at least");
+  require(!in.empty(), "takes one operand at least");
   int64_t width = 0;
   for (auto& spec : in) {
-    require_columns("concatenate", spec);
+    require_columns(spec);
     require(spec.dtype == in[0].dtype && with_width(spec.shape, 0) == with_width(in[0].shape, 0),
-            "concatenate", to_string(in[0]) + ", " + to_string(spec) + ": rows differ");
+            to_string(in[0]) + ", " + to_string(spec) + ": rows differ");
     width += spec.shape.back();
   }
   return {{with_width(in[0].shape, width), in[0].dtype}};
@@ -106,13 +103,9 @@ const OpDef concatenate_op{
         },
     .cpu = {.run = run_concatenate},
     .cuda = &concatenate_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
-              {.operands = {example({2, 3, 7}, DType::bf16), example({2, 3, 4}, DType::bf16)}},
-              {.operands = {example({67, 1031}), example({67, 513})}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
+                 {.operands = {example({2, 3, 7}, DType::bf16), example({2, 3, 4}, DType::bf16)}},
+                 {.operands = {example({67, 1031}), example({67, 513})}}},
 };
 
 const OpDef slice_columns_op{
@@ -121,9 +114,9 @@ const OpDef slice_columns_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<ColumnsAttrs>();
-          require_operands("slice_columns", in, 1, 1);
-          require_columns("slice_columns", in[0]);
-          return infer_slice("slice_columns", SliceAxis::last, in[0], s.begin, s.end);
+          require_operands(in, 1, 1);
+          require_columns(in[0]);
+          return infer_slice(SliceAxis::last, in[0], s.begin, s.end);
         },
     .gradient =
         [](GradientArgs& g) {
@@ -131,13 +124,9 @@ const OpDef slice_columns_op{
         },
     .cpu = {.run = run_slice},
     .cuda = &slice_columns_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
-              {.operands = {example({2, 3, 7}, DType::f16)}, .attrs = ColumnsAttrs{0, 3}},
-              {.operands = {example({67, 1031})}, .attrs = ColumnsAttrs{11, 1031}}};
-        },
+    .examples = {{.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
+                 {.operands = {example({2, 3, 7}, DType::f16)}, .attrs = ColumnsAttrs{0, 3}},
+                 {.operands = {example({67, 1031})}, .attrs = ColumnsAttrs{11, 1031}}},
 };
 
 const OpDef slice_columns_grad_op{
@@ -146,22 +135,18 @@ const OpDef slice_columns_grad_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<ColumnsGradAttrs>();
-          return infer_slice_grad("slice_columns_grad", SliceAxis::last, in, s.begin, s.width);
+          return infer_slice_grad(SliceAxis::last, in, s.begin, s.width);
         },
     .optional_from = 1,
     .shares = {{0, 1}},
     .cpu = {.run = run_slice_grad},
     .cuda = &slice_columns_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 4}), absent_example()}, .attrs = ColumnsGradAttrs{7, 1}},
-              {.operands = {example({3, 4}), example({3, 7})}, .attrs = ColumnsGradAttrs{7, 3}},
-              {.operands = {example({3, 4}, DType::bf16), example({3, 7}, DType::bf16)},
-               .attrs = ColumnsGradAttrs{7, 0}},
-              {.operands = {example({67, 513}), example({67, 1031})},
-               .attrs = ColumnsGradAttrs{1031, 17}}};
-        },
+    .examples = {{.operands = {example({3, 4}), absent_example()}, .attrs = ColumnsGradAttrs{7, 1}},
+                 {.operands = {example({3, 4}), example({3, 7})}, .attrs = ColumnsGradAttrs{7, 3}},
+                 {.operands = {example({3, 4}, DType::bf16), example({3, 7}, DType::bf16)},
+                  .attrs = ColumnsGradAttrs{7, 0}},
+                 {.operands = {example({67, 513}), example({67, 1031})},
+                  .attrs = ColumnsGradAttrs{1031, 17}}},
 };
 
 Val concatenate(const std::vector<Val>& parts) {

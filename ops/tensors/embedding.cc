@@ -25,7 +25,6 @@ void require_ids(const char* op, const int32_t* ids, int64_t count, int64_t rows
 }
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int32_t* ids = a.input<int32_t>(1);
   const int64_t count = a.in_spec[1].numel();
   require_ids("embedding", ids, count, a.in_spec[0].shape[0]);
@@ -66,7 +65,6 @@ template <class T> void scatter_onto(const KernelArgs& a) {
 }
 
 void run_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   require_ids("embedding_grad", a.input<int32_t>(1), a.in_spec[1].numel(), a.out_spec[0].shape[0]);
   if (a.input(2))
     copy_bytes(a.queue, a.out[0], a.in[2], a.out_spec[0].bytes());
@@ -80,27 +78,26 @@ void run_grad(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  require_operands("embedding", in, 2, 2);
-  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout, "embedding",
+  require_operands(in, 2, 2);
+  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout,
           to_string(in[0]) + ": the table should be (V, E)");
-  require(in[1].dtype == DType::i32, "embedding", to_string(in[1]) + ": ids should be i32");
+  require(in[1].dtype == DType::i32, to_string(in[1]) + ": ids should be i32");
   Shape shape = in[1].shape;
   shape.append(in[0].shape[1]);
   return {{shape, in[0].dtype}};
 }
 
 Specs infer_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "embedding_grad";
-  require_operands(op, in, 2, 3);
-  require(is_float(in[0].dtype) && in[1].dtype == DType::i32, op, "takes dy and i32 ids");
+  require_operands(in, 2, 3);
+  require(is_float(in[0].dtype) && in[1].dtype == DType::i32, "takes dy and i32 ids");
   Shape dy = in[1].shape;
-  require(in[0].shape.rank() > 0, op, to_string(in[0]) + ": dy should be (.., E)");
+  require(in[0].shape.rank() > 0, to_string(in[0]) + ": dy should be (.., E)");
   dy.append(in[0].shape.back());
-  require(dy == in[0].shape, op,
+  require(dy == in[0].shape,
           to_string(in[0]) + ", " + to_string(in[1]) + ": one row of dy for every id");
   TensorSpec out{{attrs.as<EmbeddingGradAttrs>().rows, dy.back()}, DType::f32};
   if (in.size() < 3 || in[2].shape.rank() == 0) return {out};
-  require(in[2].shape == out.shape && is_float(in[2].dtype), op,
+  require(in[2].shape == out.shape && is_float(in[2].dtype),
           to_string(in[2]) + ": the sum so far should be " + to_string(out));
   return {{out.shape, in[2].dtype}};
 }
@@ -127,15 +124,11 @@ const OpDef embedding_op{
         },
     .cpu = {.run = run},
     .cuda = &embedding_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({6, 7}), ids_example({3, 2}, 5)}, .attrs = EmbeddingAttrs{}},
-              {.operands = {example({6, 7}, DType::bf16), ids_example({5}, 5)},
-               .attrs = EmbeddingAttrs{}},
-              {.operands = {example({40, 257}), ids_example({33, 9}, 39)},
-               .attrs = EmbeddingAttrs{}}};
-        },
+    .examples = {{.operands = {example({6, 7}), ids_example({3, 2}, 5)}, .attrs = EmbeddingAttrs{}},
+                 {.operands = {example({6, 7}, DType::bf16), ids_example({5}, 5)},
+                  .attrs = EmbeddingAttrs{}},
+                 {.operands = {example({40, 257}), ids_example({33, 9}, 39)},
+                  .attrs = EmbeddingAttrs{}}},
 };
 
 const OpDef embedding_grad_op{
@@ -152,18 +145,14 @@ const OpDef embedding_grad_op{
         },
     .cpu = {.run = run_grad},
     .cuda = &embedding_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), absent_example()},
-               .attrs = EmbeddingGradAttrs{6}},
-              {.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), example({6, 7})},
-               .attrs = EmbeddingGradAttrs{6, 3}},
-              {.operands = {example({5, 7}, DType::bf16), ids_example({5}, 5), example({6, 7})},
-               .attrs = EmbeddingGradAttrs{6}},
-              {.operands = {example({33, 9, 257}), ids_example({33, 9}, 39), example({40, 257})},
-               .attrs = EmbeddingGradAttrs{40, 0}}};
-        },
+    .examples = {{.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), absent_example()},
+                  .attrs = EmbeddingGradAttrs{6}},
+                 {.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), example({6, 7})},
+                  .attrs = EmbeddingGradAttrs{6, 3}},
+                 {.operands = {example({5, 7}, DType::bf16), ids_example({5}, 5), example({6, 7})},
+                  .attrs = EmbeddingGradAttrs{6}},
+                 {.operands = {example({33, 9, 257}), ids_example({33, 9}, 39), example({40, 257})},
+                  .attrs = EmbeddingGradAttrs{40, 0}}},
 };
 
 Val embedding(Val weights, Val ids, int64_t padding) {

@@ -10,7 +10,6 @@ namespace pal {
 namespace {
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& shape = a.in_spec[0].shape;
   const int64_t steps = shape[0], batch = shape[1];
   const int64_t bytes = trailing_numel(shape, 2) * bits(a.in_spec[0].dtype) / 8;
@@ -45,10 +44,10 @@ const OpDef reverse_op{
     .formula = "x[len - 1 - t] for t < len, else x[t]",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_operands("reverse", in, 2, 2);
-          require(in[0].shape.rank() >= 2 && in[0].dtype != DType::bit && !in[0].layout, "reverse",
+          require_operands(in, 2, 2);
+          require(in[0].shape.rank() >= 2 && in[0].dtype != DType::bit && !in[0].layout,
                   to_string(in[0]) + ": should be (T, B, ..)");
-          require(in[1] == TensorSpec{{in[0].shape[1]}, DType::i32}, "reverse",
+          require(in[1] == TensorSpec{{in[0].shape[1]}, DType::i32},
                   to_string(in[0]) + ", " + to_string(in[1]) + ": lengths should be i32[" +
                       std::to_string(in[0].shape[1]) + "]");
           return Specs{{in[0].shape, in[0].dtype}};
@@ -59,13 +58,9 @@ const OpDef reverse_op{
         },
     .cpu = {.run = run},
     .cuda = &reverse_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 3, 7}), lengths_example(3, 5)}},
-              {.operands = {example({6, 4}, DType::bf16), lengths_example(4, 6)}},
-              {.operands = {example({33, 5, 257}), lengths_example(5, 33)}}};
-        },
+    .examples = {{.operands = {example({5, 3, 7}), lengths_example(3, 5)}},
+                 {.operands = {example({6, 4}, DType::bf16), lengths_example(4, 6)}},
+                 {.operands = {example({33, 5, 257}), lengths_example(5, 33)}}},
 };
 
 Val reverse(Val x, Val lengths) { return x.builder->emit1(reverse_op, {x, lengths}); }

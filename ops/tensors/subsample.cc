@@ -43,7 +43,6 @@ template <class T> void forward(const KernelArgs& a) {
   });
 }
 void run_forward(const KernelArgs& a) {
-  if (!a.out[0]) return;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
 }
 
@@ -60,7 +59,6 @@ template <class T> void gradient(const KernelArgs& a) {
   });
 }
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
 }
 
@@ -72,10 +70,9 @@ const OpDef subsample_op{
     .infer =
         [](SpecSpan in, const Attrs& attributes) {
           auto& s = attributes.as<SubsampleAttrs>();
-          require(in.size() == 1 && is_image(in[0]), "subsample",
-                  "needs one plain image of floats (N,H,W,C)");
+          require(in.size() == 1 && is_image(in[0]), "needs one plain image of floats (N,H,W,C)");
           const Shape& x = in[0].shape;
-          require(s.stride > 0 && s.channels >= x[3], "subsample",
+          require(s.stride > 0 && s.channels >= x[3],
                   "needs a positive stride, and no fewer channels than its operand has");
           return Specs{
               {{x[0], taken(x[1], s.stride), taken(x[2], s.stride), s.channels}, in[0].dtype}};
@@ -91,17 +88,13 @@ const OpDef subsample_op{
                const Attrs&) { return Cost{.flops = 0, .bytes = 2 * double(out[0].bytes())}; },
     .cpu = {.run = run_forward},
     .cuda = &subsample_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 4, 6, 3})}, .attrs = SubsampleAttrs{2, 6}},
-              {.operands = {example({1, 5, 7, 2})}, .attrs = SubsampleAttrs{3, 2}},
-              {.operands = {example({2, 3, 2, 2})}, .attrs = SubsampleAttrs{1, 5}},
-              {.operands = {example({3, 33, 31, 16})}, .attrs = SubsampleAttrs{2, 32}},
-              {.operands = {half_example({2, 5, 7, 3})}, .attrs = SubsampleAttrs{2, 7}},
-              {.operands = {half_example({1, 4, 3, 2}, DType::f16)},
-               .attrs = SubsampleAttrs{3, 2}}};
-        },
+    .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = SubsampleAttrs{2, 6}},
+                 {.operands = {example({1, 5, 7, 2})}, .attrs = SubsampleAttrs{3, 2}},
+                 {.operands = {example({2, 3, 2, 2})}, .attrs = SubsampleAttrs{1, 5}},
+                 {.operands = {example({3, 33, 31, 16})}, .attrs = SubsampleAttrs{2, 32}},
+                 {.operands = {half_example({2, 5, 7, 3})}, .attrs = SubsampleAttrs{2, 7}},
+                 {.operands = {half_example({1, 4, 3, 2}, DType::f16)},
+                  .attrs = SubsampleAttrs{3, 2}}},
 };
 
 const OpDef subsample_grad_op{
@@ -110,12 +103,11 @@ const OpDef subsample_grad_op{
     .infer =
         [](SpecSpan in, const Attrs& attributes) {
           auto& s = attributes.as<SubsampleAttrs>();
-          require(in.size() == 1 && is_image(in[0]), "subsample_grad",
-                  "needs one plain image of floats (N,H,W,C)");
+          require(in.size() == 1 && is_image(in[0]), "needs one plain image of floats (N,H,W,C)");
           const Shape& dy = in[0].shape;
           require(s.stride > 0 && s.channels > 0 && s.channels <= dy[3] &&
                       taken(s.height, s.stride) == dy[1] && taken(s.width, s.stride) == dy[2],
-                  "subsample_grad", to_string(in[0]) + ": is no gradient of an image of that size");
+                  to_string(in[0]) + ": is no gradient of an image of that size");
           return Specs{{{dy[0], s.height, s.width, s.channels}, in[0].dtype}};
         },
     .cost =
@@ -124,17 +116,13 @@ const OpDef subsample_grad_op{
         },
     .cpu = {.run = run_gradient},
     .cuda = &subsample_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 2, 3, 6})}, .attrs = SubsampleAttrs{2, 3, 4, 6}},
-              {.operands = {example({1, 2, 3, 2})}, .attrs = SubsampleAttrs{3, 2, 5, 7}},
-              {.operands = {example({3, 17, 16, 32})}, .attrs = SubsampleAttrs{2, 16, 33, 31}},
-              {.operands = {example({2, 3, 4, 7}, DType::bf16)},
-               .attrs = SubsampleAttrs{2, 3, 5, 7}},
-              {.operands = {example({1, 2, 1, 2}, DType::f16)},
-               .attrs = SubsampleAttrs{3, 2, 4, 3}}};
-        },
+    .examples = {{.operands = {example({2, 2, 3, 6})}, .attrs = SubsampleAttrs{2, 3, 4, 6}},
+                 {.operands = {example({1, 2, 3, 2})}, .attrs = SubsampleAttrs{3, 2, 5, 7}},
+                 {.operands = {example({3, 17, 16, 32})}, .attrs = SubsampleAttrs{2, 16, 33, 31}},
+                 {.operands = {example({2, 3, 4, 7}, DType::bf16)},
+                  .attrs = SubsampleAttrs{2, 3, 5, 7}},
+                 {.operands = {example({1, 2, 1, 2}, DType::f16)},
+                  .attrs = SubsampleAttrs{3, 2, 4, 3}}},
 };
 
 Val subsample(Val x, int64_t stride, int64_t channels) {

@@ -35,7 +35,6 @@ Extents extents(const Shape& large, const Shape& small) {
 }
 
 void run_subsample(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -45,7 +44,6 @@ void run_subsample(const KernelArgs& a) {
 }
 
 void run_subsample_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
   by_float_type(a.in_spec[0].dtype, [&](auto zero) {
     using T = decltype(zero);

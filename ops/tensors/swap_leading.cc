@@ -13,7 +13,6 @@ Shape swapped(Shape shape) {
 }
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& from = a.in_spec[0].shape;
   const int64_t rows = from[0], columns = from[1];
   if (a.in_spec[0].numel() == 0) return;
@@ -30,20 +29,17 @@ const OpDef swap_leading_op{
     .name = "swap_leading",
     .formula = "x with its first two axes exchanged",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require_operands("swap_leading", in, 1, 1);
-      require(in[0].shape.rank() >= 2 && !in[0].layout && in[0].dtype != DType::bit, "swap_leading",
+      require_operands(in, 1, 1);
+      require(in[0].shape.rank() >= 2 && !in[0].layout && in[0].dtype != DType::bit,
               to_string(in[0]) + ": needs two axes, and a plain layout of whole bytes");
       return {{swapped(in[0].shape), in[0].dtype}};
     },
     .gradient = [](GradientArgs& g) { g.give(0, swap_leading(g.dy())); },
     .cpu = {.run = run},
     .cuda = &swap_leading_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 5, 7})}},
-                                      {.operands = {example({2, 3}, DType::bf16)}},
-                                      {.operands = {example({9, 31, 257})}}};
-        },
+    .examples = {{.operands = {example({3, 5, 7})}},
+                 {.operands = {example({2, 3}, DType::bf16)}},
+                 {.operands = {example({9, 31, 257})}}},
 };
 
 Val swap_leading(Val x) { return x.builder->emit1(swap_leading_op, {x}); }

@@ -12,17 +12,14 @@ const OpDef copy_out_op{
     .formula = "x, in host memory",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_operands("copy_out", in, 1, 1);
+          require_operands(in, 1, 1);
           return Specs{in[0]};
         },
     .cpu = {.run = copy_operand},
     .cuda = &copy_out_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
-                                      {.operands = {example({65}, DType::bit)}},
-                                      {.operands = {constant(example({33, 1031}))}}};
-        },
+    .examples = {{.operands = {constant(example({3, 7}))}},
+                 {.operands = {example({65}, DType::bit)}},
+                 {.operands = {constant(example({33, 1031}))}}},
 };
 
 const OpDef copy_in_op{
@@ -30,17 +27,14 @@ const OpDef copy_in_op{
     .formula = "x, from host memory",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_operands("copy_in", in, 1, 1);
+          require_operands(in, 1, 1);
           return Specs{in[0]};
         },
     .cpu = {.run = copy_operand},
     .cuda = &copy_in_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
-                                      {.operands = {example({65}, DType::bf16)}},
-                                      {.operands = {constant(example({33, 1031}))}}};
-        },
+    .examples = {{.operands = {constant(example({3, 7}))}},
+                 {.operands = {example({65}, DType::bf16)}},
+                 {.operands = {constant(example({33, 1031}))}}},
 };
 
 const OpDef step_scalars_op{
@@ -48,19 +42,16 @@ const OpDef step_scalars_op{
     .formula = "the step's scalars",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_operands("step_scalars", in, 1, 1);
-          require(in[0] == scalars_spec(), "step_scalars",
+          require_operands(in, 1, 1);
+          require(in[0] == scalars_spec(),
                   to_string(in[0]) + ": should be " + to_string(scalars_spec()));
           return Specs{scalars_spec()};
         },
     .cpu = {.run = copy_operand},
     .cuda = &step_scalars_cuda,
     .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {{.spec = scalars_spec(), .lo = 0, .hi = 9, .differentiable = false}}},
-              {.operands = {{.spec = scalars_spec(), .lo = -9, .hi = 0, .differentiable = false}}}};
-        },
+        {{.operands = {{.spec = scalars_spec(), .lo = 0, .hi = 9, .differentiable = false}}},
+         {.operands = {{.spec = scalars_spec(), .lo = -9, .hi = 0, .differentiable = false}}}},
 };
 
 Val copy_out(Val x) {

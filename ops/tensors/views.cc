@@ -13,13 +13,11 @@
 namespace pal {
 namespace {
 
-// Bytes of one index of the leading axis; an error where it does not begin on a byte.
-int64_t row_bytes(const char* op, const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout, op,
-          to_string(spec) + ": needs a plain leading axis");
-  const int64_t row = trailing_numel(spec.shape, 1) * bits(spec.dtype);
-  require(row % 8 == 0, op, to_string(spec) + ": rows do not begin on bytes");
-  return row / 8;
+// An error unless every index of the leading axis begins on a byte.
+void require_rows(const TensorSpec& spec) {
+  require(spec.shape.rank() > 0 && !spec.layout, to_string(spec) + ": needs a plain leading axis");
+  require(trailing_numel(spec.shape, 1) * bits(spec.dtype) % 8 == 0,
+          to_string(spec) + ": rows do not begin on bytes");
 }
 int64_t row_bytes(const TensorSpec& spec) {
   return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
@@ -31,14 +29,12 @@ Cost view_cost(SpecSpan in, SpecSpan out, const Attrs&) {
 }
 
 void run_slice(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t begin = a.attrs.as<SliceAttrs>().begin;
   copy_bytes(a.queue, a.out[0], a.input<std::byte>(0) + begin * row_bytes(a.in_spec[0]),
              a.out_spec[0].bytes());
 }
 
 void run_slice_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const DType type = a.out_spec[0].dtype;
   const int64_t row = row_bytes(a.out_spec[0]), begin = a.attrs.as<SliceGradAttrs>().begin * row;
   const int64_t part = a.in_spec[0].bytes(), after = a.out_spec[0].bytes() - begin - part;
@@ -67,7 +63,6 @@ void run_unbind(const KernelArgs& a) {
 }
 
 void run_stack(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t bytes = row_bytes(a.out_spec[0]);
   for (size_t t = 0; t < a.in.size(); ++t) {
     std::byte* to = a.output<std::byte>(0) + int64_t(t) * bytes;
@@ -82,10 +77,10 @@ bool is_absent(const TensorSpec& spec) { return spec.shape.rank() == 0; }
 
 Specs infer_stack(SpecSpan in, const Attrs&) {
   auto first = std::find_if_not(in.begin(), in.end(), is_absent);
-  require(first != in.end(), "stack", "all of its operands are absent");
-  row_bytes("stack", {first->shape.with_front(1), first->dtype, first->layout});
+  require(first != in.end(), "all of its operands are absent");
+  require_rows({first->shape.with_front(1), first->dtype, first->layout});
   for (auto& spec : in) {
-    require(is_absent(spec) || spec == *first, "stack",
+    require(is_absent(spec) || spec == *first,
             to_string(*first) + ", " + to_string(spec) + ": parts differ");
   }
   return {{first->shape.with_front(int64_t(in.size())), first->dtype}};
@@ -99,8 +94,8 @@ const OpDef reshape_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& shape = attrs.as<ReshapeAttrs>().shape;
-          require_operands("reshape", in, 1, 1);
-          require(!in[0].layout && in[0].numel() == shape.numel(), "reshape",
+          require_operands(in, 1, 1);
+          require(!in[0].layout && in[0].numel() == shape.numel(),
                   to_string(in[0]) + " to " + to_string(shape) + ": sizes differ");
           return Specs{{shape, in[0].dtype}};
         },
@@ -110,18 +105,11 @@ const OpDef reshape_op{
           return std::vector<Window>{{Window::Of::operand, 0, 0, 0}};
         },
     .cost = view_cost,
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
-                }},
+    .cpu = {.run = copy_operand},
     .cuda = &reshape_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 8})}, .attrs = ReshapeAttrs{{4, 6}}},
-              {.operands = {example({5, 13}, DType::bit)}, .attrs = ReshapeAttrs{{65}}},
-              {.operands = {example({33, 1031})}, .attrs = ReshapeAttrs{{1031, 33, 1}}}};
-        },
+    .examples = {{.operands = {example({3, 8})}, .attrs = ReshapeAttrs{{4, 6}}},
+                 {.operands = {example({5, 13}, DType::bit)}, .attrs = ReshapeAttrs{{65}}},
+                 {.operands = {example({33, 1031})}, .attrs = ReshapeAttrs{{1031, 33, 1}}}},
 };
 
 const OpDef slice_op{
@@ -130,9 +118,9 @@ const OpDef slice_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<SliceAttrs>();
-          require_operands("slice", in, 1, 1);
-          row_bytes("slice", in[0]);
-          return infer_slice("slice", SliceAxis::leading, in[0], s.begin, s.end);
+          require_operands(in, 1, 1);
+          require_rows(in[0]);
+          return infer_slice(SliceAxis::leading, in[0], s.begin, s.end);
         },
     .gradient =
         [](GradientArgs& g) {
@@ -146,13 +134,9 @@ const OpDef slice_op{
     .cost = view_cost,
     .cpu = {.run = run_slice},
     .cuda = &slice_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 7})}, .attrs = SliceAttrs{1, 4}},
-              {.operands = {example({5, 7}, DType::bf16)}, .attrs = SliceAttrs{2, 5}},
-              {.operands = {example({41, 1031})}, .attrs = SliceAttrs{3, 40}}};
-        },
+    .examples = {{.operands = {example({5, 7})}, .attrs = SliceAttrs{1, 4}},
+                 {.operands = {example({5, 7}, DType::bf16)}, .attrs = SliceAttrs{2, 5}},
+                 {.operands = {example({41, 1031})}, .attrs = SliceAttrs{3, 40}}},
 };
 
 const OpDef slice_grad_op{
@@ -161,22 +145,18 @@ const OpDef slice_grad_op{
     .infer =
         [](SpecSpan in, const Attrs& attrs) {
           auto& s = attrs.as<SliceGradAttrs>();
-          return infer_slice_grad("slice_grad", SliceAxis::leading, in, s.begin, s.extent);
+          return infer_slice_grad(SliceAxis::leading, in, s.begin, s.extent);
         },
     .optional_from = 1,
     .shares = {{0, 1}},
     .cpu = {.run = run_slice_grad},
     .cuda = &slice_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), absent_example()}, .attrs = SliceGradAttrs{5, 1}},
-              {.operands = {example({3, 7}), example({5, 7})}, .attrs = SliceGradAttrs{5, 2}},
-              {.operands = {example({3, 7}, DType::bf16), example({5, 7}, DType::bf16)},
-               .attrs = SliceGradAttrs{5, 0}},
-              {.operands = {example({37, 1031}), example({41, 1031})},
-               .attrs = SliceGradAttrs{41, 3}}};
-        },
+    .examples = {{.operands = {example({3, 7}), absent_example()}, .attrs = SliceGradAttrs{5, 1}},
+                 {.operands = {example({3, 7}), example({5, 7})}, .attrs = SliceGradAttrs{5, 2}},
+                 {.operands = {example({3, 7}, DType::bf16), example({5, 7}, DType::bf16)},
+                  .attrs = SliceGradAttrs{5, 0}},
+                 {.operands = {example({37, 1031}), example({41, 1031})},
+                  .attrs = SliceGradAttrs{41, 3}}},
 };
 
 const OpDef unbind_op{
@@ -184,10 +164,9 @@ const OpDef unbind_op{
     .formula = "y_t = x[t]",
     .infer =
         [](SpecSpan in, const Attrs&) {
-          require_operands("unbind", in, 1, 1);
-          require(in[0].shape.rank() >= 2, "unbind",
-                  to_string(in[0]) + ": needs a leading axis and another");
-          row_bytes("unbind", in[0]);
+          require_operands(in, 1, 1);
+          require(in[0].shape.rank() >= 2, to_string(in[0]) + ": needs a leading axis and another");
+          require_rows(in[0]);
           return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
         },
     .gradient = [](GradientArgs& g) { g.give(0, stack(g.all_dy())); },
@@ -202,12 +181,9 @@ const OpDef unbind_op{
     .cost = view_cost,
     .cpu = {.run = run_unbind},
     .cuda = &unbind_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 5, 7})}},
-                                      {.operands = {example({4, 7})}, .unread = {1, 0, 0, 1}},
-                                      {.operands = {example({2, 33, 1031}, DType::bf16)}}};
-        },
+    .examples = {{.operands = {example({3, 5, 7})}},
+                 {.operands = {example({4, 7})}, .unread = {1, 0, 0, 1}},
+                 {.operands = {example({2, 33, 1031}, DType::bf16)}}},
 };
 
 const OpDef stack_op{
@@ -231,13 +207,9 @@ const OpDef stack_op{
     .cost = view_cost,
     .cpu = {.run = run_stack},
     .cuda = &stack_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 7}), example({5, 7}), example({5, 7})}},
-              {.operands = {example({7}), absent_example(), example({7})}},
-              {.operands = {absent_example(), example({33, 1031}, DType::bf16)}}};
-        },
+    .examples = {{.operands = {example({5, 7}), example({5, 7}), example({5, 7})}},
+                 {.operands = {example({7}), absent_example(), example({7})}},
+                 {.operands = {absent_example(), example({33, 1031}, DType::bf16)}}},
 };
 
 Val reshape(Val x, const Shape& shape) {

@@ -9,13 +9,11 @@ namespace pal {
 namespace {
 
 void run_slice(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t begin = a.attrs.as<SliceAttrs>().begin;
   copy_async(a, a.out[0], a.input<std::byte>(0) + begin * leading_row_bytes(a.in_spec[0]),
              a.out_spec[0].bytes());
 }
 void run_slice_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const DType type = a.out_spec[0].dtype;
   const int64_t row = leading_row_bytes(a.out_spec[0]);
   const int64_t begin = a.attrs.as<SliceGradAttrs>().begin * row, part = a.in_spec[0].bytes();
@@ -42,7 +40,6 @@ void run_unbind(const KernelArgs& a) {
   }
 }
 void run_stack(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t bytes = leading_row_bytes(a.out_spec[0]);
   for (size_t t = 0; t < a.in.size(); ++t) {
     std::byte* to = a.output<std::byte>(0) + int64_t(t) * bytes;
