@@ -29,8 +29,7 @@ __global__ void context_kernel(T* y, const T* weights, const T* values, ScoreExt
 }
 void run_context(const KernelArgs& a) {
   const ScoreExtents e = extents_of(a.in_spec[1]);
-  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, 0,
            stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
   });

@@ -141,10 +141,9 @@ const OpDef mlp_score_op{
                                   {g.dy(), g.in(0), g.in(1), g.in(2), keys_sum, v_sum});
           for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{23.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {23.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &mlp_score_cuda,
     .examples = {{.operands = {example({3, 2, 5}), example({2, 5}), example({5})}},
@@ -167,12 +166,10 @@ const OpDef mlp_score_grad_op{
     },
     .optional_from = 4,
     .shares = {{0, 4}, {0, 1}, {1, 2}, {2, 5}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          const double reads = present(in[4]) ? 2 : 1;
-          return Cost{28.0 * double(in[1].numel()),
-                      reads * double(in[1].bytes()) + double(out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      const double reads = present(in[4]) ? 2 : 1;
+      return {28.0 * double(in[1].numel()), reads * double(in[1].bytes()) + double(out[0].bytes())};
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &mlp_score_grad_cuda,
     .examples = {{.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),

@@ -167,12 +167,10 @@ const OpDef mlp_score_replay_grad_op{
     },
     .optional_from = 4,
     .shares = {{0, 4}, {0, 1}, {2, 5}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          const double reads = present(in[4]) ? 2 : 1;
-          return Cost{28.0 * double(in[1].numel()),
-                      reads * double(in[1].bytes()) + double(out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      const double reads = present(in[4]) ? 2 : 1;
+      return {28.0 * double(in[1].numel()), reads * double(in[1].bytes()) + double(out[0].bytes())};
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &mlp_score_replay_grad_cuda,
     .examples = {{.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),

@@ -48,7 +48,7 @@ template <class T> void forward(const KernelArgs& a) {
 }
 
 void run_forward(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 // The rows [first, last] of windows, spread over a row of an image's dx.
@@ -74,8 +74,8 @@ void spread(const T* dy, const Shape& out, const AvgPoolAttrs& s, int64_t first,
 void run_gradient(const KernelArgs& a) {
   auto& s = a.attrs.as<AvgPoolAttrs>();
   const Shape& out = a.in_spec[0].shape;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    auto* dy = a.input<decltype(zero)>(0);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    auto* dy = a.input<T>(0);
     each_image_row(a, s, [&](int64_t n, int64_t, int64_t first, int64_t last, float* dx) {
       spread(dy + n * out[1] * out[2] * out[3], out, s, first, last, dx);
     });
@@ -122,12 +122,11 @@ const OpDef avg_pool_op{
           g.give(0, g.builder.emit1(avg_pool_grad_op, {g.dy()},
                                     for_image(g.attrs<AvgPoolAttrs>(), x[1], x[2])));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<AvgPoolAttrs>();
-          return Cost{.flops = double(out[0].numel()) * double(s.kernel_h * s.kernel_w),
-                      .bytes = double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
+      auto& s = attributes.as<AvgPoolAttrs>();
+      return {.flops = double(out[0].numel()) * double(s.kernel_h * s.kernel_w),
+              .bytes = double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_forward},
     .cuda = &avg_pool_cuda,
     .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = avg_pool_attrs(2, 2)},
@@ -143,12 +142,11 @@ const OpDef avg_pool_grad_op{
     .name = "avg_pool_grad",
     .formula = "dy spread over its windows",
     .infer = infer_gradient,
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<AvgPoolAttrs>();
-          return Cost{.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
-                      .bytes = double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
+      auto& s = attributes.as<AvgPoolAttrs>();
+      return {.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
+              .bytes = double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &avg_pool_grad_cuda,
     .examples = {{.operands = {example({2, 2, 3, 3})},

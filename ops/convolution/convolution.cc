@@ -79,10 +79,6 @@ Shape weights_of(const Shape& x, const Shape& dy, const ConvGeometry& g) {
   return out;
 }
 
-void require_windows(const Shape& dy, const ConvShape& s) {
-  require(dy == y_of(s), to_string(dy) + ": the gradient should be " + to_string(y_of(s)));
-}
-
 void require_operands_of(const ConvGeometry& g, const TensorSpec& image, const TensorSpec& other,
                          bool other_is_weights) {
   require(is_plain_image(image, g) &&
@@ -95,32 +91,26 @@ void require_operands_of(const ConvGeometry& g, const TensorSpec& image, const T
 
 }  // namespace
 
-Specs infer_conv(SpecSpan in, const ConvGeometry& g) {
-  require(in.size() == 3, "takes x, w and bias, which may be absent");
-  require_operands_of(g, in[0], in[1], true);
-  require_fit(in[0].shape, in[1].shape, g);
-  const ConvShape s = conv_shape(in[0].shape, in[1].shape, g);
-  require(!present(in, 2) || in[2] == TensorSpec{{s.o}},
-          "the bias should be f32[" + std::to_string(s.o) + "], is " + to_string(in[2]));
-  return {{y_of(s), in[0].dtype}};
-}
-
-Specs infer_conv_data_grad(SpecSpan in, const ConvGeometry& g) {
-  require(in.size() == 2, "takes dy and w");
-  require_operands_of(g, in[0], in[1], true);
-  const Shape image = image_of(in[0].shape, in[1].shape, g);
-  require_fit(image, in[1].shape, g);
-  require_windows(in[0].shape, conv_shape(image, in[1].shape, g));
-  return {{image, in[0].dtype}};
-}
-
-Specs infer_conv_weight_grad(SpecSpan in, const ConvGeometry& g) {
-  require(in.size() == 3, "takes x, dy and sum, which may be absent");
-  require_operands_of(g, in[0], in[1], false);
-  const Shape weights = weights_of(in[0].shape, in[1].shape, g);
-  require_fit(in[0].shape, weights, g);
-  require_windows(in[1].shape, conv_shape(in[0].shape, weights, g));
-  const TensorSpec out{weights};
+Specs infer_conv(ConvKind kind, SpecSpan in, const ConvGeometry& g) {
+  const bool forward = kind == ConvKind::forward, of_data = kind == ConvKind::data_grad;
+  const bool of_weights = kind == ConvKind::weight_grad;
+  require(in.size() == (of_data ? 2 : 3), forward   ? "takes x, w and bias, which may be absent"
+                                          : of_data ? "takes dy and w"
+                                                    : "takes x, dy and sum, which may be absent");
+  require_operands_of(g, in[0], in[1], !of_weights);
+  const Shape x = of_data ? image_of(in[0].shape, in[1].shape, g) : in[0].shape;
+  const Shape w = of_weights ? weights_of(in[0].shape, in[1].shape, g) : in[1].shape;
+  require_fit(x, w, g);
+  const Shape y = y_of(conv_shape(x, w, g));
+  if (forward) {
+    require(!present(in, 2) || in[2] == TensorSpec{{w[0]}},
+            "the bias should be f32[" + std::to_string(w[0]) + "], is " + to_string(in[2]));
+    return {{y, in[0].dtype}};
+  }
+  const Shape& dy = in[of_data ? 0 : 1].shape;
+  require(dy == y, to_string(dy) + ": the gradient should be " + to_string(y));
+  if (of_data) return {{x, in[0].dtype}};
+  const TensorSpec out{w};
   require(!present(in, 2) || in[2] == out,
           to_string(in[2]) + ": the sum should be " + to_string(out));
   return {out};

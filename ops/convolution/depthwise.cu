@@ -123,8 +123,7 @@ int64_t weights_of(const ConvStripes& s) { return s.groups * s.o * s.taps; }
 
 void forward(const ConvStripes& s, const KernelArgs& a) {
   const int64_t outputs = s.groups * s.o;
-  by_float_type(s.type, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(s.type, [&]<class T>(T) {
     launch(depthwise_kernel<T>, grid_of_groups(pixels_of(s) * groups_of(outputs)), kThreads, 0,
            stream_of(a), stored(a.out[0], a.out_spec[0], outputs),
            stored(a.in[0], a.in_spec[0], outputs), a.input<T>(1),
@@ -135,8 +134,7 @@ void forward(const ConvStripes& s, const KernelArgs& a) {
 void data_grad(const ConvStripes& s, const KernelArgs& a) {
   const Windows w(s);
   const int64_t pixels = s.n * w.pixels_in();
-  by_float_type(s.type, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(s.type, [&]<class T>(T) {
     launch(depthwise_data_grad_kernel<T>, grid_of_groups(pixels * groups_of(s.groups)), kThreads, 0,
            stream_of(a), stored(a.out[0], a.out_spec[0], s.groups),
            stored(a.in[0], a.in_spec[0], s.groups), a.input<T>(1), w, pixels);
@@ -146,8 +144,7 @@ void data_grad(const ConvStripes& s, const KernelArgs& a) {
 void weight_grad(const ConvStripes& s, const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   const int64_t width = weights_of(s), chunks = chunk_count(s);
-  by_float_type(s.type, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(s.type, [&]<class T>(T) {
     launch(depthwise_weight_grad_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
            kColumnThreads, 0, stream_of(a), partial, a.input<T>(0), a.input<T>(1), Windows(s),
            pixels_of(s), chunk_lines(s) * s.pixels);

@@ -38,7 +38,7 @@ template <class T> void forward(const KernelArgs& a) {
   });
 }
 void run_forward(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 template <class T> void gradient(const KernelArgs& a) {
@@ -56,7 +56,7 @@ template <class T> void gradient(const KernelArgs& a) {
   });
 }
 void run_gradient(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { gradient<T>(a); });
 }
 
 }  // namespace
@@ -64,13 +64,12 @@ void run_gradient(const KernelArgs& a) {
 const OpDef global_avg_pool_op{
     .name = "global_avg_pool",
     .formula = "the mean over H and W",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 1 && in[0].shape.rank() == 4 && is_float(in[0].dtype) &&
-                      !in[0].layout && in[0].numel() > 0,
-                  "needs one plain image of floats (N,H,W,C)");
-          return Specs{{{in[0].shape[0], in[0].shape[3]}, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 1 && in[0].shape.rank() == 4 && is_float(in[0].dtype) && !in[0].layout &&
+                  in[0].numel() > 0,
+              "needs one plain image of floats (N,H,W,C)");
+      return {{{in[0].shape[0], in[0].shape[3]}, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           const Shape& x = g.in(0).shape();
@@ -88,14 +87,13 @@ const OpDef global_avg_pool_op{
 const OpDef global_avg_pool_grad_op{
     .name = "global_avg_pool_grad",
     .formula = "dy / (H W) in every pixel",
-    .infer =
-        [](SpecSpan in, const Attrs& attributes) {
-          auto& s = attributes.as<ImageSizeAttrs>();
-          require(in.size() == 1 && in[0].shape.rank() == 2 && is_float(in[0].dtype) &&
-                      s.height > 0 && s.width > 0,
-                  "needs floats (N,C) and the image's height and width");
-          return Specs{{{in[0].shape[0], s.height, s.width, in[0].shape[1]}, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
+      auto& s = attributes.as<ImageSizeAttrs>();
+      require(in.size() == 1 && in[0].shape.rank() == 2 && is_float(in[0].dtype) && s.height > 0 &&
+                  s.width > 0,
+              "needs floats (N,C) and the image's height and width");
+      return {{{in[0].shape[0], s.height, s.width, in[0].shape[1]}, in[0].dtype}};
+    },
     .cpu = {.run = run_gradient},
     .cuda = &global_avg_pool_grad_cuda,
     .examples = {{.operands = {example({2, 5})}, .attrs = ImageSizeAttrs{3, 4}},

@@ -80,7 +80,7 @@ template <class T> void forward(const KernelArgs& a) {
 }
 
 void run_forward(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 // The rows [first, last] of windows, put back into row h of an image's dx.
@@ -114,7 +114,7 @@ template <class T> void gradient(const KernelArgs& a) {
   });
 }
 void run_gradient(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { gradient<T>(a); });
 }
 
 Specs infer_forward(SpecSpan in, const Attrs& attributes) {
@@ -134,6 +134,8 @@ Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   return infer_pool_gradient(in[0], s);
 }
 
+ExampleOperand argmax_map(Shape shape) { return constant(example(shape, DType::u8, 0, 3)); }
+
 }  // namespace
 
 const OpDef max_pool_op{
@@ -147,15 +149,13 @@ const OpDef max_pool_op{
           g.give(0, g.builder.emit1(max_pool_grad_op, {g.dy(), g.out(1)},
                                     for_image(g.attrs<MaxPoolAttrs>(), x[1], x[2])));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<MaxPoolAttrs>();
-          const double pixels = double(pooled(in[0].shape, s).numel());
-          const double y_bytes = pixels * double(bits(in[0].dtype)) / 8;
-          return Cost{
-              .flops = pixels * double(s.kernel_h * s.kernel_w),
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
+      auto& s = attributes.as<MaxPoolAttrs>();
+      const double pixels = double(pooled(in[0].shape, s).numel());
+      const double y_bytes = pixels * double(bits(in[0].dtype)) / 8;
+      return {.flops = pixels * double(s.kernel_h * s.kernel_w),
               .bytes = double(in[0].bytes()) + y_bytes + (out[1].shape.rank() ? pixels : 0)};
-        },
+    },
     .cpu = {.run = run_forward},
     .cuda = &max_pool_cuda,
     .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = max_pool_attrs(2, 2)},
@@ -173,32 +173,21 @@ const OpDef max_pool_grad_op{
     .name = "max_pool_grad",
     .formula = "dy put back where the maxima were",
     .infer = infer_gradient,
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<MaxPoolAttrs>();
-          return Cost{.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
-                      .bytes = double(in[0].bytes() + in[1].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
+      auto& s = attributes.as<MaxPoolAttrs>();
+      return {.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
+              .bytes = double(in[0].bytes() + in[1].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &max_pool_grad_cuda,
-    .examples =
-        [] {
-          auto map = [](Shape shape) {
-            ExampleOperand operand = example(shape, DType::u8, 0, 3);
-            operand.differentiable = false;
-            return operand;
-          };
-          return std::vector<Example>{
-              {.operands = {example({2, 2, 3, 3}), map({2, 2, 3, 3})},
-               .attrs = for_image(max_pool_attrs(2, 2), 4, 6)},
-              {.operands = {example({3, 9, 8, 270}), map({3, 9, 8, 270})},
-               .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
-              {.operands = {example({2, 4, 3, 19}, DType::bf16), map({2, 4, 3, 19})},
-               .attrs = for_image(max_pool_attrs(3, 2, 1), 7, 5)},
-              {.operands = {example({3, 9, 8, 270}, DType::f16), map({3, 9, 8, 270})},
-               .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
-          };
-        },
+    .examples = {{.operands = {example({2, 2, 3, 3}), argmax_map({2, 2, 3, 3})},
+                  .attrs = for_image(max_pool_attrs(2, 2), 4, 6)},
+                 {.operands = {example({3, 9, 8, 270}), argmax_map({3, 9, 8, 270})},
+                  .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
+                 {.operands = {example({2, 4, 3, 19}, DType::bf16), argmax_map({2, 4, 3, 19})},
+                  .attrs = for_image(max_pool_attrs(3, 2, 1), 7, 5)},
+                 {.operands = {example({3, 9, 8, 270}, DType::f16), argmax_map({3, 9, 8, 270})},
+                  .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)}},
 };
 
 MaxPool max_pool(Val x, const MaxPoolAttrs& attrs) {

@@ -46,12 +46,11 @@ const OpDef relu_op{
 const OpDef clip_op{
     .name = "clip",
     .formula = "min(max(x, lo), hi)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& interval = attrs.as<IntervalAttrs>();
-          require(interval.lo < interval.hi, "lo must be less than hi");
-          return infer_like_first(in, 1);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& interval = attrs.as<IntervalAttrs>();
+      require(interval.lo < interval.hi, "lo must be less than hi");
+      return infer_like_first(in, 1);
+    },
     .gradient =
         [](GradientArgs& g) {
           auto& interval = g.attrs<IntervalAttrs>();

@@ -101,20 +101,18 @@ const Rewrite dropout_rewrite{.op = &dropout_op, .anchor = &dropout_mask_op, .pa
 const OpDef dropout_mask_op{
     .name = "dropout_mask",
     .formula = "[uniform >= p] / (1 - p)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& mask = attrs.as<DropoutMaskAttrs>();
-          require_operands(in, 1, 1);
-          require_probability(mask.p);
-          require_scalars(in[0]);
-          const TensorSpec out{mask.shape, mask.dtype};
-          require(is_float(out.dtype), to_string(out) + ": not floating-point");
-          return Specs{out};
-        },
-    .cost =
-        [](SpecSpan, SpecSpan out, const Attrs&) {
-          return Cost{15.0 * double(out[0].numel()), double(out[0].bytes())};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& mask = attrs.as<DropoutMaskAttrs>();
+      require_operands(in, 1, 1);
+      require_probability(mask.p);
+      require_scalars(in[0]);
+      const TensorSpec out{mask.shape, mask.dtype};
+      require(is_float(out.dtype), to_string(out) + ": not floating-point");
+      return {out};
+    },
+    .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {
+      return {15.0 * double(out[0].numel()), double(out[0].bytes())};
+    },
     .cpu = {.run = run_mask},
     .cuda = &dropout_mask_cuda,
     .examples = {{.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
@@ -127,11 +125,10 @@ const OpDef dropout_mask_op{
 const OpDef dropout_apply_op{
     .name = "dropout_apply",
     .formula = "x / (1 - p) if mask > 0 else 0",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_probability(attrs.as<DropoutApplyAttrs>().p);
-          return infer_like_first(in, 2, true);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_probability(attrs.as<DropoutApplyAttrs>().p);
+      return infer_like_first(in, 2, true);
+    },
     .gradient =
         [](GradientArgs& g) {
           const float p = g.attrs<DropoutApplyAttrs>().p;
@@ -159,23 +156,21 @@ const OpDef dropout_apply_op{
 const OpDef dropout_op{
     .name = "dropout",
     .formula = "x / (1 - p) if uniform >= p else 0",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_probability(attrs.as<DropoutAttrs>().p);
-          require_operands(in, 2, 2);
-          require_scalars(in[1]);
-          return infer_like_first(in.first(1), 1);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_probability(attrs.as<DropoutAttrs>().p);
+      require_operands(in, 2, 2);
+      require_scalars(in[1]);
+      return infer_like_first(in.first(1), 1);
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.wants(0)) return;
           g.give(0, g.builder.emit1(dropout_op, {g.dy(), g.in(1)}, g.node.attrs));
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_dropout},
     .cuda = &dropout_cuda,
     .examples = {{.operands = {example({3, 7}), scalars_example()}, .attrs = DropoutAttrs{0.3f, 1}},

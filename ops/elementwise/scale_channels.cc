@@ -38,7 +38,7 @@ template <class T> void scale(const KernelArgs& a) {
   });
 }
 void run_scale(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { scale<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { scale<T>(a); });
 }
 
 // Up to kLanes channels of one image.
@@ -71,7 +71,7 @@ template <class T> void dot(const KernelArgs& a) {
   });
 }
 void run_dot(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { dot<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { dot<T>(a); });
 }
 
 }  // namespace
@@ -114,10 +114,9 @@ const OpDef dot_channels_op{
           if (g.wants(0)) g.give(0, scale_channels(g.in(1), g.dy()));
           if (g.wants(1)) g.give(1, scale_channels(g.in(0), g.dy()));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), 2.0 * double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), 2.0 * double(in[0].bytes())};
+    },
     .cpu = {.run = run_dot},
     .cuda = &dot_channels_cuda,
     .examples = {{.operands = {example({2, 3, 4, 5}), example({2, 3, 4, 5})}},

@@ -68,8 +68,7 @@ void run_scale_channels(const KernelArgs& a) {
 
 void run_dot_channels(const KernelArgs& a) {
   const Extents e(a.in_spec[0].shape);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(dot_channels_kernel<T>, {blocks_of(e.channels, kWarp), e.images}, kThreads,
            kThreads * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1),
            e.pixels, e.channels);

@@ -186,10 +186,9 @@ const OpDef cross_entropy_op{
           g.give(0, g.builder.emit1(cross_entropy_grad_op,
                                     {g.dy(), g.in(0), g.out(2), g.in(1), g.in(2)}, g.node.attrs));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{23.0 * double(in[0].numel()), double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {23.0 * double(in[0].numel()), double(in[0].bytes())};
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &cross_entropy_cuda,
     .examples = examples(),
@@ -206,10 +205,9 @@ const OpDef cross_entropy_grad_op{
       return {plain(in[1])};
     },
     .shares = {{0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{22.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {22.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
+    },
     .cpu = {.run = run_grad},
     .cuda = &cross_entropy_grad_cuda,
     .examples = grad_examples(),

@@ -67,8 +67,7 @@ void run_cross_entropy(const KernelArgs& a) {
   const int64_t rows = a.in_spec[0].shape[0], width = a.in_spec[0].shape[1];
   const int64_t chunks = blocks_of(rows, kRowsPerBlock);
   LossSums* partial = reinterpret_cast<LossSums*>(a.workspace);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(cross_entropy_kernel<T>, {chunks}, kThreads, kRowsPerBlock * sizeof(RowLoss),
            stream_of(a), partial, a.output(2), a.input<T>(0), a.input<int32_t>(1), rows, width,
            a.attrs.as<CrossEntropyAttrs>(), a.out[0] != nullptr);

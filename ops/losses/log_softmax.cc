@@ -82,11 +82,10 @@ std::vector<Example> examples() {
 const OpDef log_softmax_op{
     .name = "log_softmax",
     .formula = "x - log sum e^x over the last axis",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 1 && present(in[0]), "takes x (.., V)");
-          return infer_like_first(in, 1);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 1 && present(in[0]), "takes x (.., V)");
+      return infer_like_first(in, 1);
+    },
     .shares = {{0, 0}},
     .cost = cost,
     .cpu = {.run = run_log_softmax},

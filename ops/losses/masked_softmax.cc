@@ -102,11 +102,10 @@ const OpDef masked_softmax_op{
 const OpDef masked_softmax_grad_op{
     .name = "masked_softmax_grad",
     .formula = "dx[s] = y[s] (dy[s] - sum_s y[s] dy[s])",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && in[0].shape.rank() == 2, "takes y (S, B) and dy (S, B)");
-          return infer_like_first(in, 2);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2 && in[0].shape.rank() == 2, "takes y (S, B) and dy (S, B)");
+      return infer_like_first(in, 2);
+    },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_grad},
     .cuda = &masked_softmax_grad_cuda,

@@ -109,10 +109,9 @@ const OpDef softmax_op{
         },
     .optional_from = 1,
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{45.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {45.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &softmax_cuda,
     .examples = {{.operands = {example({5, 3}), absent_example()}, .attrs = SoftmaxAttrs{}},
@@ -129,11 +128,10 @@ const OpDef softmax_op{
 const OpDef softmax_grad_op{
     .name = "softmax_grad",
     .formula = "dx = y (dy - sum y dy) over the last axis",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && present(in[0]), "takes y and dy (.., C)");
-          return infer_like_first(in, 2);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2 && present(in[0]), "takes y and dy (.., C)");
+      return infer_like_first(in, 2);
+    },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_grad},
     .cuda = &softmax_grad_cuda,

@@ -16,8 +16,7 @@ namespace {
 
 // Operand 0 into output 0, with operand 2 as beta.
 void normalize(const KernelArgs& a, const float* mean, const float* scale) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     pal::normalize(a.queue, AllRows(a.in_spec[0]), a.input<T>(0), mean, scale, a.input(2),
                    a.output<T>(0));
   });
@@ -49,7 +48,7 @@ void run_infer(const KernelArgs& a) {
 // Operands dy, x, gamma, mean, rstd.
 void run_gradient(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype,
-                [&](auto zero) { norm_gradient<decltype(zero)>(a, AllRows(a.in_spec[0]), 3); });
+                [&]<class T>(T) { norm_gradient<T>(a, AllRows(a.in_spec[0]), 3); });
 }
 
 // Statistics, then what they are applied to: a clone of the last reads those that were kept.
@@ -75,11 +74,10 @@ const Rewrite batch_norm_in_parts{.op = &batch_norm_op,
 const OpDef batch_norm_op{
     .name = "batch_norm",
     .formula = "gamma (x - mean) rstd + beta; mean, rstd, variance of the batch",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands(in, 1, 3);
-          return Specs{in[0], in[1], in[1], in[1]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 1, 3);
+      return {in[0], in[1], in[1], in[1]};
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
@@ -88,10 +86,9 @@ const OpDef batch_norm_op{
           for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
+    },
     .cpu = {.run = run_forward,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return prepare_batch_norm(in[0]); }},
@@ -113,70 +110,42 @@ const OpDef batch_norm_op{
 const OpDef batch_norm_grad_op{
     .name = "batch_norm_grad",
     .formula = "dx, dgamma, dbeta of gamma (x - mean) rstd + beta",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands(in, 2, 5);
-          return Specs{in[0], in[2], in[2]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 2, 5);
+      return {in[0], in[2], in[2]};
+    },
     .shares = {{0, 0}, {0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
+    },
     .cpu = {.run = run_gradient,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return prepare_batch_norm(in[0]); }},
     .cuda = &batch_norm_grad_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5}), example({2, 3, 3, 5}), vector(5), vector(5),
-                            vector(5)}},
-              {.operands = {example({7, 19}), example({7, 19}), vector(19), vector(19), vector(19)},
-               .unread = {1, 0, 0}},
-              {.operands = {example({3, 37, 5, 150}), example({3, 37, 5, 150}), vector(150),
-                            vector(150), vector(150)},
-               .unread = {0, 0, 1}},
-              {.operands = {example({5, 9, 24}, DType::bf16), example({5, 9, 24}, DType::bf16),
-                            vector(24), vector(24), vector(24)}},
-              {.operands = {example({3, 37, 5, 150}, DType::f16),
-                            example({3, 37, 5, 150}, DType::f16), vector(150), vector(150),
-                            vector(150)}},
-          };
-        },
+    .examples = {{.operands = norm_operands({2, 3, 3, 5}, 2, 3)},
+                 {.operands = norm_operands({7, 19}, 2, 3), .unread = {1, 0, 0}},
+                 {.operands = norm_operands({3, 37, 5, 150}, 2, 3), .unread = {0, 0, 1}},
+                 {.operands = norm_operands({5, 9, 24}, 2, 3, DType::bf16)},
+                 {.operands = norm_operands({3, 37, 5, 150}, 2, 3, DType::f16)}},
 };
 
 const OpDef batch_norm_infer_op{
     .name = "batch_norm_infer",
     .formula = "gamma (x - mean) / sqrt(variance + eps) + beta",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands(in, 1, 5);
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 1, 5);
+      return {in[0]};
+    },
     .shares = {{0, 0}},
     .cpu = {.run = run_infer,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
     .cuda = &batch_norm_infer_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5}), vector(5), vector(5), vector(5), vector(5)},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {example({511, 150}), vector(150), vector(150), vector(150),
-                            vector(150)},
-               .attrs = BatchNormAttrs{0.1f}},
-              {.operands = {example({9, 24}, DType::bf16), vector(24), vector(24), vector(24),
-                            vector(24)},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {example({511, 15}, DType::f16), vector(15), vector(15), vector(15),
-                            vector(15)},
-               .attrs = BatchNormAttrs{}},
-          };
-        },
+    .examples = {{.operands = norm_operands({2, 3, 3, 5}, 1, 4), .attrs = BatchNormAttrs{}},
+                 {.operands = norm_operands({511, 150}, 1, 4), .attrs = BatchNormAttrs{0.1f}},
+                 {.operands = norm_operands({9, 24}, 1, 4, DType::bf16), .attrs = BatchNormAttrs{}},
+                 {.operands = norm_operands({511, 15}, 1, 4, DType::f16),
+                  .attrs = BatchNormAttrs{}}},
 };
 
 BatchNorm batch_norm(Val x, Val gamma, Val beta, float eps) {

@@ -48,7 +48,7 @@ void run_apply(const KernelArgs& a) {
   const float *gamma = a.input(1), *rstd = a.input(4);
   float* scale = reinterpret_cast<float*>(a.workspace);
   for (int64_t c = 0; c < a.in_spec[0].shape.back(); ++c) scale[c] = gamma[c] * rstd[c];
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { apply<decltype(zero)>(a, scale); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { apply<T>(a, scale); });
 }
 
 // relu(apply), relu(apply + residual), relu(residual + apply); all of them clones.
@@ -76,6 +76,19 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
   return out;
 }
 
+// x, gamma, beta, mean, rstd.
+std::vector<ExampleOperand> apply_operands(const Shape& x, DType type = DType::f32) {
+  std::vector<ExampleOperand> operands{example(x, type)};
+  operands.resize(kResidual, example({x.back()}, DType::f32, -1, 2));
+  return operands;
+}
+std::vector<ExampleOperand> with_residual(const Shape& x, DType type = DType::f32) {
+  std::vector<ExampleOperand> operands = apply_operands(x, type);
+  operands.push_back(example(x, type));
+  return operands;
+}
+const BatchNormApplyAttrs kPlain{}, kRelu{true};
+
 }  // namespace
 
 const Rewrite batch_norm_apply_rewrite{
@@ -84,16 +97,14 @@ const Rewrite batch_norm_apply_rewrite{
 const OpDef batch_norm_statistics_op{
     .name = "batch_norm_statistics",
     .formula = "mean, rstd, variance of the batch",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands(in, 1, 1);
-          const TensorSpec channels{{in[0].shape.back()}};
-          return Specs{channels, channels, channels};
-        },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 4 * double(in[0].numel()), .bytes = double(in[0].bytes())};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 1, 1);
+      const TensorSpec channels{{in[0].shape.back()}};
+      return {channels, channels, channels};
+    },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {.flops = 4 * double(in[0].numel()), .bytes = double(in[0].bytes())};
+    },
     .cpu = {.run = run_statistics,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return prepare_batch_norm(in[0]); }},
@@ -110,51 +121,34 @@ const OpDef batch_norm_statistics_op{
 const OpDef batch_norm_apply_op{
     .name = "batch_norm_apply",
     .formula = "gamma (x - mean) rstd + beta; relu: max(that (+ residual), 0)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          const bool sum = in.size() > kResidual && present(in[kResidual]);
-          require(in.size() <= kResidual + 1, "takes 5 or 6 operands");
-          require_norm_operands(in.first(std::min(in.size(), kResidual)), 1, kResidual);
-          require(!sum || attrs.as<BatchNormApplyAttrs>().relu, "only relu adds a residual");
-          require(!sum || in[kResidual] == in[0],
-                  "operand 5 should be " + to_string(in[0]) + ", is " + to_string(in.back()));
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      const bool sum = in.size() > kResidual && present(in[kResidual]);
+      require(in.size() <= kResidual + 1, "takes 5 or 6 operands");
+      require_norm_operands(in.first(std::min(in.size(), kResidual)), 1, kResidual);
+      require(!sum || attrs.as<BatchNormApplyAttrs>().relu, "only relu adds a residual");
+      require(!sum || in[kResidual] == in[0],
+              "operand 5 should be " + to_string(in[0]) + ", is " + to_string(in.back()));
+      return {in[0]};
+    },
     .optional_from = kResidual,
     .shares = {{0, 0}, {0, kResidual}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          const double images = in.size() > kResidual && present(in[kResidual]) ? 3 : 2;
-          return Cost{.flops = (images + 1) * double(in[0].numel()),
-                      .bytes = images * double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      const double images = in.size() > kResidual && present(in[kResidual]) ? 3 : 2;
+      return {.flops = (images + 1) * double(in[0].numel()),
+              .bytes = images * double(in[0].bytes())};
+    },
     .cpu = {.run = run_apply,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
     .cuda = &batch_norm_apply_cuda,
-    .examples =
-        [] {
-          auto operands = [](Shape x, DType type = DType::f32) {
-            auto vector = [&] { return example({x.back()}, DType::f32, -1, 2); };
-            return std::vector<ExampleOperand>{example(x, type), vector(), vector(), vector(),
-                                               vector()};
-          };
-          auto with_residual = [&](Shape x, DType type = DType::f32) {
-            auto list = operands(x, type);
-            list.push_back(example(x, type));
-            return list;
-          };
-          const BatchNormApplyAttrs plain{}, relu{true};
-          return std::vector<Example>{
-              {.operands = operands({2, 3, 3, 5}), .attrs = plain},
-              {.operands = operands({7, 19}), .attrs = relu},
-              {.operands = with_residual({7, 19}), .attrs = relu},
-              {.operands = operands({3, 37, 5, 150}), .attrs = plain},
-              {.operands = with_residual({3, 37, 5, 150}), .attrs = relu},
-              {.operands = operands({5, 9, 24}, DType::bf16), .attrs = plain},
-              {.operands = operands({7, 19}, DType::f16), .attrs = relu},
-              {.operands = with_residual({5, 9, 24}, DType::bf16), .attrs = relu}};
-        },
+    .examples = {{.operands = apply_operands({2, 3, 3, 5}), .attrs = kPlain},
+                 {.operands = apply_operands({7, 19}), .attrs = kRelu},
+                 {.operands = with_residual({7, 19}), .attrs = kRelu},
+                 {.operands = apply_operands({3, 37, 5, 150}), .attrs = kPlain},
+                 {.operands = with_residual({3, 37, 5, 150}), .attrs = kRelu},
+                 {.operands = apply_operands({5, 9, 24}, DType::bf16), .attrs = kPlain},
+                 {.operands = apply_operands({7, 19}, DType::f16), .attrs = kRelu},
+                 {.operands = with_residual({5, 9, 24}, DType::bf16), .attrs = kRelu}},
 };
 
 }  // namespace pal

@@ -131,8 +131,7 @@ void norm_moments(const KernelArgs& a, const NormRows& r, Valid valid, float eps
                   float* scale, const float* gamma, float* mean_out, float* rstd_out,
                   float* variance_out) {
   const NormSpace s(a, r);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_chunks_kernel<T, Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
            kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input<T>(0), r, valid);
   });
@@ -197,8 +196,7 @@ template <class Valid>
 void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
                    const float* rstd) {
   const NormSpace s(a, r);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_grad_chunks_kernel<T, Valid>,
            {blocks_of(r.channels, kColumnThreads), r.chunks}, kColumnThreads, 0, stream_of(a),
            s.partial, s.count, a.input<T>(0), a.input<T>(1), mean, r, valid);

@@ -53,7 +53,7 @@ template <class T> void forward(const KernelArgs& a) {
   normalize(a.queue, q, x, mean, scale, a.input(2), a.output<T>(0));
 }
 void run_forward(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 // x, gamma, beta, lengths, mean, variance -> y
@@ -63,8 +63,7 @@ void run_infer(const KernelArgs& a) {
   float* scale = reinterpret_cast<float*>(a.workspace);
   const float eps = a.attrs.as<FrameNormAttrs>().eps;
   for (int64_t c = 0; c < q.channels; ++c) scale[c] = gamma[c] / std::sqrt(variance[c] + eps);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     normalize(a.queue, q, a.input<T>(0), a.input(4), scale, a.input(2), a.output<T>(0));
   });
 }
@@ -72,7 +71,7 @@ void run_infer(const KernelArgs& a) {
 // dy, x, gamma, lengths, mean, rstd -> dx, dgamma, dbeta
 void run_gradient(const KernelArgs& a) {
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { norm_gradient<decltype(zero)>(a, q, 4); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { norm_gradient<T>(a, q, 4); });
 }
 
 // `images` operands like the first, then vectors of its channels, with lengths in place 3.
@@ -85,16 +84,23 @@ ExampleOperand lengths(int64_t batch, int64_t least, int64_t most) {
   return example({batch}, DType::i32, float(least), float(most));
 }
 
+// As norm_operands, with the lengths in their place.
+std::vector<ExampleOperand> frame_operands(const Shape& x, size_t images, size_t vectors,
+                                           ExampleOperand lengths, DType type = DType::f32) {
+  std::vector<ExampleOperand> operands = norm_operands(x, images, vectors, type);
+  operands.insert(operands.begin() + 3, std::move(lengths));
+  return operands;
+}
+
 }  // namespace
 
 const OpDef frame_norm_op{
     .name = "frame_norm",
     .formula = "gamma (x - mean) rstd + beta in valid frames, 0 elsewhere; mean, rstd, variance",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          check(in, 1, 4, attrs);
-          return Specs{in[0], in[1], in[1], in[1]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      check(in, 1, 4, attrs);
+      return {in[0], in[1], in[1], in[1]};
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
@@ -104,10 +110,9 @@ const OpDef frame_norm_op{
           for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
+    },
     .cpu = {.run = run_forward,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs& attrs) { return prepare(in, attrs); }},
@@ -130,77 +135,52 @@ const OpDef frame_norm_op{
 const OpDef frame_norm_grad_op{
     .name = "frame_norm_grad",
     .formula = "dx, dgamma, dbeta of gamma (x - mean) rstd + beta in valid frames",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          check(in, 2, 6, attrs);
-          return Specs{in[0], in[2], in[2]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      check(in, 2, 6, attrs);
+      return {in[0], in[2], in[2]};
+    },
     .shares = {{0, 0}, {0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
+    },
     .cpu = {.run = run_gradient,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs& attrs) { return prepare(in, attrs); }},
     .cuda = &frame_norm_grad_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({4, 3, 5}), example({4, 3, 5}), vector(5), lengths(3, 0, 4),
-                            vector(5), vector(5)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({3, 4, 2, 5}), example({3, 4, 2, 5}), vector(5),
-                            lengths(3, 0, 4), vector(5), vector(5)},
-               .attrs = FrameNormAttrs{0.1f, true},
-               .unread = {1, 0, 0}},
-              {.operands = {example({37, 5, 150}), example({37, 5, 150}), vector(150),
-                            lengths(5, 0, 37), vector(150), vector(150)},
-               .attrs = FrameNormAttrs{},
-               .unread = {0, 0, 1}},
-              {.operands = {example({3, 4, 2, 24}, DType::bf16),
-                            example({3, 4, 2, 24}, DType::bf16), vector(24), lengths(3, 0, 4),
-                            vector(24), vector(24)},
-               .attrs = FrameNormAttrs{1e-5f, true}},
-              {.operands = {example({37, 5, 50}, DType::f16), example({37, 5, 50}, DType::f16),
-                            vector(50), lengths(5, 0, 37), vector(50), vector(50)},
-               .attrs = FrameNormAttrs{}},
-          };
-        },
+    .examples = {{.operands = frame_operands({4, 3, 5}, 2, 3, lengths(3, 0, 4)),
+                  .attrs = FrameNormAttrs{}},
+                 {.operands = frame_operands({3, 4, 2, 5}, 2, 3, lengths(3, 0, 4)),
+                  .attrs = FrameNormAttrs{0.1f, true},
+                  .unread = {1, 0, 0}},
+                 {.operands = frame_operands({37, 5, 150}, 2, 3, lengths(5, 0, 37)),
+                  .attrs = FrameNormAttrs{},
+                  .unread = {0, 0, 1}},
+                 {.operands = frame_operands({3, 4, 2, 24}, 2, 3, lengths(3, 0, 4), DType::bf16),
+                  .attrs = FrameNormAttrs{1e-5f, true}},
+                 {.operands = frame_operands({37, 5, 50}, 2, 3, lengths(5, 0, 37), DType::f16),
+                  .attrs = FrameNormAttrs{}}},
 };
 
 const OpDef frame_norm_infer_op{
     .name = "frame_norm_infer",
     .formula = "gamma (x - mean) / sqrt(variance + eps) + beta in valid frames, 0 elsewhere",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          check(in, 1, 6, attrs);
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      check(in, 1, 6, attrs);
+      return {in[0]};
+    },
     .shares = {{0, 0}},
     .cpu = {.run = run_infer,
             .prepare = [](const Device&, SpecSpan in, SpecSpan,
                           const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
     .cuda = &frame_norm_infer_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({4, 3, 5}), vector(5), vector(5), lengths(3, 0, 4), vector(5),
-                            vector(5)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({5, 111, 150}), vector(150), vector(150), lengths(5, 0, 111),
-                            vector(150), vector(150)},
-               .attrs = FrameNormAttrs{0.1f, true}},
-              {.operands = {example({4, 3, 24}, DType::bf16), vector(24), vector(24),
-                            lengths(3, 0, 4), vector(24), vector(24)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({4, 3, 5}, DType::f16), vector(5), vector(5), lengths(3, 0, 4),
-                            vector(5), vector(5)},
-               .attrs = FrameNormAttrs{}},
-          };
-        },
+    .examples = {{.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4)),
+                  .attrs = FrameNormAttrs{}},
+                 {.operands = frame_operands({5, 111, 150}, 1, 4, lengths(5, 0, 111)),
+                  .attrs = FrameNormAttrs{0.1f, true}},
+                 {.operands = frame_operands({4, 3, 24}, 1, 4, lengths(3, 0, 4), DType::bf16),
+                  .attrs = FrameNormAttrs{}},
+                 {.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4), DType::f16),
+                  .attrs = FrameNormAttrs{}}},
 };
 
 FrameNorm frame_norm(Val x, Val gamma, Val beta, Val lengths, FrameNormAttrs attrs) {

@@ -128,6 +128,8 @@ void run_grad(const KernelArgs& a) {
   }
 }
 
+ExampleOperand statistic(Shape rows) { return example(rows, DType::f32, 0.5f, 1.5f); }
+
 }  // namespace
 
 const OpDef layer_norm_op{
@@ -152,10 +154,9 @@ const OpDef layer_norm_op{
           for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{8.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {8.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &layer_norm_cuda,
     .examples = {{.operands = {example({3, 2, 7}), example({7}), example({7})},
@@ -188,24 +189,19 @@ const OpDef layer_norm_grad_op{
     },
     .optional_from = 5,
     .shares = {{0, 0}, {0, 1}, {1, 5}, {2, 6}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{20.0 * double(in[1].numel()), double(2 * in[1].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {20.0 * double(in[1].numel()), double(2 * in[1].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &layer_norm_grad_cuda,
-    .examples =
-        [] {
-          const ExampleOperand none = absent_example();
-          auto statistic = [](Shape rows) { return example(rows, DType::f32, 0.5f, 1.5f); };
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 7}), example({3, 2, 7}), example({7}), statistic({3, 2}),
-                            statistic({3, 2}), none, none}},
-              {.operands = {example({5, 33}, DType::bf16), example({5, 33}, DType::bf16),
-                            example({33}), statistic({5}), statistic({5}), example({33}), none}},
-              {.operands = {example({35, 530}), example({35, 530}), example({530}), statistic({35}),
-                            statistic({35}), example({530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2, 7}), example({3, 2, 7}), example({7}),
+                               statistic({3, 2}), statistic({3, 2}), absent_example(),
+                               absent_example()}},
+                 {.operands = {example({5, 33}, DType::bf16), example({5, 33}, DType::bf16),
+                               example({33}), statistic({5}), statistic({5}), example({33}),
+                               absent_example()}},
+                 {.operands = {example({35, 530}), example({35, 530}), example({530}),
+                               statistic({35}), statistic({35}), example({530}), example({530})}}},
 };
 
 Val layer_norm(Val x, Val gamma, Val beta, float eps) {

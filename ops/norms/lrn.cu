@@ -77,8 +77,7 @@ int warps_of(const Rows& r, int arrays) {
 void run_lrn(const KernelArgs& a) {
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 1);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(lrn_kernel<T>, {blocks_of(r.rows, warps)}, warps * kWarp,
            size_t(warps * r.channels) * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0),
            r, LrnFormula(a.attrs.as<LrnAttrs>()));
@@ -88,8 +87,7 @@ void run_lrn(const KernelArgs& a) {
 void run_lrn_grad(const KernelArgs& a) {
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 2);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(lrn_grad_kernel<T>, {blocks_of(r.rows, warps)}, warps * kWarp,
            size_t(warps * 2 * r.channels) * sizeof(float), stream_of(a), a.output<T>(0),
            a.input<T>(0), a.input<T>(1), r, LrnFormula(a.attrs.as<LrnAttrs>()));

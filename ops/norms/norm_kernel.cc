@@ -33,8 +33,8 @@ Prepared prepare_batch_norm(const TensorSpec& x) {
 
 void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float eps,
                    float* partial, const Moments& out) {
-  by_float_type(spec.dtype, [&](auto zero) {
-    moments(queue, AllRows(spec), static_cast<const decltype(zero)*>(x), eps, partial, out);
+  by_float_type(spec.dtype, [&]<class T>(T) {
+    moments(queue, AllRows(spec), static_cast<const T*>(x), eps, partial, out);
   });
 }
 
@@ -51,6 +51,13 @@ void require_norm_operands(SpecSpan in, size_t images, size_t count, int batch_a
     require(in[i] == wanted, "operand " + std::to_string(i) + " should be " + to_string(wanted) +
                                  ", is " + to_string(in[i]));
   }
+}
+
+std::vector<ExampleOperand> norm_operands(const Shape& x, size_t images, size_t vectors,
+                                          DType type) {
+  std::vector<ExampleOperand> operands(images, example(x, type));
+  operands.resize(images + vectors, example({x.back()}, DType::f32, 0.5f, 2));
+  return operands;
 }
 
 }  // namespace pal

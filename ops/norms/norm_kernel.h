@@ -199,4 +199,8 @@ void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics) {
 // the lengths, i32 (B).
 void require_norm_operands(SpecSpan in, size_t images, size_t count, int batch_axis = kNone);
 
+// Of an example: `images` operands like x (.., C), then `vectors` f32 (C) from 0.5 on.
+std::vector<ExampleOperand> norm_operands(const Shape& x, size_t images, size_t vectors,
+                                          DType type = DType::f32);
+
 }  // namespace pal

@@ -107,6 +107,8 @@ Cost cost(SpecSpan in, SpecSpan out, const Attrs& attrs) {
   return cost;
 }
 
+using A = BatchedMatmulAttrs;  // of the examples
+
 }  // namespace
 
 ProductShape batched_matmul_product(SpecSpan in, const BatchedMatmulAttrs& attrs) {
@@ -135,35 +137,27 @@ const OpDef batched_matmul_op{
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &batched_matmul_cuda,
     .examples =
-        [] {
-          using A = BatchedMatmulAttrs;
-          return std::vector<Example>{
-              {.operands = {example({3, 4, 5}), example({3, 5, 6}), absent_example()},
-               .attrs = A{}},
-              {.operands = {example({3, 5, 4}), example({3, 6, 5}), example({3, 4, 6})},
-               .attrs = A{.ta = true, .tb = true}},
-              {.operands = {example({4, 3, 5}), example({6, 3, 5}), absent_example()},
-               .attrs = A{.tb = true, .a_batch = 1, .b_batch = 1}},
-              {.operands = {example({3, 4, 5}), example({5, 3, 6}), example({4, 3, 6})},
-               .attrs = A{.b_batch = 1, .out_batch = 1}},
-              {.operands = {example({5, 3, 1}), example({5, 3, 6}), absent_example()},
-               .attrs = A{.ta = true, .a_batch = 1, .b_batch = 1, .out_batch = 1}},
-              {.operands = {example({1, 4, 5}), example({1, 5, 6}), absent_example()},
-               .attrs = A{}},
-              {.operands = {example({17, 33, 40}), example({40, 17, 37}), example({33, 17, 37})},
-               .attrs = A{.b_batch = 1, .out_batch = 1}},
-              {.operands = {half_example({3, 4, 8}), half_example({3, 8, 6}), absent_example()},
-               .attrs = A{}},
-              {.operands = {half_example({3, 4, 5}), half_example({5, 3, 6}),
-                            half_example({4, 3, 6})},
-               .attrs = A{.b_batch = 1, .out_batch = 1, .dtype = DType::bf16}},
-              {.operands = {half_example({3, 5, 4}, DType::f16),
-                            half_example({3, 6, 5}, DType::f16), absent_example()},
-               .attrs = A{.ta = true, .tb = true, .dtype = DType::f16}},
-              {.operands = {half_example({3, 4, 5}), example({3, 5, 6}), half_example({3, 4, 6})},
-               .attrs = A{.dtype = DType::bf16}},
-          };
-        },
+        {{.operands = {example({3, 4, 5}), example({3, 5, 6}), absent_example()}, .attrs = A{}},
+         {.operands = {example({3, 5, 4}), example({3, 6, 5}), example({3, 4, 6})},
+          .attrs = A{.ta = true, .tb = true}},
+         {.operands = {example({4, 3, 5}), example({6, 3, 5}), absent_example()},
+          .attrs = A{.tb = true, .a_batch = 1, .b_batch = 1}},
+         {.operands = {example({3, 4, 5}), example({5, 3, 6}), example({4, 3, 6})},
+          .attrs = A{.b_batch = 1, .out_batch = 1}},
+         {.operands = {example({5, 3, 1}), example({5, 3, 6}), absent_example()},
+          .attrs = A{.ta = true, .a_batch = 1, .b_batch = 1, .out_batch = 1}},
+         {.operands = {example({1, 4, 5}), example({1, 5, 6}), absent_example()}, .attrs = A{}},
+         {.operands = {example({17, 33, 40}), example({40, 17, 37}), example({33, 17, 37})},
+          .attrs = A{.b_batch = 1, .out_batch = 1}},
+         {.operands = {half_example({3, 4, 8}), half_example({3, 8, 6}), absent_example()},
+          .attrs = A{}},
+         {.operands = {half_example({3, 4, 5}), half_example({5, 3, 6}), half_example({4, 3, 6})},
+          .attrs = A{.b_batch = 1, .out_batch = 1, .dtype = DType::bf16}},
+         {.operands = {half_example({3, 5, 4}, DType::f16), half_example({3, 6, 5}, DType::f16),
+                       absent_example()},
+          .attrs = A{.ta = true, .tb = true, .dtype = DType::f16}},
+         {.operands = {half_example({3, 4, 5}), example({3, 5, 6}), half_example({3, 4, 6})},
+          .attrs = A{.dtype = DType::bf16}}},
 };
 
 Val batched_matmul(Val a, Val b, BatchedMatmulAttrs attrs, Val c, std::optional<DType> dtype) {

@@ -127,7 +127,9 @@ Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
   return cost;
 }
 
-std::vector<Example> examples() {
+}  // namespace
+
+std::vector<Example> matmul_examples() {
   const auto f32 = DType::f32, half = DType::bf16;
   return {
       {.operands = {example({5, 7}), example({7, 3}), absent_example()}, .attrs = MatmulAttrs{}},
@@ -157,8 +159,6 @@ std::vector<Example> examples() {
   };
 }
 
-}  // namespace
-
 ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs) {
   const int64_t a_rows = leading_numel(in[0].shape, in[0].shape.rank() - 1);
   const int64_t b_rows = leading_numel(in[1].shape, in[1].shape.rank() - 1);
@@ -187,7 +187,7 @@ const OpDef matmul_op{
     .cost = cost,
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &matmul_cuda,
-    .examples = examples(),
+    .examples = matmul_examples(),
 };
 
 Val matmul(Val a, Val b, bool ta, bool tb, Val c, DType dtype) {

@@ -164,7 +164,7 @@ const OpDef matmul_relu_op{
                   return matmul_op.cpu.prepare(device, in, out, attrs);
                 }},
     .cuda = &matmul_relu_cuda,
-    .examples = matmul_op.examples(),
+    .examples = matmul_examples(),
 };
 
 const OpDef matmul_relu_grad_op{

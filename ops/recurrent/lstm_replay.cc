@@ -148,6 +148,18 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
   return out;
 }
 
+std::vector<Example> examples() {
+  const ExampleOperand no = absent_example();
+  auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
+  const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
+  return {{.operands = {s, s, one(3, 20), no, no, no, no, no, no}},
+          {.operands = {s, s, one(3, 20), no, no, no, no, s, no}},
+          {.operands = {m, m, one(5, 68), no, no, no, no, no, m}},
+          {.operands = {l, l, one(9, 2160), no, no, no, no, l, l}},
+          {.operands = {s, s, no, s, s, s, s, no, s}},
+          {.operands = {m, m, no, m, m, m, m, m, no}}};
+}
+
 }  // namespace
 
 const Rewrite lstm_replay_rewrite{
@@ -165,18 +177,7 @@ const OpDef lstm_cell_replay_grad_op{
         },
     .cpu = {.run = run},
     .cuda = &lstm_cell_replay_grad_cuda,
-    .examples =
-        [] {
-          const ExampleOperand no = absent_example();
-          auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
-          const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
-          return std::vector<Example>{{.operands = {s, s, one(3, 20), no, no, no, no, no, no}},
-                                      {.operands = {s, s, one(3, 20), no, no, no, no, s, no}},
-                                      {.operands = {m, m, one(5, 68), no, no, no, no, no, m}},
-                                      {.operands = {l, l, one(9, 2160), no, no, no, no, l, l}},
-                                      {.operands = {s, s, no, s, s, s, s, no, s}},
-                                      {.operands = {m, m, no, m, m, m, m, m, no}}};
-        },
+    .examples = examples(),
 };
 
 }  // namespace pal

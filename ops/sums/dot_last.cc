@@ -101,10 +101,9 @@ const OpDef dot_last_op{
           auto d = g.builder.emit(dot_last_grad_op, {g.dy(), g.in(0), g.in(1), g.take_sum(1)});
           g.give(0, d[0]), g.give(1, d[1]);
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &dot_last_cuda,
     .examples = {{.operands = {example({3, 2, 5}), example({5})}},
@@ -127,10 +126,9 @@ const OpDef dot_last_grad_op{
     },
     .optional_from = 3,
     .shares = {{0, 1}, {1, 3}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{3.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {3.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &dot_last_grad_cuda,
     .examples =

@@ -16,8 +16,7 @@ __global__ void dot_last_kernel(T* y, const T* x, const float* v, int64_t rows, 
 }
 void run_dot_last(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].shape[0], rows = row_count(a.in_spec[0].shape);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(dot_last_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
            a.output<T>(0), a.input<T>(0), a.input(1), rows, width);
   });
@@ -52,8 +51,7 @@ void run_dot_last_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[2].shape[0], rows = row_count(a.in_spec[1].shape);
   const int64_t per_chunk = dot_last_rows(rows), chunks = blocks_of(rows, per_chunk);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     if (!a.out[1]) return;
     launch(dot_last_dv_kernel<T>, {blocks_of(width, kColumnThreads), chunks}, kColumnThreads, 0,
            stream_of(a), partial, a.input<T>(0), a.input<T>(1), rows, width, per_chunk);

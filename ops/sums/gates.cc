@@ -76,10 +76,9 @@ const OpDef sum_of_squares_op{
       require(in.size() == 1 && is_float(in[0].dtype), "takes one float tensor");
       return {{Shape{1}}};
     },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), double(in[0].bytes())};
+    },
     .cpu = {.run = run_squares, .prepare = prepare_squares},
     .cuda = &sum_of_squares_cuda,
     .examples = {{.operands = {example({3, 7})}},

@@ -158,20 +158,19 @@ void run_add_broadcast(const KernelArgs& a) {
 const OpDef sum_leading_op{
     .name = "sum_leading",
     .formula = "sum + x summed over its first axes",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& sum = attrs.as<SumLeadingAttrs>();
-          require_operands(in, 1, 2);
-          require(is_float(in[0].dtype) && is_float(sum.dtype),
-                  to_string(in[0]) + ": not floating-point");
-          require(0 < sum.axes && sum.axes < in[0].shape.rank(),
-                  to_string(in[0]) + ": cannot sum over " + std::to_string(sum.axes) + " axes");
-          TensorSpec out{suffix(in[0].shape, sum.axes), sum.dtype};
-          require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out,
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": the sum so far should be " +
-                      to_string(out));
-          return Specs{out};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& sum = attrs.as<SumLeadingAttrs>();
+      require_operands(in, 1, 2);
+      require(is_float(in[0].dtype) && is_float(sum.dtype),
+              to_string(in[0]) + ": not floating-point");
+      require(0 < sum.axes && sum.axes < in[0].shape.rank(),
+              to_string(in[0]) + ": cannot sum over " + std::to_string(sum.axes) + " axes");
+      TensorSpec out{suffix(in[0].shape, sum.axes), sum.dtype};
+      require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out,
+              to_string(in[0]) + ", " + to_string(in[1]) + ": the sum so far should be " +
+                  to_string(out));
+      return {out};
+    },
     .gradient =
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
@@ -180,10 +179,9 @@ const OpDef sum_leading_op{
         },
     .optional_from = 1,
     .shares = {{0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{double(in[0].numel()), double(in[0].bytes() + 2 * out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {double(in[0].numel()), double(in[0].bytes() + 2 * out[0].bytes())};
+    },
     .cpu = {.run = run_sum_leading, .prepare = prepare_sum_leading},
     .cuda = &sum_leading_cuda,
     .examples = {{.operands = {example({3, 7}), absent_example()}, .attrs = SumLeadingAttrs{1}},
@@ -198,21 +196,19 @@ const OpDef sum_leading_op{
 const OpDef sum_all_op{
     .name = "sum_all",
     .formula = "sum of all x",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 1, 1);
-          require(is_float(in[0].dtype), to_string(in[0]) + ": not floating-point");
-          return Specs{{{1}, DType::f32}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(is_float(in[0].dtype), to_string(in[0]) + ": not floating-point");
+      return {{{1}, DType::f32}};
+    },
     .gradient =
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
           g.give(0, broadcast_leading(cast(g.dy(), x.dtype), x.shape));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{double(in[0].numel()), double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {double(in[0].numel()), double(in[0].bytes())};
+    },
     .cpu = {.run = run_sum_all,
             .prepare =
                 [](const Device&, SpecSpan in, SpecSpan, const Attrs&) {
@@ -227,14 +223,13 @@ const OpDef sum_all_op{
 const OpDef broadcast_leading_op{
     .name = "broadcast_leading",
     .formula = "x for every index of new leading axes",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& shape = attrs.as<BroadcastAttrs>().shape;
-          require_operands(in, 1, 1);
-          require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)),
-                  to_string(in[0]) + " to " + to_string(shape) + ": not the trailing axes");
-          return Specs{{shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& shape = attrs.as<BroadcastAttrs>().shape;
+      require_operands(in, 1, 1);
+      require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)),
+              to_string(in[0]) + " to " + to_string(shape) + ": not the trailing axes");
+      return {{shape, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
@@ -254,15 +249,14 @@ const OpDef broadcast_leading_op{
 const OpDef add_broadcast_op{
     .name = "add_broadcast",
     .formula = "x + b for every leading index",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 2, 2);
-          require(is_float(in[0].dtype) && is_float(in[1].dtype),
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": not floating-point");
-          require(in[1].shape.rank() > 0 && is_suffix(in[1].shape, in[0].shape),
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": not the trailing axes");
-          return Specs{{in[0].shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 2, 2);
+      require(is_float(in[0].dtype) && is_float(in[1].dtype),
+              to_string(in[0]) + ", " + to_string(in[1]) + ": not floating-point");
+      require(in[1].shape.rank() > 0 && is_suffix(in[1].shape, in[0].shape),
+              to_string(in[0]) + ", " + to_string(in[1]) + ": not the trailing axes");
+      return {{in[0].shape, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, g.dy());

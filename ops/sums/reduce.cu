@@ -19,8 +19,7 @@ void run_sum_leading(const KernelArgs& a) {
   const Stored out = stored(a.out[0], a.out_spec[0]);
   const Stored so_far = stored(input_if_present(a, 1), a.out_spec[0]);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     const T* x = a.input<T>(0);
     if (chunks <= 1) {
       return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, 0, stream_of(a), out, x, rows,
@@ -58,8 +57,7 @@ template <class T> __global__ void sum_all_kernel(float* partial, const T* x, in
 void run_sum_all(const KernelArgs& a) {
   const int64_t size = a.in_spec[0].numel(), chunks = blocks_of(size, kRun);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(sum_all_kernel<T>, {blocks_of(chunks, kChunksPerBlock)}, kThreads, 0, stream_of(a),
            partial, a.input<T>(0), size);
   });

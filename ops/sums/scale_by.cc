@@ -52,11 +52,10 @@ bool one_number(const TensorSpec& spec) {
 const OpDef scale_by_op{
     .name = "scale_by",
     .formula = "factor x, the factor a value",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && one_number(in[1]), "takes x and a factor f32[1]");
-          return infer_like_first(in.first(1), 1);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2 && one_number(in[1]), "takes x and a factor f32[1]");
+      return infer_like_first(in.first(1), 1);
+    },
     .gradient =
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, scale_by(g.dy(), g.in(1)));
@@ -89,10 +88,9 @@ const OpDef inner_product_op{
         },
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
+    },
     .cpu = {.run = run_product, .prepare = prepare_product},
     .cuda = &inner_product_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 7}), example({1})}},

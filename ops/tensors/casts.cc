@@ -9,14 +9,13 @@ namespace pal {
 const OpDef cast_op{
     .name = "cast",
     .formula = "x as another type",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_operands(in, 1, 1);
-          const DType to = attrs.as<CastAttrs>().to;
-          require(is_float(in[0].dtype) && is_float(to),
-                  to_string(in[0]) + " to " + to_string(to) + ": not floating-point types");
-          return Specs{{in[0].shape, to}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_operands(in, 1, 1);
+      const DType to = attrs.as<CastAttrs>().to;
+      require(is_float(in[0].dtype) && is_float(to),
+              to_string(in[0]) + " to " + to_string(to) + ": not floating-point types");
+      return {{in[0].shape, to}};
+    },
     .gradient = [](GradientArgs& g) { g.give(0, cast(g.dy(), g.in(0).spec().dtype)); },
     .cpu = {.run = [](const KernelArgs& a) { convert_operand(a, 0); }},
     .cuda = &cast_cuda,
@@ -28,13 +27,12 @@ const OpDef cast_op{
 const OpDef to_bits_op{
     .name = "to_bits",
     .formula = "[lo < x < hi], a bit each",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 1, 1);
-          require(is_float(in[0].dtype) || in[0].dtype == DType::bit,
-                  to_string(in[0]) + ": not floating-point");
-          return Specs{{in[0].shape, DType::bit}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(is_float(in[0].dtype) || in[0].dtype == DType::bit,
+              to_string(in[0]) + ": not floating-point");
+      return {{in[0].shape, DType::bit}};
+    },
     .reads =
         [](int, const Attrs& attrs) {
           auto& interval = attrs.as<BitsAttrs>();

@@ -111,13 +111,12 @@ const OpDef concatenate_op{
 const OpDef slice_columns_op{
     .name = "slice_columns",
     .formula = "x[.., begin:end]",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<ColumnsAttrs>();
-          require_operands(in, 1, 1);
-          require_columns(in[0]);
-          return infer_slice(SliceAxis::last, in[0], s.begin, s.end);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<ColumnsAttrs>();
+      require_operands(in, 1, 1);
+      require_columns(in[0]);
+      return infer_slice(SliceAxis::last, in[0], s.begin, s.end);
+    },
     .gradient =
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::last, g.attrs<ColumnsAttrs>().begin, slice_columns_grad);
@@ -132,11 +131,10 @@ const OpDef slice_columns_op{
 const OpDef slice_columns_grad_op{
     .name = "slice_columns_grad",
     .formula = "sum + (part as columns from begin on)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<ColumnsGradAttrs>();
-          return infer_slice_grad(SliceAxis::last, in, s.begin, s.width);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<ColumnsGradAttrs>();
+      return infer_slice_grad(SliceAxis::last, in, s.begin, s.width);
+    },
     .optional_from = 1,
     .shares = {{0, 1}},
     .cpu = {.run = run_slice_grad},

@@ -118,10 +118,10 @@ const OpDef embedding_op{
           g.give(0, embedding_grad(g.dy(), g.in(1), g.take_sum(0), g.in(0).shape()[0],
                                    g.attrs<EmbeddingAttrs>().padding));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {  // of the table only the rows that are read
-          return Cost{0, double(in[1].bytes() + 2 * out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out,
+               const Attrs&) -> Cost {  // of the table only the rows that are read
+      return {0, double(in[1].bytes() + 2 * out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &embedding_cuda,
     .examples = {{.operands = {example({6, 7}), ids_example({3, 2}, 5)}, .attrs = EmbeddingAttrs{}},
@@ -137,12 +137,12 @@ const OpDef embedding_grad_op{
     .infer = infer_grad,
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {  // without a sum the table is zeroed first
-          const bool fresh = in.size() < 3 || in[2].shape.rank() == 0;
-          return Cost{double(in[0].numel()), double(in[1].bytes() + 3 * in[0].bytes()) +
-                                                 (fresh ? double(out[0].bytes()) : 0.0)};
-        },
+    .cost = [](SpecSpan in, SpecSpan out,
+               const Attrs&) -> Cost {  // without a sum the table is zeroed first
+      const bool fresh = in.size() < 3 || in[2].shape.rank() == 0;
+      return {double(in[0].numel()),
+              double(in[1].bytes() + 3 * in[0].bytes()) + (fresh ? double(out[0].bytes()) : 0.0)};
+    },
     .cpu = {.run = run_grad},
     .cuda = &embedding_grad_cuda,
     .examples = {{.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), absent_example()},

@@ -119,8 +119,7 @@ void run_embedding_grad(const KernelArgs& a) {
   } else {
     zero_async(a, a.out[0], a.out_spec[0].bytes());
   }
-  by_float_type(a.out_spec[0].dtype, [&, count = count](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.out_spec[0].dtype, [&, count = count]<class T>(T) {
     launch(add_rows_kernel<T>, {count}, kThreads, 0, stream, a.output<T>(0),
            stored(a.in[0], a.in_spec[0]), keys, count, width);
   });

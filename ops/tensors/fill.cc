@@ -37,12 +37,11 @@ void run(const KernelArgs& a) {
 const OpDef fill_op{
     .name = "fill",
     .formula = "value everywhere",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_operands(in, 0, 0);
-          auto& fill = attrs.as<FillAttrs>();
-          return Specs{{fill.shape, fill.dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_operands(in, 0, 0);
+      auto& fill = attrs.as<FillAttrs>();
+      return {{fill.shape, fill.dtype}};
+    },
     .cpu = {.run = run},
     .cuda = &fill_cuda,
     .examples = {{.attrs = FillAttrs{{3, 7}, DType::f32, 1.5f}},

@@ -77,10 +77,9 @@ const OpDef add_positions_op{
         },
     .optional_from = 1,
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{2 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {2 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &add_positions_cuda,
     .examples =

@@ -42,16 +42,15 @@ ExampleOperand lengths_example(int64_t batch, float longest) {
 const OpDef reverse_op{
     .name = "reverse",
     .formula = "x[len - 1 - t] for t < len, else x[t]",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 2, 2);
-          require(in[0].shape.rank() >= 2 && in[0].dtype != DType::bit && !in[0].layout,
-                  to_string(in[0]) + ": should be (T, B, ..)");
-          require(in[1] == TensorSpec{{in[0].shape[1]}, DType::i32},
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": lengths should be i32[" +
-                      std::to_string(in[0].shape[1]) + "]");
-          return Specs{{in[0].shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 2, 2);
+      require(in[0].shape.rank() >= 2 && in[0].dtype != DType::bit && !in[0].layout,
+              to_string(in[0]) + ": should be (T, B, ..)");
+      require(in[1] == TensorSpec{{in[0].shape[1]}, DType::i32},
+              to_string(in[0]) + ", " + to_string(in[1]) + ": lengths should be i32[" +
+                  std::to_string(in[0].shape[1]) + "]");
+      return {{in[0].shape, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, reverse(g.dy(), g.in(1)));

@@ -28,15 +28,14 @@ ExampleOperand gate_example() {
 const OpDef assign_op{
     .name = "assign",
     .formula = "new = x",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require(has_gate(in) == attrs.as<AssignAttrs>().gated,
-                  "a gate must be there when, and only when, it is gated");
-          require(in[0].shape == in[1].shape &&
-                      (in[0] == in[1] || (is_float(in[0].dtype) && is_float(in[1].dtype))),
-                  to_string(in[0]) + " cannot become " + to_string(in[1]));
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require(has_gate(in) == attrs.as<AssignAttrs>().gated,
+              "a gate must be there when, and only when, it is gated");
+      require(in[0].shape == in[1].shape &&
+                  (in[0] == in[1] || (is_float(in[0].dtype) && is_float(in[1].dtype))),
+              to_string(in[0]) + " cannot become " + to_string(in[1]));
+      return {in[0]};
+    },
     .optional_from = 2,
     .shares = {{0, 0}},
     .reads =
@@ -60,13 +59,12 @@ const OpDef assign_op{
 const OpDef moving_average_op{
     .name = "moving_average",
     .formula = "new = old + momentum (x - old)",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          has_gate(in);
-          require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype),
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": shapes differ");
-          return Specs{{in[0].shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      has_gate(in);
+      require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype),
+              to_string(in[0]) + ", " + to_string(in[1]) + ": shapes differ");
+      return {{in[0].shape, in[0].dtype}};
+    },
     .optional_from = 2,
     .shares = {{0, 0}},
     .writes_state = true,

@@ -10,11 +10,10 @@ namespace pal {
 const OpDef copy_out_op{
     .name = "copy_out",
     .formula = "x, in host memory",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 1, 1);
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      return {in[0]};
+    },
     .cpu = {.run = copy_operand},
     .cuda = &copy_out_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}},
@@ -25,11 +24,10 @@ const OpDef copy_out_op{
 const OpDef copy_in_op{
     .name = "copy_in",
     .formula = "x, from host memory",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 1, 1);
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      return {in[0]};
+    },
     .cpu = {.run = copy_operand},
     .cuda = &copy_in_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}},
@@ -40,13 +38,12 @@ const OpDef copy_in_op{
 const OpDef step_scalars_op{
     .name = "step_scalars",
     .formula = "the step's scalars",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 1, 1);
-          require(in[0] == scalars_spec(),
-                  to_string(in[0]) + ": should be " + to_string(scalars_spec()));
-          return Specs{scalars_spec()};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(in[0] == scalars_spec(),
+              to_string(in[0]) + ": should be " + to_string(scalars_spec()));
+      return {scalars_spec()};
+    },
     .cpu = {.run = copy_operand},
     .cuda = &step_scalars_cuda,
     .examples =

@@ -91,19 +91,17 @@ Specs infer_stack(SpecSpan in, const Attrs&) {
 const OpDef reshape_op{
     .name = "reshape",
     .formula = "x under another shape",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& shape = attrs.as<ReshapeAttrs>().shape;
-          require_operands(in, 1, 1);
-          require(!in[0].layout && in[0].numel() == shape.numel(),
-                  to_string(in[0]) + " to " + to_string(shape) + ": sizes differ");
-          return Specs{{shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& shape = attrs.as<ReshapeAttrs>().shape;
+      require_operands(in, 1, 1);
+      require(!in[0].layout && in[0].numel() == shape.numel(),
+              to_string(in[0]) + " to " + to_string(shape) + ": sizes differ");
+      return {{shape, in[0].dtype}};
+    },
     .gradient = [](GradientArgs& g) { g.give(0, reshape(g.dy(), g.in(0).shape())); },
-    .windows =
-        [](SpecSpan, SpecSpan, const Attrs&) {
-          return std::vector<Window>{{Window::Of::operand, 0, 0, 0}};
-        },
+    .windows = [](SpecSpan, SpecSpan, const Attrs&) -> std::vector<Window> {
+      return {{Window::Of::operand, 0, 0, 0}};
+    },
     .cost = view_cost,
     .cpu = {.run = copy_operand},
     .cuda = &reshape_cuda,
@@ -115,22 +113,19 @@ const OpDef reshape_op{
 const OpDef slice_op{
     .name = "slice",
     .formula = "x[begin:end]",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<SliceAttrs>();
-          require_operands(in, 1, 1);
-          require_rows(in[0]);
-          return infer_slice(SliceAxis::leading, in[0], s.begin, s.end);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<SliceAttrs>();
+      require_operands(in, 1, 1);
+      require_rows(in[0]);
+      return infer_slice(SliceAxis::leading, in[0], s.begin, s.end);
+    },
     .gradient =
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::leading, g.attrs<SliceAttrs>().begin, slice_grad);
         },
-    .windows =
-        [](SpecSpan in, SpecSpan, const Attrs& attrs) {
-          return std::vector<Window>{
-              {Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * row_bytes(in[0])}};
-        },
+    .windows = [](SpecSpan in, SpecSpan, const Attrs& attrs) -> std::vector<Window> {
+      return {{Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * row_bytes(in[0])}};
+    },
     .cost = view_cost,
     .cpu = {.run = run_slice},
     .cuda = &slice_cuda,
@@ -142,11 +137,10 @@ const OpDef slice_op{
 const OpDef slice_grad_op{
     .name = "slice_grad",
     .formula = "sum + (part as rows from begin on)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<SliceGradAttrs>();
-          return infer_slice_grad(SliceAxis::leading, in, s.begin, s.extent);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<SliceGradAttrs>();
+      return infer_slice_grad(SliceAxis::leading, in, s.begin, s.extent);
+    },
     .optional_from = 1,
     .shares = {{0, 1}},
     .cpu = {.run = run_slice_grad},
@@ -162,13 +156,12 @@ const OpDef slice_grad_op{
 const OpDef unbind_op{
     .name = "unbind",
     .formula = "y_t = x[t]",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands(in, 1, 1);
-          require(in[0].shape.rank() >= 2, to_string(in[0]) + ": needs a leading axis and another");
-          require_rows(in[0]);
-          return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(in[0].shape.rank() >= 2, to_string(in[0]) + ": needs a leading axis and another");
+      require_rows(in[0]);
+      return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
+    },
     .gradient = [](GradientArgs& g) { g.give(0, stack(g.all_dy())); },
     .windows =
         [](SpecSpan in, SpecSpan out, const Attrs&) {

@@ -96,7 +96,7 @@ std::vector<Example> convolutions(const OpDef& op) {
 // The operator's own examples, and larger ones where a kernel does something else with those: sorts
 // across chunks, sums over more than shared memory holds, operands for several launches.
 std::vector<Example> examples_of(const OpDef& op) {
-  std::vector<Example> out = op.examples();
+  std::vector<Example> out = op.examples;
   const std::string name = op.name;
   const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
   if (name == "embedding_grad") {
@@ -243,7 +243,7 @@ TEST_P(Emulated, HasPartsThatGiveItsBits) {
 TEST_P(Emulated, UpdatesWriteTheirState) {
   if (!GetParam()->writes_state) return;
   each(check_update);
-  expect_none(check_groups(*GetParam(), GetParam()->examples(), gpu()), "groups");
+  expect_none(check_groups(*GetParam(), GetParam()->examples, gpu()), "groups");
 }
 
 // Every convolution there gives what the CPU does.
