@@ -122,6 +122,13 @@ Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last) {
   return {{in[0].shape, in[0].dtype}};
 }
 
+Cost streaming_cost(double flops, SpecSpan in, SpecSpan out) {
+  Cost cost{flops, 0};
+  for (auto& spec : in) cost.bytes += spec.shape.rank() > 0 ? double(spec.bytes()) : 0;
+  for (auto& spec : out) cost.bytes += double(spec.bytes());
+  return cost;
+}
+
 int64_t leading_numel(const Shape& shape, int axes) {
   int64_t n = 1;
   for (int i = 0; i < axes; ++i) n *= shape[i];

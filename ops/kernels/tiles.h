@@ -80,6 +80,9 @@ bool is_float(DType type);  // f32, bf16 or f16
 // must have its shape, and its type too unless they are read by predicate (then bits will do).
 Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last = false);
 
+// Each operand that is there is read once, each result written once.
+Cost streaming_cost(double flops, SpecSpan in, SpecSpan out);
+
 // Products of extents: those of the first `axes` axes, and of those from `from` on.
 int64_t leading_numel(const Shape& shape, int axes);
 int64_t trailing_numel(const Shape& shape, int from);

@@ -1,4 +1,4 @@
-// Checks and costs of the recurrent cells.
+// Checks of the recurrent cells.
 #include "ops/recurrent/cells.h"
 
 #include "ops/kernels/operands.h"
@@ -17,13 +17,6 @@ void require_gates(const TensorSpec& gates, const TensorSpec& state, int count) 
 void require_lengths(const TensorSpec& lengths, const TensorSpec& state) {
   require(!present(lengths) || lengths == TensorSpec{{state.shape[0]}, DType::i32},
           to_string(lengths) + ": want lengths i32[B]");
-}
-
-Cost cell_cost(double flops, SpecSpan in, SpecSpan out) {
-  Cost cost{flops, 0};
-  for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
-  for (auto& spec : out) cost.bytes += double(spec.bytes());
-  return cost;
 }
 
 bool lays_first_gate(SpecSpan in, const Attrs& attrs, int count) {

@@ -74,9 +74,6 @@ template <class F, class... Rest> void with_constants(F f, bool first, Rest... r
 void require_gates(const TensorSpec& gates, const TensorSpec& state, int count);
 void require_lengths(const TensorSpec& lengths, const TensorSpec& state);
 
-// Each operand is read once, each result written once.
-Cost cell_cost(double flops, SpecSpan in, SpecSpan out);
-
 // Whether a slice_columns_grad with these operands lays down the first of `count` gates (B, H) of
 // f32, on the sum of the others: the last node of an unfused cell's gradient.
 bool lays_first_gate(SpecSpan in, const Attrs& attrs, int count);

@@ -2,6 +2,7 @@
 // side by side in a row.
 #pragma once
 #include "ops/kernels/cuda_elements.h"
+#include "ops/kernels/operands.h"
 
 namespace pal {
 
@@ -18,9 +19,26 @@ __device__ inline Place place_of(int64_t rows, int64_t width) {
   const int64_t row = g / per_row, column = (g - row * per_row) * kGroup;
   return {row, column, row * width + column, group_size(column, width)};
 }
-inline Grid grid_of_cells(int64_t rows, int64_t width, const char* file = __builtin_FILE(),
-                          int line = __builtin_LINE()) {
-  return {blocks_of(rows * groups_of(width), kCellThreads), 1, file, line};
+
+// A cell's operands and outputs: states (rows, width), or gates of such side by side. What is
+// absent or unread has no data.
+struct CellTensors {
+  Stored in[9], out[3];
+  const int32_t* lengths = nullptr;  // null: no sequence ends
+  int64_t rows, width;
+
+  // `state`: one of the operands (rows, width), whose type all have.
+  CellTensors(const KernelArgs& a, size_t state)
+      : rows(a.in_spec[state].shape[0]), width(a.in_spec[state].shape[1]) {
+    const TensorSpec& spec = a.in_spec[state];
+    for (size_t k = 0; k < a.in.size(); ++k) in[k] = stored(input_if_present(a, k), spec, width);
+    for (size_t k = 0; k < a.out.size(); ++k) out[k] = stored(a.out[k], spec, width);
+  }
+  __device__ bool ended(const Place& p, int64_t t) const { return lengths && t >= lengths[p.row]; }
+};
+inline Grid grid_of(const CellTensors& cell, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) {
+  return {blocks_of(cell.rows * groups_of(cell.width), kCellThreads), 1, file, line};
 }
 
 // The groups of N gates, side by side in rows of N * width.

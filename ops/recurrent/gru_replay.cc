@@ -18,9 +18,7 @@
 namespace pal {
 namespace {
 
-// Operands. Either both products' preactivations x, y (B, 3H) are there, or what became of them and
-// y's last third; sum, the gradient of h' so far, may be absent; all others are (B, H).
-enum : size_t { kHPrev, kDh, kX, kY, kR, kZ, kN, kYn, kSum, kOperands };
+using enum GruReplay::Operand;
 
 // dx, dy, dh_prev
 template <bool kHasGates, bool kHasSum> void run_tiles(const KernelArgs& a) {
@@ -164,7 +162,7 @@ const OpDef gru_cell_replay_grad_op{
     .shares = {{0, kX}, {1, kY}, {2, kSum}, {2, kHPrev}, {2, kDh}, {2, kN}},
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return cell_cost((present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), in, out);
+          return streaming_cost((present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), in, out);
         },
     .cpu = {.run = run},
     .cuda = &gru_cell_replay_grad_cuda,

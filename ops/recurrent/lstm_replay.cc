@@ -18,26 +18,7 @@
 namespace pal {
 namespace {
 
-// Operands. Of the gates either their preactivations (B, 4H) are there, or what became of them; c,
-// the new state, and dc, what later steps gave it, may be absent; all others are (B, H).
-enum : size_t { kCPrev, kDh, kGates, kI, kF, kG, kO, kC, kDc, kOperands };
-
-// One element. The first three gates' gradients are added to the zeros that slice_columns_grad laid
-// down for the fourth, which makes -0 +0.
-struct Cell {
-  struct Out {
-    float i, f, g, o, c_prev;
-  };
-  template <bool kHasC, bool kHasDc>
-  static Out gradient(float i, float f, float g, float o, float c_prev, float c_given, float dh,
-                      float dc) {
-    const float c = kHasC ? c_given : f * c_prev + i * g;
-    const float t = tanh(c), through_h = TanhGrad{}(dh * o, t);
-    const float d = kHasDc ? dc + through_h : through_h;
-    return {0.0f + SigmoidGrad{}(d * g, i), 0.0f + SigmoidGrad{}(d * c_prev, f),
-            0.0f + TanhGrad{}(d * i, g), SigmoidGrad{}(dh * t, o), d * f};
-  }
-};
+using enum LstmReplay::Operand;
 
 template <bool kHasGates, bool kHasC, bool kHasDc> void run_tiles(const KernelArgs& a) {
   auto one = [&](const CellTile& tile, float(&unread)[5][kTile]) {
@@ -55,7 +36,7 @@ template <bool kHasGates, bool kHasC, bool kHasDc> void run_tiles(const KernelAr
     // Element e of the outputs depends on element e of the operands alone.
 #pragma omp simd
     for (int64_t e = 0; e < n; ++e) {
-      const Cell::Out y = Cell::gradient<kHasC, kHasDc>(
+      const LstmReplayGrad::Out y = LstmReplayGrad{kHasC, kHasDc}(
           kHasGates ? sigmoid(i[e]) : i[e], kHasGates ? sigmoid(f[e]) : f[e],
           kHasGates ? tanh(g[e]) : g[e], kHasGates ? sigmoid(o[e]) : o[e], c_prev[e], c[e], dh[e],
           dc[e]);
@@ -173,7 +154,8 @@ const OpDef lstm_cell_replay_grad_op{
     .shares = {{0, kGates}, {1, kDc}, {1, kCPrev}, {1, kDh}, {1, kC}},
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return cell_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in, out);
+          return streaming_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in,
+                                out);
         },
     .cpu = {.run = run},
     .cuda = &lstm_cell_replay_grad_cuda,
