@@ -9,17 +9,12 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kGroup = 4;  // batch rows summed together: neighbours in memory
-
-int64_t rows_per_chunk(int64_t width) {
-  return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-}
 
 std::string specs(SpecSpan in) {
   std::string text;
@@ -68,7 +63,7 @@ void run_dot_score(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
   const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[0].dtype;
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     for (int64_t row = begin; row < end; ++row) {
       LaneSum sum;
@@ -89,7 +84,7 @@ void run_add_outer(const KernelArgs& a) {
   const DType type = a.out_spec[0].dtype;
   const void* sum = input_if_present(a, 2);
   void* out = a.out[0];
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[3][kTile];
     for (int64_t row = begin; row < end; ++row) {
       const float w = load_one(a.in[0], type, row);

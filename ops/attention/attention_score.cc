@@ -9,8 +9,7 @@
 #include "core/gradient.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 
@@ -36,21 +35,21 @@ void run(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
   const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[0].dtype;
-  const int64_t grain = std::max<int64_t>(1, kScoreGrain / std::max<int64_t>(1, width));
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    for (int64_t row = begin; row < end; ++row) {
-      LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* k = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
-        const float* q = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
-        const float* v = a.input(2) + j;
-        sum.add(n, [&](int64_t e) { return MlpScore{}(k[e], q[e], v[e]); });
-      }
-      store_one(a.out[0], type, row, sum.total());
-    }
-  });
+  parallel_chunks(
+      a.queue, rows, rows_of_chunk(width, kScoreGrain), [&](int64_t begin, int64_t end) {
+        alignas(64) float buffer[2][kTile];
+        for (int64_t row = begin; row < end; ++row) {
+          LaneSum sum;
+          for (int64_t j = 0; j < width; j += kTile) {
+            const int64_t n = std::min(kTile, width - j);
+            const float* k = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
+            const float* q = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
+            const float* v = a.input(2) + j;
+            sum.add(n, [&](int64_t e) { return MlpScore{}(k[e], q[e], v[e]); });
+          }
+          store_one(a.out[0], type, row, sum.total());
+        }
+      });
 }
 
 // Per chunk: dq of its batch rows, then dv.
@@ -110,18 +109,7 @@ void run_grad(const KernelArgs& a) {
     }
   });
   if (!a.out[2]) return;
-  for (int64_t j = 0; j < width; j += kTile) {
-    alignas(64) float total[kTile] = {};
-    const int64_t n = std::min(kTile, width - j);
-    for (int64_t c = 0; c < chunks; ++c) {
-      const float* dv = workspace + (c * (per + 1) + per) * width + j;
-      for (int64_t e = 0; e < n; ++e) total[e] += dv[e];
-    }
-    if (v_sum) {
-      for (int64_t e = 0; e < n; ++e) total[e] += v_sum[j + e];
-    }
-    std::copy_n(total, n, a.output(2) + j);
-  }
+  sum_partials(a.output(2), workspace + per * width, chunks, (per + 1) * width, width, v_sum);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ void run_dropout(const KernelArgs& a) {
   const RandomKey key = as_scalars(a.in[1]).key(uint32_t(attrs.stream));
   const DType type = a.out_spec[0].dtype;
   parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-    const DropoutApply apply{dropout_scale(attrs.p)};
+    const DropoutApply apply(attrs.p);
     alignas(64) float factors[kTile], buffer[2][kTile];
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t n = std::min(kTile, end - i);
@@ -122,7 +122,7 @@ const OpDef dropout_mask_op{
                  {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}},
 };
 
-const OpDef dropout_apply_op{
+const OpDef dropout_apply_op = map_op<2, DropoutApply>({
     .name = "dropout_apply",
     .formula = "x / (1 - p) if mask > 0 else 0",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
@@ -134,14 +134,8 @@ const OpDef dropout_apply_op{
           const float p = g.attrs<DropoutApplyAttrs>().p;
           if (g.wants(0)) g.give(0, dropout_apply(g.dy(), g.in(1), p));
         },
-    .shares = {{0, 0}, {0, 1}},
     .reads = [](int operand,
                 const Attrs&) { return operand == 1 ? reads_predicate(0) : reads_values(); },
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  const float p = a.attrs.as<DropoutApplyAttrs>().p;
-                  map_elements<2>(a, DropoutApply{dropout_scale(p)});
-                }},
     .cuda = &dropout_apply_cuda,
     .examples = {{.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
                   .attrs = DropoutApplyAttrs{0.5f}},
@@ -151,7 +145,7 @@ const OpDef dropout_apply_op{
                   .attrs = DropoutApplyAttrs{0.2f}},
                  {.operands = {example({33, 1031}), constant_mask({33, 1031}, DType::f32)},
                   .attrs = DropoutApplyAttrs{0.3f}}},
-};
+});
 
 const OpDef dropout_op{
     .name = "dropout",

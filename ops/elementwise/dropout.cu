@@ -6,10 +6,6 @@
 namespace pal {
 namespace {
 
-void run_dropout_apply(const KernelArgs& a) {
-  launch_map<2>(a, DropoutApply{dropout_scale(a.attrs.as<DropoutApplyAttrs>().p)});
-}
-
 // Eight factors a thread, 0 or 1/(1-p): two draws of four numbers.
 __device__ void factors8(const RandomKey& key, int64_t i, float p, float* factor) {
   const float scale = dropout_scale(p);
@@ -33,7 +29,7 @@ __global__ void dropout_kernel(Operands<1> a, const StepScalars* scalars, uint32
   const int64_t i = thread_number() * kGroup;
   if (i >= a.n) return;
   const int n = group_size(i, a.n);
-  const DropoutApply apply{dropout_scale(p)};
+  const DropoutApply apply(p);
   float factor[kGroup], x[kGroup];
   factors8(scalars->key(stream), i, p, factor);
   load8(a.in[0], i, n, x);
@@ -59,7 +55,7 @@ void run_dropout(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend dropout_apply_cuda{.run = run_dropout_apply};
+const Backend dropout_apply_cuda{.run = run_map<2, DropoutApply>};
 const Backend dropout_cuda{.run = run_dropout};
 const Backend dropout_mask_cuda{.run = run_dropout_mask};
 

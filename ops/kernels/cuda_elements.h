@@ -173,8 +173,11 @@ template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning b
          operands, f);
 }
 
-// The run of an operator whose formula has no fields.
-template <int N, class F> void run_map(const KernelArgs& a) { launch_map<N>(a, F{}); }
+// The run of map_op<N, F> (ops/kernels/tiles.h).
+template <int N, class F> void run_map(const KernelArgs& a) {
+  const F f = formula_of<F>(a.attrs);
+  launch_map<N>(a, f, bit_meaning_of(f));
+}
 
 // Moves bytes unless they are where they should be already.
 inline void copy_async(const KernelArgs& a, void* to, const void* from, int64_t bytes) {

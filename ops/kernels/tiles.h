@@ -67,18 +67,44 @@ template <int N, class F> void map_elements(const KernelArgs& a, F f, BitMeaning
   });
 }
 
+bool is_float(DType type);  // f32, bf16 or f16
+
+// Inference of outputs like the first operand, which must be floating point; the other `operands`
+// must have its shape, and its type too unless they are read by predicate (then bits will do).
+Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last = false);
+
+// The formula of a node: F as its attributes make it, where F says which those are.
+template <class F> F formula_of(const Attrs& attrs) {
+  if constexpr (requires { typename F::Attributes; })
+    return F(attrs.as<typename F::Attributes>());
+  else
+    return F{};
+}
+template <class F> BitMeaning bit_meaning_of(const F& formula) {
+  if constexpr (requires { formula.bit_meaning(); })
+    return formula.bit_meaning();
+  else
+    return {};
+}
+// The run of an operator that applies F to N operands.
+template <int N, class F> void map_operands(const KernelArgs& a) {
+  const F f = formula_of<F>(a.attrs);
+  map_elements<N>(a, f, bit_meaning_of(f));
+}
+// Such an operator, with operands of one shape and type: what its facts leave out.
+template <int N, class F> OpDef map_op(OpDef facts) {
+  if (!facts.infer) facts.infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, N); };
+  for (int k = 0; k < N; ++k) facts.shares.push_back({0, k});
+  facts.cpu.run = map_operands<N, F>;
+  return facts;
+}
+
 // Output 0 = that operand in the output's type: floats are converted, any other type has to be the
 // output's already.
 void convert_operand(const KernelArgs& a, size_t operand);
 
 // ProgramError unless there are `least` to `most` operands.
 void require_operands(SpecSpan in, size_t least, size_t most);
-
-bool is_float(DType type);  // f32, bf16 or f16
-
-// Inference of outputs like the first operand, which must be floating point; the other `operands`
-// must have its shape, and its type too unless they are read by predicate (then bits will do).
-Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last = false);
 
 // Each operand that is there is read once, each result written once.
 Cost streaming_cost(double flops, SpecSpan in, SpecSpan out);

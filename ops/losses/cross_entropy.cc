@@ -9,37 +9,13 @@
 
 #include "core/gradient.h"
 #include "core/scalars.h"
-#include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kRows = 8;  // in a chunk
-
-// Calls f(tile, first column, columns) for the tiles of a row.
-template <class F>
-void for_tiles(const void* data, DType type, int64_t row, int64_t width, float* buffer, F f) {
-  for (int64_t j = 0; j < width; j += kTile) {
-    const int64_t n = std::min(kTile, width - j);
-    f(load_tile(data, type, row * width + j, n, buffer), j, n);
-  }
-}
-
-float log_sum_exp(const void* data, DType type, int64_t row, int64_t width, float* buffer) {
-  LaneMax top;
-  for_tiles(data, type, row, width, buffer, [&](const float* x, int64_t, int64_t n) {
-    top.add(n, [&](int64_t e) { return x[e]; });
-  });
-  const float most = top.total();
-  LaneSum sum;
-  for_tiles(data, type, row, width, buffer, [&](const float* x, int64_t, int64_t n) {
-    sum.add(n, [&](int64_t e) { return exp(x[e] - most); });
-  });
-  return most + log(sum.total());
-}
 
 Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t chunks = (in[0].shape[0] + kRows - 1) / kRows;
@@ -64,7 +40,8 @@ void run(const KernelArgs& a) {
         continue;
       }
       const bool valid = target >= 0 && target < width;
-      const float lse = valid ? log_sum_exp(a.in[0], type, row, width, buffer) : __builtin_nanf("");
+      const float lse = valid ? log_sum_exp_of_row(a.in[0], type, row * width, width, buffer)
+                              : __builtin_nanf("");
       if (lse_out) lse_out[row] = lse;
       const double of_target =
           valid ? double(lse) - load_one(a.in[0], type, row * width + target) : double(lse);
@@ -72,9 +49,10 @@ void run(const KernelArgs& a) {
       loss += (1 - smoothing) * of_target;
       if (smoothing > 0 && a.out[0] && valid) {
         LaneSum sum;
-        for_tiles(a.in[0], type, row, width, buffer, [&](const float* x, int64_t, int64_t n) {
-          sum.add(n, [&](int64_t e) { return lse - x[e]; });
-        });
+        each_tile(a.in[0], type, row * width, width, buffer,
+                  [&](const float* x, int64_t, int64_t n) {
+                    sum.add(n, [&](int64_t e) { return lse - x[e]; });
+                  });
         loss += smoothing * double(sum.total()) / double(width);
       }
     }

@@ -9,8 +9,7 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
@@ -26,43 +25,35 @@ bool vector_f32(const TensorSpec& spec, int64_t extent) {
   return spec.dtype == DType::f32 && spec.shape == Shape{extent};
 }
 
-// Calls f(tile, first column, columns) for the tiles of a row.
-template <class F>
-void for_tiles(const void* data, DType type, int64_t row, int64_t width, float* buffer, F f) {
-  for (int64_t j = 0; j < width; j += kTile) {
-    const int64_t n = std::min(kTile, width - j);
-    f(load_tile(data, type, row * width + j, n, buffer), j, n);
-  }
-}
-
 void run(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
   const float eps = a.attrs.as<LayerNormAttrs>().eps;
   const float *gamma = a.input(1), *beta = a.input(2);
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     for (int64_t row = begin; row < end; ++row) {
       LaneSum sum, squares;
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* x, int64_t, int64_t n) {
-        sum.add(n, [&](int64_t e) { return x[e]; });
-      });
+      each_tile(
+          a.in[0], type, row * width, width, buffer[0],
+          [&](const float* x, int64_t, int64_t n) { sum.add(n, [&](int64_t e) { return x[e]; }); });
       const float mean = sum.total() / float(width);
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* x, int64_t, int64_t n) {
-        squares.add(n, [&](int64_t e) { return (x[e] - mean) * (x[e] - mean); });
-      });
+      each_tile(a.in[0], type, row * width, width, buffer[0],
+                [&](const float* x, int64_t, int64_t n) {
+                  squares.add(n, [&](int64_t e) { return (x[e] - mean) * (x[e] - mean); });
+                });
       const float rstd = 1 / std::sqrt(squares.total() / float(width) + eps);
       if (a.out[1]) a.output(1)[row] = mean;
       if (a.out[2]) a.output(2)[row] = rstd;
       if (!a.out[0]) continue;
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* x, int64_t j, int64_t n) {
-        float* y = tile_to_fill(a.out[0], type, row * width + j, buffer[1]);
-        const float *scale = gamma + j, *shift = beta + j;
+      each_tile(a.in[0], type, row * width, width, buffer[0],
+                [&](const float* x, int64_t j, int64_t n) {
+                  float* y = tile_to_fill(a.out[0], type, row * width + j, buffer[1]);
+                  const float *scale = gamma + j, *shift = beta + j;
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) y[e] = (x[e] - mean) * rstd * scale[e] + shift[e];
-        if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, y);
-      });
+                  for (int64_t e = 0; e < n; ++e) y[e] = (x[e] - mean) * rstd * scale[e] + shift[e];
+                  if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, y);
+                });
     }
   });
 }
@@ -87,44 +78,38 @@ void run_grad(const KernelArgs& a) {
     for (int64_t row = begin; row < end; ++row) {
       const float mean = means[row], rstd = rstds[row];
       LaneSum of_g, of_gn;
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* dy, int64_t j, int64_t n) {
-        const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
-        const float* scale = gamma + j;
-        float *dg = dgamma + j, *db = dbeta + j;
-        of_g.add(n, [&](int64_t e) { return scale[e] * dy[e]; });
-        of_gn.add(n, [&](int64_t e) { return scale[e] * dy[e] * ((x[e] - mean) * rstd); });
+      each_tile(
+          a.in[0], type, row * width, width, buffer[0], [&](const float* dy, int64_t j, int64_t n) {
+            const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
+            const float* scale = gamma + j;
+            float *dg = dgamma + j, *db = dbeta + j;
+            of_g.add(n, [&](int64_t e) { return scale[e] * dy[e]; });
+            of_gn.add(n, [&](int64_t e) { return scale[e] * dy[e] * ((x[e] - mean) * rstd); });
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) {
-          dg[e] += dy[e] * ((x[e] - mean) * rstd);
-          db[e] += dy[e];
-        }
-      });
+            for (int64_t e = 0; e < n; ++e) {
+              dg[e] += dy[e] * ((x[e] - mean) * rstd);
+              db[e] += dy[e];
+            }
+          });
       if (!a.out[0]) continue;
       const float mean_g = of_g.total() / float(width), mean_gn = of_gn.total() / float(width);
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* dy, int64_t j, int64_t n) {
-        const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
-        float* dx = tile_to_fill(a.out[0], type, row * width + j, buffer[2]);
-        const float* scale = gamma + j;
+      each_tile(a.in[0], type, row * width, width, buffer[0],
+                [&](const float* dy, int64_t j, int64_t n) {
+                  const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
+                  float* dx = tile_to_fill(a.out[0], type, row * width + j, buffer[2]);
+                  const float* scale = gamma + j;
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) {
-          dx[e] = rstd * (scale[e] * dy[e] - mean_g - (x[e] - mean) * rstd * mean_gn);
-        }
-        if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, dx);
-      });
+                  for (int64_t e = 0; e < n; ++e) {
+                    dx[e] = rstd * (scale[e] * dy[e] - mean_g - (x[e] - mean) * rstd * mean_gn);
+                  }
+                  if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, dx);
+                });
     }
   });
   for (int which = 0; which < 2; ++which) {
     float* out = a.output(size_t(1 + which));
     const float* old = input_if_present<float>(a, size_t(5 + which));
-    for (int64_t j = 0; out && j < width; j += kTile) {
-      alignas(64) float total[kTile] = {};
-      const int64_t n = std::min(kTile, width - j);
-      for (int64_t c = 0; c < chunks; ++c) {
-        const float* partial = workspace + (2 * c + which) * width + j;
-        for (int64_t e = 0; e < n; ++e) total[e] += partial[e];
-      }
-      for (int64_t e = 0; e < n; ++e) out[j + e] = (old ? old[j + e] : 0) + total[e];
-    }
+    if (out) sum_partials(out, workspace + which * width, chunks, 2 * width, width, old);
   }
 }
 

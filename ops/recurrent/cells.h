@@ -6,7 +6,7 @@
 
 #include "core/op.h"
 #include "core/parallel.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 
@@ -29,8 +29,7 @@ template <int kBuffers, class F>
 void each_cell_tile(const Queue& queue, const Shape& state, const int32_t* lengths, int64_t t,
                     F f) {
   const int64_t rows = state[0], width = state[1];
-  const int64_t grain = std::max<int64_t>(1, kCellGrain / std::max<int64_t>(1, width));
-  parallel_chunks(queue, rows, grain, [&](int64_t begin, int64_t end) {
+  parallel_chunks(queue, rows, rows_of_chunk(width, kCellGrain), [&](int64_t begin, int64_t end) {
     alignas(64) float buffers[kBuffers][kTile];
     for (int64_t row = begin; row < end; ++row) {
       const bool ended = lengths && t >= lengths[row];

@@ -7,7 +7,7 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
@@ -23,8 +23,7 @@ template <class F>
 void for_tiles(const KernelArgs& a, const TensorSpec& spec, const int32_t* lengths, F f) {
   const int64_t t = a.attrs.as<HoldAttrs>().t, rows = spec.shape[0];
   const int64_t width = trailing_numel(spec.shape, 1);
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t j = 0; j < width; j += kTile) {
         f(t < lengths[row], row * width + j, std::min(kTile, width - j));

@@ -6,8 +6,7 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
@@ -22,17 +21,15 @@ void check(const TensorSpec& x, const TensorSpec& v) {
 void run(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].shape[0], rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
     for (int64_t row = begin; row < end; ++row) {
       LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* x = load_tile(a.in[0], type, row * width + j, n, buffer);
-        const float* v = a.input(1) + j;
-        sum.add(n, [&](int64_t e) { return x[e] * v[e]; });
-      }
+      each_tile(a.in[0], type, row * width, width, buffer,
+                [&](const float* x, int64_t j, int64_t n) {
+                  const float* v = a.input(1) + j;
+                  sum.add(n, [&](int64_t e) { return x[e] * v[e]; });
+                });
       store_one(a.out[0], type, row, sum.total());
     }
   });
@@ -70,18 +67,7 @@ void run_grad(const KernelArgs& a) {
     }
   });
   if (!a.out[1]) return;
-  const float* sum = input_if_present<float>(a, 3);
-  for (int64_t j = 0; j < width; j += kTile) {
-    alignas(64) float total[kTile] = {};
-    const int64_t n = std::min(kTile, width - j);
-    for (int64_t c = 0; c < chunks; ++c) {
-      for (int64_t e = 0; e < n; ++e) total[e] += partial[c * width + j + e];
-    }
-    if (sum) {
-      for (int64_t e = 0; e < n; ++e) total[e] += sum[j + e];
-    }
-    std::copy_n(total, n, a.output(1) + j);
-  }
+  sum_partials(a.output(1), partial, chunks, width, width, input_if_present<float>(a, 3));
 }
 
 }  // namespace

@@ -38,16 +38,7 @@ const OpDef to_bits_op{
           auto& interval = attrs.as<BitsAttrs>();
           return reads_predicate(interval.lo, interval.hi);
         },
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  auto& interval = a.attrs.as<BitsAttrs>();
-                  map_elements<1>(
-                      a,
-                      [lo = interval.lo, hi = interval.hi](float x) {
-                        return ((lo < x) & (x < hi)) ? 1.0f : 0.0f;
-                      },
-                      bits_of_interval(interval.lo, interval.hi));
-                }},
+    .cpu = {.run = map_operands<1, Inside>},
     .cuda = &to_bits_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}, .attrs = BitsAttrs{}},
                  {.operands = {example({5, 13}, DType::bf16)}, .attrs = BitsAttrs{-1, 1}},
