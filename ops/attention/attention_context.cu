@@ -38,10 +38,8 @@ void run_context(const KernelArgs& a) {
 // ---- add_outer: sum[s,b,:] + w[s,b] x[b,:] ----
 
 __global__ void add_outer_kernel(Stored y, Stored weights, Stored x, Stored sum, ScoreExtents e) {
-  const int64_t g = thread_number(), per_row = (e.width + kGroup - 1) / kGroup;
-  if (g >= e.steps * e.batch * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup, at = row * e.width + j;
-  const int n = group_size(j, e.width);
+  const auto [row, j, at, n] = row_group(e.steps * e.batch, e.width);
+  if (n == 0) return;
   const float w = load1(weights, row);
   if (w == 0 && sum.data == y.data) return;
   float v[kGroup], old[kGroup];

@@ -3,6 +3,7 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/f32_copies.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/conv_kernel.h"
 #include "ops/sums/reduce.h"
@@ -10,8 +11,6 @@
 
 namespace pal {
 namespace {
-
-bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank() > 0; }
 
 bool is_plain_image(const TensorSpec& spec, const ConvGeometry& g) {
   return spec.shape.rank() == g.axes + 2 && is_float(spec.dtype) && !spec.layout &&
@@ -171,11 +170,9 @@ Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out) {
   const Shape& w = kind == ConvKind::weight_grad ? out[0].shape : in[1].shape;
   const TensorSpec& y =
       kind == ConvKind::forward ? out[0] : in[kind == ConvKind::data_grad ? 0 : 1];
-  Cost cost{.flops = 2 * double(y.numel()) * double(trailing_numel(w, 1))};
-  if (present(in, 2)) cost.flops += double(out[0].numel());
-  for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
-  cost.bytes += double(out[0].bytes());
-  return cost;
+  double flops = 2 * double(y.numel()) * double(trailing_numel(w, 1));
+  if (present(in, 2)) flops += double(out[0].numel());
+  return streaming_cost(flops, in, out);
 }
 
 }  // namespace pal

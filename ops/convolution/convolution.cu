@@ -150,28 +150,24 @@ __global__ void sum_windows_kernel(Stored dx, int64_t to, Stored windows, Window
 
 // y = the bias in every pixel, for products that cannot add it.
 __global__ void lay_bias_kernel(Stored y, Stored bias, int64_t pixels, int64_t channels) {
-  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, channels);
+  const auto [row, c, at, n] = row_group(pixels, channels);
+  if (n == 0) return;
   float v[kGroup];
   load8(bias, c, n, v);
-  store8(y, row * channels + c, n, v);
+  store8(y, at, n, v);
 }
 
 // y = the sums, with the bias where there is one, rounded to y's type.
 __global__ void store_sums_kernel(Stored y, Stored sums, Stored bias, int64_t pixels,
                                   int64_t channels) {
-  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, channels);
+  const auto [row, c, at, n] = row_group(pixels, channels);
+  if (n == 0) return;
   float v[kGroup], b[kGroup] = {};
-  load8(sums, row * channels + c, n, v);
+  load8(sums, at, n, v);
   if (bias.data) load8(bias, c, n, b);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] + b[k];
-  store8(y, row * channels + c, n, v);
+  store8(y, at, n, v);
 }
 void store_sums(const KernelArgs& a, void* y, DType type, const float* bias, int64_t pixels,
                 int64_t channels) {

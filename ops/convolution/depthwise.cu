@@ -32,11 +32,11 @@ template <class F> __device__ void each_tap(const Windows& w, const Pixel& p, F 
 template <class T>
 __global__ void depthwise_kernel(Stored y, Stored x, const T* weights, Stored bias, Windows w,
                                  int64_t pixels) {
-  const int64_t outputs = w.groups * w.o, per_row = (outputs + kGroup - 1) / kGroup;
-  const int64_t g = thread_number();
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), o = (g - row * per_row) * kGroup;
-  const int n = group_size(o, outputs);
+  const int64_t outputs = w.groups * w.o;
+  const RowGroup g = row_group(pixels, outputs);
+  if (g.n == 0) return;
+  const int64_t row = g.row, o = g.column;
+  const int n = g.n;
   const int64_t taps = w.taps();
   float sum[kGroup] = {}, v[kGroup];
   if (bias.data) load8(bias, o, n, sum);
@@ -58,10 +58,8 @@ __global__ void depthwise_kernel(Stored y, Stored x, const T* weights, Stored bi
 template <class T>
 __global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const T* weights, Windows w,
                                            int64_t pixels) {
-  const int64_t per_row = (w.groups + kGroup - 1) / kGroup, g = thread_number();
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, w.groups);
+  const auto [row, c, at, n] = row_group(pixels, w.groups);
+  if (n == 0) return;
   const int64_t taps = w.taps();
   const Pixel p = input_pixel(w, row);
   float sum[kGroup] = {}, v[kGroup];

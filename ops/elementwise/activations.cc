@@ -61,11 +61,10 @@ const OpDef pass_inside_op = map_op<2, PassInside>({
     .name = "pass_inside",
     .formula = "dy if lo < y < hi else 0",
     .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, 2, true); },
-    .reads =
-        [](int operand, const Attrs& attrs) {
-          auto& interval = attrs.as<IntervalAttrs>();
-          return operand == 1 ? reads_predicate(interval.lo, interval.hi) : reads_values();
-        },
+    .reads = [](int operand, const Attrs& attrs) -> Reads {
+      auto& interval = attrs.as<IntervalAttrs>();
+      return operand == 1 ? reads_predicate(interval.lo, interval.hi) : reads_values();
+    },
     .cuda = &pass_inside_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{}},
                  {.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{-1, 1}},

@@ -134,8 +134,9 @@ const OpDef dropout_apply_op = map_op<2, DropoutApply>({
           const float p = g.attrs<DropoutApplyAttrs>().p;
           if (g.wants(0)) g.give(0, dropout_apply(g.dy(), g.in(1), p));
         },
-    .reads = [](int operand,
-                const Attrs&) { return operand == 1 ? reads_predicate(0) : reads_values(); },
+    .reads = [](int operand, const Attrs&) -> Reads {
+      return operand == 1 ? reads_predicate(0) : reads_values();
+    },
     .cuda = &dropout_apply_cuda,
     .examples = {{.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
                   .attrs = DropoutApplyAttrs{0.5f}},

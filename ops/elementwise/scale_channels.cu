@@ -10,16 +10,14 @@ constexpr int kRuns = kThreads / kWarp;  // at a time
 
 __global__ void scale_channels_kernel(Stored y, Stored x, Stored factor, int64_t images,
                                       int64_t pixels, int64_t channels) {
-  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
-  if (g >= images * pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, channels);
+  const auto [row, c, at, n] = row_group(images * pixels, channels);
+  if (n == 0) return;
   float v[kGroup], f[kGroup];
-  load8(x, row * channels + c, n, v);
+  load8(x, at, n, v);
   load8(factor, divide(row, pixels) * channels + c, n, f);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] * f[k];
-  store8(y, row * channels + c, n, v);
+  store8(y, at, n, v);
 }
 
 template <class T>

@@ -7,9 +7,11 @@ namespace pal {
 // An absent operand's spec has no extents; no operand of the operators here is without any.
 inline bool present(const TensorSpec& spec) { return spec.shape.rank() > 0; }
 
+inline bool present(SpecSpan in, size_t k) { return k < in.size() && present(in[k]); }
+
 // The operand's bytes, or null where it is absent.
 template <class T = void> const T* input_if_present(const KernelArgs& a, size_t k) {
-  return k < a.in.size() && present(a.in_spec[k]) ? static_cast<const T*>(a.in[k]) : nullptr;
+  return present(a.in_spec, k) ? static_cast<const T*>(a.in[k]) : nullptr;
 }
 
 inline TensorSpec plain(const TensorSpec& spec) { return {spec.shape, spec.dtype}; }

@@ -86,6 +86,11 @@ template <class F> BitMeaning bit_meaning_of(const F& formula) {
   else
     return {};
 }
+// The same kernel's arguments with other operands, for a formula that is applied behind it.
+inline KernelArgs with_operands(const KernelArgs& a, std::span<void* const> in, SpecSpan in_spec) {
+  return {in, a.out, in_spec, a.out_spec, a.attrs, nullptr, nullptr, a.queue};
+}
+
 // The run of an operator that applies F to N operands.
 template <int N, class F> void map_operands(const KernelArgs& a) {
   const F f = formula_of<F>(a.attrs);

@@ -85,10 +85,8 @@ __global__ void cross_entropy_grad_kernel(Stored dx, Stored x, const float* dlos
                                           const float* lses, const int32_t* targets,
                                           const StepScalars* scalars, int64_t rows, int64_t width,
                                           CrossEntropyAttrs attrs) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup, at = row * width + j;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   const int64_t target = targets[row];
   const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
   const float lse = lses[row], factor = *dloss / scalars->tokens;

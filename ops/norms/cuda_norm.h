@@ -80,11 +80,8 @@ struct NormFinish {
 template <class Valid, class F>
 __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const float* beta,
                                  NormRows r, Valid valid, F factor, NormFinish finish) {
-  const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
-  if (g >= r.rows * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int64_t at = row * r.channels + c;
-  const int n = group_size(c, r.channels);
+  const auto [row, c, at, n] = row_group(r.rows, r.channels);
+  if (n == 0) return;
   const bool counts = valid(row);
   float v[kGroup];
   load8(x, at, n, v);
@@ -174,11 +171,8 @@ struct NormGrad {
   const float *gamma, *mean, *rstd, *mean_dy, *slope;
 };
 template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRows r, Valid valid) {
-  const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
-  if (g >= r.rows * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int64_t at = row * r.channels + c;
-  const int n = group_size(c, r.channels);
+  const auto [row, c, at, n] = row_group(r.rows, r.channels);
+  if (n == 0) return;
   const bool counts = valid(row);
   float d[kGroup], x[kGroup];
   load8(a.dy, at, n, d), load8(a.x, at, n, x);

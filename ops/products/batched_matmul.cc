@@ -3,15 +3,10 @@
 #include "ops/products/batched_matmul.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/f32_copies.h"
-#include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
-#include "ops/libraries/matmul_product.h"
+#include "ops/products/product_state.h"
 
 namespace pal {
 namespace {
-
-bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank() > 0; }
 
 // An operand's extents and strides as (batch, row, column) of the matrix that is multiplied.
 struct Matrices {
@@ -53,26 +48,12 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
   return {out};
 }
 
-// The product, and where the f32 copies of its operands and its result lie behind its own scratch.
-struct State {
-  std::unique_ptr<Product> product;
-  F32Copies copies;
-};
-
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   auto product =
       std::make_unique<Product>(device, batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()));
   int64_t bytes = product->workspace();
-  State state{std::move(product), reserve_f32_copies(in, out, bytes)};
-  return {.state = std::make_shared<State>(std::move(state)), .workspace = bytes};
-}
-
-void run(const KernelArgs& a) {
-  const State& s = *static_cast<const State*>(a.state);
-  const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
-  float* result = f32_result(a, s.copies.out, present(a.in_spec, 2) ? a.in[2] : nullptr);
-  s.product->run(left, right, result, nullptr, a.workspace, a.queue);
-  store_f32_result(a, s.copies.out);
+  ProductState state{std::move(product), reserve_f32_copies(in, out, bytes)};
+  return {.state = std::make_shared<ProductState>(std::move(state)), .workspace = bytes};
 }
 
 void gradient(GradientArgs& g) {
@@ -99,12 +80,7 @@ void gradient(GradientArgs& g) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  const ProductShape p = batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>());
-  const double results = double(p.batch) * double(p.m) * double(p.n);
-  Cost cost{.flops = 2 * results * double(p.k) + (p.accumulate ? results : 0)};
-  for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
-  cost.bytes += double(out[0].bytes());
-  return cost;
+  return product_cost(batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()), in, out);
 }
 
 using A = BatchedMatmulAttrs;  // of the examples
@@ -134,7 +110,7 @@ const OpDef batched_matmul_op{
     .optional_from = 2,
     .shares = {{0, 2}},
     .cost = cost,
-    .cpu = {.run = run, .prepare = prepare},
+    .cpu = {.run = run_product, .prepare = prepare},
     .cuda = &batched_matmul_cuda,
     .examples =
         {{.operands = {example({3, 4, 5}), example({3, 5, 6}), absent_example()}, .attrs = A{}},

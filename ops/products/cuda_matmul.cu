@@ -46,7 +46,7 @@ __global__ void mask_kernel(Stored y, int64_t rows, int64_t width, int64_t leadi
     load8(y, first, n, v);
   }
   uint32_t byte = 0;
-  for (int k = 0; k < n; ++k) byte |= uint32_t(PassInside{0, kInfinity}(1, v[k]) > 0) << k;
+  for (int k = 0; k < n; ++k) byte |= uint32_t(0 < v[k] && v[k] < kInfinity) << k;
   mask[i] = uint8_t(byte);
 }
 
@@ -70,16 +70,10 @@ const void* mask_of(const KernelArgs& a, const ProductState& s) {
 void run_epilogue(const KernelArgs& a, Epilogue epilogue) {
   void* const in[] = {a.out[0], a.in.back()};
   const TensorSpec in_spec[] = {a.out_spec[0], a.in_spec.back()};
-  const KernelArgs over{.in = in,
-                        .out = a.out,
-                        .in_spec = in_spec,
-                        .out_spec = a.out_spec,
-                        .attrs = a.attrs,
-                        .state = nullptr,
-                        .workspace = nullptr,
-                        .queue = a.queue};
+  const KernelArgs over = with_operands(a, in, in_spec);
   if (epilogue == Epilogue::relu) return launch_map<1>(over, Relu{});
-  launch_map<2>(over, PassInside{0, kInfinity}, bits_of_interval(0, kInfinity));
+  const PassInside above_zero(IntervalAttrs{});
+  launch_map<2>(over, above_zero, above_zero.bit_meaning());
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include "ops/products/matmul.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/f32_copies.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/libraries/matmul_product.h"
+#include "ops/products/product_state.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
@@ -18,8 +18,6 @@ namespace {
 // they are
 // ([M] 32 rows, 9216 x 4096: 90 ms against 55, one thread).
 constexpr int64_t kFewRows = 64, kLargestPacked = int64_t{32} << 20;  // bytes
-
-bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank() > 0; }
 
 std::string operands_text(SpecSpan in, const MatmulAttrs& attrs) {
   return to_string(in[0].shape) + (attrs.ta ? "ᵀ" : "") + "·" + to_string(in[1].shape) +
@@ -63,14 +61,6 @@ Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs) {
 
 namespace {
 
-// Where operands are stored in a type that the processor does not multiply, or in two different
-// ones, f32 copies in the workspace stand for them: a, b and the result, after the product's own
-// scratch.
-struct State {
-  std::unique_ptr<Product> product;
-  F32Copies copies;
-};
-
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attributes) {
   auto& attrs = attributes.as<MatmulAttrs>();
   ProductShape p = matmul_product(in, attrs);
@@ -79,7 +69,7 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   if (bf16_product) p.in = DType::bf16, p.out = out[0].dtype;
   require(bf16_product || in[1].dtype == DType::f32 || !in[1].layout, "matmul",
           to_string(in[1]) + ": can be read plain only");
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<ProductState>();
   state->product = std::make_unique<Product>(device, p);
   int64_t bytes = align_up(state->product->workspace());
   if (!bf16_product) state->copies = reserve_f32_copies(in, out, bytes);
@@ -90,15 +80,6 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
     if (!prepared.preferred[1]) prepared.preferred.clear();
   }
   return prepared;
-}
-
-void run(const KernelArgs& a) {
-  const State& s = *static_cast<const State*>(a.state);
-  const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
-  float* result = f32_result(a, s.copies.out, present(a.in_spec, 2) ? a.in[2] : nullptr);
-  const void* bias = present(a.in_spec, 3) ? a.in[3] : nullptr;
-  s.product->run(left, right, result, bias, a.workspace, a.queue);
-  store_f32_result(a, s.copies.out);
 }
 
 void gradient(GradientArgs& g) {
@@ -119,12 +100,7 @@ void gradient(GradientArgs& g) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
-  const ProductShape p = matmul_product(in, attributes.as<MatmulAttrs>());
-  const double results = double(p.m) * double(p.n);
-  Cost cost{.flops = 2 * results * double(p.k) + results * (p.accumulate + p.bias)};
-  for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
-  cost.bytes += double(out[0].bytes());
-  return cost;
+  return product_cost(matmul_product(in, attributes.as<MatmulAttrs>()), in, out);
 }
 
 }  // namespace
@@ -185,7 +161,7 @@ const OpDef matmul_op{
     .optional_from = 2,
     .shares = {{0, 2}},
     .cost = cost,
-    .cpu = {.run = run, .prepare = prepare},
+    .cpu = {.run = run_product, .prepare = prepare},
     .cuda = &matmul_cuda,
     .examples = matmul_examples(),
 };

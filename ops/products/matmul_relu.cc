@@ -21,15 +21,7 @@ SpecSpan product_of(SpecSpan in) { return in.first(kReluResult); }
 
 void run_relu(const KernelArgs& a) {
   matmul_op.cpu.run(a);
-  map_elements<1>({.in = {a.out.data(), 1},
-                   .out = a.out,
-                   .in_spec = a.out_spec,
-                   .out_spec = a.out_spec,
-                   .attrs = a.attrs,
-                   .state = nullptr,
-                   .workspace = nullptr,
-                   .queue = a.queue},
-                  Relu{});
+  map_elements<1>(with_operands(a, a.out, a.out_spec), Relu{});
 }
 
 void run_grad(const KernelArgs& a) {
@@ -43,15 +35,8 @@ void run_grad(const KernelArgs& a) {
                      .queue = a.queue});
   const std::array<void*, 2> in{a.out[0], a.in[kReluResult]};
   const std::array<TensorSpec, 2> in_spec{a.out_spec[0], a.in_spec[kReluResult]};
-  map_elements<2>({.in = in,
-                   .out = a.out,
-                   .in_spec = in_spec,
-                   .out_spec = a.out_spec,
-                   .attrs = a.attrs,
-                   .state = nullptr,
-                   .workspace = nullptr,
-                   .queue = a.queue},
-                  PassInside{0, kInfinity}, bits_of_interval(0, kInfinity));
+  const PassInside above_zero(IntervalAttrs{});
+  map_elements<2>(with_operands(a, in, in_spec), above_zero, above_zero.bit_meaning());
 }
 
 Specs infer_grad(SpecSpan in, const Attrs& attrs) {
@@ -173,10 +158,9 @@ const OpDef matmul_relu_grad_op{
     .infer = infer_grad,
     .optional_from = 2,
     .shares = {{0, 2}},
-    .reads =
-        [](int operand, const Attrs&) {
-          return operand == int(kReluResult) ? reads_predicate(0) : reads_values();
-        },
+    .reads = [](int operand, const Attrs&) -> Reads {
+      return operand == int(kReluResult) ? reads_predicate(0) : reads_values();
+    },
     .cost = cost_grad,
     .cpu = {.run = run_grad,
             .prepare =

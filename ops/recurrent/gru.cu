@@ -8,7 +8,7 @@ namespace {
 // x, y, h_prev, lengths -> h, gates, y_n
 __global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
   const Stored &h_out = a.out[0], &gates = a.out[1], &y_n = a.out[2];
-  const Place p = place_of(a.rows, a.width);
+  const RowGroup p = row_group(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup];
   load_gates(a.in[0], p, a.width, x);
@@ -38,7 +38,7 @@ void run_gru(const KernelArgs& a) {
 
 // Outputs 0, 1 and 2: the gradients of x, whose gates `x` holds, of y, whose last gate differs, and
 // of h_prev.
-__device__ void store_gradients(const CellTensors& a, const Place& p, float (&x)[3][kGroup],
+__device__ void store_gradients(const CellTensors& a, const RowGroup& p, float (&x)[3][kGroup],
                                 const float* y_n, const float* h_prev) {
   if (a.out[0].data) store_gates(a.out[0], p, a.width, x);
 #pragma unroll
@@ -49,7 +49,7 @@ __device__ void store_gradients(const CellTensors& a, const Place& p, float (&x)
 
 // gates, y_n, h_prev, dh, lengths, sum
 __global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
-  const Place p = place_of(a.rows, a.width);
+  const RowGroup p = row_group(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y_n[kGroup], dh[kGroup], sum[kGroup];  // x: the gates, then dx
   load8(a.in[3], p.at, p.n, dh);
@@ -84,7 +84,7 @@ void run_gru_grad(const KernelArgs& a) {
 // Operands as GruReplay has them.
 __global__ void gru_cell_replay_grad_kernel(CellTensors a) {
   using R = GruReplay;
-  const Place p = place_of(a.rows, a.width);
+  const RowGroup p = row_group(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup], h[kGroup], dh[kGroup], sum[kGroup];
   if (a.in[R::kX].data) {

@@ -35,16 +35,14 @@ __global__ void dot_last_dv_kernel(float* partial, const T* dy, const T* x, int6
   partial[int64_t(blockIdx.y) * width + c] = sum;
 }
 __global__ void dot_last_dx_kernel(Stored dx, Stored dy, Stored v, int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   const float d = load1(dy, row);
   float w[kGroup];
   load8(v, j, n, w);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) w[k] = d * w[k];
-  store8(dx, row * width + j, n, w);
+  store8(dx, at, n, w);
 }
 // dy (..), x (.., A), v (A) | sum (A) -> dx, dv; dx may lie over x, so it comes after what reads x.
 void run_dot_last_grad(const KernelArgs& a) {

@@ -70,16 +70,14 @@ Prepared prepare_sum_all(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 // ---- add_broadcast, broadcast_leading ----
 
 __global__ void add_broadcast_kernel(Stored y, Stored x, Stored b, int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   float v[kGroup], w[kGroup];
-  load8(x, row * width + j, n, v);
+  load8(x, at, n, v);
   load8(b, j, n, w);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] + w[k];
-  store8(y, row * width + j, n, v);
+  store8(y, at, n, v);
 }
 void run_add_broadcast(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].numel();

@@ -33,11 +33,10 @@ const OpDef to_bits_op{
               to_string(in[0]) + ": not floating-point");
       return {{in[0].shape, DType::bit}};
     },
-    .reads =
-        [](int, const Attrs& attrs) {
-          auto& interval = attrs.as<BitsAttrs>();
-          return reads_predicate(interval.lo, interval.hi);
-        },
+    .reads = [](int, const Attrs& attrs) -> Reads {
+      auto& interval = attrs.as<BitsAttrs>();
+      return reads_predicate(interval.lo, interval.hi);
+    },
     .cpu = {.run = map_operands<1, Inside>},
     .cuda = &to_bits_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}, .attrs = BitsAttrs{}},

@@ -38,10 +38,9 @@ const OpDef assign_op{
     },
     .optional_from = 2,
     .shares = {{0, 0}},
-    .reads =
-        [](int operand, const Attrs& attrs) {
-          return operand || attrs.as<AssignAttrs>().gated ? reads_values() : reads_shape();
-        },
+    .reads = [](int operand, const Attrs& attrs) -> Reads {
+      return operand || attrs.as<AssignAttrs>().gated ? reads_values() : reads_shape();
+    },
     .writes_state = true,
     .cpu = {.run =
                 [](const KernelArgs& a) { applies(a) ? convert_operand(a, 1) : copy_operand(a); }},

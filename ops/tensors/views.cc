@@ -163,14 +163,13 @@ const OpDef unbind_op{
       return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
     },
     .gradient = [](GradientArgs& g) { g.give(0, stack(g.all_dy())); },
-    .windows =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          std::vector<Window> windows;
-          for (int t = 0; t < int(out.size()); ++t) {
-            windows.push_back({Window::Of::operand, t, 0, t * row_bytes(in[0])});
-          }
-          return windows;
-        },
+    .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
+      std::vector<Window> windows;
+      for (int t = 0; t < int(out.size()); ++t) {
+        windows.push_back({Window::Of::operand, t, 0, t * row_bytes(in[0])});
+      }
+      return windows;
+    },
     .cost = view_cost,
     .cpu = {.run = run_unbind},
     .cuda = &unbind_cuda,
@@ -189,14 +188,13 @@ const OpDef stack_op{
           for (size_t t = 0; t < rows.size(); ++t) g.give(int(t), rows[t]);
         },
     .optional_from = 0,
-    .windows =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          std::vector<Window> windows;
-          for (int t = 0; t < int(in.size()); ++t) {
-            windows.push_back({Window::Of::output, 0, t, t * row_bytes(out[0])});
-          }
-          return windows;
-        },
+    .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
+      std::vector<Window> windows;
+      for (int t = 0; t < int(in.size()); ++t) {
+        windows.push_back({Window::Of::output, 0, t, t * row_bytes(out[0])});
+      }
+      return windows;
+    },
     .cost = view_cost,
     .cpu = {.run = run_stack},
     .cuda = &stack_cuda,
