@@ -77,14 +77,12 @@ Cost cost(SpecSpan in, SpecSpan out, const AttentionAttrs& a, double products) {
   const Shape& q = in[0].shape;
   const double scores = double(q[0]) * double(in[1].shape[0]) * double(q[1]) * double(a.heads);
   const double used = a.causal ? 0.5 * scores : scores;
-  Cost c{.flops = used * (2 * products * double(q[2] / a.heads) + (a.dropout > 0 ? 35 : 20))};
-  for (auto& spec : in) c.bytes += present(spec) ? double(spec.bytes()) : 0;
-  for (auto& spec : out) c.bytes += double(spec.bytes());
-  return c;
+  const double flops = used * (2 * products * double(q[2] / a.heads) + (a.dropout > 0 ? 35 : 20));
+  return streaming_cost(flops, in, out);
 }
 
 ExampleOperand lengths_example(int64_t batch, float most) {
-  return {.spec = {{batch}, DType::i32}, .lo = 0, .hi = most, .differentiable = false};
+  return example({batch}, DType::i32, 0, most);
 }
 ExampleOperand scalars_example() {
   return {.spec = scalars_spec(), .lo = 0, .hi = 1e6f, .differentiable = false};

@@ -255,15 +255,6 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-// x as it comes back from storage.
-__device__ float rounded(DType type, float x) {
-  switch (type) {
-    case DType::bf16: return to_float(from_float<bf16>(x));
-    case DType::f16: return to_float(from_float<f16>(x));
-    default: return x;
-  }
-}
-
 // dq of a tile of queries. The CPU adds up the key tiles' parts in dq itself.
 template <int kChunks>
 __global__ void __launch_bounds__(kTileThreads)
@@ -290,7 +281,7 @@ __global__ void __launch_bounds__(kTileThreads)
       for (int i = 0; i < I; ++i) {
 #pragma unroll
         for (int k = 0; k < J; ++k) {
-          dq[c][i][k] = rounded(a.dq.type, dq[c][i][k] + tile[i][k]);
+          dq[c][i][k] = as_stored(a.dq.type, dq[c][i][k] + tile[i][k]);
         }
       }
     }

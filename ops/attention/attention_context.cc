@@ -110,19 +110,9 @@ void run_add_outer(const KernelArgs& a) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
-  Cost c;
-  double elements = 0;
-  for (auto& spec : in) {
-    if (!present(spec)) continue;
-    c.bytes += double(spec.bytes());
-    elements = std::max(elements, double(spec.numel()));
-  }
-  for (auto& spec : out) {
-    c.bytes += double(spec.bytes());
-    elements = std::max(elements, double(spec.numel()));
-  }
-  c.flops = 2 * elements;
-  return c;
+  double elements = double(out[0].numel());
+  for (auto& spec : in) elements = std::max(elements, present(spec) ? double(spec.numel()) : 0);
+  return streaming_cost(2 * elements, in, out);
 }
 
 }  // namespace

@@ -9,12 +9,7 @@
 namespace pal {
 namespace {
 
-struct Score {
-  PAL_HD float operator()(float key, float query, float v) const {
-    return MlpScore{}(key, query, v);
-  }
-};
-void run_mlp_score(const KernelArgs& a) { run_score(a, Score{}); }
+void run_mlp_score(const KernelArgs& a) { run_score(a, MlpScore{}); }
 
 // ---- the gradients of mlp_score ----
 //

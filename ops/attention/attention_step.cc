@@ -130,13 +130,9 @@ const OpDef attention_step_op{
     .formula = "softmax(q·kᵀ / √d)·v of one query a sentence, a head at a time",
     .infer = infer,
     .optional_from = 4,
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          Cost c{.flops = 4 * double(in[1].numel())};
-          for (auto& spec : in) c.bytes += present(spec) ? double(spec.bytes()) : 0;
-          c.bytes += double(out[0].bytes());
-          return c;
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return streaming_cost(4 * double(in[1].numel()), in, out);
+    },
     .cpu = {.run = run},
     .cuda = &attention_step_cuda,
     .examples = examples(),

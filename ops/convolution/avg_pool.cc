@@ -124,8 +124,7 @@ const OpDef avg_pool_op{
         },
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
       auto& s = attributes.as<AvgPoolAttrs>();
-      return {.flops = double(out[0].numel()) * double(s.kernel_h * s.kernel_w),
-              .bytes = double(in[0].bytes() + out[0].bytes())};
+      return streaming_cost(double(out[0].numel()) * double(s.kernel_h * s.kernel_w), in, out);
     },
     .cpu = {.run = run_forward},
     .cuda = &avg_pool_cuda,
@@ -142,11 +141,7 @@ const OpDef avg_pool_grad_op{
     .name = "avg_pool_grad",
     .formula = "dy spread over its windows",
     .infer = infer_gradient,
-    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
-      auto& s = attributes.as<AvgPoolAttrs>();
-      return {.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
-              .bytes = double(in[0].bytes() + out[0].bytes())};
-    },
+    .cost = pool_gradient_cost<AvgPoolAttrs>,
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &avg_pool_grad_cuda,
     .examples = {{.operands = {example({2, 2, 3, 3})},

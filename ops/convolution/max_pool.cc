@@ -173,11 +173,7 @@ const OpDef max_pool_grad_op{
     .name = "max_pool_grad",
     .formula = "dy put back where the maxima were",
     .infer = infer_gradient,
-    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
-      auto& s = attributes.as<MaxPoolAttrs>();
-      return {.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
-              .bytes = double(in[0].bytes() + in[1].bytes() + out[0].bytes())};
-    },
+    .cost = pool_gradient_cost<MaxPoolAttrs>,
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &max_pool_grad_cuda,
     .examples = {{.operands = {example({2, 2, 3, 3}), argmax_map({2, 2, 3, 3})},

@@ -57,15 +57,4 @@ void copy_rows_async(const KernelArgs& a, void* to, int64_t to_stride, const voi
   copy_words<uint8_t>(a, to, to_stride, from, from_stride, rows, bytes, source);
 }
 
-// Rows of the last axis: how many there are, and the bytes of one; and of the first axis.
-inline int64_t rows_of(const TensorSpec& spec) {
-  return leading_numel(spec.shape, spec.shape.rank() - 1);
-}
-inline int64_t row_bytes(const TensorSpec& spec) {
-  return spec.shape.back() * bits(spec.dtype) / 8;
-}
-inline int64_t leading_row_bytes(const TensorSpec& spec) {
-  return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
-}
-
 }  // namespace pal

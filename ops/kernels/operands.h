@@ -21,4 +21,15 @@ inline ExampleOperand half_example(Shape shape, DType type = DType::bf16) {
   return {.spec = {shape, type}};
 }
 
+// f32[1], as losses and factors are.
+inline bool one_number(const TensorSpec& spec) {
+  return spec.dtype == DType::f32 && spec.shape == Shape{1};
+}
+
+// The step's scalars as an operand of an example: the tests draw them as such where `lo` is
+// negative.
+inline ExampleOperand step_scalars_example() {
+  return {.spec = {{16}, DType::i32}, .lo = -1, .hi = 0, .differentiable = false};
+}
+
 }  // namespace pal

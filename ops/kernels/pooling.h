@@ -45,6 +45,12 @@ template <class S> S for_image(S attrs, int64_t height, int64_t width) {
   return attrs;
 }
 
+// Of the gradient: an operation for every pixel of a window.
+template <class S> Cost pool_gradient_cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
+  auto& s = attributes.as<S>();
+  return streaming_cost(double(in[0].numel()) * double(s.kernel_h * s.kernel_w), in, out);
+}
+
 // Of the image's gradient.
 template <class S> Specs infer_pool_gradient(const TensorSpec& dy, const S& s) {
   require(s.height > 0 && s.width > 0, "needs the image's height and width");

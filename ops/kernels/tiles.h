@@ -117,8 +117,14 @@ Cost streaming_cost(double flops, SpecSpan in, SpecSpan out);
 // Products of extents: those of the first `axes` axes, and of those from `from` on.
 int64_t leading_numel(const Shape& shape, int axes);
 int64_t trailing_numel(const Shape& shape, int from);
-// Rows of the last axis.
+// Rows of the last axis: how many, and the bytes of one; and the bytes of a row of the first axis.
 inline int64_t row_count(const Shape& shape) { return leading_numel(shape, shape.rank() - 1); }
+inline int64_t row_bytes(const TensorSpec& spec) {
+  return spec.shape.back() * bits(spec.dtype) / 8;
+}
+inline int64_t leading_row_bytes(const TensorSpec& spec) {
+  return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
+}
 
 // Moves bytes unless they are where they should be already; both ranges are equal or disjoint.
 void copy_bytes(const Queue& queue, void* to, const void* from, int64_t bytes);

@@ -114,24 +114,19 @@ void check(const TensorSpec& logits, const TensorSpec& targets, const TensorSpec
           to_string(scalars) + ": want the step's scalars, " + to_string(scalars_spec()));
 }
 
-bool one_number(const TensorSpec& spec) {
-  return spec.dtype == DType::f32 && spec.shape == Shape{1};
-}
-
-ExampleOperand scalars_example() { return example({16}, DType::i32, -1, 0); }
-
 std::vector<Example> examples() {
   return {
-      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), scalars_example()},
+      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), step_scalars_example()},
        .attrs = CrossEntropyAttrs{0, -1}},
-      {.operands = {example({9, 37}), example({9}, DType::i32, 0, 3), scalars_example()},
+      {.operands = {example({9, 37}), example({9}, DType::i32, 0, 3), step_scalars_example()},
        .attrs = CrossEntropyAttrs{0.1f, 0}},
       {.operands = {example({5, 33}, DType::bf16), example({5}, DType::i32, 0, 32),
-                    scalars_example()},
+                    step_scalars_example()},
        .attrs = CrossEntropyAttrs{0.1f, 0}},
-      {.operands = {example({35, 1030}), example({35}, DType::i32, 0, 1029), scalars_example()},
+      {.operands = {example({35, 1030}), example({35}, DType::i32, 0, 1029),
+                    step_scalars_example()},
        .attrs = CrossEntropyAttrs{0.2f, 0}},
-      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), scalars_example()},
+      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), step_scalars_example()},
        .attrs = CrossEntropyAttrs{0, 0},
        .unread = {0, 1, 0}},
   };
@@ -141,7 +136,7 @@ std::vector<Example> grad_examples() {
   auto one = [](int64_t rows, int64_t width, DType type, CrossEntropyAttrs attrs) {
     return Example{
         .operands = {example({1}), example({rows, width}, type), example({rows}, DType::f32, 2, 5),
-                     example({rows}, DType::i32, 0, float(width - 1)), scalars_example()},
+                     example({rows}, DType::i32, 0, float(width - 1)), step_scalars_example()},
         .attrs = attrs};
   };
   return {one(3, 5, DType::f32, {0, -1}), one(5, 33, DType::bf16, {0.1f, 0}),

@@ -86,12 +86,8 @@ const OpDef batch_norm_op{
           for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
-    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
-      return {.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
-    },
-    .cpu = {.run = run_forward,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cost = norm_cost<8, 3>,
+    .cpu = {.run = run_forward, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_cuda,
     .examples = {{.operands = {example({2, 3, 3, 5}), example({5}), example({5})},
                   .attrs = BatchNormAttrs{}},
@@ -115,12 +111,8 @@ const OpDef batch_norm_grad_op{
       return {in[0], in[2], in[2]};
     },
     .shares = {{0, 0}, {0, 1}},
-    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
-      return {.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
-    },
-    .cpu = {.run = run_gradient,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cost = norm_cost<11, 5>,
+    .cpu = {.run = run_gradient, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_grad_cuda,
     .examples = {{.operands = norm_operands({2, 3, 3, 5}, 2, 3)},
                  {.operands = norm_operands({7, 19}, 2, 3), .unread = {1, 0, 0}},
@@ -137,9 +129,7 @@ const OpDef batch_norm_infer_op{
       return {in[0]};
     },
     .shares = {{0, 0}},
-    .cpu = {.run = run_infer,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cpu = {.run = run_infer, .prepare = prepare_channels},
     .cuda = &batch_norm_infer_cuda,
     .examples = {{.operands = norm_operands({2, 3, 3, 5}, 1, 4), .attrs = BatchNormAttrs{}},
                  {.operands = norm_operands({511, 150}, 1, 4), .attrs = BatchNormAttrs{0.1f}},

@@ -102,12 +102,8 @@ const OpDef batch_norm_statistics_op{
       const TensorSpec channels{{in[0].shape.back()}};
       return {channels, channels, channels};
     },
-    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
-      return {.flops = 4 * double(in[0].numel()), .bytes = double(in[0].bytes())};
-    },
-    .cpu = {.run = run_statistics,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cost = norm_cost<4, 1>,
+    .cpu = {.run = run_statistics, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_statistics_cuda,
     .examples = {{.operands = {example({2, 3, 3, 5})}, .attrs = BatchNormAttrs{}},
                  {.operands = {example({7, 19})},
@@ -137,9 +133,7 @@ const OpDef batch_norm_apply_op{
       return {.flops = (images + 1) * double(in[0].numel()),
               .bytes = images * double(in[0].bytes())};
     },
-    .cpu = {.run = run_apply,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cpu = {.run = run_apply, .prepare = prepare_channels},
     .cuda = &batch_norm_apply_cuda,
     .examples = {{.operands = apply_operands({2, 3, 3, 5}), .attrs = kPlain},
                  {.operands = apply_operands({7, 19}), .attrs = kRelu},

@@ -15,7 +15,7 @@ namespace pal {
 namespace {
 
 // Three rows of channels per chunk, then two, then a number per chunk: floats.
-Prepared prepare(SpecSpan in, const Attrs& attrs) {
+Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs& attrs) {
   const FrameRows q(in[0], attrs, nullptr);
   return {.workspace = ((3 * q.chunks() + 2) * q.channels + q.chunks()) * 4};
 }
@@ -110,12 +110,8 @@ const OpDef frame_norm_op{
           for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
         },
     .shares = {{0, 0}},
-    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
-      return {.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
-    },
-    .cpu = {.run = run_forward,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs& attrs) { return prepare(in, attrs); }},
+    .cost = norm_cost<8, 3>,
+    .cpu = {.run = run_forward, .prepare = prepare},
     .cuda = &frame_norm_cuda,
     .examples =
         {{.operands = {example({4, 3, 5}), example({5}), example({5}), lengths(3, 2, 4)},
@@ -140,12 +136,8 @@ const OpDef frame_norm_grad_op{
       return {in[0], in[2], in[2]};
     },
     .shares = {{0, 0}, {0, 1}},
-    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
-      return {.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
-    },
-    .cpu = {.run = run_gradient,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs& attrs) { return prepare(in, attrs); }},
+    .cost = norm_cost<11, 5>,
+    .cpu = {.run = run_gradient, .prepare = prepare},
     .cuda = &frame_norm_grad_cuda,
     .examples = {{.operands = frame_operands({4, 3, 5}, 2, 3, lengths(3, 0, 4)),
                   .attrs = FrameNormAttrs{}},
@@ -169,9 +161,7 @@ const OpDef frame_norm_infer_op{
       return {in[0]};
     },
     .shares = {{0, 0}},
-    .cpu = {.run = run_infer,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cpu = {.run = run_infer, .prepare = prepare_channels},
     .cuda = &frame_norm_infer_cuda,
     .examples = {{.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4)),
                   .attrs = FrameNormAttrs{}},

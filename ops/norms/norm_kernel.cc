@@ -27,8 +27,11 @@ void moments(const Queue& queue, const AllRows& q, const T* x, float eps, float*
 
 }  // namespace
 
-Prepared prepare_batch_norm(const TensorSpec& x) {
-  return {.workspace = (AllRows(x).chunks() + 1) * 2 * x.shape.back() * 4};
+Prepared prepare_batch_norm(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = (AllRows(in[0]).chunks() + 1) * 2 * in[0].shape.back() * 4};
+}
+Prepared prepare_channels(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = in[0].shape.back() * 4};
 }
 
 void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float eps,

@@ -34,7 +34,14 @@ struct AllRows {
 };
 
 // For batch norm: two sums per chunk and channel, then two numbers per channel.
-Prepared prepare_batch_norm(const TensorSpec& x);
+Prepared prepare_batch_norm(const Device&, SpecSpan in, SpecSpan out, const Attrs&);
+// For what is applied with given statistics: a number per channel.
+Prepared prepare_channels(const Device&, SpecSpan in, SpecSpan out, const Attrs&);
+
+// So many operations an element of the first operand, and passes over it.
+template <int flops, int passes> Cost norm_cost(SpecSpan in, SpecSpan, const Attrs&) {
+  return {.flops = flops * double(in[0].numel()), .bytes = passes * double(in[0].bytes())};
+}
 
 // Per channel; of `variance` null is allowed.
 struct Moments {

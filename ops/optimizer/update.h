@@ -140,7 +140,7 @@ inline std::vector<Example> update_examples(const std::vector<float>& state_lo, 
   auto one = [&](Shape shape, DType gradient, bool gated, const Attrs& with) {
     Example e{.operands = {example(shape), example(shape, gradient)}, .attrs = with};
     for (float lo : state_lo) e.operands.push_back(example(shape, DType::f32, lo, 2));
-    e.operands.push_back(example({16}, DType::i32, -1, 0));  // the step's scalars
+    e.operands.push_back(step_scalars_example());
     e.operands.push_back(gated ? example({4}, DType::f32, 0.5f, 1) : absent_example());
     return e;
   };

@@ -60,13 +60,7 @@ void run_gate(const KernelArgs& a) {
   out[3] = 0;
 }
 
-bool one_number(const TensorSpec& spec) {
-  return spec.dtype == DType::f32 && spec.shape == Shape{1};
-}
-
 ExampleOperand one_example() { return example({1}, DType::f32, 0, 4); }
-ExampleOperand scalars_example() { return example({16}, DType::i32, -1, 0); }
-
 }  // namespace
 
 const OpDef sum_of_squares_op{
@@ -102,10 +96,10 @@ const OpDef clip_norm_gate_op{
     .optional_from = 1,
     .cpu = {.run = run_gate},
     .cuda = &clip_norm_gate_cuda,
-    .examples = {{.operands = {scalars_example(), one_example(), one_example()},
+    .examples = {{.operands = {step_scalars_example(), one_example(), one_example()},
                   .attrs = ClipNormAttrs{}},
-                 {.operands = {scalars_example(), absent_example(), one_example(), one_example(),
-                               one_example()},
+                 {.operands = {step_scalars_example(), absent_example(), one_example(),
+                               one_example(), one_example()},
                   .attrs = ClipNormAttrs{0.5f}}},
 };
 

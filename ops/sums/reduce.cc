@@ -3,6 +3,7 @@
 #include "ops/sums/reduce.h"
 
 #include "core/gradient.h"
+#include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
@@ -75,11 +76,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
 }
 
 void run_sum_leading(const KernelArgs& a) {
-  switch (a.in_spec[0].dtype) {
-    case DType::bf16: return sum_leading<bf16>(a);
-    case DType::f16: return sum_leading<f16>(a);
-    default: return sum_leading<float>(a);
-  }
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { sum_leading<T>(a); });
 }
 
 Prepared prepare_sum_leading(const Device&, SpecSpan in, SpecSpan out, const Attrs& attrs) {
@@ -110,11 +107,7 @@ template <class T> void sum_all(const KernelArgs& a) {
 }
 
 void run_sum_all(const KernelArgs& a) {
-  switch (a.in_spec[0].dtype) {
-    case DType::bf16: return sum_all<bf16>(a);
-    case DType::f16: return sum_all<f16>(a);
-    default: return sum_all<float>(a);
-  }
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { sum_all<T>(a); });
 }
 
 template <class T> void repeat_number(const KernelArgs& a) {

@@ -43,10 +43,6 @@ void run_product(const KernelArgs& a) {
   *a.output(0) = float(total) + (old ? *old : 0.0f);
 }
 
-bool one_number(const TensorSpec& spec) {
-  return spec.dtype == DType::f32 && spec.shape == Shape{1};
-}
-
 }  // namespace
 
 const OpDef scale_by_op{

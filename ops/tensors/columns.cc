@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/gradient.h"
+#include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/slices.h"
@@ -21,11 +22,8 @@ void require_columns(const TensorSpec& spec) {
           to_string(spec) + ": needs plain columns of whole bytes");
 }
 
-int64_t rows_of(const TensorSpec& spec) { return leading_numel(spec.shape, spec.shape.rank() - 1); }
-int64_t row_bytes(const TensorSpec& spec) { return spec.shape.back() * bits(spec.dtype) / 8; }
-
 void run_concatenate(const KernelArgs& a) {
-  const int64_t rows = rows_of(a.out_spec[0]), stride = row_bytes(a.out_spec[0]);
+  const int64_t rows = row_count(a.out_spec[0].shape), stride = row_bytes(a.out_spec[0]);
   std::byte* to = a.output<std::byte>(0);
   for (size_t k = 0; k < a.in.size(); ++k) {
     const int64_t bytes = row_bytes(a.in_spec[k]);
@@ -38,7 +36,7 @@ void run_slice(const KernelArgs& a) {
   const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
   const int64_t bytes = row_bytes(a.out_spec[0]);
   copy_rows(a.queue, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
-            rows_of(a.in_spec[0]), bytes);
+            row_count(a.in_spec[0].shape), bytes);
 }
 
 // The row [0, begin) [begin, begin + n) [begin + n, width): copied or zero, added to, as the first.
@@ -46,7 +44,7 @@ template <class T> void place_rows(const KernelArgs& a) {
   const T *part = a.input<T>(0), *sum = a.input<T>(1);
   T* out = a.output<T>(0);
   const auto [width, begin] = a.attrs.as<ColumnsGradAttrs>();
-  const int64_t n = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const int64_t n = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const int64_t grain = (kElementGrain + width - 1) / std::max<int64_t>(width, 1);
   auto one = [&, w = width, b = begin](int64_t r) {
     T* y = out + r * w;
@@ -67,11 +65,7 @@ template <class T> void place_rows(const KernelArgs& a) {
 }
 
 void run_slice_grad(const KernelArgs& a) {
-  switch (a.out_spec[0].dtype) {
-    case DType::bf16: return place_rows<bf16>(a);
-    case DType::f16: return place_rows<f16>(a);
-    default: return place_rows<float>(a);
-  }
+  by_float_type(a.out_spec[0].dtype, [&]<class T>(T) { place_rows<T>(a); });
 }
 
 Specs infer_concatenate(SpecSpan in, const Attrs&) {

@@ -6,7 +6,7 @@ namespace pal {
 namespace {
 
 void run_concatenate(const KernelArgs& a) {
-  const int64_t rows = rows_of(a.out_spec[0]), stride = row_bytes(a.out_spec[0]);
+  const int64_t rows = row_count(a.out_spec[0].shape), stride = row_bytes(a.out_spec[0]);
   std::byte* to = a.output<std::byte>(0);
   for (size_t k = 0; k < a.in.size(); ++k) {
     const int64_t bytes = row_bytes(a.in_spec[k]);
@@ -18,7 +18,7 @@ void run_slice_columns(const KernelArgs& a) {
   const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
   const int64_t bytes = row_bytes(a.out_spec[0]);
   copy_rows_async(a, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
-                  rows_of(a.in_spec[0]), bytes, SameRow{});
+                  row_count(a.in_spec[0].shape), bytes, SameRow{});
 }
 
 // Columns [first, first + columns) of the output: inside [begin, begin + n) the part, added to the
@@ -41,7 +41,7 @@ __global__ void place_columns_kernel(T* out, const T* part, const T* sum, int64_
 }
 void run_slice_columns_grad(const KernelArgs& a) {
   const auto [width, begin] = a.attrs.as<ColumnsGradAttrs>();
-  const int64_t n = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const int64_t n = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const bool in_place = a.input<void>(1) == a.out[0];  // the other columns are there already
   const int64_t first = in_place ? begin : 0, columns = in_place ? n : width;
   by_float_type(a.out_spec[0].dtype, [&, width = width, begin = begin]<class T>(T) {

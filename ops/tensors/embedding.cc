@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/gradient.h"
+#include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
@@ -56,25 +57,15 @@ template <class T, class D> void scatter(const KernelArgs& a) {
   });
 }
 
-template <class T> void scatter_onto(const KernelArgs& a) {
-  switch (a.in_spec[0].dtype) {
-    case DType::bf16: return scatter<T, bf16>(a);
-    case DType::f16: return scatter<T, f16>(a);
-    default: return scatter<T, float>(a);
-  }
-}
-
 void run_grad(const KernelArgs& a) {
   require_ids("embedding_grad", a.input<int32_t>(1), a.in_spec[1].numel(), a.out_spec[0].shape[0]);
   if (a.input(2))
     copy_bytes(a.queue, a.out[0], a.in[2], a.out_spec[0].bytes());
   else
     zero_bytes(a.queue, a.out[0], a.out_spec[0].bytes());
-  switch (a.out_spec[0].dtype) {
-    case DType::bf16: return scatter_onto<bf16>(a);
-    case DType::f16: return scatter_onto<f16>(a);
-    default: return scatter_onto<float>(a);
-  }
+  by_float_type(a.out_spec[0].dtype, [&]<class T>(T) {
+    by_float_type(a.in_spec[0].dtype, [&]<class D>(D) { scatter<T, D>(a); });
+  });
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
@@ -102,9 +93,7 @@ Specs infer_grad(SpecSpan in, const Attrs& attrs) {
   return {{out.shape, in[2].dtype}};
 }
 
-ExampleOperand ids_example(Shape shape, float last) {
-  return {.spec = {shape, DType::i32}, .lo = 0, .hi = last, .differentiable = false};
-}
+ExampleOperand ids_example(Shape shape, float last) { return example(shape, DType::i32, 0, last); }
 
 }  // namespace
 

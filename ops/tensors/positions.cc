@@ -53,9 +53,7 @@ void run(const KernelArgs& a) {
   });
 }
 
-ExampleOperand first_example(float most) {
-  return {.spec = {{1}, DType::i32}, .lo = 0, .hi = most, .differentiable = false};
-}
+ExampleOperand first_example(float most) { return example({1}, DType::i32, 0, most); }
 
 }  // namespace
 

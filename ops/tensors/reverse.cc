@@ -34,7 +34,7 @@ void run(const KernelArgs& a) {
 }
 
 ExampleOperand lengths_example(int64_t batch, float longest) {
-  return {.spec = {{batch}, DType::i32}, .lo = 0, .hi = longest, .differentiable = false};
+  return example({batch}, DType::i32, 0, longest);
 }
 
 }  // namespace

@@ -19,9 +19,6 @@ void require_rows(const TensorSpec& spec) {
   require(trailing_numel(spec.shape, 1) * bits(spec.dtype) % 8 == 0,
           to_string(spec) + ": rows do not begin on bytes");
 }
-int64_t row_bytes(const TensorSpec& spec) {
-  return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
-}
 
 // A window moves nothing: its kernel compares a few addresses.
 Cost view_cost(SpecSpan in, SpecSpan out, const Attrs&) {
@@ -30,13 +27,14 @@ Cost view_cost(SpecSpan in, SpecSpan out, const Attrs&) {
 
 void run_slice(const KernelArgs& a) {
   const int64_t begin = a.attrs.as<SliceAttrs>().begin;
-  copy_bytes(a.queue, a.out[0], a.input<std::byte>(0) + begin * row_bytes(a.in_spec[0]),
+  copy_bytes(a.queue, a.out[0], a.input<std::byte>(0) + begin * leading_row_bytes(a.in_spec[0]),
              a.out_spec[0].bytes());
 }
 
 void run_slice_grad(const KernelArgs& a) {
   const DType type = a.out_spec[0].dtype;
-  const int64_t row = row_bytes(a.out_spec[0]), begin = a.attrs.as<SliceGradAttrs>().begin * row;
+  const int64_t row = leading_row_bytes(a.out_spec[0]),
+                begin = a.attrs.as<SliceGradAttrs>().begin * row;
   const int64_t part = a.in_spec[0].bytes(), after = a.out_spec[0].bytes() - begin - part;
   std::byte* out = a.output<std::byte>(0);
   const std::byte* sum = a.input<std::byte>(1);
@@ -56,14 +54,14 @@ void run_slice_grad(const KernelArgs& a) {
 }
 
 void run_unbind(const KernelArgs& a) {
-  const int64_t bytes = row_bytes(a.in_spec[0]);
+  const int64_t bytes = leading_row_bytes(a.in_spec[0]);
   for (size_t t = 0; t < a.out.size(); ++t) {
     if (a.out[t]) copy_bytes(a.queue, a.out[t], a.input<std::byte>(0) + int64_t(t) * bytes, bytes);
   }
 }
 
 void run_stack(const KernelArgs& a) {
-  const int64_t bytes = row_bytes(a.out_spec[0]);
+  const int64_t bytes = leading_row_bytes(a.out_spec[0]);
   for (size_t t = 0; t < a.in.size(); ++t) {
     std::byte* to = a.output<std::byte>(0) + int64_t(t) * bytes;
     if (a.in[t])
@@ -124,7 +122,7 @@ const OpDef slice_op{
           slice_gradient(g, SliceAxis::leading, g.attrs<SliceAttrs>().begin, slice_grad);
         },
     .windows = [](SpecSpan in, SpecSpan, const Attrs& attrs) -> std::vector<Window> {
-      return {{Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * row_bytes(in[0])}};
+      return {{Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * leading_row_bytes(in[0])}};
     },
     .cost = view_cost,
     .cpu = {.run = run_slice},
@@ -166,7 +164,7 @@ const OpDef unbind_op{
     .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
       std::vector<Window> windows;
       for (int t = 0; t < int(out.size()); ++t) {
-        windows.push_back({Window::Of::operand, t, 0, t * row_bytes(in[0])});
+        windows.push_back({Window::Of::operand, t, 0, t * leading_row_bytes(in[0])});
       }
       return windows;
     },
@@ -191,7 +189,7 @@ const OpDef stack_op{
     .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
       std::vector<Window> windows;
       for (int t = 0; t < int(in.size()); ++t) {
-        windows.push_back({Window::Of::output, 0, t, t * row_bytes(out[0])});
+        windows.push_back({Window::Of::output, 0, t, t * leading_row_bytes(out[0])});
       }
       return windows;
     },
