@@ -16,8 +16,7 @@
 #include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 #include "ops/tensors/casts.h"
 
 namespace pal {
@@ -42,9 +41,7 @@ void fill_jumps(const CtcSequence& q, float* jump) {
 
 // Takes the largest off a row, and returns it; leaves a row of kCtcNever alone.
 float normalise(float* x, int64_t n) {
-  LaneMax top;
-  top.add(n, [&](int64_t s) { return x[s]; });
-  const float most = top.total();
+  const float most = max_of_row(x, DType::f32, 0, n, nullptr);
   if (!(most > kCtcAlmostNever)) return 0;
 #pragma omp simd
   for (int64_t s = 0; s < n; ++s) x[s] = choose(x[s] > kCtcAlmostNever, x[s] - most, kCtcNever);
@@ -61,10 +58,7 @@ double forward(const CtcSequence& q, const float* logits, float* lse, float* alp
   double taken = 0;
   for (int64_t t = 0; t < q.steps; ++t) {
     const float* x = logits + q.row(t) * q.width;
-    LaneMax top;
-    top.add(q.width, [&](int64_t v) { return x[v]; });
-    const float most = top.total();
-    const float norm = most + log(row_sum(q.width, [&](int64_t v) { return exp(x[v] - most); }));
+    const float norm = log_sum_exp_of_row(x, DType::f32, 0, q.width, nullptr);
     if (lse) lse[q.row(t)] = norm;
     fill_y(q, x, norm, y);
     float* to = alpha + q.row(t) * q.most_states;
@@ -253,16 +247,14 @@ Cost cost(double of_state, const TensorSpec& logits, const TensorSpec& labels, d
   return {of_state * cells + 22.0 * double(logits.numel()), bytes};
 }
 
-ExampleOperand ints(Shape shape, float lo, float hi) {
-  return example(std::move(shape), DType::i32, lo, hi);
-}
+ExampleOperand ints(Shape shape, float lo, float hi) { return example(shape, DType::i32, lo, hi); }
 
 std::vector<Example> examples() {
   auto one = [](int64_t T, int64_t B, int64_t V, int64_t L, int64_t shortest, CtcAttrs attrs) {
     const float first = attrs.blank == 0 ? 1 : 0;
     return Example{.operands = {example({T, B, V}), ints({L, B}, first, float(V) - 2 + first),
                                 ints({B}, float(shortest), float(T)), ints({B}, 0, float(L)),
-                                ints({16}, -1, 0)},
+                                step_scalars_example()},
                    .attrs = attrs};
   };
   std::vector<Example> all = {one(5, 2, 4, 2, 5, {}), one(9, 3, 5, 3, 7, {.zero_infinity = true}),
@@ -274,12 +266,12 @@ std::vector<Example> examples() {
 
 std::vector<Example> grad_examples() {
   auto one = [](int64_t T, int64_t B, int64_t V, int64_t L, CtcAttrs attrs) {
-    return Example{
-        .operands = {example({1}), example({T, B, V}), example({B}, DType::f32, 1, 9),
-                     example({T, B}, DType::f32, 2, 4),
-                     example({T, B, 2 * L + 1}, DType::f32, -5, 0), ints({L, B}, 1, float(V) - 1),
-                     ints({B}, float(T) / 2, float(T)), ints({B}, 0, float(L)), ints({16}, -1, 0)},
-        .attrs = attrs};
+    return Example{.operands = {example({1}), example({T, B, V}), example({B}, DType::f32, 1, 9),
+                                example({T, B}, DType::f32, 2, 4),
+                                example({T, B, 2 * L + 1}, DType::f32, -5, 0),
+                                ints({L, B}, 1, float(V) - 1), ints({B}, float(T) / 2, float(T)),
+                                ints({B}, 0, float(L)), step_scalars_example()},
+                   .attrs = attrs};
   };
   return {one(5, 2, 4, 2, {}), one(9, 3, 5, 3, {.zero_infinity = true}), one(60, 3, 70, 20, {})};
 }

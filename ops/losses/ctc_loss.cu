@@ -57,12 +57,6 @@ __device__ bool in_range(const Batch& a, const CtcSequence& q, float* maxima) {
   return all;
 }
 
-// Log sum exp of a row, in all lanes of the warp that calls.
-__device__ float log_sum_exp(const float* x, int64_t n) {
-  const float most = warp_row_max(x, n);
-  return most + log(warp_row_sum(n, [&](int64_t v) { return exp(x[v] - most); }));
-}
-
 // -log P from the last step's alpha, less what was taken off.
 __device__ double total_of(const CtcSequence& q, const float* last_row, double taken) {
   if (q.steps == 0) return q.states == 1 ? 0 : __builtin_huge_val();

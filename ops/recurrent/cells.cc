@@ -19,6 +19,18 @@ void require_lengths(const TensorSpec& lengths, const TensorSpec& state) {
           to_string(lengths) + ": want lengths i32[B]");
 }
 
+std::vector<ExampleOperand> cell_operands(const char* kinds, int count, int64_t batch,
+                                          int64_t width, DType type) {
+  std::vector<ExampleOperand> operands;
+  for (const char* kind = kinds; *kind; ++kind) {
+    operands.push_back(*kind == 's'   ? example({batch, width}, type)
+                       : *kind == 'g' ? example({batch, count * width}, type)
+                       : *kind == 'l' ? example({batch}, DType::i32, 0, 4)
+                                      : absent_example());
+  }
+  return operands;
+}
+
 bool lays_first_gate(SpecSpan in, const Attrs& attrs, int count) {
   const auto [width, begin] = attrs.as<ColumnsGradAttrs>();
   const TensorSpec& part = in[0];

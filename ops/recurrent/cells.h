@@ -73,6 +73,11 @@ template <class F, class... Rest> void with_constants(F f, bool first, Rest... r
 void require_gates(const TensorSpec& gates, const TensorSpec& state, int count);
 void require_lengths(const TensorSpec& lengths, const TensorSpec& state);
 
+// Operands of an example, a letter each: `s` a state (B, H), `g` gates (B, count H), `l` lengths,
+// `-` absent.
+std::vector<ExampleOperand> cell_operands(const char* kinds, int count, int64_t batch,
+                                          int64_t width, DType type = DType::f32);
+
 // Whether a slice_columns_grad with these operands lays down the first of `count` gates (B, H) of
 // f32, on the sum of the others: the last node of an unfused cell's gradient.
 bool lays_first_gate(SpecSpan in, const Attrs& attrs, int count);

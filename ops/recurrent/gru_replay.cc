@@ -135,20 +135,6 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
   return out;
 }
 
-std::vector<Example> examples() {
-  const ExampleOperand no = absent_example();
-  auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
-  const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
-  Example unread{.operands = {m, m, one(5, 51), one(5, 51), no, no, no, no, no}};
-  unread.unread = {1, 0, 1};
-  return {{.operands = {s, s, one(3, 15), one(3, 15), no, no, no, no, s}},
-          {.operands = {l, l, one(9, 1620), one(9, 1620), no, no, no, no, l}},
-          {.operands = {m, m, one(5, 51), one(5, 51), no, no, no, no, no}},
-          {.operands = {s, s, no, no, s, s, s, s, no}},
-          {.operands = {l, l, no, no, l, l, l, l, l}},
-          unread};
-}
-
 }  // namespace
 
 const Rewrite gru_replay_rewrite{
@@ -166,7 +152,12 @@ const OpDef gru_cell_replay_grad_op{
         },
     .cpu = {.run = run},
     .cuda = &gru_cell_replay_grad_cuda,
-    .examples = examples(),
+    .examples = {{.operands = cell_operands("ssgg----s", 3, 3, 5)},
+                 {.operands = cell_operands("ssgg----s", 3, 9, 540)},
+                 {.operands = cell_operands("ssgg-----", 3, 5, 17)},
+                 {.operands = cell_operands("ss--ssss-", 3, 3, 5)},
+                 {.operands = cell_operands("ss--sssss", 3, 9, 540)},
+                 {.operands = cell_operands("ssgg-----", 3, 5, 17), .unread = {1, 0, 1}}},
 };
 
 }  // namespace pal

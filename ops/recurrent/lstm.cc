@@ -139,42 +139,6 @@ Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {
   return streaming_cost(110.0 * double(in[1].numel()), in, out);
 }
 
-std::vector<Example> cell_examples() {
-  auto lengths = [](int64_t batch) { return example({batch}, DType::i32, 0, 4); };
-  return {
-      {.operands = {example({3, 20}), example({3, 5}), absent_example(), absent_example()},
-       .attrs = LstmAttrs{}},
-      {.operands = {example({5, 68}), example({5, 17}), example({5, 17}), lengths(5)},
-       .attrs = LstmAttrs{1, 2}},
-      {.operands = {example({4, 44}, DType::bf16), example({4, 11}, DType::bf16),
-                    example({4, 11}, DType::bf16), lengths(4)},
-       .attrs = LstmAttrs{0, 2}},
-      {.operands = {example({9, 2160}), example({9, 540}), example({9, 540}), lengths(9)},
-       .attrs = LstmAttrs{0.5f, 2}},
-      {.operands = {example({3, 20}), example({3, 5}), absent_example(), absent_example()},
-       .attrs = LstmAttrs{},
-       .unread = {1, 0}},
-  };
-}
-
-std::vector<Example> cell_grad_examples() {
-  auto lengths = [](int64_t batch) { return example({batch}, DType::i32, 0, 4); };
-  const ExampleOperand none = absent_example();
-  return {
-      {.operands = {example({3, 20}), example({3, 5}), example({3, 5}), example({3, 5}), none,
-                    none},
-       .attrs = LstmAttrs{1, 0}},
-      {.operands = {example({3, 20}), example({3, 5}), none, example({3, 5}), lengths(3), none},
-       .attrs = LstmAttrs{0, 1}},
-      {.operands = {example({4, 44}, DType::f16), example({4, 11}, DType::f16),
-                    example({4, 11}, DType::f16), none, lengths(4), example({4, 11}, DType::f16)},
-       .attrs = LstmAttrs{0, 2}},
-      {.operands = {example({9, 2160}), example({9, 540}), example({9, 540}), example({9, 540}),
-                    lengths(9), example({9, 540})},
-       .attrs = LstmAttrs{0.5f, 2}},
-  };
-}
-
 }  // namespace
 
 const OpDef lstm_cell_op{
@@ -187,7 +151,12 @@ const OpDef lstm_cell_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell},
     .cuda = &lstm_cell_cuda,
-    .examples = cell_examples(),
+    .examples =
+        {{.operands = cell_operands("gs--", 4, 3, 5), .attrs = LstmAttrs{}},
+         {.operands = cell_operands("gssl", 4, 5, 17), .attrs = LstmAttrs{1, 2}},
+         {.operands = cell_operands("gssl", 4, 4, 11, DType::bf16), .attrs = LstmAttrs{0, 2}},
+         {.operands = cell_operands("gssl", 4, 9, 540), .attrs = LstmAttrs{0.5f, 2}},
+         {.operands = cell_operands("gs--", 4, 3, 5), .attrs = LstmAttrs{}, .unread = {1, 0}}},
 };
 
 const OpDef lstm_cell_grad_op{
@@ -199,7 +168,11 @@ const OpDef lstm_cell_grad_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell_grad},
     .cuda = &lstm_cell_grad_cuda,
-    .examples = cell_grad_examples(),
+    .examples = {{.operands = cell_operands("gsss--", 4, 3, 5), .attrs = LstmAttrs{1, 0}},
+                 {.operands = cell_operands("gs-sl-", 4, 3, 5), .attrs = LstmAttrs{0, 1}},
+                 {.operands = cell_operands("gss-ls", 4, 4, 11, DType::f16),
+                  .attrs = LstmAttrs{0, 2}},
+                 {.operands = cell_operands("gsssls", 4, 9, 540), .attrs = LstmAttrs{0.5f, 2}}},
 };
 
 LstmState lstm_cell(Val gates, Val c_prev, float forget_bias) {

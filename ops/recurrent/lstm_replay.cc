@@ -129,18 +129,6 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
   return out;
 }
 
-std::vector<Example> examples() {
-  const ExampleOperand no = absent_example();
-  auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
-  const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
-  return {{.operands = {s, s, one(3, 20), no, no, no, no, no, no}},
-          {.operands = {s, s, one(3, 20), no, no, no, no, s, no}},
-          {.operands = {m, m, one(5, 68), no, no, no, no, no, m}},
-          {.operands = {l, l, one(9, 2160), no, no, no, no, l, l}},
-          {.operands = {s, s, no, s, s, s, s, no, s}},
-          {.operands = {m, m, no, m, m, m, m, m, no}}};
-}
-
 }  // namespace
 
 const Rewrite lstm_replay_rewrite{
@@ -159,7 +147,12 @@ const OpDef lstm_cell_replay_grad_op{
         },
     .cpu = {.run = run},
     .cuda = &lstm_cell_replay_grad_cuda,
-    .examples = examples(),
+    .examples = {{.operands = cell_operands("ssg------", 4, 3, 5)},
+                 {.operands = cell_operands("ssg----s-", 4, 3, 5)},
+                 {.operands = cell_operands("ssg-----s", 4, 5, 17)},
+                 {.operands = cell_operands("ssg----ss", 4, 9, 540)},
+                 {.operands = cell_operands("ss-ssss-s", 4, 3, 5)},
+                 {.operands = cell_operands("ss-sssss-", 4, 5, 17)}},
 };
 
 }  // namespace pal
