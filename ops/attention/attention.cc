@@ -135,8 +135,9 @@ const OpDef attention_op{
     .gradient = gradient,
     .optional_from = 3,
     .shares = {{0, 0}},  // a tile of queries is copied before its result is written
-    .cost = [](SpecSpan in, SpecSpan out,
-               const Attrs& attrs) { return cost(in, out, attrs.as<AttentionAttrs>(), 2); },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return cost(in, out, attrs.as<AttentionAttrs>(), 2);
+    },
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   attention_forward(a.queue, call_of(a, 3), a.in[0], a.in[1], a.in[2], a.out[0],
@@ -159,8 +160,9 @@ const OpDef attention_grad_op{
       return {plain(in[0]), plain(in[1]), plain(in[2])};
     },
     .optional_from = 6,
-    .cost = [](SpecSpan in, SpecSpan out,
-               const Attrs& attrs) { return cost(in, out, attrs.as<AttentionAttrs>(), 5); },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return cost(in, out, attrs.as<AttentionAttrs>(), 5);
+    },
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   attention_backward(a.queue, call_of(a, 6), a.in[0], a.in[1], a.in[2], a.in[3],

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "core/gradient.h"
+#include "ops/attention/scores.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
@@ -60,22 +60,7 @@ void run_context(const KernelArgs& a) {
 }
 
 void run_dot_score(const KernelArgs& a) {
-  const Shape& shape = a.in_spec[0].shape;
-  const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
-  const DType type = a.in_spec[0].dtype;
-  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    for (int64_t row = begin; row < end; ++row) {
-      LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* k = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
-        const float* q = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
-        sum.add(n, [&](int64_t e) { return k[e] * q[e]; });
-      }
-      store_one(a.out[0], type, row, sum.total());
-    }
-  });
+  run_score(a, kElementGrain, [](float key, float query, int64_t) { return key * query; });
 }
 
 void run_add_outer(const KernelArgs& a) {

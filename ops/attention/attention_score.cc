@@ -7,22 +7,17 @@
 #include <algorithm>
 
 #include "core/gradient.h"
+#include "ops/attention/scores.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/row_tiles.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;        // of the batch, whatever the number of threads
 constexpr int64_t kScoreGrain = 4096;  // tanhs in a chunk of the forward loop
 alignas(64) constexpr float kZeros[kTile] = {};
-
-int64_t batch_per_chunk(int64_t batch) {
-  return std::max<int64_t>(1, (batch + kChunks - 1) / kChunks);
-}
 
 void check(const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v) {
   require(keys.shape.rank() == 3 && is_float(keys.dtype) && query.dtype == keys.dtype &&
@@ -32,29 +27,14 @@ void check(const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v)
 }
 
 void run(const KernelArgs& a) {
-  const Shape& shape = a.in_spec[0].shape;
-  const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
-  const DType type = a.in_spec[0].dtype;
-  parallel_chunks(
-      a.queue, rows, rows_of_chunk(width, kScoreGrain), [&](int64_t begin, int64_t end) {
-        alignas(64) float buffer[2][kTile];
-        for (int64_t row = begin; row < end; ++row) {
-          LaneSum sum;
-          for (int64_t j = 0; j < width; j += kTile) {
-            const int64_t n = std::min(kTile, width - j);
-            const float* k = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
-            const float* q = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
-            const float* v = a.input(2) + j;
-            sum.add(n, [&](int64_t e) { return MlpScore{}(k[e], q[e], v[e]); });
-          }
-          store_one(a.out[0], type, row, sum.total());
-        }
-      });
+  const float* v = a.input(2);
+  run_score(a, kScoreGrain,
+            [v](float key, float query, int64_t j) { return MlpScore{}(key, query, v[j]); });
 }
 
 // Per chunk: dq of its batch rows, then dv.
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  const int64_t batch = in[2].shape[0], width = in[2].shape[1], per = batch_per_chunk(batch);
+  const int64_t batch = in[2].shape[0], width = in[2].shape[1], per = rows_per_partial(batch);
   return {.workspace = (batch + per - 1) / per * (per + 1) * width * int64_t(sizeof(float))};
 }
 
@@ -63,7 +43,7 @@ void run_grad(const KernelArgs& a) {
   const Shape& shape = a.in_spec[1].shape;
   const int64_t steps = shape[0], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[1].dtype;
-  const int64_t per = batch_per_chunk(batch), chunks = (batch + per - 1) / per;
+  const int64_t per = rows_per_partial(batch), chunks = (batch + per - 1) / per;
   const void* keys_sum = input_if_present(a, 4);
   const float* v_sum = input_if_present<float>(a, 5);
   void* dkeys = a.out[0];

@@ -13,6 +13,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
@@ -36,7 +37,7 @@ struct Columns {
 
   void run(int64_t column, int64_t n) const {
     alignas(64) float chunk[kColumns], total[kColumns] = {};
-    const int64_t rows = steps * batch, per_chunk = dot_last_rows(rows);
+    const int64_t rows = steps * batch, per_chunk = rows_per_partial(rows);
     for (int64_t s = 0; s < steps; ++s) {
       // The first block's sums are made in dquery, others' beside it and then added.
       float* dq = s < kSumRows ? dquery : dquery_block;
@@ -137,10 +138,9 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs&) {
     const Val dsum = b.emit1(tanh_grad_op, {d[0], tanh_again});
     const Val dquery = sum_leading(dsum);
     const Val dkeys = keys_sum ? add(keys_before, dsum) : dsum;
-    FusedPattern pattern{.in = {dy.id, keys.id, query.id, vector.id, keys_before.id, v_before.id},
-                         .out = {dkeys.id, dquery.id, d[1].id}};
-    pattern.program = b.take();
-    out.push_back(std::move(pattern));
+    out.push_back({.program = b.take(),
+                   .in = {dy.id, keys.id, query.id, vector.id, keys_before.id, v_before.id},
+                   .out = {dkeys.id, dquery.id, d[1].id}});
   }
   return out;
 }

@@ -9,13 +9,6 @@
 namespace pal {
 namespace {
 
-// Tails, bf16, and enough elements for several chunks; `lo, hi` should reach into every piece.
-std::vector<Example> unary_examples(float lo, float hi, const Attrs& attrs = {}) {
-  return {{.operands = {example({3, 7}, DType::f32, lo, hi)}, .attrs = attrs},
-          {.operands = {example({5, 13}, DType::bf16, lo, hi)}, .attrs = attrs},
-          {.operands = {example({33, 1031}, DType::f32, lo, hi)}, .attrs = attrs}};
-}
-
 // (dy, y) with y drawn from the function's range.
 std::vector<Example> gradient_examples(float lo, float hi) {
   return {{.operands = {example({3, 7}), example({3, 7}, DType::f32, lo, hi)}},
@@ -37,7 +30,7 @@ const OpDef relu_op = map_op<1, Relu>({
           g.give(0, pass_inside(g.dy(), g.out(0), 0, std::numeric_limits<float>::infinity()));
         },
     .cuda = &relu_cuda,
-    .examples = unary_examples(-2, 2),
+    .examples = alike_examples<1>(DType::bf16, -2, 2),
 });
 
 const OpDef clip_op = map_op<1, Clip>({
@@ -54,7 +47,7 @@ const OpDef clip_op = map_op<1, Clip>({
           g.give(0, pass_inside(g.dy(), g.out(0), interval.lo, interval.hi));
         },
     .cuda = &clip_cuda,
-    .examples = unary_examples(-3, 3, IntervalAttrs{-1, 1}),
+    .examples = alike_examples<1>(DType::bf16, -3, 3, IntervalAttrs{-1, 1}),
 });
 
 const OpDef pass_inside_op = map_op<2, PassInside>({
@@ -85,7 +78,7 @@ const OpDef tanh_op = map_op<1, Tanh>({
         },
     .cost = transcendental_cost,
     .cuda = &tanh_cuda,
-    .examples = unary_examples(-4, 4),
+    .examples = alike_examples<1>(DType::bf16, -4, 4),
 });
 
 const OpDef tanh_grad_op = map_op<2, TanhGrad>({
@@ -104,7 +97,7 @@ const OpDef sigmoid_op = map_op<1, Sigmoid>({
         },
     .cost = transcendental_cost,
     .cuda = &sigmoid_cuda,
-    .examples = unary_examples(-6, 6),
+    .examples = alike_examples<1>(DType::bf16, -6, 6),
 });
 
 const OpDef sigmoid_grad_op = map_op<2, SigmoidGrad>({

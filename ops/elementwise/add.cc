@@ -15,9 +15,7 @@ const OpDef add_op = map_op<2, Add>({
           g.give(1, g.dy());
         },
     .cuda = &add_cuda,
-    .examples = {{.operands = {example({3, 7}), example({3, 7})}},
-                 {.operands = {example({5, 13}, DType::bf16), example({5, 13}, DType::bf16)}},
-                 {.operands = {example({33, 1031}), example({33, 1031})}}},
+    .examples = alike_examples<2>(DType::bf16),
 });
 
 Val add(Val a, Val b) { return a.builder->emit1(add_op, {a, b}); }

@@ -16,9 +16,7 @@ const OpDef mul_op = map_op<2, Mul>({
           if (g.wants(1)) g.give(1, mul(g.dy(), g.in(0)));
         },
     .cuda = &mul_cuda,
-    .examples = {{.operands = {example({3, 7}), example({3, 7})}},
-                 {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16)}},
-                 {.operands = {example({33, 1031}), example({33, 1031})}}},
+    .examples = alike_examples<2>(DType::f16),
 });
 
 const OpDef sub_op = map_op<2, Sub>({
@@ -30,8 +28,7 @@ const OpDef sub_op = map_op<2, Sub>({
           if (g.wants(1)) g.give(1, scale(g.dy(), -1));
         },
     .cuda = &sub_cuda,
-    .examples = {{.operands = {example({3, 7}), example({3, 7})}},
-                 {.operands = {example({33, 1031}), example({33, 1031})}}},
+    .examples = alike_examples<2>(DType::bf16),
 });
 
 const OpDef scale_op = map_op<1, Scale>({

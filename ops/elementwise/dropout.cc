@@ -86,10 +86,10 @@ std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
     const Val x = b.input("x", {drawn.shape, type}), scalars = b.input("scalars", scalars_spec());
     const Val mask = dropout_mask(scalars, {drawn.shape, drawn.dtype}, drawn.p, drawn.stream);
     const Val y = b.emit1(dropout_apply_op, {x, mask}, DropoutApplyAttrs{drawn.p});
-    FusedPattern pattern{
-        .in = {x.id, scalars.id}, .out = {y.id}, .attrs = DropoutAttrs{drawn.p, drawn.stream}};
-    pattern.program = b.take();
-    out.push_back(std::move(pattern));
+    out.push_back({.program = b.take(),
+                   .in = {x.id, scalars.id},
+                   .out = {y.id},
+                   .attrs = DropoutAttrs{drawn.p, drawn.stream}});
   }
   return out;
 }

@@ -8,16 +8,6 @@
 namespace pal {
 namespace {
 
-// Tails, a half type, and enough elements for several chunks.
-template <int operands> std::vector<Example> examples() {
-  auto all = [](Shape shape, DType type) {
-    return std::vector<ExampleOperand>(operands, example(shape, type, -4, 4));
-  };
-  return {{.operands = all({3, 7}, DType::f32)},
-          {.operands = all({5, 13}, DType::bf16)},
-          {.operands = all({33, 1031}, DType::f32)}};
-}
-
 Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
   return streaming_cost(25.0 * double(in[0].numel()), in, out);
 }
@@ -34,13 +24,16 @@ OpDef self_gated(const char* name, const char* formula, const Backend* cuda) {
           },
       .cost = cost,
       .cuda = cuda,
-      .examples = examples<1>(),
+      .examples = alike_examples<1>(DType::bf16, -4, 4),
   });
 }
 template <class F>
 OpDef self_gated_grad(const char* name, const char* formula, const Backend* cuda) {
-  return map_op<2, F>(
-      {.name = name, .formula = formula, .cost = cost, .cuda = cuda, .examples = examples<2>()});
+  return map_op<2, F>({.name = name,
+                       .formula = formula,
+                       .cost = cost,
+                       .cuda = cuda,
+                       .examples = alike_examples<2>(DType::bf16, -4, 4)});
 }
 
 }  // namespace

@@ -142,6 +142,16 @@ void copy_rows(const Queue& queue, void* to, int64_t to_stride, const void* from
 inline ExampleOperand example(Shape shape, DType type = DType::f32, float lo = -2, float hi = 2) {
   return {.spec = {shape, type}, .lo = lo, .hi = hi, .differentiable = type == DType::f32};
 }
+// Of an operator whose N operands are alike: tails, a half type, and elements for several chunks.
+template <size_t N>
+std::vector<Example> alike_examples(DType half, float lo = -2, float hi = 2,
+                                    const Attrs& attrs = {}) {
+  auto alike = [&](Shape shape, DType type) -> Example {
+    return {.operands = std::vector<ExampleOperand>(N, example(shape, type, lo, hi)),
+            .attrs = attrs};
+  };
+  return {alike({3, 7}, DType::f32), alike({5, 13}, half), alike({33, 1031}, DType::f32)};
+}
 inline ExampleOperand constant(ExampleOperand operand) {
   operand.differentiable = false;
   return operand;

@@ -296,10 +296,9 @@ const OpDef ctc_loss_op{
                                      g.in(2), g.in(3), g.in(4)},
                                     g.node.attrs));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return cost(90, in[0], in[1], double(in[0].bytes() + out[3].bytes()));
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return cost(90, in[0], in[1], double(in[0].bytes() + out[3].bytes()));
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &ctc_loss_cuda,
     .examples = examples(),
@@ -321,10 +320,9 @@ const OpDef ctc_loss_grad_op{
       return {in[1]};
     },
     .shares = {{0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return cost(150, in[1], in[5], double(2 * in[1].bytes() + in[4].bytes()));
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return cost(150, in[1], in[5], double(2 * in[1].bytes() + in[4].bytes()));
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &ctc_loss_grad_cuda,
     .examples = grad_examples(),

@@ -57,11 +57,9 @@ std::vector<FusedPattern> parts(SpecSpan in, const Attrs& attrs) {
   const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
   const std::vector<Val> s = b.emit(batch_norm_statistics_op, {x}, attrs);
   const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, s[0], s[1]}, BatchNormApplyAttrs{});
-  FusedPattern out{.in = {x.id, gamma.id, beta.id}, .out = {y.id, s[0].id, s[1].id, s[2].id}};
-  out.program = b.take();
-  std::vector<FusedPattern> all;
-  all.push_back(std::move(out));
-  return all;
+  return {{.program = b.take(),
+           .in = {x.id, gamma.id, beta.id},
+           .out = {y.id, s[0].id, s[1].id, s[2].id}}};
 }
 
 }  // namespace

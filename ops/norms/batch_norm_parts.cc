@@ -66,12 +66,11 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
     const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, mean, rstd}, attrs);
     const Val sum = form == alone ? y : form == first ? add(y, residual) : add(residual, y);
     const Val z = relu(sum);
-    FusedPattern pattern{.in = {x.id, gamma.id, beta.id, mean.id, rstd.id},
-                         .out = {z.id},
-                         .attrs = BatchNormApplyAttrs{true}};
-    if (form != alone) pattern.in.push_back(residual.id);
-    pattern.program = b.take();
-    out.push_back(std::move(pattern));
+    out.push_back({.program = b.take(),
+                   .in = {x.id, gamma.id, beta.id, mean.id, rstd.id},
+                   .out = {z.id},
+                   .attrs = BatchNormApplyAttrs{true}});
+    if (form != alone) out.back().in.push_back(residual.id);
   }
   return out;
 }

@@ -14,12 +14,7 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;
-
 Shape rows_of(const Shape& x) { return x.rank() > 1 ? x.without(x.rank() - 1) : Shape{1}; }
-int64_t rows_per_partial(int64_t rows) {
-  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
-}
 
 bool vector_f32(const TensorSpec& spec, int64_t extent) {
   return spec.dtype == DType::f32 && spec.shape == Shape{extent};
@@ -60,7 +55,7 @@ void run(const KernelArgs& a) {
 
 // Per chunk of rows: partial dgamma, then partial dbeta.
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kChunks * 2 * in[2].shape[0] * int64_t(sizeof(float))};
+  return {.workspace = kPartialSums * 2 * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 // dy, x, gamma, mean, rstd | sum of dgamma, sum of dbeta -> dx, dgamma, dbeta

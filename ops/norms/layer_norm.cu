@@ -7,12 +7,6 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;
-
-int64_t rows_per_partial(int64_t rows) {
-  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
-}
-
 template <class T>
 __global__ void layer_norm_kernel(T* y, float* mean_out, float* rstd_out, const T* x,
                                   const float* gamma, const float* beta, int64_t rows,
@@ -106,7 +100,7 @@ void run_layer_norm_grad(const KernelArgs& a) {
   }
 }
 Prepared prepare_layer_norm_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kChunks * 2 * in[2].shape[0] * int64_t(sizeof(float))};
+  return {.workspace = kPartialSums * 2 * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 }  // namespace

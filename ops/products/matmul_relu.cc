@@ -71,18 +71,15 @@ struct Recorded {
     product = b.emit1(matmul_op, in, attrs);
   }
   FusedPattern with(Val out, const Attrs& attrs) {
-    FusedPattern pattern{.out = {out.id}, .attrs = attrs};
+    FusedPattern pattern{.program = b.take(), .out = {out.id}, .attrs = attrs};
     for (Val v : in) pattern.in.push_back(v.id);
-    pattern.program = b.take();
     return pattern;
   }
 };
 
 std::vector<FusedPattern> relu_patterns(SpecSpan in, const Attrs& attrs) {
   Recorded r(in, attrs);
-  std::vector<FusedPattern> out;
-  out.push_back(r.with(relu(r.product), attrs));
-  return out;
+  return {r.with(relu(r.product), attrs)};
 }
 
 std::vector<FusedPattern> grad_patterns(SpecSpan in, const Attrs& attrs) {
@@ -141,8 +138,9 @@ const OpDef matmul_relu_op{
                 const Attrs& attrs) { return infer_matmul(in, attrs.as<MatmulAttrs>()); },
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost = [](SpecSpan in, SpecSpan out,
-               const Attrs& attrs) { return with_relu(matmul_op.cost(in, out, attrs), out); },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return with_relu(matmul_op.cost(in, out, attrs), out);
+    },
     .cpu = {.run = run_relu,
             .prepare =
                 [](const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {

@@ -116,9 +116,9 @@ FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
     return slice_columns_grad(dr_in, d, 3 * H, 0);
   };
   const Val dy = laid_down(dyn), dx = laid_down(dn);
-  FusedPattern pattern{.out = {dx.id, dy.id, kind.wants_h_prev ? dh_prev.id : kNone}};
+  FusedPattern pattern{.program = b.take(),
+                       .out = {dx.id, dy.id, kind.wants_h_prev ? dh_prev.id : kNone}};
   for (Val v : in) pattern.in.push_back(v.id);
-  pattern.program = b.take();
   return pattern;
 }
 

@@ -107,9 +107,8 @@ FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
   dgates = slice_columns_grad(b.emit1(tanh_grad_op, {dg, g}), dgates, 4 * H, 2 * H);
   dgates = slice_columns_grad(b.emit1(sigmoid_grad_op, {df, f}), dgates, 4 * H, H);
   dgates = slice_columns_grad(b.emit1(sigmoid_grad_op, {di, i}), dgates, 4 * H, 0);
-  FusedPattern pattern{.out = {dgates.id, dc_prev.id}};
+  FusedPattern pattern{.program = b.take(), .out = {dgates.id, dc_prev.id}};
   for (Val v : in) pattern.in.push_back(v.id);
-  pattern.program = b.take();
   return pattern;
 }
 

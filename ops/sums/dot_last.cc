@@ -11,8 +11,6 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;  // partial sums of dv, whatever the number of threads
-
 void check(const TensorSpec& x, const TensorSpec& v) {
   require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}},
           to_string(x) + ", " + to_string(v) + ": want floats (.., A) and f32 (A)");
@@ -36,14 +34,14 @@ void run(const KernelArgs& a) {
 }
 
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kChunks * in[2].shape[0] * int64_t(sizeof(float))};
+  return {.workspace = kPartialSums * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 // dy (..), x (.., A), v (A) | sum (A) -> dx (.., A), dv (A)
 void run_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[2].shape[0], rows = row_count(a.in_spec[1].shape);
   const DType type = a.in_spec[1].dtype;
-  const int64_t grain = dot_last_rows(rows), chunks = (rows + grain - 1) / grain;
+  const int64_t grain = rows_per_partial(rows), chunks = (rows + grain - 1) / grain;
   float* partial = reinterpret_cast<float*>(a.workspace);  // (chunks, A)
   parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
@@ -71,8 +69,6 @@ void run_grad(const KernelArgs& a) {
 }
 
 }  // namespace
-
-int64_t dot_last_rows(int64_t rows) { return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks); }
 
 const OpDef dot_last_op{
     .name = "dot_last",

@@ -47,7 +47,7 @@ __global__ void dot_last_dx_kernel(Stored dx, Stored dy, Stored v, int64_t rows,
 // dy (..), x (.., A), v (A) | sum (A) -> dx, dv; dx may lie over x, so it comes after what reads x.
 void run_dot_last_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[2].shape[0], rows = row_count(a.in_spec[1].shape);
-  const int64_t per_chunk = dot_last_rows(rows), chunks = blocks_of(rows, per_chunk);
+  const int64_t per_chunk = rows_per_partial(rows), chunks = blocks_of(rows, per_chunk);
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     if (!a.out[1]) return;
@@ -67,7 +67,7 @@ void run_dot_last_grad(const KernelArgs& a) {
 Prepared prepare_dot_last_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t rows = row_count(in[1].shape);
   return {.workspace =
-              blocks_of(rows, dot_last_rows(rows)) * in[2].shape[0] * int64_t(sizeof(float))};
+              blocks_of(rows, rows_per_partial(rows)) * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// sum_of_squares: sum_i g_i^2, fixed chunks, in double from tile to tile.
+// sum_of_squares: sum_i g_i^2.
 // clip_norm_gate (Pascanu et al. 2013): norm = sqrt(sum of partials) / loss_scale; the gradients'
 // scale, and whether updates are applied. A gradient's sum of squares may be taken as soon as it is
 // there, so no gradient lives longer for the norm.
@@ -11,35 +11,10 @@
 #include "core/scalars.h"
 #include "ops/kernels/gate.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/sums/sum_products.h"
 
 namespace pal {
 namespace {
-
-int64_t chunk_count(const TensorSpec& g) { return (g.numel() + kElementGrain - 1) / kElementGrain; }
-
-Prepared prepare_squares(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = chunk_count(in[0]) * int64_t(sizeof(double))};
-}
-
-void run_squares(const KernelArgs& a) {
-  const DType type = a.in_spec[0].dtype;
-  double* partial = reinterpret_cast<double*>(a.workspace);
-  parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[kTile];
-    double sum = 0;
-    for (int64_t i = begin; i < end; i += kTile) {
-      const int64_t n = std::min(kTile, end - i);
-      const float* g = load_tile(a.in[0], type, i, n, buffer);
-      sum += double(row_sum(n, [&](int64_t e) { return g[e] * g[e]; }));
-    }
-    partial[begin / kElementGrain] = sum;
-  });
-  double total = 0;
-  for (int64_t c = 0; c < chunk_count(a.in_spec[0]); ++c) total += partial[c];
-  *a.output(0) = float(total);
-}
 
 // scalars, loss, partials...
 void run_gate(const KernelArgs& a) {
@@ -73,7 +48,8 @@ const OpDef sum_of_squares_op{
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
       return {2.0 * double(in[0].numel()), double(in[0].bytes())};
     },
-    .cpu = {.run = run_squares, .prepare = prepare_squares},
+    .cpu = {.run = [](const KernelArgs& a) { sum_products(a, 0, 0, nullptr); },
+            .prepare = prepare_products},
     .cuda = &sum_of_squares_cuda,
     .examples = {{.operands = {example({3, 7})}},
                  {.operands = {example({5, 13}, DType::bf16)}},

@@ -5,43 +5,17 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/sums/sum_products.h"
 
 namespace pal {
 namespace {
-
-int64_t chunk_count(const TensorSpec& x) { return (x.numel() + kElementGrain - 1) / kElementGrain; }
 
 void run_scale(const KernelArgs& a) {
   const float factor = *a.input(1);
   map_elements<1>(a, [factor](float x) { return factor * x; });
 }
 
-Prepared prepare_product(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = chunk_count(in[0]) * int64_t(sizeof(double))};
-}
-
-void run_product(const KernelArgs& a) {
-  const DType type = a.in_spec[0].dtype;
-  const int64_t n = a.in_spec[0].numel();
-  double* partial = reinterpret_cast<double*>(a.workspace);
-  parallel_chunks(a.queue, n, kElementGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    double sum = 0;
-    for (int64_t i = begin; i < end; i += kTile) {
-      const int64_t m = std::min(kTile, end - i);
-      const float* x = load_tile(a.in[0], type, i, m, buffer[0]);
-      const float* y = load_tile(a.in[1], type, i, m, buffer[1]);
-      sum += double(row_sum(m, [&](int64_t e) { return x[e] * y[e]; }));
-    }
-    partial[begin / kElementGrain] = sum;
-  });
-  const float* old = input_if_present<float>(a, 2);
-  double total = 0;
-  for (int64_t c = 0; c < chunk_count(a.in_spec[0]); ++c) total += partial[c];
-  *a.output(0) = float(total) + (old ? *old : 0.0f);
-}
+void run_product(const KernelArgs& a) { sum_products(a, 0, 1, input_if_present<float>(a, 2)); }
 
 }  // namespace
 
@@ -87,7 +61,7 @@ const OpDef inner_product_op{
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
       return {2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
     },
-    .cpu = {.run = run_product, .prepare = prepare_product},
+    .cpu = {.run = run_product, .prepare = prepare_products},
     .cuda = &inner_product_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 7}), example({1})}},
                  {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16),

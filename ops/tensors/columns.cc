@@ -6,8 +6,7 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/float_types.h"
-#include "ops/kernels/tiles.h"
-#include "ops/tensors/casts.h"
+#include "ops/tensors/moves.h"
 #include "ops/tensors/slices.h"
 
 namespace pal {
@@ -20,23 +19,6 @@ Shape with_width(const Shape& shape, int64_t width) {
 void require_columns(const TensorSpec& spec) {
   require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit,
           to_string(spec) + ": needs plain columns of whole bytes");
-}
-
-void run_concatenate(const KernelArgs& a) {
-  const int64_t rows = row_count(a.out_spec[0].shape), stride = row_bytes(a.out_spec[0]);
-  std::byte* to = a.output<std::byte>(0);
-  for (size_t k = 0; k < a.in.size(); ++k) {
-    const int64_t bytes = row_bytes(a.in_spec[k]);
-    copy_rows(a.queue, to, stride, a.in[k], bytes, rows, bytes);
-    to += bytes;
-  }
-}
-
-void run_slice(const KernelArgs& a) {
-  const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
-  const int64_t bytes = row_bytes(a.out_spec[0]);
-  copy_rows(a.queue, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
-            row_count(a.in_spec[0].shape), bytes);
 }
 
 // The row [0, begin) [begin, begin + n) [begin + n, width): copied or zero, added to, as the first.
@@ -95,7 +77,7 @@ const OpDef concatenate_op{
             begin += width;
           }
         },
-    .cpu = {.run = run_concatenate},
+    .cpu = {.run = run_concatenate<CpuMove>},
     .cuda = &concatenate_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
                  {.operands = {example({2, 3, 7}, DType::bf16), example({2, 3, 4}, DType::bf16)}},
@@ -115,7 +97,7 @@ const OpDef slice_columns_op{
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::last, g.attrs<ColumnsAttrs>().begin, slice_columns_grad);
         },
-    .cpu = {.run = run_slice},
+    .cpu = {.run = run_slice_columns<CpuMove>},
     .cuda = &slice_columns_cuda,
     .examples = {{.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
                  {.operands = {example({2, 3, 7}, DType::f16)}, .attrs = ColumnsAttrs{0, 3}},

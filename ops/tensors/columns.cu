@@ -1,25 +1,9 @@
 // Columns of tensors laid side by side, cut out, and put back.
-#include "ops/kernels/cuda_row_copies.h"
 #include "ops/tensors/columns.h"
+#include "ops/tensors/cuda_move.h"
 
 namespace pal {
 namespace {
-
-void run_concatenate(const KernelArgs& a) {
-  const int64_t rows = row_count(a.out_spec[0].shape), stride = row_bytes(a.out_spec[0]);
-  std::byte* to = a.output<std::byte>(0);
-  for (size_t k = 0; k < a.in.size(); ++k) {
-    const int64_t bytes = row_bytes(a.in_spec[k]);
-    copy_rows_async(a, to, stride, a.in[k], bytes, rows, bytes, SameRow{});
-    to += bytes;
-  }
-}
-void run_slice_columns(const KernelArgs& a) {
-  const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
-  const int64_t bytes = row_bytes(a.out_spec[0]);
-  copy_rows_async(a, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
-                  row_count(a.in_spec[0].shape), bytes, SameRow{});
-}
 
 // Columns [first, first + columns) of the output: inside [begin, begin + n) the part, added to the
 // sum where there is one; elsewhere the sum, or zero.
@@ -53,8 +37,8 @@ void run_slice_columns_grad(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend concatenate_cuda{.run = run_concatenate};
-const Backend slice_columns_cuda{.run = run_slice_columns};
+const Backend concatenate_cuda{.run = run_concatenate<CudaMove>};
+const Backend slice_columns_cuda{.run = run_slice_columns<CudaMove>};
 const Backend slice_columns_grad_cuda{.run = run_slice_columns_grad};
 
 }  // namespace pal

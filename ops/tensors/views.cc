@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/tiles.h"
-#include "ops/tensors/casts.h"
+#include "ops/tensors/moves.h"
 #include "ops/tensors/slices.h"
 
 namespace pal {
@@ -23,52 +22,6 @@ void require_rows(const TensorSpec& spec) {
 // A window moves nothing: its kernel compares a few addresses.
 Cost view_cost(SpecSpan in, SpecSpan out, const Attrs&) {
   return {0, 8.0 * double(in.size() + out.size())};
-}
-
-void run_slice(const KernelArgs& a) {
-  const int64_t begin = a.attrs.as<SliceAttrs>().begin;
-  copy_bytes(a.queue, a.out[0], a.input<std::byte>(0) + begin * leading_row_bytes(a.in_spec[0]),
-             a.out_spec[0].bytes());
-}
-
-void run_slice_grad(const KernelArgs& a) {
-  const DType type = a.out_spec[0].dtype;
-  const int64_t row = leading_row_bytes(a.out_spec[0]),
-                begin = a.attrs.as<SliceGradAttrs>().begin * row;
-  const int64_t part = a.in_spec[0].bytes(), after = a.out_spec[0].bytes() - begin - part;
-  std::byte* out = a.output<std::byte>(0);
-  const std::byte* sum = a.input<std::byte>(1);
-  if (!sum) {
-    zero_bytes(a.queue, out, begin);
-    copy_bytes(a.queue, out + begin, a.in[0], part);
-    return zero_bytes(a.queue, out + begin + part, after);
-  }
-  copy_bytes(a.queue, out, sum, begin);
-  copy_bytes(a.queue, out + begin + part, sum + begin + part, after);
-  // The middle is sum + part, as a node of its own would be.
-  void* const in[] = {const_cast<std::byte*>(sum + begin), a.in[0]};
-  void* const middle[] = {out + begin};
-  const TensorSpec in_spec[] = {{a.in_spec[0].shape, type}, a.in_spec[0]};
-  map_elements<2>({in, middle, in_spec, SpecSpan(in_spec, 1), a.attrs, nullptr, nullptr, a.queue},
-                  [](float x, float y) { return x + y; });
-}
-
-void run_unbind(const KernelArgs& a) {
-  const int64_t bytes = leading_row_bytes(a.in_spec[0]);
-  for (size_t t = 0; t < a.out.size(); ++t) {
-    if (a.out[t]) copy_bytes(a.queue, a.out[t], a.input<std::byte>(0) + int64_t(t) * bytes, bytes);
-  }
-}
-
-void run_stack(const KernelArgs& a) {
-  const int64_t bytes = leading_row_bytes(a.out_spec[0]);
-  for (size_t t = 0; t < a.in.size(); ++t) {
-    std::byte* to = a.output<std::byte>(0) + int64_t(t) * bytes;
-    if (a.in[t])
-      copy_bytes(a.queue, to, a.in[t], bytes);
-    else
-      zero_bytes(a.queue, to, bytes);
-  }
 }
 
 bool is_absent(const TensorSpec& spec) { return spec.shape.rank() == 0; }
@@ -125,7 +78,7 @@ const OpDef slice_op{
       return {{Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * leading_row_bytes(in[0])}};
     },
     .cost = view_cost,
-    .cpu = {.run = run_slice},
+    .cpu = {.run = run_slice<CpuMove>},
     .cuda = &slice_cuda,
     .examples = {{.operands = {example({5, 7})}, .attrs = SliceAttrs{1, 4}},
                  {.operands = {example({5, 7}, DType::bf16)}, .attrs = SliceAttrs{2, 5}},
@@ -141,7 +94,7 @@ const OpDef slice_grad_op{
     },
     .optional_from = 1,
     .shares = {{0, 1}},
-    .cpu = {.run = run_slice_grad},
+    .cpu = {.run = run_slice_grad<CpuMove>},
     .cuda = &slice_grad_cuda,
     .examples = {{.operands = {example({3, 7}), absent_example()}, .attrs = SliceGradAttrs{5, 1}},
                  {.operands = {example({3, 7}), example({5, 7})}, .attrs = SliceGradAttrs{5, 2}},
@@ -169,7 +122,7 @@ const OpDef unbind_op{
       return windows;
     },
     .cost = view_cost,
-    .cpu = {.run = run_unbind},
+    .cpu = {.run = run_unbind<CpuMove>},
     .cuda = &unbind_cuda,
     .examples = {{.operands = {example({3, 5, 7})}},
                  {.operands = {example({4, 7})}, .unread = {1, 0, 0, 1}},
@@ -194,7 +147,7 @@ const OpDef stack_op{
       return windows;
     },
     .cost = view_cost,
-    .cpu = {.run = run_stack},
+    .cpu = {.run = run_stack<CpuMove>},
     .cuda = &stack_cuda,
     .examples = {{.operands = {example({5, 7}), example({5, 7}), example({5, 7})}},
                  {.operands = {example({7}), absent_example(), example({7})}},
