@@ -248,12 +248,7 @@ ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& sha
   const Desc callers = to_onednn(shape, given);
   if (callers != p.weights) {
     const bool back = kind == ConvKind::weight_grad;
-    const Desc from = back ? p.weights : callers, to = back ? callers : p.weights;
-    const dnnl::reorder::primitive_desc pd(onednn::engine(), from, onednn::engine(), to,
-                                           onednn::user_scratchpad());
-    p.reorder = std::make_unique<Launch>(
-        dnnl::reorder(pd), pd.scratchpad_desc(),
-        std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    p.reorder = back ? onednn::reorder(p.weights, callers) : onednn::reorder(callers, p.weights);
   }
   p.weights_at = p.scratch * p.workers;
   if (p.reorder) p.weights_at = std::max(p.weights_at, align_up(p.reorder->scratch_bytes()));

@@ -8,15 +8,6 @@
 namespace pal {
 namespace {
 
-std::shared_ptr<onednn::Launch> make_launch(const TensorSpec& in, const TensorSpec& out) {
-  const onednn::Desc from = onednn::desc_of(in), to = onednn::desc_of(out);
-  const dnnl::reorder::primitive_desc pd(onednn::engine(), from, onednn::engine(), to,
-                                         onednn::user_scratchpad());
-  return std::make_shared<onednn::Launch>(
-      dnnl::reorder(pd), pd.scratchpad_desc(),
-      std::vector<std::pair<int, onednn::Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-}
-
 Specs infer(SpecSpan in, const Attrs& attributes) {
   require(in.size() == 1, "takes one operand");
   TensorSpec out = in[0];
@@ -41,7 +32,8 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs&) {
   if (in[0] == out[0]) return {};
   const onednn::ThreadScope threads(std::max(device.threads, 1));
-  auto launch = make_launch(in[0], out[0]);
+  std::shared_ptr<onednn::Launch> launch =
+      onednn::reorder(onednn::desc_of(in[0]), onednn::desc_of(out[0]));
   const int64_t scratch = launch->scratch_bytes();
   return {.state = std::move(launch), .workspace = scratch};
 }
