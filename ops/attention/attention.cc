@@ -66,10 +66,9 @@ AttentionCall call_of(const KernelArgs& a, size_t optional) {
 }
 
 void gradient(GradientArgs& g) {
-  std::vector<Val> d = g.builder.emit(
+  g.give_all(g.builder.emit(
       attention_grad_op, {g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.dy(), g.in(3), g.in(4)},
-      g.node.attrs);
-  for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+      g.node.attrs));
 }
 
 // `products` of queries x keys x width, as many drawn factors as there are scores.
@@ -81,13 +80,6 @@ Cost cost(SpecSpan in, SpecSpan out, const AttentionAttrs& a, double products) {
   return streaming_cost(flops, in, out);
 }
 
-ExampleOperand lengths_example(int64_t batch, float most) {
-  return example({batch}, DType::i32, 0, most);
-}
-ExampleOperand scalars_example() {
-  return {.spec = scalars_spec(), .lo = 0, .hi = 1e6f, .differentiable = false};
-}
-
 struct Sizes {
   int64_t queries, keys, batch, width;
   DType type = DType::f32;
@@ -96,11 +88,12 @@ struct Sizes {
 };
 
 Example example_of(Sizes s, AttentionAttrs attrs, bool lengths) {
-  return {.operands = {example(s.q(), s.type, -1, 1), example(s.k(), s.type, -1, 1),
-                       example(s.k(), s.type, -1, 1),
-                       lengths ? lengths_example(s.batch, float(s.keys)) : absent_example(),
-                       attrs.dropout > 0 ? scalars_example() : absent_example()},
-          .attrs = attrs};
+  return {
+      .operands = {example(s.q(), s.type, -1, 1), example(s.k(), s.type, -1, 1),
+                   example(s.k(), s.type, -1, 1),
+                   lengths ? example({s.batch}, DType::i32, 0, float(s.keys)) : absent_example(),
+                   attrs.dropout > 0 ? random_scalars_example() : absent_example()},
+      .attrs = attrs};
 }
 // Any numbers do for out and lse, if the probabilities stay small.
 Example grad_example_of(Sizes s, AttentionAttrs attrs, bool lengths) {

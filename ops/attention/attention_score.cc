@@ -105,9 +105,8 @@ const OpDef mlp_score_op{
     .gradient =
         [](GradientArgs& g) {
           const Val keys_sum = g.take_sum(0), v_sum = g.take_sum(2);
-          auto d = g.builder.emit(mlp_score_grad_op,
-                                  {g.dy(), g.in(0), g.in(1), g.in(2), keys_sum, v_sum});
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(g.builder.emit(mlp_score_grad_op,
+                                    {g.dy(), g.in(0), g.in(1), g.in(2), keys_sum, v_sum}));
         },
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       return {23.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};

@@ -87,15 +87,6 @@ void require_attrs(const AvgPoolAttrs& s) {
           "windows and strides are positive");
 }
 
-Specs infer_forward(SpecSpan in, const Attrs& attributes) {
-  auto& s = attributes.as<AvgPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
-  require_attrs(s);
-  const Shape out = pooled(in[0].shape, s);
-  require(out.numel() > 0, to_string(in[0]) + ": the window is larger than the padded image");
-  return {{out, in[0].dtype}};
-}
-
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<AvgPoolAttrs>();
   require(in.size() == 1 && is_plain_image(in[0]), "needs plain floats (N,OH,OW,C)");
@@ -115,7 +106,10 @@ AvgPoolAttrs shifted() {
 const OpDef avg_pool_op{
     .name = "avg_pool",
     .formula = "mean of x over the window",
-    .infer = infer_forward,
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_attrs(attrs.as<AvgPoolAttrs>());
+      return {infer_pooled(in, attrs.as<AvgPoolAttrs>())};
+    },
     .gradient =
         [](GradientArgs& g) {
           const Shape& x = g.in(0).shape();

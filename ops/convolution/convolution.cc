@@ -6,8 +6,6 @@
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/conv_kernel.h"
-#include "ops/sums/reduce.h"
-#include "ops/tensors/casts.h"
 
 namespace pal {
 namespace {
@@ -153,17 +151,6 @@ void run_conv(const KernelArgs& a) {
   s.kernel->run(f32_operand(a, 0, s.copies.a), f32_operand(a, 1, s.copies.b),
                 f32_result(a, s.copies.out), extra, a.workspace, a.queue);
   store_f32_result(a, s.copies.out);
-}
-
-void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad) {
-  if (g.wants(1)) {
-    if (const DType type = g.type(1); type == DType::f32) {
-      g.give(1, weight_grad(g.take_sum(1)));
-    } else {
-      g.give(1, cast(weight_grad({}), type));
-    }
-  }
-  if (g.wants(2)) g.give(2, sum_rows(g.dy(), g.take_sum(2)));
 }
 
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out) {

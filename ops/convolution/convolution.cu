@@ -7,7 +7,6 @@
 
 #include "ops/convolution/convolution.h"
 #include "ops/convolution/cuda_windows.h"
-#include "ops/convolution/depthwise.h"
 #include "ops/kernels/operands.h"
 #include "ops/libraries/cuda_product.h"
 #include "ops/libraries/cudnn_convolution.h"

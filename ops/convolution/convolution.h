@@ -1,11 +1,11 @@
 // What the convolutions of images (conv2d) and of films (conv3d) share: inference, preparation,
 // kernels and costs, on the geometry that either's attributes give.
 #pragma once
-#include <functional>
-
 #include "core/gradient.h"
 #include "core/op.h"
 #include "ops/libraries/conv_shape.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 
@@ -42,8 +42,6 @@ void run_conv(const KernelArgs& a);
 Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
                            const ConvGeometry& g);
 void run_conv_cuda(const KernelArgs& a);
-// The gradients of w, which weight_grad(sum) makes in f32, and of the bias.
-void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad);
 // Products with the zeros around the image count: the kernels that matter do not skip them.
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out);
 
@@ -55,9 +53,13 @@ void conv_gradient(GradientArgs& g) {
   if (g.wants(0)) {
     g.give(0, g.builder.emit1(data_grad, {dy, w}, with_extents(attrs, x.shape())));
   }
-  give_weight_gradients(g, [&](Val sum) {
-    return g.builder.emit1(weight_grad, {x, dy, sum}, with_extents(attrs, w.shape()));
-  });
+  if (g.wants(1)) {  // made in f32
+    const DType type = g.type(1);
+    const Val sum = type == DType::f32 ? g.take_sum(1) : Val{};
+    g.give(1,
+           cast(g.builder.emit1(weight_grad, {x, dy, sum}, with_extents(attrs, w.shape())), type));
+  }
+  if (g.wants(2)) g.give(2, sum_rows(dy, g.take_sum(2)));
 }
 
 // A convolution with attributes A, or one of its gradients.

@@ -2,7 +2,6 @@
 // through the taps of eight channels of a pixel. The weight gradient is added up over chunks of
 // lines, and then over the chunks, both in order.
 #include "ops/convolution/cuda_windows.h"
-#include "ops/convolution/depthwise.h"
 #include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/operands.h"
 

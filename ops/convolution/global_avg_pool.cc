@@ -5,9 +5,8 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/pooling.h"
 
 namespace pal {
 namespace {
@@ -65,9 +64,7 @@ const OpDef global_avg_pool_op{
     .name = "global_avg_pool",
     .formula = "the mean over H and W",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 1 && in[0].shape.rank() == 4 && is_float(in[0].dtype) && !in[0].layout &&
-                  in[0].numel() > 0,
-              "needs one plain image of floats (N,H,W,C)");
+      require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
       return {{{in[0].shape[0], in[0].shape[3]}, in[0].dtype}};
     },
     .gradient =

@@ -117,15 +117,6 @@ void run_gradient(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { gradient<T>(a); });
 }
 
-Specs infer_forward(SpecSpan in, const Attrs& attributes) {
-  auto& s = attributes.as<MaxPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
-  require_attrs(s);
-  const Shape out = pooled(in[0].shape, s);
-  require(out.numel() > 0, to_string(in[0]) + ": the window is larger than the padded image");
-  return {{out, in[0].dtype}, {out, DType::u8}};
-}
-
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
   require(in.size() == 2 && is_plain_image(in[0]) && in[1] == TensorSpec{in[0].shape, DType::u8},
@@ -141,7 +132,11 @@ ExampleOperand argmax_map(Shape shape) { return constant(example(shape, DType::u
 const OpDef max_pool_op{
     .name = "max_pool",
     .formula = "max of x over the window, and where in it",
-    .infer = infer_forward,
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_attrs(attrs.as<MaxPoolAttrs>());
+      const TensorSpec y = infer_pooled(in, attrs.as<MaxPoolAttrs>());
+      return {y, {y.shape, DType::u8}};
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;

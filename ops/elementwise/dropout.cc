@@ -4,6 +4,7 @@
 
 #include "core/gradient.h"
 #include "core/scalars.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
@@ -69,9 +70,6 @@ int64_t stream_or_next(Val scalars, int64_t stream) {
   return stream == kNone ? scalars.builder->next_stream() : stream;
 }
 
-ExampleOperand scalars_example() {
-  return {.spec = scalars_spec(), .lo = 0, .hi = 1e6f, .differentiable = false};
-}
 ExampleOperand constant_mask(Shape shape, DType type) {
   return {.spec = {shape, type}, .lo = -1, .hi = 1, .differentiable = false};
 }
@@ -115,11 +113,13 @@ const OpDef dropout_mask_op{
     },
     .cpu = {.run = run_mask},
     .cuda = &dropout_mask_cuda,
-    .examples = {{.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
-                 {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
-                 {.operands = {scalars_example()},
+    .examples = {{.operands = {random_scalars_example()},
+                  .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
+                 {.operands = {random_scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
+                 {.operands = {random_scalars_example()},
                   .attrs = DropoutMaskAttrs{{5, 13}, 0.3f, 4, DType::bf16}},
-                 {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}},
+                 {.operands = {random_scalars_example()},
+                  .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}},
 };
 
 const OpDef dropout_apply_op = map_op<2, DropoutApply>({
@@ -168,10 +168,11 @@ const OpDef dropout_op{
     },
     .cpu = {.run = run_dropout},
     .cuda = &dropout_cuda,
-    .examples = {{.operands = {example({3, 7}), scalars_example()}, .attrs = DropoutAttrs{0.3f, 1}},
-                 {.operands = {example({5, 13}, DType::bf16), scalars_example()},
+    .examples = {{.operands = {example({3, 7}), random_scalars_example()},
+                  .attrs = DropoutAttrs{0.3f, 1}},
+                 {.operands = {example({5, 13}, DType::bf16), random_scalars_example()},
                   .attrs = DropoutAttrs{0.5f, 2}},
-                 {.operands = {example({33, 1031}), scalars_example()},
+                 {.operands = {example({33, 1031}), random_scalars_example()},
                   .attrs = DropoutAttrs{0.5f, 3}}},
 };
 

@@ -1,6 +1,7 @@
 // Optional operands as inference and kernels see them.
 #pragma once
 #include "core/op.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 
@@ -26,10 +27,9 @@ inline bool one_number(const TensorSpec& spec) {
   return spec.dtype == DType::f32 && spec.shape == Shape{1};
 }
 
-// The step's scalars as an operand of an example: the tests draw them as such where `lo` is
-// negative.
-inline ExampleOperand step_scalars_example() {
-  return {.spec = {{16}, DType::i32}, .lo = -1, .hi = 0, .differentiable = false};
-}
+// The step's scalars as an operand of an example: such as a step has (the tests draw them where
+// `lo` is negative), or any numbers.
+inline ExampleOperand step_scalars_example() { return example({16}, DType::i32, -1, 0); }
+inline ExampleOperand random_scalars_example() { return example({16}, DType::i32, 0, 1e6f); }
 
 }  // namespace pal

@@ -39,6 +39,14 @@ template <class S> Shape pooled(const Shape& x, const S& s) {
           window_count(x[2], s.left, s.right, s.kernel_w, s.stride_w), x[3]};
 }
 
+// Of the windows over one image.
+template <class S> TensorSpec infer_pooled(SpecSpan in, const S& s) {
+  require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+  const Shape out = pooled(in[0].shape, s);
+  require(out.numel() > 0, to_string(in[0]) + ": the window is larger than the padded image");
+  return {out, in[0].dtype};
+}
+
 // The attributes of the gradient, which does not read the image.
 template <class S> S for_image(S attrs, int64_t height, int64_t width) {
   attrs.height = height, attrs.width = width;

@@ -79,9 +79,8 @@ const OpDef batch_norm_op{
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
-          const auto d =
-              g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)});
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(
+              g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)}));
         },
     .shares = {{0, 0}},
     .cost = norm_cost<8, 3>,

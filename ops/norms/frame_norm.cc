@@ -104,10 +104,9 @@ const OpDef frame_norm_op{
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
-          const auto d =
-              g.builder.emit(frame_norm_grad_op,
-                             {g.dy(), g.in(0), g.in(1), g.in(3), g.out(1), g.out(2)}, g.node.attrs);
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(g.builder.emit(frame_norm_grad_op,
+                                    {g.dy(), g.in(0), g.in(1), g.in(3), g.out(1), g.out(2)},
+                                    g.node.attrs));
         },
     .shares = {{0, 0}},
     .cost = norm_cost<8, 3>,

@@ -129,9 +129,8 @@ const OpDef layer_norm_op{
         [](GradientArgs& g) {
           if (!g.dy()) return;  // mean and rstd are statistics: no loss goes through them
           const Val gamma = g.take_sum(1), beta = g.take_sum(2);
-          auto d = g.builder.emit(layer_norm_grad_op,
-                                  {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2), gamma, beta});
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(g.builder.emit(layer_norm_grad_op,
+                                    {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2), gamma, beta}));
         },
     .shares = {{0, 0}},
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {

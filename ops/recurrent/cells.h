@@ -24,12 +24,12 @@ struct CellTile {
 };
 
 // f(tile, buffers) for every tile of a state (B, H), with kBuffers tiles to compute in. A row has
-// ended where t >= lengths[row]; lengths may be null.
+// ended where t >= lengths[row]; lengths may be null. `elements`: of a chunk.
 template <int kBuffers, class F>
-void each_cell_tile(const Queue& queue, const Shape& state, const int32_t* lengths, int64_t t,
-                    F f) {
+void each_cell_tile(const Queue& queue, const Shape& state, const int32_t* lengths, int64_t t, F f,
+                    int64_t elements = kCellGrain) {
   const int64_t rows = state[0], width = state[1];
-  parallel_chunks(queue, rows, rows_of_chunk(width, kCellGrain), [&](int64_t begin, int64_t end) {
+  parallel_chunks(queue, rows, rows_of_chunk(width, elements), [&](int64_t begin, int64_t end) {
     alignas(64) float buffers[kBuffers][kTile];
     for (int64_t row = begin; row < end; ++row) {
       const bool ended = lengths && t >= lengths[row];

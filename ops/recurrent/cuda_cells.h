@@ -12,12 +12,12 @@ constexpr int kCellThreads = 128;  // the gradient has many values to hold
 // absent or unread has no data.
 struct CellTensors {
   Stored in[9], out[3];
-  const int32_t* lengths = nullptr;  // null: no sequence ends
   int64_t rows, width;
+  const int32_t* lengths;  // null: no sequence ends
 
   // `state`: one of the operands (rows, width), whose type all have.
-  CellTensors(const KernelArgs& a, size_t state)
-      : rows(a.in_spec[state].shape[0]), width(a.in_spec[state].shape[1]) {
+  CellTensors(const KernelArgs& a, size_t state, const int32_t* row_lengths = nullptr)
+      : rows(a.in_spec[state].shape[0]), width(a.in_spec[state].shape[1]), lengths(row_lengths) {
     const TensorSpec& spec = a.in_spec[state];
     for (size_t k = 0; k < a.in.size(); ++k) in[k] = stored(input_if_present(a, k), spec, width);
     for (size_t k = 0; k < a.out.size(); ++k) out[k] = stored(a.out[k], spec, width);

@@ -128,10 +128,9 @@ void run_cell_grad(const KernelArgs& a) {
 
 void cell_gradient(GradientArgs& g) {
   if (!g.dy()) return;  // what the gradient reads is no part of a loss
-  auto d =
-      g.builder.emit(gru_cell_grad_op,
-                     {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), g.take_sum(2)}, g.node.attrs);
-  for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+  g.give_all(g.builder.emit(gru_cell_grad_op,
+                            {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), g.take_sum(2)},
+                            g.node.attrs));
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {

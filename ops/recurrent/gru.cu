@@ -30,8 +30,7 @@ __global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
   if (y_n.data) store8(y_n, p.at, p.n, y[2]);
 }
 void run_gru(const KernelArgs& a) {
-  CellTensors cell(a, 2);
-  cell.lengths = input_if_present<int32_t>(a, 3);
+  const CellTensors cell(a, 2, input_if_present<int32_t>(a, 3));
   launch(gru_cell_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
          a.attrs.as<GruAttrs>());
 }
@@ -75,8 +74,7 @@ __global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
   store_gradients(a, p, x, y_n, sum);
 }
 void run_gru_grad(const KernelArgs& a) {
-  CellTensors cell(a, 2);
-  cell.lengths = input_if_present<int32_t>(a, 4);
+  const CellTensors cell(a, 2, input_if_present<int32_t>(a, 4));
   launch(gru_cell_grad_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
          a.attrs.as<GruAttrs>());
 }

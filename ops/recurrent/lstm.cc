@@ -128,11 +128,9 @@ void run_cell_grad(const KernelArgs& a) {
 }
 
 void cell_gradient(GradientArgs& g) {
-  const bool held = bool(g.in(3));
-  const Val sum = held ? g.take_sum(2) : Val{};
-  auto d = g.builder.emit(lstm_cell_grad_op, {g.in(0), g.in(1), g.dy(0), g.dy(1), g.in(3), sum},
-                          g.node.attrs);
-  for (int k = 0; k < (held ? 3 : 2); ++k) g.give(k, d[size_t(k)]);
+  const Val sum = g.in(3) ? g.take_sum(2) : Val{};
+  g.give_all(g.builder.emit(lstm_cell_grad_op, {g.in(0), g.in(1), g.dy(0), g.dy(1), g.in(3), sum},
+                            g.node.attrs));
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {

@@ -28,8 +28,7 @@ __global__ void lstm_cell_kernel(CellTensors a, LstmAttrs attrs) {
   if (a.out[1].data) store8(a.out[1], p.at, p.n, c);
 }
 void run_lstm(const KernelArgs& a) {
-  CellTensors cell(a, 1);
-  cell.lengths = input_if_present<int32_t>(a, 3);
+  const CellTensors cell(a, 1, input_if_present<int32_t>(a, 3));
   launch(lstm_cell_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
          a.attrs.as<LstmAttrs>());
 }
@@ -66,8 +65,7 @@ __global__ void lstm_cell_grad_kernel(CellTensors a, LstmAttrs attrs) {
   if (dh_prev.data) store8(dh_prev, p.at, p.n, sum);
 }
 void run_lstm_grad(const KernelArgs& a) {
-  CellTensors cell(a, 1);
-  cell.lengths = input_if_present<int32_t>(a, 4);
+  const CellTensors cell(a, 1, input_if_present<int32_t>(a, 4));
   launch(lstm_cell_grad_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
          a.attrs.as<LstmAttrs>());
 }

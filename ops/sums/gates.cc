@@ -4,9 +4,6 @@
 // there, so no gradient lives longer for the norm.
 #include "ops/sums/gates.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "core/builder.h"
 #include "core/scalars.h"
 #include "ops/kernels/gate.h"
@@ -24,15 +21,9 @@ void run_gate(const KernelArgs& a) {
   for (size_t k = 2; k < a.in.size(); ++k) {
     if (const float* partial = input_if_present<float>(a, k)) sum += double(*partial);
   }
-  const double norm = std::sqrt(sum) / loss_scale;
-  const float* loss = input_if_present<float>(a, 1);
-  const bool finite = std::isfinite(norm) && (!loss || std::isfinite(*loss));
-  const double clip = attrs.max_norm > 0 ? std::min(1.0, attrs.max_norm / (norm + 1e-6)) : 1.0;
-  float* out = a.output(0);  // may lie where an operand did: written last
-  out[0] = float(clip / loss_scale);
-  out[1] = finite || !attrs.check_finite ? 1.0f : 0.0f;
-  out[2] = float(norm);
-  out[3] = 0;
+  // The output may lie where an operand did: written last.
+  const Gate gate = make_gate(sum, loss_scale, input_if_present<float>(a, 1), attrs);
+  *a.output<Gate>(0) = gate;
 }
 
 ExampleOperand one_example() { return example({1}, DType::f32, 0, 4); }

@@ -5,6 +5,7 @@
 #include "core/host_device.h"
 #include "core/op.h"
 #include "core/val.h"
+#include "ops/elementwise/activations.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
@@ -16,10 +17,7 @@ struct CastAttrs {
   DType to = DType::f32;
   auto fields() const { return std::tuple{field("to", to)}; }
 };
-struct BitsAttrs {
-  float lo = 0, hi = std::numeric_limits<float>::infinity();
-  auto fields() const { return std::tuple{field("lo", lo), field("hi", hi)}; }
-};
+using BitsAttrs = IntervalAttrs;
 
 struct Inside {
   using Attributes = BitsAttrs;

@@ -53,8 +53,6 @@ void run(const KernelArgs& a) {
   });
 }
 
-ExampleOperand first_example(float most) { return example({1}, DType::i32, 0, most); }
-
 }  // namespace
 
 const OpDef add_positions_op{
@@ -80,12 +78,14 @@ const OpDef add_positions_op{
     },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &add_positions_cuda,
-    .examples =
-        {{.operands = {example({5, 2, 6}), absent_example()}, .attrs = AddPositionsAttrs{2.5f}},
-         {.operands = {example({3, 2, 7}), first_example(100)}, .attrs = AddPositionsAttrs{}},
-         {.operands = {example({4, 3, 10}, DType::bf16), first_example(9)},
-          .attrs = AddPositionsAttrs{3}},
-         {.operands = {example({40, 3, 530}), absent_example()}, .attrs = AddPositionsAttrs{1.5f}}},
+    .examples = {{.operands = {example({5, 2, 6}), absent_example()},
+                  .attrs = AddPositionsAttrs{2.5f}},
+                 {.operands = {example({3, 2, 7}), example({1}, DType::i32, 0, 100)},
+                  .attrs = AddPositionsAttrs{}},
+                 {.operands = {example({4, 3, 10}, DType::bf16), example({1}, DType::i32, 0, 9)},
+                  .attrs = AddPositionsAttrs{3}},
+                 {.operands = {example({40, 3, 530}), absent_example()},
+                  .attrs = AddPositionsAttrs{1.5f}}},
 };
 
 Val add_positions(Val x, float factor, Val first) {

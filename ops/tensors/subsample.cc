@@ -5,16 +5,11 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/pooling.h"
 
 namespace pal {
 namespace {
-
-bool is_image(const TensorSpec& spec) {
-  return spec.shape.rank() == 4 && is_float(spec.dtype) && !spec.layout && spec.numel() > 0;
-}
 
 int64_t taken(int64_t extent, int64_t stride) { return (extent + stride - 1) / stride; }
 
@@ -69,7 +64,7 @@ const OpDef subsample_op{
     .formula = "every s-th pixel, and channels of zeros",
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& s = attributes.as<SubsampleAttrs>();
-      require(in.size() == 1 && is_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+      require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
       const Shape& x = in[0].shape;
       require(s.stride > 0 && s.channels >= x[3],
               "needs a positive stride, and no fewer channels than its operand has");
@@ -101,7 +96,7 @@ const OpDef subsample_grad_op{
     .formula = "dy where a pixel was taken, else 0",
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& s = attributes.as<SubsampleAttrs>();
-      require(in.size() == 1 && is_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+      require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
       const Shape& dy = in[0].shape;
       require(s.stride > 0 && s.channels > 0 && s.channels <= dy[3] &&
                   taken(s.height, s.stride) == dy[1] && taken(s.width, s.stride) == dy[2],

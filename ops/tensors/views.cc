@@ -133,11 +133,7 @@ const OpDef stack_op{
     .name = "stack",
     .formula = "y[t] = x_t",
     .infer = infer_stack,
-    .gradient =
-        [](GradientArgs& g) {
-          const std::vector<Val> rows = unbind(g.dy());
-          for (size_t t = 0; t < rows.size(); ++t) g.give(int(t), rows[t]);
-        },
+    .gradient = [](GradientArgs& g) { g.give_all(unbind(g.dy())); },
     .optional_from = 0,
     .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
       std::vector<Window> windows;
