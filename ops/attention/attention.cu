@@ -303,8 +303,7 @@ void run_attention_grad(const KernelArgs& a) {
                            .lse = a.input(4),
                            .delta = reinterpret_cast<float*>(a.workspace)};
   const int64_t units = call.batch * call.heads;
-  launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, kThreads, 0,
-         stream_of(a), grad);
+  launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, a, grad);
   by_chunks(call.width, [&](auto chunks) {
     if (grad.dk.data || grad.dv.data) {
       const int64_t tiles = blocks_of(call.keys, kTileKeys);

@@ -30,8 +30,8 @@ __global__ void context_kernel(T* y, const T* weights, const T* values, ScoreExt
 void run_context(const KernelArgs& a) {
   const ScoreExtents e = extents_of(a.in_spec[1]);
   by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
-    launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
+    launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, a,
+           a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
   });
 }
 
@@ -56,8 +56,8 @@ __global__ void add_outer_kernel(Stored y, Stored weights, Stored x, Stored sum,
 }
 void run_add_outer(const KernelArgs& a) {
   const ScoreExtents e = extents_of(a.out_spec[0]);
-  launch(add_outer_kernel, grid_of_groups(e.steps * e.batch * groups_of(e.width)), kThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0], e.width), stored(a.in[0], a.in_spec[0]),
+  launch(add_outer_kernel, grid_of_groups(e.steps * e.batch * groups_of(e.width)), a,
+         stored(a.out[0], a.out_spec[0], e.width), stored(a.in[0], a.in_spec[0]),
          stored(a.in[1], a.in_spec[1], e.width),
          stored(input_if_present(a, 2), a.out_spec[0], e.width), e);
 }

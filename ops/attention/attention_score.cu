@@ -82,12 +82,12 @@ void run_mlp_score_grad(const KernelArgs& a) {
   const int64_t per = rows_per_partial(grad.e.batch), chunks = blocks_of(grad.e.batch, per);
   float* partial = reinterpret_cast<float*>(a.workspace);
   if (a.out[2]) {
-    launch(score_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks}, kColumnThreads, 0,
-           stream_of(a), partial, grad, per);
+    launch(score_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks}, kColumnThreads, a,
+           partial, grad, per);
   }
   if (a.out[0] || a.out[1]) {
     launch(score_grad_kernel, {blocks_of(grad.e.batch * grad.e.width, kColumnThreads)},
-           kColumnThreads, 0, stream_of(a), grad);
+           kColumnThreads, a, grad);
   }
   if (a.out[2]) finish_dv(a, partial, chunks);
 }
@@ -139,11 +139,11 @@ void run_mlp_score_replay_grad(const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   if (a.out[2]) {
     launch(score_replay_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks},
-           kColumnThreads, 0, stream_of(a), partial, grad, per);
+           kColumnThreads, a, partial, grad, per);
   }
   if (a.out[0] || a.out[1]) {
     launch(score_replay_grad_kernel, {blocks_of(grad.e.batch * grad.e.width, kColumnThreads)},
-           kColumnThreads, 0, stream_of(a), grad);
+           kColumnThreads, a, grad);
   }
   if (a.out[2]) finish_dv(a, partial, chunks);
 }

@@ -159,7 +159,7 @@ __global__ void store_sums_kernel(Stored y, Stored sums, Stored bias, int64_t pi
 void store_sums(const KernelArgs& a, void* y, DType type, const float* bias, int64_t pixels,
                 int64_t channels) {
   const std::byte* sums = a.workspace + static_cast<const ConvState*>(a.state)->sums_at;
-  launch(store_sums_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+  launch(store_sums_kernel, grid_of_groups(pixels * groups_of(channels)), a,
          stored(y, {{}, type}, channels), floats(sums, channels), floats(bias, channels), pixels,
          channels);
 }
@@ -171,7 +171,7 @@ void* element(const void* data, DType type, int64_t i) {
 
 void lay_bias(const KernelArgs& a, const ConvStripes& cut) {
   const int64_t pixels = cut.lines * cut.pixels, channels = cut.groups * cut.o;
-  launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+  launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), a,
          stored(a.out[0], {{}, a.out_spec[0].dtype}, channels),
          stored(a.in[2], {{}, a.in_spec[2].dtype}, channels), pixels, channels);
 }
@@ -203,9 +203,9 @@ void lay_windows(const KernelArgs& a, void* windows, const Stripe& stripe) {
   const ConvStripes& cut = static_cast<const ConvState*>(a.state)->stripes;
   if (cut.in_place) return;
   launch(lay_windows_kernel,
-         grid_of_groups(cut.groups * stripe.pixels * stripe.runs * groups_of(stripe.run)), kThreads,
-         0, stream_of(a), stored(windows, {{}, cut.type}, cut.c),
-         stored(a.in[0], a.in_spec[0], cut.c), Windows(cut), stripe);
+         grid_of_groups(cut.groups * stripe.pixels * stripe.runs * groups_of(stripe.run)), a,
+         stored(windows, {{}, cut.type}, cut.c), stored(a.in[0], a.in_spec[0], cut.c), Windows(cut),
+         stripe);
 }
 
 void forward_stripes(const KernelArgs& a, const ConvStripes& cut) {
@@ -243,9 +243,8 @@ void data_grad_stripes(const KernelArgs& a, const ConvStripes& cut) {
                 const int64_t images = blocks_of(end_line, image_lines) - first;
                 const int64_t places = images * w.pixels_in() * cut.groups;
                 const bool onto = add && !(cut.by_image && line % image_lines == 0);
-                launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), kThreads, 0,
-                       stream_of(a), dx, cut.by_image ? 0 : first, floats(windows, cut.c), w, s,
-                       first, images, onto);
+                launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), a, dx,
+                       cut.by_image ? 0 : first, floats(windows, cut.c), w, s, first, images, onto);
                 if (cut.by_image && end_line % image_lines == 0) {
                   store_sums(a, element(a.out[0], cut.type, first * w.pixels_in() * channels),
                              cut.type, nullptr, w.pixels_in(), channels);

@@ -92,10 +92,9 @@ int64_t weights_of(const ConvStripes& s) { return s.groups * s.o * s.taps; }
 void forward(const ConvStripes& s, const KernelArgs& a) {
   const int64_t outputs = s.groups * s.o;
   by_float_type(s.type, [&]<class T>(T) {
-    launch(depthwise_kernel<T>, grid_of_groups(pixels_of(s) * groups_of(outputs)), kThreads, 0,
-           stream_of(a), stored(a.out[0], a.out_spec[0], outputs),
-           stored(a.in[0], a.in_spec[0], outputs), a.input<T>(1),
-           floats(input_if_present(a, 2), outputs), Windows(s), pixels_of(s));
+    launch(depthwise_kernel<T>, grid_of_groups(pixels_of(s) * groups_of(outputs)), a,
+           stored(a.out[0], a.out_spec[0], outputs), stored(a.in[0], a.in_spec[0], outputs),
+           a.input<T>(1), floats(input_if_present(a, 2), outputs), Windows(s), pixels_of(s));
   });
 }
 
@@ -103,9 +102,9 @@ void data_grad(const ConvStripes& s, const KernelArgs& a) {
   const Windows w(s);
   const int64_t pixels = s.n * w.pixels_in();
   by_float_type(s.type, [&]<class T>(T) {
-    launch(depthwise_data_grad_kernel<T>, grid_of_groups(pixels * groups_of(s.groups)), kThreads, 0,
-           stream_of(a), stored(a.out[0], a.out_spec[0], s.groups),
-           stored(a.in[0], a.in_spec[0], s.groups), a.input<T>(1), w, pixels);
+    launch(depthwise_data_grad_kernel<T>, grid_of_groups(pixels * groups_of(s.groups)), a,
+           stored(a.out[0], a.out_spec[0], s.groups), stored(a.in[0], a.in_spec[0], s.groups),
+           a.input<T>(1), w, pixels);
   });
 }
 
@@ -114,8 +113,8 @@ void weight_grad(const ConvStripes& s, const KernelArgs& a) {
   const int64_t width = weights_of(s), chunks = chunk_count(s);
   by_float_type(s.type, [&]<class T>(T) {
     launch(depthwise_weight_grad_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
-           kColumnThreads, 0, stream_of(a), partial, a.input<T>(0), a.input<T>(1), Windows(s),
-           pixels_of(s), chunk_lines(s) * s.pixels);
+           kColumnThreads, a, partial, a.input<T>(0), a.input<T>(1), Windows(s), pixels_of(s),
+           chunk_lines(s) * s.pixels);
   });
   sum_partials(a, floats(a.out[0], width), partial, chunks, width, width,
                floats(input_if_present(a, 2), width));

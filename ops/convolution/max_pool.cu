@@ -55,8 +55,8 @@ void run_max_pool(const KernelArgs& a) {
   const PoolExtents e{x[0], x[1], x[2], x[3], y[1], y[2]};
   const int64_t blocks = blocks_of(e.images * e.out_height * e.out_width * e.channels, kThreads);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(max_pool_kernel<T>, {blocks}, kThreads, 0, stream_of(a), a.output<T>(0),
-           a.output<uint8_t>(1), a.input<T>(0), e, s);
+    launch(max_pool_kernel<T>, {blocks}, a, a.output<T>(0), a.output<uint8_t>(1), a.input<T>(0), e,
+           s);
   });
 }
 
@@ -66,8 +66,8 @@ void run_max_pool_grad(const KernelArgs& a) {
   const PoolExtents e{y[0], s.height, s.width, y[3], y[1], y[2]};
   const int64_t blocks = blocks_of(e.images * e.height * e.width * e.channels, kThreads);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(max_pool_grad_kernel<T>, {blocks}, kThreads, 0, stream_of(a), a.output<T>(0),
-           a.input<T>(0), a.input<uint8_t>(1), e, s);
+    launch(max_pool_grad_kernel<T>, {blocks}, a, a.output<T>(0), a.input<T>(0), a.input<uint8_t>(1),
+           e, s);
   });
 }
 

@@ -40,16 +40,15 @@ __global__ void dropout_kernel(Operands<1> a, const StepScalars* scalars, uint32
 void run_dropout_mask(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutMaskAttrs>();
   const int64_t size = a.out_spec[0].numel();
-  launch(dropout_mask_kernel, grid_of_groups(groups_of(size)), kThreads, 0, stream_of(a),
-         stored(a.out[0], a.out_spec[0]), size, a.input<StepScalars>(0), uint32_t(attrs.stream),
-         attrs.p);
+  launch(dropout_mask_kernel, grid_of_groups(groups_of(size)), a, stored(a.out[0], a.out_spec[0]),
+         size, a.input<StepScalars>(0), uint32_t(attrs.stream), attrs.p);
 }
 void run_dropout(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutAttrs>();
   const Operands<1> operands{.in = {stored(a.in[0], a.in_spec[0])},
                              .out = stored(a.out[0], a.out_spec[0]),
                              .n = a.out_spec[0].numel()};
-  launch(dropout_kernel, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a), operands,
+  launch(dropout_kernel, grid_of_groups(groups_of(operands.n)), a, operands,
          a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
 }
 

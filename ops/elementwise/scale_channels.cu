@@ -58,10 +58,9 @@ struct Extents {
 
 void run_scale_channels(const KernelArgs& a) {
   const Extents e(a.in_spec[0].shape);
-  launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)),
-         kThreads, 0, stream_of(a), stored(a.out[0], a.out_spec[0], e.channels),
-         stored(a.in[0], a.in_spec[0], e.channels), stored(a.in[1], a.in_spec[1], e.channels),
-         e.images, e.pixels, e.channels);
+  launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)), a,
+         stored(a.out[0], a.out_spec[0], e.channels), stored(a.in[0], a.in_spec[0], e.channels),
+         stored(a.in[1], a.in_spec[1], e.channels), e.images, e.pixels, e.channels);
 }
 
 void run_dot_channels(const KernelArgs& a) {

@@ -10,9 +10,15 @@
 
 namespace pal {
 
-// i / n without a 64-bit division where the numbers are small.
-__device__ inline int64_t divide(int64_t i, int64_t n) {
-  return ((uint64_t(i) | uint64_t(n)) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(n)) : i / n;
+// A launch on the node's queue, without shared memory; of blocks of kThreads threads unless told.
+template <class... P>
+void launch(void (*kernel)(P...), Grid grid, int block, const KernelArgs& a,
+            std::type_identity_t<P>... args) {
+  launch(kernel, grid, block, 0, stream_of(a), args...);
+}
+template <class... P>
+void launch(void (*kernel)(P...), Grid grid, const KernelArgs& a, std::type_identity_t<P>... args) {
+  launch(kernel, grid, kThreads, 0, stream_of(a), args...);
 }
 
 constexpr int kGroup = 8;  // elements of a thread: one byte of bits, 16 bytes of bf16, 32 of f32
@@ -182,8 +188,7 @@ template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning b
   static_assert(N == 1 || N == 2);
   Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < N; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k], kGroup, bit);
-  launch(map_kernel<N, F>, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a),
-         operands, f);
+  launch(map_kernel<N, F>, grid_of_groups(groups_of(operands.n)), a, operands, f);
 }
 
 // The run of map_op<N, F> (ops/kernels/tiles.h).

@@ -3,9 +3,12 @@
 // used where it lies, any other is converted into a buffer on the stack, so a formula is compiled
 // once, and outputs may lie over operands of the same size.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 
+#include "core/host_device.h"
 #include "core/op.h"
 #include "core/parallel.h"
 #include "ops/kernels/element_types.h"
@@ -124,6 +127,27 @@ inline int64_t row_bytes(const TensorSpec& spec) {
 }
 inline int64_t leading_row_bytes(const TensorSpec& spec) {
   return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
+}
+
+// i / n without a 64-bit division where the numbers are small.
+PAL_HD inline int64_t divide(int64_t i, int64_t n) {
+  return ((uint64_t(i) | uint64_t(n)) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(n)) : i / n;
+}
+
+// Where a copy's row comes from: the row of that number, or from nowhere (on a GPU, where what is
+// wrong cannot be refused, such a row becomes NaNs).
+constexpr int64_t kNoRow = -1;
+// Row r of `to` = row source(r) of `from`, which must be there; rows of `bytes` bytes.
+template <class Source>
+void gather_rows(const Queue& queue, void* to, const void* from, int64_t rows, int64_t bytes,
+                 Source source) {
+  const int64_t grain = 4 * kElementGrain / std::max<int64_t>(bytes, 1) + 1;
+  parallel_chunks(queue, rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::memcpy(static_cast<char*>(to) + r * bytes,
+                  static_cast<const char*>(from) + source(r) * bytes, size_t(bytes));
+    }
+  });
 }
 
 // Moves bytes unless they are where they should be already; both ranges are equal or disjoint.

@@ -96,24 +96,25 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
              : Forward::desc(training, algorithm, x, weights, y, strides, dilations, before, after);
   const Forward::primitive_desc forward(desc, attr, onednn::engine());
   Described d;
+  auto set = [&](const auto& primitive, const auto& pd, const Desc& own_weights) {
+    d.primitive = primitive, d.implementation = pd.impl_info_str();
+    d.weights = own_weights, d.scratchpad = pd.scratchpad_desc();
+  };
   if (kind == ConvKind::forward) {
-    d.primitive = Forward(forward), d.implementation = forward.impl_info_str();
-    d.weights = forward.weights_desc(), d.scratchpad = forward.scratchpad_desc();
+    set(Forward(forward), forward, forward.weights_desc());
     d.operands = {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, d.weights}, {DNNL_ARG_DST, y}};
     if (s.bias) d.operands.push_back({DNNL_ARG_BIAS, bias});
   } else if (kind == ConvKind::data_grad) {
     using Backward = dnnl::convolution_backward_data;
     const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
                                       attr, onednn::engine(), forward);
-    d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
-    d.weights = pd.weights_desc(), d.scratchpad = pd.scratchpad_desc();
+    set(Backward(pd), pd, pd.weights_desc());
     d.operands = {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WEIGHTS, d.weights}, {DNNL_ARG_DIFF_SRC, x}};
   } else {
     using Backward = dnnl::convolution_backward_weights;
     const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
                                       attr, onednn::engine(), forward);
-    d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
-    d.weights = pd.diff_weights_desc(), d.scratchpad = pd.scratchpad_desc();
+    set(Backward(pd), pd, pd.diff_weights_desc());
     d.operands = {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, d.weights}};
   }
   return d;

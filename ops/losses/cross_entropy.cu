@@ -103,9 +103,9 @@ __global__ void cross_entropy_grad_kernel(Stored dx, Stored x, const float* dlos
 }
 void run_cross_entropy_grad(const KernelArgs& a) {
   const int64_t rows = a.in_spec[1].shape[0], width = a.in_spec[1].shape[1];
-  launch(cross_entropy_grad_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0], width), stored(a.in[1], a.in_spec[1], width),
-         a.input(0), a.input(2), a.input<int32_t>(3), a.input<StepScalars>(4), rows, width,
+  launch(cross_entropy_grad_kernel, grid_of_groups(rows * groups_of(width)), a,
+         stored(a.out[0], a.out_spec[0], width), stored(a.in[1], a.in_spec[1], width), a.input(0),
+         a.input(2), a.input<int32_t>(3), a.input<StepScalars>(4), rows, width,
          a.attrs.as<CrossEntropyAttrs>());
 }
 

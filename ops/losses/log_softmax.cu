@@ -19,8 +19,8 @@ __global__ void log_softmax_kernel(T* y, const T* x, int64_t rows, int64_t width
 void run_log_softmax(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(log_softmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), rows, width);
+    launch(log_softmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0),
+           a.input<T>(0), rows, width);
   });
 }
 
@@ -44,8 +44,8 @@ __global__ void argmax_kernel(int32_t* y, const T* x, int64_t rows, int64_t widt
 void run_argmax(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(argmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<int32_t>(0), a.input<T>(0), rows, width);
+    launch(argmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<int32_t>(0),
+           a.input<T>(0), rows, width);
   });
 }
 

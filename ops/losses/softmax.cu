@@ -46,8 +46,8 @@ void run_softmax(const KernelArgs& a) {
   const RowLimits limits{lengths, lengths ? rows / a.in_spec[1].shape[0] : 1,
                          causal ? shape[shape.rank() - 2] : 0};
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(softmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), rows, width, limits);
+    launch(softmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0), a.input<T>(0),
+           rows, width, limits);
   });
 }
 
@@ -65,8 +65,8 @@ __global__ void softmax_grad_kernel(T* dx, const T* y, const T* dy, int64_t rows
 void run_softmax_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(softmax_grad_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), a.input<T>(1), rows, width);
+    launch(softmax_grad_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0),
+           a.input<T>(0), a.input<T>(1), rows, width);
   });
 }
 

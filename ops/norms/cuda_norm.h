@@ -117,9 +117,9 @@ struct FromDeviation {
 template <class Valid, class F>
 void normalize_elements(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
                         const float* beta, F factor, NormFinish finish = {}) {
-  launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0], r.channels),
-         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, valid, factor, finish);
+  launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), a,
+         stored(a.out[0], a.out_spec[0], r.channels), stored(a.in[0], a.in_spec[0], r.channels),
+         mean, beta, r, valid, factor, finish);
 }
 
 // `mean`, `scale`: what the elements need, or null.
@@ -130,7 +130,7 @@ void norm_moments(const KernelArgs& a, const NormRows& r, Valid valid, float eps
   const NormSpace s(a, r);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_chunks_kernel<T, Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
-           kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input<T>(0), r, valid);
+           kColumnThreads, a, s.partial, s.count, a.input<T>(0), r, valid);
   });
   finish_moments(a, r, {mean, scale, mean_out, rstd_out, variance_out}, gamma, eps);
 }
@@ -192,8 +192,8 @@ void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const fl
   const NormSpace s(a, r);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_grad_chunks_kernel<T, Valid>,
-           {blocks_of(r.channels, kColumnThreads), r.chunks}, kColumnThreads, 0, stream_of(a),
-           s.partial, s.count, a.input<T>(0), a.input<T>(1), mean, r, valid);
+           {blocks_of(r.channels, kColumnThreads), r.chunks}, kColumnThreads, a, s.partial, s.count,
+           a.input<T>(0), a.input<T>(1), mean, r, valid);
   });
   finish_gradient_sums(a, r, rstd);
   if (!a.out[0]) return;
@@ -205,8 +205,8 @@ void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const fl
                       .rstd = rstd,
                       .mean_dy = s.first,
                       .slope = s.second};
-  launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
-         stream_of(a), grad, r, valid);
+  launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), a, grad, r,
+         valid);
 }
 
 }  // namespace pal

@@ -29,8 +29,7 @@ void convert(const KernelArgs& a, void* to, DType to_type, const void* from, DTy
              int64_t n) {
   const Operands<1> operands{
       .in = {stored(from, {{n}, from_type})}, .out = stored(to, {{n}, to_type}), .n = n};
-  launch(map_kernel<1, Convert>, grid_of_groups(groups_of(n)), kThreads, 0, stream_of(a), operands,
-         Convert{});
+  launch(map_kernel<1, Convert>, grid_of_groups(groups_of(n)), a, operands, Convert{});
 }
 
 // Whether relu's result is above zero, as bits in rows of `leading` of them; a byte a thread.
@@ -61,7 +60,7 @@ const void* mask_of(const KernelArgs& a, const ProductState& s) {
   }
   const int64_t leading = lt_mask_leading(width);
   uint8_t* mask = reinterpret_cast<uint8_t*>(a.workspace + s.mask_at);
-  launch(mask_kernel, grid_of_groups(rows * leading / 8), kThreads, 0, stream_of(a),
+  launch(mask_kernel, grid_of_groups(rows * leading / 8), a,
          stored(y, spec, width, bits_of_interval(0, kInfinity)), rows, width, leading, mask);
   return mask;
 }

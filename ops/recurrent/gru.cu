@@ -31,8 +31,7 @@ __global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
 }
 void run_gru(const KernelArgs& a) {
   const CellTensors cell(a, 2, input_if_present<int32_t>(a, 3));
-  launch(gru_cell_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
-         a.attrs.as<GruAttrs>());
+  launch(gru_cell_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<GruAttrs>());
 }
 
 // Outputs 0, 1 and 2: the gradients of x, whose gates `x` holds, of y, whose last gate differs, and
@@ -75,8 +74,7 @@ __global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
 }
 void run_gru_grad(const KernelArgs& a) {
   const CellTensors cell(a, 2, input_if_present<int32_t>(a, 4));
-  launch(gru_cell_grad_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
-         a.attrs.as<GruAttrs>());
+  launch(gru_cell_grad_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<GruAttrs>());
 }
 
 // Operands as GruReplay has them.
@@ -111,7 +109,7 @@ __global__ void gru_cell_replay_grad_kernel(CellTensors a) {
 }
 void run_gru_replay_grad(const KernelArgs& a) {
   const CellTensors cell(a, GruReplay::kHPrev);
-  launch(gru_cell_replay_grad_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell);
+  launch(gru_cell_replay_grad_kernel, grid_of(cell), kCellThreads, a, cell);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ __global__ void hold_kernel(Stored y, Stored x, Stored prev, const int32_t* leng
 }
 void run_hold(const KernelArgs& a) {
   const int64_t rows = a.in_spec[0].shape[0], width = trailing_numel(a.in_spec[0].shape, 1);
-  launch(hold_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+  launch(hold_kernel, grid_of_groups(rows * groups_of(width)), a,
          stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0], width),
          stored(a.in[1], a.in_spec[1], width), a.input<int32_t>(2), a.attrs.as<HoldAttrs>().t, rows,
          width);
@@ -43,7 +43,7 @@ __global__ void hold_grad_kernel(Stored dx, Stored dprev, Stored dy, Stored sum,
 void run_hold_grad(const KernelArgs& a) {
   const TensorSpec& spec = a.in_spec[0];
   const int64_t rows = spec.shape[0], width = trailing_numel(spec.shape, 1);
-  launch(hold_grad_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+  launch(hold_grad_kernel, grid_of_groups(rows * groups_of(width)), a,
          stored(a.out[0], spec, width), stored(a.out[1], spec, width), stored(a.in[0], spec, width),
          stored(input_if_present(a, 2), spec, width), a.input<int32_t>(1),
          a.attrs.as<HoldAttrs>().t, rows, width);

@@ -29,8 +29,7 @@ __global__ void lstm_cell_kernel(CellTensors a, LstmAttrs attrs) {
 }
 void run_lstm(const KernelArgs& a) {
   const CellTensors cell(a, 1, input_if_present<int32_t>(a, 3));
-  launch(lstm_cell_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
-         a.attrs.as<LstmAttrs>());
+  launch(lstm_cell_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<LstmAttrs>());
 }
 
 // gates, c_prev, dh, dc, lengths, sum -> dgates, dc_prev, dh_prev
@@ -66,8 +65,7 @@ __global__ void lstm_cell_grad_kernel(CellTensors a, LstmAttrs attrs) {
 }
 void run_lstm_grad(const KernelArgs& a) {
   const CellTensors cell(a, 1, input_if_present<int32_t>(a, 4));
-  launch(lstm_cell_grad_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell,
-         a.attrs.as<LstmAttrs>());
+  launch(lstm_cell_grad_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<LstmAttrs>());
 }
 
 // Operands and outputs as LstmReplay has them.
@@ -101,7 +99,7 @@ __global__ void lstm_cell_replay_grad_kernel(CellTensors a) {
 }
 void run_lstm_replay_grad(const KernelArgs& a) {
   const CellTensors cell(a, LstmReplay::kCPrev);
-  launch(lstm_cell_replay_grad_kernel, grid_of(cell), kCellThreads, 0, stream_of(a), cell);
+  launch(lstm_cell_replay_grad_kernel, grid_of(cell), kCellThreads, a, cell);
 }
 
 }  // namespace

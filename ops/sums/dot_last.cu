@@ -17,8 +17,8 @@ __global__ void dot_last_kernel(T* y, const T* x, const float* v, int64_t rows, 
 void run_dot_last(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].shape[0], rows = row_count(a.in_spec[0].shape);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(dot_last_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), a.input(1), rows, width);
+    launch(dot_last_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0), a.input<T>(0),
+           a.input(1), rows, width);
   });
 }
 // partial[chunk, c] = the chunk's sum of dy[row] x[row, c].
@@ -51,11 +51,11 @@ void run_dot_last_grad(const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     if (!a.out[1]) return;
-    launch(dot_last_dv_kernel<T>, {blocks_of(width, kColumnThreads), chunks}, kColumnThreads, 0,
-           stream_of(a), partial, a.input<T>(0), a.input<T>(1), rows, width, per_chunk);
+    launch(dot_last_dv_kernel<T>, {blocks_of(width, kColumnThreads), chunks}, kColumnThreads, a,
+           partial, a.input<T>(0), a.input<T>(1), rows, width, per_chunk);
   });
   if (a.out[0]) {
-    launch(dot_last_dx_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+    launch(dot_last_dx_kernel, grid_of_groups(rows * groups_of(width)), a,
            stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0]),
            stored(a.in[2], a.in_spec[2], width), rows, width);
   }

@@ -22,11 +22,11 @@ void run_sum_leading(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     const T* x = a.input<T>(0);
     if (chunks <= 1) {
-      return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, 0, stream_of(a), out, x, rows,
-                    width, width, rows, so_far);
+      return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, a, out, x, rows, width, width,
+                    rows, so_far);
     }
-    launch(sum_rows_kernel<T>, {blocks, chunks}, kColumnThreads, 0, stream_of(a),
-           Stored{.data = partial}, x, rows, width, width, kSumRows, Stored{});
+    launch(sum_rows_kernel<T>, {blocks, chunks}, kColumnThreads, a, Stored{.data = partial}, x,
+           rows, width, width, kSumRows, Stored{});
     sum_partials(a, out, partial, chunks, width, width, so_far);
   });
 }
@@ -58,8 +58,8 @@ void run_sum_all(const KernelArgs& a) {
   const int64_t size = a.in_spec[0].numel(), chunks = blocks_of(size, kRun);
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(sum_all_kernel<T>, {blocks_of(chunks, kChunksPerBlock)}, kThreads, 0, stream_of(a),
-           partial, a.input<T>(0), size);
+    launch(sum_all_kernel<T>, {blocks_of(chunks, kChunksPerBlock)}, a, partial, a.input<T>(0),
+           size);
   });
   finish_sum(a, partial, chunks, nullptr);
 }
@@ -83,7 +83,7 @@ void run_add_broadcast(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].numel();
   if (width == 0) return;
   const int64_t rows = a.out_spec[0].numel() / width;
-  launch(add_broadcast_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+  launch(add_broadcast_kernel, grid_of_groups(rows * groups_of(width)), a,
          stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0], width),
          stored(a.in[1], a.in_spec[1], width), rows, width);
 }

@@ -1,23 +1,11 @@
 // scale_by: y = factor x, dx = factor dy, dfactor = sum + dy . x      inner_product: sum + a . b
 #include "ops/sums/scale_by.h"
 
-#include <algorithm>
-
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
 #include "ops/sums/sum_products.h"
 
 namespace pal {
-namespace {
-
-void run_scale(const KernelArgs& a) {
-  const float factor = *a.input(1);
-  map_elements<1>(a, [factor](float x) { return factor * x; });
-}
-
-void run_product(const KernelArgs& a) { sum_products(a, 0, 1, input_if_present<float>(a, 2)); }
-
-}  // namespace
 
 const OpDef scale_by_op{
     .name = "scale_by",
@@ -29,12 +17,14 @@ const OpDef scale_by_op{
     .gradient =
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, scale_by(g.dy(), g.in(1)));
-          if (g.wants(1)) {
-            g.give(1, inner_product(g.dy(), g.in(0), g.take_sum(1)));
-          }
+          if (g.wants(1)) g.give(1, inner_product(g.dy(), g.in(0), g.take_sum(1)));
         },
     .shares = {{0, 0}},
-    .cpu = {.run = run_scale},
+    .cpu = {.run =
+                [](const KernelArgs& a) {
+                  const float factor = *a.input(1);
+                  map_elements<1>(a, [factor](float x) { return factor * x; });
+                }},
     .cuda = &scale_by_cuda,
     .examples = {{.operands = {example({3, 7}), example({1})}},
                  {.operands = {example({5, 13}, DType::bf16), example({1})}},
@@ -61,7 +51,9 @@ const OpDef inner_product_op{
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
       return {2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
     },
-    .cpu = {.run = run_product, .prepare = prepare_products},
+    .cpu = {.run =
+                [](const KernelArgs& a) { sum_products(a, 0, 1, input_if_present<float>(a, 2)); },
+            .prepare = prepare_products},
     .cuda = &inner_product_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 7}), example({1})}},
                  {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16),

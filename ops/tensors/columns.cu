@@ -29,9 +29,8 @@ void run_slice_columns_grad(const KernelArgs& a) {
   const bool in_place = a.input<void>(1) == a.out[0];  // the other columns are there already
   const int64_t first = in_place ? begin : 0, columns = in_place ? n : width;
   by_float_type(a.out_spec[0].dtype, [&, width = width, begin = begin]<class T>(T) {
-    launch(place_columns_kernel<T>, {blocks_of(rows * columns, kThreads)}, kThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), rows, width, begin, n, first,
-           columns);
+    launch(place_columns_kernel<T>, {blocks_of(rows * columns, kThreads)}, a, a.output<T>(0),
+           a.input<T>(0), a.input<T>(1), rows, width, begin, n, first, columns);
   });
 }
 

@@ -1,8 +1,6 @@
 // y_n = w[id_n].   dw[v] = sum + the dy_n with id_n = v and v != padding, n ascending.
 #include "ops/tensors/embedding.h"
 
-#include <cstring>
-
 #include "core/error.h"
 #include "core/gradient.h"
 #include "ops/kernels/float_types.h"
@@ -30,14 +28,7 @@ void run(const KernelArgs& a) {
   const int64_t count = a.in_spec[1].numel();
   require_ids("embedding", ids, count, a.in_spec[0].shape[0]);
   const int64_t bytes = a.in_spec[0].shape[1] * bits(a.in_spec[0].dtype) / 8;
-  const std::byte* weights = a.input<std::byte>(0);
-  std::byte* y = a.output<std::byte>(0);
-  const int64_t grain = 4 * kElementGrain / std::max<int64_t>(bytes, 1) + 1;
-  parallel_chunks(a.queue, count, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      std::memcpy(y + n * bytes, weights + ids[n] * bytes, size_t(bytes));
-    }
-  });
+  gather_rows(a.queue, a.out[0], a.in[0], count, bytes, [ids](int64_t r) { return ids[r]; });
 }
 
 template <class T, class D> void scatter(const KernelArgs& a) {

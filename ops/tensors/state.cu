@@ -37,7 +37,7 @@ __global__ void state_kernel(Operands<2> a, const float* gate, bool average, flo
 void update_state(const KernelArgs& a, bool average, float momentum) {
   Operands<2> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < 2; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k]);
-  launch(state_kernel, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a), operands,
+  launch(state_kernel, grid_of_groups(groups_of(operands.n)), a, operands,
          input_if_present<float>(a, 2), average, momentum);
 }
 void run_assign(const KernelArgs& a) {
