@@ -139,8 +139,8 @@ PAL_HD inline int64_t divide(int64_t i, int64_t n) {
 constexpr int64_t kNoRow = -1;
 // Row r of `to` = row source(r) of `from`, which must be there; rows of `bytes` bytes.
 template <class Source>
-void gather_rows(const Queue& queue, void* to, const void* from, int64_t rows, int64_t bytes,
-                 Source source) {
+void copy_rows_from(const Queue& queue, void* to, const void* from, int64_t rows, int64_t bytes,
+                    Source source) {
   const int64_t grain = 4 * kElementGrain / std::max<int64_t>(bytes, 1) + 1;
   parallel_chunks(queue, rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {

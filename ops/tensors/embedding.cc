@@ -28,7 +28,7 @@ void run(const KernelArgs& a) {
   const int64_t count = a.in_spec[1].numel();
   require_ids("embedding", ids, count, a.in_spec[0].shape[0]);
   const int64_t bytes = a.in_spec[0].shape[1] * bits(a.in_spec[0].dtype) / 8;
-  gather_rows(a.queue, a.out[0], a.in[0], count, bytes, [ids](int64_t r) { return ids[r]; });
+  copy_rows_from(a.queue, a.out[0], a.in[0], count, bytes, [ids](int64_t r) { return ids[r]; });
 }
 
 template <class T, class D> void scatter(const KernelArgs& a) {

@@ -11,7 +11,7 @@ namespace {
 template <class Source> void run_rows(const KernelArgs& a, Source source) {
   const Shape& shape = a.in_spec[0].shape;
   const int64_t bytes = trailing_numel(shape, 2) * bits(a.in_spec[0].dtype) / 8;
-  gather_rows(a.queue, a.out[0], a.in[0], shape[0] * shape[1], bytes, source);
+  copy_rows_from(a.queue, a.out[0], a.in[0], shape[0] * shape[1], bytes, source);
 }
 
 void run_reverse(const KernelArgs& a) {
