@@ -38,12 +38,12 @@ struct AdamAttrs {
 Val adam(Val w, Val g, Val m, Val v, Val scalars, Val gate = {}, AdamAttrs attrs = {});
 
 struct Adam {
-  static constexpr size_t kStates = 2;  // m, v
-  float keep;                           // 1 - lr weight_decay where decoupled, else 1
-  float decay;                          // weight_decay where not decoupled, else 0
-  float first;                          // 1 - beta1
-  float beta2, second;                  // beta2, 1 - beta2
-  float rate, root, eps;                // lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+  static constexpr int kStates = 2;  // m, v
+  float keep;                        // 1 - lr weight_decay where decoupled, else 1
+  float decay;                       // weight_decay where not decoupled, else 0
+  float first;                       // 1 - beta1
+  float beta2, second;               // beta2, 1 - beta2
+  float rate, root, eps;             // lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
 
   // The bias corrections are taken in double from the step's number, once a node.
   PAL_HD static Adam of(const AdamAttrs& attrs, float learning_rate, int64_t count) {

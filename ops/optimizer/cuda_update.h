@@ -68,7 +68,7 @@ template <class Rule, class A> __global__ void update_kernel(UpdateTensors tenso
     float w[kGroup], g[kGroup], s[2][kGroup];
     load8(f32_at(t.w), i, n, w);
 #pragma unroll
-    for (size_t m = 0; m < Rule::kStates; ++m) load8(f32_at(t.s[m]), i, n, s[m]);
+    for (int m = 0; m < Rule::kStates; ++m) load8(f32_at(t.s[m]), i, n, s[m]);
     if (step.apply) {
       load8(g_in, i, n, g);
 #pragma unroll
@@ -80,7 +80,7 @@ template <class Rule, class A> __global__ void update_kernel(UpdateTensors tenso
     }
     if (t.w_out) store8(f32_at(t.w_out), i, n, w);
 #pragma unroll
-    for (size_t m = 0; m < Rule::kStates; ++m) {
+    for (int m = 0; m < Rule::kStates; ++m) {
       if (t.s_out[m]) store8(f32_at(t.s_out[m]), i, n, s[m]);
     }
   }
@@ -101,8 +101,8 @@ template <class Rule, class A> void run_update(const KernelArgs& a) {
     UpdateTensor& t = tensors.at[tensors.count];
     t.w = a.input(first), t.w_out = a.output(first_out), t.g = a.in[first + 1];
     t.type = a.in_spec[first + 1].dtype, t.n = a.in_spec[first].numel();
-    for (size_t s = 0; s < states; ++s) {
-      t.s[s] = a.input(first + 2 + s), t.s_out[s] = a.output(first_out + 1 + s);
+    for (int s = 0; s < Rule::kStates; ++s) {
+      t.s[s] = a.input(first + 2 + size_t(s)), t.s_out[s] = a.output(first_out + 1 + size_t(s));
     }
     t.scalars = a.input<StepScalars>(first + 2 + states);
     t.gate = input_if_present<float>(a, first + 3 + states);

@@ -38,7 +38,7 @@ Val sgd(Val w, Val g, Val scalars, Val gate = {}, SgdAttrs attrs = {});
 Val momentum(Val w, Val g, Val m, Val scalars, Val gate = {}, MomentumAttrs attrs = {});
 
 struct Sgd {
-  static constexpr size_t kStates = 0;
+  static constexpr int kStates = 0;
   float lr, decay;
 
   PAL_HD static Sgd of(const SgdAttrs& attrs, float learning_rate, int64_t) {
@@ -49,7 +49,7 @@ struct Sgd {
   }
 };
 struct Momentum {
-  static constexpr size_t kStates = 1;  // m
+  static constexpr int kStates = 1;  // m
   float lr, decay, momentum;
   bool nesterov;
 
