@@ -97,7 +97,7 @@ const OpDef slice_columns_op{
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::last, g.attrs<ColumnsAttrs>().begin, slice_columns_grad);
         },
-    .cpu = {.run = run_slice_columns<CpuMove>},
+    .cpu = {.run = run_slice_columns<CpuMove, ColumnsAttrs>},
     .cuda = &slice_columns_cuda,
     .examples = {{.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
                  {.operands = {example({2, 3, 7}, DType::f16)}, .attrs = ColumnsAttrs{0, 3}},

@@ -37,7 +37,7 @@ void run_slice_columns_grad(const KernelArgs& a) {
 }  // namespace
 
 const Backend concatenate_cuda{.run = run_concatenate<CudaMove>};
-const Backend slice_columns_cuda{.run = run_slice_columns<CudaMove>};
+const Backend slice_columns_cuda{.run = run_slice_columns<CudaMove, ColumnsAttrs>};
 const Backend slice_columns_grad_cuda{.run = run_slice_columns_grad};
 
 }  // namespace pal

@@ -1,19 +1,17 @@
 // What the operators run that only move bytes, on either device. `Move` copies bytes, or rows at
-// distances of their own, makes zeros, and adds two operands.
+// distances of their own, makes zeros, and adds two operands; A: the attributes.
 #pragma once
 #include "ops/kernels/tiles.h"
-#include "ops/tensors/columns.h"
-#include "ops/tensors/views.h"
 
 namespace pal {
 
-template <class Move> void run_slice(const KernelArgs& a) {
-  const int64_t begin = a.attrs.as<SliceAttrs>().begin * leading_row_bytes(a.in_spec[0]);
+template <class Move, class A> void run_slice(const KernelArgs& a) {
+  const int64_t begin = a.attrs.as<A>().begin * leading_row_bytes(a.in_spec[0]);
   Move::copy(a, a.out[0], a.input<std::byte>(0) + begin, a.out_spec[0].bytes());
 }
 
-template <class Move> void run_slice_grad(const KernelArgs& a) {
-  const int64_t begin = a.attrs.as<SliceGradAttrs>().begin * leading_row_bytes(a.out_spec[0]);
+template <class Move, class A> void run_slice_grad(const KernelArgs& a) {
+  const int64_t begin = a.attrs.as<A>().begin * leading_row_bytes(a.out_spec[0]);
   const int64_t part = a.in_spec[0].bytes(), after = a.out_spec[0].bytes() - begin - part;
   std::byte* out = a.output<std::byte>(0);
   const std::byte* sum = a.input<std::byte>(1);
@@ -56,8 +54,8 @@ template <class Move> void run_concatenate(const KernelArgs& a) {
   }
 }
 
-template <class Move> void run_slice_columns(const KernelArgs& a) {
-  const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
+template <class Move, class A> void run_slice_columns(const KernelArgs& a) {
+  const int64_t begin = a.attrs.as<A>().begin * bits(a.in_spec[0].dtype) / 8;
   const int64_t bytes = row_bytes(a.out_spec[0]);
   Move::rows(a, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
              row_count(a.in_spec[0].shape), bytes);

@@ -78,7 +78,7 @@ const OpDef slice_op{
       return {{Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * leading_row_bytes(in[0])}};
     },
     .cost = view_cost,
-    .cpu = {.run = run_slice<CpuMove>},
+    .cpu = {.run = run_slice<CpuMove, SliceAttrs>},
     .cuda = &slice_cuda,
     .examples = {{.operands = {example({5, 7})}, .attrs = SliceAttrs{1, 4}},
                  {.operands = {example({5, 7}, DType::bf16)}, .attrs = SliceAttrs{2, 5}},
@@ -94,7 +94,7 @@ const OpDef slice_grad_op{
     },
     .optional_from = 1,
     .shares = {{0, 1}},
-    .cpu = {.run = run_slice_grad<CpuMove>},
+    .cpu = {.run = run_slice_grad<CpuMove, SliceGradAttrs>},
     .cuda = &slice_grad_cuda,
     .examples = {{.operands = {example({3, 7}), absent_example()}, .attrs = SliceGradAttrs{5, 1}},
                  {.operands = {example({3, 7}), example({5, 7})}, .attrs = SliceGradAttrs{5, 2}},
