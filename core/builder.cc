@@ -86,7 +86,7 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
   }
   Specs out_specs;
   try {
-    out_specs = op.infer(specs, attrs);
+    out_specs = infer_specs(op, specs, attrs);
   } catch (const ProgramError& error) {
     if (scope().empty()) throw;
     throw ProgramError(error.what() + (", at " + scope()));

@@ -36,6 +36,10 @@ class GradientArgs {
   Val take_sum(int k);
   // Ignored where no gradient of operand k is wanted.
   void give(int k, Val gradient);
+  // Of operands 0, 1, ..
+  void give_all(const std::vector<Val>& gradients) {
+    for (size_t k = 0; k < gradients.size(); ++k) give(int(k), gradients[k]);
+  }
 
   // For differentiate: what was given for operand k (null: nothing), and whether it contains the
   // sum. ProgramError when the sum was taken and nothing was given.

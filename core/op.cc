@@ -73,6 +73,26 @@ int written_operand(const OpDef& op, int output) {
                      " of an update must share bytes with the state that it writes");
 }
 
+namespace {
+
+struct Misfit : ProgramError {
+  using ProgramError::ProgramError;
+};
+
+}  // namespace
+
+Specs infer_specs(const OpDef& op, SpecSpan in, const Attrs& attrs) {
+  try {
+    return op.infer(in, attrs);
+  } catch (const Misfit& error) {
+    throw ProgramError("[" + std::string(op.name) + "] " + error.what());
+  }
+}
+
+void require(bool ok, const std::string& what) {
+  if (!ok) throw Misfit(what);
+}
+
 void require(bool ok, const char* op_name, const std::string& what) {
   if (!ok) throw ProgramError("[" + std::string(op_name) + "] " + what);
 }

@@ -71,7 +71,8 @@ struct Prepared {
 
 struct Device;
 
-// One backend of an operator. prepare runs once per distinct (op, attrs, specs), at compile time.
+// One backend of an operator. prepare runs once per distinct (op, attrs, specs), at compile time;
+// run is not called where no output is read, so that the kernel of a single output finds it there.
 // The header of an operator declares its CUDA backend weakly, [[gnu::weak]]: a build without CUDA
 // does not define it, and its address is null.
 struct Backend {
@@ -99,7 +100,8 @@ struct OpDef {
   const char* name;
   const char* formula;  // one line for the printer's legend and the docs
 
-  // Shapes and types of the outputs; throws ProgramError("[name] ...") on operands that do not fit.
+  // Shapes and types of the outputs; throws by require() where operands do not fit. Called by
+  // infer_specs alone.
   Specs (*infer)(SpecSpan in, const Attrs&);
   void (*gradient)(GradientArgs&) = nullptr;  // null: not differentiable
 
@@ -120,7 +122,7 @@ struct OpDef {
   Backend cpu;
   const Backend* cuda = nullptr;
 
-  std::vector<Example> (*examples)() = nullptr;
+  std::vector<Example> examples = {};
 };
 
 // Every operator that the program can contain, for the tests that meet all of them.
@@ -147,7 +149,12 @@ std::vector<NodeWindow> windows_of(const Program& program, const Node& node);
 // The operand whose state output i of an update writes.
 int written_operand(const OpDef& op, int output);
 
-// ProgramError("[name] " + what) unless ok.
+// Shapes and types of the outputs; ProgramError("[name] ...") where operands do not fit.
+Specs infer_specs(const OpDef& op, SpecSpan in, const Attrs& attrs);
+
+// In an operator's inference: an error unless ok. infer_specs puts the operator's name before it.
+void require(bool ok, const std::string& what);
+// Anywhere: ProgramError("[name] " + what) unless ok.
 void require(bool ok, const char* op_name, const std::string& what);
 
 }  // namespace pal

@@ -1,5 +1,6 @@
 // The first phase of every kernel: one prepared state per distinct (operator, attributes, specs).
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -14,6 +15,12 @@ struct Kernel {
   void (*run)(const KernelArgs&) = nullptr;
   Prepared prepared;
   Specs in, out;
+
+  // Runs it, unless none of its outputs is read.
+  void start(const KernelArgs& args) const {
+    const auto read = [](const void* output) { return output != nullptr; };
+    if (std::any_of(args.out.begin(), args.out.end(), read)) run(args);
+  }
 };
 
 // Prepares on demand and remembers. One per device; not thread-safe.

@@ -194,7 +194,7 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
       .queue = lane.queue};
   const int64_t begin = options_.trace ? now_ns() : 0;
   try {
-    kernel.run(args);
+    kernel.start(args);
     if (accelerator_ && options_.trace) accelerator_->synchronize();  // the node's own time
   } catch (const DeviceError& error) {
     throw ProgramError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +

@@ -72,7 +72,7 @@ void check_operands(const Program& p, NodeId n, const Values& values, const Orde
 
 void check_outputs(const Program& p, NodeId n, Values& values) {
   const Node& node = p.node(n);
-  const Specs inferred = node.op->infer(specs_of(p, node.in), node.attrs);
+  const Specs inferred = infer_specs(*node.op, specs_of(p, node.in), node.attrs);
   if (inferred.size() != node.out.size()) fail(p, n, "has the wrong number of outputs");
   for (size_t i = 0; i < node.out.size(); ++i) {
     const ValueId v = node.out[i];

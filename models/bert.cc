@@ -9,7 +9,7 @@
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/embedding.h"
-#include "ops/tensors/swap_leading.h"
+#include "ops/tensors/row_order.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

@@ -16,7 +16,7 @@
 #include "ops/recurrent/lstm.h"
 #include "ops/tensors/columns.h"
 #include "ops/tensors/fill.h"
-#include "ops/tensors/swap_leading.h"
+#include "ops/tensors/row_order.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

@@ -11,7 +11,7 @@
 #include "ops/tensors/columns.h"
 #include "ops/tensors/embedding.h"
 #include "ops/tensors/fill.h"
-#include "ops/tensors/reverse.h"
+#include "ops/tensors/row_order.h"
 
 namespace pal {
 namespace {

@@ -19,7 +19,7 @@
 #include "ops/tensors/columns.h"
 #include "ops/tensors/embedding.h"
 #include "ops/tensors/fill.h"
-#include "ops/tensors/reverse.h"
+#include "ops/tensors/row_order.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

@@ -5,7 +5,7 @@
 #include "models/zoo_layers.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/columns.h"
-#include "ops/tensors/swap_leading.h"
+#include "ops/tensors/row_order.h"
 #include "ops/tensors/views.h"
 
 namespace pal {

@@ -42,10 +42,9 @@
 #include "ops/tensors/fill.h"
 #include "ops/tensors/positions.h"
 #include "ops/tensors/reorder.h"
-#include "ops/tensors/reverse.h"
+#include "ops/tensors/row_order.h"
 #include "ops/tensors/state.h"
 #include "ops/tensors/subsample.h"
-#include "ops/tensors/swap_leading.h"
 #include "ops/tensors/transfers.h"
 #include "ops/tensors/views.h"
 

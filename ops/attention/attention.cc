@@ -21,25 +21,24 @@ namespace pal {
 namespace {
 
 // q (T, B, D), k, v (S, B, D) come first in both operators; lengths and scalars from `optional` on.
-void check(const char* op, SpecSpan in, const AttentionAttrs& a, size_t optional) {
+void check(SpecSpan in, const AttentionAttrs& a, size_t optional) {
   const TensorSpec &q = in[0], &k = in[1];
   const std::string text = to_string(q) + ", " + to_string(k) + ", " + to_string(in[2]);
   bool ok = is_float(q.dtype) && q.shape.rank() == 3 && k.shape.rank() == 3 && in[2] == k &&
             k.dtype == q.dtype && k.shape[0] > 0;
   for (int axis : {1, 2}) ok = ok && q.shape[axis] == k.shape[axis];
-  require(ok, op, text + ": want (T, B, D), (S, B, D), (S, B, D), all of one float type");
+  require(ok, text + ": want (T, B, D), (S, B, D), (S, B, D), all of one float type");
   const int64_t width = q.shape[2];
-  require(a.heads > 0 && width % a.heads == 0 && width / a.heads <= kWidestHead, op,
+  require(a.heads > 0 && width % a.heads == 0 && width / a.heads <= kWidestHead,
           text + ": " + std::to_string(a.heads) + " heads do not divide the last axis into at " +
               "most " + std::to_string(kWidestHead) + " columns each");
-  require(!a.causal || q.shape[0] == k.shape[0], op,
-          text + ": causal needs as many keys as queries");
+  require(!a.causal || q.shape[0] == k.shape[0], text + ": causal needs as many keys as queries");
   const TensorSpec &lengths = in[optional], &scalars = in[optional + 1];
-  require(!present(lengths) || lengths == TensorSpec{{q.shape[1]}, DType::i32}, op,
+  require(!present(lengths) || lengths == TensorSpec{{q.shape[1]}, DType::i32},
           to_string(lengths) + ": want lengths i32[" + std::to_string(q.shape[1]) + "]");
-  require(a.dropout >= 0 && a.dropout < 1, op,
+  require(a.dropout >= 0 && a.dropout < 1,
           "dropout is " + print_float(double(a.dropout)) + ", should be in [0, 1)");
-  require(present(scalars) ? scalars == scalars_spec() : a.dropout == 0, op,
+  require(present(scalars) ? scalars == scalars_spec() : a.dropout == 0,
           to_string(scalars) + ": dropout needs the step's scalars, " + to_string(scalars_spec()));
 }
 
@@ -67,10 +66,9 @@ AttentionCall call_of(const KernelArgs& a, size_t optional) {
 }
 
 void gradient(GradientArgs& g) {
-  std::vector<Val> d = g.builder.emit(
+  g.give_all(g.builder.emit(
       attention_grad_op, {g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), g.dy(), g.in(3), g.in(4)},
-      g.node.attrs);
-  for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+      g.node.attrs));
 }
 
 // `products` of queries x keys x width, as many drawn factors as there are scores.
@@ -78,17 +76,8 @@ Cost cost(SpecSpan in, SpecSpan out, const AttentionAttrs& a, double products) {
   const Shape& q = in[0].shape;
   const double scores = double(q[0]) * double(in[1].shape[0]) * double(q[1]) * double(a.heads);
   const double used = a.causal ? 0.5 * scores : scores;
-  Cost c{.flops = used * (2 * products * double(q[2] / a.heads) + (a.dropout > 0 ? 35 : 20))};
-  for (auto& spec : in) c.bytes += present(spec) ? double(spec.bytes()) : 0;
-  for (auto& spec : out) c.bytes += double(spec.bytes());
-  return c;
-}
-
-ExampleOperand lengths_example(int64_t batch, float most) {
-  return {.spec = {{batch}, DType::i32}, .lo = 0, .hi = most, .differentiable = false};
-}
-ExampleOperand scalars_example() {
-  return {.spec = scalars_spec(), .lo = 0, .hi = 1e6f, .differentiable = false};
+  const double flops = used * (2 * products * double(q[2] / a.heads) + (a.dropout > 0 ? 35 : 20));
+  return streaming_cost(flops, in, out);
 }
 
 struct Sizes {
@@ -99,11 +88,12 @@ struct Sizes {
 };
 
 Example example_of(Sizes s, AttentionAttrs attrs, bool lengths) {
-  return {.operands = {example(s.q(), s.type, -1, 1), example(s.k(), s.type, -1, 1),
-                       example(s.k(), s.type, -1, 1),
-                       lengths ? lengths_example(s.batch, float(s.keys)) : absent_example(),
-                       attrs.dropout > 0 ? scalars_example() : absent_example()},
-          .attrs = attrs};
+  return {
+      .operands = {example(s.q(), s.type, -1, 1), example(s.k(), s.type, -1, 1),
+                   example(s.k(), s.type, -1, 1),
+                   lengths ? example({s.batch}, DType::i32, 0, float(s.keys)) : absent_example(),
+                   attrs.dropout > 0 ? random_scalars_example() : absent_example()},
+      .attrs = attrs};
 }
 // Any numbers do for out and lse, if the probabilities stay small.
 Example grad_example_of(Sizes s, AttentionAttrs attrs, bool lengths) {
@@ -131,22 +121,23 @@ const OpDef attention_op{
     .formula = "dropout(softmax(q·kᵀ / √d))·v, a head at a time",
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& attrs = attributes.as<AttentionAttrs>();
-      require(in.size() == 5, "attention", "takes q, k, v, lengths, scalars");
-      check("attention", in, attrs, 3);
+      require(in.size() == 5, "takes q, k, v, lengths, scalars");
+      check(in, attrs, 3);
       return {plain(in[0]), lse_spec(in, attrs)};
     },
     .gradient = gradient,
     .optional_from = 3,
     .shares = {{0, 0}},  // a tile of queries is copied before its result is written
-    .cost = [](SpecSpan in, SpecSpan out,
-               const Attrs& attrs) { return cost(in, out, attrs.as<AttentionAttrs>(), 2); },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return cost(in, out, attrs.as<AttentionAttrs>(), 2);
+    },
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   attention_forward(a.queue, call_of(a, 3), a.in[0], a.in[1], a.in[2], a.out[0],
                                     a.output(1));
                 }},
     .cuda = &attention_cuda,
-    .examples = [] { return examples_of(example_of); },
+    .examples = examples_of(example_of),
 };
 
 const OpDef attention_grad_op{
@@ -154,23 +145,24 @@ const OpDef attention_grad_op{
     .formula = "dq, dk, dv of attention, its probabilities computed again",
     .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
       auto& attrs = attributes.as<AttentionAttrs>();
-      require(in.size() == 8, "attention_grad", "takes q, k, v, out, lse, dout, lengths, scalars");
-      check("attention_grad", in, attrs, 6);
-      require(in[3] == in[0] && in[5] == in[0] && in[4] == lse_spec(in, attrs), "attention_grad",
+      require(in.size() == 8, "takes q, k, v, out, lse, dout, lengths, scalars");
+      check(in, attrs, 6);
+      require(in[3] == in[0] && in[5] == in[0] && in[4] == lse_spec(in, attrs),
               to_string(in[3]) + ", " + to_string(in[4]) + ", " + to_string(in[5]) +
                   ": out and dout should be as q, lse " + to_string(lse_spec(in, attrs)));
       return {plain(in[0]), plain(in[1]), plain(in[2])};
     },
     .optional_from = 6,
-    .cost = [](SpecSpan in, SpecSpan out,
-               const Attrs& attrs) { return cost(in, out, attrs.as<AttentionAttrs>(), 5); },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return cost(in, out, attrs.as<AttentionAttrs>(), 5);
+    },
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   attention_backward(a.queue, call_of(a, 6), a.in[0], a.in[1], a.in[2], a.in[3],
                                      a.input(4), a.in[5], a.out[0], a.out[1], a.out[2]);
                 }},
     .cuda = &attention_grad_cuda,
-    .examples = [] { return examples_of(grad_example_of); },
+    .examples = examples_of(grad_example_of),
 };
 
 Val attention(Val q, Val k, Val v, int64_t heads, AttentionMask mask, float p, Val scalars) {

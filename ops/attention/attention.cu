@@ -28,6 +28,25 @@ CudaAttention cuda_attention(const KernelArgs& a, size_t optional) {
           .scale = 1 / std::sqrt(float(width))};
 }
 
+// Calls f(row, column, its number of chunk, i, k) for this thread's results of the first `rows`
+// rows.
+template <int kChunks, int kRows, class F>
+__device__ void each_result(int64_t rows, int64_t width, F f) {
+#pragma unroll
+  for (int i = 0; i < kRows / kDown; ++i) {
+    const int row = down() + kDown * i;
+    if (row >= rows) continue;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+      for (int k = 0; k < kTileColumns / kAcross; ++k) {
+        const int column = c * kTileColumns + across() + kAcross * k;
+        if (column < width) f(row, column, c, i, k);
+      }
+    }
+  }
+}
+
 // ---- forward: a block has a tile of queries, and goes through the keys ----
 
 // One row of scores to e^(scaled score - maximum), the maximum that of all tiles so far; by a warp.
@@ -115,20 +134,10 @@ __global__ void __launch_bounds__(kTileThreads)
     lse[head.unit * a.queries + t + threadIdx.x] = all > 0 ? top[threadIdx.x] + log(all) : 0;
   }
   if (!out.data) return;
-#pragma unroll
-  for (int i = 0; i < I; ++i) {
-    const int row = down() + kDown * i;
-    if (row >= m) continue;
+  each_result<kChunks, kTileQueries>(m, a.width, [&](int row, int column, int c, int i, int k) {
     const float inverse = total[row] > 0 ? 1 / total[row] : 0;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-      for (int k = 0; k < J; ++k) {
-        const int column = c * kTileColumns + across() + kAcross * k;
-        if (column < a.width) store1(out, head.at(t + row) + column, sum[c][i][k] * inverse);
-      }
-    }
-  }
+    store1(out, head.at(t + row) + column, sum[c][i][k] * inverse);
+  });
 }
 
 void run_attention(const KernelArgs& a) {
@@ -237,31 +246,12 @@ __global__ void __launch_bounds__(kTileThreads)
       if (a.dk.data) add(dk[c], s.slope, a.call.q, c);
     }
   }
-#pragma unroll
-  for (int i = 0; i < I; ++i) {
-    const int row = down() + kDown * i;
-    if (j + row >= a.call.keys) continue;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-      for (int k = 0; k < J; ++k) {
-        const int column = c * kTileColumns + across() + kAcross * k;
-        if (column >= a.call.width) continue;
-        const int64_t at = head.at(j + row) + column;
-        if (a.dk.data) store1(a.dk, at, row < n ? dk[c][i][k] : 0);
-        if (a.dv.data) store1(a.dv, at, row < n ? dv[c][i][k] : 0);
-      }
-    }
-  }
-}
-
-// x as it comes back from storage.
-__device__ float rounded(DType type, float x) {
-  switch (type) {
-    case DType::bf16: return to_float(from_float<bf16>(x));
-    case DType::f16: return to_float(from_float<f16>(x));
-    default: return x;
-  }
+  each_result<kChunks, kTileKeys>(a.call.keys - j, a.call.width,
+                                  [&](int row, int column, int c, int i, int k) {
+                                    const int64_t at = head.at(j + row) + column;
+                                    if (a.dk.data) store1(a.dk, at, row < n ? dk[c][i][k] : 0);
+                                    if (a.dv.data) store1(a.dv, at, row < n ? dv[c][i][k] : 0);
+                                  });
 }
 
 // dq of a tile of queries. The CPU adds up the key tiles' parts in dq itself.
@@ -290,24 +280,15 @@ __global__ void __launch_bounds__(kTileThreads)
       for (int i = 0; i < I; ++i) {
 #pragma unroll
         for (int k = 0; k < J; ++k) {
-          dq[c][i][k] = rounded(a.dq.type, dq[c][i][k] + tile[i][k]);
+          dq[c][i][k] = as_stored(a.dq.type, dq[c][i][k] + tile[i][k]);
         }
       }
     }
   }
-#pragma unroll
-  for (int i = 0; i < I; ++i) {
-    const int row = down() + kDown * i;
-    if (row >= m) continue;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-      for (int k = 0; k < J; ++k) {
-        const int column = c * kTileColumns + across() + kAcross * k;
-        if (column < a.call.width) store1(a.dq, head.at(t + row) + column, dq[c][i][k]);
-      }
-    }
-  }
+  each_result<kChunks, kTileQueries>(m, a.call.width,
+                                     [&](int row, int column, int c, int i, int k) {
+                                       store1(a.dq, head.at(t + row) + column, dq[c][i][k]);
+                                     });
 }
 
 // q, k, v, out, lse, dout | lengths, scalars -> dq, dk, dv.
@@ -322,8 +303,7 @@ void run_attention_grad(const KernelArgs& a) {
                            .lse = a.input(4),
                            .delta = reinterpret_cast<float*>(a.workspace)};
   const int64_t units = call.batch * call.heads;
-  launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, kThreads, 0,
-         stream_of(a), grad);
+  launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, a, grad);
   by_chunks(call.width, [&](auto chunks) {
     if (grad.dk.data || grad.dv.data) {
       const int64_t tiles = blocks_of(call.keys, kTileKeys);

@@ -8,18 +8,13 @@
 #include <algorithm>
 
 #include "core/gradient.h"
+#include "ops/attention/scores.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kGroup = 4;  // batch rows summed together: neighbours in memory
-
-int64_t rows_per_chunk(int64_t width) {
-  return std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-}
 
 std::string specs(SpecSpan in) {
   std::string text;
@@ -28,14 +23,14 @@ std::string specs(SpecSpan in) {
 }
 
 // wide (S, B, H), x (B, H), coefficients (S, B), where they are given.
-void check(const char* op, SpecSpan in, const TensorSpec& wide, const TensorSpec* x,
+void check(SpecSpan in, const TensorSpec& wide, const TensorSpec* x,
            const TensorSpec* coefficients) {
   bool ok = wide.shape.rank() == 3 && is_float(wide.dtype);
   if (ok && x) ok = x->dtype == wide.dtype && x->shape == wide.shape.without(0);
   if (ok && coefficients) {
     ok = coefficients->dtype == wide.dtype && coefficients->shape == wide.shape.without(2);
   }
-  require(ok, op, specs(in) + ": want (S, B, H) with (S, B) or (B, H), all of one float type");
+  require(ok, specs(in) + ": want (S, B, H) with (S, B) or (B, H), all of one float type");
 }
 
 void run_context(const KernelArgs& a) {
@@ -43,7 +38,6 @@ void run_context(const KernelArgs& a) {
   const int64_t steps = shape[0], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[1].dtype;
   const int64_t tiles = (width + kTile - 1) / kTile, groups = (batch + kGroup - 1) / kGroup;
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, groups * tiles, 1, [&](int64_t unit, int64_t) {
     const int64_t first = unit / tiles * kGroup, last = std::min(batch, first + kGroup);
     const int64_t j = unit % tiles * kTile, n = std::min(kTile, width - j);
@@ -66,23 +60,7 @@ void run_context(const KernelArgs& a) {
 }
 
 void run_dot_score(const KernelArgs& a) {
-  const Shape& shape = a.in_spec[0].shape;
-  const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
-  const DType type = a.in_spec[0].dtype;
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    for (int64_t row = begin; row < end; ++row) {
-      LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* k = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
-        const float* q = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
-        sum.add(n, [&](int64_t e) { return k[e] * q[e]; });
-      }
-      store_one(a.out[0], type, row, sum.total());
-    }
-  });
+  run_score(a, kElementGrain, [](float key, float query, int64_t) { return key * query; });
 }
 
 void run_add_outer(const KernelArgs& a) {
@@ -91,8 +69,7 @@ void run_add_outer(const KernelArgs& a) {
   const DType type = a.out_spec[0].dtype;
   const void* sum = input_if_present(a, 2);
   void* out = a.out[0];
-  if (!out) return;
-  parallel_chunks(a.queue, rows, rows_per_chunk(width), [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[3][kTile];
     for (int64_t row = begin; row < end; ++row) {
       const float w = load_one(a.in[0], type, row);
@@ -118,19 +95,9 @@ void run_add_outer(const KernelArgs& a) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
-  Cost c;
-  double elements = 0;
-  for (auto& spec : in) {
-    if (!present(spec)) continue;
-    c.bytes += double(spec.bytes());
-    elements = std::max(elements, double(spec.numel()));
-  }
-  for (auto& spec : out) {
-    c.bytes += double(spec.bytes());
-    elements = std::max(elements, double(spec.numel()));
-  }
-  c.flops = 2 * elements;
-  return c;
+  double elements = double(out[0].numel());
+  for (auto& spec : in) elements = std::max(elements, present(spec) ? double(spec.numel()) : 0);
+  return streaming_cost(2 * elements, in, out);
 }
 
 }  // namespace
@@ -139,8 +106,8 @@ const OpDef attention_context_op{
     .name = "attention_context",
     .formula = "c[b,h] = sum_s w[s,b] v[s,b,h]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 2, "attention_context", "takes weights and values");
-      check("attention_context", in, in[1], nullptr, &in[0]);
+      require(in.size() == 2, "takes weights and values");
+      check(in, in[1], nullptr, &in[0]);
       return {{in[1].shape.without(0), in[1].dtype}};
     },
     .gradient =
@@ -151,21 +118,17 @@ const OpDef attention_context_op{
     .cost = cost,
     .cpu = {.run = run_context},
     .cuda = &attention_context_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({3, 2, 5})}},
-              {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16)}},
-              {.operands = {example({7, 9}), example({7, 9, 530})}}};
-        },
+    .examples = {{.operands = {example({3, 2}), example({3, 2, 5})}},
+                 {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16)}},
+                 {.operands = {example({7, 9}), example({7, 9, 530})}}},
 };
 
 const OpDef dot_score_op{
     .name = "dot_score",
     .formula = "y[s,b] = k[s,b,:] . q[b,:]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 2, "dot_score", "takes keys and query");
-      check("dot_score", in, in[0], &in[1], nullptr);
+      require(in.size() == 2, "takes keys and query");
+      check(in, in[0], &in[1], nullptr);
       return {{in[0].shape.without(2), in[0].dtype}};
     },
     .gradient =
@@ -176,27 +139,22 @@ const OpDef dot_score_op{
     .cost = cost,
     .cpu = {.run = run_dot_score},
     .cuda = &dot_score_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 5}), example({2, 5})}},
-              {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16)}},
-              {.operands = {example({7, 9, 530}), example({9, 530})}}};
-        },
+    .examples = {{.operands = {example({3, 2, 5}), example({2, 5})}},
+                 {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16)}},
+                 {.operands = {example({7, 9, 530}), example({9, 530})}}},
 };
 
 const OpDef add_outer_op{
     .name = "add_outer",
     .formula = "sum[s,b,h] + w[s,b] x[b,h]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 3, "add_outer", "takes weights, x, sum");
+      require(in.size() == 3, "takes weights, x, sum");
       const TensorSpec &w = in[0], &x = in[1];
-      require(w.shape.rank() == 2 && x.shape.rank() == 2, "add_outer",
+      require(w.shape.rank() == 2 && x.shape.rank() == 2,
               specs(in) + ": want weights (S, B) and x (B, H)");
       const TensorSpec wide{x.shape.with_front(w.shape[0]), x.dtype};
-      check("add_outer", in, wide, &x, &w);
-      require(!present(in[2]) || in[2] == wide, "add_outer",
-              specs(in) + ": the sum is not " + to_string(wide));
+      check(in, wide, &x, &w);
+      require(!present(in[2]) || in[2] == wide, specs(in) + ": the sum is not " + to_string(wide));
       return {wide};
     },
     .optional_from = 2,
@@ -204,15 +162,11 @@ const OpDef add_outer_op{
     .cost = cost,
     .cpu = {.run = run_add_outer},
     .cuda = &add_outer_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({2, 5}), example({3, 2, 5})}},
-              {.operands = {example({3, 2}), example({2, 5}), absent_example()}},
-              {.operands = {example({4, 5}, DType::bf16), example({5, 33}, DType::bf16),
-                            example({4, 5, 33}, DType::bf16)}},
-              {.operands = {example({7, 9}), example({9, 530}), example({7, 9, 530})}}};
-        },
+    .examples = {{.operands = {example({3, 2}), example({2, 5}), example({3, 2, 5})}},
+                 {.operands = {example({3, 2}), example({2, 5}), absent_example()}},
+                 {.operands = {example({4, 5}, DType::bf16), example({5, 33}, DType::bf16),
+                               example({4, 5, 33}, DType::bf16)}},
+                 {.operands = {example({7, 9}), example({9, 530}), example({7, 9, 530})}}},
 };
 
 Val attention_context(Val weights, Val values) {

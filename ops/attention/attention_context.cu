@@ -28,22 +28,18 @@ __global__ void context_kernel(T* y, const T* weights, const T* values, ScoreExt
   store(y, i, sum);
 }
 void run_context(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const ScoreExtents e = extents_of(a.in_spec[1]);
-  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
+  by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
+    launch(context_kernel<T>, {blocks_of(e.batch * e.width, kColumnThreads)}, kColumnThreads, a,
+           a.output<T>(0), a.input<T>(0), a.input<T>(1), e);
   });
 }
 
 // ---- add_outer: sum[s,b,:] + w[s,b] x[b,:] ----
 
 __global__ void add_outer_kernel(Stored y, Stored weights, Stored x, Stored sum, ScoreExtents e) {
-  const int64_t g = thread_number(), per_row = (e.width + kGroup - 1) / kGroup;
-  if (g >= e.steps * e.batch * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup, at = row * e.width + j;
-  const int n = group_size(j, e.width);
+  const auto [row, j, at, n] = row_group(e.steps * e.batch, e.width);
+  if (n == 0) return;
   const float w = load1(weights, row);
   if (w == 0 && sum.data == y.data) return;
   float v[kGroup], old[kGroup];
@@ -59,10 +55,9 @@ __global__ void add_outer_kernel(Stored y, Stored weights, Stored x, Stored sum,
   store8(y, at, n, v);
 }
 void run_add_outer(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const ScoreExtents e = extents_of(a.out_spec[0]);
-  launch(add_outer_kernel, grid_of_groups(e.steps * e.batch * groups_of(e.width)), kThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0], e.width), stored(a.in[0], a.in_spec[0]),
+  launch(add_outer_kernel, grid_of_groups(e.steps * e.batch * groups_of(e.width)), a,
+         stored(a.out[0], a.out_spec[0], e.width), stored(a.in[0], a.in_spec[0]),
          stored(a.in[1], a.in_spec[1], e.width),
          stored(input_if_present(a, 2), a.out_spec[0], e.width), e);
 }

@@ -7,57 +7,34 @@
 #include <algorithm>
 
 #include "core/gradient.h"
+#include "ops/attention/scores.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;        // of the batch, whatever the number of threads
 constexpr int64_t kScoreGrain = 4096;  // tanhs in a chunk of the forward loop
 alignas(64) constexpr float kZeros[kTile] = {};
 
-int64_t batch_per_chunk(int64_t batch) {
-  return std::max<int64_t>(1, (batch + kChunks - 1) / kChunks);
-}
-
-void check(const char* op, const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v) {
+void check(const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v) {
   require(keys.shape.rank() == 3 && is_float(keys.dtype) && query.dtype == keys.dtype &&
               query.shape == keys.shape.without(0) && v == TensorSpec{{keys.shape[2]}},
-          op,
           to_string(keys) + ", " + to_string(query) + ", " + to_string(v) +
               ": want keys (S, B, A) and query (B, A) of one float type, v f32 (A)");
 }
 
 void run(const KernelArgs& a) {
-  const Shape& shape = a.in_spec[0].shape;
-  const int64_t rows = shape[0] * shape[1], batch = shape[1], width = shape[2];
-  const DType type = a.in_spec[0].dtype;
-  const int64_t grain = std::max<int64_t>(1, kScoreGrain / std::max<int64_t>(1, width));
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    for (int64_t row = begin; row < end; ++row) {
-      LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* k = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
-        const float* q = load_tile(a.in[1], type, row % batch * width + j, n, buffer[1]);
-        const float* v = a.input(2) + j;
-        sum.add(n, [&](int64_t e) { return MlpScore{}(k[e], q[e], v[e]); });
-      }
-      store_one(a.out[0], type, row, sum.total());
-    }
-  });
+  const float* v = a.input(2);
+  run_score(a, kScoreGrain,
+            [v](float key, float query, int64_t j) { return MlpScore{}(key, query, v[j]); });
 }
 
 // Per chunk: dq of its batch rows, then dv.
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  const int64_t batch = in[2].shape[0], width = in[2].shape[1], per = batch_per_chunk(batch);
+  const int64_t batch = in[2].shape[0], width = in[2].shape[1], per = rows_per_partial(batch);
   return {.workspace = (batch + per - 1) / per * (per + 1) * width * int64_t(sizeof(float))};
 }
 
@@ -66,7 +43,7 @@ void run_grad(const KernelArgs& a) {
   const Shape& shape = a.in_spec[1].shape;
   const int64_t steps = shape[0], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[1].dtype;
-  const int64_t per = batch_per_chunk(batch), chunks = (batch + per - 1) / per;
+  const int64_t per = rows_per_partial(batch), chunks = (batch + per - 1) / per;
   const void* keys_sum = input_if_present(a, 4);
   const float* v_sum = input_if_present<float>(a, 5);
   void* dkeys = a.out[0];
@@ -112,18 +89,7 @@ void run_grad(const KernelArgs& a) {
     }
   });
   if (!a.out[2]) return;
-  for (int64_t j = 0; j < width; j += kTile) {
-    alignas(64) float total[kTile] = {};
-    const int64_t n = std::min(kTile, width - j);
-    for (int64_t c = 0; c < chunks; ++c) {
-      const float* dv = workspace + (c * (per + 1) + per) * width + j;
-      for (int64_t e = 0; e < n; ++e) total[e] += dv[e];
-    }
-    if (v_sum) {
-      for (int64_t e = 0; e < n; ++e) total[e] += v_sum[j + e];
-    }
-    std::copy_n(total, n, a.output(2) + j);
-  }
+  sum_partials(a.output(2), workspace + per * width, chunks, (per + 1) * width, width, v_sum);
 }
 
 }  // namespace
@@ -132,69 +98,56 @@ const OpDef mlp_score_op{
     .name = "mlp_score",
     .formula = "y[s,b] = v . tanh(k[s,b,:] + q[b,:])",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 3, "mlp_score", "takes keys, query, v");
-      check("mlp_score", in[0], in[1], in[2]);
+      require(in.size() == 3, "takes keys, query, v");
+      check(in[0], in[1], in[2]);
       return {{in[0].shape.without(2), in[0].dtype}};
     },
     .gradient =
         [](GradientArgs& g) {
           const Val keys_sum = g.take_sum(0), v_sum = g.take_sum(2);
-          auto d = g.builder.emit(mlp_score_grad_op,
-                                  {g.dy(), g.in(0), g.in(1), g.in(2), keys_sum, v_sum});
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(g.builder.emit(mlp_score_grad_op,
+                                    {g.dy(), g.in(0), g.in(1), g.in(2), keys_sum, v_sum}));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{23.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {23.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &mlp_score_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 5}), example({2, 5}), example({5})}},
-              {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16),
-                            example({33})}},
-              {.operands = {example({3, 37, 530}), example({37, 530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2, 5}), example({2, 5}), example({5})}},
+                 {.operands = {example({4, 5, 33}, DType::bf16), example({5, 33}, DType::bf16),
+                               example({33})}},
+                 {.operands = {example({3, 37, 530}), example({37, 530}), example({530})}}},
 };
 
 const OpDef mlp_score_grad_op{
     .name = "mlp_score_grad",
     .formula = "d = dy v (1 - tanh^2): dk = sum + d, dq = sum_s d, dv = sum + dy tanh",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "mlp_score_grad";
-      require(in.size() == 6, op, "takes dy, keys, query, v, sum of dkeys, sum of dv");
-      check(op, in[1], in[2], in[3]);
-      require(in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(2), op,
+      require(in.size() == 6, "takes dy, keys, query, v, sum of dkeys, sum of dv");
+      check(in[1], in[2], in[3]);
+      require(in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(2),
               to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the score");
-      require((!present(in[4]) || in[4] == in[1]) && (!present(in[5]) || in[5] == in[3]), op,
+      require((!present(in[4]) || in[4] == in[1]) && (!present(in[5]) || in[5] == in[3]),
               to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
       return {plain(in[1]), plain(in[2]), plain(in[3])};
     },
     .optional_from = 4,
     .shares = {{0, 4}, {0, 1}, {1, 2}, {2, 5}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          const double reads = present(in[4]) ? 2 : 1;
-          return Cost{28.0 * double(in[1].numel()),
-                      reads * double(in[1].bytes()) + double(out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      const double reads = present(in[4]) ? 2 : 1;
+      return {28.0 * double(in[1].numel()), reads * double(in[1].bytes()) + double(out[0].bytes())};
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &mlp_score_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            absent_example(), absent_example()}},
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            example({3, 2, 5}), absent_example()}},
-              {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16),
-                            example({5, 33}, DType::bf16), example({33}),
-                            example({4, 5, 33}, DType::bf16), example({33})}},
-              {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
-                            example({530}), example({3, 37, 530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               absent_example(), absent_example()}},
+                 {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               example({3, 2, 5}), absent_example()}},
+                 {.operands = {example({4, 5}, DType::bf16), example({4, 5, 33}, DType::bf16),
+                               example({5, 33}, DType::bf16), example({33}),
+                               example({4, 5, 33}, DType::bf16), example({33})}},
+                 {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
+                               example({530}), example({3, 37, 530}), example({530})}}},
 };
 
 Val mlp_score(Val keys, Val query, Val v) {

@@ -3,18 +3,12 @@
 #include "ops/attention/attention_score.h"
 #include "ops/attention/cuda_scores.h"
 #include "ops/kernels/operands.h"
-#include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
 namespace {
 
-struct Score {
-  PAL_HD float operator()(float key, float query, float v) const {
-    return MlpScore{}(key, query, v);
-  }
-};
-void run_mlp_score(const KernelArgs& a) { run_score(a, Score{}); }
+void run_mlp_score(const KernelArgs& a) { run_score(a, MlpScore{}); }
 
 // ---- the gradients of mlp_score ----
 //
@@ -68,10 +62,6 @@ __global__ void score_grad_kernel(ScoreGrad a) {
   if (a.dquery.data) store1(a.dquery, i, dq);
 }
 
-constexpr int64_t kChunks = 32;
-int64_t batch_per_chunk(int64_t batch) {
-  return std::max<int64_t>(1, (batch + kChunks - 1) / kChunks);
-}
 ScoreGrad score_grad(const KernelArgs& a) {
   return {.dy = stored(a.in[0], a.in_spec[0]),
           .keys = stored(a.in[1], a.in_spec[1]),
@@ -89,22 +79,22 @@ void finish_dv(const KernelArgs& a, const float* partial, int64_t chunks) {
 }
 void run_mlp_score_grad(const KernelArgs& a) {
   const ScoreGrad grad = score_grad(a);
-  const int64_t per = batch_per_chunk(grad.e.batch), chunks = blocks_of(grad.e.batch, per);
+  const int64_t per = rows_per_partial(grad.e.batch), chunks = blocks_of(grad.e.batch, per);
   float* partial = reinterpret_cast<float*>(a.workspace);
   if (a.out[2]) {
-    launch(score_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks}, kColumnThreads, 0,
-           stream_of(a), partial, grad, per);
+    launch(score_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks}, kColumnThreads, a,
+           partial, grad, per);
   }
   if (a.out[0] || a.out[1]) {
     launch(score_grad_kernel, {blocks_of(grad.e.batch * grad.e.width, kColumnThreads)},
-           kColumnThreads, 0, stream_of(a), grad);
+           kColumnThreads, a, grad);
   }
   if (a.out[2]) finish_dv(a, partial, chunks);
 }
 Prepared prepare_mlp_score_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t batch = in[2].shape[0];
   return {.workspace =
-              blocks_of(batch, batch_per_chunk(batch)) * in[3].shape[0] * int64_t(sizeof(float))};
+              blocks_of(batch, rows_per_partial(batch)) * in[3].shape[0] * int64_t(sizeof(float))};
 }
 
 // The same from mlp_score_unfused's nodes, with their sums' order
@@ -144,23 +134,23 @@ __global__ void score_replay_grad_kernel(ScoreGrad a) {
 }
 void run_mlp_score_replay_grad(const KernelArgs& a) {
   const ScoreGrad grad = score_grad(a);
-  const int64_t rows = grad.e.steps * grad.e.batch, per = dot_last_rows(rows);
+  const int64_t rows = grad.e.steps * grad.e.batch, per = rows_per_partial(rows);
   const int64_t chunks = blocks_of(rows, per);
   float* partial = reinterpret_cast<float*>(a.workspace);
   if (a.out[2]) {
     launch(score_replay_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks},
-           kColumnThreads, 0, stream_of(a), partial, grad, per);
+           kColumnThreads, a, partial, grad, per);
   }
   if (a.out[0] || a.out[1]) {
     launch(score_replay_grad_kernel, {blocks_of(grad.e.batch * grad.e.width, kColumnThreads)},
-           kColumnThreads, 0, stream_of(a), grad);
+           kColumnThreads, a, grad);
   }
   if (a.out[2]) finish_dv(a, partial, chunks);
 }
 Prepared prepare_mlp_score_replay_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t rows = in[1].shape[0] * in[1].shape[1];
   return {.workspace =
-              blocks_of(rows, dot_last_rows(rows)) * in[3].shape[0] * int64_t(sizeof(float))};
+              blocks_of(rows, rows_per_partial(rows)) * in[3].shape[0] * int64_t(sizeof(float))};
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
 #include "ops/sums/dot_last.h"
 #include "ops/sums/reduce.h"
@@ -36,7 +37,7 @@ struct Columns {
 
   void run(int64_t column, int64_t n) const {
     alignas(64) float chunk[kColumns], total[kColumns] = {};
-    const int64_t rows = steps * batch, per_chunk = dot_last_rows(rows);
+    const int64_t rows = steps * batch, per_chunk = rows_per_partial(rows);
     for (int64_t s = 0; s < steps; ++s) {
       // The first block's sums are made in dquery, others' beside it and then added.
       float* dq = s < kSumRows ? dquery : dquery_block;
@@ -137,10 +138,9 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs&) {
     const Val dsum = b.emit1(tanh_grad_op, {d[0], tanh_again});
     const Val dquery = sum_leading(dsum);
     const Val dkeys = keys_sum ? add(keys_before, dsum) : dsum;
-    FusedPattern pattern{.in = {dy.id, keys.id, query.id, vector.id, keys_before.id, v_before.id},
-                         .out = {dkeys.id, dquery.id, d[1].id}};
-    pattern.program = b.take();
-    out.push_back(std::move(pattern));
+    out.push_back({.program = b.take(),
+                   .in = {dy.id, keys.id, query.id, vector.id, keys_before.id, v_before.id},
+                   .out = {dkeys.id, dquery.id, d[1].id}});
   }
   return out;
 }
@@ -154,41 +154,33 @@ const OpDef mlp_score_replay_grad_op{
     .name = "mlp_score_replay_grad",
     .formula = "d = dy v (1 - tanh^2): dk = sum + d, dq = sum_s d, dv = sum + dy tanh",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "mlp_score_replay_grad";
-      require(in.size() == 6, op, "takes dy, keys, query, v, sum of dkeys, sum of dv");
+      require(in.size() == 6, "takes dy, keys, query, v, sum of dkeys, sum of dv");
       const TensorSpec &dy = in[0], &keys = in[1], &query = in[2], &v = in[3];
       require(keys.shape.rank() == 3 && keys.dtype == DType::f32 &&
                   dy == TensorSpec{keys.shape.without(2)} &&
                   query == TensorSpec{keys.shape.without(0)} && v == TensorSpec{{keys.shape[2]}},
-              op,
               to_string(dy) + ", " + to_string(keys) + ", " + to_string(query) + ", " +
                   to_string(v) + ": want dy (S, B), keys (S, B, A), query (B, A), v (A) of f32");
-      require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v), op,
+      require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v),
               to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
       return {plain(keys), plain(query), plain(v)};
     },
     .optional_from = 4,
     .shares = {{0, 4}, {0, 1}, {2, 5}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          const double reads = present(in[4]) ? 2 : 1;
-          return Cost{28.0 * double(in[1].numel()),
-                      reads * double(in[1].bytes()) + double(out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      const double reads = present(in[4]) ? 2 : 1;
+      return {28.0 * double(in[1].numel()), reads * double(in[1].bytes()) + double(out[0].bytes())};
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &mlp_score_replay_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            absent_example(), absent_example()}},
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
-                            example({3, 2, 5}), absent_example()}},
-              {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
-                            example({530}), example({3, 37, 530}), example({530})}},
-              {.operands = {example({530, 2}), example({530, 2, 9}), example({2, 9}), example({9}),
-                            absent_example(), example({9})}}};
-        },
+    .examples = {{.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               absent_example(), absent_example()}},
+                 {.operands = {example({3, 2}), example({3, 2, 5}), example({2, 5}), example({5}),
+                               example({3, 2, 5}), absent_example()}},
+                 {.operands = {example({3, 37}), example({3, 37, 530}), example({37, 530}),
+                               example({530}), example({3, 37, 530}), example({530})}},
+                 {.operands = {example({530, 2}), example({530, 2, 9}), example({2, 9}),
+                               example({9}), absent_example(), example({9})}}},
 };
 
 }  // namespace pal

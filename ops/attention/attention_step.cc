@@ -39,7 +39,6 @@ struct Running {
 };
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& cache = a.in_spec[1].shape;
   const int64_t keys = cache[0], batch = cache[1], heads = a.attrs.as<AttentionStepAttrs>().heads;
   const int64_t width = cache[2] / heads;
@@ -85,22 +84,20 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs& attrs) {
-  const char* op = "attention_step";
-  require(in.size() == 6, op, "takes q, keys, values, lengths, key, value");
+  require(in.size() == 6, "takes q, keys, values, lengths, key, value");
   const TensorSpec &q = in[0], &keys = in[1], &lengths = in[3];
   const std::string text = to_string(q) + ", " + to_string(keys) + ", " + to_string(in[2]);
   require(is_float(q.dtype) && q.shape.rank() == 2 && keys.shape.rank() == 3 && in[2] == keys &&
               keys.dtype == q.dtype && keys.shape.without(0) == q.shape,
-          op, text + ": want (B, D), (S, B, D), (S, B, D), all of one float type");
+          text + ": want (B, D), (S, B, D), (S, B, D), all of one float type");
   const int64_t heads = attrs.as<AttentionStepAttrs>().heads, width = q.shape[1];
-  require(heads > 0 && width % heads == 0 && width / heads <= kWidestHead, op,
+  require(heads > 0 && width % heads == 0 && width / heads <= kWidestHead,
           text + ": " + std::to_string(heads) + " heads do not divide the last axis into at most " +
               std::to_string(kWidestHead) + " columns each");
   require(lengths.dtype == DType::i32 && lengths.shape.rank() == 1 &&
               (lengths.shape[0] == 1 || lengths.shape[0] == q.shape[0]),
-          op,
           to_string(lengths) + ": want lengths i32[1] or i32[" + std::to_string(q.shape[0]) + "]");
-  require(present(in[4]) == present(in[5]) && (!present(in[4]) || (in[4] == q && in[5] == q)), op,
+  require(present(in[4]) == present(in[5]) && (!present(in[4]) || (in[4] == q && in[5] == q)),
           to_string(in[4]) + ", " + to_string(in[5]) + ": the own key and value, both or none, " +
               "should be " + to_string(q));
   return {plain(q)};
@@ -133,16 +130,12 @@ const OpDef attention_step_op{
     .formula = "softmax(q·kᵀ / √d)·v of one query a sentence, a head at a time",
     .infer = infer,
     .optional_from = 4,
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          Cost c{.flops = 4 * double(in[1].numel())};
-          for (auto& spec : in) c.bytes += present(spec) ? double(spec.bytes()) : 0;
-          c.bytes += double(out[0].bytes());
-          return c;
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return streaming_cost(4 * double(in[1].numel()), in, out);
+    },
     .cpu = {.run = run},
     .cuda = &attention_step_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 Val attention_step(Val q, Val keys, Val values, Val lengths, int64_t heads, Val key, Val value) {

@@ -24,12 +24,10 @@ __global__ void score_kernel(T* y, const T* keys, const T* query, const float* v
   if (lane_number() == 0) store(y, row, sum);
 }
 template <class F> void run_score(const KernelArgs& a, F f) {
-  if (!a.out[0]) return;
   const ScoreExtents e = extents_of(a.in_spec[0]);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(score_kernel<T, F>, {blocks_of(e.steps * e.batch, kRowsPerBlock)}, kThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), a.input(2), e, f);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(score_kernel<T, F>, {blocks_of(e.steps * e.batch, kRowsPerBlock)}, a, a.output<T>(0),
+           a.input<T>(0), a.input<T>(1), a.input(2), e, f);
   });
 }
 

@@ -48,8 +48,7 @@ template <class T> void forward(const KernelArgs& a) {
 }
 
 void run_forward(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 // The rows [first, last] of windows, spread over a row of an image's dx.
@@ -73,39 +72,26 @@ void spread(const T* dy, const Shape& out, const AvgPoolAttrs& s, int64_t first,
 }
 
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& s = a.attrs.as<AvgPoolAttrs>();
   const Shape& out = a.in_spec[0].shape;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    auto* dy = a.input<decltype(zero)>(0);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    auto* dy = a.input<T>(0);
     each_image_row(a, s, [&](int64_t n, int64_t, int64_t first, int64_t last, float* dx) {
       spread(dy + n * out[1] * out[2] * out[3], out, s, first, last, dx);
     });
   });
 }
 
-void require_attrs(const char* op, const AvgPoolAttrs& s) {
-  require(s.kernel_h > 0 && s.kernel_w > 0 && s.stride_h > 0 && s.stride_w > 0, op,
+void require_attrs(const AvgPoolAttrs& s) {
+  require(s.kernel_h > 0 && s.kernel_w > 0 && s.stride_h > 0 && s.stride_w > 0,
           "windows and strides are positive");
-}
-
-Specs infer_forward(SpecSpan in, const Attrs& attributes) {
-  auto& s = attributes.as<AvgPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "avg_pool",
-          "needs one plain image of floats (N,H,W,C)");
-  require_attrs("avg_pool", s);
-  const Shape out = pooled(in[0].shape, s);
-  require(out.numel() > 0, "avg_pool",
-          to_string(in[0]) + ": the window is larger than the padded image");
-  return {{out, in[0].dtype}};
 }
 
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<AvgPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "avg_pool_grad",
-          "needs plain floats (N,OH,OW,C)");
-  require_attrs("avg_pool_grad", s);
-  return infer_pool_gradient("avg_pool_grad", in[0], s);
+  require(in.size() == 1 && is_plain_image(in[0]), "needs plain floats (N,OH,OW,C)");
+  require_attrs(s);
+  return infer_pool_gradient(in[0], s);
 }
 
 // Every other pixel from (1, 1) on, as NASNet's second path reads them.
@@ -120,59 +106,47 @@ AvgPoolAttrs shifted() {
 const OpDef avg_pool_op{
     .name = "avg_pool",
     .formula = "mean of x over the window",
-    .infer = infer_forward,
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_attrs(attrs.as<AvgPoolAttrs>());
+      return {infer_pooled(in, attrs.as<AvgPoolAttrs>())};
+    },
     .gradient =
         [](GradientArgs& g) {
           const Shape& x = g.in(0).shape();
           g.give(0, g.builder.emit1(avg_pool_grad_op, {g.dy()},
                                     for_image(g.attrs<AvgPoolAttrs>(), x[1], x[2])));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<AvgPoolAttrs>();
-          return Cost{.flops = double(out[0].numel()) * double(s.kernel_h * s.kernel_w),
-                      .bytes = double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
+      auto& s = attributes.as<AvgPoolAttrs>();
+      return streaming_cost(double(out[0].numel()) * double(s.kernel_h * s.kernel_w), in, out);
+    },
     .cpu = {.run = run_forward},
     .cuda = &avg_pool_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 4, 6, 3})}, .attrs = avg_pool_attrs(2, 2)},
-              {.operands = {example({1, 7, 5, 19})}, .attrs = avg_pool_attrs(3, 2, 1, false)},
-              {.operands = {example({1, 5, 6, 4})}, .attrs = shifted()},
-              {.operands = {example({3, 17, 15, 270})}, .attrs = avg_pool_attrs(3, 1, 1)},
-              {.operands = {half_example({2, 7, 5, 19})}, .attrs = avg_pool_attrs(3, 2, 1, false)},
-              {.operands = {half_example({3, 9, 8, 270}, DType::f16)}, .attrs = shifted()},
-          };
-        },
+    .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = avg_pool_attrs(2, 2)},
+                 {.operands = {example({1, 7, 5, 19})}, .attrs = avg_pool_attrs(3, 2, 1, false)},
+                 {.operands = {example({1, 5, 6, 4})}, .attrs = shifted()},
+                 {.operands = {example({3, 17, 15, 270})}, .attrs = avg_pool_attrs(3, 1, 1)},
+                 {.operands = {half_example({2, 7, 5, 19})},
+                  .attrs = avg_pool_attrs(3, 2, 1, false)},
+                 {.operands = {half_example({3, 9, 8, 270}, DType::f16)}, .attrs = shifted()}},
 };
 
 const OpDef avg_pool_grad_op{
     .name = "avg_pool_grad",
     .formula = "dy spread over its windows",
     .infer = infer_gradient,
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<AvgPoolAttrs>();
-          return Cost{.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
-                      .bytes = double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = pool_gradient_cost<AvgPoolAttrs>,
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &avg_pool_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 2, 3, 3})}, .attrs = for_image(avg_pool_attrs(2, 2), 4, 6)},
-              {.operands = {example({1, 3, 3, 4})}, .attrs = for_image(shifted(), 5, 6)},
-              {.operands = {example({3, 9, 8, 270})},
-               .attrs = for_image(avg_pool_attrs(3, 2, 1, false), 17, 15)},
-              {.operands = {example({2, 4, 3, 19}, DType::bf16)},
-               .attrs = for_image(avg_pool_attrs(3, 2, 1), 7, 5)},
-              {.operands = {example({3, 5, 4, 270}, DType::f16)},
-               .attrs = for_image(shifted(), 9, 8)},
-          };
-        },
+    .examples = {{.operands = {example({2, 2, 3, 3})},
+                  .attrs = for_image(avg_pool_attrs(2, 2), 4, 6)},
+                 {.operands = {example({1, 3, 3, 4})}, .attrs = for_image(shifted(), 5, 6)},
+                 {.operands = {example({3, 9, 8, 270})},
+                  .attrs = for_image(avg_pool_attrs(3, 2, 1, false), 17, 15)},
+                 {.operands = {example({2, 4, 3, 19}, DType::bf16)},
+                  .attrs = for_image(avg_pool_attrs(3, 2, 1), 7, 5)},
+                 {.operands = {example({3, 5, 4, 270}, DType::f16)},
+                  .attrs = for_image(shifted(), 9, 8)}},
 };
 
 Val avg_pool(Val x, const AvgPoolAttrs& attrs) { return x.builder->emit1(avg_pool_op, {x}, attrs); }

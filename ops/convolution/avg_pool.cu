@@ -47,23 +47,18 @@ __global__ void avg_pool_grad_kernel(T* dx, const T* dy, PoolExtents e, AvgPoolA
 }
 
 void run_avg_pool(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape &x = a.in_spec[0].shape, &y = a.out_spec[0].shape;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(avg_pool_kernel<T>, {blocks_of(y.numel(), kThreads)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), PoolExtents{x[0], x[1], x[2], x[3], y[1], y[2]},
-           a.attrs.as<AvgPoolAttrs>());
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(avg_pool_kernel<T>, {blocks_of(y.numel(), kThreads)}, a, a.output<T>(0), a.input<T>(0),
+           PoolExtents{x[0], x[1], x[2], x[3], y[1], y[2]}, a.attrs.as<AvgPoolAttrs>());
   });
 }
 
 void run_avg_pool_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape &dy = a.in_spec[0].shape, &dx = a.out_spec[0].shape;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(avg_pool_grad_kernel<T>, {blocks_of(dx.numel(), kThreads)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), PoolExtents{dx[0], dx[1], dx[2], dx[3], dy[1], dy[2]},
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(avg_pool_grad_kernel<T>, {blocks_of(dx.numel(), kThreads)}, a, a.output<T>(0),
+           a.input<T>(0), PoolExtents{dx[0], dx[1], dx[2], dx[3], dy[1], dy[2]},
            a.attrs.as<AvgPoolAttrs>());
   });
 }

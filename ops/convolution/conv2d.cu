@@ -3,19 +3,9 @@
 #include "ops/convolution/convolution.h"
 
 namespace pal {
-namespace {
 
-template <ConvKind kind>
-Prepared prepare_conv2d(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_conv_cuda(kind, device, in, out, geometry_of(attrs.as<Conv2dAttrs>()));
-}
-
-}  // namespace
-
-const Backend conv2d_cuda{.run = run_conv_cuda, .prepare = prepare_conv2d<ConvKind::forward>};
-const Backend conv2d_data_grad_cuda{.run = run_conv_cuda,
-                                    .prepare = prepare_conv2d<ConvKind::data_grad>};
-const Backend conv2d_weight_grad_cuda{.run = run_conv_cuda,
-                                      .prepare = prepare_conv2d<ConvKind::weight_grad>};
+const Backend conv2d_cuda = conv_backend<Conv2dAttrs, ConvKind::forward>();
+const Backend conv2d_data_grad_cuda = conv_backend<Conv2dAttrs, ConvKind::data_grad>();
+const Backend conv2d_weight_grad_cuda = conv_backend<Conv2dAttrs, ConvKind::weight_grad>();
 
 }  // namespace pal

@@ -28,106 +28,49 @@ const Conv3dAttrs kUneven{.stride_d = 1, .stride_h = 2, .stride_w = 2, .pad_d = 
 
 }  // namespace
 
-const OpDef conv3d_op{
-    .name = "conv3d",
-    .formula = "x * w + bias",
-    .infer =
-        [](SpecSpan in, const Attrs& a) {
-          return infer_conv("conv3d", in, geometry_of(a.as<Conv3dAttrs>()));
-        },
-    .gradient =
-        [](GradientArgs& g) {
-          conv_gradient<Conv3dAttrs>(g, conv3d_data_grad, conv3d_weight_grad);
-        },
-    .optional_from = 2,
-    .cost = conv_cost_of<ConvKind::forward>,
-    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv3dAttrs, ConvKind::forward>},
-    .cuda = &conv3d_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 4, 5, 2}), example({3, 2, 3, 3, 2}), example({3})},
-               .attrs = conv3d_attrs(1, 1)},
-              {.operands = {example({1, 4, 6, 5, 3}), example({4, 3, 5, 1, 3}), absent_example()},
-               .attrs = kUneven},
-              {.operands = {example({17, 3, 5, 5, 16}), example({32, 3, 3, 3, 16}), example({32})},
-               .attrs = conv3d_attrs(2, 1)},
-              {.operands = {half_example({2, 3, 4, 5, 2}), half_example({3, 2, 3, 3, 2}),
-                            example({3})},
-               .attrs = conv3d_attrs(1, 1)},
-              {.operands = {half_example({1, 4, 6, 5, 3}, DType::f16),
-                            half_example({4, 3, 5, 1, 3}, DType::f16), absent_example()},
-               .attrs = kUneven},
-          };
-        },
-};
+const OpDef conv3d_op = conv_op<Conv3dAttrs, ConvKind::forward>(
+    "conv3d", "x * w + bias",
+    conv_gradient<Conv3dAttrs, conv3d_data_grad_op, conv3d_weight_grad_op>, &conv3d_cuda,
+    {{.operands = {example({2, 3, 4, 5, 2}), example({3, 2, 3, 3, 2}), example({3})},
+      .attrs = conv3d_attrs(1, 1)},
+     {.operands = {example({1, 4, 6, 5, 3}), example({4, 3, 5, 1, 3}), absent_example()},
+      .attrs = kUneven},
+     {.operands = {example({17, 3, 5, 5, 16}), example({32, 3, 3, 3, 16}), example({32})},
+      .attrs = conv3d_attrs(2, 1)},
+     {.operands = {half_example({2, 3, 4, 5, 2}), half_example({3, 2, 3, 3, 2}), example({3})},
+      .attrs = conv3d_attrs(1, 1)},
+     {.operands = {half_example({1, 4, 6, 5, 3}, DType::f16),
+                   half_example({4, 3, 5, 1, 3}, DType::f16), absent_example()},
+      .attrs = kUneven}});
 
-const OpDef conv3d_data_grad_op{
-    .name = "conv3d_data_grad",
-    .formula = "the gradient of x in x * w",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_data_grad("conv3d_data_grad", in, geometry_of(attrs.as<Conv3dAttrs>()));
-        },
-    .cost = conv_cost_of<ConvKind::data_grad>,
-    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv3dAttrs, ConvKind::data_grad>},
-    .cuda = &conv3d_data_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 3, 2}), example({2, 3, 3, 3, 4})},
-               .attrs = with_extents(conv3d_attrs(1, 1), {2, 3, 3, 3, 4})},
-              {.operands = {example({17, 2, 3, 3, 32}), example({32, 3, 3, 3, 16})},
-               .attrs = with_extents(conv3d_attrs(2, 1), {17, 3, 5, 5, 16})},
-              {.operands = {example({2, 3, 3, 3, 2}, DType::bf16),
-                            example({2, 3, 3, 3, 4}, DType::bf16)},
-               .attrs = with_extents(conv3d_attrs(1, 1), {2, 3, 3, 3, 4})},
-              {.operands = {example({2, 2, 3, 3, 8}, DType::f16),
-                            example({8, 3, 3, 3, 5}, DType::f16)},
-               .attrs = with_extents(conv3d_attrs(2, 1), {2, 3, 5, 5, 5})},
-          };
-        },
-};
+const OpDef conv3d_data_grad_op = conv_op<Conv3dAttrs, ConvKind::data_grad>(
+    "conv3d_data_grad", "the gradient of x in x * w", nullptr, &conv3d_data_grad_cuda,
+    {{.operands = {example({2, 3, 3, 3, 2}), example({2, 3, 3, 3, 4})},
+      .attrs = with_extents(conv3d_attrs(1, 1), {2, 3, 3, 3, 4})},
+     {.operands = {example({17, 2, 3, 3, 32}), example({32, 3, 3, 3, 16})},
+      .attrs = with_extents(conv3d_attrs(2, 1), {17, 3, 5, 5, 16})},
+     {.operands = {example({2, 3, 3, 3, 2}, DType::bf16), example({2, 3, 3, 3, 4}, DType::bf16)},
+      .attrs = with_extents(conv3d_attrs(1, 1), {2, 3, 3, 3, 4})},
+     {.operands = {example({2, 2, 3, 3, 8}, DType::f16), example({8, 3, 3, 3, 5}, DType::f16)},
+      .attrs = with_extents(conv3d_attrs(2, 1), {2, 3, 5, 5, 5})}});
 
-const OpDef conv3d_weight_grad_op{
-    .name = "conv3d_weight_grad",
-    .formula = "the gradient of w in x * w, added to the sum",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          return infer_conv_weight_grad("conv3d_weight_grad", in,
-                                        geometry_of(attrs.as<Conv3dAttrs>()));
-        },
-    .optional_from = 2,
-    .shares = {{0, 2}},
-    .cost = conv_cost_of<ConvKind::weight_grad>,
-    .cpu = {.run = run_conv, .prepare = prepare_conv_of<Conv3dAttrs, ConvKind::weight_grad>},
-    .cuda = &conv3d_weight_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 3, 4, 5, 2}), example({3, 3, 4, 5, 3}), absent_example()},
-               .attrs = with_extents(conv3d_attrs(1, 1), {3, 3, 3, 3, 2})},
-              {.operands = {example({17, 3, 5, 5, 16}), example({17, 2, 3, 3, 32}),
-                            example({32, 3, 3, 3, 16})},
-               .attrs = with_extents(conv3d_attrs(2, 1), {32, 3, 3, 3, 16})},
-              {.operands = {example({2, 3, 4, 5, 2}, DType::bf16),
-                            example({2, 4, 4, 5, 3}, DType::bf16), example({3, 2, 3, 3, 2})},
-               .attrs = with_extents(conv3d_attrs(1, 1), {3, 2, 3, 3, 2})},
-              {.operands = {example({2, 3, 5, 5, 5}, DType::f16),
-                            example({2, 2, 3, 3, 8}, DType::f16), absent_example()},
-               .attrs = with_extents(conv3d_attrs(2, 1), {8, 3, 3, 3, 5})},
-          };
-        },
-};
+const OpDef conv3d_weight_grad_op = conv_op<Conv3dAttrs, ConvKind::weight_grad>(
+    "conv3d_weight_grad", "the gradient of w in x * w, added to the sum", nullptr,
+    &conv3d_weight_grad_cuda,
+    {{.operands = {example({3, 3, 4, 5, 2}), example({3, 3, 4, 5, 3}), absent_example()},
+      .attrs = with_extents(conv3d_attrs(1, 1), {3, 3, 3, 3, 2})},
+     {.operands = {example({17, 3, 5, 5, 16}), example({17, 2, 3, 3, 32}),
+                   example({32, 3, 3, 3, 16})},
+      .attrs = with_extents(conv3d_attrs(2, 1), {32, 3, 3, 3, 16})},
+     {.operands = {example({2, 3, 4, 5, 2}, DType::bf16), example({2, 4, 4, 5, 3}, DType::bf16),
+                   example({3, 2, 3, 3, 2})},
+      .attrs = with_extents(conv3d_attrs(1, 1), {3, 2, 3, 3, 2})},
+     {.operands = {example({2, 3, 5, 5, 5}, DType::f16), example({2, 2, 3, 3, 8}, DType::f16),
+                   absent_example()},
+      .attrs = with_extents(conv3d_attrs(2, 1), {8, 3, 3, 3, 5})}});
 
 Val conv3d(Val x, Val w, const Conv3dAttrs& attrs, Val bias) {
   return x.builder->emit1(conv3d_op, {x, w, bias}, attrs);
-}
-Val conv3d_data_grad(Val dy, Val w, const Conv3dAttrs& attrs) {
-  return dy.builder->emit1(conv3d_data_grad_op, {dy, w}, attrs);
-}
-Val conv3d_weight_grad(Val x, Val dy, const Conv3dAttrs& attrs, Val sum) {
-  return x.builder->emit1(conv3d_weight_grad_op, {x, dy, sum}, attrs);
 }
 
 }  // namespace pal

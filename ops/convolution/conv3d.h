@@ -5,6 +5,10 @@
 
 namespace pal {
 
+// conv3d_data_grad: dy (N, OD, OH, OW, O), w (O, KD, KH, KW, C) -> dx (N, attrs.depth,
+// attrs.height, attrs.width, C). conv3d_weight_grad: x (N, D, H, W, C), dy (N, OD, OH, OW, O)
+// (, sum) -> sum + dw, (O, attrs.depth, attrs.height, attrs.width, C), plain f32; the result may be
+// written over sum.
 extern const OpDef conv3d_data_grad_op, conv3d_op, conv3d_weight_grad_op;
 [[gnu::weak]] extern const Backend conv3d_data_grad_cuda, conv3d_cuda, conv3d_weight_grad_cuda;
 
@@ -30,12 +34,5 @@ inline Conv3dAttrs conv3d_attrs(int64_t stride, int64_t pad) {
 // x (N, D, H, W, C), w (O, KD, KH, KW, C), f32 bias (O) -> (N, OD, OH, OW, O), floats like x, with
 // OD = (D + 2 pad_d - KD) / stride_d + 1. The kernel would like w in a layout of its own.
 Val conv3d(Val x, Val w, const Conv3dAttrs& attrs = {}, Val bias = {});
-
-// dy (N, OD, OH, OW, O), w (O, KD, KH, KW, C) -> dx (N, attrs.depth, attrs.height, attrs.width, C).
-Val conv3d_data_grad(Val dy, Val w, const Conv3dAttrs& attrs);
-
-// x (N, D, H, W, C), dy (N, OD, OH, OW, O) (, sum) -> sum + dw, (O, attrs.depth, attrs.height,
-// attrs.width, C), plain f32; the result may be written over sum.
-Val conv3d_weight_grad(Val x, Val dy, const Conv3dAttrs& attrs, Val sum = {});
 
 }  // namespace pal

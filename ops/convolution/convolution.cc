@@ -3,15 +3,12 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/f32_copies.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/libraries/conv_kernel.h"
-#include "ops/sums/reduce.h"
-#include "ops/tensors/casts.h"
 
 namespace pal {
 namespace {
-
-bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank() > 0; }
 
 bool is_plain_image(const TensorSpec& spec, const ConvGeometry& g) {
   return spec.shape.rank() == g.axes + 2 && is_float(spec.dtype) && !spec.layout &&
@@ -47,9 +44,9 @@ Shape shape_of(int64_t first, const ConvShape& s, int64_t ConvAxis::*extent, int
 }
 Shape y_of(const ConvShape& s) { return shape_of(s.n, s, &ConvAxis::out, s.o); }
 
-void require_fit(const char* op, const Shape& x, const Shape& w, const ConvGeometry& g) {
+void require_fit(const Shape& x, const Shape& w, const ConvGeometry& g) {
   const std::string text = to_string(x) + " by " + to_string(w);
-  require(g.groups > 0 && w[0] % g.groups == 0 && x.back() == w.back() * g.groups, op,
+  require(g.groups > 0 && w[0] % g.groups == 0 && x.back() == w.back() * g.groups,
           text + ": channels differ" +
               (g.groups == 1 ? "" : " (" + std::to_string(g.groups) + " groups)"));
   for (int i = 0; i < g.axes; ++i) {
@@ -57,10 +54,10 @@ void require_fit(const char* op, const Shape& x, const Shape& w, const ConvGeome
     const int64_t reach = (w[i + 1] - 1) * a.dilation + 1;
     require(a.stride > 0 && a.dilation > 0 && a.before >= 0 && a.after >= 0 && a.before < reach &&
                 a.after < reach,
-            op, text + ": strides and dilations are positive, and padding is less than the kernel");
+            text + ": strides and dilations are positive, and padding is less than the kernel");
   }
   for (const ConvShape s = conv_shape(x, w, g); const ConvAxis& a : s.axis) {
-    require(a.out > 0 || &a - s.axis.data() >= s.axes, op,
+    require(a.out > 0 || &a - s.axis.data() >= s.axes,
             text + ": the kernel is larger than the padded image");
   }
 }
@@ -79,50 +76,39 @@ Shape weights_of(const Shape& x, const Shape& dy, const ConvGeometry& g) {
   return out;
 }
 
-void require_windows(const char* op, const Shape& dy, const ConvShape& s) {
-  require(dy == y_of(s), op, to_string(dy) + ": the gradient should be " + to_string(y_of(s)));
-}
-
-void require_operands_of(const char* op, const ConvGeometry& g, const TensorSpec& image,
-                         const TensorSpec& other, bool other_is_weights) {
+void require_operands_of(const ConvGeometry& g, const TensorSpec& image, const TensorSpec& other,
+                         bool other_is_weights) {
   require(is_plain_image(image, g) &&
               (other_is_weights ? is_weights(other, g) : is_plain_image(other, g)),
-          op,
           to_string(image) + " by " + to_string(other) + ": needs floats of rank " +
               std::to_string(g.axes + 2) + ", channels last");
-  require(image.dtype == other.dtype, op,
+  require(image.dtype == other.dtype,
           to_string(image) + " by " + to_string(other) + ": the types differ");
 }
 
 }  // namespace
 
-Specs infer_conv(const char* op, SpecSpan in, const ConvGeometry& g) {
-  require(in.size() == 3, op, "takes x, w and bias, which may be absent");
-  require_operands_of(op, g, in[0], in[1], true);
-  require_fit(op, in[0].shape, in[1].shape, g);
-  const ConvShape s = conv_shape(in[0].shape, in[1].shape, g);
-  require(!present(in, 2) || in[2] == TensorSpec{{s.o}}, op,
-          "the bias should be f32[" + std::to_string(s.o) + "], is " + to_string(in[2]));
-  return {{y_of(s), in[0].dtype}};
-}
-
-Specs infer_conv_data_grad(const char* op, SpecSpan in, const ConvGeometry& g) {
-  require(in.size() == 2, op, "takes dy and w");
-  require_operands_of(op, g, in[0], in[1], true);
-  const Shape image = image_of(in[0].shape, in[1].shape, g);
-  require_fit(op, image, in[1].shape, g);
-  require_windows(op, in[0].shape, conv_shape(image, in[1].shape, g));
-  return {{image, in[0].dtype}};
-}
-
-Specs infer_conv_weight_grad(const char* op, SpecSpan in, const ConvGeometry& g) {
-  require(in.size() == 3, op, "takes x, dy and sum, which may be absent");
-  require_operands_of(op, g, in[0], in[1], false);
-  const Shape weights = weights_of(in[0].shape, in[1].shape, g);
-  require_fit(op, in[0].shape, weights, g);
-  require_windows(op, in[1].shape, conv_shape(in[0].shape, weights, g));
-  const TensorSpec out{weights};
-  require(!present(in, 2) || in[2] == out, op,
+Specs infer_conv(ConvKind kind, SpecSpan in, const ConvGeometry& g) {
+  const bool forward = kind == ConvKind::forward, of_data = kind == ConvKind::data_grad;
+  const bool of_weights = kind == ConvKind::weight_grad;
+  require(in.size() == (of_data ? 2 : 3), forward   ? "takes x, w and bias, which may be absent"
+                                          : of_data ? "takes dy and w"
+                                                    : "takes x, dy and sum, which may be absent");
+  require_operands_of(g, in[0], in[1], !of_weights);
+  const Shape x = of_data ? image_of(in[0].shape, in[1].shape, g) : in[0].shape;
+  const Shape w = of_weights ? weights_of(in[0].shape, in[1].shape, g) : in[1].shape;
+  require_fit(x, w, g);
+  const Shape y = y_of(conv_shape(x, w, g));
+  if (forward) {
+    require(!present(in, 2) || in[2] == TensorSpec{{w[0]}},
+            "the bias should be f32[" + std::to_string(w[0]) + "], is " + to_string(in[2]));
+    return {{y, in[0].dtype}};
+  }
+  const Shape& dy = in[of_data ? 0 : 1].shape;
+  require(dy == y, to_string(dy) + ": the gradient should be " + to_string(y));
+  if (of_data) return {{x, in[0].dtype}};
+  const TensorSpec out{w};
+  require(!present(in, 2) || in[2] == out,
           to_string(in[2]) + ": the sum should be " + to_string(out));
   return {out};
 }
@@ -160,7 +146,6 @@ Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, SpecSpan
 }
 
 void run_conv(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const void* extra = present(a.in_spec, 2) ? a.in[2] : nullptr;
   const ConvState& s = *static_cast<const ConvState*>(a.state);
   s.kernel->run(f32_operand(a, 0, s.copies.a), f32_operand(a, 1, s.copies.b),
@@ -168,26 +153,13 @@ void run_conv(const KernelArgs& a) {
   store_f32_result(a, s.copies.out);
 }
 
-void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad) {
-  if (g.wants(1)) {
-    if (const DType type = g.type(1); type == DType::f32) {
-      g.give(1, weight_grad(g.take_sum(1)));
-    } else {
-      g.give(1, cast(weight_grad({}), type));
-    }
-  }
-  if (g.wants(2)) g.give(2, sum_rows(g.dy(), g.take_sum(2)));
-}
-
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out) {
   const Shape& w = kind == ConvKind::weight_grad ? out[0].shape : in[1].shape;
   const TensorSpec& y =
       kind == ConvKind::forward ? out[0] : in[kind == ConvKind::data_grad ? 0 : 1];
-  Cost cost{.flops = 2 * double(y.numel()) * double(trailing_numel(w, 1))};
-  if (present(in, 2)) cost.flops += double(out[0].numel());
-  for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
-  cost.bytes += double(out[0].bytes());
-  return cost;
+  double flops = 2 * double(y.numel()) * double(trailing_numel(w, 1));
+  if (present(in, 2)) flops += double(out[0].numel());
+  return streaming_cost(flops, in, out);
 }
 
 }  // namespace pal

@@ -7,7 +7,6 @@
 
 #include "ops/convolution/convolution.h"
 #include "ops/convolution/cuda_windows.h"
-#include "ops/convolution/depthwise.h"
 #include "ops/kernels/operands.h"
 #include "ops/libraries/cuda_product.h"
 #include "ops/libraries/cudnn_convolution.h"
@@ -78,9 +77,8 @@ struct Stripe {
 
 // windows[group, pixel, tap, c] = x there, 0 outside; eight elements of a run a thread.
 __global__ void lay_windows_kernel(Stored windows, Stored x, Windows w, Stripe s) {
-  const int64_t g = thread_number(), per_run = (s.run + kGroup - 1) / kGroup;
-  if (g >= w.groups * s.pixels * s.runs * per_run) return;
-  const int64_t row = divide(g, per_run), e = (g - row * per_run) * kGroup;
+  const auto [row, e, at, n] = row_group(w.groups * s.pixels * s.runs, s.run);
+  if (n == 0) return;
   const int64_t window = divide(row, s.runs);
   const int64_t group = divide(window, s.pixels);
   const Pixel p = output_pixel(w, s.first + window - group * s.pixels);
@@ -89,7 +87,6 @@ __global__ void lay_windows_kernel(Stored windows, Stored x, Windows w, Stripe s
   const int k1 = tap % w.axis[1].kernel, k0 = tap / w.axis[1].kernel;
   const int h = w.axis[0].place(p.at[0], k0), i = w.axis[1].place(p.at[1], k1);
   const int j = w.axis[2].place(p.at[2], k2);
-  const int n = group_size(e, s.run);
   float v[kGroup] = {};
   if (w.axis[0].inside(h) && w.axis[1].inside(i) && (s.joined || w.axis[2].inside(j))) {
     const int64_t channels = w.groups * w.c, width = w.axis[2].in * channels;
@@ -104,7 +101,7 @@ __global__ void lay_windows_kernel(Stored windows, Stored x, Windows w, Stripe s
       }
     }
   }
-  store8(windows, row * s.run + e, n, v);
+  store8(windows, at, n, v);
 }
 
 // dx of a pixel: the sum over the windows of this stripe that it lies in, in their order, onto the
@@ -112,71 +109,57 @@ __global__ void lay_windows_kernel(Stored windows, Stored x, Windows w, Stripe s
 // the first image's place in dx.
 __global__ void sum_windows_kernel(Stored dx, int64_t to, Stored windows, Windows w, Stripe s,
                                    int64_t first_image, int64_t images, bool add) {
-  const int64_t g = thread_number(), per_group = (w.c + kGroup - 1) / kGroup;
-  if (g >= images * w.pixels_in() * w.groups * per_group) return;
-  const int64_t place = divide(g, per_group), c = (g - place * per_group) * kGroup;
-  const int64_t pixel = divide(place, w.groups), group = place - pixel * w.groups;
-  const Pixel p = input_pixel(w, pixel);
-  const int count = group_size(c, w.c);
-  const int64_t at = ((to * w.pixels_in() + pixel) * w.groups + group) * w.c + c;
+  const RowGroup g = row_group(images * w.pixels_in() * w.groups, w.c);
+  if (g.n == 0) return;
+  const int64_t pixel = divide(g.row, w.groups), group = g.row - pixel * w.groups;
+  const int64_t at = to * w.pixels_in() * w.groups * w.c + g.at;
+  Pixel p = input_pixel(w, pixel);
+  p.n += first_image;
   float sum[kGroup] = {}, v[kGroup];
   bool any = !add;
-  for (int k0 = w.axis[0].kernel - 1; k0 >= 0; --k0) {
-    const int h = w.axis[0].window(p.at[0], k0);
-    if (h < 0) continue;
-    for (int k1 = w.axis[1].kernel - 1; k1 >= 0; --k1) {
-      const int i = w.axis[1].window(p.at[1], k1);
-      if (i < 0) continue;
-      for (int k2 = w.axis[2].kernel - 1; k2 >= 0; --k2) {
-        const int j = w.axis[2].window(p.at[2], k2);
-        const int64_t window = w.pixel_out(first_image + p.n, h, i, j) - s.first;
-        if (j < 0 || window < 0 || window >= s.pixels) continue;
-        const int64_t tap = (int64_t(k0) * w.axis[1].kernel + k1) * w.axis[2].kernel + k2;
-        load8(windows, ((group * s.pixels + window) * w.taps() + tap) * w.c + c, count, v);
+  each_window(w, p, [&](int64_t tap, int64_t output) {
+    const int64_t window = output - s.first;
+    if (window < 0 || window >= s.pixels) return;
+    const int64_t from = ((group * s.pixels + window) * w.taps() + tap) * w.c + g.column;
+    load8(windows, from, g.n, v);
 #pragma unroll
-        for (int k = 0; k < kGroup; ++k) sum[k] += v[k];
-        any = true;
-      }
-    }
-  }
+    for (int k = 0; k < kGroup; ++k) sum[k] += v[k];
+    any = true;
+  });
   if (!any) return;
   if (add) {
-    load8(dx, at, count, v);
+    load8(dx, at, g.n, v);
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) sum[k] = v[k] + sum[k];
   }
-  store8(dx, at, count, sum);
+  store8(dx, at, g.n, sum);
 }
 
 // y = the bias in every pixel, for products that cannot add it.
 __global__ void lay_bias_kernel(Stored y, Stored bias, int64_t pixels, int64_t channels) {
-  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, channels);
+  const auto [row, c, at, n] = row_group(pixels, channels);
+  if (n == 0) return;
   float v[kGroup];
   load8(bias, c, n, v);
-  store8(y, row * channels + c, n, v);
+  store8(y, at, n, v);
 }
 
 // y = the sums, with the bias where there is one, rounded to y's type.
 __global__ void store_sums_kernel(Stored y, Stored sums, Stored bias, int64_t pixels,
                                   int64_t channels) {
-  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, channels);
+  const auto [row, c, at, n] = row_group(pixels, channels);
+  if (n == 0) return;
   float v[kGroup], b[kGroup] = {};
-  load8(sums, row * channels + c, n, v);
+  load8(sums, at, n, v);
   if (bias.data) load8(bias, c, n, b);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] + b[k];
-  store8(y, row * channels + c, n, v);
+  store8(y, at, n, v);
 }
 void store_sums(const KernelArgs& a, void* y, DType type, const float* bias, int64_t pixels,
                 int64_t channels) {
   const std::byte* sums = a.workspace + static_cast<const ConvState*>(a.state)->sums_at;
-  launch(store_sums_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+  launch(store_sums_kernel, grid_of_groups(pixels * groups_of(channels)), a,
          stored(y, {{}, type}, channels), floats(sums, channels), floats(bias, channels), pixels,
          channels);
 }
@@ -188,7 +171,7 @@ void* element(const void* data, DType type, int64_t i) {
 
 void lay_bias(const KernelArgs& a, const ConvStripes& cut) {
   const int64_t pixels = cut.lines * cut.pixels, channels = cut.groups * cut.o;
-  launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), kThreads, 0, stream_of(a),
+  launch(lay_bias_kernel, grid_of_groups(pixels * groups_of(channels)), a,
          stored(a.out[0], {{}, a.out_spec[0].dtype}, channels),
          stored(a.in[2], {{}, a.in_spec[2].dtype}, channels), pixels, channels);
 }
@@ -220,9 +203,9 @@ void lay_windows(const KernelArgs& a, void* windows, const Stripe& stripe) {
   const ConvStripes& cut = static_cast<const ConvState*>(a.state)->stripes;
   if (cut.in_place) return;
   launch(lay_windows_kernel,
-         grid_of_groups(cut.groups * stripe.pixels * stripe.runs * groups_of(stripe.run)), kThreads,
-         0, stream_of(a), stored(windows, {{}, cut.type}, cut.c),
-         stored(a.in[0], a.in_spec[0], cut.c), Windows(cut), stripe);
+         grid_of_groups(cut.groups * stripe.pixels * stripe.runs * groups_of(stripe.run)), a,
+         stored(windows, {{}, cut.type}, cut.c), stored(a.in[0], a.in_spec[0], cut.c), Windows(cut),
+         stripe);
 }
 
 void forward_stripes(const KernelArgs& a, const ConvStripes& cut) {
@@ -260,9 +243,8 @@ void data_grad_stripes(const KernelArgs& a, const ConvStripes& cut) {
                 const int64_t images = blocks_of(end_line, image_lines) - first;
                 const int64_t places = images * w.pixels_in() * cut.groups;
                 const bool onto = add && !(cut.by_image && line % image_lines == 0);
-                launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), kThreads, 0,
-                       stream_of(a), dx, cut.by_image ? 0 : first, floats(windows, cut.c), w, s,
-                       first, images, onto);
+                launch(sum_windows_kernel, grid_of_groups(places * groups_of(cut.c)), a, dx,
+                       cut.by_image ? 0 : first, floats(windows, cut.c), w, s, first, images, onto);
                 if (cut.by_image && end_line % image_lines == 0) {
                   store_sums(a, element(a.out[0], cut.type, first * w.pixels_in() * channels),
                              cut.type, nullptr, w.pixels_in(), channels);
@@ -288,7 +270,6 @@ Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, Spe
 }
 
 void run_conv_cuda(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const ConvState& s = *static_cast<const ConvState*>(a.state);
   if (s.depthwise) return run_depthwise(s.kind, s.stripes, a);
   if (s.cudnn) return run_cudnn(a, s);

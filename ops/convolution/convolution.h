@@ -1,11 +1,11 @@
 // What the convolutions of images (conv2d) and of films (conv3d) share: inference, preparation,
 // kernels and costs, on the geometry that either's attributes give.
 #pragma once
-#include <functional>
-
 #include "core/gradient.h"
 #include "core/op.h"
 #include "ops/libraries/conv_shape.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/casts.h"
 
 namespace pal {
 
@@ -27,13 +27,10 @@ ConvGeometry geometry_of(const Conv3dAttrs& attrs);
 Conv2dAttrs with_extents(Conv2dAttrs attrs, const Shape& x);
 Conv3dAttrs with_extents(Conv3dAttrs attrs, const Shape& x);
 
-// Images, w, y and their gradients are of one type, f32 or 16 bits; the bias and dw are f32.
-// x (N, X.., C), w (O, K.., C / groups), bias (O), which may be absent -> y (N, Y.., O).
-Specs infer_conv(const char* op, SpecSpan in, const ConvGeometry& g);
-// dy, w -> dx.
-Specs infer_conv_data_grad(const char* op, SpecSpan in, const ConvGeometry& g);
-// x, dy, sum, which may be absent -> dw.
-Specs infer_conv_weight_grad(const char* op, SpecSpan in, const ConvGeometry& g);
+// forward      x (N, X.., C), w (O, K.., C / groups), bias (O), which may be absent -> y (N, Y..,
+// O) data_grad    dy, w -> dx weight_grad  x, dy, sum, which may be absent -> dw Images, w, y and
+// their gradients are of one type, f32 or 16 bits; the bias and dw are f32.
+Specs infer_conv(ConvKind kind, SpecSpan in, const ConvGeometry& g);
 
 // Of a node's operands, for the kernels of any device.
 ConvShape conv_shape_of(ConvKind kind, SpecSpan in, const ConvGeometry& g);
@@ -45,28 +42,54 @@ void run_conv(const KernelArgs& a);
 Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
                            const ConvGeometry& g);
 void run_conv_cuda(const KernelArgs& a);
-// The gradients of w, which weight_grad(sum) makes in f32, and of the bias.
-void give_weight_gradients(GradientArgs& g, const std::function<Val(Val sum)>& weight_grad);
 // Products with the zeros around the image count: the kernels that matter do not skip them.
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out);
 
-// The same as members of an OpDef, for the attributes A of either.
-template <class A, ConvKind kind>
-Prepared prepare_conv_of(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_conv(kind, device, in, out, geometry_of(attrs.as<A>()));
-}
-template <ConvKind kind> Cost conv_cost_of(SpecSpan in, SpecSpan out, const Attrs&) {
-  return conv_cost(kind, in, out);
-}
-// `data_grad` and `weight_grad` record the gradients.
-template <class A>
-void conv_gradient(GradientArgs& g, Val (*data_grad)(Val dy, Val w, const A&),
-                   Val (*weight_grad)(Val x, Val dy, const A&, Val sum)) {
+// The gradients of a convolution with attributes A, by the operators of its two gradients.
+template <class A, const OpDef& data_grad, const OpDef& weight_grad>
+void conv_gradient(GradientArgs& g) {
   const A& attrs = g.attrs<A>();
   const Val x = g.in(0), w = g.in(1), dy = g.dy();
-  if (g.wants(0)) g.give(0, data_grad(dy, w, with_extents(attrs, x.shape())));
-  give_weight_gradients(
-      g, [&](Val sum) { return weight_grad(x, dy, with_extents(attrs, w.shape()), sum); });
+  if (g.wants(0)) {
+    g.give(0, g.builder.emit1(data_grad, {dy, w}, with_extents(attrs, x.shape())));
+  }
+  if (g.wants(1)) {  // made in f32
+    const DType type = g.type(1);
+    const Val sum = type == DType::f32 ? g.take_sum(1) : Val{};
+    g.give(1,
+           cast(g.builder.emit1(weight_grad, {x, dy, sum}, with_extents(attrs, w.shape())), type));
+  }
+  if (g.wants(2)) g.give(2, sum_rows(dy, g.take_sum(2)));
+}
+
+// A convolution with attributes A, or one of its gradients.
+template <class A, ConvKind kind>
+OpDef conv_op(const char* name, const char* formula, void (*gradient)(GradientArgs&),
+              const Backend* cuda, std::vector<Example> examples) {
+  return {
+      .name = name,
+      .formula = formula,
+      .infer = [](SpecSpan in,
+                  const Attrs& attrs) { return infer_conv(kind, in, geometry_of(attrs.as<A>())); },
+      .gradient = gradient,
+      .optional_from = 2,
+      .shares = kind == ConvKind::weight_grad ? std::vector<Share>{{0, 2}} : std::vector<Share>{},
+      .cost = [](SpecSpan in, SpecSpan out, const Attrs&) { return conv_cost(kind, in, out); },
+      .cpu = {.run = run_conv,
+              .prepare =
+                  [](const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
+                    return prepare_conv(kind, device, in, out, geometry_of(attrs.as<A>()));
+                  }},
+      .cuda = cuda,
+      .examples = std::move(examples),
+  };
+}
+// Its kernels on a GPU.
+template <class A, ConvKind kind> constexpr Backend conv_backend() {
+  return {.run = run_conv_cuda,
+          .prepare = [](const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
+            return prepare_conv_cuda(kind, device, in, out, geometry_of(attrs.as<A>()));
+          }};
 }
 
 }  // namespace pal

@@ -64,6 +64,45 @@ __device__ inline Pixel output_pixel(const Windows& s, int64_t i) {
   return pixel_of(i, s.axis[0].out, s.axis[1].out, s.axis[2].out);
 }
 
+// Calls f(tap, image pixel) for the taps of a window that lie inside.
+template <class F> __device__ void each_tap(const Windows& w, const Pixel& p, F f) {
+  for (int k0 = 0; k0 < w.axis[0].kernel; ++k0) {
+    const int h = w.axis[0].place(p.at[0], k0);
+    if (!w.axis[0].inside(h)) continue;
+    for (int k1 = 0; k1 < w.axis[1].kernel; ++k1) {
+      const int i = w.axis[1].place(p.at[1], k1);
+      if (!w.axis[1].inside(i)) continue;
+      for (int k2 = 0; k2 < w.axis[2].kernel; ++k2) {
+        const int j = w.axis[2].place(p.at[2], k2);
+        if (!w.axis[2].inside(j)) continue;
+        f((k0 * w.axis[1].kernel + k1) * w.axis[2].kernel + k2, w.pixel_in(p.n, h, i, j));
+      }
+    }
+  }
+}
+
+// Calls f(tap, output pixel) for the windows that an image pixel lies in, in their order.
+template <class F> __device__ void each_window(const Windows& w, const Pixel& p, F f) {
+  for (int k0 = w.axis[0].kernel - 1; k0 >= 0; --k0) {
+    const int h = w.axis[0].window(p.at[0], k0);
+    if (h < 0) continue;
+    for (int k1 = w.axis[1].kernel - 1; k1 >= 0; --k1) {
+      const int i = w.axis[1].window(p.at[1], k1);
+      if (i < 0) continue;
+      for (int k2 = w.axis[2].kernel - 1; k2 >= 0; --k2) {
+        const int j = w.axis[2].window(p.at[2], k2);
+        if (j < 0) continue;
+        const int64_t tap = (int64_t(k0) * w.axis[1].kernel + k1) * w.axis[2].kernel + k2;
+        f(tap, w.pixel_out(p.n, h, i, j));
+      }
+    }
+  }
+}
+
+// Convolutions of groups of one channel, without windows laid out (ops/convolution/depthwise.cu).
+int64_t depthwise_workspace(ConvKind kind, const ConvStripes& s);
+void run_depthwise(ConvKind kind, const ConvStripes& s, const KernelArgs& a);
+
 // `width`: of the rows whose groups of eight are read.
 inline Stored floats(const void* data, int64_t width) {
   return stored(data, {{}, DType::f32}, width);

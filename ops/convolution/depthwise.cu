@@ -2,7 +2,6 @@
 // through the taps of eight channels of a pixel. The weight gradient is added up over chunks of
 // lines, and then over the chunks, both in order.
 #include "ops/convolution/cuda_windows.h"
-#include "ops/convolution/depthwise.h"
 #include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/operands.h"
 
@@ -11,33 +10,15 @@ namespace {
 
 constexpr int64_t kChunks = 64;  // of lines, at most: a partial weight gradient each
 
-// Calls f(tap, image pixel) for the taps of a window that lie inside.
-template <class F> __device__ void each_tap(const Windows& w, const Pixel& p, F f) {
-  for (int k0 = 0; k0 < w.axis[0].kernel; ++k0) {
-    const int h = w.axis[0].place(p.at[0], k0);
-    if (!w.axis[0].inside(h)) continue;
-    for (int k1 = 0; k1 < w.axis[1].kernel; ++k1) {
-      const int i = w.axis[1].place(p.at[1], k1);
-      if (!w.axis[1].inside(i)) continue;
-      for (int k2 = 0; k2 < w.axis[2].kernel; ++k2) {
-        const int j = w.axis[2].place(p.at[2], k2);
-        if (!w.axis[2].inside(j)) continue;
-        f((k0 * w.axis[1].kernel + k1) * w.axis[2].kernel + k2, w.pixel_in(p.n, h, i, j));
-      }
-    }
-  }
-}
-
 // y[p, o] = bias[o] + the sum over taps of x[.., o / per] w[o, tap]; `per` outputs a channel.
 template <class T>
 __global__ void depthwise_kernel(Stored y, Stored x, const T* weights, Stored bias, Windows w,
                                  int64_t pixels) {
-  const int64_t outputs = w.groups * w.o, per_row = (outputs + kGroup - 1) / kGroup;
-  const int64_t g = thread_number();
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), o = (g - row * per_row) * kGroup;
-  const int n = group_size(o, outputs);
-  const int64_t taps = w.taps();
+  const int64_t outputs = w.groups * w.o;
+  const RowGroup g = row_group(pixels, outputs);
+  if (g.n == 0) return;
+  const int64_t row = g.row, o = g.column, taps = w.taps();
+  const int n = g.n;
   float sum[kGroup] = {}, v[kGroup];
   if (bias.data) load8(bias, o, n, sum);
   each_tap(w, output_pixel(w, row), [&](int tap, int64_t from) {
@@ -51,46 +32,33 @@ __global__ void depthwise_kernel(Stored y, Stored x, const T* weights, Stored bi
       if (k < n) sum[k] += v[k] * load(weights, (o + k) * taps + tap);
     }
   });
-  store8(y, row * outputs + o, n, sum);
+  store8(y, g.at, n, sum);
 }
 
 // dx[p, c] = the sum over the windows that p lies in, and the outputs of c.
 template <class T>
 __global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const T* weights, Windows w,
                                            int64_t pixels) {
-  const int64_t per_row = (w.groups + kGroup - 1) / kGroup, g = thread_number();
-  if (g >= pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, w.groups);
-  const int64_t taps = w.taps();
-  const Pixel p = input_pixel(w, row);
+  const RowGroup g = row_group(pixels, w.groups);
+  if (g.n == 0) return;
+  const int64_t row = g.row, c = g.column, taps = w.taps();
+  const int n = g.n;
   float sum[kGroup] = {}, v[kGroup];
-  for (int k0 = w.axis[0].kernel - 1; k0 >= 0; --k0) {
-    const int h = w.axis[0].window(p.at[0], k0);
-    if (h < 0) continue;
-    for (int k1 = w.axis[1].kernel - 1; k1 >= 0; --k1) {
-      const int i = w.axis[1].window(p.at[1], k1);
-      if (i < 0) continue;
-      for (int k2 = w.axis[2].kernel - 1; k2 >= 0; --k2) {
-        const int j = w.axis[2].window(p.at[2], k2);
-        if (j < 0) continue;
-        const int64_t from = w.pixel_out(p.n, h, i, j) * w.groups * w.o;
-        const int64_t tap = (int64_t(k0) * w.axis[1].kernel + k1) * w.axis[2].kernel + k2;
-        for (int64_t m = 0; m < w.o; ++m) {
-          if (w.o == 1) {
-            load8(dy, from + c, n, v);
-          } else {
-            for (int k = 0; k < n; ++k) v[k] = load1(dy, from + (c + k) * w.o + m);
-          }
+  each_window(w, input_pixel(w, row), [&](int64_t tap, int64_t pixel) {
+    const int64_t from = pixel * w.groups * w.o;
+    for (int64_t m = 0; m < w.o; ++m) {
+      if (w.o == 1) {
+        load8(dy, from + c, n, v);
+      } else {
+        for (int k = 0; k < n; ++k) v[k] = load1(dy, from + (c + k) * w.o + m);
+      }
 #pragma unroll
-          for (int k = 0; k < kGroup; ++k) {
-            if (k < n) sum[k] += v[k] * load(weights, ((c + k) * w.o + m) * taps + tap);
-          }
-        }
+      for (int k = 0; k < kGroup; ++k) {
+        if (k < n) sum[k] += v[k] * load(weights, ((c + k) * w.o + m) * taps + tap);
       }
     }
-  }
-  store8(dx, row * w.groups + c, n, sum);
+  });
+  store8(dx, g.at, n, sum);
 }
 
 // partial[chunk, o, tap] = the sum over the chunk's pixels of dy[.., o] x[tap's place, o / per].
@@ -123,34 +91,30 @@ int64_t weights_of(const ConvStripes& s) { return s.groups * s.o * s.taps; }
 
 void forward(const ConvStripes& s, const KernelArgs& a) {
   const int64_t outputs = s.groups * s.o;
-  by_float_type(s.type, [&](auto zero) {
-    using T = decltype(zero);
-    launch(depthwise_kernel<T>, grid_of_groups(pixels_of(s) * groups_of(outputs)), kThreads, 0,
-           stream_of(a), stored(a.out[0], a.out_spec[0], outputs),
-           stored(a.in[0], a.in_spec[0], outputs), a.input<T>(1),
-           floats(input_if_present(a, 2), outputs), Windows(s), pixels_of(s));
+  by_float_type(s.type, [&]<class T>(T) {
+    launch(depthwise_kernel<T>, grid_of_groups(pixels_of(s) * groups_of(outputs)), a,
+           stored(a.out[0], a.out_spec[0], outputs), stored(a.in[0], a.in_spec[0], outputs),
+           a.input<T>(1), floats(input_if_present(a, 2), outputs), Windows(s), pixels_of(s));
   });
 }
 
 void data_grad(const ConvStripes& s, const KernelArgs& a) {
   const Windows w(s);
   const int64_t pixels = s.n * w.pixels_in();
-  by_float_type(s.type, [&](auto zero) {
-    using T = decltype(zero);
-    launch(depthwise_data_grad_kernel<T>, grid_of_groups(pixels * groups_of(s.groups)), kThreads, 0,
-           stream_of(a), stored(a.out[0], a.out_spec[0], s.groups),
-           stored(a.in[0], a.in_spec[0], s.groups), a.input<T>(1), w, pixels);
+  by_float_type(s.type, [&]<class T>(T) {
+    launch(depthwise_data_grad_kernel<T>, grid_of_groups(pixels * groups_of(s.groups)), a,
+           stored(a.out[0], a.out_spec[0], s.groups), stored(a.in[0], a.in_spec[0], s.groups),
+           a.input<T>(1), w, pixels);
   });
 }
 
 void weight_grad(const ConvStripes& s, const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   const int64_t width = weights_of(s), chunks = chunk_count(s);
-  by_float_type(s.type, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(s.type, [&]<class T>(T) {
     launch(depthwise_weight_grad_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
-           kColumnThreads, 0, stream_of(a), partial, a.input<T>(0), a.input<T>(1), Windows(s),
-           pixels_of(s), chunk_lines(s) * s.pixels);
+           kColumnThreads, a, partial, a.input<T>(0), a.input<T>(1), Windows(s), pixels_of(s),
+           chunk_lines(s) * s.pixels);
   });
   sum_partials(a, floats(a.out[0], width), partial, chunks, width, width,
                floats(input_if_present(a, 2), width));

@@ -5,9 +5,8 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/pooling.h"
 
 namespace pal {
 namespace {
@@ -38,8 +37,7 @@ template <class T> void forward(const KernelArgs& a) {
   });
 }
 void run_forward(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 template <class T> void gradient(const KernelArgs& a) {
@@ -57,8 +55,7 @@ template <class T> void gradient(const KernelArgs& a) {
   });
 }
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { gradient<T>(a); });
 }
 
 }  // namespace
@@ -66,13 +63,10 @@ void run_gradient(const KernelArgs& a) {
 const OpDef global_avg_pool_op{
     .name = "global_avg_pool",
     .formula = "the mean over H and W",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 1 && in[0].shape.rank() == 4 && is_float(in[0].dtype) &&
-                      !in[0].layout && in[0].numel() > 0,
-                  "global_avg_pool", "needs one plain image of floats (N,H,W,C)");
-          return Specs{{{in[0].shape[0], in[0].shape[3]}, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+      return {{{in[0].shape[0], in[0].shape[3]}, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           const Shape& x = g.in(0).shape();
@@ -80,37 +74,29 @@ const OpDef global_avg_pool_op{
         },
     .cpu = {.run = run_forward},
     .cuda = &global_avg_pool_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({2, 3, 4, 5})}},
-                                      {.operands = {example({3, 1, 1, 19})}},
-                                      {.operands = {example({5, 7, 9, 37})}},
-                                      {.operands = {half_example({3, 5, 4, 24})}},
-                                      {.operands = {half_example({2, 3, 2, 1030}, DType::f16)}}};
-        },
+    .examples = {{.operands = {example({2, 3, 4, 5})}},
+                 {.operands = {example({3, 1, 1, 19})}},
+                 {.operands = {example({5, 7, 9, 37})}},
+                 {.operands = {half_example({3, 5, 4, 24})}},
+                 {.operands = {half_example({2, 3, 2, 1030}, DType::f16)}}},
 };
 
 const OpDef global_avg_pool_grad_op{
     .name = "global_avg_pool_grad",
     .formula = "dy / (H W) in every pixel",
-    .infer =
-        [](SpecSpan in, const Attrs& attributes) {
-          auto& s = attributes.as<ImageSizeAttrs>();
-          require(in.size() == 1 && in[0].shape.rank() == 2 && is_float(in[0].dtype) &&
-                      s.height > 0 && s.width > 0,
-                  "global_avg_pool_grad", "needs floats (N,C) and the image's height and width");
-          return Specs{{{in[0].shape[0], s.height, s.width, in[0].shape[1]}, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
+      auto& s = attributes.as<ImageSizeAttrs>();
+      require(in.size() == 1 && in[0].shape.rank() == 2 && is_float(in[0].dtype) && s.height > 0 &&
+                  s.width > 0,
+              "needs floats (N,C) and the image's height and width");
+      return {{{in[0].shape[0], s.height, s.width, in[0].shape[1]}, in[0].dtype}};
+    },
     .cpu = {.run = run_gradient},
     .cuda = &global_avg_pool_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 5})}, .attrs = ImageSizeAttrs{3, 4}},
-              {.operands = {example({5, 37})}, .attrs = ImageSizeAttrs{31, 29}},
-              {.operands = {example({3, 24}, DType::bf16)}, .attrs = ImageSizeAttrs{5, 4}},
-              {.operands = {example({3, 7}, DType::f16)}, .attrs = ImageSizeAttrs{31, 29}}};
-        },
+    .examples = {{.operands = {example({2, 5})}, .attrs = ImageSizeAttrs{3, 4}},
+                 {.operands = {example({5, 37})}, .attrs = ImageSizeAttrs{31, 29}},
+                 {.operands = {example({3, 24}, DType::bf16)}, .attrs = ImageSizeAttrs{5, 4}},
+                 {.operands = {example({3, 7}, DType::f16)}, .attrs = ImageSizeAttrs{31, 29}}},
 };
 
 Val global_avg_pool(Val x) { return x.builder->emit1(global_avg_pool_op, {x}); }

@@ -18,12 +18,12 @@ namespace {
 
 constexpr int64_t kLanes = 256;  // channels at a time
 
-void require_attrs(const char* op, const MaxPoolAttrs& s) {
+void require_attrs(const MaxPoolAttrs& s) {
   require(s.kernel_h > 0 && s.kernel_w > 0 && s.kernel_h * s.kernel_w <= 256 && s.stride_h > 0 &&
               s.stride_w > 0 && s.top >= 0 && s.left >= 0 && s.bottom >= 0 && s.right >= 0 &&
               s.top < s.kernel_h && s.bottom < s.kernel_h && s.left < s.kernel_w &&
               s.right < s.kernel_w,
-          op, "windows of 1 to 256 pixels, positive strides, and less padding than the window");
+          "windows of 1 to 256 pixels, positive strides, and less padding than the window");
 }
 
 // One window of up to kLanes channels; (h0, w0): its corner in the image, perhaps outside.
@@ -63,7 +63,6 @@ template <class T> void forward(const KernelArgs& a) {
   const Shape &x = a.in_spec[0].shape, out = pooled(x, s);  // either output may be unread
   const int64_t channels = x[3], row = out[2] * channels;
   const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_h * s.kernel_w));
-  if (!a.out[0] && !a.out[1]) return;
   parallel_chunks(a.queue, out[0] * out[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const T* image = a.input<T>(0) + r / out[1] * x[1] * x[2] * channels;
@@ -81,7 +80,7 @@ template <class T> void forward(const KernelArgs& a) {
 }
 
 void run_forward(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 // The rows [first, last] of windows, put back into row h of an image's dx.
@@ -115,35 +114,29 @@ template <class T> void gradient(const KernelArgs& a) {
   });
 }
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
-}
-
-Specs infer_forward(SpecSpan in, const Attrs& attributes) {
-  auto& s = attributes.as<MaxPoolAttrs>();
-  require(in.size() == 1 && is_plain_image(in[0]), "max_pool",
-          "needs one plain image of floats (N,H,W,C)");
-  require_attrs("max_pool", s);
-  const Shape out = pooled(in[0].shape, s);
-  require(out.numel() > 0, "max_pool",
-          to_string(in[0]) + ": the window is larger than the padded image");
-  return {{out, in[0].dtype}, {out, DType::u8}};
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { gradient<T>(a); });
 }
 
 Specs infer_gradient(SpecSpan in, const Attrs& attributes) {
   auto& s = attributes.as<MaxPoolAttrs>();
   require(in.size() == 2 && is_plain_image(in[0]) && in[1] == TensorSpec{in[0].shape, DType::u8},
-          "max_pool_grad", "needs floats (N,OH,OW,C) and a map u8 of the same shape");
-  require_attrs("max_pool_grad", s);
-  return infer_pool_gradient("max_pool_grad", in[0], s);
+          "needs floats (N,OH,OW,C) and a map u8 of the same shape");
+  require_attrs(s);
+  return infer_pool_gradient(in[0], s);
 }
+
+ExampleOperand argmax_map(Shape shape) { return constant(example(shape, DType::u8, 0, 3)); }
 
 }  // namespace
 
 const OpDef max_pool_op{
     .name = "max_pool",
     .formula = "max of x over the window, and where in it",
-    .infer = infer_forward,
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_attrs(attrs.as<MaxPoolAttrs>());
+      const TensorSpec y = infer_pooled(in, attrs.as<MaxPoolAttrs>());
+      return {y, {y.shape, DType::u8}};
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
@@ -151,63 +144,41 @@ const OpDef max_pool_op{
           g.give(0, g.builder.emit1(max_pool_grad_op, {g.dy(), g.out(1)},
                                     for_image(g.attrs<MaxPoolAttrs>(), x[1], x[2])));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<MaxPoolAttrs>();
-          const double pixels = double(pooled(in[0].shape, s).numel());
-          const double y_bytes = pixels * double(bits(in[0].dtype)) / 8;
-          return Cost{
-              .flops = pixels * double(s.kernel_h * s.kernel_w),
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
+      auto& s = attributes.as<MaxPoolAttrs>();
+      const double pixels = double(pooled(in[0].shape, s).numel());
+      const double y_bytes = pixels * double(bits(in[0].dtype)) / 8;
+      return {.flops = pixels * double(s.kernel_h * s.kernel_w),
               .bytes = double(in[0].bytes()) + y_bytes + (out[1].shape.rank() ? pixels : 0)};
-        },
+    },
     .cpu = {.run = run_forward},
     .cuda = &max_pool_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 4, 6, 3})}, .attrs = max_pool_attrs(2, 2)},
-              {.operands = {example({1, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
-              {.operands = {example({2, 5, 6, 2})},
-               .attrs = MaxPoolAttrs{3, 2, 1, 3, 2, 0, 0, 1},
-               .unread = {0, 1}},
-              {.operands = {example({3, 17, 15, 270})}, .attrs = max_pool_attrs(3, 2, 1)},
-              {.operands = {half_example({2, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
-              {.operands = {half_example({3, 9, 8, 270}, DType::f16)},
-               .attrs = max_pool_attrs(2, 2)},
-          };
-        },
+    .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = max_pool_attrs(2, 2)},
+                 {.operands = {example({1, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
+                 {.operands = {example({2, 5, 6, 2})},
+                  .attrs = MaxPoolAttrs{3, 2, 1, 3, 2, 0, 0, 1},
+                  .unread = {0, 1}},
+                 {.operands = {example({3, 17, 15, 270})}, .attrs = max_pool_attrs(3, 2, 1)},
+                 {.operands = {half_example({2, 7, 5, 19})}, .attrs = max_pool_attrs(3, 2, 1)},
+                 {.operands = {half_example({3, 9, 8, 270}, DType::f16)},
+                  .attrs = max_pool_attrs(2, 2)}},
 };
 
 const OpDef max_pool_grad_op{
     .name = "max_pool_grad",
     .formula = "dy put back where the maxima were",
     .infer = infer_gradient,
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs& attributes) {
-          auto& s = attributes.as<MaxPoolAttrs>();
-          return Cost{.flops = double(in[0].numel()) * double(s.kernel_h * s.kernel_w),
-                      .bytes = double(in[0].bytes() + in[1].bytes() + out[0].bytes())};
-        },
+    .cost = pool_gradient_cost<MaxPoolAttrs>,
     .cpu = {.run = run_gradient, .prepare = prepare_pool_gradient},
     .cuda = &max_pool_grad_cuda,
-    .examples =
-        [] {
-          auto map = [](Shape shape) {
-            ExampleOperand operand = example(shape, DType::u8, 0, 3);
-            operand.differentiable = false;
-            return operand;
-          };
-          return std::vector<Example>{
-              {.operands = {example({2, 2, 3, 3}), map({2, 2, 3, 3})},
-               .attrs = for_image(max_pool_attrs(2, 2), 4, 6)},
-              {.operands = {example({3, 9, 8, 270}), map({3, 9, 8, 270})},
-               .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
-              {.operands = {example({2, 4, 3, 19}, DType::bf16), map({2, 4, 3, 19})},
-               .attrs = for_image(max_pool_attrs(3, 2, 1), 7, 5)},
-              {.operands = {example({3, 9, 8, 270}, DType::f16), map({3, 9, 8, 270})},
-               .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
-          };
-        },
+    .examples = {{.operands = {example({2, 2, 3, 3}), argmax_map({2, 2, 3, 3})},
+                  .attrs = for_image(max_pool_attrs(2, 2), 4, 6)},
+                 {.operands = {example({3, 9, 8, 270}), argmax_map({3, 9, 8, 270})},
+                  .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)},
+                 {.operands = {example({2, 4, 3, 19}, DType::bf16), argmax_map({2, 4, 3, 19})},
+                  .attrs = for_image(max_pool_attrs(3, 2, 1), 7, 5)},
+                 {.operands = {example({3, 9, 8, 270}, DType::f16), argmax_map({3, 9, 8, 270})},
+                  .attrs = for_image(max_pool_attrs(3, 2, 1), 17, 15)}},
 };
 
 MaxPool max_pool(Val x, const MaxPoolAttrs& attrs) {

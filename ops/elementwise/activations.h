@@ -6,6 +6,7 @@
 #include "core/op.h"
 #include "core/val.h"
 #include "ops/kernels/math.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 
@@ -32,11 +33,16 @@ struct Relu {
   PAL_HD float operator()(float x) const { return x < 0 ? 0 : x; }  // NaN stays
 };
 struct Clip {
+  using Attributes = IntervalAttrs;
   float lo, hi;
+  explicit Clip(const IntervalAttrs& interval) : lo(interval.lo), hi(interval.hi) {}
   PAL_HD float operator()(float x) const { return x < lo ? lo : x > hi ? hi : x; }
 };
 struct PassInside {
+  using Attributes = IntervalAttrs;
   float lo, hi;
+  explicit PassInside(const IntervalAttrs& interval) : lo(interval.lo), hi(interval.hi) {}
+  BitMeaning bit_meaning() const { return bits_of_interval(lo, hi); }
   PAL_HD float operator()(float dy, float y) const { return ((lo < y) & (y < hi)) ? dy : 0; }
 };
 struct Tanh {

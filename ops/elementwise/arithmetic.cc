@@ -7,65 +7,39 @@
 
 namespace pal {
 
-const OpDef mul_op{
+const OpDef mul_op = map_op<2, Mul>({
     .name = "mul",
     .formula = "a * b",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("mul", in, 2); },
     .gradient =
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, mul(g.dy(), g.in(1)));
           if (g.wants(1)) g.give(1, mul(g.dy(), g.in(0)));
         },
-    .shares = {{0, 0}, {0, 1}},
-    .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Mul{}); }},
     .cuda = &mul_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 7})}},
-              {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16)}},
-              {.operands = {example({33, 1031}), example({33, 1031})}}};
-        },
-};
+    .examples = alike_examples<2>(DType::f16),
+});
 
-const OpDef sub_op{
+const OpDef sub_op = map_op<2, Sub>({
     .name = "sub",
     .formula = "a - b",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("sub", in, 2); },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, g.dy());
           if (g.wants(1)) g.give(1, scale(g.dy(), -1));
         },
-    .shares = {{0, 0}, {0, 1}},
-    .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, Sub{}); }},
     .cuda = &sub_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7}), example({3, 7})}},
-                                      {.operands = {example({33, 1031}), example({33, 1031})}}};
-        },
-};
+    .examples = alike_examples<2>(DType::bf16),
+});
 
-const OpDef scale_op{
+const OpDef scale_op = map_op<1, Scale>({
     .name = "scale",
     .formula = "factor * x",
-    .infer = [](SpecSpan in, const Attrs&) { return infer_like_first("scale", in, 1); },
     .gradient = [](GradientArgs& g) { g.give(0, scale(g.dy(), g.attrs<ScaleAttrs>().factor)); },
-    .shares = {{0, 0}},
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  map_elements<1>(a, Scale{a.attrs.as<ScaleAttrs>().factor});
-                }},
     .cuda = &scale_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7})}, .attrs = ScaleAttrs{-0.75f}},
-              {.operands = {example({5, 13}, DType::bf16)}, .attrs = ScaleAttrs{3}},
-              {.operands = {example({33, 1031})}, .attrs = ScaleAttrs{2.5f}}};
-        },
-};
+    .examples = {{.operands = {example({3, 7})}, .attrs = ScaleAttrs{-0.75f}},
+                 {.operands = {example({5, 13}, DType::bf16)}, .attrs = ScaleAttrs{3}},
+                 {.operands = {example({33, 1031})}, .attrs = ScaleAttrs{2.5f}}},
+});
 
 Val mul(Val a, Val b) { return a.builder->emit1(mul_op, {a, b}); }
 Val sub(Val a, Val b) { return a.builder->emit1(sub_op, {a, b}); }

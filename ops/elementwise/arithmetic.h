@@ -27,7 +27,9 @@ struct Sub {
   PAL_HD float operator()(float a, float b) const { return a - b; }
 };
 struct Scale {
+  using Attributes = ScaleAttrs;
   float factor;
+  explicit Scale(const ScaleAttrs& attrs) : factor(attrs.factor) {}
   PAL_HD float operator()(float x) const { return factor * x; }
 };
 

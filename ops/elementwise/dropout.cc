@@ -4,6 +4,7 @@
 
 #include "core/gradient.h"
 #include "core/scalars.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
@@ -25,7 +26,6 @@ namespace pal {
 namespace {
 
 void run_mask(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& attrs = a.attrs.as<DropoutMaskAttrs>();
   const RandomKey key = as_scalars(a.in[0]).key(uint32_t(attrs.stream));
   const int64_t size = a.out_spec[0].numel();
@@ -40,12 +40,11 @@ void run_mask(const KernelArgs& a) {
 }
 
 void run_dropout(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& attrs = a.attrs.as<DropoutAttrs>();
   const RandomKey key = as_scalars(a.in[1]).key(uint32_t(attrs.stream));
   const DType type = a.out_spec[0].dtype;
   parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-    const DropoutApply apply{dropout_scale(attrs.p)};
+    const DropoutApply apply(attrs.p);
     alignas(64) float factors[kTile], buffer[2][kTile];
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t n = std::min(kTile, end - i);
@@ -59,11 +58,11 @@ void run_dropout(const KernelArgs& a) {
   });
 }
 
-void require_probability(const char* op, float p) {
-  require(p >= 0 && p < 1, op, "p is " + print_float(double(p)) + ", should be in [0, 1)");
+void require_probability(float p) {
+  require(p >= 0 && p < 1, "p is " + print_float(double(p)) + ", should be in [0, 1)");
 }
-void require_scalars(const char* op, const TensorSpec& spec) {
-  require(spec == scalars_spec(), op,
+void require_scalars(const TensorSpec& spec) {
+  require(spec == scalars_spec(),
           to_string(spec) + ": the step's scalars should be " + to_string(scalars_spec()));
 }
 
@@ -71,9 +70,6 @@ int64_t stream_or_next(Val scalars, int64_t stream) {
   return stream == kNone ? scalars.builder->next_stream() : stream;
 }
 
-ExampleOperand scalars_example() {
-  return {.spec = scalars_spec(), .lo = 0, .hi = 1e6f, .differentiable = false};
-}
 ExampleOperand constant_mask(Shape shape, DType type) {
   return {.spec = {shape, type}, .lo = -1, .hi = 1, .differentiable = false};
 }
@@ -88,10 +84,10 @@ std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
     const Val x = b.input("x", {drawn.shape, type}), scalars = b.input("scalars", scalars_spec());
     const Val mask = dropout_mask(scalars, {drawn.shape, drawn.dtype}, drawn.p, drawn.stream);
     const Val y = b.emit1(dropout_apply_op, {x, mask}, DropoutApplyAttrs{drawn.p});
-    FusedPattern pattern{
-        .in = {x.id, scalars.id}, .out = {y.id}, .attrs = DropoutAttrs{drawn.p, drawn.stream}};
-    pattern.program = b.take();
-    out.push_back(std::move(pattern));
+    out.push_back({.program = b.take(),
+                   .in = {x.id, scalars.id},
+                   .out = {y.id},
+                   .attrs = DropoutAttrs{drawn.p, drawn.stream}});
   }
   return out;
 }
@@ -103,100 +99,81 @@ const Rewrite dropout_rewrite{.op = &dropout_op, .anchor = &dropout_mask_op, .pa
 const OpDef dropout_mask_op{
     .name = "dropout_mask",
     .formula = "[uniform >= p] / (1 - p)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& mask = attrs.as<DropoutMaskAttrs>();
-          require_operands("dropout_mask", in, 1, 1);
-          require_probability("dropout_mask", mask.p);
-          require_scalars("dropout_mask", in[0]);
-          const TensorSpec out{mask.shape, mask.dtype};
-          require(is_float(out.dtype), "dropout_mask", to_string(out) + ": not floating-point");
-          return Specs{out};
-        },
-    .cost =
-        [](SpecSpan, SpecSpan out, const Attrs&) {
-          return Cost{15.0 * double(out[0].numel()), double(out[0].bytes())};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& mask = attrs.as<DropoutMaskAttrs>();
+      require_operands(in, 1, 1);
+      require_probability(mask.p);
+      require_scalars(in[0]);
+      const TensorSpec out{mask.shape, mask.dtype};
+      require(is_float(out.dtype), to_string(out) + ": not floating-point");
+      return {out};
+    },
+    .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {
+      return {15.0 * double(out[0].numel()), double(out[0].bytes())};
+    },
     .cpu = {.run = run_mask},
     .cuda = &dropout_mask_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
-              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
-              {.operands = {scalars_example()},
-               .attrs = DropoutMaskAttrs{{5, 13}, 0.3f, 4, DType::bf16}},
-              {.operands = {scalars_example()}, .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}};
-        },
+    .examples = {{.operands = {random_scalars_example()},
+                  .attrs = DropoutMaskAttrs{{3, 7}, 0.3f, 1}},
+                 {.operands = {random_scalars_example()}, .attrs = DropoutMaskAttrs{{5}, 0, 2}},
+                 {.operands = {random_scalars_example()},
+                  .attrs = DropoutMaskAttrs{{5, 13}, 0.3f, 4, DType::bf16}},
+                 {.operands = {random_scalars_example()},
+                  .attrs = DropoutMaskAttrs{{33, 1031}, 0.5f, 3}}},
 };
 
-const OpDef dropout_apply_op{
+const OpDef dropout_apply_op = map_op<2, DropoutApply>({
     .name = "dropout_apply",
     .formula = "x / (1 - p) if mask > 0 else 0",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_probability("dropout_apply", attrs.as<DropoutApplyAttrs>().p);
-          return infer_like_first("dropout_apply", in, 2, true);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_probability(attrs.as<DropoutApplyAttrs>().p);
+      return infer_like_first(in, 2, true);
+    },
     .gradient =
         [](GradientArgs& g) {
           const float p = g.attrs<DropoutApplyAttrs>().p;
           if (g.wants(0)) g.give(0, dropout_apply(g.dy(), g.in(1), p));
         },
-    .shares = {{0, 0}, {0, 1}},
-    .reads = [](int operand,
-                const Attrs&) { return operand == 1 ? reads_predicate(0) : reads_values(); },
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  const float p = a.attrs.as<DropoutApplyAttrs>().p;
-                  map_elements<2>(a, DropoutApply{dropout_scale(p)});
-                }},
+    .reads = [](int operand, const Attrs&) -> Reads {
+      return operand == 1 ? reads_predicate(0) : reads_values();
+    },
     .cuda = &dropout_apply_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
-               .attrs = DropoutApplyAttrs{0.5f}},
-              {.operands = {example({3, 7}), constant_mask({3, 7}, DType::bit)},
-               .attrs = DropoutApplyAttrs{0.2f}},
-              {.operands = {example({5, 13}, DType::bf16), constant_mask({5, 13}, DType::f32)},
-               .attrs = DropoutApplyAttrs{0.2f}},
-              {.operands = {example({33, 1031}), constant_mask({33, 1031}, DType::f32)},
-               .attrs = DropoutApplyAttrs{0.3f}}};
-        },
-};
+    .examples = {{.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
+                  .attrs = DropoutApplyAttrs{0.5f}},
+                 {.operands = {example({3, 7}), constant_mask({3, 7}, DType::bit)},
+                  .attrs = DropoutApplyAttrs{0.2f}},
+                 {.operands = {example({5, 13}, DType::bf16), constant_mask({5, 13}, DType::f32)},
+                  .attrs = DropoutApplyAttrs{0.2f}},
+                 {.operands = {example({33, 1031}), constant_mask({33, 1031}, DType::f32)},
+                  .attrs = DropoutApplyAttrs{0.3f}}},
+});
 
 const OpDef dropout_op{
     .name = "dropout",
     .formula = "x / (1 - p) if uniform >= p else 0",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_probability("dropout", attrs.as<DropoutAttrs>().p);
-          require_operands("dropout", in, 2, 2);
-          require_scalars("dropout", in[1]);
-          return infer_like_first("dropout", in.first(1), 1);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_probability(attrs.as<DropoutAttrs>().p);
+      require_operands(in, 2, 2);
+      require_scalars(in[1]);
+      return infer_like_first(in.first(1), 1);
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.wants(0)) return;
           g.give(0, g.builder.emit1(dropout_op, {g.dy(), g.in(1)}, g.node.attrs));
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_dropout},
     .cuda = &dropout_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), scalars_example()}, .attrs = DropoutAttrs{0.3f, 1}},
-              {.operands = {example({5, 13}, DType::bf16), scalars_example()},
-               .attrs = DropoutAttrs{0.5f, 2}},
-              {.operands = {example({33, 1031}), scalars_example()},
-               .attrs = DropoutAttrs{0.5f, 3}}};
-        },
+    .examples = {{.operands = {example({3, 7}), random_scalars_example()},
+                  .attrs = DropoutAttrs{0.3f, 1}},
+                 {.operands = {example({5, 13}, DType::bf16), random_scalars_example()},
+                  .attrs = DropoutAttrs{0.5f, 2}},
+                 {.operands = {example({33, 1031}), random_scalars_example()},
+                  .attrs = DropoutAttrs{0.5f, 3}}},
 };
 
 Val dropout_mask(Val scalars, const TensorSpec& spec, float p, int64_t stream) {

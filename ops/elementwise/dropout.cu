@@ -6,10 +6,6 @@
 namespace pal {
 namespace {
 
-void run_dropout_apply(const KernelArgs& a) {
-  launch_map<2>(a, DropoutApply{dropout_scale(a.attrs.as<DropoutApplyAttrs>().p)});
-}
-
 // Eight factors a thread, 0 or 1/(1-p): two draws of four numbers.
 __device__ void factors8(const RandomKey& key, int64_t i, float p, float* factor) {
   const float scale = dropout_scale(p);
@@ -33,7 +29,7 @@ __global__ void dropout_kernel(Operands<1> a, const StepScalars* scalars, uint32
   const int64_t i = thread_number() * kGroup;
   if (i >= a.n) return;
   const int n = group_size(i, a.n);
-  const DropoutApply apply{dropout_scale(p)};
+  const DropoutApply apply(p);
   float factor[kGroup], x[kGroup];
   factors8(scalars->key(stream), i, p, factor);
   load8(a.in[0], i, n, x);
@@ -42,26 +38,23 @@ __global__ void dropout_kernel(Operands<1> a, const StepScalars* scalars, uint32
   store8(a.out, i, n, x);
 }
 void run_dropout_mask(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& attrs = a.attrs.as<DropoutMaskAttrs>();
   const int64_t size = a.out_spec[0].numel();
-  launch(dropout_mask_kernel, grid_of_groups(groups_of(size)), kThreads, 0, stream_of(a),
-         stored(a.out[0], a.out_spec[0]), size, a.input<StepScalars>(0), uint32_t(attrs.stream),
-         attrs.p);
+  launch(dropout_mask_kernel, grid_of_groups(groups_of(size)), a, stored(a.out[0], a.out_spec[0]),
+         size, a.input<StepScalars>(0), uint32_t(attrs.stream), attrs.p);
 }
 void run_dropout(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& attrs = a.attrs.as<DropoutAttrs>();
   const Operands<1> operands{.in = {stored(a.in[0], a.in_spec[0])},
                              .out = stored(a.out[0], a.out_spec[0]),
                              .n = a.out_spec[0].numel()};
-  launch(dropout_kernel, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a), operands,
+  launch(dropout_kernel, grid_of_groups(groups_of(operands.n)), a, operands,
          a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
 }
 
 }  // namespace
 
-const Backend dropout_apply_cuda{.run = run_dropout_apply};
+const Backend dropout_apply_cuda{.run = run_map<2, DropoutApply>};
 const Backend dropout_cuda{.run = run_dropout};
 const Backend dropout_mask_cuda{.run = run_dropout_mask};
 

@@ -43,11 +43,14 @@ Val dropout_apply(Val x, Val mask, float p);
 // Both in one; its gradient draws the same numbers again. x itself where p is 0.
 Val dropout(Val x, Val scalars, float p, int64_t stream = kNone);
 
+PAL_HD inline float dropout_scale(float p) { return 1 / (1 - p); }
 struct DropoutApply {
-  float scale;  // 1 / (1 - p)
+  using Attributes = DropoutApplyAttrs;
+  float scale;
+  PAL_HD explicit DropoutApply(float p) : scale(dropout_scale(p)) {}
+  explicit DropoutApply(const DropoutApplyAttrs& attrs) : DropoutApply(attrs.p) {}
   PAL_HD float operator()(float x, float mask) const { return choose(mask > 0, x * scale, 0); }
 };
-PAL_HD inline float dropout_scale(float p) { return 1 / (1 - p); }
 // The factors of elements [first, first + n), 0 or dropout_scale(p), on the CPU; `first` is a
 // multiple of 4, and `out` has room for n rounded up to one.
 void dropout_factors(const RandomKey& key, int64_t first, int64_t n, float p, float* out);

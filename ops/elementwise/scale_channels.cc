@@ -38,8 +38,7 @@ template <class T> void scale(const KernelArgs& a) {
   });
 }
 void run_scale(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { scale<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { scale<T>(a); });
 }
 
 // Up to kLanes channels of one image.
@@ -72,8 +71,7 @@ template <class T> void dot(const KernelArgs& a) {
   });
 }
 void run_dot(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { dot<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { dot<T>(a); });
 }
 
 }  // namespace
@@ -82,10 +80,9 @@ const OpDef scale_channels_op{
     .name = "scale_channels",
     .formula = "x[n,..,c] factor[n,c]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 2 && is_batch(in[0]), "scale_channels", "takes x (N,..,C) and a factor");
+      require(in.size() == 2 && is_batch(in[0]), "takes x (N,..,C) and a factor");
       const TensorSpec factor{channels_of(in[0].shape), in[0].dtype};
-      require(in[1] == factor, "scale_channels",
-              to_string(in[1]) + ": the factor should be " + to_string(factor));
+      require(in[1] == factor, to_string(in[1]) + ": the factor should be " + to_string(factor));
       return {in[0]};
     },
     .gradient =
@@ -96,23 +93,19 @@ const OpDef scale_channels_op{
     .shares = {{0, 0}},
     .cpu = {.run = run_scale},
     .cuda = &scale_channels_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 4, 5}), example({2, 5})}},
-              {.operands = {example({3, 7, 19}), example({3, 19})}},
-              {.operands = {example({3, 9, 11, 270}), example({3, 270})}},
-              {.operands = {half_example({2, 3, 4, 24}), half_example({2, 24})}},
-              {.operands = {half_example({3, 7, 19}, DType::f16),
-                            half_example({3, 19}, DType::f16)}}};
-        },
+    .examples = {{.operands = {example({2, 3, 4, 5}), example({2, 5})}},
+                 {.operands = {example({3, 7, 19}), example({3, 19})}},
+                 {.operands = {example({3, 9, 11, 270}), example({3, 270})}},
+                 {.operands = {half_example({2, 3, 4, 24}), half_example({2, 24})}},
+                 {.operands = {half_example({3, 7, 19}, DType::f16),
+                               half_example({3, 19}, DType::f16)}}},
 };
 
 const OpDef dot_channels_op{
     .name = "dot_channels",
     .formula = "the sum of a b over an image's pixels, by channel",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 2 && is_batch(in[0]) && in[1] == in[0], "dot_channels",
+      require(in.size() == 2 && is_batch(in[0]) && in[1] == in[0],
               "takes two plain tensors of floats (N,..,C), alike");
       return {{channels_of(in[0].shape), in[0].dtype}};
     },
@@ -121,22 +114,17 @@ const OpDef dot_channels_op{
           if (g.wants(0)) g.give(0, scale_channels(g.in(1), g.dy()));
           if (g.wants(1)) g.give(1, scale_channels(g.in(0), g.dy()));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), 2.0 * double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), 2.0 * double(in[0].bytes())};
+    },
     .cpu = {.run = run_dot},
     .cuda = &dot_channels_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 4, 5}), example({2, 3, 4, 5})}},
-              {.operands = {example({3, 67, 19}), example({3, 67, 19})}},
-              {.operands = {example({3, 9, 11, 270}), example({3, 9, 11, 270})}},
-              {.operands = {half_example({2, 67, 24}), half_example({2, 67, 24})}},
-              {.operands = {half_example({3, 5, 270}, DType::f16),
-                            half_example({3, 5, 270}, DType::f16)}}};
-        },
+    .examples = {{.operands = {example({2, 3, 4, 5}), example({2, 3, 4, 5})}},
+                 {.operands = {example({3, 67, 19}), example({3, 67, 19})}},
+                 {.operands = {example({3, 9, 11, 270}), example({3, 9, 11, 270})}},
+                 {.operands = {half_example({2, 67, 24}), half_example({2, 67, 24})}},
+                 {.operands = {half_example({3, 5, 270}, DType::f16),
+                               half_example({3, 5, 270}, DType::f16)}}},
 };
 
 Val scale_channels(Val x, Val factor) { return x.builder->emit1(scale_channels_op, {x, factor}); }

@@ -10,16 +10,14 @@ constexpr int kRuns = kThreads / kWarp;  // at a time
 
 __global__ void scale_channels_kernel(Stored y, Stored x, Stored factor, int64_t images,
                                       int64_t pixels, int64_t channels) {
-  const int64_t g = thread_number(), per_row = (channels + kGroup - 1) / kGroup;
-  if (g >= images * pixels * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int n = group_size(c, channels);
+  const auto [row, c, at, n] = row_group(images * pixels, channels);
+  if (n == 0) return;
   float v[kGroup], f[kGroup];
-  load8(x, row * channels + c, n, v);
+  load8(x, at, n, v);
   load8(factor, divide(row, pixels) * channels + c, n, f);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] * f[k];
-  store8(y, row * channels + c, n, v);
+  store8(y, at, n, v);
 }
 
 template <class T>
@@ -59,19 +57,15 @@ struct Extents {
 };
 
 void run_scale_channels(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Extents e(a.in_spec[0].shape);
-  launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)),
-         kThreads, 0, stream_of(a), stored(a.out[0], a.out_spec[0], e.channels),
-         stored(a.in[0], a.in_spec[0], e.channels), stored(a.in[1], a.in_spec[1], e.channels),
-         e.images, e.pixels, e.channels);
+  launch(scale_channels_kernel, grid_of_groups(e.images * e.pixels * groups_of(e.channels)), a,
+         stored(a.out[0], a.out_spec[0], e.channels), stored(a.in[0], a.in_spec[0], e.channels),
+         stored(a.in[1], a.in_spec[1], e.channels), e.images, e.pixels, e.channels);
 }
 
 void run_dot_channels(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Extents e(a.in_spec[0].shape);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(dot_channels_kernel<T>, {blocks_of(e.channels, kWarp), e.images}, kThreads,
            kThreads * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1),
            e.pixels, e.channels);

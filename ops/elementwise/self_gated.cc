@@ -8,67 +8,49 @@
 namespace pal {
 namespace {
 
-// Tails, a half type, and enough elements for several chunks.
-template <int operands> std::vector<Example> examples() {
-  auto all = [](Shape shape, DType type) {
-    return std::vector<ExampleOperand>(operands, example(shape, type, -4, 4));
-  };
-  return {{.operands = all({3, 7}, DType::f32)},
-          {.operands = all({5, 13}, DType::bf16)},
-          {.operands = all({33, 1031}, DType::f32)}};
-}
-
 Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
-  double bytes = double(out[0].bytes());
-  for (const TensorSpec& spec : in) bytes += double(spec.bytes());
-  return {25.0 * double(in[0].numel()), bytes};
+  return streaming_cost(25.0 * double(in[0].numel()), in, out);
 }
 
-// y = F(x), and the gradient's y = F(dy, x); F names them.
+// y = F(x), and the gradient's y = F(dy, x).
 template <class F, const OpDef& gradient_op>
-OpDef self_gated(const char* formula, const Backend* cuda) {
-  return {
-      .name = F::kName,
+OpDef self_gated(const char* name, const char* formula, const Backend* cuda) {
+  return map_op<1, F>({
+      .name = name,
       .formula = formula,
-      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(F::kName, in, 1); },
       .gradient =
           [](GradientArgs& g) {
             g.give(0, g.builder.emit1(gradient_op, {g.dy(), g.in(0)}));
           },
-      .shares = {{0, 0}},
       .cost = cost,
-      .cpu = {.run = [](const KernelArgs& a) { map_elements<1>(a, F{}); }},
       .cuda = cuda,
-      .examples = examples<1>,
-  };
+      .examples = alike_examples<1>(DType::bf16, -4, 4),
+  });
 }
-template <class F> OpDef self_gated_grad(const char* formula, const Backend* cuda) {
-  return {
-      .name = F::kName,
-      .formula = formula,
-      .infer = [](SpecSpan in, const Attrs&) { return infer_like_first(F::kName, in, 2); },
-      .shares = {{0, 0}, {0, 1}},
-      .cost = cost,
-      .cpu = {.run = [](const KernelArgs& a) { map_elements<2>(a, F{}); }},
-      .cuda = cuda,
-      .examples = examples<2>,
-  };
+template <class F>
+OpDef self_gated_grad(const char* name, const char* formula, const Backend* cuda) {
+  return map_op<2, F>({.name = name,
+                       .formula = formula,
+                       .cost = cost,
+                       .cuda = cuda,
+                       .examples = alike_examples<2>(DType::bf16, -4, 4)});
 }
 
 }  // namespace
 
-const OpDef silu_op = self_gated<Silu, silu_grad_op>("x / (1 + e^-x)", &silu_cuda);
-const OpDef silu_grad_op =
-    self_gated_grad<SiluGrad>("dy s (1 + x (1 - s)), s = 1 / (1 + e^-x)", &silu_grad_cuda);
+const OpDef silu_op = self_gated<Silu, silu_grad_op>("silu", "x / (1 + e^-x)", &silu_cuda);
+const OpDef silu_grad_op = self_gated_grad<SiluGrad>(
+    "silu_grad", "dy s (1 + x (1 - s)), s = 1 / (1 + e^-x)", &silu_grad_cuda);
 
 const OpDef gelu_op =
-    self_gated<Gelu, gelu_grad_op>("x Phi(x), Phi the normal distribution's", &gelu_cuda);
-const OpDef gelu_grad_op = self_gated_grad<GeluGrad>("dy (Phi(x) + x phi(x))", &gelu_grad_cuda);
+    self_gated<Gelu, gelu_grad_op>("gelu", "x Phi(x), Phi the normal distribution's", &gelu_cuda);
+const OpDef gelu_grad_op =
+    self_gated_grad<GeluGrad>("gelu_grad", "dy (Phi(x) + x phi(x))", &gelu_grad_cuda);
 
 const OpDef gelu_tanh_op = self_gated<GeluTanh, gelu_tanh_grad_op>(
-    "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", &gelu_tanh_cuda);
+    "gelu_tanh", "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))", &gelu_tanh_cuda);
 const OpDef gelu_tanh_grad_op = self_gated_grad<GeluTanhGrad>(
-    "dy/2 (1 + t + x (1 - t^2) u'), t = tanh(u)", &gelu_tanh_grad_cuda);
+    "gelu_tanh_grad", "dy/2 (1 + t + x (1 - t^2) u'), t = tanh(u)", &gelu_tanh_grad_cuda);
 
 Val silu(Val x) { return x.builder->emit1(silu_op, {x}); }
 Val gelu(Val x) { return x.builder->emit1(gelu_op, {x}); }

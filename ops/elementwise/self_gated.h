@@ -17,13 +17,10 @@ Val silu(Val x);       // x sigmoid(x)  (Elfwing et al. 2017; swish, Ramachandra
 Val gelu(Val x);       // x Phi(x), Phi the normal distribution's  (Hendrycks and Gimpel 2016)
 Val gelu_tanh(Val x);  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as they approximate it
 
-// A formula's kName is its operator's name.
 struct Silu {
-  static constexpr const char* kName = "silu";
   PAL_HD float operator()(float x) const { return x * sigmoid(x); }
 };
 struct SiluGrad {
-  static constexpr const char* kName = "silu_grad";
   PAL_HD float operator()(float dy, float x) const {
     const float s = sigmoid(x);
     return dy * (s * (1 + x * (1 - s)));
@@ -34,11 +31,9 @@ struct SiluGrad {
   return 0.5f * (1 + erf(x * 0.70710678f));
 }
 struct Gelu {
-  static constexpr const char* kName = "gelu";
   PAL_HD float operator()(float x) const { return x * normal_distribution(x); }
 };
 struct GeluGrad {
-  static constexpr const char* kName = "gelu_grad";
   PAL_HD float operator()(float dy, float x) const {
     const float density = 0.39894228f * exp(-0.5f * x * x);
     return dy * (normal_distribution(x) + x * density);
@@ -55,13 +50,11 @@ struct GeluTanhArgument {
   }
 };
 struct GeluTanh {
-  static constexpr const char* kName = "gelu_tanh";
   PAL_HD float operator()(float x) const {
     return 0.5f * x * (1 + tanh(GeluTanhArgument(x).value));
   }
 };
 struct GeluTanhGrad {
-  static constexpr const char* kName = "gelu_tanh_grad";
   PAL_HD float operator()(float dy, float x) const {
     const GeluTanhArgument u(x);
     const float t = tanh(u.value);

@@ -10,9 +10,15 @@
 
 namespace pal {
 
-// i / n without a 64-bit division where the numbers are small.
-__device__ inline int64_t divide(int64_t i, int64_t n) {
-  return ((uint64_t(i) | uint64_t(n)) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(n)) : i / n;
+// A launch on the node's queue, without shared memory; of blocks of kThreads threads unless told.
+template <class... P>
+void launch(void (*kernel)(P...), Grid grid, int block, const KernelArgs& a,
+            std::type_identity_t<P>... args) {
+  launch(kernel, grid, block, 0, stream_of(a), args...);
+}
+template <class... P>
+void launch(void (*kernel)(P...), Grid grid, const KernelArgs& a, std::type_identity_t<P>... args) {
+  launch(kernel, grid, kThreads, 0, stream_of(a), args...);
 }
 
 constexpr int kGroup = 8;  // elements of a thread: one byte of bits, 16 bytes of bf16, 32 of f32
@@ -141,6 +147,19 @@ inline Grid grid_of_groups(int64_t groups, const char* file = __builtin_FILE(),
   return {blocks_of(groups, kThreads), 1, file, line};
 }
 
+// A thread's eight elements in rows of `width`: their row, the first one's column and place among
+// all, and how many they are; none: there is nothing to do.
+struct RowGroup {
+  int64_t row, column, at;
+  int n;
+};
+__device__ inline RowGroup row_group(int64_t rows, int64_t width) {
+  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
+  if (g >= rows * per_row) return {0, 0, 0, 0};
+  const int64_t row = divide(g, per_row), column = (g - row * per_row) * kGroup;
+  return {row, column, row * width + column, group_size(column, width)};
+}
+
 template <int N> struct Operands {
   Stored in[N];
   Stored out;
@@ -167,15 +186,16 @@ template <int N, class F> __global__ void map_kernel(Operands<N> a, F f) {
 
 template <int N, class F> void launch_map(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N == 1 || N == 2);
-  if (!a.out[0]) return;
   Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < N; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k], kGroup, bit);
-  launch(map_kernel<N, F>, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a),
-         operands, f);
+  launch(map_kernel<N, F>, grid_of_groups(groups_of(operands.n)), a, operands, f);
 }
 
-// The run of an operator whose formula has no fields.
-template <int N, class F> void run_map(const KernelArgs& a) { launch_map<N>(a, F{}); }
+// The run of map_op<N, F> (ops/kernels/tiles.h).
+template <int N, class F> void run_map(const KernelArgs& a) {
+  const F f = formula_of<F>(a.attrs);
+  launch_map<N>(a, f, bit_meaning_of(f));
+}
 
 // Moves bytes unless they are where they should be already.
 inline void copy_async(const KernelArgs& a, void* to, const void* from, int64_t bytes) {
@@ -184,7 +204,7 @@ inline void copy_async(const KernelArgs& a, void* to, const void* from, int64_t 
 }
 // The run of an operator whose output has its operand's bytes.
 inline void copy_operand_async(const KernelArgs& a) {
-  if (a.out[0]) copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
+  copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
 }
 inline void zero_async(const KernelArgs& a, void* to, int64_t bytes) {
   if (bytes) check_cuda(cudaMemsetAsync(to, 0, size_t(bytes), stream_of(a)));

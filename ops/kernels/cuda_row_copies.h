@@ -5,8 +5,6 @@
 
 namespace pal {
 
-// Where row r of a copy comes from; kNoRow: from nowhere, the row becomes NaNs (all bits set).
-constexpr int64_t kNoRow = -1;
 struct SameRow {
   __device__ int64_t operator()(int64_t r) const { return r; }
 };
@@ -32,9 +30,8 @@ template <class W, class Source>
 void copy_words(const KernelArgs& a, void* to, int64_t to_stride, const void* from,
                 int64_t from_stride, int64_t rows, int64_t bytes, Source source) {
   const int64_t size = sizeof(W), words = bytes / size;
-  launch(copy_rows_kernel<W, Source>, {blocks_of(rows * words, kThreads)}, kThreads, 0,
-         stream_of(a), static_cast<W*>(to), to_stride / size, static_cast<const W*>(from),
-         from_stride / size, rows, words, source);
+  launch(copy_rows_kernel<W, Source>, {blocks_of(rows * words, kThreads)}, a, static_cast<W*>(to),
+         to_stride / size, static_cast<const W*>(from), from_stride / size, rows, words, source);
 }
 
 // Rows of `bytes` bytes at distances `to_stride` and `from_stride`.
@@ -55,17 +52,6 @@ void copy_rows_async(const KernelArgs& a, void* to, int64_t to_stride, const voi
     return copy_words<uint16_t>(a, to, to_stride, from, from_stride, rows, bytes, source);
   }
   copy_words<uint8_t>(a, to, to_stride, from, from_stride, rows, bytes, source);
-}
-
-// Rows of the last axis: how many there are, and the bytes of one; and of the first axis.
-inline int64_t rows_of(const TensorSpec& spec) {
-  return leading_numel(spec.shape, spec.shape.rank() - 1);
-}
-inline int64_t row_bytes(const TensorSpec& spec) {
-  return spec.shape.back() * bits(spec.dtype) / 8;
-}
-inline int64_t leading_row_bytes(const TensorSpec& spec) {
-  return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
 }
 
 }  // namespace pal

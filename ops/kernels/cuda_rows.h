@@ -79,8 +79,8 @@ __global__ void sum_rows_kernel(Stored to, const T* x, int64_t rows, int64_t wid
 // Columns of (chunks, width) partial sums, rows `stride` apart, added up in order onto so_far.
 inline void sum_partials(const KernelArgs& a, const Stored& to, const float* partial,
                          int64_t chunks, int64_t width, int64_t stride, const Stored& so_far) {
-  launch(sum_rows_kernel<float>, {blocks_of(width, kColumnThreads)}, kColumnThreads, 0,
-         stream_of(a), to, partial, chunks, width, stride, chunks, so_far);
+  launch(sum_rows_kernel<float>, {blocks_of(width, kColumnThreads)}, kColumnThreads, a, to, partial,
+         chunks, width, stride, chunks, so_far);
 }
 
 // For one thread of a block: f(0) + .. + f(count - 1) in double, in order. All threads call it; the

@@ -23,6 +23,14 @@ namespace pal {
   return bits_float((float_bits(a) & mask) | (float_bits(b) & ~mask));
 }
 
+// first x^n + .. , by Horner's rule: the coefficients of the highest power first.
+template <class... C>
+[[gnu::always_inline]] PAL_HD inline float polynomial(float x, float first, C... rest) {
+  float p = first;
+  ((p = fmaf(p, x, rest)), ...);
+  return p;
+}
+
 // e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r by Cephes' expf polynomial.
 [[gnu::always_inline]] PAL_HD inline float exp(float x) {
   x = choose(x > 89.0f, 89.0f, x);  // e^89 is infinite, e^-104 is 0; NaN passes both
@@ -32,19 +40,15 @@ namespace pal {
   const float n = shifted - kShift;
   float r = fmaf(n, -0.693359375f, x);  // ln 2 in two parts, the first exact
   r = fmaf(n, 2.12194440e-4f, r);
-  float p = 1.9875691500e-4f;
-  p = fmaf(p, r, 1.3981999507e-3f);
-  p = fmaf(p, r, 8.3334519073e-3f);
-  p = fmaf(p, r, 4.1665795894e-2f);
-  p = fmaf(p, r, 1.6666665459e-1f);
-  p = fmaf(p, r, 5.0000001201e-1f);
-  p = fmaf(p, r * r, r) + 1.0f;
+  const float p = polynomial(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                             4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f);
+  const float e_r = fmaf(p, r * r, r) + 1.0f;
   // 2^n in two factors, both normal: n reaches from -150 to 128. Only the last product rounds.
   const int32_t k = int32_t(float_bits(shifted) - float_bits(kShift));
   const int32_t half = k >> 1;
   const float a = bits_float(uint32_t(half + 127) << 23);
   const float b = bits_float(uint32_t(k - half + 127) << 23);
-  return p * a * b;
+  return e_r * a * b;
 }
 
 // x = 2^n m with sqrt(1/2) <= m < sqrt(2); log m by Cephes' logf polynomial in m - 1.
@@ -54,15 +58,9 @@ namespace pal {
   const uint32_t from_half = u - 0x3f3504f3u;  // the bits of sqrt(1/2)
   const float n = float(int32_t(from_half) >> 23) - choose(subnormal, 23.0f, 0.0f);
   const float f = bits_float((from_half & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-  float p = 7.0376836292e-2f;
-  p = fmaf(p, f, -1.1514610310e-1f);
-  p = fmaf(p, f, 1.1676998740e-1f);
-  p = fmaf(p, f, -1.2420140846e-1f);
-  p = fmaf(p, f, 1.4249322787e-1f);
-  p = fmaf(p, f, -1.6668057665e-1f);
-  p = fmaf(p, f, 2.0000714765e-1f);
-  p = fmaf(p, f, -2.4999993993e-1f);
-  p = fmaf(p, f, 3.3333331174e-1f);
+  const float p = polynomial(f, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f,
+                             -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
+                             2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
   const float ff = f * f;
   float tail = fmaf(f * ff, p, n * -2.12194440e-4f);
   tail = fmaf(-0.5f, ff, tail);
@@ -72,26 +70,27 @@ namespace pal {
   return choose(x >= 0.0f, y, __builtin_nanf(""));  // negative or NaN
 }
 
+// The sign of x with ratio(min(|x|, end)), which is at most 1, and 1 from `end` on. NaN stays.
+template <class F>
+[[gnu::always_inline]] PAL_HD inline float odd_up_to_one(float x, float end, F ratio) {
+  const uint32_t magnitude = float_bits(x) & 0x7fffffffu, sign = float_bits(x) & 0x80000000u;
+  const uint32_t last = float_bits(end), one = 0x3f800000u;  // floats above 0: ordered as integers
+  const uint32_t y = float_bits(ratio(bits_float(magnitude < last ? magnitude : last)));
+  const uint32_t bounded = y < one ? y : one;
+  const uint32_t large = magnitude >= last ? one : bounded;
+  return bits_float(magnitude > 0x7f800000u ? magnitude : large | sign);
+}
+
 // x P(x^2) / Q(x^2), minimax in relative error on [-9, 9]; beyond, tanh is 1 in f32.
 [[gnu::always_inline]] PAL_HD inline float tanh(float x) {
-  const uint32_t magnitude = float_bits(x) & 0x7fffffffu, sign = float_bits(x) & 0x80000000u;
-  const uint32_t nine = 0x41100000u, one = 0x3f800000u;  // floats above 0 are ordered as integers
-  const float c = bits_float(magnitude < nine ? magnitude : nine);
-  const float u = c * c;
-  float p = 1.335423279e-8f;
-  p = fmaf(p, u, 2.060876550e-5f);
-  p = fmaf(p, u, 3.495568802e-3f);
-  p = fmaf(p, u, 1.338100944e-1f);
-  p = fmaf(p, u, 1.0f);
-  float q = 7.776380269e-7f;
-  q = fmaf(q, u, 3.285603210e-4f);
-  q = fmaf(q, u, 2.587690884e-2f);
-  q = fmaf(q, u, 4.671432504e-1f);
-  q = fmaf(q, u, 1.0f);
-  const uint32_t y = float_bits(c * (p / q));
-  const uint32_t bounded = y < one ? y : one;
-  const uint32_t large = magnitude >= nine ? one : bounded;
-  return bits_float(magnitude > 0x7f800000u ? magnitude : large | sign);
+  return odd_up_to_one(x, 9.0f, [](float c) {
+    const float u = c * c;
+    const float p =
+        polynomial(u, 1.335423279e-8f, 2.060876550e-5f, 3.495568802e-3f, 1.338100944e-1f, 1.0f);
+    const float q =
+        polynomial(u, 7.776380269e-7f, 3.285603210e-4f, 2.587690884e-2f, 4.671432504e-1f, 1.0f);
+    return c * (p / q);
+  });
 }
 
 // 1 / (1 + e^-x)
@@ -99,27 +98,14 @@ namespace pal {
 
 // x P(x^2) / Q(x^2), minimax in relative error on [-3.92, 3.92]; beyond, erf is 1 in f32.
 [[gnu::always_inline]] PAL_HD inline float erf(float x) {
-  const uint32_t magnitude = float_bits(x) & 0x7fffffffu, sign = float_bits(x) & 0x80000000u;
-  const uint32_t end = 0x407ae148u,
-                 one = 0x3f800000u;  // 3.92; floats above 0 are ordered as integers
-  const float c = bits_float(magnitude < end ? magnitude : end);
-  const float u = c * c;
-  float p = 2.050162394e-6f;
-  p = fmaf(p, u, 2.848740624e-4f);
-  p = fmaf(p, u, 3.765222441e-3f);
-  p = fmaf(p, u, 5.274751584e-2f);
-  p = fmaf(p, u, 1.903972415e-1f);
-  p = fmaf(p, u, 1.128379146f);
-  float q = 3.809203691e-5f;
-  q = fmaf(q, u, 1.162440022e-3f);
-  q = fmaf(q, u, 1.496843008e-2f);
-  q = fmaf(q, u, 1.141053082e-1f);
-  q = fmaf(q, u, 5.020679059e-1f);
-  q = fmaf(q, u, 1.0f);
-  const uint32_t y = float_bits(c * (p / q));
-  const uint32_t bounded = y < one ? y : one;
-  const uint32_t large = magnitude >= end ? one : bounded;
-  return bits_float(magnitude > 0x7f800000u ? magnitude : large | sign);
+  return odd_up_to_one(x, 3.92f, [](float c) {
+    const float u = c * c;
+    const float p = polynomial(u, 2.050162394e-6f, 2.848740624e-4f, 3.765222441e-3f,
+                               5.274751584e-2f, 1.903972415e-1f, 1.128379146f);
+    const float q = polynomial(u, 3.809203691e-5f, 1.162440022e-3f, 1.496843008e-2f,
+                               1.141053082e-1f, 5.020679059e-1f, 1.0f);
+    return c * (p / q);
+  });
 }
 
 }  // namespace pal

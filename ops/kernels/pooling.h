@@ -39,17 +39,31 @@ template <class S> Shape pooled(const Shape& x, const S& s) {
           window_count(x[2], s.left, s.right, s.kernel_w, s.stride_w), x[3]};
 }
 
+// Of the windows over one image.
+template <class S> TensorSpec infer_pooled(SpecSpan in, const S& s) {
+  require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+  const Shape out = pooled(in[0].shape, s);
+  require(out.numel() > 0, to_string(in[0]) + ": the window is larger than the padded image");
+  return {out, in[0].dtype};
+}
+
 // The attributes of the gradient, which does not read the image.
 template <class S> S for_image(S attrs, int64_t height, int64_t width) {
   attrs.height = height, attrs.width = width;
   return attrs;
 }
 
+// Of the gradient: an operation for every pixel of a window.
+template <class S> Cost pool_gradient_cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
+  auto& s = attributes.as<S>();
+  return streaming_cost(double(in[0].numel()) * double(s.kernel_h * s.kernel_w), in, out);
+}
+
 // Of the image's gradient.
-template <class S> Specs infer_pool_gradient(const char* op, const TensorSpec& dy, const S& s) {
-  require(s.height > 0 && s.width > 0, op, "needs the image's height and width");
+template <class S> Specs infer_pool_gradient(const TensorSpec& dy, const S& s) {
+  require(s.height > 0 && s.width > 0, "needs the image's height and width");
   const Shape image{dy.shape[0], s.height, s.width, dy.shape[3]};
-  require(pooled(image, s) == dy.shape, op,
+  require(pooled(image, s) == dy.shape,
           to_string(dy) + ": the gradient should be " + to_string(pooled(image, s)));
   return {{image, dy.dtype}};
 }

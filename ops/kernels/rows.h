@@ -80,6 +80,12 @@ template <class F> float row_sum(int64_t n, F f) {
   return sum.total();
 }
 
+// Rows that one of at most 32 partial sums takes: of sums down the rows, on every device.
+constexpr int64_t kPartialSums = 32;
+inline int64_t rows_per_partial(int64_t rows) {
+  return rows > kPartialSums ? (rows + kPartialSums - 1) / kPartialSums : 1;
+}
+
 // Element i as f32, of any floating-point storage: for the few numbers that go with a row.
 inline float load_one(const void* data, DType type, int64_t i) {
   switch (type) {

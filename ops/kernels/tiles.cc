@@ -87,7 +87,6 @@ BitMeaning bits_of_interval(float lo, float hi) {
 }
 
 void convert_operand(const KernelArgs& a, size_t operand) {
-  if (!a.out[0]) return;
   const TensorSpec &from = a.in_spec[operand], &to = a.out_spec[0];
   if (from.dtype == to.dtype) return copy_bytes(a.queue, a.out[0], a.in[operand], to.bytes());
   parallel_chunks(a.queue, to.numel(), kElementGrain, [&](int64_t begin, int64_t end) {
@@ -99,8 +98,8 @@ void convert_operand(const KernelArgs& a, size_t operand) {
   });
 }
 
-void require_operands(const char* op, SpecSpan in, size_t least, size_t most) {
-  require(in.size() >= least && in.size() <= most, op,
+void require_operands(SpecSpan in, size_t least, size_t most) {
+  require(in.size() >= least && in.size() <= most,
           "takes " + (least < most ? std::to_string(least) + " to " : std::string()) +
               std::to_string(most) + " operands, not " + std::to_string(in.size()));
 }
@@ -109,18 +108,25 @@ bool is_float(DType type) {
   return type == DType::f32 || type == DType::bf16 || type == DType::f16;
 }
 
-Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predicate_last) {
-  require_operands(op, in, operands, operands);
-  require(is_float(in[0].dtype), op, to_string(in[0]) + ": not a floating-point type");
+Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last) {
+  require_operands(in, operands, operands);
+  require(is_float(in[0].dtype), to_string(in[0]) + ": not a floating-point type");
   for (size_t k = 1; k < operands; ++k) {
     const bool predicate = predicate_last && k + 1 == operands;
-    require(in[k].shape == in[0].shape, op,
+    require(in[k].shape == in[0].shape,
             to_string(in[0]) + ", " + to_string(in[k]) + ": shapes differ");
     require(in[k].dtype == in[0].dtype ||
                 (predicate && (is_float(in[k].dtype) || in[k].dtype == DType::bit)),
-            op, to_string(in[0]) + ", " + to_string(in[k]) + ": types differ");
+            to_string(in[0]) + ", " + to_string(in[k]) + ": types differ");
   }
   return {{in[0].shape, in[0].dtype}};
+}
+
+Cost streaming_cost(double flops, SpecSpan in, SpecSpan out) {
+  Cost cost{flops, 0};
+  for (auto& spec : in) cost.bytes += spec.shape.rank() > 0 ? double(spec.bytes()) : 0;
+  for (auto& spec : out) cost.bytes += double(spec.bytes());
+  return cost;
 }
 
 int64_t leading_numel(const Shape& shape, int axes) {

@@ -3,9 +3,12 @@
 // used where it lies, any other is converted into a buffer on the stack, so a formula is compiled
 // once, and outputs may lie over operands of the same size.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 
+#include "core/host_device.h"
 #include "core/op.h"
 #include "core/parallel.h"
 #include "ops/kernels/element_types.h"
@@ -36,7 +39,6 @@ BitMeaning bits_of_interval(float lo, float hi);
 // floats. `bit` says what the bits of operands stored as such stand for.
 template <int N, class F> void map_elements(const KernelArgs& a, F f, BitMeaning bit = {}) {
   static_assert(N >= 1 && N <= 3);
-  if (!a.out[0]) return;
   const DType type = a.out_spec[0].dtype;
   parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     const F g = f;  // its own copy: the stores below could change one that others see
@@ -68,31 +70,92 @@ template <int N, class F> void map_elements(const KernelArgs& a, F f, BitMeaning
   });
 }
 
+bool is_float(DType type);  // f32, bf16 or f16
+
+// Inference of outputs like the first operand, which must be floating point; the other `operands`
+// must have its shape, and its type too unless they are read by predicate (then bits will do).
+Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last = false);
+
+// The formula of a node: F as its attributes make it, where F says which those are.
+template <class F> F formula_of(const Attrs& attrs) {
+  if constexpr (requires { typename F::Attributes; })
+    return F(attrs.as<typename F::Attributes>());
+  else
+    return F{};
+}
+template <class F> BitMeaning bit_meaning_of(const F& formula) {
+  if constexpr (requires { formula.bit_meaning(); })
+    return formula.bit_meaning();
+  else
+    return {};
+}
+// The same kernel's arguments with other operands, for a formula that is applied behind it.
+inline KernelArgs with_operands(const KernelArgs& a, std::span<void* const> in, SpecSpan in_spec) {
+  return {in, a.out, in_spec, a.out_spec, a.attrs, nullptr, nullptr, a.queue};
+}
+
+// The run of an operator that applies F to N operands.
+template <int N, class F> void map_operands(const KernelArgs& a) {
+  const F f = formula_of<F>(a.attrs);
+  map_elements<N>(a, f, bit_meaning_of(f));
+}
+// Such an operator, with operands of one shape and type: what its facts leave out.
+template <int N, class F> OpDef map_op(OpDef facts) {
+  if (!facts.infer) facts.infer = [](SpecSpan in, const Attrs&) { return infer_like_first(in, N); };
+  for (int k = 0; k < N; ++k) facts.shares.push_back({0, k});
+  facts.cpu.run = map_operands<N, F>;
+  return facts;
+}
+
 // Output 0 = that operand in the output's type: floats are converted, any other type has to be the
 // output's already.
 void convert_operand(const KernelArgs& a, size_t operand);
 
 // ProgramError unless there are `least` to `most` operands.
-void require_operands(const char* op, SpecSpan in, size_t least, size_t most);
+void require_operands(SpecSpan in, size_t least, size_t most);
 
-bool is_float(DType type);  // f32, bf16 or f16
-
-// Inference of outputs like the first operand, which must be floating point; the other `operands`
-// must have its shape, and its type too unless they are read by predicate (then bits will do).
-Specs infer_like_first(const char* op, SpecSpan in, size_t operands, bool predicate_last = false);
+// Each operand that is there is read once, each result written once.
+Cost streaming_cost(double flops, SpecSpan in, SpecSpan out);
 
 // Products of extents: those of the first `axes` axes, and of those from `from` on.
 int64_t leading_numel(const Shape& shape, int axes);
 int64_t trailing_numel(const Shape& shape, int from);
-// Rows of the last axis.
+// Rows of the last axis: how many, and the bytes of one; and the bytes of a row of the first axis.
 inline int64_t row_count(const Shape& shape) { return leading_numel(shape, shape.rank() - 1); }
+inline int64_t row_bytes(const TensorSpec& spec) {
+  return spec.shape.back() * bits(spec.dtype) / 8;
+}
+inline int64_t leading_row_bytes(const TensorSpec& spec) {
+  return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
+}
+
+// i / n without a 64-bit division where the numbers are small.
+PAL_HD inline int64_t divide(int64_t i, int64_t n) {
+  return ((uint64_t(i) | uint64_t(n)) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(n)) : i / n;
+}
+
+// Where a copy's row comes from: the row of that number, or from nowhere (on a GPU, where what is
+// wrong cannot be refused, such a row becomes NaNs).
+constexpr int64_t kNoRow = -1;
+// Row r of `to` = row source(r) of `from`, which must be there; rows of `bytes` bytes.
+template <class Source>
+void copy_rows_from(const Queue& queue, void* to, const void* from, int64_t rows, int64_t bytes,
+                    Source source) {
+  const int64_t grain = 4 * kElementGrain / std::max<int64_t>(bytes, 1) + 1;
+  parallel_chunks(queue, rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      std::memcpy(static_cast<char*>(to) + r * bytes,
+                  static_cast<const char*>(from) + source(r) * bytes, size_t(bytes));
+    }
+  });
+}
 
 // Moves bytes unless they are where they should be already; both ranges are equal or disjoint.
 void copy_bytes(const Queue& queue, void* to, const void* from, int64_t bytes);
 void zero_bytes(const Queue& queue, void* to, int64_t bytes);
 // The run of an operator whose output has its operand's bytes.
 inline void copy_operand(const KernelArgs& a) {
-  if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
+  copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
 }
 
 // Rows of `bytes` bytes at distances `to_stride` and `from_stride`.
@@ -102,6 +165,16 @@ void copy_rows(const Queue& queue, void* to, int64_t to_stride, const void* from
 // An example operand of so many dimensions, shorter to write.
 inline ExampleOperand example(Shape shape, DType type = DType::f32, float lo = -2, float hi = 2) {
   return {.spec = {shape, type}, .lo = lo, .hi = hi, .differentiable = type == DType::f32};
+}
+// Of an operator whose N operands are alike: tails, a half type, and elements for several chunks.
+template <size_t N>
+std::vector<Example> alike_examples(DType half, float lo = -2, float hi = 2,
+                                    const Attrs& attrs = {}) {
+  auto alike = [&](Shape shape, DType type) -> Example {
+    return {.operands = std::vector<ExampleOperand>(N, example(shape, type, lo, hi)),
+            .attrs = attrs};
+  };
+  return {alike({3, 7}, DType::f32), alike({5, 13}, half), alike({33, 1031}, DType::f32)};
 }
 inline ExampleOperand constant(ExampleOperand operand) {
   operand.differentiable = false;

@@ -96,24 +96,25 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
              : Forward::desc(training, algorithm, x, weights, y, strides, dilations, before, after);
   const Forward::primitive_desc forward(desc, attr, onednn::engine());
   Described d;
+  auto set = [&](const auto& primitive, const auto& pd, const Desc& own_weights) {
+    d.primitive = primitive, d.implementation = pd.impl_info_str();
+    d.weights = own_weights, d.scratchpad = pd.scratchpad_desc();
+  };
   if (kind == ConvKind::forward) {
-    d.primitive = Forward(forward), d.implementation = forward.impl_info_str();
-    d.weights = forward.weights_desc(), d.scratchpad = forward.scratchpad_desc();
+    set(Forward(forward), forward, forward.weights_desc());
     d.operands = {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, d.weights}, {DNNL_ARG_DST, y}};
     if (s.bias) d.operands.push_back({DNNL_ARG_BIAS, bias});
   } else if (kind == ConvKind::data_grad) {
     using Backward = dnnl::convolution_backward_data;
     const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
                                       attr, onednn::engine(), forward);
-    d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
-    d.weights = pd.weights_desc(), d.scratchpad = pd.scratchpad_desc();
+    set(Backward(pd), pd, pd.weights_desc());
     d.operands = {{DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_WEIGHTS, d.weights}, {DNNL_ARG_DIFF_SRC, x}};
   } else {
     using Backward = dnnl::convolution_backward_weights;
     const Backward::primitive_desc pd({algorithm, x, weights, y, strides, dilations, before, after},
                                       attr, onednn::engine(), forward);
-    d.primitive = Backward(pd), d.implementation = pd.impl_info_str();
-    d.weights = pd.diff_weights_desc(), d.scratchpad = pd.scratchpad_desc();
+    set(Backward(pd), pd, pd.diff_weights_desc());
     d.operands = {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, d.weights}};
   }
   return d;
@@ -248,12 +249,7 @@ ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& sha
   const Desc callers = to_onednn(shape, given);
   if (callers != p.weights) {
     const bool back = kind == ConvKind::weight_grad;
-    const Desc from = back ? p.weights : callers, to = back ? callers : p.weights;
-    const dnnl::reorder::primitive_desc pd(onednn::engine(), from, onednn::engine(), to,
-                                           onednn::user_scratchpad());
-    p.reorder = std::make_unique<Launch>(
-        dnnl::reorder(pd), pd.scratchpad_desc(),
-        std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    p.reorder = back ? onednn::reorder(p.weights, callers) : onednn::reorder(callers, p.weights);
   }
   p.weights_at = p.scratch * p.workers;
   if (p.reorder) p.weights_at = std::max(p.weights_at, align_up(p.reorder->scratch_bytes()));

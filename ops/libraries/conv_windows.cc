@@ -29,14 +29,8 @@ struct Strided {
 
 // c = a b, or c += a b.
 std::unique_ptr<Launch> product(const Strided& a, const Strided& b, const Strided& c, bool add) {
-  dnnl::primitive_attr attr = onednn::user_scratchpad();
-  if (add) {
-    dnnl::post_ops post;
-    post.append_sum(1.0f);
-    attr.set_post_ops(post);
-  }
-  const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a.desc(), b.desc(), c.desc()), attr,
-                                        onednn::engine());
+  const dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a.desc(), b.desc(), c.desc()),
+                                        onednn::user_scratchpad(add), onednn::engine());
   return std::make_unique<Launch>(
       dnnl::matmul(pd), pd.scratchpad_desc(),
       std::vector<std::pair<int, Desc>>{

@@ -43,16 +43,10 @@ Desc b_desc(const ProductShape& s) {
 }
 
 dnnl::matmul::primitive_desc describe(const ProductShape& s, const Desc& b) {
-  dnnl::primitive_attr attr = onednn::user_scratchpad();
-  if (s.accumulate) {
-    dnnl::post_ops post;
-    post.append_sum(1.0f);
-    attr.set_post_ops(post);
-  }
   const Desc a = matrix(s, s.in, s.m, s.k, s.a), c = matrix(s, s.out, s.m, s.n, s.c);
   const dnnl::matmul::desc desc =
       s.bias ? dnnl::matmul::desc(a, b, bias_desc(s), c) : dnnl::matmul::desc(a, b, c);
-  return {desc, attr, onednn::engine()};
+  return {desc, onednn::user_scratchpad(s.accumulate), onednn::engine()};
 }
 
 std::unique_ptr<Launch> launch(const dnnl::matmul::primitive_desc& pd, bool bias) {

@@ -94,10 +94,21 @@ Layout layout_of(const Desc& chosen) {
       tag_of(chosen), int64_t(chosen.get_size()), std::make_shared<const Desc>(chosen)});
 }
 
-dnnl::primitive_attr user_scratchpad() {
+dnnl::primitive_attr user_scratchpad(bool add) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (!add) return attr;
+  dnnl::post_ops post;
+  post.append_sum(1.0f);
+  attr.set_post_ops(post);
   return attr;
+}
+
+std::unique_ptr<Launch> reorder(const Desc& from, const Desc& to) {
+  const dnnl::reorder::primitive_desc pd(engine(), from, engine(), to, user_scratchpad());
+  return std::make_unique<Launch>(
+      dnnl::reorder(pd), pd.scratchpad_desc(),
+      std::vector<std::pair<int, Desc>>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
 Launch::Launch(const dnnl::primitive& primitive, const Desc& scratchpad,

@@ -3,6 +3,7 @@
 #pragma once
 #include <omp.h>
 
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -44,8 +45,8 @@ Desc plain(const TensorSpec& spec);
 // A format that a primitive chose, as a Layout; null when it is row-major.
 Layout layout_of(const Desc& chosen);
 
-// Every primitive takes its scratch memory from the caller.
-dnnl::primitive_attr user_scratchpad();
+// Every primitive takes its scratch memory from the caller. `add`: onto what the result holds.
+dnnl::primitive_attr user_scratchpad(bool add = false);
 
 // A primitive and its operands. run() only puts addresses in: nothing is allocated. Two threads may
 // run the same one; they take turns.
@@ -69,5 +70,8 @@ class Launch {
   int64_t scratch_bytes_;
   std::mutex turn_;
 };
+
+// Between two layouts; the addresses are from, to.
+std::unique_ptr<Launch> reorder(const Desc& from, const Desc& to);
 
 }  // namespace pal::onednn

@@ -9,37 +9,13 @@
 
 #include "core/gradient.h"
 #include "core/scalars.h"
-#include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
 
 constexpr int64_t kRows = 8;  // in a chunk
-
-// Calls f(tile, first column, columns) for the tiles of a row.
-template <class F>
-void for_tiles(const void* data, DType type, int64_t row, int64_t width, float* buffer, F f) {
-  for (int64_t j = 0; j < width; j += kTile) {
-    const int64_t n = std::min(kTile, width - j);
-    f(load_tile(data, type, row * width + j, n, buffer), j, n);
-  }
-}
-
-float log_sum_exp(const void* data, DType type, int64_t row, int64_t width, float* buffer) {
-  LaneMax top;
-  for_tiles(data, type, row, width, buffer, [&](const float* x, int64_t, int64_t n) {
-    top.add(n, [&](int64_t e) { return x[e]; });
-  });
-  const float most = top.total();
-  LaneSum sum;
-  for_tiles(data, type, row, width, buffer, [&](const float* x, int64_t, int64_t n) {
-    sum.add(n, [&](int64_t e) { return exp(x[e] - most); });
-  });
-  return most + log(sum.total());
-}
 
 Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t chunks = (in[0].shape[0] + kRows - 1) / kRows;
@@ -64,7 +40,8 @@ void run(const KernelArgs& a) {
         continue;
       }
       const bool valid = target >= 0 && target < width;
-      const float lse = valid ? log_sum_exp(a.in[0], type, row, width, buffer) : __builtin_nanf("");
+      const float lse = valid ? log_sum_exp_of_row(a.in[0], type, row * width, width, buffer)
+                              : __builtin_nanf("");
       if (lse_out) lse_out[row] = lse;
       const double of_target =
           valid ? double(lse) - load_one(a.in[0], type, row * width + target) : double(lse);
@@ -72,9 +49,10 @@ void run(const KernelArgs& a) {
       loss += (1 - smoothing) * of_target;
       if (smoothing > 0 && a.out[0] && valid) {
         LaneSum sum;
-        for_tiles(a.in[0], type, row, width, buffer, [&](const float* x, int64_t, int64_t n) {
-          sum.add(n, [&](int64_t e) { return lse - x[e]; });
-        });
+        each_tile(a.in[0], type, row * width, width, buffer,
+                  [&](const float* x, int64_t, int64_t n) {
+                    sum.add(n, [&](int64_t e) { return lse - x[e]; });
+                  });
         loss += smoothing * double(sum.total()) / double(width);
       }
     }
@@ -95,7 +73,6 @@ void run_grad(const KernelArgs& a) {
   const float* lses = a.input(2);
   const int32_t* targets = a.input<int32_t>(3);
   auto& attrs = a.attrs.as<CrossEntropyAttrs>();
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, rows, kRows, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     // Locals of the chunk: seen through the closure, stores to dx could change them.
@@ -125,37 +102,31 @@ void run_grad(const KernelArgs& a) {
   });
 }
 
-void check(const char* op, const TensorSpec& logits, const TensorSpec& targets,
-           const TensorSpec& scalars, const Attrs& attrs) {
+void check(const TensorSpec& logits, const TensorSpec& targets, const TensorSpec& scalars,
+           const Attrs& attrs) {
   const float s = attrs.as<CrossEntropyAttrs>().smoothing;
-  require(s >= 0 && s <= 1, op, "smoothing is " + print_float(s) + ": want 0 to 1");
+  require(s >= 0 && s <= 1, "smoothing is " + print_float(s) + ": want 0 to 1");
   require(
       logits.shape.rank() == 2 && is_float(logits.dtype) && targets.dtype == DType::i32 &&
           targets.shape == Shape{logits.shape[0]} && logits.shape[1] > 0,
-      op,
       to_string(logits) + ", " + to_string(targets) + ": want logits (N, V) and targets i32[N]");
-  require(scalars == scalars_spec(), op,
+  require(scalars == scalars_spec(),
           to_string(scalars) + ": want the step's scalars, " + to_string(scalars_spec()));
 }
 
-bool one_number(const TensorSpec& spec) {
-  return spec.dtype == DType::f32 && spec.shape == Shape{1};
-}
-
-ExampleOperand scalars_example() { return example({16}, DType::i32, -1, 0); }
-
 std::vector<Example> examples() {
   return {
-      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), scalars_example()},
+      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), step_scalars_example()},
        .attrs = CrossEntropyAttrs{0, -1}},
-      {.operands = {example({9, 37}), example({9}, DType::i32, 0, 3), scalars_example()},
+      {.operands = {example({9, 37}), example({9}, DType::i32, 0, 3), step_scalars_example()},
        .attrs = CrossEntropyAttrs{0.1f, 0}},
       {.operands = {example({5, 33}, DType::bf16), example({5}, DType::i32, 0, 32),
-                    scalars_example()},
+                    step_scalars_example()},
        .attrs = CrossEntropyAttrs{0.1f, 0}},
-      {.operands = {example({35, 1030}), example({35}, DType::i32, 0, 1029), scalars_example()},
+      {.operands = {example({35, 1030}), example({35}, DType::i32, 0, 1029),
+                    step_scalars_example()},
        .attrs = CrossEntropyAttrs{0.2f, 0}},
-      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), scalars_example()},
+      {.operands = {example({3, 5}), example({3}, DType::i32, 0, 4), step_scalars_example()},
        .attrs = CrossEntropyAttrs{0, 0},
        .unread = {0, 1, 0}},
   };
@@ -165,7 +136,7 @@ std::vector<Example> grad_examples() {
   auto one = [](int64_t rows, int64_t width, DType type, CrossEntropyAttrs attrs) {
     return Example{
         .operands = {example({1}), example({rows, width}, type), example({rows}, DType::f32, 2, 5),
-                     example({rows}, DType::i32, 0, float(width - 1)), scalars_example()},
+                     example({rows}, DType::i32, 0, float(width - 1)), step_scalars_example()},
         .attrs = attrs};
   };
   return {one(3, 5, DType::f32, {0, -1}), one(5, 33, DType::bf16, {0.1f, 0}),
@@ -178,8 +149,8 @@ const OpDef cross_entropy_op{
     .name = "cross_entropy",
     .formula = "sum_n (lse - (1 - s) x[t] - s mean(x)) / tokens, where t is not ignored",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 3, "cross_entropy", "takes logits, targets, scalars");
-      check("cross_entropy", in[0], in[1], in[2], attrs);
+      require(in.size() == 3, "takes logits, targets, scalars");
+      check(in[0], in[1], in[2], attrs);
       return {{Shape{1}}, {Shape{1}}, {in[1].shape}};
     },
     .gradient =
@@ -188,34 +159,31 @@ const OpDef cross_entropy_op{
           g.give(0, g.builder.emit1(cross_entropy_grad_op,
                                     {g.dy(), g.in(0), g.out(2), g.in(1), g.in(2)}, g.node.attrs));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{23.0 * double(in[0].numel()), double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {23.0 * double(in[0].numel()), double(in[0].bytes())};
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &cross_entropy_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 const OpDef cross_entropy_grad_op{
     .name = "cross_entropy_grad",
     .formula = "dloss / tokens (e^(x - lse) - s / V - (1 - s) [v == t])",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "cross_entropy_grad";
-      require(in.size() == 5, op, "takes dloss, logits, lse, targets, scalars");
-      check(op, in[1], in[3], in[4], attrs);
-      require(one_number(in[0]) && in[2].dtype == DType::f32 && in[2].shape == in[3].shape, op,
+      require(in.size() == 5, "takes dloss, logits, lse, targets, scalars");
+      check(in[1], in[3], in[4], attrs);
+      require(one_number(in[0]) && in[2].dtype == DType::f32 && in[2].shape == in[3].shape,
               to_string(in[0]) + ", " + to_string(in[2]) + ": want dloss f32[1] and lse f32[N]");
       return {plain(in[1])};
     },
     .shares = {{0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{22.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {22.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
+    },
     .cpu = {.run = run_grad},
     .cuda = &cross_entropy_grad_cuda,
-    .examples = grad_examples,
+    .examples = grad_examples(),
 };
 
 CrossEntropy cross_entropy(Val logits, Val targets, Val scalars, CrossEntropyAttrs attrs) {

@@ -67,8 +67,7 @@ void run_cross_entropy(const KernelArgs& a) {
   const int64_t rows = a.in_spec[0].shape[0], width = a.in_spec[0].shape[1];
   const int64_t chunks = blocks_of(rows, kRowsPerBlock);
   LossSums* partial = reinterpret_cast<LossSums*>(a.workspace);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(cross_entropy_kernel<T>, {chunks}, kThreads, kRowsPerBlock * sizeof(RowLoss),
            stream_of(a), partial, a.output(2), a.input<T>(0), a.input<int32_t>(1), rows, width,
            a.attrs.as<CrossEntropyAttrs>(), a.out[0] != nullptr);
@@ -86,10 +85,8 @@ __global__ void cross_entropy_grad_kernel(Stored dx, Stored x, const float* dlos
                                           const float* lses, const int32_t* targets,
                                           const StepScalars* scalars, int64_t rows, int64_t width,
                                           CrossEntropyAttrs attrs) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup, at = row * width + j;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   const int64_t target = targets[row];
   const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
   const float lse = lses[row], factor = *dloss / scalars->tokens;
@@ -105,11 +102,10 @@ __global__ void cross_entropy_grad_kernel(Stored dx, Stored x, const float* dlos
   store8(dx, at, n, v);
 }
 void run_cross_entropy_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t rows = a.in_spec[1].shape[0], width = a.in_spec[1].shape[1];
-  launch(cross_entropy_grad_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0], width), stored(a.in[1], a.in_spec[1], width),
-         a.input(0), a.input(2), a.input<int32_t>(3), a.input<StepScalars>(4), rows, width,
+  launch(cross_entropy_grad_kernel, grid_of_groups(rows * groups_of(width)), a,
+         stored(a.out[0], a.out_spec[0], width), stored(a.in[1], a.in_spec[1], width), a.input(0),
+         a.input(2), a.input<int32_t>(3), a.input<StepScalars>(4), rows, width,
          a.attrs.as<CrossEntropyAttrs>());
 }
 

@@ -16,8 +16,7 @@
 #include "core/gradient.h"
 #include "core/scalars.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 #include "ops/tensors/casts.h"
 
 namespace pal {
@@ -42,9 +41,7 @@ void fill_jumps(const CtcSequence& q, float* jump) {
 
 // Takes the largest off a row, and returns it; leaves a row of kCtcNever alone.
 float normalise(float* x, int64_t n) {
-  LaneMax top;
-  top.add(n, [&](int64_t s) { return x[s]; });
-  const float most = top.total();
+  const float most = max_of_row(x, DType::f32, 0, n, nullptr);
   if (!(most > kCtcAlmostNever)) return 0;
 #pragma omp simd
   for (int64_t s = 0; s < n; ++s) x[s] = choose(x[s] > kCtcAlmostNever, x[s] - most, kCtcNever);
@@ -61,10 +58,7 @@ double forward(const CtcSequence& q, const float* logits, float* lse, float* alp
   double taken = 0;
   for (int64_t t = 0; t < q.steps; ++t) {
     const float* x = logits + q.row(t) * q.width;
-    LaneMax top;
-    top.add(q.width, [&](int64_t v) { return x[v]; });
-    const float most = top.total();
-    const float norm = most + log(row_sum(q.width, [&](int64_t v) { return exp(x[v] - most); }));
+    const float norm = log_sum_exp_of_row(x, DType::f32, 0, q.width, nullptr);
     if (lse) lse[q.row(t)] = norm;
     fill_y(q, x, norm, y);
     float* to = alpha + q.row(t) * q.most_states;
@@ -206,7 +200,6 @@ Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 
 // dloss, logits, nll, lse, alpha, labels, steps, label_lengths, scalars -> dlogits
 void run_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& shape = a.in_spec[1].shape;
   const int64_t T = shape[0], B = shape[1], states = 2 * a.in_spec[5].shape[0] + 1;
   auto* rows = reinterpret_cast<float*>(a.workspace);
@@ -227,20 +220,19 @@ void run_grad(const KernelArgs& a) {
   });
 }
 
-void check(const char* op, const TensorSpec& logits, SpecSpan rest, const Attrs& attrs) {
+void check(const TensorSpec& logits, SpecSpan rest, const Attrs& attrs) {
   require(logits.shape.rank() == 3 && logits.dtype == DType::f32 && !logits.layout &&
               logits.numel() > 0 && rest[0].dtype == DType::i32 && rest[0].shape.rank() == 2 &&
               rest[0].shape[0] > 0 && rest[0].shape[1] == logits.shape[1],
-          op,
           to_string(logits) + ", " + to_string(rest[0]) +
               ": want logits f32 (T, B, V) and labels i32 (L, B)");
   const TensorSpec lengths{{logits.shape[1]}, DType::i32};
-  require(rest[1] == lengths && rest[2] == lengths, op,
+  require(rest[1] == lengths && rest[2] == lengths,
           to_string(rest[1]) + ", " + to_string(rest[2]) + ": want steps and label_lengths i32[B]");
-  require(rest[3] == scalars_spec(), op,
+  require(rest[3] == scalars_spec(),
           to_string(rest[3]) + ": want the step's scalars, " + to_string(scalars_spec()));
   const int64_t blank = attrs.as<CtcAttrs>().blank;
-  require(blank >= 0 && blank < logits.shape[2], op,
+  require(blank >= 0 && blank < logits.shape[2],
           "blank is " + std::to_string(blank) + " of " + std::to_string(logits.shape[2]));
 }
 
@@ -255,16 +247,14 @@ Cost cost(double of_state, const TensorSpec& logits, const TensorSpec& labels, d
   return {of_state * cells + 22.0 * double(logits.numel()), bytes};
 }
 
-ExampleOperand ints(Shape shape, float lo, float hi) {
-  return example(std::move(shape), DType::i32, lo, hi);
-}
+ExampleOperand ints(Shape shape, float lo, float hi) { return example(shape, DType::i32, lo, hi); }
 
 std::vector<Example> examples() {
   auto one = [](int64_t T, int64_t B, int64_t V, int64_t L, int64_t shortest, CtcAttrs attrs) {
     const float first = attrs.blank == 0 ? 1 : 0;
     return Example{.operands = {example({T, B, V}), ints({L, B}, first, float(V) - 2 + first),
                                 ints({B}, float(shortest), float(T)), ints({B}, 0, float(L)),
-                                ints({16}, -1, 0)},
+                                step_scalars_example()},
                    .attrs = attrs};
   };
   std::vector<Example> all = {one(5, 2, 4, 2, 5, {}), one(9, 3, 5, 3, 7, {.zero_infinity = true}),
@@ -276,12 +266,12 @@ std::vector<Example> examples() {
 
 std::vector<Example> grad_examples() {
   auto one = [](int64_t T, int64_t B, int64_t V, int64_t L, CtcAttrs attrs) {
-    return Example{
-        .operands = {example({1}), example({T, B, V}), example({B}, DType::f32, 1, 9),
-                     example({T, B}, DType::f32, 2, 4),
-                     example({T, B, 2 * L + 1}, DType::f32, -5, 0), ints({L, B}, 1, float(V) - 1),
-                     ints({B}, float(T) / 2, float(T)), ints({B}, 0, float(L)), ints({16}, -1, 0)},
-        .attrs = attrs};
+    return Example{.operands = {example({1}), example({T, B, V}), example({B}, DType::f32, 1, 9),
+                                example({T, B}, DType::f32, 2, 4),
+                                example({T, B, 2 * L + 1}, DType::f32, -5, 0),
+                                ints({L, B}, 1, float(V) - 1), ints({B}, float(T) / 2, float(T)),
+                                ints({B}, 0, float(L)), step_scalars_example()},
+                   .attrs = attrs};
   };
   return {one(5, 2, 4, 2, {}), one(9, 3, 5, 3, {.zero_infinity = true}), one(60, 3, 70, 20, {})};
 }
@@ -292,8 +282,8 @@ const OpDef ctc_loss_op{
     .name = "ctc_loss",
     .formula = "sum_b -log sum over alignments of prod_t softmax(x[t,b]) / tokens",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 5, "ctc_loss", "takes logits, labels, steps, label_lengths, scalars");
-      check("ctc_loss", in[0], in.subspan(1), attrs);
+      require(in.size() == 5, "takes logits, labels, steps, label_lengths, scalars");
+      check(in[0], in.subspan(1), attrs);
       Specs out = stashed(in[0], in[1]);
       out.insert(out.begin(), TensorSpec{Shape{1}});
       return out;
@@ -306,13 +296,12 @@ const OpDef ctc_loss_op{
                                      g.in(2), g.in(3), g.in(4)},
                                     g.node.attrs));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return cost(90, in[0], in[1], double(in[0].bytes() + out[3].bytes()));
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return cost(90, in[0], in[1], double(in[0].bytes() + out[3].bytes()));
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &ctc_loss_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 const OpDef ctc_loss_grad_op{
@@ -320,26 +309,23 @@ const OpDef ctc_loss_grad_op{
     .formula =
         "dloss / tokens (softmax(x[t,b]) - how likely each symbol is at t, given the labels)",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "ctc_loss_grad";
-      require(in.size() == 9, op,
+      require(in.size() == 9,
               "takes dloss, logits, nll, lse, alpha, labels, steps, label_lengths, scalars");
-      check(op, in[1], in.subspan(5), attrs);
+      check(in[1], in.subspan(5), attrs);
       const Specs kept = stashed(in[1], in[5]);
       require(
           in[0] == TensorSpec{Shape{1}} && in[2] == kept[0] && in[3] == kept[1] && in[4] == kept[2],
-          op,
           to_string(in[0]) + ", " + to_string(in[2]) + ", " + to_string(in[3]) + ", " +
               to_string(in[4]) + ": want dloss f32[1] and what ctc_loss leaves");
       return {in[1]};
     },
     .shares = {{0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return cost(150, in[1], in[5], double(2 * in[1].bytes() + in[4].bytes()));
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return cost(150, in[1], in[5], double(2 * in[1].bytes() + in[4].bytes()));
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &ctc_loss_grad_cuda,
-    .examples = grad_examples,
+    .examples = grad_examples(),
 };
 
 CtcLoss ctc_loss(const CtcOperands& o, CtcAttrs attrs) {

@@ -4,69 +4,47 @@
 #include <algorithm>
 
 #include "core/builder.h"
-#include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
 
-int64_t grain(int64_t width) {
-  return std::max<int64_t>(1, kElementGrain / 4 / std::max<int64_t>(1, width));
-}
-
-float row_max(const void* data, DType type, int64_t base, int64_t width, float* buffer) {
-  LaneMax top;
-  for (int64_t j = 0; j < width; j += kTile) {
-    const int64_t n = std::min(kTile, width - j);
-    const float* x = load_tile(data, type, base + j, n, buffer);
-    top.add(n, [&](int64_t e) { return x[e]; });
-  }
-  return top.total();
-}
-
 void run_log_softmax(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    for (int64_t base = begin * width; base < end * width; base += width) {
-      const float most = row_max(a.in[0], type, base, width, buffer[0]);
-      LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* x = load_tile(a.in[0], type, base + j, n, buffer[0]);
-        sum.add(n, [&](int64_t e) { return exp(x[e] - most); });
-      }
-      const float lse = most + log(sum.total());
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* x = load_tile(a.in[0], type, base + j, n, buffer[0]);
-        float* y = tile_to_fill(a.out[0], type, base + j, buffer[1]);
+  parallel_chunks(a.queue, rows, rows_of_chunk(width, kElementGrain / 4),
+                  [&](int64_t begin, int64_t end) {
+                    alignas(64) float buffer[2][kTile];
+                    for (int64_t base = begin * width; base < end * width; base += width) {
+                      const float lse = log_sum_exp_of_row(a.in[0], type, base, width, buffer[0]);
+                      each_tile(a.in[0], type, base, width, buffer[0],
+                                [&](const float* x, int64_t j, int64_t n) {
+                                  float* y = tile_to_fill(a.out[0], type, base + j, buffer[1]);
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) y[e] = x[e] - lse;
-        if (type != DType::f32) store_tile(a.out[0], type, base + j, n, y);
-      }
-    }
-  });
+                                  for (int64_t e = 0; e < n; ++e) y[e] = x[e] - lse;
+                                  if (type != DType::f32)
+                                    store_tile(a.out[0], type, base + j, n, y);
+                                });
+                    }
+                  });
 }
 
 void run_argmax(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
   int32_t* out = a.output<int32_t>(0);
-  if (!out) return;
-  parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[kTile];
-    for (int64_t row = begin; row < end; ++row) {
-      const float most = row_max(a.in[0], type, row * width, width, buffer);
-      int64_t best = 0;
-      while (best < width && load_one(a.in[0], type, row * width + best) != most) ++best;
-      out[row] = best < width ? int32_t(best) : 0;  // a row of NaNs has no largest
-    }
-  });
+  parallel_chunks(a.queue, rows, rows_of_chunk(width, kElementGrain / 4),
+                  [&](int64_t begin, int64_t end) {
+                    alignas(64) float buffer[kTile];
+                    for (int64_t row = begin; row < end; ++row) {
+                      const float most = max_of_row(a.in[0], type, row * width, width, buffer);
+                      int64_t best = 0;
+                      while (best < width && load_one(a.in[0], type, row * width + best) != most)
+                        ++best;
+                      out[row] = best < width ? int32_t(best) : 0;  // a row of NaNs has no largest
+                    }
+                  });
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs&) {
@@ -84,16 +62,15 @@ std::vector<Example> examples() {
 const OpDef log_softmax_op{
     .name = "log_softmax",
     .formula = "x - log sum e^x over the last axis",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 1 && present(in[0]), "log_softmax", "takes x (.., V)");
-          return infer_like_first("log_softmax", in, 1);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 1 && present(in[0]), "takes x (.., V)");
+      return infer_like_first(in, 1);
+    },
     .shares = {{0, 0}},
     .cost = cost,
     .cpu = {.run = run_log_softmax},
     .cuda = &log_softmax_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 const OpDef argmax_rows_op{
@@ -101,13 +78,13 @@ const OpDef argmax_rows_op{
     .formula = "argmax over the last axis, the first among equals",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 1 && present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0,
-              "argmax_rows", "takes floats (.., C), C > 0");
+              "takes floats (.., C), C > 0");
       const Shape& shape = in[0].shape;
       return {{shape.rank() > 1 ? shape.without(shape.rank() - 1) : Shape{1}, DType::i32}};
     },
     .cpu = {.run = run_argmax},
     .cuda = &argmax_rows_cuda,
-    .examples = examples,
+    .examples = examples(),
 };
 
 Val log_softmax(Val x) { return x.builder->emit1(log_softmax_op, {x}); }

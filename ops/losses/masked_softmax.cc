@@ -19,7 +19,6 @@ void run(const KernelArgs& a) {
   const int64_t steps = a.in_spec[0].shape[0], batch = a.in_spec[0].shape[1];
   const DType type = a.in_spec[0].dtype;
   const int32_t* lengths = input_if_present<int32_t>(a, 1);
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, batch, kColumns, [&](int64_t begin, int64_t end) {
     const int64_t n = end - begin;
     float top[kColumns], sum[kColumns] = {}, buffer[kColumns], out[kColumns];
@@ -50,7 +49,6 @@ void run(const KernelArgs& a) {
 void run_grad(const KernelArgs& a) {
   const int64_t steps = a.in_spec[0].shape[0], batch = a.in_spec[0].shape[1];
   const DType type = a.in_spec[0].dtype;
-  if (!a.out[0]) return;
   parallel_chunks(a.queue, batch, kColumns, [&](int64_t begin, int64_t end) {
     const int64_t n = end - begin;
     float dot[kColumns] = {}, buffer[2][kColumns], out[kColumns];
@@ -78,13 +76,12 @@ const OpDef masked_softmax_op{
     .name = "masked_softmax",
     .formula = "y[s] = e^x[s] / sum_s e^x[s] for s < length, else 0",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "masked_softmax";
-      require(in.size() == 2, op, "takes scores and lengths");
-      require(in[0].shape.rank() == 2 && is_float(in[0].dtype), op,
+      require(in.size() == 2, "takes scores and lengths");
+      require(in[0].shape.rank() == 2 && is_float(in[0].dtype),
               to_string(in[0]) + ": want scores (S, B)");
       require(
           !present(in[1]) || (in[1].dtype == DType::i32 && in[1].shape == Shape{in[0].shape[1]}),
-          op, to_string(in[1]) + ": want lengths i32[" + std::to_string(in[0].shape[1]) + "]");
+          to_string(in[1]) + ": want lengths i32[" + std::to_string(in[0].shape[1]) + "]");
       return {plain(in[0])};
     },
     .gradient =
@@ -96,35 +93,25 @@ const OpDef masked_softmax_op{
     .cost = cost,
     .cpu = {.run = run},
     .cuda = &masked_softmax_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 3}), example({3}, DType::i32, 0, 6)}},
-              {.operands = {example({5, 3}), absent_example()}},
-              {.operands = {example({7, 13}, DType::bf16), example({13}, DType::i32, 0, 7)}},
-              {.operands = {example({40, 70}), example({70}, DType::i32, 1, 40)}}};
-        },
+    .examples = {{.operands = {example({5, 3}), example({3}, DType::i32, 0, 6)}},
+                 {.operands = {example({5, 3}), absent_example()}},
+                 {.operands = {example({7, 13}, DType::bf16), example({13}, DType::i32, 0, 7)}},
+                 {.operands = {example({40, 70}), example({70}, DType::i32, 1, 40)}}},
 };
 
 const OpDef masked_softmax_grad_op{
     .name = "masked_softmax_grad",
     .formula = "dx[s] = y[s] (dy[s] - sum_s y[s] dy[s])",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && in[0].shape.rank() == 2, "masked_softmax_grad",
-                  "takes y (S, B) and dy (S, B)");
-          return infer_like_first("masked_softmax_grad", in, 2);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2 && in[0].shape.rank() == 2, "takes y (S, B) and dy (S, B)");
+      return infer_like_first(in, 2);
+    },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_grad},
     .cuda = &masked_softmax_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 3}, DType::f32, 0, 1), example({5, 3})}},
-              {.operands = {example({7, 13}, DType::f16, 0, 1), example({7, 13}, DType::f16)}},
-              {.operands = {example({40, 70}, DType::f32, 0, 1), example({40, 70})}}};
-        },
+    .examples = {{.operands = {example({5, 3}, DType::f32, 0, 1), example({5, 3})}},
+                 {.operands = {example({7, 13}, DType::f16, 0, 1), example({7, 13}, DType::f16)}},
+                 {.operands = {example({40, 70}, DType::f32, 0, 1), example({40, 70})}}},
 };
 
 Val masked_softmax(Val scores, Val lengths) {

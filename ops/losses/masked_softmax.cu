@@ -73,10 +73,8 @@ __global__ void masked_softmax_kernel(T* y, const T* x, const int32_t* lengths, 
   }
 }
 void run_masked_softmax(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t steps = a.in_spec[0].shape[0], batch = a.in_spec[0].shape[1];
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(masked_softmax_kernel<T>, {blocks_of(batch, kWarp)}, kThreads, column_bytes(steps),
            stream_of(a), a.output<T>(0), a.input<T>(0), input_if_present<int32_t>(a, 1), steps,
            batch);
@@ -99,10 +97,8 @@ __global__ void masked_softmax_grad_kernel(T* dx, const T* y, const T* dy, int64
   }
 }
 void run_masked_softmax_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t steps = a.in_spec[0].shape[0], batch = a.in_spec[0].shape[1];
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(masked_softmax_grad_kernel<T>, {blocks_of(batch, kWarp)}, kThreads, column_bytes(steps),
            stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), steps, batch);
   });

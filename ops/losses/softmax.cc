@@ -5,17 +5,11 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
-
-int64_t grain(int64_t width) {
-  return std::max<int64_t>(1, kElementGrain / 4 / std::max<int64_t>(1, width));
-}
 
 void run(const KernelArgs& a) {
   const Shape& shape = a.in_spec[0].shape;
@@ -25,68 +19,54 @@ void run(const KernelArgs& a) {
   const int64_t queries = causal ? shape[shape.rank() - 2] : 1;
   const int32_t* lengths = input_if_present<int32_t>(a, 1);
   const int64_t per_length = lengths ? rows / std::max<int64_t>(1, a.in_spec[1].shape[0]) : 1;
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    for (int64_t row = begin; row < end; ++row) {
-      int64_t limit = lengths ? std::clamp<int64_t>(lengths[row / per_length], 0, width) : width;
-      if (causal) limit = std::min(limit, row % queries + 1);
-      const int64_t base = row * width;
-      LaneMax top;
-      LaneSum sum;
-      for (int64_t j = 0; j < limit; j += kTile) {
-        const int64_t n = std::min(kTile, limit - j);
-        const float* x = load_tile(a.in[0], type, base + j, n, buffer[0]);
-        top.add(n, [&](int64_t e) { return x[e]; });
-      }
-      const float most = top.total();
-      for (int64_t j = 0; j < limit; j += kTile) {
-        const int64_t n = std::min(kTile, limit - j);
-        const float* x = load_tile(a.in[0], type, base + j, n, buffer[0]);
-        sum.add(n, [&](int64_t e) { return exp(x[e] - most); });
-      }
-      const float total = sum.total();
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const int64_t used = std::clamp<int64_t>(limit - j, 0, n);
-        float* y = tile_to_fill(a.out[0], type, base + j, buffer[1]);
-        const float* x = load_tile(a.in[0], type, base + j, n, buffer[0]);
+  parallel_chunks(
+      a.queue, rows, rows_of_chunk(width, kElementGrain / 4), [&](int64_t begin, int64_t end) {
+        alignas(64) float buffer[2][kTile];
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t limit =
+              lengths ? std::clamp<int64_t>(lengths[row / per_length], 0, width) : width;
+          if (causal) limit = std::min(limit, row % queries + 1);
+          const int64_t base = row * width;
+          const float most = max_of_row(a.in[0], type, base, limit, buffer[0]);
+          const float total = exp_sum_of_row(a.in[0], type, base, limit, most, buffer[0]);
+          each_tile(a.in[0], type, base, width, buffer[0],
+                    [&](const float* x, int64_t j, int64_t n) {
+                      const int64_t used = std::clamp<int64_t>(limit - j, 0, n);
+                      float* y = tile_to_fill(a.out[0], type, base + j, buffer[1]);
 #pragma omp simd
-        for (int64_t e = 0; e < used; ++e) y[e] = exp(x[e] - most) / total;
-        for (int64_t e = used; e < n; ++e) y[e] = 0;
-        if (type != DType::f32) store_tile(a.out[0], type, base + j, n, y);
-      }
-    }
-  });
+                      for (int64_t e = 0; e < used; ++e) y[e] = exp(x[e] - most) / total;
+                      for (int64_t e = used; e < n; ++e) y[e] = 0;
+                      if (type != DType::f32) store_tile(a.out[0], type, base + j, n, y);
+                    });
+        }
+      });
 }
 
 // y, dy -> dx
 void run_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, rows, grain(width), [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[3][kTile];
-    for (int64_t row = begin; row < end; ++row) {
-      LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* y = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
-        const float* dy = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
-        sum.add(n, [&](int64_t e) { return y[e] * dy[e]; });
-      }
-      const float dot = sum.total();
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* y = load_tile(a.in[0], type, row * width + j, n, buffer[0]);
-        const float* dy = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
-        float* dx = tile_to_fill(a.out[0], type, row * width + j, buffer[2]);
+  parallel_chunks(
+      a.queue, rows, rows_of_chunk(width, kElementGrain / 4), [&](int64_t begin, int64_t end) {
+        alignas(64) float buffer[3][kTile];
+        for (int64_t base = begin * width; base < end * width; base += width) {
+          LaneSum sum;
+          each_tile(a.in[0], type, base, width, buffer[0],
+                    [&](const float* y, int64_t j, int64_t n) {
+                      const float* dy = load_tile(a.in[1], type, base + j, n, buffer[1]);
+                      sum.add(n, [&](int64_t e) { return y[e] * dy[e]; });
+                    });
+          const float dot = sum.total();
+          each_tile(a.in[0], type, base, width, buffer[0],
+                    [&](const float* y, int64_t j, int64_t n) {
+                      const float* dy = load_tile(a.in[1], type, base + j, n, buffer[1]);
+                      float* dx = tile_to_fill(a.out[0], type, base + j, buffer[2]);
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) dx[e] = y[e] * (dy[e] - dot);
-        if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, dx);
-      }
-    }
-  });
+                      for (int64_t e = 0; e < n; ++e) dx[e] = y[e] * (dy[e] - dot);
+                      if (type != DType::f32) store_tile(a.out[0], type, base + j, n, dx);
+                    });
+        }
+      });
 }
 
 }  // namespace
@@ -95,13 +75,12 @@ const OpDef softmax_op{
     .name = "softmax",
     .formula = "y = e^x / sum e^x over the last axis, up to a length",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() == 2, "softmax", "takes x and lengths");
+      require(in.size() == 2, "takes x and lengths");
       const Shape& shape = in[0].shape;
       require(shape.rank() >= (attrs.as<SoftmaxAttrs>().causal ? 2 : 1) && is_float(in[0].dtype),
-              "softmax", to_string(in[0]) + ": want floats (.., C), or (.., Q, C) if causal");
+              to_string(in[0]) + ": want floats (.., C), or (.., Q, C) if causal");
       require(!present(in[1]) || (in[1].dtype == DType::i32 && in[1].shape.rank() == 1 &&
                                   in[1].shape[0] > 0 && row_count(shape) % in[1].shape[0] == 0),
-              "softmax",
               to_string(in[0]) + ", " + to_string(in[1]) +
                   ": want lengths i32[L], L a divisor of the number of rows");
       return {plain(in[0])};
@@ -112,45 +91,35 @@ const OpDef softmax_op{
         },
     .optional_from = 1,
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{45.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {45.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &softmax_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 3}), absent_example()}, .attrs = SoftmaxAttrs{}},
-              {.operands = {example({3, 2, 7}), example({3}, DType::i32, 0, 7)},
-               .attrs = SoftmaxAttrs{}},
-              {.operands = {example({2, 5, 5}), example({2}, DType::i32, 2, 5)},
-               .attrs = SoftmaxAttrs{true}},
-              {.operands = {example({7, 13}, DType::bf16), absent_example()},
-               .attrs = SoftmaxAttrs{}},
-              {.operands = {example({20, 530}), example({20}, DType::i32, 1, 530)},
-               .attrs = SoftmaxAttrs{}}};
-        },
+    .examples = {{.operands = {example({5, 3}), absent_example()}, .attrs = SoftmaxAttrs{}},
+                 {.operands = {example({3, 2, 7}), example({3}, DType::i32, 0, 7)},
+                  .attrs = SoftmaxAttrs{}},
+                 {.operands = {example({2, 5, 5}), example({2}, DType::i32, 2, 5)},
+                  .attrs = SoftmaxAttrs{true}},
+                 {.operands = {example({7, 13}, DType::bf16), absent_example()},
+                  .attrs = SoftmaxAttrs{}},
+                 {.operands = {example({20, 530}), example({20}, DType::i32, 1, 530)},
+                  .attrs = SoftmaxAttrs{}}},
 };
 
 const OpDef softmax_grad_op{
     .name = "softmax_grad",
     .formula = "dx = y (dy - sum y dy) over the last axis",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && present(in[0]), "softmax_grad", "takes y and dy (.., C)");
-          return infer_like_first("softmax_grad", in, 2);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2 && present(in[0]), "takes y and dy (.., C)");
+      return infer_like_first(in, 2);
+    },
     .shares = {{0, 0}, {0, 1}},
     .cpu = {.run = run_grad},
     .cuda = &softmax_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 3}, DType::f32, 0, 1), example({5, 3})}},
-              {.operands = {example({7, 13}, DType::f16, 0, 1), example({7, 13}, DType::f16)}},
-              {.operands = {example({20, 530}, DType::f32, 0, 1), example({20, 530})}}};
-        },
+    .examples = {{.operands = {example({5, 3}, DType::f32, 0, 1), example({5, 3})}},
+                 {.operands = {example({7, 13}, DType::f16, 0, 1), example({7, 13}, DType::f16)}},
+                 {.operands = {example({20, 530}, DType::f32, 0, 1), example({20, 530})}}},
 };
 
 Val softmax(Val x, Val lengths, bool causal) {

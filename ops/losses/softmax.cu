@@ -39,17 +39,15 @@ __global__ void softmax_kernel(T* y, const T* x, int64_t rows, int64_t width, Ro
   }
 }
 void run_softmax(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& shape = a.in_spec[0].shape;
   const int64_t width = shape.back(), rows = row_count(shape);
   const int32_t* lengths = input_if_present<int32_t>(a, 1);
   const bool causal = a.attrs.as<SoftmaxAttrs>().causal;
   const RowLimits limits{lengths, lengths ? rows / a.in_spec[1].shape[0] : 1,
                          causal ? shape[shape.rank() - 2] : 0};
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(softmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), rows, width, limits);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(softmax_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0), a.input<T>(0),
+           rows, width, limits);
   });
 }
 
@@ -65,12 +63,10 @@ __global__ void softmax_grad_kernel(T* dx, const T* y, const T* dy, int64_t rows
   }
 }
 void run_softmax_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(softmax_grad_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), a.input<T>(1), rows, width);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(softmax_grad_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0),
+           a.input<T>(0), a.input<T>(1), rows, width);
   });
 }
 

@@ -16,8 +16,7 @@ namespace {
 
 // Operand 0 into output 0, with operand 2 as beta.
 void normalize(const KernelArgs& a, const float* mean, const float* scale) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     pal::normalize(a.queue, AllRows(a.in_spec[0]), a.input<T>(0), mean, scale, a.input(2),
                    a.output<T>(0));
   });
@@ -38,7 +37,6 @@ void run_forward(const KernelArgs& a) {
 }
 
 void run_infer(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t channels = a.in_spec[0].shape.back();
   const float *gamma = a.input(1), *variance = a.input(4);
   float* scale = reinterpret_cast<float*>(a.workspace);
@@ -50,7 +48,7 @@ void run_infer(const KernelArgs& a) {
 // Operands dy, x, gamma, mean, rstd.
 void run_gradient(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype,
-                [&](auto zero) { norm_gradient<decltype(zero)>(a, AllRows(a.in_spec[0]), 3); });
+                [&]<class T>(T) { norm_gradient<T>(a, AllRows(a.in_spec[0]), 3); });
 }
 
 // Statistics, then what they are applied to: a clone of the last reads those that were kept.
@@ -59,11 +57,9 @@ std::vector<FusedPattern> parts(SpecSpan in, const Attrs& attrs) {
   const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
   const std::vector<Val> s = b.emit(batch_norm_statistics_op, {x}, attrs);
   const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, s[0], s[1]}, BatchNormApplyAttrs{});
-  FusedPattern out{.in = {x.id, gamma.id, beta.id}, .out = {y.id, s[0].id, s[1].id, s[2].id}};
-  out.program = b.take();
-  std::vector<FusedPattern> all;
-  all.push_back(std::move(out));
-  return all;
+  return {{.program = b.take(),
+           .in = {x.id, gamma.id, beta.id},
+           .out = {y.id, s[0].id, s[1].id, s[2].id}}};
 }
 
 }  // namespace
@@ -76,113 +72,67 @@ const Rewrite batch_norm_in_parts{.op = &batch_norm_op,
 const OpDef batch_norm_op{
     .name = "batch_norm",
     .formula = "gamma (x - mean) rstd + beta; mean, rstd, variance of the batch",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm", in, 1, 3);
-          return Specs{in[0], in[1], in[1], in[1]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 1, 3);
+      return {in[0], in[1], in[1], in[1]};
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
-          const auto d =
-              g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)});
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(
+              g.builder.emit(batch_norm_grad_op, {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2)}));
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
-        },
-    .cpu = {.run = run_forward,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cost = norm_cost<8, 3>,
+    .cpu = {.run = run_forward, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5}), example({5}), example({5})},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {example({7, 19}), example({19}), example({19})},
-               .attrs = BatchNormAttrs{0.1f},
-               .unread = {0, 1, 1, 0}},
-              {.operands = {example({3, 37, 5, 150}), example({150}), example({150})},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {half_example({5, 9, 24}), example({24}), example({24})},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {half_example({3, 37, 5, 150}, DType::f16), example({150}),
-                            example({150})},
-               .attrs = BatchNormAttrs{0.1f}},
-          };
-        },
+    .examples = {{.operands = {example({2, 3, 3, 5}), example({5}), example({5})},
+                  .attrs = BatchNormAttrs{}},
+                 {.operands = {example({7, 19}), example({19}), example({19})},
+                  .attrs = BatchNormAttrs{0.1f},
+                  .unread = {0, 1, 1, 0}},
+                 {.operands = {example({3, 37, 5, 150}), example({150}), example({150})},
+                  .attrs = BatchNormAttrs{}},
+                 {.operands = {half_example({5, 9, 24}), example({24}), example({24})},
+                  .attrs = BatchNormAttrs{}},
+                 {.operands = {half_example({3, 37, 5, 150}, DType::f16), example({150}),
+                               example({150})},
+                  .attrs = BatchNormAttrs{0.1f}}},
 };
 
 const OpDef batch_norm_grad_op{
     .name = "batch_norm_grad",
     .formula = "dx, dgamma, dbeta of gamma (x - mean) rstd + beta",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm_grad", in, 2, 5);
-          return Specs{in[0], in[2], in[2]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 2, 5);
+      return {in[0], in[2], in[2]};
+    },
     .shares = {{0, 0}, {0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
-        },
-    .cpu = {.run = run_gradient,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .cost = norm_cost<11, 5>,
+    .cpu = {.run = run_gradient, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_grad_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5}), example({2, 3, 3, 5}), vector(5), vector(5),
-                            vector(5)}},
-              {.operands = {example({7, 19}), example({7, 19}), vector(19), vector(19), vector(19)},
-               .unread = {1, 0, 0}},
-              {.operands = {example({3, 37, 5, 150}), example({3, 37, 5, 150}), vector(150),
-                            vector(150), vector(150)},
-               .unread = {0, 0, 1}},
-              {.operands = {example({5, 9, 24}, DType::bf16), example({5, 9, 24}, DType::bf16),
-                            vector(24), vector(24), vector(24)}},
-              {.operands = {example({3, 37, 5, 150}, DType::f16),
-                            example({3, 37, 5, 150}, DType::f16), vector(150), vector(150),
-                            vector(150)}},
-          };
-        },
+    .examples = {{.operands = norm_operands({2, 3, 3, 5}, 2, 3)},
+                 {.operands = norm_operands({7, 19}, 2, 3), .unread = {1, 0, 0}},
+                 {.operands = norm_operands({3, 37, 5, 150}, 2, 3), .unread = {0, 0, 1}},
+                 {.operands = norm_operands({5, 9, 24}, 2, 3, DType::bf16)},
+                 {.operands = norm_operands({3, 37, 5, 150}, 2, 3, DType::f16)}},
 };
 
 const OpDef batch_norm_infer_op{
     .name = "batch_norm_infer",
     .formula = "gamma (x - mean) / sqrt(variance + eps) + beta",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm_infer", in, 1, 5);
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 1, 5);
+      return {in[0]};
+    },
     .shares = {{0, 0}},
-    .cpu = {.run = run_infer,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cpu = {.run = run_infer, .prepare = prepare_channels},
     .cuda = &batch_norm_infer_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5}), vector(5), vector(5), vector(5), vector(5)},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {example({511, 150}), vector(150), vector(150), vector(150),
-                            vector(150)},
-               .attrs = BatchNormAttrs{0.1f}},
-              {.operands = {example({9, 24}, DType::bf16), vector(24), vector(24), vector(24),
-                            vector(24)},
-               .attrs = BatchNormAttrs{}},
-              {.operands = {example({511, 15}, DType::f16), vector(15), vector(15), vector(15),
-                            vector(15)},
-               .attrs = BatchNormAttrs{}},
-          };
-        },
+    .examples = {{.operands = norm_operands({2, 3, 3, 5}, 1, 4), .attrs = BatchNormAttrs{}},
+                 {.operands = norm_operands({511, 150}, 1, 4), .attrs = BatchNormAttrs{0.1f}},
+                 {.operands = norm_operands({9, 24}, 1, 4, DType::bf16), .attrs = BatchNormAttrs{}},
+                 {.operands = norm_operands({511, 15}, 1, 4, DType::f16),
+                  .attrs = BatchNormAttrs{}}},
 };
 
 BatchNorm batch_norm(Val x, Val gamma, Val beta, float eps) {

@@ -45,11 +45,10 @@ template <class T> void apply(const KernelArgs& a, const float* scale) {
   a.attrs.as<BatchNormApplyAttrs>().relu ? with(Rectified{}) : with(AsItIs{});
 }
 void run_apply(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const float *gamma = a.input(1), *rstd = a.input(4);
   float* scale = reinterpret_cast<float*>(a.workspace);
   for (int64_t c = 0; c < a.in_spec[0].shape.back(); ++c) scale[c] = gamma[c] * rstd[c];
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { apply<decltype(zero)>(a, scale); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { apply<T>(a, scale); });
 }
 
 // relu(apply), relu(apply + residual), relu(residual + apply); all of them clones.
@@ -67,15 +66,27 @@ std::vector<FusedPattern> patterns(SpecSpan in, const Attrs& attrs) {
     const Val y = b.emit1(batch_norm_apply_op, {x, gamma, beta, mean, rstd}, attrs);
     const Val sum = form == alone ? y : form == first ? add(y, residual) : add(residual, y);
     const Val z = relu(sum);
-    FusedPattern pattern{.in = {x.id, gamma.id, beta.id, mean.id, rstd.id},
-                         .out = {z.id},
-                         .attrs = BatchNormApplyAttrs{true}};
-    if (form != alone) pattern.in.push_back(residual.id);
-    pattern.program = b.take();
-    out.push_back(std::move(pattern));
+    out.push_back({.program = b.take(),
+                   .in = {x.id, gamma.id, beta.id, mean.id, rstd.id},
+                   .out = {z.id},
+                   .attrs = BatchNormApplyAttrs{true}});
+    if (form != alone) out.back().in.push_back(residual.id);
   }
   return out;
 }
+
+// x, gamma, beta, mean, rstd.
+std::vector<ExampleOperand> apply_operands(const Shape& x, DType type = DType::f32) {
+  std::vector<ExampleOperand> operands{example(x, type)};
+  operands.resize(kResidual, example({x.back()}, DType::f32, -1, 2));
+  return operands;
+}
+std::vector<ExampleOperand> with_residual(const Shape& x, DType type = DType::f32) {
+  std::vector<ExampleOperand> operands = apply_operands(x, type);
+  operands.push_back(example(x, type));
+  return operands;
+}
+const BatchNormApplyAttrs kPlain{}, kRelu{true};
 
 }  // namespace
 
@@ -85,80 +96,52 @@ const Rewrite batch_norm_apply_rewrite{
 const OpDef batch_norm_statistics_op{
     .name = "batch_norm_statistics",
     .formula = "mean, rstd, variance of the batch",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_norm_operands("batch_norm_statistics", in, 1, 1);
-          const TensorSpec channels{{in[0].shape.back()}};
-          return Specs{channels, channels, channels};
-        },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 4 * double(in[0].numel()), .bytes = double(in[0].bytes())};
-        },
-    .cpu = {.run = run_statistics,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return prepare_batch_norm(in[0]); }},
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_norm_operands(in, 1, 1);
+      const TensorSpec channels{{in[0].shape.back()}};
+      return {channels, channels, channels};
+    },
+    .cost = norm_cost<4, 1>,
+    .cpu = {.run = run_statistics, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_statistics_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 3, 5})}, .attrs = BatchNormAttrs{}},
-              {.operands = {example({7, 19})}, .attrs = BatchNormAttrs{0.1f}, .unread = {1, 0, 1}},
-              {.operands = {example({3, 37, 5, 150})}, .attrs = BatchNormAttrs{}},
-              {.operands = {example({5, 9, 24}, DType::bf16)}, .attrs = BatchNormAttrs{}},
-              {.operands = {example({3, 37, 5, 150}, DType::f16)}, .attrs = BatchNormAttrs{}}};
-        },
+    .examples = {{.operands = {example({2, 3, 3, 5})}, .attrs = BatchNormAttrs{}},
+                 {.operands = {example({7, 19})},
+                  .attrs = BatchNormAttrs{0.1f},
+                  .unread = {1, 0, 1}},
+                 {.operands = {example({3, 37, 5, 150})}, .attrs = BatchNormAttrs{}},
+                 {.operands = {example({5, 9, 24}, DType::bf16)}, .attrs = BatchNormAttrs{}},
+                 {.operands = {example({3, 37, 5, 150}, DType::f16)}, .attrs = BatchNormAttrs{}}},
 };
 
 const OpDef batch_norm_apply_op{
     .name = "batch_norm_apply",
     .formula = "gamma (x - mean) rstd + beta; relu: max(that (+ residual), 0)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          const char* op = "batch_norm_apply";
-          const bool sum = in.size() > kResidual && present(in[kResidual]);
-          require(in.size() <= kResidual + 1, op, "takes 5 or 6 operands");
-          require_norm_operands(op, in.first(std::min(in.size(), kResidual)), 1, kResidual);
-          require(!sum || attrs.as<BatchNormApplyAttrs>().relu, op, "only relu adds a residual");
-          require(!sum || in[kResidual] == in[0], op,
-                  "operand 5 should be " + to_string(in[0]) + ", is " + to_string(in.back()));
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      const bool sum = in.size() > kResidual && present(in[kResidual]);
+      require(in.size() <= kResidual + 1, "takes 5 or 6 operands");
+      require_norm_operands(in.first(std::min(in.size(), kResidual)), 1, kResidual);
+      require(!sum || attrs.as<BatchNormApplyAttrs>().relu, "only relu adds a residual");
+      require(!sum || in[kResidual] == in[0],
+              "operand 5 should be " + to_string(in[0]) + ", is " + to_string(in.back()));
+      return {in[0]};
+    },
     .optional_from = kResidual,
     .shares = {{0, 0}, {0, kResidual}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          const double images = in.size() > kResidual && present(in[kResidual]) ? 3 : 2;
-          return Cost{.flops = (images + 1) * double(in[0].numel()),
-                      .bytes = images * double(in[0].bytes())};
-        },
-    .cpu = {.run = run_apply,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      const double images = in.size() > kResidual && present(in[kResidual]) ? 3 : 2;
+      return {.flops = (images + 1) * double(in[0].numel()),
+              .bytes = images * double(in[0].bytes())};
+    },
+    .cpu = {.run = run_apply, .prepare = prepare_channels},
     .cuda = &batch_norm_apply_cuda,
-    .examples =
-        [] {
-          auto operands = [](Shape x, DType type = DType::f32) {
-            auto vector = [&] { return example({x.back()}, DType::f32, -1, 2); };
-            return std::vector<ExampleOperand>{example(x, type), vector(), vector(), vector(),
-                                               vector()};
-          };
-          auto with_residual = [&](Shape x, DType type = DType::f32) {
-            auto list = operands(x, type);
-            list.push_back(example(x, type));
-            return list;
-          };
-          const BatchNormApplyAttrs plain{}, relu{true};
-          return std::vector<Example>{
-              {.operands = operands({2, 3, 3, 5}), .attrs = plain},
-              {.operands = operands({7, 19}), .attrs = relu},
-              {.operands = with_residual({7, 19}), .attrs = relu},
-              {.operands = operands({3, 37, 5, 150}), .attrs = plain},
-              {.operands = with_residual({3, 37, 5, 150}), .attrs = relu},
-              {.operands = operands({5, 9, 24}, DType::bf16), .attrs = plain},
-              {.operands = operands({7, 19}, DType::f16), .attrs = relu},
-              {.operands = with_residual({5, 9, 24}, DType::bf16), .attrs = relu}};
-        },
+    .examples = {{.operands = apply_operands({2, 3, 3, 5}), .attrs = kPlain},
+                 {.operands = apply_operands({7, 19}), .attrs = kRelu},
+                 {.operands = with_residual({7, 19}), .attrs = kRelu},
+                 {.operands = apply_operands({3, 37, 5, 150}), .attrs = kPlain},
+                 {.operands = with_residual({3, 37, 5, 150}), .attrs = kRelu},
+                 {.operands = apply_operands({5, 9, 24}, DType::bf16), .attrs = kPlain},
+                 {.operands = apply_operands({7, 19}, DType::f16), .attrs = kRelu},
+                 {.operands = with_residual({5, 9, 24}, DType::bf16), .attrs = kRelu}},
 };
 
 }  // namespace pal

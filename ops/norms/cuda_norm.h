@@ -80,11 +80,8 @@ struct NormFinish {
 template <class Valid, class F>
 __global__ void normalize_kernel(Stored y, Stored x, const float* mean, const float* beta,
                                  NormRows r, Valid valid, F factor, NormFinish finish) {
-  const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
-  if (g >= r.rows * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int64_t at = row * r.channels + c;
-  const int n = group_size(c, r.channels);
+  const auto [row, c, at, n] = row_group(r.rows, r.channels);
+  if (n == 0) return;
   const bool counts = valid(row);
   float v[kGroup];
   load8(x, at, n, v);
@@ -120,9 +117,9 @@ struct FromDeviation {
 template <class Valid, class F>
 void normalize_elements(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
                         const float* beta, F factor, NormFinish finish = {}) {
-  launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0], r.channels),
-         stored(a.in[0], a.in_spec[0], r.channels), mean, beta, r, valid, factor, finish);
+  launch(normalize_kernel<Valid, F>, grid_of_groups(r.rows * groups_of(r.channels)), a,
+         stored(a.out[0], a.out_spec[0], r.channels), stored(a.in[0], a.in_spec[0], r.channels),
+         mean, beta, r, valid, factor, finish);
 }
 
 // `mean`, `scale`: what the elements need, or null.
@@ -131,10 +128,9 @@ void norm_moments(const KernelArgs& a, const NormRows& r, Valid valid, float eps
                   float* scale, const float* gamma, float* mean_out, float* rstd_out,
                   float* variance_out) {
   const NormSpace s(a, r);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_chunks_kernel<T, Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
-           kColumnThreads, 0, stream_of(a), s.partial, s.count, a.input<T>(0), r, valid);
+           kColumnThreads, a, s.partial, s.count, a.input<T>(0), r, valid);
   });
   finish_moments(a, r, {mean, scale, mean_out, rstd_out, variance_out}, gamma, eps);
 }
@@ -175,11 +171,8 @@ struct NormGrad {
   const float *gamma, *mean, *rstd, *mean_dy, *slope;
 };
 template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRows r, Valid valid) {
-  const int64_t g = thread_number(), per_row = (r.channels + kGroup - 1) / kGroup;
-  if (g >= r.rows * per_row) return;
-  const int64_t row = divide(g, per_row), c = (g - row * per_row) * kGroup;
-  const int64_t at = row * r.channels + c;
-  const int n = group_size(c, r.channels);
+  const auto [row, c, at, n] = row_group(r.rows, r.channels);
+  if (n == 0) return;
   const bool counts = valid(row);
   float d[kGroup], x[kGroup];
   load8(a.dy, at, n, d), load8(a.x, at, n, x);
@@ -197,11 +190,10 @@ template <class Valid>
 void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
                    const float* rstd) {
   const NormSpace s(a, r);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_grad_chunks_kernel<T, Valid>,
-           {blocks_of(r.channels, kColumnThreads), r.chunks}, kColumnThreads, 0, stream_of(a),
-           s.partial, s.count, a.input<T>(0), a.input<T>(1), mean, r, valid);
+           {blocks_of(r.channels, kColumnThreads), r.chunks}, kColumnThreads, a, s.partial, s.count,
+           a.input<T>(0), a.input<T>(1), mean, r, valid);
   });
   finish_gradient_sums(a, r, rstd);
   if (!a.out[0]) return;
@@ -213,8 +205,8 @@ void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const fl
                       .rstd = rstd,
                       .mean_dy = s.first,
                       .slope = s.second};
-  launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), kThreads, 0,
-         stream_of(a), grad, r, valid);
+  launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), a, grad, r,
+         valid);
 }
 
 }  // namespace pal

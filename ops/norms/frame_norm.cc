@@ -15,7 +15,7 @@ namespace pal {
 namespace {
 
 // Three rows of channels per chunk, then two, then a number per chunk: floats.
-Prepared prepare(SpecSpan in, const Attrs& attrs) {
+Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs& attrs) {
   const FrameRows q(in[0], attrs, nullptr);
   return {.workspace = ((3 * q.chunks() + 2) * q.channels + q.chunks()) * 4};
 }
@@ -53,19 +53,17 @@ template <class T> void forward(const KernelArgs& a) {
   normalize(a.queue, q, x, mean, scale, a.input(2), a.output<T>(0));
 }
 void run_forward(const KernelArgs& a) {
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 // x, gamma, beta, lengths, mean, variance -> y
 void run_infer(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
   const float *gamma = a.input(1), *variance = a.input(5);
   float* scale = reinterpret_cast<float*>(a.workspace);
   const float eps = a.attrs.as<FrameNormAttrs>().eps;
   for (int64_t c = 0; c < q.channels; ++c) scale[c] = gamma[c] / std::sqrt(variance[c] + eps);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     normalize(a.queue, q, a.input<T>(0), a.input(4), scale, a.input(2), a.output<T>(0));
   });
 }
@@ -73,17 +71,25 @@ void run_infer(const KernelArgs& a) {
 // dy, x, gamma, lengths, mean, rstd -> dx, dgamma, dbeta
 void run_gradient(const KernelArgs& a) {
   const FrameRows q(a.in_spec[0], a.attrs, a.input<int32_t>(3));
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { norm_gradient<decltype(zero)>(a, q, 4); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { norm_gradient<T>(a, q, 4); });
 }
 
 // `images` operands like the first, then vectors of its channels, with lengths in place 3.
-void check(const char* op, SpecSpan in, size_t images, size_t count, const Attrs& attrs) {
+void check(SpecSpan in, size_t images, size_t count, const Attrs& attrs) {
   const int batch_axis = attrs.as<FrameNormAttrs>().batch_first ? 0 : 1;
-  require_norm_operands(op, in, images, count, batch_axis);
+  require_norm_operands(in, images, count, batch_axis);
 }
 
 ExampleOperand lengths(int64_t batch, int64_t least, int64_t most) {
   return example({batch}, DType::i32, float(least), float(most));
+}
+
+// As norm_operands, with the lengths in their place.
+std::vector<ExampleOperand> frame_operands(const Shape& x, size_t images, size_t vectors,
+                                           ExampleOperand lengths, DType type = DType::f32) {
+  std::vector<ExampleOperand> operands = norm_operands(x, images, vectors, type);
+  operands.insert(operands.begin() + 3, std::move(lengths));
+  return operands;
 }
 
 }  // namespace
@@ -91,123 +97,79 @@ ExampleOperand lengths(int64_t batch, int64_t least, int64_t most) {
 const OpDef frame_norm_op{
     .name = "frame_norm",
     .formula = "gamma (x - mean) rstd + beta in valid frames, 0 elsewhere; mean, rstd, variance",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          check("frame_norm", in, 1, 4, attrs);
-          return Specs{in[0], in[1], in[1], in[1]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      check(in, 1, 4, attrs);
+      return {in[0], in[1], in[1], in[1]};
+    },
     .gradient =
         [](GradientArgs& g) {
           if (!g.dy()) return;
-          const auto d =
-              g.builder.emit(frame_norm_grad_op,
-                             {g.dy(), g.in(0), g.in(1), g.in(3), g.out(1), g.out(2)}, g.node.attrs);
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(g.builder.emit(frame_norm_grad_op,
+                                    {g.dy(), g.in(0), g.in(1), g.in(3), g.out(1), g.out(2)},
+                                    g.node.attrs));
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 8 * double(in[0].numel()), .bytes = 3 * double(in[0].bytes())};
-        },
-    .cpu = {.run = run_forward,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs& attrs) { return prepare(in, attrs); }},
+    .cost = norm_cost<8, 3>,
+    .cpu = {.run = run_forward, .prepare = prepare},
     .cuda = &frame_norm_cuda,
     .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({4, 3, 5}), example({5}), example({5}), lengths(3, 2, 4)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({3, 4, 2, 5}), example({5}), example({5}), lengths(3, 1, 4)},
-               .attrs = FrameNormAttrs{0.1f, true},
-               .unread = {0, 1, 1, 0}},
-              {.operands = {example({37, 5, 150}), example({150}), example({150}),
-                            lengths(5, 0, 37)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {half_example({3, 4, 2, 24}), example({24}), example({24}),
-                            lengths(3, 1, 4)},
-               .attrs = FrameNormAttrs{1e-5f, true}},
-              {.operands = {half_example({37, 5, 50}, DType::f16), example({50}), example({50}),
-                            lengths(5, 1, 37)},
-               .attrs = FrameNormAttrs{}},
-          };
-        },
+        {{.operands = {example({4, 3, 5}), example({5}), example({5}), lengths(3, 2, 4)},
+          .attrs = FrameNormAttrs{}},
+         {.operands = {example({3, 4, 2, 5}), example({5}), example({5}), lengths(3, 1, 4)},
+          .attrs = FrameNormAttrs{0.1f, true},
+          .unread = {0, 1, 1, 0}},
+         {.operands = {example({37, 5, 150}), example({150}), example({150}), lengths(5, 0, 37)},
+          .attrs = FrameNormAttrs{}},
+         {.operands = {half_example({3, 4, 2, 24}), example({24}), example({24}), lengths(3, 1, 4)},
+          .attrs = FrameNormAttrs{1e-5f, true}},
+         {.operands = {half_example({37, 5, 50}, DType::f16), example({50}), example({50}),
+                       lengths(5, 1, 37)},
+          .attrs = FrameNormAttrs{}}},
 };
 
 const OpDef frame_norm_grad_op{
     .name = "frame_norm_grad",
     .formula = "dx, dgamma, dbeta of gamma (x - mean) rstd + beta in valid frames",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          check("frame_norm_grad", in, 2, 6, attrs);
-          return Specs{in[0], in[2], in[2]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      check(in, 2, 6, attrs);
+      return {in[0], in[2], in[2]};
+    },
     .shares = {{0, 0}, {0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{.flops = 11 * double(in[0].numel()), .bytes = 5 * double(in[0].bytes())};
-        },
-    .cpu = {.run = run_gradient,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs& attrs) { return prepare(in, attrs); }},
+    .cost = norm_cost<11, 5>,
+    .cpu = {.run = run_gradient, .prepare = prepare},
     .cuda = &frame_norm_grad_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({4, 3, 5}), example({4, 3, 5}), vector(5), lengths(3, 0, 4),
-                            vector(5), vector(5)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({3, 4, 2, 5}), example({3, 4, 2, 5}), vector(5),
-                            lengths(3, 0, 4), vector(5), vector(5)},
-               .attrs = FrameNormAttrs{0.1f, true},
-               .unread = {1, 0, 0}},
-              {.operands = {example({37, 5, 150}), example({37, 5, 150}), vector(150),
-                            lengths(5, 0, 37), vector(150), vector(150)},
-               .attrs = FrameNormAttrs{},
-               .unread = {0, 0, 1}},
-              {.operands = {example({3, 4, 2, 24}, DType::bf16),
-                            example({3, 4, 2, 24}, DType::bf16), vector(24), lengths(3, 0, 4),
-                            vector(24), vector(24)},
-               .attrs = FrameNormAttrs{1e-5f, true}},
-              {.operands = {example({37, 5, 50}, DType::f16), example({37, 5, 50}, DType::f16),
-                            vector(50), lengths(5, 0, 37), vector(50), vector(50)},
-               .attrs = FrameNormAttrs{}},
-          };
-        },
+    .examples = {{.operands = frame_operands({4, 3, 5}, 2, 3, lengths(3, 0, 4)),
+                  .attrs = FrameNormAttrs{}},
+                 {.operands = frame_operands({3, 4, 2, 5}, 2, 3, lengths(3, 0, 4)),
+                  .attrs = FrameNormAttrs{0.1f, true},
+                  .unread = {1, 0, 0}},
+                 {.operands = frame_operands({37, 5, 150}, 2, 3, lengths(5, 0, 37)),
+                  .attrs = FrameNormAttrs{},
+                  .unread = {0, 0, 1}},
+                 {.operands = frame_operands({3, 4, 2, 24}, 2, 3, lengths(3, 0, 4), DType::bf16),
+                  .attrs = FrameNormAttrs{1e-5f, true}},
+                 {.operands = frame_operands({37, 5, 50}, 2, 3, lengths(5, 0, 37), DType::f16),
+                  .attrs = FrameNormAttrs{}}},
 };
 
 const OpDef frame_norm_infer_op{
     .name = "frame_norm_infer",
     .formula = "gamma (x - mean) / sqrt(variance + eps) + beta in valid frames, 0 elsewhere",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          check("frame_norm_infer", in, 1, 6, attrs);
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      check(in, 1, 6, attrs);
+      return {in[0]};
+    },
     .shares = {{0, 0}},
-    .cpu = {.run = run_infer,
-            .prepare = [](const Device&, SpecSpan in, SpecSpan,
-                          const Attrs&) { return Prepared{.workspace = in[0].shape.back() * 4}; }},
+    .cpu = {.run = run_infer, .prepare = prepare_channels},
     .cuda = &frame_norm_infer_cuda,
-    .examples =
-        [] {
-          auto vector = [](int64_t c) { return example({c}, DType::f32, 0.5f, 2); };
-          return std::vector<Example>{
-              {.operands = {example({4, 3, 5}), vector(5), vector(5), lengths(3, 0, 4), vector(5),
-                            vector(5)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({5, 111, 150}), vector(150), vector(150), lengths(5, 0, 111),
-                            vector(150), vector(150)},
-               .attrs = FrameNormAttrs{0.1f, true}},
-              {.operands = {example({4, 3, 24}, DType::bf16), vector(24), vector(24),
-                            lengths(3, 0, 4), vector(24), vector(24)},
-               .attrs = FrameNormAttrs{}},
-              {.operands = {example({4, 3, 5}, DType::f16), vector(5), vector(5), lengths(3, 0, 4),
-                            vector(5), vector(5)},
-               .attrs = FrameNormAttrs{}},
-          };
-        },
+    .examples = {{.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4)),
+                  .attrs = FrameNormAttrs{}},
+                 {.operands = frame_operands({5, 111, 150}, 1, 4, lengths(5, 0, 111)),
+                  .attrs = FrameNormAttrs{0.1f, true}},
+                 {.operands = frame_operands({4, 3, 24}, 1, 4, lengths(3, 0, 4), DType::bf16),
+                  .attrs = FrameNormAttrs{}},
+                 {.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4), DType::f16),
+                  .attrs = FrameNormAttrs{}}},
 };
 
 FrameNorm frame_norm(Val x, Val gamma, Val beta, Val lengths, FrameNormAttrs attrs) {

@@ -9,30 +9,15 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;
-
 Shape rows_of(const Shape& x) { return x.rank() > 1 ? x.without(x.rank() - 1) : Shape{1}; }
-int64_t rows_per_partial(int64_t rows) {
-  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
-}
 
 bool vector_f32(const TensorSpec& spec, int64_t extent) {
   return spec.dtype == DType::f32 && spec.shape == Shape{extent};
-}
-
-// Calls f(tile, first column, columns) for the tiles of a row.
-template <class F>
-void for_tiles(const void* data, DType type, int64_t row, int64_t width, float* buffer, F f) {
-  for (int64_t j = 0; j < width; j += kTile) {
-    const int64_t n = std::min(kTile, width - j);
-    f(load_tile(data, type, row * width + j, n, buffer), j, n);
-  }
 }
 
 void run(const KernelArgs& a) {
@@ -40,36 +25,37 @@ void run(const KernelArgs& a) {
   const DType type = a.in_spec[0].dtype;
   const float eps = a.attrs.as<LayerNormAttrs>().eps;
   const float *gamma = a.input(1), *beta = a.input(2);
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
     for (int64_t row = begin; row < end; ++row) {
       LaneSum sum, squares;
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* x, int64_t, int64_t n) {
-        sum.add(n, [&](int64_t e) { return x[e]; });
-      });
+      each_tile(
+          a.in[0], type, row * width, width, buffer[0],
+          [&](const float* x, int64_t, int64_t n) { sum.add(n, [&](int64_t e) { return x[e]; }); });
       const float mean = sum.total() / float(width);
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* x, int64_t, int64_t n) {
-        squares.add(n, [&](int64_t e) { return (x[e] - mean) * (x[e] - mean); });
-      });
+      each_tile(a.in[0], type, row * width, width, buffer[0],
+                [&](const float* x, int64_t, int64_t n) {
+                  squares.add(n, [&](int64_t e) { return (x[e] - mean) * (x[e] - mean); });
+                });
       const float rstd = 1 / std::sqrt(squares.total() / float(width) + eps);
       if (a.out[1]) a.output(1)[row] = mean;
       if (a.out[2]) a.output(2)[row] = rstd;
       if (!a.out[0]) continue;
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* x, int64_t j, int64_t n) {
-        float* y = tile_to_fill(a.out[0], type, row * width + j, buffer[1]);
-        const float *scale = gamma + j, *shift = beta + j;
+      each_tile(a.in[0], type, row * width, width, buffer[0],
+                [&](const float* x, int64_t j, int64_t n) {
+                  float* y = tile_to_fill(a.out[0], type, row * width + j, buffer[1]);
+                  const float *scale = gamma + j, *shift = beta + j;
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) y[e] = (x[e] - mean) * rstd * scale[e] + shift[e];
-        if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, y);
-      });
+                  for (int64_t e = 0; e < n; ++e) y[e] = (x[e] - mean) * rstd * scale[e] + shift[e];
+                  if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, y);
+                });
     }
   });
 }
 
 // Per chunk of rows: partial dgamma, then partial dbeta.
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kChunks * 2 * in[2].shape[0] * int64_t(sizeof(float))};
+  return {.workspace = kPartialSums * 2 * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 // dy, x, gamma, mean, rstd | sum of dgamma, sum of dbeta -> dx, dgamma, dbeta
@@ -87,46 +73,42 @@ void run_grad(const KernelArgs& a) {
     for (int64_t row = begin; row < end; ++row) {
       const float mean = means[row], rstd = rstds[row];
       LaneSum of_g, of_gn;
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* dy, int64_t j, int64_t n) {
-        const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
-        const float* scale = gamma + j;
-        float *dg = dgamma + j, *db = dbeta + j;
-        of_g.add(n, [&](int64_t e) { return scale[e] * dy[e]; });
-        of_gn.add(n, [&](int64_t e) { return scale[e] * dy[e] * ((x[e] - mean) * rstd); });
+      each_tile(
+          a.in[0], type, row * width, width, buffer[0], [&](const float* dy, int64_t j, int64_t n) {
+            const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
+            const float* scale = gamma + j;
+            float *dg = dgamma + j, *db = dbeta + j;
+            of_g.add(n, [&](int64_t e) { return scale[e] * dy[e]; });
+            of_gn.add(n, [&](int64_t e) { return scale[e] * dy[e] * ((x[e] - mean) * rstd); });
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) {
-          dg[e] += dy[e] * ((x[e] - mean) * rstd);
-          db[e] += dy[e];
-        }
-      });
+            for (int64_t e = 0; e < n; ++e) {
+              dg[e] += dy[e] * ((x[e] - mean) * rstd);
+              db[e] += dy[e];
+            }
+          });
       if (!a.out[0]) continue;
       const float mean_g = of_g.total() / float(width), mean_gn = of_gn.total() / float(width);
-      for_tiles(a.in[0], type, row, width, buffer[0], [&](const float* dy, int64_t j, int64_t n) {
-        const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
-        float* dx = tile_to_fill(a.out[0], type, row * width + j, buffer[2]);
-        const float* scale = gamma + j;
+      each_tile(a.in[0], type, row * width, width, buffer[0],
+                [&](const float* dy, int64_t j, int64_t n) {
+                  const float* x = load_tile(a.in[1], type, row * width + j, n, buffer[1]);
+                  float* dx = tile_to_fill(a.out[0], type, row * width + j, buffer[2]);
+                  const float* scale = gamma + j;
 #pragma omp simd
-        for (int64_t e = 0; e < n; ++e) {
-          dx[e] = rstd * (scale[e] * dy[e] - mean_g - (x[e] - mean) * rstd * mean_gn);
-        }
-        if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, dx);
-      });
+                  for (int64_t e = 0; e < n; ++e) {
+                    dx[e] = rstd * (scale[e] * dy[e] - mean_g - (x[e] - mean) * rstd * mean_gn);
+                  }
+                  if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, dx);
+                });
     }
   });
   for (int which = 0; which < 2; ++which) {
     float* out = a.output(size_t(1 + which));
     const float* old = input_if_present<float>(a, size_t(5 + which));
-    for (int64_t j = 0; out && j < width; j += kTile) {
-      alignas(64) float total[kTile] = {};
-      const int64_t n = std::min(kTile, width - j);
-      for (int64_t c = 0; c < chunks; ++c) {
-        const float* partial = workspace + (2 * c + which) * width + j;
-        for (int64_t e = 0; e < n; ++e) total[e] += partial[e];
-      }
-      for (int64_t e = 0; e < n; ++e) out[j + e] = (old ? old[j + e] : 0) + total[e];
-    }
+    if (out) sum_partials(out, workspace + which * width, chunks, 2 * width, width, old);
   }
 }
+
+ExampleOperand statistic(Shape rows) { return example(rows, DType::f32, 0.5f, 1.5f); }
 
 }  // namespace
 
@@ -134,12 +116,11 @@ const OpDef layer_norm_op{
     .name = "layer_norm",
     .formula = "y = (x - mean) rstd gamma + beta over the last axis",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "layer_norm";
-      require(in.size() == 3, op, "takes x, gamma, beta");
-      require(attrs.as<LayerNormAttrs>().eps >= 0, op, "eps is negative");
-      require(present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0, op,
+      require(in.size() == 3, "takes x, gamma, beta");
+      require(attrs.as<LayerNormAttrs>().eps >= 0, "eps is negative");
+      require(present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0,
               to_string(in[0]) + ": want floats (.., C)");
-      require(vector_f32(in[1], in[0].shape.back()) && vector_f32(in[2], in[0].shape.back()), op,
+      require(vector_f32(in[1], in[0].shape.back()) && vector_f32(in[2], in[0].shape.back()),
               to_string(in[0]) + ", " + to_string(in[1]) + ", " + to_string(in[2]) +
                   ": want gamma and beta f32[C]");
       return {plain(in[0]), {rows_of(in[0].shape)}, {rows_of(in[0].shape)}};
@@ -148,70 +129,58 @@ const OpDef layer_norm_op{
         [](GradientArgs& g) {
           if (!g.dy()) return;  // mean and rstd are statistics: no loss goes through them
           const Val gamma = g.take_sum(1), beta = g.take_sum(2);
-          auto d = g.builder.emit(layer_norm_grad_op,
-                                  {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2), gamma, beta});
-          for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+          g.give_all(g.builder.emit(layer_norm_grad_op,
+                                    {g.dy(), g.in(0), g.in(1), g.out(1), g.out(2), gamma, beta}));
         },
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{8.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {8.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &layer_norm_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 7}), example({7}), example({7})},
-               .attrs = LayerNormAttrs{}},
-              {.operands = {example({5, 33}, DType::bf16), example({33}), example({33})},
-               .attrs = LayerNormAttrs{}},
-              {.operands = {example({35, 530}), example({530}), example({530})},
-               .attrs = LayerNormAttrs{0.1f}},
-              {.operands = {example({3, 5}), example({5}), example({5})},
-               .attrs = LayerNormAttrs{},
-               .unread = {0, 1, 0}}};
-        },
+    .examples = {{.operands = {example({3, 2, 7}), example({7}), example({7})},
+                  .attrs = LayerNormAttrs{}},
+                 {.operands = {example({5, 33}, DType::bf16), example({33}), example({33})},
+                  .attrs = LayerNormAttrs{}},
+                 {.operands = {example({35, 530}), example({530}), example({530})},
+                  .attrs = LayerNormAttrs{0.1f}},
+                 {.operands = {example({3, 5}), example({5}), example({5})},
+                  .attrs = LayerNormAttrs{},
+                  .unread = {0, 1, 0}}},
 };
 
 const OpDef layer_norm_grad_op{
     .name = "layer_norm_grad",
     .formula = "dx = rstd (g - mean(g) - n mean(g n)), g = gamma dy; dgamma += dy n; dbeta += dy",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "layer_norm_grad";
-      require(in.size() == 7, op, "takes dy, x, gamma, mean, rstd, sum of dgamma, sum of dbeta");
+      require(in.size() == 7, "takes dy, x, gamma, mean, rstd, sum of dgamma, sum of dbeta");
       const TensorSpec& x = in[1];
-      require(present(x) && is_float(x.dtype) && in[0] == x && x.shape.back() > 0, op,
+      require(present(x) && is_float(x.dtype) && in[0] == x && x.shape.back() > 0,
               to_string(in[0]) + ", " + to_string(x) + ": want dy and x (.., C), alike");
       const int64_t width = x.shape.back();
       const TensorSpec statistic{rows_of(x.shape)};
-      require(vector_f32(in[2], width) && in[3] == statistic && in[4] == statistic, op,
+      require(vector_f32(in[2], width) && in[3] == statistic && in[4] == statistic,
               to_string(in[2]) + ", " + to_string(in[3]) + ", " + to_string(in[4]) +
                   ": want gamma f32[C], mean and rstd of the rows");
-      require((!present(in[5]) || in[5] == in[2]) && (!present(in[6]) || in[6] == in[2]), op,
+      require((!present(in[5]) || in[5] == in[2]) && (!present(in[6]) || in[6] == in[2]),
               to_string(in[5]) + ", " + to_string(in[6]) + ": the sums are not like gamma");
       return {plain(x), plain(in[2]), plain(in[2])};
     },
     .optional_from = 5,
     .shares = {{0, 0}, {0, 1}, {1, 5}, {2, 6}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{20.0 * double(in[1].numel()), double(2 * in[1].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {20.0 * double(in[1].numel()), double(2 * in[1].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &layer_norm_grad_cuda,
-    .examples =
-        [] {
-          const ExampleOperand none = absent_example();
-          auto statistic = [](Shape rows) { return example(rows, DType::f32, 0.5f, 1.5f); };
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 7}), example({3, 2, 7}), example({7}), statistic({3, 2}),
-                            statistic({3, 2}), none, none}},
-              {.operands = {example({5, 33}, DType::bf16), example({5, 33}, DType::bf16),
-                            example({33}), statistic({5}), statistic({5}), example({33}), none}},
-              {.operands = {example({35, 530}), example({35, 530}), example({530}), statistic({35}),
-                            statistic({35}), example({530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2, 7}), example({3, 2, 7}), example({7}),
+                               statistic({3, 2}), statistic({3, 2}), absent_example(),
+                               absent_example()}},
+                 {.operands = {example({5, 33}, DType::bf16), example({5, 33}, DType::bf16),
+                               example({33}), statistic({5}), statistic({5}), example({33}),
+                               absent_example()}},
+                 {.operands = {example({35, 530}), example({35, 530}), example({530}),
+                               statistic({35}), statistic({35}), example({530}), example({530})}}},
 };
 
 Val layer_norm(Val x, Val gamma, Val beta, float eps) {

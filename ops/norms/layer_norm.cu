@@ -7,12 +7,6 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;
-
-int64_t rows_per_partial(int64_t rows) {
-  return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks);
-}
-
 template <class T>
 __global__ void layer_norm_kernel(T* y, float* mean_out, float* rstd_out, const T* x,
                                   const float* gamma, const float* beta, int64_t rows,
@@ -35,11 +29,10 @@ __global__ void layer_norm_kernel(T* y, float* mean_out, float* rstd_out, const 
 }
 void run_layer_norm(const KernelArgs& a) {
   const int64_t width = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(layer_norm_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.output(1), a.output(2), a.input<T>(0), a.input(1), a.input(2), rows,
-           width, a.attrs.as<LayerNormAttrs>().eps);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(layer_norm_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0), a.output(1),
+           a.output(2), a.input<T>(0), a.input(1), a.input(2), rows, width,
+           a.attrs.as<LayerNormAttrs>().eps);
   });
 }
 
@@ -88,17 +81,15 @@ void run_layer_norm_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].shape.back(), rows = row_count(a.in_spec[1].shape);
   const int64_t per_chunk = rows_per_partial(rows), chunks = blocks_of(rows, per_chunk);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     if (a.out[1] || a.out[2]) {
       launch(layer_norm_parameters_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
-             kColumnThreads, 0, stream_of(a), partial, a.input<T>(0), a.input<T>(1), a.input(3),
-             a.input(4), rows, width, per_chunk);
+             kColumnThreads, a, partial, a.input<T>(0), a.input<T>(1), a.input(3), a.input(4), rows,
+             width, per_chunk);
     }
     if (!a.out[0]) return;
-    launch(layer_norm_grad_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), a.input<T>(1), a.input(2), a.input(3), a.input(4), rows,
-           width);
+    launch(layer_norm_grad_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0),
+           a.input<T>(0), a.input<T>(1), a.input(2), a.input(3), a.input(4), rows, width);
   });
   for (size_t which = 0; which < 2; ++which) {
     if (!a.out[1 + which]) continue;
@@ -108,7 +99,7 @@ void run_layer_norm_grad(const KernelArgs& a) {
   }
 }
 Prepared prepare_layer_norm_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kChunks * 2 * in[2].shape[0] * int64_t(sizeof(float))};
+  return {.workspace = kPartialSums * 2 * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 }  // namespace

@@ -46,7 +46,6 @@ template <class F> void for_rows(const KernelArgs& a, F f) {
 }
 
 void run_forward(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& s = a.attrs.as<LrnAttrs>();
   const LrnFormula f(s);
   for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
@@ -61,7 +60,6 @@ void run_forward(const KernelArgs& a) {
 }
 
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
   auto& s = a.attrs.as<LrnAttrs>();
   const LrnFormula f(s);
   for_rows(a, [&](int64_t at, int64_t channels, Row& row) {
@@ -85,13 +83,13 @@ void run_gradient(const KernelArgs& a) {
   });
 }
 
-Specs infer(const char* op, SpecSpan in, size_t operands, const Attrs& attributes) {
+Specs infer(SpecSpan in, size_t operands, const Attrs& attributes) {
   auto& s = attributes.as<LrnAttrs>();
   require(in.size() == operands && in[0].shape.rank() > 0 && is_float(in[0].dtype) &&
               !in[0].layout && in[0].shape.back() <= kLrnMostChannels,
-          op, "takes plain floats (.., C), C at most " + std::to_string(kLrnMostChannels));
-  require(operands == 1 || in[1] == in[0], op, "dy and x differ");
-  require(s.size > 0 && s.size % 2 == 1 && s.k > 0, op, "size is odd, and k positive");
+          "takes plain floats (.., C), C at most " + std::to_string(kLrnMostChannels));
+  require(operands == 1 || in[1] == in[0], "dy and x differ");
+  require(s.size > 0 && s.size % 2 == 1 && s.k > 0, "size is odd, and k positive");
   return {in[0]};
 }
 
@@ -109,7 +107,7 @@ const LrnAttrs kStrong{.size = 3, .alpha = 0.5f, .beta = 0.75f, .k = 1};
 const OpDef lrn_op{
     .name = "lrn",
     .formula = "x / (k + alpha sum x^2)^beta over neighbouring channels",
-    .infer = [](SpecSpan in, const Attrs& attrs) { return infer("lrn", in, 1, attrs); },
+    .infer = [](SpecSpan in, const Attrs& attrs) { return infer(in, 1, attrs); },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, g.builder.emit1(lrn_grad_op, {g.dy(), g.in(0)}, g.node.attrs));
@@ -118,35 +116,27 @@ const OpDef lrn_op{
     .cost = cost,
     .cpu = {.run = run_forward},
     .cuda = &lrn_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 3, 2, 7})}, .attrs = kStrong},
-              {.operands = {example({3, 2})}, .attrs = LrnAttrs{}},
-              {.operands = {example({5, 17, 96})}, .attrs = LrnAttrs{5, 0.3f, 0.6f, 2}},
-              {.operands = {half_example({3, 4, 19})}, .attrs = kStrong},
-              {.operands = {half_example({5, 96}, DType::f16)}, .attrs = LrnAttrs{}}};
-        },
+    .examples = {{.operands = {example({2, 3, 2, 7})}, .attrs = kStrong},
+                 {.operands = {example({3, 2})}, .attrs = LrnAttrs{}},
+                 {.operands = {example({5, 17, 96})}, .attrs = LrnAttrs{5, 0.3f, 0.6f, 2}},
+                 {.operands = {half_example({3, 4, 19})}, .attrs = kStrong},
+                 {.operands = {half_example({5, 96}, DType::f16)}, .attrs = LrnAttrs{}}},
 };
 
 const OpDef lrn_grad_op{
     .name = "lrn_grad",
     .formula = "the gradient of x in lrn",
-    .infer = [](SpecSpan in, const Attrs& attrs) { return infer("lrn_grad", in, 2, attrs); },
+    .infer = [](SpecSpan in, const Attrs& attrs) { return infer(in, 2, attrs); },
     .shares = {{0, 0}, {0, 1}},
     .cost = cost,
     .cpu = {.run = run_gradient},
     .cuda = &lrn_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 7}), example({2, 7})}, .attrs = kStrong},
-              {.operands = {example({5, 17, 96}), example({5, 17, 96})}, .attrs = LrnAttrs{}},
-              {.operands = {example({3, 4, 19}, DType::bf16), example({3, 4, 19}, DType::bf16)},
-               .attrs = kStrong},
-              {.operands = {example({5, 96}, DType::f16), example({5, 96}, DType::f16)},
-               .attrs = LrnAttrs{}}};
-        },
+    .examples = {{.operands = {example({2, 7}), example({2, 7})}, .attrs = kStrong},
+                 {.operands = {example({5, 17, 96}), example({5, 17, 96})}, .attrs = LrnAttrs{}},
+                 {.operands = {example({3, 4, 19}, DType::bf16), example({3, 4, 19}, DType::bf16)},
+                  .attrs = kStrong},
+                 {.operands = {example({5, 96}, DType::f16), example({5, 96}, DType::f16)},
+                  .attrs = LrnAttrs{}}},
 };
 
 Val lrn(Val x, const LrnAttrs& attrs) { return x.builder->emit1(lrn_op, {x}, attrs); }

@@ -27,14 +27,17 @@ __device__ int64_t own_row(const Rows& r, int arrays, float** shared) {
   return int64_t(blockIdx.x) * (blockDim.x / kWarp) + warp_number();
 }
 
+// By the warp whose row it is.
+template <class T> __device__ void fill_squares(float* squares, const T* x, int64_t channels) {
+  for (int64_t c = lane_number(); c < channels; c += kWarp) squares[c] = load(x, c) * load(x, c);
+  __syncwarp();
+}
+
 template <class T> __global__ void lrn_kernel(T* y, const T* x, Rows r, LrnFormula f) {
   float* squares;
   const int64_t row = own_row(r, 1, &squares), at = row * r.channels;
   if (row >= r.rows) return;
-  for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
-    squares[c] = load(x, at + c) * load(x, at + c);
-  }
-  __syncwarp();
+  fill_squares(squares, x + at, r.channels);
   for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
     const float power = f.power(f.denominator(window_sum(squares, c, r.channels, r.half)));
     store(y, at + c, load(x, at + c) * power);
@@ -47,10 +50,7 @@ __global__ void lrn_grad_kernel(T* dx, const T* dy, const T* x, Rows r, LrnFormu
   const int64_t row = own_row(r, 2, &squares), at = row * r.channels;
   float* parts = squares + r.channels;
   if (row >= r.rows) return;
-  for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
-    squares[c] = load(x, at + c) * load(x, at + c);
-  }
-  __syncwarp();
+  fill_squares(squares, x + at, r.channels);
   for (int64_t c = lane_number(); c < r.channels; c += kWarp) {
     const float d = f.denominator(window_sum(squares, c, r.channels, r.half));
     parts[c] = f.part(load(dy, at + c), load(x, at + c), f.power(d), d);
@@ -75,11 +75,9 @@ int warps_of(const Rows& r, int arrays) {
 }
 
 void run_lrn(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 1);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(lrn_kernel<T>, {blocks_of(r.rows, warps)}, warps * kWarp,
            size_t(warps * r.channels) * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0),
            r, LrnFormula(a.attrs.as<LrnAttrs>()));
@@ -87,11 +85,9 @@ void run_lrn(const KernelArgs& a) {
 }
 
 void run_lrn_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Rows r = rows_of(a);
   const int warps = warps_of(r, 2);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(lrn_grad_kernel<T>, {blocks_of(r.rows, warps)}, warps * kWarp,
            size_t(warps * 2 * r.channels) * sizeof(float), stream_of(a), a.output<T>(0),
            a.input<T>(0), a.input<T>(1), r, LrnFormula(a.attrs.as<LrnAttrs>()));

@@ -27,32 +27,40 @@ void moments(const Queue& queue, const AllRows& q, const T* x, float eps, float*
 
 }  // namespace
 
-Prepared prepare_batch_norm(const TensorSpec& x) {
-  return {.workspace = (AllRows(x).chunks() + 1) * 2 * x.shape.back() * 4};
+Prepared prepare_batch_norm(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = (AllRows(in[0]).chunks() + 1) * 2 * in[0].shape.back() * 4};
+}
+Prepared prepare_channels(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = in[0].shape.back() * 4};
 }
 
 void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float eps,
                    float* partial, const Moments& out) {
-  by_float_type(spec.dtype, [&](auto zero) {
-    moments(queue, AllRows(spec), static_cast<const decltype(zero)*>(x), eps, partial, out);
+  by_float_type(spec.dtype, [&]<class T>(T) {
+    moments(queue, AllRows(spec), static_cast<const T*>(x), eps, partial, out);
   });
 }
 
-void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count,
-                           int batch_axis) {
+void require_norm_operands(SpecSpan in, size_t images, size_t count, int batch_axis) {
   const bool frames = batch_axis != kNone;
-  require(in.size() == count, op, "takes " + std::to_string(count) + " operands");
+  require(in.size() == count, "takes " + std::to_string(count) + " operands");
   require(in[0].shape.rank() >= (frames ? 3 : 2) && is_float(in[0].dtype) && !in[0].layout &&
               in[0].numel() > 0,
-          op, to_string(in[0]) + ": needs plain floats " + (frames ? "(T, B, .., C)" : "(.., C)"));
+          to_string(in[0]) + ": needs plain floats " + (frames ? "(T, B, .., C)" : "(.., C)"));
   for (size_t i = 1; i < count; ++i) {
     const TensorSpec wanted = i < images         ? in[0]
                               : frames && i == 3 ? TensorSpec{{in[0].shape[batch_axis]}, DType::i32}
                                                  : TensorSpec{{in[0].shape.back()}};
-    require(in[i] == wanted, op,
-            "operand " + std::to_string(i) + " should be " + to_string(wanted) + ", is " +
-                to_string(in[i]));
+    require(in[i] == wanted, "operand " + std::to_string(i) + " should be " + to_string(wanted) +
+                                 ", is " + to_string(in[i]));
   }
+}
+
+std::vector<ExampleOperand> norm_operands(const Shape& x, size_t images, size_t vectors,
+                                          DType type) {
+  std::vector<ExampleOperand> operands(images, example(x, type));
+  operands.resize(images + vectors, example({x.back()}, DType::f32, 0.5f, 2));
+  return operands;
 }
 
 }  // namespace pal

@@ -34,7 +34,14 @@ struct AllRows {
 };
 
 // For batch norm: two sums per chunk and channel, then two numbers per channel.
-Prepared prepare_batch_norm(const TensorSpec& x);
+Prepared prepare_batch_norm(const Device&, SpecSpan in, SpecSpan out, const Attrs&);
+// For what is applied with given statistics: a number per channel.
+Prepared prepare_channels(const Device&, SpecSpan in, SpecSpan out, const Attrs&);
+
+// So many operations an element of the first operand, and passes over it.
+template <int flops, int passes> Cost norm_cost(SpecSpan in, SpecSpan, const Attrs&) {
+  return {.flops = flops * double(in[0].numel()), .bytes = passes * double(in[0].bytes())};
+}
 
 // Per channel; of `variance` null is allowed.
 struct Moments {
@@ -197,7 +204,10 @@ void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics) {
 // ProgramError unless there are `count` operands, the first of them plain floats (.., C), `images`
 // like it, then f32 vectors (C). With a batch axis x has frames (two axes more), and operand 3 is
 // the lengths, i32 (B).
-void require_norm_operands(const char* op, SpecSpan in, size_t images, size_t count,
-                           int batch_axis = kNone);
+void require_norm_operands(SpecSpan in, size_t images, size_t count, int batch_axis = kNone);
+
+// Of an example: `images` operands like x (.., C), then `vectors` f32 (C) from 0.5 on.
+std::vector<ExampleOperand> norm_operands(const Shape& x, size_t images, size_t vectors,
+                                          DType type = DType::f32);
 
 }  // namespace pal

@@ -2,9 +2,9 @@
 #pragma once
 #include <cmath>
 
-#include "core/host_device.h"
 #include "core/op.h"
 #include "core/val.h"
+#include "ops/optimizer/updated.h"
 
 namespace pal {
 
@@ -38,15 +38,26 @@ struct AdamAttrs {
 Val adam(Val w, Val g, Val m, Val v, Val scalars, Val gate = {}, AdamAttrs attrs = {});
 
 struct Adam {
-  float keep;             // 1 - lr weight_decay where decoupled, else 1
-  float decay;            // weight_decay where not decoupled, else 0
-  float first;            // 1 - beta1
-  float beta2, second;    // beta2, 1 - beta2
-  float rate, root, eps;  // lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
-  struct Out {
-    float w, m, v;
-  };
-  PAL_HD Out operator()(float w, float g, float m, float v) const {
+  static constexpr int kStates = 2;  // m, v
+  float keep;                        // 1 - lr weight_decay where decoupled, else 1
+  float decay;                       // weight_decay where not decoupled, else 0
+  float first;                       // 1 - beta1
+  float beta2, second;               // beta2, 1 - beta2
+  float rate, root, eps;             // lr / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+
+  // The bias corrections are taken in double from the step's number, once a node.
+  PAL_HD static Adam of(const AdamAttrs& attrs, float learning_rate, int64_t count) {
+    const double lr = double(learning_rate), t = double(count);
+    return {.keep = attrs.decoupled ? float(1 - lr * double(attrs.weight_decay)) : 1.0f,
+            .decay = attrs.decoupled ? 0.0f : attrs.weight_decay,
+            .first = float(1 - attrs.beta1),
+            .beta2 = float(attrs.beta2),
+            .second = float(1 - attrs.beta2),
+            .rate = float(lr / (1 - pow(attrs.beta1, t))),
+            .root = float(1 / sqrt(1 - pow(attrs.beta2, t))),
+            .eps = attrs.eps};
+  }
+  PAL_HD Updated operator()(float w, float g, float m, float v) const {
     const float d = g + decay * w;
     const float next_m = m + first * (d - m);
     const float next_v = beta2 * v + second * (d * d);

@@ -1,7 +1,6 @@
 // The update kernel of all optimizers, one launch for many weights: a block has a stretch of one of
 // them, and its first thread works out the step's rule from the scalars and the gate, which lie on
-// the device. An optimizer gives `Update`: the number of its states, the attributes, the step's
-// rule, and one element's update.
+// the device.
 #pragma once
 #include "ops/kernels/cuda_elements.h"
 #include "ops/optimizer/update.h"
@@ -41,24 +40,22 @@ __device__ inline Stored f32_at(const float* p) {
   return {.data = const_cast<float*>(p), .vector = reinterpret_cast<uintptr_t>(p) % 16 == 0};
 }
 
-template <class Update> struct BlockRule {
-  typename Update::Rule rule;
+template <class Rule> struct BlockRule {
+  Rule rule;
   UpdateStep step;
 };
 
-template <class Update>
-__global__ void update_kernel(UpdateTensors tensors, Update update, float lr_factor,
-                              float clip_value) {
+template <class Rule, class A> __global__ void update_kernel(UpdateTensors tensors, A attrs) {
   int which = 0;
   while (which + 1 < tensors.count && int(blockIdx.x) >= tensors.first_block[which + 1]) ++which;
   const UpdateTensor& t = tensors.at[which];
-  auto* shared = shared_memory<BlockRule<Update>>();
+  auto* shared = shared_memory<BlockRule<Rule>>();
   if (threadIdx.x == 0) {
-    shared->step = step_of(t, lr_factor, clip_value);
-    shared->rule = update.rule(shared->step);
+    shared->step = step_of(t, attrs.lr, attrs.clip_value);
+    shared->rule = Rule::of(attrs, shared->step.learning_rate, shared->step.count);
   }
   __syncthreads();
-  const auto rule = shared->rule;
+  const Rule rule = shared->rule;
   const UpdateStep step = shared->step;
   const Stored g_in{.data = const_cast<void*>(t.g),
                     .type = t.type,
@@ -71,43 +68,41 @@ __global__ void update_kernel(UpdateTensors tensors, Update update, float lr_fac
     float w[kGroup], g[kGroup], s[2][kGroup];
     load8(f32_at(t.w), i, n, w);
 #pragma unroll
-    for (int m = 0; m < Update::kStates; ++m) load8(f32_at(t.s[m]), i, n, s[m]);
+    for (int m = 0; m < Rule::kStates; ++m) load8(f32_at(t.s[m]), i, n, s[m]);
     if (step.apply) {
       load8(g_in, i, n, g);
 #pragma unroll
       for (int e = 0; e < kGroup; ++e) {
-        float states[2] = {Update::kStates > 0 ? s[0][e] : 0, Update::kStates > 1 ? s[1][e] : 0};
-        Update::apply(rule, step.gradient(g[e]), w[e], states);
-        if constexpr (Update::kStates > 0) s[0][e] = states[0];
-        if constexpr (Update::kStates > 1) s[1][e] = states[1];
+        const Updated y = rule(w[e], step.gradient(g[e]), Rule::kStates > 0 ? s[0][e] : 0,
+                               Rule::kStates > 1 ? s[1][e] : 0);
+        w[e] = y.w, s[0][e] = y.first, s[1][e] = y.second;
       }
     }
     if (t.w_out) store8(f32_at(t.w_out), i, n, w);
 #pragma unroll
-    for (int m = 0; m < Update::kStates; ++m) {
+    for (int m = 0; m < Rule::kStates; ++m) {
       if (t.s_out[m]) store8(f32_at(t.s_out[m]), i, n, s[m]);
     }
   }
 }
 
 // Operands of a group: w, g, states.., scalars, gate; its outputs: w, states...
-template <class Update> void run_update(const KernelArgs& a, const Update& update) {
-  constexpr size_t states = Update::kStates, in = 4 + states, out = 1 + states;
+template <class Rule, class A> void run_update(const KernelArgs& a) {
+  constexpr size_t states = Rule::kStates, in = 4 + states, out = 1 + states;
   constexpr int64_t per_block = kThreads * kGroup * kStretch;
   UpdateTensors tensors{};
   auto start = [&] {
     const int blocks = tensors.first_block[tensors.count];
-    launch(update_kernel<Update>, {blocks}, kThreads, sizeof(BlockRule<Update>), stream_of(a),
-           tensors, update, update.attrs.lr, update.attrs.clip_value);
+    launch(update_kernel<Rule, A>, {blocks}, kThreads, sizeof(BlockRule<Rule>), stream_of(a),
+           tensors, a.attrs.as<A>());
     tensors = {};
   };
   for (size_t first = 0, first_out = 0; first < a.in.size(); first += in, first_out += out) {
     UpdateTensor& t = tensors.at[tensors.count];
     t.w = a.input(first), t.w_out = a.output(first_out), t.g = a.in[first + 1];
     t.type = a.in_spec[first + 1].dtype, t.n = a.in_spec[first].numel();
-    for (int s = 0; s < Update::kStates; ++s) {
-      t.s[s] = a.input(first + 2 + size_t(s));
-      t.s_out[s] = a.output(first_out + 1 + size_t(s));
+    for (int s = 0; s < Rule::kStates; ++s) {
+      t.s[s] = a.input(first + 2 + size_t(s)), t.s_out[s] = a.output(first_out + 1 + size_t(s));
     }
     t.scalars = a.input<StepScalars>(first + 2 + states);
     t.gate = input_if_present<float>(a, first + 3 + states);

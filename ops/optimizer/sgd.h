@@ -1,8 +1,8 @@
 // Stochastic gradient descent, plain and with momentum, as updates of a weight's state.
 #pragma once
-#include "core/host_device.h"
 #include "core/op.h"
 #include "core/val.h"
+#include "ops/optimizer/updated.h"
 
 namespace pal {
 
@@ -38,16 +38,25 @@ Val sgd(Val w, Val g, Val scalars, Val gate = {}, SgdAttrs attrs = {});
 Val momentum(Val w, Val g, Val m, Val scalars, Val gate = {}, MomentumAttrs attrs = {});
 
 struct Sgd {
+  static constexpr int kStates = 0;
   float lr, decay;
-  PAL_HD float operator()(float w, float g) const { return w - lr * (g + decay * w); }
+
+  PAL_HD static Sgd of(const SgdAttrs& attrs, float learning_rate, int64_t) {
+    return {learning_rate, attrs.weight_decay};
+  }
+  PAL_HD Updated operator()(float w, float g, float, float) const {
+    return {w - lr * (g + decay * w)};
+  }
 };
 struct Momentum {
+  static constexpr int kStates = 1;  // m
   float lr, decay, momentum;
   bool nesterov;
-  struct Out {
-    float w, m;
-  };
-  PAL_HD Out operator()(float w, float g, float m) const {
+
+  PAL_HD static Momentum of(const MomentumAttrs& attrs, float learning_rate, int64_t) {
+    return {learning_rate, attrs.weight_decay, attrs.momentum, attrs.nesterov};
+  }
+  PAL_HD Updated operator()(float w, float g, float m, float) const {
     const float d = g + decay * w;
     const float next = momentum * m + d;
     return {w - lr * (nesterov ? d + momentum * next : next), next};

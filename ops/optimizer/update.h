@@ -9,6 +9,7 @@
 #include "ops/kernels/gate.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
+#include "ops/optimizer/updated.h"
 
 namespace pal {
 
@@ -40,71 +41,96 @@ inline UpdateStep update_step(const void* scalars, const float* gate, float lr_f
 }
 
 // w f32, g like w of any float type, `states` more f32 like w, scalars, gate (or absent).
-inline void check_update_operands(const char* op, SpecSpan in, size_t states) {
-  require(in.size() == 4 + states, op, "takes w, g, its states, scalars, gate");
-  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape, op,
+inline void check_update_operands(SpecSpan in, size_t states) {
+  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape,
           to_string(in[0]) + ", " + to_string(in[1]) + ": want a weight f32 and its gradient");
   for (size_t k = 2; k < 2 + states; ++k) {
-    require(in[k] == in[0], op,
-            to_string(in[0]) + ", " + to_string(in[k]) +
-                ": the optimizer's state is not like the weight");
+    require(in[k] == in[0], to_string(in[0]) + ", " + to_string(in[k]) +
+                                ": the optimizer's state is not like the weight");
   }
-  require(in[2 + states] == scalars_spec(), op,
+  require(in[2 + states] == scalars_spec(),
           to_string(in[2 + states]) + ": want the step's scalars, " + to_string(scalars_spec()));
-  require(!present(in[3 + states]) || in[3 + states] == gate_spec(), op,
+  require(!present(in[3 + states]) || in[3 + states] == gate_spec(),
           to_string(in[3 + states]) + ": want a gate, " + to_string(gate_spec()));
 }
 
-// Calls f(tile of g, first element, elements), in parallel; the operands may lie anywhere.
-template <class F> void for_gradient_tiles(const KernelArgs& a, F f) {
-  const DType type = a.in_spec[1].dtype;
-  parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[kTile];
-    for (int64_t i = begin; i < end; i += kTile) {
-      const int64_t n = end - i < kTile ? end - i : kTile;
-      f(load_tile(a.in[1], type, i, n, buffer), i, n);
-    }
-  });
-}
-
-// Every output as its state was, bit for bit.
-inline void keep_states(const KernelArgs& a, const OpDef& op) {
-  for (Share s : op.shares) {
-    if (void* out = a.out[size_t(s.output)]) {
-      copy_bytes(a.queue, out, a.in[size_t(s.operand)], a.in_spec[size_t(s.operand)].bytes());
-    }
-  }
-}
-
-// Specs of all groups; `one(group)` infers those of a single weight.
-template <class F> Specs infer_groups(const OpDef& op, SpecSpan in, F one) {
+// Specs of all groups.
+inline Specs infer_updates(const OpDef& op, SpecSpan in) {
   const size_t arity = size_t(op.arity);
-  require(!in.empty() && in.size() % arity == 0, op.name,
+  require(!in.empty() && in.size() % arity == 0,
           "takes groups of " + std::to_string(arity) + " operands");
   Specs out;
   for (size_t first = 0; first < in.size(); first += arity) {
+    const SpecSpan group = in.subspan(first, arity);
     try {
-      for (auto& spec : one(in.subspan(first, arity))) out.push_back(spec);
+      check_update_operands(group, arity - 4);
     } catch (const ProgramError& error) {
       if (in.size() == arity) throw;
-      throw ProgramError(error.what() + (", in group " + std::to_string(first / arity)));
+      require(false, error.what() + (", in group " + std::to_string(first / arity)));
     }
+    for (Share s : op.shares) out.push_back(plain(group[size_t(s.operand)]));
   }
   return out;
 }
-// `one` for the group of every weight in turn.
-inline void run_groups(const OpDef& op, const KernelArgs& a, void (*one)(const KernelArgs&)) {
-  const size_t in = size_t(op.arity), out = op.shares.size();
-  for (size_t g = 0; g < a.in.size() / in; ++g) {
-    one({.in = a.in.subspan(g * in, in),
-         .out = a.out.subspan(g * out, out),
-         .in_spec = a.in_spec.subspan(g * in, in),
-         .out_spec = a.out_spec.subspan(g * out, out),
-         .attrs = a.attrs,
-         .state = nullptr,
-         .workspace = nullptr,
-         .queue = a.queue});
+
+// One weight after the other: w, g, its states, scalars, gate.
+template <class Rule, class A> void run_updates(const OpDef& op, const KernelArgs& a) {
+  constexpr size_t states = Rule::kStates;
+  auto& attrs = a.attrs.as<A>();
+  for (size_t in = 0, out = 0; in < a.in.size(); in += 4 + states, out += 1 + states) {
+    const UpdateStep step =
+        update_step(a.in[in + 2 + states], input_if_present<float>(a, in + 3 + states), attrs.lr,
+                    attrs.clip_value);
+    if (!step.apply) {  // every output as its state was, bit for bit
+      for (Share s : op.shares) {
+        const size_t from = in + size_t(s.operand), to = out + size_t(s.output);
+        if (a.out[to]) copy_bytes(a.queue, a.out[to], a.in[from], a.in_spec[from].bytes());
+      }
+      continue;
+    }
+    const Rule rule = Rule::of(attrs, step.learning_rate, step.count);
+    const DType type = a.in_spec[in + 1].dtype;
+    parallel_chunks(a.queue, a.in_spec[in].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
+      const Rule local = rule;  // seen through the closure, stores could change it
+      const GradientScale scale = step.gradient;
+      alignas(64) float buffer[kTile];
+      for (int64_t i = begin; i < end; i += kTile) {
+        const int64_t n = std::min(kTile, end - i);
+        const float* g = load_tile(a.in[in + 1], type, i, n, buffer);
+        const float* w = a.input(in) + i;
+        const float* first = states > 0 ? a.input(in + 2) + i : nullptr;
+        const float* second = states > 1 ? a.input(in + 3) + i : nullptr;
+        float* to_w = a.output(out) + i;
+        float* to_first = states > 0 ? a.output(out + 1) + i : nullptr;
+        float* to_second = states > 1 ? a.output(out + 2) + i : nullptr;
+#pragma omp simd
+        for (int64_t e = 0; e < n; ++e) {
+          const Updated y =
+              local(w[e], scale(g[e]), states > 0 ? first[e] : 0, states > 1 ? second[e] : 0);
+          to_w[e] = y.w;
+          if constexpr (states > 0) to_first[e] = y.first;
+          if constexpr (states > 1) to_second[e] = y.second;
+        }
+      }
+    });
   }
+}
+
+// The operator of an optimizer whose attributes are A: what its facts leave out. `op` is itself.
+template <class Rule, class A, const OpDef& op> OpDef update_op(OpDef facts) {
+  constexpr int states = Rule::kStates;
+  if (!facts.infer) {
+    facts.infer = [](SpecSpan in, const Attrs& attrs) {
+      (void)attrs.as<A>();
+      return infer_updates(op, in);
+    };
+  }
+  facts.optional_from = 3 + states, facts.arity = 4 + states;
+  facts.shares = {{0, 0}};
+  for (int s = 0; s < states; ++s) facts.shares.push_back({1 + s, 2 + s});
+  facts.writes_state = true;
+  facts.cpu.run = [](const KernelArgs& a) { run_updates<Rule, A>(op, a); };
+  return facts;
 }
 
 // Examples of (w, g, states in [lo, 2), scalars, gate): tails, no gate, a bf16 gradient, chunks;
@@ -114,7 +140,7 @@ inline std::vector<Example> update_examples(const std::vector<float>& state_lo, 
   auto one = [&](Shape shape, DType gradient, bool gated, const Attrs& with) {
     Example e{.operands = {example(shape), example(shape, gradient)}, .attrs = with};
     for (float lo : state_lo) e.operands.push_back(example(shape, DType::f32, lo, 2));
-    e.operands.push_back(example({16}, DType::i32, -1, 0));  // the step's scalars
+    e.operands.push_back(step_scalars_example());
     e.operands.push_back(gated ? example({4}, DType::f32, 0.5f, 1) : absent_example());
     return e;
   };

@@ -3,15 +3,10 @@
 #include "ops/products/batched_matmul.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/f32_copies.h"
-#include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
-#include "ops/libraries/matmul_product.h"
+#include "ops/products/product_state.h"
 
 namespace pal {
 namespace {
-
-bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank() > 0; }
 
 // An operand's extents and strides as (batch, row, column) of the matrix that is multiplied.
 struct Matrices {
@@ -33,47 +28,32 @@ Shape result_shape(int64_t batch, int64_t m, int64_t n, int batch_axis) {
 
 Specs infer(SpecSpan in, const Attrs& attributes) {
   auto& attrs = attributes.as<BatchedMatmulAttrs>();
-  require(in.size() == 3, "batched_matmul", "takes a, b and c, which may be absent");
+  require(in.size() == 3, "takes a, b and c, which may be absent");
   const std::string text = to_string(in[0]) + "·" + to_string(in[1]);
   auto is_axis = [](int axis) { return axis == 0 || axis == 1; };
   require(is_axis(attrs.a_batch) && is_axis(attrs.b_batch) && is_axis(attrs.out_batch),
-          "batched_matmul", text + ": the batch is axis 0 or 1");
+          text + ": the batch is axis 0 or 1");
   for (int i = 0; i < 2; ++i) {
     require(in[size_t(i)].shape.rank() == 3 && is_float(in[size_t(i)].dtype) &&
                 is_float(attrs.dtype) && !in[size_t(i)].layout && in[size_t(i)].numel() > 0,
-            "batched_matmul", text + ": needs plain floats with three axes");
+            text + ": needs plain floats with three axes");
   }
   const Matrices a = matrices(in[0].shape, attrs.a_batch, attrs.ta);
   const Matrices b = matrices(in[1].shape, attrs.b_batch, attrs.tb);
-  require(a.batch == b.batch, "batched_matmul", text + ": batches differ");
-  require(a.columns == b.rows, "batched_matmul", text + ": inner dimensions differ");
+  require(a.batch == b.batch, text + ": batches differ");
+  require(a.columns == b.rows, text + ": inner dimensions differ");
   const TensorSpec out{result_shape(a.batch, a.rows, b.columns, attrs.out_batch), attrs.dtype};
-  require(!present(in, 2) || in[2] == out, "batched_matmul",
+  require(!present(in, 2) || in[2] == out,
           text + " + " + to_string(in[2]) + ": the sum should be " + to_string(out));
   return {out};
 }
-
-// The product, and where the f32 copies of its operands and its result lie behind its own scratch.
-struct State {
-  std::unique_ptr<Product> product;
-  F32Copies copies;
-};
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   auto product =
       std::make_unique<Product>(device, batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()));
   int64_t bytes = product->workspace();
-  State state{std::move(product), reserve_f32_copies(in, out, bytes)};
-  return {.state = std::make_shared<State>(std::move(state)), .workspace = bytes};
-}
-
-void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const State& s = *static_cast<const State*>(a.state);
-  const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
-  float* result = f32_result(a, s.copies.out, present(a.in_spec, 2) ? a.in[2] : nullptr);
-  s.product->run(left, right, result, nullptr, a.workspace, a.queue);
-  store_f32_result(a, s.copies.out);
+  ProductState state{std::move(product), reserve_f32_copies(in, out, bytes)};
+  return {.state = std::make_shared<ProductState>(std::move(state)), .workspace = bytes};
 }
 
 void gradient(GradientArgs& g) {
@@ -100,13 +80,10 @@ void gradient(GradientArgs& g) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  const ProductShape p = batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>());
-  const double results = double(p.batch) * double(p.m) * double(p.n);
-  Cost cost{.flops = 2 * results * double(p.k) + (p.accumulate ? results : 0)};
-  for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
-  cost.bytes += double(out[0].bytes());
-  return cost;
+  return product_cost(batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()), in, out);
 }
+
+using A = BatchedMatmulAttrs;  // of the examples
 
 }  // namespace
 
@@ -133,38 +110,30 @@ const OpDef batched_matmul_op{
     .optional_from = 2,
     .shares = {{0, 2}},
     .cost = cost,
-    .cpu = {.run = run, .prepare = prepare},
+    .cpu = {.run = run_product, .prepare = prepare},
     .cuda = &batched_matmul_cuda,
     .examples =
-        [] {
-          using A = BatchedMatmulAttrs;
-          return std::vector<Example>{
-              {.operands = {example({3, 4, 5}), example({3, 5, 6}), absent_example()},
-               .attrs = A{}},
-              {.operands = {example({3, 5, 4}), example({3, 6, 5}), example({3, 4, 6})},
-               .attrs = A{.ta = true, .tb = true}},
-              {.operands = {example({4, 3, 5}), example({6, 3, 5}), absent_example()},
-               .attrs = A{.tb = true, .a_batch = 1, .b_batch = 1}},
-              {.operands = {example({3, 4, 5}), example({5, 3, 6}), example({4, 3, 6})},
-               .attrs = A{.b_batch = 1, .out_batch = 1}},
-              {.operands = {example({5, 3, 1}), example({5, 3, 6}), absent_example()},
-               .attrs = A{.ta = true, .a_batch = 1, .b_batch = 1, .out_batch = 1}},
-              {.operands = {example({1, 4, 5}), example({1, 5, 6}), absent_example()},
-               .attrs = A{}},
-              {.operands = {example({17, 33, 40}), example({40, 17, 37}), example({33, 17, 37})},
-               .attrs = A{.b_batch = 1, .out_batch = 1}},
-              {.operands = {half_example({3, 4, 8}), half_example({3, 8, 6}), absent_example()},
-               .attrs = A{}},
-              {.operands = {half_example({3, 4, 5}), half_example({5, 3, 6}),
-                            half_example({4, 3, 6})},
-               .attrs = A{.b_batch = 1, .out_batch = 1, .dtype = DType::bf16}},
-              {.operands = {half_example({3, 5, 4}, DType::f16),
-                            half_example({3, 6, 5}, DType::f16), absent_example()},
-               .attrs = A{.ta = true, .tb = true, .dtype = DType::f16}},
-              {.operands = {half_example({3, 4, 5}), example({3, 5, 6}), half_example({3, 4, 6})},
-               .attrs = A{.dtype = DType::bf16}},
-          };
-        },
+        {{.operands = {example({3, 4, 5}), example({3, 5, 6}), absent_example()}, .attrs = A{}},
+         {.operands = {example({3, 5, 4}), example({3, 6, 5}), example({3, 4, 6})},
+          .attrs = A{.ta = true, .tb = true}},
+         {.operands = {example({4, 3, 5}), example({6, 3, 5}), absent_example()},
+          .attrs = A{.tb = true, .a_batch = 1, .b_batch = 1}},
+         {.operands = {example({3, 4, 5}), example({5, 3, 6}), example({4, 3, 6})},
+          .attrs = A{.b_batch = 1, .out_batch = 1}},
+         {.operands = {example({5, 3, 1}), example({5, 3, 6}), absent_example()},
+          .attrs = A{.ta = true, .a_batch = 1, .b_batch = 1, .out_batch = 1}},
+         {.operands = {example({1, 4, 5}), example({1, 5, 6}), absent_example()}, .attrs = A{}},
+         {.operands = {example({17, 33, 40}), example({40, 17, 37}), example({33, 17, 37})},
+          .attrs = A{.b_batch = 1, .out_batch = 1}},
+         {.operands = {half_example({3, 4, 8}), half_example({3, 8, 6}), absent_example()},
+          .attrs = A{}},
+         {.operands = {half_example({3, 4, 5}), half_example({5, 3, 6}), half_example({4, 3, 6})},
+          .attrs = A{.b_batch = 1, .out_batch = 1, .dtype = DType::bf16}},
+         {.operands = {half_example({3, 5, 4}, DType::f16), half_example({3, 6, 5}, DType::f16),
+                       absent_example()},
+          .attrs = A{.ta = true, .tb = true, .dtype = DType::f16}},
+         {.operands = {half_example({3, 4, 5}), example({3, 5, 6}), half_example({3, 4, 6})},
+          .attrs = A{.dtype = DType::bf16}}},
 };
 
 Val batched_matmul(Val a, Val b, BatchedMatmulAttrs attrs, Val c, std::optional<DType> dtype) {

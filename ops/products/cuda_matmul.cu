@@ -29,8 +29,7 @@ void convert(const KernelArgs& a, void* to, DType to_type, const void* from, DTy
              int64_t n) {
   const Operands<1> operands{
       .in = {stored(from, {{n}, from_type})}, .out = stored(to, {{n}, to_type}), .n = n};
-  launch(map_kernel<1, Convert>, grid_of_groups(groups_of(n)), kThreads, 0, stream_of(a), operands,
-         Convert{});
+  launch(map_kernel<1, Convert>, grid_of_groups(groups_of(n)), a, operands, Convert{});
 }
 
 // Whether relu's result is above zero, as bits in rows of `leading` of them; a byte a thread.
@@ -46,7 +45,7 @@ __global__ void mask_kernel(Stored y, int64_t rows, int64_t width, int64_t leadi
     load8(y, first, n, v);
   }
   uint32_t byte = 0;
-  for (int k = 0; k < n; ++k) byte |= uint32_t(PassInside{0, kInfinity}(1, v[k]) > 0) << k;
+  for (int k = 0; k < n; ++k) byte |= uint32_t(0 < v[k] && v[k] < kInfinity) << k;
   mask[i] = uint8_t(byte);
 }
 
@@ -61,7 +60,7 @@ const void* mask_of(const KernelArgs& a, const ProductState& s) {
   }
   const int64_t leading = lt_mask_leading(width);
   uint8_t* mask = reinterpret_cast<uint8_t*>(a.workspace + s.mask_at);
-  launch(mask_kernel, grid_of_groups(rows * leading / 8), kThreads, 0, stream_of(a),
+  launch(mask_kernel, grid_of_groups(rows * leading / 8), a,
          stored(y, spec, width, bits_of_interval(0, kInfinity)), rows, width, leading, mask);
   return mask;
 }
@@ -70,16 +69,10 @@ const void* mask_of(const KernelArgs& a, const ProductState& s) {
 void run_epilogue(const KernelArgs& a, Epilogue epilogue) {
   void* const in[] = {a.out[0], a.in.back()};
   const TensorSpec in_spec[] = {a.out_spec[0], a.in_spec.back()};
-  const KernelArgs over{.in = in,
-                        .out = a.out,
-                        .in_spec = in_spec,
-                        .out_spec = a.out_spec,
-                        .attrs = a.attrs,
-                        .state = nullptr,
-                        .workspace = nullptr,
-                        .queue = a.queue};
+  const KernelArgs over = with_operands(a, in, in_spec);
   if (epilogue == Epilogue::relu) return launch_map<1>(over, Relu{});
-  launch_map<2>(over, PassInside{0, kInfinity}, bits_of_interval(0, kInfinity));
+  const PassInside above_zero(IntervalAttrs{});
+  launch_map<2>(over, above_zero, above_zero.bit_meaning());
 }
 
 }  // namespace
@@ -113,7 +106,6 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
 }
 
 void run_matmul_cuda(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const ProductState& s = *static_cast<const ProductState*>(a.state);
   auto operand = [&](size_t i, bool copy, int64_t at) -> const void* {
     if (!copy) return a.in[i];

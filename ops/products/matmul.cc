@@ -4,9 +4,9 @@
 #include "ops/products/matmul.h"
 
 #include "core/gradient.h"
-#include "ops/kernels/f32_copies.h"
+#include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
-#include "ops/libraries/matmul_product.h"
+#include "ops/products/product_state.h"
 #include "ops/sums/reduce.h"
 
 namespace pal {
@@ -19,8 +19,6 @@ namespace {
 // ([M] 32 rows, 9216 x 4096: 90 ms against 55, one thread).
 constexpr int64_t kFewRows = 64, kLargestPacked = int64_t{32} << 20;  // bytes
 
-bool present(SpecSpan in, size_t i) { return i < in.size() && in[i].shape.rank() > 0; }
-
 std::string operands_text(SpecSpan in, const MatmulAttrs& attrs) {
   return to_string(in[0].shape) + (attrs.ta ? "ᵀ" : "") + "·" + to_string(in[1].shape) +
          (attrs.tb ? "ᵀ" : "");
@@ -28,49 +26,40 @@ std::string operands_text(SpecSpan in, const MatmulAttrs& attrs) {
 
 }  // namespace
 
-Specs infer_matmul(const char* op, SpecSpan in, const MatmulAttrs& attrs) {
-  require(in.size() == 3 || in.size() == 4, op, "takes a, b, c and bias; c and bias may be absent");
+Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs) {
+  require(in.size() == 3 || in.size() == 4, "takes a, b, c and bias; c and bias may be absent");
   const std::string text = operands_text(in, attrs);
   require(is_float(in[0].dtype) && is_float(in[1].dtype) && is_float(attrs.dtype) && !in[0].layout,
-          op, to_string(in[0]) + ", " + to_string(in[1]) + ": needs plain floats");
-  require(in[0].shape.rank() >= 2 && in[1].shape.rank() >= 2, op,
-          text + ": needs two axes or more");
-  require(!in[1].layout || in[1].shape.rank() == 2, op,
+          to_string(in[0]) + ", " + to_string(in[1]) + ": needs plain floats");
+  require(in[0].shape.rank() >= 2 && in[1].shape.rank() >= 2, text + ": needs two axes or more");
+  require(!in[1].layout || in[1].shape.rank() == 2,
           to_string(in[1]) + ": only two axes may be packed");
-  require(in[0].numel() > 0 && in[1].numel() > 0, op, text + ": is empty");
+  require(in[0].numel() > 0 && in[1].numel() > 0, text + ": is empty");
   Shape out;
   if (attrs.ta && !attrs.tb) {  // leading axes are summed over: they must agree one by one
     Shape rows_a = in[0].shape, rows_b = in[1].shape;
     rows_a = rows_a.without(rows_a.rank() - 1), rows_b = rows_b.without(rows_b.rank() - 1);
-    require(rows_a == rows_b, op, text + ": inner dimensions differ");
+    require(rows_a == rows_b, text + ": inner dimensions differ");
     out = {in[0].shape.back(), in[1].shape.back()};
   } else {
-    require(in[1].shape.rank() == 2 && (!attrs.ta || in[0].shape.rank() == 2), op,
+    require(in[1].shape.rank() == 2 && (!attrs.ta || in[0].shape.rank() == 2),
             text + ": the transposed and right operands have two axes");
     const int64_t inner = in[0].shape[attrs.ta ? 0 : in[0].shape.rank() - 1];
-    require(inner == in[1].shape[attrs.tb ? 1 : 0], op, text + ": inner dimensions differ");
+    require(inner == in[1].shape[attrs.tb ? 1 : 0], text + ": inner dimensions differ");
     out = in[0].shape;
     if (attrs.ta) out = {in[0].shape[1], 0};
     out[out.rank() - 1] = in[1].shape[attrs.tb ? 0 : 1];
   }
   const TensorSpec result{out, attrs.dtype};
-  require(!present(in, 2) || in[2] == result, op,
+  require(!present(in, 2) || in[2] == result,
           text + " + " + to_string(in[2]) + ": the sum should be " + to_string(result));
-  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}}, op,
+  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}},
           text + ": the bias should be f32[" + std::to_string(out.back()) + "], is " +
               to_string(in.size() > 3 ? in[3] : result));
   return {result};
 }
 
 namespace {
-
-// Where operands are stored in a type that the processor does not multiply, or in two different
-// ones, f32 copies in the workspace stand for them: a, b and the result, after the product's own
-// scratch.
-struct State {
-  std::unique_ptr<Product> product;
-  F32Copies copies;
-};
 
 Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attributes) {
   auto& attrs = attributes.as<MatmulAttrs>();
@@ -80,7 +69,7 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
   if (bf16_product) p.in = DType::bf16, p.out = out[0].dtype;
   require(bf16_product || in[1].dtype == DType::f32 || !in[1].layout, "matmul",
           to_string(in[1]) + ": can be read plain only");
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<ProductState>();
   state->product = std::make_unique<Product>(device, p);
   int64_t bytes = align_up(state->product->workspace());
   if (!bf16_product) state->copies = reserve_f32_copies(in, out, bytes);
@@ -91,16 +80,6 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
     if (!prepared.preferred[1]) prepared.preferred.clear();
   }
   return prepared;
-}
-
-void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const State& s = *static_cast<const State*>(a.state);
-  const float *left = f32_operand(a, 0, s.copies.a), *right = f32_operand(a, 1, s.copies.b);
-  float* result = f32_result(a, s.copies.out, present(a.in_spec, 2) ? a.in[2] : nullptr);
-  const void* bias = present(a.in_spec, 3) ? a.in[3] : nullptr;
-  s.product->run(left, right, result, bias, a.workspace, a.queue);
-  store_f32_result(a, s.copies.out);
 }
 
 void gradient(GradientArgs& g) {
@@ -121,15 +100,12 @@ void gradient(GradientArgs& g) {
 }
 
 Cost cost(SpecSpan in, SpecSpan out, const Attrs& attributes) {
-  const ProductShape p = matmul_product(in, attributes.as<MatmulAttrs>());
-  const double results = double(p.m) * double(p.n);
-  Cost cost{.flops = 2 * results * double(p.k) + results * (p.accumulate + p.bias)};
-  for (size_t i = 0; i < in.size(); ++i) cost.bytes += present(in, i) ? double(in[i].bytes()) : 0;
-  cost.bytes += double(out[0].bytes());
-  return cost;
+  return product_cost(matmul_product(in, attributes.as<MatmulAttrs>()), in, out);
 }
 
-std::vector<Example> examples() {
+}  // namespace
+
+std::vector<Example> matmul_examples() {
   const auto f32 = DType::f32, half = DType::bf16;
   return {
       {.operands = {example({5, 7}), example({7, 3}), absent_example()}, .attrs = MatmulAttrs{}},
@@ -159,8 +135,6 @@ std::vector<Example> examples() {
   };
 }
 
-}  // namespace
-
 ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs) {
   const int64_t a_rows = leading_numel(in[0].shape, in[0].shape.rank() - 1);
   const int64_t b_rows = leading_numel(in[1].shape, in[1].shape.rank() - 1);
@@ -182,14 +156,14 @@ const OpDef matmul_op{
     .name = "matmul",
     .formula = "op(a)·op(b) + bias + c",
     .infer = [](SpecSpan in,
-                const Attrs& attrs) { return infer_matmul("matmul", in, attrs.as<MatmulAttrs>()); },
+                const Attrs& attrs) { return infer_matmul(in, attrs.as<MatmulAttrs>()); },
     .gradient = gradient,
     .optional_from = 2,
     .shares = {{0, 2}},
     .cost = cost,
-    .cpu = {.run = run, .prepare = prepare},
+    .cpu = {.run = run_product, .prepare = prepare},
     .cuda = &matmul_cuda,
-    .examples = examples,
+    .examples = matmul_examples(),
 };
 
 Val matmul(Val a, Val b, bool ta, bool tb, Val c, DType dtype) {

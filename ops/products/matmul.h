@@ -19,8 +19,10 @@ struct MatmulAttrs {
 struct ProductShape;  // ops/libraries/matmul_product.h
 // Rows and columns of op(a) and op(b), and where they lie, from a, b, c and bias.
 ProductShape matmul_product(SpecSpan in, const MatmulAttrs& attrs);
-// The result of these operands, checked; `op` for errors.
-Specs infer_matmul(const char* op, SpecSpan in, const MatmulAttrs& attrs);
+// The result of these operands, checked.
+Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs);
+// What matmul_relu is tested with, too.
+std::vector<Example> matmul_examples();
 
 // op(a)·op(b) (+ bias, in every row) (+ c), op the identity or, with ta or tb, the transpose; the
 // result may be written over c. Operands f32, bf16 or f16, sums in f32, c of the result's type.

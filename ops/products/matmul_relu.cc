@@ -21,15 +21,7 @@ SpecSpan product_of(SpecSpan in) { return in.first(kReluResult); }
 
 void run_relu(const KernelArgs& a) {
   matmul_op.cpu.run(a);
-  map_elements<1>({.in = {a.out.data(), 1},
-                   .out = a.out,
-                   .in_spec = a.out_spec,
-                   .out_spec = a.out_spec,
-                   .attrs = a.attrs,
-                   .state = nullptr,
-                   .workspace = nullptr,
-                   .queue = a.queue},
-                  Relu{});
+  map_elements<1>(with_operands(a, a.out, a.out_spec), Relu{});
 }
 
 void run_grad(const KernelArgs& a) {
@@ -43,23 +35,15 @@ void run_grad(const KernelArgs& a) {
                      .queue = a.queue});
   const std::array<void*, 2> in{a.out[0], a.in[kReluResult]};
   const std::array<TensorSpec, 2> in_spec{a.out_spec[0], a.in_spec[kReluResult]};
-  map_elements<2>({.in = in,
-                   .out = a.out,
-                   .in_spec = in_spec,
-                   .out_spec = a.out_spec,
-                   .attrs = a.attrs,
-                   .state = nullptr,
-                   .workspace = nullptr,
-                   .queue = a.queue},
-                  PassInside{0, kInfinity}, bits_of_interval(0, kInfinity));
+  const PassInside above_zero(IntervalAttrs{});
+  map_elements<2>(with_operands(a, in, in_spec), above_zero, above_zero.bit_meaning());
 }
 
 Specs infer_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "matmul_relu_grad";
-  require(in.size() == kReluResult + 1, op, "takes a, b, c and y; c may be absent");
-  const Specs out = infer_matmul(op, product_of(in), attrs.as<MatmulAttrs>());
+  require(in.size() == kReluResult + 1, "takes a, b, c and y; c may be absent");
+  const Specs out = infer_matmul(product_of(in), attrs.as<MatmulAttrs>());
   const TensorSpec &y = in[kReluResult], &d = out[0];
-  require(y.shape == d.shape && !y.layout && (y.dtype == d.dtype || y.dtype == DType::bit), op,
+  require(y.shape == d.shape && !y.layout && (y.dtype == d.dtype || y.dtype == DType::bit),
           to_string(y) + ": want y like the result " + to_string(d) + ", or its bits");
   return out;
 }
@@ -87,18 +71,15 @@ struct Recorded {
     product = b.emit1(matmul_op, in, attrs);
   }
   FusedPattern with(Val out, const Attrs& attrs) {
-    FusedPattern pattern{.out = {out.id}, .attrs = attrs};
+    FusedPattern pattern{.program = b.take(), .out = {out.id}, .attrs = attrs};
     for (Val v : in) pattern.in.push_back(v.id);
-    pattern.program = b.take();
     return pattern;
   }
 };
 
 std::vector<FusedPattern> relu_patterns(SpecSpan in, const Attrs& attrs) {
   Recorded r(in, attrs);
-  std::vector<FusedPattern> out;
-  out.push_back(r.with(relu(r.product), attrs));
-  return out;
+  return {r.with(relu(r.product), attrs)};
 }
 
 std::vector<FusedPattern> grad_patterns(SpecSpan in, const Attrs& attrs) {
@@ -153,21 +134,20 @@ const Rewrite matmul_relu_grad_rewrite{.op = &matmul_relu_grad_op,
 const OpDef matmul_relu_op{
     .name = "matmul_relu",
     .formula = "max(op(a)·op(b) + bias + c, 0)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          return infer_matmul("matmul_relu", in, attrs.as<MatmulAttrs>());
-        },
+    .infer = [](SpecSpan in,
+                const Attrs& attrs) { return infer_matmul(in, attrs.as<MatmulAttrs>()); },
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost = [](SpecSpan in, SpecSpan out,
-               const Attrs& attrs) { return with_relu(matmul_op.cost(in, out, attrs), out); },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return with_relu(matmul_op.cost(in, out, attrs), out);
+    },
     .cpu = {.run = run_relu,
             .prepare =
                 [](const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
                   return matmul_op.cpu.prepare(device, in, out, attrs);
                 }},
     .cuda = &matmul_relu_cuda,
-    .examples = [] { return matmul_op.examples(); },
+    .examples = matmul_examples(),
 };
 
 const OpDef matmul_relu_grad_op{
@@ -176,10 +156,9 @@ const OpDef matmul_relu_grad_op{
     .infer = infer_grad,
     .optional_from = 2,
     .shares = {{0, 2}},
-    .reads =
-        [](int operand, const Attrs&) {
-          return operand == int(kReluResult) ? reads_predicate(0) : reads_values();
-        },
+    .reads = [](int operand, const Attrs&) -> Reads {
+      return operand == int(kReluResult) ? reads_predicate(0) : reads_values();
+    },
     .cost = cost_grad,
     .cpu = {.run = run_grad,
             .prepare =
@@ -187,7 +166,7 @@ const OpDef matmul_relu_grad_op{
                   return matmul_op.cpu.prepare(device, product_of(in), out, attrs);
                 }},
     .cuda = &matmul_relu_grad_cuda,
-    .examples = grad_examples,
+    .examples = grad_examples(),
 };
 
 }  // namespace pal

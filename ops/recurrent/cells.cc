@@ -1,4 +1,4 @@
-// Checks and costs of the recurrent cells.
+// Checks of the recurrent cells.
 #include "ops/recurrent/cells.h"
 
 #include "ops/kernels/operands.h"
@@ -6,25 +6,29 @@
 
 namespace pal {
 
-void require_gates(const char* op, const TensorSpec& gates, const TensorSpec& state, int count) {
+void require_gates(const TensorSpec& gates, const TensorSpec& state, int count) {
   require(gates.shape.rank() == 2 && state.shape.rank() == 2 && is_float(gates.dtype) &&
               state.dtype == gates.dtype && gates.shape[0] == state.shape[0] &&
               gates.shape[1] == count * state.shape[1],
-          op,
           to_string(gates) + ", " + to_string(state) + ": want gates (B, " + std::to_string(count) +
               "H) and the state before (B, H)");
 }
 
-void require_lengths(const char* op, const TensorSpec& lengths, const TensorSpec& state) {
-  require(!present(lengths) || lengths == TensorSpec{{state.shape[0]}, DType::i32}, op,
+void require_lengths(const TensorSpec& lengths, const TensorSpec& state) {
+  require(!present(lengths) || lengths == TensorSpec{{state.shape[0]}, DType::i32},
           to_string(lengths) + ": want lengths i32[B]");
 }
 
-Cost cell_cost(double flops, SpecSpan in, SpecSpan out) {
-  Cost cost{flops, 0};
-  for (auto& spec : in) cost.bytes += double(present(spec) ? spec.bytes() : 0);
-  for (auto& spec : out) cost.bytes += double(spec.bytes());
-  return cost;
+std::vector<ExampleOperand> cell_operands(const char* kinds, int count, int64_t batch,
+                                          int64_t width, DType type) {
+  std::vector<ExampleOperand> operands;
+  for (const char* kind = kinds; *kind; ++kind) {
+    operands.push_back(*kind == 's'   ? example({batch, width}, type)
+                       : *kind == 'g' ? example({batch, count * width}, type)
+                       : *kind == 'l' ? example({batch}, DType::i32, 0, 4)
+                                      : absent_example());
+  }
+  return operands;
 }
 
 bool lays_first_gate(SpecSpan in, const Attrs& attrs, int count) {

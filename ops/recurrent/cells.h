@@ -6,7 +6,7 @@
 
 #include "core/op.h"
 #include "core/parallel.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 
@@ -24,13 +24,12 @@ struct CellTile {
 };
 
 // f(tile, buffers) for every tile of a state (B, H), with kBuffers tiles to compute in. A row has
-// ended where t >= lengths[row]; lengths may be null.
+// ended where t >= lengths[row]; lengths may be null. `elements`: of a chunk.
 template <int kBuffers, class F>
-void each_cell_tile(const Queue& queue, const Shape& state, const int32_t* lengths, int64_t t,
-                    F f) {
+void each_cell_tile(const Queue& queue, const Shape& state, const int32_t* lengths, int64_t t, F f,
+                    int64_t elements = kCellGrain) {
   const int64_t rows = state[0], width = state[1];
-  const int64_t grain = std::max<int64_t>(1, kCellGrain / std::max<int64_t>(1, width));
-  parallel_chunks(queue, rows, grain, [&](int64_t begin, int64_t end) {
+  parallel_chunks(queue, rows, rows_of_chunk(width, elements), [&](int64_t begin, int64_t end) {
     alignas(64) float buffers[kBuffers][kTile];
     for (int64_t row = begin; row < end; ++row) {
       const bool ended = lengths && t >= lengths[row];
@@ -71,11 +70,13 @@ template <class F, class... Rest> void with_constants(F f, bool first, Rest... r
 
 // Errors unless gates are (B, count H) and the state (B, H), floats of one type; the lengths, which
 // may be absent, i32 (B).
-void require_gates(const char* op, const TensorSpec& gates, const TensorSpec& state, int count);
-void require_lengths(const char* op, const TensorSpec& lengths, const TensorSpec& state);
+void require_gates(const TensorSpec& gates, const TensorSpec& state, int count);
+void require_lengths(const TensorSpec& lengths, const TensorSpec& state);
 
-// Each operand is read once, each result written once.
-Cost cell_cost(double flops, SpecSpan in, SpecSpan out);
+// Operands of an example, a letter each: `s` a state (B, H), `g` gates (B, count H), `l` lengths,
+// `-` absent.
+std::vector<ExampleOperand> cell_operands(const char* kinds, int count, int64_t batch,
+                                          int64_t width, DType type = DType::f32);
 
 // Whether a slice_columns_grad with these operands lays down the first of `count` gates (B, H) of
 // f32, on the sum of the others: the last node of an unfused cell's gradient.

@@ -2,41 +2,49 @@
 // side by side in a row.
 #pragma once
 #include "ops/kernels/cuda_elements.h"
+#include "ops/kernels/operands.h"
 
 namespace pal {
 
 constexpr int kCellThreads = 128;  // the gradient has many values to hold
 
-// Where a thread's eight columns are: row, column, and how many there are.
-struct Place {
-  int64_t row, column, at;  // at: row * width + column
-  int n;                    // 0: nothing to do
+// A cell's operands and outputs: states (rows, width), or gates of such side by side. What is
+// absent or unread has no data.
+struct CellTensors {
+  Stored in[9], out[3];
+  int64_t rows, width;
+  const int32_t* lengths;  // null: no sequence ends
+
+  // `state`: one of the operands (rows, width), whose type all have.
+  CellTensors(const KernelArgs& a, size_t state, const int32_t* row_lengths = nullptr)
+      : rows(a.in_spec[state].shape[0]), width(a.in_spec[state].shape[1]), lengths(row_lengths) {
+    const TensorSpec& spec = a.in_spec[state];
+    for (size_t k = 0; k < a.in.size(); ++k) in[k] = stored(input_if_present(a, k), spec, width);
+    for (size_t k = 0; k < a.out.size(); ++k) out[k] = stored(a.out[k], spec, width);
+  }
+  __device__ bool ended(const RowGroup& p, int64_t t) const {
+    return lengths && t >= lengths[p.row];
+  }
 };
-__device__ inline Place place_of(int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return {0, 0, 0, 0};
-  const int64_t row = g / per_row, column = (g - row * per_row) * kGroup;
-  return {row, column, row * width + column, group_size(column, width)};
-}
-inline Grid grid_of_cells(int64_t rows, int64_t width, const char* file = __builtin_FILE(),
-                          int line = __builtin_LINE()) {
-  return {blocks_of(rows * groups_of(width), kCellThreads), 1, file, line};
+inline Grid grid_of(const CellTensors& cell, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) {
+  return {blocks_of(cell.rows * groups_of(cell.width), kCellThreads), 1, file, line};
 }
 
 // The groups of N gates, side by side in rows of N * width.
 template <int N>
-__device__ void load_gates(const Stored& gates, const Place& p, int64_t width,
+__device__ void load_gates(const Stored& gates, const RowGroup& p, int64_t width,
                            float (&x)[N][kGroup]) {
 #pragma unroll
   for (int k = 0; k < N; ++k) load8(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
 }
 template <int N>
-__device__ void store_gates(const Stored& gates, const Place& p, int64_t width,
+__device__ void store_gates(const Stored& gates, const RowGroup& p, int64_t width,
                             const float (&x)[N][kGroup]) {
 #pragma unroll
   for (int k = 0; k < N; ++k) store8(gates, (N * p.row + k) * width + p.column, p.n, x[k]);
 }
-__device__ inline void load_or_zero(const Stored& x, const Place& p, float* v) {
+__device__ inline void load_or_zero(const Stored& x, const RowGroup& p, float* v) {
   if (x.data) return load8(x, p.at, p.n, v);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = 0;

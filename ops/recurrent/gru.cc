@@ -11,24 +11,17 @@
 #include "ops/kernels/operands.h"
 #include "ops/recurrent/cells.h"
 #include "ops/recurrent/hold.h"
-#include "ops/recurrent/lstm.h"
-#include "ops/recurrent/lstm.h"  // hold
 #include "ops/tensors/columns.h"
 
 namespace pal {
 namespace {
 
-void check_widths(const char* op, const TensorSpec& x, const TensorSpec& h,
-                  const TensorSpec& lengths) {
-  require_gates(op, x, h, 3);
-  require_lengths(op, lengths, h);
-}
-
 Specs infer_cell(SpecSpan in, const Attrs& attrs) {
-  require(in.size() == 4, "gru_cell", "takes x, y, h_prev, lengths");
+  require(in.size() == 4, "takes x, y, h_prev, lengths");
   (void)attrs.as<GruAttrs>();
-  check_widths("gru_cell", in[0], in[2], in[3]);
-  require(in[1] == in[0], "gru_cell",
+  require_gates(in[0], in[2], 3);
+  require_lengths(in[3], in[2]);
+  require(in[1] == in[0],
           to_string(in[0]) + ", " + to_string(in[1]) + ": want x and y of one kind");
   return {plain(in[2]), plain(in[0]), plain(in[2])};
 }
@@ -77,11 +70,11 @@ void run_cell(const KernelArgs& a) {
 
 // gates, y_n, h_prev, dh | lengths, sum (the gradient of h_prev so far) -> dx, dy, dh_prev
 Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "gru_cell_grad";
-  require(in.size() == 6, op, "takes gates, y_n, h_prev, dh, lengths, sum");
+  require(in.size() == 6, "takes gates, y_n, h_prev, dh, lengths, sum");
   (void)attrs.as<GruAttrs>();
-  check_widths(op, in[0], in[2], in[4]);
-  require(in[1] == in[2] && in[3] == in[2] && (!present(in[5]) || in[5] == in[2]), op,
+  require_gates(in[0], in[2], 3);
+  require_lengths(in[4], in[2]);
+  require(in[1] == in[2] && in[3] == in[2] && (!present(in[5]) || in[5] == in[2]),
           to_string(in[1]) + ", " + to_string(in[3]) + ", " + to_string(in[5]) +
               ": want y_n, dh and the sum like h_prev " + to_string(in[2]));
   return {plain(in[0]), plain(in[0]), plain(in[2])};
@@ -135,38 +128,13 @@ void run_cell_grad(const KernelArgs& a) {
 
 void cell_gradient(GradientArgs& g) {
   if (!g.dy()) return;  // what the gradient reads is no part of a loss
-  auto d =
-      g.builder.emit(gru_cell_grad_op,
-                     {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), g.take_sum(2)}, g.node.attrs);
-  for (int k = 0; k < 3; ++k) g.give(k, d[size_t(k)]);
+  g.give_all(g.builder.emit(gru_cell_grad_op,
+                            {g.out(1), g.out(2), g.in(2), g.dy(), g.in(3), g.take_sum(2)},
+                            g.node.attrs));
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {
-  return cell_cost(70.0 * double(in[2].numel()), in, out);
-}
-
-ExampleOperand lengths_example(int64_t batch) { return example({batch}, DType::i32, 0, 4); }
-
-Example cell_example(int64_t batch, int64_t width, DType type, bool lengths, int64_t t) {
-  return {.operands = {example({batch, 3 * width}, type), example({batch, 3 * width}, type),
-                       example({batch, width}, type),
-                       lengths ? lengths_example(batch) : absent_example()},
-          .attrs = GruAttrs{t}};
-}
-
-// As a program that only recognises has it.
-Example unread_example() {
-  Example e = cell_example(5, 17, DType::f32, true, 2);
-  e.unread = {0, 1, 1};
-  return e;
-}
-
-Example grad_example(int64_t batch, int64_t width, DType type, bool lengths, bool sum, int64_t t) {
-  Example e = cell_example(batch, width, type, lengths, t);
-  e.operands[1] = example({batch, width}, type);
-  e.operands.insert(e.operands.begin() + 3, example({batch, width}, type));
-  e.operands.push_back(sum ? example({batch, width}, type) : absent_example());
-  return e;
+  return streaming_cost(70.0 * double(in[2].numel()), in, out);
 }
 
 }  // namespace
@@ -181,13 +149,14 @@ const OpDef gru_cell_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell},
     .cuda = &gru_cell_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{cell_example(3, 5, DType::f32, false, 0),
-                                      cell_example(5, 17, DType::f32, true, 2),
-                                      cell_example(4, 11, DType::bf16, true, 2),
-                                      cell_example(9, 540, DType::f32, true, 2), unread_example()};
-        },
+    .examples = {{.operands = cell_operands("ggs-", 3, 3, 5), .attrs = GruAttrs{0}},
+                 {.operands = cell_operands("ggsl", 3, 5, 17), .attrs = GruAttrs{2}},
+                 {.operands = cell_operands("ggsl", 3, 4, 11, DType::bf16), .attrs = GruAttrs{2}},
+                 {.operands = cell_operands("ggsl", 3, 9, 540), .attrs = GruAttrs{2}},
+                 // As a program that only recognises has it.
+                 {.operands = cell_operands("ggsl", 3, 5, 17),
+                  .attrs = GruAttrs{2},
+                  .unread = {0, 1, 1}}},
 };
 
 const OpDef gru_cell_grad_op{
@@ -199,13 +168,10 @@ const OpDef gru_cell_grad_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell_grad},
     .cuda = &gru_cell_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{grad_example(3, 5, DType::f32, false, false, 0),
-                                      grad_example(3, 5, DType::f32, true, true, 1),
-                                      grad_example(4, 11, DType::f16, true, true, 2),
-                                      grad_example(9, 540, DType::f32, true, false, 2)};
-        },
+    .examples = {{.operands = cell_operands("gsss--", 3, 3, 5), .attrs = GruAttrs{0}},
+                 {.operands = cell_operands("gsssls", 3, 3, 5), .attrs = GruAttrs{1}},
+                 {.operands = cell_operands("gsssls", 3, 4, 11, DType::f16), .attrs = GruAttrs{2}},
+                 {.operands = cell_operands("gsssl-", 3, 9, 540), .attrs = GruAttrs{2}}},
 };
 
 Val gru_cell(Val x, Val y, Val h_prev) { return gru_cell(x, y, h_prev, {}, 0); }

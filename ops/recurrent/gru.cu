@@ -1,68 +1,58 @@
-// The GRU cell and its gradient: eight columns of a row a thread, with the CPU's functors.
-#include "ops/kernels/operands.h"
+// The GRU cell and its gradients: eight columns of a row a thread, with the CPU's functors.
 #include "ops/recurrent/cuda_cells.h"
 #include "ops/recurrent/gru.h"
 
 namespace pal {
 namespace {
 
-struct GruTensors {
-  Stored h, gates, y_n;  // out
-  Stored x, y, h_prev;
-  const int32_t* lengths;
-  int64_t rows, width;
-};
-__global__ void gru_cell_kernel(GruTensors a, GruAttrs attrs) {
-  const Place p = place_of(a.rows, a.width);
+// x, y, h_prev, lengths -> h, gates, y_n
+__global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
+  const Stored &h_out = a.out[0], &gates = a.out[1], &y_n = a.out[2];
+  const RowGroup p = row_group(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup];
-  load_gates(a.x, p, a.width, x);
-  load_gates(a.y, p, a.width, y);
+  load_gates(a.in[0], p, a.width, x);
+  load_gates(a.in[1], p, a.width, y);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) x[0][k] = x[0][k] + y[0][k], x[1][k] = x[1][k] + y[1][k];
-  if (a.h.data) {
+  if (h_out.data) {
     float h[kGroup];
-    load8(a.h_prev, p.at, p.n, h);
-    if (!a.lengths || attrs.t < a.lengths[p.row]) {
+    load8(a.in[2], p.at, p.n, h);
+    if (!a.ended(p, attrs.t)) {
 #pragma unroll
       for (int k = 0; k < kGroup; ++k) {
         h[k] = GruCell{}(x[0][k], x[1][k], x[2][k], y[2][k], h[k]);
       }
     }
-    store8(a.h, p.at, p.n, h);
+    store8(h_out, p.at, p.n, h);
   }
-  if (a.gates.data) store_gates(a.gates, p, a.width, x);
-  if (a.y_n.data) store8(a.y_n, p.at, p.n, y[2]);
+  if (gates.data) store_gates(gates, p, a.width, x);
+  if (y_n.data) store8(y_n, p.at, p.n, y[2]);
 }
 void run_gru(const KernelArgs& a) {
-  const TensorSpec& spec = a.in_spec[2];
-  const int64_t rows = spec.shape[0], width = spec.shape[1];
-  const GruTensors tensors{.h = stored(a.out[0], spec, width),
-                           .gates = stored(a.out[1], spec, width),
-                           .y_n = stored(a.out[2], spec, width),
-                           .x = stored(a.in[0], spec, width),
-                           .y = stored(a.in[1], spec, width),
-                           .h_prev = stored(a.in[2], spec, width),
-                           .lengths = input_if_present<int32_t>(a, 3),
-                           .rows = rows,
-                           .width = width};
-  launch(gru_cell_kernel, grid_of_cells(rows, width), kCellThreads, 0, stream_of(a), tensors,
-         a.attrs.as<GruAttrs>());
+  const CellTensors cell(a, 2, input_if_present<int32_t>(a, 3));
+  launch(gru_cell_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<GruAttrs>());
 }
 
-struct GruGradTensors {
-  Stored dx, dy, dh_prev;  // out
-  Stored gates, y_n, h_prev, dh, sum;
-  const int32_t* lengths;
-  int64_t rows, width;
-};
-__global__ void gru_cell_grad_kernel(GruGradTensors a, GruAttrs attrs) {
-  const Place p = place_of(a.rows, a.width);
+// Outputs 0, 1 and 2: the gradients of x, whose gates `x` holds, of y, whose last gate differs, and
+// of h_prev.
+__device__ void store_gradients(const CellTensors& a, const RowGroup& p, float (&x)[3][kGroup],
+                                const float* y_n, const float* h_prev) {
+  if (a.out[0].data) store_gates(a.out[0], p, a.width, x);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) x[2][k] = y_n[k];
+  if (a.out[1].data) store_gates(a.out[1], p, a.width, x);
+  if (a.out[2].data) store8(a.out[2], p.at, p.n, h_prev);
+}
+
+// gates, y_n, h_prev, dh, lengths, sum
+__global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
+  const RowGroup p = row_group(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y_n[kGroup], dh[kGroup], sum[kGroup];  // x: the gates, then dx
-  load8(a.dh, p.at, p.n, dh);
-  load_or_zero(a.sum, p, sum);
-  if (a.lengths && attrs.t >= a.lengths[p.row]) {
+  load8(a.in[3], p.at, p.n, dh);
+  load_or_zero(a.in[5], p, sum);
+  if (a.ended(p, attrs.t)) {
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
       sum[k] = sum[k] + dh[k];
@@ -70,9 +60,9 @@ __global__ void gru_cell_grad_kernel(GruGradTensors a, GruAttrs attrs) {
     }
   } else {
     float h[kGroup];
-    load_gates(a.gates, p, a.width, x);
-    load8(a.y_n, p.at, p.n, y_n);
-    load8(a.h_prev, p.at, p.n, h);
+    load_gates(a.in[0], p, a.width, x);
+    load8(a.in[1], p.at, p.n, y_n);
+    load8(a.in[2], p.at, p.n, h);
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
       const GruCellGrad::Out d = GruCellGrad{}(x[0][k], x[1][k], x[2][k], y_n[k], h[k], dh[k]);
@@ -80,50 +70,22 @@ __global__ void gru_cell_grad_kernel(GruGradTensors a, GruAttrs attrs) {
       sum[k] = sum[k] + d.h;
     }
   }
-  if (a.dx.data) store_gates(a.dx, p, a.width, x);
-#pragma unroll
-  for (int k = 0; k < kGroup; ++k) x[2][k] = y_n[k];
-  if (a.dy.data) store_gates(a.dy, p, a.width, x);
-  if (a.dh_prev.data) store8(a.dh_prev, p.at, p.n, sum);
+  store_gradients(a, p, x, y_n, sum);
 }
 void run_gru_grad(const KernelArgs& a) {
-  const TensorSpec& spec = a.in_spec[2];
-  const int64_t rows = spec.shape[0], width = spec.shape[1];
-  const GruGradTensors tensors{.dx = stored(a.out[0], spec, width),
-                               .dy = stored(a.out[1], spec, width),
-                               .dh_prev = stored(a.out[2], spec, width),
-                               .gates = stored(a.in[0], spec, width),
-                               .y_n = stored(a.in[1], spec, width),
-                               .h_prev = stored(a.in[2], spec, width),
-                               .dh = stored(a.in[3], spec, width),
-                               .sum = stored(input_if_present(a, 5), spec, width),
-                               .lengths = input_if_present<int32_t>(a, 4),
-                               .rows = rows,
-                               .width = width};
-  launch(gru_cell_grad_kernel, grid_of_cells(rows, width), kCellThreads, 0, stream_of(a), tensors,
-         a.attrs.as<GruAttrs>());
+  const CellTensors cell(a, 2, input_if_present<int32_t>(a, 4));
+  launch(gru_cell_grad_kernel, grid_of(cell), kCellThreads, a, cell, a.attrs.as<GruAttrs>());
 }
 
-// The gradient of the cell in elementary nodes: each product in the order in which they make it.
-// Operands as ops/recurrent/gru_replay.cc has them: either x and y, or r, z, n and y_n; `sum`
-// absent: none.
-struct GruReplay {
-  enum : size_t { kHPrev, kDh, kX, kY, kR, kYn = kR + 3, kSum };
-};
-
-struct GruReplayTensors {
-  Stored dx, dy, dh_prev;  // out
-  Stored x, y, activations[3], y_n;
-  Stored h_prev, dh, sum;
-  int64_t rows, width;
-};
-__global__ void gru_cell_replay_grad_kernel(GruReplayTensors a) {
-  const Place p = place_of(a.rows, a.width);
+// Operands as GruReplay has them.
+__global__ void gru_cell_replay_grad_kernel(CellTensors a) {
+  using R = GruReplay;
+  const RowGroup p = row_group(a.rows, a.width);
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup], h[kGroup], dh[kGroup], sum[kGroup];
-  if (a.x.data) {
-    load_gates(a.x, p, a.width, x);
-    load_gates(a.y, p, a.width, y);
+  if (a.in[R::kX].data) {
+    load_gates(a.in[R::kX], p, a.width, x);
+    load_gates(a.in[R::kY], p, a.width, y);
 #pragma unroll
     for (int k = 0; k < kGroup; ++k) {
       x[0][k] = sigmoid(x[0][k] + y[0][k]), x[1][k] = sigmoid(x[1][k] + y[1][k]);
@@ -131,43 +93,23 @@ __global__ void gru_cell_replay_grad_kernel(GruReplayTensors a) {
     }
   } else {
 #pragma unroll
-    for (int k = 0; k < 3; ++k) load8(a.activations[k], p.at, p.n, x[k]);
-    load8(a.y_n, p.at, p.n, y[2]);
+    for (int k = 0; k < 3; ++k) load8(a.in[R::kR + k], p.at, p.n, x[k]);
+    load8(a.in[R::kYn], p.at, p.n, y[2]);
   }
-  load8(a.h_prev, p.at, p.n, h);
-  load8(a.dh, p.at, p.n, dh);
-  load_or_zero(a.sum, p, sum);
+  load8(a.in[R::kHPrev], p.at, p.n, h);
+  load8(a.in[R::kDh], p.at, p.n, dh);
+  load_or_zero(a.in[R::kSum], p, sum);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
     const GruReplayGrad::Out d = GruReplayGrad{}(x[0][k], x[1][k], x[2][k], y[2][k], h[k], dh[k]);
     x[0][k] = d.r, x[1][k] = d.z, x[2][k] = d.xn, y[2][k] = d.yn;
-    sum[k] = a.sum.data ? sum[k] + d.h : d.h;
+    sum[k] = a.in[R::kSum].data ? sum[k] + d.h : d.h;
   }
-  if (a.dx.data) store_gates(a.dx, p, a.width, x);
-#pragma unroll
-  for (int k = 0; k < kGroup; ++k) x[2][k] = y[2][k];
-  if (a.dy.data) store_gates(a.dy, p, a.width, x);
-  if (a.dh_prev.data) store8(a.dh_prev, p.at, p.n, sum);
+  store_gradients(a, p, x, y[2], sum);
 }
 void run_gru_replay_grad(const KernelArgs& a) {
-  const TensorSpec& spec = a.in_spec[GruReplay::kHPrev];
-  const int64_t rows = spec.shape[0], width = spec.shape[1];
-  auto operand = [&](size_t k) { return stored(input_if_present(a, k), spec, width); };
-  const GruReplayTensors tensors{.dx = stored(a.out[0], spec, width),
-                                 .dy = stored(a.out[1], spec, width),
-                                 .dh_prev = stored(a.out[2], spec, width),
-                                 .x = operand(GruReplay::kX),
-                                 .y = operand(GruReplay::kY),
-                                 .activations = {operand(GruReplay::kR), operand(GruReplay::kR + 1),
-                                                 operand(GruReplay::kR + 2)},
-                                 .y_n = operand(GruReplay::kYn),
-                                 .h_prev = operand(GruReplay::kHPrev),
-                                 .dh = operand(GruReplay::kDh),
-                                 .sum = operand(GruReplay::kSum),
-                                 .rows = rows,
-                                 .width = width};
-  launch(gru_cell_replay_grad_kernel, grid_of_cells(rows, width), kCellThreads, 0, stream_of(a),
-         tensors);
+  const CellTensors cell(a, GruReplay::kHPrev);
+  launch(gru_cell_replay_grad_kernel, grid_of(cell), kCellThreads, a, cell);
 }
 
 }  // namespace

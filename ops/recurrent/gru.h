@@ -50,6 +50,13 @@ struct GruCellGrad {
     return {dn * yn * (r * (1 - r)), dh * (h - n) * (z * (1 - z)), dn, dn * r, dh * z};
   }
 };
+
+// Operands of gru_cell_replay_grad, the gradient of gru_cell_unfused. Either both products'
+// preactivations x, y (B, 3H) are there, or what became of them and y's last third; sum, the
+// gradient of h' so far, may be absent; all others are (B, H).
+struct GruReplay {
+  enum Operand : size_t { kHPrev, kDh, kX, kY, kR, kZ, kN, kYn, kSum, kOperands };
+};
 // The same in the order of the elementary nodes, from the activations. The first two gates are
 // added to the zeros that slice_columns_grad laid down for the third, which makes -0 +0.
 struct GruReplayGrad {

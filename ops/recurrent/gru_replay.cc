@@ -18,9 +18,7 @@
 namespace pal {
 namespace {
 
-// Operands. Either both products' preactivations x, y (B, 3H) are there, or what became of them and
-// y's last third; sum, the gradient of h' so far, may be absent; all others are (B, H).
-enum : size_t { kHPrev, kDh, kX, kY, kR, kZ, kN, kYn, kSum, kOperands };
+using enum GruReplay::Operand;
 
 // dx, dy, dh_prev
 template <bool kHasGates, bool kHasSum> void run_tiles(const KernelArgs& a) {
@@ -65,17 +63,16 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  const char* op = "gru_cell_replay_grad";
-  require(in.size() == kOperands, op, "takes h_prev, dh, x, y, r, z, n, y_n, sum");
+  require(in.size() == kOperands, "takes h_prev, dh, x, y, r, z, n, y_n, sum");
   const TensorSpec& h = in[kHPrev];
-  require(h.shape.rank() == 2 && h.dtype == DType::f32, op,
+  require(h.shape.rank() == 2 && h.dtype == DType::f32,
           to_string(h) + ": want h_prev (B, H) of f32");
   const TensorSpec gates{{h.shape[0], 3 * h.shape[1]}};
   for (size_t k = kDh; k < kOperands; ++k) {
     const bool whole = k == kX || k == kY, part = k >= kR && k <= kYn;
-    require(present(in[k]) ? in[k] == (whole ? gates : plain(h)) : k != kDh, op,
+    require(present(in[k]) ? in[k] == (whole ? gates : plain(h)) : k != kDh,
             to_string(in[k]) + ": want " + to_string(whole ? gates : plain(h)));
-    require(!(whole || part) || present(in[k]) == (whole == present(in[kX])), op,
+    require(!(whole || part) || present(in[k]) == (whole == present(in[kX])),
             "takes either x and y or what became of all their parts");
   }
   return {gates, gates, plain(h)};
@@ -119,9 +116,9 @@ FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
     return slice_columns_grad(dr_in, d, 3 * H, 0);
   };
   const Val dy = laid_down(dyn), dx = laid_down(dn);
-  FusedPattern pattern{.out = {dx.id, dy.id, kind.wants_h_prev ? dh_prev.id : kNone}};
+  FusedPattern pattern{.program = b.take(),
+                       .out = {dx.id, dy.id, kind.wants_h_prev ? dh_prev.id : kNone}};
   for (Val v : in) pattern.in.push_back(v.id);
-  pattern.program = b.take();
   return pattern;
 }
 
@@ -151,25 +148,16 @@ const OpDef gru_cell_replay_grad_op{
     .shares = {{0, kX}, {1, kY}, {2, kSum}, {2, kHPrev}, {2, kDh}, {2, kN}},
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return cell_cost((present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), in, out);
+          return streaming_cost((present(in[kX]) ? 90.0 : 30.0) * double(in[0].numel()), in, out);
         },
     .cpu = {.run = run},
     .cuda = &gru_cell_replay_grad_cuda,
-    .examples =
-        [] {
-          const ExampleOperand no = absent_example();
-          auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
-          const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
-          Example unread{.operands = {m, m, one(5, 51), one(5, 51), no, no, no, no, no}};
-          unread.unread = {1, 0, 1};
-          return std::vector<Example>{
-              {.operands = {s, s, one(3, 15), one(3, 15), no, no, no, no, s}},
-              {.operands = {l, l, one(9, 1620), one(9, 1620), no, no, no, no, l}},
-              {.operands = {m, m, one(5, 51), one(5, 51), no, no, no, no, no}},
-              {.operands = {s, s, no, no, s, s, s, s, no}},
-              {.operands = {l, l, no, no, l, l, l, l, l}},
-              unread};
-        },
+    .examples = {{.operands = cell_operands("ssgg----s", 3, 3, 5)},
+                 {.operands = cell_operands("ssgg----s", 3, 9, 540)},
+                 {.operands = cell_operands("ssgg-----", 3, 5, 17)},
+                 {.operands = cell_operands("ss--ssss-", 3, 3, 5)},
+                 {.operands = cell_operands("ss--sssss", 3, 9, 540)},
+                 {.operands = cell_operands("ssgg-----", 3, 5, 17), .unread = {1, 0, 1}}},
 };
 
 }  // namespace pal

@@ -9,18 +9,15 @@ namespace {
 // hold: y[b] = x[b] where t < lengths[b], else prev[b].
 __global__ void hold_kernel(Stored y, Stored x, Stored prev, const int32_t* lengths, int64_t t,
                             int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = divide(g, per_row), j = (g - row * per_row) * kGroup;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   float v[kGroup];
-  load8(t < lengths[row] ? x : prev, row * width + j, n, v);
-  store8(y, row * width + j, n, v);
+  load8(t < lengths[row] ? x : prev, at, n, v);
+  store8(y, at, n, v);
 }
 void run_hold(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t rows = a.in_spec[0].shape[0], width = trailing_numel(a.in_spec[0].shape, 1);
-  launch(hold_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+  launch(hold_kernel, grid_of_groups(rows * groups_of(width)), a,
          stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0], width),
          stored(a.in[1], a.in_spec[1], width), a.input<int32_t>(2), a.attrs.as<HoldAttrs>().t, rows,
          width);
@@ -28,10 +25,8 @@ void run_hold(const KernelArgs& a) {
 // dx = dy where t < lengths[b], else 0; dprev the other way round, added to the sum.
 __global__ void hold_grad_kernel(Stored dx, Stored dprev, Stored dy, Stored sum,
                                  const int32_t* lengths, int64_t t, int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = divide(g, per_row), j = (g - row * per_row) * kGroup, at = row * width + j;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   const bool live = t < lengths[row];
   float d[kGroup], x[kGroup], p[kGroup];
   load8(dy, at, n, d);
@@ -48,7 +43,7 @@ __global__ void hold_grad_kernel(Stored dx, Stored dprev, Stored dy, Stored sum,
 void run_hold_grad(const KernelArgs& a) {
   const TensorSpec& spec = a.in_spec[0];
   const int64_t rows = spec.shape[0], width = trailing_numel(spec.shape, 1);
-  launch(hold_grad_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+  launch(hold_grad_kernel, grid_of_groups(rows * groups_of(width)), a,
          stored(a.out[0], spec, width), stored(a.out[1], spec, width), stored(a.in[0], spec, width),
          stored(input_if_present(a, 2), spec, width), a.input<int32_t>(1),
          a.attrs.as<HoldAttrs>().t, rows, width);

@@ -17,13 +17,13 @@ namespace pal {
 namespace {
 
 Specs infer_cell(SpecSpan in, const Attrs& attrs) {
-  require(in.size() == 4, "lstm_cell", "takes gates, c_prev, h_prev, lengths");
+  require(in.size() == 4, "takes gates, c_prev, h_prev, lengths");
   (void)attrs.as<LstmAttrs>();
-  require_gates("lstm_cell", in[0], in[1], 4);
-  require_lengths("lstm_cell", in[3], in[1]);
+  require_gates(in[0], in[1], 4);
+  require_lengths(in[3], in[1]);
   const bool held = present(in[2]), lengths = present(in[3]);
-  require(held == lengths, "lstm_cell", "h_prev and lengths go together");
-  require(!held || in[2] == in[1], "lstm_cell",
+  require(held == lengths, "h_prev and lengths go together");
+  require(!held || in[2] == in[1],
           to_string(in[2]) + ": want h_prev like c_prev " + to_string(in[1]));
   return {plain(in[1]), plain(in[1])};
 }
@@ -64,17 +64,16 @@ void run_cell(const KernelArgs& a) {
 
 // gates, c_prev | dh, dc, lengths, sum (the gradient of h_prev so far) -> dgates, dc_prev, dh_prev
 Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "lstm_cell_grad";
-  require(in.size() == 6, op, "takes gates, c_prev, dh, dc, lengths, sum");
+  require(in.size() == 6, "takes gates, c_prev, dh, dc, lengths, sum");
   (void)attrs.as<LstmAttrs>();
-  require_gates(op, in[0], in[1], 4);
-  require_lengths(op, in[4], in[1]);
+  require_gates(in[0], in[1], 4);
+  require_lengths(in[4], in[1]);
   const bool dh = present(in[2]), dc = present(in[3]);
-  require((dh || dc) && (!dh || in[2] == in[1]) && (!dc || in[3] == in[1]), op,
+  require((dh || dc) && (!dh || in[2] == in[1]) && (!dc || in[3] == in[1]),
           to_string(in[2]) + ", " + to_string(in[3]) + ": want dh or dc like c_prev " +
               to_string(in[1]));
   const bool lengths = present(in[4]), sum = present(in[5]);
-  require(!sum || (lengths && in[5] == in[1]), op,
+  require(!sum || (lengths && in[5] == in[1]),
           to_string(in[5]) + ": the sum goes with lengths, and is like c_prev");
   if (!lengths) return {plain(in[0]), plain(in[1])};
   return {plain(in[0]), plain(in[1]), plain(in[1])};
@@ -129,51 +128,13 @@ void run_cell_grad(const KernelArgs& a) {
 }
 
 void cell_gradient(GradientArgs& g) {
-  const bool held = bool(g.in(3));
-  const Val sum = held ? g.take_sum(2) : Val{};
-  auto d = g.builder.emit(lstm_cell_grad_op, {g.in(0), g.in(1), g.dy(0), g.dy(1), g.in(3), sum},
-                          g.node.attrs);
-  for (int k = 0; k < (held ? 3 : 2); ++k) g.give(k, d[size_t(k)]);
+  const Val sum = g.in(3) ? g.take_sum(2) : Val{};
+  g.give_all(g.builder.emit(lstm_cell_grad_op, {g.in(0), g.in(1), g.dy(0), g.dy(1), g.in(3), sum},
+                            g.node.attrs));
 }
 
 Cost cost_of_cell(SpecSpan in, SpecSpan out, const Attrs&) {
-  return cell_cost(110.0 * double(in[1].numel()), in, out);
-}
-
-std::vector<Example> cell_examples() {
-  auto lengths = [](int64_t batch) { return example({batch}, DType::i32, 0, 4); };
-  return {
-      {.operands = {example({3, 20}), example({3, 5}), absent_example(), absent_example()},
-       .attrs = LstmAttrs{}},
-      {.operands = {example({5, 68}), example({5, 17}), example({5, 17}), lengths(5)},
-       .attrs = LstmAttrs{1, 2}},
-      {.operands = {example({4, 44}, DType::bf16), example({4, 11}, DType::bf16),
-                    example({4, 11}, DType::bf16), lengths(4)},
-       .attrs = LstmAttrs{0, 2}},
-      {.operands = {example({9, 2160}), example({9, 540}), example({9, 540}), lengths(9)},
-       .attrs = LstmAttrs{0.5f, 2}},
-      {.operands = {example({3, 20}), example({3, 5}), absent_example(), absent_example()},
-       .attrs = LstmAttrs{},
-       .unread = {1, 0}},
-  };
-}
-
-std::vector<Example> cell_grad_examples() {
-  auto lengths = [](int64_t batch) { return example({batch}, DType::i32, 0, 4); };
-  const ExampleOperand none = absent_example();
-  return {
-      {.operands = {example({3, 20}), example({3, 5}), example({3, 5}), example({3, 5}), none,
-                    none},
-       .attrs = LstmAttrs{1, 0}},
-      {.operands = {example({3, 20}), example({3, 5}), none, example({3, 5}), lengths(3), none},
-       .attrs = LstmAttrs{0, 1}},
-      {.operands = {example({4, 44}, DType::f16), example({4, 11}, DType::f16),
-                    example({4, 11}, DType::f16), none, lengths(4), example({4, 11}, DType::f16)},
-       .attrs = LstmAttrs{0, 2}},
-      {.operands = {example({9, 2160}), example({9, 540}), example({9, 540}), example({9, 540}),
-                    lengths(9), example({9, 540})},
-       .attrs = LstmAttrs{0.5f, 2}},
-  };
+  return streaming_cost(110.0 * double(in[1].numel()), in, out);
 }
 
 }  // namespace
@@ -188,7 +149,12 @@ const OpDef lstm_cell_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell},
     .cuda = &lstm_cell_cuda,
-    .examples = cell_examples,
+    .examples =
+        {{.operands = cell_operands("gs--", 4, 3, 5), .attrs = LstmAttrs{}},
+         {.operands = cell_operands("gssl", 4, 5, 17), .attrs = LstmAttrs{1, 2}},
+         {.operands = cell_operands("gssl", 4, 4, 11, DType::bf16), .attrs = LstmAttrs{0, 2}},
+         {.operands = cell_operands("gssl", 4, 9, 540), .attrs = LstmAttrs{0.5f, 2}},
+         {.operands = cell_operands("gs--", 4, 3, 5), .attrs = LstmAttrs{}, .unread = {1, 0}}},
 };
 
 const OpDef lstm_cell_grad_op{
@@ -200,7 +166,11 @@ const OpDef lstm_cell_grad_op{
     .cost = cost_of_cell,
     .cpu = {.run = run_cell_grad},
     .cuda = &lstm_cell_grad_cuda,
-    .examples = cell_grad_examples,
+    .examples = {{.operands = cell_operands("gsss--", 4, 3, 5), .attrs = LstmAttrs{1, 0}},
+                 {.operands = cell_operands("gs-sl-", 4, 3, 5), .attrs = LstmAttrs{0, 1}},
+                 {.operands = cell_operands("gss-ls", 4, 4, 11, DType::f16),
+                  .attrs = LstmAttrs{0, 2}},
+                 {.operands = cell_operands("gsssls", 4, 9, 540), .attrs = LstmAttrs{0.5f, 2}}},
 };
 
 LstmState lstm_cell(Val gates, Val c_prev, float forget_bias) {

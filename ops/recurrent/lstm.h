@@ -4,6 +4,7 @@
 #include "core/op.h"
 #include "core/rewrite.h"
 #include "core/val.h"
+#include "ops/elementwise/activations.h"
 #include "ops/kernels/math.h"
 
 namespace pal {
@@ -57,6 +58,28 @@ struct LstmCellGrad {
     const float d = dc + dh * so * (1 - tc * tc);  // of c, through both outputs
     return {d * tg * (si * (1 - si)), d * c_prev * (sf * (1 - sf)), d * si * (1 - tg * tg),
             dh * tc * (so * (1 - so)), d * sf};
+  }
+};
+
+// Operands of lstm_cell_replay_grad, the gradient of lstm_cell_unfused. Of the gates either their
+// preactivations (B, 4H) are there, or what became of them; c, the new state, and dc, what later
+// steps gave it, may be absent; all others are (B, H).
+struct LstmReplay {
+  enum Operand : size_t { kCPrev, kDh, kGates, kI, kF, kG, kO, kC, kDc, kOperands };
+};
+// One element of it, each product in the order in which the elementary nodes make it. The first
+// three gates' gradients are added to the zeros that slice_columns_grad laid down for the fourth,
+// which makes -0 +0.
+struct LstmReplayGrad {
+  bool has_c, has_dc;
+  using Out = LstmCellGrad::Out;
+  PAL_HD Out operator()(float i, float f, float g, float o, float c_prev, float c_given, float dh,
+                        float dc) const {
+    const float c = has_c ? c_given : f * c_prev + i * g;
+    const float t = tanh(c), through_h = TanhGrad{}(dh * o, t);
+    const float d = has_dc ? dc + through_h : through_h;
+    return {0.0f + SigmoidGrad{}(d * g, i), 0.0f + SigmoidGrad{}(d * c_prev, f),
+            0.0f + TanhGrad{}(d * i, g), SigmoidGrad{}(dh * t, o), d * f};
   }
 };
 

@@ -18,26 +18,7 @@
 namespace pal {
 namespace {
 
-// Operands. Of the gates either their preactivations (B, 4H) are there, or what became of them; c,
-// the new state, and dc, what later steps gave it, may be absent; all others are (B, H).
-enum : size_t { kCPrev, kDh, kGates, kI, kF, kG, kO, kC, kDc, kOperands };
-
-// One element. The first three gates' gradients are added to the zeros that slice_columns_grad laid
-// down for the fourth, which makes -0 +0.
-struct Cell {
-  struct Out {
-    float i, f, g, o, c_prev;
-  };
-  template <bool kHasC, bool kHasDc>
-  static Out gradient(float i, float f, float g, float o, float c_prev, float c_given, float dh,
-                      float dc) {
-    const float c = kHasC ? c_given : f * c_prev + i * g;
-    const float t = tanh(c), through_h = TanhGrad{}(dh * o, t);
-    const float d = kHasDc ? dc + through_h : through_h;
-    return {0.0f + SigmoidGrad{}(d * g, i), 0.0f + SigmoidGrad{}(d * c_prev, f),
-            0.0f + TanhGrad{}(d * i, g), SigmoidGrad{}(dh * t, o), d * f};
-  }
-};
+using enum LstmReplay::Operand;
 
 template <bool kHasGates, bool kHasC, bool kHasDc> void run_tiles(const KernelArgs& a) {
   auto one = [&](const CellTile& tile, float(&unread)[5][kTile]) {
@@ -55,7 +36,7 @@ template <bool kHasGates, bool kHasC, bool kHasDc> void run_tiles(const KernelAr
     // Element e of the outputs depends on element e of the operands alone.
 #pragma omp simd
     for (int64_t e = 0; e < n; ++e) {
-      const Cell::Out y = Cell::gradient<kHasC, kHasDc>(
+      const LstmReplayGrad::Out y = LstmReplayGrad{kHasC, kHasDc}(
           kHasGates ? sigmoid(i[e]) : i[e], kHasGates ? sigmoid(f[e]) : f[e],
           kHasGates ? tanh(g[e]) : g[e], kHasGates ? sigmoid(o[e]) : o[e], c_prev[e], c[e], dh[e],
           dc[e]);
@@ -72,20 +53,19 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  const char* op = "lstm_cell_replay_grad";
-  require(in.size() == kOperands, op, "takes c_prev, dh, gates, i, f, g, o, c, dc");
+  require(in.size() == kOperands, "takes c_prev, dh, gates, i, f, g, o, c, dc");
   const TensorSpec& c = in[kCPrev];
-  require(c.shape.rank() == 2 && c.dtype == DType::f32, op,
+  require(c.shape.rank() == 2 && c.dtype == DType::f32,
           to_string(c) + ": want c_prev (B, H) of f32");
   const TensorSpec gates{{c.shape[0], 4 * c.shape[1]}};
-  require(!present(in[kGates]) || in[kGates] == gates, op,
+  require(!present(in[kGates]) || in[kGates] == gates,
           to_string(in[kGates]) + ": want gates " + to_string(gates));
   for (size_t k = 1; k < kOperands; ++k) {
     const bool activation = k >= kI && k <= kO;
     if (k == kGates) continue;
-    require(present(in[k]) ? in[k] == c : k != kDh, op,
+    require(present(in[k]) ? in[k] == c : k != kDh,
             to_string(in[k]) + ": want it like c_prev " + to_string(c));
-    require(!activation || present(in[k]) != present(in[kGates]), op,
+    require(!activation || present(in[k]) != present(in[kGates]),
             "takes either the gates or what became of all four");
   }
   return {gates, plain(c)};
@@ -127,9 +107,8 @@ FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
   dgates = slice_columns_grad(b.emit1(tanh_grad_op, {dg, g}), dgates, 4 * H, 2 * H);
   dgates = slice_columns_grad(b.emit1(sigmoid_grad_op, {df, f}), dgates, 4 * H, H);
   dgates = slice_columns_grad(b.emit1(sigmoid_grad_op, {di, i}), dgates, 4 * H, 0);
-  FusedPattern pattern{.out = {dgates.id, dc_prev.id}};
+  FusedPattern pattern{.program = b.take(), .out = {dgates.id, dc_prev.id}};
   for (Val v : in) pattern.in.push_back(v.id);
-  pattern.program = b.take();
   return pattern;
 }
 
@@ -162,22 +141,17 @@ const OpDef lstm_cell_replay_grad_op{
     .shares = {{0, kGates}, {1, kDc}, {1, kCPrev}, {1, kDh}, {1, kC}},
     .cost =
         [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return cell_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in, out);
+          return streaming_cost((present(in[kGates]) ? 110.0 : 40.0) * double(in[0].numel()), in,
+                                out);
         },
     .cpu = {.run = run},
     .cuda = &lstm_cell_replay_grad_cuda,
-    .examples =
-        [] {
-          const ExampleOperand no = absent_example();
-          auto one = [](int64_t rows, int64_t width) { return example({rows, width}); };
-          const ExampleOperand s = one(3, 5), m = one(5, 17), l = one(9, 540);
-          return std::vector<Example>{{.operands = {s, s, one(3, 20), no, no, no, no, no, no}},
-                                      {.operands = {s, s, one(3, 20), no, no, no, no, s, no}},
-                                      {.operands = {m, m, one(5, 68), no, no, no, no, no, m}},
-                                      {.operands = {l, l, one(9, 2160), no, no, no, no, l, l}},
-                                      {.operands = {s, s, no, s, s, s, s, no, s}},
-                                      {.operands = {m, m, no, m, m, m, m, m, no}}};
-        },
+    .examples = {{.operands = cell_operands("ssg------", 4, 3, 5)},
+                 {.operands = cell_operands("ssg----s-", 4, 3, 5)},
+                 {.operands = cell_operands("ssg-----s", 4, 5, 17)},
+                 {.operands = cell_operands("ssg----ss", 4, 9, 540)},
+                 {.operands = cell_operands("ss-ssss-s", 4, 3, 5)},
+                 {.operands = cell_operands("ss-sssss-", 4, 5, 17)}},
 };
 
 }  // namespace pal

@@ -42,11 +42,9 @@ __launch_bounds__(kProductThreads) __global__
 }
 // out 0 = the sum of operand x times operand y (+ old).
 inline void sum_products(const KernelArgs& a, size_t x, size_t y, const float* old) {
-  if (!a.out[0]) return;
   const int64_t size = a.in_spec[x].numel(), chunks = blocks_of(size, kElementGrain);
   double* partial = reinterpret_cast<double*>(a.workspace);
-  by_float_type(a.in_spec[x].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[x].dtype, [&]<class T>(T) {
     launch(products_kernel<T>, {chunks}, kProductThreads, kTilesPerChunk * sizeof(float),
            stream_of(a), partial, a.input<T>(x), a.input<T>(y), size);
   });

@@ -6,48 +6,42 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/row_tiles.h"
 
 namespace pal {
 namespace {
 
-constexpr int64_t kChunks = 32;  // partial sums of dv, whatever the number of threads
-
-void check(const char* op, const TensorSpec& x, const TensorSpec& v) {
-  require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}}, op,
+void check(const TensorSpec& x, const TensorSpec& v) {
+  require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}},
           to_string(x) + ", " + to_string(v) + ": want floats (.., A) and f32 (A)");
 }
 
 void run(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].shape[0], rows = row_count(a.in_spec[0].shape);
   const DType type = a.in_spec[0].dtype;
-  const int64_t grain = std::max<int64_t>(1, kElementGrain / std::max<int64_t>(1, width));
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
+  parallel_chunks(a.queue, rows, rows_of_chunk(width), [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
     for (int64_t row = begin; row < end; ++row) {
       LaneSum sum;
-      for (int64_t j = 0; j < width; j += kTile) {
-        const int64_t n = std::min(kTile, width - j);
-        const float* x = load_tile(a.in[0], type, row * width + j, n, buffer);
-        const float* v = a.input(1) + j;
-        sum.add(n, [&](int64_t e) { return x[e] * v[e]; });
-      }
+      each_tile(a.in[0], type, row * width, width, buffer,
+                [&](const float* x, int64_t j, int64_t n) {
+                  const float* v = a.input(1) + j;
+                  sum.add(n, [&](int64_t e) { return x[e] * v[e]; });
+                });
       store_one(a.out[0], type, row, sum.total());
     }
   });
 }
 
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kChunks * in[2].shape[0] * int64_t(sizeof(float))};
+  return {.workspace = kPartialSums * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 // dy (..), x (.., A), v (A) | sum (A) -> dx (.., A), dv (A)
 void run_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[2].shape[0], rows = row_count(a.in_spec[1].shape);
   const DType type = a.in_spec[1].dtype;
-  const int64_t grain = dot_last_rows(rows), chunks = (rows + grain - 1) / grain;
+  const int64_t grain = rows_per_partial(rows), chunks = (rows + grain - 1) / grain;
   float* partial = reinterpret_cast<float*>(a.workspace);  // (chunks, A)
   parallel_chunks(a.queue, rows, grain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[2][kTile];
@@ -71,30 +65,17 @@ void run_grad(const KernelArgs& a) {
     }
   });
   if (!a.out[1]) return;
-  const float* sum = input_if_present<float>(a, 3);
-  for (int64_t j = 0; j < width; j += kTile) {
-    alignas(64) float total[kTile] = {};
-    const int64_t n = std::min(kTile, width - j);
-    for (int64_t c = 0; c < chunks; ++c) {
-      for (int64_t e = 0; e < n; ++e) total[e] += partial[c * width + j + e];
-    }
-    if (sum) {
-      for (int64_t e = 0; e < n; ++e) total[e] += sum[j + e];
-    }
-    std::copy_n(total, n, a.output(1) + j);
-  }
+  sum_partials(a.output(1), partial, chunks, width, width, input_if_present<float>(a, 3));
 }
 
 }  // namespace
-
-int64_t dot_last_rows(int64_t rows) { return std::max<int64_t>(1, (rows + kChunks - 1) / kChunks); }
 
 const OpDef dot_last_op{
     .name = "dot_last",
     .formula = "y[r] = x[r,:] . v",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 2, "dot_last", "takes x and v");
-      check("dot_last", in[0], in[1]);
+      require(in.size() == 2, "takes x and v");
+      check(in[0], in[1]);
       return {{in[0].shape.without(in[0].shape.rank() - 1), in[0].dtype}};
     },
     .gradient =
@@ -102,51 +83,41 @@ const OpDef dot_last_op{
           auto d = g.builder.emit(dot_last_grad_op, {g.dy(), g.in(0), g.in(1), g.take_sum(1)});
           g.give(0, d[0]), g.give(1, d[1]);
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &dot_last_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 2, 5}), example({5})}},
-                                      {.operands = {example({7, 33}, DType::bf16), example({33})}},
-                                      {.operands = {example({7, 9, 530}), example({530})}}};
-        },
+    .examples = {{.operands = {example({3, 2, 5}), example({5})}},
+                 {.operands = {example({7, 33}, DType::bf16), example({33})}},
+                 {.operands = {example({7, 9, 530}), example({530})}}},
 };
 
 const OpDef dot_last_grad_op{
     .name = "dot_last_grad",
     .formula = "dx[r,:] = dy[r] v, dv = sum + sum_r dy[r] x[r,:]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      const char* op = "dot_last_grad";
-      require(in.size() == 4, op, "takes dy, x, v, sum");
-      check(op, in[1], in[2]);
+      require(in.size() == 4, "takes dy, x, v, sum");
+      check(in[1], in[2]);
       require(
           in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(in[1].shape.rank() - 1),
-          op, to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the output");
-      require(!present(in[3]) || in[3] == in[2], op,
+          to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the output");
+      require(!present(in[3]) || in[3] == in[2],
               to_string(in[3]) + ", " + to_string(in[2]) + ": the sum is not like v");
       return {plain(in[1]), plain(in[2])};
     },
     .optional_from = 3,
     .shares = {{0, 1}, {1, 3}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{3.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {3.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
+    },
     .cpu = {.run = run_grad, .prepare = prepare_grad},
     .cuda = &dot_last_grad_cuda,
     .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2}), example({3, 2, 5}), example({5}), absent_example()}},
-              {.operands = {example({7}, DType::bf16), example({7, 33}, DType::bf16), example({33}),
-                            example({33})}},
-              {.operands = {example({7, 9}), example({7, 9, 530}), example({530}),
-                            example({530})}}};
-        },
+        {{.operands = {example({3, 2}), example({3, 2, 5}), example({5}), absent_example()}},
+         {.operands = {example({7}, DType::bf16), example({7, 33}, DType::bf16), example({33}),
+                       example({33})}},
+         {.operands = {example({7, 9}), example({7, 9, 530}), example({530}), example({530})}}},
 };
 
 Val dot_last(Val x, Val v) { return x.builder->emit1(dot_last_op, {x, v}); }

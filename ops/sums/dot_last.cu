@@ -15,12 +15,10 @@ __global__ void dot_last_kernel(T* y, const T* x, const float* v, int64_t rows, 
   if (lane_number() == 0) store(y, row, sum);
 }
 void run_dot_last(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t width = a.in_spec[1].shape[0], rows = row_count(a.in_spec[0].shape);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(dot_last_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, kThreads, 0, stream_of(a),
-           a.output<T>(0), a.input<T>(0), a.input(1), rows, width);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(dot_last_kernel<T>, {blocks_of(rows, kRowsPerBlock)}, a, a.output<T>(0), a.input<T>(0),
+           a.input(1), rows, width);
   });
 }
 // partial[chunk, c] = the chunk's sum of dy[row] x[row, c].
@@ -37,30 +35,27 @@ __global__ void dot_last_dv_kernel(float* partial, const T* dy, const T* x, int6
   partial[int64_t(blockIdx.y) * width + c] = sum;
 }
 __global__ void dot_last_dx_kernel(Stored dx, Stored dy, Stored v, int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   const float d = load1(dy, row);
   float w[kGroup];
   load8(v, j, n, w);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) w[k] = d * w[k];
-  store8(dx, row * width + j, n, w);
+  store8(dx, at, n, w);
 }
 // dy (..), x (.., A), v (A) | sum (A) -> dx, dv; dx may lie over x, so it comes after what reads x.
 void run_dot_last_grad(const KernelArgs& a) {
   const int64_t width = a.in_spec[2].shape[0], rows = row_count(a.in_spec[1].shape);
-  const int64_t per_chunk = dot_last_rows(rows), chunks = blocks_of(rows, per_chunk);
+  const int64_t per_chunk = rows_per_partial(rows), chunks = blocks_of(rows, per_chunk);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  by_float_type(a.in_spec[1].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     if (!a.out[1]) return;
-    launch(dot_last_dv_kernel<T>, {blocks_of(width, kColumnThreads), chunks}, kColumnThreads, 0,
-           stream_of(a), partial, a.input<T>(0), a.input<T>(1), rows, width, per_chunk);
+    launch(dot_last_dv_kernel<T>, {blocks_of(width, kColumnThreads), chunks}, kColumnThreads, a,
+           partial, a.input<T>(0), a.input<T>(1), rows, width, per_chunk);
   });
   if (a.out[0]) {
-    launch(dot_last_dx_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+    launch(dot_last_dx_kernel, grid_of_groups(rows * groups_of(width)), a,
            stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0]),
            stored(a.in[2], a.in_spec[2], width), rows, width);
   }
@@ -72,7 +67,7 @@ void run_dot_last_grad(const KernelArgs& a) {
 Prepared prepare_dot_last_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t rows = row_count(in[1].shape);
   return {.workspace =
-              blocks_of(rows, dot_last_rows(rows)) * in[2].shape[0] * int64_t(sizeof(float))};
+              blocks_of(rows, rows_per_partial(rows)) * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 }  // namespace

@@ -11,7 +11,4 @@ extern const OpDef dot_last_grad_op, dot_last_op;
 // x (.., A), v (A) -> (..): x[..,:] . v
 Val dot_last(Val x, Val v);
 
-// The gradient of v is summed in chunks of so many of x's rows, one after the other, then these.
-int64_t dot_last_rows(int64_t rows);
-
 }  // namespace pal

@@ -1,46 +1,17 @@
-// sum_of_squares: sum_i g_i^2, fixed chunks, in double from tile to tile.
+// sum_of_squares: sum_i g_i^2.
 // clip_norm_gate (Pascanu et al. 2013): norm = sqrt(sum of partials) / loss_scale; the gradients'
 // scale, and whether updates are applied. A gradient's sum of squares may be taken as soon as it is
 // there, so no gradient lives longer for the norm.
 #include "ops/sums/gates.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "core/builder.h"
 #include "core/scalars.h"
 #include "ops/kernels/gate.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/sums/sum_products.h"
 
 namespace pal {
 namespace {
-
-int64_t chunk_count(const TensorSpec& g) { return (g.numel() + kElementGrain - 1) / kElementGrain; }
-
-Prepared prepare_squares(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = chunk_count(in[0]) * int64_t(sizeof(double))};
-}
-
-void run_squares(const KernelArgs& a) {
-  const DType type = a.in_spec[0].dtype;
-  double* partial = reinterpret_cast<double*>(a.workspace);
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[kTile];
-    double sum = 0;
-    for (int64_t i = begin; i < end; i += kTile) {
-      const int64_t n = std::min(kTile, end - i);
-      const float* g = load_tile(a.in[0], type, i, n, buffer);
-      sum += double(row_sum(n, [&](int64_t e) { return g[e] * g[e]; }));
-    }
-    partial[begin / kElementGrain] = sum;
-  });
-  double total = 0;
-  for (int64_t c = 0; c < chunk_count(a.in_spec[0]); ++c) total += partial[c];
-  *a.output(0) = float(total);
-}
 
 // scalars, loss, partials...
 void run_gate(const KernelArgs& a) {
@@ -50,58 +21,41 @@ void run_gate(const KernelArgs& a) {
   for (size_t k = 2; k < a.in.size(); ++k) {
     if (const float* partial = input_if_present<float>(a, k)) sum += double(*partial);
   }
-  const double norm = std::sqrt(sum) / loss_scale;
-  const float* loss = input_if_present<float>(a, 1);
-  const bool finite = std::isfinite(norm) && (!loss || std::isfinite(*loss));
-  const double clip = attrs.max_norm > 0 ? std::min(1.0, attrs.max_norm / (norm + 1e-6)) : 1.0;
-  if (!a.out[0]) return;
-  float* out = a.output(0);  // may lie where an operand did: written last
-  out[0] = float(clip / loss_scale);
-  out[1] = finite || !attrs.check_finite ? 1.0f : 0.0f;
-  out[2] = float(norm);
-  out[3] = 0;
-}
-
-bool one_number(const TensorSpec& spec) {
-  return spec.dtype == DType::f32 && spec.shape == Shape{1};
+  // The output may lie where an operand did: written last.
+  const Gate gate = make_gate(sum, loss_scale, input_if_present<float>(a, 1), attrs);
+  *a.output<Gate>(0) = gate;
 }
 
 ExampleOperand one_example() { return example({1}, DType::f32, 0, 4); }
-ExampleOperand scalars_example() { return example({16}, DType::i32, -1, 0); }
-
 }  // namespace
 
 const OpDef sum_of_squares_op{
     .name = "sum_of_squares",
     .formula = "sum_i g_i^2",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 1 && is_float(in[0].dtype), "sum_of_squares", "takes one float tensor");
+      require(in.size() == 1 && is_float(in[0].dtype), "takes one float tensor");
       return {{Shape{1}}};
     },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), double(in[0].bytes())};
-        },
-    .cpu = {.run = run_squares, .prepare = prepare_squares},
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), double(in[0].bytes())};
+    },
+    .cpu = {.run = [](const KernelArgs& a) { sum_products(a, 0, 0, nullptr); },
+            .prepare = prepare_products},
     .cuda = &sum_of_squares_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7})}},
-                                      {.operands = {example({5, 13}, DType::bf16)}},
-                                      {.operands = {example({33, 1031})}}};
-        },
+    .examples = {{.operands = {example({3, 7})}},
+                 {.operands = {example({5, 13}, DType::bf16)}},
+                 {.operands = {example({33, 1031})}}},
 };
 
 const OpDef clip_norm_gate_op{
     .name = "clip_norm_gate",
     .formula = "{min(1, max_norm / norm) / loss_scale, finite, norm = sqrt(sum partials), 0}",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      const char* op = "clip_norm_gate";
-      require(in.size() >= 2 && in[0] == scalars_spec(), op,
+      require(in.size() >= 2 && in[0] == scalars_spec(),
               "takes the step's scalars, the loss, and any sums of squares");
-      require(attrs.as<ClipNormAttrs>().max_norm >= 0, op, "max_norm is negative; 0 clips nothing");
+      require(attrs.as<ClipNormAttrs>().max_norm >= 0, "max_norm is negative; 0 clips nothing");
       for (size_t k = 1; k < in.size(); ++k) {
-        require(!present(in[k]) || one_number(in[k]), op,
+        require(!present(in[k]) || one_number(in[k]),
                 to_string(in[k]) + ": want f32[1] of the loss and of every sum of squares");
       }
       return {gate_spec()};
@@ -109,15 +63,11 @@ const OpDef clip_norm_gate_op{
     .optional_from = 1,
     .cpu = {.run = run_gate},
     .cuda = &clip_norm_gate_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {scalars_example(), one_example(), one_example()},
-               .attrs = ClipNormAttrs{}},
-              {.operands = {scalars_example(), absent_example(), one_example(), one_example(),
-                            one_example()},
-               .attrs = ClipNormAttrs{0.5f}}};
-        },
+    .examples = {{.operands = {step_scalars_example(), one_example(), one_example()},
+                  .attrs = ClipNormAttrs{}},
+                 {.operands = {step_scalars_example(), absent_example(), one_example(),
+                               one_example(), one_example()},
+                  .attrs = ClipNormAttrs{0.5f}}},
 };
 
 Val sum_of_squares(Val g) { return g.builder->emit1(sum_of_squares_op, {g}); }

@@ -20,23 +20,15 @@ struct Partials {
 // Adds to `sum`, from zero in the first launch; the last makes the gate. One thread.
 __global__ void gate_kernel(Partials partials, double* sum, bool first, bool last,
                             const StepScalars* scalars, const float* loss, ClipNormAttrs attrs,
-                            float* out) {
+                            Gate* out) {
   if (threadIdx.x) return;
   double total = first ? 0 : *sum;
   for (int k = 0; k < partials.count; ++k) total += double(*partials.of[k]);
   *sum = total;
   if (!last) return;
-  const double loss_scale = double(scalars->loss_scale), norm = sqrt(total) / loss_scale;
-  const bool finite = norm - norm == 0 && (!loss || *loss - *loss == 0);
-  const double wanted = double(attrs.max_norm) / (norm + 1e-6);
-  const double clip = attrs.max_norm > 0 && wanted < 1.0 ? wanted : 1.0;
-  out[0] = float(clip / loss_scale);
-  out[1] = finite || !attrs.check_finite ? 1.0f : 0.0f;
-  out[2] = float(norm);
-  out[3] = 0;
+  *out = make_gate(total, double(scalars->loss_scale), loss, attrs);
 }
 void run_gate(const KernelArgs& a) {
-  if (!a.out[0]) return;
   bool first = true;
   for (size_t k = 2; first || k < a.in.size();) {
     Partials partials{};
@@ -45,7 +37,7 @@ void run_gate(const KernelArgs& a) {
     }
     launch(gate_kernel, {1}, kWarp, 0, stream_of(a), partials,
            reinterpret_cast<double*>(a.workspace), first, k >= a.in.size(), a.input<StepScalars>(0),
-           input_if_present<float>(a, 1), a.attrs.as<ClipNormAttrs>(), a.output(0));
+           input_if_present<float>(a, 1), a.attrs.as<ClipNormAttrs>(), a.output<Gate>(0));
     first = false;
   }
 }

@@ -1,7 +1,9 @@
 // Gates: values that every update of a step reads, and which say whether and how it is applied.
 #pragma once
+#include <cmath>
 #include <vector>
 
+#include "core/host_device.h"
 #include "core/op.h"
 #include "core/val.h"
 #include "ops/kernels/gate.h"
@@ -18,6 +20,15 @@ struct ClipNormAttrs {
     return std::tuple{field("max_norm", max_norm), field("check_finite", check_finite)};
   }
 };
+
+// The gate from the sum of all squares; `loss` may be null.
+PAL_HD inline Gate make_gate(double squares, double loss_scale, const float* loss,
+                             const ClipNormAttrs& attrs) {
+  const double norm = sqrt(squares) / loss_scale, most = double(attrs.max_norm);
+  const bool finite = norm - norm == 0 && (!loss || *loss - *loss == 0);
+  const double wanted = most / (norm + 1e-6), clip = most > 0 && wanted < 1.0 ? wanted : 1.0;
+  return {float(clip / loss_scale), finite || !attrs.check_finite ? 1.0f : 0.0f, float(norm), 0};
+}
 
 // f32[1]: the sum of the squares of g's elements, of any shape and floating-point type.
 Val sum_of_squares(Val g);

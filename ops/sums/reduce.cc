@@ -3,6 +3,7 @@
 #include "ops/sums/reduce.h"
 
 #include "core/gradient.h"
+#include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
@@ -75,12 +76,7 @@ template <class T> void sum_leading(const KernelArgs& a) {
 }
 
 void run_sum_leading(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  switch (a.in_spec[0].dtype) {
-    case DType::bf16: return sum_leading<bf16>(a);
-    case DType::f16: return sum_leading<f16>(a);
-    default: return sum_leading<float>(a);
-  }
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { sum_leading<T>(a); });
 }
 
 Prepared prepare_sum_leading(const Device&, SpecSpan in, SpecSpan out, const Attrs& attrs) {
@@ -111,12 +107,7 @@ template <class T> void sum_all(const KernelArgs& a) {
 }
 
 void run_sum_all(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  switch (a.in_spec[0].dtype) {
-    case DType::bf16: return sum_all<bf16>(a);
-    case DType::f16: return sum_all<f16>(a);
-    default: return sum_all<float>(a);
-  }
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { sum_all<T>(a); });
 }
 
 template <class T> void repeat_number(const KernelArgs& a) {
@@ -127,7 +118,6 @@ template <class T> void repeat_number(const KernelArgs& a) {
 }
 
 void run_broadcast(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t width = a.in_spec[0].numel(), rows = width ? a.out_spec[0].numel() / width : 0;
   const int64_t bytes = a.in_spec[0].bytes();
   if (width > 1) return copy_rows(a.queue, a.out[0], bytes, a.in[0], 0, rows, bytes);
@@ -136,7 +126,6 @@ void run_broadcast(const KernelArgs& a) {
 }
 
 void run_add_broadcast(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const DType type = a.out_spec[0].dtype, b_type = a.in_spec[1].dtype;
   const int64_t width = a.in_spec[1].numel(), tiles = ceil_div(width, kTile);
   if (width == 0) return;
@@ -162,20 +151,19 @@ void run_add_broadcast(const KernelArgs& a) {
 const OpDef sum_leading_op{
     .name = "sum_leading",
     .formula = "sum + x summed over its first axes",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& sum = attrs.as<SumLeadingAttrs>();
-          require_operands("sum_leading", in, 1, 2);
-          require(is_float(in[0].dtype) && is_float(sum.dtype), "sum_leading",
-                  to_string(in[0]) + ": not floating-point");
-          require(0 < sum.axes && sum.axes < in[0].shape.rank(), "sum_leading",
-                  to_string(in[0]) + ": cannot sum over " + std::to_string(sum.axes) + " axes");
-          TensorSpec out{suffix(in[0].shape, sum.axes), sum.dtype};
-          require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out, "sum_leading",
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": the sum so far should be " +
-                      to_string(out));
-          return Specs{out};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& sum = attrs.as<SumLeadingAttrs>();
+      require_operands(in, 1, 2);
+      require(is_float(in[0].dtype) && is_float(sum.dtype),
+              to_string(in[0]) + ": not floating-point");
+      require(0 < sum.axes && sum.axes < in[0].shape.rank(),
+              to_string(in[0]) + ": cannot sum over " + std::to_string(sum.axes) + " axes");
+      TensorSpec out{suffix(in[0].shape, sum.axes), sum.dtype};
+      require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out,
+              to_string(in[0]) + ", " + to_string(in[1]) + ": the sum so far should be " +
+                  to_string(out));
+      return {out};
+    },
     .gradient =
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
@@ -184,68 +172,57 @@ const OpDef sum_leading_op{
         },
     .optional_from = 1,
     .shares = {{0, 1}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{double(in[0].numel()), double(in[0].bytes() + 2 * out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {double(in[0].numel()), double(in[0].bytes() + 2 * out[0].bytes())};
+    },
     .cpu = {.run = run_sum_leading, .prepare = prepare_sum_leading},
     .cuda = &sum_leading_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), absent_example()}, .attrs = SumLeadingAttrs{1}},
-              {.operands = {example({3, 5, 7}), example({7})}, .attrs = SumLeadingAttrs{2}},
-              {.operands = {example({5, 13}, DType::bf16), example({13}, DType::bf16)},
-               .attrs = SumLeadingAttrs{1, DType::bf16}},
-              {.operands = {example({9, 67, 131}), example({131})}, .attrs = SumLeadingAttrs{2}},
-              {.operands = {example({3, 20000}), absent_example()}, .attrs = SumLeadingAttrs{1}}};
-        },
+    .examples = {{.operands = {example({3, 7}), absent_example()}, .attrs = SumLeadingAttrs{1}},
+                 {.operands = {example({3, 5, 7}), example({7})}, .attrs = SumLeadingAttrs{2}},
+                 {.operands = {example({5, 13}, DType::bf16), example({13}, DType::bf16)},
+                  .attrs = SumLeadingAttrs{1, DType::bf16}},
+                 {.operands = {example({9, 67, 131}), example({131})}, .attrs = SumLeadingAttrs{2}},
+                 {.operands = {example({3, 20000}), absent_example()},
+                  .attrs = SumLeadingAttrs{1}}},
 };
 
 const OpDef sum_all_op{
     .name = "sum_all",
     .formula = "sum of all x",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands("sum_all", in, 1, 1);
-          require(is_float(in[0].dtype), "sum_all", to_string(in[0]) + ": not floating-point");
-          return Specs{{{1}, DType::f32}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(is_float(in[0].dtype), to_string(in[0]) + ": not floating-point");
+      return {{{1}, DType::f32}};
+    },
     .gradient =
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
           g.give(0, broadcast_leading(cast(g.dy(), x.dtype), x.shape));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{double(in[0].numel()), double(in[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {double(in[0].numel()), double(in[0].bytes())};
+    },
     .cpu = {.run = run_sum_all,
             .prepare =
                 [](const Device&, SpecSpan in, SpecSpan, const Attrs&) {
                   return Prepared{.state = nullptr, .workspace = 4 * ceil_div(in[0].numel(), kRun)};
                 }},
     .cuda = &sum_all_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7})}},
-                                      {.operands = {example({5, 13}, DType::f16)}},
-                                      {.operands = {example({33, 1031})}}};
-        },
+    .examples = {{.operands = {example({3, 7})}},
+                 {.operands = {example({5, 13}, DType::f16)}},
+                 {.operands = {example({33, 1031})}}},
 };
 
 const OpDef broadcast_leading_op{
     .name = "broadcast_leading",
     .formula = "x for every index of new leading axes",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& shape = attrs.as<BroadcastAttrs>().shape;
-          require_operands("broadcast_leading", in, 1, 1);
-          require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)),
-                  "broadcast_leading",
-                  to_string(in[0]) + " to " + to_string(shape) + ": not the trailing axes");
-          return Specs{{shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& shape = attrs.as<BroadcastAttrs>().shape;
+      require_operands(in, 1, 1);
+      require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)),
+              to_string(in[0]) + " to " + to_string(shape) + ": not the trailing axes");
+      return {{shape, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           const TensorSpec& x = g.in(0).spec();
@@ -255,29 +232,24 @@ const OpDef broadcast_leading_op{
         },
     .cpu = {.run = run_broadcast},
     .cuda = &broadcast_leading_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({7})}, .attrs = BroadcastAttrs{{3, 7}}},
-              {.operands = {example({1})}, .attrs = BroadcastAttrs{{3, 7}}},
-              {.operands = {example({1}, DType::bf16)}, .attrs = BroadcastAttrs{{2, 3}}},
-              {.operands = {example({13}, DType::bf16)}, .attrs = BroadcastAttrs{{5, 13}}},
-              {.operands = {example({1031})}, .attrs = BroadcastAttrs{{33, 1031}}}};
-        },
+    .examples = {{.operands = {example({7})}, .attrs = BroadcastAttrs{{3, 7}}},
+                 {.operands = {example({1})}, .attrs = BroadcastAttrs{{3, 7}}},
+                 {.operands = {example({1}, DType::bf16)}, .attrs = BroadcastAttrs{{2, 3}}},
+                 {.operands = {example({13}, DType::bf16)}, .attrs = BroadcastAttrs{{5, 13}}},
+                 {.operands = {example({1031})}, .attrs = BroadcastAttrs{{33, 1031}}}},
 };
 
 const OpDef add_broadcast_op{
     .name = "add_broadcast",
     .formula = "x + b for every leading index",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands("add_broadcast", in, 2, 2);
-          require(is_float(in[0].dtype) && is_float(in[1].dtype), "add_broadcast",
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": not floating-point");
-          require(in[1].shape.rank() > 0 && is_suffix(in[1].shape, in[0].shape), "add_broadcast",
-                  to_string(in[0]) + ", " + to_string(in[1]) + ": not the trailing axes");
-          return Specs{{in[0].shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 2, 2);
+      require(is_float(in[0].dtype) && is_float(in[1].dtype),
+              to_string(in[0]) + ", " + to_string(in[1]) + ": not floating-point");
+      require(in[1].shape.rank() > 0 && is_suffix(in[1].shape, in[0].shape),
+              to_string(in[0]) + ", " + to_string(in[1]) + ": not the trailing axes");
+      return {{in[0].shape, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           g.give(0, g.dy());
@@ -290,13 +262,10 @@ const OpDef add_broadcast_op{
     .shares = {{0, 0}},
     .cpu = {.run = run_add_broadcast},
     .cuda = &add_broadcast_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7}), example({7})}},
-                                      {.operands = {example({4, 3, 5}), example({3, 5})}},
-                                      {.operands = {example({5, 13}, DType::bf16), example({13})}},
-                                      {.operands = {example({33, 1031}), example({1031})}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({7})}},
+                 {.operands = {example({4, 3, 5}), example({3, 5})}},
+                 {.operands = {example({5, 13}, DType::bf16), example({13})}},
+                 {.operands = {example({33, 1031}), example({1031})}}},
 };
 
 Val sum_leading(Val x, int axes, Val sum) {

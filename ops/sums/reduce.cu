@@ -13,21 +13,20 @@ namespace {
 
 void run_sum_leading(const KernelArgs& a) {
   const int64_t width = a.out_spec[0].numel();
-  if (!a.out[0] || width == 0) return;
+  if (width == 0) return;
   const int64_t rows = leading_numel(a.in_spec[0].shape, a.attrs.as<SumLeadingAttrs>().axes);
   const int64_t chunks = blocks_of(rows, kSumRows), blocks = blocks_of(width, kColumnThreads);
   const Stored out = stored(a.out[0], a.out_spec[0]);
   const Stored so_far = stored(input_if_present(a, 1), a.out_spec[0]);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     const T* x = a.input<T>(0);
     if (chunks <= 1) {
-      return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, 0, stream_of(a), out, x, rows,
-                    width, width, rows, so_far);
+      return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, a, out, x, rows, width, width,
+                    rows, so_far);
     }
-    launch(sum_rows_kernel<T>, {blocks, chunks}, kColumnThreads, 0, stream_of(a),
-           Stored{.data = partial}, x, rows, width, width, kSumRows, Stored{});
+    launch(sum_rows_kernel<T>, {blocks, chunks}, kColumnThreads, a, Stored{.data = partial}, x,
+           rows, width, width, kSumRows, Stored{});
     sum_partials(a, out, partial, chunks, width, width, so_far);
   });
 }
@@ -56,13 +55,11 @@ template <class T> __global__ void sum_all_kernel(float* partial, const T* x, in
   if (lane == 0 && n > 0) partial[chunk] = sum;
 }
 void run_sum_all(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t size = a.in_spec[0].numel(), chunks = blocks_of(size, kRun);
   float* partial = reinterpret_cast<float*>(a.workspace);
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(sum_all_kernel<T>, {blocks_of(chunks, kChunksPerBlock)}, kThreads, 0, stream_of(a),
-           partial, a.input<T>(0), size);
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    launch(sum_all_kernel<T>, {blocks_of(chunks, kChunksPerBlock)}, a, partial, a.input<T>(0),
+           size);
   });
   finish_sum(a, partial, chunks, nullptr);
 }
@@ -73,28 +70,25 @@ Prepared prepare_sum_all(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 // ---- add_broadcast, broadcast_leading ----
 
 __global__ void add_broadcast_kernel(Stored y, Stored x, Stored b, int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
-  if (g >= rows * per_row) return;
-  const int64_t row = g / per_row, j = (g - row * per_row) * kGroup;
-  const int n = group_size(j, width);
+  const auto [row, j, at, n] = row_group(rows, width);
+  if (n == 0) return;
   float v[kGroup], w[kGroup];
-  load8(x, row * width + j, n, v);
+  load8(x, at, n, v);
   load8(b, j, n, w);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) v[k] = v[k] + w[k];
-  store8(y, row * width + j, n, v);
+  store8(y, at, n, v);
 }
 void run_add_broadcast(const KernelArgs& a) {
   const int64_t width = a.in_spec[1].numel();
-  if (!a.out[0] || width == 0) return;
+  if (width == 0) return;
   const int64_t rows = a.out_spec[0].numel() / width;
-  launch(add_broadcast_kernel, grid_of_groups(rows * groups_of(width)), kThreads, 0, stream_of(a),
+  launch(add_broadcast_kernel, grid_of_groups(rows * groups_of(width)), a,
          stored(a.out[0], a.out_spec[0], width), stored(a.in[0], a.in_spec[0], width),
          stored(a.in[1], a.in_spec[1], width), rows, width);
 }
 
 void run_broadcast(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t width = a.in_spec[0].numel(), rows = width ? a.out_spec[0].numel() / width : 0;
   const int64_t bytes = a.in_spec[0].bytes();
   copy_rows_async(a, a.out[0], bytes, a.in[0], 0, rows, bytes, SameRow{});

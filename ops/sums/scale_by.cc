@@ -1,89 +1,43 @@
 // scale_by: y = factor x, dx = factor dy, dfactor = sum + dy . x      inner_product: sum + a . b
 #include "ops/sums/scale_by.h"
 
-#include <algorithm>
-
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/rows.h"
-#include "ops/kernels/tiles.h"
+#include "ops/sums/sum_products.h"
 
 namespace pal {
-namespace {
-
-int64_t chunk_count(const TensorSpec& x) { return (x.numel() + kElementGrain - 1) / kElementGrain; }
-
-void run_scale(const KernelArgs& a) {
-  const float factor = *a.input(1);
-  map_elements<1>(a, [factor](float x) { return factor * x; });
-}
-
-Prepared prepare_product(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = chunk_count(in[0]) * int64_t(sizeof(double))};
-}
-
-void run_product(const KernelArgs& a) {
-  const DType type = a.in_spec[0].dtype;
-  const int64_t n = a.in_spec[0].numel();
-  double* partial = reinterpret_cast<double*>(a.workspace);
-  if (!a.out[0]) return;
-  parallel_chunks(a.queue, n, kElementGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) float buffer[2][kTile];
-    double sum = 0;
-    for (int64_t i = begin; i < end; i += kTile) {
-      const int64_t m = std::min(kTile, end - i);
-      const float* x = load_tile(a.in[0], type, i, m, buffer[0]);
-      const float* y = load_tile(a.in[1], type, i, m, buffer[1]);
-      sum += double(row_sum(m, [&](int64_t e) { return x[e] * y[e]; }));
-    }
-    partial[begin / kElementGrain] = sum;
-  });
-  const float* old = input_if_present<float>(a, 2);
-  double total = 0;
-  for (int64_t c = 0; c < chunk_count(a.in_spec[0]); ++c) total += partial[c];
-  *a.output(0) = float(total) + (old ? *old : 0.0f);
-}
-
-bool one_number(const TensorSpec& spec) {
-  return spec.dtype == DType::f32 && spec.shape == Shape{1};
-}
-
-}  // namespace
 
 const OpDef scale_by_op{
     .name = "scale_by",
     .formula = "factor x, the factor a value",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require(in.size() == 2 && one_number(in[1]), "scale_by", "takes x and a factor f32[1]");
-          return infer_like_first("scale_by", in.first(1), 1);
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2 && one_number(in[1]), "takes x and a factor f32[1]");
+      return infer_like_first(in.first(1), 1);
+    },
     .gradient =
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, scale_by(g.dy(), g.in(1)));
-          if (g.wants(1)) {
-            g.give(1, inner_product(g.dy(), g.in(0), g.take_sum(1)));
-          }
+          if (g.wants(1)) g.give(1, inner_product(g.dy(), g.in(0), g.take_sum(1)));
         },
     .shares = {{0, 0}},
-    .cpu = {.run = run_scale},
+    .cpu = {.run =
+                [](const KernelArgs& a) {
+                  const float factor = *a.input(1);
+                  map_elements<1>(a, [factor](float x) { return factor * x; });
+                }},
     .cuda = &scale_by_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 7}), example({1})}},
-                                      {.operands = {example({5, 13}, DType::bf16), example({1})}},
-                                      {.operands = {example({33, 1031}), example({1})}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({1})}},
+                 {.operands = {example({5, 13}, DType::bf16), example({1})}},
+                 {.operands = {example({33, 1031}), example({1})}}},
 };
 
 const OpDef inner_product_op{
     .name = "inner_product",
     .formula = "sum + sum_i a[i] b[i]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 3, "inner_product", "takes a, b, sum");
-      infer_like_first("inner_product", in.first(2), 2);
-      require(!present(in[2]) || one_number(in[2]), "inner_product",
-              to_string(in[2]) + ": the sum is not f32[1]");
+      require(in.size() == 3, "takes a, b, sum");
+      infer_like_first(in.first(2), 2);
+      require(!present(in[2]) || one_number(in[2]), to_string(in[2]) + ": the sum is not f32[1]");
       return {{Shape{1}}};
     },
     .gradient =
@@ -94,20 +48,17 @@ const OpDef inner_product_op{
         },
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost =
-        [](SpecSpan in, SpecSpan, const Attrs&) {
-          return Cost{2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
-        },
-    .cpu = {.run = run_product, .prepare = prepare_product},
+    .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
+      return {2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
+    },
+    .cpu = {.run =
+                [](const KernelArgs& a) { sum_products(a, 0, 1, input_if_present<float>(a, 2)); },
+            .prepare = prepare_products},
     .cuda = &inner_product_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 7}), example({1})}},
-              {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16),
-                            absent_example()}},
-              {.operands = {example({33, 1031}), example({33, 1031}), absent_example()}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({3, 7}), example({1})}},
+                 {.operands = {example({5, 13}, DType::f16), example({5, 13}, DType::f16),
+                               absent_example()}},
+                 {.operands = {example({33, 1031}), example({33, 1031}), absent_example()}}},
 };
 
 Val scale_by(Val x, Val factor) { return x.builder->emit1(scale_by_op, {x, factor}); }

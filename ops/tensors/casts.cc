@@ -9,59 +9,39 @@ namespace pal {
 const OpDef cast_op{
     .name = "cast",
     .formula = "x as another type",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_operands("cast", in, 1, 1);
-          const DType to = attrs.as<CastAttrs>().to;
-          require(is_float(in[0].dtype) && is_float(to), "cast",
-                  to_string(in[0]) + " to " + to_string(to) + ": not floating-point types");
-          return Specs{{in[0].shape, to}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_operands(in, 1, 1);
+      const DType to = attrs.as<CastAttrs>().to;
+      require(is_float(in[0].dtype) && is_float(to),
+              to_string(in[0]) + " to " + to_string(to) + ": not floating-point types");
+      return {{in[0].shape, to}};
+    },
     .gradient = [](GradientArgs& g) { g.give(0, cast(g.dy(), g.in(0).spec().dtype)); },
     .cpu = {.run = [](const KernelArgs& a) { convert_operand(a, 0); }},
     .cuda = &cast_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {constant(example({3, 7}))}, .attrs = CastAttrs{DType::bf16}},
-              {.operands = {example({3, 7}, DType::f16)}, .attrs = CastAttrs{DType::f32}},
-              {.operands = {constant(example({33, 1031}))}, .attrs = CastAttrs{DType::f16}}};
-        },
+    .examples = {{.operands = {constant(example({3, 7}))}, .attrs = CastAttrs{DType::bf16}},
+                 {.operands = {example({3, 7}, DType::f16)}, .attrs = CastAttrs{DType::f32}},
+                 {.operands = {constant(example({33, 1031}))}, .attrs = CastAttrs{DType::f16}}},
 };
 
 const OpDef to_bits_op{
     .name = "to_bits",
     .formula = "[lo < x < hi], a bit each",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands("to_bits", in, 1, 1);
-          require(is_float(in[0].dtype) || in[0].dtype == DType::bit, "to_bits",
-                  to_string(in[0]) + ": not floating-point");
-          return Specs{{in[0].shape, DType::bit}};
-        },
-    .reads =
-        [](int, const Attrs& attrs) {
-          auto& interval = attrs.as<BitsAttrs>();
-          return reads_predicate(interval.lo, interval.hi);
-        },
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  auto& interval = a.attrs.as<BitsAttrs>();
-                  map_elements<1>(
-                      a,
-                      [lo = interval.lo, hi = interval.hi](float x) {
-                        return ((lo < x) & (x < hi)) ? 1.0f : 0.0f;
-                      },
-                      bits_of_interval(interval.lo, interval.hi));
-                }},
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(is_float(in[0].dtype) || in[0].dtype == DType::bit,
+              to_string(in[0]) + ": not floating-point");
+      return {{in[0].shape, DType::bit}};
+    },
+    .reads = [](int, const Attrs& attrs) -> Reads {
+      auto& interval = attrs.as<BitsAttrs>();
+      return reads_predicate(interval.lo, interval.hi);
+    },
+    .cpu = {.run = map_operands<1, Inside>},
     .cuda = &to_bits_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {constant(example({3, 7}))}, .attrs = BitsAttrs{}},
-              {.operands = {example({5, 13}, DType::bf16)}, .attrs = BitsAttrs{-1, 1}},
-              {.operands = {constant(example({33, 1031}))}, .attrs = BitsAttrs{0, 1}}};
-        },
+    .examples = {{.operands = {constant(example({3, 7}))}, .attrs = BitsAttrs{}},
+                 {.operands = {example({5, 13}, DType::bf16)}, .attrs = BitsAttrs{-1, 1}},
+                 {.operands = {constant(example({33, 1031}))}, .attrs = BitsAttrs{0, 1}}},
 };
 
 Val cast(Val x, DType to) {

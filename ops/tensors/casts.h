@@ -2,8 +2,11 @@
 #pragma once
 #include <limits>
 
+#include "core/host_device.h"
 #include "core/op.h"
 #include "core/val.h"
+#include "ops/elementwise/activations.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal {
 
@@ -14,9 +17,14 @@ struct CastAttrs {
   DType to = DType::f32;
   auto fields() const { return std::tuple{field("to", to)}; }
 };
-struct BitsAttrs {
-  float lo = 0, hi = std::numeric_limits<float>::infinity();
-  auto fields() const { return std::tuple{field("lo", lo), field("hi", hi)}; }
+using BitsAttrs = IntervalAttrs;
+
+struct Inside {
+  using Attributes = BitsAttrs;
+  float lo, hi;
+  explicit Inside(const BitsAttrs& interval) : lo(interval.lo), hi(interval.hi) {}
+  BitMeaning bit_meaning() const { return bits_of_interval(lo, hi); }
+  PAL_HD float operator()(float x) const { return ((lo < x) & (x < hi)) ? 1.0f : 0.0f; }
 };
 
 // x in another floating-point type, rounded to nearest even; x itself where it has that type.

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "core/gradient.h"
-#include "ops/kernels/tiles.h"
-#include "ops/tensors/casts.h"
+#include "ops/kernels/float_types.h"
+#include "ops/tensors/moves.h"
 #include "ops/tensors/slices.h"
 
 namespace pal {
@@ -16,31 +16,9 @@ Shape with_width(const Shape& shape, int64_t width) {
   return with_extent(SliceAxis::last, shape, width);
 }
 
-void require_columns(const char* op, const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit, op,
+void require_columns(const TensorSpec& spec) {
+  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit,
           to_string(spec) + ": needs plain columns of whole bytes");
-}
-
-int64_t rows_of(const TensorSpec& spec) { return leading_numel(spec.shape, spec.shape.rank() - 1); }
-int64_t row_bytes(const TensorSpec& spec) { return spec.shape.back() * bits(spec.dtype) / 8; }
-
-void run_concatenate(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const int64_t rows = rows_of(a.out_spec[0]), stride = row_bytes(a.out_spec[0]);
-  std::byte* to = a.output<std::byte>(0);
-  for (size_t k = 0; k < a.in.size(); ++k) {
-    const int64_t bytes = row_bytes(a.in_spec[k]);
-    copy_rows(a.queue, to, stride, a.in[k], bytes, rows, bytes);
-    to += bytes;
-  }
-}
-
-void run_slice(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
-  const int64_t bytes = row_bytes(a.out_spec[0]);
-  copy_rows(a.queue, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
-            rows_of(a.in_spec[0]), bytes);
 }
 
 // The row [0, begin) [begin, begin + n) [begin + n, width): copied or zero, added to, as the first.
@@ -48,7 +26,7 @@ template <class T> void place_rows(const KernelArgs& a) {
   const T *part = a.input<T>(0), *sum = a.input<T>(1);
   T* out = a.output<T>(0);
   const auto [width, begin] = a.attrs.as<ColumnsGradAttrs>();
-  const int64_t n = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const int64_t n = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const int64_t grain = (kElementGrain + width - 1) / std::max<int64_t>(width, 1);
   auto one = [&, w = width, b = begin](int64_t r) {
     T* y = out + r * w;
@@ -69,21 +47,16 @@ template <class T> void place_rows(const KernelArgs& a) {
 }
 
 void run_slice_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  switch (a.out_spec[0].dtype) {
-    case DType::bf16: return place_rows<bf16>(a);
-    case DType::f16: return place_rows<f16>(a);
-    default: return place_rows<float>(a);
-  }
+  by_float_type(a.out_spec[0].dtype, [&]<class T>(T) { place_rows<T>(a); });
 }
 
 Specs infer_concatenate(SpecSpan in, const Attrs&) {
-  require(!in.empty(), "concatenate", "takes one operand at least");
+  require(!in.empty(), "takes one operand at least");
   int64_t width = 0;
   for (auto& spec : in) {
-    require_columns("concatenate", spec);
+    require_columns(spec);
     require(spec.dtype == in[0].dtype && with_width(spec.shape, 0) == with_width(in[0].shape, 0),
-            "concatenate", to_string(in[0]) + ", " + to_string(spec) + ": rows differ");
+            to_string(in[0]) + ", " + to_string(spec) + ": rows differ");
     width += spec.shape.back();
   }
   return {{with_width(in[0].shape, width), in[0].dtype}};
@@ -104,64 +77,50 @@ const OpDef concatenate_op{
             begin += width;
           }
         },
-    .cpu = {.run = run_concatenate},
+    .cpu = {.run = run_concatenate<CpuMove>},
     .cuda = &concatenate_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
-              {.operands = {example({2, 3, 7}, DType::bf16), example({2, 3, 4}, DType::bf16)}},
-              {.operands = {example({67, 1031}), example({67, 513})}}};
-        },
+    .examples = {{.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
+                 {.operands = {example({2, 3, 7}, DType::bf16), example({2, 3, 4}, DType::bf16)}},
+                 {.operands = {example({67, 1031}), example({67, 513})}}},
 };
 
 const OpDef slice_columns_op{
     .name = "slice_columns",
     .formula = "x[.., begin:end]",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<ColumnsAttrs>();
-          require_operands("slice_columns", in, 1, 1);
-          require_columns("slice_columns", in[0]);
-          return infer_slice("slice_columns", SliceAxis::last, in[0], s.begin, s.end);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<ColumnsAttrs>();
+      require_operands(in, 1, 1);
+      require_columns(in[0]);
+      return infer_slice(SliceAxis::last, in[0], s.begin, s.end);
+    },
     .gradient =
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::last, g.attrs<ColumnsAttrs>().begin, slice_columns_grad);
         },
-    .cpu = {.run = run_slice},
+    .cpu = {.run = run_slice_columns<CpuMove, ColumnsAttrs>},
     .cuda = &slice_columns_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
-              {.operands = {example({2, 3, 7}, DType::f16)}, .attrs = ColumnsAttrs{0, 3}},
-              {.operands = {example({67, 1031})}, .attrs = ColumnsAttrs{11, 1031}}};
-        },
+    .examples = {{.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},
+                 {.operands = {example({2, 3, 7}, DType::f16)}, .attrs = ColumnsAttrs{0, 3}},
+                 {.operands = {example({67, 1031})}, .attrs = ColumnsAttrs{11, 1031}}},
 };
 
 const OpDef slice_columns_grad_op{
     .name = "slice_columns_grad",
     .formula = "sum + (part as columns from begin on)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<ColumnsGradAttrs>();
-          return infer_slice_grad("slice_columns_grad", SliceAxis::last, in, s.begin, s.width);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<ColumnsGradAttrs>();
+      return infer_slice_grad(SliceAxis::last, in, s.begin, s.width);
+    },
     .optional_from = 1,
     .shares = {{0, 1}},
     .cpu = {.run = run_slice_grad},
     .cuda = &slice_columns_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 4}), absent_example()}, .attrs = ColumnsGradAttrs{7, 1}},
-              {.operands = {example({3, 4}), example({3, 7})}, .attrs = ColumnsGradAttrs{7, 3}},
-              {.operands = {example({3, 4}, DType::bf16), example({3, 7}, DType::bf16)},
-               .attrs = ColumnsGradAttrs{7, 0}},
-              {.operands = {example({67, 513}), example({67, 1031})},
-               .attrs = ColumnsGradAttrs{1031, 17}}};
-        },
+    .examples = {{.operands = {example({3, 4}), absent_example()}, .attrs = ColumnsGradAttrs{7, 1}},
+                 {.operands = {example({3, 4}), example({3, 7})}, .attrs = ColumnsGradAttrs{7, 3}},
+                 {.operands = {example({3, 4}, DType::bf16), example({3, 7}, DType::bf16)},
+                  .attrs = ColumnsGradAttrs{7, 0}},
+                 {.operands = {example({67, 513}), example({67, 1031})},
+                  .attrs = ColumnsGradAttrs{1031, 17}}},
 };
 
 Val concatenate(const std::vector<Val>& parts) {

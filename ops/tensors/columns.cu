@@ -1,27 +1,9 @@
 // Columns of tensors laid side by side, cut out, and put back.
-#include "ops/kernels/cuda_row_copies.h"
 #include "ops/tensors/columns.h"
+#include "ops/tensors/cuda_move.h"
 
 namespace pal {
 namespace {
-
-void run_concatenate(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const int64_t rows = rows_of(a.out_spec[0]), stride = row_bytes(a.out_spec[0]);
-  std::byte* to = a.output<std::byte>(0);
-  for (size_t k = 0; k < a.in.size(); ++k) {
-    const int64_t bytes = row_bytes(a.in_spec[k]);
-    copy_rows_async(a, to, stride, a.in[k], bytes, rows, bytes, SameRow{});
-    to += bytes;
-  }
-}
-void run_slice_columns(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const int64_t begin = a.attrs.as<ColumnsAttrs>().begin * bits(a.in_spec[0].dtype) / 8;
-  const int64_t bytes = row_bytes(a.out_spec[0]);
-  copy_rows_async(a, a.out[0], bytes, a.input<std::byte>(0) + begin, row_bytes(a.in_spec[0]),
-                  rows_of(a.in_spec[0]), bytes, SameRow{});
-}
 
 // Columns [first, first + columns) of the output: inside [begin, begin + n) the part, added to the
 // sum where there is one; elsewhere the sum, or zero.
@@ -42,23 +24,20 @@ __global__ void place_columns_kernel(T* out, const T* part, const T* sum, int64_
     out[at] = sum[at];
 }
 void run_slice_columns_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const auto [width, begin] = a.attrs.as<ColumnsGradAttrs>();
-  const int64_t n = a.in_spec[0].shape.back(), rows = rows_of(a.in_spec[0]);
+  const int64_t n = a.in_spec[0].shape.back(), rows = row_count(a.in_spec[0].shape);
   const bool in_place = a.input<void>(1) == a.out[0];  // the other columns are there already
   const int64_t first = in_place ? begin : 0, columns = in_place ? n : width;
-  by_float_type(a.out_spec[0].dtype, [&, width = width, begin = begin](auto zero) {
-    using T = decltype(zero);
-    launch(place_columns_kernel<T>, {blocks_of(rows * columns, kThreads)}, kThreads, 0,
-           stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1), rows, width, begin, n, first,
-           columns);
+  by_float_type(a.out_spec[0].dtype, [&, width = width, begin = begin]<class T>(T) {
+    launch(place_columns_kernel<T>, {blocks_of(rows * columns, kThreads)}, a, a.output<T>(0),
+           a.input<T>(0), a.input<T>(1), rows, width, begin, n, first, columns);
   });
 }
 
 }  // namespace
 
-const Backend concatenate_cuda{.run = run_concatenate};
-const Backend slice_columns_cuda{.run = run_slice_columns};
+const Backend concatenate_cuda{.run = run_concatenate<CudaMove>};
+const Backend slice_columns_cuda{.run = run_slice_columns<CudaMove, ColumnsAttrs>};
 const Backend slice_columns_grad_cuda{.run = run_slice_columns_grad};
 
 }  // namespace pal

@@ -1,10 +1,9 @@
 // y_n = w[id_n].   dw[v] = sum + the dy_n with id_n = v and v != padding, n ascending.
 #include "ops/tensors/embedding.h"
 
-#include <cstring>
-
 #include "core/error.h"
 #include "core/gradient.h"
+#include "ops/kernels/float_types.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
@@ -25,19 +24,11 @@ void require_ids(const char* op, const int32_t* ids, int64_t count, int64_t rows
 }
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int32_t* ids = a.input<int32_t>(1);
   const int64_t count = a.in_spec[1].numel();
   require_ids("embedding", ids, count, a.in_spec[0].shape[0]);
   const int64_t bytes = a.in_spec[0].shape[1] * bits(a.in_spec[0].dtype) / 8;
-  const std::byte* weights = a.input<std::byte>(0);
-  std::byte* y = a.output<std::byte>(0);
-  const int64_t grain = 4 * kElementGrain / std::max<int64_t>(bytes, 1) + 1;
-  parallel_chunks(a.queue, count, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      std::memcpy(y + n * bytes, weights + ids[n] * bytes, size_t(bytes));
-    }
-  });
+  copy_rows_from(a.queue, a.out[0], a.in[0], count, bytes, [ids](int64_t r) { return ids[r]; });
 }
 
 template <class T, class D> void scatter(const KernelArgs& a) {
@@ -57,57 +48,43 @@ template <class T, class D> void scatter(const KernelArgs& a) {
   });
 }
 
-template <class T> void scatter_onto(const KernelArgs& a) {
-  switch (a.in_spec[0].dtype) {
-    case DType::bf16: return scatter<T, bf16>(a);
-    case DType::f16: return scatter<T, f16>(a);
-    default: return scatter<T, float>(a);
-  }
-}
-
 void run_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   require_ids("embedding_grad", a.input<int32_t>(1), a.in_spec[1].numel(), a.out_spec[0].shape[0]);
   if (a.input(2))
     copy_bytes(a.queue, a.out[0], a.in[2], a.out_spec[0].bytes());
   else
     zero_bytes(a.queue, a.out[0], a.out_spec[0].bytes());
-  switch (a.out_spec[0].dtype) {
-    case DType::bf16: return scatter_onto<bf16>(a);
-    case DType::f16: return scatter_onto<f16>(a);
-    default: return scatter_onto<float>(a);
-  }
+  by_float_type(a.out_spec[0].dtype, [&]<class T>(T) {
+    by_float_type(a.in_spec[0].dtype, [&]<class D>(D) { scatter<T, D>(a); });
+  });
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  require_operands("embedding", in, 2, 2);
-  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout, "embedding",
+  require_operands(in, 2, 2);
+  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout,
           to_string(in[0]) + ": the table should be (V, E)");
-  require(in[1].dtype == DType::i32, "embedding", to_string(in[1]) + ": ids should be i32");
+  require(in[1].dtype == DType::i32, to_string(in[1]) + ": ids should be i32");
   Shape shape = in[1].shape;
   shape.append(in[0].shape[1]);
   return {{shape, in[0].dtype}};
 }
 
 Specs infer_grad(SpecSpan in, const Attrs& attrs) {
-  const char* op = "embedding_grad";
-  require_operands(op, in, 2, 3);
-  require(is_float(in[0].dtype) && in[1].dtype == DType::i32, op, "takes dy and i32 ids");
+  require_operands(in, 2, 3);
+  require(is_float(in[0].dtype) && in[1].dtype == DType::i32, "takes dy and i32 ids");
   Shape dy = in[1].shape;
-  require(in[0].shape.rank() > 0, op, to_string(in[0]) + ": dy should be (.., E)");
+  require(in[0].shape.rank() > 0, to_string(in[0]) + ": dy should be (.., E)");
   dy.append(in[0].shape.back());
-  require(dy == in[0].shape, op,
+  require(dy == in[0].shape,
           to_string(in[0]) + ", " + to_string(in[1]) + ": one row of dy for every id");
   TensorSpec out{{attrs.as<EmbeddingGradAttrs>().rows, dy.back()}, DType::f32};
   if (in.size() < 3 || in[2].shape.rank() == 0) return {out};
-  require(in[2].shape == out.shape && is_float(in[2].dtype), op,
+  require(in[2].shape == out.shape && is_float(in[2].dtype),
           to_string(in[2]) + ": the sum so far should be " + to_string(out));
   return {{out.shape, in[2].dtype}};
 }
 
-ExampleOperand ids_example(Shape shape, float last) {
-  return {.spec = {shape, DType::i32}, .lo = 0, .hi = last, .differentiable = false};
-}
+ExampleOperand ids_example(Shape shape, float last) { return example(shape, DType::i32, 0, last); }
 
 }  // namespace
 
@@ -121,21 +98,17 @@ const OpDef embedding_op{
           g.give(0, embedding_grad(g.dy(), g.in(1), g.take_sum(0), g.in(0).shape()[0],
                                    g.attrs<EmbeddingAttrs>().padding));
         },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {  // of the table only the rows that are read
-          return Cost{0, double(in[1].bytes() + 2 * out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out,
+               const Attrs&) -> Cost {  // of the table only the rows that are read
+      return {0, double(in[1].bytes() + 2 * out[0].bytes())};
+    },
     .cpu = {.run = run},
     .cuda = &embedding_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({6, 7}), ids_example({3, 2}, 5)}, .attrs = EmbeddingAttrs{}},
-              {.operands = {example({6, 7}, DType::bf16), ids_example({5}, 5)},
-               .attrs = EmbeddingAttrs{}},
-              {.operands = {example({40, 257}), ids_example({33, 9}, 39)},
-               .attrs = EmbeddingAttrs{}}};
-        },
+    .examples = {{.operands = {example({6, 7}), ids_example({3, 2}, 5)}, .attrs = EmbeddingAttrs{}},
+                 {.operands = {example({6, 7}, DType::bf16), ids_example({5}, 5)},
+                  .attrs = EmbeddingAttrs{}},
+                 {.operands = {example({40, 257}), ids_example({33, 9}, 39)},
+                  .attrs = EmbeddingAttrs{}}},
 };
 
 const OpDef embedding_grad_op{
@@ -144,26 +117,22 @@ const OpDef embedding_grad_op{
     .infer = infer_grad,
     .optional_from = 2,
     .shares = {{0, 2}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {  // without a sum the table is zeroed first
-          const bool fresh = in.size() < 3 || in[2].shape.rank() == 0;
-          return Cost{double(in[0].numel()), double(in[1].bytes() + 3 * in[0].bytes()) +
-                                                 (fresh ? double(out[0].bytes()) : 0.0)};
-        },
+    .cost = [](SpecSpan in, SpecSpan out,
+               const Attrs&) -> Cost {  // without a sum the table is zeroed first
+      const bool fresh = in.size() < 3 || in[2].shape.rank() == 0;
+      return {double(in[0].numel()),
+              double(in[1].bytes() + 3 * in[0].bytes()) + (fresh ? double(out[0].bytes()) : 0.0)};
+    },
     .cpu = {.run = run_grad},
     .cuda = &embedding_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), absent_example()},
-               .attrs = EmbeddingGradAttrs{6}},
-              {.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), example({6, 7})},
-               .attrs = EmbeddingGradAttrs{6, 3}},
-              {.operands = {example({5, 7}, DType::bf16), ids_example({5}, 5), example({6, 7})},
-               .attrs = EmbeddingGradAttrs{6}},
-              {.operands = {example({33, 9, 257}), ids_example({33, 9}, 39), example({40, 257})},
-               .attrs = EmbeddingGradAttrs{40, 0}}};
-        },
+    .examples = {{.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), absent_example()},
+                  .attrs = EmbeddingGradAttrs{6}},
+                 {.operands = {example({3, 2, 7}), ids_example({3, 2}, 5), example({6, 7})},
+                  .attrs = EmbeddingGradAttrs{6, 3}},
+                 {.operands = {example({5, 7}, DType::bf16), ids_example({5}, 5), example({6, 7})},
+                  .attrs = EmbeddingGradAttrs{6}},
+                 {.operands = {example({33, 9, 257}), ids_example({33, 9}, 39), example({40, 257})},
+                  .attrs = EmbeddingGradAttrs{40, 0}}},
 };
 
 Val embedding(Val weights, Val ids, int64_t padding) {

@@ -17,7 +17,6 @@ struct RowOfId {  // an id outside the table: the NaN guard stops the step
   }
 };
 void run_embedding(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const int64_t bytes = row_bytes(a.in_spec[0]);
   copy_rows_async(a, a.out[0], bytes, a.in[0], bytes, a.in_spec[1].numel(), bytes,
                   RowOfId{a.input<int32_t>(1), a.in_spec[0].shape[0]});
@@ -98,7 +97,6 @@ Prepared prepare_embedding_grad(const Device&, SpecSpan in, SpecSpan, const Attr
 }
 
 void run_embedding_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const auto [rows, padding] = a.attrs.as<EmbeddingGradAttrs>();
   const int64_t count = a.in_spec[1].numel(), size = padded(count), width = a.out_spec[0].shape[1];
   const int64_t chunk = size < kSortedChunk ? size : kSortedChunk;
@@ -121,8 +119,7 @@ void run_embedding_grad(const KernelArgs& a) {
   } else {
     zero_async(a, a.out[0], a.out_spec[0].bytes());
   }
-  by_float_type(a.out_spec[0].dtype, [&, count = count](auto zero) {
-    using T = decltype(zero);
+  by_float_type(a.out_spec[0].dtype, [&, count = count]<class T>(T) {
     launch(add_rows_kernel<T>, {count}, kThreads, 0, stream, a.output<T>(0),
            stored(a.in[0], a.in_spec[0]), keys, count, width);
   });

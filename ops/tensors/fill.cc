@@ -17,7 +17,6 @@ template <class T> void fill_with(const KernelArgs& a, int64_t n, T value) {
 }
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const float value = a.attrs.as<FillAttrs>().value;
   const TensorSpec& spec = a.out_spec[0];
   const int64_t n = spec.numel();
@@ -38,21 +37,17 @@ void run(const KernelArgs& a) {
 const OpDef fill_op{
     .name = "fill",
     .formula = "value everywhere",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require_operands("fill", in, 0, 0);
-          auto& fill = attrs.as<FillAttrs>();
-          return Specs{{fill.shape, fill.dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_operands(in, 0, 0);
+      auto& fill = attrs.as<FillAttrs>();
+      return {{fill.shape, fill.dtype}};
+    },
     .cpu = {.run = run},
     .cuda = &fill_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.attrs = FillAttrs{{3, 7}, DType::f32, 1.5f}},
-                                      {.attrs = FillAttrs{{3, 7}, DType::bf16, -2}},
-                                      {.attrs = FillAttrs{{11}, DType::bit, 1}},
-                                      {.attrs = FillAttrs{{70001}, DType::i32, 3}}};
-        },
+    .examples = {{.attrs = FillAttrs{{3, 7}, DType::f32, 1.5f}},
+                 {.attrs = FillAttrs{{3, 7}, DType::bf16, -2}},
+                 {.attrs = FillAttrs{{11}, DType::bit, 1}},
+                 {.attrs = FillAttrs{{70001}, DType::i32, 3}}},
 };
 
 Val fill(Builder& builder, const TensorSpec& spec, float value) {

@@ -33,20 +33,19 @@ uint32_t fill_pattern(DType type, float value) {
   return value > 0 ? 0xffffffffu : 0;
 }
 void run_fill(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const TensorSpec& spec = a.out_spec[0];
   const float value = a.attrs.as<FillAttrs>().value;
   const int64_t bytes = spec.bytes(), n = spec.numel();
   const uint32_t pattern = fill_pattern(spec.dtype, value);
   if (bytes % 4 == 0 && reinterpret_cast<uintptr_t>(a.out[0]) % 4 == 0 &&
       spec.dtype != DType::bit) {
-    return launch(fill_words_kernel, {blocks_of(bytes / 4, 4 * kThreads)}, kThreads, 0,
-                  stream_of(a), a.output<uint32_t>(0), bytes / 4, pattern);
+    return launch(fill_words_kernel, {blocks_of(bytes / 4, 4 * kThreads)}, a, a.output<uint32_t>(0),
+                  bytes / 4, pattern);
   }
   uint8_t last = bytes ? uint8_t(pattern >> (8 * ((bytes - 1) % 4))) : 0;
   if (spec.dtype == DType::bit && n % 8 && last) last = uint8_t((1u << (n % 8)) - 1);
-  launch(fill_kernel, {blocks_of(bytes, 4 * kThreads)}, kThreads, 0, stream_of(a),
-         a.output<uint8_t>(0), bytes, pattern, last);
+  launch(fill_kernel, {blocks_of(bytes, 4 * kThreads)}, a, a.output<uint8_t>(0), bytes, pattern,
+         last);
 }
 
 }  // namespace

@@ -27,7 +27,6 @@ Prepared prepare(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
 }
 
 void run(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& shape = a.in_spec[0].shape;
   const int64_t steps = shape[0], batch = shape[1], width = shape[2];
   const DType type = a.in_spec[0].dtype;
@@ -54,20 +53,16 @@ void run(const KernelArgs& a) {
   });
 }
 
-ExampleOperand first_example(float most) {
-  return {.spec = {{1}, DType::i32}, .lo = 0, .hi = most, .differentiable = false};
-}
-
 }  // namespace
 
 const OpDef add_positions_op{
     .name = "add_positions",
     .formula = "factor x[t] + PE(first + t)",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 2, "add_positions", "takes x and the first position");
-      require(is_float(in[0].dtype) && in[0].shape.rank() == 3, "add_positions",
+      require(in.size() == 2, "takes x and the first position");
+      require(is_float(in[0].dtype) && in[0].shape.rank() == 3,
               to_string(in[0]) + ": want floats (T, B, D)");
-      require(!present(in[1]) || in[1] == TensorSpec{{1}, DType::i32}, "add_positions",
+      require(!present(in[1]) || in[1] == TensorSpec{{1}, DType::i32},
               to_string(in[1]) + ": the first position should be i32[1]");
       return {plain(in[0])};
     },
@@ -78,23 +73,19 @@ const OpDef add_positions_op{
         },
     .optional_from = 1,
     .shares = {{0, 0}},
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{2 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
-        },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {2 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run, .prepare = prepare},
     .cuda = &add_positions_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 2, 6}), absent_example()},
-               .attrs = AddPositionsAttrs{2.5f}},
-              {.operands = {example({3, 2, 7}), first_example(100)}, .attrs = AddPositionsAttrs{}},
-              {.operands = {example({4, 3, 10}, DType::bf16), first_example(9)},
-               .attrs = AddPositionsAttrs{3}},
-              {.operands = {example({40, 3, 530}), absent_example()},
-               .attrs = AddPositionsAttrs{1.5f}}};
-        },
+    .examples = {{.operands = {example({5, 2, 6}), absent_example()},
+                  .attrs = AddPositionsAttrs{2.5f}},
+                 {.operands = {example({3, 2, 7}), example({1}, DType::i32, 0, 100)},
+                  .attrs = AddPositionsAttrs{}},
+                 {.operands = {example({4, 3, 10}, DType::bf16), example({1}, DType::i32, 0, 9)},
+                  .attrs = AddPositionsAttrs{3}},
+                 {.operands = {example({40, 3, 530}), absent_example()},
+                  .attrs = AddPositionsAttrs{1.5f}}},
 };
 
 Val add_positions(Val x, float factor, Val first) {

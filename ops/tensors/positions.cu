@@ -23,10 +23,9 @@ __global__ void add_positions_kernel(Stored y, Stored x, const int32_t* first, f
 }
 
 void run_positions(const KernelArgs& a) {
-  if (!a.out[0]) return;
   const Shape& shape = a.in_spec[0].shape;
-  launch(add_positions_kernel, {blocks_of(shape[0] * shape[2], kColumnThreads)}, kColumnThreads, 0,
-         stream_of(a), stored(a.out[0], a.out_spec[0]), stored(a.in[0], a.in_spec[0]),
+  launch(add_positions_kernel, {blocks_of(shape[0] * shape[2], kColumnThreads)}, kColumnThreads, a,
+         stored(a.out[0], a.out_spec[0]), stored(a.in[0], a.in_spec[0]),
          input_if_present<int32_t>(a, 1), a.attrs.as<AddPositionsAttrs>().factor, shape[0],
          shape[1], shape[2]);
 }

@@ -13,11 +13,10 @@ bool applies(const KernelArgs& a) {
   const auto* gate = a.input<Gate>(2);
   return !gate || gate->apply != 0;
 }
-bool has_gate(const char* op, SpecSpan in) {
-  require_operands(op, in, 2, 3);
+bool has_gate(SpecSpan in) {
+  require_operands(in, 2, 3);
   if (in.size() < 3 || in[2].shape.rank() == 0) return false;
-  require(in[2] == gate_spec(), op,
-          to_string(in[2]) + ": a gate should be " + to_string(gate_spec()));
+  require(in[2] == gate_spec(), to_string(in[2]) + ": a gate should be " + to_string(gate_spec()));
   return true;
 }
 ExampleOperand gate_example() {
@@ -29,49 +28,42 @@ ExampleOperand gate_example() {
 const OpDef assign_op{
     .name = "assign",
     .formula = "new = x",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          require(has_gate("assign", in) == attrs.as<AssignAttrs>().gated, "assign",
-                  "a gate must be there when, and only when, it is gated");
-          require(in[0].shape == in[1].shape &&
-                      (in[0] == in[1] || (is_float(in[0].dtype) && is_float(in[1].dtype))),
-                  "assign", to_string(in[0]) + " cannot become " + to_string(in[1]));
-          return Specs{in[0]};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require(has_gate(in) == attrs.as<AssignAttrs>().gated,
+              "a gate must be there when, and only when, it is gated");
+      require(in[0].shape == in[1].shape &&
+                  (in[0] == in[1] || (is_float(in[0].dtype) && is_float(in[1].dtype))),
+              to_string(in[0]) + " cannot become " + to_string(in[1]));
+      return {in[0]};
+    },
     .optional_from = 2,
     .shares = {{0, 0}},
-    .reads =
-        [](int operand, const Attrs& attrs) {
-          return operand || attrs.as<AssignAttrs>().gated ? reads_values() : reads_shape();
-        },
+    .reads = [](int operand, const Attrs& attrs) -> Reads {
+      return operand || attrs.as<AssignAttrs>().gated ? reads_values() : reads_shape();
+    },
     .writes_state = true,
     .cpu = {.run =
                 [](const KernelArgs& a) { applies(a) ? convert_operand(a, 1) : copy_operand(a); }},
     .cuda = &assign_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {constant(example({3, 7})), constant(example({3, 7}))},
-               .attrs = AssignAttrs{}},
-              {.operands = {example({5, 13}, DType::bf16), constant(example({5, 13})),
-                            gate_example()},
-               .attrs = AssignAttrs{true}},
-              {.operands = {constant(example({33, 1031})), constant(example({33, 1031})),
-                            absent_example()},
-               .attrs = AssignAttrs{}}};
-        },
+    .examples = {{.operands = {constant(example({3, 7})), constant(example({3, 7}))},
+                  .attrs = AssignAttrs{}},
+                 {.operands = {example({5, 13}, DType::bf16), constant(example({5, 13})),
+                               gate_example()},
+                  .attrs = AssignAttrs{true}},
+                 {.operands = {constant(example({33, 1031})), constant(example({33, 1031})),
+                               absent_example()},
+                  .attrs = AssignAttrs{}}},
 };
 
 const OpDef moving_average_op{
     .name = "moving_average",
     .formula = "new = old + momentum (x - old)",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          has_gate("moving_average", in);
-          require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype),
-                  "moving_average", to_string(in[0]) + ", " + to_string(in[1]) + ": shapes differ");
-          return Specs{{in[0].shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      has_gate(in);
+      require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype),
+              to_string(in[0]) + ", " + to_string(in[1]) + ": shapes differ");
+      return {{in[0].shape, in[0].dtype}};
+    },
     .optional_from = 2,
     .shares = {{0, 0}},
     .writes_state = true,
@@ -83,16 +75,12 @@ const OpDef moving_average_op{
                       a, [momentum](float old, float x) { return old + momentum * (x - old); });
                 }},
     .cuda = &moving_average_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {constant(example({19})), constant(example({19}))},
-               .attrs = MovingAverageAttrs{0.1f}},
-              {.operands = {example({21}, DType::bf16), constant(example({21})), gate_example()},
-               .attrs = MovingAverageAttrs{0.5f}},
-              {.operands = {constant(example({33, 1031})), constant(example({33, 1031}))},
-               .attrs = MovingAverageAttrs{0.01f}}};
-        },
+    .examples = {{.operands = {constant(example({19})), constant(example({19}))},
+                  .attrs = MovingAverageAttrs{0.1f}},
+                 {.operands = {example({21}, DType::bf16), constant(example({21})), gate_example()},
+                  .attrs = MovingAverageAttrs{0.5f}},
+                 {.operands = {constant(example({33, 1031})), constant(example({33, 1031}))},
+                  .attrs = MovingAverageAttrs{0.01f}}},
 };
 
 Val assign(Val old, Val x, Val gate) {

@@ -35,10 +35,9 @@ __global__ void state_kernel(Operands<2> a, const float* gate, bool average, flo
   store8(a.out, i, n, x);
 }
 void update_state(const KernelArgs& a, bool average, float momentum) {
-  if (!a.out[0]) return;
   Operands<2> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
   for (size_t k = 0; k < 2; ++k) operands.in[k] = stored(a.in[k], a.in_spec[k]);
-  launch(state_kernel, grid_of_groups(groups_of(operands.n)), kThreads, 0, stream_of(a), operands,
+  launch(state_kernel, grid_of_groups(groups_of(operands.n)), a, operands,
          input_if_present<float>(a, 2), average, momentum);
 }
 void run_assign(const KernelArgs& a) {
@@ -49,7 +48,7 @@ void run_assign(const KernelArgs& a) {
   require(moved || is_float(type) || type == DType::i32, "assign",
           to_string(a.in_spec[0]) + " cannot be assigned behind a gate on a GPU");
   if (!moved) return update_state(a, false, 0);
-  if (a.out[0]) copy_async(a, a.out[0], a.in[1], a.out_spec[0].bytes());
+  copy_async(a, a.out[0], a.in[1], a.out_spec[0].bytes());
 }
 void run_moving_average(const KernelArgs& a) {
   update_state(a, true, a.attrs.as<MovingAverageAttrs>().momentum);

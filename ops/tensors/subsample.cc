@@ -5,16 +5,11 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/pooling.h"
 
 namespace pal {
 namespace {
-
-bool is_image(const TensorSpec& spec) {
-  return spec.shape.rank() == 4 && is_float(spec.dtype) && !spec.layout && spec.numel() > 0;
-}
 
 int64_t taken(int64_t extent, int64_t stride) { return (extent + stride - 1) / stride; }
 
@@ -43,8 +38,7 @@ template <class T> void forward(const KernelArgs& a) {
   });
 }
 void run_forward(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { forward<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
 template <class T> void gradient(const KernelArgs& a) {
@@ -60,8 +54,7 @@ template <class T> void gradient(const KernelArgs& a) {
   });
 }
 void run_gradient(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  by_float_type(a.in_spec[0].dtype, [&](auto zero) { gradient<decltype(zero)>(a); });
+  by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { gradient<T>(a); });
 }
 
 }  // namespace
@@ -69,17 +62,14 @@ void run_gradient(const KernelArgs& a) {
 const OpDef subsample_op{
     .name = "subsample",
     .formula = "every s-th pixel, and channels of zeros",
-    .infer =
-        [](SpecSpan in, const Attrs& attributes) {
-          auto& s = attributes.as<SubsampleAttrs>();
-          require(in.size() == 1 && is_image(in[0]), "subsample",
-                  "needs one plain image of floats (N,H,W,C)");
-          const Shape& x = in[0].shape;
-          require(s.stride > 0 && s.channels >= x[3], "subsample",
-                  "needs a positive stride, and no fewer channels than its operand has");
-          return Specs{
-              {{x[0], taken(x[1], s.stride), taken(x[2], s.stride), s.channels}, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
+      auto& s = attributes.as<SubsampleAttrs>();
+      require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+      const Shape& x = in[0].shape;
+      require(s.stride > 0 && s.channels >= x[3],
+              "needs a positive stride, and no fewer channels than its operand has");
+      return {{{x[0], taken(x[1], s.stride), taken(x[2], s.stride), s.channels}, in[0].dtype}};
+    },
     .gradient =
         [](GradientArgs& g) {
           const Shape& x = g.in(0).shape();
@@ -87,54 +77,44 @@ const OpDef subsample_op{
           attrs.channels = x[3], attrs.height = x[1], attrs.width = x[2];
           g.give(0, g.builder.emit1(subsample_grad_op, {g.dy()}, attrs));
         },
-    .cost = [](SpecSpan, SpecSpan out,
-               const Attrs&) { return Cost{.flops = 0, .bytes = 2 * double(out[0].bytes())}; },
+    .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {
+      return {.flops = 0, .bytes = 2 * double(out[0].bytes())};
+    },
     .cpu = {.run = run_forward},
     .cuda = &subsample_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 4, 6, 3})}, .attrs = SubsampleAttrs{2, 6}},
-              {.operands = {example({1, 5, 7, 2})}, .attrs = SubsampleAttrs{3, 2}},
-              {.operands = {example({2, 3, 2, 2})}, .attrs = SubsampleAttrs{1, 5}},
-              {.operands = {example({3, 33, 31, 16})}, .attrs = SubsampleAttrs{2, 32}},
-              {.operands = {half_example({2, 5, 7, 3})}, .attrs = SubsampleAttrs{2, 7}},
-              {.operands = {half_example({1, 4, 3, 2}, DType::f16)},
-               .attrs = SubsampleAttrs{3, 2}}};
-        },
+    .examples = {{.operands = {example({2, 4, 6, 3})}, .attrs = SubsampleAttrs{2, 6}},
+                 {.operands = {example({1, 5, 7, 2})}, .attrs = SubsampleAttrs{3, 2}},
+                 {.operands = {example({2, 3, 2, 2})}, .attrs = SubsampleAttrs{1, 5}},
+                 {.operands = {example({3, 33, 31, 16})}, .attrs = SubsampleAttrs{2, 32}},
+                 {.operands = {half_example({2, 5, 7, 3})}, .attrs = SubsampleAttrs{2, 7}},
+                 {.operands = {half_example({1, 4, 3, 2}, DType::f16)},
+                  .attrs = SubsampleAttrs{3, 2}}},
 };
 
 const OpDef subsample_grad_op{
     .name = "subsample_grad",
     .formula = "dy where a pixel was taken, else 0",
-    .infer =
-        [](SpecSpan in, const Attrs& attributes) {
-          auto& s = attributes.as<SubsampleAttrs>();
-          require(in.size() == 1 && is_image(in[0]), "subsample_grad",
-                  "needs one plain image of floats (N,H,W,C)");
-          const Shape& dy = in[0].shape;
-          require(s.stride > 0 && s.channels > 0 && s.channels <= dy[3] &&
-                      taken(s.height, s.stride) == dy[1] && taken(s.width, s.stride) == dy[2],
-                  "subsample_grad", to_string(in[0]) + ": is no gradient of an image of that size");
-          return Specs{{{dy[0], s.height, s.width, s.channels}, in[0].dtype}};
-        },
-    .cost =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          return Cost{.flops = 0, .bytes = double(in[0].bytes() + out[0].bytes())};
-        },
+    .infer = [](SpecSpan in, const Attrs& attributes) -> Specs {
+      auto& s = attributes.as<SubsampleAttrs>();
+      require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
+      const Shape& dy = in[0].shape;
+      require(s.stride > 0 && s.channels > 0 && s.channels <= dy[3] &&
+                  taken(s.height, s.stride) == dy[1] && taken(s.width, s.stride) == dy[2],
+              to_string(in[0]) + ": is no gradient of an image of that size");
+      return {{{dy[0], s.height, s.width, s.channels}, in[0].dtype}};
+    },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {.flops = 0, .bytes = double(in[0].bytes() + out[0].bytes())};
+    },
     .cpu = {.run = run_gradient},
     .cuda = &subsample_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({2, 2, 3, 6})}, .attrs = SubsampleAttrs{2, 3, 4, 6}},
-              {.operands = {example({1, 2, 3, 2})}, .attrs = SubsampleAttrs{3, 2, 5, 7}},
-              {.operands = {example({3, 17, 16, 32})}, .attrs = SubsampleAttrs{2, 16, 33, 31}},
-              {.operands = {example({2, 3, 4, 7}, DType::bf16)},
-               .attrs = SubsampleAttrs{2, 3, 5, 7}},
-              {.operands = {example({1, 2, 1, 2}, DType::f16)},
-               .attrs = SubsampleAttrs{3, 2, 4, 3}}};
-        },
+    .examples = {{.operands = {example({2, 2, 3, 6})}, .attrs = SubsampleAttrs{2, 3, 4, 6}},
+                 {.operands = {example({1, 2, 3, 2})}, .attrs = SubsampleAttrs{3, 2, 5, 7}},
+                 {.operands = {example({3, 17, 16, 32})}, .attrs = SubsampleAttrs{2, 16, 33, 31}},
+                 {.operands = {example({2, 3, 4, 7}, DType::bf16)},
+                  .attrs = SubsampleAttrs{2, 3, 5, 7}},
+                 {.operands = {example({1, 2, 1, 2}, DType::f16)},
+                  .attrs = SubsampleAttrs{3, 2, 4, 3}}},
 };
 
 Val subsample(Val x, int64_t stride, int64_t channels) {

@@ -7,60 +7,45 @@
 
 namespace pal {
 
-const OpDef copy_out_op{
-    .name = "copy_out",
-    .formula = "x, in host memory",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands("copy_out", in, 1, 1);
-          return Specs{in[0]};
-        },
-    .cpu = {.run = copy_operand},
-    .cuda = &copy_out_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
-                                      {.operands = {example({65}, DType::bit)}},
-                                      {.operands = {constant(example({33, 1031}))}}};
-        },
-};
+namespace {
 
-const OpDef copy_in_op{
-    .name = "copy_in",
-    .formula = "x, from host memory",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands("copy_in", in, 1, 1);
-          return Specs{in[0]};
-        },
-    .cpu = {.run = copy_operand},
-    .cuda = &copy_in_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {constant(example({3, 7}))}},
-                                      {.operands = {example({65}, DType::bf16)}},
-                                      {.operands = {constant(example({33, 1031}))}}};
-        },
-};
+OpDef copy_op(const char* name, const char* formula, const Backend* cuda, TensorSpec other) {
+  return {
+      .name = name,
+      .formula = formula,
+      .infer = [](SpecSpan in, const Attrs&) -> Specs {
+        require_operands(in, 1, 1);
+        return {in[0]};
+      },
+      .cpu = {.run = copy_operand},
+      .cuda = cuda,
+      .examples = {{.operands = {constant(example({3, 7}))}},
+                   {.operands = {example(other.shape, other.dtype)}},
+                   {.operands = {constant(example({33, 1031}))}}},
+  };
+}
+
+}  // namespace
+
+const OpDef copy_out_op =
+    copy_op("copy_out", "x, in host memory", &copy_out_cuda, {{65}, DType::bit});
+const OpDef copy_in_op =
+    copy_op("copy_in", "x, from host memory", &copy_in_cuda, {{65}, DType::bf16});
 
 const OpDef step_scalars_op{
     .name = "step_scalars",
     .formula = "the step's scalars",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands("step_scalars", in, 1, 1);
-          require(in[0] == scalars_spec(), "step_scalars",
-                  to_string(in[0]) + ": should be " + to_string(scalars_spec()));
-          return Specs{scalars_spec()};
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(in[0] == scalars_spec(),
+              to_string(in[0]) + ": should be " + to_string(scalars_spec()));
+      return {scalars_spec()};
+    },
     .cpu = {.run = copy_operand},
     .cuda = &step_scalars_cuda,
     .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {{.spec = scalars_spec(), .lo = 0, .hi = 9, .differentiable = false}}},
-              {.operands = {{.spec = scalars_spec(), .lo = -9, .hi = 0, .differentiable = false}}}};
-        },
+        {{.operands = {{.spec = scalars_spec(), .lo = 0, .hi = 9, .differentiable = false}}},
+         {.operands = {{.spec = scalars_spec(), .lo = -9, .hi = 0, .differentiable = false}}}},
 };
 
 Val copy_out(Val x) {

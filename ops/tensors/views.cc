@@ -6,23 +6,17 @@
 #include <algorithm>
 
 #include "core/gradient.h"
-#include "ops/kernels/tiles.h"
-#include "ops/tensors/casts.h"
+#include "ops/tensors/moves.h"
 #include "ops/tensors/slices.h"
 
 namespace pal {
 namespace {
 
-// Bytes of one index of the leading axis; an error where it does not begin on a byte.
-int64_t row_bytes(const char* op, const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout, op,
-          to_string(spec) + ": needs a plain leading axis");
-  const int64_t row = trailing_numel(spec.shape, 1) * bits(spec.dtype);
-  require(row % 8 == 0, op, to_string(spec) + ": rows do not begin on bytes");
-  return row / 8;
-}
-int64_t row_bytes(const TensorSpec& spec) {
-  return trailing_numel(spec.shape, 1) * bits(spec.dtype) / 8;
+// An error unless every index of the leading axis begins on a byte.
+void require_rows(const TensorSpec& spec) {
+  require(spec.shape.rank() > 0 && !spec.layout, to_string(spec) + ": needs a plain leading axis");
+  require(trailing_numel(spec.shape, 1) * bits(spec.dtype) % 8 == 0,
+          to_string(spec) + ": rows do not begin on bytes");
 }
 
 // A window moves nothing: its kernel compares a few addresses.
@@ -30,62 +24,14 @@ Cost view_cost(SpecSpan in, SpecSpan out, const Attrs&) {
   return {0, 8.0 * double(in.size() + out.size())};
 }
 
-void run_slice(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const int64_t begin = a.attrs.as<SliceAttrs>().begin;
-  copy_bytes(a.queue, a.out[0], a.input<std::byte>(0) + begin * row_bytes(a.in_spec[0]),
-             a.out_spec[0].bytes());
-}
-
-void run_slice_grad(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const DType type = a.out_spec[0].dtype;
-  const int64_t row = row_bytes(a.out_spec[0]), begin = a.attrs.as<SliceGradAttrs>().begin * row;
-  const int64_t part = a.in_spec[0].bytes(), after = a.out_spec[0].bytes() - begin - part;
-  std::byte* out = a.output<std::byte>(0);
-  const std::byte* sum = a.input<std::byte>(1);
-  if (!sum) {
-    zero_bytes(a.queue, out, begin);
-    copy_bytes(a.queue, out + begin, a.in[0], part);
-    return zero_bytes(a.queue, out + begin + part, after);
-  }
-  copy_bytes(a.queue, out, sum, begin);
-  copy_bytes(a.queue, out + begin + part, sum + begin + part, after);
-  // The middle is sum + part, as a node of its own would be.
-  void* const in[] = {const_cast<std::byte*>(sum + begin), a.in[0]};
-  void* const middle[] = {out + begin};
-  const TensorSpec in_spec[] = {{a.in_spec[0].shape, type}, a.in_spec[0]};
-  map_elements<2>({in, middle, in_spec, SpecSpan(in_spec, 1), a.attrs, nullptr, nullptr, a.queue},
-                  [](float x, float y) { return x + y; });
-}
-
-void run_unbind(const KernelArgs& a) {
-  const int64_t bytes = row_bytes(a.in_spec[0]);
-  for (size_t t = 0; t < a.out.size(); ++t) {
-    if (a.out[t]) copy_bytes(a.queue, a.out[t], a.input<std::byte>(0) + int64_t(t) * bytes, bytes);
-  }
-}
-
-void run_stack(const KernelArgs& a) {
-  if (!a.out[0]) return;
-  const int64_t bytes = row_bytes(a.out_spec[0]);
-  for (size_t t = 0; t < a.in.size(); ++t) {
-    std::byte* to = a.output<std::byte>(0) + int64_t(t) * bytes;
-    if (a.in[t])
-      copy_bytes(a.queue, to, a.in[t], bytes);
-    else
-      zero_bytes(a.queue, to, bytes);
-  }
-}
-
 bool is_absent(const TensorSpec& spec) { return spec.shape.rank() == 0; }
 
 Specs infer_stack(SpecSpan in, const Attrs&) {
   auto first = std::find_if_not(in.begin(), in.end(), is_absent);
-  require(first != in.end(), "stack", "all of its operands are absent");
-  row_bytes("stack", {first->shape.with_front(1), first->dtype, first->layout});
+  require(first != in.end(), "all of its operands are absent");
+  require_rows({first->shape.with_front(1), first->dtype, first->layout});
   for (auto& spec : in) {
-    require(is_absent(spec) || spec == *first, "stack",
+    require(is_absent(spec) || spec == *first,
             to_string(*first) + ", " + to_string(spec) + ": parts differ");
   }
   return {{first->shape.with_front(int64_t(in.size())), first->dtype}};
@@ -96,148 +42,112 @@ Specs infer_stack(SpecSpan in, const Attrs&) {
 const OpDef reshape_op{
     .name = "reshape",
     .formula = "x under another shape",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& shape = attrs.as<ReshapeAttrs>().shape;
-          require_operands("reshape", in, 1, 1);
-          require(!in[0].layout && in[0].numel() == shape.numel(), "reshape",
-                  to_string(in[0]) + " to " + to_string(shape) + ": sizes differ");
-          return Specs{{shape, in[0].dtype}};
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& shape = attrs.as<ReshapeAttrs>().shape;
+      require_operands(in, 1, 1);
+      require(!in[0].layout && in[0].numel() == shape.numel(),
+              to_string(in[0]) + " to " + to_string(shape) + ": sizes differ");
+      return {{shape, in[0].dtype}};
+    },
     .gradient = [](GradientArgs& g) { g.give(0, reshape(g.dy(), g.in(0).shape())); },
-    .windows =
-        [](SpecSpan, SpecSpan, const Attrs&) {
-          return std::vector<Window>{{Window::Of::operand, 0, 0, 0}};
-        },
+    .windows = [](SpecSpan, SpecSpan, const Attrs&) -> std::vector<Window> {
+      return {{Window::Of::operand, 0, 0, 0}};
+    },
     .cost = view_cost,
-    .cpu = {.run =
-                [](const KernelArgs& a) {
-                  if (a.out[0]) copy_bytes(a.queue, a.out[0], a.in[0], a.out_spec[0].bytes());
-                }},
+    .cpu = {.run = copy_operand},
     .cuda = &reshape_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 8})}, .attrs = ReshapeAttrs{{4, 6}}},
-              {.operands = {example({5, 13}, DType::bit)}, .attrs = ReshapeAttrs{{65}}},
-              {.operands = {example({33, 1031})}, .attrs = ReshapeAttrs{{1031, 33, 1}}}};
-        },
+    .examples = {{.operands = {example({3, 8})}, .attrs = ReshapeAttrs{{4, 6}}},
+                 {.operands = {example({5, 13}, DType::bit)}, .attrs = ReshapeAttrs{{65}}},
+                 {.operands = {example({33, 1031})}, .attrs = ReshapeAttrs{{1031, 33, 1}}}},
 };
 
 const OpDef slice_op{
     .name = "slice",
     .formula = "x[begin:end]",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<SliceAttrs>();
-          require_operands("slice", in, 1, 1);
-          row_bytes("slice", in[0]);
-          return infer_slice("slice", SliceAxis::leading, in[0], s.begin, s.end);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<SliceAttrs>();
+      require_operands(in, 1, 1);
+      require_rows(in[0]);
+      return infer_slice(SliceAxis::leading, in[0], s.begin, s.end);
+    },
     .gradient =
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::leading, g.attrs<SliceAttrs>().begin, slice_grad);
         },
-    .windows =
-        [](SpecSpan in, SpecSpan, const Attrs& attrs) {
-          return std::vector<Window>{
-              {Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * row_bytes(in[0])}};
-        },
+    .windows = [](SpecSpan in, SpecSpan, const Attrs& attrs) -> std::vector<Window> {
+      return {{Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * leading_row_bytes(in[0])}};
+    },
     .cost = view_cost,
-    .cpu = {.run = run_slice},
+    .cpu = {.run = run_slice<CpuMove, SliceAttrs>},
     .cuda = &slice_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 7})}, .attrs = SliceAttrs{1, 4}},
-              {.operands = {example({5, 7}, DType::bf16)}, .attrs = SliceAttrs{2, 5}},
-              {.operands = {example({41, 1031})}, .attrs = SliceAttrs{3, 40}}};
-        },
+    .examples = {{.operands = {example({5, 7})}, .attrs = SliceAttrs{1, 4}},
+                 {.operands = {example({5, 7}, DType::bf16)}, .attrs = SliceAttrs{2, 5}},
+                 {.operands = {example({41, 1031})}, .attrs = SliceAttrs{3, 40}}},
 };
 
 const OpDef slice_grad_op{
     .name = "slice_grad",
     .formula = "sum + (part as rows from begin on)",
-    .infer =
-        [](SpecSpan in, const Attrs& attrs) {
-          auto& s = attrs.as<SliceGradAttrs>();
-          return infer_slice_grad("slice_grad", SliceAxis::leading, in, s.begin, s.extent);
-        },
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      auto& s = attrs.as<SliceGradAttrs>();
+      return infer_slice_grad(SliceAxis::leading, in, s.begin, s.extent);
+    },
     .optional_from = 1,
     .shares = {{0, 1}},
-    .cpu = {.run = run_slice_grad},
+    .cpu = {.run = run_slice_grad<CpuMove, SliceGradAttrs>},
     .cuda = &slice_grad_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({3, 7}), absent_example()}, .attrs = SliceGradAttrs{5, 1}},
-              {.operands = {example({3, 7}), example({5, 7})}, .attrs = SliceGradAttrs{5, 2}},
-              {.operands = {example({3, 7}, DType::bf16), example({5, 7}, DType::bf16)},
-               .attrs = SliceGradAttrs{5, 0}},
-              {.operands = {example({37, 1031}), example({41, 1031})},
-               .attrs = SliceGradAttrs{41, 3}}};
-        },
+    .examples = {{.operands = {example({3, 7}), absent_example()}, .attrs = SliceGradAttrs{5, 1}},
+                 {.operands = {example({3, 7}), example({5, 7})}, .attrs = SliceGradAttrs{5, 2}},
+                 {.operands = {example({3, 7}, DType::bf16), example({5, 7}, DType::bf16)},
+                  .attrs = SliceGradAttrs{5, 0}},
+                 {.operands = {example({37, 1031}), example({41, 1031})},
+                  .attrs = SliceGradAttrs{41, 3}}},
 };
 
 const OpDef unbind_op{
     .name = "unbind",
     .formula = "y_t = x[t]",
-    .infer =
-        [](SpecSpan in, const Attrs&) {
-          require_operands("unbind", in, 1, 1);
-          require(in[0].shape.rank() >= 2, "unbind",
-                  to_string(in[0]) + ": needs a leading axis and another");
-          row_bytes("unbind", in[0]);
-          return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
-        },
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require(in[0].shape.rank() >= 2, to_string(in[0]) + ": needs a leading axis and another");
+      require_rows(in[0]);
+      return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
+    },
     .gradient = [](GradientArgs& g) { g.give(0, stack(g.all_dy())); },
-    .windows =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          std::vector<Window> windows;
-          for (int t = 0; t < int(out.size()); ++t) {
-            windows.push_back({Window::Of::operand, t, 0, t * row_bytes(in[0])});
-          }
-          return windows;
-        },
+    .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
+      std::vector<Window> windows;
+      for (int t = 0; t < int(out.size()); ++t) {
+        windows.push_back({Window::Of::operand, t, 0, t * leading_row_bytes(in[0])});
+      }
+      return windows;
+    },
     .cost = view_cost,
-    .cpu = {.run = run_unbind},
+    .cpu = {.run = run_unbind<CpuMove>},
     .cuda = &unbind_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{{.operands = {example({3, 5, 7})}},
-                                      {.operands = {example({4, 7})}, .unread = {1, 0, 0, 1}},
-                                      {.operands = {example({2, 33, 1031}, DType::bf16)}}};
-        },
+    .examples = {{.operands = {example({3, 5, 7})}},
+                 {.operands = {example({4, 7})}, .unread = {1, 0, 0, 1}},
+                 {.operands = {example({2, 33, 1031}, DType::bf16)}}},
 };
 
 const OpDef stack_op{
     .name = "stack",
     .formula = "y[t] = x_t",
     .infer = infer_stack,
-    .gradient =
-        [](GradientArgs& g) {
-          const std::vector<Val> rows = unbind(g.dy());
-          for (size_t t = 0; t < rows.size(); ++t) g.give(int(t), rows[t]);
-        },
+    .gradient = [](GradientArgs& g) { g.give_all(unbind(g.dy())); },
     .optional_from = 0,
-    .windows =
-        [](SpecSpan in, SpecSpan out, const Attrs&) {
-          std::vector<Window> windows;
-          for (int t = 0; t < int(in.size()); ++t) {
-            windows.push_back({Window::Of::output, 0, t, t * row_bytes(out[0])});
-          }
-          return windows;
-        },
+    .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
+      std::vector<Window> windows;
+      for (int t = 0; t < int(in.size()); ++t) {
+        windows.push_back({Window::Of::output, 0, t, t * leading_row_bytes(out[0])});
+      }
+      return windows;
+    },
     .cost = view_cost,
-    .cpu = {.run = run_stack},
+    .cpu = {.run = run_stack<CpuMove>},
     .cuda = &stack_cuda,
-    .examples =
-        [] {
-          return std::vector<Example>{
-              {.operands = {example({5, 7}), example({5, 7}), example({5, 7})}},
-              {.operands = {example({7}), absent_example(), example({7})}},
-              {.operands = {absent_example(), example({33, 1031}, DType::bf16)}}};
-        },
+    .examples = {{.operands = {example({5, 7}), example({5, 7}), example({5, 7})}},
+                 {.operands = {example({7}), absent_example(), example({7})}},
+                 {.operands = {absent_example(), example({33, 1031}, DType::bf16)}}},
 };
 
 Val reshape(Val x, const Shape& shape) {

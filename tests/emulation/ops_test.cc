@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <regex>
 #include <sstream>
 
@@ -22,7 +21,7 @@
 #include "ops/sums/gates.h"
 #include "ops/tensors/embedding.h"
 #include "tests/emulation/emulation.h"
-#include "tests/ops/generic/checks.h"
+#include "tests/ops/generic/operator_test.h"
 
 namespace pal::test {
 namespace {
@@ -96,7 +95,7 @@ std::vector<Example> convolutions(const OpDef& op) {
 // The operator's own examples, and larger ones where a kernel does something else with those: sorts
 // across chunks, sums over more than shared memory holds, operands for several launches.
 std::vector<Example> examples_of(const OpDef& op) {
-  std::vector<Example> out = op.examples();
+  std::vector<Example> out = op.examples;
   const std::string name = op.name;
   const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
   if (name == "embedding_grad") {
@@ -158,7 +157,7 @@ std::vector<Case> cases_of(const OpDef& op, const std::shared_ptr<Accelerator>& 
   return out;
 }
 
-class Emulated : public testing::TestWithParam<const OpDef*> {
+class Emulated : public OperatorTest {
  protected:
   void SetUp() override {
     emulation::settings() = {};
@@ -166,24 +165,7 @@ class Emulated : public testing::TestWithParam<const OpDef*> {
   }
   void TearDown() override { emulation::settings() = {}; }
 
-  std::vector<Case> cases(bool on_gpu = true) const {
-    return cases_of(*GetParam(), on_gpu ? gpu() : nullptr);
-  }
-  void expect_none(const Problems& problems, const std::string& where) {
-    for (size_t i = 0; i < std::min<size_t>(problems.size(), 5); ++i) {
-      ADD_FAILURE() << "[" << GetParam()->name << "] " << where << ": " << problems[i];
-    }
-  }
-  void each(const std::function<Problems(const Case&)>& check) {
-    for (const Case& c : cases()) {
-      const std::string where = "example " + std::to_string(c.seed - 1);
-      try {
-        expect_none(check(c), where);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "[" << GetParam()->name << "] " << where << " threw: " << error.what();
-      }
-    }
-  }
+  std::vector<Case> cases() const override { return cases_of(*GetParam(), gpu()); }
 };
 
 // Half a unit in the last place of the type, relative to the larger number.
@@ -205,7 +187,7 @@ std::string difference(const TensorSpec& spec, const Bytes& want, const Bytes& g
 }
 
 TEST_P(Emulated, GivesTheBitsOfTheCpu) {
-  const std::vector<Case> on_cpu = cases(false);
+  const std::vector<Case> on_cpu = cases_of(*GetParam(), nullptr);
   for (Order order : {Order::forward, Order::backward, Order::shuffled}) {
     emulation::settings().order = order;
     each([&](const Case& c) {
@@ -243,7 +225,7 @@ TEST_P(Emulated, HasPartsThatGiveItsBits) {
 TEST_P(Emulated, UpdatesWriteTheirState) {
   if (!GetParam()->writes_state) return;
   each(check_update);
-  expect_none(check_groups(*GetParam(), GetParam()->examples(), gpu()), "groups");
+  expect_none(check_groups(*GetParam(), GetParam()->examples, gpu()), "groups");
 }
 
 // Every convolution there gives what the CPU does.
@@ -344,10 +326,7 @@ TEST(Epilogues, AfterTheProductAsInIt) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()),
-                         [](const testing::TestParamInfo<const OpDef*>& param) {
-                           return std::string(param.param->name);
-                         });
+INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()), name_of);
 
 TEST(Kernels, EveryOperatorHasOneOrIsKnownToHaveNone) {
   for (const OpDef* op : all_ops()) {

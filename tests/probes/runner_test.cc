@@ -219,9 +219,9 @@ TEST(Allocations, CounterSeesOursAndTheirs) {
 TEST(Allocations, NoKernelAllocatesInASteadyStep) {
   if (!can_count_allocations()) GTEST_SKIP() << "a sanitizer owns the allocator";
   for (const OpDef* op : all_ops()) {
-    if (!op->examples) continue;
+    if (op->examples.empty()) continue;
     Allocations library;
-    for (const Example& example : op->examples()) {
+    for (const Example& example : op->examples) {
       Planned planned(program_of(*op, example), 2);
       for (size_t k = 0; k < example.operands.size(); ++k) {
         auto& operand = example.operands[k];

@@ -256,14 +256,14 @@ void Evaluator::run_node(NodeId id, bool checked, std::vector<std::string>& prob
   const auto accelerator = cache_->device().accelerator;
   Queue queue{.id = kComputeQueue, .workers = options_.threads};
   if (accelerator) queue.stream = accelerator->stream(kComputeQueue);
-  kernel.run({.in = in,
-              .out = out,
-              .in_spec = kernel.in,
-              .out_spec = kernel.out,
-              .attrs = node.attrs,
-              .state = kernel.prepared.state.get(),
-              .workspace = workspace.data,
-              .queue = queue});
+  kernel.start({.in = in,
+                .out = out,
+                .in_spec = kernel.in,
+                .out_spec = kernel.out,
+                .attrs = node.attrs,
+                .state = kernel.prepared.state.get(),
+                .workspace = workspace.data,
+                .queue = queue});
   if (accelerator) accelerator->synchronize();
   if (!checked) return;
   for (size_t k = 0; k < in.size(); ++k) {

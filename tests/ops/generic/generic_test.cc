@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 
 #include "core/error.h"
-#include "tests/ops/generic/checks.h"
+#include "tests/ops/generic/operator_test.h"
 
 namespace pal::test {
 namespace {
@@ -24,38 +23,21 @@ const std::map<std::string, std::vector<int>> kStatistics = {
     {"layer_norm", {1, 2}},     // mean, 1 / standard deviation
 };
 
-class Generic : public testing::TestWithParam<const OpDef*> {
+class Generic : public OperatorTest {
  protected:
-  std::vector<Example> examples() const {
-    const OpDef& op = *GetParam();
-    return op.examples ? op.examples() : std::vector<Example>{};
-  }
-  std::vector<Case> cases() const {
+  std::vector<Case> cases() const override {
     std::vector<Case> out;
-    for (auto& example : examples()) out.push_back(make_case(*GetParam(), example, out.size() + 1));
+    for (auto& example : GetParam()->examples) {
+      out.push_back(make_case(*GetParam(), example, out.size() + 1));
+    }
     return out;
-  }
-  void expect_none(const Problems& problems, const std::string& where) {
-    for (size_t i = 0; i < std::min<size_t>(problems.size(), 5); ++i) {
-      ADD_FAILURE() << "[" << GetParam()->name << "] " << where << ": " << problems[i];
-    }
-  }
-  void each(const std::function<Problems(const Case&)>& check) {
-    for (const Case& c : cases()) {
-      const std::string where = "example " + std::to_string(c.seed - 1);
-      try {
-        expect_none(check(c), where);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "[" << GetParam()->name << "] " << where << " threw: " << error.what();
-      }
-    }
   }
 };
 
 TEST_P(Generic, HasExamplesAndFacts) {
-  EXPECT_GE(examples().size(), 2u) << GetParam()->name;
+  EXPECT_GE(GetParam()->examples.size(), 2u) << GetParam()->name;
   each(check_facts);
-  expect_none(check_attrs(examples()), "attributes");
+  expect_none(check_attrs(GetParam()->examples), "attributes");
 }
 TEST_P(Generic, WritesAllOfItsOutputsAndNothingElse) { each(check_writes); }
 TEST_P(Generic, SharesAndWindows) {
@@ -84,7 +66,7 @@ TEST_P(Generic, RefusesWhatDoesNotFit) { each(check_infer); }
 class GenericUpdate : public Generic {};
 TEST_P(GenericUpdate, WritesItsState) {
   each(check_update);
-  expect_none(check_groups(*GetParam(), examples()), "groups");
+  expect_none(check_groups(*GetParam(), GetParam()->examples), "groups");
   const auto all = cases();
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), has_gate)) << "no example has a gate";
 }
@@ -102,7 +84,6 @@ std::vector<const OpDef*> ops_that(bool (*hold)(const OpDef&)) {
   }
   return out;
 }
-std::string name_of(const testing::TestParamInfo<const OpDef*>& param) { return param.param->name; }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Generic,
                          testing::ValuesIn(ops_that([](const OpDef&) { return true; })), name_of);

@@ -79,7 +79,7 @@ TEST(GenericMeta, GroupsThatAllTakeTheFirstGradient) {
       }
     }
   };
-  EXPECT_EQ(check_groups(op, op.examples()), Problems{});
+  EXPECT_EQ(check_groups(op, op.examples), Problems{});
   op.cpu.run = [](const KernelArgs& a) {
     for (size_t g = 0; g < a.out.size(); ++g) {
       for (int64_t i = 0; i < a.in_spec[3 * g].numel(); ++i) {
@@ -87,7 +87,7 @@ TEST(GenericMeta, GroupsThatAllTakeTheFirstGradient) {
       }
     }
   };
-  EXPECT_TRUE(mentions(check_groups(op, op.examples()), "other bits in many groups"));
+  EXPECT_TRUE(mentions(check_groups(op, op.examples), "other bits in many groups"));
 }
 
 TEST(GenericMeta, Facts) {
@@ -137,9 +137,7 @@ OpDef two_by_two() {
   OpDef op = sound();
   op.infer = [](SpecSpan in, const Attrs&) { return Specs{in[0], in[0]}; };
   op.shares = {};
-  op.examples = [] {
-    return std::vector<Example>{{.operands = {{.spec = {{5}}}, {.spec = {{5}}}}}};
-  };
+  op.examples = {{.operands = {{.spec = {{5}}}, {.spec = {{5}}}}}};
   op.cpu.run = [](const KernelArgs& a) {
     for (int64_t i = 0; i < count(a); ++i) {
       if (a.out[0]) a.output(0)[i] = a.input(0)[i] * a.input(1)[i];

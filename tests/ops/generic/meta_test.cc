@@ -94,7 +94,7 @@ TEST(GenericMeta, ShareThatNoExampleMeets) {
 
 TEST(GenericMeta, WrongWindow) {
   OpDef op = sound();
-  op.examples = [] { return std::vector<Example>{{.operands = {{.spec = {{4, 6}}}}}}; };
+  op.examples = {{.operands = {{.spec = {{4, 6}}}}}};
   op.infer = [](SpecSpan in, const Attrs&) { return Specs{{in[0].shape.without(0)}}; };
   op.cpu.run = [](const KernelArgs& a) {  // row 1, which a window at row 2 must not be taken for
     if (a.out[0] == a.input(0) + 12) return;
@@ -169,7 +169,7 @@ TEST(GenericMeta, SumThatDependsOnThreads) {
   OpDef op = sound();
   op.infer = [](SpecSpan, const Attrs&) { return Specs{{Shape{1}}}; };
   op.shares = {};
-  op.examples = [] { return std::vector<Example>{{.operands = {{.spec = {{5, 199}}}}}}; };
+  op.examples = {{.operands = {{.spec = {{5, 199}}}}}};
   op.cpu.run = [](const KernelArgs& a) {
     const int64_t n = count(a), part = (n + a.queue.workers - 1) / a.queue.workers;
     float total = 0;
@@ -204,9 +204,7 @@ TEST(GenericMeta, SumThatIsRoundedOnTheWay) {
   OpDef op = sound();
   op.infer = [](SpecSpan in, const Attrs&) { return Specs{{Shape{1}, in[0].dtype}}; };
   op.shares = {};
-  op.examples = [] {
-    return std::vector<Example>{{.operands = {{.spec = {{1999}, DType::bf16}, .lo = 0}}}};
-  };
+  op.examples = {{.operands = {{.spec = {{1999}, DType::bf16}, .lo = 0}}}};
   op.cpu.run = [](const KernelArgs& a) {
     float sum = 0;
     for (int64_t i = 0; i < count(a); ++i) sum += load_one(a.in[0], a.in_spec[0].dtype, i);

@@ -44,10 +44,7 @@ inline OpDef sound() {
                       }
                     });
                   }},
-      .examples =
-          [] {
-            return std::vector<Example>{{.operands = {{.spec = {{5, 9}}}}}};
-          },
+      .examples = {{.operands = {{.spec = {{5, 9}}}}}},
   };
 }
 
@@ -57,7 +54,7 @@ inline OpDef with_kernel(void (*run)(const KernelArgs&)) {
   return op;
 }
 
-inline Case case_of(const OpDef& op) { return make_case(op, op.examples()[0], 1); }
+inline Case case_of(const OpDef& op) { return make_case(op, op.examples[0], 1); }
 
 // x - g/2, unless the gate (operand 2, which may be absent) is shut.
 inline OpDef update() {
@@ -75,11 +72,7 @@ inline OpDef update() {
                           a.output(0)[i] = shut ? x : x - 0.5f * a.input(1)[i];
                         }
                       }},
-          .examples =
-              [] {
-                return std::vector<Example>{
-                    {.operands = {{.spec = {{7}}}, {.spec = {{7}}}, {.spec = {{4}}, .lo = 1}}}};
-              }};
+          .examples = {{.operands = {{.spec = {{7}}}, {.spec = {{7}}}, {.spec = {{4}}, .lo = 1}}}}};
 }
 
 inline bool mentions(const Problems& problems, const std::string& text) {

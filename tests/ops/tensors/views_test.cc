@@ -10,7 +10,7 @@
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/columns.h"
-#include "ops/tensors/reverse.h"
+#include "ops/tensors/row_order.h"
 #include "tests/support/eval.h"
 
 namespace pal {
