@@ -30,7 +30,7 @@ Placement place_within(const std::vector<Buffer>& buffers, double limit, double&
   PlaceOptions options;
   options.deadline =
       start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
-  const Placement p = place(buffers, options);
+  Placement p = place(buffers, options);
   seconds = seconds_since(start);
   check_placement(buffers, p.offset);
   return p;

@@ -1,8 +1,7 @@
 // The main program of a benchmark that is no suite of Google Benchmark's.
 #pragma once
-#include <time.h>
-
 #include <cstdio>
+#include <ctime>
 #include <string_view>
 #include <vector>
 

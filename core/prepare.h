@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/device.h"
@@ -26,7 +27,7 @@ struct Kernel {
 // Prepares on demand and remembers. One per device; not thread-safe.
 class KernelCache {
  public:
-  explicit KernelCache(Device device) : device_(device) {}
+  explicit KernelCache(Device device) : device_(std::move(device)) {}
 
   // ProgramError when the operator has no kernel for this device.
   std::shared_ptr<const Kernel> get(const Program& program, const Node& node);

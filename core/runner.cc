@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iomanip>
 #include <limits>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -146,7 +147,7 @@ void Runner::run() {
 }
 
 void Runner::fail(std::exception_ptr error) {
-  if (!failed_.exchange(true)) error_ = error;
+  if (!failed_.exchange(true)) error_ = std::move(error);
 }
 
 void Runner::run_lane(Lane& lane) {

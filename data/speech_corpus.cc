@@ -167,7 +167,7 @@ Features FeatureReader::read(const Utterance& utterance, int tempo) {
   if (options_.mfcc) return read_mfcc(utterance.files[0], options_.coefficients);
   std::vector<float> samples;
   for (const std::string& file : utterance.files) {
-    if (&file != &utterance.files[0]) {
+    if (&file != (utterance.files).data()) {
       samples.resize(samples.size() + static_cast<size_t>(gap_samples(options_)));
     }
     const std::vector<float> own = samples_of(file);

@@ -23,10 +23,10 @@ struct Run {
     }
     // The groups of one node run in any order: none may read what another writes.
     for (ValueId v : present(node.in)) {
-      if (written.count(v)) return false;
+      if (written.contains(v)) return false;
     }
     for (size_t i = 0; i < node.out.size(); ++i) {
-      if (node.out[i] != kNone && read.count(node.in[written_operand(*node.op, int(i))])) {
+      if (node.out[i] != kNone && read.contains(node.in[written_operand(*node.op, int(i))])) {
         return false;
       }
     }

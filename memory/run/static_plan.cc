@@ -59,7 +59,7 @@ void Arena::reserve(Space space, int64_t bytes) {
   if (bytes <= block.bytes) return;
   if (!accelerator_) {
     std::byte* const pages = map_pages(block.data.get(), block.bytes, bytes);
-    block.data.release();  // its pages have moved
+    static_cast<void>(block.data.release());  // its pages have moved
     block = {{pages, [bytes](std::byte* p) { unmap_pages(p, bytes); }}, bytes};
     return;
   }

@@ -151,7 +151,7 @@ class Search {
       running.run(order_.back());
     }
     if (order_.size() == size_t(graph_.nodes())) return true;
-    if (!gave_up() && !dead_ends_.count(running.ran())) {
+    if (!gave_up() && !dead_ends_.contains(running.ran())) {
       std::sort(choices.begin(), choices.end());
       for (const Choice& c : choices) {
         order_.push_back(c.node);

@@ -107,7 +107,7 @@ const OpDef attention_context_op{
     .formula = "c[b,h] = sum_s w[s,b] v[s,b,h]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 2, "takes weights and values");
-      check(in, in[1], nullptr, &in[0]);
+      check(in, in[1], nullptr, in.data());
       return {{in[1].shape.without(0), in[1].dtype}};
     },
     .gradient =

@@ -65,7 +65,7 @@ void conv_gradient(GradientArgs& g) {
 // A convolution with attributes A, or one of its gradients.
 template <class A, ConvKind kind>
 OpDef conv_op(const char* name, const char* formula, void (*gradient)(GradientArgs&),
-              const Backend* cuda, std::vector<Example> examples) {
+              const Backend* cuda, const std::vector<Example>& examples) {
   return {
       .name = name,
       .formula = formula,

@@ -64,7 +64,8 @@ class Convolution final : public CudnnConvolution {
 
  private:
   void describe(Descriptor<cudnnTensorDescriptor_t>& tensor, cudnnDataType_t type,
-                const CudnnShape::Extents& extents, const CudnnShape::Extents& strides, int rank) {
+                const CudnnShape::Extents& extents, const CudnnShape::Extents& strides,
+                int rank) const {
     tensor.destroy = library_.tensor_destroy;
     check_cudnn(library_.tensor_create(&tensor.get));
     check_cudnn(library_.tensor_set(tensor.get, type, rank, extents.data(), strides.data()));

@@ -41,7 +41,7 @@ void run_grad(const KernelArgs& a) {
 
 Specs infer_grad(SpecSpan in, const Attrs& attrs) {
   require(in.size() == kReluResult + 1, "takes a, b, c and y; c may be absent");
-  const Specs out = infer_matmul(product_of(in), attrs.as<MatmulAttrs>());
+  Specs out = infer_matmul(product_of(in), attrs.as<MatmulAttrs>());
   const TensorSpec &y = in[kReluResult], &d = out[0];
   require(y.shape == d.shape && !y.layout && (y.dtype == d.dtype || y.dtype == DType::bit),
           to_string(y) + ": want y like the result " + to_string(d) + ", or its bits");

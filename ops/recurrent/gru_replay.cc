@@ -63,12 +63,12 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  require(in.size() == kOperands, "takes h_prev, dh, x, y, r, z, n, y_n, sum");
+  require(in.size() == GruReplay::kOperands, "takes h_prev, dh, x, y, r, z, n, y_n, sum");
   const TensorSpec& h = in[kHPrev];
   require(h.shape.rank() == 2 && h.dtype == DType::f32,
           to_string(h) + ": want h_prev (B, H) of f32");
   const TensorSpec gates{{h.shape[0], 3 * h.shape[1]}};
-  for (size_t k = kDh; k < kOperands; ++k) {
+  for (size_t k = kDh; k < GruReplay::kOperands; ++k) {
     const bool whole = k == kX || k == kY, part = k >= kR && k <= kYn;
     require(present(in[k]) ? in[k] == (whole ? gates : plain(h)) : k != kDh,
             to_string(in[k]) + ": want " + to_string(whole ? gates : plain(h)));
@@ -87,7 +87,7 @@ struct Kind {
 FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
   const int64_t H = part.shape[1];
   Builder b;
-  std::vector<Val> in(kOperands);
+  std::vector<Val> in(GruReplay::kOperands);
   auto input = [&](size_t k, const char* name) { return in[k] = b.input(name, part); };
   const Val h_prev = input(kHPrev, "h'"), dh = input(kDh, "dh");
   const Val sum = kind.has_sum ? input(kSum, "sum") : Val{};

@@ -53,14 +53,14 @@ void run(const KernelArgs& a) {
 }
 
 Specs infer(SpecSpan in, const Attrs&) {
-  require(in.size() == kOperands, "takes c_prev, dh, gates, i, f, g, o, c, dc");
+  require(in.size() == LstmReplay::kOperands, "takes c_prev, dh, gates, i, f, g, o, c, dc");
   const TensorSpec& c = in[kCPrev];
   require(c.shape.rank() == 2 && c.dtype == DType::f32,
           to_string(c) + ": want c_prev (B, H) of f32");
   const TensorSpec gates{{c.shape[0], 4 * c.shape[1]}};
   require(!present(in[kGates]) || in[kGates] == gates,
           to_string(in[kGates]) + ": want gates " + to_string(gates));
-  for (size_t k = 1; k < kOperands; ++k) {
+  for (size_t k = 1; k < LstmReplay::kOperands; ++k) {
     const bool activation = k >= kI && k <= kO;
     if (k == kGates) continue;
     require(present(in[k]) ? in[k] == c : k != kDh,
@@ -81,7 +81,7 @@ struct Kind {
 FusedPattern pattern_of(const TensorSpec& part, Kind kind) {
   const int64_t H = part.shape[1];
   Builder b;
-  std::vector<Val> in(kOperands);
+  std::vector<Val> in(LstmReplay::kOperands);
   auto input = [&](size_t k, const char* name) { return in[k] = b.input(name, part); };
   const Val c_prev = input(kCPrev, "c'"), dh = input(kDh, "dh");
   const Val dc = kind.has_dc ? input(kDc, "dc") : Val{};

@@ -9,7 +9,7 @@ namespace pal {
 
 namespace {
 
-OpDef copy_op(const char* name, const char* formula, const Backend* cuda, TensorSpec other) {
+OpDef copy_op(const char* name, const char* formula, const Backend* cuda, const TensorSpec& other) {
   return {
       .name = name,
       .formula = formula,

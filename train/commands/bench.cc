@@ -62,7 +62,7 @@ struct BenchFlags {
     flags.add("--out", args.out, "the profile (~/.config/palimpsest/cpu.yaml)", {.type = "FILE"});
     add_json(flags, args.json);
   }
-  Request read() {
+  Request read() const {
     if (profile) return request<run_bench>(args);
     throw UsageError(
         "bench: the benchmarks are run by ./pal bench in the source tree; here "

@@ -59,7 +59,7 @@ struct ClassifyFlags {
     flags.add("--top", args.top, "classes to print of each image (5)", {.type = "N"});
     add_json(flags, args.json);
   }
-  Request read() {
+  Request read() const {
     check_range("--top", args.top, 1);
     return request<run_classify>(args);
   }

@@ -65,7 +65,7 @@ int run_reproduce(const ReproduceArgs& args) {
                                   [&](const Reproduction& r) { return args.name == r.name; });
   if (found == list.end()) {
     std::vector<std::string> names;
-    for (const Reproduction& each : list) names.push_back(each.name);
+    for (const Reproduction& each : list) names.emplace_back(each.name);
     const std::string near = nearest(args.name, names);
     throw UsageError("reproduce: there is no '" + args.name + "'" +
                      (near.empty() ? "" : "; did you mean " + near + "?") +
@@ -99,7 +99,7 @@ struct ReproduceFlags {
     flags.add("--profile", args.profile, "device that times are predicted for", {.type = "NAME"});
     add_json(flags, args.json);
   }
-  Request read() {
+  Request read() const {
     if (args.name.empty() && !args.list) {
       throw UsageError("reproduce: which one? pal reproduce --list names them all");
     }

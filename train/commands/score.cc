@@ -36,7 +36,7 @@ struct ScoreFlags {
               {.type = "FILE", .required = true});
     add_json(flags, args.json);
   }
-  Request read() { return request<run_score>(args); }
+  Request read() const { return request<run_score>(args); }
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ struct TranscribeFlags {
     flags.add("--beam", args.beam, "beginnings side by side; 1: the best path (1)", {.type = "K"});
     add_json(flags, args.json);
   }
-  Request read() {
+  Request read() const {
     check_range("--beam", args.beam, 1, 10'000);
     return request<run_transcribe>(args);
   }

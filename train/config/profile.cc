@@ -155,7 +155,7 @@ DeviceProfile parse_profile(const std::string& text, const std::string& file) {
     given.insert(key);
   }
   auto require_key = [&](const std::string& key) {
-    if (!given.count(key)) throw UsageError(file + ": " + key + ": missing; add it");
+    if (!given.contains(key)) throw UsageError(file + ": " + key + ": missing; add it");
   };
   require_key("name");
   for (const NumberField& f : fields()) {
@@ -165,7 +165,7 @@ DeviceProfile parse_profile(const std::string& text, const std::string& file) {
     if (f.required) require_key(f.key);
   }
   // Elementwise kernels mix additions and products, which fuse less than half of the time.
-  if (!given.count("vector_tflops")) profile.vector = profile.f32 / 2;
+  if (!given.contains("vector_tflops")) profile.vector = profile.f32 / 2;
   return profile;
 }
 
@@ -190,7 +190,7 @@ std::string profile_text(const DeviceProfile& profile, const std::vector<std::st
 }
 
 fs::path cpu_profile_path() {
-  const fs::path path = cpu_path();
+  fs::path path = cpu_path();
   if (!path.empty()) return path;
   throw UsageError(
       "the measured profile of this machine has no place: neither XDG_CONFIG_HOME nor "

@@ -217,7 +217,8 @@ std::string yaml_quoted(std::string_view text) {
            std::strchr("_./+-", c) != nullptr;
   };
   YamlNode plain{.kind = YamlNode::Kind::scalar, .text = std::string(text)};
-  bool safe = std::all_of(text.begin(), text.end(), plain_char) && text.find('\0') == text.npos &&
+  bool safe = std::all_of(text.begin(), text.end(), plain_char) &&
+              text.find('\0') == std::string_view::npos &&
               scalar_type(plain) == ScalarType::string && text[0] != '-';
   if (safe) return plain.text;
   std::string out = "\"";

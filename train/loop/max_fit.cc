@@ -211,7 +211,7 @@ Fitting search_fitting(const FitRange& range, int64_t capacity,
   if (auto at = seen.find(fits); at != seen.end()) out.bytes = at->second;
   if (auto at = seen.find(fails); at != seen.end()) out.next = fails, out.next_bytes = at->second;
   if (seen.size() >= 2) {
-    auto b = seen.count(fits) ? seen.find(fits) : seen.begin();
+    auto b = seen.contains(fits) ? seen.find(fits) : seen.begin();
     auto a = b == seen.begin() ? b++ : std::prev(b);
     out.slope = double(b->second - a->second) / double(b->first - a->first);
   }

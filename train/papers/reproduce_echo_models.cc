@@ -16,7 +16,7 @@ namespace {
 using Table = ReproducedTable;
 
 // The recipe, from a batch (sentences, images) and sets of its own.
-using Workload = Recipe (*)(int64_t batch, std::vector<std::string> sets);
+using Workload = Recipe (*)(int64_t batch, const std::vector<std::string>& sets);
 
 Recipe with(Recipe recipe, int64_t batch, const std::vector<std::string>& sets) {
   recipe.sets.push_back("train.batch_size=" + std::to_string(batch));
@@ -30,7 +30,7 @@ Recipe with(Recipe recipe, int64_t batch, const std::vector<std::string>& sets) 
 // utterances of 400 stand for them here: values have as many bytes.
 constexpr int64_t kFrames = 400;
 constexpr int64_t utterances(int64_t papers_batch) { return papers_batch * 1000 / kFrames; }
-Recipe speech(int64_t batch, std::vector<std::string> sets) {
+Recipe speech(int64_t batch, const std::vector<std::string>& sets) {
   return with(
       {"deepspeech2_librispeech",
        {"data.synthetic=true", "model.fused=false", "model.layers=5", "memory.schedule=program"},
@@ -38,7 +38,7 @@ Recipe speech(int64_t batch, std::vector<std::string> sets) {
       batch, sets);
 }
 // 50 words a sentence; elementary nodes, and the vocabulary's loss as one.
-Recipe transformer(int64_t batch, std::vector<std::string> sets) {
+Recipe transformer(int64_t batch, const std::vector<std::string>& sets) {
   return with({"transformer_base",
                {"data.synthetic=true", "data.source_vocab_size=37000", "model.fused=false",
                 "model.loss_chunks=1", "train.batch_words=null"},
@@ -46,7 +46,7 @@ Recipe transformer(int64_t batch, std::vector<std::string> sets) {
               batch, sets);
 }
 // MXNet's is v2.
-Recipe resnet(int64_t batch, std::vector<std::string> sets) {
+Recipe resnet(int64_t batch, const std::vector<std::string>& sets) {
   return with({"resnet152_imagenet", {"model.version=v2"}, {224, 224}}, batch, sets);
 }
 

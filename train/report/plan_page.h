@@ -9,9 +9,9 @@
 namespace pal {
 
 struct PlanPage {
-  std::string name;         // of the configuration
-  std::string what;         // "bucket 100,100, batch 128"
-  std::string config = "";  // YAML, resolved
+  std::string name;    // of the configuration
+  std::string what;    // "bucket 100,100, batch 128"
+  std::string config;  // YAML, resolved
 };
 
 std::string plan_html(const Compiled& compiled, const PlanPage& page);

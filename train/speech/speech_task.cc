@@ -88,7 +88,7 @@ SpeechTask::SpeechTask(const Config& config, const fs::path& model_dir)
 }
 
 // Without `data`, the caller adds it.
-SpeechTask::SpeechTask(const Config& config, std::shared_ptr<SpeechData> data)
+SpeechTask::SpeechTask(const Config& config, const std::shared_ptr<SpeechData>& data)
     : PrefetchedTask("[speech]", "the training recordings, their transcripts or the buckets",
                      config, data),
       batch_(*config.train.batch_size),

@@ -48,7 +48,7 @@ class SpeechTask final : public PrefetchedTask<SpeechBatch, SpeechData> {
                       int64_t beam) const;
 
  private:
-  SpeechTask(const Config& config, std::shared_ptr<SpeechData> data);
+  SpeechTask(const Config& config, const std::shared_ptr<SpeechData>& data);
   void start_batches() override;
   BatchInfo take(SpeechBatch& batch) override;
   void fill_batch(Executable& program, const SpeechBatch& batch) const override;

@@ -104,7 +104,7 @@ bool PqTree::straighten_p(int16_t root, Line& left, Line& right, std::vector<int
   for (int16_t c = at(root).first; c >= 0; c = at(c).next)
     (colour(c) == kEmpty ? beside : colour(c) == kFull ? full : partial).push_back(c);
   if (partial.size() > 2) return false;
-  if (partial.size() > 0 && !straighten(partial[0], left)) return false;
+  if (!partial.empty() && !straighten(partial[0], left)) return false;
   if (!full.empty()) left.full.push_back(join(kP, full));
   return partial.size() < 2 || straighten(partial[1], right);
 }
@@ -222,7 +222,7 @@ void PqTree::append(int16_t n, std::span<const int32_t> rank, std::vector<Leaf>&
   for (int16_t c = node.first; c >= 0; c = at(c).next) {
     int16_t leaf = c;
     while (at(leaf).type != kLeaf) leaf = at(leaf).first;
-    children.push_back({rank[at(leaf).leaf], c});
+    children.emplace_back(rank[at(leaf).leaf], c);
   }
   auto less = [](auto& a, auto& b) { return a.first < b.first; };
   if (node.type == kP)

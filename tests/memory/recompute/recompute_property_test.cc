@@ -133,7 +133,7 @@ std::vector<int64_t> bytes_for_time(const Program& step, KernelCache& cache,
 TEST(RecomputeProperty, MoreTimeNeverCostsBytesAndABudgetThatCanBeMetIsMet) {
   KernelCache cache{Device{}};
   int smaller = 0, met = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
     const bool wide = seed % 3 == 0;
     const Program step = random_network(
         seed, {.layers = 4 + int(seed % 23), .batch = wide ? 48 : 3, .width = wide ? 80 : 6});
@@ -156,8 +156,8 @@ TEST(RecomputeProperty, MoreTimeNeverCostsBytesAndABudgetThatCanBeMetIsMet) {
       met += bytes[1] > budget;
     }
   }
-  EXPECT_GT(smaller, 50);
-  EXPECT_GT(met, 50);
+  EXPECT_GT(smaller, 40);
+  EXPECT_GT(met, 20);
 }
 
 }  // namespace
