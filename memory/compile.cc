@@ -36,10 +36,8 @@ Made recompute_some(const Program& p, Context context, std::string* note) {
 }
 
 bool has_clones(const Program& p) {
-  for (const Node& node : p.nodes) {
-    if (node.phase == Phase::recompute) return true;
-  }
-  return false;
+  return std::any_of(p.nodes.begin(), p.nodes.end(),
+                     [](const Node& node) { return node.phase == Phase::recompute; });
 }
 // A clone with other readers stays, so that there may be as many nodes as before.
 bool same_operators(const Program& a, const Program& b) {

@@ -223,6 +223,35 @@ INSTANTIATE_TEST_SUITE_P(All, ResNetBits, testing::Combine(testing::Bool(), test
                                   (std::get<1>(test.param) ? "V2" : "V15");
                          });
 
+// ResNet-50 as it is trained, 32 images of 224 x 224: what echo leaves of it for more and more
+// time.
+TEST(ResNet, MoreTimeForEchoNeverCostsBytesAndABudgetThatCanBeMetIsMet) {
+  const ImageModel model = resnet_model({.depth = 50, .classes = 1000});
+  TrainConfig config;
+  config.optimizer = OptimizerSpec::Kind::momentum;
+  const Program step = record_step(
+      [&](Builder& b, Val scalars) {
+        ImageLoss loss = image_loss(b, model, 32, 224, 224, scalars, true, {});
+        return Recorded{loss.loss, {{"nll", loss.nll}}, loss.moved};
+      },
+      config, MicroBatch::only);
+  KernelCache cache(cpu_device(1));
+  const StateLayout layout(step);
+  CompileOptions options{.recompute = Recompute::echo};
+  std::vector<int64_t> bytes;
+  for (const double overhead : {0.0, 0.01, 0.03, 0.05, 0.09, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0}) {
+    options.recompute_options.overhead = overhead;
+    bytes.push_back(least_bytes(step, cache, layout, options));
+    EXPECT_LE(bytes.back(), bytes[bytes.size() < 2 ? 0 : bytes.size() - 2]) << overhead;
+  }
+  EXPECT_LT(bytes.back(), bytes.front() / 2);
+  options.recompute_options.overhead = 0.02;
+  for (const int64_t budget : {bytes.back(), bytes.back() + bytes.back() / 8, bytes[4]}) {
+    options.budget = budget;
+    EXPECT_LE(least_bytes(step, cache, layout, options), budget);
+  }
+}
+
 // With zero_init every block begins as its shortcut, and learns all the same.
 TEST(ResNet, ZeroInitLetsEveryWeightLearn) {
   for (const Version version : {Version::v1_5, Version::v2}) {
