@@ -81,7 +81,7 @@ OpDef conv_op(const char* name, const char* formula, void (*gradient)(GradientAr
                     return prepare_conv(kind, device, in, out, geometry_of(attrs.as<A>()));
                   }},
       .cuda = cuda,
-      .examples = std::move(examples),
+      .examples = examples,
   };
 }
 // Its kernels on a GPU.
