@@ -77,10 +77,10 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
   Specs specs;
   std::vector<ValueId> operands;
   for (size_t i = 0; i < in.size(); ++i) {
-    require(in[i].id != kNone || place_in_group(op, i) >= op.optional_from, op.name,
-            "operand " + std::to_string(i) + " is missing");
-    require(in[i].id == kNone || in[i].builder == this, op.name,
-            "operand " + std::to_string(i) + " belongs to another program");
+    require_of(op, in[i].id != kNone || place_in_group(op, i) >= op.optional_from, "operand ", i,
+               " is missing");
+    require_of(op, in[i].id == kNone || in[i].builder == this, "operand ", i,
+               " belongs to another program");
     operands.push_back(in[i].id);
     specs.push_back(in[i].id == kNone ? TensorSpec{} : in[i].spec());
   }
@@ -114,7 +114,7 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
         if (slot.end != old || old == kNone) continue;
         slot.end = id, value.role = slot.role, found = true;
       }
-      require(found || old == kNone, op.name, "it can only write the newest value of a state slot");
+      require_of(op, found || old == kNone, "it can only write the newest value of a state slot");
       if (old == kNone) {  // an optional state that is absent has no next value
         node.out.push_back(kNone);
         out.push_back({});

@@ -12,6 +12,14 @@ Specs specs_of(const Program& program, const std::vector<ValueId>& values) {
   return specs;
 }
 
+SpecSpan SpecList::of(const Program& program, const std::vector<ValueId>& values) {
+  if (specs_.size() < values.size()) specs_.resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    specs_[i] = values[i] == kNone ? TensorSpec{} : program.value(values[i]).spec;
+  }
+  return {specs_.data(), values.size()};
+}
+
 Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   if (op.cost) return op.cost(in, out, attrs);
   Cost cost;
@@ -89,12 +97,10 @@ Specs infer_specs(const OpDef& op, SpecSpan in, const Attrs& attrs) {
   }
 }
 
-void require(bool ok, const std::string& what) {
-  if (!ok) throw Misfit(what);
-}
+void misfit(const std::string& what) { throw Misfit(what); }
 
-void require(bool ok, const char* op_name, const std::string& what) {
-  if (!ok) throw ProgramError("[" + std::string(op_name) + "] " + what);
+void misfit(const OpDef& op, const std::string& what) {
+  throw ProgramError("[" + std::string(op.name) + "] " + what);
 }
 
 }  // namespace pal

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/program.h"
+#include "core/text.h"
 
 namespace pal {
 
@@ -130,6 +131,14 @@ std::span<const OpDef* const> all_ops();
 
 // Specs of a node's operands and outputs; absent ones are empty.
 Specs specs_of(const Program& program, const std::vector<ValueId>& values);
+// The same for one node after the other, without a list for each.
+class SpecList {
+ public:
+  SpecSpan of(const Program& program, const std::vector<ValueId>& values);  // until the next call
+
+ private:
+  Specs specs_;
+};
 // cost, with the default for operators that declare none: all bytes in and out, a flop an element.
 Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs);
 Cost cost_of(const Program& program, const Node& node);
@@ -152,9 +161,18 @@ int written_operand(const OpDef& op, int output);
 // Shapes and types of the outputs; ProgramError("[name] ...") where operands do not fit.
 Specs infer_specs(const OpDef& op, SpecSpan in, const Attrs& attrs);
 
+[[noreturn]] void misfit(const std::string& what);
+[[noreturn]] void misfit(const OpDef& op, const std::string& what);
 // In an operator's inference: an error unless ok. infer_specs puts the operator's name before it.
-void require(bool ok, const std::string& what);
-// Anywhere: ProgramError("[name] " + what) unless ok.
-void require(bool ok, const char* op_name, const std::string& what);
+// `parts` make its text one after the other; numbers, shapes, specs are printed only then, since a
+// step's verification infers every node. Where a part costs something, it is a function that gives
+// the text.
+template <class... Parts> void require(bool ok, const Parts&... parts) {
+  if (!ok) misfit(join_parts(parts...));
+}
+// Anywhere: ProgramError("[name] ...") unless ok.
+template <class... Parts> void require_of(const OpDef& op, bool ok, const Parts&... parts) {
+  if (!ok) misfit(op, join_parts(parts...));
+}
 
 }  // namespace pal

@@ -1,6 +1,8 @@
 // The cache of prepared kernels.
 #include "core/prepare.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace pal {
@@ -13,27 +15,30 @@ ByNode<int64_t> workspace_bytes(const ByNode<std::shared_ptr<const Kernel>>& ker
 }
 
 std::shared_ptr<const Kernel> KernelCache::get(const Program& program, const Node& node) {
-  return get(*node.op, specs_of(program, node.in), specs_of(program, node.out), node.attrs);
+  return get(*node.op, in_.of(program, node.in), out_.of(program, node.out), node.attrs);
 }
 
-std::shared_ptr<const Kernel> KernelCache::get(const OpDef& op, const Specs& in, const Specs& out,
+std::shared_ptr<const Kernel> KernelCache::get(const OpDef& op, SpecSpan in, SpecSpan out,
                                                const Attrs& attrs) {
   size_t h = hash_combine(std::hash<const void*>{}(&op), attrs.hash());
   for (auto& spec : in) h = hash_combine(h, hash_of(spec));
   h = hash_combine(h, in.size());
   for (auto& spec : out) h = hash_combine(h, hash_of(spec));
+  auto same = [](const Specs& a, SpecSpan b) { return std::ranges::equal(a, b); };
   auto& bucket = entries_[h];
   for (auto& e : bucket) {
-    if (e.op == &op && e.kernel->in == in && e.kernel->out == out && e.attrs == attrs) {
+    if (e.op == &op && same(e.kernel->in, in) && same(e.kernel->out, out) && e.attrs == attrs) {
       return e.kernel;
     }
   }
   const Backend* backend = device_.kind == DeviceKind::cpu ? &op.cpu : op.cuda;
-  require(backend && backend->run, op.name, "has no kernel for this device");
+  require_of(op, backend && backend->run, "has no kernel for this device");
   auto kernel = std::make_shared<Kernel>();
   kernel->run = backend->run;
-  kernel->in = in, kernel->out = out;
-  if (backend->prepare) kernel->prepared = backend->prepare(device_, in, out, attrs);
+  kernel->in.assign(in.begin(), in.end()), kernel->out.assign(out.begin(), out.end());
+  if (backend->prepare) {
+    kernel->prepared = backend->prepare(device_, kernel->in, kernel->out, attrs);
+  }
   bucket.push_back({&op, attrs, kernel});
   ++size_;
   return kernel;

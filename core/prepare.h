@@ -31,8 +31,7 @@ class KernelCache {
 
   // ProgramError when the operator has no kernel for this device.
   std::shared_ptr<const Kernel> get(const Program& program, const Node& node);
-  std::shared_ptr<const Kernel> get(const OpDef& op, const Specs& in, const Specs& out,
-                                    const Attrs& attrs);
+  std::shared_ptr<const Kernel> get(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs);
   const Device& device() const { return device_; }
   size_t size() const { return size_; }
 
@@ -43,6 +42,7 @@ class KernelCache {
     std::shared_ptr<const Kernel> kernel;
   };
   Device device_;
+  SpecList in_, out_;
   std::unordered_map<size_t, std::vector<Entry>> entries_;
   size_t size_ = 0;
 };

@@ -17,17 +17,16 @@ namespace {
 
 constexpr NodeId kLarge = 4000;  // nodes
 
-int64_t scheduled_peak(const Program& program, KernelCache& cache, const CompileOptions& options) {
+int64_t scheduled_peak(const Program& program, const ByNode<int64_t>& workspace,
+                       const CompileOptions& options) {
   const StorageOptions storages = storage_options(options);
-  const ByNode<int64_t> workspace = workspace_bytes(prepare_all(program, cache));
-  if (options.schedule == Schedule::program) return peak_bytes(program, workspace, storages);
-  if (program.node_count() > kLarge) {
-    int64_t bytes = 0;
+  int64_t bytes = 0;
+  if (options.schedule != Schedule::program && program.node_count() > kLarge) {
     schedule_early_updates(program, nullptr, workspace, storages, &bytes);
-    return bytes;
+  } else {
+    schedule(program, options.schedule, nullptr, workspace, storages, &bytes);
   }
-  const Program scheduled = schedule(program, options.schedule, nullptr, workspace, storages);
-  return peak_bytes(scheduled, workspace_bytes(prepare_all(scheduled, cache)), storages);
+  return bytes;
 }
 
 double step_ms_of(Passed& passed, const CompileOptions& options) {
@@ -54,8 +53,15 @@ class Driver {
       const Pass& pass = passes[i];
       if (!pass.wanted(options_)) continue;
       const std::span<const Pass> rest = passes.subspan(i + 1);
-      const auto scheduled = [&](const Program& p) { return scheduled_peak(p, cache_, options_); };
-      const auto final = [&](const Program& p) { return final_peak(rest, p); };
+      const auto scheduled = [&](const Program& p) {
+        return scheduled_peak(p, workspace_bytes(prepare_all(p, cache_)), options_);
+      };
+      std::optional<int64_t> without;  // the final peak without the pass
+      const auto final = [&](const Program& p) {
+        if (&p != &now.program) return final_peak(rest, p);
+        if (!without) without = final_peak(rest, p);
+        return *without;
+      };
       PassReport report{.name = pass.name, .trades = pass.trades_time};
       const Clock::time_point start = Clock::now();
       std::optional<Program> made =
@@ -81,7 +87,7 @@ class Driver {
       PassReport kept = report;
       add(std::move(kept), now, then, then);
       Passed with = run(rest, std::move(then));
-      const Raised raised{final_peak(rest, now.program), peak_of(with, options_)};
+      const Raised raised{final(now.program), peak_of(with, options_)};
       if (!raised) return with;
       undo(std::move(report), now, raised, "after the passes that follow ");
     }
@@ -99,8 +105,8 @@ class Driver {
       return {peak_of(now, options_), peak_of(then, options_)};
     }
     if (keep == Keep::if_scheduled_peak_not_higher) {
-      return {scheduled_peak(now.program, cache_, options_),
-              scheduled_peak(then.program, cache_, options_)};
+      return {scheduled_peak(now.program, now.workspace, options_),
+              scheduled_peak(then.program, then.workspace, options_)};
     }
     return {};
   }

@@ -238,7 +238,7 @@ std::string effect_of(const Program& p, const Matches& matches) {
   return text;
 }
 
-Program fuse(const Program& program, std::string* note, std::span<const Rewrite* const> rewrites,
+Program fuse(Program program, std::string* note, std::span<const Rewrite* const> rewrites,
              Rewrite::When when) {
   Matches matches(program, rewrites, when);
   std::optional<Arrangement> arranged;
@@ -247,25 +247,29 @@ Program fuse(const Program& program, std::string* note, std::span<const Rewrite*
     matches.drop(arranged->at_fault());
   }
   if (note) *note = effect_of(program, matches);
-  Program out = without_nodes(program);
+  if (matches.list().empty()) return program;
+  ByNode<Node> nodes;
+  nodes.reserve(arranged->order().size());
+  // The matches first: they read nodes that are moved then.
+  std::vector<Node> made;
+  for (const Match& m : matches.list()) made.push_back(fused(program, m));
   for (const Arrangement::Item& item : arranged->order()) {
-    const bool kept = item.node != kNone;
-    out.nodes.push_back(kept ? program.node(item.node)
-                             : fused(program, matches.list()[item.match]));
+    nodes.push_back(std::move(item.node == kNone ? made[item.match] : program.node(item.node)));
   }
-  out.relink();
-  return out;
+  program.nodes = std::move(nodes);
+  program.relink();
+  return program;
 }
 
 }  // namespace
 
-Program fuse_recompute(const Program& program, std::string* note,
+Program fuse_recompute(Program program, std::string* note,
                        std::span<const Rewrite* const> rewrites) {
-  return fuse(program, note, rewrites, Rewrite::When::recomputed);
+  return fuse(std::move(program), note, rewrites, Rewrite::When::recomputed);
 }
-Program fuse_epilogues(const Program& program, std::string* note,
+Program fuse_epilogues(Program program, std::string* note,
                        std::span<const Rewrite* const> rewrites) {
-  return fuse(program, note, rewrites, Rewrite::When::always);
+  return fuse(std::move(program), note, rewrites, Rewrite::When::always);
 }
 
 }  // namespace pal

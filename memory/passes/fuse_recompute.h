@@ -23,10 +23,10 @@ namespace pal {
 // The step with every pattern of `rewrites` fused that it contains, or as it was where there is
 // none. `note` says how many nodes became how many, and what they move. ProgramError never; verify
 // after.
-Program fuse_recompute(const Program& program, std::string* note = nullptr,
+Program fuse_recompute(Program program, std::string* note = nullptr,
                        std::span<const Rewrite* const> rewrites = all_rewrites());
 // The same with those that say `always`.
-Program fuse_epilogues(const Program& program, std::string* note = nullptr,
+Program fuse_epilogues(Program program, std::string* note = nullptr,
                        std::span<const Rewrite* const> rewrites = all_rewrites());
 
 }  // namespace pal

@@ -215,22 +215,22 @@ class History {
     }
   }
 
-  // The value is still there, for `who`.
-  void expect(ValueId v, const std::string& who) {
+  // The value is still there, for the one who is named.
+  template <class Who> void expect(ValueId v, const Who& who) {
     const auto& made = made_[v];
     for (const Extent& e : marks(at_.space(v), at_.begin(v), at_.end(v))) {
       const auto at = std::find_if(made.begin(), made.end(), [&](const Extent& m) {
         return m.begin <= e.begin && e.end <= m.end;
       });
       if (at != made.end() && at->mark == e.mark) continue;
-      fail(who + " " + name_of(at_.p, v) + ", but " +
+      fail(join_parts(who) + " " + name_of(at_.p, v) + ", but " +
            (e.mark == 0 ? "nothing was written there"
                         : "its bytes are overwritten by " + name(writes_[e.mark])));
     }
   }
 
   void read(ValueId v, NodeId n) {
-    expect(v, node(n) + "reads");
+    expect(v, [&] { return node(n) + "reads"; });
     for (auto& [at, piece] : bytes(at_.space(v)).pieces(at_.begin(v), at_.end(v))) {
       const Write& last = writes_[piece.mark];
       if (!finished_.before(last.node, n)) {

@@ -30,21 +30,6 @@ DType type_of(SpecSpan in) {
   return bf16 >= 2 ? DType::bf16 : f16 >= 2 ? DType::f16 : DType::f32;
 }
 
-// Specs of one node after the other, without a list for each.
-class SpecList {
- public:
-  SpecSpan of(const Program& program, const std::vector<ValueId>& values) {
-    if (specs_.size() < values.size()) specs_.resize(values.size());
-    for (size_t i = 0; i < values.size(); ++i) {
-      specs_[i] = values[i] == kNone ? TensorSpec{} : program.value(values[i]).spec;
-    }
-    return {specs_.data(), values.size()};
-  }
-
- private:
-  Specs specs_;
-};
-
 class Worker {
  public:
   Worker(const Program& program, const Storages* storages)

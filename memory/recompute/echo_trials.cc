@@ -122,11 +122,11 @@ class Trials {
         return &known;
       }
     }
-    const Clones clones = clones_of(view_, trial);
+    Clones clones = clones_of(view_, trial);
     if (clones.count == 0 && clones.encoded == 0) return nullptr;
     trial.bytes = peak_bytes(clones.program);
-    const Program& program = fuse_ ? fuse_recompute(clones.program) : clones.program;
-    trial.overhead = predict(program, kEchoDevice).step_ms / plain_.step_ms - 1;
+    if (fuse_) clones.program = fuse_recompute(std::move(clones.program));
+    trial.overhead = predict(clones.program, kEchoDevice).step_ms / plain_.step_ms - 1;
     list_.push_back(std::move(trial));
     return &list_.back();
   }
@@ -205,7 +205,7 @@ class Search {
       : view_(view),
         options_(options),
         trials_(trials),
-        tries_(std::clamp(int(kEchoNodes / std::max<size_t>(view.program.nodes.size(), 1)), 2, 8)) {
+        tries_(std::clamp(int(kEchoNodes / std::max<size_t>(view.program.nodes.size(), 1)), 2, 6)) {
   }
 
   void run(double most) {
@@ -262,15 +262,19 @@ class Search {
   }
 
   // For so much of the step's time: what lies between the rung that costs too much and the next,
-  // then regions of the former, as many as the time allows. Heavier nodes wait until the others
-  // cost less than that.
+  // then regions of the former, as many as the time allows, unless the rung is so much larger than
+  // another ladder's that they would not make up for it. Heavier nodes wait until the others cost
+  // less than that.
   void fill(const Ladder& ladder, double level) {
     if (ladder[0].overhead <= level || (ladder[0].heavier && lightest_ > level)) return;
     const auto cheap = std::find_if(ladder.begin(), ladder.end(),
                                     [&](const Trial& rung) { return rung.overhead <= level; });
     Trial dear = cheap[-1];
     if (cheap != ladder.end()) look_between(dear, cheap->price, level);
-    if (const Trial* best = trials_.best_within(level, &dear)) add_regions(*best, dear, level);
+    const Trial* best = trials_.best_within(level, &dear);
+    if (!best || double(best->bytes) * kEchoHope > double(trials_.best_within(level)->bytes))
+      return;
+    add_regions(*best, dear, level);
   }
 
   // `dear`: the cheapest so far that costs too much. `enough`: a price at which less does.

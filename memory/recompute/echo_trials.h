@@ -46,6 +46,8 @@ constexpr std::array<EchoLevel, 12> kEchoLevels = {{{0.01},
 constexpr size_t kEchoNodes = 100'000;
 // The passes that follow are taken to save at most a tenth more of one step than of another.
 constexpr double kEchoSlack = 0.9;
+// Regions are taken to save at most a quarter of a step's bytes.
+constexpr double kEchoHope = 0.75;
 
 // What counts as near, tried in turn; the one with the smallest footprint is used, at all prices.
 // The last is any distance: where the peak lies between the phases (a vocabulary's scores), even a

@@ -118,9 +118,12 @@ std::string plural(int count, const char* what) {
 const char* to_string(Schedule method) { return names(method)[size_t(method)]; }
 
 Program schedule(const Program& program, Schedule method, std::string* note,
-                 const ByNode<int64_t>& workspace_bytes, const StorageOptions& options) {
+                 const ByNode<int64_t>& workspace_bytes, const StorageOptions& options,
+                 int64_t* peak_after) {
   std::string ignored;
   std::string& said = note ? *note : ignored;
+  const int64_t before = peak_bytes(program, workspace_bytes, options);
+  if (peak_after) *peak_after = before;
   if (method == Schedule::program) {
     said = "program order";
     return program;
@@ -146,14 +149,16 @@ Program schedule(const Program& program, Schedule method, std::string* note,
   }
 
   const std::string blocked = early_updates_blocked(program);
-  Program out = permuted(program, best.order);
-  // The last word has the true peak; the search's is the same but where a value is gathered twice.
-  if (std::is_sorted(best.order.begin(), best.order.end()) ||
-      peak_bytes(out, permuted(workspace_bytes, best.order), options) >=
-          peak_bytes(program, workspace_bytes, options)) {
+  auto as_recorded = [&] {
     said = joined({"program order", exact, blocked});
     return program;
-  }
+  };
+  if (std::is_sorted(best.order.begin(), best.order.end())) return as_recorded();
+  Program out = permuted(program, best.order);
+  // The last word has the true peak; the search's is the same but where a value is gathered twice.
+  const int64_t after = peak_bytes(out, permuted(workspace_bytes, best.order), options);
+  if (after >= before) return as_recorded();
+  if (peak_after) *peak_after = after;
   const int updates = updates_moved(program, best.order);
   const std::string moved = updates ? plural(updates, "update") + " moved" : "";
   said = joined({best.name, moved, moves, exact, blocked});

@@ -24,9 +24,10 @@ const char* to_string(Schedule method);
 // places, and sums are chains of nodes, so results are the same bits. Recomputed nodes stay right
 // before the first node that needs them (but for exact). `workspace_bytes` by node; empty: none.
 // `note` says which order won, what was moved, and when no update can come early, which gate
-// forbids it: "early updates blocked by clip_norm".
+// forbids it: "early updates blocked by clip_norm". `peak` is the result's.
 Program schedule(const Program& program, Schedule method, std::string* note = nullptr,
-                 const ByNode<int64_t>& workspace_bytes = {}, const StorageOptions& options = {});
+                 const ByNode<int64_t>& workspace_bytes = {}, const StorageOptions& options = {},
+                 int64_t* peak = nullptr);
 
 // Moves updates, and what only stands between weight gradients and updates (clipping by value,
 // norms), as early as their operands, the loss, and the readers of the old state allow, so that

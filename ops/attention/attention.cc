@@ -23,23 +23,23 @@ namespace {
 // q (T, B, D), k, v (S, B, D) come first in both operators; lengths and scalars from `optional` on.
 void check(SpecSpan in, const AttentionAttrs& a, size_t optional) {
   const TensorSpec &q = in[0], &k = in[1];
-  const std::string text = to_string(q) + ", " + to_string(k) + ", " + to_string(in[2]);
+  auto text = [&] { return join_parts(q, ", ", k, ", ", in[2]); };
   bool ok = is_float(q.dtype) && q.shape.rank() == 3 && k.shape.rank() == 3 && in[2] == k &&
             k.dtype == q.dtype && k.shape[0] > 0;
   for (int axis : {1, 2}) ok = ok && q.shape[axis] == k.shape[axis];
-  require(ok, text + ": want (T, B, D), (S, B, D), (S, B, D), all of one float type");
+  require(ok, text, ": want (T, B, D), (S, B, D), (S, B, D), all of one float type");
   const int64_t width = q.shape[2];
-  require(a.heads > 0 && width % a.heads == 0 && width / a.heads <= kWidestHead,
-          text + ": " + std::to_string(a.heads) + " heads do not divide the last axis into at " +
-              "most " + std::to_string(kWidestHead) + " columns each");
-  require(!a.causal || q.shape[0] == k.shape[0], text + ": causal needs as many keys as queries");
+  require(a.heads > 0 && width % a.heads == 0 && width / a.heads <= kWidestHead, text, ": ",
+          a.heads, " heads do not divide the last axis into at ", "most ", kWidestHead,
+          " columns each");
+  require(!a.causal || q.shape[0] == k.shape[0], text, ": causal needs as many keys as queries");
   const TensorSpec &lengths = in[optional], &scalars = in[optional + 1];
-  require(!present(lengths) || lengths == TensorSpec{{q.shape[1]}, DType::i32},
-          to_string(lengths) + ": want lengths i32[" + std::to_string(q.shape[1]) + "]");
-  require(a.dropout >= 0 && a.dropout < 1,
-          "dropout is " + print_float(double(a.dropout)) + ", should be in [0, 1)");
-  require(present(scalars) ? scalars == scalars_spec() : a.dropout == 0,
-          to_string(scalars) + ": dropout needs the step's scalars, " + to_string(scalars_spec()));
+  require(!present(lengths) || lengths == TensorSpec{{q.shape[1]}, DType::i32}, lengths,
+          ": want lengths i32[", q.shape[1], "]");
+  require(a.dropout >= 0 && a.dropout < 1, "dropout is ", print_float(double(a.dropout)),
+          ", should be in [0, 1)");
+  require(present(scalars) ? scalars == scalars_spec() : a.dropout == 0, scalars,
+          ": dropout needs the step's scalars, ", scalars_spec());
 }
 
 TensorSpec lse_spec(SpecSpan in, const AttentionAttrs& a) {
@@ -147,9 +147,8 @@ const OpDef attention_grad_op{
       auto& attrs = attributes.as<AttentionAttrs>();
       require(in.size() == 8, "takes q, k, v, out, lse, dout, lengths, scalars");
       check(in, attrs, 6);
-      require(in[3] == in[0] && in[5] == in[0] && in[4] == lse_spec(in, attrs),
-              to_string(in[3]) + ", " + to_string(in[4]) + ", " + to_string(in[5]) +
-                  ": out and dout should be as q, lse " + to_string(lse_spec(in, attrs)));
+      require(in[3] == in[0] && in[5] == in[0] && in[4] == lse_spec(in, attrs), in[3], ", ", in[4],
+              ", ", in[5], ": out and dout should be as q, lse ", lse_spec(in, attrs));
       return {plain(in[0]), plain(in[1]), plain(in[2])};
     },
     .optional_from = 6,

@@ -30,7 +30,7 @@ void check(SpecSpan in, const TensorSpec& wide, const TensorSpec* x,
   if (ok && coefficients) {
     ok = coefficients->dtype == wide.dtype && coefficients->shape == wide.shape.without(2);
   }
-  require(ok, specs(in) + ": want (S, B, H) with (S, B) or (B, H), all of one float type");
+  require(ok, specs(in), ": want (S, B, H) with (S, B) or (B, H), all of one float type");
 }
 
 void run_context(const KernelArgs& a) {
@@ -150,11 +150,11 @@ const OpDef add_outer_op{
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 3, "takes weights, x, sum");
       const TensorSpec &w = in[0], &x = in[1];
-      require(w.shape.rank() == 2 && x.shape.rank() == 2,
-              specs(in) + ": want weights (S, B) and x (B, H)");
+      require(w.shape.rank() == 2 && x.shape.rank() == 2, specs(in),
+              ": want weights (S, B) and x (B, H)");
       const TensorSpec wide{x.shape.with_front(w.shape[0]), x.dtype};
       check(in, wide, &x, &w);
-      require(!present(in[2]) || in[2] == wide, specs(in) + ": the sum is not " + to_string(wide));
+      require(!present(in[2]) || in[2] == wide, specs(in), ": the sum is not ", wide);
       return {wide};
     },
     .optional_from = 2,

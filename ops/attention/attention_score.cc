@@ -22,8 +22,8 @@ alignas(64) constexpr float kZeros[kTile] = {};
 void check(const TensorSpec& keys, const TensorSpec& query, const TensorSpec& v) {
   require(keys.shape.rank() == 3 && is_float(keys.dtype) && query.dtype == keys.dtype &&
               query.shape == keys.shape.without(0) && v == TensorSpec{{keys.shape[2]}},
-          to_string(keys) + ", " + to_string(query) + ", " + to_string(v) +
-              ": want keys (S, B, A) and query (B, A) of one float type, v f32 (A)");
+          keys, ", ", query, ", ", v,
+          ": want keys (S, B, A) and query (B, A) of one float type, v f32 (A)");
 }
 
 void run(const KernelArgs& a) {
@@ -125,10 +125,10 @@ const OpDef mlp_score_grad_op{
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 6, "takes dy, keys, query, v, sum of dkeys, sum of dv");
       check(in[1], in[2], in[3]);
-      require(in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(2),
-              to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the score");
-      require((!present(in[4]) || in[4] == in[1]) && (!present(in[5]) || in[5] == in[3]),
-              to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
+      require(in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(2), in[0], ", ",
+              in[1], ": dy is not like the score");
+      require((!present(in[4]) || in[4] == in[1]) && (!present(in[5]) || in[5] == in[3]), in[4],
+              ", ", in[5], ": the sums are not like keys and v");
       return {plain(in[1]), plain(in[2]), plain(in[3])};
     },
     .optional_from = 4,

@@ -159,10 +159,10 @@ const OpDef mlp_score_replay_grad_op{
       require(keys.shape.rank() == 3 && keys.dtype == DType::f32 &&
                   dy == TensorSpec{keys.shape.without(2)} &&
                   query == TensorSpec{keys.shape.without(0)} && v == TensorSpec{{keys.shape[2]}},
-              to_string(dy) + ", " + to_string(keys) + ", " + to_string(query) + ", " +
-                  to_string(v) + ": want dy (S, B), keys (S, B, A), query (B, A), v (A) of f32");
-      require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v),
-              to_string(in[4]) + ", " + to_string(in[5]) + ": the sums are not like keys and v");
+              dy, ", ", keys, ", ", query, ", ", v,
+              ": want dy (S, B), keys (S, B, A), query (B, A), v (A) of f32");
+      require((!present(in[4]) || in[4] == keys) && (!present(in[5]) || in[5] == v), in[4], ", ",
+              in[5], ": the sums are not like keys and v");
       return {plain(keys), plain(query), plain(v)};
     },
     .optional_from = 4,

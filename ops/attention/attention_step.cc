@@ -86,20 +86,18 @@ void run(const KernelArgs& a) {
 Specs infer(SpecSpan in, const Attrs& attrs) {
   require(in.size() == 6, "takes q, keys, values, lengths, key, value");
   const TensorSpec &q = in[0], &keys = in[1], &lengths = in[3];
-  const std::string text = to_string(q) + ", " + to_string(keys) + ", " + to_string(in[2]);
+  auto text = [&] { return join_parts(q, ", ", keys, ", ", in[2]); };
   require(is_float(q.dtype) && q.shape.rank() == 2 && keys.shape.rank() == 3 && in[2] == keys &&
               keys.dtype == q.dtype && keys.shape.without(0) == q.shape,
-          text + ": want (B, D), (S, B, D), (S, B, D), all of one float type");
+          text, ": want (B, D), (S, B, D), (S, B, D), all of one float type");
   const int64_t heads = attrs.as<AttentionStepAttrs>().heads, width = q.shape[1];
-  require(heads > 0 && width % heads == 0 && width / heads <= kWidestHead,
-          text + ": " + std::to_string(heads) + " heads do not divide the last axis into at most " +
-              std::to_string(kWidestHead) + " columns each");
+  require(heads > 0 && width % heads == 0 && width / heads <= kWidestHead, text, ": ", heads,
+          " heads do not divide the last axis into at most ", kWidestHead, " columns each");
   require(lengths.dtype == DType::i32 && lengths.shape.rank() == 1 &&
               (lengths.shape[0] == 1 || lengths.shape[0] == q.shape[0]),
-          to_string(lengths) + ": want lengths i32[1] or i32[" + std::to_string(q.shape[0]) + "]");
+          lengths, ": want lengths i32[1] or i32[", q.shape[0], "]");
   require(present(in[4]) == present(in[5]) && (!present(in[4]) || (in[4] == q && in[5] == q)),
-          to_string(in[4]) + ", " + to_string(in[5]) + ": the own key and value, both or none, " +
-              "should be " + to_string(q));
+          in[4], ", ", in[5], ": the own key and value, both or none, ", "should be ", q);
   return {plain(q)};
 }
 

@@ -45,20 +45,19 @@ Shape shape_of(int64_t first, const ConvShape& s, int64_t ConvAxis::*extent, int
 Shape y_of(const ConvShape& s) { return shape_of(s.n, s, &ConvAxis::out, s.o); }
 
 void require_fit(const Shape& x, const Shape& w, const ConvGeometry& g) {
-  const std::string text = to_string(x) + " by " + to_string(w);
-  require(g.groups > 0 && w[0] % g.groups == 0 && x.back() == w.back() * g.groups,
-          text + ": channels differ" +
-              (g.groups == 1 ? "" : " (" + std::to_string(g.groups) + " groups)"));
+  auto text = [&] { return join_parts(x, " by ", w); };
+  require(g.groups > 0 && w[0] % g.groups == 0 && x.back() == w.back() * g.groups, text,
+          ": channels differ", (g.groups == 1 ? "" : " (" + std::to_string(g.groups) + " groups)"));
   for (int i = 0; i < g.axes; ++i) {
     const ConvAxis& a = g.axis[size_t(i)];
     const int64_t reach = (w[i + 1] - 1) * a.dilation + 1;
     require(a.stride > 0 && a.dilation > 0 && a.before >= 0 && a.after >= 0 && a.before < reach &&
                 a.after < reach,
-            text + ": strides and dilations are positive, and padding is less than the kernel");
+            text, ": strides and dilations are positive, and padding is less than the kernel");
   }
   for (const ConvShape s = conv_shape(x, w, g); const ConvAxis& a : s.axis) {
-    require(a.out > 0 || &a - s.axis.data() >= s.axes,
-            text + ": the kernel is larger than the padded image");
+    require(a.out > 0 || &a - s.axis.data() >= s.axes, text,
+            ": the kernel is larger than the padded image");
   }
 }
 
@@ -80,10 +79,8 @@ void require_operands_of(const ConvGeometry& g, const TensorSpec& image, const T
                          bool other_is_weights) {
   require(is_plain_image(image, g) &&
               (other_is_weights ? is_weights(other, g) : is_plain_image(other, g)),
-          to_string(image) + " by " + to_string(other) + ": needs floats of rank " +
-              std::to_string(g.axes + 2) + ", channels last");
-  require(image.dtype == other.dtype,
-          to_string(image) + " by " + to_string(other) + ": the types differ");
+          image, " by ", other, ": needs floats of rank ", g.axes + 2, ", channels last");
+  require(image.dtype == other.dtype, image, " by ", other, ": the types differ");
 }
 
 }  // namespace
@@ -100,16 +97,15 @@ Specs infer_conv(ConvKind kind, SpecSpan in, const ConvGeometry& g) {
   require_fit(x, w, g);
   const Shape y = y_of(conv_shape(x, w, g));
   if (forward) {
-    require(!present(in, 2) || in[2] == TensorSpec{{w[0]}},
-            "the bias should be f32[" + std::to_string(w[0]) + "], is " + to_string(in[2]));
+    require(!present(in, 2) || in[2] == TensorSpec{{w[0]}}, "the bias should be f32[", w[0],
+            "], is ", in[2]);
     return {{y, in[0].dtype}};
   }
   const Shape& dy = in[of_data ? 0 : 1].shape;
-  require(dy == y, to_string(dy) + ": the gradient should be " + to_string(y));
+  require(dy == y, dy, ": the gradient should be ", y);
   if (of_data) return {{x, in[0].dtype}};
   const TensorSpec out{w};
-  require(!present(in, 2) || in[2] == out,
-          to_string(in[2]) + ": the sum should be " + to_string(out));
+  require(!present(in, 2) || in[2] == out, in[2], ": the sum should be ", out);
   return {out};
 }
 

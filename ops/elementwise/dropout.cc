@@ -59,11 +59,10 @@ void run_dropout(const KernelArgs& a) {
 }
 
 void require_probability(float p) {
-  require(p >= 0 && p < 1, "p is " + print_float(double(p)) + ", should be in [0, 1)");
+  require(p >= 0 && p < 1, "p is ", print_float(double(p)), ", should be in [0, 1)");
 }
 void require_scalars(const TensorSpec& spec) {
-  require(spec == scalars_spec(),
-          to_string(spec) + ": the step's scalars should be " + to_string(scalars_spec()));
+  require(spec == scalars_spec(), spec, ": the step's scalars should be ", scalars_spec());
 }
 
 int64_t stream_or_next(Val scalars, int64_t stream) {
@@ -105,7 +104,7 @@ const OpDef dropout_mask_op{
       require_probability(mask.p);
       require_scalars(in[0]);
       const TensorSpec out{mask.shape, mask.dtype};
-      require(is_float(out.dtype), to_string(out) + ": not floating-point");
+      require(is_float(out.dtype), out, ": not floating-point");
       return {out};
     },
     .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {

@@ -82,7 +82,7 @@ const OpDef scale_channels_op{
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 2 && is_batch(in[0]), "takes x (N,..,C) and a factor");
       const TensorSpec factor{channels_of(in[0].shape), in[0].dtype};
-      require(in[1] == factor, to_string(in[1]) + ": the factor should be " + to_string(factor));
+      require(in[1] == factor, in[1], ": the factor should be ", factor);
       return {in[0]};
     },
     .gradient =

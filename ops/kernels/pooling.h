@@ -43,7 +43,7 @@ template <class S> Shape pooled(const Shape& x, const S& s) {
 template <class S> TensorSpec infer_pooled(SpecSpan in, const S& s) {
   require(in.size() == 1 && is_plain_image(in[0]), "needs one plain image of floats (N,H,W,C)");
   const Shape out = pooled(in[0].shape, s);
-  require(out.numel() > 0, to_string(in[0]) + ": the window is larger than the padded image");
+  require(out.numel() > 0, in[0], ": the window is larger than the padded image");
   return {out, in[0].dtype};
 }
 
@@ -63,8 +63,7 @@ template <class S> Cost pool_gradient_cost(SpecSpan in, SpecSpan out, const Attr
 template <class S> Specs infer_pool_gradient(const TensorSpec& dy, const S& s) {
   require(s.height > 0 && s.width > 0, "needs the image's height and width");
   const Shape image{dy.shape[0], s.height, s.width, dy.shape[3]};
-  require(pooled(image, s) == dy.shape,
-          to_string(dy) + ": the gradient should be " + to_string(pooled(image, s)));
+  require(pooled(image, s) == dy.shape, dy, ": the gradient should be ", pooled(image, s));
   return {{image, dy.dtype}};
 }
 

@@ -99,9 +99,9 @@ void convert_operand(const KernelArgs& a, size_t operand) {
 }
 
 void require_operands(SpecSpan in, size_t least, size_t most) {
-  require(in.size() >= least && in.size() <= most,
-          "takes " + (least < most ? std::to_string(least) + " to " : std::string()) +
-              std::to_string(most) + " operands, not " + std::to_string(in.size()));
+  require(in.size() >= least && in.size() <= most, "takes ",
+          (least < most ? std::to_string(least) + " to " : std::string()), most, " operands, not ",
+          in.size());
 }
 
 bool is_float(DType type) {
@@ -110,14 +110,13 @@ bool is_float(DType type) {
 
 Specs infer_like_first(SpecSpan in, size_t operands, bool predicate_last) {
   require_operands(in, operands, operands);
-  require(is_float(in[0].dtype), to_string(in[0]) + ": not a floating-point type");
+  require(is_float(in[0].dtype), in[0], ": not a floating-point type");
   for (size_t k = 1; k < operands; ++k) {
     const bool predicate = predicate_last && k + 1 == operands;
-    require(in[k].shape == in[0].shape,
-            to_string(in[0]) + ", " + to_string(in[k]) + ": shapes differ");
+    require(in[k].shape == in[0].shape, in[0], ", ", in[k], ": shapes differ");
     require(in[k].dtype == in[0].dtype ||
                 (predicate && (is_float(in[k].dtype) || in[k].dtype == DType::bit)),
-            to_string(in[0]) + ", " + to_string(in[k]) + ": types differ");
+            in[0], ", ", in[k], ": types differ");
   }
   return {{in[0].shape, in[0].dtype}};
 }

@@ -105,13 +105,11 @@ void run_grad(const KernelArgs& a) {
 void check(const TensorSpec& logits, const TensorSpec& targets, const TensorSpec& scalars,
            const Attrs& attrs) {
   const float s = attrs.as<CrossEntropyAttrs>().smoothing;
-  require(s >= 0 && s <= 1, "smoothing is " + print_float(s) + ": want 0 to 1");
-  require(
-      logits.shape.rank() == 2 && is_float(logits.dtype) && targets.dtype == DType::i32 &&
-          targets.shape == Shape{logits.shape[0]} && logits.shape[1] > 0,
-      to_string(logits) + ", " + to_string(targets) + ": want logits (N, V) and targets i32[N]");
-  require(scalars == scalars_spec(),
-          to_string(scalars) + ": want the step's scalars, " + to_string(scalars_spec()));
+  require(s >= 0 && s <= 1, "smoothing is ", print_float(s), ": want 0 to 1");
+  require(logits.shape.rank() == 2 && is_float(logits.dtype) && targets.dtype == DType::i32 &&
+              targets.shape == Shape{logits.shape[0]} && logits.shape[1] > 0,
+          logits, ", ", targets, ": want logits (N, V) and targets i32[N]");
+  require(scalars == scalars_spec(), scalars, ": want the step's scalars, ", scalars_spec());
 }
 
 std::vector<Example> examples() {
@@ -173,8 +171,8 @@ const OpDef cross_entropy_grad_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       require(in.size() == 5, "takes dloss, logits, lse, targets, scalars");
       check(in[1], in[3], in[4], attrs);
-      require(one_number(in[0]) && in[2].dtype == DType::f32 && in[2].shape == in[3].shape,
-              to_string(in[0]) + ", " + to_string(in[2]) + ": want dloss f32[1] and lse f32[N]");
+      require(one_number(in[0]) && in[2].dtype == DType::f32 && in[2].shape == in[3].shape, in[0],
+              ", ", in[2], ": want dloss f32[1] and lse f32[N]");
       return {plain(in[1])};
     },
     .shares = {{0, 1}},

@@ -224,16 +224,13 @@ void check(const TensorSpec& logits, SpecSpan rest, const Attrs& attrs) {
   require(logits.shape.rank() == 3 && logits.dtype == DType::f32 && !logits.layout &&
               logits.numel() > 0 && rest[0].dtype == DType::i32 && rest[0].shape.rank() == 2 &&
               rest[0].shape[0] > 0 && rest[0].shape[1] == logits.shape[1],
-          to_string(logits) + ", " + to_string(rest[0]) +
-              ": want logits f32 (T, B, V) and labels i32 (L, B)");
+          logits, ", ", rest[0], ": want logits f32 (T, B, V) and labels i32 (L, B)");
   const TensorSpec lengths{{logits.shape[1]}, DType::i32};
-  require(rest[1] == lengths && rest[2] == lengths,
-          to_string(rest[1]) + ", " + to_string(rest[2]) + ": want steps and label_lengths i32[B]");
-  require(rest[3] == scalars_spec(),
-          to_string(rest[3]) + ": want the step's scalars, " + to_string(scalars_spec()));
+  require(rest[1] == lengths && rest[2] == lengths, rest[1], ", ", rest[2],
+          ": want steps and label_lengths i32[B]");
+  require(rest[3] == scalars_spec(), rest[3], ": want the step's scalars, ", scalars_spec());
   const int64_t blank = attrs.as<CtcAttrs>().blank;
-  require(blank >= 0 && blank < logits.shape[2],
-          "blank is " + std::to_string(blank) + " of " + std::to_string(logits.shape[2]));
+  require(blank >= 0 && blank < logits.shape[2], "blank is ", blank, " of ", logits.shape[2]);
 }
 
 // What the forward node leaves for its gradient, from nll on.
@@ -315,8 +312,8 @@ const OpDef ctc_loss_grad_op{
       const Specs kept = stashed(in[1], in[5]);
       require(
           in[0] == TensorSpec{Shape{1}} && in[2] == kept[0] && in[3] == kept[1] && in[4] == kept[2],
-          to_string(in[0]) + ", " + to_string(in[2]) + ", " + to_string(in[3]) + ", " +
-              to_string(in[4]) + ": want dloss f32[1] and what ctc_loss leaves");
+          in[0], ", ", in[2], ", ", in[3], ", ", in[4],
+          ": want dloss f32[1] and what ctc_loss leaves");
       return {in[1]};
     },
     .shares = {{0, 1}},

@@ -77,11 +77,10 @@ const OpDef masked_softmax_op{
     .formula = "y[s] = e^x[s] / sum_s e^x[s] for s < length, else 0",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 2, "takes scores and lengths");
-      require(in[0].shape.rank() == 2 && is_float(in[0].dtype),
-              to_string(in[0]) + ": want scores (S, B)");
+      require(in[0].shape.rank() == 2 && is_float(in[0].dtype), in[0], ": want scores (S, B)");
       require(
           !present(in[1]) || (in[1].dtype == DType::i32 && in[1].shape == Shape{in[0].shape[1]}),
-          to_string(in[1]) + ": want lengths i32[" + std::to_string(in[0].shape[1]) + "]");
+          in[1], ": want lengths i32[", in[0].shape[1], "]");
       return {plain(in[0])};
     },
     .gradient =

@@ -78,11 +78,10 @@ const OpDef softmax_op{
       require(in.size() == 2, "takes x and lengths");
       const Shape& shape = in[0].shape;
       require(shape.rank() >= (attrs.as<SoftmaxAttrs>().causal ? 2 : 1) && is_float(in[0].dtype),
-              to_string(in[0]) + ": want floats (.., C), or (.., Q, C) if causal");
+              in[0], ": want floats (.., C), or (.., Q, C) if causal");
       require(!present(in[1]) || (in[1].dtype == DType::i32 && in[1].shape.rank() == 1 &&
                                   in[1].shape[0] > 0 && row_count(shape) % in[1].shape[0] == 0),
-              to_string(in[0]) + ", " + to_string(in[1]) +
-                  ": want lengths i32[L], L a divisor of the number of rows");
+              in[0], ", ", in[1], ": want lengths i32[L], L a divisor of the number of rows");
       return {plain(in[0])};
     },
     .gradient =

@@ -121,8 +121,7 @@ const OpDef batch_norm_apply_op{
       require(in.size() <= kResidual + 1, "takes 5 or 6 operands");
       require_norm_operands(in.first(std::min(in.size(), kResidual)), 1, kResidual);
       require(!sum || attrs.as<BatchNormApplyAttrs>().relu, "only relu adds a residual");
-      require(!sum || in[kResidual] == in[0],
-              "operand 5 should be " + to_string(in[0]) + ", is " + to_string(in.back()));
+      require(!sum || in[kResidual] == in[0], "operand 5 should be ", in[0], ", is ", in.back());
       return {in[0]};
     },
     .optional_from = kResidual,

@@ -118,11 +118,10 @@ const OpDef layer_norm_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       require(in.size() == 3, "takes x, gamma, beta");
       require(attrs.as<LayerNormAttrs>().eps >= 0, "eps is negative");
-      require(present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0,
-              to_string(in[0]) + ": want floats (.., C)");
-      require(vector_f32(in[1], in[0].shape.back()) && vector_f32(in[2], in[0].shape.back()),
-              to_string(in[0]) + ", " + to_string(in[1]) + ", " + to_string(in[2]) +
-                  ": want gamma and beta f32[C]");
+      require(present(in[0]) && is_float(in[0].dtype) && in[0].shape.back() > 0, in[0],
+              ": want floats (.., C)");
+      require(vector_f32(in[1], in[0].shape.back()) && vector_f32(in[2], in[0].shape.back()), in[0],
+              ", ", in[1], ", ", in[2], ": want gamma and beta f32[C]");
       return {plain(in[0]), {rows_of(in[0].shape)}, {rows_of(in[0].shape)}};
     },
     .gradient =
@@ -155,15 +154,14 @@ const OpDef layer_norm_grad_op{
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 7, "takes dy, x, gamma, mean, rstd, sum of dgamma, sum of dbeta");
       const TensorSpec& x = in[1];
-      require(present(x) && is_float(x.dtype) && in[0] == x && x.shape.back() > 0,
-              to_string(in[0]) + ", " + to_string(x) + ": want dy and x (.., C), alike");
+      require(present(x) && is_float(x.dtype) && in[0] == x && x.shape.back() > 0, in[0], ", ", x,
+              ": want dy and x (.., C), alike");
       const int64_t width = x.shape.back();
       const TensorSpec statistic{rows_of(x.shape)};
-      require(vector_f32(in[2], width) && in[3] == statistic && in[4] == statistic,
-              to_string(in[2]) + ", " + to_string(in[3]) + ", " + to_string(in[4]) +
-                  ": want gamma f32[C], mean and rstd of the rows");
-      require((!present(in[5]) || in[5] == in[2]) && (!present(in[6]) || in[6] == in[2]),
-              to_string(in[5]) + ", " + to_string(in[6]) + ": the sums are not like gamma");
+      require(vector_f32(in[2], width) && in[3] == statistic && in[4] == statistic, in[2], ", ",
+              in[3], ", ", in[4], ": want gamma f32[C], mean and rstd of the rows");
+      require((!present(in[5]) || in[5] == in[2]) && (!present(in[6]) || in[6] == in[2]), in[5],
+              ", ", in[6], ": the sums are not like gamma");
       return {plain(x), plain(in[2]), plain(in[2])};
     },
     .optional_from = 5,

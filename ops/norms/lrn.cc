@@ -87,7 +87,7 @@ Specs infer(SpecSpan in, size_t operands, const Attrs& attributes) {
   auto& s = attributes.as<LrnAttrs>();
   require(in.size() == operands && in[0].shape.rank() > 0 && is_float(in[0].dtype) &&
               !in[0].layout && in[0].shape.back() <= kLrnMostChannels,
-          "takes plain floats (.., C), C at most " + std::to_string(kLrnMostChannels));
+          "takes plain floats (.., C), C at most ", kLrnMostChannels);
   require(operands == 1 || in[1] == in[0], "dy and x differ");
   require(s.size > 0 && s.size % 2 == 1 && s.k > 0, "size is odd, and k positive");
   return {in[0]};

@@ -43,16 +43,15 @@ void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, fl
 
 void require_norm_operands(SpecSpan in, size_t images, size_t count, int batch_axis) {
   const bool frames = batch_axis != kNone;
-  require(in.size() == count, "takes " + std::to_string(count) + " operands");
+  require(in.size() == count, "takes ", count, " operands");
   require(in[0].shape.rank() >= (frames ? 3 : 2) && is_float(in[0].dtype) && !in[0].layout &&
               in[0].numel() > 0,
-          to_string(in[0]) + ": needs plain floats " + (frames ? "(T, B, .., C)" : "(.., C)"));
+          in[0], ": needs plain floats ", (frames ? "(T, B, .., C)" : "(.., C)"));
   for (size_t i = 1; i < count; ++i) {
     const TensorSpec wanted = i < images         ? in[0]
                               : frames && i == 3 ? TensorSpec{{in[0].shape[batch_axis]}, DType::i32}
                                                  : TensorSpec{{in[0].shape.back()}};
-    require(in[i] == wanted, "operand " + std::to_string(i) + " should be " + to_string(wanted) +
-                                 ", is " + to_string(in[i]));
+    require(in[i] == wanted, "operand ", i, " should be ", wanted, ", is ", in[i]);
   }
 }
 

@@ -42,23 +42,21 @@ inline UpdateStep update_step(const void* scalars, const float* gate, float lr_f
 
 // w f32, g like w of any float type, `states` more f32 like w, scalars, gate (or absent).
 inline void check_update_operands(SpecSpan in, size_t states) {
-  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape,
-          to_string(in[0]) + ", " + to_string(in[1]) + ": want a weight f32 and its gradient");
+  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape, in[0],
+          ", ", in[1], ": want a weight f32 and its gradient");
   for (size_t k = 2; k < 2 + states; ++k) {
-    require(in[k] == in[0], to_string(in[0]) + ", " + to_string(in[k]) +
-                                ": the optimizer's state is not like the weight");
+    require(in[k] == in[0], in[0], ", ", in[k], ": the optimizer's state is not like the weight");
   }
-  require(in[2 + states] == scalars_spec(),
-          to_string(in[2 + states]) + ": want the step's scalars, " + to_string(scalars_spec()));
-  require(!present(in[3 + states]) || in[3 + states] == gate_spec(),
-          to_string(in[3 + states]) + ": want a gate, " + to_string(gate_spec()));
+  require(in[2 + states] == scalars_spec(), in[2 + states], ": want the step's scalars, ",
+          scalars_spec());
+  require(!present(in[3 + states]) || in[3 + states] == gate_spec(), in[3 + states],
+          ": want a gate, ", gate_spec());
 }
 
 // Specs of all groups.
 inline Specs infer_updates(const OpDef& op, SpecSpan in) {
   const size_t arity = size_t(op.arity);
-  require(!in.empty() && in.size() % arity == 0,
-          "takes groups of " + std::to_string(arity) + " operands");
+  require(!in.empty() && in.size() % arity == 0, "takes groups of ", arity, " operands");
   Specs out;
   for (size_t first = 0; first < in.size(); first += arity) {
     const SpecSpan group = in.subspan(first, arity);
@@ -66,7 +64,7 @@ inline Specs infer_updates(const OpDef& op, SpecSpan in) {
       check_update_operands(group, arity - 4);
     } catch (const ProgramError& error) {
       if (in.size() == arity) throw;
-      require(false, error.what() + (", in group " + std::to_string(first / arity)));
+      require(false, error.what(), (", in group " + std::to_string(first / arity)));
     }
     for (Share s : op.shares) out.push_back(plain(group[size_t(s.operand)]));
   }

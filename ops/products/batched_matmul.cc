@@ -29,22 +29,21 @@ Shape result_shape(int64_t batch, int64_t m, int64_t n, int batch_axis) {
 Specs infer(SpecSpan in, const Attrs& attributes) {
   auto& attrs = attributes.as<BatchedMatmulAttrs>();
   require(in.size() == 3, "takes a, b and c, which may be absent");
-  const std::string text = to_string(in[0]) + "·" + to_string(in[1]);
+  auto text = [&] { return join_parts(in[0], "·", in[1]); };
   auto is_axis = [](int axis) { return axis == 0 || axis == 1; };
-  require(is_axis(attrs.a_batch) && is_axis(attrs.b_batch) && is_axis(attrs.out_batch),
-          text + ": the batch is axis 0 or 1");
+  require(is_axis(attrs.a_batch) && is_axis(attrs.b_batch) && is_axis(attrs.out_batch), text,
+          ": the batch is axis 0 or 1");
   for (int i = 0; i < 2; ++i) {
     require(in[size_t(i)].shape.rank() == 3 && is_float(in[size_t(i)].dtype) &&
                 is_float(attrs.dtype) && !in[size_t(i)].layout && in[size_t(i)].numel() > 0,
-            text + ": needs plain floats with three axes");
+            text, ": needs plain floats with three axes");
   }
   const Matrices a = matrices(in[0].shape, attrs.a_batch, attrs.ta);
   const Matrices b = matrices(in[1].shape, attrs.b_batch, attrs.tb);
-  require(a.batch == b.batch, text + ": batches differ");
-  require(a.columns == b.rows, text + ": inner dimensions differ");
+  require(a.batch == b.batch, text, ": batches differ");
+  require(a.columns == b.rows, text, ": inner dimensions differ");
   const TensorSpec out{result_shape(a.batch, a.rows, b.columns, attrs.out_batch), attrs.dtype};
-  require(!present(in, 2) || in[2] == out,
-          text + " + " + to_string(in[2]) + ": the sum should be " + to_string(out));
+  require(!present(in, 2) || in[2] == out, text, " + ", in[2], ": the sum should be ", out);
   return {out};
 }
 

@@ -28,34 +28,31 @@ std::string operands_text(SpecSpan in, const MatmulAttrs& attrs) {
 
 Specs infer_matmul(SpecSpan in, const MatmulAttrs& attrs) {
   require(in.size() == 3 || in.size() == 4, "takes a, b, c and bias; c and bias may be absent");
-  const std::string text = operands_text(in, attrs);
+  auto text = [&] { return operands_text(in, attrs); };
   require(is_float(in[0].dtype) && is_float(in[1].dtype) && is_float(attrs.dtype) && !in[0].layout,
-          to_string(in[0]) + ", " + to_string(in[1]) + ": needs plain floats");
-  require(in[0].shape.rank() >= 2 && in[1].shape.rank() >= 2, text + ": needs two axes or more");
-  require(!in[1].layout || in[1].shape.rank() == 2,
-          to_string(in[1]) + ": only two axes may be packed");
-  require(in[0].numel() > 0 && in[1].numel() > 0, text + ": is empty");
+          in[0], ", ", in[1], ": needs plain floats");
+  require(in[0].shape.rank() >= 2 && in[1].shape.rank() >= 2, text, ": needs two axes or more");
+  require(!in[1].layout || in[1].shape.rank() == 2, in[1], ": only two axes may be packed");
+  require(in[0].numel() > 0 && in[1].numel() > 0, text, ": is empty");
   Shape out;
   if (attrs.ta && !attrs.tb) {  // leading axes are summed over: they must agree one by one
     Shape rows_a = in[0].shape, rows_b = in[1].shape;
     rows_a = rows_a.without(rows_a.rank() - 1), rows_b = rows_b.without(rows_b.rank() - 1);
-    require(rows_a == rows_b, text + ": inner dimensions differ");
+    require(rows_a == rows_b, text, ": inner dimensions differ");
     out = {in[0].shape.back(), in[1].shape.back()};
   } else {
-    require(in[1].shape.rank() == 2 && (!attrs.ta || in[0].shape.rank() == 2),
-            text + ": the transposed and right operands have two axes");
+    require(in[1].shape.rank() == 2 && (!attrs.ta || in[0].shape.rank() == 2), text,
+            ": the transposed and right operands have two axes");
     const int64_t inner = in[0].shape[attrs.ta ? 0 : in[0].shape.rank() - 1];
-    require(inner == in[1].shape[attrs.tb ? 1 : 0], text + ": inner dimensions differ");
+    require(inner == in[1].shape[attrs.tb ? 1 : 0], text, ": inner dimensions differ");
     out = in[0].shape;
     if (attrs.ta) out = {in[0].shape[1], 0};
     out[out.rank() - 1] = in[1].shape[attrs.tb ? 0 : 1];
   }
   const TensorSpec result{out, attrs.dtype};
-  require(!present(in, 2) || in[2] == result,
-          text + " + " + to_string(in[2]) + ": the sum should be " + to_string(result));
-  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}},
-          text + ": the bias should be f32[" + std::to_string(out.back()) + "], is " +
-              to_string(in.size() > 3 ? in[3] : result));
+  require(!present(in, 2) || in[2] == result, text, " + ", in[2], ": the sum should be ", result);
+  require(!present(in, 3) || in[3] == TensorSpec{{out.back()}}, text, ": the bias should be f32[",
+          out.back(), "], is ", in.size() > 3 ? in[3] : result);
   return {result};
 }
 

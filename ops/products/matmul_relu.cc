@@ -43,8 +43,8 @@ Specs infer_grad(SpecSpan in, const Attrs& attrs) {
   require(in.size() == kReluResult + 1, "takes a, b, c and y; c may be absent");
   Specs out = infer_matmul(product_of(in), attrs.as<MatmulAttrs>());
   const TensorSpec &y = in[kReluResult], &d = out[0];
-  require(y.shape == d.shape && !y.layout && (y.dtype == d.dtype || y.dtype == DType::bit),
-          to_string(y) + ": want y like the result " + to_string(d) + ", or its bits");
+  require(y.shape == d.shape && !y.layout && (y.dtype == d.dtype || y.dtype == DType::bit), y,
+          ": want y like the result ", d, ", or its bits");
   return out;
 }
 

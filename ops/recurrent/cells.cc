@@ -10,13 +10,12 @@ void require_gates(const TensorSpec& gates, const TensorSpec& state, int count) 
   require(gates.shape.rank() == 2 && state.shape.rank() == 2 && is_float(gates.dtype) &&
               state.dtype == gates.dtype && gates.shape[0] == state.shape[0] &&
               gates.shape[1] == count * state.shape[1],
-          to_string(gates) + ", " + to_string(state) + ": want gates (B, " + std::to_string(count) +
-              "H) and the state before (B, H)");
+          gates, ", ", state, ": want gates (B, ", count, "H) and the state before (B, H)");
 }
 
 void require_lengths(const TensorSpec& lengths, const TensorSpec& state) {
-  require(!present(lengths) || lengths == TensorSpec{{state.shape[0]}, DType::i32},
-          to_string(lengths) + ": want lengths i32[B]");
+  require(!present(lengths) || lengths == TensorSpec{{state.shape[0]}, DType::i32}, lengths,
+          ": want lengths i32[B]");
 }
 
 std::vector<ExampleOperand> cell_operands(const char* kinds, int count, int64_t batch,

@@ -21,8 +21,7 @@ Specs infer_cell(SpecSpan in, const Attrs& attrs) {
   (void)attrs.as<GruAttrs>();
   require_gates(in[0], in[2], 3);
   require_lengths(in[3], in[2]);
-  require(in[1] == in[0],
-          to_string(in[0]) + ", " + to_string(in[1]) + ": want x and y of one kind");
+  require(in[1] == in[0], in[0], ", ", in[1], ": want x and y of one kind");
   return {plain(in[2]), plain(in[0]), plain(in[2])};
 }
 
@@ -74,9 +73,8 @@ Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
   (void)attrs.as<GruAttrs>();
   require_gates(in[0], in[2], 3);
   require_lengths(in[4], in[2]);
-  require(in[1] == in[2] && in[3] == in[2] && (!present(in[5]) || in[5] == in[2]),
-          to_string(in[1]) + ", " + to_string(in[3]) + ", " + to_string(in[5]) +
-              ": want y_n, dh and the sum like h_prev " + to_string(in[2]));
+  require(in[1] == in[2] && in[3] == in[2] && (!present(in[5]) || in[5] == in[2]), in[1], ", ",
+          in[3], ", ", in[5], ": want y_n, dh and the sum like h_prev ", in[2]);
   return {plain(in[0]), plain(in[0]), plain(in[2])};
 }
 

@@ -65,13 +65,12 @@ void run(const KernelArgs& a) {
 Specs infer(SpecSpan in, const Attrs&) {
   require(in.size() == GruReplay::kOperands, "takes h_prev, dh, x, y, r, z, n, y_n, sum");
   const TensorSpec& h = in[kHPrev];
-  require(h.shape.rank() == 2 && h.dtype == DType::f32,
-          to_string(h) + ": want h_prev (B, H) of f32");
+  require(h.shape.rank() == 2 && h.dtype == DType::f32, h, ": want h_prev (B, H) of f32");
   const TensorSpec gates{{h.shape[0], 3 * h.shape[1]}};
   for (size_t k = kDh; k < GruReplay::kOperands; ++k) {
     const bool whole = k == kX || k == kY, part = k >= kR && k <= kYn;
-    require(present(in[k]) ? in[k] == (whole ? gates : plain(h)) : k != kDh,
-            to_string(in[k]) + ": want " + to_string(whole ? gates : plain(h)));
+    require(present(in[k]) ? in[k] == (whole ? gates : plain(h)) : k != kDh, in[k], ": want ",
+            whole ? gates : plain(h));
     require(!(whole || part) || present(in[k]) == (whole == present(in[kX])),
             "takes either x and y or what became of all their parts");
   }

@@ -11,9 +11,9 @@ namespace pal {
 namespace {
 
 void check_lengths(const TensorSpec& x, const TensorSpec& lengths) {
-  require(x.shape.rank() >= 1 && is_float(x.dtype), to_string(x) + ": want floats (B, ..)");
-  require(lengths.dtype == DType::i32 && lengths.shape == Shape{x.shape[0]},
-          to_string(lengths) + ": want lengths i32[" + std::to_string(x.shape[0]) + "]");
+  require(x.shape.rank() >= 1 && is_float(x.dtype), x, ": want floats (B, ..)");
+  require(lengths.dtype == DType::i32 && lengths.shape == Shape{x.shape[0]}, lengths,
+          ": want lengths i32[", x.shape[0], "]");
 }
 
 // (B, ..) as rows of one width.
@@ -86,8 +86,7 @@ const OpDef hold_grad_op{
       require(in.size() == 3, "takes dy, lengths, sum");
       (void)attrs.as<HoldAttrs>();
       check_lengths(in[0], in[1]);
-      require(!present(in[2]) || in[2] == in[0],
-              to_string(in[0]) + ", " + to_string(in[2]) + ": the sum is not like dy");
+      require(!present(in[2]) || in[2] == in[0], in[0], ", ", in[2], ": the sum is not like dy");
       return {plain(in[0]), plain(in[0])};
     },
     .optional_from = 2,

@@ -23,8 +23,7 @@ Specs infer_cell(SpecSpan in, const Attrs& attrs) {
   require_lengths(in[3], in[1]);
   const bool held = present(in[2]), lengths = present(in[3]);
   require(held == lengths, "h_prev and lengths go together");
-  require(!held || in[2] == in[1],
-          to_string(in[2]) + ": want h_prev like c_prev " + to_string(in[1]));
+  require(!held || in[2] == in[1], in[2], ": want h_prev like c_prev ", in[1]);
   return {plain(in[1]), plain(in[1])};
 }
 
@@ -69,12 +68,11 @@ Specs infer_cell_grad(SpecSpan in, const Attrs& attrs) {
   require_gates(in[0], in[1], 4);
   require_lengths(in[4], in[1]);
   const bool dh = present(in[2]), dc = present(in[3]);
-  require((dh || dc) && (!dh || in[2] == in[1]) && (!dc || in[3] == in[1]),
-          to_string(in[2]) + ", " + to_string(in[3]) + ": want dh or dc like c_prev " +
-              to_string(in[1]));
+  require((dh || dc) && (!dh || in[2] == in[1]) && (!dc || in[3] == in[1]), in[2], ", ", in[3],
+          ": want dh or dc like c_prev ", in[1]);
   const bool lengths = present(in[4]), sum = present(in[5]);
-  require(!sum || (lengths && in[5] == in[1]),
-          to_string(in[5]) + ": the sum goes with lengths, and is like c_prev");
+  require(!sum || (lengths && in[5] == in[1]), in[5],
+          ": the sum goes with lengths, and is like c_prev");
   if (!lengths) return {plain(in[0]), plain(in[1])};
   return {plain(in[0]), plain(in[1]), plain(in[1])};
 }

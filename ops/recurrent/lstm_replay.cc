@@ -55,16 +55,13 @@ void run(const KernelArgs& a) {
 Specs infer(SpecSpan in, const Attrs&) {
   require(in.size() == LstmReplay::kOperands, "takes c_prev, dh, gates, i, f, g, o, c, dc");
   const TensorSpec& c = in[kCPrev];
-  require(c.shape.rank() == 2 && c.dtype == DType::f32,
-          to_string(c) + ": want c_prev (B, H) of f32");
+  require(c.shape.rank() == 2 && c.dtype == DType::f32, c, ": want c_prev (B, H) of f32");
   const TensorSpec gates{{c.shape[0], 4 * c.shape[1]}};
-  require(!present(in[kGates]) || in[kGates] == gates,
-          to_string(in[kGates]) + ": want gates " + to_string(gates));
+  require(!present(in[kGates]) || in[kGates] == gates, in[kGates], ": want gates ", gates);
   for (size_t k = 1; k < LstmReplay::kOperands; ++k) {
     const bool activation = k >= kI && k <= kO;
     if (k == kGates) continue;
-    require(present(in[k]) ? in[k] == c : k != kDh,
-            to_string(in[k]) + ": want it like c_prev " + to_string(c));
+    require(present(in[k]) ? in[k] == c : k != kDh, in[k], ": want it like c_prev ", c);
     require(!activation || present(in[k]) != present(in[kGates]),
             "takes either the gates or what became of all four");
   }

@@ -12,8 +12,8 @@ namespace pal {
 namespace {
 
 void check(const TensorSpec& x, const TensorSpec& v) {
-  require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}},
-          to_string(x) + ", " + to_string(v) + ": want floats (.., A) and f32 (A)");
+  require(x.shape.rank() >= 2 && is_float(x.dtype) && v == TensorSpec{{x.shape.back()}}, x, ", ", v,
+          ": want floats (.., A) and f32 (A)");
 }
 
 void run(const KernelArgs& a) {
@@ -101,9 +101,8 @@ const OpDef dot_last_grad_op{
       check(in[1], in[2]);
       require(
           in[0].dtype == in[1].dtype && in[0].shape == in[1].shape.without(in[1].shape.rank() - 1),
-          to_string(in[0]) + ", " + to_string(in[1]) + ": dy is not like the output");
-      require(!present(in[3]) || in[3] == in[2],
-              to_string(in[3]) + ", " + to_string(in[2]) + ": the sum is not like v");
+          in[0], ", ", in[1], ": dy is not like the output");
+      require(!present(in[3]) || in[3] == in[2], in[3], ", ", in[2], ": the sum is not like v");
       return {plain(in[1]), plain(in[2])};
     },
     .optional_from = 3,

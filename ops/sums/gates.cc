@@ -55,8 +55,8 @@ const OpDef clip_norm_gate_op{
               "takes the step's scalars, the loss, and any sums of squares");
       require(attrs.as<ClipNormAttrs>().max_norm >= 0, "max_norm is negative; 0 clips nothing");
       for (size_t k = 1; k < in.size(); ++k) {
-        require(!present(in[k]) || one_number(in[k]),
-                to_string(in[k]) + ": want f32[1] of the loss and of every sum of squares");
+        require(!present(in[k]) || one_number(in[k]), in[k],
+                ": want f32[1] of the loss and of every sum of squares");
       }
       return {gate_spec()};
     },

@@ -154,14 +154,12 @@ const OpDef sum_leading_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       auto& sum = attrs.as<SumLeadingAttrs>();
       require_operands(in, 1, 2);
-      require(is_float(in[0].dtype) && is_float(sum.dtype),
-              to_string(in[0]) + ": not floating-point");
-      require(0 < sum.axes && sum.axes < in[0].shape.rank(),
-              to_string(in[0]) + ": cannot sum over " + std::to_string(sum.axes) + " axes");
+      require(is_float(in[0].dtype) && is_float(sum.dtype), in[0], ": not floating-point");
+      require(0 < sum.axes && sum.axes < in[0].shape.rank(), in[0], ": cannot sum over ", sum.axes,
+              " axes");
       TensorSpec out{suffix(in[0].shape, sum.axes), sum.dtype};
-      require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out,
-              to_string(in[0]) + ", " + to_string(in[1]) + ": the sum so far should be " +
-                  to_string(out));
+      require(in.size() < 2 || in[1].shape.rank() == 0 || in[1] == out, in[0], ", ", in[1],
+              ": the sum so far should be ", out);
       return {out};
     },
     .gradient =
@@ -191,7 +189,7 @@ const OpDef sum_all_op{
     .formula = "sum of all x",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 1, 1);
-      require(is_float(in[0].dtype), to_string(in[0]) + ": not floating-point");
+      require(is_float(in[0].dtype), in[0], ": not floating-point");
       return {{{1}, DType::f32}};
     },
     .gradient =
@@ -219,8 +217,8 @@ const OpDef broadcast_leading_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       auto& shape = attrs.as<BroadcastAttrs>().shape;
       require_operands(in, 1, 1);
-      require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)),
-              to_string(in[0]) + " to " + to_string(shape) + ": not the trailing axes");
+      require(is_float(in[0].dtype) && (in[0].numel() == 1 || is_suffix(in[0].shape, shape)), in[0],
+              " to ", shape, ": not the trailing axes");
       return {{shape, in[0].dtype}};
     },
     .gradient =
@@ -244,10 +242,10 @@ const OpDef add_broadcast_op{
     .formula = "x + b for every leading index",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 2, 2);
-      require(is_float(in[0].dtype) && is_float(in[1].dtype),
-              to_string(in[0]) + ", " + to_string(in[1]) + ": not floating-point");
-      require(in[1].shape.rank() > 0 && is_suffix(in[1].shape, in[0].shape),
-              to_string(in[0]) + ", " + to_string(in[1]) + ": not the trailing axes");
+      require(is_float(in[0].dtype) && is_float(in[1].dtype), in[0], ", ", in[1],
+              ": not floating-point");
+      require(in[1].shape.rank() > 0 && is_suffix(in[1].shape, in[0].shape), in[0], ", ", in[1],
+              ": not the trailing axes");
       return {{in[0].shape, in[0].dtype}};
     },
     .gradient =

@@ -37,7 +37,7 @@ const OpDef inner_product_op{
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 3, "takes a, b, sum");
       infer_like_first(in.first(2), 2);
-      require(!present(in[2]) || one_number(in[2]), to_string(in[2]) + ": the sum is not f32[1]");
+      require(!present(in[2]) || one_number(in[2]), in[2], ": the sum is not f32[1]");
       return {{Shape{1}}};
     },
     .gradient =

@@ -12,8 +12,8 @@ const OpDef cast_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       require_operands(in, 1, 1);
       const DType to = attrs.as<CastAttrs>().to;
-      require(is_float(in[0].dtype) && is_float(to),
-              to_string(in[0]) + " to " + to_string(to) + ": not floating-point types");
+      require(is_float(in[0].dtype) && is_float(to), in[0], " to ", to,
+              ": not floating-point types");
       return {{in[0].shape, to}};
     },
     .gradient = [](GradientArgs& g) { g.give(0, cast(g.dy(), g.in(0).spec().dtype)); },
@@ -29,8 +29,7 @@ const OpDef to_bits_op{
     .formula = "[lo < x < hi], a bit each",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 1, 1);
-      require(is_float(in[0].dtype) || in[0].dtype == DType::bit,
-              to_string(in[0]) + ": not floating-point");
+      require(is_float(in[0].dtype) || in[0].dtype == DType::bit, in[0], ": not floating-point");
       return {{in[0].shape, DType::bit}};
     },
     .reads = [](int, const Attrs& attrs) -> Reads {

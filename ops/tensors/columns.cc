@@ -17,8 +17,8 @@ Shape with_width(const Shape& shape, int64_t width) {
 }
 
 void require_columns(const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit,
-          to_string(spec) + ": needs plain columns of whole bytes");
+  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit, spec,
+          ": needs plain columns of whole bytes");
 }
 
 // The row [0, begin) [begin, begin + n) [begin + n, width): copied or zero, added to, as the first.
@@ -56,7 +56,7 @@ Specs infer_concatenate(SpecSpan in, const Attrs&) {
   for (auto& spec : in) {
     require_columns(spec);
     require(spec.dtype == in[0].dtype && with_width(spec.shape, 0) == with_width(in[0].shape, 0),
-            to_string(in[0]) + ", " + to_string(spec) + ": rows differ");
+            in[0], ", ", spec, ": rows differ");
     width += spec.shape.back();
   }
   return {{with_width(in[0].shape, width), in[0].dtype}};

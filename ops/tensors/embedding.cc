@@ -61,9 +61,9 @@ void run_grad(const KernelArgs& a) {
 
 Specs infer(SpecSpan in, const Attrs&) {
   require_operands(in, 2, 2);
-  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout,
-          to_string(in[0]) + ": the table should be (V, E)");
-  require(in[1].dtype == DType::i32, to_string(in[1]) + ": ids should be i32");
+  require(is_float(in[0].dtype) && in[0].shape.rank() == 2 && !in[0].layout, in[0],
+          ": the table should be (V, E)");
+  require(in[1].dtype == DType::i32, in[1], ": ids should be i32");
   Shape shape = in[1].shape;
   shape.append(in[0].shape[1]);
   return {{shape, in[0].dtype}};
@@ -73,14 +73,13 @@ Specs infer_grad(SpecSpan in, const Attrs& attrs) {
   require_operands(in, 2, 3);
   require(is_float(in[0].dtype) && in[1].dtype == DType::i32, "takes dy and i32 ids");
   Shape dy = in[1].shape;
-  require(in[0].shape.rank() > 0, to_string(in[0]) + ": dy should be (.., E)");
+  require(in[0].shape.rank() > 0, in[0], ": dy should be (.., E)");
   dy.append(in[0].shape.back());
-  require(dy == in[0].shape,
-          to_string(in[0]) + ", " + to_string(in[1]) + ": one row of dy for every id");
+  require(dy == in[0].shape, in[0], ", ", in[1], ": one row of dy for every id");
   TensorSpec out{{attrs.as<EmbeddingGradAttrs>().rows, dy.back()}, DType::f32};
   if (in.size() < 3 || in[2].shape.rank() == 0) return {out};
-  require(in[2].shape == out.shape && is_float(in[2].dtype),
-          to_string(in[2]) + ": the sum so far should be " + to_string(out));
+  require(in[2].shape == out.shape && is_float(in[2].dtype), in[2], ": the sum so far should be ",
+          out);
   return {{out.shape, in[2].dtype}};
 }
 

@@ -60,10 +60,9 @@ const OpDef add_positions_op{
     .formula = "factor x[t] + PE(first + t)",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require(in.size() == 2, "takes x and the first position");
-      require(is_float(in[0].dtype) && in[0].shape.rank() == 3,
-              to_string(in[0]) + ": want floats (T, B, D)");
-      require(!present(in[1]) || in[1] == TensorSpec{{1}, DType::i32},
-              to_string(in[1]) + ": the first position should be i32[1]");
+      require(is_float(in[0].dtype) && in[0].shape.rank() == 3, in[0], ": want floats (T, B, D)");
+      require(!present(in[1]) || in[1] == TensorSpec{{1}, DType::i32}, in[1],
+              ": the first position should be i32[1]");
       return {plain(in[0])};
     },
     .gradient =

@@ -15,17 +15,17 @@ Specs infer(SpecSpan in, const Attrs& attributes) {
   const bool blocked = in[0].layout || out.layout;
   require(in[0].shape.rank() > 0 && in[0].numel() > 0 &&
               (in[0].dtype == DType::f32 || in[0].dtype == DType::bf16),
-          to_string(in[0]) + ": only f32 and bf16 tensors have other layouts");
+          in[0], ": only f32 and bf16 tensors have other layouts");
   auto fits = [](const TensorSpec& spec) {
     return !spec.layout ||
            onednn::desc_of(spec).dims() == onednn::Dims(spec.shape.begin(), spec.shape.end());
   };
-  require(!blocked || (fits(in[0]) && fits(out)),
-          to_string(in[0]) + " to " + to_string(out) + ": the layout is for another shape");
+  require(!blocked || (fits(in[0]) && fits(out)), in[0], " to ", out,
+          ": the layout is for another shape");
   const auto element = onednn::data_type(in[0].dtype);
   require(
       onednn::desc_of(in[0]).data_type() == element && onednn::desc_of(out).data_type() == element,
-      to_string(in[0]) + " to " + to_string(out) + ": the layout is for another type");
+      in[0], " to ", out, ": the layout is for another type");
   return {out};
 }
 

@@ -26,9 +26,8 @@ inline Shape with_extent(SliceAxis axis, Shape shape, int64_t extent) {
 
 // x -> its rows or columns [begin, end).
 inline Specs infer_slice(SliceAxis axis, const TensorSpec& x, int64_t begin, int64_t end) {
-  require(0 <= begin && begin <= end && end <= x.shape[index_of(axis, x.shape)],
-          to_string(x) + ": no " + name_of(axis) + " [" + std::to_string(begin) + "," +
-              std::to_string(end) + ")");
+  require(0 <= begin && begin <= end && end <= x.shape[index_of(axis, x.shape)], x, ": no ",
+          name_of(axis), " [", begin, ",", end, ")");
   return {{with_extent(axis, x.shape, end - begin), x.dtype}};
 }
 
@@ -36,13 +35,12 @@ inline Specs infer_slice(SliceAxis axis, const TensorSpec& x, int64_t begin, int
 inline Specs infer_slice_grad(SliceAxis axis, SpecSpan in, int64_t begin, int64_t extent) {
   require_operands(in, 1, 2);
   const TensorSpec& part = in[0];
-  require(is_float(part.dtype) && part.shape.rank() > 0 && !part.layout,
-          to_string(part) + ": needs plain floating-point " + name_of(axis));
-  require(0 <= begin && begin + part.shape[index_of(axis, part.shape)] <= extent,
-          to_string(part) + ": does not fit into " + std::to_string(extent) + " " + name_of(axis));
+  require(is_float(part.dtype) && part.shape.rank() > 0 && !part.layout, part,
+          ": needs plain floating-point ", name_of(axis));
+  require(0 <= begin && begin + part.shape[index_of(axis, part.shape)] <= extent, part,
+          ": does not fit into ", extent, " ", name_of(axis));
   const TensorSpec out{with_extent(axis, part.shape, extent), part.dtype};
-  require(in.size() < 2 || !present(in[1]) || in[1] == out,
-          to_string(part) + ": the sum should be " + to_string(out));
+  require(in.size() < 2 || !present(in[1]) || in[1] == out, part, ": the sum should be ", out);
   return {out};
 }
 

@@ -16,7 +16,7 @@ bool applies(const KernelArgs& a) {
 bool has_gate(SpecSpan in) {
   require_operands(in, 2, 3);
   if (in.size() < 3 || in[2].shape.rank() == 0) return false;
-  require(in[2] == gate_spec(), to_string(in[2]) + ": a gate should be " + to_string(gate_spec()));
+  require(in[2] == gate_spec(), in[2], ": a gate should be ", gate_spec());
   return true;
 }
 ExampleOperand gate_example() {
@@ -33,7 +33,7 @@ const OpDef assign_op{
               "a gate must be there when, and only when, it is gated");
       require(in[0].shape == in[1].shape &&
                   (in[0] == in[1] || (is_float(in[0].dtype) && is_float(in[1].dtype))),
-              to_string(in[0]) + " cannot become " + to_string(in[1]));
+              in[0], " cannot become ", in[1]);
       return {in[0]};
     },
     .optional_from = 2,
@@ -60,8 +60,8 @@ const OpDef moving_average_op{
     .formula = "new = old + momentum (x - old)",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       has_gate(in);
-      require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype),
-              to_string(in[0]) + ", " + to_string(in[1]) + ": shapes differ");
+      require(in[0].shape == in[1].shape && is_float(in[0].dtype) && is_float(in[1].dtype), in[0],
+              ", ", in[1], ": shapes differ");
       return {{in[0].shape, in[0].dtype}};
     },
     .optional_from = 2,

@@ -100,7 +100,7 @@ const OpDef subsample_grad_op{
       const Shape& dy = in[0].shape;
       require(s.stride > 0 && s.channels > 0 && s.channels <= dy[3] &&
                   taken(s.height, s.stride) == dy[1] && taken(s.width, s.stride) == dy[2],
-              to_string(in[0]) + ": is no gradient of an image of that size");
+              in[0], ": is no gradient of an image of that size");
       return {{{dy[0], s.height, s.width, s.channels}, in[0].dtype}};
     },
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {

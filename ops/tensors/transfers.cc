@@ -37,8 +37,7 @@ const OpDef step_scalars_op{
     .formula = "the step's scalars",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 1, 1);
-      require(in[0] == scalars_spec(),
-              to_string(in[0]) + ": should be " + to_string(scalars_spec()));
+      require(in[0] == scalars_spec(), in[0], ": should be ", scalars_spec());
       return {scalars_spec()};
     },
     .cpu = {.run = copy_operand},

@@ -14,9 +14,9 @@ namespace {
 
 // An error unless every index of the leading axis begins on a byte.
 void require_rows(const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout, to_string(spec) + ": needs a plain leading axis");
-  require(trailing_numel(spec.shape, 1) * bits(spec.dtype) % 8 == 0,
-          to_string(spec) + ": rows do not begin on bytes");
+  require(spec.shape.rank() > 0 && !spec.layout, spec, ": needs a plain leading axis");
+  require(trailing_numel(spec.shape, 1) * bits(spec.dtype) % 8 == 0, spec,
+          ": rows do not begin on bytes");
 }
 
 // A window moves nothing: its kernel compares a few addresses.
@@ -31,8 +31,7 @@ Specs infer_stack(SpecSpan in, const Attrs&) {
   require(first != in.end(), "all of its operands are absent");
   require_rows({first->shape.with_front(1), first->dtype, first->layout});
   for (auto& spec : in) {
-    require(is_absent(spec) || spec == *first,
-            to_string(*first) + ", " + to_string(spec) + ": parts differ");
+    require(is_absent(spec) || spec == *first, *first, ", ", spec, ": parts differ");
   }
   return {{first->shape.with_front(int64_t(in.size())), first->dtype}};
 }
@@ -45,8 +44,8 @@ const OpDef reshape_op{
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
       auto& shape = attrs.as<ReshapeAttrs>().shape;
       require_operands(in, 1, 1);
-      require(!in[0].layout && in[0].numel() == shape.numel(),
-              to_string(in[0]) + " to " + to_string(shape) + ": sizes differ");
+      require(!in[0].layout && in[0].numel() == shape.numel(), in[0], " to ", shape,
+              ": sizes differ");
       return {{shape, in[0].dtype}};
     },
     .gradient = [](GradientArgs& g) { g.give(0, reshape(g.dy(), g.in(0).shape())); },
@@ -109,7 +108,7 @@ const OpDef unbind_op{
     .formula = "y_t = x[t]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 1, 1);
-      require(in[0].shape.rank() >= 2, to_string(in[0]) + ": needs a leading axis and another");
+      require(in[0].shape.rank() >= 2, in[0], ": needs a leading axis and another");
       require_rows(in[0]);
       return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
     },
