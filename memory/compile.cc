@@ -76,6 +76,20 @@ Made fold_epilogues(const Program& p, Context context, std::string* note) {
   return some;
 }
 
+// All that the options allow; where that raises the final peak, what needs no decoding.
+Made encode_maps(const Program& p, Context context, std::string* note) {
+  const Encodings& encodings = context.options.encode;
+  Program all = encode(p, encodings, note);
+  if (all.nodes.size() == p.nodes.size()) return {};
+  if (!encodings.is_lossy() || context.final_peak(all) <= context.final_peak(p)) return all;
+  Encodings exact = encodings;
+  exact.dpr = {}, exact.dpr_layers.clear();
+  Program bits = encode(p, exact, note);
+  *note += ", none rounded, as that would raise the peak";
+  if (bits.nodes.size() == p.nodes.size()) return {};
+  return bits;
+}
+
 Made order(const Program& p, Context context, std::string* note) {
   return schedule(p, context.options.schedule, note, context.workspace,
                   storage_options(context.options));
@@ -107,6 +121,8 @@ const Pass kPasses[] = {
      [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none; },
      Keep::if_final_peak_not_higher, kTradesTime},
     {"fuse_epilogues", fold_epilogues, [](Options o) { return o.fuse_epilogues; }},
+    {"encode", encode_maps, [](Options o) { return o.encode.any(); },
+     Keep::if_final_peak_not_higher, kTradesTime},
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_updates",
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },

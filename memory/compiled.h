@@ -8,6 +8,7 @@
 
 #include "core/prepare.h"
 #include "core/program.h"
+#include "memory/passes/encode.h"
 #include "memory/plan/plan.h"
 #include "memory/price/baselines.h"
 #include "memory/price/predict.h"
@@ -24,6 +25,7 @@ struct CompileOptions {
   RecomputeOptions recompute_options = {};
   bool fuse_recompute = true;              // memory.fuse_recompute: where there is recomputation
   bool fuse_epilogues = true;              // memory.fuse_epilogues
+  Encodings encode;                        // memory.encode, memory.dpr_layers
   Schedule schedule = Schedule::lifetime;  // memory.schedule
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers

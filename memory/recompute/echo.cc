@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "memory/passes/bit_stash.h"
+#include "memory/passes/encode.h"
 #include "memory/recompute/echo_cut.h"
 
 namespace pal {

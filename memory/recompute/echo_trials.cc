@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/prepare.h"
-#include "memory/passes/bit_stash.h"
+#include "memory/passes/encode.h"
 #include "memory/passes/fuse_recompute.h"
 #include "memory/price/predict.h"
 #include "memory/storages/lifetimes.h"
@@ -32,8 +32,10 @@ bool fewer_bytes(const Trial& a, const Trial& b) {
 }
 
 // Stashes bits in the clones' program, and counts what that adds.
-void encode(Clones& clones) {
-  clones.program = stash_bits(clones.program, &clones.encoded);
+void stash_bits(Clones& clones) {
+  const Forms bits = choose_forms(clones.program, kBits);
+  clones.encoded = count_encoded(bits);
+  if (clones.encoded) clones.program = encode(clones.program, bits);
   for (const Node& node : clones.program.nodes) {
     if (node.phase != Phase::encode) continue;
     const Specs in = specs_of(clones.program, node.in), out = specs_of(clones.program, node.out);
@@ -44,7 +46,7 @@ void encode(Clones& clones) {
 
 Clones clones_of(const StepView& view, const Trial& trial) {
   Clones clones = insert_clones(view, trial.choice, std::min(trial.near, kEchoFar));
-  if (trial.bits) encode(clones);
+  if (trial.bits) stash_bits(clones);
   return clones;
 }
 
@@ -230,7 +232,7 @@ class Search {
     std::vector<Trial> widest;
     lightest_ = std::numeric_limits<double>::infinity();
     for (const bool bits : {false, true}) {
-      if (bits && (!options_.bits || count_bits(view_.program) == 0)) continue;
+      if (bits && (!options_.bits || count_encoded(choose_forms(view_.program, kBits)) == 0)) continue;
       std::optional<Trial> best;
       for (NodeId near : kEchoDistances) {
         const Trial* trial = trials_.look_at(kEchoPrices[0], {.near = near, .bits = bits});

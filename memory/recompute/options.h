@@ -42,7 +42,7 @@ struct RecomputeOptions {
   // cheap, the cheapest is taken.
   double overhead = 0.09;
   // echo: one bit an element in place of a value, where that is all that gradients ask of it
-  // (memory/passes/bit_stash.h).
+  // (memory/passes/encode.h).
   bool bits = true;
   // Only nodes whose scope contains one of these; empty: all. For asking what a layer is worth.
   std::vector<std::string> scopes = {};

@@ -121,7 +121,7 @@ std::vector<NodeId> list_schedule(const OrderGraph& graph, const ListRule& rule,
 }
 
 std::vector<NodeId> with_late_clones(const OrderGraph& graph, const std::vector<NodeId>& order) {
-  auto is_clone = [&](NodeId n) { return graph.program.node(n).phase == Phase::recompute; };
+  auto is_clone = [&](NodeId n) { return comes_late(graph.program.node(n)); };
   std::vector<NodeId> out;
   out.reserve(order.size());
   std::vector<char> placed(order.size(), 0);

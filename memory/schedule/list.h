@@ -29,7 +29,11 @@ struct ListRule {
 std::vector<NodeId> list_schedule(const OrderGraph& graph, const ListRule& rule,
                                   const std::vector<NodeId>& guide);
 
-// The same order, but recomputed nodes each right before the first node that waits for it.
+// Made when it is needed, and not before: recomputed and decoded values.
+inline bool comes_late(const Node& node) {
+  return node.phase == Phase::recompute || node.phase == Phase::decode;
+}
+// The same order, but such nodes each right before the first node that waits for it.
 std::vector<NodeId> with_late_clones(const OrderGraph& graph, const std::vector<NodeId>& order);
 
 }  // namespace pal

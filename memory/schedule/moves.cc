@@ -176,7 +176,7 @@ class PeakMoves {
  public:
   PeakMoves(const OrderGraph& graph, OrderPeak& peak, std::vector<NodeId> order, int tries)
       : graph_(graph), peak_(peak), tries_(tries), view_(graph, peak, std::move(order)) {
-    for (const Node& node : graph.program.nodes) clones_ |= node.phase == Phase::recompute;
+    for (const Node& node : graph.program.nodes) clones_ |= comes_late(node);
   }
 
   MovesEffect run() {

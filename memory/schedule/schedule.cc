@@ -50,7 +50,7 @@ std::string joined(const std::vector<std::string>& parts) {
 class Portfolio {
  public:
   Portfolio(const OrderGraph& graph, OrderPeak& peak) : graph_(graph), peak_(peak) {
-    for (const Node& node : graph.program.nodes) clones_ |= node.phase == Phase::recompute;
+    for (const Node& node : graph.program.nodes) clones_ |= comes_late(node);
   }
 
   Candidate run() {

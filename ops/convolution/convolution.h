@@ -45,14 +45,12 @@ void run_conv_cuda(const KernelArgs& a);
 // Products with the zeros around the image count: the kernels that matter do not skip them.
 Cost conv_cost(ConvKind kind, SpecSpan in, SpecSpan out);
 
-// The gradients of a convolution with attributes A, by the operators of its two gradients.
+// The gradients of a convolution with attributes A, by the operators of its two gradients. The
+// weights' comes first: its x, which may be a decoded copy, is dead before the image's is born.
 template <class A, const OpDef& data_grad, const OpDef& weight_grad>
 void conv_gradient(GradientArgs& g) {
   const A& attrs = g.attrs<A>();
   const Val x = g.in(0), w = g.in(1), dy = g.dy();
-  if (g.wants(0)) {
-    g.give(0, g.builder.emit1(data_grad, {dy, w}, with_extents(attrs, x.shape())));
-  }
   if (g.wants(1)) {  // made in f32
     const DType type = g.type(1);
     const Val sum = type == DType::f32 ? g.take_sum(1) : Val{};
@@ -60,6 +58,9 @@ void conv_gradient(GradientArgs& g) {
            cast(g.builder.emit1(weight_grad, {x, dy, sum}, with_extents(attrs, w.shape())), type));
   }
   if (g.wants(2)) g.give(2, sum_rows(dy, g.take_sum(2)));
+  if (g.wants(0)) {
+    g.give(0, g.builder.emit1(data_grad, {dy, w}, with_extents(attrs, x.shape())));
+  }
 }
 
 // A convolution with attributes A, or one of its gradients.

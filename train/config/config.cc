@@ -140,6 +140,14 @@ class Reader {
     for (const YamlNode& item : node.items) items.push_back(get(item, double()));
     return items;
   }
+  TextMap get(const YamlNode& node, const TextMap&) const {
+    if (node.kind != YamlNode::Kind::map) wrong_type(node);
+    TextMap map;
+    for (size_t i = 0; i < node.keys.size(); ++i) {
+      map[node.keys[i].text] = get(node.items[i], std::string());
+    }
+    return map;
+  }
   Size get(const YamlNode& node, Size) const {
     if (node.kind != YamlNode::Kind::scalar) wrong_type(node);
     try {
@@ -183,8 +191,6 @@ ParsedOverride parse_override(const Override& o) {
   } catch (const UsageError& e) {
     throw UsageError(o.flag + ": " + o.key + ": the value is not YAML (" + e.what() + ")");
   }
-  if (node.kind == YamlNode::Kind::map)
-    throw UsageError(o.flag + ": " + o.key + ": expected one value or a [list], got a map");
   return {o, std::move(node)};
 }
 
@@ -257,6 +263,10 @@ void apply(Config& config, const ParsedOverride& o) {
     if (dot == std::string::npos) continue;
     AnyOption* option = section->find(o.from.key.substr(dot + 1));
     if (!option) continue;
+    if (o.node.kind == YamlNode::Kind::map && !std::holds_alternative<TextMap>(option->value())) {
+      throw UsageError(o.from.flag + ": " + o.from.key +
+                       ": expected one value or a [list], got a map");
+    }
     Reader(o.from.flag, o.from.key, *option).read(o.node);
     return;
   }

@@ -62,6 +62,13 @@ struct Printer {
     for (const double item : items) text += (text.size() > 1 ? ", " : "") + number_text(item);
     return text + "]";
   }
+  std::string operator()(const TextMap& map) const {
+    std::string text = "{";
+    for (const auto& [key, value] : map) {
+      text += (text.size() > 1 ? ", " : "") + yaml_quoted(key) + ": " + yaml_quoted(value);
+    }
+    return text + "}";
+  }
   template <class T> std::string operator()(const std::optional<T>& v) const {
     return v ? (*this)(*v) : "null";
   }
@@ -133,9 +140,10 @@ AnyOption* Section::find(std::string_view name) {
 }
 
 std::string type_name(const AnyOption& option) {
-  static constexpr const char* kNames[] = {
-      "true or false",   "integer",        "number",         "string",       "list of strings",
-      "integer or null", "number or null", "string or null", "size or null", "list of numbers"};
+  static constexpr const char* kNames[] = {"true or false",   "integer",         "number",
+                                           "string",          "list of strings", "integer or null",
+                                           "number or null",  "string or null",  "size or null",
+                                           "list of numbers", "map of strings"};
   static_assert(std::size(kNames) == std::variant_size_v<OptionValue>);
   return kNames[option.value().index()];
 }
@@ -146,8 +154,10 @@ std::string limits_text(const AnyOption& option) {
   const OptionRules& r = option.rules;
   std::string text;
   if (!r.choices.empty()) {
-    bool list = std::holds_alternative<std::vector<std::string>>(option.value());
-    text = r.choices.size() == 1 ? "" : list ? "any of " : "one of ";
+    const OptionValue held = option.value();
+    const bool several = std::holds_alternative<std::vector<std::string>>(held) ||
+                         std::holds_alternative<TextMap>(held);
+    text = r.choices.size() == 1 ? "" : several ? "any of " : "one of ";
     for (size_t i = 0; i < r.choices.size(); ++i) text += (i ? ", " : "") + r.choices[i];
   }
   if (std::isfinite(r.min)) text += (r.above_min ? "above " : "at least ") + limit_number(r.min);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,14 +38,17 @@ Size parse_size(std::string_view text);
 // The exact inverse, with the largest binary unit that divides the size: 11GiB, 1500000000.
 std::string to_string(Size size);
 
+using TextMap = std::map<std::string, std::string>;
+
 // The types an option may have; optional ones accept null.
 using OptionValue =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                  std::optional<int64_t>, std::optional<double>, std::optional<std::string>,
-                 std::optional<Size>, std::vector<double>>;
+                 std::optional<Size>, std::vector<double>, TextMap>;
 
-// Whether a change of the option may change what is computed (losses, weights, metrics).
-enum class Effect : uint8_t { results, none };
+// Whether a change of the option may change what is computed (losses, weights, metrics):
+// `none_if_exact`, where something else rounds stashed values.
+enum class Effect : uint8_t { results, none, none_if_exact };
 
 // What an option accepts beyond its type, and what it touches.
 struct OptionRules {
@@ -52,7 +56,7 @@ struct OptionRules {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;              // min itself is excluded
   bool below_max = false;              // max itself is excluded
-  std::vector<std::string> choices{};  // of a string, or of each item of a list
+  std::vector<std::string> choices{};  // of a string, or of each item of a list or map
   Effect effect = Effect::results;
   std::vector<std::string> lossy{};  // with Effect::none: values that change results nevertheless
 };

@@ -13,7 +13,7 @@ const std::vector<Available>& available_values() {
   static constexpr auto all = names(Recompute());
   static const std::vector<Available> table = {
       {"memory.recompute", {all.begin(), all.end()}},
-      {"memory.encode", {}},
+      {"memory.encode", {"binarize", "dropout_bits", "dpr_fp16", "dpr_fp10", "dpr_fp8"}},
       {"memory.swap", {"none"}},
       {"memory.manager", {"static"}},
       {"memory.auto", {"false"}},
@@ -27,6 +27,12 @@ void add(std::vector<CombinationRule>& all, const Rules<TrainConfig>& rules) {
   for (const auto& rule : rules) {
     all.push_back({rule.options, rule.text,
                    [fault = rule.fault](const Config& c) { return fault(c.train); }});
+  }
+}
+void add(std::vector<CombinationRule>& all, const Rules<MemoryConfig>& rules) {
+  for (const auto& rule : rules) {
+    all.push_back({rule.options, rule.text,
+                   [fault = rule.fault](const Config& c) { return fault(c.memory); }});
   }
 }
 
@@ -91,6 +97,7 @@ const std::vector<CombinationRule>& combination_rules() {
   static const std::vector<CombinationRule> table = [] {
     std::vector<CombinationRule> all;
     add(all, train_rules());
+    add(all, memory_rules());
     all.push_back({"train.batch_words, train.batch_size, data.max_length",
                    "batch_words takes the place of batch_size, which keeps its default, and is at "
                    "least max_length",

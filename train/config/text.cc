@@ -1,4 +1,5 @@
 // A Config as text: the dump that reads back, the reference page, differences and the hash.
+#include <algorithm>
 #include <cstdint>
 
 #include "train/config/config.h"
@@ -12,20 +13,34 @@ std::string padded(std::string text, size_t width) {
   return text;
 }
 
-bool alters_results(const AnyOption& a, const AnyOption& b) {
-  if (a.rules.effect == Effect::results) return true;
-  // A lossy value that only one side has: membership decides, order does not.
-  auto has = [](const AnyOption& option, const std::string& value) {
-    const OptionValue held = option.value();
-    const auto* list = std::get_if<std::vector<std::string>>(&held);
-    if (!list) return yaml_text(held) == value;
-    for (const auto& item : *list)
-      if (item == value) return true;
-    return false;
-  };
-  for (const auto& value : a.rules.lossy)
-    if (has(a, value) != has(b, value)) return true;
+// Stashed values are rounded: which, depends on the plan.
+bool is_lossy(const Config& config) {
+  for (const auto& [name, section] : config.sections()) {
+    for (const AnyOption* option : section->options()) {
+      const OptionValue held = option->value();
+      const auto* list = std::get_if<std::vector<std::string>>(&held);
+      for (const auto& value : option->rules.lossy) {
+        if (list && std::find(list->begin(), list->end(), value) != list->end()) return true;
+      }
+      const auto* map = std::get_if<TextMap>(&held);
+      if (map && !map->empty()) return true;
+    }
+  }
   return false;
+}
+
+// Of a list, of which membership decides and order does not.
+std::vector<std::string> sorted_items(const AnyOption& option) {
+  auto items = std::get<std::vector<std::string>>(option.value());
+  std::sort(items.begin(), items.end());
+  return items;
+}
+
+bool alters_results(const AnyOption& a, const AnyOption& b, bool lossy) {
+  if (a.rules.effect == Effect::results) return true;
+  if (a.rules.effect == Effect::none_if_exact) return lossy;
+  if (a.rules.lossy.empty()) return false;
+  return lossy && sorted_items(a) != sorted_items(b);  // what is kept exact decides with it
 }
 
 // `|` would end a table's cell.
@@ -41,6 +56,7 @@ std::string option_table(const std::string& section, const Section& options) {
     std::string limits = limits_text(*option);
     std::string key = section + "." + option->name;
     std::string resume = option->rules.effect == Effect::none ? " *" : "";
+    if (option->rules.effect == Effect::none_if_exact) resume = " **";
     std::string missing;
     for (const Available& line : available_values())
       if (line.key == key) {
@@ -88,7 +104,10 @@ std::string config_reference() {
       "working directory first, then from the folder that holds the program's own configs/ and\n"
       "data/samples/.\n\n"
       "Options marked * do not alter what is computed: `--resume` lets them change (of\n"
-      "`memory.encode`, the dpr_ values do alter it).\n\n";
+      "`memory.encode`, the dpr_ values do alter it). Those marked ** do not either, as long as "
+      "no\n"
+      "stashed value is rounded (`memory.encode: [dpr_..]`, `memory.dpr_layers`): which are,\n"
+      "depends on the plan.\n\n";
   for (const ModelType& type : model_types()) {
     page += "## model, with type: " + type.name + "\n\nA " + type.help + ".\n\n";
     std::visit([&](const Section& s) { page += option_table("model", s); }, type.model);
@@ -106,6 +125,7 @@ std::string config_reference() {
 
 std::vector<Difference> diff(const Config& a, const Config& b) {
   std::vector<Difference> all;
+  const bool lossy = is_lossy(a) || is_lossy(b);
   auto sections_a = a.sections(), sections_b = b.sections();
   for (size_t i = 0; i < sections_a.size(); ++i) {
     const auto& [name, section_a] = sections_a[i];
@@ -121,7 +141,7 @@ std::vector<Difference> diff(const Config& a, const Config& b) {
         all.push_back({name + "." + x->name, yaml_text(x->value()), "(absent)", true});
       else if (x->value() != y->value())
         all.push_back({name + "." + x->name, yaml_text(x->value()), yaml_text(y->value()),
-                       alters_results(*x, *y)});
+                       alters_results(*x, *y, lossy)});
     }
     for (const AnyOption* y : section_b->options())
       if (!find(section_a, y->name))
@@ -136,16 +156,17 @@ std::string config_hash(const Config& config) {
     for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
     hash = (hash ^ 0xff) * 0x100000001b3;  // a byte that UTF-8 never has, between fields
   };
+  const bool lossy = is_lossy(config);
   for (const auto& [name, section] : config.sections())
     for (const AnyOption* option : section->options()) {
       const OptionValue value = option->value();
-      if (option->rules.effect == Effect::results) {
+      const Effect effect = option->rules.effect;
+      if (effect == Effect::results || (lossy && effect == Effect::none_if_exact)) {
         add(name + "." + option->name);
         add(yaml_text(value));
-      } else if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
-        for (const auto& lossy : option->rules.lossy)
-          for (const auto& item : *list)
-            if (item == lossy) add(name + "." + option->name + "=" + item);
+      } else if (lossy && !option->rules.lossy.empty()) {
+        add(name + "." + option->name);
+        for (const std::string& item : sorted_items(*option)) add(item);
       }
     }
   return printed("%016llx", static_cast<unsigned long long>(hash));

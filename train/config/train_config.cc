@@ -1,5 +1,7 @@
-// Which options of the section train combine.
+// Which options of the sections train and memory combine.
 #include "train/config/train_config.h"
+
+#include <algorithm>
 
 namespace pal {
 
@@ -36,6 +38,19 @@ Rules<TrainConfig> train_rules() {
          return "train.lr_min: is above train.lr; lower it";
        }},
   };
+}
+
+Rules<MemoryConfig> memory_rules() {
+  return {{"memory.encode, memory.dpr_layers",
+           "of the dpr_ formats one, or several that dpr_layers gives to scopes",
+           [](const MemoryConfig& m) -> std::string {
+             const auto formats = std::count_if(
+                 m.encode->begin(), m.encode->end(),
+                 [](const std::string& name) { return name.compare(0, 4, "dpr_") == 0; });
+             if (formats < 2 || !m.dpr_layers->empty()) return "";
+             return "memory.encode: has several dpr_ formats; keep one, or say in "
+                    "memory.dpr_layers which scopes get which";
+           }}};
 }
 
 }  // namespace pal

@@ -119,30 +119,35 @@ struct TrainSection : Section {
 using TrainConfig = Copied<TrainSection>;
 
 struct MemorySection : Section {
-  Option<std::optional<Size>> budget = option(
-      "budget", {}, "e.g. 11GiB: the whole footprint, weights included", {.effect = Effect::none});
+  Option<std::optional<Size>> budget =
+      option("budget", {}, "e.g. 11GiB: the whole footprint, weights included",
+             {.effect = Effect::none_if_exact});
   Option<bool> inplace = option("inplace", true, "let an output take a dead operand's bytes",
-                                {.effect = Effect::none});
-  Option<Schedule> schedule =
-      option("schedule", Schedule::lifetime, "the order of the nodes", {.effect = Effect::none});
-  Option<Recompute> recompute = option(
-      "recompute", Recompute::none, "rerun forward nodes to keep less", {.effect = Effect::none});
+                                {.effect = Effect::none_if_exact});
+  Option<Schedule> schedule = option("schedule", Schedule::lifetime, "the order of the nodes",
+                                     {.effect = Effect::none_if_exact});
+  Option<Recompute> recompute =
+      option("recompute", Recompute::none, "rerun forward nodes to keep less",
+             {.effect = Effect::none_if_exact});
   Option<double> recompute_overhead = option(
       "recompute_overhead", RecomputeOptions{}.overhead,
       "of echo: at most this part of a step's time, as predicted for the paper's card; counts as "
       "the next lower of 1, 2, 3, 5, 7, 9, 12, 15, 20, 30, 50, 100 %",
-      {.min = 0, .max = 1000, .effect = Effect::none});
+      {.min = 0, .max = 1000, .effect = Effect::none_if_exact});
   Option<bool> fuse_recompute =
       option("fuse_recompute", true, "fold a recomputed chain into its one reader's kernel",
-             {.effect = Effect::none});
+             {.effect = Effect::none_if_exact});
   Option<bool> fuse_epilogues =
       option("fuse_epilogues", true, "fold relu and its gradient into the matrix product before it",
-             {.effect = Effect::none});
+             {.effect = Effect::none_if_exact});
   Option<std::vector<std::string>> encode =
       option("encode", {}, "keep feature maps encoded; the dpr_ forms are lossy",
              {.choices = {"binarize", "ssdc", "dropout_bits", "dpr_fp16", "dpr_fp10", "dpr_fp8"},
               .effect = Effect::none,
               .lossy = {"dpr_fp16", "dpr_fp10", "dpr_fp8"}});
+  Option<TextMap> dpr_layers = option(
+      "dpr_layers", {}, "formats of scopes, in place of the one in encode: {encoder/rnn/0: fp8}",
+      {.choices = {"fp16", "fp10", "fp8"}});
   Option<std::string> swap =
       option("swap", "none", "keep feature maps in the host's memory",
              {.choices = {"none", "naive", "vdnn", "planned"}, .effect = Effect::none});
@@ -168,5 +173,6 @@ struct DeviceSection : Section {
 using DeviceConfig = Copied<DeviceSection>;
 
 Rules<TrainConfig> train_rules();
+Rules<MemoryConfig> memory_rules();
 
 }  // namespace pal

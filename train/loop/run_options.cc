@@ -6,6 +6,31 @@
 
 namespace pal {
 
+namespace {
+
+Dpr format_of(std::string name) {
+  if (name.compare(0, 4, "dpr_") == 0) name.erase(0, 4);
+  Dpr format{};
+  read_name(name, format);
+  return format;
+}
+
+// One format is that of all values; several are those of the scopes that dpr_layers names.
+Encodings encodings_of(const MemoryConfig& config) {
+  Encodings out;
+  std::vector<Dpr> formats;
+  for (const std::string& name : *config.encode) {
+    if (name == "binarize") out.binarize = true;
+    if (name == "dropout_bits") out.dropout_bits = true;
+    if (name.compare(0, 4, "dpr_") == 0) formats.push_back(format_of(name));
+  }
+  if (formats.size() == 1) out.dpr = formats[0];
+  for (const auto& [scope, name] : *config.dpr_layers) out.dpr_layers[scope] = format_of(name);
+  return out;
+}
+
+}  // namespace
+
 CompileOptions compile_options(const MemoryConfig& config) {
   CompileOptions options;
   options.inplace = *config.inplace;
@@ -14,6 +39,7 @@ CompileOptions compile_options(const MemoryConfig& config) {
   options.fuse_epilogues = *config.fuse_epilogues;
   options.schedule = *config.schedule;
   options.recompute = *config.recompute;
+  options.encode = encodings_of(config);
   if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
   return options;
 }

@@ -156,7 +156,8 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {head + tail + "memory:\n  swap: planned\n",
        "c.yaml:6: memory.swap: planned is not available in this version; use none"},
       {head + tail + "memory:\n  encode: [ssdc]\n",
-       "c.yaml:6: memory.encode: ssdc is not available in this version; use []"},
+       "c.yaml:6: memory.encode: ssdc is not available in this version; use "
+       "binarize, dropout_bits, dpr_fp16, dpr_fp10, dpr_fp8"},
       {head + tail + "memory:\n  encode: [ssdc, ssdc]\n",
        "c.yaml:6: memory.encode: ssdc is listed twice; keep one"},
       {head + tail + "memory:\n  encode: ssdc\n",
@@ -262,6 +263,14 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
             "--set: train.lr: expected one value or a [list], got a map");
   EXPECT_EQ(error_of(kGood, {parse_set("model.type=mlp")}),
             "--set: model.type: the string \"mlp\" is not one of " + all_types());
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]")}),
+            "--set: memory.encode: has several dpr_ formats; keep one, or say in "
+            "memory.dpr_layers which scopes get which");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.dpr_layers={rnn: fp9}")}).substr(0, 62),
+            "--set: memory.dpr_layers: fp9 is not one of fp16, fp10, fp8; d");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]"),
+                             parse_set("memory.dpr_layers={rnn: fp8}")}),
+            "");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
             "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
@@ -306,13 +315,27 @@ TEST(Config, diff_tells_what_alters_results) {
   EXPECT_TRUE(diff(a, b).empty());
   b.memory.inplace = false;
   b.train.log_every = 3;
-  b.memory.encode = std::vector<std::string>{"ssdc"};
+  b.memory.encode = std::vector<std::string>{"binarize"};
   EXPECT_EQ(config_hash(a), config_hash(b));
   for (const Difference& d : diff(a, b)) EXPECT_FALSE(d.alters_results) << d.key;
   EXPECT_EQ(diff(a, b).size(), 3u);
-  b.memory.encode = std::vector<std::string>{"ssdc", "dpr_fp8"};  // lossy
+  b.memory.encode = std::vector<std::string>{"binarize", "dpr_fp8"};  // lossy
   EXPECT_NE(config_hash(a), config_hash(b));
-  EXPECT_TRUE(diff(a, b).back().alters_results);
+  // Which values are rounded depends on the whole plan, so now everything alters results.
+  for (const Difference& d : diff(a, b)) EXPECT_EQ(d.alters_results, d.key != "train.log_every");
+  Config c = b;
+  c.memory.encode = std::vector<std::string>{"dpr_fp8", "binarize"};  // the order is no matter
+  EXPECT_EQ(config_hash(b), config_hash(c));
+  ASSERT_EQ(diff(b, c).size(), 1u);
+  EXPECT_FALSE(diff(b, c)[0].alters_results);
+  for (const std::string& set :
+       {std::string("memory.recompute=echo"), std::string("memory.schedule=program"),
+        std::string("memory.encode=[dpr_fp8]"), std::string("memory.dpr_layers={rnn: fp16}")}) {
+    Config d = parse_config(dump_config(b), "b.yaml", {parse_set(set)});
+    EXPECT_NE(config_hash(b), config_hash(d)) << set;
+    ASSERT_EQ(diff(b, d).size(), 1u) << set;
+    EXPECT_TRUE(diff(b, d)[0].alters_results) << set;
+  }
   b = a;
   b.train.lr = 0.5;
   ASSERT_EQ(diff(a, b).size(), 1u);
