@@ -136,6 +136,24 @@ template <class F> int64_t add_groups(const std::vector<GistMap>& maps, F wanted
   return groups.bytes;
 }
 
+GistFootprint summed(std::vector<GistMap> maps) {
+  GistFootprint out;
+  out.maps = std::move(maps);
+  out.cntk = add_groups(
+      out.maps, [](MapUse) { return true; }, out.cntk_by_use);
+  out.investigation = add_groups(
+      out.maps, [](MapUse use) { return !is_stash(use); }, out.investigation_by_use);
+  std::vector<Buffer> buffers;
+  for (const GistMap& map : out.maps) {
+    buffers.push_back(map.buffer);
+    if (!is_stash(map.use)) continue;
+    out.investigation += map.buffer.size;
+    out.investigation_by_use[size_t(map.use)] += map.buffer.size;
+  }
+  out.dynamic = lower_bound_of(buffers);
+  return out;
+}
+
 }  // namespace
 
 const char* to_string(MapUse use) {
@@ -154,7 +172,8 @@ SharingGroups sharing_groups(std::span<const Buffer> buffers) {
   out.of.assign(buffers.size(), -1);
   std::vector<int32_t> order = not_empty(buffers);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return buffers[size_t(a)].size > buffers[size_t(b)].size;
+    const Buffer &x = buffers[size_t(a)], &y = buffers[size_t(b)];
+    return x.size != y.size ? x.size > y.size : x.lower < y.lower;
   });
   std::vector<std::vector<int32_t>> members;
   for (int32_t b : order) {
@@ -183,21 +202,31 @@ SharingGroups sharing_groups(std::span<const Buffer> buffers) {
 GistFootprint gist_footprint(const Program& program, const GistRules& rules) {
   Program p = rules.pool_map ? program : with_both_kept(program);
   if (!rules.decoded_copies) p = without_copies(std::move(p));
-  GistFootprint out;
-  out.maps = maps_of(p, {.inplace = rules.inplace, .over_feature_maps = false});
-  out.cntk = add_groups(
-      out.maps, [](MapUse) { return true; }, out.cntk_by_use);
-  out.investigation = add_groups(
-      out.maps, [](MapUse use) { return !is_stash(use); }, out.investigation_by_use);
-  std::vector<Buffer> buffers;
-  for (const GistMap& map : out.maps) {
-    buffers.push_back(map.buffer);
-    if (!is_stash(map.use)) continue;
-    out.investigation += map.buffer.size;
-    out.investigation_by_use[size_t(map.use)] += map.buffer.size;
+  return summed(maps_of(p, {.inplace = rules.inplace, .over_feature_maps = false}));
+}
+
+GistFootprint with_encoded(const GistFootprint& footprint, std::span<const EncodedMap> encoded) {
+  std::vector<GistMap> maps;
+  for (const GistMap& map : footprint.maps) {
+    const auto form = std::find_if(encoded.begin(), encoded.end(),
+                                   [&](const EncodedMap& e) { return e.value == map.value; });
+    if (form == encoded.end() || map.use != MapUse::stashed) {
+      maps.push_back(map);
+      continue;
+    }
+    const int64_t from = start_of(map.first_use), again = start_of(map.second_use);
+    GistMap dense = map, code = map, copy = map;
+    dense.use = MapUse::immediate, dense.buffer.upper = done_of(map.first_use);
+    code.use = MapUse::encoded, code.buffer.lower = from, code.buffer.size = form->bytes;
+    if (map.buffer.lower != from) maps.push_back(dense);
+    if (form->is_decoded) {
+      copy.use = MapUse::decoded, copy.buffer.lower = again;
+      code.buffer.upper = done_of(map.second_use);
+      maps.push_back(copy);
+    }
+    maps.push_back(code);
   }
-  out.dynamic = lower_bound_of(buffers);
-  return out;
+  return summed(std::move(maps));
 }
 
 GistFloor gist_floor(const Program& program) {

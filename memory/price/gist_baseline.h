@@ -70,6 +70,19 @@ struct GistFootprint {
 };
 GistFootprint gist_footprint(const Program& program, const GistRules& rules = {});
 
+// A stash in another form.
+struct EncodedMap {
+  ValueId value;    // a GistMap's
+  int64_t bytes;    // of the encoded form
+  bool is_decoded;  // off: kernels read the encoded form
+};
+// The footprint with stashes encoded, as the paper's liveness analysis has it (sections III and
+// IV-B, figure 2): the dense map lives until its first use is over, the encoded form from there to
+// the second use, a decoded copy from there on. Where kernels read the encoded form it lives to the
+// end, without a copy. What nobody reads in the forward phase is made encoded. A simulation on
+// lifetimes: no node is inserted, and in-place stays as it was. Values that are not stashed stay.
+GistFootprint with_encoded(const GistFootprint& footprint, std::span<const EncodedMap> encoded);
+
 // CNTK's static memory sharing (section IV-C; its class MatrixPool): the largest buffer first,
 // those of one size in the order given, each joins a group none of whose members is alive with it,
 // the smallest such group; where there is none, it begins one. A group costs its largest member.

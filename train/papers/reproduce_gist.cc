@@ -24,6 +24,17 @@ std::string share(int64_t part, int64_t whole) {
 std::string times(int64_t from, int64_t to) {
   return to ? fixed(double(from) / double(to), 2) + "x" : "-";
 }
+// "conv1_1 relu": with the scope that the node has, or else its first operand's maker.
+std::string name_of(const Program& p, NodeId node) {
+  NodeId n = node;
+  while (p.scope_of(p.node(n)).empty() && !p.node(n).in.empty() && p.node(n).in[0] != kNone) {
+    const NodeId before = p.value(p.node(n).in[0]).producer;
+    if (before == kNone) break;
+    n = before;
+  }
+  const std::string scope = p.scope_of(p.node(n));
+  return scope + (scope.empty() ? "" : " ") + p.node(node).op->name;
+}
 std::string label(const GistBaseline& n) { return n.apart ? n.name + " (apart)" : n.name; }
 
 const char* const kApart = "apart: not among the paper's five.";
@@ -83,12 +94,11 @@ Table by_accounting(const std::vector<GistBaseline>& networks) {
   for (const GistBaseline& n : networks) {
     const GistFootprint& f = n.footprint;
     const GistFloor floor = gist_floor(n.program);
-    const Node& at = n.program.node(floor.node);
     const int64_t better = gist_footprint(n.program, {.inplace = true, .pool_map = true}).cntk;
     table.rows.push_back({label(n), gigabytes(f.investigation), gigabytes(f.cntk),
                           gigabytes(f.dynamic), times(f.cntk, f.dynamic), gigabytes(better),
                           gigabytes(floor.bytes), times(f.cntk, floor.bytes),
-                          n.program.scope_of(at) + " " + at.op->name});
+                          name_of(n.program, floor.node)});
   }
   return table;
 }
@@ -129,8 +139,7 @@ Table two_uses_in(const GistBaseline& n, const DeviceProfile& device) {
   for (const GistMap& map : n.footprint.maps) {
     if (map.use != MapUse::stashed || map.buffer.size < 10'000'000) continue;
     const MapUses uses = uses_of(starts, map);
-    const Node& maker = n.program.node(n.program.value(map.value).producer);
-    table.rows.push_back({n.program.scope_of(maker) + " " + maker.op->name,
+    table.rows.push_back({name_of(n.program, n.program.value(map.value).producer),
                           fixed(double(map.buffer.size) * 1e-6, 1), fixed(uses.made, 2),
                           fixed(uses.read, 2), fixed(uses.wanted, 2), fixed(uses.dropped, 2),
                           fixed(uses.gap(), 2), percent(uses.gap() / prediction.step_ms)});
@@ -268,7 +277,7 @@ Table encoded_bytes(const std::vector<GistBaseline>& networks) {
                 kApart}};
   for (double d : kAssumedDensities) {
     table.columns.push_back("SSDC, density " + fixed(d, 1) + " assumed");
-    table.columns.emplace_back("less");
+    table.columns.push_back("less with " + fixed(d, 1));
   }
   for (const char* column : {"other", "DPR", "format"}) table.columns.emplace_back(column);
   for (const GistBaseline& n : networks) {

@@ -1,6 +1,7 @@
 // Gist's figures 4 and 7, which are about no network: what gradients read, and an example of
 // sharing; and the bytes of its formats.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "autograd/differentiate.h"
@@ -126,15 +127,39 @@ std::vector<Table> gist_fig7(const DeviceProfile&) {
 int64_t binarized(int64_t bytes) { return bytes / 32; }
 int64_t pool_map(int64_t result_bytes) { return result_bytes / 8; }
 
-int64_t ssdc_csr(int64_t bytes, double density) {
-  const double elements = double(bytes) / 4;
-  return int64_t(elements * density * 5 + elements / 256 * 4);
-}
-
 int64_t reduced(int64_t bytes, const char* format) {
   const int64_t elements = bytes / 4;
   const int64_t in_word = !std::strcmp(format, "fp16") ? 2 : !std::strcmp(format, "fp10") ? 3 : 4;
   return (elements + in_word - 1) / in_word * 4;
+}
+
+int64_t ssdc_csr(int64_t bytes, double density, const char* format) {
+  const int64_t elements = bytes / 4, stored = int64_t(std::ceil(double(elements) * density));
+  const int64_t values = format ? reduced(4 * stored, format) : 4 * stored;
+  return values + stored + (elements + 255) / 256 * 4;
+}
+
+GistFootprint gist_simulation(const Program& program, const GistEncodings& with) {
+  const GistFootprint dense =
+      gist_footprint(program, {.inplace = with.inplace, .pool_map = with.binarize});
+  std::vector<EncodedMap> encoded;
+  for (const GistStash& stash : stashes_of(program, dense)) {
+    const bool sparse = stash.pair == LayerPair::relu_conv || stash.pair == LayerPair::pool_conv;
+    const Node& maker = program.node(program.value(stash.value).producer);
+    if (maker.op == &max_pool_op && stash.value != maker.out[0]) {  // 8 bits
+      encoded.push_back({stash.value, stash.bytes / 2, false});
+    } else if (with.binarize && stash.pair == LayerPair::relu_pool) {
+      encoded.push_back({stash.value, binarized(stash.bytes), false});
+    } else if (with.ssdc && sparse) {
+      encoded.push_back({stash.value, ssdc_csr(stash.bytes, with.density, with.dpr), true});
+    } else if (with.dpr && program.value(stash.value).spec.dtype == DType::f32) {
+      encoded.push_back({stash.value, reduced(stash.bytes, with.dpr), true});
+    }
+  }
+  if (!with.decoded_copies) {
+    for (EncodedMap& map : encoded) map.is_decoded = false;
+  }
+  return with_encoded(dense, encoded);
 }
 
 const char* smallest_format(const std::string& network) {

@@ -250,6 +250,13 @@ TEST(GistSharing, TheExampleOfFigure7) {
 }
 
 // Largest first: the small one would else begin a group that the large one cannot join.
+// Of one size, begun in order, three groups would do; in the order given there would be four.
+TEST(GistSharing, OfOneSizeThoseThatBeginFirstComeFirst) {
+  const std::vector<Buffer> given = {{0, 1, 1}, {6, 7, 1}, {5, 6, 1},
+                                     {0, 5, 1}, {1, 6, 1}, {4, 7, 1}};
+  EXPECT_EQ(sharing_groups(given).bytes, 3);
+}
+
 TEST(GistSharing, TheLargestComeFirstAndJoinTheSmallestGroupThatIsFree) {
   EXPECT_EQ(sharing_groups(std::vector<Buffer>{{0, 2, 1}, {2, 4, 9}}).bytes, 9);
   // Groups of 9 and 5; the last could join both.
@@ -328,6 +335,35 @@ TEST(GistSharing, GroupsAreValidAndNoBetterThanTheBest) {
     optimal += groups.bytes == best;
   }
   EXPECT_GT(optimal, kCases * 3 / 4);
+}
+
+// The simulation beside the nodes of a real pass: bits need no copy, 16 bits are decoded.
+TEST(GistBaseline, EncodingOnLifetimesIsAsWithNodes) {
+  const Program p = chain();
+  const GistFootprint plain = gist_footprint(p, {.pool_map = true});
+  const ValueId rectified = result_of(p, "relu"), pooled = result_of(p, "max_pool");
+  const std::vector<EncodedMap> bits = {{rectified, kBits, false}};
+  const std::vector<EncodedMap> half = {{pooled, kPooled / 2, true}};
+  const GistFootprint with_bits = gist_footprint(stash_bits(p), {.pool_map = true});
+  const GistFootprint with_half = gist_footprint(with_half_pool(p), {.pool_map = true});
+  for (const auto& [simulated, real] : {std::pair{with_encoded(plain, bits), with_bits},
+                                        std::pair{with_encoded(plain, half), with_half}}) {
+    check(simulated);
+    EXPECT_EQ(simulated.cntk, real.cntk);
+    EXPECT_EQ(simulated.investigation, real.investigation);
+    EXPECT_EQ(simulated.dynamic, real.dynamic);
+    EXPECT_EQ(simulated.investigation_by_use, real.investigation_by_use);
+  }
+  // The map of the maxima, which only the gradient reads, in half as many bytes: never whole.
+  const std::vector<EncodedMap> map = {{result_of(p, "max_pool", 1), kMap / 2, false}};
+  const GistFootprint smaller = with_encoded(plain, map);
+  check(smaller);
+  EXPECT_EQ(smaller.maps.size(), plain.maps.size());
+  EXPECT_EQ(smaller.bytes_of(MapUse::encoded), kMap / 2);
+  EXPECT_EQ(smaller.investigation, plain.investigation - kMap / 2);
+  // A map that is not stashed stays as it is.
+  const std::vector<EncodedMap> none = {{result_of(p, "conv2d"), 1, true}};
+  EXPECT_EQ(with_encoded(plain, none).cntk, plain.cntk);
 }
 
 TEST(GistBaseline, HoldsOfRandomPrograms) {
