@@ -167,6 +167,15 @@ TEST(GoogLeNetWithoutNorm, LearnsTheSameBitsUnderEveryMemoryOption) {
   EXPECT_TRUE(train(network, {}, 12, nullptr, 2, false) == plain) << "two threads";
 }
 
+TEST(GoogLeNetWithoutNorm, IsAChoiceOfGoogLeNetAlone) {
+  const auto fault = ZooOptions::rules().at(0).fault;
+  EXPECT_EQ(fault({.network = "googlenet", .norm = false}), "");
+  EXPECT_EQ(fault({.network = "vgg16"}), "");
+  EXPECT_EQ(fault({.network = "inception_v3", .norm = false}),
+            "model.norm: false is for googlenet, which was published without batch norm, not for "
+            "inception_v3; leave it out");
+}
+
 TEST(ZooList, IsSortedAndKnowsItsNames) {
   std::string before;
   for (const ImageNetwork& n : image_networks()) {

@@ -354,6 +354,20 @@ TEST(GistBaseline, EncodingOnLifetimesIsAsWithNodes) {
     EXPECT_EQ(simulated.dynamic, real.dynamic);
     EXPECT_EQ(simulated.investigation_by_use, real.investigation_by_use);
   }
+  // From use to use: the code begins with the last forward reader and ends with the first backward
+  // one, with which the copy begins.
+  const GistFootprint parts = with_encoded(plain, half);
+  auto part = [&](const GistFootprint& f, MapUse use) {
+    const auto found = std::find_if(f.maps.begin(), f.maps.end(), [&](const GistMap& m) {
+      return m.value == pooled && m.use == use;
+    });
+    return found == f.maps.end() ? GistMap{kNone, use, {}} : *found;
+  };
+  const GistMap whole = part(plain, MapUse::stashed);
+  const auto [from, again] = std::pair(2 * int64_t(whole.first_use), 2 * int64_t(whole.second_use));
+  EXPECT_EQ(part(parts, MapUse::immediate).buffer, (Buffer{whole.buffer.lower, from + 1, kPooled}));
+  EXPECT_EQ(part(parts, MapUse::encoded).buffer, (Buffer{from, again + 1, kPooled / 2}));
+  EXPECT_EQ(part(parts, MapUse::decoded).buffer, (Buffer{again, whole.buffer.upper, kPooled}));
   // The map of the maxima, which only the gradient reads, in half as many bytes: never whole.
   const std::vector<EncodedMap> map = {{result_of(p, "max_pool", 1), kMap / 2, false}};
   const GistFootprint smaller = with_encoded(plain, map);
