@@ -250,21 +250,6 @@ Table encoding_functions() {
                     "of Y1 and X2, with E = encode(X2) stashed and D = decode(E)."}};
 }
 
-// Bytes of pooled results whose maximum's place is stored for relu-pool stashes.
-int64_t pooled_bytes(const GistBaseline& n) {
-  const Readers readers(n.program);
-  int64_t bytes = 0;
-  for (const GistStash& stash : n.stashes) {
-    if (stash.pair != LayerPair::relu_pool) continue;
-    for (NodeId r : readers[stash.value]) {
-      const Node& node = n.program.node(r);
-      const bool has_map = node.phase == Phase::forward && node.out.size() == 2;
-      if (has_map && node.out[1] != kNone) bytes += n.program.value(node.out[0]).spec.bytes();
-    }
-  }
-  return bytes;
-}
-
 Table encoded_bytes(const std::vector<GistBaseline>& networks) {
   Table table{
       .title = "Bytes of target maps, GB, batch 64, predicted by the formats",
@@ -282,7 +267,7 @@ Table encoded_bytes(const std::vector<GistBaseline>& networks) {
   for (const char* column : {"other", "DPR", "format"}) table.columns.emplace_back(column);
   for (const GistBaseline& n : networks) {
     const int64_t relu = n.stashed(LayerPair::relu_pool);
-    const int64_t bits = binarized(relu) + pool_map(pooled_bytes(n));
+    const int64_t bits = n.binarized_relu();
     const int64_t sparse = n.stashed(LayerPair::relu_conv) + n.stashed(LayerPair::pool_conv);
     const int64_t other = n.stashed(LayerPair::other) + n.stashed(LayerPair::relu_join);
     std::vector<std::string> row{label(n), gigabytes(relu), gigabytes(bits, 3), times(relu, bits),
@@ -327,6 +312,23 @@ int64_t GistBaseline::stashed(LayerPair pair) const {
   return bytes;
 }
 int64_t GistBaseline::stashed() const { return footprint.bytes_of(MapUse::stashed); }
+
+int64_t GistBaseline::pooled_of_relu() const {
+  const Readers readers(program);
+  int64_t bytes = 0;
+  for (const GistStash& stash : stashes) {
+    if (stash.pair != LayerPair::relu_pool) continue;
+    for (NodeId r : readers[stash.value]) {
+      const Node& node = program.node(r);
+      const bool has_map = node.phase == Phase::forward && node.out.size() == 2;
+      if (has_map && node.out[1] != kNone) bytes += program.value(node.out[0]).spec.bytes();
+    }
+  }
+  return bytes;
+}
+int64_t GistBaseline::binarized_relu() const {
+  return binarized(stashed(LayerPair::relu_pool)) + pool_map(pooled_of_relu());
+}
 
 std::vector<GistBaseline> gist_baselines(bool apart) {
   std::vector<GistBaseline> out;

@@ -23,6 +23,8 @@ struct GistBaseline {
 
   int64_t stashed(LayerPair pair) const;  // bytes, nothing shared
   int64_t stashed() const;
+  int64_t pooled_of_relu() const;  // of what max pooling makes of ReLU-Pool's maps
+  int64_t binarized_relu() const;  // of bits for ReLU-Pool, with four for each pooled element
 };
 // The five, then those apart where wanted.
 std::vector<GistBaseline> gist_baselines(bool apart = true);
