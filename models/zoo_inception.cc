@@ -1,6 +1,7 @@
 // Networks of parallel branches whose channels are joined: GoogLeNet (Szegedy et al. 2015, with the
-// batch norm of Ioffe and Szegedy 2015) and Inception v3 (Szegedy et al. 2016). Both without the
-// auxiliary classifiers, and layer for layer as in torchvision, which the counts are of.
+// batch norm of Ioffe and Szegedy 2015 unless model.norm is false) and Inception v3 (Szegedy et al.
+// 2016). Both without the auxiliary classifiers, and layer for layer as in torchvision, which the
+// counts are of.
 #include "models/zoo_layers.h"
 #include "ops/convolution/avg_pool.h"
 #include "ops/tensors/columns.h"

@@ -63,6 +63,7 @@ Val ZooLayers::linear(const std::string& name, Val x, int64_t out) {
 Val ZooLayers::conv_norm(const std::string& name, Val x, int64_t out, const Window2d& window,
                          int64_t groups) {
   Builder::Within scope(b_, name);
+  if (!o_.norm) return conv_bias("conv", x, out, window, groups);
   return norm("norm", conv("conv", x, out, window, groups));
 }
 

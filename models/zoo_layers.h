@@ -44,7 +44,8 @@ class ZooLayers {
   // Batch norm, and a classifier's layer (N, C) -> (N, out): as other networks have them.
   Val norm(const std::string& name, Val x);
   Val linear(const std::string& name, Val x, int64_t out);
-  // Within one scope: a convolution without bias, and batch norm; `.._relu`: relu too.
+  // Within one scope: a convolution without bias, and batch norm (without model.norm a convolution
+  // with bias); `.._relu`: relu too.
   Val conv_norm(const std::string& name, Val x, int64_t out, const Window2d& window,
                 int64_t groups = 1);
   Val conv_norm_relu(const std::string& name, Val x, int64_t out, const Window2d& window,

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "models/rule.h"
+
 namespace pal {
 
 // Those of image_networks() (models/zoo.h).
@@ -18,7 +20,10 @@ struct ZooOptions {
   int64_t classes = 1000;
   double width = 1;  // rounded down, one channel at least
   std::optional<float> dropout = {};
+  // GoogLeNet alone: off, its convolutions have biases in place of batch norm, as published.
+  bool norm = true;
 
+  static Rules<ZooOptions> rules();
   // How a configuration names the members: option(key, member, help, what is accepted).
   template <class Option> void declare(Option&& option) {
     option("network", network, "which one, each as its paper or torchvision has it",
@@ -27,6 +32,9 @@ struct ZooOptions {
            {.min = 0, .max = 16, .above_min = true});
     option("dropout", dropout, "of the classifier; null: the network's own",
            {.min = 0, .max = 1, .below_max = true});
+    option("norm", norm,
+           "batch norm after every convolution; false, for googlenet alone: biases in its place, "
+           "as published");
   }
 };
 

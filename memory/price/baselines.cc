@@ -15,17 +15,12 @@ namespace pal {
 namespace {
 
 constexpr Habit kHabits[] = {
-    {.op = "dropout", .keeps_random = true},  {.op = "max_pool", .cudnn_keeps_both = true},
-    {.op = "relu", .cudnn_keeps_both = true}, {.op = "sigmoid", .cudnn_keeps_both = true},
+    {.op = "dropout", .keeps_random = true},
+    {.op = "max_pool", .cudnn_keeps_both = true, .cntk_keeps_both = true},
+    {.op = "relu", .cudnn_keeps_both = true},
+    {.op = "sigmoid", .cudnn_keeps_both = true},
     {.op = "tanh", .cudnn_keeps_both = true},
 };
-Habit habit_of(const OpDef& op) {
-  for (const Habit& habit : kHabits) {
-    if (habit.op == op.name) return habit;
-  }
-  return {};
-}
-
 // One f32 for each element that a replaying node multiplies, from it to the last node that draws
 // the same numbers (the same operator with the same attributes: they name the stream).
 void add_masks(const Program& p, Storages& storages, ByStorage<Lifetime>& lifetimes) {
@@ -72,6 +67,13 @@ int64_t framework_peak(const Program& p, const ByNode<int64_t>& workspace_bytes)
 }  // namespace
 
 std::span<const Habit> framework_habits() { return kHabits; }
+
+Habit habit_of(const OpDef& op) {
+  for (const Habit& habit : kHabits) {
+    if (habit.op == op.name) return habit;
+  }
+  return {};
+}
 
 Baselines baselines_of(const Program& program, const ByNode<int64_t>& workspace_bytes) {
   const Storages ours = assign_storages(program, workspace_bytes);

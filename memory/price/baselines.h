@@ -35,8 +35,12 @@ struct Habit {
   bool keeps_random = false;
   // cuDNN's gradient reads operand 0 and output 0, so that a framework that calls it keeps both.
   bool cudnn_keeps_both = false;
+  // CNTK's gradient reads operand 0 and output 0 in place of what else our operator leaves: of max
+  // pooling the map of where the maxima were (Gist, figure 4(c) and section IV-A).
+  bool cntk_keeps_both = false;
 };
 std::span<const Habit> framework_habits();
+Habit habit_of(const OpDef& op);  // none where the table lacks it
 
 struct Baselines {
   int64_t ours = 0, framework = 0, cudnn = 0;

@@ -63,8 +63,8 @@ constexpr int64_t kBatch = 4, kClasses = 5;
 
 // `steps` updates: the losses, then all state, as one string of bytes.
 std::string train(const ImageNetwork& network, const CompileOptions& options, int steps,
-                  std::vector<float>* losses = nullptr, int threads = 1) {
-  const ImageModel model = zoo_model(network, {.classes = kClasses, .width = 0.125});
+                  std::vector<float>* losses = nullptr, int threads = 1, bool norm = true) {
+  const ImageModel model = zoo_model(network, {.classes = kClasses, .width = 0.125, .norm = norm});
   const Shape shape = network.input(kBatch, small_edge(network.name));
   TrainConfig config;
   config.optimizer = OptimizerSpec::Kind::momentum;
@@ -131,6 +131,50 @@ TEST_P(Zoo, Learns) {
 INSTANTIATE_TEST_SUITE_P(All, Zoo,
                          testing::ValuesIn(image_networks().begin(), image_networks().end()),
                          [](const auto& test) { return std::string(test.param.name); });
+
+// As published: 6,998,552 weights (Caffe's bvlc_googlenet without its heads) with 5x5 kernels where
+// ours, like torchvision's, are 3x3: 16 pixels less for every pair of their channels.
+TEST(GoogLeNetWithoutNorm, HasBiasesInPlaceOfBatchNorm) {
+  Builder b;
+  std::vector<MovedStatistic> moved;
+  record(b, image_network("googlenet"), {.classes = 1000, .norm = false}, 224, moved);
+  const int64_t pairs =
+      16 * 32 + 32 * 96 + 16 * 48 + 2 * 24 * 64 + 32 * 64 + 2 * 32 * 128 + 48 * 128;
+  EXPECT_EQ(weights_in(b.program()), 6'998'552 - 16 * pairs);
+  EXPECT_TRUE(moved.empty());
+  for (const StateSlot& slot : b.program().state) {
+    EXPECT_EQ(slot.name.find("norm"), std::string::npos) << slot.name;
+  }
+}
+
+TEST(GoogLeNetWithoutNorm, LearnsTheSameBitsUnderEveryMemoryOption) {
+  const ImageNetwork& network = image_network("googlenet");
+  std::vector<float> losses;
+  const std::string plain = train(network,
+                                  {.inplace = false,
+                                   .windows = false,
+                                   .fuse_epilogues = false,
+                                   .schedule = Schedule::program,
+                                   .fuse_updates = false},
+                                  12, &losses, 1, false);
+  EXPECT_LT(losses.back(), losses.front() - 0.05f);
+  for (const float loss : losses) EXPECT_TRUE(std::isfinite(loss));
+  for (const Recompute method :
+       {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
+    EXPECT_TRUE(train(network, {.recompute = method}, 12, nullptr, 1, false) == plain)
+        << to_string(method);
+  }
+  EXPECT_TRUE(train(network, {}, 12, nullptr, 2, false) == plain) << "two threads";
+}
+
+TEST(GoogLeNetWithoutNorm, IsAChoiceOfGoogLeNetAlone) {
+  const auto fault = ZooOptions::rules().at(0).fault;
+  EXPECT_EQ(fault({.network = "googlenet", .norm = false}), "");
+  EXPECT_EQ(fault({.network = "vgg16"}), "");
+  EXPECT_EQ(fault({.network = "inception_v3", .norm = false}),
+            "model.norm: false is for googlenet, which was published without batch norm, not for "
+            "inception_v3; leave it out");
+}
 
 TEST(ZooList, IsSortedAndKnowsItsNames) {
   std::string before;

@@ -34,11 +34,18 @@ Recorded classify(Builder& b, Val scalars, const ImageModel& model, const Shape&
   return out;
 }
 
-PaperNetwork classifier(const ImageNetwork& n) {
+PaperNetwork classifier(const ImageNetwork& n, bool norm = true) {
   const std::string edge = std::to_string(n.edge);
   const std::string of = (n.frames ? std::to_string(n.frames) + "x" : "") + edge + "x" + edge;
-  return network(n.name, of, n.weights, [&n](Builder& b, Val s, int64_t batch) {
-    return classify(b, s, zoo_model(n, {.classes = n.classes}), n.input(batch, n.edge));
+  return network(n.name, of, norm ? n.weights : 0, [&n, norm](Builder& b, Val s, int64_t batch) {
+    const ImageModel model = zoo_model(n, {.classes = n.classes, .norm = norm});
+    return classify(b, s, model, n.input(batch, n.edge));
+  });
+}
+
+PaperNetwork resnet50() {
+  return network("resnet50", "224x224", 25'557'032, [](Builder& b, Val s, int64_t batch) {
+    return classify(b, s, resnet_model({}), {batch, 224, 224, 3});
   });
 }
 
@@ -61,9 +68,7 @@ PaperNetwork bert(const std::string& name, int64_t published, const BertOptions&
 std::vector<PaperNetwork> paper_networks() {
   std::vector<PaperNetwork> all;
   for (const ImageNetwork& n : image_networks()) all.push_back(classifier(n));
-  all.push_back(network("resnet50", "224x224", 25'557'032, [](Builder& b, Val s, int64_t batch) {
-    return classify(b, s, resnet_model({}), {batch, 224, 224, 3});
-  }));
+  all.push_back(resnet50());
   all.push_back(translator(
       "transformer", 64, 0,
       transformer_model(
@@ -84,6 +89,20 @@ std::vector<PaperNetwork> paper_networks() {
     return Recorded{rhn_loss(b, {}, 35, batch, s, true).loss};
   }));
   return all;
+}
+
+std::vector<PaperNetwork> gist_networks() {
+  std::vector<PaperNetwork> all;
+  for (const char* name : {"alexnet", "nin", "overfeat", "vgg16"}) {
+    all.push_back(classifier(image_network(name)));
+  }
+  all.push_back(classifier(image_network("googlenet"), false));
+  all.back().name = "inception";
+  return all;
+}
+
+std::vector<PaperNetwork> gist_networks_apart() {
+  return {resnet50(), classifier(image_network("inception_v3"))};
 }
 
 int64_t weights_of(const Program& program) {

@@ -20,6 +20,12 @@ struct PaperNetwork {
 // The zoo of image networks, ResNet-50, and the text networks.
 std::vector<PaperNetwork> paper_networks();
 
+// Gist's five (figure 1): AlexNet, NiN, Overfeat, VGG16, and as Inception, which is its reference
+// [49], GoogLeNet without batch norm.
+std::vector<PaperNetwork> gist_networks();
+// Two that its averages are without, for comparison: ResNet-50 and Inception v3.
+std::vector<PaperNetwork> gist_networks_apart();
+
 // Weights of a recorded program that are trained.
 int64_t weights_of(const Program& program);
 

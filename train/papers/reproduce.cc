@@ -12,8 +12,9 @@
 namespace pal {
 std::vector<Reproduction> reproductions() {
   std::vector<Reproduction> list;
-  for (const auto& some : {echo_reproductions(), echo_model_reproductions(), olla_reproductions(),
-                           zoo_reproductions()}) {
+  for (const auto& some :
+       {echo_reproductions(), echo_model_reproductions(), olla_reproductions(), zoo_reproductions(),
+        gist_reproductions(), gist_encoded_reproductions()}) {
     list.insert(list.end(), some.begin(), some.end());
   }
   return list;

@@ -31,6 +31,8 @@ std::span<const Reproduction> echo_reproductions();
 std::span<const Reproduction> echo_model_reproductions();
 std::span<const Reproduction> olla_reproductions();
 std::span<const Reproduction> zoo_reproductions();
+std::span<const Reproduction> gist_reproductions();
+std::span<const Reproduction> gist_encoded_reproductions();
 std::vector<Reproduction> reproductions();  // all of them
 
 // A workload of a paper: a shipped configuration with changes, at a bucket.
