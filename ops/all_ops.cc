@@ -15,6 +15,7 @@
 #include "ops/elementwise/dropout.h"
 #include "ops/elementwise/scale_channels.h"
 #include "ops/elementwise/self_gated.h"
+#include "ops/encodings/dpr.h"
 #include "ops/encodings/ssdc.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/losses/ctc_loss.h"
@@ -94,6 +95,8 @@ std::span<const OpDef* const> all_ops() {
       &dot_last_op,
       &dot_last_grad_op,
       &dot_score_op,
+      &dpr_decode_op,
+      &dpr_encode_op,
       &dropout_op,
       &dropout_apply_op,
       &dropout_mask_op,
