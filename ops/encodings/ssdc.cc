@@ -153,7 +153,7 @@ template <class T, class V> int64_t encode(const KernelArgs& a) {
   }
   const int64_t kept = std::min(total, to.capacity);
   if (V::kHasEdges) join_edges(to.values(), {edges, size_t(ceil_div(rows, kChunkRows))});
-  zero_bytes(a.queue, to.values() + V::bytes(kept), V::bytes(to.capacity) - V::bytes(kept));
+  zero_bytes(a.queue, to.values() + V::behind(kept), V::bytes(to.capacity) - V::behind(kept));
   if (to.form == SsdcForm::csr) zero_bytes(a.queue, to.columns(kept), to.capacity - kept);
   return total;
 }
@@ -240,8 +240,8 @@ Specs infer_decode(SpecSpan in, const Attrs& attributes) {
 Prepared prepare_count(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   return {.workspace = ceil_div(in[0].numel(), kElementGrain) * int64_t(sizeof(int32_t))};
 }
-Prepared prepare_encode(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_count(device, in, out, attrs);
+Prepared prepare_encode(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = ceil_div(in[0].numel(), kElementGrain) * int64_t(sizeof(Edges))};
 }
 
 // Operands of decode: an encoding whose bytes are drawn is none, but has to be decoded safely.
@@ -297,7 +297,14 @@ const OpDef ssdc_encode_op{
                  encode_example(example({5, 211}, DType::bf16), {SsdcForm::mask, 1055}, {0, 1}),
                  encode_example(example({5, 211}), {SsdcForm::mask, 100}, {1, 0}),
                  encode_example(example({33, 1031}), {SsdcForm::csr, 33333}),
-                 encode_example(example({33, 1031}), {SsdcForm::mask, 17000})},
+                 encode_example(example({33, 1031}), {SsdcForm::mask, 17000}),
+                 encode_example(example({5, 211}), {SsdcForm::mask, 1003, SsdcValues::fp16}),
+                 encode_example(example({5, 211}, DType::bf16),
+                                {SsdcForm::csr, 1055, SsdcValues::fp10}),
+                 encode_example(example({5, 211}, DType::f32, 0, 0),
+                                {SsdcForm::csr, 5, SsdcValues::fp10}),
+                 encode_example(example({33, 1031}), {SsdcForm::csr, 17000, SsdcValues::fp10}),
+                 encode_example(example({33, 1031}), {SsdcForm::mask, 17001, SsdcValues::fp8})},
 };
 
 const OpDef ssdc_decode_op{
@@ -321,6 +328,11 @@ const OpDef ssdc_decode_op{
           add(columns_example, {5, 211}, DType::bf16, {SsdcForm::csr, 2});
           add(encoded_example, {33, 1031}, DType::f32, {SsdcForm::mask, 17000});
           add(columns_example, {33, 1031}, DType::f32, {SsdcForm::csr, 4});
+          add(encoded_example, {33, 1031}, DType::f32, {SsdcForm::mask, 17000, SsdcValues::fp16});
+          add(encoded_example, {33, 1031}, DType::f32, {SsdcForm::mask, 17000, SsdcValues::fp10});
+          add(encoded_example, {5, 211}, DType::bf16, {SsdcForm::mask, 1001, SsdcValues::fp10});
+          add(encoded_example, {5, 211}, DType::bf16, {SsdcForm::mask, 1001, SsdcValues::fp8});
+          add(columns_example, {3, 7}, DType::f32, {SsdcForm::csr, 4, SsdcValues::fp10});
           return out;
         }(),
 };

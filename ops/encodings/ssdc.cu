@@ -60,16 +60,64 @@ SsdcBytes ssdc_bytes_of(const KernelArgs& a, void* data, int64_t elements, DType
           attrs.capacity};
 }
 
-// Values as in the dense tensor.
+// How values are stored. `slots` has room for those of the capacity, up to a whole word.
 template <class T> struct PlainSlots {
   T* values;
-  explicit PlainSlots(const SsdcBytes& bytes) : values(reinterpret_cast<T*>(bytes.values)) {}
+  int64_t slots;
   __device__ void put(int64_t i, T value) const { values[i] = value; }
   __device__ T get(int64_t i) const { return values[i]; }
   __device__ void clear(int64_t i) const { values[i] = T{}; }
 };
-template <class T, class F> void by_slots(SsdcValues, const SsdcBytes& bytes, F f) {
-  f(PlainSlots<T>(bytes));
+template <class T, Dpr F> struct RoundedSlots {
+  using Code = std::conditional_t<F == Dpr::fp16, uint16_t, uint8_t>;
+  Code* codes;
+  int64_t slots;
+  __device__ void put(int64_t i, T value) const { codes[i] = Code(dpr_code(to_float(value), F)); }
+  __device__ T get(int64_t i) const { return from_float<T>(dpr_value(codes[i], F)); }
+  __device__ void clear(int64_t i) const { codes[i] = 0; }
+};
+// Three to a word: first they stand apart, in the workspace; ssdc_pack_kernel puts them together.
+template <class T> struct RoundedSlots<T, Dpr::fp10> {
+  unsigned char* words;
+  int64_t slots;
+  uint16_t* codes;  // null where an encoding is read
+  __device__ void put(int64_t i, T value) const {
+    codes[i] = uint16_t(dpr_code(to_float(value), Dpr::fp10));
+  }
+  __device__ T get(int64_t i) const {
+    const int64_t word = i / 3;
+    const uint32_t code = load_word(words + 4 * word) >> 10 * (i - 3 * word) & 1023;
+    return from_float<T>(dpr_value(code, Dpr::fp10));
+  }
+  __device__ void clear(int64_t i) const { codes[i] = 0; }
+};
+__global__ void ssdc_pack_kernel(unsigned char* words, int64_t count, const uint16_t* codes) {
+  const int64_t w = thread_number();
+  if (w >= count) return;
+  const uint16_t* three = codes + 3 * w;
+  store_word(words + 4 * w, three[0] | uint32_t(three[1]) << 10 | uint32_t(three[2]) << 20);
+}
+
+// Calls f(slots); `codes`: what FP10 needs to write, ssdc_codes_bytes of it.
+template <class T, class F>
+void by_slots(SsdcValues values, const SsdcBytes& bytes, uint16_t* codes, F f) {
+  auto rounded = [&](auto format) {
+    constexpr Dpr kFormat = format();
+    const int64_t slots = dpr_bytes(kFormat, bytes.capacity) / 4 * dpr_per_word(kFormat);
+    if constexpr (kFormat == Dpr::fp10) {
+      f(RoundedSlots<T, kFormat>{bytes.values, slots, codes});
+    } else {
+      using Code = typename RoundedSlots<T, kFormat>::Code;
+      f(RoundedSlots<T, kFormat>{reinterpret_cast<Code*>(bytes.values), slots});
+    }
+  };
+  if (values == SsdcValues::plain) {
+    return f(PlainSlots<T>{reinterpret_cast<T*>(bytes.values), bytes.capacity});
+  }
+  by_dpr(values == SsdcValues::fp16   ? Dpr::fp16
+         : values == SsdcValues::fp10 ? Dpr::fp10
+                                      : Dpr::fp8,
+         rounded);
 }
 
 // The lane's element of a row; zero behind the last.
@@ -160,9 +208,9 @@ __global__ void ssdc_write_kernel(const T* x, SsdcBytes to, S slots, const int32
 // What lies behind the last value.
 template <class S> __global__ void ssdc_clear_kernel(SsdcBytes to, S slots) {
   const int64_t i = thread_number();
-  if (i >= to.capacity || i < to.end(to.rows - 1)) return;
+  if (i >= slots.slots || i < to.end(to.rows - 1)) return;
   slots.clear(i);
-  if (to.columns) to.columns[i] = 0;
+  if (to.columns && i < to.capacity) to.columns[i] = 0;
 }
 
 // A warp for each row, in the two forms.
@@ -218,6 +266,15 @@ Prepared prepare_ssdc_count(const Device&, SpecSpan in, SpecSpan, const Attrs&) 
   return {.workspace = ssdc_chunks(in[0].numel()) * int64_t(sizeof(int32_t))};
 }
 
+// Chunks' counts, then FP10's codes.
+int64_t ssdc_codes_at(int64_t elements) { return ssdc_chunks(elements) * int64_t(sizeof(int32_t)); }
+Prepared prepare_ssdc_encode(const Device&, SpecSpan in, SpecSpan, const Attrs& attributes) {
+  const auto& attrs = attributes.as<SsdcAttrs>();
+  const int64_t words =
+      attrs.values == SsdcValues::fp10 ? dpr_bytes(Dpr::fp10, attrs.capacity) / 4 : 0;
+  return {.workspace = ssdc_codes_at(in[0].numel()) + 3 * words * int64_t(sizeof(uint16_t))};
+}
+
 void run_count_nonzeros(const KernelArgs& a) {
   by_ssdc_element(a.in_spec[0].dtype,
                   [&]<class T>(T) { launch_count<T>(a, a.output<int32_t>(0), nullptr); });
@@ -230,11 +287,16 @@ void run_ssdc_encode(const KernelArgs& a) {
     if (!a.out[0]) return launch_count<T>(a, total, nullptr);
     const SsdcBytes to = ssdc_bytes_of(a, a.out[0], x.numel(), x.dtype);
     launch_count<T>(a, total, to.ends);
-    by_slots<T>(a.attrs.as<SsdcAttrs>().values, to, [&]<class S>(S slots) {
+    auto* codes = reinterpret_cast<uint16_t*>(a.workspace + ssdc_codes_at(x.numel()));
+    by_slots<T>(a.attrs.as<SsdcAttrs>().values, to, codes, [&]<class S>(S slots) {
       launch(ssdc_write_kernel<T, S>, {ssdc_chunks(x.numel())}, kThreads,
              (kSsdcChunkRows + 1) * sizeof(int32_t), stream_of(a), a.input<T>(0), to, slots,
              reinterpret_cast<const int32_t*>(a.workspace));
-      launch(ssdc_clear_kernel<S>, {blocks_of(to.capacity, kThreads)}, a, to, slots);
+      launch(ssdc_clear_kernel<S>, {blocks_of(slots.slots, kThreads)}, a, to, slots);
+      if constexpr (std::is_same_v<S, RoundedSlots<T, Dpr::fp10>>) {
+        launch(ssdc_pack_kernel, {blocks_of(slots.slots / 3, kThreads)}, a, slots.words,
+               slots.slots / 3, slots.codes);
+      }
     });
   });
 }
@@ -244,7 +306,7 @@ void run_ssdc_decode(const KernelArgs& a) {
   const SsdcBytes from = ssdc_bytes_of(a, a.in[0], y.numel(), y.dtype);
   const int64_t blocks = blocks_of(from.rows, kSsdcWarps);
   by_ssdc_element(y.dtype, [&]<class T>(T) {
-    by_slots<T>(a.attrs.as<SsdcAttrs>().values, from, [&]<class S>(S slots) {
+    by_slots<T>(a.attrs.as<SsdcAttrs>().values, from, nullptr, [&]<class S>(S slots) {
       if (from.mask) {
         launch(ssdc_from_mask_kernel<T, S>, {blocks}, a, a.output<T>(0), from, slots);
       } else {
@@ -258,7 +320,7 @@ void run_ssdc_decode(const KernelArgs& a) {
 }  // namespace
 
 const Backend count_nonzeros_cuda{.run = run_count_nonzeros, .prepare = prepare_ssdc_count};
-const Backend ssdc_encode_cuda{.run = run_ssdc_encode, .prepare = prepare_ssdc_count};
+const Backend ssdc_encode_cuda{.run = run_ssdc_encode, .prepare = prepare_ssdc_encode};
 const Backend ssdc_decode_cuda{.run = run_ssdc_decode};
 
 }  // namespace pal

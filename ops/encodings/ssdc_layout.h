@@ -18,14 +18,17 @@
 
 #include "core/attrs.h"
 #include "core/spec.h"
+#include "ops/encodings/dpr.h"
 
 namespace pal {
 
 // csr is the paper's form. A mask takes an eighth of a byte for each element where csr takes a byte
 // for each nonzero, so it is the smaller one where fewer than 7/8 of the elements are zero.
 enum class SsdcForm : uint8_t { csr, mask };
-// How a nonzero is stored: as in the dense tensor.
-enum class SsdcValues : uint8_t { plain };
+// How a nonzero is stored: as in the dense tensor, or rounded (ops/encodings/dpr.h). Which elements
+// are stored does not change by rounding; of those a small one may become 0.
+enum class SsdcValues : uint8_t { plain, fp16, fp10, fp8 };
+constexpr SsdcValues ssdc_values(Dpr format) { return SsdcValues(int(format) + 1); }
 
 struct SsdcAttrs {
   SsdcForm form = SsdcForm::csr;

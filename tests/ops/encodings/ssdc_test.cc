@@ -20,6 +20,8 @@ using Codes = std::vector<uint32_t>;  // the bits of each element
 
 constexpr SsdcForm kForms[] = {SsdcForm::csr, SsdcForm::mask};
 constexpr DType kTypes[] = {DType::f32, DType::bf16};
+constexpr SsdcValues kValues[] = {SsdcValues::plain, SsdcValues::fp16, SsdcValues::fp10,
+                                  SsdcValues::fp8};
 // No multiples of 2, 3, 8 or 256 but for one; one element; one more and one less than a row.
 constexpr int64_t kSizes[] = {1, 7, 255, 256, 257, 1031, 3 * 256 + 65, 16387, 70001};
 
@@ -59,6 +61,35 @@ template <class T> void append(Bytes& to, T value, size_t size = sizeof(T)) {
   to.insert(to.end(), p, p + size);
 }
 
+// Of rounded values.
+Dpr format_of(SsdcValues values) { return Dpr(int(values) - 1); }
+
+// A section of so many rounded values: in words, three, two or four to each.
+Bytes rounded_values(const Codes& x, DType type, const SsdcAttrs& attrs) {
+  const Dpr format = format_of(attrs.values);
+  const size_t per_word = size_t(dpr_per_word(format));
+  Codes words((size_t(attrs.capacity) + per_word - 1) / per_word);
+  size_t i = 0;
+  for (const uint32_t code : x) {
+    if (!code) continue;
+    const float value = std::bit_cast<float>(type == DType::bf16 ? code << 16 : code);
+    words[i / per_word] |= dpr_code(value, format) << (i % per_word * size_t(dpr_bits(format)));
+    ++i;
+  }
+  return as_bytes(words, DType::f32);
+}
+// What decoding gives of x.
+Codes as_stored(Codes x, DType type, SsdcValues values) {
+  if (values == SsdcValues::plain) return x;
+  for (uint32_t& code : x) {
+    const float value = std::bit_cast<float>(type == DType::bf16 ? code << 16 : code);
+    const float rounded = dpr_value(dpr_code(value, format_of(values)), format_of(values));
+    if (code && type == DType::f32) code = std::bit_cast<uint32_t>(rounded);
+    if (code && type == DType::bf16) code = from_float<bf16>(rounded).bits;
+  }
+  return x;
+}
+
 // The bytes as ops/encodings/ssdc_layout.h states them.
 Bytes reference(const Codes& all, DType type, const SsdcAttrs& attrs) {
   const Codes x = cut(all, attrs.capacity);
@@ -74,6 +105,7 @@ Bytes reference(const Codes& all, DType type, const SsdcAttrs& attrs) {
     if (i % 256 == 255 || i + 1 == x.size()) append(ends, count);
   }
   values.resize(size_t(attrs.capacity) * element_size(type));
+  if (attrs.values != SsdcValues::plain) values = rounded_values(x, type, attrs);
   columns.resize(size_t(attrs.capacity));
   for (const Bytes* part : {&ends, attrs.form == SsdcForm::mask ? &mask : nullptr, &values,
                             attrs.form == SsdcForm::csr ? &columns : nullptr}) {
@@ -107,7 +139,8 @@ void expect_right(const Codes& x, DType type, const SsdcAttrs& attrs, int thread
   const Bytes wanted = reference(x, type, attrs);
   EXPECT_EQ(int64_t(wanted.size()), ssdc_bytes(attrs, int64_t(x.size()), type));
   EXPECT_TRUE(got.encoded == wanted) << "encoded";
-  EXPECT_TRUE(got.decoded == as_bytes(cut(x, attrs.capacity), type)) << "decoded";
+  const Codes stored = as_stored(cut(x, attrs.capacity), type, attrs.values);
+  EXPECT_TRUE(got.decoded == as_bytes(stored, type)) << "decoded";
 }
 
 TEST(Ssdc, ReturnsEveryBitAtAnyDensityAndSize) {
@@ -120,6 +153,30 @@ TEST(Ssdc, ReturnsEveryBitAtAnyDensityAndSize) {
           const Codes x = draw(size, type, density);
           expect_right(x, type, {form, nonzeros(x)});  // exactly as many as fit
           expect_right(x, type, {form, size});         // and with room for all
+        }
+      }
+    }
+  }
+}
+
+TEST(Ssdc, RoundsValuesInEitherForm) {
+  for (const DType type : kTypes) {
+    for (const SsdcForm form : kForms) {
+      for (const SsdcValues values : kValues) {
+        for (const int64_t size : kSizes) {
+          for (const double density : {0.0, 0.01, 0.5, 1.0}) {
+            SCOPED_TRACE(testing::Message()
+                         << to_string(type) << " form " << int(form) << ", values " << int(values)
+                         << ", " << size << " elements, density " << density);
+            Codes x = draw(size, type, density, 2);
+            for (size_t i = 0; i < x.size(); i += 2) {  // of a size that the formats have
+              if (x[i])
+                x[i] = type == DType::bf16 ? 0x3d00 + x[i] % 0x500 : 0x3d000000 + x[i] % 0x5000000;
+            }
+            for (const int64_t capacity : {nonzeros(x), size, nonzeros(x) * 2 / 3}) {
+              expect_right(x, type, {form, capacity, values});
+            }
+          }
         }
       }
     }
@@ -170,8 +227,12 @@ TEST(Ssdc, HasTheSameBytesForAnyThreads) {
     for (int64_t i = size / 3; i < size / 2; ++i) x[size_t(i)] = 0;
     for (int64_t i = size / 2; i < size * 3 / 5; ++i) x[size_t(i)] |= 1;
     for (const SsdcForm form : kForms) {
-      for (const int64_t capacity : {nonzeros(x), nonzeros(x) * 2 / 3}) {
-        for (const int threads : {1, 2, 3}) expect_right(x, type, {form, capacity}, threads);
+      for (const SsdcValues values : {SsdcValues::plain, SsdcValues::fp10}) {
+        for (const int64_t capacity : {nonzeros(x), nonzeros(x) * 2 / 3}) {
+          for (const int threads : {1, 2, 3}) {
+            expect_right(x, type, {form, capacity, values}, threads);
+          }
+        }
       }
     }
   }
@@ -190,24 +251,26 @@ Bytes decode(const Bytes& encoded, int64_t size, DType type, const SsdcAttrs& at
 
 TEST(Ssdc, DecodesAnyBytesWithinBounds) {
   std::mt19937_64 rng(11);
+  auto check = [&](int64_t size, DType type, const SsdcAttrs& attrs) {
+    Bytes encoded(size_t(ssdc_bytes(attrs, size, type)));
+    const int32_t ends[] = {0, -1, std::numeric_limits<int32_t>::max(),
+                            std::numeric_limits<int32_t>::min(), int32_t(attrs.capacity)};
+    for (int kind = 0; kind < 5; ++kind) {
+      for (std::byte& byte : encoded) byte = std::byte(rng());
+      for (int64_t row = 0; kind && row < (size + 255) / 256; ++row) {
+        std::memcpy(encoded.data() + row * 4, &ends[kind], 4);
+      }
+      const Bytes one = decode(encoded, size, type, attrs, 1);
+      EXPECT_TRUE(one == decode(encoded, size, type, attrs, 3));
+      EXPECT_TRUE(attrs.capacity > 0 || one == Bytes(one.size()));
+    }
+  };
   for (const DType type : kTypes) {
     for (const SsdcForm form : kForms) {
-      for (const int64_t size : {int64_t(1), int64_t(257), int64_t(40003)}) {
-        for (const int64_t capacity : {int64_t(0), int64_t(1), size / 3, size}) {
-          const SsdcAttrs attrs{form, capacity};
-          Bytes encoded(size_t(ssdc_bytes(attrs, size, type)));
-          for (int kind = 0; kind < 5; ++kind) {
-            for (std::byte& byte : encoded) byte = std::byte(rng());
-            const int32_t ends[] = {-1, std::numeric_limits<int32_t>::max(),
-                                    std::numeric_limits<int32_t>::min(), int32_t(capacity)};
-            for (int64_t row = 0; kind && row < (size + 255) / 256; ++row) {
-              std::memcpy(encoded.data() + row * 4, &ends[kind - 1], 4);
-            }
-            const Bytes one = decode(encoded, size, type, attrs, 1);
-            EXPECT_TRUE(one == decode(encoded, size, type, attrs, 3));
-            // What is not zero comes out of the section of values.
-            const auto* from = encoded.data() + ssdc_sections(attrs, size, type).values;
-            EXPECT_TRUE(capacity > 0 || one == Bytes(one.size())) << int(*from);
+      for (const SsdcValues values : kValues) {
+        for (const int64_t size : {1, 257, 40003}) {
+          for (const int64_t capacity : {int64_t(0), int64_t(1), size / 3, size}) {
+            check(size, type, {form, capacity, values});
           }
         }
       }
@@ -248,23 +311,37 @@ TEST(Ssdc, BreaksEvenWhereItsFormsSay) {
     EXPECT_LT(bytes(SsdcForm::mask, type, 0.874), bytes(SsdcForm::csr, type, 0.874));
     EXPECT_GT(bytes(SsdcForm::mask, type, 0.876), bytes(SsdcForm::csr, type, 0.876));
   }
+  // And than the tensor in that format, whose values it stores.
+  for (const auto& [format, zeros] :
+       {std::pair{Dpr::fp16, 0.339}, {Dpr::fp10, 0.435}, {Dpr::fp8, 0.508}}) {
+    auto part = [&, f = format](double z) {
+      const auto capacity = int64_t(double(n) * (1 - z));
+      return double(ssdc_bytes({SsdcForm::csr, capacity, ssdc_values(f)}, n, DType::f32)) /
+             double(dpr_bytes(f, n));
+    };
+    EXPECT_GT(part(zeros - 0.001), 1);
+    EXPECT_LT(part(zeros + 0.001), 1);
+  }
   EXPECT_EQ(ssdc_bytes({SsdcForm::csr, 100}, 257, DType::f32), 8 + 400 + 100);
   EXPECT_EQ(ssdc_bytes({SsdcForm::mask, 100}, 257, DType::bf16), 8 + 64 + 200);
 }
 
 TEST(Ssdc, NamesWhatItIs) {
   const TensorSpec dense{{3, 50}, DType::bf16};
+  const char* const tags[2][4] = {{"csr:123", "csr:123:fp16", "csr:123:fp10", "csr:123:fp8"},
+                                  {"mask:123", "mask:123:fp16", "mask:123:fp10", "mask:123:fp8"}};
   for (const SsdcForm form : kForms) {
-    const TensorSpec encoded = ssdc_spec(dense, {form, 123});
-    EXPECT_EQ(to_string(encoded),
-              form == SsdcForm::csr ? "bf16[3,50]:csr:123" : "bf16[3,50]:mask:123");
-    const auto attrs = ssdc_attrs(encoded);
-    ASSERT_TRUE(attrs.has_value());
-    EXPECT_TRUE(attrs->fields() == (SsdcAttrs{form, 123}).fields());
+    for (const SsdcValues values : kValues) {
+      const TensorSpec encoded = ssdc_spec(dense, {form, 123, values});
+      EXPECT_EQ(encoded.layout->tag, tags[int(form)][int(values)]);
+      const auto attrs = ssdc_attrs(encoded);
+      ASSERT_TRUE(attrs.has_value());
+      EXPECT_TRUE(attrs->fields() == (SsdcAttrs{form, 123, values}).fields());
+    }
   }
   EXPECT_FALSE(ssdc_attrs(dense).has_value());
-  for (const char* tag :
-       {"ABcd16b16a", "csr", "csr:", "csr:x", "csr:1x", "csr:-", "mask:1:fp7", ":1"}) {
+  for (const char* tag : {"ABcd16b16a", "csr", "csr:", "csr:x", "csr:1x", "csr:-", "mask:1:fp7",
+                          ":1", "fp8", "csr:01"}) {
     TensorSpec other = dense;
     other.layout = std::make_shared<const BlockedLayout>(BlockedLayout{tag, 64, nullptr});
     EXPECT_FALSE(ssdc_attrs(other).has_value()) << tag;
