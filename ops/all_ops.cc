@@ -16,6 +16,7 @@
 #include "ops/elementwise/scale_channels.h"
 #include "ops/elementwise/self_gated.h"
 #include "ops/encodings/dpr.h"
+#include "ops/encodings/ssdc.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/losses/ctc_loss.h"
 #include "ops/losses/log_softmax.h"
@@ -85,6 +86,7 @@ std::span<const OpDef* const> all_ops() {
       &conv3d_weight_grad_op,
       &copy_in_op,
       &copy_out_op,
+      &count_nonzeros_op,
       &cross_entropy_op,
       &cross_entropy_grad_op,
       &ctc_loss_op,
@@ -156,6 +158,8 @@ std::span<const OpDef* const> all_ops() {
       &slice_grad_op,
       &softmax_op,
       &softmax_grad_op,
+      &ssdc_decode_op,
+      &ssdc_encode_op,
       &stack_op,
       &step_scalars_op,
       &sub_op,

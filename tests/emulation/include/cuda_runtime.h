@@ -89,6 +89,8 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return all;
 }
 
+inline int __popc(unsigned word) { return __builtin_popcount(word); }
+
 // ---- the runtime ----
 
 enum cudaError_t : int {

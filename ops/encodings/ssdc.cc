@@ -1,0 +1,353 @@
+// ssdc_encode: x -> its nonzeros, and how many there are. ssdc_decode: back. Encoding takes two
+// passes over blocks of rows that stay in the second-level cache: the nonzeros of every row are
+// counted, the counts are added up, then every row is written where it belongs. Neither the number
+// of threads nor the blocks change a byte.
+#include "ops/encodings/ssdc.h"
+
+#include <limits>
+
+#include "core/builder.h"
+#include "ops/encodings/ssdc_rows.h"
+#include "ops/encodings/ssdc_values.h"
+#include "ops/kernels/tiles.h"
+
+namespace pal {
+namespace {
+
+using namespace ssdc;  // NOLINT: the kernels' own names
+
+constexpr int64_t kChunkRows = 64;   // of a worker at a time
+constexpr int64_t kBlockRows = 512;  // for each worker, between the two passes
+static_assert(kChunkRows * kSsdcRow == kElementGrain && kBlockRows % kChunkRows == 0);
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t rows_of(int64_t elements) { return ceil_div(elements, kSsdcRow); }
+
+template <class F> void by_element(DType type, F f) {
+  if (type == DType::bf16) return f(bf16{});
+  f(0.0f);
+}
+
+// A dense tensor as whole rows.
+template <class T> struct DenseRows {
+  const T* x;
+  int64_t elements;
+
+  // Row r where it lies, or in the buffer with zeros behind it.
+  const T* row(int64_t r, RowBuffer<T>& buffer) const {
+    const int64_t n = elements - r * kSsdcRow;
+    if (n >= kSsdcRow) return x + r * kSsdcRow;
+    std::memset(static_cast<void*>(buffer.at), 0, sizeof buffer.at);
+    std::memcpy(buffer.at, x + r * kSsdcRow, size_t(n) * sizeof(T));
+    return buffer.at;
+  }
+  void fetch(int64_t r) const {
+    if (r * kSsdcRow >= elements) return;
+    const char* bytes = reinterpret_cast<const char*>(x + r * kSsdcRow);
+    for (size_t i = 0; i < kSsdcRow * sizeof(T); i += 64) __builtin_prefetch(bytes + i, 0, 2);
+  }
+};
+
+// An encoding's bytes, wherever they begin.
+struct Encoding {
+  std::byte* data;
+  SsdcForm form;
+  int64_t capacity;
+  SsdcSections at;
+
+  int64_t end(int64_t row) const {
+    int32_t value;
+    std::memcpy(&value, data + row * 4, sizeof value);
+    return value;
+  }
+  void set_end(int64_t row, int64_t value) const {
+    const int32_t narrow = int32_t(value);
+    std::memcpy(data + row * 4, &narrow, sizeof narrow);
+  }
+  // Within the capacity, whatever the bytes are.
+  int64_t begin(int64_t row) const {
+    return row ? std::clamp<int64_t>(end(row - 1), 0, capacity) : 0;
+  }
+  std::byte* mask(int64_t row) const { return data + at.mask + row * int64_t(sizeof(RowMask)); }
+  std::byte* values() const { return data + at.values; }
+  uint8_t* columns(int64_t i) const { return reinterpret_cast<uint8_t*>(data + at.columns + i); }
+};
+
+Encoding encoding_of(const KernelArgs& a, void* data, int64_t elements, DType type) {
+  const auto& attrs = a.attrs.as<SsdcAttrs>();
+  return {static_cast<std::byte*>(data), attrs.form, attrs.capacity,
+          ssdc_sections(attrs, elements, type)};
+}
+
+// The nonzeros of x, chunk by chunk in the workspace.
+template <class T> int64_t count_all(const KernelArgs& a) {
+  const DenseRows<T> dense{a.input<T>(0), a.in_spec[0].numel()};
+  const int64_t rows = rows_of(dense.elements);
+  int32_t* counts = reinterpret_cast<int32_t*>(a.workspace);
+  parallel_chunks(a.queue, rows, kChunkRows, [&](int64_t first, int64_t last) {
+    RowBuffer<T> buffer;
+    int64_t n = 0;
+    for (int64_t r = first; r < last; ++r) n += count(mask_of_row(dense.row(r, buffer)));
+    counts[first / kChunkRows] = int32_t(n);
+  });
+  int64_t total = 0;
+  for (int64_t c = 0; c < ceil_div(rows, kChunkRows); ++c) total += counts[c];
+  return total;
+}
+
+// Rows [first, last), whose ends stand already. Those `ahead` rows further are fetched meanwhile,
+// for the pass that counts them.
+template <class T, class V>
+Edges write_rows(const DenseRows<T>& dense, const Encoding& to, int64_t first, int64_t last,
+                 int64_t ahead) {
+  RowBuffer<T> buffer, stored;
+  alignas(64) uint8_t columns[kSsdcRow + kWord];
+  int64_t at = to.begin(first);
+  const int64_t end = to.end(last - 1);
+  typename V::Writer writer(to.values(), at, end);
+  for (int64_t r = first; r < last; ++r) {
+    dense.fetch(r + ahead);
+    const T* x = dense.row(r, buffer);
+    const int64_t n = to.end(r) - at;
+    RowMask mask = mask_of_row(x);
+    if (count(mask) > n) keep_first(mask, n);
+    T* values = writer.place(stored);
+    compress_row(x, mask, values);
+    writer.put(values, n);
+    if (to.form == SsdcForm::mask) {
+      std::memcpy(to.mask(r), mask.data(), sizeof mask);
+    } else if (at + kSsdcRow + kWord <= end) {
+      columns_of_row(mask, to.columns(at));
+    } else {
+      columns_of_row(mask, columns);
+      std::memcpy(to.columns(at), columns, size_t(n));
+    }
+    at += n;
+  }
+  return writer.finish();
+}
+
+// The encoding of x; returns the number of nonzeros.
+template <class T, class V> int64_t encode(const KernelArgs& a) {
+  const DenseRows<T> dense{a.input<T>(0), a.in_spec[0].numel()};
+  const Encoding to = encoding_of(a, a.out[0], dense.elements, a.in_spec[0].dtype);
+  Edges* edges = reinterpret_cast<Edges*>(a.workspace);
+  const int64_t rows = to.at.rows, block = kBlockRows * std::max(1, a.queue.workers);
+  int64_t total = 0;
+  for (int64_t from = 0; from < rows; from += block) {
+    const int64_t here = std::min(block, rows - from);
+    parallel_chunks(a.queue, here, kChunkRows, [&](int64_t first, int64_t last) {
+      RowBuffer<T> buffer;
+      for (int64_t r = from + first; r < from + last; ++r) {
+        to.set_end(r, count(mask_of_row(dense.row(r, buffer))));
+      }
+    });
+    for (int64_t r = from; r < from + here; ++r) {
+      total += to.end(r);
+      to.set_end(r, std::min(total, to.capacity));
+    }
+    parallel_chunks(a.queue, here, kChunkRows, [&](int64_t first, int64_t last) {
+      const Edges cut = write_rows<T, V>(dense, to, from + first, from + last, block);
+      if (V::kHasEdges) edges[(from + first) / kChunkRows] = cut;
+    });
+  }
+  const int64_t kept = std::min(total, to.capacity);
+  if (V::kHasEdges) join_edges(to.values(), {edges, size_t(ceil_div(rows, kChunkRows))});
+  zero_bytes(a.queue, to.values() + V::behind(kept), V::bytes(to.capacity) - V::behind(kept));
+  if (to.form == SsdcForm::csr) zero_bytes(a.queue, to.columns(kept), to.capacity - kept);
+  return total;
+}
+
+void run_encode(const KernelArgs& a) {
+  int64_t total = 0;
+  by_element(a.in_spec[0].dtype, [&]<class T>(T) {
+    if (!a.out[0]) return void(total = count_all<T>(a));
+    by_values<T>(a.attrs.as<SsdcAttrs>().values, [&]<class V>(V) { total = encode<T, V>(a); });
+  });
+  if (a.out[1]) *a.output<int32_t>(1) = int32_t(total);
+}
+
+void run_count(const KernelArgs& a) {
+  by_element(a.in_spec[0].dtype,
+             [&]<class T>(T) { *a.output<int32_t>(0) = int32_t(count_all<T>(a)); });
+}
+
+// Row r of an encoding, whole. Its bytes may be any.
+template <class T, class V>
+void read_row(const Encoding& from, const V& values, int64_t r, RowBuffer<T>& buffer, T* to) {
+  const int64_t at = from.begin(r), room = from.capacity - at;
+  if (from.form == SsdcForm::mask) {
+    RowMask mask;
+    std::memcpy(mask.data(), from.mask(r), sizeof mask);
+    const int64_t n = std::min(count(mask), room);
+    if (n == room) keep_first(mask, room);
+    return expand_row(values.read(at, n, buffer), mask, to);
+  }
+  const int64_t n = std::clamp<int64_t>(from.end(r) - at, 0, std::min(room, kSsdcRow));
+  const T* stored = values.read(at, n, buffer);
+  const uint8_t* columns = from.columns(at);
+  T row[kSsdcRow] = {};  // where scattered writes are cheap
+  for (int64_t i = 0; i < n; ++i) row[columns[i]] = stored[i];
+  std::memcpy(to, row, sizeof row);
+}
+
+template <class T, class V> void decode(const KernelArgs& a) {
+  const int64_t elements = a.out_spec[0].numel();
+  const Encoding from = encoding_of(a, a.in[0], elements, a.out_spec[0].dtype);
+  const typename V::Reader values(from.values(), from.capacity);
+  T* y = a.output<T>(0);
+  parallel_chunks(a.queue, from.at.rows, kChunkRows, [&](int64_t first, int64_t last) {
+    RowBuffer<T> buffer, part;
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t n = elements - r * kSsdcRow;
+      T* to = y + r * kSsdcRow;
+      read_row<T>(from, values, r, buffer, n < kSsdcRow ? part.at : to);
+      if (n < kSsdcRow) std::memcpy(to, part.at, size_t(n) * sizeof(T));
+    }
+  });
+}
+
+void run_decode(const KernelArgs& a) {
+  by_element(a.out_spec[0].dtype, [&]<class T>(T) {
+    by_values<T>(a.attrs.as<SsdcAttrs>().values, [&]<class V>(V) { decode<T, V>(a); });
+  });
+}
+
+void require_dense(const TensorSpec& x) {
+  require(!x.layout && (x.dtype == DType::f32 || x.dtype == DType::bf16), x,
+          ": only plain f32 and bf16 tensors are stored sparsely");
+  require(x.numel() <= std::numeric_limits<int32_t>::max(), x, ": 2^31 elements or more");
+}
+
+Specs infer_encode(SpecSpan in, const Attrs& attributes) {
+  require_operands(in, 1, 1);
+  require_dense(in[0]);
+  const auto& attrs = attributes.as<SsdcAttrs>();
+  require(attrs.capacity >= 0 && attrs.capacity <= in[0].numel(), in[0], ": a capacity of ",
+          attrs.capacity, " is not between none and all of its elements");
+  return {ssdc_spec(in[0], attrs), {Shape{1}, DType::i32}};
+}
+
+Specs infer_decode(SpecSpan in, const Attrs& attributes) {
+  require_operands(in, 1, 1);
+  const TensorSpec dense{in[0].shape, in[0].dtype};
+  require_dense(dense);
+  const TensorSpec wanted = ssdc_spec(dense, attributes.as<SsdcAttrs>());
+  require(in[0] == wanted && in[0].bytes() == wanted.bytes(), in[0], " is not ", wanted);
+  return {dense};
+}
+
+Prepared prepare_count(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = ceil_div(in[0].numel(), kElementGrain) * int64_t(sizeof(int32_t))};
+}
+Prepared prepare_encode(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
+  return {.workspace = ceil_div(in[0].numel(), kElementGrain) * int64_t(sizeof(Edges))};
+}
+
+// Operands of decode: an encoding whose bytes are drawn is none, but has to be decoded safely.
+ExampleOperand encoded_example(Shape shape, DType type, const SsdcAttrs& attrs) {
+  return constant({.spec = ssdc_spec({shape, type}, attrs)});
+}
+// In which every four bytes are 0, 1, 2, 3 (of bf16, every two are 2, 3): one row of at most so
+// many values, in different columns.
+ExampleOperand columns_example(Shape shape, DType type, const SsdcAttrs& attrs) {
+  ExampleOperand operand = encoded_example(shape, type, attrs);
+  operand.lo = operand.hi = bits_float(0x03020100);
+  return operand;
+}
+Example encode_example(ExampleOperand x, const SsdcAttrs& attrs, std::vector<char> unread = {}) {
+  return {.operands = {constant(x)}, .attrs = attrs, .unread = std::move(unread)};
+}
+
+}  // namespace
+
+const OpDef count_nonzeros_op{
+    .name = "count_nonzeros",
+    .formula = "elements of x that are not +0",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require_dense(in[0]);
+      return {{Shape{1}, DType::i32}};
+    },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return streaming_cost(double(in[0].numel()), in, out);
+    },
+    .cpu = {.run = run_count, .prepare = prepare_count},
+    .cuda = &count_nonzeros_cuda,
+    .examples = {{.operands = {constant(example({3, 7}))}},
+                 {.operands = {constant(example({3, 7}, DType::f32, 0, 0))}},
+                 {.operands = {example({5, 211}, DType::bf16)}},
+                 {.operands = {constant(example({33, 1031}))}}},
+};
+
+const OpDef ssdc_encode_op{
+    .name = "ssdc_encode",
+    .formula = "the nonzeros of x, and how many there are",
+    .infer = infer_encode,
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return streaming_cost(double(in[0].numel()), in, out);
+    },
+    .cpu = {.run = run_encode, .prepare = prepare_encode},
+    .cuda = &ssdc_encode_cuda,
+    .examples = {encode_example(example({3, 7}), {SsdcForm::csr, 21}),
+                 encode_example(example({3, 7}), {SsdcForm::mask, 5}),
+                 encode_example(example({3, 7}, DType::f32, 0, 0), {SsdcForm::csr, 9}),
+                 encode_example(example({3, 7}, DType::f32, 0, 0), {SsdcForm::mask, 0}),
+                 encode_example(example({5, 211}, DType::bf16), {SsdcForm::csr, 700}),
+                 encode_example(example({5, 211}, DType::bf16), {SsdcForm::mask, 1055}, {0, 1}),
+                 encode_example(example({5, 211}), {SsdcForm::mask, 100}, {1, 0}),
+                 encode_example(example({33, 1031}), {SsdcForm::csr, 33333}),
+                 encode_example(example({33, 1031}), {SsdcForm::mask, 17000}),
+                 encode_example(example({5, 211}), {SsdcForm::mask, 1003, SsdcValues::fp16}),
+                 encode_example(example({5, 211}, DType::bf16),
+                                {SsdcForm::csr, 1055, SsdcValues::fp10}),
+                 encode_example(example({5, 211}, DType::f32, 0, 0),
+                                {SsdcForm::csr, 5, SsdcValues::fp10}),
+                 encode_example(example({33, 1031}), {SsdcForm::csr, 17000, SsdcValues::fp10}),
+                 encode_example(example({33, 1031}), {SsdcForm::mask, 17001, SsdcValues::fp8})},
+};
+
+const OpDef ssdc_decode_op{
+    .name = "ssdc_decode",
+    .formula = "x of its nonzeros, zero elsewhere",
+    .infer = infer_decode,
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return streaming_cost(double(out[0].numel()), in, out);
+    },
+    .cpu = {.run = run_decode},
+    .cuda = &ssdc_decode_cuda,
+    .examples =
+        [] {
+          std::vector<Example> out;
+          auto add = [&](auto make, Shape shape, DType type, const SsdcAttrs& attrs) {
+            out.push_back({.operands = {make(shape, type, attrs)}, .attrs = attrs});
+          };
+          add(encoded_example, {3, 7}, DType::f32, {SsdcForm::mask, 21});
+          add(columns_example, {3, 7}, DType::f32, {SsdcForm::csr, 4});
+          add(encoded_example, {5, 211}, DType::bf16, {SsdcForm::mask, 700});
+          add(columns_example, {5, 211}, DType::bf16, {SsdcForm::csr, 2});
+          add(encoded_example, {33, 1031}, DType::f32, {SsdcForm::mask, 17000});
+          add(columns_example, {33, 1031}, DType::f32, {SsdcForm::csr, 4});
+          add(encoded_example, {33, 1031}, DType::f32, {SsdcForm::mask, 17000, SsdcValues::fp16});
+          add(encoded_example, {33, 1031}, DType::f32, {SsdcForm::mask, 17000, SsdcValues::fp10});
+          add(encoded_example, {5, 211}, DType::bf16, {SsdcForm::mask, 1001, SsdcValues::fp10});
+          add(encoded_example, {5, 211}, DType::bf16, {SsdcForm::mask, 1001, SsdcValues::fp8});
+          add(columns_example, {3, 7}, DType::f32, {SsdcForm::csr, 4, SsdcValues::fp10});
+          return out;
+        }(),
+};
+
+Ssdc ssdc_encode(Val x, const SsdcAttrs& attrs) {
+  const auto out = x.builder->emit(ssdc_encode_op, {x}, attrs);
+  return {out[0], out[1]};
+}
+
+Val ssdc_decode(Val encoded) {
+  const auto attrs = ssdc_attrs(encoded.spec());
+  require_of(ssdc_decode_op, attrs.has_value(), encoded.spec(), " is no sparse encoding");
+  return encoded.builder->emit1(ssdc_decode_op, {encoded}, *attrs);
+}
+
+Val count_nonzeros(Val x) { return x.builder->emit1(count_nonzeros_op, {x}); }
+
+}  // namespace pal
