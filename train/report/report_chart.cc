@@ -49,7 +49,7 @@ std::string line(const ChartSeries& series, const Axis& x, const Axis& y) {
   std::string points;
   for (auto [px, py] : series.points) points += svg_number(x(px)) + "," + svg_number(y(py)) + " ";
   std::string out = element("polyline", {{"class", series.style}, {"points", points}});
-  if (!series.dots) return out;
+  if (!series.dots && series.points.size() > 1) return out;  // no line shows a single point
   for (auto [px, py] : series.points) {
     const std::string title = "step " + short_number(px, 9) + ": " + short_number(py, 5);
     out += element("circle", {{"class", series.style}, {"cx", x(px)}, {"cy", y(py)}, {"r", "3"}},

@@ -11,7 +11,7 @@
 #include "core/builder.h"
 #include "core/op.h"
 #include "core/rewriter.h"
-#include "memory/passes/bit_stash.h"
+#include "memory/passes/encode.h"
 #include "memory/place/buffers/load.h"
 #include "memory/price/baselines.h"
 #include "ops/convolution/conv2d.h"
@@ -26,6 +26,8 @@
 
 namespace pal::test {
 namespace {
+
+Program with_bits_of(const Program& p) { return encode(p, choose_forms(p, kBits)); }
 
 // Bytes of the chain's maps: two images of 8 x 8, four channels, then 4 x 4; eight channels.
 constexpr int64_t kBig = 2048, kPooled = 512, kLast = 1024, kMap = 128, kBits = 64, kLoss = 4;
@@ -140,7 +142,7 @@ TEST(GistBaseline, WithTheMapReluIsReadForItsSignAlone) {
 }
 
 TEST(GistBaseline, BitsInPlaceOfAMapAreItsStash) {
-  const Program p = stash_bits(chain());
+  const Program p = with_bits_of(chain());
   const GistFootprint f = gist_footprint(p, {.pool_map = true});
   check(f);
   EXPECT_EQ(f.bytes_of(MapUse::encoded), kBits);
@@ -344,7 +346,7 @@ TEST(GistBaseline, EncodingOnLifetimesIsAsWithNodes) {
   const ValueId rectified = result_of(p, "relu"), pooled = result_of(p, "max_pool");
   const std::vector<EncodedMap> bits = {{rectified, kBits, false}};
   const std::vector<EncodedMap> half = {{pooled, kPooled / 2, true}};
-  const GistFootprint with_bits = gist_footprint(stash_bits(p), {.pool_map = true});
+  const GistFootprint with_bits = gist_footprint(with_bits_of(p), {.pool_map = true});
   const GistFootprint with_half = gist_footprint(with_half_pool(p), {.pool_map = true});
   for (const auto& [simulated, real] : {std::pair{with_encoded(plain, bits), with_bits},
                                         std::pair{with_encoded(plain, half), with_half}}) {
@@ -384,7 +386,7 @@ TEST(GistBaseline, HoldsOfRandomPrograms) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     for (const Program& p :
-         {random_network(seed), stash_bits(random_network(seed)), random_program(seed)}) {
+         {random_network(seed), with_bits_of(random_network(seed)), random_program(seed)}) {
       for (const bool inplace : {false, true}) {
         for (const bool map : {false, true}) check(gist_footprint(p, {inplace, map}));
       }
