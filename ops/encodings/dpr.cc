@@ -29,11 +29,10 @@ constexpr int64_t kDprStep = 192, kDprGrain = 64 * kDprStep;
 
 template <Dpr F> constexpr int64_t kPerWord = dpr_per_word(F);
 
-// What the next steps will read: without, a page's first lines are late.
-template <class T> void fetch_ahead(const T* x) {
-  constexpr size_t kAhead = 2048;  // bytes
-  const char* p = reinterpret_cast<const char*>(x) + kAhead;
-  for (size_t line = 0; line < kDprStep * sizeof(T); line += 64) __builtin_prefetch(p + line);
+// What the next steps, of kBytes each, will read: without, a page's first lines are late.
+template <size_t kBytes> void fetch_ahead(const void* data) {
+  const char* p = static_cast<const char*>(data) + 2048;
+  for (size_t line = 0; line < kBytes; line += 64) __builtin_prefetch(p + line);
 }
 
 // dpr_code and dpr_value, and the same of bf16 in steps of 16 bits: twice as many to a vector.
@@ -122,7 +121,7 @@ template <Dpr F, class T> void unpack_step(const std::byte* from, int64_t n, T* 
 template <Dpr F, class T> PAL_WIDE_VECTORS void pack(const T* x, int64_t n, std::byte* to) {
   int64_t i = 0;
   for (; i + kDprStep <= n; i += kDprStep) {
-    fetch_ahead(x + i);
+    fetch_ahead<kDprStep * sizeof(T)>(x + i);
     pack_step<F>(x + i, kDprStep, to + dpr_bytes(F, i));
   }
   const int64_t whole = (n - i) / kPerWord<F> * kPerWord<F>;
@@ -135,7 +134,10 @@ template <Dpr F, class T> PAL_WIDE_VECTORS void pack(const T* x, int64_t n, std:
 }
 template <Dpr F, class T> PAL_WIDE_VECTORS void unpack(const std::byte* from, int64_t n, T* x) {
   int64_t i = 0;
-  for (; i + kDprStep <= n; i += kDprStep) unpack_step<F>(from + dpr_bytes(F, i), kDprStep, x + i);
+  for (; i + kDprStep <= n; i += kDprStep) {
+    fetch_ahead<dpr_bytes(F, kDprStep)>(from + dpr_bytes(F, i));
+    unpack_step<F>(from + dpr_bytes(F, i), kDprStep, x + i);
+  }
   const int64_t whole = (n - i) / kPerWord<F> * kPerWord<F>;
   unpack_step<F>(from + dpr_bytes(F, i), whole, x + i);
   if (i += whole; i == n) return;
