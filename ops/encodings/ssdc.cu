@@ -198,8 +198,10 @@ __global__ void ssdc_write_kernel(const T* x, SsdcBytes to, S slots, const int32
       const bool fits = (stored >> lane_number() & 1) && i < to.capacity;
       if (fits) slots.put(i, value);
       if (fits && to.columns) to.columns[i] = uint8_t(column);
-      const unsigned kept = __ballot_sync(~0u, fits);
-      if (to.mask && lane_number() == 0) store_word(to.mask_word(first + r, step), kept);
+      if (to.mask) {
+        const unsigned kept = __ballot_sync(~0u, fits);
+        if (lane_number() == 0) store_word(to.mask_word(first + r, step), kept);
+      }
       at += __popc(stored);
     }
   }

@@ -83,6 +83,11 @@ template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned by) {
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   unsigned all = 0;
+  if (mask == 0xffffffffu) {  // in five turns
+    all = unsigned(predicate != 0) << pal::emulation::lane();
+    for (int bits = 1; bits < 32; bits *= 2) all |= __shfl_xor_sync(mask, all, bits);
+    return all;
+  }
   for (int lane = 0; lane < 32; ++lane) {
     if (mask >> lane & 1) all |= unsigned(__shfl_sync(mask, predicate != 0, lane)) << lane;
   }

@@ -220,8 +220,8 @@ TEST(Ssdc, KeepsWhatFitsAndTellsTheCount) {
 }
 
 TEST(Ssdc, HasTheSameBytesForAnyThreads) {
-  // More than three blocks of three workers, whose rows differ in density.
-  const int64_t size = 4 * 512 * 256 * 3 / 2 + 77;
+  // More than a block of three workers, whose rows differ in density.
+  const int64_t size = 1024 * 256 * 7 / 2 + 77;
   for (const DType type : kTypes) {
     Codes x = draw(size, type, 0.3, 5);
     for (int64_t i = size / 3; i < size / 2; ++i) x[size_t(i)] = 0;
