@@ -2,13 +2,17 @@
 #include "ops/encodings/ssdc.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "core/builder.h"
 #include "core/error.h"
+#include "core/prepare.h"
 #include "ops/encodings/ssdc_rows.h"
 #include "tests/support/eval.h"
 
@@ -271,6 +275,61 @@ TEST(Ssdc, DecodesAnyBytesWithinBounds) {
         for (const int64_t size : {1, 257, 40003}) {
           for (const int64_t capacity : {int64_t(0), int64_t(1), size / 3, size}) {
             check(size, type, {form, capacity, values});
+          }
+        }
+      }
+    }
+  }
+}
+
+// Memory whose end is the end of what may be touched.
+class PageEnd {
+ public:
+  explicit PageEnd(int64_t bytes) : size_((size_t(bytes) / kPage + 2) * kPage) {
+    base_ = static_cast<std::byte*>(
+        mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(base_ + size_ - kPage, kPage, PROT_NONE);
+    data_ = base_ + size_ - kPage - bytes;
+  }
+  PageEnd(const PageEnd&) = delete;
+  PageEnd& operator=(const PageEnd&) = delete;
+  ~PageEnd() { munmap(base_, size_); }
+  std::byte* data() const { return data_; }
+
+ private:
+  static constexpr size_t kPage = 65536;
+  size_t size_;
+  std::byte *base_, *data_;
+};
+
+void run_kernel(const OpDef& op, const TensorSpec& operand, const Attrs& attrs,
+                std::vector<void*> in, std::vector<void*> out) {
+  KernelCache cache(cpu_device(1));
+  const Specs specs{operand};
+  const auto kernel = cache.get(op, specs, infer_specs(op, specs, attrs), attrs);
+  std::vector<std::byte> workspace(size_t(kernel->prepared.workspace));
+  Queue queue;
+  kernel->start({in, out, kernel->in, kernel->out, attrs, nullptr, workspace.data(), queue});
+}
+
+TEST(Ssdc, TouchesNothingBehindItsBuffers) {
+  for (const DType type : kTypes) {
+    for (const SsdcForm form : kForms) {
+      for (const SsdcValues values : kValues) {
+        for (const int64_t size : {4, 260, 1040, 5004}) {
+          const Codes codes = draw(size, type, 0.9, 9);
+          for (const int64_t capacity : {nonzeros(codes) / 8 * 4, size}) {
+            const SsdcAttrs attrs{form, capacity, values};
+            const TensorSpec dense{{size}, type};
+            const Bytes bytes = as_bytes(codes, type);
+            PageEnd x(dense.bytes()), encoded(ssdc_bytes(attrs, size, type)), count(4);
+            std::memcpy(x.data(), bytes.data(), bytes.size());
+            run_kernel(ssdc_encode_op, dense, attrs, {x.data()}, {encoded.data(), count.data()});
+            PageEnd y(dense.bytes());
+            run_kernel(ssdc_decode_op, ssdc_spec(dense, attrs), attrs, {encoded.data()},
+                       {y.data()});
+            EXPECT_TRUE(capacity < nonzeros(codes) || values != SsdcValues::plain ||
+                        std::memcmp(y.data(), x.data(), bytes.size()) == 0);
           }
         }
       }
