@@ -53,7 +53,11 @@ SsdcCase draw_case(int64_t size, DType type, SsdcForm form, SsdcValues values, d
   for (size_t i = 0; i < size_t(size); ++i) {
     // Stretches without any nonzero, too.
     if (i / 700 % 3 == 1 || double(rng() >> 11) >= density * 0x1p53) continue;
-    for (size_t k = 0; k < bytes; ++k) c.x[i * bytes + k] = std::byte(rng() | 1);
+    const bool minus_zero = i % 5 == 0;
+    for (size_t k = 0; k < bytes; ++k) {
+      c.x[i * bytes + k] = minus_zero ? std::byte{0} : std::byte(rng() | 1);
+    }
+    if (minus_zero) c.x[i * bytes + bytes - 1] = std::byte{0x80};
     ++nonzeros;
   }
   c.attrs = {form, std::min(size, int64_t(double(nonzeros) * room)), values};
