@@ -48,9 +48,12 @@ const float* load_tile(const void* data, DType type, int64_t i, int64_t n, float
   }
   const uint8_t* p = static_cast<const uint8_t*>(data) + i / 8;
   int64_t j = 0;
-  for (; j + 8 <= n; j += 8) {
-    const uint32_t byte = p[j / 8];
-    for (uint32_t b = 0; b < 8; ++b) buffer[j + b] = byte >> b & 1 ? inside : outside;
+  for (; j + 32 <= n; j += 32) {
+    const uint8_t* four = p + j / 8;
+    const uint32_t word = uint32_t(four[0]) | uint32_t(four[1]) << 8 | uint32_t(four[2]) << 16 |
+                          uint32_t(four[3]) << 24;
+#pragma omp simd
+    for (uint32_t b = 0; b < 32; ++b) buffer[j + b] = word >> b & 1 ? inside : outside;
   }
   for (; j < n; ++j) buffer[j] = load_bit(p, j) ? inside : outside;
   return buffer;
