@@ -1,17 +1,15 @@
 // The list of the passes, and the way from what they leave to a plan.
 #include "memory/compile.h"
 
-#include <algorithm>
 #include <cstdio>
 
 #include "core/clock.h"
-#include "core/rewrite.h"
 #include "core/text.h"
 #include "core/verify.h"
 #include "memory/budget.h"
+#include "memory/choices.h"
 #include "memory/pass.h"
 #include "memory/passes/assign_queues.h"
-#include "memory/passes/fuse_recompute.h"
 #include "memory/passes/fuse_updates.h"
 #include "memory/passes/layouts.h"
 #include "memory/plan/report.h"
@@ -24,71 +22,6 @@ namespace {
 using Options = const CompileOptions&;
 using Context = const PassContext&;
 using Made = std::optional<Program>;
-
-Made recompute_some(const Program& p, Context context, std::string* note) {
-  const CompileOptions& options = context.options;
-  const bool echo = options.recompute == Recompute::echo;
-  Program out = recompute(p, options.recompute, echo ? context.final_peak : context.scheduled_peak,
-                          note, options.recompute_options,
-                          {.budget = options.budget, .fuse = options.fuse_recompute});
-  if (out.nodes.size() == p.nodes.size()) return {};
-  return out;
-}
-
-bool has_clones(const Program& p) {
-  return std::any_of(p.nodes.begin(), p.nodes.end(),
-                     [](const Node& node) { return node.phase == Phase::recompute; });
-}
-// A clone with other readers stays, so that there may be as many nodes as before.
-bool same_operators(const Program& a, const Program& b) {
-  return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
-                    [](const Node& x, const Node& y) { return x.op == y.op; });
-}
-
-Made fold(const Program& p, std::string* note) {
-  Program out = fuse_recompute(p, note);
-  if (same_operators(out, p)) return {};
-  return out;
-}
-// With clones: the final peak is compared once, for recomputation and this together.
-Made fold_clones(const Program& p, Context, std::string* note) {
-  return has_clones(p) ? fold(p, note) : Made{};
-}
-// Some forms fit a step that recomputes nothing, too.
-Made fold_plain(const Program& p, Context, std::string* note) {
-  return has_clones(p) ? Made{} : fold(p, note);
-}
-
-// All forms, or else one after the other, so far as they do not raise the final peak: they may by a
-// kernel's scratch memory, or because the passes that follow make less of what is left.
-Made fold_epilogues(const Program& p, Context context, std::string* note) {
-  Program all = fuse_epilogues(p, note);
-  if (all.nodes.size() == p.nodes.size()) return note->clear(), std::nullopt;
-  const int64_t peak = context.final_peak(p);
-  if (context.final_peak(all) <= peak) return all;
-  *note = "some would raise the peak: kept apart";
-  Program some = p;
-  for (const Rewrite* rewrite : all_rewrites()) {
-    if (rewrite->when != Rewrite::When::always) continue;
-    Program fused = fuse_epilogues(some, nullptr, {&rewrite, 1});
-    if (context.final_peak(fused) <= peak) some = std::move(fused);
-  }
-  return some;
-}
-
-// All that the options allow; where that raises the final peak, what needs no decoding.
-Made encode_maps(const Program& p, Context context, std::string* note) {
-  const Encodings& encodings = context.options.encode;
-  Program all = encode(p, encodings, note);
-  if (all.nodes.size() == p.nodes.size()) return {};
-  if (!encodings.is_lossy() || context.final_peak(all) <= context.final_peak(p)) return all;
-  Encodings exact = encodings;
-  exact.dpr = {}, exact.dpr_layers.clear();
-  Program bits = encode(p, exact, note);
-  *note += ", none rounded, as that would raise the peak";
-  if (bits.nodes.size() == p.nodes.size()) return {};
-  return bits;
-}
 
 Made order(const Program& p, Context context, std::string* note) {
   return schedule(p, context.options.schedule, note, context.workspace,
@@ -103,7 +36,7 @@ Made choose_operand_layouts(const Program& p, Context context, std::string* note
   return out;
 }
 
-// The order of the passes. A pass is a row here, and a file of its own.
+// The order of the passes. A pass is a row here and a function of its room, or of memory/choices.h.
 constexpr bool kTradesTime = true;
 const Pass kPasses[] = {
     {"delay", [](const Program& p, Context, std::string* note) { return delay_forward(p, note); },
@@ -121,8 +54,7 @@ const Pass kPasses[] = {
      [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none; },
      Keep::if_final_peak_not_higher, kTradesTime},
     {"fuse_epilogues", fold_epilogues, [](Options o) { return o.fuse_epilogues; }},
-    {"encode", encode_maps, [](Options o) { return o.encode.any(); },
-     Keep::if_final_peak_not_higher, kTradesTime},
+    {"encode", encode_maps, [](Options o) { return o.encode.any(); }, Keep::always, kTradesTime},
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_updates",
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },

@@ -117,7 +117,8 @@ class Chooser {
 
   // What readers ask of a value: later ones of its elements (`values`) and of a predicate, on which
   // they may agree; `always`: the forward phase asks no more than that.
-  // `mixed`: a reader of the forward phase comes after a later one.
+  // `mixed`: a reader of the forward phase comes after a later one, or runs again in a clone: from
+  // rounded values a clone would give other predicates and other places of maxima.
   struct Asked {
     bool values = false, agree = true, always = true, mixed = false;
     std::optional<Reads> predicate;
@@ -128,7 +129,7 @@ class Chooser {
     for (NodeId r : readers_[v]) {
       const Node& node = p_.node(r);
       any_later |= is_later(node);
-      asked.mixed |= any_later && !is_later(node);
+      asked.mixed |= (any_later && !is_later(node)) || node.phase == Phase::recompute;
       for (size_t k = 0; k < node.in.size(); ++k) {
         if (node.in[k] != v) continue;
         const Reads reads = reads_of(*node.op, int(k), node.attrs);
@@ -276,34 +277,37 @@ class Encoder {
   ByValue<Kept> kept_;
 };
 
-// Where a decoded copy is alive at the peak, the value is tried dense, largest first.
+// Where a decoded copy is alive at the peak (as the nodes stand now), the storage that it is a copy
+// of is tried as it was, largest first.
 void drop_at_peak(const Program& program, Forms& forms) {
-  constexpr int kTries = 24;
+  constexpr int kTries = 64;
   if (std::none_of(forms.begin(), forms.end(), [](const Form& f) { return f.dpr.has_value(); })) {
     return;
   }
+  const Storages shared = assign_storages(program, {}, {.inplace = false});
   Program now = encode(program, forms);
   int64_t bytes = peak_bytes(now);
-  for (int i = 0; i < kTries; ++i) {
+  int tries = 0;
+  while (tries < kTries) {
     const Storages storages = assign_storages(now);
-    std::vector<ValueId> copied;  // values of the old program
+    std::vector<StorageId> copied;  // of the old program
     for (StorageId s : peak_of(storages, lifetimes_of(now, storages)).alive) {
       for (ValueId copy : storages.values_of(s)) {
         const NodeId maker = now.value(copy).producer;
         if (maker == kNone || now.node(maker).phase != Phase::decode) continue;
         const NodeId encoder = now.value(now.node(maker).in[0]).producer;
-        copied.push_back(now.node(encoder).in[0]);
+        const StorageId from = shared.of[now.node(encoder).in[0]];
+        if (std::find(copied.begin(), copied.end(), from) == copied.end()) copied.push_back(from);
       }
     }
     bool dropped = false;
-    for (ValueId v : copied) {
+    for (size_t i = 0; i < copied.size() && !dropped && tries < kTries; ++i, ++tries) {
       Forms fewer = forms;
-      fewer[v] = {};
+      for (ValueId v : shared.values_of(copied[i])) fewer[v] = {};
       Program tried = encode(program, fewer);
       const int64_t least = peak_bytes(tried);
       if (least >= bytes) continue;
       forms = std::move(fewer), now = std::move(tried), bytes = least, dropped = true;
-      break;
     }
     if (!dropped) return;
   }

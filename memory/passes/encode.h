@@ -5,9 +5,11 @@
 // value (x > 0 for relu, an interval for relu6, the mask for dropout), an encode node writes the
 // answers, one bit an element, right after the value is made, and those readers read the bits.
 // Kernels that declare a predicate (OpDef::reads) take either, and give the same result for both.
-// Codes: an encode node writes them after the last reader of the forward phase, and a decode node
+// Codes: an encode node writes them after the last reader of the forward phase (before it, where it
+// may write over the value), and a decode node
 // makes the values again before each group of later readers that are near each other. Where codes
-// are rounded, a predicate is still answered by bits of the exact values.
+// are rounded, a predicate is still answered by bits of the exact values, and what a clone reads is
+// not rounded.
 #pragma once
 #include <cstdint>
 #include <map>

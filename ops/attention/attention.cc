@@ -167,7 +167,10 @@ const OpDef attention_grad_op{
 Val attention(Val q, Val k, Val v, int64_t heads, AttentionMask mask, float p, Val scalars) {
   AttentionAttrs attrs{.heads = heads, .causal = mask.causal, .dropout = p};
   if (p > 0) attrs.stream = q.builder->next_stream();
-  return q.builder->emit(attention_op, {q, k, v, mask.lengths, p > 0 ? scalars : Val{}}, attrs)[0];
+  const auto out =
+      q.builder->emit(attention_op, {q, k, v, mask.lengths, p > 0 ? scalars : Val{}}, attrs);
+  q.builder->program().value(out[1].id).role = Role::statistic;
+  return out[0];
 }
 
 Val attention_unfused(Val q, Val k, Val v, int64_t heads, AttentionMask mask, float p,

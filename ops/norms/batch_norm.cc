@@ -137,6 +137,7 @@ const OpDef batch_norm_infer_op{
 
 BatchNorm batch_norm(Val x, Val gamma, Val beta, float eps) {
   const auto out = x.builder->emit(batch_norm_op, {x, gamma, beta}, BatchNormAttrs{eps});
+  for (size_t i : {1, 2, 3}) x.builder->program().value(out[i].id).role = Role::statistic;
   return {out[0], out[1], out[2], out[3]};
 }
 

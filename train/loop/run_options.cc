@@ -11,7 +11,7 @@ namespace {
 Dpr format_of(std::string name) {
   if (name.compare(0, 4, "dpr_") == 0) name.erase(0, 4);
   Dpr format{};
-  read_name(name, format);
+  if (!read_name(name, format)) throw ProgramError("[options] no encoding is called " + name);
   return format;
 }
 
@@ -20,9 +20,13 @@ Encodings encodings_of(const MemoryConfig& config) {
   Encodings out;
   std::vector<Dpr> formats;
   for (const std::string& name : *config.encode) {
-    if (name == "binarize") out.binarize = true;
-    if (name == "dropout_bits") out.dropout_bits = true;
-    if (name.compare(0, 4, "dpr_") == 0) formats.push_back(format_of(name));
+    if (name == "binarize") {
+      out.binarize = true;
+    } else if (name == "dropout_bits") {
+      out.dropout_bits = true;
+    } else {
+      formats.push_back(format_of(name));
+    }
   }
   if (formats.size() == 1) out.dpr = formats[0];
   for (const auto& [scope, name] : *config.dpr_layers) out.dpr_layers[scope] = format_of(name);

@@ -146,6 +146,12 @@ TEST(Encode, MasksAreAChoiceOfTheirOwn) {
   EXPECT_EQ(kept({}), 0);
 }
 
+int times(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
 // Two blocks of convolution, batch norm and ReLU, then pooling.
 Program convolutional(bool norm) {
   Builder b;
@@ -232,11 +238,40 @@ TEST(EncodeDpr, StatisticsAndWhatTheCallerReadsStayExact) {
     }
   }
   EXPECT_GT(count_encoded(forms), 1);
+  {  // as many statistics as a quarter of the elements
+    Builder b;
+    Val gamma = b.state("gamma", {{4096}}, Role::weight),
+        beta = b.state("beta", {{4096}}, Role::weight);
+    const Val x = tanh(b.input("x", {{4, 4096}}));
+    const Program few = finished(b, sum_all(tanh(batch_norm(x, gamma, beta).y)), {gamma, beta});
+    const Forms rounded = choose_forms(few, kFp8);
+    EXPECT_EQ(count_encoded(rounded), 2) << print(few);
+    for (ValueId v : rounded.ids()) {
+      EXPECT_TRUE(rounded[v].is_dense() || few.value(v).spec.shape.rank() == 2) << v;
+    }
+  }
   Program p = two_products([](Val x) { return tanh(x); });
   for (const Node& node : p.nodes) {
     if (std::string(node.op->name) == "tanh") p.outputs.push_back({"y", node.out[0]});
   }
   EXPECT_EQ(count_encoded(choose_forms(p, kFp8)), 0);
+}
+
+TEST(EncodeDpr, WhatRunsAgainReadsExactValues) {
+  const Program p = convolutional(true);
+  auto footprint = [](const Program& q) { return peak_bytes(q); };
+  const Program again =
+      recompute(p, Recompute::echo, footprint, nullptr, {.heavy = kHeavy, .overhead = 1e9});
+  ASSERT_GT(times(ops_in(again), "*"), 0);
+  const Program out = encode(again, choose_forms(again, kFp8));
+  verify(out);
+  for (const Node& node : out.nodes) {
+    if (node.phase != Phase::recompute) continue;
+    for (ValueId v : present(node.in)) {
+      const NodeId maker = out.value(v).producer;
+      EXPECT_TRUE(maker == kNone || out.node(maker).phase != Phase::decode) << print(out);
+    }
+  }
 }
 
 TEST(EncodeDpr, FormatsOfLayers) {
@@ -316,12 +351,6 @@ std::string echoed(const Program& p, std::string* note = nullptr, double exchang
   EXPECT_LE(peak_bytes(out), peak_bytes(p));
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(out)), "");
   return ops_in(out);
-}
-
-int times(const std::string& text, const std::string& word) {
-  int count = 0;
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
-  return count;
 }
 
 TEST(EchoBits, AReluThatIsReadByItsGradientAlone) {
