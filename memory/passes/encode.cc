@@ -32,7 +32,8 @@ bool is_below(const std::string& scope, const std::string& layer) {
 // A step of training has every layer that is named.
 void check_layers(const Program& p, const Encodings& encodings) {
   if (std::none_of(p.nodes.begin(), p.nodes.end(), is_later)) return;
-  for (auto& [layer, format] : encodings.dpr_layers) {
+  for (const auto& named : encodings.dpr_layers) {
+    const std::string& layer = named.first;
     if (std::any_of(p.scopes.begin(), p.scopes.end(),
                     [&](const std::string& scope) { return is_below(scope, layer); })) {
       continue;
