@@ -5,7 +5,7 @@
 option(PAL_UNITY "compile several files of a library as one" OFF)
 if(PAL_UNITY)
   foreach(library core data memory models train)
-    set_target_properties(pal_${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set_target_properties(pal_${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endforeach()
 endif()
 

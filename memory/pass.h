@@ -20,7 +20,7 @@ struct PassContext {
   const CompileOptions& options;
   KernelCache& cache;
   const ByNode<int64_t>& workspace;  // scratch bytes of the program that the pass is handed
-  // Live bytes at a program's peak after scheduling: what recomputation is judged by. A large
+  // Live bytes at a program's peak after scheduling: what mirror and sqrt are judged by. A large
   // program is scheduled by early updates alone: they are what counts there, at a hundredth of the
   // time.
   std::function<int64_t(const Program&)> scheduled_peak;

@@ -2,6 +2,8 @@
 #include "memory/passes/encode.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -75,12 +77,18 @@ class Chooser {
     Forms forms(p_.values.size());
     ByStorage<char> needed(storages.list.size(), 0);  // dense, for somebody
     ByStorage<int64_t> bytes(storages.list.size(), 0);
+    ByStorage<char> coded(storages.list.size(), 0);
+    for (ValueId v : forms.ids()) {
+      if (storages.of[v] == kNone || !is_read_later(v)) continue;
+      forms[v] = form_of(v, false);
+      coded[storages.of[v]] |= forms[v].dpr.has_value();
+    }
     for (ValueId v : forms.ids()) {
       const StorageId s = storages.of[v];
       if (s == kNone) continue;
       needed[s] |= !storages[s].is_transient() || storages[s].output;
       if (!is_read_later(v)) continue;
-      forms[v] = form_of(v);
+      if (coded[s] && forms[v].is_dense()) forms[v] = form_of(v, true);
       needed[s] |= forms[v].is_dense();
       bytes[s] += bytes_of(p_.value(v).spec, forms[v]);
     }
@@ -98,53 +106,23 @@ class Chooser {
                        [&](NodeId r) { return is_later(p_.node(r)); });
   }
 
-  Form form_of(ValueId v) const {
+  // `beside_codes`: another value in the same bytes is kept as codes.
+  Form form_of(ValueId v, bool beside_codes) const {
     const Value& value = p_.value(v);
     const NodeId producer = value.producer;
     if (producer == kNone || p_.node(producer).phase != Phase::forward) return {};
     if (value.spec.dtype == DType::bit || value.spec.layout) return {};
-    const Asked asked = asked_of(v);
-    if (!asked.values) {
+    const Asked asked = asked_of(p_, readers_, v);
+    if (asked.bits_will_do()) {
       const bool allowed = asked.always ? encodings_.dropout_bits : encodings_.binarize;
-      return {.bits = allowed ? asked.predicate : std::nullopt};
+      return {.bits = allowed || beside_codes ? asked.predicate : std::nullopt};
     }
     Form form;
     if (is_float(value.spec.dtype) && asked.agree && !asked.mixed && !is_statistic(v)) {
-      form.dpr = format_of(encodings_, p_.scopes[size_t(value.scope)]);
+      form.dpr = format_of(encodings_, p_.scopes[value.scope]);
     }
     if (form.dpr) form.bits = asked.predicate;
     return form;
-  }
-
-  // What readers ask of a value: later ones of its elements (`values`) and of a predicate, on which
-  // they may agree; `always`: the forward phase asks no more than that.
-  // `mixed`: a reader of the forward phase comes after a later one, or runs again in a clone: from
-  // rounded values a clone would give other predicates and other places of maxima.
-  struct Asked {
-    bool values = false, agree = true, always = true, mixed = false;
-    std::optional<Reads> predicate;
-  };
-  Asked asked_of(ValueId v) const {
-    Asked asked;
-    bool any_later = false;
-    for (NodeId r : readers_[v]) {
-      const Node& node = p_.node(r);
-      any_later |= is_later(node);
-      asked.mixed |= (any_later && !is_later(node)) || node.phase == Phase::recompute;
-      for (size_t k = 0; k < node.in.size(); ++k) {
-        if (node.in[k] != v) continue;
-        const Reads reads = reads_of(*node.op, int(k), node.attrs);
-        const bool predicate = reads.kind == Reads::Kind::predicate;
-        asked.always &= predicate;
-        if (!is_later(node)) continue;
-        asked.values |= !predicate;
-        if (!predicate) continue;
-        asked.agree &= !asked.predicate || *asked.predicate == reads;
-        asked.predicate = reads;
-      }
-    }
-    if (!asked.agree) asked.values = true;
-    return asked;
   }
 
   bool is_statistic(ValueId v) const {
@@ -169,7 +147,7 @@ class Encoder {
   Encoder(const Program& program, const Forms& forms)
       : p_(program),
         forms_(forms),
-        out_(program, size_t(2 * count_encoded(forms)), size_t(2 * count_encoded(forms))),
+        out_(program, 2 * count_encoded(forms), 2 * count_encoded(forms)),
         kept_(program.values.size()) {
     for (NodeId n : p_.nodes.ids()) {
       for (ValueId v : present(p_.node(n).out)) kept_[v].last = n;
@@ -222,7 +200,7 @@ class Encoder {
   static bool may_be_overwritten(const Node& node, ValueId v) {
     const auto shares = shares_of(*node.op, node.in.size());
     return std::any_of(shares.begin(), shares.end(),
-                       [&](const Share& share) { return node.in[size_t(share.operand)] == v; });
+                       [&](const Share& share) { return node.in[share.operand] == v; });
   }
 
   void keep_bits(ValueId v, const Node& node) {
@@ -316,20 +294,27 @@ void drop_at_peak(const Program& program, Forms& forms) {
 
 }  // namespace
 
-Reads later_reads(const Program& p, const Readers& readers, ValueId v) {
-  Reads common = reads_values();
+Asked asked_of(const Program& p, const Readers& readers, ValueId v) {
+  Asked asked;
+  bool any_later = false;
   for (NodeId r : readers[v]) {
     const Node& node = p.node(r);
-    if (!is_later(node)) continue;
+    const bool later = is_later(node);
+    any_later |= later;
+    asked.mixed |= (any_later && !later) || node.phase == Phase::recompute;
     for (size_t k = 0; k < node.in.size(); ++k) {
       if (node.in[k] != v) continue;
       const Reads reads = reads_of(*node.op, int(k), node.attrs);
-      if (reads.kind != Reads::Kind::predicate) return reads_values();
-      if (common.kind == Reads::Kind::predicate && !(common == reads)) return reads_values();
-      common = reads;
+      const bool predicate = reads.kind == Reads::Kind::predicate;
+      asked.always &= predicate;
+      if (!later) continue;
+      asked.values |= !predicate;
+      if (!predicate) continue;
+      asked.agree &= !asked.predicate || *asked.predicate == reads;
+      asked.predicate = reads;
     }
   }
-  return common;
+  return asked;
 }
 
 int64_t bit_bytes(const TensorSpec& spec) {
@@ -340,9 +325,10 @@ Forms choose_forms(const Program& program, const Encodings& encodings) {
   return Chooser(program, encodings).run();
 }
 
-int count_encoded(const Forms& forms) {
-  return int(
-      std::count_if(forms.begin(), forms.end(), [](const Form& f) { return !f.is_dense(); }));
+size_t count_encoded(const Forms& forms) {
+  size_t count = 0;
+  for (const Form& form : forms) count += !form.is_dense();
+  return count;
 }
 
 Program encode(const Program& program, const Forms& forms) { return Encoder(program, forms).run(); }
@@ -366,6 +352,25 @@ Program encode(const Program& program, const Encodings& encodings, std::string* 
                                            format_bytes(before));
   }
   return bits + codes == 0 ? program : encode(program, forms);
+}
+
+std::string rounding_of(const Program& p) {
+  std::vector<std::string> rounded;  // in an order that no pass changes
+  for (const Node& node : p.nodes) {
+    if (node.op != &dpr_encode_op) continue;
+    const Value& value = p.value(node.in[0]);
+    rounded.push_back(join_parts(p.scopes[value.scope], " t=", value.step, " ", value.spec, " ",
+                                 p.node(value.producer).op->name, " ", node.attrs.print()));
+  }
+  if (rounded.empty()) return "";
+  std::sort(rounded.begin(), rounded.end());
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const std::string& each : rounded) {
+    for (const unsigned char c : each + "\n") hash = (hash ^ c) * 0x100000001b3;
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
 }
 
 }  // namespace pal

@@ -36,9 +36,17 @@ struct Encodings {
 // Of these, echo takes what lowers the peak.
 inline const Encodings kBits{.binarize = true, .dropout_bits = true};
 
-// What readers of v after the forward phase have in common: a predicate, or values where they ask
-// for more, or for different things, or where there are none.
-Reads later_reads(const Program& program, const Readers& readers, ValueId v);
+// What readers ask of a value. Later ones: its elements (`values`), or a predicate, on which they
+// may agree. `always`: the forward phase asks no more than that either. `mixed`: a reader of the
+// forward phase comes after a later one, or runs again in a clone; from rounded values a clone
+// would give other predicates and other places of maxima.
+struct Asked {
+  bool values = false, agree = true, always = true, mixed = false;
+  std::optional<Reads> predicate;
+
+  bool bits_will_do() const { return predicate && agree && !values; }
+};
+Asked asked_of(const Program& program, const Readers& readers, ValueId v);
 
 // Bytes of a value as bits.
 int64_t bit_bytes(const TensorSpec& spec);
@@ -57,7 +65,7 @@ using Forms = ByValue<Form>;
 // Rounded are only maps: a value with less than a sixteenth of the elements of what its node reads
 // or makes is a statistic.
 Forms choose_forms(const Program& program, const Encodings& encodings);
-int count_encoded(const Forms& forms);
+size_t count_encoded(const Forms& forms);
 
 // The step with these forms. Encode nodes have Phase::encode, decode nodes Phase::decode.
 Program encode(const Program& program, const Forms& forms);
@@ -65,5 +73,9 @@ Program encode(const Program& program, const Forms& forms);
 // The step with the forms that the encodings allow, less those whose decoded copy is alive at the
 // peak and raises it. `note`: how many values are kept how, in how many bytes instead of how many.
 Program encode(const Program& program, const Encodings& encodings, std::string* note);
+
+// The rounded values of a step and their formats as 16 hexadecimal digits, "" where none is: two
+// plans of one program with the same digits give the same results.
+std::string rounding_of(const Program& program);
 
 }  // namespace pal

@@ -127,12 +127,14 @@ std::vector<GistMap> maps_of(const Program& p, const StorageOptions& options) {
   return maps;
 }
 
+int64_t& at(BytesByUse& bytes, MapUse use) { return bytes[size_t(use)]; }
+
 // Adds the groups of those maps that `wanted` takes.
 template <class F> int64_t add_groups(const std::vector<GistMap>& maps, F wanted, BytesByUse& use) {
   std::vector<Buffer> buffers;
   for (const GistMap& map : maps) buffers.push_back(wanted(map.use) ? map.buffer : Buffer{});
   const SharingGroups groups = sharing_groups(buffers);
-  for (int32_t b : groups.largest) use[size_t(maps[size_t(b)].use)] += buffers[size_t(b)].size;
+  for (size_t b : groups.largest) at(use, maps[b].use) += buffers[b].size;
   return groups.bytes;
 }
 
@@ -148,7 +150,7 @@ GistFootprint summed(std::vector<GistMap> maps) {
     buffers.push_back(map.buffer);
     if (!is_stash(map.use)) continue;
     out.investigation += map.buffer.size;
-    out.investigation_by_use[size_t(map.use)] += map.buffer.size;
+    at(out.investigation_by_use, map.use) += map.buffer.size;
   }
   out.dynamic = lower_bound_of(buffers);
   return out;
@@ -170,31 +172,29 @@ int64_t GistFootprint::bytes_of(MapUse use) const {
 SharingGroups sharing_groups(std::span<const Buffer> buffers) {
   SharingGroups out;
   out.of.assign(buffers.size(), -1);
-  std::vector<int32_t> order = not_empty(buffers);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    const Buffer &x = buffers[size_t(a)], &y = buffers[size_t(b)];
+  const std::vector<int32_t> given = not_empty(buffers);
+  std::vector<size_t> order(given.begin(), given.end());
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const Buffer &x = buffers[a], &y = buffers[b];
     return x.size != y.size ? x.size > y.size : x.lower < y.lower;
   });
-  std::vector<std::vector<int32_t>> members;
-  for (int32_t b : order) {
-    const Buffer& buffer = buffers[size_t(b)];
-    auto meets = [&](int32_t other) {
-      return buffers[size_t(other)].lower < buffer.upper &&
-             buffer.lower < buffers[size_t(other)].upper;
+  std::vector<std::vector<size_t>> members;
+  for (size_t b : order) {
+    auto meets = [&](size_t other) {
+      return buffers[other].lower < buffers[b].upper && buffers[b].lower < buffers[other].upper;
     };
-    int32_t group = int32_t(members.size());
-    while (--group >= 0) {  // later groups are no larger than earlier ones
-      const auto& of_group = members[size_t(group)];
-      if (std::none_of(of_group.begin(), of_group.end(), meets)) break;
+    size_t after = members.size();  // the group; later ones are no larger than earlier ones
+    while (after > 0 && std::any_of(members[after - 1].begin(), members[after - 1].end(), meets)) {
+      --after;
     }
-    if (group < 0) {
-      group = int32_t(members.size());
+    if (after == 0) {
       members.emplace_back();
       out.largest.push_back(b);
-      out.bytes += buffer.size;
+      out.bytes += buffers[b].size;
+      after = members.size();
     }
-    members[size_t(group)].push_back(b);
-    out.of[size_t(b)] = group;
+    members[after - 1].push_back(b);
+    out.of[b] = int32_t(after - 1);
   }
   return out;
 }

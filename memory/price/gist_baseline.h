@@ -84,11 +84,12 @@ struct EncodedMap {
 GistFootprint with_encoded(const GistFootprint& footprint, std::span<const EncodedMap> encoded);
 
 // CNTK's static memory sharing (section IV-C; its class MatrixPool): the largest buffer first,
-// those of one size in the order given, each joins a group none of whose members is alive with it,
-// the smallest such group; where there is none, it begins one. A group costs its largest member.
+// those of one size in the order of their beginning, each joins a group none of whose members is
+// alive with it, the smallest such group; where there is none, it begins one. A group costs its
+// largest member.
 struct SharingGroups {
-  std::vector<int32_t> of;       // by buffer; -1: it is empty
-  std::vector<int32_t> largest;  // by group: the buffer that began it
+  std::vector<int32_t> of;      // by buffer; -1: it is empty
+  std::vector<size_t> largest;  // by group: the buffer that began it
   int64_t bytes = 0;
 };
 SharingGroups sharing_groups(std::span<const Buffer> buffers);

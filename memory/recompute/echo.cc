@@ -137,8 +137,7 @@ class Echo {
   int64_t cost_without(ValueId v) const {
     const TensorSpec& spec = p_.value(v).spec;
     if (!trial_.bits || spec.dtype == DType::bit || spec.layout ||
-        bit_bytes(spec) >= spec.bytes() ||
-        later_reads(p_, view_.readers, v).kind != Reads::Kind::predicate) {
+        bit_bytes(spec) >= spec.bytes() || !asked_of(p_, view_.readers, v).bits_will_do()) {
       return MinCut::kInfinite;
     }
     const double moved = double(spec.bytes() + bit_bytes(spec));

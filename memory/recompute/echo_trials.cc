@@ -34,7 +34,7 @@ bool fewer_bytes(const Trial& a, const Trial& b) {
 // Stashes bits in the clones' program, and counts what that adds.
 void stash_bits(Clones& clones) {
   const Forms bits = choose_forms(clones.program, kBits);
-  clones.encoded = count_encoded(bits);
+  clones.encoded = int(count_encoded(bits));
   if (clones.encoded) clones.program = encode(clones.program, bits);
   for (const Node& node : clones.program.nodes) {
     if (node.phase != Phase::encode) continue;
@@ -51,14 +51,14 @@ Clones clones_of(const StepView& view, const Trial& trial) {
 }
 
 // Nodes that one choice recomputes and another does not, where one reads another as one region.
-struct Region {
+struct CloneRegion {
   std::vector<NodeId> nodes;
   int64_t bytes = 0;  // of what need not be stashed
   double ms = 0;
 };
 
-std::vector<Region> regions_between(const StepView& view, const ByNode<double>& node_ms,
-                                    const Choice& base, const Choice& dear) {
+std::vector<CloneRegion> regions_between(const StepView& view, const ByNode<double>& node_ms,
+                                         const Choice& base, const Choice& dear) {
   const Program& p = view.program;
   auto extra = [&](ValueId v) { return v != kNone && dear[v] && !base[v]; };
   ByNode<NodeId> root(p.nodes.size(), kNone);
@@ -75,12 +75,12 @@ std::vector<Region> regions_between(const StepView& view, const ByNode<double>& 
   }
   ByNode<int32_t> number(p.nodes.size(), -1);
   ByStorage<char> counted(view.storage_bytes.size(), 0);
-  std::vector<Region> regions;
+  std::vector<CloneRegion> regions;
   for (NodeId n = 0; n < p.node_count(); ++n) {
     if (root[n] == kNone) continue;
     int32_t& at = number[find(n)];
     if (at < 0) at = int32_t(regions.size()), regions.emplace_back();
-    Region& region = regions[size_t(at)];
+    CloneRegion& region = regions[size_t(at)];
     region.nodes.push_back(n);
     region.ms += node_ms[n];
     for (ValueId v : p.node(n).out) {
@@ -94,12 +94,12 @@ std::vector<Region> regions_between(const StepView& view, const ByNode<double>& 
 
 // The nodes of all regions, those first that save most bytes for their time. A region that is too
 // much as a whole is recomputed from somewhere to its end.
-std::vector<NodeId> nodes_by_worth(std::vector<Region> regions) {
-  std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
+std::vector<NodeId> nodes_by_worth(std::vector<CloneRegion> regions) {
+  std::stable_sort(regions.begin(), regions.end(), [](const CloneRegion& a, const CloneRegion& b) {
     return double(a.bytes) * b.ms > double(b.bytes) * a.ms;
   });
   std::vector<NodeId> nodes;
-  for (const Region& region : regions) {
+  for (const CloneRegion& region : regions) {
     nodes.insert(nodes.end(), region.nodes.rbegin(), region.nodes.rend());
   }
   return nodes;
@@ -232,7 +232,7 @@ class Search {
     std::vector<Trial> widest;
     lightest_ = std::numeric_limits<double>::infinity();
     for (const bool bits : {false, true}) {
-      if (bits && (!options_.bits || count_encoded(choose_forms(view_.program, kBits)) == 0)) continue;
+      if (bits && !(options_.bits && count_encoded(choose_forms(view_.program, kBits)))) continue;
       std::optional<Trial> best;
       for (NodeId near : kEchoDistances) {
         const Trial* trial = trials_.look_at(kEchoPrices[0], {.near = near, .bits = bits});

@@ -58,7 +58,7 @@ struct OptionRules {
   bool below_max = false;              // max itself is excluded
   std::vector<std::string> choices{};  // of a string, or of each item of a list or map
   Effect effect = Effect::results;
-  std::vector<std::string> lossy{};  // with Effect::none: values that change results nevertheless
+  std::vector<std::string> lossy{};  // of the choices, those that round what is computed
 };
 
 // An option with its type erased: it reads and writes a value that stands elsewhere.

@@ -17,13 +17,18 @@ std::string padded(std::string text, size_t width) {
 bool is_lossy(const Config& config) {
   for (const auto& [name, section] : config.sections()) {
     for (const AnyOption* option : section->options()) {
+      const auto& lossy = option->rules.lossy;
+      auto rounds = [&](const std::string& value) {
+        return std::find(lossy.begin(), lossy.end(), value) != lossy.end();
+      };
       const OptionValue held = option->value();
-      const auto* list = std::get_if<std::vector<std::string>>(&held);
-      for (const auto& value : option->rules.lossy) {
-        if (list && std::find(list->begin(), list->end(), value) != list->end()) return true;
+      if (const auto* list = std::get_if<std::vector<std::string>>(&held)) {
+        if (std::any_of(list->begin(), list->end(), rounds)) return true;
+      } else if (const auto* map = std::get_if<TextMap>(&held)) {
+        for (const auto& [key, value] : *map) {
+          if (rounds(value)) return true;
+        }
       }
-      const auto* map = std::get_if<TextMap>(&held);
-      if (map && !map->empty()) return true;
     }
   }
   return false;

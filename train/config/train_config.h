@@ -147,7 +147,7 @@ struct MemorySection : Section {
               .lossy = {"dpr_fp16", "dpr_fp10", "dpr_fp8"}});
   Option<TextMap> dpr_layers = option(
       "dpr_layers", {}, "formats of scopes, in place of the one in encode: {encoder/rnn/0: fp8}",
-      {.choices = {"fp16", "fp10", "fp8"}});
+      {.choices = {"fp16", "fp10", "fp8"}, .lossy = {"fp16", "fp10", "fp8"}});
   Option<std::string> swap =
       option("swap", "none", "keep feature maps in the host's memory",
              {.choices = {"none", "naive", "vdnn", "planned"}, .effect = Effect::none});

@@ -98,15 +98,16 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
 }  // namespace
 
 std::string TrainerState::to_json() const {
-  return nlohmann::json{{"step", step},
-                        {"epoch", epoch},
-                        {"position", position},
-                        {"best", best},
-                        {"has_best", has_best},
-                        {"stale", plateau.stale},
-                        {"waited", plateau.waited},
-                        {"decays", plateau.decays}}
-      .dump();
+  nlohmann::json json{{"step", step},
+                      {"epoch", epoch},
+                      {"position", position},
+                      {"best", best},
+                      {"has_best", has_best},
+                      {"stale", plateau.stale},
+                      {"waited", plateau.waited},
+                      {"decays", plateau.decays}};
+  if (!rounded.empty()) json["rounded"] = rounded;
+  return json.dump();
 }
 
 TrainerState TrainerState::from_json(const std::string& text, const std::string& file) {
@@ -118,8 +119,10 @@ TrainerState TrainerState::from_json(const std::string& text, const std::string&
         .position = json.at("position"),
         .best = json.at("best"),
         .has_best = json.at("has_best"),
-        .plateau = {
-            .stale = json.at("stale"), .waited = json.at("waited"), .decays = json.at("decays")}};
+        .plateau = {.stale = json.at("stale"),
+                    .waited = json.at("waited"),
+                    .decays = json.at("decays")},
+        .rounded = json.value("rounded", std::map<std::string, std::string>())};
   } catch (const nlohmann::json::exception&) {
     throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
   }

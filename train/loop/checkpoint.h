@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct TrainerState {
   double best = 0;       // the best metric so far
   bool has_best = false;
   Plateau plateau;  // validations since the best, and what they did to the learning rate
+  // By program: which of its values are rounded (rounding_of). Empty without a rounding form.
+  std::map<std::string, std::string> rounded = {};
 
   std::string to_json() const;
   static TrainerState from_json(const std::string& text, const std::string& file);

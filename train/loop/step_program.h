@@ -13,6 +13,8 @@ namespace pal {
 // Which micro-batch of an update a program runs. Every one but `only` and `last` adds its gradients
 // to accumulators in the state ("accumulator/" + weight) and updates nothing else.
 enum class MicroBatch { only, first, middle, last };
+inline constexpr MicroBatch kMicroBatches[] = {MicroBatch::only, MicroBatch::first,
+                                               MicroBatch::middle, MicroBatch::last};
 
 // The place of micro-batch i of n.
 MicroBatch micro_batch_of(int64_t i, int64_t n);

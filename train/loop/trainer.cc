@@ -43,7 +43,10 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task)
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();
   if (args.resume) {
+    const auto rounded = std::move(state_.rounded);  // of the programs that are ready
     state_ = load_checkpoint(file("last.safetensors"), programs_);
+    for (const auto& [name, digits] : rounded) round_as_before(name, digits);
+    check_rounding();
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
   } else {
@@ -67,11 +70,15 @@ Executable& Trainer::largest() {
   return step_program(largest_bucket_, kind);
 }
 
+std::string Trainer::step_name(int bucket, MicroBatch kind) const {
+  const auto [S, T] = task_->bucket_lengths(bucket);
+  return "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
+}
+
 Executable& Trainer::step_program(int bucket, MicroBatch kind) {
   const std::pair lengths = task_->bucket_lengths(bucket);
   const auto [S, T] = lengths;
-  const std::string name =
-      "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
+  const std::string name = step_name(bucket, kind);
   if (Executable* ready = programs_.find(name)) return *ready;
   auto forward = [&](Builder& b, Val scalars) { return task_->record(b, bucket, scalars, true); };
   auto add = [&]() -> Executable& {
@@ -82,6 +89,7 @@ Executable& Trainer::step_program(int bucket, MicroBatch kind) {
     }
   };
   Executable& made = add();
+  round_as_before(name, rounding_of(made.compiled().program));
   if (metrics_) {
     const Compiled& c = made.compiled();
     metrics_->write(PlanRow{.step = state_.step,
@@ -95,6 +103,26 @@ Executable& Trainer::step_program(int bucket, MicroBatch kind) {
                             .compile_seconds = c.seconds});
   }
   return made;
+}
+
+// Which values are rounded depends on the whole plan, and so on threads and kernels too.
+void Trainer::round_as_before(const std::string& program, const std::string& digits) {
+  if (!compile_options(config_.memory).encode.is_lossy()) return;
+  const auto known = state_.rounded.try_emplace(program, digits).first;
+  if (known->second == digits) return;
+  throw UsageError(file("last.safetensors").string() + ": was trained with other values of " +
+                   program + " rounded than this machine's plan rounds, so the results would be " +
+                   "others; resume on a machine, with threads and a device like those it began on");
+}
+
+// Before the first step: all plans that the run has used so far.
+void Trainer::check_rounding() {
+  if (state_.rounded.empty()) return;
+  for (int bucket = 0; bucket < task_->bucket_count(); ++bucket) {
+    for (const MicroBatch kind : kMicroBatches) {
+      if (state_.rounded.count(step_name(bucket, kind))) step_program(bucket, kind);
+    }
+  }
 }
 
 StepScalars Trainer::scalars_of(const std::vector<BatchInfo>& batches) const {

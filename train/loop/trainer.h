@@ -63,6 +63,9 @@ class Trainer {
   void show_progress(bool due);
   void write_row(const Ran& ran, double lr);
   [[noreturn]] void stop_on_nan(Executable& program);
+  std::string step_name(int bucket, MicroBatch kind) const;
+  void round_as_before(const std::string& program, const std::string& digits);
+  void check_rounding();
   void write_end(int64_t step, const std::string& reason);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);

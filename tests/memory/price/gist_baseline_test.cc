@@ -265,7 +265,7 @@ TEST(GistSharing, TheLargestComeFirstAndJoinTheSmallestGroupThatIsFree) {
   const SharingGroups two = sharing_groups(std::vector<Buffer>{{0, 4, 9}, {0, 4, 5}, {4, 6, 3}});
   EXPECT_EQ(two.of, (std::vector<int32_t>{0, 1, 1}));
   EXPECT_EQ(two.bytes, 14);
-  EXPECT_EQ(two.largest, (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(two.largest, (std::vector<size_t>{0, 1}));
   const SharingGroups none = sharing_groups(std::vector<Buffer>{{3, 3, 5}, {0, 1, 0}});
   EXPECT_EQ(none.bytes, 0);
   EXPECT_EQ(none.of, (std::vector<int32_t>{-1, -1}));
