@@ -42,10 +42,12 @@ struct PassReport {
   double seconds = 0;
   std::string note;
   double added_ms = 0;  // predicted cost to the step
-  bool trades = false;  // pays for bytes with time: recomputation, what is folded into it, encodings
+  bool trades =
+      false;  // pays for bytes with time: recomputation, what is folded into it, encodings
 };
 
-// "inplace: 4.35 GB -> 1.42 GB, +0.46 ms predicted, 41 ms to plan (note)"; defined in memory/pass.cc.
+// "inplace: 4.35 GB -> 1.42 GB, +0.46 ms predicted, 41 ms to plan (note)"; defined in
+// memory/pass.cc.
 std::string to_string(const PassReport& report);
 
 struct Compiled {

@@ -48,8 +48,8 @@ struct RecomputeOptions {
   std::vector<std::string> scopes = {};
 };
 
-// Bytes that a program will need at its peak: for echo once all passes are done, for mirror and sqrt
-// once it is scheduled.
+// Bytes that a program will need at its peak: for echo once all passes are done, for mirror and
+// sqrt once it is scheduled.
 using FootprintOf = std::function<int64_t(const Program&)>;
 
 // What the step is for, as far as it matters to a choice.

@@ -113,16 +113,15 @@ std::string TrainerState::to_json() const {
 TrainerState TrainerState::from_json(const std::string& text, const std::string& file) {
   try {
     auto json = nlohmann::json::parse(text);
-    return {
-        .step = json.at("step"),
-        .epoch = json.at("epoch"),
-        .position = json.at("position"),
-        .best = json.at("best"),
-        .has_best = json.at("has_best"),
-        .plateau = {.stale = json.at("stale"),
-                    .waited = json.at("waited"),
-                    .decays = json.at("decays")},
-        .rounded = json.value("rounded", std::map<std::string, std::string>())};
+    return {.step = json.at("step"),
+            .epoch = json.at("epoch"),
+            .position = json.at("position"),
+            .best = json.at("best"),
+            .has_best = json.at("has_best"),
+            .plateau = {.stale = json.at("stale"),
+                        .waited = json.at("waited"),
+                        .decays = json.at("decays")},
+            .rounded = json.value("rounded", std::map<std::string, std::string>())};
   } catch (const nlohmann::json::exception&) {
     throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
   }
