@@ -63,8 +63,8 @@ void measure(DType type, int64_t elements, SsdcForm form, double density, int th
   Call encode(cache, ssdc_encode_op, dense, attrs, threads);
   Call decode(cache, ssdc_decode_op, encode.kernel->out[0], attrs, threads);
   std::vector<std::byte> encoded(size_t(encode.kernel->out[0].bytes()));
-  int32_t count = 0;
-  encode.in = {x.data()}, encode.out = {encoded.data(), &count};
+  std::array<int32_t, 2> count{};  // and the capacity
+  encode.in = {x.data()}, encode.out = {encoded.data(), count.data()};
   decode.in = {encoded.data()}, decode.out = {y.data()};
   double copy_time = 1e9, encode_time = 1e9, decode_time = 1e9;
   for (int round = 0; round < kRounds; ++round) {
@@ -74,7 +74,7 @@ void measure(DType type, int64_t elements, SsdcForm form, double density, int th
     encode_time = std::min(encode_time, seconds_of([&] { encode.run(); }));
     decode_time = std::min(decode_time, seconds_of([&] { decode.run(); }));
   }
-  if (x != y || count != nonzeros) std::printf("WRONG: ");
+  if (x != y || count[0] != nonzeros) std::printf("WRONG: ");
   const double copied = 2 * double(dense.bytes()) / copy_time;
   const double moved = double(x.size() + encoded.size());
   std::printf("%-5s %-5s %8.1f %10.2f %12.1f %10.2f %10.2f\n", to_string(type),

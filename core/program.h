@@ -56,6 +56,7 @@ struct Value {
   ScopeId scope = 0;
   int32_t step = kNone;     // the time step it belongs to, where there is one
   NodeId producer = kNone;  // kNone: an input, or a state slot's value at start
+  ValueId origin = kNone;   // its number in the step as it was recorded (set by compile())
 };
 
 struct Node {

@@ -70,25 +70,37 @@ Made fold_epilogues(const Program& p, Context context, std::string* note) {
 }
 
 // All that the options allow where that lowers the final peak; else what is exact of it, where that
-// does.
+// does. Sparse codes come last: which values are rounded does not depend on how many are zero.
 Made encode_maps(const Program& p, Context context, std::string* note) {
-  Encodings exact = context.options.encode;
+  const Encodings& all = context.options.encode;
+  Encodings exact = all;
   exact.dpr = {}, exact.dpr_layers.clear();
-  Made best;
+  Forms best(p.values.size());
   int64_t least = context.final_peak(p);
-  std::string said;
-  auto consider = [&](const Encodings& encodings) {
-    Program tried = encode(p, encodings, &said);
-    if (!best) *note = said;
-    if (tried.nodes.size() == p.nodes.size()) return;
-    const int64_t peak = context.final_peak(tried);
+  auto consider = [&](const Forms& forms) {
+    if (note->empty() || count_encoded(best) == 0) *note = describe(p, forms);
+    if (count_encoded(forms) == 0) return;
+    const int64_t peak = context.final_peak(encode(p, forms));
     if (peak >= least) return;
-    best = std::move(tried), least = peak, *note = said;
+    best = forms, least = peak, *note = describe(p, forms);
   };
-  consider(exact);
-  if (context.options.encode.is_lossy()) consider(context.options.encode);
-  if (!best) *note += ": the peak would be no lower, so all stay as they are";
-  return best;
+  if (exact.binarize || exact.dropout_bits) consider(lowered_forms(p, exact));
+  if (all.is_lossy()) consider(lowered_forms(p, all));
+  if (all.ssdc && all.density.empty() && !all.assumed_density) {
+    *note = "the density of no map is known";
+  } else if (all.ssdc) {
+    const Forms base = best;
+    consider(lowered(p, add_sparse(p, all, base), base));
+  }
+  const bool encoded = count_encoded(best) > 0;
+  if (all.observe) {
+    *note += (note->empty() ? "" : "; ") + std::string("nonzeros are counted");
+  } else if (!encoded) {
+    *note += ": the peak would be no lower, so all stay as they are";
+  }
+  if (!encoded && !all.observe) return {};
+  Program out = encoded ? encode(p, best) : p;
+  return all.observe ? count_nonzeros_of_maps(out) : out;
 }
 
 }  // namespace pal

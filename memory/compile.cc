@@ -104,11 +104,17 @@ void price(Compiled& out, const DeviceProfile& profile) {
                       .overhead = traded / (ms - traded)};
 }
 
+// Passes keep the numbers, so that what was observed of a value in one plan is known in another.
+Passed recorded(Program program, KernelCache& cache) {
+  for (ValueId v : program.values.ids()) program.value(v).origin = v;
+  return prepared(std::move(program), cache);
+}
+
 }  // namespace
 
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
                     const CompileOptions& options, Compiled* passed) {
-  Passed last = run_passes(kPasses, prepared(std::move(program), cache), cache, options, true);
+  Passed last = run_passes(kPasses, recorded(std::move(program), cache), cache, options, true);
   int64_t foreign = layout.bytes();  // state of the set that this program does not carry
   for (const StateSlot& slot : last.program.state) {
     const Value& value = last.program.value(slot.start);
@@ -126,9 +132,9 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options) {
   const Clock::time_point start = Clock::now();
   verify(program);
-  Program recorded;  // for trying other options
-  if (options.budget && options.must_fit) recorded = program;
-  Passed passed = prepared(std::move(program), cache);
+  Program again;  // for trying other options
+  if (options.budget && options.must_fit) again = program;
+  Passed passed = recorded(std::move(program), cache);
   Compiled out;
   out.baselines = baselines_of(passed.program, passed.workspace);
   passed = run_passes(kPasses, std::move(passed), cache, options, false);
@@ -139,7 +145,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   if (options.profile) price(out, *options.profile);
   out.seconds = seconds_since(start);
   check_budget(out, options, [&](const CompileOptions& other) {
-    return least_bytes(recorded, cache, layout, other);
+    return least_bytes(again, cache, layout, other);
   });
   return out;
 }

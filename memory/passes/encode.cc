@@ -2,8 +2,11 @@
 #include "memory/passes/encode.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -12,7 +15,10 @@
 #include "core/text.h"
 #include "memory/storages/lifetimes.h"
 #include "memory/storages/storages.h"
+#include "ops/encodings/ssdc.h"
+#include "ops/sums/gates.h"
 #include "ops/tensors/casts.h"
+#include "ops/tensors/state.h"
 
 namespace pal {
 namespace {
@@ -21,6 +27,8 @@ namespace {
 constexpr NodeId kNear = 16;
 // A value with less than this part of the elements around it is a statistic.
 constexpr int64_t kStatistic = 16;
+constexpr int64_t kLeastSparse = 4096;  // bytes of a map, to be kept sparse
+constexpr const char* kNonzeros = "nonzeros/";
 
 bool is_later(const Node& node) {
   return node.phase != Phase::forward && node.phase != Phase::encode;
@@ -29,6 +37,13 @@ bool is_later(const Node& node) {
 bool is_below(const std::string& scope, const std::string& layer) {
   return scope.compare(0, layer.size(), layer) == 0 &&
          (scope.size() == layer.size() || scope[layer.size()] == '/');
+}
+
+bool makes_gate(const Program& p, const Node& node) {
+  for (ValueId v : present(node.out)) {
+    if (p.value(v).role == Role::gate) return true;
+  }
+  return false;
 }
 
 // A step of training has every layer that is named.
@@ -60,10 +75,25 @@ std::optional<Dpr> format_of(const Encodings& encodings, const std::string& scop
   return best;
 }
 
+// The operators of a form's codes, what they are told, and what the codes are.
+struct Codes {
+  const OpDef *encode, *decode;
+  Attrs attrs;
+  TensorSpec spec;
+};
+Codes codes_of(const Form& form, const TensorSpec& dense) {
+  if (form.sparse) {
+    return {&ssdc_encode_op, &ssdc_decode_op, *form.sparse, ssdc_spec(dense, *form.sparse)};
+  }
+  TensorSpec spec = dense;
+  spec.layout = dpr_layout(*form.dpr, dense.numel());
+  return {&dpr_encode_op, &dpr_decode_op, DprAttrs{*form.dpr}, spec};
+}
+
 int64_t bytes_of(const TensorSpec& spec, const Form& form) {
   int64_t bytes = 0;
   if (form.bits) bytes += bit_bytes(spec);
-  if (form.dpr) bytes += align_up(dpr_bytes(*form.dpr, spec.numel()));
+  if (form.has_codes()) bytes += align_up(codes_of(form, spec).spec.bytes());
   return form.is_dense() ? align_up(spec.bytes()) : bytes;
 }
 
@@ -72,21 +102,24 @@ class Chooser {
   Chooser(const Program& program, const Encodings& encodings)
       : p_(program), encodings_(encodings), readers_(program) {}
 
-  Forms run() const {
+  // `base`: what sparse codes are added to; none: bits and rounded codes alone.
+  Forms run(const Forms* base = nullptr) const {
     const Storages storages = assign_storages(p_, {}, {.inplace = false});
     Forms forms(p_.values.size());
     ByStorage<char> needed(storages.list.size(), 0);  // dense, for somebody
-    ByStorage<int64_t> bytes(storages.list.size(), 0);
+    ByStorage<int64_t> bytes(storages.list.size(), 0), before(storages.list.size(), 0);
     ByStorage<char> coded(storages.list.size(), 0);
+    const NodeId limit = base ? first_update() : kNone;
     for (ValueId v : forms.ids()) {
       if (storages.of[v] == kNone || !is_read_later(v)) continue;
-      forms[v] = form_of(v, false);
-      coded[storages.of[v]] |= forms[v].dpr.has_value();
+      forms[v] = base ? sparse_form_of(v, (*base)[v], limit) : form_of(v, false);
+      coded[storages.of[v]] |= forms[v].has_codes();
     }
     for (ValueId v : forms.ids()) {
       const StorageId s = storages.of[v];
       if (s == kNone) continue;
       needed[s] |= !storages[s].is_transient() || storages[s].output;
+      if (base && !(*base)[v].is_dense()) before[s] += bytes_of(p_.value(v).spec, (*base)[v]);
       if (!is_read_later(v)) continue;
       if (coded[s] && forms[v].is_dense()) forms[v] = form_of(v, true);
       needed[s] |= forms[v].is_dense();
@@ -94,9 +127,23 @@ class Chooser {
     }
     for (ValueId v : forms.ids()) {
       const StorageId s = storages.of[v];
-      if (s == kNone || needed[s] || bytes[s] >= align_up(storages[s].bytes)) forms[v] = {};
+      if (s != kNone && !needed[s] &&
+          bytes[s] < (before[s] ? before[s] : align_up(storages[s].bytes))) {
+        continue;
+      }
+      forms[v] = base ? (*base)[v] : Form{};
     }
     return forms;
+  }
+
+  // Values that could be kept sparse if they were read later.
+  bool is_map(ValueId v) const {
+    const Value& value = p_.value(v);
+    const TensorSpec& spec = value.spec;
+    return value.producer != kNone && p_.node(value.producer).phase == Phase::forward &&
+           (spec.dtype == DType::f32 || spec.dtype == DType::bf16) && !spec.layout &&
+           spec.bytes() >= kLeastSparse && spec.numel() <= std::numeric_limits<int32_t>::max() &&
+           value.space == Space::device && !is_statistic(v);
   }
 
  private:
@@ -125,6 +172,46 @@ class Chooser {
     return form;
   }
 
+  // The first node that makes a gate or writes a state: before it stands whether all had room.
+  NodeId first_update() const {
+    for (NodeId n : p_.nodes.ids()) {
+      if (makes_gate(p_, p_.node(n)) || p_.node(n).op->writes_state) return n;
+    }
+    return p_.node_count();
+  }
+
+  Form sparse_form_of(ValueId v, const Form& base, NodeId limit) const {
+    if (!is_map(v) || (base.bits && !base.has_codes())) return base;
+    const auto known = encodings_.density.find(p_.value(v).origin);
+    const std::optional<double> density =
+        known != encodings_.density.end() ? known->second : encodings_.assumed_density;
+    if (!density || last_forward(v) >= limit) return base;
+    const TensorSpec& spec = p_.value(v).spec;
+    const double room = std::ceil(*density * encodings_.ssdc_margin * double(spec.numel()));
+    const int64_t capacity = std::min(spec.numel(), int64_t(room));
+    Form form = base;
+    for (const SsdcForm kind : {SsdcForm::csr, SsdcForm::mask}) {
+      if (encodings_.ssdc_form && kind != *encodings_.ssdc_form) continue;
+      const SsdcAttrs attrs{kind, capacity, base.dpr ? ssdc_values(*base.dpr) : SsdcValues::plain};
+      const bool fewer = !form.sparse || ssdc_bytes(attrs, spec.numel(), spec.dtype) <
+                                             ssdc_bytes(*form.sparse, spec.numel(), spec.dtype);
+      if (fewer) form.sparse = attrs;
+    }
+    if (encodings_.binarize && !form.bits) {
+      const Asked asked = asked_of(p_, readers_, v);
+      if (asked.agree) form.bits = asked.predicate;
+    }
+    return bytes_of(spec, form) < bytes_of(spec, base) ? form : base;
+  }
+
+  NodeId last_forward(ValueId v) const {
+    NodeId last = p_.value(v).producer;
+    for (NodeId r : readers_[v]) {
+      if (!is_later(p_.node(r))) last = r;
+    }
+    return last;
+  }
+
   bool is_statistic(ValueId v) const {
     const Node& node = p_.node(p_.value(v).producer);
     int64_t most = 0;
@@ -142,11 +229,16 @@ class Chooser {
   const Readers readers_;
 };
 
+std::string count_name(const Program& p, ValueId v) {
+  return kNonzeros + std::to_string(p.value(v).origin);
+}
+
 class Encoder {
  public:
   Encoder(const Program& program, const Forms& forms)
       : p_(program),
         forms_(forms),
+        readers_(program),
         out_(program, 2 * count_encoded(forms), 2 * count_encoded(forms)),
         kept_(program.values.size()) {
     for (NodeId n : p_.nodes.ids()) {
@@ -160,6 +252,7 @@ class Encoder {
     for (NodeId n : p_.nodes.ids()) {
       Node node = p_.node(n);
       if (is_later(node)) read_kept(n, node);
+      if (!counts_.empty()) read_gates(node);
       const std::vector<ValueId> last = last_read_by(n);
       for (ValueId v : last) {
         if (may_be_overwritten(node, v)) keep_codes(v);
@@ -167,12 +260,17 @@ class Encoder {
       out_.replace(n, node);
       for (ValueId v : present(node.out)) {
         if (forms_[v].bits) keep_bits(v, node);
+        if (!counts_.empty() && p_.value(v).role == Role::gate) join_gate(v, node);
       }
       for (ValueId v : last) {
         if (kept_[v].codes == kNone) keep_codes(v);
       }
     }
-    return out_.finish();
+    if (!counts_.empty() && fit_ == kNone) ask_fit(p_.node(p_.node_count() - 1));
+    Program out = out_.finish();
+    for (const auto& [v, count] : counts_) out.outputs.push_back({count_name(p_, v), count});
+    if (fit_ != kNone) out.outputs.push_back({kOverflowOutput, fit_});
+    return out;
   }
 
  private:
@@ -188,7 +286,7 @@ class Encoder {
     for (const auto* side : {&p_.node(n).in, &p_.node(n).out}) {
       for (ValueId v : present(*side)) {
         const bool listed = std::find(last.begin(), last.end(), v) != last.end();
-        if (v < forms_.next_id() && forms_[v].dpr && kept_[v].last == n && !listed) {
+        if (v < forms_.next_id() && forms_[v].has_codes() && kept_[v].last == n && !listed) {
           last.push_back(v);
         }
       }
@@ -208,16 +306,21 @@ class Encoder {
     Value value = p_.value(v);
     value.spec.dtype = DType::bit, value.role = Role::encoded;
     kept_[v].bits = out_.add(value);
-    insert(to_bits_op, BitsAttrs{reads.lo, reads.hi}, v, kept_[v].bits, node, Phase::encode);
+    insert(to_bits_op, BitsAttrs{reads.lo, reads.hi}, {v}, {kept_[v].bits}, node, Phase::encode);
   }
 
   void keep_codes(ValueId v) {
+    const Codes codes = codes_of(forms_[v], p_.value(v).spec);
     Value value = p_.value(v);
-    value.spec.layout = dpr_layout(*forms_[v].dpr, value.spec.numel());
     value.role = Role::encoded;
-    kept_[v].codes = out_.add(value);
-    insert(dpr_encode_op, DprAttrs{*forms_[v].dpr}, v, kept_[v].codes,
-           p_.node(p_.value(v).producer), Phase::encode);
+    std::vector<ValueId> made;
+    for (const TensorSpec& spec : codes.encode->infer({&p_.value(v).spec, 1}, codes.attrs)) {
+      value.spec = spec;
+      made.push_back(out_.add(value));
+    }
+    kept_[v].codes = made[0];
+    if (forms_[v].sparse) counts_.emplace_back(v, made[1]);
+    insert(*codes.encode, codes.attrs, {v}, made, p_.node(p_.value(v).producer), Phase::encode);
   }
 
   void read_kept(NodeId n, Node& node) {
@@ -226,25 +329,60 @@ class Encoder {
       if (v == kNone || forms_[v].is_dense()) continue;
       const bool asks_bits =
           forms_[v].bits && reads_of(*node.op, int(k), node.attrs).kind == Reads::Kind::predicate;
-      node.in[k] = asks_bits ? kept_[v].bits : copy_for(v, n, node);
+      if (asks_bits) {
+        node.in[k] = kept_[v].bits;
+      } else if (kept_[v].codes != kNone) {  // else the forward phase still has to read it
+        node.in[k] = copy_for(v, n, node);
+      }
     }
   }
 
   ValueId copy_for(ValueId v, NodeId n, const Node& node) {
     Kept& kept = kept_[v];
     if (kept.copy == kNone || n - kept.copy_read > kNear) {
+      const Codes codes = codes_of(forms_[v], p_.value(v).spec);
       kept.copy = out_.add(p_.value(v));
-      insert(dpr_decode_op, DprAttrs{*forms_[v].dpr}, kept.codes, kept.copy, node, Phase::decode);
+      insert(*codes.decode, codes.attrs, {kept.codes}, {kept.copy}, node, Phase::decode);
     }
     kept.copy_read = n;
     return kept.copy;
   }
 
-  void insert(const OpDef& op, Attrs attrs, ValueId in, ValueId out, const Node& at, Phase phase) {
+  // Whether all sparse codes had room, from the first node on that makes a gate or writes a state.
+  void read_gates(Node& node) {
+    const bool gates = makes_gate(p_, node);
+    if (!gates && !node.op->writes_state) return;
+    if (fit_ == kNone) ask_fit(node);
+    bool gated = gates;
+    for (ValueId& v : node.in) {
+      if (v == kNone || p_.value(v).role != Role::gate) continue;
+      gated = true;
+      const auto joined = gates_.find(v);
+      if (joined != gates_.end()) v = joined->second;
+    }
+    // An accumulator that is added to has to be as it was, if the step is run again.
+    if (!gated && node.op == &assign_op && readers_[node.in[0]].size() > 1) {
+      node.in.resize(3, kNone), node.in[2] = fit_;
+      node.attrs = AssignAttrs{true};
+    }
+  }
+  void ask_fit(const Node& at) {
+    std::vector<ValueId> counts;
+    for (const auto& counted : counts_) counts.push_back(counted.second);
+    fit_ = out_.add({.spec = gate_spec(), .role = Role::gate});
+    insert(encodings_fit_op, {}, counts, {fit_}, at, Phase::backward);
+  }
+  void join_gate(ValueId v, const Node& node) {
+    gates_[v] = out_.add(p_.value(v));
+    insert(gate_and_op, {}, {v, fit_}, {gates_[v]}, node, node.phase);
+  }
+
+  void insert(const OpDef& op, Attrs attrs, std::vector<ValueId> in, std::vector<ValueId> out,
+              const Node& at, Phase phase) {
     out_.insert({.op = &op,
                  .attrs = std::move(attrs),
-                 .in = {in},
-                 .out = {out},
+                 .in = std::move(in),
+                 .out = std::move(out),
                  .phase = phase,
                  .scope = at.scope,
                  .step = at.step});
@@ -252,45 +390,13 @@ class Encoder {
 
   const Program& p_;
   const Forms& forms_;
+  const Readers readers_;
   Rewriter out_;
   ByValue<Kept> kept_;
+  std::vector<std::pair<ValueId, ValueId>> counts_;  // of sparse codes: the value, its count
+  ValueId fit_ = kNone;                              // the gate of the counts
+  std::map<ValueId, ValueId> gates_;                 // joined with it
 };
-
-// Where a decoded copy is alive at the peak (as the nodes stand now), the storage that it is a copy
-// of is tried as it was, largest first.
-void drop_at_peak(const Program& program, Forms& forms) {
-  constexpr int kTries = 64;
-  if (std::none_of(forms.begin(), forms.end(), [](const Form& f) { return f.dpr.has_value(); })) {
-    return;
-  }
-  const Storages shared = assign_storages(program, {}, {.inplace = false});
-  Program now = encode(program, forms);
-  int64_t bytes = peak_bytes(now);
-  int tries = 0;
-  while (tries < kTries) {
-    const Storages storages = assign_storages(now);
-    std::vector<StorageId> copied;  // of the old program
-    for (StorageId s : peak_of(storages, lifetimes_of(now, storages)).alive) {
-      for (ValueId copy : storages.values_of(s)) {
-        const NodeId maker = now.value(copy).producer;
-        if (maker == kNone || now.node(maker).phase != Phase::decode) continue;
-        const NodeId encoder = now.value(now.node(maker).in[0]).producer;
-        const StorageId from = shared.of[now.node(encoder).in[0]];
-        if (std::find(copied.begin(), copied.end(), from) == copied.end()) copied.push_back(from);
-      }
-    }
-    bool dropped = false;
-    for (size_t i = 0; i < copied.size() && !dropped && tries < kTries; ++i, ++tries) {
-      Forms fewer = forms;
-      for (ValueId v : shared.values_of(copied[i])) fewer[v] = {};
-      Program tried = encode(program, fewer);
-      const int64_t least = peak_bytes(tried);
-      if (least >= bytes) continue;
-      forms = std::move(fewer), now = std::move(tried), bytes = least, dropped = true;
-    }
-    if (!dropped) return;
-  }
-}
 
 }  // namespace
 
@@ -325,42 +431,129 @@ Forms choose_forms(const Program& program, const Encodings& encodings) {
   return Chooser(program, encodings).run();
 }
 
+Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms) {
+  return Chooser(program, encodings).run(&forms);
+}
+
 size_t count_encoded(const Forms& forms) {
   size_t count = 0;
   for (const Form& form : forms) count += !form.is_dense();
   return count;
 }
 
+// The storage that such a copy is of is tried as it would be instead, as the nodes stand now, the
+// largest first.
+Forms lowered(const Program& program, Forms forms, const Forms& instead) {
+  constexpr int kTries = 64;
+  if (std::none_of(forms.begin(), forms.end(), [](const Form& f) { return f.has_codes(); })) {
+    return forms;
+  }
+  const Storages shared = assign_storages(program, {}, {.inplace = false});
+  Program now = encode(program, forms);
+  int64_t bytes = peak_bytes(now);
+  int tries = 0;
+  while (tries < kTries) {
+    const Storages storages = assign_storages(now);
+    std::vector<StorageId> copied;  // of the old program
+    for (StorageId s : peak_of(storages, lifetimes_of(now, storages)).alive) {
+      for (ValueId copy : storages.values_of(s)) {
+        const NodeId maker = now.value(copy).producer;
+        if (maker == kNone || now.node(maker).phase != Phase::decode) continue;
+        const NodeId encoder = now.value(now.node(maker).in[0]).producer;
+        const StorageId from = shared.of[now.node(encoder).in[0]];
+        if (std::find(copied.begin(), copied.end(), from) == copied.end()) copied.push_back(from);
+      }
+    }
+    bool dropped = false;
+    for (size_t i = 0; i < copied.size() && !dropped && tries < kTries; ++i, ++tries) {
+      Forms fewer = forms;
+      for (ValueId v : shared.values_of(copied[i])) fewer[v] = instead[v];
+      Program tried = encode(program, fewer);
+      const int64_t least = peak_bytes(tried);
+      if (least >= bytes) continue;
+      forms = std::move(fewer), now = std::move(tried), bytes = least, dropped = true;
+    }
+    if (!dropped) break;
+  }
+  return forms;
+}
+
 Program encode(const Program& program, const Forms& forms) { return Encoder(program, forms).run(); }
 
-Program encode(const Program& program, const Encodings& encodings, std::string* note) {
+Forms lowered_forms(const Program& program, const Encodings& encodings) {
   check_layers(program, encodings);
-  Forms forms = choose_forms(program, encodings);
-  drop_at_peak(program, forms);
-  int bits = 0, codes = 0;
+  return lowered(program, choose_forms(program, encodings), Forms(program.values.size()));
+}
+
+std::string describe(const Program& program, const Forms& forms) {
+  int bits = 0, rounded = 0, sparse = 0;
   int64_t before = 0, after = 0;
   for (ValueId v : forms.ids()) {
     if (forms[v].is_dense()) continue;
-    bits += forms[v].bits.has_value(), codes += forms[v].dpr.has_value();
+    bits += forms[v].bits.has_value();
+    rounded += forms[v].dpr.has_value(), sparse += forms[v].sparse.has_value();
     before += align_up(program.value(v).spec.bytes());
     after += bytes_of(program.value(v).spec, forms[v]);
   }
-  if (note) {
-    *note = bits + codes == 0 ? "no feature map is eligible"
-                              : join_parts(bits, " values kept as bits, ", codes,
-                                           " rounded: ", format_bytes(after), " instead of ",
-                                           format_bytes(before));
+  if (bits + rounded + sparse == 0) return "no feature map is eligible";
+  return join_parts(bits, " values kept as bits, ", rounded, " rounded, ", sparse,
+                    " sparse: ", format_bytes(after), " instead of ", format_bytes(before));
+}
+
+Program count_nonzeros_of_maps(const Program& program) {
+  const Encodings none;
+  const Chooser chooser(program, none);
+  Rewriter out(program);
+  std::vector<NamedValue> counts;
+  for (NodeId n : program.nodes.ids()) {
+    out.keep(n);
+    const Node& node = program.node(n);
+    for (ValueId v : present(node.out)) {
+      if (!chooser.is_map(v) || program.value(v).origin == kNone) continue;
+      Value value = program.value(v);
+      value.spec = {Shape{1}, DType::i32}, value.role = Role::encoded;
+      counts.push_back({count_name(program, v), out.add(value)});
+      out.insert({.op = &count_nonzeros_op,
+                  .in = {v},
+                  .out = {counts.back().value},
+                  .phase = Phase::encode,
+                  .scope = node.scope,
+                  .step = node.step});
+    }
   }
-  return bits + codes == 0 ? program : encode(program, forms);
+  Program made = out.finish();
+  made.outputs.insert(made.outputs.end(), counts.begin(), counts.end());
+  return made;
+}
+
+std::vector<CountedMap> counted_maps(const Program& p) {
+  std::vector<CountedMap> maps;
+  for (const NamedValue& output : p.outputs) {
+    if (output.name.compare(0, std::strlen(kNonzeros), kNonzeros) != 0) continue;
+    const Node& counter = p.node(p.value(output.value).producer);
+    const Value& value = p.value(counter.in[0]);
+    const Node& maker = p.node(value.producer);
+    CountedMap map{.output = output.name,
+                   .origin = value.origin,
+                   .layer = p.scope_of(maker) + " " + maker.op->name,
+                   .elements = value.spec.numel(),
+                   .sparse = {}};
+    if (counter.op == &ssdc_encode_op) map.sparse = counter.attrs.as<SsdcAttrs>();
+    maps.push_back(std::move(map));
+  }
+  return maps;
 }
 
 std::string rounding_of(const Program& p) {
   std::vector<std::string> rounded;  // in an order that no pass changes
   for (const Node& node : p.nodes) {
-    if (node.op != &dpr_encode_op) continue;
+    std::optional<Dpr> format;
+    if (node.op == &dpr_encode_op) format = node.attrs.as<DprAttrs>().format;
+    if (node.op == &ssdc_encode_op) format = ssdc_format(node.attrs.as<SsdcAttrs>().values);
+    if (!format) continue;
     const Value& value = p.value(node.in[0]);
     rounded.push_back(join_parts(p.scopes[value.scope], " t=", value.step, " ", value.spec, " ",
-                                 p.node(value.producer).op->name, " ", node.attrs.print()));
+                                 p.node(value.producer).op->name, " ", name_of(*format)));
   }
   if (rounded.empty()) return "";
   std::sort(rounded.begin(), rounded.end());

@@ -6,10 +6,13 @@
 // answers, one bit an element, right after the value is made, and those readers read the bits.
 // Kernels that declare a predicate (OpDef::reads) take either, and give the same result for both.
 // Codes: an encode node writes them after the last reader of the forward phase (before it, where it
-// may write over the value), and a decode node
-// makes the values again before each group of later readers that are near each other. Where codes
-// are rounded, a predicate is still answered by bits of the exact values, and what a clone reads is
-// not rounded.
+// may write over the value), and a decode node makes the values again before each group of later
+// readers that are near each other. Codes are rounded (ops/encodings/dpr.h), sparse
+// (ops/encodings/ssdc.h), or both. Where they are rounded, a predicate is still answered by bits of
+// the exact values, and what a clone reads is not rounded.
+//
+// Sparse codes have a capacity, from the nonzeros that were seen before. A step that has more of
+// them shuts all its gates, so that no state changes, and says so in its output `overflow`.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,6 +23,7 @@
 #include "core/op.h"
 #include "core/program.h"
 #include "ops/encodings/dpr.h"
+#include "ops/encodings/ssdc_layout.h"
 
 namespace pal {
 
@@ -30,8 +34,16 @@ struct Encodings {
   std::optional<Dpr> dpr;                 // rounded codes
   std::map<std::string, Dpr> dpr_layers;  // of the values below these scopes, in place of `dpr`
 
-  bool any() const { return binarize || dropout_bits || is_lossy(); }
-  bool is_lossy() const { return dpr || !dpr_layers.empty(); }
+  // Sparse codes of maps whose density is known: the part of their elements that is not zero.
+  bool ssdc = false;
+  std::optional<SsdcForm> ssdc_form;      // none: the one that takes fewer bytes
+  double ssdc_margin = 1.25;              // capacity, by the density
+  std::map<ValueId, double> density;      // by Value::origin
+  std::optional<double> assumed_density;  // of maps that `density` does not name
+  bool observe = false;                   // counts nonzeros, for `density`
+
+  bool any() const { return binarize || dropout_bits || is_lossy() || ssdc || observe; }
+  bool is_lossy() const { return dpr || !dpr_layers.empty(); }  // rounds
 };
 // Of these, echo takes what lowers the peak.
 inline const Encodings kBits{.binarize = true, .dropout_bits = true};
@@ -54,25 +66,47 @@ int64_t bit_bytes(const TensorSpec& spec);
 // How one value is kept: as bits for those who ask a predicate, as codes for all others, or both.
 struct Form {
   std::optional<Reads> bits;
-  std::optional<Dpr> dpr;
+  std::optional<Dpr> dpr;           // codes are rounded
+  std::optional<SsdcAttrs> sparse;  // and they are those of the nonzeros
 
-  bool is_dense() const { return !bits && !dpr; }
+  bool has_codes() const { return dpr || sparse; }
+  bool is_dense() const { return !bits && !has_codes(); }
 };
 using Forms = ByValue<Form>;
 
-// The forms that the encodings allow, for values whose storage then shrinks: floats in a plain
-// layout, made by a node of the forward phase, and read by one after it; no state, input or output.
-// Rounded are only maps: a value with less than a sixteenth of the elements of what its node reads
-// or makes is a statistic.
+// The bits and rounded codes that the encodings allow, for values whose storage then shrinks:
+// floats in a plain layout, made by a node of the forward phase, and read by one after it; no
+// state, input or output. Rounded are only maps: a value with less than a sixteenth of the elements
+// of what its node reads or makes is a statistic.
 Forms choose_forms(const Program& program, const Encodings& encodings);
+// The same forms, and sparse codes of the values whose storage then shrinks further.
+Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms);
 size_t count_encoded(const Forms& forms);
+
+// Gives up forms of `forms`, for those of `instead`, whose decoded copy is alive at the peak and
+// raises it.
+Forms lowered(const Program& program, Forms forms, const Forms& instead);
 
 // The step with these forms. Encode nodes have Phase::encode, decode nodes Phase::decode.
 Program encode(const Program& program, const Forms& forms);
+// All that the encodings allow, lowered. UsageError where dpr_layers names no layer.
+Forms lowered_forms(const Program& program, const Encodings& encodings);
+// "3 values kept as bits, 2 rounded, 1 sparse: 1.20 MB instead of 4.80 MB".
+std::string describe(const Program& program, const Forms& forms);
 
-// The step with the forms that the encodings allow, less those whose decoded copy is alive at the
-// peak and raises it. `note`: how many values are kept how, in how many bytes instead of how many.
-Program encode(const Program& program, const Encodings& encodings, std::string* note);
+// The step that also counts the nonzeros of every map that could be kept sparse.
+Program count_nonzeros_of_maps(const Program& program);
+
+// A map whose nonzeros a step counts.
+struct CountedMap {
+  std::string output;  // i32, of which the first is the count
+  ValueId origin;
+  std::string layer;  // "features/3 relu"
+  int64_t elements;
+  std::optional<SsdcAttrs> sparse;  // how it is kept; none: dense
+};
+std::vector<CountedMap> counted_maps(const Program& program);
+inline constexpr const char* kOverflowOutput = "overflow";  // a gate (ops/kernels/gate.h)
 
 // The rounded values of a step and their formats as 16 hexadecimal digits, "" where none is: two
 // plans of one program with the same digits give the same results.

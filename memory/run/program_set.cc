@@ -123,11 +123,12 @@ void ProgramSet::declare(const Program& program) {
   arena_->reserve(Space::host, layout_.bytes(Space::host));
 }
 
-Executable& ProgramSet::add(const std::string& name, Program program) {
+Executable& ProgramSet::add(const std::string& name, Program program,
+                            const CompileOptions& options) {
   declare(program);
   auto made = std::make_unique<Executable>();
   made->compiled_ =
-      std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options_));
+      std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options));
   const Compiled& c = *made->compiled_;
   const std::byte* const device = arena_->base(Space::device);
   const std::byte* const host = arena_->base(Space::host);

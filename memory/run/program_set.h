@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/accelerator.h"
@@ -116,13 +117,18 @@ class ProgramSet {
   // Compiles a program under a name; it binds to the state by name (ProgramError when it asks for a
   // slot that was not declared, or is another shape). The arena grows when a later program needs
   // more; the state is kept. BudgetError when it may not.
-  Executable& add(const std::string& name, Program program);
+  Executable& add(const std::string& name, Program program) {
+    return add(name, std::move(program), options_);
+  }
+  // Likewise, with other options than the set's. A program of that name is replaced.
+  Executable& add(const std::string& name, Program program, const CompileOptions& options);
   Executable* find(const std::string& name);
 
   // On an accelerator a copy; what is written there reaches the device before the next step.
   std::vector<StateTensor> state();
   int64_t arena_bytes() const;  // what the set holds
   const Device& device() const { return cache_.device(); }
+  const CompileOptions& options() const { return options_; }
 
  private:
   CompileOptions options_;

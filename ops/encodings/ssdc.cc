@@ -160,7 +160,9 @@ void run_encode(const KernelArgs& a) {
     if (!a.out[0]) return void(total = count_all<T>(a));
     by_values<T>(a.attrs.as<SsdcAttrs>().values, [&]<class V>(V) { total = encode<T, V>(a); });
   });
-  if (a.out[1]) *a.output<int32_t>(1) = int32_t(total);
+  if (!a.out[1]) return;
+  a.output<int32_t>(1)[0] = int32_t(total);
+  a.output<int32_t>(1)[1] = int32_t(a.attrs.as<SsdcAttrs>().capacity);
 }
 
 void run_count(const KernelArgs& a) {
@@ -221,7 +223,7 @@ Specs infer_encode(SpecSpan in, const Attrs& attributes) {
   const auto& attrs = attributes.as<SsdcAttrs>();
   require(attrs.capacity >= 0 && attrs.capacity <= in[0].numel(), in[0], ": a capacity of ",
           attrs.capacity, " is not between none and all of its elements");
-  return {ssdc_spec(in[0], attrs), {Shape{1}, DType::i32}};
+  return {ssdc_spec(in[0], attrs), {Shape{2}, DType::i32}};
 }
 
 Specs infer_decode(SpecSpan in, const Attrs& attributes) {

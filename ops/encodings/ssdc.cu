@@ -150,8 +150,9 @@ __global__ void ssdc_count_kernel(const T* x, int64_t elements, int64_t rows, in
   chunks[blockIdx.x] = total;
 }
 
-// One block: where each chunk begins in place of its count, and the sum of all.
-__global__ void ssdc_sum_kernel(int32_t* chunks, int64_t count, int32_t* total) {
+// One block: where each chunk begins in place of its count, and the sum of all, with the capacity
+// behind it where there is one.
+__global__ void ssdc_sum_kernel(int32_t* chunks, int64_t count, int32_t* total, int64_t capacity) {
   int32_t* sums = shared_memory<int32_t>();
   const int64_t each = (count + blockDim.x - 1) / blockDim.x;
   const int64_t begin = threadIdx.x * each;
@@ -162,7 +163,10 @@ __global__ void ssdc_sum_kernel(int32_t* chunks, int64_t count, int32_t* total) 
   __syncthreads();
   int32_t before = 0;
   for (unsigned t = 0; t < threadIdx.x; ++t) before += sums[t];
-  if (total && threadIdx.x == blockDim.x - 1) *total = before + sum;
+  if (total && threadIdx.x == blockDim.x - 1) {
+    total[0] = before + sum;
+    if (capacity >= 0) total[1] = int32_t(capacity);
+  }
   for (int64_t c = begin; c < end; ++c) {
     const int32_t n = chunks[c];
     chunks[c] = before;
@@ -255,13 +259,14 @@ template <class F> void by_ssdc_element(DType type, F f) {
 int64_t ssdc_chunks(int64_t elements) { return blocks_of(elements, kElementGrain); }
 
 // Chunks' counts become where they begin, in the workspace; the sum goes to `total`.
-template <class T> void launch_count(const KernelArgs& a, int32_t* total, unsigned char* ends) {
+template <class T>
+void launch_count(const KernelArgs& a, int32_t* total, unsigned char* ends, int64_t capacity) {
   const int64_t elements = a.in_spec[0].numel(), count = ssdc_chunks(elements);
   auto* chunks = reinterpret_cast<int32_t*>(a.workspace);
   launch(ssdc_count_kernel<T>, {count}, kThreads, kSsdcWarps * sizeof(int32_t), stream_of(a),
          a.input<T>(0), elements, blocks_of(elements, kSsdcRow), chunks, ends);
   launch(ssdc_sum_kernel, {1}, kThreads, kThreads * sizeof(int32_t), stream_of(a), chunks, count,
-         total);
+         total, capacity);
 }
 
 Prepared prepare_ssdc_count(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
@@ -279,16 +284,17 @@ Prepared prepare_ssdc_encode(const Device&, SpecSpan in, SpecSpan, const Attrs& 
 
 void run_count_nonzeros(const KernelArgs& a) {
   by_ssdc_element(a.in_spec[0].dtype,
-                  [&]<class T>(T) { launch_count<T>(a, a.output<int32_t>(0), nullptr); });
+                  [&]<class T>(T) { launch_count<T>(a, a.output<int32_t>(0), nullptr, -1); });
 }
 
 void run_ssdc_encode(const KernelArgs& a) {
   const TensorSpec& x = a.in_spec[0];
   by_ssdc_element(x.dtype, [&]<class T>(T) {
     auto* total = a.output<int32_t>(1);
-    if (!a.out[0]) return launch_count<T>(a, total, nullptr);
+    const int64_t capacity = a.attrs.as<SsdcAttrs>().capacity;
+    if (!a.out[0]) return launch_count<T>(a, total, nullptr, capacity);
     const SsdcBytes to = ssdc_bytes_of(a, a.out[0], x.numel(), x.dtype);
-    launch_count<T>(a, total, to.ends);
+    launch_count<T>(a, total, to.ends, capacity);
     auto* codes = reinterpret_cast<uint16_t*>(a.workspace + ssdc_codes_at(x.numel()));
     by_slots<T>(a.attrs.as<SsdcAttrs>().values, to, codes, [&]<class S>(S slots) {
       launch(ssdc_write_kernel<T, S>, {ssdc_chunks(x.numel())}, kThreads,

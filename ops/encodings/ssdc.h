@@ -12,7 +12,7 @@ extern const OpDef count_nonzeros_op, ssdc_decode_op, ssdc_encode_op;
 
 struct Ssdc {
   Val encoded;
-  Val count;  // i32[1], the nonzeros of x: above the capacity, the encoding is cut
+  Val count;  // i32[2], {nonzeros of x, capacity}: where there are more, the encoding is cut
 };
 // x plain f32 or bf16, of less than 2^31 elements. The same bytes for any number of threads.
 Ssdc ssdc_encode(Val x, const SsdcAttrs& attrs);

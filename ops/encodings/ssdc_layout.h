@@ -13,6 +13,7 @@
 // Where there are more nonzeros than capacity, the encoding is that of x with all nonzeros behind
 // the first `capacity` set to zero, and the count that comes with it says so.
 #pragma once
+#include <array>
 #include <optional>
 #include <tuple>
 
@@ -25,10 +26,14 @@ namespace pal {
 // csr is the paper's form. A mask takes an eighth of a byte for each element where csr takes a byte
 // for each nonzero, so it is the smaller one where fewer than 7/8 of the elements are zero.
 enum class SsdcForm : uint8_t { csr, mask };
+constexpr auto names(SsdcForm) { return std::array{"csr", "mask"}; }
 // How a nonzero is stored: as in the dense tensor, or rounded (ops/encodings/dpr.h). Which elements
 // are stored does not change by rounding; of those a small one may become 0.
 enum class SsdcValues : uint8_t { plain, fp16, fp10, fp8 };
 constexpr SsdcValues ssdc_values(Dpr format) { return SsdcValues(int(format) + 1); }
+constexpr std::optional<Dpr> ssdc_format(SsdcValues values) {
+  return values == SsdcValues::plain ? std::nullopt : std::optional(Dpr(int(values) - 1));
+}
 
 struct SsdcAttrs {
   SsdcForm form = SsdcForm::csr;

@@ -1,4 +1,5 @@
 // sum_of_squares: sum_i g_i^2.
+// encodings_fit: a gate of the counts of sparse encodings. gate_and: both gates.
 // clip_norm_gate (Pascanu et al. 2013): norm = sqrt(sum of partials) / loss_scale; the gradients'
 // scale, and whether updates are applied. A gradient's sum of squares may be taken as soon as it is
 // there, so no gradient lives longer for the norm.
@@ -26,6 +27,24 @@ void run_gate(const KernelArgs& a) {
   *a.output<Gate>(0) = gate;
 }
 
+void run_fit(const KernelArgs& a) {
+  int misses = 0;
+  for (const void* in : a.in) {
+    const auto* count = static_cast<const int32_t*>(in);
+    misses += count[0] > count[1];
+  }
+  *a.output<Gate>(0) = {1, misses ? 0.0f : 1.0f, 0, float(misses)};
+}
+void run_and(const KernelArgs& a) {
+  *a.output<Gate>(0) = gate_and(*a.input<Gate>(0), *a.input<Gate>(1));
+}
+
+ExampleOperand count_example() { return constant(example({2}, DType::i32, 0, 9)); }
+ExampleOperand gate_example() { return constant({.spec = gate_spec(), .lo = 0, .hi = 1}); }
+Val as_gate(Val gate) {
+  gate.builder->program().value(gate.id).role = Role::gate;
+  return gate;
+}
 ExampleOperand one_example() { return example({1}, DType::f32, 0, 4); }
 }  // namespace
 
@@ -70,14 +89,47 @@ const OpDef clip_norm_gate_op{
                   .attrs = ClipNormAttrs{0.5f}}},
 };
 
+const OpDef encodings_fit_op{
+    .name = "encodings_fit",
+    .formula = "{1, all fit, 0, how many do not}: of each (n, capacity), n <= capacity",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      for (const TensorSpec& count : in) {
+        require(count == TensorSpec{Shape{2}, DType::i32}, count,
+                ": want i32[2], a count and its capacity");
+      }
+      return {gate_spec()};
+    },
+    .cpu = {.run = run_fit},
+    .cuda = &encodings_fit_cuda,
+    .examples = {{.operands = {count_example()}},
+                 {.operands = {count_example(), count_example(), count_example()}}},
+};
+
+const OpDef gate_and_op{
+    .name = "gate_and",
+    .formula = "a, shut where b is shut",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require(in.size() == 2 && in[0] == gate_spec() && in[1] == gate_spec(), "takes two gates");
+      return {gate_spec()};
+    },
+    .shares = {{0, 0}},
+    .cpu = {.run = run_and},
+    .cuda = &gate_and_cuda,
+    .examples = {{.operands = {gate_example(), gate_example()}},
+                 {.operands = {gate_example(), constant({.spec = gate_spec(), .lo = 0, .hi = 0})}}},
+};
+
+Val encodings_fit(const std::vector<Val>& counts) {
+  return as_gate(counts.at(0).builder->emit1(encodings_fit_op, counts));
+}
+Val gate_and(Val a, Val b) { return as_gate(a.builder->emit1(gate_and_op, {a, b})); }
+
 Val sum_of_squares(Val g) { return g.builder->emit1(sum_of_squares_op, {g}); }
 
 Val clip_norm_gate(Val scalars, Val loss, const std::vector<Val>& partials, ClipNormAttrs attrs) {
   std::vector<Val> in{scalars, loss};
   in.insert(in.end(), partials.begin(), partials.end());
-  const Val gate = scalars.builder->emit1(clip_norm_gate_op, std::move(in), attrs);
-  gate.builder->program().value(gate.id).role = Role::gate;
-  return gate;
+  return as_gate(scalars.builder->emit1(clip_norm_gate_op, std::move(in), attrs));
 }
 
 }  // namespace pal

@@ -45,8 +45,43 @@ Prepared prepare_gate(const Device&, SpecSpan, SpecSpan, const Attrs&) {
   return {.workspace = int64_t(sizeof(double))};
 }
 
+// ---- encodings_fit, gate_and ----
+
+struct Counts {
+  const int32_t* of[kPartials];
+  int count;
+};
+
+// One thread.
+__global__ void fit_kernel(Counts counts, bool first, Gate* out) {
+  if (threadIdx.x) return;
+  int misses = first ? 0 : int(out->overflows);
+  for (int k = 0; k < counts.count; ++k) misses += counts.of[k][0] > counts.of[k][1];
+  *out = {1, misses ? 0.0f : 1.0f, 0, float(misses)};
+}
+void run_fit(const KernelArgs& a) {
+  for (size_t k = 0; k < a.in.size();) {
+    const bool first = k == 0;
+    Counts counts{};
+    while (k < a.in.size() && counts.count < kPartials) {
+      counts.of[counts.count++] = a.input<int32_t>(k++);
+    }
+    launch(fit_kernel, {1}, kWarp, 0, stream_of(a), counts, first, a.output<Gate>(0));
+  }
+}
+
+__global__ void and_kernel(const Gate* a, const Gate* b, Gate* out) {
+  if (threadIdx.x == 0) *out = gate_and(*a, *b);
+}
+void run_and(const KernelArgs& a) {
+  launch(and_kernel, {1}, kWarp, 0, stream_of(a), a.input<Gate>(0), a.input<Gate>(1),
+         a.output<Gate>(0));
+}
+
 }  // namespace
 
+const Backend encodings_fit_cuda{.run = run_fit};
+const Backend gate_and_cuda{.run = run_and};
 const Backend clip_norm_gate_cuda{.run = run_gate, .prepare = prepare_gate};
 const Backend sum_of_squares_cuda{.run = run_squares, .prepare = prepare_products};
 

@@ -10,8 +10,9 @@
 
 namespace pal {
 
-extern const OpDef clip_norm_gate_op, sum_of_squares_op;
-[[gnu::weak]] extern const Backend clip_norm_gate_cuda, sum_of_squares_cuda;
+extern const OpDef clip_norm_gate_op, encodings_fit_op, gate_and_op, sum_of_squares_op;
+[[gnu::weak]] extern const Backend clip_norm_gate_cuda, encodings_fit_cuda, gate_and_cuda,
+    sum_of_squares_cuda;
 
 struct ClipNormAttrs {
   float max_norm = 0;        // 0: gradients are not clipped
@@ -32,6 +33,16 @@ PAL_HD inline Gate make_gate(double squares, double loss_scale, const float* los
 
 // f32[1]: the sum of the squares of g's elements, of any shape and floating-point type.
 Val sum_of_squares(Val g);
+
+// A gate that lets updates apply where each of the counts, i32[2] {nonzeros, capacity} of a sparse
+// encoding (ops/encodings/ssdc.h), is within its capacity; else it says of how many it is not.
+Val encodings_fit(const std::vector<Val>& counts);
+
+// The first gate, shut where the second is shut. Their overflows are added.
+PAL_HD inline Gate gate_and(const Gate& a, const Gate& b) {
+  return {a.scale, b.apply != 0 ? a.apply : 0.0f, a.norm, a.overflows + b.overflows};
+}
+Val gate_and(Val a, Val b);
 
 // From the step's scalars, any sums of squares of gradients (f32[1] each), and optionally the
 // loss f32[1] (absent: it is not looked at): norm = sqrt(sum of partials) / loss_scale, and

@@ -148,6 +148,13 @@ struct MemorySection : Section {
   Option<TextMap> dpr_layers = option(
       "dpr_layers", {}, "formats of scopes, in place of the one in encode: {encoder/rnn/0: fp8}",
       {.choices = {"fp16", "fp10", "fp8"}, .lossy = {"fp16", "fp10", "fp8"}});
+  Option<int64_t> ssdc_observe =
+      option("ssdc_observe", 20,
+             "of ssdc: runs of a step that count its nonzeros before its maps are kept sparse",
+             {.min = 1, .max = 1'000'000, .effect = Effect::none});
+  Option<double> ssdc_margin = option(
+      "ssdc_margin", 1.25, "of ssdc: room for so many times the most nonzeros that were counted",
+      {.min = 1, .max = 1000, .effect = Effect::none});
   Option<std::string> swap =
       option("swap", "none", "keep feature maps in the host's memory",
              {.choices = {"none", "naive", "vdnn", "planned"}, .effect = Effect::none});

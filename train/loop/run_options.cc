@@ -24,11 +24,14 @@ Encodings encodings_of(const MemoryConfig& config) {
       out.binarize = true;
     } else if (name == "dropout_bits") {
       out.dropout_bits = true;
+    } else if (name == "ssdc") {
+      out.ssdc = true;
     } else {
       formats.push_back(format_of(name));
     }
   }
   if (formats.size() == 1) out.dpr = formats[0];
+  out.ssdc_margin = *config.ssdc_margin;
   for (const auto& [scope, name] : *config.dpr_layers) out.dpr_layers[scope] = format_of(name);
   return out;
 }

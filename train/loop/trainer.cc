@@ -40,6 +40,7 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task)
       config_(args.config),
       task_(std::move(task)),
       programs_(compile_options(config_.memory), training_device(config_, &device_line_)),
+      sparse_(config_.memory, programs_),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();
   if (args.resume) {
@@ -76,33 +77,41 @@ std::string Trainer::step_name(int bucket, MicroBatch kind) const {
 }
 
 Executable& Trainer::step_program(int bucket, MicroBatch kind) {
-  const std::pair lengths = task_->bucket_lengths(bucket);
-  const auto [S, T] = lengths;
   const std::string name = step_name(bucket, kind);
   if (Executable* ready = programs_.find(name)) return *ready;
-  auto forward = [&](Builder& b, Val scalars) { return task_->record(b, bucket, scalars, true); };
   auto add = [&]() -> Executable& {
     try {
-      return programs_.add(name, record_step(forward, config_.train, kind));
+      if (sparse_.on()) return sparse_.add(name, recorded_step(bucket, kind));
+      return programs_.add(name, recorded_step(bucket, kind));
     } catch (const BudgetError& error) {
-      throw BudgetError(error.what() + batch_advice(*task_, config_, lengths));
+      throw BudgetError(error.what() +
+                        batch_advice(*task_, config_, task_->bucket_lengths(bucket)));
     }
   };
   Executable& made = add();
-  round_as_before(name, rounding_of(made.compiled().program));
-  if (metrics_) {
-    const Compiled& c = made.compiled();
-    metrics_->write(PlanRow{.step = state_.step,
-                            .source_length = S,
-                            .target_length = T,
-                            .nodes = c.program.node_count(),
-                            .values = int64_t(c.program.values.size()),
-                            .total_bytes = c.plan.device().bytes,
-                            .arena_bytes = c.plan.device().bytes,
-                            .lower_bound_bytes = c.plan.device().lower_bound,
-                            .compile_seconds = c.seconds});
-  }
+  round_as_before(name, rounding_of(made.program()));
+  write_plan(bucket, made);
   return made;
+}
+
+Program Trainer::recorded_step(int bucket, MicroBatch kind) const {
+  auto forward = [&](Builder& b, Val scalars) { return task_->record(b, bucket, scalars, true); };
+  return record_step(forward, config_.train, kind);
+}
+
+void Trainer::write_plan(int bucket, Executable& made) {
+  if (!metrics_) return;
+  const auto [S, T] = task_->bucket_lengths(bucket);
+  const Compiled& c = made.compiled();
+  metrics_->write(PlanRow{.step = state_.step,
+                          .source_length = S,
+                          .target_length = T,
+                          .nodes = c.program.node_count(),
+                          .values = int64_t(c.program.values.size()),
+                          .total_bytes = c.plan.device().bytes,
+                          .arena_bytes = c.plan.device().bytes,
+                          .lower_bound_bytes = c.plan.device().lower_bound,
+                          .compile_seconds = c.seconds});
 }
 
 // Which values are rounded depends on the whole plan, and so on threads and kernels too.
@@ -137,17 +146,37 @@ StepScalars Trainer::scalars_of(const std::vector<BatchInfo>& batches) const {
   return scalars;
 }
 
+// Returns the program whose outputs and updates count.
+Executable& Trainer::run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars) {
+  auto run = [&](Executable& program) -> Executable& {
+    task_->fill(program, scalars.micro_batch);
+    std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
+    program.run();
+    return program;
+  };
+  Executable& dense = step_program(bucket, kind);
+  if (!sparse_.on()) return run(dense);
+  const std::string name = step_name(bucket, kind);
+  Executable& chosen = sparse_.choose(
+      name, [&] { return recorded_step(bucket, kind); },
+      [&](Executable& made) { write_plan(bucket, made); });
+  last_ran_ = name;
+  if (&run(chosen) != &dense && sparse_.had_room(name, chosen)) return chosen;
+  if (&chosen != &dense) run(dense);
+  sparse_.observe(name, dense);
+  return dense;
+}
+
 Trainer::Ran Trainer::run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars,
                                         bool look) {
   Ran ran;
   const int count = int(batches.size());
   for (int i = 0; i < count; ++i) {
-    Executable& program = step_program(batches[size_t(i)].bucket, micro_batch_of(i, count));
-    task_->fill(program, i);
     scalars.micro_batch = i;
-    std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
-    program.run();
+    Executable& program =
+        run_micro_batch(batches[size_t(i)].bucket, micro_batch_of(i, count), scalars);
     ran.peak = std::max(ran.peak, program.compiled().plan.device().bytes);
+    ran.last = &program;
     if (!look) {
       watch_.keep(program, state_.step, i + 1 == count);
       continue;
@@ -214,6 +243,10 @@ void Trainer::write_row(const Ran& ran, double lr) {
                     .process_peak_bytes = process_peak_bytes()};
   metrics_->write(row);
   events_->write(row);
+  if (sparse_.on()) {
+    metrics_->write(DensityRow{
+        .step = state_.step, .program = last_ran_, .maps = sparse_.densities(*ran.last)});
+  }
   samples_ = tokens_ = steps_ = 0, seconds_ = 0;
 }
 

@@ -12,6 +12,7 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/sparse_steps.h"
 #include "train/loop/step_program.h"
 #include "train/loop/step_watch.h"
 #include "train/loop/task.h"
@@ -52,13 +53,17 @@ class Trainer {
 
  private:
   Executable& step_program(int bucket, MicroBatch kind);
+  Program recorded_step(int bucket, MicroBatch kind) const;
+  void write_plan(int bucket, Executable& made);
   void train_step();
   StepScalars scalars_of(const std::vector<BatchInfo>& batches) const;
   // What an update computed; loss and norm only where they were looked at.
   struct Ran {
     double loss = 0, norm = 0;
-    int64_t peak = 0;  // bytes of the largest plan
+    int64_t peak = 0;            // bytes of the largest plan
+    Executable* last = nullptr;  // of the last micro-batch
   };
+  Executable& run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars);
   Ran run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars, bool look);
   void show_progress(bool due);
   void write_row(const Ran& ran, double lr);
@@ -81,6 +86,8 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::string device_line_;
   ProgramSet programs_;
+  SparseSteps sparse_;
+  std::string last_ran_;  // the step's name, where sparse_ is on
   StepWatch watch_;
   double loss_ = 0;  // as last read
   TrainerState state_;

@@ -107,6 +107,17 @@ void MetricsWriter::write(const StepRow& r) {
   append(row.dump());
 }
 
+void MetricsWriter::write(const DensityRow& r) {
+  Json maps = Json::array();
+  for (const MapDensity& map : r.maps) {
+    Json one = {{"layer", map.layer}, {"elements", map.elements}, {"density", map.density}};
+    if (map.capacity) one["form"] = map.form, one["capacity"] = *map.capacity;
+    maps.push_back(std::move(one));
+  }
+  append(
+      Json{{"event", "density"}, {"step", r.step}, {"program", r.program}, {"maps", maps}}.dump());
+}
+
 void MetricsWriter::write(const ValidRow& r) {
   Json row = {{"event", "valid"}, {"step", r.step}, {"epoch", r.epoch}, {"loss", r.loss}};
   for (const auto& [name, value] : r.metrics) row[name] = value;

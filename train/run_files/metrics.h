@@ -28,6 +28,19 @@ struct StepRow {
   int64_t arena_bytes = 0, peak_bytes = 0;
   std::optional<int64_t> process_peak_bytes = {};  // so far, of all that the process holds
 };
+// Nonzeros of a map, as parts of its elements.
+struct MapDensity {
+  std::string layer;  // "features/3 relu"
+  int64_t elements = 0;
+  double density = 0;
+  std::string form = {};                // "csr", "mask"; "": it is dense
+  std::optional<double> capacity = {};  // of that form
+};
+struct DensityRow {
+  int64_t step = 0;
+  std::string program;  // "train/30x40/only"
+  std::vector<MapDensity> maps;
+};
 struct ValidRow {
   int64_t step = 0;
   double epoch = 0;
@@ -59,6 +72,7 @@ class MetricsWriter {
   // a resumed run compiles its programs anew.
   void write(const PlanRow& row);
   void write(const StepRow& row);
+  void write(const DensityRow& row);
   void write(const ValidRow& row);
   void write(const EndRow& row);
 

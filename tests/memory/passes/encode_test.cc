@@ -296,7 +296,7 @@ TEST(EncodeDpr, FormatsOfLayers) {
   EXPECT_EQ(formats({.dpr_layers = {{"rnn", Dpr::fp10}, {"rnn/0/cell", Dpr::fp8}}}),
             "fp10 fp10 fp8 ");
   try {
-    encode(p, {.dpr_layers = {{"rn", Dpr::fp8}}}, nullptr);
+    lowered_forms(p, {.dpr_layers = {{"rn", Dpr::fp8}}});
     FAIL() << "no layer has that name";
   } catch (const UsageError& error) {
     EXPECT_EQ(std::string(error.what()),

@@ -322,7 +322,7 @@ TEST(Ssdc, TouchesNothingBehindItsBuffers) {
             const SsdcAttrs attrs{form, capacity, values};
             const TensorSpec dense{{size}, type};
             const Bytes bytes = as_bytes(codes, type);
-            PageEnd x(dense.bytes()), encoded(ssdc_bytes(attrs, size, type)), count(4);
+            PageEnd x(dense.bytes()), encoded(ssdc_bytes(attrs, size, type)), count(8);
             std::memcpy(x.data(), bytes.data(), bytes.size());
             run_kernel(ssdc_encode_op, dense, attrs, {x.data()}, {encoded.data(), count.data()});
             PageEnd y(dense.bytes());

@@ -1,0 +1,116 @@
+// Counting, planning, and planning again.
+#include "train/loop/sparse_steps.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "memory/passes/encode.h"
+#include "ops/kernels/gate.h"
+#include "train/run_files/log.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kWindow = 100;   // runs, of which
+constexpr size_t kLate = 2;        // with too little room have the step planned anew
+constexpr int kMostOverflows = 4;  // of one map: it is dense from then on
+
+std::string sparse_name(const std::string& name) { return name + "/sparse"; }
+
+int64_t count_in(Executable& ran, const CountedMap& map) {
+  return *ran.output<int32_t>(map.output);
+}
+
+}  // namespace
+
+Executable& SparseSteps::add(const std::string& name, const Program& recorded) {
+  CompileOptions options = programs_.options();
+  options.encode.ssdc = false, options.encode.observe = true;
+  const std::string why =
+      "; this is the plan without sparse encodings, which a step with more nonzeros than expected "
+      "falls back on (memory.encode: ssdc)";
+  try {
+    return programs_.add(name, recorded, options);
+  } catch (const BudgetError& error) {
+    // Rounding depends on the plan: another one would give other results.
+    if (options.encode.is_lossy() || options.recompute == Recompute::echo) {
+      throw BudgetError(error.what() + why);
+    }
+  }
+  options.recompute = Recompute::echo;
+  try {
+    return programs_.add(name, recorded, options);
+  } catch (const BudgetError& error) {
+    throw BudgetError("with memory.recompute: echo " + (error.what() + why));
+  }
+}
+
+Executable& SparseSteps::choose(const std::string& name, const std::function<Program()>& recorded,
+                                const std::function<void(Executable&)>& made) {
+  Step& step = steps_[name];
+  Executable& dense = *programs_.find(name);
+  ++step.runs;
+  if (step.tried || step.runs <= *config_.ssdc_observe) return step.sparse ? *step.sparse : dense;
+  step.tried = true, step.sparse = nullptr, step.late.clear();
+  CompileOptions options = programs_.options();
+  options.encode.density = step.densest;
+  try {
+    Executable& sparse = programs_.add(sparse_name(name), recorded(), options);
+    const auto maps = counted_maps(sparse.program());
+    if (maps.empty()) return dense;
+    if (rounding_of(sparse.program()) != rounding_of(dense.program())) {
+      throw ProgramError(name + ": the sparse plan rounds other values than the dense one");
+    }
+    step.sparse = &sparse;
+    log_info(name + ": " + std::to_string(maps.size()) + " maps are kept sparse from run " +
+             std::to_string(step.runs) +
+             " on: " + format_bytes(dense.compiled().plan.device().bytes) + " -> " +
+             format_bytes(sparse.compiled().plan.device().bytes));
+    made(sparse);
+    return sparse;
+  } catch (const BudgetError& error) {
+    log_warn(name + " stays as it is: with sparse encodings " + error.what());
+  }
+  return dense;
+}
+
+bool SparseSteps::had_room(const std::string& name, Executable& ran) {
+  Step& step = steps_[name];
+  if (&ran != step.sparse) return true;
+  if (ran.output<Gate>(kOverflowOutput)->apply != 0) return true;
+  for (const CountedMap& map : counted_maps(ran.program())) {
+    if (count_in(ran, map) > map.sparse->capacity) ++step.overflows[map.origin];
+  }
+  step.late.push_back(step.runs);
+  std::erase_if(step.late, [&](int64_t run) { return run + kWindow <= step.runs; });
+  return false;
+}
+
+void SparseSteps::observe(const std::string& name, Executable& ran) {
+  Step& step = steps_[name];
+  for (const CountedMap& map : counted_maps(ran.program())) {
+    double& densest = step.densest[map.origin];
+    densest = std::max(densest, double(count_in(ran, map)) / double(map.elements));
+    const auto overflowed = step.overflows.find(map.origin);
+    if (overflowed != step.overflows.end() && overflowed->second >= kMostOverflows) densest = 1;
+  }
+  if (step.late.size() >= kLate) step.tried = false;
+}
+
+std::vector<MapDensity> SparseSteps::densities(Executable& ran) const {
+  std::vector<MapDensity> out;
+  for (const CountedMap& map : counted_maps(ran.program())) {
+    MapDensity row{.layer = map.layer,
+                   .elements = map.elements,
+                   .density = double(count_in(ran, map)) / double(map.elements)};
+    if (map.sparse) {
+      row.form = name_of(map.sparse->form);
+      row.capacity = double(map.sparse->capacity) / double(map.elements);
+    }
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+}  // namespace pal

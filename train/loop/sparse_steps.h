@@ -1,0 +1,61 @@
+// Which plan a step runs with memory.encode: ssdc. First one whose maps are dense and that counts
+// their nonzeros; from memory.ssdc_observe runs on one whose maps are sparse, with room for
+// memory.ssdc_margin times the most that were counted. Where a run has more, its gates are shut, so
+// that no state has changed (memory/passes/encode.h), and the first plan runs the same step again:
+// the results are the same bits whichever plan runs when.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memory/run/program_set.h"
+#include "train/config/config.h"
+#include "train/run_files/metrics.h"
+
+namespace pal {
+
+class SparseSteps {
+ public:
+  SparseSteps(const MemoryConfig& config, ProgramSet& programs)
+      : config_(config), programs_(programs) {}
+
+  // Off: every step has one plan, and nothing below is to be called.
+  bool on() const { return programs_.options().encode.ssdc; }
+
+  // Compiles a step's dense plan. With a budget that it does not keep to, and without rounding
+  // forms, it recomputes (echo). BudgetError where that does not keep to it either.
+  Executable& add(const std::string& name, const Program& recorded);
+
+  // The plan to run, of a step that was added. It may be compiled now: `recorded` makes the program
+  // anew, `made` is told of it.
+  Executable& choose(const std::string& name, const std::function<Program()>& recorded,
+                     const std::function<void(Executable&)>& made);
+
+  // After a run of the chosen plan: whether it counts. If not, the dense plan (ProgramSet::find) is
+  // to run the same step. Waits for an accelerator.
+  bool had_room(const std::string& name, Executable& ran);
+  // After a run of the dense plan.
+  void observe(const std::string& name, Executable& ran);
+
+  // What the last run of a plan counted, for metrics.
+  std::vector<MapDensity> densities(Executable& ran) const;
+
+ private:
+  struct Step {
+    int64_t runs = 0;                   // of either plan
+    std::map<ValueId, double> densest;  // seen so far, by Value::origin
+    std::map<ValueId, int> overflows;   // of which a value was the cause
+    std::vector<int64_t> late;          // runs with too little room since the plan was made
+    Executable* sparse = nullptr;
+    bool tried = false;  // for what is known now
+  };
+
+  const MemoryConfig& config_;
+  ProgramSet& programs_;
+  std::map<std::string, Step> steps_;
+};
+
+}  // namespace pal
