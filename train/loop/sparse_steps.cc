@@ -75,16 +75,18 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
   return dense;
 }
 
-bool SparseSteps::had_room(const std::string& name, Executable& ran) {
+std::vector<std::string> SparseSteps::overflows(const std::string& name, Executable& ran) {
   Step& step = steps_[name];
-  if (&ran != step.sparse) return true;
-  if (ran.output<Gate>(kOverflowOutput)->apply != 0) return true;
+  if (&ran != step.sparse || ran.output<Gate>(kOverflowOutput)->apply != 0) return {};
+  std::vector<std::string> layers;
   for (const CountedMap& map : counted_maps(ran.program())) {
-    if (count_in(ran, map) > map.sparse->capacity) ++step.overflows[map.origin];
+    if (count_in(ran, map) <= map.sparse->capacity) continue;
+    layers.push_back(map.layer);
+    ++step.overflows[map.origin];
   }
   step.late.push_back(step.runs);
   std::erase_if(step.late, [&](int64_t run) { return run + kWindow <= step.runs; });
-  return false;
+  return layers;
 }
 
 void SparseSteps::observe(const std::string& name, Executable& ran) {

@@ -34,9 +34,10 @@ class SparseSteps {
   Executable& choose(const std::string& name, const std::function<Program()>& recorded,
                      const std::function<void(Executable&)>& made);
 
-  // After a run of the chosen plan: whether it counts. If not, the dense plan (ProgramSet::find) is
-  // to run the same step. Waits for an accelerator.
-  bool had_room(const std::string& name, Executable& ran);
+  // After a run of the chosen plan: the layers whose maps had too little room. If there are any,
+  // the run does not count, and the dense plan (ProgramSet::find) is to run the same step. Waits
+  // for an accelerator.
+  std::vector<std::string> overflows(const std::string& name, Executable& ran);
   // After a run of the dense plan.
   void observe(const std::string& name, Executable& ran);
 

@@ -161,8 +161,16 @@ Executable& Trainer::run_micro_batch(int bucket, MicroBatch kind, const StepScal
       name, [&] { return recorded_step(bucket, kind); },
       [&](Executable& made) { write_plan(bucket, made); });
   last_ran_ = name;
-  if (&run(chosen) != &dense && sparse_.had_room(name, chosen)) return chosen;
-  if (&chosen != &dense) run(dense);
+  run(chosen);
+  if (&chosen != &dense) {
+    const std::vector<std::string> layers = sparse_.overflows(name, chosen);
+    if (layers.empty()) return chosen;
+    metrics_->write(OverflowRow{.step = state_.step + 1,
+                                .micro_batch = scalars.micro_batch,
+                                .program = name,
+                                .layers = layers});
+    run(dense);
+  }
   sparse_.observe(name, dense);
   return dense;
 }

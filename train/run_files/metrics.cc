@@ -118,6 +118,15 @@ void MetricsWriter::write(const DensityRow& r) {
       Json{{"event", "density"}, {"step", r.step}, {"program", r.program}, {"maps", maps}}.dump());
 }
 
+void MetricsWriter::write(const OverflowRow& r) {
+  append(Json{{"event", "overflow"},
+              {"step", r.step},
+              {"micro_batch", r.micro_batch},
+              {"program", r.program},
+              {"layers", r.layers}}
+             .dump());
+}
+
 void MetricsWriter::write(const ValidRow& r) {
   Json row = {{"event", "valid"}, {"step", r.step}, {"epoch", r.epoch}, {"loss", r.loss}};
   for (const auto& [name, value] : r.metrics) row[name] = value;

@@ -41,6 +41,12 @@ struct DensityRow {
   std::string program;  // "train/30x40/only"
   std::vector<MapDensity> maps;
 };
+// A micro-batch that had more nonzeros than there was room for, and was run again on a dense plan.
+struct OverflowRow {
+  int64_t step = 0, micro_batch = 0;
+  std::string program;
+  std::vector<std::string> layers;  // where
+};
 struct ValidRow {
   int64_t step = 0;
   double epoch = 0;
@@ -73,6 +79,7 @@ class MetricsWriter {
   void write(const PlanRow& row);
   void write(const StepRow& row);
   void write(const DensityRow& row);
+  void write(const OverflowRow& row);
   void write(const ValidRow& row);
   void write(const EndRow& row);
 
