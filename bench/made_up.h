@@ -1,5 +1,6 @@
 // The configurations that ship, with made-up data, so that their steps need no data set and are the
 // same everywhere: in the sizes that the configuration states, else of 32,000 words or ten classes.
+// Benchmarks of plans record their steps here.
 #pragma once
 #include <algorithm>
 #include <cstdio>
