@@ -13,19 +13,18 @@
 
 #include "bench/made_up.h"
 #include "bench/run_bench.h"
-#include "core/error.h"
 #include "memory/compile.h"
 #include "memory/recompute/echo_trials.h"
 #include "memory/recompute/recompute.h"
 #include "memory/storages/lifetimes.h"
 #include "train/config/config.h"
 #include "train/loop/run_options.h"
-#include "train/loop/step_program.h"
-#include "train/tasks/make_task.h"
 
 namespace {
 
 using namespace pal;
+
+constexpr size_t kName = 24;  // columns
 
 struct Args {
   std::vector<std::string> configs, sets;  // no configs: all
@@ -35,15 +34,10 @@ struct Args {
 };
 
 void measure(const std::string& name, const Args& args) {
-  const Config config = with_made_up_data(name, args.sets);
-  const auto task = make_task(config);
+  const auto step = largest_step(name, args.sets, args.nodes, padded(name, kName));
+  if (!step) return;
+  const auto& [config, program] = *step;
   KernelCache cache(choose_device(config.device));
-  const Program program =
-      record_plan_step(*task, config, task->bucket_lengths(task->bucket_count() - 1));
-  if (program.nodes.size() > args.nodes) {
-    std::printf("%-24s passed over: %zu nodes\n", name.c_str(), program.nodes.size());
-    return;
-  }
   const StateLayout layout(program);
   CompileOptions options = compile_options(config.memory);
   options.fuse_recompute = !args.apart, options.recompute = Recompute::none;
@@ -82,11 +76,7 @@ int run(int argc, char** argv) {
   std::printf("%-24s %6s %8s %13s %9s %7s\n", "config", "nodes", "allowed", "bytes", "added",
               "seconds");
   for (const std::string& name : args.configs.empty() ? shipped_configs() : args.configs) {
-    try {
-      measure(name, args);
-    } catch (const UsageError& error) {
-      std::printf("%-24s passed over: %s\n", name.c_str(), error.what());
-    }
+    unless_refused(padded(name, kName), [&] { measure(name, args); });
   }
   return 0;
 }

@@ -11,17 +11,16 @@
 
 #include "bench/made_up.h"
 #include "bench/run_bench.h"
-#include "core/error.h"
 #include "memory/compile.h"
 #include "memory/recompute/echo_trials.h"
 #include "train/config/config.h"
 #include "train/loop/run_options.h"
-#include "train/loop/step_program.h"
-#include "train/tasks/make_task.h"
 
 namespace {
 
 using namespace pal;
+
+constexpr size_t kName = 24;  // columns
 
 struct Args {
   std::vector<std::string> configs, sets;  // no configs: all
@@ -42,15 +41,10 @@ const Row kRows[] = {{"none", {}},
 
 // How many rows rise.
 int measure(const std::string& name, const Args& args) {
-  const Config config = with_made_up_data(name, args.sets);
-  const auto task = make_task(config);
+  const auto step = largest_step(name, args.sets, args.nodes, padded(name, kName));
+  if (!step) return 0;
+  const auto& [config, program] = *step;
   KernelCache cache(choose_device(config.device));
-  const Program program =
-      record_plan_step(*task, config, task->bucket_lengths(task->bucket_count() - 1));
-  if (program.nodes.size() > args.nodes) {
-    std::printf("%-24s passed over: %zu nodes\n", name.c_str(), program.nodes.size());
-    return 0;
-  }
   const StateLayout layout(program);
   CompileOptions options = compile_options(config.memory);
   int rises = 0;
@@ -85,11 +79,7 @@ int run(int argc, char** argv) {
               "added");
   int rises = 0;
   for (const std::string& name : args.configs.empty() ? shipped_configs() : args.configs) {
-    try {
-      rises += measure(name, args);
-    } catch (const UsageError& error) {
-      std::printf("%-24s passed over: %s\n", name.c_str(), error.what());
-    }
+    unless_refused(padded(name, kName), [&] { rises += measure(name, args); });
   }
   std::printf("%d rows rise\n", rises);
   return args.check && rises ? 1 : 0;

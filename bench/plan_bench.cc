@@ -15,12 +15,9 @@
 
 #include "bench/made_up.h"
 #include "bench/run_bench.h"
-#include "core/error.h"
 #include "core/print.h"
 #include "train/config/config.h"
 #include "train/loop/run_options.h"
-#include "train/loop/step_program.h"
-#include "train/tasks/make_task.h"
 
 namespace {
 
@@ -59,14 +56,12 @@ struct Total {
 void plan(const std::string& name, const std::string& batch, const Config& config, const Task& task,
           int bucket, const Args& args, KernelCache& cache, Total& total) {
   const auto lengths = task.bucket_lengths(bucket);
-  const Program program = record_plan_step(task, config, lengths);
-  if (program.nodes.size() > args.nodes) {
-    std::printf("%-18s %6s %4lld,%-4lld passed over: %zu nodes\n", name.c_str(), batch.c_str(),
-                static_cast<long long>(lengths.first), static_cast<long long>(lengths.second),
-                program.nodes.size());
-    return;
-  }
-  const StateLayout layout(program);
+  char row[80];  // how all rows of this step begin
+  std::snprintf(row, sizeof row, "%-18s %6s %4lld,%-4lld", name.c_str(), batch.c_str(),
+                static_cast<long long>(lengths.first), static_cast<long long>(lengths.second));
+  const auto program = step_of_at_most(args.nodes, task, config, lengths, row);
+  if (!program) return;
+  const StateLayout layout(*program);
   for (const Schedule schedule : {Schedule::program, Schedule::lifetime}) {
     for (const Recompute method :
          {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
@@ -75,14 +70,12 @@ void plan(const std::string& name, const std::string& batch, const Config& confi
         CompileOptions options = compile_options(config.memory);
         options.schedule = schedule, options.recompute = method, options.fuse_recompute = fuse;
         const double start = processor_seconds();
-        const Compiled c = compile(program, cache, layout, options);
+        const Compiled c = compile(*program, cache, layout, options);
         const double seconds = processor_seconds() - start;
         const Region& device = c.plan.device();
         const double above = 100 * (double(device.bytes) / double(device.lower_bound) - 1);
         total.add({1, device.bytes > device.lower_bound, above, seconds});
-        std::printf("%-18s %6s %4lld,%-4lld %-8s %-6s%-8s %6zu %15lld %8.4f %8.2f %016llx\n",
-                    name.c_str(), batch.c_str(), static_cast<long long>(lengths.first),
-                    static_cast<long long>(lengths.second),
+        std::printf("%s %-8s %-6s%-8s %6zu %15lld %8.4f %8.2f %016llx\n", row,
                     schedule == Schedule::program ? "program" : "lifetime", to_string(method),
                     fuse ? "" : " unfused", c.program.nodes.size(),
                     static_cast<long long>(device.bytes), above, seconds,
@@ -102,7 +95,7 @@ void sweep(const std::string& name, const Args& args, Total& total) {
     if (*batch)
       sets.insert(sets.end(), {"train.batch_words=null", std::string("train.batch_size=") + batch});
     sets.insert(sets.end(), args.sets.begin(), args.sets.end());
-    try {
+    unless_refused(padded(name, 18), [&] {
       const Config config = with_made_up_data(name, sets);
       const auto task = make_task(config);
       KernelCache cache(choose_device(config.device));
@@ -111,9 +104,7 @@ void sweep(const std::string& name, const Args& args, Total& total) {
       if (args.full) buckets.insert({0, last / 2});
       for (int bucket : buckets)
         plan(name, *batch ? batch : "own", config, *task, bucket, args, cache, own);
-    } catch (const UsageError& error) {
-      std::printf("%-18s passed over: %s\n", name.c_str(), error.what());
-    }
+    });
   }
   if (own.plans > 0) {
     std::printf("| %s | %d | %d | %.4f %% | %.2f s |\n", name.c_str(), own.plans, own.above,

@@ -1,8 +1,11 @@
-# Scripts that are tested: scripts/gpu-check with programs that only pretend, and scripts/check-layers.
+# Scripts that are tested: scripts/gpu-check with programs that only pretend, scripts/check-layers, and
+# the words of the launcher.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   add_test(NAME scripts/gpu_check
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_check_test.py)
   add_test(NAME scripts/check_layers
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/scripts/check_layers_test.py)
+  add_test(NAME scripts/launcher_words
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/scripts/launcher_words_test.py)
 endif()

@@ -1,0 +1,249 @@
+// Where codes stand: of branches that lie in one storage, after which reader, copies for which
+// readers, and not where they would cost bytes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/differentiate.h"
+#include "core/print.h"
+#include "core/verify.h"
+#include "memory/passes/encode.h"
+#include "memory/storages/lifetimes.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/columns.h"
+#include "ops/tensors/views.h"
+#include "tests/memory/bits.h"
+
+namespace pal::test {
+namespace {
+
+constexpr int64_t kRows = 32, kWide = 128;
+const Encodings kRounded{.dpr = Dpr::fp8};
+
+// A step whose loss weighs what `f` makes of x (rows, kWide) or an image, and of the weights that
+// it asks for; the outputs d0, d1, .. are their gradients.
+class Recorder {
+ public:
+  Val input(const std::string& name, const Shape& shape) { return b_.input(name, {shape}); }
+  Val weight(const Shape& shape) {
+    weights_.push_back(b_.state("w" + std::to_string(weights_.size()), {shape}, Role::weight));
+    return weights_.back();
+  }
+  Val product(Val x) { return matmul(x, weight({x.shape().back(), kWide})); }
+  Program finish(Val y) {
+    const Val loss = sum_all(mul(y, input("c", y.shape())));
+    b_.output("loss", loss);
+    const std::vector<Val> d = differentiate(b_, loss, weights_);
+    for (size_t i = 0; i < d.size(); ++i) b_.output("d" + std::to_string(i), d[i]);
+    return b_.take();
+  }
+
+ private:
+  Builder b_;
+  std::vector<Val> weights_;
+};
+
+Program encoded(const Program& p, const Encodings& encodings) {
+  Program out = encode(p, choose_forms(p, encodings));
+  verify(out);
+  return out;
+}
+
+// The op names of those who read what the node of that name makes, in order.
+std::string readers_of(const Program& p, const std::string& op) {
+  const Readers readers(p);
+  std::string out;
+  for (const Node& node : p.nodes) {
+    if (op != node.op->name) continue;
+    for (const NodeId r : readers[node.out[0]]) out += std::string(p.node(r).op->name) + " ";
+  }
+  return out;
+}
+
+// Elements so small that FP8 makes zeros of them: who asks the decoded copy closes every ReLU.
+Val small_branch(Recorder& r, Val x) { return relu(scale(r.product(x), 1e-6f)); }
+
+// The gradients of the branches' weights, d0 and d1, are exact, and the joined product's is not.
+void expect_exact_branches(const Program& p, const Program& out) {
+  const Bits exact = bits_of(p), rounded = bits_of(out);
+  EXPECT_EQ(exact.at("loss"), rounded.at("loss"));
+  EXPECT_EQ(exact.at("d0"), rounded.at("d0"));
+  EXPECT_EQ(exact.at("d1"), rounded.at("d1"));
+  EXPECT_NE(exact.at("d2"), rounded.at("d2"));
+  for (const char* name : {"d0", "d1"}) {
+    const auto& d = exact.at(name);
+    EXPECT_TRUE(std::any_of(d.begin(), d.end(), [](std::byte b) { return b != std::byte{0}; }));
+  }
+}
+
+// The branches are written straight into the storage that is rounded: their gradients have bits,
+// asked for or not.
+TEST(EncodeBranches, OfARoundedStorageAnswerByBits) {
+  Recorder r;
+  const Val x = r.input("x", {kRows, kWide});
+  const Val joined = stack({small_branch(r, x), small_branch(r, x)});
+  const Program p = r.finish(r.product(reshape(joined, {2 * kRows, kWide})));
+  const Forms forms = choose_forms(p, kRounded);
+  int bits = 0, codes = 0;
+  for (const ValueId v : forms.ids()) bits += bool(forms[v].bits), codes += bool(forms[v].dpr);
+  EXPECT_EQ(bits, 2);
+  EXPECT_EQ(codes, 1);
+  const Program out = encoded(p, kRounded);
+  EXPECT_EQ(count_of(out, "dpr_encode"), 1) << print(out);
+  EXPECT_EQ(readers_of(out, "to_bits"), "pass_inside pass_inside ") << print(out);
+  expect_exact_branches(p, out);
+}
+
+// Concatenated columns are a copy, so that each branch has a storage of its own: whole without
+// binarize, bits with it.
+TEST(EncodeBranches, OfConcatenatedProductsKeepTheirOwnForm) {
+  Recorder r;
+  const Val x = r.input("x", {kRows, kWide});
+  const Val joined = concatenate({small_branch(r, x), small_branch(r, x)});
+  const Program p = r.finish(r.product(joined));
+  Encodings encodings = kRounded;
+  for (const bool binarize : {false, true}) {
+    encodings.binarize = binarize;
+    const Program out = encoded(p, encodings);
+    EXPECT_EQ(count_of(out, "dpr_encode"), 1) << print(out);
+    EXPECT_EQ(readers_of(out, "to_bits"), binarize ? "pass_inside pass_inside " : "");
+    expect_exact_branches(p, out);
+  }
+}
+
+// As in Inception: 1x1 and 3x3 convolutions side by side, joined along the channels, then another.
+TEST(EncodeBranches, OfConcatenatedConvolutionsKeepTheirOwnForm) {
+  Recorder r;
+  const Val x = r.input("x", {2, 8, 8, 16});
+  auto branch = [&](int64_t kernel) {
+    const Val w = r.weight({16, kernel, kernel, 16});
+    return relu(scale(conv2d(x, w, conv2d_attrs(1, kernel / 2)), 1e-6f));
+  };
+  const Val joined = concatenate({branch(1), branch(3)});
+  const Program p = r.finish(conv2d(joined, r.weight({16, 3, 3, 32}), conv2d_attrs(1, 1)));
+  Encodings encodings = kRounded;
+  for (const bool binarize : {false, true}) {
+    encodings.binarize = binarize;
+    const Program out = encoded(p, encodings);
+    EXPECT_EQ(count_of(out, "dpr_encode"), 1) << print(out);
+    EXPECT_EQ(readers_of(out, "dpr_decode"), "conv2d_weight_grad ") << print(out);
+    EXPECT_EQ(readers_of(out, "to_bits"), binarize ? "pass_inside pass_inside " : "");
+    expect_exact_branches(p, out);
+  }
+}
+
+// A clone that reads rounded values would answer other predicates than the node that it repeats.
+TEST(EncodeClones, WhatACloneReadsStaysExact) {
+  for (const Phase phase : {Phase::backward, Phase::recompute}) {
+    Builder b;
+    const Val c = b.input("c", {{kRows, kWide}});
+    const Val h = tanh(b.input("x", {{kRows, kWide}}));
+    b.output("loss", sum_all(relu(h)));
+    Val again;
+    {
+      Builder::Within within(b, phase);
+      again = relu(h);
+    }
+    Builder::Within within(b, Phase::backward);
+    b.output("d0", add(mul(h, c), mul(again, c)));
+    const Program p = b.take();
+    const Program out = encoded(p, kRounded);
+    EXPECT_EQ(count_of(out, "dpr_encode"), phase == Phase::backward) << print(out);
+    EXPECT_EQ(bits_of(p) == bits_of(out), phase == Phase::recompute);
+  }
+}
+
+// The codes of tanh are written behind its last reader of the forward phase; before it, where that
+// reader may write over the values.
+TEST(EncodePlaces, CodesAreWrittenAroundTheLastForwardReader) {
+  auto step = [](const std::function<Val(Recorder&, Val)>& last) {
+    Recorder r;
+    const Val y = tanh(r.product(r.input("x", {kRows, kWide})));
+    const Val first = r.product(y);
+    return encoded(r.finish(add(first, last(r, y))), kRounded);
+  };
+  const std::string product = ops_in(step([](Recorder& r, Val y) { return r.product(y); }));
+  EXPECT_EQ(product.find("matmul tanh matmul matmul +dpr_encode "), 0u) << product;
+  const std::string over = ops_in(step([](Recorder&, Val y) { return scale(y, 2); }));
+  EXPECT_EQ(over.find("matmul tanh matmul +dpr_encode scale "), 0u) << over;
+}
+
+// tanh's gradient is `between` nodes behind the gradient of the product that reads the values too.
+TEST(EncodePlaces, ReadersFarFromEachOtherHaveCopiesOfTheirOwn) {
+  for (const int between : {3, 40}) {
+    Recorder r;
+    const Val y = tanh(r.product(r.input("x", {kRows, kWide})));
+    Val chain = y;
+    for (int i = 0; i < between; ++i) chain = scale(chain, 1);
+    const Program out = encoded(r.finish(mul(y, chain)), {.dpr = Dpr::fp16});
+    int copies = 0;
+    for (const Node& node : out.nodes) {
+      copies += std::string(node.op->name) == "dpr_decode" &&
+                out.value(out.node(out.value(node.in[0]).producer).in[0]).producer == 1;
+    }
+    EXPECT_EQ(copies, between < 16 ? 1 : 2) << print(out);
+  }
+}
+
+// A convolution's operand is decoded for the weight's gradient before there is a gradient of the
+// operand: the two would be alive together.
+TEST(EncodePlaces, AConvolutionsOperandIsDecodedBeforeItsGradientIsMade) {
+  Recorder r;
+  Val y = r.input("x", {2, 8, 8, 16});
+  for (int i = 0; i < 3; ++i) y = relu(conv2d(y, r.weight({16, 3, 3, 16}), conv2d_attrs(1, 1)));
+  const Program out = encoded(r.finish(y), kRounded);
+  std::vector<ValueId> passed_on;  // the dy of which dx is made
+  int decoded = 0;
+  for (const Node& node : out.nodes) {
+    const std::string name = node.op->name;
+    if (name == "conv2d_data_grad") passed_on.push_back(node.in[0]);
+    if (name != "conv2d_weight_grad") continue;
+    const NodeId maker = out.value(node.in[0]).producer;
+    if (maker == kNone || out.node(maker).phase != Phase::decode) continue;
+    EXPECT_EQ(std::count(passed_on.begin(), passed_on.end(), node.in[1]), 0) << print(out);
+    ++decoded;
+  }
+  EXPECT_EQ(decoded, 2) << print(out);
+  EXPECT_EQ(passed_on.size(), 2u);
+}
+
+// The last tanh is read where most is alive: its copy would lie there beside its codes.
+TEST(EncodePeak, WhatWouldBeDecodedAtThePeakStaysWhole) {
+  for (const int layers : {1, 3}) {
+    Recorder r;
+    Val y = r.weight({kRows, kWide});
+    for (int i = 0; i < layers; ++i) {
+      y = tanh(mul(y, r.input("x" + std::to_string(i), {kRows, kWide})));
+    }
+    const Program p = r.finish(y);
+    const Program every = encoded(p, kRounded);
+    const Program out = encode(p, kRounded, nullptr);
+    verify(out);
+    EXPECT_EQ(count_of(every, "dpr_encode"), layers);
+    EXPECT_EQ(count_of(out, "dpr_encode"), layers - 1) << print(out);
+    EXPECT_LT(peak_bytes(out), peak_bytes(every));
+    if (layers == 1) {
+      EXPECT_EQ(peak_bytes(out), peak_bytes(p));
+    } else {
+      EXPECT_LT(peak_bytes(out), peak_bytes(p));
+    }
+    std::string makers;
+    for (const Node& node : out.nodes) {
+      if (std::string(node.op->name) != "tanh_grad") continue;
+      makers += out.node(out.value(node.in[1]).producer).op->name + std::string(" ");
+    }
+    EXPECT_EQ(makers, layers == 1 ? "tanh " : "tanh dpr_decode dpr_decode ");
+  }
+}
+
+}  // namespace
+}  // namespace pal::test
