@@ -226,7 +226,7 @@ TEST(EncodePeak, WhatWouldBeDecodedAtThePeakStaysWhole) {
     }
     const Program p = r.finish(y);
     const Program every = encoded(p, kRounded);
-    const Program out = encode(p, kRounded, nullptr);
+    const Program out = encode(p, lowered_forms(p, kRounded));
     verify(out);
     EXPECT_EQ(count_of(every, "dpr_encode"), layers);
     EXPECT_EQ(count_of(out, "dpr_encode"), layers - 1) << print(out);

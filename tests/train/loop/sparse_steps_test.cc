@@ -175,7 +175,7 @@ TEST(SparseSteps, RoundedFormsRoundTheSameValues) {
 // Capacities drawn at random, far too small ones among them: any map of any micro-batch overflows.
 TEST(SparseStepsProperty, RandomOverflows) {
   const char* asked = std::getenv("PAL_TEST_OVERFLOWS");
-  const int64_t injections = asked ? std::atoll(asked) : 300;
+  const int64_t injections = asked ? std::atoll(asked) : 10'000;
   constexpr int kPlans = 12;
   Training plain(3, 1, 1'000'000, false), faulty(3, 1, 1'000'000, true);
   std::mt19937 random(11);
