@@ -104,6 +104,16 @@ void price(Compiled& out, const DeviceProfile& profile) {
                       .overhead = traded / (ms - traded)};
 }
 
+void note_encodings(Compiled& out, const Program& recorded, const Encodings& encodings) {
+  out.encode = encodings;
+  if (!encodings.any()) return;
+  const GistFloor floor = gist_floor(recorded);
+  out.floor_bytes = floor.bytes;
+  if (floor.node == kNone) return;
+  const Node& node = recorded.node(floor.node);
+  out.floor_layer = recorded.scope_of(node) + " " + node.op->name;
+}
+
 // Passes keep the numbers, so that what was observed of a value in one plan is known in another.
 Passed recorded(Program program, KernelCache& cache) {
   for (ValueId v : program.values.ids()) program.value(v).origin = v;
@@ -137,6 +147,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   Passed passed = recorded(std::move(program), cache);
   Compiled out;
   out.baselines = baselines_of(passed.program, passed.workspace);
+  note_encodings(out, passed.program, options.encode);
   passed = run_passes(kPasses, std::move(passed), cache, options, false);
   out.program = std::move(passed.program), out.kernels = std::move(passed.kernels);
   out.passes = std::move(passed.reports);

@@ -11,6 +11,7 @@
 #include "memory/passes/encode.h"
 #include "memory/plan/plan.h"
 #include "memory/price/baselines.h"
+#include "memory/price/gist_baseline.h"
 #include "memory/price/predict.h"
 #include "memory/recompute/recompute.h"
 #include "memory/schedule/schedule.h"
@@ -52,6 +53,10 @@ std::string to_string(const PassReport& report);
 
 struct Compiled {
   Baselines baselines;  // of the program as it was recorded, before any pass
+  Encodings encode;     // that were asked for,
+  // and, where there are any, what no encoding of maps goes below: of the step as it was recorded.
+  int64_t floor_bytes = 0;
+  std::string floor_layer;  // "features/2 conv2d"
   Program program;
   ByNode<std::shared_ptr<const Kernel>> kernels;
   Storages storages;

@@ -90,38 +90,33 @@ Codes codes_of(const Form& form, const TensorSpec& dense) {
   return {&dpr_encode_op, &dpr_decode_op, DprAttrs{*form.dpr}, spec};
 }
 
-int64_t bytes_of(const TensorSpec& spec, const Form& form) {
-  int64_t bytes = 0;
-  if (form.bits) bytes += bit_bytes(spec);
-  if (form.has_codes()) bytes += align_up(codes_of(form, spec).spec.bytes());
-  return form.is_dense() ? align_up(spec.bytes()) : bytes;
-}
-
 class Chooser {
  public:
   Chooser(const Program& program, const Encodings& encodings)
       : p_(program), encodings_(encodings), readers_(program) {}
 
   // `base`: what sparse codes are added to; none: bits and rounded codes alone.
-  Forms run(const Forms* base = nullptr) const {
+  Forms run(const Forms* base, Reasons* reasons) const {
     const Storages storages = assign_storages(p_, {}, {.inplace = false});
     Forms forms(p_.values.size());
+    Reasons why(p_.values.size(), nullptr);
     ByStorage<char> needed(storages.list.size(), 0);  // dense, for somebody
     ByStorage<int64_t> bytes(storages.list.size(), 0), before(storages.list.size(), 0);
     ByStorage<char> coded(storages.list.size(), 0);
     const NodeId limit = base ? first_update() : kNone;
     for (ValueId v : forms.ids()) {
       if (storages.of[v] == kNone || !is_read_later(v)) continue;
-      forms[v] = base ? sparse_form_of(v, (*base)[v], limit) : form_of(v, false);
+      const Choice choice = base ? sparse_form_of(v, (*base)[v], limit) : form_of(v, false);
+      forms[v] = choice.form, why[v] = choice.why;
       coded[storages.of[v]] |= forms[v].has_codes();
     }
     for (ValueId v : forms.ids()) {
       const StorageId s = storages.of[v];
       if (s == kNone) continue;
-      needed[s] |= !storages[s].is_transient() || storages[s].output;
+      needed[s] |= is_kept_outside(storages[s]);
       if (base && !(*base)[v].is_dense()) before[s] += bytes_of(p_.value(v).spec, (*base)[v]);
       if (!is_read_later(v)) continue;
-      if (coded[s] && forms[v].is_dense()) forms[v] = form_of(v, true);
+      if (coded[s] && forms[v].is_dense()) forms[v] = form_of(v, true).form;
       needed[s] |= forms[v].is_dense();
       bytes[s] += bytes_of(p_.value(v).spec, forms[v]);
     }
@@ -132,44 +127,75 @@ class Chooser {
         continue;
       }
       forms[v] = base ? (*base)[v] : Form{};
+      if (s == kNone) continue;
+      if (is_kept_outside(storages[s])) {
+        why[v] = storages[s].output ? "an output" : "an input or a state";
+      } else if (!why[v]) {
+        why[v] = needed[s] ? "another value in its bytes is needed whole" : "would not shrink";
+      }
+    }
+    if (reasons) {
+      *reasons = std::move(why);
+      for (ValueId v : forms.ids()) {
+        if (!forms[v].is_dense() || !is_read_later(v)) (*reasons)[v] = nullptr;
+      }
     }
     return forms;
   }
 
   // Values that could be kept sparse if they were read later.
-  bool is_map(ValueId v) const {
-    const Value& value = p_.value(v);
-    const TensorSpec& spec = value.spec;
-    return value.producer != kNone && p_.node(value.producer).phase == Phase::forward &&
-           (spec.dtype == DType::f32 || spec.dtype == DType::bf16) && !spec.layout &&
-           spec.bytes() >= kLeastSparse && spec.numel() <= std::numeric_limits<int32_t>::max() &&
-           value.space == Space::device && !is_statistic(v);
-  }
+  bool is_map(ValueId v) const { return !why_no_map(v); }
 
  private:
-  bool is_read_later(ValueId v) const {
-    const auto readers = readers_[v];
-    return std::any_of(readers.begin(), readers.end(),
-                       [&](NodeId r) { return is_later(p_.node(r)); });
+  // Of a form that is dense: why.
+  struct Choice {
+    Form form;
+    const char* why = nullptr;
+  };
+
+  static bool is_kept_outside(const Storage& storage) {
+    return !storage.is_transient() || storage.output;
+  }
+
+  bool is_read_later(ValueId v) const { return pal::is_read_later(p_, readers_, v); }
+
+  const char* why_no_map(ValueId v) const {
+    const Value& value = p_.value(v);
+    const TensorSpec& spec = value.spec;
+    if (const char* why = why_not_here(value)) return why;
+    if (spec.dtype != DType::f32 && spec.dtype != DType::bf16) return "not f32 or bf16";
+    if (spec.bytes() < kLeastSparse) return "less than 4 kB";
+    if (spec.numel() > std::numeric_limits<int32_t>::max()) return "too many elements";
+    if (value.space != Space::device) return "not on the device";
+    return is_statistic(v) ? "a statistic" : nullptr;
+  }
+
+  const char* why_not_here(const Value& value) const {
+    if (value.producer == kNone || p_.node(value.producer).phase != Phase::forward) {
+      return "not made by the forward phase";
+    }
+    return value.spec.layout ? "a blocked layout" : nullptr;
   }
 
   // `beside_codes`: another value in the same bytes is kept as codes.
-  Form form_of(ValueId v, bool beside_codes) const {
+  Choice form_of(ValueId v, bool beside_codes) const {
     const Value& value = p_.value(v);
-    const NodeId producer = value.producer;
-    if (producer == kNone || p_.node(producer).phase != Phase::forward) return {};
-    if (value.spec.dtype == DType::bit || value.spec.layout) return {};
+    if (const char* why = why_not_here(value)) return {{}, why};
+    if (value.spec.dtype == DType::bit) return {{}, "bits as it is"};
     const Asked asked = asked_of(p_, readers_, v);
     if (asked.bits_will_do()) {
       const bool allowed = asked.always ? encodings_.dropout_bits : encodings_.binarize;
-      return {.bits = allowed || beside_codes ? asked.predicate : std::nullopt};
+      if (allowed || beside_codes) return {{.bits = asked.predicate}};
+      return {{}, asked.always ? "no dropout_bits" : "no binarize"};
     }
-    Form form;
-    if (is_float(value.spec.dtype) && asked.agree && !asked.mixed && !is_statistic(v)) {
-      form.dpr = format_of(encodings_, p_.scopes[value.scope]);
-    }
-    if (form.dpr) form.bits = asked.predicate;
-    return form;
+    if (!asked.agree) return {{}, "its readers ask different predicates"};
+    if (!encodings_.is_lossy()) return {{}, "read as values"};
+    if (!is_float(value.spec.dtype)) return {{}, "not a float"};
+    if (is_statistic(v)) return {{}, "a statistic"};
+    const std::optional<Dpr> format = format_of(encodings_, p_.scopes[value.scope]);
+    if (!format) return {{}, "its layer has no dpr_ format"};
+    if (asked.mixed) return {{}, "a clone reads it"};
+    return {{.bits = asked.predicate, .dpr = format}};
   }
 
   // The first node that makes a gate or writes a state: before it stands whether all had room.
@@ -180,12 +206,14 @@ class Chooser {
     return p_.node_count();
   }
 
-  Form sparse_form_of(ValueId v, const Form& base, NodeId limit) const {
-    if (!is_map(v) || (base.bits && !base.has_codes())) return base;
+  Choice sparse_form_of(ValueId v, const Form& base, NodeId limit) const {
+    if (base.bits && !base.has_codes()) return {base};
+    if (const char* why = why_no_map(v)) return {base, why};
     const auto known = encodings_.density.find(p_.value(v).origin);
     const std::optional<double> density =
         known != encodings_.density.end() ? known->second : encodings_.assumed_density;
-    if (!density || last_forward(v) >= limit) return base;
+    if (!density) return {base, "density not known"};
+    if (last_forward(v) >= limit) return {base, "read after the first update"};
     const TensorSpec& spec = p_.value(v).spec;
     const double room = std::ceil(*density * encodings_.ssdc_margin * double(spec.numel()));
     const int64_t capacity = std::min(spec.numel(), int64_t(room));
@@ -201,7 +229,8 @@ class Chooser {
       const Asked asked = asked_of(p_, readers_, v);
       if (asked.agree) form.bits = asked.predicate;
     }
-    return bytes_of(spec, form) < bytes_of(spec, base) ? form : base;
+    if (bytes_of(spec, form) < bytes_of(spec, base)) return {form};
+    return {base, "would not shrink at its density"};
   }
 
   NodeId last_forward(ValueId v) const {
@@ -423,16 +452,29 @@ Asked asked_of(const Program& p, const Readers& readers, ValueId v) {
   return asked;
 }
 
+bool is_read_later(const Program& p, const Readers& readers, ValueId v) {
+  const auto of = readers[v];
+  return std::any_of(of.begin(), of.end(), [&](NodeId r) { return is_later(p.node(r)); });
+}
+
 int64_t bit_bytes(const TensorSpec& spec) {
   return align_up(TensorSpec{spec.shape, DType::bit}.bytes());
 }
 
-Forms choose_forms(const Program& program, const Encodings& encodings) {
-  return Chooser(program, encodings).run();
+int64_t bytes_of(const TensorSpec& spec, const Form& form) {
+  int64_t bytes = 0;
+  if (form.bits) bytes += bit_bytes(spec);
+  if (form.has_codes()) bytes += align_up(codes_of(form, spec).spec.bytes());
+  return form.is_dense() ? align_up(spec.bytes()) : bytes;
 }
 
-Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms) {
-  return Chooser(program, encodings).run(&forms);
+Forms choose_forms(const Program& program, const Encodings& encodings, Reasons* reasons) {
+  return Chooser(program, encodings).run(nullptr, reasons);
+}
+
+Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms,
+                 Reasons* reasons) {
+  return Chooser(program, encodings).run(&forms, reasons);
 }
 
 size_t count_encoded(const Forms& forms) {

@@ -59,6 +59,8 @@ struct Asked {
   bool bits_will_do() const { return predicate && agree && !values; }
 };
 Asked asked_of(const Program& program, const Readers& readers, ValueId v);
+// Somebody reads it after the forward phase.
+bool is_read_later(const Program& program, const Readers& readers, ValueId v);
 
 // Bytes of a value as bits.
 int64_t bit_bytes(const TensorSpec& spec);
@@ -73,14 +75,20 @@ struct Form {
   bool is_dense() const { return !bits && !has_codes(); }
 };
 using Forms = ByValue<Form>;
+// Bytes of a value that is kept so.
+int64_t bytes_of(const TensorSpec& spec, const Form& form);
+
+// Of a value that is read after the forward phase and has no form: why, in a few words; else null.
+using Reasons = ByValue<const char*>;
 
 // The bits and rounded codes that the encodings allow, for values whose storage then shrinks:
 // floats in a plain layout, made by a node of the forward phase, and read by one after it; no
 // state, input or output. Rounded are only maps: a value with less than a sixteenth of the elements
 // of what its node reads or makes is a statistic.
-Forms choose_forms(const Program& program, const Encodings& encodings);
+Forms choose_forms(const Program& program, const Encodings& encodings, Reasons* reasons = nullptr);
 // The same forms, and sparse codes of the values whose storage then shrinks further.
-Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms);
+Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms,
+                 Reasons* reasons = nullptr);
 size_t count_encoded(const Forms& forms);
 
 // Gives up forms of `forms`, for those of `instead`, whose decoded copy is alive at the peak and

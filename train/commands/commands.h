@@ -32,6 +32,7 @@ struct PlanArgs {
   std::filesystem::path html;                         // where a page goes too; empty: nowhere
   std::filesystem::path
       lifetimes;           // where the transients go as a file for pal place; empty: nowhere
+  std::string density;     // of sparse maps: a number or a run's folder; empty: 0.5
   std::string profile;     // of the device that times are predicted for; empty: default_profile()
   bool max_batch = false;  // also find the largest batch that fits,
   std::string max_depth;   // and the largest value of this option; empty: of none

@@ -9,11 +9,13 @@
 #include "memory/plan/report.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/commands/plan_densities.h"
 #include "train/config/profile.h"
 #include "train/config/published_sizes.h"
 #include "train/config/wording.h"
 #include "train/loop/max_fit.h"
 #include "train/loop/run_options.h"
+#include "train/loop/sparse_steps.h"
 #include "train/loop/step_program.h"
 #include "train/report/plan_page.h"
 #include "train/report/plan_report.h"
@@ -31,10 +33,25 @@ struct Planned {
   std::string over;  // what a BudgetError said; empty: it keeps to the budget, or there is none
 };
 
-// Plans the step of one bucket. What is over the budget is planned all the same.
-Planned plan_bucket(const Task& task, const PlanArgs& args, Lengths bucket, KernelCache& cache,
-                    CompileOptions options) {
+// What all buckets are planned with.
+struct Planner {
+  const Task& task;
+  const PlanArgs& args;
+  const PlanDensities& densities;
+  KernelCache& cache;
+
+  Planned bucket(Lengths bucket, CompileOptions options) const;
+  Planned largest(const CompileOptions& options) const;
+  Planned without_sparse(Planned& step, const CompileOptions& options, PlanFacts& facts) const;
+};
+
+// The step of one bucket. What is over the budget is planned all the same.
+Planned Planner::bucket(Lengths bucket, CompileOptions options) const {
   Program program = record_plan_step(task, args.config, bucket);
+  if (options.encode.ssdc) {
+    const int64_t n = *args.config.train.accumulate;
+    densities.put_into(options.encode, step_name(bucket, micro_batch_of(n - 1, n)), program);
+  }
   const StateLayout layout(program);
   if (!options.must_fit) return {compile(std::move(program), cache, layout, options), bucket, ""};
   std::string over;
@@ -48,16 +65,29 @@ Planned plan_bucket(const Task& task, const PlanArgs& args, Lengths bucket, Kern
 }
 
 // The largest of the buckets that may be it.
-Planned plan_largest(const Task& task, const PlanArgs& args, KernelCache& cache,
-                     const CompileOptions& options) {
-  if (args.bucket) return plan_bucket(task, args, *args.bucket, cache, options);
+Planned Planner::largest(const CompileOptions& options) const {
+  if (args.bucket) return bucket(*args.bucket, options);
   std::optional<Planned> largest;
   for (int candidate : task.largest_candidates()) {
-    Planned planned = plan_bucket(task, args, task.bucket_lengths(candidate), cache, options);
+    Planned planned = bucket(task.bucket_lengths(candidate), options);
     if (largest && planned.step.plan.device().bytes <= largest->step.plan.device().bytes) continue;
     largest = std::move(planned);
   }
   return std::move(*largest);
+}
+
+// The plan of that step without sparse maps, as a run makes it. The step is over the budget where
+// that plan is.
+Planned Planner::without_sparse(Planned& step, const CompileOptions& options,
+                                PlanFacts& facts) const {
+  const std::vector<CompileOptions> tries = dense_options(options);
+  size_t i = 0;
+  Planned dense = bucket(step.bucket, tries[0]);
+  while (!dense.over.empty() && i + 1 < tries.size()) dense = bucket(step.bucket, tries[++i]);
+  if (step.over.empty() && !dense.over.empty()) step.over = dense_over(dense.over, i).what();
+  facts.dense_bytes = dense.step.plan.device().bytes;
+  facts.dense_recomputes = i > 0;
+  return dense;
 }
 
 std::string batch_of(const TrainConfig& config) {
@@ -115,14 +145,23 @@ int run_plan(const PlanArgs& given) {
   }
   if (!args.config.train.batch_words->has_value()) facts.samples = *args.config.train.batch_size;
 
+  const PlanDensities densities(args.density, options.encode.ssdc);
   const auto task = make_task(args.config);
   KernelCache cache(choose_device(args.config.device));
-  const Planned planned = plan_largest(*task, args, cache, options);
+  const Planner planner{*task, args, densities, cache};
+  Planned planned = planner.largest(options);
+  // A run has to fit without sparse maps too, so that is what a search is for.
+  int64_t least = planned.step.plan.device().lower_bound;
+  if (options.encode.ssdc) {
+    facts.densities_from = densities.run();
+    least = planner.without_sparse(planned, options, facts).step.plan.device().lower_bound;
+  }
   std::vector<std::string> searched;
   auto search = [&](const std::string& key) {
-    const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity,
-                                       planned.step.plan.device().lower_bound);
-    searched.push_back(line_of(fit, *facts.capacity));
+    const MaxFit fit =
+        largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity, least);
+    searched.push_back(line_of(fit, *facts.capacity) +
+                       (options.encode.ssdc ? ", all without sparse maps" : ""));
     return answer_of(fit);
   };
   if (args.max_batch) facts.max_batch = search(kBatchKey);
@@ -188,6 +227,10 @@ struct PlanFlags {
               "device that the time is predicted for, and whose memory it should fit: a name "
               "in configs/devices, cpu, or a file",
               {.type = "NAME"});
+    flags.add("--density", args.density,
+              "of ssdc: the part of a map that is not zero, assumed of every map (0.5), or the "
+              "folder of a run that measured it",
+              {.type = "D"});
     flags.add("--max-batch", args.max_batch,
               "find the largest train.batch_size that fits the budget, else the profile's device");
     flags.add("--max-depth", args.max_depth,

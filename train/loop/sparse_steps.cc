@@ -24,25 +24,31 @@ int64_t count_in(Executable& ran, const CountedMap& map) {
 
 }  // namespace
 
-Executable& SparseSteps::add(const std::string& name, const Program& recorded) {
-  CompileOptions options = programs_.options();
-  options.encode.ssdc = false, options.encode.observe = true;
-  const std::string why =
-      "; this is the plan without sparse encodings, which a step with more nonzeros than expected "
-      "falls back on (memory.encode: ssdc)";
-  try {
-    return programs_.add(name, recorded, options);
-  } catch (const BudgetError& error) {
-    // Rounding depends on the plan: another one would give other results.
-    if (options.encode.is_lossy() || options.recompute == Recompute::echo) {
-      throw BudgetError(error.what() + why);
-    }
+std::vector<CompileOptions> dense_options(const CompileOptions& options) {
+  CompileOptions dense = options;
+  dense.encode.ssdc = false, dense.encode.observe = true;
+  if (!options.budget || dense.encode.is_lossy() || dense.recompute == Recompute::echo) {
+    return {dense};
   }
-  options.recompute = Recompute::echo;
-  try {
-    return programs_.add(name, recorded, options);
-  } catch (const BudgetError& error) {
-    throw BudgetError("with memory.recompute: echo " + (error.what() + why));
+  CompileOptions recomputed = dense;
+  recomputed.recompute = Recompute::echo;
+  return {dense, recomputed};
+}
+
+BudgetError dense_over(const std::string& what, size_t i) {
+  return BudgetError((i > 0 ? "with memory.recompute: echo " : "") + what +
+                     "; this is the plan without sparse encodings, which a step with more nonzeros "
+                     "than expected falls back on (memory.encode: ssdc)");
+}
+
+Executable& SparseSteps::add(const std::string& name, const Program& recorded) {
+  const std::vector<CompileOptions> options = dense_options(programs_.options());
+  for (size_t i = 0;; ++i) {
+    try {
+      return programs_.add(name, recorded, options[i]);
+    } catch (const BudgetError& error) {
+      if (i + 1 == options.size()) throw dense_over(error.what(), i);
+    }
   }
 }
 
@@ -62,7 +68,7 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
     if (rounding_of(sparse.program()) != rounding_of(dense.program())) {
       throw ProgramError(name + ": the sparse plan rounds other values than the dense one");
     }
-    step.sparse = &sparse;
+    step.sparse = &sparse, step.sparse_since = step.runs;
     log_info(name + ": " + std::to_string(maps.size()) + " maps are kept sparse from run " +
              std::to_string(step.runs) +
              " on: " + format_bytes(dense.compiled().plan.device().bytes) + " -> " +
@@ -84,7 +90,7 @@ std::vector<std::string> SparseSteps::overflows(const std::string& name, Executa
     layers.push_back(map.layer);
     ++step.overflows[map.origin];
   }
-  step.late.push_back(step.runs);
+  step.late.push_back(step.runs), ++step.late_in_all;
   std::erase_if(step.late, [&](int64_t run) { return run + kWindow <= step.runs; });
   return layers;
 }
@@ -100,10 +106,30 @@ void SparseSteps::observe(const std::string& name, Executable& ran) {
   if (step.late.size() >= kLate) step.tried = false;
 }
 
+std::vector<std::string> SparseSteps::described() const {
+  std::vector<std::string> lines;
+  for (const auto& [name, step] : steps_) {
+    std::string line = name + ": ";
+    if (step.sparse) {
+      line += std::to_string(counted_maps(step.sparse->program()).size()) +
+              " maps are kept sparse since run " + std::to_string(step.sparse_since) + ", " +
+              format_bytes(programs_.find(name)->compiled().plan.device().bytes) + " -> " +
+              format_bytes(step.sparse->compiled().plan.device().bytes);
+    } else {
+      line += "no map is kept sparse";
+    }
+    line += "; of " + std::to_string(step.runs) + " runs " + std::to_string(step.late_in_all) +
+            " had too little room and were repeated on the dense plan";
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 std::vector<MapDensity> SparseSteps::densities(Executable& ran) const {
   std::vector<MapDensity> out;
   for (const CountedMap& map : counted_maps(ran.program())) {
-    MapDensity row{.layer = map.layer,
+    MapDensity row{.value = map.origin,
+                   .layer = map.layer,
                    .elements = map.elements,
                    .density = double(count_in(ran, map)) / double(map.elements)};
     if (map.sparse) {

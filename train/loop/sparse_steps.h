@@ -11,11 +11,18 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "memory/run/program_set.h"
 #include "train/config/config.h"
 #include "train/run_files/metrics.h"
 
 namespace pal {
+
+// The options of a step's dense plan; and with a budget that it does not keep to, and without
+// rounding forms, which another plan would round otherwise, those to try instead: it recomputes.
+std::vector<CompileOptions> dense_options(const CompileOptions& options);
+// What to say where the i-th of them does not keep to the budget either.
+BudgetError dense_over(const std::string& what, size_t i);
 
 class SparseSteps {
  public:
@@ -25,8 +32,8 @@ class SparseSteps {
   // Off: every step has one plan, and nothing below is to be called.
   bool on() const { return programs_.options().encode.ssdc; }
 
-  // Compiles a step's dense plan. With a budget that it does not keep to, and without rounding
-  // forms, it recomputes (echo). BudgetError where that does not keep to it either.
+  // Compiles a step's dense plan: the first of dense_options() that keeps to the budget.
+  // BudgetError where none does.
   Executable& add(const std::string& name, const Program& recorded);
 
   // The plan to run, of a step that was added. It may be compiled now: `recorded` makes the program
@@ -41,12 +48,17 @@ class SparseSteps {
   // After a run of the dense plan.
   void observe(const std::string& name, Executable& ran);
 
+  // A line for each step that has a sparse plan, or that there is none.
+  std::vector<std::string> described() const;
+
   // What the last run of a plan counted, for metrics.
   std::vector<MapDensity> densities(Executable& ran) const;
 
  private:
   struct Step {
     int64_t runs = 0;                   // of either plan
+    int64_t sparse_since = 0;           // which of them was the first with the sparse plan
+    int64_t late_in_all = 0;            // those with too little room
     std::map<ValueId, double> densest;  // seen so far, by Value::origin
     std::map<ValueId, int> overflows;   // of which a value was the cause
     std::vector<int64_t> late;          // runs with too little room since the plan was made

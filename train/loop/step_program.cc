@@ -112,6 +112,11 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
   return b.take();
 }
 
+std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind) {
+  return "train/" + std::to_string(lengths.first) + "x" + std::to_string(lengths.second) + "/" +
+         to_string(kind);
+}
+
 Program record_plan_step(const Task& task, const Config& config,
                          std::pair<int64_t, int64_t> bucket) {
   const int64_t n = *config.train.accumulate;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "core/program.h"
@@ -19,6 +20,9 @@ inline constexpr MicroBatch kMicroBatches[] = {MicroBatch::only, MicroBatch::fir
 // The place of micro-batch i of n.
 MicroBatch micro_batch_of(int64_t i, int64_t n);
 const char* to_string(MicroBatch kind);
+
+// "train/30x40/only": the name of a bucket's program, in a run's set and in its metrics.
+std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind);
 
 inline constexpr const char* kScalarsInput = "scalars";  // host, one StepScalars
 

@@ -72,8 +72,7 @@ Executable& Trainer::largest() {
 }
 
 std::string Trainer::step_name(int bucket, MicroBatch kind) const {
-  const auto [S, T] = task_->bucket_lengths(bucket);
-  return "train/" + std::to_string(S) + "x" + std::to_string(T) + "/" + to_string(kind);
+  return pal::step_name(task_->bucket_lengths(bucket), kind);
 }
 
 Executable& Trainer::step_program(int bucket, MicroBatch kind) {
@@ -403,6 +402,7 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
     report.described = task_->describe();
     report.unit = task_->unit(), report.sample = task_->loss_unit();
     report.plan = plan_lines(largest());
+    if (sparse_.on()) report.sparse = sparse_.described();
     const Compiled& c = largest().compiled();
     const Footprint footprint = footprint_of(c.program, c.storages, c.plan);
     for (size_t r = 0; r < kRoles; ++r) {

@@ -12,6 +12,7 @@
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
+#include "train/report/encoding_report.h"
 #include "train/report/html_page.h"
 #include "train/report/plan_pictures.h"
 #include "train/report/report_chart.h"
@@ -195,7 +196,7 @@ std::string plan_html(const Compiled& c, const PlanPage& page) {
   out += "<h2>What lives at the peak (node " + std::to_string(view.footprint.peak.moment / 2) +
          ")</h2><div class=\"card\">" + group_table(values, 24, true) +
          "</div>\n<h2>Each pass, before and after</h2><div class=\"card\">" + pass_table(c) +
-         "</div>";
+         "</div>\n" + encoding_html(c);
   if (!page.config.empty()) {
     out += "\n<h2>Configuration</h2><details class=\"card\"><summary>Every option</summary>" +
            preformatted({page.config}) + "</details>";

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
+#include "train/report/encoding_report.h"
 
 namespace pal {
 
@@ -56,6 +57,7 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
   json["baselines"] = {{"ours", c.baselines.ours},
                        {"framework", c.baselines.framework},
                        {"framework_cudnn", c.baselines.cudnn}};
+  if (c.encode.any()) json["encodings"] = encoding_json(c, facts);
   json["layers"] = ordered_json::array();
   for (const LayerBytes& layer : f.layers) {
     json["layers"].push_back(
@@ -71,7 +73,8 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
   }
   json["time"] = time_json(c.time, facts);
   json["compile_seconds"] = c.seconds;
-  json["fits"] = !facts.capacity || f.arena <= *facts.capacity;
+  json["fits"] =
+      !facts.capacity || std::max(f.arena, facts.dense_bytes.value_or(0)) <= *facts.capacity;
   json["max_batch"] = or_null(facts.max_batch);
   json["max_depth"] = or_null(facts.max_depth);
   return json.dump();
@@ -107,10 +110,13 @@ std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
              format_bytes(f.by_role[r]);
   }
   lines.push_back("  at the peak: " + roles);
+  for (const std::string& line : encoding_lines(c, facts)) lines.push_back("  " + line);
   if (c.time) lines.push_back("  " + time_line(c, facts));
-  if (facts.capacity && f.arena > *facts.capacity) {
+  const int64_t needed = std::max(f.arena, facts.dense_bytes.value_or(0));
+  if (facts.capacity && needed > *facts.capacity) {
     lines.push_back("  does not fit " + format_bytes(*facts.capacity) + ": " +
-                    format_bytes(f.arena - *facts.capacity) + " over");
+                    format_bytes(needed - *facts.capacity) + " over" +
+                    (f.arena > *facts.capacity ? "" : " without sparse maps"));
   }
   return lines;
 }

@@ -159,6 +159,14 @@ std::string samples(const RunReport& r) {
   return out + "</table></div>";
 }
 
+std::string sparse_steps(const RunReport& r) {
+  std::string out;
+  for (const std::string& line : r.sparse) {
+    out += "<p class=\"soft\">Sparse maps, " + escape_html(line) + "</p>";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string report_html(const RunReport& r, const std::string& metrics) {
@@ -170,7 +178,8 @@ std::string report_html(const RunReport& r, const std::string& metrics) {
   }
   out += tiles(r, curves) + "\n<h2>Training</h2>" + charts(r, curves) + "\n" + samples(r) + "\n" +
          footprint(r) + "\n<h2>The plan, and what each pass did</h2><div class=\"card\">" +
-         preformatted(r.plan) + "</div>\n<h2>Configuration</h2><details class=\"card\"><summary>" +
+         preformatted(r.plan) + sparse_steps(r) +
+         "</div>\n<h2>Configuration</h2><details class=\"card\"><summary>" +
          "Every option of this run</summary>" + preformatted({r.config}) +
          "</details>\n<footer>Written by Palimpsest. All figures are of this run, from "
          "metrics.jsonl and plan.json beside this page.</footer>";

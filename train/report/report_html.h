@@ -10,10 +10,11 @@
 namespace pal {
 
 struct RunReport {
-  std::string name;                    // of the configuration
-  std::string state;                   // "training", or why it ended: "steps", "patience", ...
-  std::vector<std::string> described;  // corpus, vocabulary, buckets: Task::describe()
-  std::vector<std::string> plan;       // plan_lines() of the largest step
+  std::string name;                      // of the configuration
+  std::string state;                     // "training", or why it ended: "steps", "patience", ...
+  std::vector<std::string> described;    // corpus, vocabulary, buckets: Task::describe()
+  std::vector<std::string> plan;         // plan_lines() of the largest step
+  std::vector<std::string> sparse = {};  // SparseSteps::described()
   std::vector<std::pair<std::string, int64_t>> bytes;  // at the peak, by role
   int64_t arena_bytes = 0, lower_bound_bytes = 0;
   int64_t run_bytes = 0;  // planned for the largest program, those of validation too

@@ -31,7 +31,35 @@ bool is_row(const Json& row) {
          row.contains("step") && row["step"].is_number_integer();
 }
 
+// A map as write(DensityRow) puts it.
+std::optional<MapDensity> density_in(const Json& map) {
+  if (!map.is_object()) return {};
+  const auto value = map.find("value"), density = map.find("density"), layer = map.find("layer");
+  if (value == map.end() || !value->is_number_integer()) return {};
+  if (density == map.end() || !density->is_number()) return {};
+  if (layer == map.end() || !layer->is_string()) return {};
+  return MapDensity{.value = *value, .layer = *layer, .density = *density};
+}
+
 }  // namespace
+
+std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(const fs::path& file) {
+  std::map<std::string, std::map<int32_t, MapDensity>> largest;
+  std::ifstream in(file, std::ios::binary);
+  for (std::string line; std::getline(in, line);) {
+    const Json row = Json::parse(line, nullptr, false);
+    if (!is_row(row) || row["event"] != "density") continue;
+    const auto program = row.find("program"), maps = row.find("maps");
+    if (program == row.end() || !program->is_string() || maps == row.end()) continue;
+    for (const Json& each : *maps) {
+      const std::optional<MapDensity> map = density_in(each);
+      if (!map) continue;
+      MapDensity& most = largest[*program].try_emplace(map->value, *map).first->second;
+      most.density = std::max(most.density, map->density);
+    }
+  }
+  return largest;
+}
 
 MetricsWriter::MetricsWriter(const fs::path& file, const char* mode)
     : path_(file), file_(std::fopen(file.c_str(), mode)) {
@@ -110,7 +138,10 @@ void MetricsWriter::write(const StepRow& r) {
 void MetricsWriter::write(const DensityRow& r) {
   Json maps = Json::array();
   for (const MapDensity& map : r.maps) {
-    Json one = {{"layer", map.layer}, {"elements", map.elements}, {"density", map.density}};
+    Json one = {{"value", map.value},
+                {"layer", map.layer},
+                {"elements", map.elements},
+                {"density", map.density}};
     if (map.capacity) one["form"] = map.form, one["capacity"] = *map.capacity;
     maps.push_back(std::move(one));
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,7 +31,8 @@ struct StepRow {
 };
 // Nonzeros of a map, as parts of its elements.
 struct MapDensity {
-  std::string layer;  // "features/3 relu"
+  int32_t value = -1;  // its number in the step as it was recorded
+  std::string layer;   // "features/3 relu"
   int64_t elements = 0;
   double density = 0;
   std::string form = {};                // "csr", "mask"; "": it is dense
@@ -41,6 +43,10 @@ struct DensityRow {
   std::string program;  // "train/30x40/only"
   std::vector<MapDensity> maps;
 };
+// The largest density of each map, by program and value, of all density rows of that file. Lines
+// that are no rows are passed over. Empty where there is no file or no such row.
+std::map<std::string, std::map<int32_t, MapDensity>> largest_densities(
+    const std::filesystem::path& file);
 // A micro-batch that had more nonzeros than there was room for, and was run again on a dense plan.
 struct OverflowRow {
   int64_t step = 0, micro_batch = 0;

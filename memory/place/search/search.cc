@@ -15,7 +15,8 @@ namespace {
 
 // The first three solve all public hard problems, of up to 450 buffers. The steps of translators
 // like owz. An order that leads there rarely needs more than it takes to come to the last buffer.
-constexpr std::string_view kOrders[] = {"twa", "taw", "wat", "owz", "ewz", "zwt", "swz", "awt"};
+constexpr std::string_view kCanonicalOrders[] = {"twa", "taw", "wat", "owz",
+                                                 "ewz", "zwt", "swz", "awt"};
 // What is tried first, of few buffers and of many.
 constexpr size_t kFirst[2][5] = {{0, 1, 2, 3, 4}, {3, 1, 4, 0, 2}};
 
@@ -52,7 +53,7 @@ class Searches {
 
   void try_order(size_t which, int64_t nodes) {
     const int64_t earlier = canonical_.nodes();
-    out_.answer = canonical_.run(kOrders[which % std::size(kOrders)],
+    out_.answer = canonical_.run(kCanonicalOrders[which % std::size(kCanonicalOrders)],
                                  std::min(nodes, limits_.nodes - out_.nodes));
     out_.nodes += canonical_.nodes() - earlier;
     if (out_.answer == SearchResult::kFound) out_.offset = canonical_.offset();

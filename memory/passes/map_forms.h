@@ -1,0 +1,33 @@
+// How each feature map of a compiled step is kept from the forward phase to its readers after it,
+// and of those that stay dense, why.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/program.h"
+#include "memory/passes/encode.h"
+
+namespace pal {
+
+struct MapForm {
+  ValueId value = kNone;
+  std::string layer;  // scope and operator: "features/3 relu"
+  TensorSpec spec;
+  Form form;
+  int64_t dense_bytes = 0;  // as the layer wrote it; of its bytes those that no map above counts
+  int64_t bytes = 0;        // as it is kept; a dense one's are dense_bytes
+  std::string reason;       // of a dense one; "" where it is encoded
+};
+
+// Of a program after all passes, in order of production: the feature maps that are read after the
+// forward phase, and those with an encode node. A view has a row where it has a form of its own.
+// `encodings`: what the program was compiled with.
+std::vector<MapForm> map_forms(const Program& final, const Encodings& encodings);
+
+// "dense", "bits", "fp16", "bits, csr fp8": the kind of a form, without its room.
+std::string kind_of(const Form& form);
+// The same with the room of sparse codes, by the map's elements: "bits, csr 0.58 fp8".
+std::string describe(const Form& form, const TensorSpec& spec);
+
+}  // namespace pal
