@@ -2,8 +2,9 @@
 // the roofline that echo uses.
 //
 // Every configuration that ships at its own batch size, its largest bucket, with made-up data;
-// without recomputation and with echo. Bytes are those alive at the peak after all passes, before
-// placement, state included. A row says `rises` where a form costs bytes; --check ends with 1 then.
+// without recomputation and with echo. Sparse maps (ssdc) have room for --density of their
+// elements, an assumption. Bytes are those alive at the peak after all passes, before placement,
+// state included. A row says `rises` where a form costs bytes; --check ends with 1 then.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
@@ -25,6 +26,7 @@ constexpr size_t kName = 24;  // columns
 struct Args {
   std::vector<std::string> configs, sets;  // no configs: all
   size_t nodes = 60'000;
+  double density = 0.5;
   bool check = false;
 };
 
@@ -37,7 +39,11 @@ const Row kRows[] = {{"none", {}},
                      {"fp16", {.dpr = Dpr::fp16}},
                      {"bits+fp16", {true, true, Dpr::fp16, {}}},
                      {"bits+fp10", {true, true, Dpr::fp10, {}}},
-                     {"bits+fp8", {true, true, Dpr::fp8, {}}}};
+                     {"bits+fp8", {true, true, Dpr::fp8, {}}},
+                     {"ssdc", {.ssdc = true}},
+                     {"bits+ssdc", {.binarize = true, .dropout_bits = true, .ssdc = true}},
+                     {"all+fp16", {true, true, Dpr::fp16, {}, true}},
+                     {"all+fp8", {true, true, Dpr::fp8, {}, true}}};
 
 // How many rows rise.
 int measure(const std::string& name, const Args& args) {
@@ -53,6 +59,7 @@ int measure(const std::string& name, const Args& args) {
     double ms = 0;
     for (const Row& row : kRows) {
       options.recompute = method, options.encode = row.encode;
+      options.encode.assumed_density = args.density, options.encode.ssdc_margin = 1;
       Compiled out;
       const int64_t bytes = least_bytes(program, cache, layout, options, &out);
       const double now = predict(out.program, kEchoDevice).step_ms;
@@ -73,6 +80,7 @@ int run(int argc, char** argv) {
   app.add_option("--config", args.configs, "configurations; all")->take_all();
   app.add_option("--set", args.sets, "key=value over them")->take_all();
   app.add_option("--nodes", args.nodes, "steps of more are passed over");
+  app.add_option("--density", args.density, "nonzeros of every map, assumed: room for just them");
   app.add_flag("--check", args.check, "end with 1 where a form costs bytes");
   CLI11_PARSE(app, argc, argv);
   std::printf("%-24s %-5s %-10s %13s %6s %9s\n", "config", "again", "encode", "bytes", "fewer",

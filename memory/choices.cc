@@ -2,6 +2,8 @@
 #include "memory/choices.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "core/rewrite.h"
 #include "memory/passes/encode.h"
@@ -69,6 +71,25 @@ Made fold_epilogues(const Program& p, Context context, std::string* note) {
   return some;
 }
 
+namespace {
+
+// Sparse codes beside what is kept already, or, where nothing is rounded, in place of it.
+std::vector<Forms> sparse_choices(const Program& p, const Encodings& encodings, const Forms& kept) {
+  std::vector<Forms> bases{kept};
+  const bool rounds =
+      std::any_of(kept.begin(), kept.end(), [](const Form& form) { return form.dpr.has_value(); });
+  if (!rounds && count_encoded(kept) > 0) bases.emplace_back(p.values.size());
+  std::vector<Forms> choices;
+  for (const Forms& base : bases) {
+    Encodings some = encodings;
+    some.binarize &= count_encoded(base) > 0;
+    choices.push_back(lowered(p, add_sparse(p, some, base), base));
+  }
+  return choices;
+}
+
+}  // namespace
+
 // All that the options allow where that lowers the final peak; else what is exact of it, where that
 // does. Sparse codes come last: which values are rounded does not depend on how many are zero.
 Made encode_maps(const Program& p, Context context, std::string* note) {
@@ -78,7 +99,7 @@ Made encode_maps(const Program& p, Context context, std::string* note) {
   Forms best(p.values.size());
   int64_t least = context.final_peak(p);
   auto consider = [&](const Forms& forms) {
-    if (note->empty() || count_encoded(best) == 0) *note = describe(p, forms);
+    if (count_encoded(best) == 0) *note = describe(p, forms);
     if (count_encoded(forms) == 0) return;
     const int64_t peak = context.final_peak(encode(p, forms));
     if (peak >= least) return;
@@ -86,11 +107,10 @@ Made encode_maps(const Program& p, Context context, std::string* note) {
   };
   if (exact.binarize || exact.dropout_bits) consider(lowered_forms(p, exact));
   if (all.is_lossy()) consider(lowered_forms(p, all));
-  if (all.ssdc && all.density.empty() && !all.assumed_density) {
+  if (all.ssdc && (!all.density.empty() || all.assumed_density)) {
+    for (const Forms& forms : sparse_choices(p, all, Forms(best))) consider(forms);
+  } else if (all.ssdc && note->empty()) {
     *note = "the density of no map is known";
-  } else if (all.ssdc) {
-    const Forms base = best;
-    consider(lowered(p, add_sparse(p, all, base), base));
   }
   const bool encoded = count_encoded(best) > 0;
   if (all.observe) {

@@ -238,6 +238,52 @@ TEST_F(RunTest, AccumulationLearnsAndResumes) {
   EXPECT_LT(nlohmann::json::parse(rows.back())["loss"], nlohmann::json::parse(rows[0])["loss"]);
 }
 
+TEST_F(RunTest, SparseMapsLeaveTheSameBits) {
+  std::ofstream(dir_ / "images.yaml")
+      << "model: {type: resnet, family: cifar, depth: 8, version: v1.5}\n"
+         "data: {root: " PAL_SOURCE_DIR
+         "/data/samples/fashion_mnist_small, format: idx,\n"
+         "  train: [train-images-idx3-ubyte.gz], valid_count: 200, channels: 1, image_size: 28,\n"
+         "  test: [t10k-images-idx3-ubyte.gz], crop: pad, crop_pad: 2, flip: true,\n"
+         "  mean: [0.286], std: [0.353]}\n"
+         "train: {batch_size: 8, accumulate: 2, lr: 0.05, seed: 1, valid_every: 1000}\n"
+         "device: {threads: 1}\n";
+  auto train = [&](const std::string& out, const std::string& to, std::vector<std::string> more) {
+    std::vector<std::string> args{"train", "--config", "images.yaml", "--out", out, "--steps", to};
+    args.insert(args.end(), more.begin(), more.end());
+    const Result r = pal(args);
+    EXPECT_EQ(r.status, 0) << r.err;
+    return r;
+  };
+  const std::vector<std::string> sparse{"--set", "memory.encode=[ssdc]",
+                                        "--set", "memory.ssdc_observe=2",
+                                        "--set", "memory.ssdc_margin=1"};
+  train("dense", "24", {});
+  train("sparse", "24", sparse);
+  train("parts", "9", sparse);
+  train("parts", "24", {"--resume"});
+  const std::string weights = read_file(dir_ / "dense/last.safetensors");
+  EXPECT_TRUE(weights == read_file(dir_ / "sparse/last.safetensors"));
+  EXPECT_TRUE(weights == read_file(dir_ / "parts/last.safetensors"));
+  int counted = 0, sparse_maps = 0, overflows = 0;
+  std::ifstream in(dir_ / "sparse/metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    overflows += row["event"] == "overflow";
+    if (row["event"] != "density") continue;
+    for (const auto& map : row["maps"]) ++counted, sparse_maps += map.contains("capacity");
+  }
+  EXPECT_GT(counted, 0);
+  EXPECT_GT(sparse_maps, 0);
+  EXPECT_GT(overflows, 0) << "with no margin, some step has more nonzeros than those before";
+
+  const Result r = pal({"train", "--config", "images.yaml", "--out", "small", "--steps", "3",
+                        "--set", "memory.encode=[ssdc]", "--set", "memory.budget=1MB"});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.err.find("falls back on"), std::string::npos) << r.err;
+  EXPECT_FALSE(fs::exists(dir_ / "small"));
+}
+
 // A run with rounded values goes on only where the plan rounds the same ones.
 TEST_F(RunTest, RoundedValuesStayTheSameWhenARunIsResumed) {
   auto train = [&](const std::string& out, const std::string& to) {

@@ -1,0 +1,36 @@
+// Training with sparse maps on a GPU, emulated or (tests/gpu) real: what was stored sparse, and
+// what had too little room, leaves the same bits as dense maps.
+#include <gtest/gtest.h>
+
+#include "core/accelerator.h"
+#include "core/error.h"
+#include "tests/emulation/emulation.h"
+#include "tests/train/loop/sparse_training.h"
+
+namespace pal::test {
+namespace {
+
+TEST(SparseStepsOnAGpu, TheBitsOfDenseMaps) {
+  emulation::settings() = {};
+  try {
+    cuda_device();
+  } catch (const UsageError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  for (const int accumulate : {1, 2}) {
+    for (const double margin : {1.0, 1.3}) {
+      Training plain(accumulate, margin, 1, false, {}, cuda_device());
+      Training sparse(accumulate, margin, 1, true, {}, cuda_device());
+      for (int64_t step = 0; step < 10; ++step) {
+        const float lowest = 0.9f - 0.18f * float(step);
+        ASSERT_EQ(plain.step(step, lowest), sparse.step(step, lowest)) << step;
+        ASSERT_TRUE(plain.state() == sparse.state()) << step << " margin " << margin;
+      }
+      EXPECT_EQ(sparse.overflows > 0, margin == 1.0);
+      EXPECT_GT(sparse.sparse_runs - sparse.overflows, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pal::test
