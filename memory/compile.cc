@@ -109,9 +109,7 @@ void note_encodings(Compiled& out, const Program& recorded, const Encodings& enc
   if (!encodings.any()) return;
   const GistFloor floor = gist_floor(recorded);
   out.floor_bytes = floor.bytes;
-  if (floor.node == kNone) return;
-  const Node& node = recorded.node(floor.node);
-  out.floor_layer = recorded.scope_of(node) + " " + node.op->name;
+  if (floor.node != kNone) out.floor_layer = layer_of(recorded, recorded.node(floor.node));
 }
 
 // Passes keep the numbers, so that what was observed of a value in one plan is known in another.

@@ -190,7 +190,7 @@ class Chooser {
     }
     if (!asked.agree) return {{}, "its readers ask different predicates"};
     if (!encodings_.is_lossy()) return {{}, "read as values"};
-    if (!is_float(value.spec.dtype)) return {{}, "not a float"};
+    if (!is_float(value.spec.dtype)) return {{}, "not f32 or bf16"};
     if (is_statistic(v)) return {{}, "a statistic"};
     const std::optional<Dpr> format = format_of(encodings_, p_.scopes[value.scope]);
     if (!format) return {{}, "its layer has no dpr_ format"};
@@ -568,6 +568,19 @@ Program count_nonzeros_of_maps(const Program& program) {
   return made;
 }
 
+std::string layer_of(const Program& p, const Node& node) {
+  const auto has_scope = [&](const Node& n) { return !p.scopes[n.scope].empty(); };
+  const std::string name = node.op->name;
+  if (has_scope(node)) return p.scope_of(node) + " " + name;
+  const Node* from = &node;
+  while (!has_scope(*from) && !from->in.empty() && from->in[0] != kNone) {
+    const NodeId producer = p.value(from->in[0]).producer;
+    if (producer == kNone) break;
+    from = &p.node(producer);
+  }
+  return has_scope(*from) ? name + " after " + p.scope_of(*from) : name;
+}
+
 std::vector<CountedMap> counted_maps(const Program& p) {
   std::vector<CountedMap> maps;
   for (const NamedValue& output : p.outputs) {
@@ -577,7 +590,7 @@ std::vector<CountedMap> counted_maps(const Program& p) {
     const Node& maker = p.node(value.producer);
     CountedMap map{.output = output.name,
                    .origin = value.origin,
-                   .layer = p.scope_of(maker) + " " + maker.op->name,
+                   .layer = layer_of(p, maker),
                    .elements = value.spec.numel(),
                    .sparse = {}};
     if (counter.op == &ssdc_encode_op) map.sparse = counter.attrs.as<SsdcAttrs>();

@@ -105,11 +105,15 @@ std::string describe(const Program& program, const Forms& forms);
 // The step that also counts the nonzeros of every map that could be kept sparse.
 Program count_nonzeros_of_maps(const Program& program);
 
+// Scope and operator of a node: "features/3 relu"; where it has no scope, that of what it reads:
+// "relu after conv1_1".
+std::string layer_of(const Program& program, const Node& node);
+
 // A map whose nonzeros a step counts.
 struct CountedMap {
   std::string output;  // i32, of which the first is the count
   ValueId origin;
-  std::string layer;  // "features/3 relu"
+  std::string layer;  // layer_of() its producer
   int64_t elements;
   std::optional<SsdcAttrs> sparse;  // how it is kept; none: dense
 };

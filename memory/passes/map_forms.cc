@@ -83,14 +83,11 @@ std::vector<MapForm> map_forms(const Program& p, const Encodings& encodings) {
       const bool encoded = !forms[v].is_dense();
       if ((value.role != Role::feature_map && !encoded) || storages.of[v] == kNone) continue;
       if (!encoded && !is_read_later(p, readers, v)) continue;
-      MapForm map{.value = v,
-                  .layer = p.scope_of(node) + " " + node.op->name,
-                  .spec = value.spec,
-                  .form = forms[v]};
+      MapForm map{.value = v, .layer = layer_of(p, node), .spec = value.spec, .form = forms[v]};
       const StorageId s = storages.of[v];
       const int64_t left = align_up(storages[s].bytes) - counted[s];
       map.dense_bytes = std::min(left, bytes_of(value.spec, {}));
-      if (!encoded && map.dense_bytes == 0) continue;
+      if (!encoded && (map.dense_bytes == 0 || bytes_of(value.spec, {}) == align_up(1))) continue;
       counted[s] += map.dense_bytes;
       map.bytes = encoded ? bytes_of(value.spec, map.form) : map.dense_bytes;
       if (!encoded) map.reason = why.of(v);

@@ -12,7 +12,7 @@ namespace pal {
 
 struct MapForm {
   ValueId value = kNone;
-  std::string layer;  // scope and operator: "features/3 relu"
+  std::string layer;  // layer_of() its producer
   TensorSpec spec;
   Form form;
   int64_t dense_bytes = 0;  // as the layer wrote it; of its bytes those that no map above counts
@@ -21,7 +21,8 @@ struct MapForm {
 };
 
 // Of a program after all passes, in order of production: the feature maps that are read after the
-// forward phase, and those with an encode node. A view has a row where it has a form of its own.
+// forward phase, and those with an encode node; without those of less than 65 bytes. A view has a
+// row where it has a form of its own.
 // `encodings`: what the program was compiled with.
 std::vector<MapForm> map_forms(const Program& final, const Encodings& encodings);
 

@@ -31,8 +31,10 @@ struct PlanArgs {
   std::optional<std::pair<int64_t, int64_t>> bucket;  // source, target length; none: the largest
   std::filesystem::path html;                         // where a page goes too; empty: nowhere
   std::filesystem::path
-      lifetimes;           // where the transients go as a file for pal place; empty: nowhere
-  std::string density;     // of sparse maps: a number or a run's folder; empty: 0.5
+      lifetimes;                // where the transients go as a file for pal place; empty: nowhere
+  std::string density;          // of sparse maps: a number or a run's folder; empty: 0.5
+  std::filesystem::path probe;  // a run whose formats are to be chosen; empty: none, and no plan
+  double probe_error = 0.01;    // that a format may cause at most
   std::string profile;     // of the device that times are predicted for; empty: default_profile()
   bool max_batch = false;  // also find the largest batch that fits,
   std::string max_depth;   // and the largest value of this option; empty: of none

@@ -10,6 +10,7 @@
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/commands/plan_densities.h"
+#include "train/commands/plan_probe.h"
 #include "train/config/profile.h"
 #include "train/config/published_sizes.h"
 #include "train/config/wording.h"
@@ -130,6 +131,7 @@ int64_t answer_of(const MaxFit& fit) { return fit.found.bytes > 0 ? fit.found.va
 }  // namespace
 
 int run_plan(const PlanArgs& given) {
+  if (!given.probe.empty()) return run_probe(given);
   PlanArgs args = given;
   const std::string made_up = use_published_sizes(args.config);
   const bool searches = args.max_batch || !args.max_depth.empty();
@@ -231,6 +233,12 @@ struct PlanFlags {
               "of ssdc: the part of a map that is not zero, assumed of every map (0.5), or the "
               "folder of a run that measured it",
               {.type = "D"});
+    flags.add("--probe-precision", args.probe,
+              "instead of a plan: the error of each precision format in each layer of that run, "
+              "and memory.dpr_layers for it",
+              {.type = "RUN"});
+    flags.add("--probe-error", args.probe_error,
+              "relative change of the gradients that a format may cause (0.01)", {.type = "E"});
     flags.add("--max-batch", args.max_batch,
               "find the largest train.batch_size that fits the budget, else the profile's device");
     flags.add("--max-depth", args.max_depth,
@@ -242,7 +250,10 @@ struct PlanFlags {
     if (!bucket.empty()) args.bucket = parse_bucket(bucket);
     std::vector<Override> overrides;
     if (!budget.empty()) overrides.push_back({"memory.budget", budget, "--budget"});
-    args.config = config.read("plan", "", overrides, args.name);
+    const std::filesystem::path folder =
+        args.probe.extension() == ".safetensors" ? args.probe.parent_path() : args.probe;
+    args.config =
+        config.read("plan", args.probe.empty() ? "" : folder / "config.yaml", overrides, args.name);
     return request<run_plan>(args);
   }
 };

@@ -20,14 +20,17 @@ std::optional<double> number_in(const std::string& text) {
   return number;
 }
 
-// A value that a run may have counted: its scope is still known by its name.
+// A value that a run may have counted, in a layer that is here too (layer_of()).
 bool is_map(const Program& p, const MapDensity& map) {
   if (map.value < 0 || size_t(map.value) >= p.values.size()) return false;
   const Value& value = p.value(ValueId(map.value));
   if (value.producer == kNone || p.node(value.producer).phase != Phase::forward) return false;
-  const std::string scope = map.layer.substr(0, map.layer.rfind(' '));
-  return value.role == Role::feature_map &&
-         std::find(p.scopes.begin(), p.scopes.end(), scope) != p.scopes.end();
+  if (value.role != Role::feature_map) return false;
+  if (map.layer.find(' ') == std::string::npos) return true;
+  return std::any_of(p.scopes.begin(), p.scopes.end(), [&](const std::string& scope) {
+    return !scope.empty() && (map.layer.compare(0, scope.size() + 1, scope + " ") == 0 ||
+                              map.layer.find(" after " + scope) != std::string::npos);
+  });
 }
 
 // "train/30x40/only" -> "30,40"

@@ -14,8 +14,6 @@
 namespace pal {
 namespace {
 
-constexpr const char* kAccumulator = "accumulator/";
-
 OptimizerSpec optimizer_of(const TrainConfig& config) {
   OptimizerSpec spec;
   spec.kind = *config.optimizer;

@@ -24,7 +24,8 @@ const char* to_string(MicroBatch kind);
 // "train/30x40/only": the name of a bucket's program, in a run's set and in its metrics.
 std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind);
 
-inline constexpr const char* kScalarsInput = "scalars";  // host, one StepScalars
+inline constexpr const char* kAccumulator = "accumulator/";  // before a weight's name
+inline constexpr const char* kScalarsInput = "scalars";      // host, one StepScalars
 
 // Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part), what the
 // forward pass named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and

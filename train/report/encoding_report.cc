@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "core/text.h"
@@ -18,18 +19,30 @@ constexpr size_t kRows = 60;  // of the page's table
 struct Sum {
   int64_t maps = 0, dense_bytes = 0, bytes = 0;
 
-  void add(const MapForm& map) { ++maps, dense_bytes += map.dense_bytes, bytes += map.bytes; }
+  void add(const Sum& more) {
+    maps += more.maps, dense_bytes += more.dense_bytes, bytes += more.bytes;
+  }
 };
+
+Sum sum_of(const MapForm& map) { return {1, map.dense_bytes, map.bytes}; }
 
 // By kind of form, those that save most first.
 std::vector<std::pair<std::string, Sum>> by_form(const std::vector<MapForm>& maps) {
   std::map<std::string, Sum> sums;
-  for (const MapForm& map : maps) sums[kind_of(map.form)].add(map);
+  for (const MapForm& map : maps) sums[kind_of(map.form)].add(sum_of(map));
   std::vector<std::pair<std::string, Sum>> out(sums.begin(), sums.end());
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
     return a.second.dense_bytes - a.second.bytes > b.second.dense_bytes - b.second.bytes;
   });
   return out;
+}
+
+// "encoder/rnn t=3 sigmoid" -> "encoder/rnn sigmoid": the time steps of a layer together.
+std::string without_step(const std::string& layer) {
+  const size_t at = layer.find(" t=");
+  if (at == std::string::npos) return layer;
+  const size_t end = layer.find(' ', at + 1);
+  return layer.substr(0, at) + (end == std::string::npos ? "" : layer.substr(end));
 }
 
 // A row of the page's table: maps of one layer and kind.
@@ -42,31 +55,28 @@ std::vector<Row> rows_of(const std::vector<MapForm>& maps) {
   std::map<std::tuple<std::string, std::string, std::string>, size_t> at;
   std::vector<Row> rows;
   for (const MapForm& map : maps) {
-    const std::string form = describe(map.form, map.spec);
-    const auto [found, fresh] = at.try_emplace({map.layer, form, map.reason}, rows.size());
-    if (fresh) rows.push_back({map.layer, form, map.reason, {}});
-    rows[found->second].sum.add(map);
+    const std::string form = describe(map.form, map.spec), layer = without_step(map.layer);
+    const auto [found, fresh] = at.try_emplace({layer, form, map.reason}, rows.size());
+    if (fresh) rows.push_back({layer, form, map.reason, {}});
+    rows[found->second].sum.add(sum_of(map));
   }
   return rows;
 }
 
 // The largest ones, the others together at the end.
-std::vector<Row> shortened(std::vector<Row> rows) {
+std::vector<Row> shortened(const std::vector<Row>& rows) {
   if (rows.size() <= kRows) return rows;
-  std::vector<int64_t> bytes;
-  for (const Row& row : rows) bytes.push_back(row.sum.dense_bytes);
-  std::nth_element(bytes.begin(), bytes.begin() + kRows, bytes.end(), std::greater<>());
-  const int64_t least = bytes[kRows];
-  std::vector<Row> out;
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return rows[a].sum.dense_bytes > rows[b].sum.dense_bytes;
+  });
   Row rest{.layer = "all the rest", .form = "", .reason = "", .sum = {}};
-  for (Row& row : rows) {
-    if (row.sum.dense_bytes > least) {
-      out.push_back(std::move(row));
-      continue;
-    }
-    rest.sum.maps += row.sum.maps, rest.sum.bytes += row.sum.bytes;
-    rest.sum.dense_bytes += row.sum.dense_bytes;
-  }
+  for (size_t i = kRows; i < order.size(); ++i) rest.sum.add(rows[order[i]].sum);
+  order.resize(kRows);
+  std::sort(order.begin(), order.end());
+  std::vector<Row> out;
+  for (const size_t i : order) out.push_back(rows[i]);
   out.push_back(std::move(rest));
   return out;
 }
@@ -132,7 +142,8 @@ nlohmann::ordered_json encoding_json(const Compiled& step, const PlanFacts& fact
   }
   json["maps"] = ordered_json::array();
   for (const MapForm& map : maps) {
-    ordered_json one{{"layer", map.layer},
+    ordered_json one{{"value", int32_t(step.program.value(map.value).origin)},
+                     {"layer", map.layer},
                      {"spec", to_string(map.spec)},
                      {"form", describe(map.form, map.spec)},
                      {"dense_bytes", map.dense_bytes},
@@ -161,7 +172,7 @@ std::string encoding_html(const Compiled& step) {
   Sum all;
   for (const Row& row : rows) {
     most = std::max({most, row.sum.dense_bytes, row.sum.bytes});
-    all.maps += row.sum.maps, all.bytes += row.sum.bytes, all.dense_bytes += row.sum.dense_bytes;
+    all.add(row.sum);
   }
   std::string out = "<h2>How feature maps are kept for the backward phase</h2><div class=\"card\">";
   out += "<p class=\"soft\">" + std::to_string(all.maps) +
@@ -173,13 +184,14 @@ std::string encoding_html(const Compiled& step) {
          escape_html(step.floor_layer) + ").</p>";
   out +=
       "<table><tr><th>layer</th><th>maps</th><th>kept as</th><th>before</th><th>after</th>"
-      "<th></th><th>why dense</th></tr>";
+      "<th></th><th style=\"padding-left:12px\">why dense</th></tr>";
   for (const Row& row : rows) {
     out += "<tr><td class=\"name\">" + escape_html(row.layer) + "</td><td class=\"n\">" +
            std::to_string(row.sum.maps) + "</td><td>" + escape_html(row.form) +
            "</td><td class=\"n\">" + format_bytes(row.sum.dense_bytes) + "</td><td class=\"n\">" +
-           format_bytes(row.sum.bytes) + "</td>" + bars(row.sum, most) + "<td class=\"name\">" +
-           escape_html(row.reason) + "</td></tr>";
+           format_bytes(row.sum.bytes) + "</td>" + bars(row.sum, most) +
+           "<td class=\"name\" style=\"padding-left:12px\">" + escape_html(row.reason) +
+           "</td></tr>";
   }
   return out + "</table></div>";
 }

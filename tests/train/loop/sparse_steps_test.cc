@@ -32,6 +32,39 @@ TEST(SparseSteps, WhereverRoomIsTooLittleTheBitsAreTheSame) {
   }
 }
 
+TEST(SparseSteps, SayWhatTheyDid) {
+  Training run(1, 1, 1, true);
+  run.step(0, 0.9f);
+  ASSERT_EQ(run.sparse.described().size(), 1u);
+  EXPECT_EQ(run.sparse.described()[0],
+            "only: no map is kept sparse; of 1 runs 0 had too little room and were repeated on the "
+            "dense plan");
+  for (int64_t step = 1; step < 6; ++step) run.step(step, 0.5f);
+  const std::string line = run.sparse.described()[0];
+  EXPECT_NE(line.find(" maps are kept sparse since run "), std::string::npos) << line;
+  EXPECT_NE(line.find("of 6 runs " + std::to_string(run.overflows) + " had"), std::string::npos)
+      << line;
+  EXPECT_GT(run.overflows, 0);
+}
+
+// The plan that a run falls back on recomputes only where results stay the same.
+TEST(SparseSteps, DenseOptions) {
+  CompileOptions options;
+  options.encode.ssdc = true, options.encode.binarize = true;
+  ASSERT_EQ(dense_options(options).size(), 1u);
+  EXPECT_FALSE(dense_options(options)[0].encode.ssdc);
+  EXPECT_TRUE(dense_options(options)[0].encode.observe);
+  EXPECT_TRUE(dense_options(options)[0].encode.binarize);
+  options.budget = 1000;
+  ASSERT_EQ(dense_options(options).size(), 2u);
+  EXPECT_EQ(dense_options(options)[1].recompute, Recompute::echo);
+  EXPECT_TRUE(dense_options(options)[1].encode.observe);
+  options.encode.dpr = Dpr::fp8;
+  EXPECT_EQ(dense_options(options).size(), 1u);
+  options.encode.dpr = {}, options.recompute = Recompute::echo;
+  EXPECT_EQ(dense_options(options).size(), 1u);
+}
+
 TEST(SparseSteps, AMapThatOverflowsAgainAndAgainStaysDense) {
   Training run(1, 1, 1, true);
   // Never the same twice, and always more than before in some map.

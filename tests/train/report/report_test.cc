@@ -86,6 +86,17 @@ TEST(Report, TheProcessStandsBesideThePlan) {
   }
 }
 
+TEST(Report, SparsePlansHaveALineEach) {
+  RunReport r = report();
+  EXPECT_EQ(report_html(r, metrics(1)).find("Sparse maps"), std::string::npos);
+  r.sparse = {"train/1x1/only: 3 maps are kept sparse since run 21, 2 MB -> 1 MB",
+              "train/2x2/only: no map is kept sparse"};
+  const std::string page = report_html(r, metrics(1));
+  expect_balanced(page);
+  EXPECT_EQ(count(page, "Sparse maps, train/"), 2u);
+  EXPECT_NE(page.find("2 MB -&gt; 1 MB"), std::string::npos);
+}
+
 TEST(Report, TestFiguresComeFirst) {
   RunReport r = report();
   r.test = {{"bleu", 33.333}, {"loss", 1.5}};

@@ -55,6 +55,33 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
             "\n");
 }
 
+TEST_F(Metrics, densities_are_read_back_the_largest_of_each_map) {
+  EXPECT_TRUE(largest_densities(file_).empty());
+  MetricsWriter writer = MetricsWriter::create(file_);
+  const MapDensity relu{.value = 7, .layer = "a relu", .elements = 64, .density = 0.25};
+  writer.write(DensityRow{.step = 1, .program = "train/1x1/only", .maps = {relu}});
+  EXPECT_EQ(read_file(file_),
+            R"({"event":"density","step":1,"program":"train/1x1/only","maps":[{"value":7,)"
+            R"("layer":"a relu","elements":64,"density":0.25}]})"
+            "\n");
+  MapDensity more = relu, pool{.value = 9, .layer = "a max_pool", .density = 0.5};
+  more.density = 0.75, more.form = "csr", more.capacity = 0.8;
+  writer.write(DensityRow{.step = 2, .program = "train/1x1/only", .maps = {more, pool}});
+  writer.write(DensityRow{.step = 3, .program = "train/1x1/only", .maps = {relu}});
+  writer.write(DensityRow{.step = 3, .program = "train/2x2/only", .maps = {relu}});
+  std::ofstream(file_, std::ios::app) << "[1]\n"
+                                      << R"({"event":"density","step":4,"program":"x"})"
+                                      << "\n"
+                                      << R"({"event":"density","step":4,"progr)";
+  const auto read = largest_densities(file_);
+  ASSERT_EQ(read.size(), 2u);
+  ASSERT_EQ(read.at("train/1x1/only").size(), 2u);
+  EXPECT_EQ(read.at("train/1x1/only").at(7).density, 0.75);
+  EXPECT_EQ(read.at("train/1x1/only").at(7).layer, "a relu");
+  EXPECT_EQ(read.at("train/1x1/only").at(9).density, 0.5);
+  EXPECT_EQ(read.at("train/2x2/only").at(7).density, 0.25);
+}
+
 TEST_F(Metrics, not_a_number_is_null) {
   MetricsWriter writer = MetricsWriter::create(file_);
   writer.write(StepRow{.step = 1, .loss = std::numeric_limits<double>::quiet_NaN()});

@@ -1,0 +1,155 @@
+// pal plan --density: a number, a run's folder, and what is neither.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "train/commands/cli.h"
+#include "train/commands/commands.h"
+#include "train/run_files/metrics.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PlanDensity : public testing::Test {
+ protected:
+  PlanDensity() {
+    std::ofstream(folder_.path() / "net.yaml")
+        << "model: {type: resnet, family: cifar, depth: 8, version: v1.5}\n"
+           "data: {root: nowhere, format: cifar10, train: [a], classes: 10, image_size: 32}\n"
+           "train: {batch_size: 16, steps: 40, accumulate: 2}\n"
+           "device: {threads: 1}\n";
+    fs::create_directory(run_);
+  }
+
+  std::string plan(std::vector<std::string> more, bool ssdc = true) {
+    std::vector<std::string> args{"plan", "--config", (folder_.path() / "net.yaml").string()};
+    if (ssdc) args.insert(args.end(), {"--set", "memory.encode=[ssdc]"});
+    args.insert(args.end(), more.begin(), more.end());
+    error_.clear(), status_ = -1;
+    testing::internal::CaptureStdout();
+    try {
+      status_ = run_plan(std::any_cast<PlanArgs>(parse_command_line("pal", args).args));
+    } catch (const Error& error) {
+      status_ = error.exit_code, error_ = error.what();
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+  nlohmann::json plan_json(std::vector<std::string> more) {
+    more.push_back("--json");
+    const std::string out = plan(more);
+    EXPECT_FALSE(out.empty()) << error_;
+    return out.empty() ? nlohmann::json() : nlohmann::json::parse(out);
+  }
+  // Rows like a run's: the sparse maps of a plan, of these densities one row after the other. All
+  // but the first `left_out`.
+  void log(const nlohmann::json& plan, const std::vector<double>& densities,
+           const std::string& program = "train/32x32/last", int left_out = 0) {
+    MetricsWriter metrics = MetricsWriter::create(run_ / "metrics.jsonl");
+    for (const double density : densities) {
+      DensityRow row{.step = 1, .program = program, .maps = {}};
+      int seen = 0;
+      for (const auto& map : plan["encodings"]["maps"]) {
+        if (map["form"] == "dense" || ++seen <= left_out) continue;
+        row.maps.push_back(
+            {.value = map["value"], .layer = map["layer"], .elements = 9, .density = density});
+      }
+      metrics.write(row);
+    }
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path run_ = folder_.path() / "run";
+  int status_ = -1;
+  std::string error_;
+};
+
+TEST_F(PlanDensity, ANumberIsAssumedOfEveryMap) {
+  const auto half = plan_json({}), tenth = plan_json({"--density", "0.1"});
+  EXPECT_EQ(half["encodings"]["densities"]["assumed"], 0.5);
+  EXPECT_EQ(tenth["encodings"]["densities"]["assumed"], 0.1);
+  EXPECT_LT(tenth["bytes"]["total"], half["bytes"]["total"]);
+  EXPECT_LT(half["bytes"]["total"], half["encodings"]["dense_bytes"]);
+  EXPECT_EQ(half["encodings"]["dense_bytes"], tenth["encodings"]["dense_bytes"]);
+  EXPECT_NE(plan({"--density", "0"}).find("a density of 0 is assumed"), std::string::npos);
+}
+
+TEST_F(PlanDensity, OfARunTheLargestOfEachMap) {
+  const auto half = plan_json({});
+  log(half, {0.2, 0.3, 0.1}, "train/32x32/last", 1);
+  const auto measured = plan_json({"--density", run_.string()});
+  const auto& said = measured["encodings"]["densities"];
+  EXPECT_EQ(said["measured"], run_.string());
+  const auto& maps = half["encodings"]["maps"];
+  EXPECT_EQ(said["maps"], std::count_if(maps.begin(), maps.end(), [](const auto& map) {
+                            return map["form"] != "dense";
+                          }) - 1);
+  int sparse = 0, unknown = 0;
+  for (const auto& map : measured["encodings"]["maps"]) {
+    const std::string form = map["form"];
+    sparse += form == "mask 0.38" || form == "csr 0.38";  // 1.25 times 0.3
+    EXPECT_TRUE(form == "dense" || form.find("0.38") != std::string::npos) << map;
+    unknown += map.value("reason", "").find("density not known") != std::string::npos;
+  }
+  EXPECT_GT(sparse, 0);
+  EXPECT_GE(unknown, 1) << "what the run did not count";
+  EXPECT_NE(plan({"--density", run_.string()}).find("that " + run_.string() + " measured"),
+            std::string::npos);
+}
+
+TEST_F(PlanDensity, WhatIsNeitherIsSaidWithWhatToDo) {
+  auto says = [&](const std::string& density, const std::string& text) {
+    EXPECT_EQ(plan({"--density", density}), "");
+    EXPECT_EQ(status_, kExitUsage) << density;
+    EXPECT_NE(error_.find("--density: "), std::string::npos) << error_;
+    EXPECT_NE(error_.find(text), std::string::npos) << error_;
+  };
+  for (const char* bad : {"1.5", "-0.1", "nan", "much", "0.5x", "nowhere/run"}) {
+    says(bad, std::string("'") + bad + "' is neither a number from 0 to 1 nor a run's folder");
+  }
+  says(run_.string(), "metrics.jsonl has no densities; give a number");
+  const auto half = plan_json({});
+  log(half, {0.2}, "train/30x40/only");
+  says(run_.string(),
+       "has densities of train/30x40/only, and not of train/32x32/last; plan that step (--bucket "
+       "30,40");
+  auto other = half;
+  for (auto& map : other["encodings"]["maps"]) map["value"] = 100'000;
+  log(other, {0.2});
+  says(run_.string(), "is of another model: its value 100000");
+  other = half;
+  for (auto& map : other["encodings"]["maps"]) map["layer"] = "encoder/rnn0 tanh";
+  log(other, {0.2});
+  says(run_.string(), "(encoder/rnn0 tanh) is no feature map");
+
+  plan({"--density", "0.5"}, false);
+  EXPECT_EQ(status_, kExitUsage);
+  EXPECT_NE(error_.find("memory.encode does not have ssdc"), std::string::npos) << error_;
+}
+
+// What a run needs is the plan without sparse maps, too: within a budget, and for the largest
+// batch.
+TEST_F(PlanDensity, TheDensePlanHasToFit) {
+  const auto plain = plan_json({"--density", "0.05"});
+  const int64_t sparse = plain["bytes"]["total"], dense = plain["encodings"]["dense_bytes"];
+  const std::string between = std::to_string(sparse + (dense - sparse) / 2);
+  // Without recomputation there is nothing to fall back on: rounded maps forbid it.
+  const std::string out = plan({"--density", "0.05", "--budget", "400000", "--json"});
+  EXPECT_EQ(status_, kExitBudget);
+  EXPECT_NE(error_.find("over the budget"), std::string::npos) << error_;
+  const auto fitted = plan_json({"--density", "0.05", "--budget", between});
+  EXPECT_EQ(fitted["encodings"]["dense_recomputes"], true);
+  EXPECT_EQ(fitted["fits"], status_ == kExitDone);
+
+  const auto largest = plan_json({"--max-batch", "--budget", std::to_string(dense)});
+  EXPECT_EQ(largest["max_batch"], 16);
+}
+
+}  // namespace
+}  // namespace pal
