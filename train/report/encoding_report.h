@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "memory/compile.h"
-#include "train/report/plan_report.h"
+#include "train/report/plan_facts.h"
 
 namespace pal {
 

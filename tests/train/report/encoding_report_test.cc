@@ -14,6 +14,7 @@
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 #include "train/report/plan_page.h"
+#include "train/report/plan_report.h"
 
 namespace pal {
 namespace {
