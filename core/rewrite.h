@@ -16,6 +16,12 @@ struct FusedPattern {
   Program program;
   std::vector<ValueId> in, out;  // of `program`, as the fused node has them; kNone: absent, unread
   Attrs attrs;                   // the fused node's
+  // A node of `program` that stays where it is, with other attributes. What it makes for the others
+  // then has no other readers, and may have other elements; all else that it makes is the same.
+  struct Stays {
+    NodeId node = kNone;
+    Attrs attrs;
+  } stays = {};
 };
 
 struct Rewrite {
