@@ -230,6 +230,7 @@ Node fused(const Program& p, const Match& m) {
   out.in = m.operands(), out.out = m.outputs();
   for (NodeId n : m.binding.node) {
     if (p.node(n).phase == Phase::backward) out.phase = Phase::backward;
+    if (out.phase == Phase::encode) out.phase = p.node(n).phase;  // of what is encoded
   }
   return out;
 }
@@ -283,6 +284,11 @@ Program fuse_recompute(Program program, std::string* note,
 Program fuse_epilogues(Program program, std::string* note,
                        std::span<const Rewrite* const> rewrites) {
   return fuse(std::move(program), note, rewrites, Rewrite::When::always);
+}
+
+Program fuse_encoders(Program program, std::string* note,
+                      std::span<const Rewrite* const> rewrites) {
+  return fuse(std::move(program), note, rewrites, Rewrite::When::encoded);
 }
 
 }  // namespace pal

@@ -29,5 +29,8 @@ Program fuse_recompute(Program program, std::string* note = nullptr,
 // The same with those that say `always`.
 Program fuse_epilogues(Program program, std::string* note = nullptr,
                        std::span<const Rewrite* const> rewrites = all_rewrites());
+// The same with those that say `encoded`.
+Program fuse_encoders(Program program, std::string* note = nullptr,
+                      std::span<const Rewrite* const> rewrites = all_rewrites());
 
 }  // namespace pal
