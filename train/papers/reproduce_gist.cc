@@ -87,7 +87,7 @@ Table by_accounting(const std::vector<GistBaseline>& networks) {
       .notes = {"investigation: stashed maps share with nothing. dynamic: the most bytes alive at "
                 "once; the paper's mean of CNTK / dynamic: 1.2x, Overfeat's over 1.5x.",
                 "in place, with the map: no encoding; nodes write over what dies (section III-C), "
-                "and max pooling keeps its map of 8 bits in place of X and Y.",
+                "and max pooling keeps its map of 4 bits in place of X and Y.",
                 "floor: what one node reads and writes of the maps. No encoding of stashes alone "
                 "goes below it (paper: not stated).",
                 kApart}};

@@ -30,7 +30,7 @@ namespace {
 Program with_bits_of(const Program& p) { return encode(p, choose_forms(p, kBits)); }
 
 // Bytes of the chain's maps: two images of 8 x 8, four channels, then 4 x 4; eight channels.
-constexpr int64_t kBig = 2048, kPooled = 512, kLast = 1024, kMap = 128, kBits = 64, kLoss = 4;
+constexpr int64_t kBig = 2048, kPooled = 512, kLast = 1024, kMap = 64, kBits = 64, kLoss = 4;
 
 // conv, relu, pool, conv, and the sum of all as the loss.
 Program chain() {
