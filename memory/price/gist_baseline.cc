@@ -164,12 +164,13 @@ bool is_float(DType type) {
 struct TouchedBytes {
   StorageId storage;
   int64_t begin, end;
-  auto operator<=>(const TouchedBytes&) const = default;
 };
 
 // Bytes that several parts have in common count once.
 int64_t bytes_of_union(std::vector<TouchedBytes> parts) {
-  std::sort(parts.begin(), parts.end());
+  std::sort(parts.begin(), parts.end(), [](const TouchedBytes& a, const TouchedBytes& b) {
+    return a.storage != b.storage ? a.storage < b.storage : a.begin < b.begin;
+  });
   int64_t bytes = 0, end = 0;  // end: of what was counted of the storage
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i == 0 || parts[i].storage != parts[i - 1].storage) end = 0;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "core/clock.h"
 #include "core/philox.h"
@@ -31,6 +33,14 @@ void fill(Executable& step) {
   }
 }
 
+void copy_state(ProgramSet& from, ProgramSet& to) {
+  std::map<std::string, const std::byte*> known;
+  for (const StateTensor& t : from.state()) known[t.name] = t.data;
+  for (const StateTensor& t : to.state()) {
+    std::memcpy(t.data, known.at(t.name), size_t(t.spec.bytes()));
+  }
+}
+
 }  // namespace
 
 double median(std::vector<double> values) {
@@ -38,9 +48,13 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-MeasuredStep::MeasuredStep(Program recorded, const CompileOptions& options)
+MeasuredStep::MeasuredStep(Program recorded, const CompileOptions& options, MeasuredStep* like)
     : programs_(options, cpu_device()), step_(&programs_.add("step", std::move(recorded))) {
-  initialise(programs_, 1);
+  if (like) {
+    copy_state(like->programs_, programs_);
+  } else {
+    initialise(programs_, 1);
+  }
   fill(*step_);
 }
 

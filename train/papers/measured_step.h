@@ -15,8 +15,9 @@ double median(std::vector<double> values);  // the upper one of two; of at least
 class MeasuredStep {
  public:
   // `recorded`: as of PaperNetwork::record, or any program whose inputs are its scalars, floats and
-  // labels below ten. The learning rate is 0, so that every step does the same.
-  MeasuredStep(Program recorded, const CompileOptions& options);
+  // labels below ten. The learning rate is 0, so that every step does the same. `like`: a step
+  // with the same state, whose weights are taken instead of drawn.
+  MeasuredStep(Program recorded, const CompileOptions& options, MeasuredStep* like = nullptr);
 
   double run_ms();
   // Of the last run.

@@ -112,15 +112,15 @@ struct EncodedStep {
   std::string maps;  // how many values, and by whose choice
 };
 EncodedStep encoded_step(const Program& recorded, const Encodings& encodings,
-                         CompileOptions options) {
+                         CompileOptions options, MeasuredStep& plain) {
   options.encode = encodings;
-  EncodedStep out{std::make_unique<MeasuredStep>(recorded, options), ""};
+  EncodedStep out{std::make_unique<MeasuredStep>(recorded, options, &plain), ""};
   size_t count = count_encodes(out.step->compiled().program);
   const char* whose = ", the plan's";
   if (count == 0) {
     options.encode = {};
     out.step.reset();  // before there is another
-    out.step = std::make_unique<MeasuredStep>(all_encoded(recorded, encodings), options);
+    out.step = std::make_unique<MeasuredStep>(all_encoded(recorded, encodings), options, &plain);
     count = count_encodes(out.step->compiled().program), whose = ", all";
   }
   out.maps = std::to_string(count) + whose;
@@ -142,8 +142,9 @@ Table encoded_step_times(std::span<const NetworkAtBatch> networks, int64_t steps
     const CompileOptions options{.profile = device};
     std::vector<std::unique_ptr<MeasuredStep>> forms;
     forms.push_back(std::make_unique<MeasuredStep>(recorded, options));
-    EncodedStep bits = encoded_step(recorded, {.binarize = true}, options),
-                codes = encoded_step(recorded, {.binarize = true, .dpr = format}, options);
+    EncodedStep bits = encoded_step(recorded, {.binarize = true}, options, *forms[0]),
+                codes =
+                    encoded_step(recorded, {.binarize = true, .dpr = format}, options, *forms[0]);
     forms.push_back(std::move(bits.step)), forms.push_back(std::move(codes.step));
     const Alternated ran = alternate(forms, steps);
     const SsdcTimes ssdc = ssdc_times(recorded, kGistDensity, 3);
@@ -192,8 +193,9 @@ Table encoding_kernel_times(std::span<const NetworkAtBatch> networks, int64_t st
     std::vector<std::unique_ptr<MeasuredStep>> forms;
     for (const Encodings& encodings :
          {Encodings{}, Encodings{.binarize = true}, Encodings{.dpr = Dpr::fp16}}) {
+      MeasuredStep* like = forms.empty() ? nullptr : forms[0].get();
       forms.push_back(
-          std::make_unique<MeasuredStep>(all_encoded(recorded, encodings), CompileOptions{}));
+          std::make_unique<MeasuredStep>(all_encoded(recorded, encodings), CompileOptions{}, like));
     }
     const Alternated ran = alternate(forms, steps);
     const double plain = ran.ms[0];

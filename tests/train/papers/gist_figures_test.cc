@@ -185,7 +185,7 @@ TEST(GistFigures, SsdcIsTimedOverEveryMapThatItIsFor) {
 TEST(GistFigures, NonzerosAreCountedInTheStepItself) {
   std::vector<CountedMap> maps;
   const Program plain = chain(2);
-  MeasuredStep as_it_was(plain, {}), counting(with_counts(plain, &maps), {});
+  MeasuredStep as_it_was(plain, {}), counting(with_counts(plain, &maps), {}, &as_it_was);
   ASSERT_EQ(maps.size(), 2u);
   EXPECT_EQ(maps[0].elements, 2 * kMap / 4);
   EXPECT_EQ(maps[1].bytes, 2 * kMap / 4);
