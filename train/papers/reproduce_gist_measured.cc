@@ -47,11 +47,11 @@ std::string measured_note(int64_t steps) {
 }
 
 std::vector<Table> overhead(const DeviceProfile& device, const MeasureSettings& settings) {
-  return {encoded_step_times(networks_at(settings), settings.steps.value_or(5), device)};
+  return {encoded_step_times(networks_at(settings), settings.steps.value_or(3), device)};
 }
 
 std::vector<Table> kernels(const DeviceProfile&, const MeasureSettings& settings) {
-  return {encoding_kernel_times(networks_at(settings), settings.steps.value_or(5))};
+  return {encoding_kernel_times(networks_at(settings), settings.steps.value_or(3))};
 }
 
 Program all_encoded(const Program& recorded, const Encodings& encodings) {
