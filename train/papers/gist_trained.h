@@ -20,15 +20,15 @@ ReproducedTable accuracy_by_epoch(const std::string& name, const Config& config,
                                   int64_t seeds);
 
 // A map that SSDC is meant for, whose nonzeros a step counts.
-struct CountedMap {
+struct TargetMap {
   std::string name;  // "conv1_1 relu"
   std::string output;
   int64_t elements, bytes;
 };
 // The step with an output for each such map, i32[1].
-Program with_counts(const Program& recorded, std::vector<CountedMap>* maps);
+Program with_counts(const Program& recorded, std::vector<TargetMap>* maps);
 // Of csr in f32, without room for more.
-int64_t csr_bytes(const CountedMap& map, int64_t nonzeros);
+int64_t csr_bytes(const TargetMap& map, int64_t nonzeros);
 
 // Compression of each map in the first 200 steps, and after them.
 std::vector<ReproducedTable> sparsity_by_step(const std::string& name, const Config& config,

@@ -126,7 +126,7 @@ std::string compressed(int64_t dense, int64_t encoded) {
 }
 
 // A row a map; compression by csr at the steps.
-Table compression(const std::string& title, const std::vector<CountedMap>& maps,
+Table compression(const std::string& title, const std::vector<TargetMap>& maps,
                   const std::vector<int64_t>& steps,
                   const std::map<int64_t, std::vector<int64_t>>& nonzeros) {
   Table table{.title = title, .columns = {"map", "elements"}};
@@ -184,7 +184,7 @@ Table accuracy_by_epoch(const std::string& name, const Config& given, int64_t st
   return table;
 }
 
-Program with_counts(const Program& p, std::vector<CountedMap>* maps) {
+Program with_counts(const Program& p, std::vector<TargetMap>* maps) {
   Rewriter out(p);
   ByValue<char> counted(p.values.size(), 0);
   for (const GistStash& stash : stashes_of(p, gist_footprint(p))) {
@@ -215,13 +215,13 @@ Program with_counts(const Program& p, std::vector<CountedMap>* maps) {
   return made;
 }
 
-int64_t csr_bytes(const CountedMap& map, int64_t nonzeros) {
+int64_t csr_bytes(const TargetMap& map, int64_t nonzeros) {
   return ssdc_bytes({SsdcForm::csr, nonzeros}, map.elements, DType::f32);
 }
 
 std::vector<Table> sparsity_by_step(const std::string& name, const Config& config, int64_t steps) {
   constexpr int64_t kFirst = 200;  // steps that the paper sees apart
-  std::vector<CountedMap> maps;
+  std::vector<TargetMap> maps;
   TrainingRun run(config, [&](const Program& p) { return with_counts(p, &maps); });
   if (maps.empty()) throw UsageError("reproduce: the network has no map for SSDC");
   const std::vector<int64_t> early = sampled(1, std::min(steps, kFirst), 6),
@@ -233,7 +233,7 @@ std::vector<Table> sparsity_by_step(const std::string& name, const Config& confi
     if (!std::count(early.begin(), early.end(), s) && !std::count(late.begin(), late.end(), s)) {
       continue;
     }
-    for (const CountedMap& map : maps) {
+    for (const TargetMap& map : maps) {
       nonzeros[s].push_back(*run.program().output<int32_t>(map.output));
     }
   }

@@ -183,7 +183,7 @@ TEST(GistFigures, SsdcIsTimedOverEveryMapThatItIsFor) {
 
 // A step that counts computes what it did, and counts what is there.
 TEST(GistFigures, NonzerosAreCountedInTheStepItself) {
-  std::vector<CountedMap> maps;
+  std::vector<TargetMap> maps;
   const Program plain = chain(2);
   MeasuredStep as_it_was(plain, {}), counting(with_counts(plain, &maps), {}, &as_it_was);
   ASSERT_EQ(maps.size(), 2u);
@@ -191,7 +191,7 @@ TEST(GistFigures, NonzerosAreCountedInTheStepItself) {
   EXPECT_EQ(maps[1].bytes, 2 * kMap / 4);
   as_it_was.run_ms(), counting.run_ms();
   EXPECT_EQ(*as_it_was.output("loss"), *counting.output("loss"));
-  for (const CountedMap& map : maps) {
+  for (const TargetMap& map : maps) {
     const int32_t count = *counting.output<int32_t>(map.output);
     EXPECT_GT(count, 0) << map.name;
     EXPECT_LE(count, map.elements) << map.name;
