@@ -16,6 +16,12 @@ struct FusedPattern {
   Program program;
   std::vector<ValueId> in, out;  // of `program`, as the fused node has them; kNone: absent, unread
   Attrs attrs;                   // the fused node's
+  // A node of `program` that stays where it is, with other attributes. What it makes for the others
+  // then has no other readers, and may have other elements; all else that it makes is the same.
+  struct Stays {
+    NodeId node = kNone;
+    Attrs attrs;
+  } stays = {};
 };
 
 struct Rewrite {
@@ -23,10 +29,11 @@ struct Rewrite {
   //             (memory/passes/fuse_recompute.h); some fit without clones, too.
   // always      The same in every step. What the pattern's nodes hand to each other may then have
   //             no other readers, so that nothing is made twice.
+  // encoded     The same for encode nodes: with the node whose result they keep in another form.
   // split       The other way: where something is recomputed, forward nodes of `op` are taken apart
   //             into the one pattern that there is, and a clone of its last node may do
   //             (memory/passes/parts.h).
-  enum class When : uint8_t { recomputed, always, split };
+  enum class When : uint8_t { recomputed, always, encoded, split };
 
   const OpDef* op = nullptr;
   const OpDef* anchor = nullptr;  // an operator of the patterns, where the search begins; split: op

@@ -52,6 +52,7 @@ const char* to_string(DType type) {
     case DType::f16: return "f16";
     case DType::i32: return "i32";
     case DType::u8: return "u8";
+    case DType::u4: return "u4";
     case DType::bit: return "bit";
   }
   return "?";
@@ -64,6 +65,7 @@ int bits(DType type) {
     case DType::bf16:
     case DType::f16: return 16;
     case DType::u8: return 8;
+    case DType::u4: return 4;
     case DType::bit: return 1;
   }
   return 0;

@@ -36,7 +36,7 @@ class Shape {
   int rank_ = 0;
 };
 
-enum class DType : uint8_t { f32, bf16, f16, i32, u8, bit };
+enum class DType : uint8_t { f32, bf16, f16, i32, u8, u4, bit };
 
 const char* to_string(DType type);
 int bits(DType type);
@@ -56,7 +56,7 @@ struct TensorSpec {
   Layout layout = nullptr;
 
   int64_t numel() const { return shape.numel(); }
-  int64_t bytes() const;  // 8 elements a byte for bits, rounded up
+  int64_t bytes() const;  // of bits 8 elements to a byte, of u4 2; rounded up
   bool operator==(const TensorSpec& other) const;
 };
 

@@ -10,6 +10,7 @@
 #include "memory/choices.h"
 #include "memory/pass.h"
 #include "memory/passes/assign_queues.h"
+#include "memory/passes/fuse_recompute.h"
 #include "memory/passes/fuse_updates.h"
 #include "memory/passes/layouts.h"
 #include "memory/plan/report.h"
@@ -26,6 +27,13 @@ using Made = std::optional<Program>;
 Made order(const Program& p, Context context, std::string* note) {
   return schedule(p, context.options.schedule, note, context.workspace,
                   storage_options(context.options));
+}
+
+// Bits by the kernel that makes the value.
+Made fuse_bits(const Program& p, Context, std::string* note) {
+  Program out = fuse_encoders(p, note);
+  if (out.nodes.size() == p.nodes.size()) return note->clear(), std::nullopt;
+  return out;
 }
 
 Made choose_operand_layouts(const Program& p, Context context, std::string* note) {
@@ -56,6 +64,11 @@ const Pass kPasses[] = {
     {"fuse_epilogues", fold_epilogues, [](Options o) { return o.fuse_epilogues; }},
     {"encode", encode_maps, [](Options o) { return o.encode.any(); }, Keep::always, kTradesTime},
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
+    {"fuse_encoders", fuse_bits,
+     [](Options o) {
+       return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo);
+     },
+     Keep::if_peak_not_higher},
     {"fuse_updates",
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },
      [](Options o) { return o.fuse_updates; }, Keep::if_peak_not_higher},

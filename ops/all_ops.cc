@@ -39,6 +39,7 @@
 #include "ops/sums/reduce.h"
 #include "ops/sums/scale_by.h"
 #include "ops/tensors/casts.h"
+#include "ops/tensors/clip_bits.h"
 #include "ops/tensors/columns.h"
 #include "ops/tensors/embedding.h"
 #include "ops/tensors/fill.h"
@@ -76,6 +77,7 @@ std::span<const OpDef* const> all_ops() {
       &broadcast_leading_op,
       &cast_op,
       &clip_op,
+      &clip_bits_op,
       &clip_norm_gate_op,
       &concatenate_op,
       &conv2d_op,

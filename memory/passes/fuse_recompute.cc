@@ -21,6 +21,11 @@ struct Match {
   Binding binding;
   NodeId latest = kNone;  // the fused node comes where this node was, or before it
 
+  // The node that stays and gets other attributes; kNone where there is none.
+  NodeId stays() const {
+    const NodeId n = pattern->form.stays.node;
+    return n == kNone ? kNone : binding.node[n];
+  }
   std::vector<ValueId> operands() const { return bound(pattern->form.in); }
   std::vector<ValueId> outputs() const { return bound(pattern->form.out); }
   // The step's values for those of the pattern; kNone stays.
@@ -35,7 +40,7 @@ struct Match {
 class Matches {
  public:
   // Several matches may use a shared node.
-  enum class Part : uint8_t { none, shared, gone };
+  enum class Part : uint8_t { none, shared, gone, stays };
 
   Matches(const Program& program, std::span<const Rewrite* const> rewrites, Rewrite::When when)
       : p_(program),
@@ -57,7 +62,7 @@ class Matches {
   }
 
   const std::vector<Match>& list() const { return list_; }
-  bool is_fused(NodeId n) const { return part_[n] != Part::none; }
+  bool is_fused(NodeId n) const { return part_[n] == Part::shared || part_[n] == Part::gone; }
   void drop(size_t match) {
     list_.erase(list_.begin() + std::ptrdiff_t(match));
     part_.assign(p_.nodes.size(), Part::none);
@@ -79,19 +84,24 @@ class Matches {
   // A match whose node can stand somewhere: after its operands, before the readers of its outputs.
   // Of the gradient nodes nobody else may read what is interior, and no other match may have them.
   // Clones may have other readers: then they stay, and are made again in the node too.
+  // What a node that stays makes is read by them alone, or not by them.
   void accept(Match m) {
     const auto& nodes = m.binding.node;
-    const auto [first, last] = std::minmax_element(nodes.begin(), nodes.end());
-    if (updates_[*last] != updates_[*first]) return;  // state may have moved on
-    m.latest = *last;
+    const NodeId stays = m.stays();
+    NodeId first = p_.node_count(), last = 0;
+    for (NodeId n : nodes) {
+      if (n != stays) first = std::min(first, n), last = std::max(last, n);
+    }
+    if (updates_[last] != updates_[first]) return;  // state may have moved on
+    m.latest = last;
     auto among = [&](NodeId n) { return std::find(nodes.begin(), nodes.end(), n) != nodes.end(); };
     for (NodeId i : nodes.ids()) {
       const bool may_stay = stays_or_goes(p_.node(nodes[i]));
       const Part part = part_[nodes[i]];
-      if (part == Part::gone || (part == Part::shared && !may_stay)) return;
+      if (part != Part::none && (part != Part::shared || !may_stay)) return;
       for (ValueId v : present(m.pattern->form.program.node(i).out)) {
         const ValueId made = m.binding.value[v];
-        if (made == kNone) continue;
+        if (made == kNone || (nodes[i] == stays && !m.pattern->read[v])) continue;
         const bool interior = m.pattern->interior[v];
         if (interior && may_stay) continue;
         if (interior && kept_[made]) return;
@@ -105,7 +115,7 @@ class Matches {
     const std::vector<ValueId> operands = m.operands();
     for (ValueId v : present(operands)) {
       const NodeId producer = p_.value(v).producer;
-      if (producer >= m.latest || among(producer)) return;
+      if (producer >= m.latest || (among(producer) && producer != stays)) return;
     }
     take(m);
     list_.push_back(std::move(m));
@@ -118,7 +128,7 @@ class Matches {
       for (ValueId v : present(m.pattern->form.program.node(i).out)) {
         inside &= bool(m.pattern->interior[v]);
       }
-      part_[n] = inside ? Part::shared : Part::gone;
+      part_[n] = n == m.stays() ? Part::stays : inside ? Part::shared : Part::gone;
     }
   }
 
@@ -220,6 +230,7 @@ Node fused(const Program& p, const Match& m) {
   out.in = m.operands(), out.out = m.outputs();
   for (NodeId n : m.binding.node) {
     if (p.node(n).phase == Phase::backward) out.phase = Phase::backward;
+    if (out.phase == Phase::encode) out.phase = p.node(n).phase;  // of what is encoded
   }
   return out;
 }
@@ -253,6 +264,9 @@ Program fuse(Program program, std::string* note, std::span<const Rewrite* const>
   // The matches first: they read nodes that are moved then.
   std::vector<Node> made;
   for (const Match& m : matches.list()) made.push_back(fused(program, m));
+  for (const Match& m : matches.list()) {
+    if (m.stays() != kNone) program.node(m.stays()).attrs = m.pattern->form.stays.attrs;
+  }
   for (const Arrangement::Item& item : arranged->order()) {
     nodes.push_back(std::move(item.node == kNone ? made[item.match] : program.node(item.node)));
   }
@@ -270,6 +284,11 @@ Program fuse_recompute(Program program, std::string* note,
 Program fuse_epilogues(Program program, std::string* note,
                        std::span<const Rewrite* const> rewrites) {
   return fuse(std::move(program), note, rewrites, Rewrite::When::always);
+}
+
+Program fuse_encoders(Program program, std::string* note,
+                      std::span<const Rewrite* const> rewrites) {
+  return fuse(std::move(program), note, rewrites, Rewrite::When::encoded);
 }
 
 }  // namespace pal

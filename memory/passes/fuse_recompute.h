@@ -10,7 +10,8 @@
 //
 // The rewrites that say `always`, relu behind a matrix product for one, are found by a second pass,
 // whether something is recomputed or not. There nobody else may read what is inside, so that
-// nothing is made twice.
+// nothing is made twice. One node of a pattern may stay where it is, with other attributes: a
+// pool's, so that its gradient has done what relu's would.
 #pragma once
 #include <span>
 #include <string>
@@ -28,5 +29,8 @@ Program fuse_recompute(Program program, std::string* note = nullptr,
 // The same with those that say `always`.
 Program fuse_epilogues(Program program, std::string* note = nullptr,
                        std::span<const Rewrite* const> rewrites = all_rewrites());
+// The same with those that say `encoded`.
+Program fuse_encoders(Program program, std::string* note = nullptr,
+                      std::span<const Rewrite* const> rewrites = all_rewrites());
 
 }  // namespace pal

@@ -156,6 +156,30 @@ GistFootprint summed(std::vector<GistMap> maps) {
   return out;
 }
 
+bool is_float(DType type) {
+  return type == DType::f32 || type == DType::bf16 || type == DType::f16;
+}
+
+// A part of a storage.
+struct TouchedBytes {
+  StorageId storage;
+  int64_t begin, end;
+};
+
+// Bytes that several parts have in common count once.
+int64_t bytes_of_union(std::vector<TouchedBytes> parts) {
+  std::sort(parts.begin(), parts.end(), [](const TouchedBytes& a, const TouchedBytes& b) {
+    return a.storage != b.storage ? a.storage < b.storage : a.begin < b.begin;
+  });
+  int64_t bytes = 0, end = 0;  // end: of what was counted of the storage
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i == 0 || parts[i].storage != parts[i - 1].storage) end = 0;
+    bytes += std::max<int64_t>(0, parts[i].end - std::max(end, parts[i].begin));
+    end = std::max(end, parts[i].end);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 const char* to_string(MapUse use) {
@@ -234,20 +258,18 @@ GistFloor gist_floor(const Program& program) {
   GistFloor floor;
   for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
-    std::vector<StorageId> touched;
+    std::vector<TouchedBytes> touched;
     auto touch = [&](ValueId v) {
-      const bool is_float = v != kNone && bits(program.value(v).spec.dtype) >= 16;
-      if (is_float && is_map(program, v)) touched.push_back(storages.of[v]);
+      if (v == kNone || !is_map(program, v) || !is_float(program.value(v).spec.dtype)) return;
+      const int64_t begin = storages.offset[v];
+      touched.push_back({storages.of[v], begin, begin + program.value(v).spec.bytes()});
     };
     for (size_t k = 0; k < node.in.size(); ++k) {
       if (reads_of(*node.op, int(k), node.attrs).kind == Reads::Kind::values) touch(node.in[k]);
     }
     for (ValueId v : node.out) touch(v);
-    std::sort(touched.begin(), touched.end());
-    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-    int64_t sum = 0;
-    for (StorageId s : touched) sum += storages[s].bytes;
-    if (sum > floor.bytes) floor = {sum, n};
+    const int64_t bytes = bytes_of_union(std::move(touched));
+    if (bytes > floor.bytes) floor = {bytes, n};
   }
   return floor;
 }

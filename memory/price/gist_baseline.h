@@ -94,9 +94,10 @@ struct SharingGroups {
 };
 SharingGroups sharing_groups(std::span<const Buffer> buffers);
 
-// No encoding of stashes goes below what one node reads and writes: the largest sum of a node's
-// floats among the maps, in place where the operators allow it. An operand of which a predicate is
-// asked counts nothing: a bit will do.
+// No encoding of stashes goes below what one node reads and writes: the most bytes of floats among
+// the maps that a node touches, in place where the operators allow it. Bytes that are touched twice
+// count once, and of a storage those alone that the node's operands and results have, not what lies
+// beside a window. An operand of which a predicate is asked counts nothing: a bit will do.
 struct GistFloor {
   int64_t bytes = 0;
   NodeId node = kNone;

@@ -1,6 +1,8 @@
-// max_pool and its gradient: a thread has a channel of a pixel, neighbours have neighbouring
-// channels. The gradient gathers, window by window in the CPU's order, so nothing is added to
-// twice at once.
+// max_pool and its gradient: a thread has a channel of a pixel (or two elements whose places share
+// a byte of the map), neighbours have neighbouring channels. The gradient gathers, window by window
+// in the CPU's order, so nothing is added to twice at once.
+#include <limits>
+
 #include "ops/convolution/max_pool.h"
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/pooling.h"
@@ -8,10 +10,11 @@
 namespace pal {
 namespace {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Element i of y, and its code in the map.
 template <class T>
-__global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, PoolExtents e, MaxPoolAttrs s) {
-  const int64_t i = thread_number();
-  if (i >= e.images * e.out_height * e.out_width * e.channels) return;
+__device__ int largest(T* y, const T* x, int64_t i, const PoolExtents& e, const MaxPoolAttrs& s) {
   const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.out_width;
   const int64_t h0 = row % e.out_height * s.stride_h - s.top;
   const int64_t w0 = pixel % e.out_width * s.stride_w - s.left;
@@ -25,12 +28,23 @@ __global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, PoolExtents e, M
     }
   }
   if (y) store(y, i, best);
-  if (map) map[i] = uint8_t(at);
+  return s.positive && !(0 < best && best < kInfinity) ? kNowhere : int(at);
+}
+
+template <class T>
+__global__ void max_pool_kernel(T* y, uint8_t* map, const T* x, PoolExtents e, MaxPoolAttrs s,
+                                int each) {
+  const int64_t n = e.images * e.out_height * e.out_width * e.channels;
+  const int64_t i = thread_number() * each;
+  if (i >= n) return;
+  int code = largest(y, x, i, e, s);
+  if (each == 2 && i + 1 < n) code |= largest(y, x, i + 1, e, s) << 4;
+  if (map) map[i / each] = uint8_t(code);
 }
 
 template <class T>
 __global__ void max_pool_grad_kernel(T* dx, const T* dy, const uint8_t* map, PoolExtents e,
-                                     MaxPoolAttrs s) {
+                                     MaxPoolAttrs s, bool nibbles) {
   const int64_t i = thread_number();
   if (i >= e.images * e.height * e.width * e.channels) return;
   const int64_t c = i % e.channels, pixel = i / e.channels, row = pixel / e.width;
@@ -43,7 +57,8 @@ __global__ void max_pool_grad_kernel(T* dx, const T* dy, const uint8_t* map, Poo
     for (int64_t l = first_column; l < e.out_width && l * s.stride_w <= w; ++l) {
       const int64_t from = ((image + k) * e.out_width + l) * e.channels + c;
       const int64_t here = (h - k * s.stride_h) * s.kernel_w + w - l * s.stride_w;
-      sum += map[from] == here ? load(dy, from) : 0;
+      const int code = nibbles ? load_u4(map, from) : map[from];
+      sum += code == here ? load(dy, from) : 0;
     }
   }
   store(dx, i, sum);
@@ -53,10 +68,12 @@ void run_max_pool(const KernelArgs& a) {
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape &x = a.in_spec[0].shape, y = pooled(x, s);  // either output may be unread
   const PoolExtents e{x[0], x[1], x[2], x[3], y[1], y[2]};
-  const int64_t blocks = blocks_of(e.images * e.out_height * e.out_width * e.channels, kThreads);
+  const int each = map_type(s) == DType::u4 ? 2 : 1;  // elements of a thread
+  const int64_t n = e.images * e.out_height * e.out_width * e.channels;
+  const int64_t blocks = blocks_of(n, each * kThreads);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(max_pool_kernel<T>, {blocks}, a, a.output<T>(0), a.output<uint8_t>(1), a.input<T>(0), e,
-           s);
+           s, each);
   });
 }
 
@@ -67,7 +84,7 @@ void run_max_pool_grad(const KernelArgs& a) {
   const int64_t blocks = blocks_of(e.images * e.height * e.width * e.channels, kThreads);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(max_pool_grad_kernel<T>, {blocks}, a, a.output<T>(0), a.input<T>(0), a.input<uint8_t>(1),
-           e, s);
+           e, s, a.in_spec[1].dtype == DType::u4);
   });
 }
 

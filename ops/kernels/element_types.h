@@ -1,6 +1,6 @@
-// How elements are stored: f32, bf16, f16 and packed bits. Arithmetic is always in f32; these are
-// the only conversions. All are branch-free, so loops over them vectorise, and none depends on the
-// machine's own half-precision instructions, so every backend rounds alike.
+// How elements are stored: f32, bf16, f16, packed bits and nibbles. Arithmetic is always in f32;
+// these are the only conversions. All are branch-free, so loops over them vectorise, and none
+// depends on the machine's own half-precision instructions, so every backend rounds alike.
 #pragma once
 #include <cstdint>
 
@@ -54,5 +54,9 @@ template <class T> PAL_HD void store(T* p, int64_t i, float x) { p[i] = from_flo
 
 // Bits lie eight to a byte, the lowest first.
 PAL_HD inline bool load_bit(const uint8_t* p, int64_t i) { return p[i >> 3] >> (i & 7) & 1; }
+
+// Elements of u4 lie two to a byte, the first in its lower half. So work on them is cut at even
+// elements: no two threads write one byte.
+PAL_HD inline int load_u4(const uint8_t* p, int64_t i) { return p[i >> 1] >> (4 * (i & 1)) & 15; }
 
 }  // namespace pal

@@ -72,6 +72,7 @@ dnnl::memory::data_type data_type(DType type) {
     case DType::f16: return dnnl::memory::data_type::f16;
     case DType::i32: return dnnl::memory::data_type::s32;
     case DType::u8: return dnnl::memory::data_type::u8;
+    case DType::u4:
     case DType::bit: break;
   }
   throw ProgramError("[oneDNN] has no element type " + std::string(to_string(type)));

@@ -17,7 +17,7 @@ Shape with_width(const Shape& shape, int64_t width) {
 }
 
 void require_columns(const TensorSpec& spec) {
-  require(spec.shape.rank() > 0 && !spec.layout && spec.dtype != DType::bit, spec,
+  require(spec.shape.rank() > 0 && !spec.layout && bits(spec.dtype) >= 8, spec,
           ": needs plain columns of whole bytes");
 }
 

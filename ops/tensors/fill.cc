@@ -26,6 +26,10 @@ void run(const KernelArgs& a) {
     case DType::f16: return fill_with(a, n, from_float<f16>(value));
     case DType::i32: return fill_with(a, n, int32_t(value));
     case DType::u8: return fill_with(a, n, uint8_t(value));
+    case DType::u4:
+      fill_with(a, spec.bytes(), uint8_t((uint32_t(value) & 15u) * 0x11u));
+      if (n % 2) a.output<uint8_t>(0)[n / 2] &= 15;
+      return;
     case DType::bit: break;
   }
   fill_with(a, spec.bytes(), uint8_t(value > 0 ? 0xff : 0));
@@ -47,6 +51,8 @@ const OpDef fill_op{
     .examples = {{.attrs = FillAttrs{{3, 7}, DType::f32, 1.5f}},
                  {.attrs = FillAttrs{{3, 7}, DType::bf16, -2}},
                  {.attrs = FillAttrs{{11}, DType::bit, 1}},
+                 {.attrs = FillAttrs{{11}, DType::u4, 13}},
+                 {.attrs = FillAttrs{{3, 8}, DType::u4, 6}},
                  {.attrs = FillAttrs{{70001}, DType::i32, 3}}},
 };
 

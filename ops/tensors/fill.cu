@@ -28,6 +28,7 @@ uint32_t fill_pattern(DType type, float value) {
     case DType::f16: return from_float<f16>(value).bits * 0x10001u;
     case DType::i32: return uint32_t(int32_t(value));
     case DType::u8: return uint8_t(value) * 0x1010101u;
+    case DType::u4: return (uint32_t(value) & 15u) * 0x11111111u;
     case DType::bit: break;
   }
   return value > 0 ? 0xffffffffu : 0;
@@ -38,12 +39,13 @@ void run_fill(const KernelArgs& a) {
   const int64_t bytes = spec.bytes(), n = spec.numel();
   const uint32_t pattern = fill_pattern(spec.dtype, value);
   if (bytes % 4 == 0 && reinterpret_cast<uintptr_t>(a.out[0]) % 4 == 0 &&
-      spec.dtype != DType::bit) {
+      (bits(spec.dtype) >= 8 || n % 8 == 0)) {
     return launch(fill_words_kernel, {blocks_of(bytes / 4, 4 * kThreads)}, a, a.output<uint32_t>(0),
                   bytes / 4, pattern);
   }
   uint8_t last = bytes ? uint8_t(pattern >> (8 * ((bytes - 1) % 4))) : 0;
   if (spec.dtype == DType::bit && n % 8 && last) last = uint8_t((1u << (n % 8)) - 1);
+  if (spec.dtype == DType::u4 && n % 2) last &= 15;
   launch(fill_kernel, {blocks_of(bytes, 4 * kThreads)}, a, a.output<uint8_t>(0), bytes, pattern,
          last);
 }

@@ -43,7 +43,7 @@ const OpDef reverse_op{
     .formula = "x[len - 1 - t] for t < len, else x[t]",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 2, 2);
-      require(in[0].shape.rank() >= 2 && in[0].dtype != DType::bit && !in[0].layout, in[0],
+      require(in[0].shape.rank() >= 2 && bits(in[0].dtype) >= 8 && !in[0].layout, in[0],
               ": should be (T, B, ..)");
       require(in[1] == TensorSpec{{in[0].shape[1]}, DType::i32}, in[0], ", ", in[1],
               ": lengths should be i32[", in[0].shape[1], "]");
@@ -65,7 +65,7 @@ const OpDef swap_leading_op{
     .formula = "x with its first two axes exchanged",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 1, 1);
-      require(in[0].shape.rank() >= 2 && !in[0].layout && in[0].dtype != DType::bit, in[0],
+      require(in[0].shape.rank() >= 2 && !in[0].layout && bits(in[0].dtype) >= 8, in[0],
               ": needs two axes, and a plain layout of whole bytes");
       return {{swapped(in[0].shape), in[0].dtype}};
     },

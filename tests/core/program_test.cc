@@ -25,6 +25,9 @@ template <class F> std::string message_of(F&& f) {
 TEST(Spec, SizesAndText) {
   EXPECT_EQ((TensorSpec{{3, 5}, DType::bf16}.bytes()), 30);
   EXPECT_EQ((TensorSpec{{3, 5}, DType::bit}.bytes()), 2);
+  EXPECT_EQ((TensorSpec{{3, 5}, DType::u4}.bytes()), 8);
+  EXPECT_EQ((TensorSpec{{3, 4}, DType::u4}.bytes()), 6);
+  EXPECT_EQ(to_string(TensorSpec{{2, 9}, DType::u4}), "u4[2,9]");
   EXPECT_EQ(to_string(TensorSpec{{100, 128}, DType::i32}), "i32[100,128]");
   auto blocked = std::make_shared<BlockedLayout>(BlockedLayout{"ABcd16b16a", 4096, nullptr});
   const TensorSpec spec{{3, 5}, DType::f32, blocked};

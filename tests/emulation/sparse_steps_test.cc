@@ -19,11 +19,13 @@ TEST(SparseStepsOnAGpu, TheBitsOfDenseMaps) {
   }
   for (const int accumulate : {1, 2}) {
     for (const double margin : {1.0, 1.3}) {
-      Training plain(accumulate, margin, 1, false, {}, cuda_device());
-      Training sparse(accumulate, margin, 1, true, {}, cuda_device());
+      SparseSetup setup{.accumulate = accumulate, .margin = margin, .device = cuda_device()};
+      Training sparse(setup_of(setup));
+      setup.ssdc = false;
+      Training plain(setup_of(setup));
       for (int64_t step = 0; step < 10; ++step) {
-        const float lowest = 0.9f - 0.18f * float(step);
-        ASSERT_EQ(plain.step(step, lowest), sparse.step(step, lowest)) << step;
+        *setup.lowest = 0.9f - 0.18f * float(step);
+        ASSERT_EQ(plain.step(step), sparse.step(step)) << step;
         ASSERT_TRUE(plain.state() == sparse.state()) << step << " margin " << margin;
       }
       EXPECT_EQ(sparse.overflows > 0, margin == 1.0);

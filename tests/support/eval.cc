@@ -76,6 +76,7 @@ std::vector<float> decode(const TensorSpec& spec, std::span<const std::byte> byt
       case DType::f16: out[i] = from_f16(read(uint16_t{}, i)); break;
       case DType::i32: out[i] = float(read(int32_t{}, i)); break;
       case DType::u8: out[i] = float(read(uint8_t{}, i)); break;
+      case DType::u4: out[i] = float(int(bytes[i / 2]) >> (4 * (i % 2)) & 15); break;
       case DType::bit: out[i] = float(int(bytes[i / 8]) >> (i % 8) & 1); break;
     }
   }
@@ -93,6 +94,7 @@ std::vector<std::byte> encode(const TensorSpec& spec, const std::vector<float>& 
       case DType::f16: write(to_f16(x), i); break;
       case DType::i32: write(int32_t(x), i); break;
       case DType::u8: write(uint8_t(x), i); break;
+      case DType::u4: bytes[i / 2] |= std::byte((int(x) & 15) << (4 * (i % 2))); break;
       case DType::bit: bytes[i / 8] |= std::byte((x > 0 ? 1 : 0) << (i % 8)); break;
     }
   }
@@ -111,8 +113,7 @@ std::string first_difference(const TensorSpec& spec, std::span<const std::byte> 
   std::memcpy(&y, b.data() + i * size, size);
   char text[96];
   std::snprintf(text, sizeof text, "%s %zu: 0x%0*x against 0x%0*x",
-                spec.dtype == DType::bit ? "byte" : "element", i, int(2 * size), x, int(2 * size),
-                y);
+                bits(spec.dtype) < 8 ? "byte" : "element", i, int(2 * size), x, int(2 * size), y);
   return text;
 }
 

@@ -11,6 +11,7 @@
 
 #include "train/config/config.h"
 #include "train/loop/train_args.h"
+#include "train/papers/reproduce.h"
 #include "train/translation/beam.h"
 
 namespace pal {
@@ -54,7 +55,9 @@ struct ReproduceArgs {
   std::string profile;  // a device profile's name or path; empty: the papers' card
   bool list = false;
   bool json = false;
+  MeasureSettings measure = {};  // of what is measured here
 };
+// UsageError where a setting is given that the table does not take.
 int run_reproduce(const ReproduceArgs& args);
 
 struct PlaceArgs {

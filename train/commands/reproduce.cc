@@ -53,12 +53,36 @@ nlohmann::ordered_json as_json(const ReproducedTable& table) {
   return {{"title", table.title}, {"rows", rows}, {"notes", table.notes}};
 }
 
+// Settings that were given, by the names that Reproduction::takes has.
+void check_settings(const Reproduction& r, const MeasureSettings& given) {
+  const std::pair<const char*, bool> flags[] = {{"batch", given.batch.has_value()},
+                                                {"steps", given.steps.has_value()},
+                                                {"seeds", given.seeds.has_value()},
+                                                {"config", !given.config.empty()},
+                                                {"set", !given.sets.empty()}};
+  for (const auto& [flag, is_given] : flags) {
+    if (!is_given || (" " + std::string(r.takes) + " ").find(" " + std::string(flag) + " ") !=
+                         std::string::npos) {
+      continue;
+    }
+    throw UsageError("reproduce " + std::string(r.name) + ": takes no --" + flag +
+                     (*r.takes ? "; of these flags it takes " + std::string(r.takes)
+                               : "; it is predicted, nothing is run"));
+  }
+}
+
+DeviceProfile profile_for(const Reproduction& r, const std::string& asked) {
+  if (!asked.empty()) return load_profile(asked);
+  if (r.profile) return load_profile(r.profile);
+  return r.measure ? default_profile() : load_profile(kDefaultProfile);
+}
+
 }  // namespace
 
 int run_reproduce(const ReproduceArgs& args) {
   const std::vector<Reproduction> list = reproductions();
   if (args.list) {
-    for (const Reproduction& each : list) std::printf("%-12s %s\n", each.name, each.what);
+    for (const Reproduction& each : list) std::printf("%-14s %s\n", each.name, each.what);
     return kExitDone;
   }
   const auto found = std::find_if(list.begin(), list.end(),
@@ -71,8 +95,10 @@ int run_reproduce(const ReproduceArgs& args) {
                      (near.empty() ? "" : "; did you mean " + near + "?") +
                      " (pal reproduce --list names them all)");
   }
-  const DeviceProfile device = load_profile(args.profile.empty() ? kDefaultProfile : args.profile);
-  const std::vector<ReproducedTable> tables = found->make(device);
+  check_settings(*found, args.measure);
+  const DeviceProfile device = profile_for(*found, args.profile);
+  const std::vector<ReproducedTable> tables =
+      found->measure ? found->measure(device, args.measure) : found->make(device);
   if (args.json) {
     nlohmann::ordered_json json{{"name", found->name},
                                 {"what", found->what},
@@ -82,8 +108,10 @@ int run_reproduce(const ReproduceArgs& args) {
     std::puts(json.dump().c_str());
     return kExitDone;
   }
-  std::printf("%s\nOurs: bytes planned, times predicted for %s. Theirs: from the paper.\n",
-              found->what, device.name.c_str());
+  std::printf("%s\nOurs: %s %s. Theirs: from the paper.\n", found->what,
+              found->measure ? "measured on this machine; what is predicted, for"
+                             : "bytes planned, times predicted for",
+              device.name.c_str());
   for (const ReproducedTable& table : tables) print(table);
   return kExitDone;
 }
@@ -92,17 +120,29 @@ namespace {
 
 struct ReproduceFlags {
   ReproduceArgs args;
+  ConfigFlags config;
 
   void declare(Flags& flags) {
     flags.add("NAME", args.name, "echo-fig15, ...", {.type = "NAME"});
     flags.add("--list", args.list, "the names there are", {.excludes = "NAME"});
     flags.add("--profile", args.profile, "device that times are predicted for", {.type = "NAME"});
+    flags.add("--batch", args.measure.batch, "of what is measured: samples a step", {.type = "N"});
+    flags.add("--steps", args.measure.steps, "of what is measured: steps that are run",
+              {.type = "N"});
+    flags.add("--seeds", args.measure.seeds, "of what is trained: runs from other weights",
+              {.type = "N"});
+    config.add(flags);
     add_json(flags, args.json);
   }
-  Request read() const {
+  Request read() {
     if (args.name.empty() && !args.list) {
       throw UsageError("reproduce: which one? pal reproduce --list names them all");
     }
+    const MeasureSettings& m = args.measure;
+    if (m.batch) check_range("--batch", *m.batch, 1, 100'000);
+    if (m.steps) check_range("--steps", *m.steps, 1, 100'000'000);
+    if (m.seeds) check_range("--seeds", *m.seeds, 1, 1000);
+    args.measure.config = config.config, args.measure.sets = config.set;
     return request<run_reproduce>(args);
   }
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "train/loop/ema.h"
 #include "train/run_files/safetensors.h"
 
@@ -22,8 +23,11 @@ std::string dtype_name(DType type) {
     case DType::f16: return "F16";
     case DType::bf16: return "BF16";
     case DType::i32: return "I32";
-    default: return "U8";
+    case DType::u8: return "U8";
+    case DType::u4:
+    case DType::bit: break;
   }
+  throw ProgramError(join_parts("[checkpoint] a state of ", type, " has no safetensors type"));
 }
 
 std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }

@@ -105,6 +105,15 @@ std::vector<PaperNetwork> gist_networks_apart() {
   return {resnet50(), classifier(image_network("inception_v3"))};
 }
 
+PaperNetwork deep_resnet(int64_t depth) {
+  return network("resnet" + std::to_string(depth), "32x32", 0,
+                 [depth](Builder& b, Val s, int64_t batch) {
+                   const ResNetOptions options{
+                       .family = ResNetOptions::Family::cifar, .depth = depth, .classes = 10};
+                   return classify(b, s, resnet_model(options), {batch, 32, 32, 3});
+                 });
+}
+
 int64_t weights_of(const Program& program) {
   int64_t count = 0;
   for (const StateSlot& slot : program.state) {

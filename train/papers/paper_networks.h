@@ -26,6 +26,9 @@ std::vector<PaperNetwork> gist_networks();
 // Two that its averages are without, for comparison: ResNet-50 and Inception v3.
 std::vector<PaperNetwork> gist_networks_apart();
 
+// Figure 16's: CIFAR's ResNet of a depth (509, 851, 1202) on images of 32x32 of ten classes.
+PaperNetwork deep_resnet(int64_t depth);
+
 // Weights of a recorded program that are trained.
 int64_t weights_of(const Program& program);
 

@@ -2,6 +2,7 @@
 // is measured are columns of their own, and every table says which machine or profile it is for.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,10 +21,23 @@ struct ReproducedTable {
   std::vector<std::string> notes = {};  // one sentence each
 };
 
+// How much of a measurement is wanted; what is not given, the measurement chooses.
+struct MeasureSettings {
+  std::optional<int64_t> batch, steps, seeds;
+  std::string config;             // what is trained, in place of its own choice
+  std::vector<std::string> sets;  // as --set, over either
+};
+
 struct Reproduction {
   const char* name;  // echo-fig15
   const char* what;  // "Echo, Figure 15: ..."
-  std::vector<ReproducedTable> (*make)(const DeviceProfile& device);
+  std::vector<ReproducedTable> (*make)(const DeviceProfile& device) = nullptr;
+  // In place of `make`: what runs steps on this machine.
+  std::vector<ReproducedTable> (*measure)(const DeviceProfile& device,
+                                          const MeasureSettings& settings) = nullptr;
+  const char* takes = "";         // of the settings, "batch steps"
+  const char* profile = nullptr;  // of the paper's card; null: kDefaultProfile, or the measured
+                                  // machine's where it has one
 };
 
 // What there is, by paper.
@@ -33,6 +47,9 @@ std::span<const Reproduction> olla_reproductions();
 std::span<const Reproduction> zoo_reproductions();
 std::span<const Reproduction> gist_reproductions();
 std::span<const Reproduction> gist_encoded_reproductions();
+std::span<const Reproduction> gist_priced_reproductions();
+std::span<const Reproduction> gist_measured_reproductions();
+std::span<const Reproduction> gist_trained_reproductions();
 std::vector<Reproduction> reproductions();  // all of them
 
 // A workload of a paper: a shipped configuration with changes, at a bucket.

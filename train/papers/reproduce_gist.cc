@@ -24,32 +24,10 @@ std::string share(int64_t part, int64_t whole) {
 std::string times(int64_t from, int64_t to) {
   return to ? fixed(double(from) / double(to), 2) + "x" : "-";
 }
-// "conv1_1 relu": with the scope that the node has, or else its first operand's maker.
-std::string name_of(const Program& p, NodeId node) {
-  NodeId n = node;
-  while (p.scope_of(p.node(n)).empty() && !p.node(n).in.empty() && p.node(n).in[0] != kNone) {
-    const NodeId before = p.value(p.node(n).in[0]).producer;
-    if (before == kNone) break;
-    n = before;
-  }
-  const std::string scope = p.scope_of(p.node(n));
-  return scope + (scope.empty() ? "" : " ") + p.node(node).op->name;
-}
-std::string label(const GistBaseline& n) { return n.apart ? n.name + " (apart)" : n.name; }
-
 const char* const kApart = "apart: not among the paper's five.";
 const char* const kInception =
     "inception: GoogLeNet without batch norm, without local response norm and without auxiliary "
     "heads; its 5x5 kernels are 3x3, which makes maps of the same size.";
-
-// What text of the paper says of a network, or "-".
-std::string said(const std::string& network,
-                 std::initializer_list<std::pair<const char*, const char*>> texts) {
-  for (const auto& [name, text] : texts) {
-    if (network == name) return text;
-  }
-  return "-";
-}
 
 int64_t immediate(const BytesByUse& use) {
   return use[size_t(MapUse::immediate)] + use[size_t(MapUse::gradient)];
@@ -87,7 +65,7 @@ Table by_accounting(const std::vector<GistBaseline>& networks) {
       .notes = {"investigation: stashed maps share with nothing. dynamic: the most bytes alive at "
                 "once; the paper's mean of CNTK / dynamic: 1.2x, Overfeat's over 1.5x.",
                 "in place, with the map: no encoding; nodes write over what dies (section III-C), "
-                "and max pooling keeps its map of 8 bits in place of X and Y.",
+                "and max pooling keeps its map of 4 bits in place of X and Y.",
                 "floor: what one node reads and writes of the maps. No encoding of stashes alone "
                 "goes below it (paper: not stated).",
                 kApart}};
@@ -98,7 +76,7 @@ Table by_accounting(const std::vector<GistBaseline>& networks) {
     table.rows.push_back({label(n), gigabytes(f.investigation), gigabytes(f.cntk),
                           gigabytes(f.dynamic), times(f.cntk, f.dynamic), gigabytes(better),
                           gigabytes(floor.bytes), times(f.cntk, floor.bytes),
-                          name_of(n.program, floor.node)});
+                          node_name(n.program, floor.node)});
   }
   return table;
 }
@@ -139,7 +117,7 @@ Table two_uses_in(const GistBaseline& n, const DeviceProfile& device) {
   for (const GistMap& map : n.footprint.maps) {
     if (map.use != MapUse::stashed || map.buffer.size < 10'000'000) continue;
     const MapUses uses = uses_of(starts, map);
-    table.rows.push_back({name_of(n.program, n.program.value(map.value).producer),
+    table.rows.push_back({node_name(n.program, n.program.value(map.value).producer),
                           fixed(double(map.buffer.size) * 1e-6, 1), fixed(uses.made, 2),
                           fixed(uses.read, 2), fixed(uses.wanted, 2), fixed(uses.dropped, 2),
                           fixed(uses.gap(), 2), percent(uses.gap() / prediction.step_ms)});
@@ -304,6 +282,26 @@ std::span<const Reproduction> gist_reproductions() {
       {"gist-fig7", "Gist, Figure 7: encodings and sharing, an example", gist_fig7},
   };
   return kGist;
+}
+
+std::string node_name(const Program& p, NodeId node) {
+  NodeId n = node;
+  while (p.scope_of(p.node(n)).empty() && !p.node(n).in.empty() && p.node(n).in[0] != kNone) {
+    const NodeId before = p.value(p.node(n).in[0]).producer;
+    if (before == kNone) break;
+    n = before;
+  }
+  const std::string scope = p.scope_of(p.node(n));
+  return scope + (scope.empty() ? "" : " ") + p.node(node).op->name;
+}
+std::string label(const GistBaseline& n) { return n.apart ? n.name + " (apart)" : n.name; }
+
+std::string said(const std::string& network,
+                 std::initializer_list<std::pair<const char*, const char*>> texts) {
+  for (const auto& [name, text] : texts) {
+    if (network == name) return text;
+  }
+  return "-";
 }
 
 int64_t GistBaseline::stashed(LayerPair pair) const {

@@ -1,7 +1,9 @@
 // What Gist's tables are made of, beside memory/price/gist_baseline.h.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/program.h"
@@ -12,6 +14,8 @@
 namespace pal {
 
 inline constexpr int64_t kGistBatch = 64;  // section II-A
+// Of what csr stores, assumed where it was not measured.
+inline constexpr double kGistDensity = 0.5;
 
 // A network at the paper's batch as CNTK runs it.
 struct GistBaseline {
@@ -28,15 +32,22 @@ struct GistBaseline {
 };
 // The five, then those apart where wanted.
 std::vector<GistBaseline> gist_baselines(bool apart = true);
+std::string label(const GistBaseline& network);  // its name, and whether it stands apart
+
+// "conv1_1 relu": with the scope that the node has, or else its first operand's maker.
+std::string node_name(const Program& program, NodeId node);
+// What text of the paper says of a network, or "-".
+std::string said(const std::string& network,
+                 std::initializer_list<std::pair<const char*, const char*>> texts);
 
 // Which of the paper's encodings a step is simulated with.
 struct GistEncodings {
   bool binarize = false;  // bits for ReLU-Pool; max pooling keeps its map, of four bits
   bool ssdc = false;      // csr for ReLU-Conv and Pool-Conv
   bool inplace = false;
-  const char* dpr = nullptr;   // format of the other stashes and of csr's values; null: f32
-  double density = 0.5;        // assumed, of what csr stores
-  bool decoded_copies = true;  // off: the optimized software of section V-H
+  const char* dpr = nullptr;      // format of the other stashes and of csr's values; null: f32
+  double density = kGistDensity;  // assumed, of what csr stores
+  bool decoded_copies = true;     // off: the optimized software of section V-H
 };
 // The footprint with them, on lifetimes alone (with_encoded). ReLU-join is among the others, as in
 // the paper.

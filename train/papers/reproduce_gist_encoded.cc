@@ -46,7 +46,7 @@ Table ratios(const std::string& title, const std::vector<Column>& columns,
   };
   std::vector<GistBaseline> networks = gist_baselines();
   for (const GistBaseline& n : networks) {
-    add_row(n.apart ? n.name + " (apart)" : n.name, n.name, [&](size_t c) {
+    add_row(label(n), n.name, [&](size_t c) {
       const double r = columns[c].ratio(n);
       if (!n.apart) sums[c] += r;
       return r;

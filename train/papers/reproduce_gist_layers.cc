@@ -73,7 +73,7 @@ std::string backward_reads(const OpDef& op, const std::vector<std::string>& oper
 std::vector<Table> gist_fig4(const DeviceProfile&) {
   const Layer layers[] = {
       {&relu_op, {"X"}, {"Y"}, "Y, dY"},
-      {&max_pool_op, {"X"}, {"Y", "map of 8 bits"}, "CNTK: X, Y, dY; Gist: map of 4 bits, dY"},
+      {&max_pool_op, {"X"}, {"Y", "map of 4 bits"}, "CNTK: X, Y, dY; Gist: map of 4 bits, dY"},
       {&conv2d_op, {"X", "W", "bias"}, {"Y"}, "X, dY"},
       {&matmul_op, {"X", "W"}, {"Y"}, "-"},
       {&avg_pool_op, {"X"}, {"Y"}, "-"},
@@ -146,8 +146,8 @@ GistFootprint gist_simulation(const Program& program, const GistEncodings& with)
   for (const GistStash& stash : stashes_of(program, dense)) {
     const bool sparse = stash.pair == LayerPair::relu_conv || stash.pair == LayerPair::pool_conv;
     const Node& maker = program.node(program.value(stash.value).producer);
-    if (maker.op == &max_pool_op && stash.value != maker.out[0]) {  // 8 bits
-      encoded.push_back({stash.value, stash.bytes / 2, false});
+    if (maker.op == &max_pool_op && stash.value != maker.out[0]) {  // read as it is
+      encoded.push_back({stash.value, stash.bytes, false});
     } else if (with.binarize && stash.pair == LayerPair::relu_pool) {
       encoded.push_back({stash.value, binarized(stash.bytes), false});
     } else if (with.ssdc && sparse) {

@@ -415,8 +415,12 @@ TEST(EchoBits, CompiledStepsPlanAndCheck) {
   const StateLayout layout(p);
   const int64_t without = compile(p, cache, layout).plan.device().bytes;
   EXPECT_LE(compile(p, cache, layout, {.recompute = Recompute::echo}).plan.device().bytes, without);
-  EXPECT_EQ(count_of(compile(encode(p, choose_forms(p, kBits)), cache, layout).program, "to_bits"),
-            1);
+  auto bits = [&](bool fuse) {
+    const Program encoded = encode(p, choose_forms(p, kBits));
+    return count_of(compile(encoded, cache, layout, {.fuse_epilogues = fuse}).program, "to_bits");
+  };
+  EXPECT_EQ(bits(false), 1);
+  EXPECT_EQ(bits(true), 0);  // the pool's gradient has done what relu's would
 }
 
 }  // namespace

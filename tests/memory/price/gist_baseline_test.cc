@@ -14,9 +14,12 @@
 #include "memory/passes/encode.h"
 #include "memory/place/buffers/load.h"
 #include "memory/price/baselines.h"
+#include "memory/storages/storages.h"
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/max_pool.h"
 #include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/encodings/ssdc.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/casts.h"
@@ -30,7 +33,7 @@ namespace {
 Program with_bits_of(const Program& p) { return encode(p, choose_forms(p, kBits)); }
 
 // Bytes of the chain's maps: two images of 8 x 8, four channels, then 4 x 4; eight channels.
-constexpr int64_t kBig = 2048, kPooled = 512, kLast = 1024, kMap = 128, kBits = 64, kLoss = 4;
+constexpr int64_t kBig = 2048, kPooled = 512, kLast = 1024, kMap = 64, kBits = 64, kLoss = 4;
 
 // conv, relu, pool, conv, and the sum of all as the loss.
 Program chain() {
@@ -235,6 +238,32 @@ TEST(GistBaseline, TheFloorIsWhatOneNodeReadsAndWrites) {
   EXPECT_EQ(floor.bytes, kBig + kPooled);
   const std::string op = p.node(floor.node).op->name;
   EXPECT_TRUE(op == "max_pool" || op == "max_pool_grad") << op;
+}
+
+// A count is no float: no encoding of maps has anything to do with it.
+TEST(GistBaseline, TheFloorHasFloatsAlone) {
+  Builder b;
+  Val x = b.input("x", {{4, 6}}), w = b.state("w", {{6, 8}}, Role::weight);
+  b.output("count", count_nonzeros(matmul(x, w)));
+  const GistFloor floor = gist_floor(b.take());
+  EXPECT_EQ(floor.bytes, 4 * 8 * 4) << "the product; its count is i32[1]";
+}
+
+// Two windows of two rows, one of them in both: with the sum three rows and two. Whole, there are
+// four rows and two.
+TEST(GistBaseline, TheFloorHasTheBytesOfWindowsThatANodeTouches) {
+  constexpr int64_t kRow = 8 * 4;
+  Builder b;
+  Val x = b.input("x", {{4, 6}}), w = b.state("w", {{6, 8}}, Role::weight);
+  Val y = matmul(x, w);
+  b.output("sum", pal::add(slice(y, 0, 2), slice(y, 1, 3)));
+  const Program p = b.take();
+  const Storages storages = assign_storages(p);
+  const Node& last = p.node(p.value(p.output("sum")).producer);
+  ASSERT_EQ(storages.of[last.in[0]], storages.of[last.in[1]]) << "both are windows";
+  const GistFloor floor = gist_floor(p);
+  EXPECT_EQ(floor.bytes, 3 * kRow + 2 * kRow);
+  EXPECT_EQ(p.node(floor.node).op, last.op);
 }
 
 // Figure 7: X is stashed, A to D are consumed at once, X's copies on both sides of the gap are of

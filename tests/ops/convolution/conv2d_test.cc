@@ -138,9 +138,7 @@ TEST(MaxPool, FirstOfEqualsWinsAndNanIsLargest) {
   const Floats y = eval.floats("y");
   EXPECT_EQ(y[0], 3);
   EXPECT_TRUE(std::isnan(y[1]));
-  const auto map = eval.bytes(eval.find("map"));
-  EXPECT_EQ(int(map[0]), 1);
-  EXPECT_EQ(int(map[1]), 2);
+  EXPECT_EQ(eval.floats("map"), (Floats{1, 2}));
 }
 
 // A mean much larger than the deviation: a single sum of squares would lose every digit.

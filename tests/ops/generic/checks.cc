@@ -29,7 +29,7 @@ Bytes draw_operand(const ExampleOperand& operand, std::mt19937_64& rng) {
   }
   std::vector<float> elements(
       size_t(spec.layout ? spec.bytes() * 8 / bits(spec.dtype) : spec.numel()));
-  const bool whole = spec.dtype == DType::i32 || spec.dtype == DType::u8;
+  const bool whole = spec.dtype == DType::i32 || spec.dtype == DType::u8 || spec.dtype == DType::u4;
   std::uniform_real_distribution<double> real(operand.lo, operand.hi);
   std::uniform_int_distribution<int> integer(int(std::ceil(operand.lo)), int(operand.hi));
   for (float& x : elements) x = whole ? float(integer(rng)) : float(real(rng));

@@ -254,6 +254,9 @@ TEST(Evaluator, RoundsToStorageTypes) {
   EXPECT_EQ(decode(bf16, encode(bf16, x)),
             (std::vector<float>{0, 1, -2.5f, 65536, 0x1p-24f, 1, 3, -0x1.8p-15f}));
   EXPECT_EQ(encode(bit, x), Bytes{std::byte{0b01111010}});
+  const TensorSpec u4{{5}, DType::u4};
+  EXPECT_EQ(encode(u4, {1, 15, 0, 9, 7}), (Bytes{std::byte{0xF1}, std::byte{0x90}, std::byte{7}}));
+  EXPECT_EQ(decode(u4, encode(u4, {1, 15, 0, 9, 7})), (std::vector<float>{1, 15, 0, 9, 7}));
   EXPECT_EQ(encode({{2}, DType::f16}, {65520, 1}),
             (Bytes{std::byte{0x00}, std::byte{0x7C}, std::byte{0x00}, std::byte{0x3C}}));
 }

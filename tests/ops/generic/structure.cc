@@ -36,7 +36,8 @@ std::vector<TensorSpec> neighbours(const TensorSpec& spec) {
       if (!(other == spec.shape)) with_shape(other);
     }
   }
-  for (DType type : {DType::f32, DType::bf16, DType::f16, DType::i32, DType::u8, DType::bit}) {
+  for (DType type :
+       {DType::f32, DType::bf16, DType::f16, DType::i32, DType::u8, DType::u4, DType::bit}) {
     if (type != spec.dtype) out.push_back({spec.shape, type});
   }
   return out;
@@ -47,7 +48,8 @@ bool safe_to_run(const Example& example) {
   int64_t elements = 0;
   for (auto& operand : example.operands) {
     if (operand.absent) continue;
-    const bool index = operand.spec.dtype == DType::i32 || operand.spec.dtype == DType::u8;
+    const DType type = operand.spec.dtype;
+    const bool index = type == DType::i32 || type == DType::u8 || type == DType::u4;
     if (operand.spec.numel() == 0 || (index && !(operand.spec == scalars_spec()))) return false;
     elements += operand.spec.numel();
   }

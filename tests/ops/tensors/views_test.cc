@@ -91,6 +91,8 @@ TEST(Views, Errors) {
   EXPECT_THROW(reshape(c.x, {3, 3}), ProgramError);
   EXPECT_THROW(unbind(c.builder.input("v", {{4}})), ProgramError);
   EXPECT_THROW(slice(c.builder.input("bits", {{4, 3}, DType::bit}), 0, 2), ProgramError);
+  EXPECT_THROW(slice(c.builder.input("nibbles", {{4, 3}, DType::u4}), 0, 2), ProgramError);
+  EXPECT_EQ(slice(c.builder.input("pairs", {{4, 6}, DType::u4}), 1, 3).spec().bytes(), 6);
   EXPECT_THROW(stack({c.x, c.builder.input("z", {{2, 4}})}), ProgramError);
   EXPECT_THROW(split(c.x, {1, 2}), ProgramError);
   EXPECT_THROW(slice_columns(c.x, 1, 3), ProgramError);

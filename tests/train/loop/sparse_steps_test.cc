@@ -14,20 +14,38 @@
 namespace pal::test {
 namespace {
 
+// The same training twice, with sparse maps and without; both see the same inputs.
+struct Pair {
+  SparseSetup with, without;
+  Training plain, sparse;
+
+  explicit Pair(const SparseSetup& setup)
+      : with(setup),
+        without([&] {
+          SparseSetup dense = setup;
+          dense.ssdc = false;
+          return dense;
+        }()),
+        plain(setup_of(without)),
+        sparse(setup_of(with)) {}
+  void step(int64_t number, float lowest) {
+    *with.lowest = lowest;
+    ASSERT_EQ(plain.step(number), sparse.step(number)) << number;
+    ASSERT_TRUE(plain.state() == sparse.state()) << number << " margin " << with.margin;
+  }
+};
+
 TEST(SparseSteps, WhereverRoomIsTooLittleTheBitsAreTheSame) {
   for (const int accumulate : {1, 3}) {
     for (const double margin : {1.0, 1.25}) {
-      Training plain(accumulate, margin, 1, false), sparse(accumulate, margin, 1, true);
+      Pair pair({.accumulate = accumulate, .margin = margin});
       for (int64_t step = 0; step < 40; ++step) {
         // More and more nonzeros, then fewer.
-        const float lowest =
-            step < 20 ? 0.9f - 0.1f * float(step) : -1.0f + 0.1f * float(step - 20);
-        ASSERT_EQ(plain.step(step, lowest), sparse.step(step, lowest)) << step;
-        ASSERT_TRUE(plain.state() == sparse.state()) << step << " margin " << margin;
+        pair.step(step, step < 20 ? 0.9f - 0.1f * float(step) : -1.0f + 0.1f * float(step - 20));
       }
-      EXPECT_GT(sparse.overflows, 1) << margin;
-      EXPECT_GT(sparse.plans, 1) << margin << ": planned anew";
-      EXPECT_GT(sparse.sparse_runs, 20 * accumulate);
+      EXPECT_GT(pair.sparse.overflows, 1) << margin;
+      EXPECT_GT(pair.sparse.plans, 1) << margin << ": planned anew";
+      EXPECT_GT(pair.sparse.sparse_runs, 20 * accumulate);
     }
   }
 }
@@ -66,24 +84,24 @@ TEST(SparseSteps, DenseOptions) {
 }
 
 TEST(SparseSteps, AMapThatOverflowsAgainAndAgainStaysDense) {
-  Training run(1, 1, 1, true);
+  const SparseSetup setup;
+  Training training(setup_of(setup));
   // Never the same twice, and always more than before in some map.
-  for (int64_t step = 0; step < 300; ++step) run.step(step, 0.9f - 0.005f * float(step));
-  EXPECT_GT(run.overflows, 4);
-  const int64_t until_here = run.overflows;
-  for (int64_t step = 300; step < 600; ++step) run.step(step, -2);
-  EXPECT_LE(run.overflows, until_here + 2 * 4 * 8) << "four of each map, at most";
-  EXPECT_LT(run.plans, 40);
+  for (int64_t step = 0; step < 300; ++step) {
+    *setup.lowest = 0.9f - 0.005f * float(step);
+    training.step(step);
+  }
+  EXPECT_GT(training.overflows, 4);
+  const int64_t until_here = training.overflows;
+  *setup.lowest = -2;
+  for (int64_t step = 300; step < 600; ++step) training.step(step);
+  EXPECT_LE(training.overflows, until_here + 2 * 4 * 8) << "four of each map, at most";
+  EXPECT_LT(training.plans, 40);
 }
 
 TEST(SparseSteps, RoundedFormsRoundTheSameValues) {
-  Encodings fp8{.binarize = true, .dpr = Dpr::fp8};
-  Training plain(2, 1.1, 1, false, fp8), sparse(2, 1.1, 1, true, fp8);
-  for (int64_t step = 0; step < 30; ++step) {
-    const float lowest = 0.9f - 0.06f * float(step);
-    ASSERT_EQ(plain.step(step, lowest), sparse.step(step, lowest)) << step;
-    ASSERT_TRUE(plain.state() == sparse.state()) << step;
-  }
+  Pair pair({.accumulate = 2, .margin = 1.1, .encode = {.binarize = true, .dpr = Dpr::fp8}});
+  for (int64_t step = 0; step < 30; ++step) pair.step(step, 0.9f - 0.06f * float(step));
 }
 
 // Capacities drawn at random, far too small ones among them: any map of any micro-batch overflows.
@@ -91,7 +109,8 @@ TEST(SparseStepsProperty, RandomOverflows) {
   const char* asked = std::getenv("PAL_TEST_OVERFLOWS");
   const int64_t injections = asked ? std::atoll(asked) : 10'000;
   constexpr int kPlans = 12;
-  Training plain(3, 1, 1'000'000, false), faulty(3, 1, 1'000'000, true);
+  Pair pair({.accumulate = 3, .observe = 1'000'000});
+  Training &plain = pair.plain, &faulty = pair.sparse;
   std::mt19937 random(11);
   std::uniform_real_distribution<double> part(0.1, 1.2);
   std::map<std::string, std::vector<Executable*>> plans;
@@ -114,7 +133,7 @@ TEST(SparseStepsProperty, RandomOverflows) {
     for (int i = 0; i < 3; ++i) {
       const std::string name = to_string(micro_batch_of(i, 3));
       Executable* program = plans[name][random() % kPlans];
-      Training::put(*program, step, i, -2);
+      faulty.put(*program, step, i);
       program->run();
       const auto maps = counted_maps(program->program());
       const bool overflowed = !maps.empty() && program->output<Gate>(kOverflowOutput)->apply == 0;
@@ -124,7 +143,7 @@ TEST(SparseStepsProperty, RandomOverflows) {
       overflows += overflowed, with_room += !overflowed;
       if (overflowed) {
         program = faulty.programs.find(name);
-        Training::put(*program, step, i, -2);
+        faulty.put(*program, step, i);
         program->run();
       }
       ASSERT_EQ(*program->output("loss"), losses[size_t(i)]) << step;

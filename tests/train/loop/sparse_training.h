@@ -1,7 +1,10 @@
 // A small training on any device, with sparse maps or without, that counts what SparseSteps does.
 #pragma once
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/scalars.h"
@@ -46,25 +49,30 @@ inline Recorded sparse_network(Builder& b, Val scalars) {
   return out;
 }
 
-// A set of programs, and what a trainer does with them.
-struct Training {
+// What is trained, on what, and how.
+struct TrainingSetup {
+  std::function<Recorded(Builder&, Val scalars)> forward;
+  std::function<void(Executable&, int64_t step, int micro_batch)> put;  // the inputs, scalars too
   TrainConfig config;
+  CompileOptions options;
   MemoryConfig memory;
-  ProgramSet programs;
-  SparseSteps sparse{memory, programs};
-  int64_t overflows = 0, sparse_runs = 0, plans = 0;
+  Device device = cpu_device(1);
+};
 
-  Training(int accumulate, double margin, int64_t observe, bool ssdc, Encodings encode = {},
-           const Device& device = cpu_device(1))
-      : programs({.encode = with(encode, ssdc, margin)}, device) {
-    config.accumulate = accumulate;
-    config.ema = 0.9;
-    memory.ssdc_observe = observe;
-    std::vector<MicroBatch> kinds{MicroBatch::only};
-    if (accumulate > 1) kinds = {MicroBatch::last, MicroBatch::first, MicroBatch::middle};
-    for (const MicroBatch kind : kinds) programs.declare(recorded(kind));
-    for (const MicroBatch kind : kinds) {
-      if (ssdc) {
+// A set of programs, and what a trainer does with them.
+class Training {
+ public:
+  explicit Training(TrainingSetup setup)
+      : setup_(std::move(setup)),
+        programs(setup_.options, setup_.device),
+        sparse(setup_.memory, programs) {
+    const int count = int(*setup_.config.accumulate);
+    for (const MicroBatch kind : kMicroBatches) {
+      if ((kind == MicroBatch::only) == (count == 1)) programs.declare(recorded(kind));
+    }
+    for (const MicroBatch kind : kMicroBatches) {
+      if ((kind == MicroBatch::only) != (count == 1)) continue;
+      if (sparse.on()) {
         sparse.add(to_string(kind), recorded(kind));
       } else {
         programs.add(to_string(kind), recorded(kind));
@@ -72,49 +80,20 @@ struct Training {
     }
     initialise(programs, 3);
   }
-  static Encodings with(Encodings encode, bool ssdc, double margin) {
-    encode.ssdc = ssdc, encode.ssdc_margin = margin;
-    return encode;
+  Program recorded(MicroBatch kind) const {
+    return record_step(setup_.forward, setup_.config, kind);
   }
-  Program recorded(MicroBatch kind) const { return record_step(sparse_network, config, kind); }
-
-  static float* put(Executable& program, int64_t step, int micro_batch, float lowest) {
-    const TensorSpec spec{{kBatch, kSize, kSize, kChannels}};
-    const auto x = made_up(std::to_string(step) + "/" + std::to_string(micro_batch), spec);
-    float* at = reinterpret_cast<float*>(program.input("x"));
-    for (size_t i = 0; i < x.size(); ++i) at[i] = x[i] < lowest ? 0 : x[i];
-    StepScalars scalars{.learning_rate = 0.05f, .step = int32_t(step), .seed_low = 5, .tokens = 2};
-    scalars.micro_batch = micro_batch;
-    std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
-    return at;
+  void put(Executable& program, int64_t step, int micro_batch) const {
+    setup_.put(program, step, micro_batch);
   }
 
-  // One update; the loss of each micro-batch. `lowest`: inputs below are zero.
-  std::vector<float> step(int64_t number, float lowest = -2) {
+  // One update; the loss of each micro-batch.
+  std::vector<float> step(int64_t number) {
     std::vector<float> losses;
-    const int count = int(*config.accumulate);
+    const int count = int(*setup_.config.accumulate);
     for (int i = 0; i < count; ++i) {
-      const MicroBatch kind = micro_batch_of(i, count);
-      const std::string name = to_string(kind);
-      Executable* program = programs.find(name);
-      Executable* const dense = program;
-      if (sparse.on()) {
-        program = &sparse.choose(
-            name, [&] { return recorded(kind); }, [&](Executable&) { ++plans; });
-      }
-      put(*program, number, i, lowest);
-      program->run();
-      if (program != dense) {
-        ++sparse_runs;
-        if (!sparse.overflows(name, *program).empty()) {
-          ++overflows;
-          program = dense;
-          put(*program, number, i, lowest);
-          program->run();
-        }
-      }
-      if (sparse.on() && program == dense) sparse.observe(name, *dense);
-      losses.push_back(*program->output("loss"));
+      Executable& program = run(micro_batch_of(i, count), number, i);
+      losses.push_back(*program.output("loss"));
     }
     return losses;
   }
@@ -126,6 +105,71 @@ struct Training {
     }
     return bytes;
   }
+
+ private:
+  Executable& run(MicroBatch kind, int64_t number, int i) {
+    auto ran = [&](Executable& program) -> Executable& {
+      put(program, number, i);
+      program.run();
+      return program;
+    };
+    const std::string name = to_string(kind);
+    Executable& dense = *programs.find(name);
+    if (!sparse.on()) return ran(dense);
+    Executable& chosen = sparse.choose(
+        name, [&] { return recorded(kind); }, [&](Executable&) { ++plans; });
+    ran(chosen);
+    if (&chosen != &dense) {
+      ++sparse_runs;
+      if (sparse.overflows(name, chosen).empty()) return chosen;
+      ++overflows;
+      ran(dense);
+    }
+    sparse.observe(name, dense);
+    return dense;
+  }
+
+  TrainingSetup setup_;
+
+ public:
+  ProgramSet programs;
+  SparseSteps sparse;
+  int64_t overflows = 0, sparse_runs = 0, plans = 0;
 };
+
+// Of sparse_network. Inputs below `lowest` are zero, which may change from step to step.
+struct SparseSetup {
+  int accumulate = 1;
+  double margin = 1;
+  int64_t observe = 1;
+  bool ssdc = true;
+  Encodings encode = {};
+  Device device = cpu_device(1);
+  std::shared_ptr<float> lowest = std::make_shared<float>(-2.0f);
+};
+inline TrainingSetup setup_of(const SparseSetup& given) {
+  TrainingSetup setup{
+      .forward = sparse_network,
+      .put =
+          [lowest = given.lowest](Executable& program, int64_t step, int micro_batch) {
+            const TensorSpec spec{{kBatch, kSize, kSize, kChannels}};
+            const auto x = made_up(std::to_string(step) + "/" + std::to_string(micro_batch), spec);
+            float* at = reinterpret_cast<float*>(program.input("x"));
+            for (size_t i = 0; i < x.size(); ++i) at[i] = x[i] < *lowest ? 0 : x[i];
+            StepScalars scalars{
+                .learning_rate = 0.05f, .step = int32_t(step), .seed_low = 5, .tokens = 2};
+            scalars.micro_batch = micro_batch;
+            std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
+          },
+      .config = {},
+      .options = {.encode = given.encode},
+      .memory = {},
+      .device = given.device};
+  setup.options.encode.ssdc = given.ssdc, setup.options.encode.ssdc_margin = given.margin;
+  setup.config.accumulate = given.accumulate;
+  setup.config.ema = 0.9;
+  setup.memory.ssdc_observe = given.observe;
+  return setup;
+}
 
 }  // namespace pal::test

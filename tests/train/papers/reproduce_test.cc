@@ -17,9 +17,9 @@ namespace {
 
 TEST(Reproduce, NamesAreDistinctAndUnknownOnesAreRefusedWithTheNearest) {
   std::set<std::string> names;
-  for (auto list : {echo_reproductions(), echo_model_reproductions(), olla_reproductions(),
-                    zoo_reproductions(), gist_reproductions(), gist_encoded_reproductions()}) {
-    for (const Reproduction& r : list) EXPECT_TRUE(names.insert(r.name).second) << r.name;
+  for (const Reproduction& r : reproductions()) {
+    EXPECT_TRUE(names.insert(r.name).second) << r.name;
+    EXPECT_NE(r.make == nullptr, r.measure == nullptr) << r.name;
   }
   EXPECT_GE(names.size(), 9u);
   try {

@@ -1,0 +1,46 @@
+// A recorded step made ready to run on this machine's processor, on made-up samples, for tables
+// that set measured times beside each other.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory/run/program_set.h"
+
+namespace pal {
+
+double median(std::vector<double> values);  // the upper one of two; of at least one
+
+class MeasuredStep {
+ public:
+  // `recorded`: as of PaperNetwork::record, or any program whose inputs are its scalars, floats and
+  // labels below ten. The learning rate is 0, so that every step does the same. `like`: a step
+  // with the same state, whose weights are taken instead of drawn.
+  MeasuredStep(Program recorded, const CompileOptions& options, MeasuredStep* like = nullptr);
+
+  double run_ms();
+  // Of the last run.
+  template <class T = float> const T* output(const std::string& name) {
+    return step_->output<T>(name);
+  }
+  // Median milliseconds of each node over so many runs.
+  ByNode<double> node_ms(int runs);
+  const Compiled& compiled() const { return step_->compiled(); }
+  // Median milliseconds of the nodes of an operator, summed.
+  double operator_ms(const ByNode<double>& node_ms, const OpDef& op) const;
+
+ private:
+  ProgramSet programs_;
+  Executable* step_;
+};
+
+// Steps that run in turn, the first round for nothing, so that all meet the same weather.
+struct Alternated {
+  std::vector<double> ms;  // of each step: the median
+  // Of each step over the first one: the median of the rounds' own ratios, less one.
+  std::vector<double> added;
+};
+Alternated alternate(const std::vector<std::unique_ptr<MeasuredStep>>& steps, int64_t rounds);
+
+}  // namespace pal
