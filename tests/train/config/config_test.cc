@@ -141,9 +141,6 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "KiB, MiB, GiB or TiB; write it as 11GiB, 1.5 GB or a number of bytes"},
       {head + tail + "memory:\n  swap: planned\n",
        "c.yaml:6: memory.swap: planned is not available in this version; use none"},
-      {head + tail + "memory:\n  encode: [ssdc]\n",
-       "c.yaml:6: memory.encode: ssdc is not available in this version; use "
-       "binarize, dropout_bits, dpr_fp16, dpr_fp10, dpr_fp8"},
       {head + tail + "memory:\n  encode: [ssdc, ssdc]\n",
        "c.yaml:6: memory.encode: ssdc is listed twice; keep one"},
       {head + tail + "memory:\n  encode: ssdc\n",
