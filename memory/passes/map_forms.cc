@@ -9,6 +9,7 @@
 #include "memory/storages/storages.h"
 #include "ops/encodings/ssdc.h"
 #include "ops/tensors/casts.h"
+#include "ops/tensors/clip_bits.h"
 
 namespace pal {
 namespace {
@@ -16,11 +17,16 @@ namespace {
 Forms forms_in(const Program& p) {
   Forms forms(p.values.size());
   for (const Node& node : p.nodes) {
+    // The kernel that makes the map makes its bits too.
+    if (node.op == &clip_bits_op && node.out[0] != kNone && node.out[1] != kNone) {
+      const auto& attrs = node.attrs.as<IntervalAttrs>();
+      forms[node.out[0]].bits = reads_predicate(attrs.lo, attrs.hi);
+    }
     if (node.phase != Phase::encode) continue;
     Form& form = forms[node.in[0]];
     if (node.op == &to_bits_op) {
       const auto& attrs = node.attrs.as<BitsAttrs>();
-      form.bits = Reads{.kind = Reads::Kind::predicate, .lo = attrs.lo, .hi = attrs.hi};
+      form.bits = reads_predicate(attrs.lo, attrs.hi);
     } else if (node.op == &dpr_encode_op) {
       form.dpr = node.attrs.as<DprAttrs>().format;
     } else if (node.op == &ssdc_encode_op) {

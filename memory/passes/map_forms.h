@@ -21,7 +21,7 @@ struct MapForm {
 };
 
 // Of a program after all passes, in order of production: the feature maps that are read after the
-// forward phase, and those with an encode node; without those of less than 65 bytes. A view has a
+// forward phase, and those that are encoded; without those of less than 65 bytes. A view has a
 // row where it has a form of its own.
 // `encodings`: what the program was compiled with.
 std::vector<MapForm> map_forms(const Program& final, const Encodings& encodings);

@@ -17,6 +17,7 @@
 #include "ops/elementwise/dropout.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/clip_bits.h"
 #include "ops/tensors/views.h"
 #include "tests/support/random_network.h"
 
@@ -171,6 +172,7 @@ TEST(MapForms, ALayerWithoutAScopeIsNamedByWhatItReads) {
 // without a reason, and no byte is told twice.
 TEST(MapFormsProperty, EveryMapHasAFormOrAReason) {
   std::set<std::string> kinds, reasons;
+  int fused = 0;
   for (uint64_t seed = 0; seed < 24; ++seed) {
     const Program recorded =
         random_network(seed, {.layers = 4 + int(seed % 9), .batch = 48, .width = 40});
@@ -184,6 +186,8 @@ TEST(MapFormsProperty, EveryMapHasAFormOrAReason) {
     std::set<ValueId> encoded;
     for (const Node& node : c.program.nodes) {
       if (node.phase == Phase::encode) encoded.insert(node.in[0]);
+      fused += node.op == &clip_bits_op;
+      if (node.op == &clip_bits_op) encoded.insert(node.out[0]);
     }
     int64_t dense = 0, all = 0;
     for (const MapForm& map : map_forms(c.program, c.encode)) {
@@ -197,6 +201,7 @@ TEST(MapFormsProperty, EveryMapHasAFormOrAReason) {
     for (const Storage& storage : apart.list) all += align_up(storage.bytes);
     EXPECT_LE(dense, all);
   }
+  EXPECT_GT(fused, 4);
   EXPECT_GT(kinds.size(), 4u);
   EXPECT_GT(reasons.size(), 4u);
 }

@@ -51,13 +51,16 @@ TEST(SparseSteps, WhereverRoomIsTooLittleTheBitsAreTheSame) {
 }
 
 TEST(SparseSteps, SayWhatTheyDid) {
-  Training run(1, 1, 1, true);
-  run.step(0, 0.9f);
+  const SparseSetup setup;
+  Training run(setup_of(setup));
+  *setup.lowest = 0.9f;
+  run.step(0);
   ASSERT_EQ(run.sparse.described().size(), 1u);
   EXPECT_EQ(run.sparse.described()[0],
             "only: no map is kept sparse; of 1 runs 0 had too little room and were repeated on the "
             "dense plan");
-  for (int64_t step = 1; step < 6; ++step) run.step(step, 0.5f);
+  *setup.lowest = 0.5f;
+  for (int64_t step = 1; step < 6; ++step) run.step(step);
   const std::string line = run.sparse.described()[0];
   EXPECT_NE(line.find(" maps are kept sparse since run "), std::string::npos) << line;
   EXPECT_NE(line.find("of 6 runs " + std::to_string(run.overflows) + " had"), std::string::npos)
