@@ -18,12 +18,12 @@ TEST(SparseStepsOnAGpu, TheBitsOfDenseMaps) {
     GTEST_SKIP() << error.what();
   }
   for (const int accumulate : {1, 2}) {
-    SparseSetup setup{.accumulate = accumulate, .device = cuda_device()};
+    SparseSetup setup{.accumulate = accumulate, .margin = 1.03, .device = cuda_device()};
     Training sparse(setup_of(setup));
     setup.ssdc = false;
     Training plain(setup_of(setup));
-    for (int64_t step = 0; step < 14; ++step) {  // more and more nonzeros, then fewer
-      *setup.lowest = step < 8 ? 0.9f - 0.2f * float(step) : 0.1f * float(step - 8);
+    for (int64_t step = 0; step < 12; ++step) {  // sometimes many more nonzeros
+      *setup.lowest = step % 5 < 3 ? 0.8f : -1.0f;
       ASSERT_EQ(plain.step(step), sparse.step(step)) << step;
       ASSERT_TRUE(plain.state() == sparse.state()) << step;
     }
