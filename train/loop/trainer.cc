@@ -128,7 +128,7 @@ void Trainer::check_rounding() {
   if (state_.rounded.empty()) return;
   for (int bucket = 0; bucket < task_->bucket_count(); ++bucket) {
     for (const MicroBatch kind : kMicroBatches) {
-      if (state_.rounded.count(step_name(bucket, kind))) step_program(bucket, kind);
+      if (state_.rounded.contains(step_name(bucket, kind))) step_program(bucket, kind);
     }
   }
 }
