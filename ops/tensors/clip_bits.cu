@@ -6,10 +6,10 @@
 namespace pal {
 namespace {
 
-__global__ void clip_bits_kernel(Stored y, uint8_t* bits, Stored x, int64_t n, IntervalAttrs s) {
+__global__ void clip_bits_kernel(Stored y, uint8_t* bits, Stored x, int64_t n, Clip clip,
+                                 IntervalAttrs s) {
   const int64_t i = thread_number() * kGroup;
   if (i >= n) return;
-  const Clip clip(s);
   const int here = group_size(i, n);
   float v[kGroup];
   load8(x, i, here, v);
@@ -25,8 +25,9 @@ __global__ void clip_bits_kernel(Stored y, uint8_t* bits, Stored x, int64_t n, I
 
 void run_clip_bits(const KernelArgs& a) {
   const int64_t n = a.in_spec[0].numel();
+  const auto& interval = a.attrs.as<IntervalAttrs>();
   launch(clip_bits_kernel, grid_of_groups(groups_of(n)), a, stored(a.out[0], a.in_spec[0]),
-         a.output<uint8_t>(1), stored(a.in[0], a.in_spec[0]), n, a.attrs.as<IntervalAttrs>());
+         a.output<uint8_t>(1), stored(a.in[0], a.in_spec[0]), n, Clip(interval), interval);
 }
 
 }  // namespace
