@@ -17,9 +17,10 @@ using Made = std::optional<Program>;
 Made recompute_some(const Program& p, Context context, std::string* note) {
   const CompileOptions& options = context.options;
   const bool echo = options.recompute == Recompute::echo;
+  RecomputeGoal goal{.budget = options.budget, .fuse = options.fuse_recompute};
+  if (options.encode.keeps_codes()) goal.encodings = &options.encode;
   Program out = recompute(p, options.recompute, echo ? context.final_peak : context.scheduled_peak,
-                          note, options.recompute_options,
-                          {.budget = options.budget, .fuse = options.fuse_recompute});
+                          note, options.recompute_options, goal);
   if (out.nodes.size() == p.nodes.size()) return {};
   return out;
 }

@@ -44,6 +44,7 @@ struct Encodings {
 
   bool any() const { return binarize || dropout_bits || is_lossy() || ssdc || observe; }
   bool is_lossy() const { return dpr || !dpr_layers.empty(); }  // rounds
+  bool keeps_codes() const { return is_lossy() || (ssdc && (assumed_density || !density.empty())); }
 };
 // Of these, echo takes what lowers the peak.
 inline const Encodings kBits{.binarize = true, .dropout_bits = true};

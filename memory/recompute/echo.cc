@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "memory/passes/encode.h"
 #include "memory/recompute/echo_cut.h"
 
 namespace pal {
@@ -94,6 +93,8 @@ class Echo {
     needed_.assign(storages, kNone), made_.assign(storages, kNone);
     able_.assign(storages, 0), members_.assign(storages, 0);
     makes_.assign(p_.nodes.size(), 0), without_.assign(p_.values.size(), 0);
+    stash_ = view_.storage_bytes;
+    if (trial_.forms) price_codes();
     for (size_t v = 0; v < p_.values.size(); ++v) {
       if (!target(ValueId(v))) continue;
       const size_t storage = size_t(view_.storage[v]), producer = size_t(p_.values[v].producer);
@@ -105,6 +106,28 @@ class Echo {
     }
   }
 
+  // Exact codes in place of all values of a storage that gradients read.
+  void price_codes() {
+    ByStorage<int64_t> codes(stash_.size(), 0);
+    for (ValueId v : p_.values.ids()) {
+      if (view_.stays(v) || view_.first_use[v] == kNone) continue;
+      const Form& form = (*trial_.forms)[v];
+      int64_t& sum = codes[view_.storage[v]];
+      const bool exact = form.sparse && !form.dpr;
+      sum = exact && sum < MinCut::kInfinite ? sum + cost_encoded(v, form) : MinCut::kInfinite;
+    }
+    for (StorageId s : codes.ids()) {
+      if (codes[s] > 0) stash_[s] = std::min(stash_[s], codes[s]);
+    }
+  }
+
+  // The bytes, and as many for writing the codes and making the value of them.
+  int64_t cost_encoded(ValueId v, const Form& form) const {
+    const TensorSpec& spec = p_.value(v).spec;
+    const int64_t bytes = bytes_of(spec, form);
+    return bytes + 1 + int64_t(2 * double(spec.bytes() + bytes) / trial_.exchange);
+  }
+
   // The value's storage with the source and with the value's maker.
   void connect(size_t v) {
     const size_t storage = size_t(view_.storage[v]);
@@ -114,7 +137,7 @@ class Echo {
     if (needed == kNone) needed = cut_.add_vertices(1);
     if (made == kNone) {
       made = able_[storage] ? cut_.add_vertices(1) : MinCut::kSink;
-      cut_.add_edge(needed, made, view_.storage_bytes[storage]);
+      cut_.add_edge(needed, made, stash_[storage]);
     }
     if (needed != MinCut::kSource && without_[v]) {
       cut_.add_edge(MinCut::kSource, needed, without_[v]);
@@ -133,9 +156,10 @@ class Echo {
   }
 
   // What it costs gradients to do without the value: a bit for each element where they ask no more
-  // of it. (If something else needs it whole, it is there anyway.)
+  // of it, or rounded codes. (If something else needs it whole, it is there anyway.)
   int64_t cost_without(ValueId v) const {
     const TensorSpec& spec = p_.value(v).spec;
+    if (trial_.forms && (*trial_.forms)[v].dpr) return cost_encoded(v, (*trial_.forms)[v]);
     if (!trial_.bits || spec.dtype == DType::bit || spec.layout ||
         bit_bytes(spec) >= spec.bytes() || !asked_of(p_, view_.readers, v).bits_will_do()) {
       return MinCut::kInfinite;
@@ -160,6 +184,7 @@ class Echo {
   ByStorage<char> able_;            // some candidate makes it
   ByStorage<int32_t> members_;      // values that may be recomputed
   ByNode<int32_t> makes_;           // those
+  ByStorage<int64_t> stash_;        // what it costs to stash
   std::vector<int64_t> without_;    // by value that gradients read: the cost of doing without
   std::vector<int> needed_, made_;  // vertices by storage
   std::vector<int> node_;           // vertices by node that may run again

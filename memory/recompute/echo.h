@@ -25,6 +25,7 @@
 #pragma once
 #include <limits>
 
+#include "memory/passes/encode.h"
 #include "memory/recompute/step_view.h"
 
 namespace pal {
@@ -35,7 +36,8 @@ struct EchoTrial {
   double exchange = RecomputeOptions{}.exchange;  // bytes that may be moved for each that is saved
   double launch_bytes = 0;                        // what starting a node costs, in bytes moved
   double balance = std::numeric_limits<double>::infinity();  // flops in the time of moving a byte
-  bool bits = true;  // bits in place of values, where they suffice
+  bool bits = true;              // bits in place of values, where they suffice
+  const Forms* forms = nullptr;  // how stashed values will be kept; null: as they are
 };
 
 Choice choose_echo(const StepView& view, const EchoTrial& trial);

@@ -21,11 +21,16 @@ namespace {
 struct Trial {
   Choice choice;
   NodeId near = 0;
-  bool bits = false, heavier = false;
+  bool bits = false, codes = false, heavier = false;  // codes: the cut knows of them
   double price = kEchoPrices[0];
   int64_t bytes = 0;
   double overhead = 0;  // of the step's time
 };
+
+// Two that end in the same choice are one trial.
+bool same_choice(const Trial& a, const Trial& b) {
+  return a.near == b.near && a.bits == b.bits && a.choice == b.choice;
+}
 
 bool fewer_bytes(const Trial& a, const Trial& b) {
   return a.bytes != b.bytes ? a.bytes < b.bytes : a.overhead < b.overhead;
@@ -48,6 +53,30 @@ Clones clones_of(const StepView& view, const Trial& trial) {
   Clones clones = insert_clones(view, trial.choice, std::min(trial.near, kEchoFar));
   if (trial.bits) stash_bits(clones);
   return clones;
+}
+
+// What a later pass makes of the maps that are stashed. Which of them are rounded may not depend on
+// how many of their elements are zero, so nor may what is recomputed then.
+Forms forms_later(const Program& program, const Encodings& encodings) {
+  const Forms forms = choose_forms(program, encodings);
+  return encodings.ssdc && !encodings.is_lossy() ? add_sparse(program, encodings, forms) : forms;
+}
+
+bool any_codes(const Forms& forms) {
+  return std::any_of(forms.begin(), forms.end(), [](const Form& f) { return f.has_codes(); });
+}
+
+// The step as that pass leaves it, and its peak: encoded where that is lower.
+struct Kept {
+  Program program;
+  int64_t bytes;
+};
+Kept kept(Program program, const Encodings* encodings) {
+  const int64_t dense = peak_bytes(program);
+  if (!encodings) return {std::move(program), dense};
+  Program encoded = encode(program, forms_later(program, *encodings));
+  const int64_t bytes = peak_bytes(encoded);
+  return bytes < dense ? Kept{std::move(encoded), bytes} : Kept{std::move(program), dense};
 }
 
 // Nodes that one choice recomputes and another does not, where one reads another as one region.
@@ -108,27 +137,31 @@ std::vector<NodeId> nodes_by_worth(std::vector<CloneRegion> regions) {
 // All trials of a step, each looked at once.
 class Trials {
  public:
-  Trials(const StepView& view, const RecomputeOptions& options, bool fuse)
+  Trials(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal)
       : view_(view),
         options_(options),
-        fuse_(fuse),
-        plain_(predict(view.program, kEchoDevice)),
-        plain_bytes_(peak_bytes(view.program)) {}
+        goal_(goal),
+        forms_(goal.encodings ? forms_later(view.program, *goal.encodings)
+                              : Forms(view.program.values.size())),
+        node_ms_(predict(view.program, kEchoDevice).node_ms) {
+    const Kept plain = kept(view.program, goal.encodings);
+    plain_bytes_ = plain.bytes, plain_ms_ = predict(plain.program, kEchoDevice).step_ms;
+  }
 
-  const ByNode<double>& node_ms() const { return plain_.node_ms; }
+  const ByNode<double>& node_ms() const { return node_ms_; }
+  bool has_codes() const { return any_codes(forms_); }
 
   // The step with this choice. Null where nothing runs again and no bits are stashed.
   const Trial* look_at(Trial trial) {
     for (const Trial& known : list_) {
-      if (known.near == trial.near && known.bits == trial.bits && known.choice == trial.choice) {
-        return &known;
-      }
+      if (same_choice(known, trial)) return &known;
     }
     Clones clones = clones_of(view_, trial);
     if (clones.count == 0 && clones.encoded == 0) return nullptr;
-    trial.bytes = peak_bytes(clones.program);
-    if (fuse_) clones.program = fuse_recompute(std::move(clones.program));
-    trial.overhead = predict(clones.program, kEchoDevice).step_ms / plain_.step_ms - 1;
+    Kept step = kept(std::move(clones.program), goal_.encodings);
+    trial.bytes = step.bytes;
+    if (goal_.fuse) step.program = fuse_recompute(std::move(step.program));
+    trial.overhead = predict(step.program, kEchoDevice).step_ms / plain_ms_ - 1;
     list_.push_back(std::move(trial));
     return &list_.back();
   }
@@ -140,7 +173,8 @@ class Trials {
                           .exchange = options_.exchange / price,
                           .launch_bytes = price > kEchoPrices[0] ? kEchoLaunch : 0,
                           .balance = kEchoDevice.f32 / kEchoDevice.memory,
-                          .bits = trial.bits};
+                          .bits = trial.bits,
+                          .forms = trial.codes ? &forms_ : nullptr};
     trial.choice = choose_echo(view_, asked);
     return look_at(std::move(trial));
   }
@@ -165,7 +199,7 @@ class Trials {
     const Trial* best = nullptr;
     for (const Trial& trial : list_) {
       if (!saves(trial) || trial.overhead > most || !is_worth(trial)) continue;
-      if (like && (trial.near != like->near || trial.bits != like->bits)) continue;
+      if (like && !is_like(trial, *like)) continue;
       if (!best || fewer_bytes(trial, *best)) best = &trial;
     }
     return best;
@@ -184,6 +218,9 @@ class Trials {
 
  private:
   bool saves(const Trial& trial) const { return trial.bytes < plain_bytes_; }
+  static bool is_like(const Trial& a, const Trial& b) {
+    return a.near == b.near && a.bits == b.bits && a.codes == b.codes;
+  }
   bool is_worth(const Trial& trial) const {
     return !trial.heavier || double(light_bytes_ - trial.bytes) >=
                                  double(plain_bytes_) * (trial.overhead - light_overhead_);
@@ -191,9 +228,11 @@ class Trials {
 
   StepView view_;
   const RecomputeOptions& options_;
-  const bool fuse_;
-  const Prediction plain_;
-  const int64_t plain_bytes_;
+  const RecomputeGoal& goal_;
+  const Forms forms_;  // of the step as it is
+  const ByNode<double> node_ms_;
+  int64_t plain_bytes_ = 0;
+  double plain_ms_ = 0;
   std::deque<Trial> list_;
   int64_t light_bytes_ = 0;
   double light_overhead_ = 0, least_overhead_ = 0;
@@ -226,16 +265,20 @@ class Search {
   // Choices at rising prices: the first costs most time.
   using Ladder = std::vector<Trial>;
 
-  // At the first price, the distance of the smallest footprint: without bits and with bits, or the
-  // better of the two where the step is large.
+  // At the first price, the distance of the smallest footprint: without bits, with bits, and with
+  // the codes of a later pass, or the best of these where the step is large.
   std::vector<Trial> widest_choices() {
     std::vector<Trial> widest;
     lightest_ = std::numeric_limits<double>::infinity();
-    for (const bool bits : {false, true}) {
-      if (bits && !(options_.bits && count_encoded(choose_forms(view_.program, kBits)))) continue;
+    const bool bits = options_.bits && count_encoded(choose_forms(view_.program, kBits));
+    std::vector<Trial> kinds{{}};
+    if (bits) kinds.push_back({.bits = true});
+    if (trials_.has_codes()) kinds.push_back({.bits = bits, .codes = true});
+    for (Trial& kind : kinds) {
       std::optional<Trial> best;
       for (NodeId near : kEchoDistances) {
-        const Trial* trial = trials_.look_at(kEchoPrices[0], {.near = near, .bits = bits});
+        kind.near = near;
+        const Trial* trial = trials_.look_at(kEchoPrices[0], kind);
         if (!trial) continue;
         lightest_ = std::min(lightest_, trial->overhead);
         if (!best || fewer_bytes(*trial, *best)) best = *trial;
@@ -347,12 +390,10 @@ Clones smallest(const StepView& view, const Trials& trials, double most,
   return best;
 }
 
-}  // namespace
-
-Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
-                 const FootprintOf& footprint) {
+Clones searched(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
+                const FootprintOf& footprint) {
   constexpr double kMost = kEchoLevels.back().part;
-  Trials trials(view, options, goal.fuse);
+  Trials trials(view, options, goal);
   Search(view, options, trials).run(goal.budget ? kMost : options.overhead);
   Clones best = smallest(view, trials, options.overhead, footprint);
   if (!goal.budget || (best.bytes && best.bytes <= *goal.budget)) return best;
@@ -363,6 +404,18 @@ Clones best_echo(const StepView& view, const RecomputeOptions& options, const Re
     if (clones.bytes <= *goal.budget) return clones;
   }
   return smallest(view, trials, kMost, footprint);
+}
+
+}  // namespace
+
+Clones best_echo(const StepView& view, const RecomputeOptions& options, RecomputeGoal goal,
+                 const FootprintOf& footprint) {
+  Clones best = searched(view, options, goal, footprint);
+  if (!std::exchange(goal.encodings, nullptr)) return best;
+  if (goal.budget && best.bytes && best.bytes <= *goal.budget) return best;
+  // Never more bytes than recomputation that does not know what comes after it.
+  Clones alone = searched(view, options, goal, footprint);
+  return !best.bytes || (alone.bytes && alone.bytes < best.bytes) ? alone : best;
 }
 
 }  // namespace pal

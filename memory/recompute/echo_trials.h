@@ -59,8 +59,9 @@ constexpr NodeId kEchoFar = 1024;
 
 // The smallest footprint that costs at most options.overhead; with a budget that this does not fit,
 // the cheapest step that does. More time never costs bytes. `footprint`: of the step with the
-// clones once all passes are done, in bytes.
-Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
+// clones once all passes are done, in bytes. Where the goal has encodings, time is counted from
+// that of the encoded step.
+Clones best_echo(const StepView& view, const RecomputeOptions& options, RecomputeGoal goal,
                  const FootprintOf& footprint);
 
 }  // namespace pal

@@ -52,6 +52,8 @@ struct RecomputeOptions {
 // sqrt once it is scheduled.
 using FootprintOf = std::function<int64_t(const Program&)>;
 
+struct Encodings;  // memory/passes/encode.h
+
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {
   // echo: bytes to fit into. Where what `overhead` allows does not fit, the cheapest that does.
@@ -59,6 +61,8 @@ struct RecomputeGoal {
   // echo: gradients that make their recomputed operands themselves (memory/passes/fuse_recompute.h)
   // will be fused, so that is what costs are.
   bool fuse = false;
+  // echo: what a later pass makes of maps that are stashed. Null: nothing.
+  const Encodings* encodings = nullptr;
 };
 
 const char* to_string(Recompute method);

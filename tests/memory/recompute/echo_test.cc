@@ -152,6 +152,41 @@ TEST(Echo, CountsOnBitsWhereTheyAreAllowed) {
   EXPECT_EQ(clones(b.program(), {.exchange = 1e9, .bits = true}), 0);
 }
 
+// y, made of something smaller, and with `again` a z that is made of y; gradients read them.
+Program piecewise(bool again) {
+  Builder b;
+  Val h = heavy(b.input("x0", {Shape{16}}));
+  Val y = join({affine(h), affine(h), affine(h), affine(h)});
+  Val z = again ? affine(y) : y;
+  summit(b, 256, z);
+  Builder::Within backward(b, Phase::backward);
+  b.output("dy", reverse(y));
+  if (again) b.output("dz", reverse(z));
+  return b.take();
+}
+
+// In 64 bytes y costs as much as what it is made of, and nothing runs again; 128 are more. What a
+// clone reads is not rounded, so rounded codes of y do not serve where z is made of it again.
+TEST(Echo, CountsOnCodes) {
+  const auto count = [](const Program& p, const Form& form) {
+    Forms forms(p.values.size());
+    for (const Node& node : p.nodes) {
+      if (node.op->name == std::string("join")) forms[node.out[0]] = form;
+    }
+    return clones(p, {.exchange = 1e9, .forms = &forms});
+  };
+  const Program once = piecewise(false), twice = piecewise(true);
+  const Form few{.sparse = SsdcAttrs{SsdcForm::mask, 4}};
+  EXPECT_EQ(count(once, {}), 5);
+  EXPECT_EQ(count(once, {.dpr = Dpr::fp16}), 5);
+  EXPECT_EQ(count(once, {.dpr = Dpr::fp8}), 0);
+  EXPECT_EQ(count(once, few), 0);
+  EXPECT_EQ(count(once, {.sparse = SsdcAttrs{SsdcForm::mask, 40}}), 5);
+  EXPECT_EQ(count(twice, {}), 6);
+  EXPECT_EQ(count(twice, {.dpr = Dpr::fp8}), 6);
+  EXPECT_EQ(count(twice, few), 1) << "z, of y as it was";
+}
+
 // One of its values shares bytes with what is never made again; it runs for the other all the same.
 TEST(Echo, AMakerOfTwoRunsForOneOfThem) {
   static const OpDef two = [] {
