@@ -114,6 +114,9 @@ struct OpDef {
   int arity = 0;
   std::vector<Share> shares = {};
   Reads (*reads)(int operand, const Attrs&) = nullptr;  // null: values of every operand
+  // An operand whose values the CPU kernel makes from its codes (ops/encodings) itself, a part at a
+  // time, where it is given those; -1: none.
+  int reads_codes = -1;
   std::vector<Window> (*windows)(SpecSpan in, SpecSpan out, const Attrs&) = nullptr;
   Cost (*cost)(SpecSpan in, SpecSpan out,
                const Attrs&) = nullptr;  // null: one flop an output element

@@ -14,11 +14,22 @@ namespace pal {
 using Context = const PassContext&;
 using Made = std::optional<Program>;
 
+namespace {
+
+Encodings encodings_of(Context context) {
+  Encodings encodings = context.options.encode;
+  encodings.direct = context.cache.device().kind == DeviceKind::cpu;
+  return encodings;
+}
+
+}  // namespace
+
 Made recompute_some(const Program& p, Context context, std::string* note) {
   const CompileOptions& options = context.options;
   const bool echo = options.recompute == Recompute::echo;
   RecomputeGoal goal{.budget = options.budget, .fuse = options.fuse_recompute};
-  if (options.encode.keeps_codes()) goal.encodings = &options.encode;
+  const Encodings encodings = encodings_of(context);
+  if (encodings.keeps_codes()) goal.encodings = &encodings;
   Program out = recompute(p, options.recompute, echo ? context.final_peak : context.scheduled_peak,
                           note, options.recompute_options, goal);
   if (out.nodes.size() == p.nodes.size()) return {};
@@ -94,7 +105,7 @@ std::vector<Forms> sparse_choices(const Program& p, const Encodings& encodings, 
 // All that the options allow where that lowers the final peak; else what is exact of it, where that
 // does. Sparse codes come last: which values are rounded does not depend on how many are zero.
 Made encode_maps(const Program& p, Context context, std::string* note) {
-  const Encodings& all = context.options.encode;
+  const Encodings all = encodings_of(context);
   Encodings exact = all;
   exact.dpr = {}, exact.dpr_layers.clear();
   Forms best(p.values.size());

@@ -195,7 +195,7 @@ class Chooser {
     const std::optional<Dpr> format = format_of(encodings_, p_.scopes[value.scope]);
     if (!format) return {{}, "its layer has no dpr_ format"};
     if (asked.mixed) return {{}, "a clone reads it"};
-    return {{.bits = asked.predicate, .dpr = format}};
+    return {{.bits = asked.predicate, .dpr = format, .direct = encodings_.direct}};
   }
 
   // The first node that makes a gate or writes a state: before it stands whether all had room.
@@ -218,6 +218,7 @@ class Chooser {
     const double room = std::ceil(*density * encodings_.ssdc_margin * double(spec.numel()));
     const int64_t capacity = std::min(spec.numel(), int64_t(room));
     Form form = base;
+    form.direct = encodings_.direct;
     for (const SsdcForm kind : {SsdcForm::csr, SsdcForm::mask}) {
       if (encodings_.ssdc_form && kind != *encodings_.ssdc_form) continue;
       const SsdcAttrs attrs{kind, capacity, base.dpr ? ssdc_values(*base.dpr) : SsdcValues::plain};
@@ -361,7 +362,8 @@ class Encoder {
       if (asks_bits) {
         node.in[k] = kept_[v].bits;
       } else if (kept_[v].codes != kNone) {  // else the forward phase still has to read it
-        node.in[k] = copy_for(v, n, node);
+        const bool direct = forms_[v].direct && node.op->reads_codes == int(k);
+        node.in[k] = direct ? kept_[v].codes : copy_for(v, n, node);
       }
     }
   }

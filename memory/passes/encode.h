@@ -7,9 +7,10 @@
 // Kernels that declare a predicate (OpDef::reads) take either, and give the same result for both.
 // Codes: an encode node writes them after the last reader of the forward phase (before it, where it
 // may write over the value), and a decode node makes the values again before each group of later
-// readers that are near each other. Codes are rounded (ops/encodings/dpr.h), sparse
-// (ops/encodings/ssdc.h), or both. Where they are rounded, a predicate is still answered by bits of
-// the exact values, and what a clone reads is not rounded.
+// readers that are near each other; kernels that read codes (OpDef::reads_codes) take them as they
+// are. Codes are rounded (ops/encodings/dpr.h), sparse (ops/encodings/ssdc.h), or both. Where they
+// are rounded, a predicate is still answered by bits of the exact values, and what a clone reads is
+// not rounded.
 //
 // Sparse codes have a capacity, from the nonzeros that were seen before. A step that has more of
 // them shuts all its gates, so that no state changes, and says so in its output `overflow`.
@@ -42,6 +43,8 @@ struct Encodings {
   std::optional<double> assumed_density;  // of maps that `density` does not name
   bool observe = false;                   // counts nonzeros, for `density`
 
+  bool direct = false;  // kernels read codes where they can: on the processor
+
   bool any() const { return binarize || dropout_bits || is_lossy() || ssdc || observe; }
   bool is_lossy() const { return dpr || !dpr_layers.empty(); }  // rounds
   bool keeps_codes() const { return is_lossy() || (ssdc && (assumed_density || !density.empty())); }
@@ -71,6 +74,8 @@ struct Form {
   std::optional<Reads> bits;
   std::optional<Dpr> dpr;           // codes are rounded
   std::optional<SsdcAttrs> sparse;  // and they are those of the nonzeros
+
+  bool direct = false;  // codes go to kernels that can read them (OpDef::reads_codes)
 
   bool has_codes() const { return dpr || sparse; }
   bool is_dense() const { return !bits && !has_codes(); }

@@ -2,6 +2,7 @@
 #include "ops/convolution/convolution.h"
 
 #include "core/gradient.h"
+#include "ops/encodings/codes.h"
 #include "ops/kernels/f32_copies.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
@@ -13,6 +14,9 @@ namespace {
 bool is_plain_image(const TensorSpec& spec, const ConvGeometry& g) {
   return spec.shape.rank() == g.axes + 2 && is_float(spec.dtype) && !spec.layout &&
          spec.numel() > 0;
+}
+bool is_coded_image(const TensorSpec& spec, const ConvGeometry& g) {
+  return is_codes(spec) && is_plain_image({spec.shape, spec.dtype}, g);
 }
 bool is_weights(const TensorSpec& spec, const ConvGeometry& g) {
   return spec.shape.rank() == g.axes + 2 && is_float(spec.dtype) && spec.numel() > 0 &&
@@ -77,7 +81,7 @@ Shape weights_of(const Shape& x, const Shape& dy, const ConvGeometry& g) {
 
 void require_operands_of(const ConvGeometry& g, const TensorSpec& image, const TensorSpec& other,
                          bool other_is_weights) {
-  require(is_plain_image(image, g) &&
+  require((is_plain_image(image, g) || (!other_is_weights && is_coded_image(image, g))) &&
               (other_is_weights ? is_weights(other, g) : is_plain_image(other, g)),
           image, " by ", other, ": needs floats of rank ", g.axes + 2, ", channels last");
   require(image.dtype == other.dtype, image, " by ", other, ": the types differ");
@@ -129,14 +133,17 @@ Prepared prepare_conv(ConvKind kind, const Device& device, SpecSpan in, SpecSpan
                       const ConvGeometry& g) {
   TensorSpec w{in[1].shape, DType::f32, in[1].layout};
   if (kind == ConvKind::weight_grad) w = {weights_of(in[0].shape, in[1].shape, g)};
-  auto kernel = std::make_unique<ConvKernel>(device, kind, conv_shape_of(kind, in, g), w);
+  Specs copied(in.begin(), in.end());  // of which the kernel wants f32
+  std::optional<CodedImages> coded;
+  if (is_codes(in[0])) coded = {in[0], read_codes}, copied[0].dtype = DType::f32;
+  auto kernel = std::make_unique<ConvKernel>(device, kind, conv_shape_of(kind, in, g), w, coded);
   Prepared prepared{.workspace = kernel->workspace()};
   const bool may_prefer = kind != ConvKind::weight_grad && in[1].dtype == DType::f32;
   if (may_prefer && kernel->preferred_weights()) {
     prepared.preferred = {nullptr, kernel->preferred_weights()};
   }
   int64_t& bytes = prepared.workspace;
-  ConvState state{std::move(kernel), reserve_f32_copies(in, out, bytes)};
+  ConvState state{std::move(kernel), reserve_f32_copies(copied, out, bytes)};
   prepared.state = std::make_shared<ConvState>(std::move(state));
   return prepared;
 }

@@ -75,6 +75,7 @@ OpDef conv_op(const char* name, const char* formula, void (*gradient)(GradientAr
       .gradient = gradient,
       .optional_from = 2,
       .shares = kind == ConvKind::weight_grad ? std::vector<Share>{{0, 2}} : std::vector<Share>{},
+      .reads_codes = kind == ConvKind::weight_grad ? 0 : -1,
       .cost = [](SpecSpan in, SpecSpan out, const Attrs&) { return conv_cost(kind, in, out); },
       .cpu = {.run = run_conv,
               .prepare =

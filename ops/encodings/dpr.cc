@@ -233,9 +233,46 @@ void dpr_unpack(Dpr format, const std::byte* from, int64_t n, float* x) {
   by_dpr(format, [&](auto f) { unpack<f()>(from, n, x); });
 }
 
+namespace {
+
+void widen(const float* x, int64_t n, float* to) { std::copy_n(x, n, to); }
+void widen(const bf16* x, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = to_float(x[i]);
+}
+
+template <Dpr F, class T> void read(const std::byte* codes, int64_t begin, int64_t end, float* to) {
+  while (begin < end) {
+    const int64_t skip = begin % kPerWord<F>;  // of the first word
+    if (std::is_same_v<T, float> && skip == 0) {
+      return unpack<F>(codes + dpr_bytes(F, begin), end - begin, to);
+    }
+    T part[kDprStep];
+    const int64_t n = std::min(end - begin + skip, skip ? kPerWord<F> : kDprStep);
+    unpack<F>(codes + dpr_bytes(F, begin - skip), n, part);
+    widen(part + skip, n - skip, to);
+    begin += n - skip, to += n - skip;
+  }
+}
+
+}  // namespace
+
+void dpr_read(Dpr format, DType type, const void* codes, int64_t begin, int64_t end, float* to) {
+  by_dpr(format, [&](auto f) {
+    by_element(type, [&](auto element) {
+      read<f(), decltype(element)>(static_cast<const std::byte*>(codes), begin, end, to);
+    });
+  });
+}
+
 Layout dpr_layout(Dpr format, int64_t elements) {
   return std::make_shared<const BlockedLayout>(
       BlockedLayout{name_of(format), dpr_bytes(format, elements), nullptr});
+}
+
+std::optional<Dpr> dpr_format(const TensorSpec& spec) {
+  Dpr format = Dpr::fp16;
+  if (!spec.layout || !read_name(spec.layout->tag, format)) return {};
+  return format;
 }
 
 const OpDef dpr_encode_op{
@@ -262,10 +299,9 @@ const OpDef dpr_decode_op{
 
 Val dpr_encode(Val x, Dpr format) { return x.builder->emit1(dpr_encode_op, {x}, DprAttrs{format}); }
 Val dpr_decode(Val x) {
-  const Layout& layout = x.spec().layout;
-  Dpr format = Dpr::fp16;
-  require_of(dpr_decode_op, layout && read_name(layout->tag, format), x.spec(), ": not encoded");
-  return x.builder->emit1(dpr_decode_op, {x}, DprAttrs{format});
+  const std::optional<Dpr> format = dpr_format(x.spec());
+  require_of(dpr_decode_op, format.has_value(), x.spec(), ": not encoded");
+  return x.builder->emit1(dpr_decode_op, {x}, DprAttrs{*format});
 }
 
 }  // namespace pal

@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 
@@ -86,9 +87,13 @@ constexpr int64_t dpr_bytes(Dpr format, int64_t elements) {
 // Writes n elements as dpr_bytes(format, n) bytes, and reads them back. On the calling thread.
 void dpr_pack(Dpr format, const float* x, int64_t n, std::byte* to);
 void dpr_unpack(Dpr format, const std::byte* from, int64_t n, float* x);
+// Elements [begin, end) of an encoded tensor of this type, as f32.
+void dpr_read(Dpr format, DType type, const void* codes, int64_t begin, int64_t end, float* to);
 
 // The layout of so many encoded elements; its tag is the format's name.
 Layout dpr_layout(Dpr format, int64_t elements);
+// The format of an encoded tensor; none: it is something else.
+std::optional<Dpr> dpr_format(const TensorSpec& spec);
 
 struct DprAttrs {
   Dpr format = Dpr::fp16;

@@ -205,6 +205,26 @@ template <class T, class V> void decode(const KernelArgs& a) {
   });
 }
 
+template <class T, class V>
+void read_part(const Encoding& from, int64_t begin, int64_t end, float* to) {
+  const typename V::Reader values(from.values(), from.capacity);
+  RowBuffer<T> buffer, row;
+  while (begin < end) {
+    const int64_t r = begin / kSsdcRow, skip = begin % kSsdcRow;
+    const int64_t n = std::min(kSsdcRow - skip, end - begin);
+    if constexpr (std::is_same_v<T, float>) {
+      if (n == kSsdcRow) {
+        read_row<T>(from, values, r, buffer, to);
+        begin += n, to += n;
+        continue;
+      }
+    }
+    read_row<T>(from, values, r, buffer, row.at);
+    for (int64_t i = 0; i < n; ++i) to[i] = to_float(row.at[skip + i]);
+    begin += n, to += n;
+  }
+}
+
 void run_decode(const KernelArgs& a) {
   by_element(a.out_spec[0].dtype, [&]<class T>(T) {
     by_values<T>(a.attrs.as<SsdcAttrs>().values, [&]<class V>(V) { decode<T, V>(a); });
@@ -344,6 +364,16 @@ Val ssdc_decode(Val encoded) {
   const auto attrs = ssdc_attrs(encoded.spec());
   require_of(ssdc_decode_op, attrs.has_value(), encoded.spec(), " is no sparse encoding");
   return encoded.builder->emit1(ssdc_decode_op, {encoded}, *attrs);
+}
+
+void ssdc_read(const TensorSpec& encoded, const void* from, int64_t begin, int64_t end, float* to) {
+  const SsdcAttrs attrs = *ssdc_attrs(encoded);
+  const SsdcSections at = ssdc_sections(attrs, encoded.numel(), encoded.dtype);
+  auto* data = static_cast<std::byte*>(const_cast<void*>(from));  // NOLINT: read only
+  const Encoding encoding{data, attrs.form, attrs.capacity, at};
+  by_element(encoded.dtype, [&]<class T>(T) {
+    by_values<T>(attrs.values, [&]<class V>(V) { read_part<T, V>(encoding, begin, end, to); });
+  });
 }
 
 Val count_nonzeros(Val x) { return x.builder->emit1(count_nonzeros_op, {x}); }

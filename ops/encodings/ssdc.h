@@ -21,6 +21,9 @@ Ssdc ssdc_encode(Val x, const SsdcAttrs& attrs);
 // nothing outside of the result written. ProgramError where the operand is no encoding.
 Val ssdc_decode(Val encoded);
 
+// Elements [begin, end) of an encoding as f32. On the calling thread.
+void ssdc_read(const TensorSpec& encoded, const void* from, int64_t begin, int64_t end, float* to);
+
 // i32[1]: how many elements of x (plain, f32 or bf16) are not +0.
 Val count_nonzeros(Val x);
 

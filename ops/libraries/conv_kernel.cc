@@ -139,13 +139,16 @@ struct ConvKernel::Parts {
   Desc weights;                     // as the primitive reads or writes them
   std::unique_ptr<Launch> reorder;  // from or to the caller's weights; null where they are equal
   std::unique_ptr<Launch> whole;    // null: in chunks of images
+  std::optional<CodedImages> coded;
   // In chunks, by worker: an ordinary chunk and the last one; or windows, for any chunk.
   std::vector<std::unique_ptr<Launch>> each, last;
   std::vector<std::unique_ptr<ConvWindows>> windows;
   int64_t images = 0, count = 0;  // per chunk, chunks
-  // The workspace: scratch of each worker, weights as the primitive has them (one partial result a
-  // chunk for weight gradients), and the weight gradient before the sum is added.
-  int64_t scratch = 0, workers = 1, weight_bytes = 0, weights_at = 0, total_at = 0, bytes = 0;
+  // The workspace: scratch of each worker with a chunk of images that were coded, weights as the
+  // primitive has them (one partial result a chunk for weight gradients), and the weight gradient
+  // before the sum is added.
+  int64_t scratch = 0, images_at = 0, workers = 1, weight_bytes = 0, weights_at = 0, total_at = 0,
+          bytes = 0;
 
   void cut(const Device& device) {
     int64_t chunks = kChunks;
@@ -154,7 +157,7 @@ struct ConvKernel::Parts {
     }
     images = (shape.n + chunks - 1) / chunks;
     count = (shape.n + images - 1) / images;
-    workers = std::max(device.threads, 1);
+    workers = std::clamp<int64_t>(device.threads, 1, count);
     const onednn::ThreadScope alone(1);
     const Described first = describe(kind, shape, images, any_weights(shape));
     if (reference_gradient(kind, shape, first.implementation)) {
@@ -174,6 +177,15 @@ struct ConvKernel::Parts {
     scratch = align_up(std::max(each[0]->scratch_bytes(), last[0]->scratch_bytes()));
   }
 
+  // A chunk of images as f32, in the worker's scratch.
+  const char* decoded(int64_t i, const char* codes, std::byte* own) const {
+    const int64_t step = images * shape.pixels_in() * shape.c;
+    const int64_t all = shape.n * shape.pixels_in() * shape.c;
+    auto* to = reinterpret_cast<float*>(own + images_at);
+    coded->read(coded->spec, codes, i * step, std::min(all, (i + 1) * step), to);
+    return reinterpret_cast<const char*>(to);
+  }
+
   void run_chunk(int64_t i, const char* a, const char* b, char* out, const void* bias,
                  std::byte* workspace) const {
     const size_t worker = size_t(omp_get_thread_num());
@@ -183,7 +195,10 @@ struct ConvKernel::Parts {
     switch (kind) {
       case ConvKind::forward: a += i * x_step, out += i * y_step; break;
       case ConvKind::data_grad: a += i * y_step, out += i * x_step; break;
-      case ConvKind::weight_grad: a += i * x_step, b += i * y_step, out += i * weight_bytes; break;
+      case ConvKind::weight_grad:
+        a = coded ? decoded(i, a, own) : a + i * x_step;
+        b += i * y_step, out += i * weight_bytes;
+        break;
     }
     if (!windows.empty()) {
       const auto floats = [](const char* p) { return reinterpret_cast<const float*>(p); };
@@ -231,10 +246,10 @@ struct ConvKernel::Parts {
 };
 
 ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& shape,
-                       const TensorSpec& given)
+                       const TensorSpec& given, const std::optional<CodedImages>& coded)
     : parts_(std::make_unique<Parts>()) {
   Parts& p = *parts_;
-  p.kind = kind, p.shape = shape;
+  p.kind = kind, p.shape = shape, p.coded = coded;
   const onednn::ThreadScope threads(std::max(device.threads, 1));
   const Described d = describe(kind, shape, shape.n, any_weights(shape));
   if (any_thread_same_bits(kind, d.implementation)) {
@@ -243,6 +258,10 @@ ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& sha
     p.scratch = align_up(p.whole->scratch_bytes());
   } else {
     p.cut(device);
+  }
+  if (coded) {
+    p.images_at = p.scratch;
+    p.scratch += align_up(p.images * shape.pixels_in() * shape.c * 4);
   }
   if (shape.groups == 1) p.preferred = onednn::layout_of(from_onednn(shape, p.weights));
   p.weight_bytes = align_up(int64_t(p.weights.get_size()));

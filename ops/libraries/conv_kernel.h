@@ -2,6 +2,7 @@
 // The bits of a result depend neither on the number of threads nor on where the operands lie.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "core/device.h"
 #include "core/spec.h"
@@ -9,11 +10,18 @@
 
 namespace pal {
 
+// Images in another form than f32: how to make a part of them, elements [begin, end).
+struct CodedImages {
+  TensorSpec spec;
+  void (*read)(const TensorSpec& spec, const void* codes, int64_t begin, int64_t end, float* to);
+};
+
 class ConvKernel {
  public:
-  // `weights`: how they are given, or (weight_grad) wanted; plain where there are groups.
-  ConvKernel(const Device& device, ConvKind kind, const ConvShape& shape,
-             const TensorSpec& weights);
+  // `weights`: how they are given, or (weight_grad) wanted; plain where there are groups. `coded`
+  // (weight_grad): what x is.
+  ConvKernel(const Device& device, ConvKind kind, const ConvShape& shape, const TensorSpec& weights,
+             const std::optional<CodedImages>& coded = {});
   ~ConvKernel();
 
   Layout preferred_weights() const;  // null when plain is as good, and where there are groups

@@ -2,6 +2,7 @@
 #include "tests/support/random_network.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -90,6 +91,11 @@ class Network {
 
 Program random_network(uint64_t seed, const NetworkOptions& options) {
   return Network(seed, options).run();
+}
+
+uint64_t networks_asked(uint64_t usual) {
+  const char* asked = std::getenv("PAL_TEST_NETWORKS");
+  return asked ? uint64_t(std::atoll(asked)) : usual;
 }
 
 }  // namespace pal::test

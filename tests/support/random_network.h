@@ -19,4 +19,7 @@ struct NetworkOptions {
 // gradients.
 Program random_network(uint64_t seed, const NetworkOptions& options = {});
 
+// How many a test tries: PAL_TEST_NETWORKS where that is set, else `usual`.
+uint64_t networks_asked(uint64_t usual);
+
 }  // namespace pal::test

@@ -216,6 +216,27 @@ TEST(EncodePlaces, AConvolutionsOperandIsDecodedBeforeItsGradientIsMade) {
   EXPECT_EQ(passed_on.size(), 2u);
 }
 
+// On the processor a weight's gradient reads codes as they are; all else is decoded.
+TEST(EncodePlaces, KernelsThatReadCodesTakeThem) {
+  Recorder r;
+  Val y = r.input("x", {2, 8, 8, 16});
+  for (int i = 0; i < 3; ++i) y = tanh(conv2d(y, r.weight({16, 3, 3, 16}), conv2d_attrs(1, 1)));
+  const Program p = r.finish(y);
+  for (const bool direct : {false, true}) {
+    Encodings rounded = kRounded;
+    rounded.direct = direct;
+    const Program out = encode(p, choose_forms(p, rounded));
+    int codes = 0;
+    for (const Node& node : out.nodes) {
+      if (node.op != &conv2d_weight_grad_op) continue;
+      codes += dpr_format(out.value(node.in[0]).spec).has_value();
+    }
+    EXPECT_EQ(codes, direct ? 2 : 0) << print(out);
+    EXPECT_GE(count_of(out, "dpr_decode"), 2) << "for tanh";
+    verify(out);
+  }
+}
+
 // The last tanh is read where most is alive: its copy would lie there beside its codes.
 TEST(EncodePeak, WhatWouldBeDecodedAtThePeakStaysWhole) {
   for (const int layers : {1, 3}) {

@@ -226,7 +226,7 @@ TEST(EncodeSparse, RoundedValuesAreTheSameOnes) {
 // Under all that a plan may do, on networks of real operators.
 TEST(EncodeSparseProperty, KeepsBitsAndCostsNoBytes) {
   int lower = 0, encoded = 0;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < networks_asked(12); ++seed) {
     const Program recorded = random_network(
         seed, {.layers = 4 + int(seed % 9), .batch = seed % 3 ? 16 : 48, .width = 40});
     KernelCache cache{Device{}};

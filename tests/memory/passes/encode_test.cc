@@ -307,7 +307,7 @@ TEST(EncodeDpr, FormatsOfLayers) {
 // Under all that a plan may do, on networks of real operators.
 TEST(EncodeProperty, ExactFormsKeepBitsAndNoFormCostsBytes) {
   int lower = 0, encoded = 0, decoded = 0;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < networks_asked(12); ++seed) {
     const bool wide = seed % 3 == 0;
     const Program step = random_network(
         seed, {.layers = 4 + int(seed % 9), .batch = wide ? 48 : 16, .width = wide ? 80 : 12});
