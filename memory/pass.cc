@@ -42,11 +42,18 @@ struct Raised {
   explicit operator bool() const { return after > before; }
 };
 
+// Options by which passes are judged. Which values are rounded may not depend on how many of their
+// elements are zero, so nor may what is recomputed then.
+CompileOptions judging(CompileOptions options) {
+  if (options.encode.is_lossy()) options.encode.ssdc = false;
+  return options;
+}
+
 // The passes of a list over one program.
 class Driver {
  public:
   Driver(KernelCache& cache, const CompileOptions& options, bool quick)
-      : cache_(cache), options_(options), quick_(quick) {}
+      : cache_(cache), options_(options), judging_(judging(options)), quick_(quick) {}
 
   Passed run(std::span<const Pass> passes, Passed now) {
     for (size_t i = 0; i < passes.size(); ++i) {
@@ -86,8 +93,10 @@ class Driver {
       then.reports = now.reports;
       PassReport kept = report;
       add(std::move(kept), now, then, then);
+      const bool judged_apart = judging_.encode.ssdc != options_.encode.ssdc;
+      const int64_t apart = judged_apart ? final_peak(rest, then.program) : 0;
       Passed with = run(rest, std::move(then));
-      const Raised raised{final(now.program), peak_of(with, options_)};
+      const Raised raised{final(now.program), judged_apart ? apart : peak_of(with, options_)};
       if (!raised) return with;
       undo(std::move(report), now, raised, "after the passes that follow ");
     }
@@ -96,7 +105,7 @@ class Driver {
 
  private:
   int64_t final_peak(std::span<const Pass> rest, const Program& program) const {
-    Passed last = Driver(cache_, options_, true).run(rest, prepared(program, cache_));
+    Passed last = Driver(cache_, judging_, true).run(rest, prepared(program, cache_));
     return peak_of(last, options_);
   }
 
@@ -127,6 +136,7 @@ class Driver {
 
   KernelCache& cache_;
   const CompileOptions& options_;
+  const CompileOptions judging_;
   const bool quick_;
 };
 

@@ -223,6 +223,36 @@ TEST(EncodeSparse, RoundedValuesAreTheSameOnes) {
       "");
 }
 
+// A plan that rounds, made before any density is known and after: also where it recomputes.
+TEST(EncodeSparseProperty, WhatIsRoundedDoesNotDependOnDensities) {
+  int recomputed = 0, sparse = 0;
+  for (uint64_t seed = 0; seed < networks_asked(6); ++seed) {
+    const Program recorded = random_network(
+        seed,
+        {.layers = int((seed % 2 ? 16 : 6) + seed % 9), .batch = seed % 3 ? 16 : 48, .width = 40});
+    KernelCache cache{Device{}};
+    const StateLayout layout(recorded);
+    for (const Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
+      CompileOptions options;
+      options.recompute = method, options.recompute_options.overhead = 1;
+      options.encode = {.binarize = true, .dpr = Dpr(seed % 3), .ssdc = true};
+      const Compiled before = compile(recorded, cache, layout, options);
+      recomputed += !rounding_of(before.program).empty() &&
+                    std::any_of(before.program.nodes.begin(), before.program.nodes.end(),
+                                [](const Node& n) { return n.phase == Phase::recompute; });
+      for (const double density : {0.02, 0.2, 0.5}) {
+        options.encode.assumed_density = density;
+        const Compiled after = compile(recorded, cache, layout, options);
+        EXPECT_EQ(rounding_of(after.program), rounding_of(before.program))
+            << "seed " << seed << " " << to_string(method) << " density " << density;
+        sparse += count_of(after.program, "ssdc_encode");
+      }
+    }
+  }
+  EXPECT_GT(recomputed, 0);
+  EXPECT_GT(sparse, 20);
+}
+
 // Under all that a plan may do, on networks of real operators.
 TEST(EncodeSparseProperty, KeepsBitsAndCostsNoBytes) {
   int lower = 0, encoded = 0;
