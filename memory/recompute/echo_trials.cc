@@ -108,12 +108,13 @@ std::vector<NodeId> nodes_by_worth(std::vector<CloneRegion> regions) {
 // All trials of a step, each looked at once.
 class Trials {
  public:
-  Trials(const StepView& view, const RecomputeOptions& options, bool fuse)
+  Trials(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal)
       : view_(view),
         options_(options),
-        fuse_(fuse),
+        fuse_(goal.fuse),
+        counted_{.maps_alone = goal.maps_alone},
         plain_(predict(view.program, kEchoDevice)),
-        plain_bytes_(peak_bytes(view.program)) {}
+        plain_bytes_(peak_bytes(view.program, {}, counted_)) {}
 
   const ByNode<double>& node_ms() const { return plain_.node_ms; }
 
@@ -126,7 +127,7 @@ class Trials {
     }
     Clones clones = clones_of(view_, trial);
     if (clones.count == 0 && clones.encoded == 0) return nullptr;
-    trial.bytes = peak_bytes(clones.program);
+    trial.bytes = peak_bytes(clones.program, {}, counted_);
     if (fuse_) clones.program = fuse_recompute(std::move(clones.program));
     trial.overhead = predict(clones.program, kEchoDevice).step_ms / plain_.step_ms - 1;
     list_.push_back(std::move(trial));
@@ -192,6 +193,7 @@ class Trials {
   StepView view_;
   const RecomputeOptions& options_;
   const bool fuse_;
+  const StorageOptions counted_;
   const Prediction plain_;
   const int64_t plain_bytes_;
   std::deque<Trial> list_;
@@ -352,7 +354,7 @@ Clones smallest(const StepView& view, const Trials& trials, double most,
 Clones best_echo(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
                  const FootprintOf& footprint) {
   constexpr double kMost = kEchoLevels.back().part;
-  Trials trials(view, options, goal.fuse);
+  Trials trials(view, options, goal);
   Search(view, options, trials).run(goal.budget ? kMost : options.overhead);
   Clones best = smallest(view, trials, options.overhead, footprint);
   if (!goal.budget || (best.bytes && best.bytes <= *goal.budget)) return best;

@@ -59,6 +59,8 @@ struct RecomputeGoal {
   // echo: gradients that make their recomputed operands themselves (memory/passes/fuse_recompute.h)
   // will be fused, so that is what costs are.
   bool fuse = false;
+  // Bytes are those of maps alone (StorageOptions).
+  bool maps_alone = false;
 };
 
 const char* to_string(Recompute method);
