@@ -115,10 +115,11 @@ TEST(GistPlanned, OnlyMeasuredMapsAreSparse) {
     if (stash.pair == LayerPair::relu_conv && measured.empty()) measured[stash.value] = 0.1;
   }
   ASSERT_EQ(measured.size(), 1u);
-  GistEncodings with{.ssdc = true, .density = 0.9, .measured = &measured};
+  GistEncodings with{.ssdc = true, .density = 0.1, .measured = &measured};
   const GistFootprint one = gist_simulation(p, with);
   const int64_t bytes = p.value(measured.begin()->first).spec.bytes();
   EXPECT_EQ(one.bytes_of(MapUse::encoded), ssdc_csr(bytes, 0.1));
+  with.binarize = with.inplace = true;
   for (const MapForm& map : planned(p, with).maps) {
     if (map.form.sparse) {
       EXPECT_EQ(map.value, measured.begin()->first) << map.layer;
