@@ -17,6 +17,7 @@ struct Storage {
   bool input = false;           // filled before the step
   bool output = false;          // read after the step
   NodeId workspace_of = kNone;  // the node whose scratch memory this is
+  bool counted = true;          // off: footprints and peaks are without it
 
   bool is_transient() const { return !persistent && !input; }  // born and dead within the step
 };

@@ -27,7 +27,8 @@ Encodings encodings_of(Context context) {
 Made recompute_some(const Program& p, Context context, std::string* note) {
   const CompileOptions& options = context.options;
   const bool echo = options.recompute == Recompute::echo;
-  RecomputeGoal goal{.budget = options.budget, .fuse = options.fuse_recompute};
+  RecomputeGoal goal{
+      .budget = options.budget, .fuse = options.fuse_recompute, .maps_alone = options.maps_alone};
   const Encodings encodings = encodings_of(context);
   if (encodings.keeps_codes()) goal.encodings = &encodings;
   Program out = recompute(p, options.recompute, echo ? context.final_peak : context.scheduled_peak,
@@ -86,7 +87,8 @@ Made fold_epilogues(const Program& p, Context context, std::string* note) {
 namespace {
 
 // Sparse codes beside what is kept already, or, where nothing is rounded, in place of it.
-std::vector<Forms> sparse_choices(const Program& p, const Encodings& encodings, const Forms& kept) {
+std::vector<Forms> sparse_choices(const Program& p, const Encodings& encodings, const Forms& kept,
+                                  const StorageOptions& storages) {
   std::vector<Forms> bases{kept};
   const bool rounds =
       std::any_of(kept.begin(), kept.end(), [](const Form& form) { return form.dpr.has_value(); });
@@ -95,7 +97,7 @@ std::vector<Forms> sparse_choices(const Program& p, const Encodings& encodings, 
   for (const Forms& base : bases) {
     Encodings some = encodings;
     some.binarize &= count_encoded(base) > 0;
-    choices.push_back(lowered(p, add_sparse(p, some, base), base));
+    choices.push_back(lowered(p, add_sparse(p, some, base), base, storages));
   }
   return choices;
 }
@@ -108,6 +110,7 @@ Made encode_maps(const Program& p, Context context, std::string* note) {
   const Encodings all = encodings_of(context);
   Encodings exact = all;
   exact.dpr = {}, exact.dpr_layers.clear();
+  const StorageOptions counted{.maps_alone = context.options.maps_alone};
   Forms best(p.values.size());
   int64_t least = context.final_peak(p);
   auto consider = [&](const Forms& forms) {
@@ -117,10 +120,10 @@ Made encode_maps(const Program& p, Context context, std::string* note) {
     if (peak >= least) return;
     best = forms, least = peak, *note = describe(p, forms);
   };
-  if (exact.binarize || exact.dropout_bits) consider(lowered_forms(p, exact));
-  if (all.is_lossy()) consider(lowered_forms(p, all));
+  if (exact.binarize || exact.dropout_bits) consider(lowered_forms(p, exact, counted));
+  if (all.is_lossy()) consider(lowered_forms(p, all, counted));
   if (all.ssdc && (!all.density.empty() || all.assumed_density)) {
-    for (const Forms& forms : sparse_choices(p, all, Forms(best))) consider(forms);
+    for (const Forms& forms : sparse_choices(p, all, Forms(best), counted)) consider(forms);
   } else if (all.ssdc && note->empty()) {
     *note = "the density of no map is known";
   }

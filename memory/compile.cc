@@ -149,8 +149,26 @@ int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layo
   return foreign + peak;
 }
 
+MapsAlone plan_maps_alone(Program program, KernelCache& cache, CompileOptions options) {
+  options.maps_alone = true;
+  Passed first = recorded(std::move(program), cache);
+  const StorageOptions as_ours{.maps_alone = true};
+  MapsAlone out{.program = {}, .ours = peak_bytes(first.program, first.workspace, as_ours)};
+  Passed last = run_passes(kPasses, std::move(first), cache, options, true);
+  const Storages storages = assign_storages(last.program, last.workspace, storage_options(options));
+  const Placement placement =
+      place(transients_of(last.program, storages, Space::device).buffers, {});
+  out.lower_bound = peak_of(storages, lifetimes_of(last.program, storages)).bytes;
+  out.bytes = placement.height;
+  out.program = std::move(last.program);
+  return out;
+}
+
 Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options) {
+  if (options.maps_alone) {
+    throw ProgramError("[compile] a step that counts maps alone has no plan: plan_maps_alone()");
+  }
   const Clock::time_point start = Clock::now();
   verify(program);
   Program again;  // for trying other options

@@ -17,4 +17,17 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
                     const CompileOptions& options = {}, Compiled* passed = nullptr);
 
+// What a step's maps take: feature maps and gradient maps, with encoded and decoded copies
+// (is_map); no state, inputs, weight gradients, workspace (Gist, section V-A).
+struct MapsAlone {
+  Program program;          // after all passes
+  int64_t ours = 0;         // bytes as Baselines::ours: recorded, before any pass
+  int64_t lower_bound = 0;  // bytes alive at the peak
+  int64_t bytes = 0;        // placed
+};
+// All passes judge by the bytes of maps alone, so that what they make is another step than
+// compile()'s: where weights are the peak, that one leaves maps as they are. It has no addresses
+// for anything but maps, and is for counting.
+MapsAlone plan_maps_alone(Program program, KernelCache& cache, CompileOptions options = {});
+
 }  // namespace pal

@@ -33,6 +33,7 @@ struct CompileOptions {
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
   bool must_fit = true;           // a plan over the budget is an error, not merely to be avoided
   std::optional<DeviceProfile> profile;  // prices the passes and the step; none: no times
+  bool maps_alone = false;  // bytes are those of maps alone; for plan_maps_alone(), which sets it
 };
 
 // One line of effect. Bytes are the device's footprint: live bytes at the peak until placement, the

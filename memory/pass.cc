@@ -143,7 +143,7 @@ class Driver {
 }  // namespace
 
 StorageOptions storage_options(const CompileOptions& options) {
-  return {.inplace = options.inplace, .windows = options.windows};
+  return {.inplace = options.inplace, .windows = options.windows, .maps_alone = options.maps_alone};
 }
 
 std::string to_string(const PassReport& report) {

@@ -487,17 +487,18 @@ size_t count_encoded(const Forms& forms) {
 
 // The storage that such a copy is of is tried as it would be instead, as the nodes stand now, the
 // largest first.
-Forms lowered(const Program& program, Forms forms, const Forms& instead) {
+Forms lowered(const Program& program, Forms forms, const Forms& instead,
+              const StorageOptions& options) {
   constexpr int kTries = 64;
   if (std::none_of(forms.begin(), forms.end(), [](const Form& f) { return f.has_codes(); })) {
     return forms;
   }
   const Storages shared = assign_storages(program, {}, {.inplace = false});
   Program now = encode(program, forms);
-  int64_t bytes = peak_bytes(now);
+  int64_t bytes = peak_bytes(now, {}, options);
   int tries = 0;
   while (tries < kTries) {
-    const Storages storages = assign_storages(now);
+    const Storages storages = assign_storages(now, {}, options);
     std::vector<StorageId> copied;  // of the old program
     for (StorageId s : peak_of(storages, lifetimes_of(now, storages)).alive) {
       for (ValueId copy : storages.values_of(s)) {
@@ -513,7 +514,7 @@ Forms lowered(const Program& program, Forms forms, const Forms& instead) {
       Forms fewer = forms;
       for (ValueId v : shared.values_of(copied[i])) fewer[v] = instead[v];
       Program tried = encode(program, fewer);
-      const int64_t least = peak_bytes(tried);
+      const int64_t least = peak_bytes(tried, {}, options);
       if (least >= bytes) continue;
       forms = std::move(fewer), now = std::move(tried), bytes = least, dropped = true;
     }
@@ -524,9 +525,10 @@ Forms lowered(const Program& program, Forms forms, const Forms& instead) {
 
 Program encode(const Program& program, const Forms& forms) { return Encoder(program, forms).run(); }
 
-Forms lowered_forms(const Program& program, const Encodings& encodings) {
+Forms lowered_forms(const Program& program, const Encodings& encodings,
+                    const StorageOptions& storages) {
   check_layers(program, encodings);
-  return lowered(program, choose_forms(program, encodings), Forms(program.values.size()));
+  return lowered(program, choose_forms(program, encodings), Forms(program.values.size()), storages);
 }
 
 std::string describe(const Program& program, const Forms& forms) {

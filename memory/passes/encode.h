@@ -23,6 +23,7 @@
 
 #include "core/op.h"
 #include "core/program.h"
+#include "memory/storages/storages.h"
 #include "ops/encodings/dpr.h"
 #include "ops/encodings/ssdc_layout.h"
 
@@ -98,13 +99,15 @@ Forms add_sparse(const Program& program, const Encodings& encodings, const Forms
 size_t count_encoded(const Forms& forms);
 
 // Gives up forms of `forms`, for those of `instead`, whose decoded copy is alive at the peak and
-// raises it.
-Forms lowered(const Program& program, Forms forms, const Forms& instead);
+// raises it. `storages`: what is counted.
+Forms lowered(const Program& program, Forms forms, const Forms& instead,
+              const StorageOptions& storages = {});
 
 // The step with these forms. Encode nodes have Phase::encode, decode nodes Phase::decode.
 Program encode(const Program& program, const Forms& forms);
 // All that the encodings allow, lowered. UsageError where dpr_layers names no layer.
-Forms lowered_forms(const Program& program, const Encodings& encodings);
+Forms lowered_forms(const Program& program, const Encodings& encodings,
+                    const StorageOptions& storages = {});
 // "3 values kept as bits, 2 rounded, 1 sparse: 1.20 MB instead of 4.80 MB".
 std::string describe(const Program& program, const Forms& forms);
 

@@ -37,7 +37,7 @@ Transients transients_of(const Program& program, const Storages& storages, Space
   Transients out;
   for (StorageId s : storages.list.ids()) {
     const Storage& storage = storages[s];
-    if (storage.space != space || !storage.is_transient()) continue;
+    if (storage.space != space || !storage.is_transient() || !storage.counted) continue;
     out.buffers.push_back({lifetimes[s].begin, lifetimes[s].end, align_up(storage.bytes)});
     out.storage.push_back(s);
   }

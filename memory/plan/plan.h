@@ -59,7 +59,7 @@ struct Plan {
   const Region& host() const { return regions[region_of(Space::host)]; }
 };
 
-// What is to be placed in a region: all that lives and dies within the step.
+// What is to be placed in a region: all that lives and dies within the step, and is counted.
 struct Transients {
   std::vector<Buffer> buffers;
   std::vector<StorageId> storage;  // by buffer

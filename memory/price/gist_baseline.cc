@@ -77,15 +77,6 @@ Program without_copies(Program p) {
   return p;
 }
 
-// The role of a value that the paper counts, made in the step itself.
-bool is_map(const Program& p, ValueId v) {
-  const Value& value = p.value(v);
-  const bool counted = value.role == Role::feature_map || value.role == Role::gradient_map ||
-                       value.role == Role::encoded;
-  return counted && value.space == Space::device && value.producer != kNone &&
-         p.node(value.producer).phase != Phase::update;
-}
-
 MapUse use_of(const Program& p, const Readers& readers, ValueId v) {
   const Phase phase = p.node(p.value(v).producer).phase;
   if (p.value(v).role == Role::encoded) return MapUse::encoded;

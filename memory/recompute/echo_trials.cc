@@ -71,11 +71,12 @@ struct Kept {
   Program program;
   int64_t bytes;
 };
-Kept kept(Program program, const Encodings* encodings) {
-  const int64_t dense = peak_bytes(program);
-  if (!encodings) return {std::move(program), dense};
-  Program encoded = encode(program, forms_later(program, *encodings));
-  const int64_t bytes = peak_bytes(encoded);
+Kept kept(Program program, const RecomputeGoal& goal) {
+  const StorageOptions counted{.maps_alone = goal.maps_alone};
+  const int64_t dense = peak_bytes(program, {}, counted);
+  if (!goal.encodings) return {std::move(program), dense};
+  Program encoded = encode(program, forms_later(program, *goal.encodings));
+  const int64_t bytes = peak_bytes(encoded, {}, counted);
   return bytes < dense ? Kept{std::move(encoded), bytes} : Kept{std::move(program), dense};
 }
 
@@ -144,7 +145,7 @@ class Trials {
         forms_(goal.encodings ? forms_later(view.program, *goal.encodings)
                               : Forms(view.program.values.size())),
         node_ms_(predict(view.program, kEchoDevice).node_ms) {
-    const Kept plain = kept(view.program, goal.encodings);
+    const Kept plain = kept(view.program, goal);
     plain_bytes_ = plain.bytes, plain_ms_ = predict(plain.program, kEchoDevice).step_ms;
   }
 
@@ -158,7 +159,7 @@ class Trials {
     }
     Clones clones = clones_of(view_, trial);
     if (clones.count == 0 && clones.encoded == 0) return nullptr;
-    Kept step = kept(std::move(clones.program), goal_.encodings);
+    Kept step = kept(std::move(clones.program), goal_);
     trial.bytes = step.bytes;
     if (goal_.fuse) step.program = fuse_recompute(std::move(step.program));
     trial.overhead = predict(step.program, kEchoDevice).step_ms / plain_ms_ - 1;

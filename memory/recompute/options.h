@@ -63,6 +63,8 @@ struct RecomputeGoal {
   bool fuse = false;
   // echo: what a later pass makes of maps that are stashed. Null: nothing.
   const Encodings* encodings = nullptr;
+  // Bytes are those of maps alone (StorageOptions).
+  bool maps_alone = false;
 };
 
 const char* to_string(Recompute method);

@@ -80,7 +80,9 @@ OrderGraph::OrderGraph(const Program& p, const ByNode<int64_t>& workspace_bytes,
                        const StorageOptions& options)
     : program(p),
       inplace(options.inplace),
-      storages(assign_storages(p, {}, {.inplace = false, .windows = options.windows})) {
+      storages(assign_storages(
+          p, {},
+          {.inplace = false, .windows = options.windows, .maps_alone = options.maps_alone})) {
   const size_t node_count = p.nodes.size(), storage_count = storages.list.size();
   auto deps = dependencies_of(p);
   before = Lists(deps);
@@ -93,7 +95,7 @@ OrderGraph::OrderGraph(const Program& p, const ByNode<int64_t>& workspace_bytes,
   for (const Value& value : p.values) size.push_back(value.spec.bytes());
   for (const Storage& s : storages.list) {
     const bool on_device = s.space == Space::device;
-    bytes.push_back(align_up(s.bytes));
+    bytes.push_back(s.counted ? align_up(s.bytes) : 0);
     transient.push_back(s.is_transient() && on_device);
     kept.push_back(s.output);
     if (!s.is_transient() && on_device) base += footprint(s);
@@ -114,7 +116,7 @@ OrderGraph::OrderGraph(const Program& p, const ByNode<int64_t>& workspace_bytes,
   touches = Lists(by_node), touchers = Lists(by_storage);
   workspace.assign(node_count, 0);
   for (size_t n = 0; n < workspace_bytes.size(); ++n) {
-    workspace[n] = workspace_bytes[n] > 0 ? align_up(workspace_bytes[n]) : 0;
+    if (workspace_bytes[n] > 0 && !options.maps_alone) workspace[n] = align_up(workspace_bytes[n]);
   }
 
   ByNode<std::vector<int32_t>> by_take(node_count);

@@ -37,7 +37,7 @@ struct OrderGraph {
   Lists<NodeId, int32_t> takes;         // indices into take
   std::vector<Take> take;
   ByValue<int64_t> size;      // bytes
-  ByStorage<int64_t> bytes;   // aligned
+  ByStorage<int64_t> bytes;   // footprint()
   ByStorage<char> transient;  // neither state nor input, on the device
   ByStorage<char> kept;       // alive to the end of the step, once made
   ByNode<int64_t> workspace;  // aligned

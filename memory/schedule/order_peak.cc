@@ -25,7 +25,7 @@ OrderPeak::OrderPeak(const OrderGraph& graph) : graph_(graph) {
 int64_t OrderPeak::operator()(const std::vector<NodeId>& order) {
   const int32_t end = int32_t(order.size());
   for (StorageId s : groups_.ids()) {
-    groups_[s] = {.first = end, .tail = s, .kept = bool(graph_.kept[s])};
+    groups_[s] = {.first = end, .tail = s, .bytes = graph_.bytes[s], .kept = bool(graph_.kept[s])};
     group_[s] = s, next_[s] = kNone, shift_[s] = 0;
   }
   for (int32_t i = 0; i < end; ++i) {
@@ -46,8 +46,8 @@ int64_t OrderPeak::operator()(const std::vector<NodeId>& order) {
   for (StorageId s : groups_.ids()) {
     const Group& g = groups_[s];
     if (group_[s] != s || !graph_.transient[s] || g.last < 0) continue;
-    live_[g.first] += graph_.bytes[s];
-    if (!g.kept) live_[size_t(g.last) + 1] -= graph_.bytes[s];
+    live_[g.first] += g.bytes;
+    if (!g.kept) live_[size_t(g.last) + 1] -= g.bytes;
   }
   live_.pop_back();
   int64_t now = graph_.base, peak = end == 0 ? now : 0;
@@ -106,6 +106,7 @@ void OrderPeak::merge(StorageId from, StorageId to, int64_t shift) {
   b.tail = a.tail, b.members += a.members, b.kept |= a.kept;
   b.first = std::min(a.first, b.first), b.last = std::max(a.last, b.last);
   b.written = std::max(a.written, b.written);
+  if (a.bytes > 0) b.bytes = align_up(graph_.storages[to].bytes);  // one that counts is enough
 }
 
 }  // namespace pal

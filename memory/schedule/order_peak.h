@@ -44,6 +44,7 @@ class OrderPeak {
     int32_t written = -1;          // position of the last node that makes one of its values
     int32_t members = 1;
     StorageId tail = 0;  // the last member
+    int64_t bytes = 0;   // footprint()
     bool kept = false;
   };
 

@@ -59,6 +59,7 @@ std::vector<int64_t> changes_of(const Storages& storages, const ByStorage<Lifeti
 }  // namespace
 
 int64_t footprint(const Storage& storage) {
+  if (!storage.counted) return 0;
   return align_up(storage.bytes) * (storage.input ? 2 : 1);
 }
 

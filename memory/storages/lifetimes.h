@@ -48,7 +48,8 @@ int64_t peak_bytes(const Program& program, const ByNode<int64_t>& workspace_byte
 std::vector<int64_t> live_bytes(const Program& program, const Storages& storages,
                                 const ByStorage<Lifetime>& lifetimes, Space space = Space::device);
 
-// What a storage costs in its region: its bytes, aligned, twice for inputs.
+// What a storage costs in its region: its bytes, aligned, twice for inputs; 0 where it is not
+// counted.
 int64_t footprint(const Storage& storage);
 
 }  // namespace pal

@@ -305,7 +305,26 @@ class InPlace {
   StorageEffect& effect_;
 };
 
+// Counts the storages that have a map.
+void count_maps_alone(const Program& program, Storages& storages) {
+  for (StorageId s : storages.list.ids()) {
+    const auto values = storages.values_of(s);
+    Storage& storage = storages.list[s];
+    storage.counted =
+        storage.is_transient() &&
+        std::any_of(values.begin(), values.end(), [&](ValueId v) { return is_map(program, v); });
+  }
+}
+
 }  // namespace
+
+bool is_map(const Program& p, ValueId v) {
+  const Value& value = p.value(v);
+  const bool counted = value.role == Role::feature_map || value.role == Role::gradient_map ||
+                       value.role == Role::encoded;
+  return counted && value.space == Space::device && value.producer != kNone &&
+         p.node(value.producer).phase != Phase::update;
+}
 
 Storages assign_storages(const Program& program, const ByNode<int64_t>& workspace_bytes,
                          const StorageOptions& options, StorageEffect* effect) {
@@ -321,7 +340,9 @@ Storages assign_storages(const Program& program, const ByNode<int64_t>& workspac
     for (NodeId n : program.nodes.ids()) in_place.share(n);
   }
   if (effect) *effect = shared;
-  return groups.numbered(program, workspace_bytes);
+  Storages out = groups.numbered(program, workspace_bytes);
+  if (options.maps_alone) count_maps_alone(program, out);
+  return out;
 }
 
 ByStorage<std::vector<NodeId>> touches_of(const Program& program, const Storages& storages) {

@@ -30,7 +30,15 @@ struct StorageOptions {
   // A gradient may be written over a feature map that dies there. Frameworks kept feature maps
   // apart.
   bool over_feature_maps = true;
+  // Storages without a map (is_map) are not counted: footprints, peaks, and what passes make of
+  // them, are those of maps alone. A step is counted so, and not run.
+  bool maps_alone = false;
 };
+
+// What Gist counts (section V-A): a feature map or a gradient map, or an encoded or decoded copy,
+// that a node makes on the device. No state, inputs, weight gradients, statistics' roles, or what
+// updates make.
+bool is_map(const Program& program, ValueId value);
 
 // What sharing saved, for the report.
 struct StorageEffect {

@@ -71,6 +71,12 @@ void check_settings(const Reproduction& r, const MeasureSettings& given) {
   }
 }
 
+void check_densities(const Reproduction& r, const MeasureSettings& given) {
+  if (given.densities.empty() || r.by_density) return;
+  throw UsageError("reproduce " + std::string(r.name) +
+                   ": takes no --density; nothing in it depends on one");
+}
+
 DeviceProfile profile_for(const Reproduction& r, const std::string& asked) {
   if (!asked.empty()) return load_profile(asked);
   if (r.profile) return load_profile(r.profile);
@@ -96,9 +102,12 @@ int run_reproduce(const ReproduceArgs& args) {
                      " (pal reproduce --list names them all)");
   }
   check_settings(*found, args.measure);
+  check_densities(*found, args.measure);
   const DeviceProfile device = profile_for(*found, args.profile);
   const std::vector<ReproducedTable> tables =
-      found->measure ? found->measure(device, args.measure) : found->make(device);
+      found->measure                   ? found->measure(device, args.measure)
+      : args.measure.densities.empty() ? found->make(device)
+                                       : found->by_density(device, args.measure.densities);
   if (args.json) {
     nlohmann::ordered_json json{{"name", found->name},
                                 {"what", found->what},
@@ -131,6 +140,10 @@ struct ReproduceFlags {
               {.type = "N"});
     flags.add("--seeds", args.measure.seeds, "of what is trained: runs from other weights",
               {.type = "N"});
+    flags.add("--density", args.measure.densities,
+              "nonzero part of the maps that sparse encodings store: a number, or the folder of a "
+              "run that logged them, whose network alone the table then has (repeatable)",
+              {.type = "D", .repeatable = true});
     config.add(flags);
     add_json(flags, args.json);
   }

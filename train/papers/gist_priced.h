@@ -2,6 +2,7 @@
 // encoded.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -27,8 +28,10 @@ SwapTimes swap_times(const Program& program, const GistFootprint& footprint,
 // Milliseconds of the step with Binarize and, where there is a format, rounded maps: predicted of
 // the nodes of the pass for every eligible map. What SSDC is meant for is not rounded by nodes but
 // priced as csr of this density (its values in the format), as bytes read and written twice.
+// `measured`: densities by map in place of that one; a map without stays as it is.
 double encoded_ms(const Program& program, const GistFootprint& footprint, std::optional<Dpr> format,
-                  double density, const DeviceProfile& device);
+                  double density, const DeviceProfile& device,
+                  const std::map<ValueId, double>* measured = nullptr);
 
 // The smallest format of figure 12 that trains the network.
 Dpr smallest_dpr(const std::string& network);
@@ -37,12 +40,13 @@ Dpr smallest_dpr(const std::string& network);
 int64_t batch_that_fits(int64_t capacity, int64_t fixed, double bytes_per_sample);
 
 // Figure 16's tables for CIFAR's ResNets of these depths, within the device's capacity; `paper`:
-// what it says of the depth, or "-".
+// what it says of the depth, or "-". `density`: of what csr stores, assumed.
 struct DeepNetwork {
   int64_t depth;
   const char* paper;
 };
 std::vector<ReproducedTable> deeper_tables(std::span<const DeepNetwork> depths,
-                                           const DeviceProfile& device);
+                                           const DeviceProfile& device,
+                                           double density = kGistDensity);
 
 }  // namespace pal

@@ -26,6 +26,8 @@ struct MeasureSettings {
   std::optional<int64_t> batch, steps, seeds;
   std::string config;             // what is trained, in place of its own choice
   std::vector<std::string> sets;  // as --set, over either
+  // As of pal plan --density: numbers, folders of runs. Nothing is run for them.
+  std::vector<std::string> densities = {};
 };
 
 struct Reproduction {
@@ -35,6 +37,9 @@ struct Reproduction {
   // In place of `make`: what runs steps on this machine.
   std::vector<ReproducedTable> (*measure)(const DeviceProfile& device,
                                           const MeasureSettings& settings) = nullptr;
+  // Beside `make`: the same of other densities of maps than it assumes (--density).
+  std::vector<ReproducedTable> (*by_density)(const DeviceProfile& device,
+                                             const std::vector<std::string>& densities) = nullptr;
   const char* takes = "";         // of the settings, "batch steps"
   const char* profile = nullptr;  // of the paper's card; null: kDefaultProfile, or the measured
                                   // machine's where it has one

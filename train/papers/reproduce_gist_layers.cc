@@ -139,6 +139,13 @@ int64_t ssdc_csr(int64_t bytes, double density, const char* format) {
   return values + stored + (elements + 255) / 256 * 4;
 }
 
+int64_t ssdc_smaller(int64_t bytes, double density, const char* format) {
+  const int64_t elements = bytes / 4, stored = int64_t(std::ceil(double(elements) * density));
+  const int64_t values = format ? reduced(4 * stored, format) : 4 * stored;
+  const int64_t mask = values + (elements + 255) / 256 * (4 + 32);
+  return std::min(mask, ssdc_csr(bytes, density, format));
+}
+
 GistFootprint gist_simulation(const Program& program, const GistEncodings& with) {
   const GistFootprint dense =
       gist_footprint(program, {.inplace = with.inplace, .pool_map = with.binarize});
@@ -146,12 +153,18 @@ GistFootprint gist_simulation(const Program& program, const GistEncodings& with)
   for (const GistStash& stash : stashes_of(program, dense)) {
     const bool sparse = stash.pair == LayerPair::relu_conv || stash.pair == LayerPair::pool_conv;
     const Node& maker = program.node(program.value(stash.value).producer);
+    const double* density = &with.density;
+    if (with.measured) {
+      const auto known = with.measured->find(stash.value);
+      density = known == with.measured->end() ? nullptr : &known->second;
+    }
     if (maker.op == &max_pool_op && stash.value != maker.out[0]) {  // read as it is
       encoded.push_back({stash.value, stash.bytes, false});
     } else if (with.binarize && stash.pair == LayerPair::relu_pool) {
       encoded.push_back({stash.value, binarized(stash.bytes), false});
-    } else if (with.ssdc && sparse) {
-      encoded.push_back({stash.value, ssdc_csr(stash.bytes, with.density, with.dpr), true});
+    } else if (with.ssdc && sparse && density) {
+      const auto bytes = with.mask ? ssdc_smaller : ssdc_csr;
+      encoded.push_back({stash.value, bytes(stash.bytes, *density, with.dpr), true});
     } else if (with.dpr && program.value(stash.value).spec.dtype == DType::f32) {
       encoded.push_back({stash.value, reduced(stash.bytes, with.dpr), true});
     }

@@ -2,10 +2,12 @@
 // are worth to deep networks (16). Both for the paper's card.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/text.h"
 #include "memory/compile.h"
 #include "memory/passes/encode.h"
@@ -14,6 +16,7 @@
 #include "train/loop/max_fit.h"
 #include "train/papers/gist_priced.h"
 #include "train/papers/paper_networks.h"
+#include "train/report/plan_densities.h"
 
 namespace pal {
 namespace {
@@ -55,24 +58,50 @@ double vdnn_ms(const Program& p, const std::vector<GistMap>& maps, const Predict
   return total + since;
 }
 
-std::vector<Table> swapping(const DeviceProfile& device) {
+// A way to keep maps, as a column: the step's time with it.
+struct Priced {
+  std::string name;
+  std::function<double(const GistBaseline&, const SwapTimes&)> ms;
+};
+
+std::vector<Priced> priced_ways(const GistDensities& densities, const DeviceProfile& device) {
+  std::vector<Priced> ways = {
+      {"naive swapping", [](const GistBaseline&, const SwapTimes& swap) { return swap.naive; }},
+      {"vDNN, maps of convolutions",
+       [](const GistBaseline&, const SwapTimes& swap) { return swap.vdnn_conv; }},
+      {"vDNN, all maps", [](const GistBaseline&, const SwapTimes& swap) { return swap.vdnn_all; }}};
+  for (const GistDensity& density : densities.each) {
+    for (const bool lossy : {false, true}) {
+      const std::string what = lossy ? "Gist, lossless and lossy" : "Gist, lossless";
+      ways.push_back(
+          {densities.each.size() > 1 ? what + ", " + density.what : what,
+           [&, lossy](const GistBaseline& n, const SwapTimes&) {
+             GistEncodings with;
+             density.put_into(with, n.name);
+             const auto format = lossy ? std::optional(smallest_dpr(n.name)) : std::nullopt;
+             return encoded_ms(n.program, n.footprint, format, with.density, device, with.measured);
+           }});
+    }
+  }
+  return ways;
+}
+
+std::vector<Table> swapping_with(const DeviceProfile& device, const GistDensities& densities) {
+  const std::vector<Priced> ways = priced_ways(densities, device);
   Table table{.title = "A step's time above the plain one, batch 64, all simulated",
-              .columns = {"network", "step, ms", "naive swapping", "vDNN, maps of convolutions",
-                          "vDNN, all maps", "Gist, lossless", "Gist, lossless and lossy", "format",
-                          "paper: naive", "paper: vDNN", "paper: Gist"}};
-  constexpr size_t kColumns = 5;
-  std::vector<double> sums(kColumns, 0);
-  int count = 0;
-  for (const GistBaseline& n : gist_baselines(false)) {
+              .columns = {"network", "step, ms"}};
+  for (const Priced& way : ways) table.columns.push_back(way.name);
+  for (const char* more : {"format", "paper: naive", "paper: vDNN", "paper: Gist"}) {
+    table.columns.emplace_back(more);
+  }
+  std::vector<double> sums(ways.size(), 0);
+  for (const GistBaseline& n : densities.networks) {
     const SwapTimes swap = swap_times(n.program, n.footprint, device);
-    const Dpr format = smallest_dpr(n.name);
-    const double ms[kColumns] = {swap.naive, swap.vdnn_conv, swap.vdnn_all,
-                                 encoded_ms(n.program, n.footprint, {}, kGistDensity, device),
-                                 encoded_ms(n.program, n.footprint, format, kGistDensity, device)};
     std::vector<std::string> row{n.name, fixed(swap.plain, 1)};
-    for (size_t i = 0; i < kColumns; ++i) {
-      row.push_back(added(ms[i], swap.plain));
-      sums[i] += ms[i] / swap.plain;
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const double ms = ways[i].ms(n, swap);
+      row.push_back(added(ms, swap.plain));
+      sums[i] += ms / swap.plain;
     }
     row.emplace_back(smallest_format(n.name));
     for (const char* paper :
@@ -80,12 +109,11 @@ std::vector<Table> swapping(const DeviceProfile& device) {
       row.emplace_back(paper);
     }
     table.rows.push_back(row);
-    ++count;
   }
   std::vector<std::string> mean{"mean", ""};
-  for (double sum : sums) mean.push_back(added(sum / count, 1));
+  for (double sum : sums) mean.push_back(added(sum / double(densities.networks.size()), 1));
   mean.insert(mean.end(), {"", "+30 %", "+15 %", "+4 %"});
-  table.rows.push_back(mean);
+  if (densities.networks.size() > 1) table.rows.push_back(mean);
   table.notes = {
       printed("Node times: the roofline of %s. Link: %.2f GB/s, of which %.0f %% are reached, each "
               "way. What is swapped: every stashed map of CNTK's baseline, as f32.",
@@ -93,11 +121,18 @@ std::vector<Table> swapping(const DeviceProfile& device) {
       "vDNN: a map leaves while its last forward reader runs, and comes back while the backward "
       "phase runs from where the map before it is wanted. The paper does not say which maps its "
       "own vDNN moves.",
-      "Gist: nodes of the pass for every eligible map; SSDC's traffic is simulated, of csr at "
-      "density " +
-          fixed(kGistDensity, 1) +
-          ", assumed. The paper's Gist column is both encodings; its figures are measured."};
+      "Gist: nodes of the pass for every eligible map; SSDC's traffic is simulated, of csr. The "
+      "paper's Gist column is both encodings; its figures are measured.",
+      densities.said};
   return {table};
+}
+
+std::vector<Table> swapping_by_density(const DeviceProfile& device,
+                                       const std::vector<std::string>& given) {
+  return swapping_with(device, gist_densities(given, false));
+}
+std::vector<Table> swapping(const DeviceProfile& device) {
+  return swapping_by_density(device, {fixed(kGistDensity, 1)});
 }
 
 std::string in_gib(int64_t bytes) { return printed("%.0f GiB", double(bytes) / (1 << 30)); }
@@ -132,14 +167,15 @@ Deep largest_in_cntk(const PaperNetwork& network, const GistEncodings* with,
   return out;
 }
 
-Table deep_in_cntk(std::span<const DeepNetwork> depths, const DeviceProfile& device) {
+Table deep_in_cntk(std::span<const DeepNetwork> depths, const DeviceProfile& device,
+                   double density) {
   Table table{
       .title = "In the paper's accounting: the largest batch in " + in_gib(device.capacity) +
                ", and images a second above CNTK's, simulated",
       .columns = {"ResNet", "CNTK", "images/s", "lossless", "by the batch alone", "with encodings",
                   "lossless, fp16", "fp16: by the batch alone", "fp16: with encodings", "paper"}};
-  const GistEncodings lossless{.binarize = true, .ssdc = true, .inplace = true},
-      lossy{.binarize = true, .ssdc = true, .inplace = true, .dpr = "fp16"};
+  const GistEncodings lossless{.binarize = true, .ssdc = true, .inplace = true, .density = density},
+      lossy{.binarize = true, .ssdc = true, .inplace = true, .dpr = "fp16", .density = density};
   for (const DeepNetwork& d : depths) {
     const PaperNetwork network = deep_resnet(d.depth);
     const Deep none = largest_in_cntk(network, nullptr, device);
@@ -155,8 +191,7 @@ Table deep_in_cntk(std::span<const DeepNetwork> depths, const DeviceProfile& dev
     table.rows.push_back(row);
   }
   table.notes = {"Maps beside weights and their gradients; no workspace. SSDC as csr of density " +
-                     fixed(kGistDensity, 1) +
-                     ", assumed; the paper names no format for ResNet: fp16.",
+                     fixed(density, 2) + ", assumed; the paper names no format for ResNet: fp16.",
                  "Images of 32x32, assumed: the depths are those of He et al. for CIFAR-10. Times "
                  "by the roofline of " +
                      device.name +
@@ -226,9 +261,19 @@ Table deep_as_planned(std::span<const DeepNetwork> depths, const DeviceProfile& 
   return table;
 }
 
-std::vector<Table> deeper(const DeviceProfile& device) {
-  constexpr DeepNetwork kDepths[] = {{509, "-"}, {851, "-"}, {1202, "+22 %"}};
-  return deeper_tables(kDepths, device);
+constexpr DeepNetwork kDepths[] = {{509, "-"}, {851, "-"}, {1202, "+22 %"}};
+
+std::vector<Table> deeper(const DeviceProfile& device) { return deeper_tables(kDepths, device); }
+
+std::vector<Table> deeper_by_density(const DeviceProfile& device,
+                                     const std::vector<std::string>& given) {
+  const PlanDensities density(given[0], true);
+  if (given.size() > 1 || !density.assumed()) {
+    throw UsageError(
+        "reproduce gist-fig16: takes one number as --density; its networks are too "
+        "deep to be trained here");
+  }
+  return deeper_tables(kDepths, device, *density.assumed());
 }
 
 }  // namespace
@@ -255,14 +300,16 @@ SwapTimes swap_times(const Program& p, const GistFootprint& footprint,
 }
 
 double encoded_ms(const Program& p, const GistFootprint& footprint, std::optional<Dpr> format,
-                  double density, const DeviceProfile& device) {
+                  double density, const DeviceProfile& device,
+                  const std::map<ValueId, double>* measured) {
   Forms forms = choose_forms(p, {.binarize = true, .dpr = format});
   double ssdc = 0;
   for (const GistStash& stash : stashes_of(p, footprint)) {
-    if (!is_sparse(stash.pair)) continue;
+    if (!is_sparse(stash.pair) || (measured && !measured->count(stash.value))) continue;
     forms[stash.value] = {};
+    const double stored = measured ? measured->at(stash.value) : density;
     const int64_t code =
-        ssdc_csr(stash.bytes, density, format ? names(Dpr())[size_t(*format)] : nullptr);
+        ssdc_csr(stash.bytes, stored, format ? names(Dpr())[size_t(*format)] : nullptr);
     ssdc += 2 * time_ms({.bytes = double(stash.bytes + code)}, device);
   }
   return predict(encode(p, forms), device).step_ms + ssdc;
@@ -273,8 +320,9 @@ Dpr smallest_dpr(const std::string& network) {
   return format == "fp8" ? Dpr::fp8 : format == "fp10" ? Dpr::fp10 : Dpr::fp16;
 }
 
-std::vector<Table> deeper_tables(std::span<const DeepNetwork> depths, const DeviceProfile& device) {
-  return {deep_in_cntk(depths, device), deep_as_planned(depths, device)};
+std::vector<Table> deeper_tables(std::span<const DeepNetwork> depths, const DeviceProfile& device,
+                                 double density) {
+  return {deep_in_cntk(depths, device, density), deep_as_planned(depths, device)};
 }
 
 int64_t batch_that_fits(int64_t capacity, int64_t fixed, double bytes_per_sample) {
@@ -286,10 +334,12 @@ std::span<const Reproduction> gist_priced_reproductions() {
       {.name = "gist-fig15",
        .what = "Gist, Figure 15: encodings against swapping",
        .make = swapping,
+       .by_density = swapping_by_density,
        .profile = "titanx"},
       {.name = "gist-fig16",
        .what = "Gist, Figure 16: deeper networks with larger batches",
        .make = deeper,
+       .by_density = deeper_by_density,
        .profile = "titanx"},
   };
   return kPriced;

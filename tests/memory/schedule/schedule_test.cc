@@ -92,6 +92,36 @@ TEST(OrderPeak, IsThePeakOfThePermutedProgram) {
   EXPECT_GT(compared, total * 3 / 4) << "of " << total;
 }
 
+// What is not counted still decides what may be written over it.
+TEST(OrderPeak, CountsMapsAloneAsThePeakDoes) {
+  int fewer = 0, in_place = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Program p = random_program(seed, {.nodes = 40, .gated = seed % 3 == 0});
+    std::mt19937_64 random(seed);
+    for (Value& value : p.values) {  // some of what nodes make is no map
+      if (value.producer != kNone && random() % 3 == 0) value.role = Role::weight_gradient;
+    }
+    KernelCache cache{Device{}};
+    const ByNode<int64_t> workspace = workspace_bytes(prepare_all(p, cache));
+    const StorageOptions maps{.inplace = seed % 5 != 0, .maps_alone = true};
+    StorageOptions all = maps;
+    all.maps_alone = false;
+    const int64_t bytes = true_peak(p, maps, workspace);
+    EXPECT_LE(bytes, true_peak(p, all, workspace)) << "seed " << seed;
+    fewer += bytes < true_peak(p, all, workspace);
+    in_place += bytes < true_peak(p, {.inplace = false, .maps_alone = true});
+    const OrderGraph graph(p, workspace, maps);
+    OrderPeak peak(graph);
+    EXPECT_EQ(peak(recorded(p)), bytes) << "seed " << seed;
+    const std::vector<NodeId> order = random_order(dependencies_of(p), random);
+    const Program q = pal::permuted(p, order);
+    if (!same_windows(p, q, true)) continue;
+    EXPECT_EQ(peak(order), true_peak(q, maps, permuted(workspace, order))) << "seed " << seed;
+  }
+  EXPECT_GT(fewer, 150);
+  EXPECT_GT(in_place, 15);
+}
+
 TEST(OrderPeak, EveryReaderOfOldStateComesBeforeItsWriter) {
   Builder b;
   Val x = b.input("x0", {Shape{8}}), w = b.state("w0", {Shape{8}}, Role::weight);

@@ -1,5 +1,5 @@
 // A number, or the rows of a run.
-#include "train/commands/plan_densities.h"
+#include "train/report/plan_densities.h"
 
 #include <algorithm>
 #include <charconv>
@@ -31,6 +31,16 @@ bool is_map(const Program& p, const MapDensity& map) {
     return !scope.empty() && (map.layer.compare(0, scope.size() + 1, scope + " ") == 0 ||
                               map.layer.find(" after " + scope) != std::string::npos);
   });
+}
+
+// Its maker is the run's, or has the run's kernel's place: a kernel of two operators has the scope
+// of the first.
+bool is_same_map(const Program& p, const MapDensity& map) {
+  if (!is_map(p, map)) return false;
+  const Node& maker = p.node(p.value(ValueId(map.value)).producer);
+  if (layer_of(p, maker) == map.layer) return true;
+  const std::string scope = p.scope_of(maker);
+  return scope.empty() || map.layer.compare(0, scope.size() + 1, scope + " ") == 0;
 }
 
 // "train/30x40/only" -> "30,40"
@@ -67,6 +77,12 @@ PlanDensities::PlanDensities(const std::string& text, bool sparse) {
   }
 }
 
+void PlanDensities::throw_other_model(const MapDensity& map) const {
+  throw UsageError("--density: " + run_ + " is of another model: its value " +
+                   std::to_string(map.value) + " (" + map.layer +
+                   ") is no feature map of this one; plan with that run's config.yaml");
+}
+
 void PlanDensities::put_into(Encodings& encodings, const std::string& name,
                              const Program& recorded) const {
   encodings.assumed_density = assumed_;
@@ -80,12 +96,19 @@ void PlanDensities::put_into(Encodings& encodings, const std::string& name,
                      ", and train.accumulate as there), or give a number");
   }
   for (const auto& [value, map] : program->second) {
-    if (!is_map(recorded, map)) {
-      throw UsageError("--density: " + run_ + " is of another model: its value " +
-                       std::to_string(value) + " (" + map.layer +
-                       ") is no feature map of this one; plan with that run's config.yaml");
-    }
+    if (!is_map(recorded, map)) throw_other_model(map);
     encodings.density[ValueId(value)] = map.density;
+  }
+}
+
+void PlanDensities::put_into(Encodings& encodings, const Program& recorded) const {
+  encodings.assumed_density = assumed_;
+  for (const auto& [program, maps] : measured_) {
+    for (const auto& [value, map] : maps) {
+      if (!is_same_map(recorded, map)) throw_other_model(map);
+      double& density = encodings.density[ValueId(value)];
+      density = std::max(density, map.density);
+    }
   }
 }
 

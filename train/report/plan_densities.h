@@ -1,5 +1,5 @@
-// pal plan --density: how many elements of feature maps are taken to be nonzero, where
-// memory.encode asks for sparse maps.
+// --density of pal plan and of Gist's tables: how many elements of feature maps are taken to be
+// nonzero.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -23,10 +23,17 @@ class PlanDensities {
   // What is known of a step's maps. `name`: of the step in the run (train/loop/step_program.h).
   // UsageError where the run has no densities of it, or is of another model.
   void put_into(Encodings& encodings, const std::string& name, const Program& recorded) const;
+  // The same of any step of the run's model: at another image size, batch or width, where maps have
+  // the same numbers and other elements. Where the run has several steps, the largest. UsageError
+  // where a number is another layer's.
+  void put_into(Encodings& encodings, const Program& recorded) const;
 
   const std::string& run() const { return run_; }  // empty: assumed
+  std::optional<double> assumed() const { return assumed_; }
 
  private:
+  [[noreturn]] void throw_other_model(const MapDensity& map) const;
+
   std::optional<double> assumed_;
   std::string run_;
   std::map<std::string, std::map<int32_t, MapDensity>> measured_;  // by program
