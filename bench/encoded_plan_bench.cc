@@ -80,7 +80,8 @@ int run(int argc, char** argv) {
   app.add_option("--config", args.configs, "configurations; all")->take_all();
   app.add_option("--set", args.sets, "key=value over them")->take_all();
   app.add_option("--nodes", args.nodes, "steps of more are passed over");
-  app.add_option("--density", args.density, "nonzeros of every map, assumed: room for just them");
+  app.add_option("--density", args.density,
+                 "nonzeros of maps with zeros, assumed: room for just them");
   app.add_flag("--check", args.check, "end with 1 where a form costs bytes");
   CLI11_PARSE(app, argc, argv);
   std::printf("%-24s %-5s %-10s %13s %6s %9s\n", "config", "again", "encode", "bytes", "fewer",

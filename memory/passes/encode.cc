@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/names.h"
 #include "core/rewriter.h"
 #include "core/text.h"
 #include "memory/storages/lifetimes.h"
@@ -93,7 +94,9 @@ Codes codes_of(const Form& form, const TensorSpec& dense) {
 class Chooser {
  public:
   Chooser(const Program& program, const Encodings& encodings)
-      : p_(program), encodings_(encodings), readers_(program) {}
+      : p_(program), encodings_(encodings), readers_(program) {
+    if (encodings.assumed_density) zeros_ = values_with_zeros(program);
+  }
 
   // `base`: what sparse codes are added to; none: bits and rounded codes alone.
   Forms run(const Forms* base, Reasons* reasons) const {
@@ -210,8 +213,13 @@ class Chooser {
     if (base.bits && !base.has_codes()) return {base};
     if (const char* why = why_no_map(v)) return {base, why};
     const auto known = encodings_.density.find(p_.value(v).origin);
-    const std::optional<double> density =
-        known != encodings_.density.end() ? known->second : encodings_.assumed_density;
+    std::optional<double> density;
+    if (known != encodings_.density.end()) {
+      density = known->second;
+    } else if (encodings_.assumed_density) {
+      if (!zeros_[v]) return {base, "makes no zeros"};
+      density = encodings_.assumed_density;
+    }
     if (!density) return {base, "density not known"};
     if (last_forward(v) >= limit) return {base, "read after the first update"};
     const TensorSpec& spec = p_.value(v).spec;
@@ -256,6 +264,7 @@ class Chooser {
   const Program& p_;
   const Encodings& encodings_;
   const Readers readers_;
+  ByValue<char> zeros_;  // where a density is assumed
 };
 
 std::string count_name(const Program& p, ValueId v) {

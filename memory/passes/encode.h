@@ -36,11 +36,12 @@ struct Encodings {
 
   // Sparse codes of maps whose density is known: the part of their elements that is not zero.
   bool ssdc = false;
-  std::optional<SsdcForm> ssdc_form;      // none: the one that takes fewer bytes
-  double ssdc_margin = 1.25;              // capacity, by the density
-  std::map<ValueId, double> density;      // by Value::origin
-  std::optional<double> assumed_density;  // of maps that `density` does not name
-  bool observe = false;                   // counts nonzeros, for `density`
+  std::optional<SsdcForm> ssdc_form;  // none: the one that takes fewer bytes
+  double ssdc_margin = 1.25;          // capacity, by the density
+  std::map<ValueId, double> density;  // by Value::origin
+  // Of maps that `density` does not name, and whose makers tell of zeros (OpDef::zeros).
+  std::optional<double> assumed_density;
+  bool observe = false;  // counts nonzeros, for `density`
 
   bool any() const { return binarize || dropout_bits || is_lossy() || ssdc || observe; }
   bool is_lossy() const { return dpr || !dpr_layers.empty(); }  // rounds
