@@ -146,8 +146,27 @@ class Chooser {
     return forms;
   }
 
-  // Values that could be kept sparse if they were read later.
-  bool is_map(ValueId v) const { return !why_no_map(v); }
+  // Values that could be kept sparse here, or in the same step that keeps others encoded: such a
+  // step reads later what this one, where it does not read the value itself, reads instead.
+  ByValue<char> counted() const {
+    ByValue<char> by_origin(p_.values.size(), 0), out(p_.values.size(), 0);
+    auto known = [&](ValueId origin) { return origin != kNone && origin < by_origin.next_id(); };
+    for (const Node& node : p_.nodes) {
+      if (!is_later(node)) continue;
+      for (ValueId v : present(node.in)) {
+        if (known(p_.value(v).origin)) by_origin[p_.value(v).origin] = 1;
+      }
+    }
+    const Storages storages = assign_storages(p_, {}, {.inplace = false});
+    const NodeId limit = first_update();
+    for (ValueId v : out.ids()) {
+      const ValueId origin = p_.value(v).origin;
+      if (!known(origin) || !by_origin[origin] || why_no_map(v)) continue;
+      const StorageId s = storages.of[v];
+      out[v] = s != kNone && !is_kept_outside(storages[s]) && last_forward(v) < limit;
+    }
+    return out;
+  }
 
  private:
   // Of a form that is dense: why.
@@ -553,14 +572,14 @@ std::string describe(const Program& program, const Forms& forms) {
 
 Program count_nonzeros_of_maps(const Program& program) {
   const Encodings none;
-  const Chooser chooser(program, none);
+  const ByValue<char> counted = Chooser(program, none).counted();
   Rewriter out(program);
   std::vector<NamedValue> counts;
   for (NodeId n : program.nodes.ids()) {
     out.keep(n);
     const Node& node = program.node(n);
     for (ValueId v : present(node.out)) {
-      if (!chooser.is_map(v) || program.value(v).origin == kNone) continue;
+      if (!counted[v]) continue;
       Value value = program.value(v);
       value.spec = {Shape{1}, DType::i32}, value.role = Role::encoded;
       counts.push_back({count_name(program, v), out.add(value)});

@@ -103,7 +103,8 @@ Forms lowered_forms(const Program& program, const Encodings& encodings);
 // "3 values kept as bits, 2 rounded, 1 sparse: 1.20 MB instead of 4.80 MB".
 std::string describe(const Program& program, const Forms& forms);
 
-// The step that also counts the nonzeros of every map that could be kept sparse.
+// The step that also counts the nonzeros of every map that could be kept sparse: read later, itself
+// or in the form that it has here.
 Program count_nonzeros_of_maps(const Program& program);
 
 // Scope and operator of a node: "features/3 relu"; where it has no scope, that of what it reads:
