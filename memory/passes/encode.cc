@@ -242,16 +242,9 @@ class Chooser {
     if (!density) return {base, "density not known"};
     if (last_forward(v) >= limit) return {base, "read after the first update"};
     const TensorSpec& spec = p_.value(v).spec;
-    const double room = std::ceil(*density * encodings_.ssdc_margin * double(spec.numel()));
-    const int64_t capacity = std::min(spec.numel(), int64_t(room));
     Form form = base;
-    for (const SsdcForm kind : {SsdcForm::csr, SsdcForm::mask}) {
-      if (encodings_.ssdc_form && kind != *encodings_.ssdc_form) continue;
-      const SsdcAttrs attrs{kind, capacity, base.dpr ? ssdc_values(*base.dpr) : SsdcValues::plain};
-      const bool fewer = !form.sparse || ssdc_bytes(attrs, spec.numel(), spec.dtype) <
-                                             ssdc_bytes(*form.sparse, spec.numel(), spec.dtype);
-      if (fewer) form.sparse = attrs;
-    }
+    form.sparse = least_sparse(encodings_, spec.numel(), spec.dtype, *density,
+                               base.dpr ? ssdc_values(*base.dpr) : SsdcValues::plain);
     if (encodings_.binarize && !form.bits) {
       const Asked asked = asked_of(p_, readers_, v);
       if (asked.agree) form.bits = asked.predicate;
@@ -511,6 +504,15 @@ size_t count_encoded(const Forms& forms) {
   return count;
 }
 
+SsdcAttrs least_sparse(const Encodings& encodings, int64_t elements, DType type, double density,
+                       SsdcValues values) {
+  const double room = std::ceil(density * encodings.ssdc_margin * double(elements));
+  const int64_t capacity = std::min(elements, int64_t(room));
+  const SsdcAttrs csr{SsdcForm::csr, capacity, values}, mask{SsdcForm::mask, capacity, values};
+  if (encodings.ssdc_form) return *encodings.ssdc_form == SsdcForm::csr ? csr : mask;
+  return ssdc_bytes(mask, elements, type) < ssdc_bytes(csr, elements, type) ? mask : csr;
+}
+
 // The storage that such a copy is of is tried as it would be instead, as the nodes stand now, the
 // largest first.
 Forms lowered(const Program& program, Forms forms, const Forms& instead) {
@@ -620,6 +622,7 @@ std::vector<CountedMap> counted_maps(const Program& p) {
                    .origin = value.origin,
                    .layer = layer_of(p, maker),
                    .elements = value.spec.numel(),
+                   .type = value.spec.dtype,
                    .sparse = {}};
     if (counter.op == &ssdc_encode_op) map.sparse = counter.attrs.as<SsdcAttrs>();
     maps.push_back(std::move(map));

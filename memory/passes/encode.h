@@ -91,6 +91,9 @@ Forms choose_forms(const Program& program, const Encodings& encodings, Reasons* 
 Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms,
                  Reasons* reasons = nullptr);
 size_t count_encoded(const Forms& forms);
+// Of the sparse forms with room for this density the one of fewer bytes.
+SsdcAttrs least_sparse(const Encodings& encodings, int64_t elements, DType type, double density,
+                       SsdcValues values);
 
 // Gives up forms of `forms`, for those of `instead`, whose decoded copy is alive at the peak and
 // raises it.
@@ -117,6 +120,7 @@ struct CountedMap {
   ValueId origin;
   std::string layer;  // layer_of() its producer
   int64_t elements;
+  DType type;
   std::optional<SsdcAttrs> sparse;  // how it is kept; none: dense
 };
 std::vector<CountedMap> counted_maps(const Program& program);
