@@ -9,7 +9,8 @@
 // may write over the value), and a decode node makes the values again before each group of later
 // readers that are near each other. Codes are rounded (ops/encodings/dpr.h), sparse
 // (ops/encodings/ssdc.h), or both. Where they are rounded, a predicate is still answered by bits of
-// the exact values, and what a clone reads is not rounded.
+// the exact values, and what a clone reads is not rounded. A view of all elements of a value with
+// codes like its own has none: it is made again of the decoded copy.
 //
 // Sparse codes have a capacity, from the nonzeros that were seen before. A step that has more of
 // them shuts all its gates, so that no state changes, and says so in its output `overflow`.
