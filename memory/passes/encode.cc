@@ -613,9 +613,11 @@ Forms lowered(const Program& program, Forms forms, const Forms& instead) {
 
 Program encode(const Program& program, const Forms& forms) { return Encoder(program, forms).run(); }
 
-Forms lowered_forms(const Program& program, const Encodings& encodings) {
+Forms lowered_forms(const Program& program, const Encodings& encodings, Forms* allowed) {
   check_layers(program, encodings);
-  return lowered(program, choose_forms(program, encodings), Forms(program.values.size()));
+  Forms forms = choose_forms(program, encodings);
+  if (allowed) *allowed = forms;
+  return lowered(program, std::move(forms), Forms(program.values.size()));
 }
 
 std::string describe(const Program& program, const Forms& forms) {

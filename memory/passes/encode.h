@@ -102,8 +102,9 @@ Forms lowered(const Program& program, Forms forms, const Forms& instead);
 
 // The step with these forms. Encode nodes have Phase::encode, decode nodes Phase::decode.
 Program encode(const Program& program, const Forms& forms);
-// All that the encodings allow, lowered. UsageError where dpr_layers names no layer.
-Forms lowered_forms(const Program& program, const Encodings& encodings);
+// What the encodings allow, lowered; `allowed` is what it was before. UsageError where dpr_layers
+// names no layer.
+Forms lowered_forms(const Program& program, const Encodings& encodings, Forms* allowed = nullptr);
 // "3 values kept as bits, 2 rounded, 1 sparse: 1.20 MB instead of 4.80 MB".
 std::string describe(const Program& program, const Forms& forms);
 
