@@ -134,8 +134,9 @@ int run(int argc, char** argv) {
   app.add_option("--config", args.configs, "configurations; all")->take_all();
   app.add_option("--set", args.sets, "key=value over them")->take_all();
   app.add_option("--nodes", args.nodes, "steps of more are passed over");
-  app.add_option("--density", args.density,
-                 "nonzeros of every map, assumed, or a run that logged them: room for just them");
+  app.add_option(
+      "--density", args.density,
+      "nonzeros of maps with zeros, assumed, or a run that logged them: room for just them");
   app.add_flag("--ours", args.ours, "the recorded step over the placed plan, also of maps alone");
   app.add_flag("--check", args.check, "end with 1 where a form costs bytes");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,8 @@
 // Defaults of the operator contract.
 #include "core/op.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace pal {
@@ -35,6 +37,22 @@ Cost cost_of(const Program& program, const Node& node) {
 
 Reads reads_of(const OpDef& op, int operand, const Attrs& attrs) {
   return op.reads ? op.reads(operand, attrs) : reads_values();
+}
+
+ByValue<char> values_with_zeros(const Program& program) {
+  ByValue<char> out(program.values.size(), 0);
+  auto has = [&](ValueId v) { return v == kNone || out[v]; };
+  for (const Node& node : program.nodes) {
+    const Zeros zeros = node.op->zeros ? node.op->zeros(node.attrs) : Zeros::few;
+    bool many = zeros == Zeros::makes;
+    if (zeros == Zeros::keeps) many = has(node.in[0]);
+    if (zeros == Zeros::gathers) many = std::all_of(node.in.begin(), node.in.end(), has);
+    for (ValueId v : present(node.out)) {
+      const DType type = program.value(v).spec.dtype;
+      out[v] = many && (type == DType::f32 || type == DType::bf16 || type == DType::f16);
+    }
+  }
+  return out;
 }
 
 int place_in_group(const OpDef& op, size_t operand) {

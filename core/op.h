@@ -29,6 +29,18 @@ inline Reads reads_predicate(float lo, float hi = std::numeric_limits<float>::in
   return {Reads::Kind::predicate, lo, hi};
 }
 
+// How many of what it writes is zero (the bits of +0), as far as that can be told from the operator
+// alone. A guess at densities goes by it while a step is planned; what a run counted is better.
+enum class Zeros : uint8_t {
+  few,      // or nobody knows
+  makes,    // many, whatever its operands are (relu)
+  keeps,    // many where operand 0 has many; all where that is all zeros (a view, a maximum)
+  gathers,  // likewise, of all operands that are there (a stack)
+};
+inline Zeros makes_zeros(const Attrs&) { return Zeros::makes; }
+inline Zeros keeps_zeros(const Attrs&) { return Zeros::keeps; }
+inline Zeros gathers_zeros(const Attrs&) { return Zeros::gathers; }
+
 struct Share {
   int output, operand;
 };  // the output may be written over the operand, byte for byte
@@ -117,6 +129,7 @@ struct OpDef {
   // An operand whose values the CPU kernel makes from its codes (ops/encodings) itself, a part at a
   // time, where it is given those; -1: none.
   int reads_codes = -1;
+  Zeros (*zeros)(const Attrs&) = nullptr;  // of its floats; null: few
   std::vector<Window> (*windows)(SpecSpan in, SpecSpan out, const Attrs&) = nullptr;
   Cost (*cost)(SpecSpan in, SpecSpan out,
                const Attrs&) = nullptr;  // null: one flop an output element
@@ -146,6 +159,8 @@ class SpecList {
 Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs);
 Cost cost_of(const Program& program, const Node& node);
 Reads reads_of(const OpDef& op, int operand, const Attrs& attrs);
+// The values of a program that have many zeros, as far as their makers tell.
+ByValue<char> values_with_zeros(const Program& program);
 // The place of an operand in its group.
 int place_in_group(const OpDef& op, size_t operand);
 // The pairs that may share bytes in a node with this number of operands: those of every group.

@@ -26,6 +26,14 @@ std::vector<Change> changes_to(const CompileOptions& options) {
     changes.push_back({std::string("memory.recompute: ") + to_string(method),
                        [method](CompileOptions& o) { o.recompute = method; }});
   }
+  // The exact forms that every run can rely on. Not sparse maps: a run begins without them, and
+  // falls back on the plan that has none, so that this plan has to keep to the budget.
+  if (!options.encode.binarize || !options.encode.dropout_bits) {
+    const std::string with = options.encode.any() ? "memory.encode with " : "memory.encode: ";
+    changes.push_back({with + "[binarize, dropout_bits]", [](CompileOptions& o) {
+                         o.encode.binarize = o.encode.dropout_bits = true;
+                       }});
+  }
   if (!options.inplace) {
     changes.push_back({"memory.inplace: true", [](CompileOptions& o) { o.inplace = true; }});
   }

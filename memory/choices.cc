@@ -86,18 +86,30 @@ Made fold_epilogues(const Program& p, Context context, std::string* note) {
 
 namespace {
 
+// What the options allow, and what of it does not raise the peak.
+struct FormChoice {
+  Forms allowed, lowered;
+};
+
+FormChoice choice_of(const Program& p, const Encodings& encodings, const StorageOptions& storages) {
+  FormChoice choice;
+  choice.lowered = lowered_forms(p, encodings, storages, &choice.allowed);
+  return choice;
+}
+
 // Sparse codes beside what is kept already, or, where nothing is rounded, in place of it.
-std::vector<Forms> sparse_choices(const Program& p, const Encodings& encodings, const Forms& kept,
-                                  const StorageOptions& storages) {
+std::vector<FormChoice> sparse_choices(const Program& p, const Encodings& encodings,
+                                       const Forms& kept, const StorageOptions& storages) {
   std::vector<Forms> bases{kept};
   const bool rounds =
       std::any_of(kept.begin(), kept.end(), [](const Form& form) { return form.dpr.has_value(); });
   if (!rounds && count_encoded(kept) > 0) bases.emplace_back(p.values.size());
-  std::vector<Forms> choices;
+  std::vector<FormChoice> choices;
   for (const Forms& base : bases) {
     Encodings some = encodings;
     some.binarize &= count_encoded(base) > 0;
-    choices.push_back(lowered(p, add_sparse(p, some, base), base, storages));
+    Forms forms = add_sparse(p, some, base);
+    choices.push_back({forms, lowered(p, forms, base, storages)});
   }
   return choices;
 }
@@ -113,24 +125,28 @@ Made encode_maps(const Program& p, Context context, std::string* note) {
   const StorageOptions counted{.maps_alone = context.options.maps_alone};
   Forms best(p.values.size());
   int64_t least = context.final_peak(p);
-  auto consider = [&](const Forms& forms) {
-    if (count_encoded(best) == 0) *note = describe(p, forms);
-    if (count_encoded(forms) == 0) return;
-    const int64_t peak = context.final_peak(encode(p, forms));
+  bool eligible = false;  // some map
+  auto consider = [&](const FormChoice& choice) {
+    const bool here = count_encoded(choice.allowed) > 0, left = count_encoded(choice.lowered) > 0;
+    const std::string what = describe(p, left ? choice.lowered : choice.allowed);
+    if (note->empty() || (here && count_encoded(best) == 0)) *note = what;
+    eligible |= here;
+    if (!left) return;
+    const int64_t peak = context.final_peak(encode(p, choice.lowered));
     if (peak >= least) return;
-    best = forms, least = peak, *note = describe(p, forms);
+    best = choice.lowered, least = peak, *note = what;
   };
-  if (exact.binarize || exact.dropout_bits) consider(lowered_forms(p, exact, counted));
-  if (all.is_lossy()) consider(lowered_forms(p, all, counted));
+  if (exact.binarize || exact.dropout_bits) consider(choice_of(p, exact, counted));
+  if (all.is_lossy()) consider(choice_of(p, all, counted));
   if (all.ssdc && (!all.density.empty() || all.assumed_density)) {
-    for (const Forms& forms : sparse_choices(p, all, Forms(best), counted)) consider(forms);
+    for (const FormChoice& choice : sparse_choices(p, all, Forms(best), counted)) consider(choice);
   } else if (all.ssdc && note->empty()) {
     *note = "the density of no map is known";
   }
   const bool encoded = count_encoded(best) > 0;
   if (all.observe) {
     *note += (note->empty() ? "" : "; ") + std::string("nonzeros are counted");
-  } else if (!encoded) {
+  } else if (!encoded && eligible) {
     *note += ": the peak would be no lower, so all stay as they are";
   }
   if (!encoded && !all.observe) return {};

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/names.h"
 #include "core/rewriter.h"
 #include "core/text.h"
 #include "memory/storages/lifetimes.h"
@@ -90,10 +91,35 @@ Codes codes_of(const Form& form, const TensorSpec& dense) {
   return {&dpr_encode_op, &dpr_decode_op, DprAttrs{*form.dpr}, spec};
 }
 
+// Codes that are the same bytes, if the values are.
+bool alike(const Form& a, const Form& b) {
+  return a.has_codes() && b.has_codes() && a.dpr == b.dpr && bool(a.sparse) == bool(b.sparse);
+}
+
+// Of a view of all elements of a value with codes like its own: that value, whose codes will do for
+// both, since the view can be made again of the decoded copy. Of any other value: itself.
+ByValue<ValueId> owners_of_codes(const Program& p, const Forms& forms) {
+  ByValue<ValueId> owners(p.values.size());
+  for (ValueId v : owners.ids()) owners[v] = v;
+  for (const Node& node : p.nodes) {
+    if (!node.op->windows || node.in.size() != 1) continue;
+    for (const NodeWindow& window : windows_of(p, node)) {
+      const ValueId view = window.small, of = window.large;
+      const bool whole = window.is_view && p.value(view).spec.numel() == p.value(of).spec.numel();
+      if (whole && view < forms.next_id() && alike(forms[view], forms[of])) {
+        owners[view] = owners[of];
+      }
+    }
+  }
+  return owners;
+}
+
 class Chooser {
  public:
   Chooser(const Program& program, const Encodings& encodings)
-      : p_(program), encodings_(encodings), readers_(program) {}
+      : p_(program), encodings_(encodings), readers_(program) {
+    if (encodings.assumed_density) zeros_ = values_with_zeros(program);
+  }
 
   // `base`: what sparse codes are added to; none: bits and rounded codes alone.
   Forms run(const Forms* base, Reasons* reasons) const {
@@ -114,12 +140,12 @@ class Chooser {
       const StorageId s = storages.of[v];
       if (s == kNone) continue;
       needed[s] |= is_kept_outside(storages[s]);
-      if (base && !(*base)[v].is_dense()) before[s] += bytes_of(p_.value(v).spec, (*base)[v]);
       if (!is_read_later(v)) continue;
       if (coded[s] && forms[v].is_dense()) forms[v] = form_of(v, true).form;
       needed[s] |= forms[v].is_dense();
-      bytes[s] += bytes_of(p_.value(v).spec, forms[v]);
     }
+    add_bytes(forms, storages, bytes);
+    if (base) add_bytes(*base, storages, before);
     for (ValueId v : forms.ids()) {
       const StorageId s = storages.of[v];
       if (s != kNone && !needed[s] &&
@@ -143,8 +169,27 @@ class Chooser {
     return forms;
   }
 
-  // Values that could be kept sparse if they were read later.
-  bool is_map(ValueId v) const { return !why_no_map(v); }
+  // Values that could be kept sparse here, or in the same step that keeps others encoded: such a
+  // step reads later what this one, where it does not read the value itself, reads instead.
+  ByValue<char> counted() const {
+    ByValue<char> by_origin(p_.values.size(), 0), out(p_.values.size(), 0);
+    auto known = [&](ValueId origin) { return origin != kNone && origin < by_origin.next_id(); };
+    for (const Node& node : p_.nodes) {
+      if (!is_later(node)) continue;
+      for (ValueId v : present(node.in)) {
+        if (known(p_.value(v).origin)) by_origin[p_.value(v).origin] = 1;
+      }
+    }
+    const Storages storages = assign_storages(p_, {}, {.inplace = false});
+    const NodeId limit = first_update();
+    for (ValueId v : out.ids()) {
+      const ValueId origin = p_.value(v).origin;
+      if (!known(origin) || !by_origin[origin] || why_no_map(v)) continue;
+      const StorageId s = storages.of[v];
+      out[v] = s != kNone && !is_kept_outside(storages[s]) && last_forward(v) < limit;
+    }
+    return out;
+  }
 
  private:
   // Of a form that is dense: why.
@@ -152,6 +197,18 @@ class Chooser {
     Form form;
     const char* why = nullptr;
   };
+
+  // Of all that is encoded, to what its storage takes then.
+  void add_bytes(const Forms& forms, const Storages& storages, ByStorage<int64_t>& bytes) const {
+    const ByValue<ValueId> owners = owners_of_codes(p_, forms);
+    for (ValueId v : forms.ids()) {
+      const StorageId s = storages.of[v];
+      if (s == kNone || forms[v].is_dense()) continue;
+      bytes[s] += owners[v] == v  ? bytes_of(p_.value(v).spec, forms[v])
+                  : forms[v].bits ? bit_bytes(p_.value(v).spec)
+                                  : 0;
+    }
+  }
 
   static bool is_kept_outside(const Storage& storage) {
     return !storage.is_transient() || storage.output;
@@ -210,22 +267,20 @@ class Chooser {
     if (base.bits && !base.has_codes()) return {base};
     if (const char* why = why_no_map(v)) return {base, why};
     const auto known = encodings_.density.find(p_.value(v).origin);
-    const std::optional<double> density =
-        known != encodings_.density.end() ? known->second : encodings_.assumed_density;
+    std::optional<double> density;
+    if (known != encodings_.density.end()) {
+      density = known->second;
+    } else if (encodings_.assumed_density) {
+      if (!zeros_[v]) return {base, "makes no zeros"};
+      density = encodings_.assumed_density;
+    }
     if (!density) return {base, "density not known"};
     if (last_forward(v) >= limit) return {base, "read after the first update"};
     const TensorSpec& spec = p_.value(v).spec;
-    const double room = std::ceil(*density * encodings_.ssdc_margin * double(spec.numel()));
-    const int64_t capacity = std::min(spec.numel(), int64_t(room));
     Form form = base;
     form.direct = encodings_.direct;
-    for (const SsdcForm kind : {SsdcForm::csr, SsdcForm::mask}) {
-      if (encodings_.ssdc_form && kind != *encodings_.ssdc_form) continue;
-      const SsdcAttrs attrs{kind, capacity, base.dpr ? ssdc_values(*base.dpr) : SsdcValues::plain};
-      const bool fewer = !form.sparse || ssdc_bytes(attrs, spec.numel(), spec.dtype) <
-                                             ssdc_bytes(*form.sparse, spec.numel(), spec.dtype);
-      if (fewer) form.sparse = attrs;
-    }
+    form.sparse = least_sparse(encodings_, spec.numel(), spec.dtype, *density,
+                               base.dpr ? ssdc_values(*base.dpr) : SsdcValues::plain);
     if (encodings_.binarize && !form.bits) {
       const Asked asked = asked_of(p_, readers_, v);
       if (asked.agree) form.bits = asked.predicate;
@@ -257,6 +312,7 @@ class Chooser {
   const Program& p_;
   const Encodings& encodings_;
   const Readers readers_;
+  ByValue<char> zeros_;  // where a density is assumed
 };
 
 std::string count_name(const Program& p, ValueId v) {
@@ -269,12 +325,13 @@ class Encoder {
       : p_(program),
         forms_(forms),
         readers_(program),
+        owners_(owners_of_codes(program, forms)),
         out_(program, 2 * count_encoded(forms), 2 * count_encoded(forms)),
         kept_(program.values.size()) {
     for (NodeId n : p_.nodes.ids()) {
-      for (ValueId v : present(p_.node(n).out)) kept_[v].last = n;
+      for (ValueId v : present(p_.node(n).out)) kept_[owners_[v]].last = n;
       if (is_later(p_.node(n))) continue;
-      for (ValueId v : present(p_.node(n).in)) kept_[v].last = n;
+      for (ValueId v : present(p_.node(n).in)) kept_[owners_[v]].last = n;
     }
   }
 
@@ -308,13 +365,15 @@ class Encoder {
     NodeId last = kNone;  // reader of the forward phase; the producer where there is none
     ValueId bits = kNone, codes = kNone, copy = kNone;
     NodeId copy_read = kNone;  // the last reader of the copy
+    ValueId over = kNone;      // the copy that this one is a view of
   };
 
   // The values that are kept as codes from this node on.
   std::vector<ValueId> last_read_by(NodeId n) const {
     std::vector<ValueId> last;
     for (const auto* side : {&p_.node(n).in, &p_.node(n).out}) {
-      for (ValueId v : present(*side)) {
+      for (ValueId reads : present(*side)) {
+        const ValueId v = owners_[reads];
         const bool listed = std::find(last.begin(), last.end(), v) != last.end();
         if (v < forms_.next_id() && forms_[v].has_codes() && kept_[v].last == n && !listed) {
           last.push_back(v);
@@ -325,10 +384,12 @@ class Encoder {
   }
 
   // The node can write an output over the value, if it is not read any more.
-  static bool may_be_overwritten(const Node& node, ValueId v) {
+  bool may_be_overwritten(const Node& node, ValueId v) const {
     const auto shares = shares_of(*node.op, node.in.size());
-    return std::any_of(shares.begin(), shares.end(),
-                       [&](const Share& share) { return node.in[share.operand] == v; });
+    return std::any_of(shares.begin(), shares.end(), [&](const Share& share) {
+      const ValueId in = node.in[share.operand];
+      return in != kNone && owners_[in] == v;
+    });
   }
 
   void keep_bits(ValueId v, const Node& node) {
@@ -361,14 +422,15 @@ class Encoder {
           forms_[v].bits && reads_of(*node.op, int(k), node.attrs).kind == Reads::Kind::predicate;
       if (asks_bits) {
         node.in[k] = kept_[v].bits;
-      } else if (kept_[v].codes != kNone) {  // else the forward phase still has to read it
-        const bool direct = forms_[v].direct && node.op->reads_codes == int(k);
+      } else if (kept_[owners_[v]].codes != kNone) {  // else the forward phase still has to read it
+        const bool direct = forms_[v].direct && node.op->reads_codes == int(k) && owners_[v] == v;
         node.in[k] = direct ? kept_[v].codes : copy_for(v, n, node);
       }
     }
   }
 
   ValueId copy_for(ValueId v, NodeId n, const Node& node) {
+    if (owners_[v] != v) return view_for(v, n, node);
     Kept& kept = kept_[v];
     if (kept.copy == kNone || n - kept.copy_read > kNear) {
       const Codes codes = codes_of(forms_[v], p_.value(v).spec);
@@ -376,6 +438,22 @@ class Encoder {
       insert(*codes.decode, codes.attrs, {kept.codes}, {kept.copy}, node, Phase::decode);
     }
     kept.copy_read = n;
+    return kept.copy;
+  }
+
+  // The view once more, of the copy of what it is a view of.
+  ValueId view_for(ValueId v, NodeId n, const Node& node) {
+    const Node& maker = p_.node(p_.value(v).producer);
+    const ValueId of = copy_for(maker.in[0], n, node);
+    Kept& kept = kept_[v];
+    if (kept.copy == kNone || kept.over != of) {
+      kept.copy = out_.add(p_.value(v)), kept.over = of;
+      std::vector<ValueId> out(maker.out.size(), kNone);
+      for (size_t i = 0; i < out.size(); ++i) {
+        if (maker.out[i] == v) out[i] = kept.copy;
+      }
+      insert(*maker.op, maker.attrs, {of}, std::move(out), node, Phase::decode);
+    }
     return kept.copy;
   }
 
@@ -422,6 +500,7 @@ class Encoder {
   const Program& p_;
   const Forms& forms_;
   const Readers readers_;
+  const ByValue<ValueId> owners_;
   Rewriter out_;
   ByValue<Kept> kept_;
   std::vector<std::pair<ValueId, ValueId>> counts_;  // of sparse codes: the value, its count
@@ -485,6 +564,15 @@ size_t count_encoded(const Forms& forms) {
   return count;
 }
 
+SsdcAttrs least_sparse(const Encodings& encodings, int64_t elements, DType type, double density,
+                       SsdcValues values) {
+  const double room = std::ceil(density * encodings.ssdc_margin * double(elements));
+  const int64_t capacity = std::min(elements, int64_t(room));
+  const SsdcAttrs csr{SsdcForm::csr, capacity, values}, mask{SsdcForm::mask, capacity, values};
+  if (encodings.ssdc_form) return *encodings.ssdc_form == SsdcForm::csr ? csr : mask;
+  return ssdc_bytes(mask, elements, type) < ssdc_bytes(csr, elements, type) ? mask : csr;
+}
+
 // The storage that such a copy is of is tried as it would be instead, as the nodes stand now, the
 // largest first.
 Forms lowered(const Program& program, Forms forms, const Forms& instead,
@@ -504,7 +592,10 @@ Forms lowered(const Program& program, Forms forms, const Forms& instead,
       for (ValueId copy : storages.values_of(s)) {
         const NodeId maker = now.value(copy).producer;
         if (maker == kNone || now.node(maker).phase != Phase::decode) continue;
-        const NodeId encoder = now.value(now.node(maker).in[0]).producer;
+        NodeId encoder = now.value(now.node(maker).in[0]).producer;
+        while (now.node(encoder).phase == Phase::decode) {  // a view of a copy
+          encoder = now.value(now.node(encoder).in[0]).producer;
+        }
         const StorageId from = shared.of[now.node(encoder).in[0]];
         if (std::find(copied.begin(), copied.end(), from) == copied.end()) copied.push_back(from);
       }
@@ -526,17 +617,24 @@ Forms lowered(const Program& program, Forms forms, const Forms& instead,
 Program encode(const Program& program, const Forms& forms) { return Encoder(program, forms).run(); }
 
 Forms lowered_forms(const Program& program, const Encodings& encodings,
-                    const StorageOptions& storages) {
+                    const StorageOptions& storages, Forms* allowed) {
   check_layers(program, encodings);
-  return lowered(program, choose_forms(program, encodings), Forms(program.values.size()), storages);
+  Forms forms = choose_forms(program, encodings);
+  if (allowed) *allowed = forms;
+  return lowered(program, std::move(forms), Forms(program.values.size()), storages);
 }
 
 std::string describe(const Program& program, const Forms& forms) {
   int bits = 0, rounded = 0, sparse = 0;
   int64_t before = 0, after = 0;
+  const ByValue<ValueId> owners = owners_of_codes(program, forms);
   for (ValueId v : forms.ids()) {
     if (forms[v].is_dense()) continue;
     bits += forms[v].bits.has_value();
+    if (owners[v] != v) {
+      after += forms[v].bits ? bit_bytes(program.value(v).spec) : 0;
+      continue;
+    }
     rounded += forms[v].dpr.has_value(), sparse += forms[v].sparse.has_value();
     before += align_up(program.value(v).spec.bytes());
     after += bytes_of(program.value(v).spec, forms[v]);
@@ -548,14 +646,14 @@ std::string describe(const Program& program, const Forms& forms) {
 
 Program count_nonzeros_of_maps(const Program& program) {
   const Encodings none;
-  const Chooser chooser(program, none);
+  const ByValue<char> counted = Chooser(program, none).counted();
   Rewriter out(program);
   std::vector<NamedValue> counts;
   for (NodeId n : program.nodes.ids()) {
     out.keep(n);
     const Node& node = program.node(n);
     for (ValueId v : present(node.out)) {
-      if (!chooser.is_map(v) || program.value(v).origin == kNone) continue;
+      if (!counted[v]) continue;
       Value value = program.value(v);
       value.spec = {Shape{1}, DType::i32}, value.role = Role::encoded;
       counts.push_back({count_name(program, v), out.add(value)});
@@ -596,6 +694,7 @@ std::vector<CountedMap> counted_maps(const Program& p) {
                    .origin = value.origin,
                    .layer = layer_of(p, maker),
                    .elements = value.spec.numel(),
+                   .type = value.spec.dtype,
                    .sparse = {}};
     if (counter.op == &ssdc_encode_op) map.sparse = counter.attrs.as<SsdcAttrs>();
     maps.push_back(std::move(map));

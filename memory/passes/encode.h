@@ -10,7 +10,8 @@
 // readers that are near each other; kernels that read codes (OpDef::reads_codes) take them as they
 // are. Codes are rounded (ops/encodings/dpr.h), sparse (ops/encodings/ssdc.h), or both. Where they
 // are rounded, a predicate is still answered by bits of the exact values, and what a clone reads is
-// not rounded.
+// not rounded. A view of all elements of a value with codes like its own has none: it is made again
+// of the decoded copy.
 //
 // Sparse codes have a capacity, from the nonzeros that were seen before. A step that has more of
 // them shuts all its gates, so that no state changes, and says so in its output `overflow`.
@@ -38,11 +39,12 @@ struct Encodings {
 
   // Sparse codes of maps whose density is known: the part of their elements that is not zero.
   bool ssdc = false;
-  std::optional<SsdcForm> ssdc_form;      // none: the one that takes fewer bytes
-  double ssdc_margin = 1.25;              // capacity, by the density
-  std::map<ValueId, double> density;      // by Value::origin
-  std::optional<double> assumed_density;  // of maps that `density` does not name
-  bool observe = false;                   // counts nonzeros, for `density`
+  std::optional<SsdcForm> ssdc_form;  // none: the one that takes fewer bytes
+  double ssdc_margin = 1.25;          // capacity, by the density
+  std::map<ValueId, double> density;  // by Value::origin
+  // Of maps that `density` does not name, and whose makers tell of zeros (OpDef::zeros).
+  std::optional<double> assumed_density;
+  bool observe = false;  // counts nonzeros, for `density`
 
   bool direct = false;  // kernels read codes where they can: on the processor
 
@@ -97,6 +99,9 @@ Forms choose_forms(const Program& program, const Encodings& encodings, Reasons* 
 Forms add_sparse(const Program& program, const Encodings& encodings, const Forms& forms,
                  Reasons* reasons = nullptr);
 size_t count_encoded(const Forms& forms);
+// Of the sparse forms with room for this density the one of fewer bytes.
+SsdcAttrs least_sparse(const Encodings& encodings, int64_t elements, DType type, double density,
+                       SsdcValues values);
 
 // Gives up forms of `forms`, for those of `instead`, whose decoded copy is alive at the peak and
 // raises it. `storages`: what is counted.
@@ -105,13 +110,15 @@ Forms lowered(const Program& program, Forms forms, const Forms& instead,
 
 // The step with these forms. Encode nodes have Phase::encode, decode nodes Phase::decode.
 Program encode(const Program& program, const Forms& forms);
-// All that the encodings allow, lowered. UsageError where dpr_layers names no layer.
+// What the encodings allow, lowered; `allowed` is what it was before. UsageError where dpr_layers
+// names no layer.
 Forms lowered_forms(const Program& program, const Encodings& encodings,
-                    const StorageOptions& storages = {});
+                    const StorageOptions& storages = {}, Forms* allowed = nullptr);
 // "3 values kept as bits, 2 rounded, 1 sparse: 1.20 MB instead of 4.80 MB".
 std::string describe(const Program& program, const Forms& forms);
 
-// The step that also counts the nonzeros of every map that could be kept sparse.
+// The step that also counts the nonzeros of every map that could be kept sparse: read later, itself
+// or in the form that it has here.
 Program count_nonzeros_of_maps(const Program& program);
 
 // Scope and operator of a node: "features/3 relu"; where it has no scope, that of what it reads:
@@ -124,6 +131,7 @@ struct CountedMap {
   ValueId origin;
   std::string layer;  // layer_of() its producer
   int64_t elements;
+  DType type;
   std::optional<SsdcAttrs> sparse;  // how it is kept; none: dense
 };
 std::vector<CountedMap> counted_maps(const Program& program);

@@ -220,6 +220,7 @@ const OpDef max_pool_op{
           g.give(0, g.builder.emit1(max_pool_grad_op, {g.dy(), g.out(1)},
                                     for_image(g.attrs<MaxPoolAttrs>(), x[1], x[2])));
         },
+    .zeros = keeps_zeros,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attributes) -> Cost {
       auto& s = attributes.as<MaxPoolAttrs>();
       const double pixels = double(pooled(in[0].shape, s).numel());

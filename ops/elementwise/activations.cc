@@ -22,6 +22,11 @@ Cost transcendental_cost(SpecSpan in, SpecSpan out, const Attrs&) {
 
 }  // namespace
 
+Zeros clip_zeros(const Attrs& attrs) {
+  auto& interval = attrs.as<IntervalAttrs>();
+  return interval.lo == 0 || interval.hi == 0 ? Zeros::makes : Zeros::few;
+}
+
 const OpDef relu_op = map_op<1, Relu>({
     .name = "relu",
     .formula = "max(x, 0)",
@@ -29,6 +34,7 @@ const OpDef relu_op = map_op<1, Relu>({
         [](GradientArgs& g) {
           g.give(0, pass_inside(g.dy(), g.out(0), 0, std::numeric_limits<float>::infinity()));
         },
+    .zeros = makes_zeros,
     .cuda = &relu_cuda,
     .examples = alike_examples<1>(DType::bf16, -2, 2),
 });
@@ -46,6 +52,7 @@ const OpDef clip_op = map_op<1, Clip>({
           auto& interval = g.attrs<IntervalAttrs>();
           g.give(0, pass_inside(g.dy(), g.out(0), interval.lo, interval.hi));
         },
+    .zeros = clip_zeros,
     .cuda = &clip_cuda,
     .examples = alike_examples<1>(DType::bf16, -3, 3, IntervalAttrs{-1, 1}),
 });
@@ -58,6 +65,7 @@ const OpDef pass_inside_op = map_op<2, PassInside>({
       auto& interval = attrs.as<IntervalAttrs>();
       return operand == 1 ? reads_predicate(interval.lo, interval.hi) : reads_values();
     },
+    .zeros = makes_zeros,
     .cuda = &pass_inside_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{}},
                  {.operands = {example({3, 7}), example({3, 7})}, .attrs = IntervalAttrs{-1, 1}},

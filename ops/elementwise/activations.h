@@ -29,6 +29,9 @@ struct IntervalAttrs {
   auto fields() const { return std::tuple{field("lo", lo), field("hi", hi)}; }
 };
 
+// Of what clip gives: an end of the interval that is 0.
+Zeros clip_zeros(const Attrs& interval);
+
 struct Relu {
   PAL_HD float operator()(float x) const { return x < 0 ? 0 : x; }  // NaN stays
 };

@@ -35,6 +35,10 @@ const OpDef scale_op = map_op<1, Scale>({
     .name = "scale",
     .formula = "factor * x",
     .gradient = [](GradientArgs& g) { g.give(0, scale(g.dy(), g.attrs<ScaleAttrs>().factor)); },
+    .zeros =
+        [](const Attrs& attrs) {  // a negative factor makes -0 of 0
+          return attrs.as<ScaleAttrs>().factor > 0 ? Zeros::keeps : Zeros::few;
+        },
     .cuda = &scale_cuda,
     .examples = {{.operands = {example({3, 7})}, .attrs = ScaleAttrs{-0.75f}},
                  {.operands = {example({5, 13}, DType::bf16)}, .attrs = ScaleAttrs{3}},

@@ -107,6 +107,7 @@ const OpDef dropout_mask_op{
       require(is_float(out.dtype), out, ": not floating-point");
       return {out};
     },
+    .zeros = makes_zeros,
     .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {
       return {15.0 * double(out[0].numel()), double(out[0].bytes())};
     },
@@ -136,6 +137,7 @@ const OpDef dropout_apply_op = map_op<2, DropoutApply>({
     .reads = [](int operand, const Attrs&) -> Reads {
       return operand == 1 ? reads_predicate(0) : reads_values();
     },
+    .zeros = makes_zeros,
     .cuda = &dropout_apply_cuda,
     .examples = {{.operands = {example({3, 7}), constant_mask({3, 7}, DType::f32)},
                   .attrs = DropoutApplyAttrs{0.5f}},
@@ -162,6 +164,7 @@ const OpDef dropout_op{
           g.give(0, g.builder.emit1(dropout_op, {g.dy(), g.in(1)}, g.node.attrs));
         },
     .shares = {{0, 0}},
+    .zeros = makes_zeros,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       return {15.0 * double(out[0].numel()), double(in[0].bytes() + out[0].bytes())};
     },

@@ -138,6 +138,7 @@ const OpDef matmul_relu_op{
                 const Attrs& attrs) { return infer_matmul(in, attrs.as<MatmulAttrs>()); },
     .optional_from = 2,
     .shares = {{0, 2}},
+    .zeros = makes_zeros,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
       return with_relu(matmul_op.cost(in, out, attrs), out);
     },
@@ -159,6 +160,7 @@ const OpDef matmul_relu_grad_op{
     .reads = [](int operand, const Attrs&) -> Reads {
       return operand == int(kReluResult) ? reads_predicate(0) : reads_values();
     },
+    .zeros = makes_zeros,
     .cost = cost_grad,
     .cpu = {.run = run_grad,
             .prepare =

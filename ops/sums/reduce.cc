@@ -228,6 +228,7 @@ const OpDef broadcast_leading_op{
           if (x.numel() == 1) return g.give(0, reshape(cast(sum_all(g.dy()), x.dtype), x.shape));
           g.give(0, axes ? sum_leading(g.dy(), axes) : g.dy());
         },
+    .zeros = keeps_zeros,
     .cpu = {.run = run_broadcast},
     .cuda = &broadcast_leading_cuda,
     .examples = {{.operands = {example({7})}, .attrs = BroadcastAttrs{{3, 7}}},

@@ -17,6 +17,7 @@ const OpDef cast_op{
       return {{in[0].shape, to}};
     },
     .gradient = [](GradientArgs& g) { g.give(0, cast(g.dy(), g.in(0).spec().dtype)); },
+    .zeros = keeps_zeros,
     .cpu = {.run = [](const KernelArgs& a) { convert_operand(a, 0); }},
     .cuda = &cast_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}, .attrs = CastAttrs{DType::bf16}},

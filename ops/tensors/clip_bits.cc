@@ -87,6 +87,7 @@ const OpDef clip_bits_op{
       return out;
     },
     .shares = {{0, 0}},
+    .zeros = clip_zeros,
     .cpu = {.run = run},
     .cuda = &clip_bits_cuda,
     .examples =

@@ -77,6 +77,7 @@ const OpDef concatenate_op{
             begin += width;
           }
         },
+    .zeros = gathers_zeros,
     .cpu = {.run = run_concatenate<CpuMove>},
     .cuda = &concatenate_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 2}), example({3, 5})}},
@@ -97,6 +98,7 @@ const OpDef slice_columns_op{
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::last, g.attrs<ColumnsAttrs>().begin, slice_columns_grad);
         },
+    .zeros = keeps_zeros,
     .cpu = {.run = run_slice_columns<CpuMove, ColumnsAttrs>},
     .cuda = &slice_columns_cuda,
     .examples = {{.operands = {example({3, 7})}, .attrs = ColumnsAttrs{2, 5}},

@@ -58,6 +58,7 @@ const OpDef reorder_op{
     .formula = "x in another layout",
     .infer = infer,
     .gradient = [](GradientArgs& g) { g.give(0, reorder(g.dy(), g.in(0).spec().layout)); },
+    .zeros = keeps_zeros,
     .cpu = {.run = run, .prepare = prepare},
     .examples =
         // Blocked operands come from nodes, so examples begin and end plain; blocked ones are in

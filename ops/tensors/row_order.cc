@@ -53,6 +53,7 @@ const OpDef reverse_op{
         [](GradientArgs& g) {
           if (g.wants(0)) g.give(0, reverse(g.dy(), g.in(1)));
         },
+    .zeros = keeps_zeros,
     .cpu = {.run = run_reverse},
     .cuda = &reverse_cuda,
     .examples = {{.operands = {example({5, 3, 7}), example({3}, DType::i32, 0, 5)}},
@@ -70,6 +71,7 @@ const OpDef swap_leading_op{
       return {{swapped(in[0].shape), in[0].dtype}};
     },
     .gradient = [](GradientArgs& g) { g.give(0, swap_leading(g.dy())); },
+    .zeros = keeps_zeros,
     .cpu = {.run = run_swap},
     .cuda = &swap_leading_cuda,
     .examples = {{.operands = {example({3, 5, 7})}},

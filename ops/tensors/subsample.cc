@@ -77,6 +77,7 @@ const OpDef subsample_op{
           attrs.channels = x[3], attrs.height = x[1], attrs.width = x[2];
           g.give(0, g.builder.emit1(subsample_grad_op, {g.dy()}, attrs));
         },
+    .zeros = keeps_zeros,
     .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {
       return {.flops = 0, .bytes = 2 * double(out[0].bytes())};
     },

@@ -49,6 +49,7 @@ const OpDef reshape_op{
       return {{shape, in[0].dtype}};
     },
     .gradient = [](GradientArgs& g) { g.give(0, reshape(g.dy(), g.in(0).shape())); },
+    .zeros = keeps_zeros,
     .windows = [](SpecSpan, SpecSpan, const Attrs&) -> std::vector<Window> {
       return {{Window::Of::operand, 0, 0, 0}};
     },
@@ -73,6 +74,7 @@ const OpDef slice_op{
         [](GradientArgs& g) {
           slice_gradient(g, SliceAxis::leading, g.attrs<SliceAttrs>().begin, slice_grad);
         },
+    .zeros = keeps_zeros,
     .windows = [](SpecSpan in, SpecSpan, const Attrs& attrs) -> std::vector<Window> {
       return {{Window::Of::operand, 0, 0, attrs.as<SliceAttrs>().begin * leading_row_bytes(in[0])}};
     },
@@ -113,6 +115,7 @@ const OpDef unbind_op{
       return Specs(size_t(in[0].shape[0]), {in[0].shape.without(0), in[0].dtype});
     },
     .gradient = [](GradientArgs& g) { g.give(0, stack(g.all_dy())); },
+    .zeros = keeps_zeros,
     .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
       std::vector<Window> windows;
       for (int t = 0; t < int(out.size()); ++t) {
@@ -134,6 +137,7 @@ const OpDef stack_op{
     .infer = infer_stack,
     .gradient = [](GradientArgs& g) { g.give_all(unbind(g.dy())); },
     .optional_from = 0,
+    .zeros = gathers_zeros,
     .windows = [](SpecSpan in, SpecSpan out, const Attrs&) -> std::vector<Window> {
       std::vector<Window> windows;
       for (int t = 0; t < int(in.size()); ++t) {

@@ -230,8 +230,8 @@ struct PlanFlags {
               "in configs/devices, cpu, or a file",
               {.type = "NAME"});
     flags.add("--density", args.density,
-              "of ssdc: the part of a map that is not zero, assumed of every map (0.5), or the "
-              "folder of a run that measured it",
+              "of ssdc: the part of a map that is not zero, assumed where layers make zeros (0.5), "
+              "or the folder of a run that measured it",
               {.type = "D"});
     flags.add("--probe-precision", args.probe,
               "instead of a plan: the error of each precision format in each layer of that run, "

@@ -13,7 +13,7 @@ const std::vector<Available>& available_values() {
   static constexpr auto all = names(Recompute());
   static const std::vector<Available> table = {
       {"memory.recompute", {all.begin(), all.end()}},
-      {"memory.encode", {"binarize", "ssdc", "dropout_bits", "dpr_fp16", "dpr_fp10", "dpr_fp8"}},
+      {"memory.encode", encode_choices()},
       {"memory.swap", {"none"}},
       {"memory.manager", {"static"}},
       {"memory.auto", {"false"}},

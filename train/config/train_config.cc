@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ops/encodings/dpr.h"
+
 namespace pal {
 
 Rules<TrainConfig> train_rules() {
@@ -40,16 +42,38 @@ Rules<TrainConfig> train_rules() {
   };
 }
 
+std::vector<std::string> dpr_names(const std::string& prefix) {
+  std::vector<std::string> all;
+  for (const char* name : names(Dpr{})) all.push_back(prefix + name);
+  return all;
+}
+
+std::vector<std::string> encode_choices() {
+  std::vector<std::string> all{"binarize", "ssdc", "dropout_bits"};
+  for (std::string& name : dpr_names("dpr_")) all.push_back(std::move(name));
+  return all;
+}
+
 Rules<MemoryConfig> memory_rules() {
   return {{"memory.encode, memory.dpr_layers",
            "of the dpr_ formats one, or several that dpr_layers gives to scopes",
            [](const MemoryConfig& m) -> std::string {
-             const auto formats = std::count_if(
-                 m.encode->begin(), m.encode->end(),
-                 [](const std::string& name) { return name.compare(0, 4, "dpr_") == 0; });
-             if (formats < 2 || !m.dpr_layers->empty()) return "";
-             return "memory.encode: has several dpr_ formats; keep one, or say in "
-                    "memory.dpr_layers which scopes get which";
+             const std::vector<std::string>& encode = *m.encode;
+             const auto count = [&](const std::string& name) {
+               return std::count(encode.begin(), encode.end(), name);
+             };
+             int64_t formats = 0;
+             for (const std::string& name : dpr_names("dpr_")) formats += count(name);
+             if (formats < 2) return "";
+             if (m.dpr_layers->empty()) {
+               return "memory.encode: has several dpr_ formats; keep one, or say in "
+                      "memory.dpr_layers which scopes get which";
+             }
+             for (const auto& layer : *m.dpr_layers) {
+               if (count("dpr_" + layer.second) > 0) return "";
+             }
+             return "memory.encode: has several dpr_ formats, and memory.dpr_layers gives none of "
+                    "them to a scope; keep one for all other scopes, or none";
            }}};
 }
 

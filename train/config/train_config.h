@@ -118,6 +118,10 @@ struct TrainSection : Section {
 };
 using TrainConfig = Copied<TrainSection>;
 
+// The precision formats (names(Dpr)), each behind `prefix`; and all values of memory.encode.
+std::vector<std::string> dpr_names(const std::string& prefix);
+std::vector<std::string> encode_choices();
+
 struct MemorySection : Section {
   Option<std::optional<Size>> budget =
       option("budget", {}, "e.g. 11GiB: the whole footprint, weights included",
@@ -137,17 +141,15 @@ struct MemorySection : Section {
   Option<bool> fuse_recompute =
       option("fuse_recompute", true, "fold a recomputed chain into its one reader's kernel",
              {.effect = Effect::none_if_exact});
-  Option<bool> fuse_epilogues =
-      option("fuse_epilogues", true, "fold relu and its gradient into the matrix product before it",
-             {.effect = Effect::none_if_exact});
+  Option<bool> fuse_epilogues = option(
+      "fuse_epilogues", true, "fold relu and its gradient into the product or pool beside it",
+      {.effect = Effect::none_if_exact});
   Option<std::vector<std::string>> encode =
       option("encode", {}, "keep feature maps encoded; the dpr_ forms are lossy",
-             {.choices = {"binarize", "ssdc", "dropout_bits", "dpr_fp16", "dpr_fp10", "dpr_fp8"},
-              .effect = Effect::none,
-              .lossy = {"dpr_fp16", "dpr_fp10", "dpr_fp8"}});
+             {.choices = encode_choices(), .effect = Effect::none, .lossy = dpr_names("dpr_")});
   Option<TextMap> dpr_layers = option(
       "dpr_layers", {}, "formats of scopes, in place of the one in encode: {encoder/rnn/0: fp8}",
-      {.choices = {"fp16", "fp10", "fp8"}, .lossy = {"fp16", "fp10", "fp8"}});
+      {.choices = dpr_names(""), .lossy = dpr_names("")});
   Option<int64_t> ssdc_observe =
       option("ssdc_observe", 20,
              "of ssdc: runs of a step that count its nonzeros before its maps are kept sparse",

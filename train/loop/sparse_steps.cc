@@ -15,11 +15,24 @@ namespace {
 constexpr int64_t kWindow = 100;   // runs, of which
 constexpr size_t kLate = 2;        // with too little room have the step planned anew
 constexpr int kMostOverflows = 4;  // of one map: it is dense from then on
+// A plan is judged after so many times memory.ssdc_observe runs, by as many as that more.
+constexpr int64_t kSettled = 9;
+constexpr double kMuchLess = 0.875;  // of the room, to have the step planned anew
 
 std::string sparse_name(const std::string& name) { return name + "/sparse"; }
 
 int64_t count_in(Executable& ran, const CountedMap& map) {
   return *ran.output<int32_t>(map.output);
+}
+double density_in(Executable& ran, const CountedMap& map) {
+  return double(count_in(ran, map)) / double(map.elements);
+}
+
+// Bytes of a map with room for this density.
+int64_t room_of(const Encodings& encodings, const CountedMap& map, double density) {
+  const SsdcValues values = map.sparse ? map.sparse->values : SsdcValues::plain;
+  const SsdcAttrs least = least_sparse(encodings, map.elements, map.type, density, values);
+  return std::min(map.elements * bits(map.type) / 8, ssdc_bytes(least, map.elements, map.type));
 }
 
 }  // namespace
@@ -59,6 +72,7 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
   ++step.runs;
   if (step.tried || step.runs <= *config_.ssdc_observe) return step.sparse ? *step.sparse : dense;
   step.tried = true, step.sparse = nullptr, step.late.clear();
+  step.settled_since = step.runs, step.recent.clear();
   CompileOptions options = programs_.options();
   options.encode.density = step.densest;
   try {
@@ -83,7 +97,11 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
 
 std::vector<std::string> SparseSteps::overflows(const std::string& name, Executable& ran) {
   Step& step = steps_[name];
-  if (&ran != step.sparse || ran.output<Gate>(kOverflowOutput)->apply != 0) return {};
+  if (&ran != step.sparse) return {};
+  if (ran.output<Gate>(kOverflowOutput)->apply != 0) {
+    judge(step, ran);
+    return {};
+  }
   std::vector<std::string> layers;
   for (const CountedMap& map : counted_maps(ran.program())) {
     if (count_in(ran, map) <= map.sparse->capacity) continue;
@@ -99,11 +117,37 @@ void SparseSteps::observe(const std::string& name, Executable& ran) {
   Step& step = steps_[name];
   for (const CountedMap& map : counted_maps(ran.program())) {
     double& densest = step.densest[map.origin];
-    densest = std::max(densest, double(count_in(ran, map)) / double(map.elements));
+    densest = std::max(densest, density_in(ran, map));
     const auto overflowed = step.overflows.find(map.origin);
     if (overflowed != step.overflows.end() && overflowed->second >= kMostOverflows) densest = 1;
   }
+  if (!step.sparse) judge(step, ran);
   if (step.late.size() >= kLate) step.tried = false;
+}
+
+// A map that ever had too little room keeps what it has: so a step is planned anew for fewer bytes
+// only so often.
+void SparseSteps::judge(Step& step, Executable& ran) const {
+  const int64_t observe = *config_.ssdc_observe, age = step.runs - step.settled_since;
+  if (!step.tried || age < kSettled * observe) return;
+  const std::vector<CountedMap> maps = counted_maps(ran.program());
+  for (const CountedMap& map : maps) {
+    double& densest = step.recent[map.origin];
+    densest = std::max(densest, density_in(ran, map));
+  }
+  if (age + 1 < (kSettled + 1) * observe) return;
+  std::map<ValueId, double> less = step.densest;
+  int64_t now = 0, then = 0;
+  const Encodings& encodings = programs_.options().encode;
+  for (const CountedMap& map : maps) {
+    double& densest = less[map.origin];
+    now += room_of(encodings, map, densest);
+    if (!step.overflows.contains(map.origin)) densest = step.recent[map.origin];
+    then += room_of(encodings, map, densest);
+  }
+  step.settled_since = step.runs + 1, step.recent.clear();
+  if (double(then) > kMuchLess * double(now)) return;
+  step.densest = std::move(less), step.tried = false;
 }
 
 std::vector<std::string> SparseSteps::described() const {
@@ -131,7 +175,7 @@ std::vector<MapDensity> SparseSteps::densities(Executable& ran) const {
     MapDensity row{.value = map.origin,
                    .layer = map.layer,
                    .elements = map.elements,
-                   .density = double(count_in(ran, map)) / double(map.elements)};
+                   .density = density_in(ran, map)};
     if (map.sparse) {
       row.form = name_of(map.sparse->form);
       row.capacity = double(map.sparse->capacity) / double(map.elements);

@@ -2,7 +2,8 @@
 // their nonzeros; from memory.ssdc_observe runs on one whose maps are sparse, with room for
 // memory.ssdc_margin times the most that were counted. Where a run has more, its gates are shut, so
 // that no state has changed (memory/passes/encode.h), and the first plan runs the same step again:
-// the results are the same bits whichever plan runs when.
+// the results are the same bits whichever plan runs when. A step is planned anew where that happens
+// twice, and where maps have far fewer nonzeros than they had.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -63,8 +64,13 @@ class SparseSteps {
     std::map<ValueId, int> overflows;   // of which a value was the cause
     std::vector<int64_t> late;          // runs with too little room since the plan was made
     Executable* sparse = nullptr;
-    bool tried = false;  // for what is known now
+    bool tried = false;                // for what is known now
+    int64_t settled_since = 0;         // the first run with this plan, or after it was judged
+    std::map<ValueId, double> recent;  // the most in the runs that judge it
   };
+
+  // After a run that counts: whether the plan's room is much more than maps need by now.
+  void judge(Step& step, Executable& ran) const;
 
   const MemoryConfig& config_;
   ProgramSet& programs_;

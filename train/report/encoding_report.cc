@@ -101,8 +101,8 @@ std::string densities_of(const Compiled& step, const PlanFacts& facts) {
   }
   if (!step.encode.assumed_density) return "the density of no map is known";
   return "a density of " + short_number(*step.encode.assumed_density) +
-         " is assumed of every map, though results of products and convolutions have hardly any "
-         "zeros; --density RUN takes what a run measured";
+         " is assumed of maps whose layers make zeros or keep them (relu, dropout, pools, joins); "
+         "--density RUN takes what a run measured";
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace pal {
 
 class PlanDensities {
  public:
-  // `text`: a number from 0 to 1, which is assumed of every map (0.5 where it is empty), or the
-  // folder of a run that logged densities. UsageError where it is neither, or where nothing is to
-  // be sparse.
+  // `text`: a number from 0 to 1, which is assumed of every map with zeros (0.5 where it is
+  // empty), or the folder of a run that logged densities. UsageError where it is neither, or where
+  // nothing is to be sparse.
   PlanDensities(const std::string& text, bool sparse);
 
   // What is known of a step's maps. `name`: of the step in the run (train/loop/step_program.h).

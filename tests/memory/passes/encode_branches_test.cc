@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -235,6 +236,99 @@ TEST(EncodePlaces, KernelsThatReadCodesTakeThem) {
     EXPECT_GE(count_of(out, "dpr_decode"), 2) << "for tanh";
     verify(out);
   }
+}
+
+Encodings sparse(double density) {
+  return {.ssdc = true, .ssdc_form = SsdcForm::csr, .ssdc_margin = 1, .assumed_density = density};
+}
+// All that may be sparse is, with room for all elements.
+Forms with_room(Program p) {
+  Encodings all = sparse(0.5);
+  for (ValueId v : p.values.ids()) all.density[p.value(v).origin = v] = 0.5;
+  Forms forms = add_sparse(p, all, Forms(p.values.size()));
+  for (ValueId v : forms.ids()) {
+    if (forms[v].sparse) forms[v].sparse->capacity = p.value(v).spec.numel();
+  }
+  return forms;
+}
+
+// A product and the gradient of relu read a value, another product its view: one encoding does for
+// both, and the view is made again of the copy.
+TEST(EncodeViews, AValueAndItsViewAreEncodedOnce) {
+  Recorder r;
+  Val y = relu(r.product(r.input("x", {kRows, kWide})));
+  Val z = reshape(y, {kRows / 2, 2 * kWide});
+  Val joined =
+      add(r.product(y), reshape(matmul(z, r.weight({2 * kWide, 2 * kWide})), {kRows, kWide}));
+  const Program p = r.finish(joined);
+  for (const bool rounded : {false, true}) {
+    const Forms forms = rounded ? choose_forms(p, kRounded) : with_room(p);
+    const Program out = encode(p, forms);
+    verify(out);
+    const std::string name = rounded ? "dpr_" : "ssdc_";
+    EXPECT_EQ(count_encoded(forms), 2u);
+    EXPECT_EQ(count_of(out, name + "encode"), 1) << print(out);
+    EXPECT_EQ(count_of(out, name + "decode"), 1) << print(out);
+    int views = 0;
+    for (const Node& node : out.nodes) {
+      if (node.phase != Phase::decode || name + "decode" == node.op->name) continue;
+      ++views;
+      EXPECT_EQ(out.node(out.value(node.in[0]).producer).op->name, name + "decode");
+    }
+    EXPECT_EQ(views, 1) << print(out);
+    // One weight has a gradient of the view, another of the value, both rounded alike.
+    if (!rounded) {
+      Bits got = bits_of(out);
+      for (const auto& [output, bytes] : bits_of(p)) EXPECT_EQ(got.at(output), bytes) << output;
+    }
+  }
+  // Room for 0.7 of both would be more than the map itself: csr takes 5 bytes an element.
+  EXPECT_EQ(count_encoded(add_sparse(p, sparse(0.7), Forms(p.values.size()))), 2u);
+  EXPECT_NE(describe(p, choose_forms(p, kRounded)).find("1 rounded"), std::string::npos);
+}
+
+// Products, ReLUs, views and factors in any order; the gradients are the same bits.
+TEST(EncodeViewsProperty, KeepBits) {
+  int views = 0, encoders = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    std::mt19937 random{uint32_t(seed)};
+    Recorder r;
+    std::vector<Val> made{relu(r.input("x", {kRows, kWide}))};
+    for (int i = 0; i < 3 + int(random() % 9); ++i) {
+      Val y = made[made.size() - 1 - random() % std::min<size_t>(made.size(), 2)];
+      switch (random() % 5) {
+        case 0: made.push_back(matmul(y, r.weight({y.shape().back(), y.shape().back()}))); break;
+        case 1: made.push_back(relu(y)); break;
+        case 2: made.push_back(mul(y, r.weight(y.shape()))); break;
+        default: {
+          const int64_t rows = kRows >> (random() % 4);
+          made.push_back(reshape(y, {rows, kRows * kWide / rows}));
+        }
+      }
+    }
+    Val sum = reshape(made.back(), {kRows, kWide});
+    for (Val y : made) {
+      if (random() % 2) y = mul(y, r.weight(y.shape()));  // whose gradient reads it
+      sum = add(sum, reshape(y, {kRows, kWide}));
+    }
+    const Program p = r.finish(sum);
+    const Forms forms = with_room(p);
+    const Program out = encode(p, forms);
+    verify(out);
+    encoders += count_of(out, "ssdc_encode");
+    for (const Node& node : out.nodes) {
+      views += node.phase == Phase::decode && std::string(node.op->name) == "reshape";
+    }
+    Bits got = bits_of(out);
+    for (const auto& [output, bytes] : bits_of(p)) {
+      ASSERT_EQ(got.at(output), bytes) << seed << " " << output << "\n" << print(out);
+    }
+    const Forms few = lowered(p, forms, Forms(p.values.size()));
+    verify(encode(p, few));
+    EXPECT_LE(peak_bytes(encode(p, few)), peak_bytes(out)) << seed;
+  }
+  EXPECT_GT(views, 100);
+  EXPECT_GT(encoders, 100);
 }
 
 // The last tanh is read where most is alive: its copy would lie there beside its codes.

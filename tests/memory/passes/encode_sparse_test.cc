@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "autograd/differentiate.h"
 #include "autograd/optimizer.h"
@@ -131,6 +132,10 @@ TEST(EncodeSparse, WhatIsCountedIsWhatIsThenSparse) {
   const Bits seen = bits_of(counting);
   EXPECT_EQ(difference_of(p, bits_of(p), of_recorded(p, seen)), "");
   Encodings encodings{.ssdc = true, .ssdc_margin = 1};
+  EXPECT_EQ(counted_maps(counting).size(), 4u) << "what ReLU reads is not read later";
+  // A map that is kept as bits may be kept sparse instead.
+  const Program bits = encode(p, choose_forms(p, {.binarize = true}));
+  EXPECT_EQ(counted_maps(count_nonzeros_of_maps(bits)).size(), 4u);
   for (const CountedMap& map : counted_maps(counting)) {
     EXPECT_FALSE(map.sparse);
     encodings.density[map.origin] = double(counted(seen, map)) / double(map.elements);
@@ -251,6 +256,46 @@ TEST(EncodeSparseProperty, WhatIsRoundedDoesNotDependOnDensities) {
   }
   EXPECT_GT(recomputed, 0);
   EXPECT_GT(sparse, 20);
+}
+
+// The plan that counts and the one with sparse maps may take other forms, and recompute otherwise.
+TEST(EncodeSparseProperty, WhatBecomesSparseWasCounted) {
+  size_t sparse = 0, counted = 0, maps = 0;
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    const Program recorded = random_network(
+        seed, {.layers = 4 + int(seed % 9), .batch = seed % 3 ? 16 : 48, .width = 40});
+    KernelCache cache{Device{}};
+    const StateLayout layout(recorded);
+    CompileOptions options;
+    options.recompute = seed % 4 == 1 ? Recompute::echo : Recompute::none;
+    options.encode.binarize = seed % 2, options.encode.dropout_bits = seed % 5;
+    if (seed % 6 == 3) options.encode.dpr = Dpr::fp16;
+    CompileOptions counts = options;
+    counts.encode.observe = true;
+    for (const bool echo : {false, true}) {
+      if (echo) counts.recompute = Recompute::echo;  // to fall back on, with a budget
+      std::set<ValueId> origins;
+      for (const CountedMap& map : counted_maps(compile(recorded, cache, layout, counts).program)) {
+        origins.insert(map.origin);
+      }
+      counted += origins.size();
+      options.encode.ssdc = true;
+      for (ValueId v : recorded.values.ids()) options.encode.density[v] = 0.3;
+      for (const CountedMap& map :
+           counted_maps(compile(recorded, cache, layout, options).program)) {
+        EXPECT_TRUE(origins.contains(map.origin)) << seed << " " << map.layer << " echo " << echo;
+        ++sparse;
+      }
+    }
+    for (const Node& node : recorded.nodes) {
+      if (node.phase != Phase::forward) continue;
+      for (ValueId v : present(node.out)) {
+        maps += 2 * (recorded.value(v).role == Role::feature_map);
+      }
+    }
+  }
+  EXPECT_GT(sparse, 30u);
+  EXPECT_LT(4 * counted, 3 * maps);
 }
 
 // Under all that a plan may do, on networks of real operators.

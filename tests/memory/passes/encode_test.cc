@@ -304,6 +304,37 @@ TEST(EncodeDpr, FormatsOfLayers) {
   }
 }
 
+std::string note_of(const Program& p, const CompileOptions& options) {
+  KernelCache cache{Device{}};
+  for (const PassReport& report : compile(p, cache, StateLayout(p), options).passes) {
+    if (report.name == "encode") return report.note;
+  }
+  return "no line";
+}
+
+// That no map is eligible is something else than that no form lowers the peak.
+TEST(Encode, SaysWhyNothingIsEncoded) {
+  const Program products =
+      step_of(2, [](Val x, const std::vector<Val>& w) { return matmul(matmul(x, w[0]), w[1]); });
+  EXPECT_EQ(note_of(products, {.encode = kBits}), "no feature map is eligible");
+  const Program relus = step_of(2, [](Val x, const std::vector<Val>& w) {
+    return matmul(scale(relu(matmul(x, w[0])), 2), w[1]);
+  });
+  EXPECT_EQ(note_of(relus, {.encode = kBits}).find("eligible"), std::string::npos);
+  EXPECT_EQ(note_of(relus, {.encode = {.ssdc = true}}), "the density of no map is known");
+
+  // Its one map would be decoded at the peak.
+  Builder b;
+  Val w = b.state("w", {{kRows, kWide}}, Role::weight);
+  Val y = tanh(mul(w, b.input("x", {{kRows, kWide}})));
+  Val loss = sum_all(mul(y, b.input("c", {{kRows, kWide}})));
+  b.output("loss", loss);
+  b.output("d", differentiate(b, loss, {w})[0]);
+  EXPECT_EQ(note_of(b.take(), {.encode = {.dpr = Dpr::fp8}}),
+            "0 values kept as bits, 1 rounded, 0 sparse: 16.4 kB instead of 65.5 kB: the peak "
+            "would be no lower, so all stay as they are");
+}
+
 // Under all that a plan may do, on networks of real operators.
 TEST(EncodeProperty, ExactFormsKeepBitsAndNoFormCostsBytes) {
   int lower = 0, encoded = 0, decoded = 0;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 
 #include "autograd/differentiate.h"
@@ -15,9 +16,11 @@
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/elementwise/dropout.h"
+#include "ops/kernels/tiles.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/clip_bits.h"
+#include "ops/tensors/columns.h"
 #include "ops/tensors/views.h"
 #include "tests/support/random_network.h"
 
@@ -151,6 +154,41 @@ TEST(MapForms, WhyAStatisticACloneOrAViewIsDense) {
   const auto maps = map_forms(viewed, {.binarize = true});
   ASSERT_EQ(maps.size(), 1u);
   EXPECT_EQ(maps[0].layer, "layer tanh");
+}
+
+// A density is assumed where the maker makes zeros, or keeps those of all that it reads; one that
+// was measured is taken of any map.
+TEST(MapForms, AnAssumedDensityIsOfMapsWithZeros) {
+  const Network chain = [](Builder& b, Val x, Val w) {
+    Val scalars = b.input("scalars", scalars_spec());
+    Val y = relu(matmul(x, w)), t = tanh(matmul(y, w));
+    Val flat = reshape(matmul(dropout(t, scalars, 0.5f), w), {1, kRows, kWidth, 1});
+    Val open = max_pool(flat, max_pool_attrs(3, 1, 1)).y;
+    Val shut = max_pool(relu(flat), max_pool_attrs(3, 1, 1)).y;
+    Val one = concatenate({shut, open}), two = concatenate({shut, shut});
+    Val u = reshape(slice_columns(mul(two, two), 1, 2), {kRows, kWidth});
+    return mul(matmul(u, w), reshape(slice_columns(mul(one, one), 0, 1), {kRows, kWidth}));
+  };
+  const Program p = step_of(chain);
+  Encodings half{.ssdc = true, .assumed_density = 0.5};
+  const std::string dense = "(makes no zeros)";
+  std::map<std::string, std::string> by_layer;
+  for (const MapForm& map :
+       map_forms(encode(p, add_sparse(p, half, choose_forms(p, half))), half)) {
+    if (p.value(map.value).spec.numel() < kRows * kWidth || !is_float(map.spec.dtype)) continue;
+    const std::string said = map.form.is_dense() ? "(" + map.reason + ")" : kind_of(map.form);
+    std::string& all = by_layer[map.layer.substr(6)];
+    if (all.find(said) == std::string::npos) all += said;
+  }
+  const std::map<std::string, std::string> expected{
+      {"relu", "mask"},  {"tanh", dense},   {"dropout", "mask"}, {"concatenate", dense + "mask"},
+      {"matmul", dense}, {"reshape", dense}};
+  EXPECT_EQ(by_layer, expected);
+
+  for (const Node& node : p.nodes) {
+    if (node.op == &tanh_op) half.density[node.out[0]] = 0.25;
+  }
+  EXPECT_NE(told_encoded(p, half).find("layer tanh mask 0.31"), std::string::npos);
 }
 
 TEST(MapForms, ALayerWithoutAScopeIsNamedByWhatItReads) {

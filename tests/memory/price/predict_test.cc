@@ -5,10 +5,14 @@
 
 #include <numeric>
 
+#include "autograd/differentiate.h"
 #include "core/order.h"
 #include "memory/compile.h"
+#include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
 #include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
 #include "ops/tensors/transfers.h"
 #include "tests/memory/running.h"
 
@@ -256,6 +260,37 @@ TEST(Budget, NamesTheOptionsThatFitAndNoOthers) {
   CompileOptions off{.inplace = false};
   off.budget = compile(p, cache, layout, off).plan.device().bytes - 64;
   EXPECT_NE(message(off).find("memory.inplace: true ("), std::string::npos) << message(off);
+}
+
+// Bits are a way to keep to a budget like any other, and sparse maps none: a run needs the plan
+// without them too.
+TEST(Budget, NamesEncodingsThatFit) {
+  Builder b;
+  Val x = b.input("x", {{256, 64}});
+  std::vector<Val> weights;
+  for (int i = 0; i < 4; ++i) {
+    weights.push_back(b.state("w" + std::to_string(i), {{64, 64}}, Role::weight));
+    x = scale(relu(matmul(x, weights.back())), 2);
+  }
+  Val loss = sum_all(x);
+  b.output("loss", loss);
+  for (Val d : differentiate(b, loss, weights)) b.output("d" + std::to_string(d.id), d);
+  const Program p = b.take();
+  KernelCache cache{Device{}};
+  const StateLayout layout(p);
+  CompileOptions bits;
+  bits.encode = kBits;
+  const int64_t less = compile(p, cache, layout, bits).plan.device().bytes;
+  ASSERT_LT(less, compile(p, cache, layout).plan.device().bytes);
+  auto message = [&](CompileOptions options) {
+    options.budget = less;
+    return message_of<BudgetError>([&] { compile(p, cache, layout, options); });
+  };
+  const std::string help = message({});
+  EXPECT_NE(help.find("memory.encode: [binarize, dropout_bits] ("), std::string::npos) << help;
+  EXPECT_EQ(help.find("ssdc"), std::string::npos) << help;
+  const std::string more = message({.encode = {.dropout_bits = true, .dpr = Dpr::fp16}});
+  EXPECT_EQ(more.find("memory.encode: ["), std::string::npos) << more;
 }
 
 }  // namespace

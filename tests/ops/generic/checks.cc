@@ -10,6 +10,7 @@
 #include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/passes/parts.h"
+#include "ops/kernels/tiles.h"
 
 namespace pal::test {
 namespace {
@@ -270,6 +271,37 @@ Problems check_shape_only(const Case& c) {
               "when operand " + std::to_string(k) + ", read by shape, holds other bytes", problems);
     }
   }
+  return problems;
+}
+
+Problems check_zeros(const std::vector<Case>& cases) {
+  Problems problems;
+  int64_t made = 0, zero = 0;
+  for (const Case& c : cases) {
+    const Zeros zeros = c.op->zeros ? c.op->zeros(c.example.attrs) : Zeros::few;
+    if (zeros == Zeros::few) continue;
+    Case tried = c;
+    for (size_t k = 0; k < (zeros == Zeros::gathers ? c.values.size() : 1); ++k) {
+      if (zeros != Zeros::makes)
+        std::fill(tried.values[k].begin(), tried.values[k].end(), std::byte{});
+    }
+    const std::vector<Bytes> out = evaluate(tried, {}, problems);
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (c.out[i] == kNone || !pal::is_float(c.program.value(c.out[i]).spec.dtype)) continue;
+      const int64_t elements = c.program.value(c.out[i]).spec.numel();
+      const size_t width = out[i].size() / size_t(elements);
+      int64_t zeros_here = 0;
+      for (size_t at = 0; at < out[i].size(); at += width) {
+        zeros_here += std::all_of(&out[i][at], &out[i][at] + width,
+                                  [](std::byte b) { return b == std::byte{}; });
+      }
+      if (zeros == Zeros::makes) made += elements, zero += zeros_here;
+      if (zeros == Zeros::makes || zeros_here == elements) continue;
+      problems.push_back("it keeps zeros, and output " + std::to_string(i) +
+                         " has others where its operands are all zero");
+    }
+  }
+  if (16 * zero < made) problems.push_back("it makes zeros, and hardly one of its results is");
   return problems;
 }
 

@@ -51,6 +51,9 @@ Problems check_windows(const Case& c);
 Problems check_predicates(const Case& c);
 // The bytes of an operand that is read by shape do not matter.
 Problems check_shape_only(const Case& c);
+// OpDef::zeros: of what it makes, one in sixteen is zero at least; what it keeps is nothing else
+// where its operands are.
+Problems check_zeros(const std::vector<Case>& cases);
 // The same bits with 1, 2 and 3 threads.
 Problems check_threads(const Case& c);
 // The same bits wherever the buffers begin.

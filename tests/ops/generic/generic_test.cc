@@ -38,6 +38,7 @@ TEST_P(Generic, HasExamplesAndFacts) {
   EXPECT_GE(GetParam()->examples.size(), 2u) << GetParam()->name;
   each(check_facts);
   expect_none(check_attrs(GetParam()->examples), "attributes");
+  expect_none(check_zeros(cases()), "zeros");
 }
 TEST_P(Generic, WritesAllOfItsOutputsAndNothingElse) { each(check_writes); }
 TEST_P(Generic, SharesAndWindows) {

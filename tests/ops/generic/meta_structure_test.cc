@@ -104,6 +104,31 @@ struct ForgetfulAttrs {  // equal by one field, printed by none
   int a = 0;
   auto fields() const { return std::tuple{field("a", 0.0f * float(a))}; }
 };
+// y = x^2: zero where x is, and hardly elsewhere.
+TEST(GenericMeta, ZerosThatAreNotThere) {
+  OpDef op = sound();
+  op.zeros = keeps_zeros;
+  EXPECT_EQ(check_zeros({case_of(op)}), Problems{});
+  op.zeros = gathers_zeros;
+  EXPECT_EQ(check_zeros({case_of(op)}), Problems{});
+  op.zeros = makes_zeros;
+  EXPECT_TRUE(mentions(check_zeros({case_of(op)}), "hardly one"));
+  op.cpu.run = [](const KernelArgs& a) {  // of -x
+    for (int64_t i = 0; i < count(a); ++i) a.output(0)[i] = -a.input(0)[i];
+  };
+  op.zeros = keeps_zeros;
+  EXPECT_TRUE(mentions(check_zeros({case_of(op)}), "it keeps zeros"));
+  // Of two operands one alone does not do, where it needs both.
+  op.infer = [](SpecSpan in, const Attrs&) { return Specs{in[0]}; };
+  op.cpu.run = [](const KernelArgs& a) {
+    for (int64_t i = 0; i < count(a); ++i) a.output(0)[i] = a.input(0)[i] + a.input(1)[i];
+  };
+  op.examples[0].operands.push_back(op.examples[0].operands[0]);
+  EXPECT_TRUE(mentions(check_zeros({case_of(op)}), "it keeps zeros"));
+  op.zeros = gathers_zeros;
+  EXPECT_EQ(check_zeros({case_of(op)}), Problems{});
+}
+
 TEST(GenericMeta, AttributesThatHideAField) {
   struct NanAttrs {
     float a = NAN;  // differs from itself

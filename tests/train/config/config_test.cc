@@ -249,6 +249,10 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]")}),
             "--set: memory.encode: has several dpr_ formats; keep one, or say in "
             "memory.dpr_layers which scopes get which");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]"),
+                             parse_set("memory.dpr_layers={rnn: fp10}")}),
+            "--set: memory.encode: has several dpr_ formats, and memory.dpr_layers gives none of "
+            "them to a scope; keep one for all other scopes, or none");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.dpr_layers={rnn: fp9}")}).substr(0, 62),
             "--set: memory.dpr_layers: fp9 is not one of fp16, fp10, fp8; d");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]"),

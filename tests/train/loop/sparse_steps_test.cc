@@ -102,6 +102,63 @@ TEST(SparseSteps, AMapThatOverflowsAgainAndAgainStaysDense) {
   EXPECT_LT(training.plans, 40);
 }
 
+int64_t room_of(Executable& program) {
+  int64_t room = 0;
+  for (const CountedMap& map : counted_maps(program.program())) room += map.sparse->capacity;
+  return room;
+}
+
+// Dense for a while, then nearly empty: the step is planned anew with less room, and where a run
+// then needs more, it is as ever repeated. The bits are those of dense maps, also of a run that is
+// killed on the way and goes on from its state alone.
+TEST(SparseSteps, MapsThatBecomeSparserNeedLessRoom) {
+  for (const int64_t observe : {1, 3}) {
+    Pair pair({.margin = 1.25, .observe = observe});
+    int64_t step = 0;
+    auto until = [&](int64_t end, float lowest) {
+      for (; step < end; ++step) pair.step(step, lowest);
+    };
+    until(4 * observe, -2.0f);
+    const int64_t room = room_of(*pair.sparse.programs.find("only/sparse"));
+    EXPECT_EQ(pair.sparse.plans, 1);
+    until(8 * observe, 0.995f);
+    EXPECT_EQ(pair.sparse.plans, 1) << "a few sparse runs are no reason";
+    EXPECT_EQ(pair.sparse.overflows, 0);
+    while (pair.sparse.plans == 1 && step < 20 * observe) until(step + 1, 0.995f);
+    EXPECT_EQ(pair.sparse.plans, 2);
+    EXPECT_LT(2 * room_of(*pair.sparse.programs.find("only/sparse")), room);
+    const int64_t middle = step + observe;
+    until(middle, 0.995f);
+
+    Training killed(setup_of(pair.with));
+    const auto from = pair.sparse.programs.state(), to = killed.programs.state();
+    ASSERT_EQ(from.size(), to.size());
+    for (size_t i = 0; i < from.size(); ++i) {
+      ASSERT_EQ(from[i].name, to[i].name);
+      std::memcpy(to[i].data, from[i].data, size_t(from[i].spec.bytes()));
+    }
+    until(middle + 12 * observe, -2.0f);
+    EXPECT_GT(pair.sparse.overflows, 0);
+    for (int64_t again = middle; again < step; ++again) killed.step(again);
+    EXPECT_TRUE(killed.state() == pair.sparse.state());
+  }
+}
+
+// Densities that go up and down for ever: a map that had too little room once is left alone.
+TEST(SparseSteps, RoomDoesNotComeAndGoForEver) {
+  const SparseSetup setup{.margin = 1.1};
+  Training training(setup_of(setup));
+  int64_t plans = 0, overflows = 0;
+  for (int64_t step = 0; step < 1200; ++step) {
+    *setup.lowest = step / 30 % 2 ? 0.995f : -2.0f;
+    training.step(step);
+    if (step == 600) plans = training.plans, overflows = training.overflows;
+  }
+  EXPECT_GT(overflows, 0);
+  EXPECT_LE(training.plans, plans + 2);
+  EXPECT_LE(training.overflows, overflows + 4);
+}
+
 TEST(SparseSteps, RoundedFormsRoundTheSameValues) {
   Pair pair({.accumulate = 2, .margin = 1.1, .encode = {.binarize = true, .dpr = Dpr::fp8}});
   for (int64_t step = 0; step < 30; ++step) pair.step(step, 0.9f - 0.06f * float(step));
