@@ -30,6 +30,13 @@ template <class F> void by_element(DType type, F f) {
   f(0.0f);
 }
 
+// Fetches what lies kAhead behind so many bytes, which will be read (or written) soon; of values
+// that are not plain, something else.
+template <int write> void fetch_ahead(const void* from, int64_t bytes) {
+  const char* ahead = static_cast<const char*>(from) + kAhead;
+  for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(ahead + byte, write);
+}
+
 // A dense tensor as whole rows.
 template <class T> struct DenseRows {
   const T* x;
@@ -38,8 +45,7 @@ template <class T> struct DenseRows {
   // Row r where it lies, or in the buffer with zeros behind it.
   const T* row(int64_t r, RowBuffer<T>& buffer) const {
     const int64_t n = elements - r * kSsdcRow;
-    const auto* ahead = reinterpret_cast<const char*>(x + r * kSsdcRow) + kAhead;
-    for (size_t line = 0; line < kSsdcRow * sizeof(T); line += 64) __builtin_prefetch(ahead + line);
+    fetch_ahead<0>(x + r * kSsdcRow, kSsdcRow * int64_t(sizeof(T)));
     if (n >= kSsdcRow) return x + r * kSsdcRow;
     std::memset(static_cast<void*>(buffer.at), 0, sizeof buffer.at);
     std::memcpy(buffer.at, x + r * kSsdcRow, size_t(n) * sizeof(T));
@@ -115,6 +121,8 @@ Written write_rows(const DenseRows<T>& dense, const Encoding& to, int64_t first,
     const int64_t n = kSetEnds ? std::min(all, to.capacity - at) : to.end(r) - at;
     if (n < all) keep_first(mask, n);
     writer.put(values, n);
+    fetch_ahead<1>(values, n * int64_t(sizeof(T)));
+    if (to.form == SsdcForm::csr) fetch_ahead<1>(to.columns(at), n);
     if (to.form == SsdcForm::mask) {
       std::memcpy(to.mask(r), mask.data(), sizeof mask);
     } else if (at + kSsdcRow + kWord <= end) {
@@ -208,6 +216,7 @@ void read_mask_rows(const Encoding& from, const V& values, int64_t first, int64_
     std::memcpy(mask.data(), from.mask(r), sizeof mask);
     const int64_t n = std::min(count(mask), room);
     if (n == room) keep_first(mask, room);
+    fetch_ahead<0>(from.values() + at * int64_t(sizeof(T)), n * int64_t(sizeof(T)));
     expand_row(values.read(at, n, buffer), mask, place(r));
   }
 }
@@ -219,6 +228,8 @@ void read_csr_rows(const Encoding& from, const V& values, int64_t first, int64_t
     const int64_t at = from.begin(r);
     const int64_t n =
         std::clamp<int64_t>(from.end(r) - at, 0, std::min(from.capacity - at, kSsdcRow));
+    fetch_ahead<0>(from.values() + at * int64_t(sizeof(T)), n * int64_t(sizeof(T)));
+    fetch_ahead<0>(from.columns(at), n);
     place_row(values.read(at, n, buffer), from.columns(at), n, place(r));
   }
 }
@@ -231,10 +242,7 @@ template <class T, class V> void decode(const KernelArgs& a) {
   parallel_chunks(a.queue, from.at.rows, kChunkRows, [&](int64_t first, int64_t last) {
     RowBuffer<T> part;
     auto place = [&](int64_t r) {
-      const auto* ahead = reinterpret_cast<const char*>(y + r * kSsdcRow) + kAhead;
-      for (size_t line = 0; line < kSsdcRow * sizeof(T); line += 64) {
-        __builtin_prefetch(ahead + line, 1);
-      }
+      fetch_ahead<1>(y + r * kSsdcRow, kSsdcRow * int64_t(sizeof(T)));
       return r < whole ? y + r * kSsdcRow : part.at;
     };
     if (from.form == SsdcForm::mask)
