@@ -1,11 +1,11 @@
 // Encoders and decoders beside memcpy, with the same threads: bytes read and written in a second,
 // and their part of memcpy's. Each row's kinds take turns, and the best of their times counts, so a
-// row compares within itself; what else the machine does shows in all of them. Last, relu in place
+// row compares within itself; what else the machine does shows in all of them. Times are the
+// processor's with one thread, else the clock's. Last, relu in place
 // and to_bits of its result beside the one operator that does both.
 //
 //   bench_encoding_bench [THREADS]    1 unless told
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,13 +30,12 @@ struct Timed {
   double seconds = 1e30;
 };
 
-void time_by_turns(std::vector<Timed>& all, int rounds) {
+void time_by_turns(std::vector<Timed>& all, int rounds, int threads) {
   for (int round = 0; round < rounds; ++round) {
     for (Timed& one : all) {
-      const auto begin = std::chrono::steady_clock::now();
+      const double begin = seconds_now(threads);
       one.run();
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-      one.seconds = std::min(one.seconds, passed.count());
+      one.seconds = std::min(one.seconds, seconds_now(threads) - begin);
     }
   }
 }
@@ -87,7 +86,7 @@ void bench_dpr(DType type, int64_t elements, int threads) {
     all.push_back({bytes, node_of(cache, dpr_encode_op, attrs, plain, x, {packed}, queue)});
     all.push_back({bytes, node_of(cache, dpr_decode_op, attrs, encoded, packed, {y}, queue)});
   }
-  time_by_turns(all, int(std::clamp<int64_t>((int64_t(1) << 28) / elements, 15, 200)));
+  time_by_turns(all, int(std::clamp<int64_t>((int64_t(1) << 28) / elements, 15, 200)), threads);
   const double memcpys = all[0].bytes / all[0].seconds;
   std::printf("%8lld %-5s %7.1f", static_cast<long long>(elements), to_string(type), memcpys / 1e9);
   for (size_t k = 1; k < all.size(); ++k)
@@ -111,7 +110,7 @@ void bench_bits(DType type, int64_t elements, int threads) {
        node_of(cache, clip_bits_op, IntervalAttrs{}, map, x, {x, kept}, queue)}};
   const auto relu = all[0].run, to_bits = all[1].run;
   all.push_back({1.5 * once + double(bits), [=] { relu(), to_bits(); }});
-  time_by_turns(all, int(std::clamp<int64_t>((int64_t(1) << 28) / elements, 15, 200)));
+  time_by_turns(all, int(std::clamp<int64_t>((int64_t(1) << 28) / elements, 15, 200)), threads);
   std::printf("%8lld %-5s %7.3f %7.3f %7.3f %7.3f %10.2f\n", static_cast<long long>(elements),
               to_string(type), all[0].seconds * 1e3, all[1].seconds * 1e3, all[3].seconds * 1e3,
               all[2].seconds * 1e3, all[2].seconds / all[3].seconds);

@@ -33,4 +33,13 @@ inline double processor_seconds() {
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
+// Seconds, from which differences are taken: the processor's where one thread works, so that what
+// else runs counts for less, else the clock's.
+inline double seconds_now(int threads) {
+  if (threads <= 1) return processor_seconds();
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+}
+
 }  // namespace pal

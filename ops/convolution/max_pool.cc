@@ -1,6 +1,6 @@
 // y = max over the window of x, map = where in it.   dx = the sum of dy over the windows whose map
-// points at the pixel. Each output row (of dx: each image row) is computed by one worker, windows
-// in order. The gradient reads the map alone: half a byte for each of y's pixels, none of x's.
+// points at the pixel, in order. Each output row (of dx: each image row) is computed by one worker.
+// The gradient reads the map alone: half a byte for each of y's pixels, none of x's.
 #include "ops/convolution/max_pool.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "core/builder.h"
 #include "core/gradient.h"
 #include "core/parallel.h"
+#include "ops/convolution/max_pool_windows.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/pooling.h"
@@ -19,7 +20,7 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kLanes = 256;  // channels at a time
+using pool::kLanes;  // channels at a time
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 void require_attrs(const MaxPoolAttrs& s) {
@@ -32,42 +33,25 @@ void require_attrs(const MaxPoolAttrs& s) {
           kNowhere, " pixels");
 }
 
-// codes[0, n) to the elements of a map from `at` on; those before `at` are written already.
-void store_codes(uint8_t* map, DType type, int64_t at, const int32_t* codes, int64_t n) {
-  if (type == DType::u8) {
-    for (int64_t c = 0; c < n; ++c) map[at + c] = uint8_t(codes[c]);
-    return;
-  }
-  const int64_t odd = at & 1;
-  if (odd) map[at / 2] = uint8_t(map[at / 2] | codes[0] << 4);
-  uint8_t* to = map + (at + odd) / 2;
-  const int64_t pairs = (n - odd) / 2;
-  for (int64_t k = 0; k < pairs; ++k) {
-    to[k] = uint8_t(codes[odd + 2 * k] | codes[odd + 2 * k + 1] << 4);
-  }
-  if (odd + 2 * pairs < n) to[pairs] = uint8_t(codes[n - 1]);
+// Two places to a byte, n of them, to the elements of a map from `at` on; those before `at` are
+// written already, and what shares a byte with the last comes later.
+void store_places(uint8_t* map, int64_t at, const uint8_t* pairs, int64_t n) {
+  uint8_t* to = map + at / 2;
+  if (at % 2 == 0) return void(std::memcpy(to, pairs, size_t(n + 1) / 2));
+  to[0] = uint8_t(to[0] | pairs[0] << 4);
+#pragma omp simd
+  for (int64_t k = 1; k < (n + 1) / 2; ++k) to[k] = uint8_t(pairs[k - 1] >> 4 | pairs[k] << 4);
+  if (n % 2 == 0) to[n / 2] = pairs[n / 2 - 1] >> 4;
 }
 
-// n codes of a map from `at` on, in place or in `buffer`.
-const uint8_t* load_codes(const uint8_t* map, DType type, int64_t at, int64_t n, uint8_t* buffer) {
-  if (type == DType::u8) return map + at;
-  const int64_t odd = at & 1;
-  if (odd) buffer[0] = map[at / 2] >> 4;
-  const uint8_t* from = map + (at + odd) / 2;
-  const int64_t pairs = (n - odd) / 2;
-  for (int64_t k = 0; k < pairs; ++k) {
-    buffer[odd + 2 * k] = from[k] & 15, buffer[odd + 2 * k + 1] = from[k] >> 4;
-  }
-  if (odd + 2 * pairs < n) buffer[n - 1] = from[pairs] & 15;
-  return buffer;
-}
-
-// One window of up to kLanes channels; (h0, w0): its corner in the image, perhaps outside.
+// One window of up to kLanes channels; (h0, w0): its corner in the image, perhaps outside. For maps
+// of u8.
 template <class T>
 void pool_window(const T* image, const Shape& x, const MaxPoolAttrs& s, int64_t h0, int64_t w0,
-                 int64_t lanes, T* y, int32_t* at) {
+                 int64_t lanes, T* y, uint8_t* map) {
   const int64_t channels = x[3];
   float best[kLanes];
+  int32_t at[kLanes];
   bool first = true;
   for (int64_t k = std::max<int64_t>(0, -h0); k < std::min(s.kernel_h, x[1] - h0); ++k) {
     for (int64_t l = std::max<int64_t>(0, -w0); l < std::min(s.kernel_w, x[2] - w0); ++l) {
@@ -88,30 +72,52 @@ void pool_window(const T* image, const Shape& x, const MaxPoolAttrs& s, int64_t 
       }
     }
   }
-  for (int64_t c = 0; y && c < lanes; ++c) store(y, c, best[c]);
-  for (int64_t c = 0; s.positive && c < lanes; ++c) {
-    at[c] = ((0 < best[c]) & (best[c] < kInfinity)) ? at[c] : kNowhere;
+#pragma omp simd
+  for (int64_t c = 0; c < lanes; ++c) store(y, c, best[c]), map[c] = uint8_t(at[c]);
+}
+
+// The same for maps of u4, of which `at` is the window's first element; x ends at `end`.
+template <class T>
+void pool_window(const T* image, const Shape& x, const MaxPoolAttrs& s, int64_t h0, int64_t w0,
+                 int64_t lanes, T* y, uint8_t* map, int64_t at, const T* end) {
+  pool::WindowPixels<T> pixels{end};
+  for (int64_t k = std::max<int64_t>(0, -h0); k < std::min(s.kernel_h, x[1] - h0); ++k) {
+    for (int64_t l = std::max<int64_t>(0, -w0); l < std::min(s.kernel_w, x[2] - w0); ++l) {
+      pixels.add(image + ((h0 + k) * x[2] + w0 + l) * x[3], int(k * s.kernel_w + l));
+    }
   }
+  uint8_t pairs[kLanes / 2];
+  if (s.positive)
+    pool::pool_pixels<true>(pixels, lanes, y, pairs);
+  else
+    pool::pool_pixels<false>(pixels, lanes, y, pairs);
+  if (map) store_places(map, at, pairs, lanes);
 }
 
 template <class T> void forward(const KernelArgs& a) {
   auto& s = a.attrs.as<MaxPoolAttrs>();
   const Shape &x = a.in_spec[0].shape, out = pooled(x, s);  // either output may be unread
   const int64_t channels = x[3], row = out[2] * channels;
-  uint8_t* map = a.output<uint8_t>(1);
+  const bool pairs = map_type(s) == DType::u4;
   int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_h * s.kernel_w));
   grain += grain * row % 2;  // cut at even elements
   parallel_chunks(a.queue, out[0] * out[1], grain, [&](int64_t begin, int64_t end) {
-    int32_t at[kLanes];
+    T no_y[kLanes];
+    uint8_t no_map[kLanes];
     for (int64_t r = begin; r < end; ++r) {
       const T* image = a.input<T>(0) + r / out[1] * x[1] * x[2] * channels;
       const int64_t h0 = r % out[1] * s.stride_h - s.top;
       for (int64_t j = 0; j < out[2]; ++j) {
+        const int64_t w0 = j * s.stride_w - s.left;
         for (int64_t c = 0; c < channels; c += kLanes) {
           const int64_t to = r * row + j * channels + c, lanes = std::min(kLanes, channels - c);
-          pool_window(image + c, x, s, h0, j * s.stride_w - s.left, lanes,
-                      a.out[0] ? a.output<T>(0) + to : nullptr, at);
-          if (map) store_codes(map, map_type(s), to, at, lanes);
+          T* y = a.out[0] ? a.output<T>(0) + to : no_y;
+          uint8_t* map = a.output<uint8_t>(1);
+          if (pairs)
+            pool_window(image + c, x, s, h0, w0, lanes, y, map, to,
+                        a.input<T>(0) + a.in_spec[0].numel());
+          else
+            pool_window(image + c, x, s, h0, w0, lanes, y, map ? map + to : no_map);
         }
       }
     }
@@ -122,37 +128,85 @@ void run_forward(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { forward<T>(a); });
 }
 
-// One window of up to kLanes channels, row k of it, put back into row h of an image's dx.
+// One window, row k of it, put back into a row of an image's dx.
 template <class T>
-void put_back(const T* dy, const uint8_t* codes, const MaxPoolAttrs& s, int64_t k, int64_t w0,
-              int64_t channels, int64_t lanes, float* dx) {
+void put_back(const T* dy, const uint8_t* map, const MaxPoolAttrs& s, int64_t k, int64_t w0,
+              int64_t channels, float* dx) {
   for (int64_t l = std::max<int64_t>(0, -w0); l < std::min(s.kernel_w, s.width - w0); ++l) {
     const uint8_t here = uint8_t(k * s.kernel_w + l);
     float* pixel = dx + (w0 + l) * channels;
 #pragma omp simd
-    for (int64_t c = 0; c < lanes; ++c) pixel[c] += codes[c] == here ? load(dy, c) : 0.0f;
+    for (int64_t c = 0; c < channels; ++c) pixel[c] += map[c] == here ? load(dy, c) : 0.0f;
+  }
+}
+
+// From a map of u8: window after window.
+template <class T> void gradient_of_bytes(const KernelArgs& a) {
+  auto& s = a.attrs.as<MaxPoolAttrs>();
+  const Shape& out = a.in_spec[0].shape;
+  const int64_t channels = out[3];
+  each_image_row(a, s, [&](int64_t n, int64_t h, int64_t first, int64_t last, float* dx) {
+    for (int64_t i = first; i <= last; ++i) {
+      const int64_t k = h + s.top - i * s.stride_h;
+      for (int64_t j = 0; j < out[2]; ++j) {
+        const int64_t from = ((n * out[1] + i) * out[2] + j) * channels;
+        put_back(a.input<T>(0) + from, a.input<uint8_t>(1) + from, s, k, j * s.stride_w - s.left,
+                 channels, dx);
+      }
+    }
+  });
+}
+
+// From a map of u4: row h of image n, pixel after pixel.
+template <class T> void gradient_row(const KernelArgs& a, int64_t n, int64_t h, T* dx) {
+  auto& s = a.attrs.as<MaxPoolAttrs>();
+  const Shape& out = a.in_spec[0].shape;
+  const int64_t channels = out[3], at_h = h + s.top;
+  const int64_t top = first_window(at_h, s.kernel_h, s.stride_h);
+  const int64_t bottom = std::min(at_h / s.stride_h, out[1] - 1);
+  const T* end = a.input<T>(0) + out.numel();
+  const uint8_t *map = a.input<uint8_t>(1), *map_end = map + a.in_spec[1].bytes();
+  uint8_t buffers[pool::kMostInWindow][kLanes / 2];
+  // Pixels [w, next) lie in the windows [left, right] of each row of windows.
+  for (int64_t w = 0, next = 0, left = 0, right = -1; w < s.width; w = next) {
+    const int64_t at_w = w + s.left;
+    while (left * s.stride_w + s.kernel_w <= at_w) ++left;
+    while (right + 1 < out[2] && (right + 1) * s.stride_w <= at_w) ++right;
+    next = right + 1 < out[2] ? (right + 1) * s.stride_w - s.left : s.width;
+    if (left <= right) next = std::min(next, left * s.stride_w + s.kernel_w - s.left);
+    next = std::min(next, s.width);
+    if (left > right || top > bottom) {
+      std::fill(dx + w * channels, dx + next * channels, T{});
+      continue;
+    }
+    for (int64_t c = 0; c < channels; c += kLanes) {
+      const int64_t lanes = std::min(kLanes, channels - c);
+      pool::PixelWindows<T> windows{end};
+      for (int64_t i = top; i <= bottom; ++i) {
+        const int64_t place = (at_h - i * s.stride_h) * s.kernel_w + at_w;
+        for (int64_t j = left; j <= right; ++j) {
+          const int64_t from = ((n * out[1] + i) * out[2] + j) * channels + c;
+          windows.add(a.input<T>(0) + from,
+                      pool::load_places(map, from, lanes, map_end, buffers[windows.count]),
+                      int(place - j * s.stride_w));
+        }
+      }
+      pool::sum_windows(windows, lanes, next - w, channels, dx + w * channels + c);
+    }
   }
 }
 
 template <class T> void gradient(const KernelArgs& a) {
   auto& s = a.attrs.as<MaxPoolAttrs>();
-  const Shape& out = a.in_spec[0].shape;
-  const int64_t channels = out[3];
-  const DType type = a.in_spec[1].dtype;
-  each_image_row(a, s, [&](int64_t n, int64_t h, int64_t first, int64_t last, float* dx) {
-    uint8_t buffer[kLanes];
-    for (int64_t i = first; i <= last; ++i) {
-      const int64_t k = h + s.top - i * s.stride_h;
-      for (int64_t j = 0; j < out[2]; ++j) {
-        for (int64_t c = 0; c < channels; c += kLanes) {
-          const int64_t from = ((n * out[1] + i) * out[2] + j) * channels + c;
-          const int64_t lanes = std::min(kLanes, channels - c);
-          put_back(a.input<T>(0) + from, load_codes(a.input<uint8_t>(1), type, from, lanes, buffer),
-                   s, k, j * s.stride_w - s.left, channels, lanes, dx + c);
-        }
-      }
-    }
-  });
+  if (a.in_spec[1].dtype == DType::u8) return gradient_of_bytes<T>(a);
+  const int64_t row = s.width * a.in_spec[0].shape[3];
+  const int64_t grain = std::max<int64_t>(1, kElementGrain / (row * s.kernel_w));
+  parallel_chunks(a.queue, a.out_spec[0].shape[0] * s.height, grain,
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t r = begin; r < end; ++r) {
+                      gradient_row(a, r / s.height, r % s.height, a.output<T>(0) + r * row);
+                    }
+                  });
 }
 void run_gradient(const KernelArgs& a) {
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) { gradient<T>(a); });

@@ -8,6 +8,7 @@
 
 #include "core/builder.h"
 #include "core/names.h"
+#include "ops/encodings/dpr_words.h"
 #include "ops/kernels/tiles.h"
 
 // Half of the time again in vectors of 32 bytes, which GCC takes for itself.
@@ -26,6 +27,7 @@ static_assert(std::endian::native ==
 // Elements that a loop takes at once: whole words of every format, whole lines of the cache. A
 // chunk of a parallel loop is many of them.
 constexpr int64_t kDprStep = 192, kDprGrain = 64 * kDprStep;
+static_assert(kDprGrain % dpr_words::kMost == 0);
 
 template <Dpr F> constexpr int64_t kPerWord = dpr_per_word(F);
 
@@ -82,9 +84,26 @@ template <Dpr F> void decode_to(uint16_t code, bf16& x) {
 // What a code is widened to on its way to an element.
 template <class T> using Wide = std::conditional_t<std::is_same_v<T, bf16>, uint16_t, uint32_t>;
 
-// n elements, whole words.
-template <Dpr F, class T> void pack_step(const T* x, int64_t n, std::byte* to) {
-  if constexpr (F == Dpr::fp10) {
+// Whether codes of 10 bits are made one after the other, and then put together (or taken apart
+// before), rather than in threes: where they are of 16 bits on the way. Of f32 with AVX-512 they
+// are not.
+#ifdef __AVX512BW__
+constexpr bool kSixteenOfF32 = false;
+#else
+constexpr bool kSixteenOfF32 = true;
+#endif
+template <Dpr F, class T> constexpr bool kPacksLater = (F == Dpr::fp10) && std::is_same_v<T, bf16>;
+template <Dpr F, class T>
+constexpr bool kUnpacksBefore = (F == Dpr::fp10) && (std::is_same_v<T, bf16> || kSixteenOfF32);
+
+// n elements, whole words; at most dpr_words::kMost.
+template <Dpr F, class T> PAL_WIDE_VECTORS void pack_step(const T* x, int64_t n, std::byte* to) {
+  if constexpr (kPacksLater<F, T>) {
+    alignas(64) uint16_t codes[dpr_words::kMost + dpr_words::kBehind];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) codes[i] = uint16_t(code_of<F>(x[i]));
+    dpr_words::pack(codes, n, to);
+  } else if constexpr (F == Dpr::fp10) {
 #pragma omp simd
     for (int64_t w = 0; w < n / 3; ++w) {
       const T* three = x + 3 * w;
@@ -99,8 +118,21 @@ template <Dpr F, class T> void pack_step(const T* x, int64_t n, std::byte* to) {
     for (int64_t i = 0; i < n; ++i) codes[i] = Code(code_of<F>(x[i]));
   }
 }
-template <Dpr F, class T> void unpack_step(const std::byte* from, int64_t n, T* x) {
-  if constexpr (F == Dpr::fp10) {
+// Values of fewer than eight bits of mantissa are bf16 as well, and made as such.
+template <Dpr F> void decode_as_bf16(uint16_t code, bf16& x) { decode_to<F>(code, x); }
+template <Dpr F> void decode_as_bf16(uint16_t code, float& x) {
+  bf16 half;
+  decode_to<F>(code, half);
+  x = to_float(half);
+}
+template <Dpr F, class T>
+PAL_WIDE_VECTORS void unpack_step(const std::byte* from, int64_t n, T* x) {
+  if constexpr (kUnpacksBefore<F, T>) {
+    alignas(64) uint16_t codes[dpr_words::kMost + dpr_words::kBehind];
+    dpr_words::unpack(from, n, codes);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) decode_as_bf16<F>(codes[i], x[i]);
+  } else if constexpr (F == Dpr::fp10) {
 #pragma omp simd
     for (int64_t w = 0; w < n / 3; ++w) {
       uint32_t word;
@@ -114,15 +146,21 @@ template <Dpr F, class T> void unpack_step(const std::byte* from, int64_t n, T* 
     using Code = std::conditional_t<F == Dpr::fp16, uint16_t, uint8_t>;
     const Code* codes = reinterpret_cast<const Code*>(from);
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) decode_to<F>(Wide<T>(codes[i]), x[i]);
+    for (int64_t i = 0; i < n; ++i) {
+      if constexpr (F == Dpr::fp8)
+        decode_as_bf16<F>(codes[i], x[i]);
+      else
+        decode_to<F>(Wide<T>(codes[i]), x[i]);
+    }
   }
 }
 
 template <Dpr F, class T> PAL_WIDE_VECTORS void pack(const T* x, int64_t n, std::byte* to) {
+  constexpr int64_t kStep = kPacksLater<F, T> ? dpr_words::kMost : kDprStep;
   int64_t i = 0;
-  for (; i + kDprStep <= n; i += kDprStep) {
-    fetch_ahead<kDprStep * sizeof(T)>(x + i);
-    pack_step<F>(x + i, kDprStep, to + dpr_bytes(F, i));
+  for (; i + kStep <= n; i += kStep) {
+    fetch_ahead<kStep * sizeof(T)>(x + i);
+    pack_step<F>(x + i, kStep, to + dpr_bytes(F, i));
   }
   const int64_t whole = (n - i) / kPerWord<F> * kPerWord<F>;
   pack_step<F>(x + i, whole, to + dpr_bytes(F, i));
@@ -133,10 +171,11 @@ template <Dpr F, class T> PAL_WIDE_VECTORS void pack(const T* x, int64_t n, std:
   std::memcpy(to + dpr_bytes(F, i), &word, 4);
 }
 template <Dpr F, class T> PAL_WIDE_VECTORS void unpack(const std::byte* from, int64_t n, T* x) {
+  constexpr int64_t kStep = kUnpacksBefore<F, T> ? dpr_words::kMost : kDprStep;
   int64_t i = 0;
-  for (; i + kDprStep <= n; i += kDprStep) {
-    fetch_ahead<dpr_bytes(F, kDprStep)>(from + dpr_bytes(F, i));
-    unpack_step<F>(from + dpr_bytes(F, i), kDprStep, x + i);
+  for (; i + kStep <= n; i += kStep) {
+    fetch_ahead<dpr_bytes(F, kStep)>(from + dpr_bytes(F, i));
+    unpack_step<F>(from + dpr_bytes(F, i), kStep, x + i);
   }
   const int64_t whole = (n - i) / kPerWord<F> * kPerWord<F>;
   unpack_step<F>(from + dpr_bytes(F, i), whole, x + i);

@@ -30,6 +30,13 @@ template <class F> void by_element(DType type, F f) {
   f(0.0f);
 }
 
+// Fetches what lies kAhead behind so many bytes, which will be read (or written) soon; of values
+// that are not plain, something else.
+template <int write> void fetch_ahead(const void* from, int64_t bytes) {
+  const char* ahead = static_cast<const char*>(from) + kAhead;
+  for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(ahead + byte, write);
+}
+
 // A dense tensor as whole rows.
 template <class T> struct DenseRows {
   const T* x;
@@ -38,8 +45,7 @@ template <class T> struct DenseRows {
   // Row r where it lies, or in the buffer with zeros behind it.
   const T* row(int64_t r, RowBuffer<T>& buffer) const {
     const int64_t n = elements - r * kSsdcRow;
-    const auto* ahead = reinterpret_cast<const char*>(x + r * kSsdcRow) + kAhead;
-    for (size_t line = 0; line < kSsdcRow * sizeof(T); line += 64) __builtin_prefetch(ahead + line);
+    fetch_ahead<0>(x + r * kSsdcRow, kSsdcRow * int64_t(sizeof(T)));
     if (n >= kSsdcRow) return x + r * kSsdcRow;
     std::memset(static_cast<void*>(buffer.at), 0, sizeof buffer.at);
     std::memcpy(buffer.at, x + r * kSsdcRow, size_t(n) * sizeof(T));
@@ -94,22 +100,29 @@ template <class T> int64_t count_all(const KernelArgs& a) {
   return total;
 }
 
-// Rows [first, last), whose ends stand already.
-template <class T, class V>
-Edges write_rows(const DenseRows<T>& dense, const Encoding& to, int64_t first, int64_t last) {
+struct Written {
+  Edges edges;
+  int64_t nonzeros;
+};
+
+// Rows [first, last), whose values begin at `at` and may lie up to `end`. The rows' own ends stand
+// already, or are set.
+template <bool kSetEnds, class T, class V>
+Written write_rows(const DenseRows<T>& dense, const Encoding& to, int64_t first, int64_t last,
+                   int64_t at, int64_t end) {
   RowBuffer<T> buffer, stored;
   alignas(64) uint8_t columns[kSsdcRow + kWord];
-  int64_t at = to.begin(first);
-  const int64_t end = to.end(last - 1);
   typename V::Writer writer(to.values(), at, end);
+  int64_t nonzeros = 0;
   for (int64_t r = first; r < last; ++r) {
-    const T* x = dense.row(r, buffer);
-    const int64_t n = to.end(r) - at;
-    RowMask mask = mask_of_row(x);
-    if (count(mask) > n) keep_first(mask, n);
     T* values = writer.place(stored);
-    compress_row(x, mask, values);
+    RowMask mask = take_row(dense.row(r, buffer), values);
+    const int64_t all = count(mask);
+    const int64_t n = kSetEnds ? std::min(all, to.capacity - at) : to.end(r) - at;
+    if (n < all) keep_first(mask, n);
     writer.put(values, n);
+    fetch_ahead<1>(values, n * int64_t(sizeof(T)));
+    if (to.form == SsdcForm::csr) fetch_ahead<1>(to.columns(at), n);
     if (to.form == SsdcForm::mask) {
       std::memcpy(to.mask(r), mask.data(), sizeof mask);
     } else if (at + kSsdcRow + kWord <= end) {
@@ -118,9 +131,42 @@ Edges write_rows(const DenseRows<T>& dense, const Encoding& to, int64_t first, i
       columns_of_row(mask, columns);
       std::memcpy(to.columns(at), columns, size_t(n));
     }
-    at += n;
+    at += n, nonzeros += all;
+    if (kSetEnds) to.set_end(r, at);
   }
-  return writer.finish();
+  return {writer.finish(), nonzeros};
+}
+
+// The rows of a block, which the workers' caches hold, a part for each worker: those of all parts
+// but the last are counted, and then all parts are written. Returns the nonzeros, with those
+// before.
+template <class T, class V>
+int64_t encode_block(const Queue& queue, const DenseRows<T>& dense, const Encoding& to,
+                     int64_t first, int64_t last, int64_t before, Edges* edges) {
+  const int64_t each = ceil_div(last - first, std::max(1, queue.workers));
+  const int64_t size = ceil_div(each, kChunkRows) * kChunkRows;
+  const int64_t parts = ceil_div(last - first, size), counted = first + (parts - 1) * size;
+  parallel_chunks(queue, counted - first, kChunkRows, [&](int64_t begin, int64_t end) {
+    RowBuffer<T> buffer;
+    for (int64_t r = first + begin; r < first + end; ++r) {
+      to.set_end(r, count(mask_of_row(dense.row(r, buffer))));
+    }
+  });
+  for (int64_t r = first; r < counted; ++r) {
+    before += to.end(r);
+    to.set_end(r, std::min(before, to.capacity));
+  }
+  int64_t in_last = 0;
+  parallel_chunks(queue, last - first, size, [&](int64_t begin, int64_t end) {
+    const int64_t from = first + begin, at = to.begin(from);
+    const Written part =
+        from == counted
+            ? write_rows<true, T, V>(dense, to, from, last, at, to.capacity)
+            : write_rows<false, T, V>(dense, to, from, first + end, at, to.end(first + end - 1));
+    if (from == counted) in_last = part.nonzeros;
+    edges[from / kChunkRows] = part.edges;
+  });
+  return before + in_last;
 }
 
 // The encoding of x; returns the number of nonzeros.
@@ -129,26 +175,15 @@ template <class T, class V> int64_t encode(const KernelArgs& a) {
   const Encoding to = encoding_of(a, a.out[0], dense.elements, a.in_spec[0].dtype);
   Edges* edges = reinterpret_cast<Edges*>(a.workspace);
   const int64_t rows = to.at.rows, block = kBlockRows * std::max(1, a.queue.workers);
+  const std::span<Edges> all_edges{edges, size_t(ceil_div(rows, kChunkRows))};
+  std::fill(all_edges.begin(), all_edges.end(), Edges{});  // of a chunk that begins no part: none
   int64_t total = 0;
   for (int64_t from = 0; from < rows; from += block) {
-    const int64_t here = std::min(block, rows - from);
-    parallel_chunks(a.queue, here, kChunkRows, [&](int64_t first, int64_t last) {
-      RowBuffer<T> buffer;
-      for (int64_t r = from + first; r < from + last; ++r) {
-        to.set_end(r, count(mask_of_row(dense.row(r, buffer))));
-      }
-    });
-    for (int64_t r = from; r < from + here; ++r) {
-      total += to.end(r);
-      to.set_end(r, std::min(total, to.capacity));
-    }
-    parallel_chunks(a.queue, here, kChunkRows, [&](int64_t first, int64_t last) {
-      const Edges cut = write_rows<T, V>(dense, to, from + first, from + last);
-      if (V::kHasEdges) edges[(from + first) / kChunkRows] = cut;
-    });
+    total =
+        encode_block<T, V>(a.queue, dense, to, from, std::min(from + block, rows), total, edges);
   }
   const int64_t kept = std::min(total, to.capacity);
-  if (V::kHasEdges) join_edges(to.values(), {edges, size_t(ceil_div(rows, kChunkRows))});
+  join_edges(to.values(), all_edges);
   zero_bytes(a.queue, to.values() + V::behind(kept), V::bytes(to.capacity) - V::behind(kept));
   if (to.form == SsdcForm::csr) zero_bytes(a.queue, to.columns(kept), to.capacity - kept);
   return total;
@@ -170,37 +205,52 @@ void run_count(const KernelArgs& a) {
              [&]<class T>(T) { *a.output<int32_t>(0) = int32_t(count_all<T>(a)); });
 }
 
-// Row r of an encoding, whole. Its bytes may be any.
-template <class T, class V>
-void read_row(const Encoding& from, const V& values, int64_t r, RowBuffer<T>& buffer, T* to) {
-  const int64_t at = from.begin(r), room = from.capacity - at;
-  if (from.form == SsdcForm::mask) {
+// Rows [first, last) of an encoding, each whole to where `place` says. Its bytes may be any.
+template <class T, class V, class Place>
+void read_mask_rows(const Encoding& from, const V& values, int64_t first, int64_t last,
+                    Place place) {
+  RowBuffer<T> buffer;
+  for (int64_t r = first; r < last; ++r) {
+    const int64_t at = from.begin(r), room = from.capacity - at;
     RowMask mask;
     std::memcpy(mask.data(), from.mask(r), sizeof mask);
     const int64_t n = std::min(count(mask), room);
     if (n == room) keep_first(mask, room);
-    return expand_row(values.read(at, n, buffer), mask, to);
+    fetch_ahead<0>(from.values() + at * int64_t(sizeof(T)), n * int64_t(sizeof(T)));
+    expand_row(values.read(at, n, buffer), mask, place(r));
   }
-  const int64_t n = std::clamp<int64_t>(from.end(r) - at, 0, std::min(room, kSsdcRow));
-  const T* stored = values.read(at, n, buffer);
-  const uint8_t* columns = from.columns(at);
-  T row[kSsdcRow] = {};  // where scattered writes are cheap
-  for (int64_t i = 0; i < n; ++i) row[columns[i]] = stored[i];
-  std::memcpy(to, row, sizeof row);
+}
+template <class T, class V, class Place>
+void read_csr_rows(const Encoding& from, const V& values, int64_t first, int64_t last,
+                   Place place) {
+  RowBuffer<T> buffer;
+  for (int64_t r = first; r < last; ++r) {
+    const int64_t at = from.begin(r);
+    const int64_t n =
+        std::clamp<int64_t>(from.end(r) - at, 0, std::min(from.capacity - at, kSsdcRow));
+    fetch_ahead<0>(from.values() + at * int64_t(sizeof(T)), n * int64_t(sizeof(T)));
+    fetch_ahead<0>(from.columns(at), n);
+    place_row(values.read(at, n, buffer), from.columns(at), n, place(r));
+  }
 }
 
 template <class T, class V> void decode(const KernelArgs& a) {
-  const int64_t elements = a.out_spec[0].numel();
+  const int64_t elements = a.out_spec[0].numel(), whole = elements / kSsdcRow;
   const Encoding from = encoding_of(a, a.in[0], elements, a.out_spec[0].dtype);
   const typename V::Reader values(from.values(), from.capacity);
   T* y = a.output<T>(0);
   parallel_chunks(a.queue, from.at.rows, kChunkRows, [&](int64_t first, int64_t last) {
-    RowBuffer<T> buffer, part;
-    for (int64_t r = first; r < last; ++r) {
-      const int64_t n = elements - r * kSsdcRow;
-      T* to = y + r * kSsdcRow;
-      read_row<T>(from, values, r, buffer, n < kSsdcRow ? part.at : to);
-      if (n < kSsdcRow) std::memcpy(to, part.at, size_t(n) * sizeof(T));
+    RowBuffer<T> part;
+    auto place = [&](int64_t r) {
+      fetch_ahead<1>(y + r * kSsdcRow, kSsdcRow * int64_t(sizeof(T)));
+      return r < whole ? y + r * kSsdcRow : part.at;
+    };
+    if (from.form == SsdcForm::mask)
+      read_mask_rows<T>(from, values, first, last, place);
+    else
+      read_csr_rows<T>(from, values, first, last, place);
+    if (last > whole) {
+      std::memcpy(y + whole * kSsdcRow, part.at, size_t(elements - whole * kSsdcRow) * sizeof(T));
     }
   });
 }

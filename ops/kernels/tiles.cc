@@ -1,9 +1,10 @@
 // Tiles of any storage type as f32, copies, and the inference that elementwise operators share.
 #include "ops/kernels/tiles.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
+
+#include "ops/kernels/vectors.h"
 
 namespace pal {
 namespace {
@@ -19,18 +20,17 @@ template <class T> void convert(void* data, int64_t i, int64_t n, const float* t
   for (int64_t j = 0; j < n; ++j) p[j] = from_float<T>(tile[j]);
 }
 
-// n is a multiple of 8, at most kTile.
+constexpr int64_t kBits = 32;  // at a time: whole vectors
+
+// n is a multiple of kBits.
 void pack_bits(const float* tile, int64_t n, uint8_t* to) {
-  alignas(64) uint8_t ones[kTile];
-  for (int64_t j = 0; j < n; ++j) ones[j] = tile[j] > 0;
-  for (int64_t j = 0; j < n; j += 8) {
-    uint64_t eight = 0;  // a byte each, the first lowest
-    if constexpr (std::endian::native == std::endian::little)
-      std::memcpy(&eight, ones + j, 8);
-    else
-      for (int b = 0; b < 8; ++b) eight |= uint64_t(ones[j + b]) << 8 * b;
-    // Shifts byte b up by 56 - 7 b bits, so that the top byte collects bit b from it.
-    to[j / 8] = uint8_t(eight * 0x0102040810204080u >> 56);
+  const auto zero = vectors::all(0.0f);
+  for (int64_t j = 0; j < n; j += kBits) {
+    uint32_t word = 0;
+    for (int64_t b = 0; b < kBits; b += vectors::kWidth) {
+      word |= vectors::bits_of(vectors::is_less(zero, vectors::load_floats(tile + j + b))) << b;
+    }
+    for (int64_t b = 0; b < kBits / 8; ++b) to[j / 8 + b] = uint8_t(word >> (8 * b));
   }
 }
 
@@ -48,12 +48,14 @@ const float* load_tile(const void* data, DType type, int64_t i, int64_t n, float
   }
   const uint8_t* p = static_cast<const uint8_t*>(data) + i / 8;
   int64_t j = 0;
-  for (; j + 32 <= n; j += 32) {
+  const auto yes = vectors::all(inside), no = vectors::all(outside);
+  for (; j + kBits <= n; j += kBits) {
     const uint8_t* four = p + j / 8;
     const uint32_t word = uint32_t(four[0]) | uint32_t(four[1]) << 8 | uint32_t(four[2]) << 16 |
                           uint32_t(four[3]) << 24;
-#pragma omp simd
-    for (uint32_t b = 0; b < 32; ++b) buffer[j + b] = word >> b & 1 ? inside : outside;
+    for (int64_t b = 0; b < kBits; b += vectors::kWidth) {
+      vectors::store_floats(buffer + j + b, vectors::choose(vectors::mask_of(word >> b), yes, no));
+    }
   }
   for (; j < n; ++j) buffer[j] = load_bit(p, j) ? inside : outside;
   return buffer;
@@ -72,12 +74,14 @@ void store_tile(void* data, DType type, int64_t i, int64_t n, const float* tile)
   }
   uint8_t* p = static_cast<uint8_t*>(data) + i / 8;
   int64_t j = 0;
-  for (; j + kTile <= n; j += kTile) pack_bits(tile + j, kTile, p + j / 8);
-  float rest[kTile];  // of the last byte, the bits that are no element are zero
-  for (int64_t k = j; k < n; ++k) rest[k - j] = tile[k];
-  const int64_t padded = (n - j + 7) / 8 * 8;
-  for (int64_t k = n - j; k < padded; ++k) rest[k] = 0;
-  pack_bits(rest, padded, p + j / 8);
+  j = n / kBits * kBits;
+  pack_bits(tile, j, p);
+  if (j == n) return;
+  float rest[kBits] = {};  // of the last byte, the bits that are no element are zero
+  std::copy(tile + j, tile + n, rest);
+  uint8_t last[kBits / 8];
+  pack_bits(rest, kBits, last);
+  std::copy_n(last, (n - j + 7) / 8, p + j / 8);
 }
 
 BitMeaning bits_of_interval(float lo, float hi) {

@@ -5,6 +5,7 @@
 #include "core/builder.h"
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/tiles.h"
+#include "ops/kernels/vectors.h"
 #include "ops/tensors/casts.h"
 
 namespace pal {
@@ -16,11 +17,14 @@ static_assert(kTile % kWord == 0 && kElementGrain % kTile == 0);
 // A bit for each of n elements, those behind the last of a byte zero.
 void keep_bits(const float* y, int64_t n, const Inside& inside, uint8_t* bits) {
   const float lo = inside.lo, hi = inside.hi;
+  const auto low = vectors::all(lo), high = vectors::all(hi);
   int64_t j = 0;
   for (; j + kWord <= n; j += kWord) {
     uint32_t word = 0;
-#pragma omp simd reduction(| : word)
-    for (int64_t b = 0; b < kWord; ++b) word |= uint32_t((lo < y[j + b]) & (y[j + b] < hi)) << b;
+    for (int64_t b = 0; b < kWord; b += vectors::kWidth) {
+      const auto v = vectors::load_floats(y + j + b);
+      word |= vectors::bits_of(vectors::is_less(low, v) & vectors::is_less(v, high)) << b;
+    }
     for (int64_t b = 0; b < 4; ++b) bits[j / 8 + b] = uint8_t(word >> (8 * b));
   }
   for (; j < n; j += 8) {
@@ -32,26 +36,37 @@ void keep_bits(const float* y, int64_t n, const Inside& inside, uint8_t* bits) {
   }
 }
 
-// Either output may be unread.
+// x as a tensor of that type has it.
+float as_stored(float x, DType type) {
+  float one;
+  store_tile(&one, type, 0, 1, &x);
+  return *load_tile(&one, type, 0, 1, &x);
+}
+
+// Either output may be unread. What clip gives is of the tensor's type but for its bounds, so the
+// bits of what is stored are those of what it gives where these are rounded before.
 void run(const KernelArgs& a) {
-  const Clip clip(a.attrs.as<IntervalAttrs>());
-  const Inside inside(a.attrs.as<IntervalAttrs>());
+  const auto& interval = a.attrs.as<IntervalAttrs>();
+  const Inside inside(interval);
   const DType type = a.in_spec[0].dtype;
+  const float lo = interval.lo, least = as_stored(lo, type);
+  const float hi = interval.hi, most = as_stored(hi, type);
   uint8_t* bits = a.output<uint8_t>(1);
-  parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
-    const Clip f = clip;  // its own copy: the stores below could change one that others see
-    alignas(64) float buffer[kTile], unread[kTile];
-    for (int64_t i = begin; i < end; i += kTile) {
-      const int64_t n = std::min(kTile, end - i), at = a.out[0] ? i : 0;
-      void* to = a.out[0] ? a.out[0] : unread;
-      const float* x = load_tile(a.in[0], type, i, n, buffer);
-      float* y = tile_to_fill(to, type, at, buffer);
+  parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain,
+                  [=, &a](int64_t begin, int64_t end) {
+                    alignas(64) float buffer[kTile], unread[kTile];
+                    for (int64_t i = begin; i < end; i += kTile) {
+                      const int64_t n = std::min(kTile, end - i), at = a.out[0] ? i : 0;
+                      void* to = a.out[0] ? a.out[0] : unread;
+                      const float* x = load_tile(a.in[0], type, i, n, buffer);
+                      float* y = tile_to_fill(to, type, at, buffer);
 #pragma omp simd
-      for (int64_t j = 0; j < n; ++j) y[j] = f(x[j]);
-      store_tile(to, type, at, n, y);
-      if (bits) keep_bits(load_tile(to, type, at, n, buffer), n, inside, bits + i / 8);
-    }
-  });
+                      for (int64_t j = 0; j < n; ++j)
+                        y[j] = x[j] < lo ? least : x[j] > hi ? most : x[j];
+                      store_tile(to, type, at, n, y);
+                      if (bits) keep_bits(y, n, inside, bits + i / 8);
+                    }
+                  });
 }
 
 std::vector<FusedPattern> patterns(SpecSpan in, const IntervalAttrs& interval, bool is_relu) {

@@ -19,6 +19,7 @@
 #include "core/error.h"
 #include "core/names.h"
 #include "core/print.h"
+#include "ops/encodings/dpr_words.h"
 #include "tests/support/eval.h"
 
 namespace pal {
@@ -404,6 +405,23 @@ TEST(Dpr, RefusesWhatItCannotTake) {
           "not encoded as fp10");
   Val other = builder.input("other", {{9}, DType::f32, dpr_layout(Dpr::fp8, 6)});
   refused([&] { dpr_decode(other); }, "not encoded as fp8");
+}
+
+// In vectors where this is compiled for them, and a word at a time.
+TEST(Dpr, PacksThreeToAWordInVectorsAsOneByOne) {
+  constexpr int64_t kMost = dpr_words::kMost, kRoom = kMost + dpr_words::kBehind;
+  std::vector<uint16_t> codes(kRoom), back(kRoom), back_too(kRoom);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = uint16_t(i * 7919 % 1024);
+  for (int64_t n = 0; n <= kMost; n += 3) {
+    std::vector<std::byte> words(size_t(n / 3 * 4)), words_too(words.size());
+    dpr_words::pack(codes.data(), n, words.data());
+    dpr_words::portable::pack(codes.data(), n, words_too.data());
+    ASSERT_EQ(words, words_too) << n;
+    for (std::byte& byte : words) byte |= std::byte{0x80};  // the idle bits too
+    dpr_words::unpack(words.data(), n, back.data());
+    dpr_words::portable::unpack(words.data(), n, back_too.data());
+    ASSERT_TRUE(std::equal(back.begin(), back.begin() + n, back_too.begin())) << n;
+  }
 }
 
 }  // namespace

@@ -371,7 +371,29 @@ template <class T> void compare_with_portable(DType type) {
     EXPECT_EQ(std::memcmp(columns, columns_too, n), 0);
   }
 }
+template <class T> void compare_rows_with_portable(DType type) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Codes codes = draw(kSsdcRow, type, seed < 11 ? double(seed) / 10 : 0.4, seed);
+    const Bytes bytes = as_bytes(codes, type);
+    T x[kSsdcRow], y[kSsdcRow], z[kSsdcRow];
+    std::memcpy(x, bytes.data(), sizeof x);
+    // Guards behind what may be read of the columns.
+    PageEnd columns(nonzeros(codes));
+    ssdc::RowBuffer<T> values{};
+    auto* to = reinterpret_cast<uint8_t*>(columns.data());
+    int64_t n = 0;
+    for (size_t i = 0; i < codes.size(); ++i) {
+      if (codes[i]) values.at[n] = x[i], to[n++] = uint8_t(i);
+    }
+    ssdc::place_row(values.at, to, n, y);
+    ssdc::portable::place_row(values.at, to, n, z);
+    EXPECT_EQ(std::memcmp(y, x, sizeof x), 0);
+    EXPECT_EQ(std::memcmp(z, x, sizeof x), 0);
+  }
+}
 TEST(Ssdc, PortableLoopsGiveTheSameBits) {
+  compare_rows_with_portable<float>(DType::f32);
+  compare_rows_with_portable<bf16>(DType::bf16);
   compare_with_portable<float>(DType::f32);
   compare_with_portable<bf16>(DType::bf16);
 }
