@@ -234,6 +234,12 @@ void read_csr_rows(const Encoding& from, const V& values, int64_t first, int64_t
   }
 }
 
+template <class T, class V, class Place>
+void read_rows(const Encoding& from, const V& values, int64_t first, int64_t last, Place place) {
+  if (from.form == SsdcForm::mask) return read_mask_rows<T>(from, values, first, last, place);
+  read_csr_rows<T>(from, values, first, last, place);
+}
+
 template <class T, class V> void decode(const KernelArgs& a) {
   const int64_t elements = a.out_spec[0].numel(), whole = elements / kSsdcRow;
   const Encoding from = encoding_of(a, a.in[0], elements, a.out_spec[0].dtype);
@@ -245,31 +251,30 @@ template <class T, class V> void decode(const KernelArgs& a) {
       fetch_ahead<1>(y + r * kSsdcRow, kSsdcRow * int64_t(sizeof(T)));
       return r < whole ? y + r * kSsdcRow : part.at;
     };
-    if (from.form == SsdcForm::mask)
-      read_mask_rows<T>(from, values, first, last, place);
-    else
-      read_csr_rows<T>(from, values, first, last, place);
+    read_rows<T>(from, values, first, last, place);
     if (last > whole) {
       std::memcpy(y + whole * kSsdcRow, part.at, size_t(elements - whole * kSsdcRow) * sizeof(T));
     }
   });
 }
 
+// Whole rows of f32 where they belong, others by way of a buffer.
 template <class T, class V>
 void read_part(const Encoding& from, int64_t begin, int64_t end, float* to) {
   const typename V::Reader values(from.values(), from.capacity);
-  RowBuffer<T> buffer, row;
+  RowBuffer<T> row;
   while (begin < end) {
     const int64_t r = begin / kSsdcRow, skip = begin % kSsdcRow;
-    const int64_t n = std::min(kSsdcRow - skip, end - begin);
+    int64_t n = std::min(kSsdcRow - skip, end - begin);
     if constexpr (std::is_same_v<T, float>) {
       if (n == kSsdcRow) {
-        read_row<T>(from, values, r, buffer, to);
-        begin += n, to += n;
+        const int64_t last = end / kSsdcRow;
+        read_rows<T>(from, values, r, last, [&](int64_t i) { return to + (i - r) * kSsdcRow; });
+        n = (last - r) * kSsdcRow, begin += n, to += n;
         continue;
       }
     }
-    read_row<T>(from, values, r, buffer, row.at);
+    read_rows<T>(from, values, r, r + 1, [&](int64_t) { return row.at; });
     for (int64_t i = 0; i < n; ++i) to[i] = to_float(row.at[skip + i]);
     begin += n, to += n;
   }
