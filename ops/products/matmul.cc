@@ -82,22 +82,16 @@ Prepared prepare(const Device& device, SpecSpan in, SpecSpan out, const Attrs& a
 void gradient(GradientArgs& g) {
   auto& attrs = g.attrs<MatmulAttrs>();
   const Val a = g.in(0), b = g.in(1), dy = g.dy();
-  const auto of_a = [&] {
-    if (!g.wants(0)) return;
+  if (g.wants(0)) {
     const Val sum = g.take_sum(0);
     g.give(0, attrs.ta ? matmul(b, dy, attrs.tb, true, sum, g.type(0))
                        : matmul(dy, b, false, !attrs.tb, sum, g.type(0)));
-  };
-  const auto of_b = [&] {
-    if (!g.wants(1)) return;
+  }
+  if (g.wants(1)) {
     const Val sum = g.take_sum(1);
     g.give(1, attrs.tb ? matmul(dy, a, true, attrs.ta, sum, g.type(1))
                        : matmul(a, dy, !attrs.ta, false, sum, g.type(1)));
-  };
-  // First that of b, which is a weight as a rule: a, and the copy that it is decoded to, are dead
-  // before a's gradient is born. The two of one value are added up as ever.
-  a.id == b.id ? of_a() : of_b();
-  a.id == b.id ? of_b() : of_a();
+  }
   if (g.wants(2)) g.give(2, dy);
   if (g.node.in.size() > 3 && g.wants(3)) g.give(3, sum_rows(dy, g.take_sum(3)));
 }

@@ -80,7 +80,7 @@ TEST(EncodingReport, Lines) {
   PlanFacts facts;
   std::string text = joined(plan_lines(c, facts));
   for (const std::string& said :
-       {std::string("  maps that are read later: 3 mask, "),
+       {std::string("  maps that are read later: 2 mask, "),
         std::string("no encoding of maps needs less "), format_bytes(2 * 512 * 32 * 4),
         std::string("a density of 0.25 is assumed")}) {
     EXPECT_NE(text.find(said), std::string::npos) << said << "\n" << text;
