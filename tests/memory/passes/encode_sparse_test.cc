@@ -246,7 +246,7 @@ TEST(EncodeSparseProperty, WhatIsRoundedDoesNotDependOnDensities) {
                     std::any_of(before.program.nodes.begin(), before.program.nodes.end(),
                                 [](const Node& n) { return n.phase == Phase::recompute; });
       for (const double density : {0.02, 0.2, 0.5}) {
-        options.encode.assumed_density = density;
+        for (ValueId v : recorded.values.ids()) options.encode.density[v] = density;
         const Compiled after = compile(recorded, cache, layout, options);
         EXPECT_EQ(rounding_of(after.program), rounding_of(before.program))
             << "seed " << seed << " " << to_string(method) << " density " << density;
