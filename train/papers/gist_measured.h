@@ -16,17 +16,10 @@ struct NetworkAtBatch {
   int64_t batch;
 };
 
-// Milliseconds of ssdc_encode and ssdc_decode (csr) over the maps between ReLU or pooling and a
-// convolution, on made-up maps of this density.
-struct SsdcTimes {
-  int64_t maps = 0;
-  double encode = 0, decode = 0;
-};
-SsdcTimes ssdc_times(const Program& recorded, double density, int runs);
-
-// A step's time with the plan's encodings against without, alternating, `steps` of each.
-ReproducedTable encoded_step_times(std::span<const NetworkAtBatch> networks, int64_t steps,
-                                   const DeviceProfile& device);
+// Steps with the plan's encodings against one without, alternating, `steps` of each: their times,
+// and how many values they encode.
+std::vector<ReproducedTable> encoded_step_times(std::span<const NetworkAtBatch> networks,
+                                                int64_t steps, const DeviceProfile& device);
 // The time of each kind of node that encodings add, where every eligible map is encoded.
 ReproducedTable encoding_kernel_times(std::span<const NetworkAtBatch> networks, int64_t steps);
 

@@ -47,15 +47,29 @@ std::string measured_note(int64_t steps) {
 }
 
 std::vector<Table> overhead(const DeviceProfile& device, const MeasureSettings& settings) {
-  return {encoded_step_times(networks_at(settings), settings.steps.value_or(3), device)};
+  return encoded_step_times(networks_at(settings), settings.steps.value_or(3), device);
 }
 
 std::vector<Table> kernels(const DeviceProfile&, const MeasureSettings& settings) {
   return {encoding_kernel_times(networks_at(settings), settings.steps.value_or(3))};
 }
 
-Program all_encoded(const Program& recorded, const Encodings& encodings) {
-  return encode(recorded, choose_forms(recorded, encodings));
+// Every eligible map, whether or not the plan would gain by it.
+Program all_encoded(Program recorded, const Encodings& encodings) {
+  for (ValueId v : recorded.values.ids()) recorded.value(v).origin = v;  // as densities name it
+  const Forms forms = choose_forms(recorded, encodings);
+  return encode(recorded, encodings.ssdc ? add_sparse(recorded, encodings, forms) : forms);
+}
+
+// Of every map of the step, as a run observes it.
+std::map<ValueId, double> densities_of(const Program& recorded, MeasuredStep& like) {
+  MeasuredStep counting(recorded, {.encode = {.observe = true}}, &like);
+  counting.run_ms();
+  std::map<ValueId, double> out;
+  for (const CountedMap& map : counted_maps(counting.compiled().program)) {
+    out[map.origin] = double(*counting.output<int32_t>(map.output.c_str())) / double(map.elements);
+  }
+  return out;
 }
 
 // Columns whose mean over the networks is the last row.
@@ -78,34 +92,6 @@ class Means {
   std::vector<std::vector<double>> rows_;
 };
 
-}  // namespace
-
-SsdcTimes ssdc_times(const Program& recorded, double density, int runs) {
-  std::map<int64_t, int> maps;  // by elements: how many
-  for (const GistStash& stash : stashes_of(recorded, gist_footprint(recorded))) {
-    const bool sparse = stash.pair == LayerPair::relu_conv || stash.pair == LayerPair::pool_conv;
-    if (sparse) ++maps[recorded.value(stash.value).spec.numel()];
-  }
-  SsdcTimes out;
-  for (const auto& [elements, count] : maps) {
-    Builder b;
-    Val x = b.input("x", {{elements}});  // even in [-1, 1)
-    Val sparse = pass_inside(x, x, float(1 - 2 * density), std::numeric_limits<float>::infinity());
-    const auto capacity = int64_t(double(elements) * std::min(1.0, density + 0.05));
-    const Ssdc code = ssdc_encode(sparse, {SsdcForm::csr, capacity});
-    b.output("x again", ssdc_decode(code.encoded));
-    b.output("count", code.count);
-    MeasuredStep step(b.take(), {});
-    const ByNode<double> ms = step.node_ms(runs);
-    out.maps += count;
-    out.encode += count * step.operator_ms(ms, ssdc_encode_op);
-    out.decode += count * step.operator_ms(ms, ssdc_decode_op);
-  }
-  return out;
-}
-
-namespace {
-
 // A step with encodings, as planned; where the plan takes none, with every eligible map encoded.
 struct EncodedStep {
   std::unique_ptr<MeasuredStep> step;
@@ -120,110 +106,149 @@ EncodedStep encoded_step(const Program& recorded, const Encodings& encodings,
   if (count == 0) {
     options.encode = {};
     out.step.reset();  // before there is another
-    out.step = std::make_unique<MeasuredStep>(all_encoded(recorded, encodings), options, &plain);
+    Encodings all = encodings;
+    all.direct = true;
+    out.step = std::make_unique<MeasuredStep>(all_encoded(recorded, all), options, &plain);
     count = count_encodes(out.step->compiled().program), whose = ", all";
   }
   out.maps = std::to_string(count) + whose;
   return out;
 }
 
+// What is timed against the step as it is.
+struct TimedForm {
+  const char *name, *paper;
+  bool binarize, ssdc, dpr;
+};
+constexpr TimedForm kTimed[] = {
+    {"binarize", "faster, a little", true, false, false},
+    {"ssdc", "up to +4 %", false, true, false},
+    {"lossless: both", "minimal", true, true, false},
+    {"dpr", "+1 %", false, false, true},
+    {"lossless and dpr", "+4 %, at most +7 % (vgg16)", true, true, true}};
+
 }  // namespace
 
-Table encoded_step_times(std::span<const NetworkAtBatch> networks, int64_t steps,
-                         const DeviceProfile& device) {
-  Table table{.title = "A step with memory.encode against one without",
-              .columns = {"network", "batch", "step, ms", "binarize", "predicted", "values",
-                          "and SSDC, simulated", "format", "binarize and dpr", "predicted with dpr",
-                          "values with dpr", "paper: lossless", "paper: and lossy"}};
-  Means means;
+std::vector<Table> encoded_step_times(std::span<const NetworkAtBatch> networks, int64_t steps,
+                                      const DeviceProfile& device) {
+  Table table{.title = "A step with memory.encode against one without: measured (predicted)",
+              .columns = {"network", "batch", "step, ms", "format of dpr"}};
+  Table values{.title = "How many values those steps encode, and by whose choice",
+               .columns = {"network"}};
+  std::vector<std::string> paper{"paper", "64", "", ""};
+  for (const TimedForm& timed : kTimed) {
+    table.columns.emplace_back(timed.name), values.columns.emplace_back(timed.name);
+    paper.emplace_back(timed.paper);
+  }
+  Means measured, predicted;
   for (const NetworkAtBatch& n : networks) {
     const Program recorded = n.network.record(n.batch);
     const Dpr format = smallest_dpr(n.network.name);
     const CompileOptions options{.profile = device};
     std::vector<std::unique_ptr<MeasuredStep>> forms;
     forms.push_back(std::make_unique<MeasuredStep>(recorded, options));
-    EncodedStep bits = encoded_step(recorded, {.binarize = true}, options, *forms[0]),
-                codes =
-                    encoded_step(recorded, {.binarize = true, .dpr = format}, options, *forms[0]);
-    forms.push_back(std::move(bits.step)), forms.push_back(std::move(codes.step));
+    const std::map<ValueId, double> densities = densities_of(recorded, *forms[0]);
+    std::vector<std::string> counts{n.network.name};
+    for (const TimedForm& timed : kTimed) {
+      Encodings encodings{.binarize = timed.binarize, .ssdc = timed.ssdc};
+      if (timed.dpr) encodings.dpr = format;
+      if (timed.ssdc) encodings.density = densities;
+      EncodedStep step = encoded_step(recorded, encodings, options, *forms[0]);
+      forms.push_back(std::move(step.step)), counts.push_back(step.maps);
+    }
+    values.rows.push_back(counts);
     const Alternated ran = alternate(forms, steps);
-    const SsdcTimes ssdc = ssdc_times(recorded, kGistDensity, 3);
-    auto predicted = [&](size_t form) {
-      const double plain = forms[0]->compiled().time->step_ms;
-      return means.percent(forms[form]->compiled().time->step_ms - plain, plain);
-    };
-    std::vector<std::string> row{n.network.name, std::to_string(n.batch), fixed(ran.ms[0], 1)};
-    row.push_back(means.percent(ran.added[1], 1));
-    row.push_back(predicted(1));
-    row.push_back(bits.maps);
-    row.push_back(means.percent(ran.added[1] + (ssdc.encode + ssdc.decode) / ran.ms[0], 1));
-    row.emplace_back(names(Dpr())[size_t(format)]);
-    row.push_back(means.percent(ran.added[2], 1));
-    row.push_back(predicted(2));
-    row.push_back(codes.maps);
-    row.emplace_back("-");
-    row.push_back(said(n.network.name, {{"vgg16", "+7 %, the most"}}));
-    means.end_row();
+    std::vector<std::string> row{n.network.name, std::to_string(n.batch), fixed(ran.ms[0], 1),
+                                 names(Dpr())[size_t(format)]};
+    const double plain = forms[0]->compiled().time->step_ms;
+    for (size_t i = 1; i < forms.size(); ++i) {
+      const double more = forms[i]->compiled().time->step_ms - plain;
+      row.push_back(measured.percent(ran.added[i], 1) + " (" + predicted.percent(more, plain) +
+                    ")");
+    }
+    measured.end_row(), predicted.end_row();
     table.rows.push_back(row);
   }
-  table.rows.push_back({"mean", "", "", means.of(0), means.of(1), "", means.of(2), "", means.of(3),
-                        means.of(4), "", "minimal", "+4 %"});
+  std::vector<std::string> mean{"mean", "", "", ""};
+  for (size_t i = 0; i < std::size(kTimed); ++i) {
+    mean.push_back(measured.of(i) + " (" + predicted.of(i) + ")");
+  }
+  table.rows.push_back(mean), table.rows.push_back(paper);
   table.notes = {
       measured_note(steps),
       "predicted: the step with encodings over the one without, for " + device.name +
           (device.measured ? ", this machine, whose rates were measured."
                            : ", not for this machine (pal bench --profile measures it)."),
-      "values: how many are encoded. Where the plan takes none, since its peak is not made of maps "
-      "(at these batches of weights), every eligible one is, as in the paper.",
-      "and SSDC, simulated: no node of it is in the step. To the measured step is added what "
-      "ssdc_encode and ssdc_decode take by themselves (csr) over all maps that they are for, at "
-      "density " +
-          fixed(kGistDensity, 1) + ", assumed."};
-  return table;
+      "ssdc: densities are those of the step itself, on made-up images and first weights, with the "
+      "room that a run would take for them; csr or mask, the smaller."};
+  values.notes = {
+      "Where the plan takes none, since its peak is not made of maps (at these batches of "
+      "weights), "
+      "every eligible one is encoded, as in the paper."};
+  return {table, values};
 }
 
 Table encoding_kernel_times(std::span<const NetworkAtBatch> networks, int64_t steps) {
+  struct Kind {
+    const char* name;
+    const OpDef *encode, *decode;
+    const char* paper;
+  };
+  static constexpr Kind kKinds[] = {{"Binarize", &to_bits_op, nullptr, "faster, a little"},
+                                    {"DPR", &dpr_encode_op, &dpr_decode_op, "+1 %"},
+                                    {"SSDC", &ssdc_encode_op, &ssdc_decode_op, "up to +4 %"}};
   Table table{.title = "What encoding every eligible map takes of a step",
-              .columns = {"network", "batch", "step, ms", "Binarize: bits written",
-                          "Binarize: whole step", "DPR: encode", "DPR: decode", "DPR: whole step",
-                          "SSDC: maps", "SSDC: encode", "SSDC: decode"}};
+              .columns = {"network", "batch", "step, ms"}};
+  std::vector<std::string> paper{"paper, mean", "64", ""};
+  for (const Kind& kind : kKinds) {
+    const std::string name = kind.name;
+    for (const char* part : {": values", ": encode", ": decode", ": whole step"}) {
+      if (kind.decode || part != std::string(": decode")) table.columns.push_back(name + part);
+    }
+    paper.insert(paper.end(), kind.decode ? 3 : 2, "");
+    paper.emplace_back(kind.paper);
+  }
   Means means;
   for (const NetworkAtBatch& n : networks) {
     const Program recorded = n.network.record(n.batch);
     std::vector<std::unique_ptr<MeasuredStep>> forms;
+    forms.push_back(std::make_unique<MeasuredStep>(recorded, CompileOptions{}));
+    Encodings sparse{.ssdc = true, .ssdc_form = SsdcForm::csr};
+    sparse.density = densities_of(recorded, *forms[0]);
     for (const Encodings& encodings :
-         {Encodings{}, Encodings{.binarize = true}, Encodings{.dpr = Dpr::fp16}}) {
-      MeasuredStep* like = forms.empty() ? nullptr : forms[0].get();
-      forms.push_back(
-          std::make_unique<MeasuredStep>(all_encoded(recorded, encodings), CompileOptions{}, like));
+         {Encodings{.binarize = true}, Encodings{.dpr = Dpr::fp16}, sparse}) {
+      forms.push_back(std::make_unique<MeasuredStep>(all_encoded(recorded, encodings),
+                                                     CompileOptions{}, forms[0].get()));
     }
     const Alternated ran = alternate(forms, steps);
     const double plain = ran.ms[0];
-    const int runs = int(std::min<int64_t>(steps, 3));
-    const ByNode<double> bits = forms[1]->node_ms(runs), codes = forms[2]->node_ms(runs);
-    const SsdcTimes ssdc = ssdc_times(recorded, kGistDensity, runs);
-    table.rows.push_back({n.network.name, std::to_string(n.batch), fixed(plain, 1),
-                          means.percent(forms[1]->operator_ms(bits, to_bits_op), plain),
-                          means.percent(ran.added[1], 1),
-                          means.percent(forms[2]->operator_ms(codes, dpr_encode_op), plain),
-                          means.percent(forms[2]->operator_ms(codes, dpr_decode_op), plain),
-                          means.percent(ran.added[2], 1), std::to_string(ssdc.maps),
-                          means.percent(ssdc.encode, plain), means.percent(ssdc.decode, plain)});
+    std::vector<std::string> row{n.network.name, std::to_string(n.batch), fixed(plain, 1)};
+    for (size_t i = 0; i < std::size(kKinds); ++i) {
+      MeasuredStep& step = *forms[i + 1];
+      const ByNode<double> ms = step.node_ms(int(std::min<int64_t>(steps, 3)));
+      row.push_back(std::to_string(count_encodes(step.compiled().program)));
+      row.push_back(means.percent(step.operator_ms(ms, *kKinds[i].encode), plain));
+      if (kKinds[i].decode) {
+        row.push_back(means.percent(step.operator_ms(ms, *kKinds[i].decode), plain));
+      }
+      row.push_back(means.percent(ran.added[i + 1], 1));
+    }
     means.end_row();
+    table.rows.push_back(row);
   }
   std::vector<std::string> mean{"mean", "", ""};
-  for (size_t i = 0; i < 5; ++i) mean.push_back(means.of(i));
-  mean.insert(mean.end(), {"", means.of(5), means.of(6)});
-  table.rows.push_back(mean);
-  table.rows.push_back({"paper, mean", "64", "", "", "faster, a little", "", "", "+1 %", "",
-                        "up to +4 %, both", ""});
+  size_t column = 0;
+  for (const Kind& kind : kKinds) {
+    mean.emplace_back("");
+    for (int i = 0; i < (kind.decode ? 3 : 2); ++i) mean.push_back(means.of(column++));
+  }
+  table.rows.push_back(mean), table.rows.push_back(paper);
   table.notes = {measured_note(steps),
-                 "Of the step without encodings. DPR: fp16, with bits for ReLU. Encode and decode: "
-                 "the nodes' own times in traced steps; whole step: against the plain one, other "
-                 "nodes' gains included. A step is planned anew with the encodings in it.",
-                 "SSDC: by themselves, csr, on made-up maps of density " + fixed(kGistDensity, 1) +
-                     " (assumed) of the sizes of the maps that it is for; no pass inserts it here. "
-                     "The paper's share is the whole step's."};
+                 "Of the step without encodings. DPR: fp16, with bits for ReLU. SSDC: csr, with "
+                 "densities of the step itself. Encode and decode: the nodes' own times in traced "
+                 "steps, every map decoded by a node of its own; whole step: against the plain "
+                 "one, other nodes' gains included. A step is planned anew with the encodings in "
+                 "it."};
   return table;
 }
 

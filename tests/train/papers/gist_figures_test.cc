@@ -150,17 +150,21 @@ TEST(GistFigures, TheMedianIsTheMiddleOne) {
 }
 
 TEST(GistFigures, StepsAreMeasuredWithAndWithoutEncodings) {
-  const NetworkAtBatch networks[] = {{kChain, 2}};
+  const NetworkAtBatch networks[] = {{kChain, 16}};
   const DeviceProfile device = slow_link();
-  const ReproducedTable steps = encoded_step_times(networks, 1, device);
-  expect_whole(steps);
-  ASSERT_EQ(steps.rows.size(), 2u);
-  EXPECT_EQ(steps.rows[0][1], "2");
-  EXPECT_EQ(steps.rows[0][5].substr(0, 2), "0,") << "the pools' maps answer for the relus";
-  EXPECT_NE(steps.rows[0][10].substr(0, 2), "0,");
+  const std::vector<ReproducedTable> steps = encoded_step_times(networks, 1, device);
+  ASSERT_EQ(steps.size(), 2u);
+  expect_whole(steps[0]), expect_whole(steps[1]);
+  ASSERT_EQ(steps[0].rows.size(), 3u);
+  EXPECT_EQ(steps[0].rows[0][1], "16");
+  const std::vector<std::string>& values = steps[1].rows[0];
+  EXPECT_EQ(values[1].substr(0, 2), "0,") << "the pools' maps answer for the relus";
+  for (const size_t form : {2, 3, 4, 5}) EXPECT_NE(values[form].substr(0, 2), "0,") << form;
   const ReproducedTable kernels = encoding_kernel_times(networks, 1);
   expect_whole(kernels);
-  EXPECT_EQ(kernels.rows[0][8], "2") << "maps for SSDC";
+  EXPECT_EQ(kernels.rows[0][3], "0") << "bits";
+  EXPECT_GT(std::stoi(kernels.rows[0][6]), 0) << "rounded";
+  EXPECT_GT(std::stoi(kernels.rows[0][10]), 0) << "sparse";
 }
 
 TEST(GistFigures, NodesAreTimedByOperator) {
@@ -172,13 +176,6 @@ TEST(GistFigures, NodesAreTimedByOperator) {
     EXPECT_GT(step.operator_ms(ms, *op), 0) << op->name;
   }
   EXPECT_EQ(step.operator_ms(ms, ssdc_encode_op), 0) << "the step has none";
-}
-
-TEST(GistFigures, SsdcIsTimedOverEveryMapThatItIsFor) {
-  const SsdcTimes times = ssdc_times(chain(2), 0.5, 1);
-  EXPECT_EQ(times.maps, 2);
-  EXPECT_GT(times.encode, 0);
-  EXPECT_GT(times.decode, 0);
 }
 
 // A step that counts computes what it did, and counts what is there.
