@@ -34,7 +34,7 @@ void add_run(const std::string& run, const PlanDensities& measured,
     throw UsageError("--density: " + run + " trained " + name + "; the table has " + known +
                      " (inception: googlenet with model.norm: false)");
   }
-  if (out.measured.count(name)) throw UsageError("--density: two runs trained " + name);
+  if (out.measured.contains(name)) throw UsageError("--density: two runs trained " + name);
   Encodings encodings;
   measured.put_into(encodings, found->program);
   out.measured[name] = std::move(encodings.density);
@@ -108,8 +108,9 @@ GistDensities gist_densities(const std::vector<std::string>& given, bool apart) 
     out.said += std::string(numbers.empty() ? "" : "; or ") +
                 "measured, of each map the largest that was logged, by " + runs;
     out.each.push_back(std::move(measured));
-    std::erase_if(out.networks,
-                  [&](const GistBaseline& n) { return !out.each.back().measured.count(n.name); });
+    std::erase_if(out.networks, [&](const GistBaseline& n) {
+      return !out.each.back().measured.contains(n.name);
+    });
   }
   out.said += ".";
   return out;

@@ -20,7 +20,8 @@ const char* const kTwoRows =
     "make of the step with memory.encode, judging by maps alone, in the same accounting. The mean "
     "is over the paper's five, as far as they are here.";
 const char* const kWhyPasses =
-    "Why passes need less than the simulation: bits of ReLU stand beside sparse codes, so that a "
+    "Why passes need less than the simulation: weight gradients of convolutions read codes "
+    "themselves, part by part in workspace; bits of ReLU stand beside sparse codes, so that a "
     "decoded copy is dead before the convolution's data gradient is born; of a ReLU that a join "
     "copies bits are kept; ReLU's bits go where max pooling's map answers for it. Another order of "
     "nodes and fused operators make little difference.";
@@ -135,13 +136,18 @@ Table ratios_encoded_as(const Sparse& sparse, Figure& figure) {
       {"in place alone", [&](const GistBaseline& n, bool planned) {
          return over(n.footprint.cntk, figure.footprint(n, {.inplace = true}, planned).cntk);
        }}};
-  for (const auto& [name, with] : {std::pair<const char*, With>{"lossless", lossless},
-                                   std::pair<const char*, With>{"and lossy", lossy}}) {
+  struct Kind {
+    const char* name;
+    With with;
+  };
+  for (const Kind& kind : {Kind{"lossless", lossless}, Kind{"and lossy", lossy}}) {
     for (const GistDensity& d : figure.densities()) {
-      columns.push_back({with_density(name, d), [&, with](const GistBaseline& n, bool planned) {
-                           return over(n.footprint.cntk,
-                                       figure.footprint(n, with(n, d, sparse.mask), planned).cntk);
-                         }});
+      const With with = kind.with;
+      columns.push_back(
+          {with_density(kind.name, d), [&, with](const GistBaseline& n, bool planned) {
+             return over(n.footprint.cntk,
+                         figure.footprint(n, with(n, d, sparse.mask), planned).cntk);
+           }});
     }
   }
   auto said = [](const std::string& n) -> std::vector<std::string> {
@@ -212,7 +218,7 @@ int64_t immediate(const GistFootprint& f) {
 // Bytes of these values as the passes keep them; 0 of one that is not kept at all.
 int64_t kept_bytes(const GistPlanned& planned, const std::set<ValueId>& values) {
   int64_t bytes = 0;
-  for (const MapForm& map : planned.maps) bytes += values.count(map.value) ? map.bytes : 0;
+  for (const MapForm& map : planned.maps) bytes += values.contains(map.value) ? map.bytes : 0;
   return bytes;
 }
 
@@ -253,7 +259,7 @@ double ssdc_on_target(Figure& figure, const GistBaseline& n, const GistDensity& 
   int64_t bytes = 0;  // a map that is not encoded stays as it is
   for (const GistMap& map : gist_simulation(n.program, with).maps) {
     const bool kept = map.use == MapUse::encoded || map.use == MapUse::stashed;
-    if (kept && values.count(map.value)) bytes += map.buffer.size;
+    if (kept && values.contains(map.value)) bytes += map.buffer.size;
   }
   return over(dense, bytes);
 }

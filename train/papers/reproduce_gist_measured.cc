@@ -67,7 +67,7 @@ std::map<ValueId, double> densities_of(const Program& recorded, MeasuredStep& li
   counting.run_ms();
   std::map<ValueId, double> out;
   for (const CountedMap& map : counted_maps(counting.compiled().program)) {
-    out[map.origin] = double(*counting.output<int32_t>(map.output.c_str())) / double(map.elements);
+    out[map.origin] = double(*counting.output<int32_t>(map.output)) / double(map.elements);
   }
   return out;
 }
