@@ -15,7 +15,8 @@ struct TopOne {
   double percent;  // of the test images
 };
 // A network trained as it is, with everything rounded at once, and with the delayed formats: a
-// column a form, a row an epoch's end, and the difference at the end.
+// column a form, a row an epoch's end, the difference at the end, and between which values seeds
+// ended.
 ReproducedTable accuracy_by_epoch(const std::string& name, const Config& config, int64_t steps,
                                   int64_t seeds);
 

@@ -71,12 +71,11 @@ const Rounding kRoundings[] = {{"f32", {}},
 Program rounded(const Program& recorded, const Rounding& rounding) {
   if (!rounding.format) return recorded;
   if (rounding.at_once) return rounded_at_once(recorded, *rounding.format, rounding.all);
-  const auto delayed = [&](const Program& p) {
-    return encode(p, choose_forms(p, {.binarize = true, .dpr = rounding.format}));
-  };
-  if (!rounding.recompute) return delayed(recorded);
-  return delayed(recompute(recorded, Recompute::echo,
-                           [&](const Program& p) { return peak_bytes(delayed(p)); }));
+  const Program kept =
+      rounding.recompute
+          ? recompute(recorded, Recompute::echo, [](const Program& p) { return peak_bytes(p); })
+          : recorded;
+  return encode(kept, choose_forms(kept, {.binarize = true, .dpr = rounding.format}));
 }
 
 // Top-1 at the ends of epochs and after the last step.
@@ -168,10 +167,12 @@ Table compression(const std::string& title, const std::vector<TargetMap>& maps,
 Table accuracy_by_epoch(const std::string& name, const Config& given, int64_t steps,
                         int64_t seeds) {
   Table table{.columns = {"after step"}};
-  std::vector<TopOne> at;                  // of the first form: where
-  std::vector<std::vector<double>> means;  // by form, by place
+  std::vector<TopOne> at;                       // of the first form: where
+  std::vector<std::vector<double>> means;       // by form, by place
+  std::vector<std::pair<double, double>> ends;  // by form: the lowest and the highest seed's
   for (const Rounding& rounding : kRoundings) {
     std::vector<double>& mean = means.emplace_back();
+    ends.emplace_back(100, 0);
     for (int64_t seed = 0; seed < seeds; ++seed) {
       Config config = given;
       config.train.seed = *given.train.seed + seed;
@@ -179,6 +180,8 @@ Table accuracy_by_epoch(const std::string& name, const Config& given, int64_t st
       mean.resize(run.size());
       for (size_t i = 0; i < run.size(); ++i) mean[i] += run[i].percent / double(seeds);
       at = run;
+      ends.back().first = std::min(ends.back().first, run.back().percent);
+      ends.back().second = std::max(ends.back().second, run.back().percent);
     }
     table.columns.emplace_back(rounding.name);
   }
@@ -192,6 +195,10 @@ Table accuracy_by_epoch(const std::string& name, const Config& given, int64_t st
   }
   std::vector<std::string> row{"at the end, against f32"};
   for (const auto& mean : means) row.push_back(printed("%+.1f", mean.back() - means[0].back()));
+  table.rows.push_back(row);
+  if (seeds == 1) return table;
+  row = {"lowest and highest seed"};
+  for (const auto& [low, high] : ends) row.push_back(fixed(low, 1) + ", " + fixed(high, 1));
   table.rows.push_back(row);
   return table;
 }

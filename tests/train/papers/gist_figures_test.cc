@@ -298,12 +298,16 @@ TEST(GistFigures, AccuracyHasAColumnForEachForm) {
        .measure = {.batch = 8, .steps = 2, .seeds = 2, .config = "resnet_small", .sets = kSmall}});
   ASSERT_EQ(json["tables"].size(), 1u);
   const auto& rows = json["tables"][0]["rows"];
-  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["row"], "2");
-  for (const char* form : {"f32", "All-FP16", "FP16", "FP10", "FP8", "FP8 maps at once"}) {
+  for (const char* form :
+       {"f32", "All-FP16", "FP16", "FP10", "FP8", "FP8 maps at once", "echo, FP8"}) {
     const double top1 = std::stod(rows[0][form].get<std::string>());
     EXPECT_GE(top1, 0);
     EXPECT_LE(top1, 100);
+    const std::string both = rows[2][form].get<std::string>();
+    const double low = std::stod(both), high = std::stod(both.substr(both.find(',') + 1));
+    EXPECT_NEAR(top1, (low + high) / 2, 0.11) << "two seeds, " << both;
   }
   EXPECT_EQ(rows[1]["f32"], "+0.0");
 }
