@@ -126,9 +126,21 @@ void ProgramSet::declare(const Program& program) {
 Executable& ProgramSet::add(const std::string& name, Program program,
                             const CompileOptions& options) {
   declare(program);
+  return install(name,
+                 std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options)));
+}
+
+Executable* ProgramSet::add_below(int64_t bytes, const std::string& name, Program program,
+                                  const CompileOptions& options) {
+  declare(program);
+  auto compiled = std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options));
+  if (compiled->plan.device().bytes >= bytes) return nullptr;
+  return &install(name, std::move(compiled));
+}
+
+Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compiled> compiled) {
   auto made = std::make_unique<Executable>();
-  made->compiled_ =
-      std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options));
+  made->compiled_ = std::move(compiled);
   const Compiled& c = *made->compiled_;
   const std::byte* const device = arena_->base(Space::device);
   const std::byte* const host = arena_->base(Space::host);

@@ -122,6 +122,9 @@ class ProgramSet {
   }
   // Likewise, with other options than the set's. A program of that name is replaced.
   Executable& add(const std::string& name, Program program, const CompileOptions& options);
+  // Null, and nothing has changed, where it would take so many bytes or more.
+  Executable* add_below(int64_t bytes, const std::string& name, Program program,
+                        const CompileOptions& options);
   Executable* find(const std::string& name);
 
   // On an accelerator a copy; what is written there reaches the device before the next step.
@@ -131,6 +134,8 @@ class ProgramSet {
   const CompileOptions& options() const { return options_; }
 
  private:
+  Executable& install(const std::string& name, std::unique_ptr<Compiled> compiled);
+
   CompileOptions options_;
   KernelCache cache_;
   StateLayout layout_;

@@ -2,6 +2,7 @@
 #include "train/loop/sparse_steps.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -58,6 +59,7 @@ Executable& SparseSteps::add(const std::string& name, const Program& recorded) {
   const std::vector<CompileOptions> options = dense_options(programs_.options());
   for (size_t i = 0;; ++i) {
     try {
+      steps_[name].recomputes = i > 0;
       return programs_.add(name, recorded, options[i]);
     } catch (const BudgetError& error) {
       if (i + 1 == options.size()) throw dense_over(error.what(), i);
@@ -76,9 +78,13 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
   CompileOptions options = programs_.options();
   options.encode.density = step.densest;
   try {
-    Executable& sparse = programs_.add(sparse_name(name), recorded(), options);
+    // A dense plan that recomputes takes longer; any other has to be the larger one.
+    const int64_t most = step.recomputes ? std::numeric_limits<int64_t>::max()
+                                         : dense.compiled().plan.device().bytes;
+    Executable* fewer = programs_.add_below(most, sparse_name(name), recorded(), options);
+    if (!fewer || counted_maps(fewer->program()).empty()) return dense;
+    Executable& sparse = *fewer;
     const auto maps = counted_maps(sparse.program());
-    if (maps.empty()) return dense;
     if (rounding_of(sparse.program()) != rounding_of(dense.program())) {
       throw ProgramError(name + ": the sparse plan rounds other values than the dense one");
     }

@@ -65,6 +65,7 @@ class SparseSteps {
     std::vector<int64_t> late;          // runs with too little room since the plan was made
     Executable* sparse = nullptr;
     bool tried = false;                // for what is known now
+    bool recomputes = false;           // the dense plan does, to keep to the budget
     int64_t settled_since = 0;         // the first run with this plan, or after it was judged
     std::map<ValueId, double> recent;  // the most in the runs that judge it
   };

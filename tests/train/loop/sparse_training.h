@@ -1,5 +1,7 @@
 // A small training on any device, with sparse maps or without, that counts what SparseSteps does.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -121,6 +123,7 @@ class Training {
     ran(chosen);
     if (&chosen != &dense) {
       ++sparse_runs;
+      EXPECT_LT(chosen.compiled().plan.device().bytes, dense.compiled().plan.device().bytes);
       if (sparse.overflows(name, chosen).empty()) return chosen;
       ++overflows;
       ran(dense);
