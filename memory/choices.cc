@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/rewrite.h"
+#include "memory/passes/counted_maps.h"
 #include "memory/passes/encode.h"
 #include "memory/passes/fuse_recompute.h"
 

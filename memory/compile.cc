@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/text.h"
 #include "core/verify.h"
 #include "memory/budget.h"

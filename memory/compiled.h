@@ -8,7 +8,7 @@
 
 #include "core/prepare.h"
 #include "core/program.h"
-#include "memory/passes/encode.h"
+#include "memory/passes/forms.h"
 #include "memory/plan/plan.h"
 #include "memory/price/baselines.h"
 #include "memory/price/gist_baseline.h"

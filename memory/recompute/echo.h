@@ -25,7 +25,7 @@
 #pragma once
 #include <limits>
 
-#include "memory/passes/encode.h"
+#include "memory/passes/forms.h"
 #include "memory/recompute/step_view.h"
 
 namespace pal {

@@ -52,7 +52,7 @@ struct RecomputeOptions {
 // sqrt once it is scheduled.
 using FootprintOf = std::function<int64_t(const Program&)>;
 
-struct Encodings;  // memory/passes/encode.h
+struct Encodings;  // memory/passes/forms.h
 
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {

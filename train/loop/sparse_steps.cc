@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/passes/counted_maps.h"
 #include "memory/passes/encode.h"
 #include "ops/kernels/gate.h"
 #include "train/run_files/log.h"
@@ -82,9 +83,10 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
     const int64_t most = step.recomputes ? std::numeric_limits<int64_t>::max()
                                          : dense.compiled().plan.device().bytes;
     Executable* fewer = programs_.add_below(most, sparse_name(name), recorded(), options);
-    if (!fewer || counted_maps(fewer->program()).empty()) return dense;
+    if (!fewer) return dense;
     Executable& sparse = *fewer;
     const auto maps = counted_maps(sparse.program());
+    if (maps.empty()) return dense;
     if (rounding_of(sparse.program()) != rounding_of(dense.program())) {
       throw ProgramError(name + ": the sparse plan rounds other values than the dense one");
     }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/builder.h"
+#include "memory/passes/counted_maps.h"
 #include "memory/passes/encode.h"
 #include "ops/elementwise/activations.h"
 #include "ops/encodings/ssdc.h"

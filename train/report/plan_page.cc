@@ -47,11 +47,15 @@ std::string kind_of(const std::string& scope) {
   return out.empty() ? "the step" : out;
 }
 
+std::string in_scope(const std::string& scope, const std::string& what) {
+  return scope.empty() ? what : scope + ": " + what;
+}
+
 // Who made the value, without its time step: "decoder/attention: tanh f32[100,128,512]".
 std::string origin_of(const Program& program, const Storages& storages, const Held& held) {
   if (held.value == kNone) {
     const Node& node = program.node(storages[held.storage].workspace_of);
-    return program.scopes[size_t(node.scope)] + ": workspace of " + node.op->name;
+    return in_scope(program.scopes[node.scope], std::string("workspace of ") + node.op->name);
   }
   const Value& value = program.value(held.value);
   std::string what = to_string(value.spec);
@@ -65,7 +69,7 @@ std::string origin_of(const Program& program, const Storages& storages, const He
       if (input.value == held.value) return input.name + ": " + what + ", two slots";
     }
   }
-  return program.scopes[size_t(value.scope)] + ": " + what;
+  return in_scope(program.scopes[value.scope], what);
 }
 
 std::vector<Group> alive_at_peak(const PlanView& view,

@@ -12,6 +12,7 @@
 #include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/compile.h"
+#include "memory/passes/counted_maps.h"
 #include "memory/passes/encode.h"
 #include "memory/storages/lifetimes.h"
 #include "ops/elementwise/activations.h"

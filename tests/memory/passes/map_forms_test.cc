@@ -108,7 +108,12 @@ TEST(MapForms, WhyAMapIsDense) {
             "layer relu dense (would not shrink at its density)");
   EXPECT_EQ(told(p, {.binarize = true, .ssdc = true}),
             "layer relu dense (read as values; sparse: density not known)");
-  EXPECT_EQ(told_encoded(p, {.dpr_layers = {{"other", Dpr::fp8}}}),
+  const Program two_layers = step_of([](Builder& b, Val x, Val w) {
+    Val y = relu(matmul(x, w));
+    Builder::Within scope(b, "other");
+    return matmul(y, w);
+  });
+  EXPECT_EQ(told_encoded(two_layers, {.dpr_layers = {{"layer/other", Dpr::fp8}}}),
             "layer relu dense (its layer has no dpr_ format)");
   const Program bits = step_of([](Builder&, Val x, Val w) { return scale(relu(matmul(x, w)), 2); });
   EXPECT_EQ(told_encoded(bits, {.dropout_bits = true}), "layer relu dense (no binarize)");

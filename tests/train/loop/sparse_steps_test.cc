@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "memory/passes/counted_maps.h"
 #include "ops/kernels/gate.h"
 #include "tests/train/loop/sparse_training.h"
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "memory/passes/counted_maps.h"
 #include "memory/passes/encode.h"
 #include "memory/storages/lifetimes.h"
 #include "ops/encodings/ssdc.h"
