@@ -1,7 +1,6 @@
 // ssdc_encode: x -> its nonzeros, and how many there are. ssdc_decode: back. Encoding takes two
-// passes over blocks of rows that stay in the second-level cache: the nonzeros of every row are
-// counted, the counts are added up, then every row is written where it belongs. Neither the number
-// of threads nor the blocks change a byte.
+// passes: the nonzeros of every row that lies before another worker's are counted, the counts are
+// added up, then every row is written where it belongs. The number of threads changes no byte.
 #include "ops/encodings/ssdc.h"
 
 #include <limits>
@@ -17,10 +16,9 @@ namespace {
 
 using namespace ssdc;  // NOLINT: the kernels' own names
 
-constexpr int64_t kChunkRows = 64;    // of a worker at a time
-constexpr int64_t kAhead = 2048;      // bytes that are fetched before they are read
-constexpr int64_t kBlockRows = 1024;  // for each worker, between the two passes: 1 MiB of f32
-static_assert(kChunkRows * kSsdcRow == kElementGrain && kBlockRows % kChunkRows == 0);
+constexpr int64_t kChunkRows = 64;  // of a worker at a time
+constexpr int64_t kAhead = 2048;    // bytes that are fetched before they are read
+static_assert(kChunkRows * kSsdcRow == kElementGrain);
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t rows_of(int64_t elements) { return ceil_div(elements, kSsdcRow); }
@@ -137,53 +135,38 @@ Written write_rows(const DenseRows<T>& dense, const Encoding& to, int64_t first,
   return {writer.finish(), nonzeros};
 }
 
-// The rows of a block, which the workers' caches hold, a part for each worker: those of all parts
-// but the last are counted, and then all parts are written. Returns the nonzeros, with those
-// before.
-template <class T, class V>
-int64_t encode_block(const Queue& queue, const DenseRows<T>& dense, const Encoding& to,
-                     int64_t first, int64_t last, int64_t before, Edges* edges) {
-  const int64_t each = ceil_div(last - first, std::max(1, queue.workers));
-  const int64_t size = ceil_div(each, kChunkRows) * kChunkRows;
-  const int64_t parts = ceil_div(last - first, size), counted = first + (parts - 1) * size;
-  parallel_chunks(queue, counted - first, kChunkRows, [&](int64_t begin, int64_t end) {
-    RowBuffer<T> buffer;
-    for (int64_t r = first + begin; r < first + end; ++r) {
-      to.set_end(r, count(mask_of_row(dense.row(r, buffer))));
-    }
-  });
-  for (int64_t r = first; r < counted; ++r) {
-    before += to.end(r);
-    to.set_end(r, std::min(before, to.capacity));
-  }
-  int64_t in_last = 0;
-  parallel_chunks(queue, last - first, size, [&](int64_t begin, int64_t end) {
-    const int64_t from = first + begin, at = to.begin(from);
-    const Written part =
-        from == counted
-            ? write_rows<true, T, V>(dense, to, from, last, at, to.capacity)
-            : write_rows<false, T, V>(dense, to, from, first + end, at, to.end(first + end - 1));
-    if (from == counted) in_last = part.nonzeros;
-    edges[from / kChunkRows] = part.edges;
-  });
-  return before + in_last;
-}
-
-// The encoding of x; returns the number of nonzeros.
+// The encoding of x, a part for each worker: the nonzeros of all parts but the last are counted,
+// and then all parts are written. Returns the number of nonzeros.
 template <class T, class V> int64_t encode(const KernelArgs& a) {
   const DenseRows<T> dense{a.input<T>(0), a.in_spec[0].numel()};
   const Encoding to = encoding_of(a, a.out[0], dense.elements, a.in_spec[0].dtype);
-  Edges* edges = reinterpret_cast<Edges*>(a.workspace);
-  const int64_t rows = to.at.rows, block = kBlockRows * std::max(1, a.queue.workers);
-  const std::span<Edges> all_edges{edges, size_t(ceil_div(rows, kChunkRows))};
-  std::fill(all_edges.begin(), all_edges.end(), Edges{});  // of a chunk that begins no part: none
+  const int64_t rows = to.at.rows, each = ceil_div(rows, std::max(1, a.queue.workers));
+  const int64_t size = std::max<int64_t>(1, ceil_div(each, kChunkRows)) * kChunkRows;
+  const int64_t parts = ceil_div(rows, size), counted = std::max<int64_t>(0, parts - 1) * size;
+  parallel_chunks(a.queue, counted, kChunkRows, [&](int64_t first, int64_t last) {
+    RowBuffer<T> buffer;
+    for (int64_t r = first; r < last; ++r) {
+      to.set_end(r, count(mask_of_row(dense.row(r, buffer))));
+    }
+  });
   int64_t total = 0;
-  for (int64_t from = 0; from < rows; from += block) {
-    total =
-        encode_block<T, V>(a.queue, dense, to, from, std::min(from + block, rows), total, edges);
+  for (int64_t r = 0; r < counted; ++r) {
+    total += to.end(r);
+    to.set_end(r, std::min(total, to.capacity));
   }
+  const std::span<Edges> edges{reinterpret_cast<Edges*>(a.workspace), size_t(parts)};
+  int64_t in_last = 0;
+  parallel_chunks(a.queue, rows, size, [&](int64_t first, int64_t last) {
+    const int64_t at = to.begin(first);
+    const Written part =
+        first == counted ? write_rows<true, T, V>(dense, to, first, last, at, to.capacity)
+                         : write_rows<false, T, V>(dense, to, first, last, at, to.end(last - 1));
+    if (first == counted) in_last = part.nonzeros;
+    edges[size_t(first / size)] = part.edges;
+  });
+  total += in_last;
   const int64_t kept = std::min(total, to.capacity);
-  join_edges(to.values(), all_edges);
+  join_edges(to.values(), edges);
   zero_bytes(a.queue, to.values() + V::behind(kept), V::bytes(to.capacity) - V::behind(kept));
   if (to.form == SsdcForm::csr) zero_bytes(a.queue, to.columns(kept), to.capacity - kept);
   return total;
