@@ -43,16 +43,20 @@ struct Row {
   const char* name;
   Encodings encode;
 };
+Encodings with_bits(Encodings encode) {
+  encode.binarize = encode.dropout_bits = true;
+  return encode;
+}
 const Row kRows[] = {{"none", {}},
-                     {"bits", kBits},
+                     {"bits", with_bits({})},
                      {"fp16", {.dpr = Dpr::fp16}},
-                     {"bits+fp16", {true, true, Dpr::fp16, {}}},
-                     {"bits+fp10", {true, true, Dpr::fp10, {}}},
-                     {"bits+fp8", {true, true, Dpr::fp8, {}}},
+                     {"bits+fp16", with_bits({.dpr = Dpr::fp16})},
+                     {"bits+fp10", with_bits({.dpr = Dpr::fp10})},
+                     {"bits+fp8", with_bits({.dpr = Dpr::fp8})},
                      {"ssdc", {.ssdc = true}},
-                     {"bits+ssdc", {.binarize = true, .dropout_bits = true, .ssdc = true}},
-                     {"all+fp16", {true, true, Dpr::fp16, {}, true}},
-                     {"all+fp8", {true, true, Dpr::fp8, {}, true}}};
+                     {"bits+ssdc", with_bits({.ssdc = true})},
+                     {"all+fp16", with_bits({.dpr = Dpr::fp16, .ssdc = true})},
+                     {"all+fp8", with_bits({.dpr = Dpr::fp8, .ssdc = true})}};
 
 std::string times(int64_t before, int64_t after) {
   return printed("%6.2fx", double(before) / double(after));

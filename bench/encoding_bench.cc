@@ -79,7 +79,7 @@ void bench_dpr(DType type, int64_t elements, int threads) {
                               std::memcpy(y + a, x + a, size_t(b - a));
                             });
                           }}};
-  for (const Dpr format : {Dpr::fp16, Dpr::fp10, Dpr::fp8}) {
+  for (const Dpr format : kDprFormats) {
     const TensorSpec encoded{plain.shape, type, dpr_layout(format, elements)};
     const double bytes = double(plain.bytes() + encoded.bytes());
     const Attrs attrs = DprAttrs{format};

@@ -16,8 +16,8 @@ Device cpu_device(int threads) {
 Device cuda_device() {
   if (!open_accelerator) {
     throw UsageError(
-        "device cuda: this build has no CUDA device; build with -DPAL_CUDA=ON, or use "
-        "--device cpu");
+        "device cuda: this build has no CUDA device; build with -DPAL_CUDA=ON, or set "
+        "device.type to cpu");
   }
   return {.kind = DeviceKind::cuda, .accelerator = open_accelerator()};
 }

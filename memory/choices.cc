@@ -127,6 +127,7 @@ Made encode_maps(const Program& p, Context context, std::string* note) {
   Forms best(p.values.size());
   int64_t least = context.final_peak(p);
   bool eligible = false;  // some map
+  if (context.dense_maps) *context.dense_maps = dense_reasons(p, all);
   auto consider = [&](const FormChoice& choice) {
     const bool here = count_encoded(choice.allowed) > 0, left = count_encoded(choice.lowered) > 0;
     const std::string what = describe(p, left ? choice.lowered : choice.allowed);

@@ -180,7 +180,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   note_encodings(out, passed.program, options.encode);
   passed = run_passes(kPasses, std::move(passed), cache, options, false);
   out.program = std::move(passed.program), out.kernels = std::move(passed.kernels);
-  out.passes = std::move(passed.reports);
+  out.passes = std::move(passed.reports), out.dense_maps = std::move(passed.dense_maps);
   share(out, passed.workspace, options);
   place(out, layout);
   if (options.profile) price(out, *options.profile);

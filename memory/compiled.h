@@ -8,7 +8,7 @@
 
 #include "core/prepare.h"
 #include "core/program.h"
-#include "memory/passes/forms.h"
+#include "memory/passes/map_forms.h"
 #include "memory/plan/plan.h"
 #include "memory/price/baselines.h"
 #include "memory/price/gist_baseline.h"
@@ -55,7 +55,9 @@ std::string to_string(const PassReport& report);
 struct Compiled {
   Baselines baselines;  // of the program as it was recorded, before any pass
   Encodings encode;     // that were asked for,
-  // and, where there are any, what no encoding of maps goes below: of the step as it was recorded.
+  // and, where there are any, why maps stay dense, and what no encoding of maps goes below: of the
+  // step as it was recorded.
+  DenseReasons dense_maps;
   int64_t floor_bytes = 0;
   std::string floor_layer;  // "features/2 conv2d"
   Program program;

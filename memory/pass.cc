@@ -71,8 +71,10 @@ class Driver {
       };
       PassReport report{.name = pass.name, .trades = pass.trades_time};
       const Clock::time_point start = Clock::now();
-      std::optional<Program> made =
-          pass.run(now.program, {options_, cache_, now.workspace, scheduled, final}, &report.note);
+      std::optional<Program> made = pass.run(
+          now.program,
+          {options_, cache_, now.workspace, scheduled, final, quick_ ? nullptr : &now.dense_maps},
+          &report.note);
       report.seconds = seconds_since(start);
       if (!made) {
         if (!report.note.empty()) add(std::move(report), now, now, now);
@@ -80,6 +82,7 @@ class Driver {
       }
       if (!quick_) verify(*made);
       Passed then = prepared(std::move(*made), cache_);
+      then.dense_maps = now.dense_maps;
       if (pass.keep != Keep::if_final_peak_not_higher) {
         if (const Raised raised = raised_by(pass.keep, now, then)) {
           undo(std::move(report), now, raised, "");

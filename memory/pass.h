@@ -12,6 +12,7 @@
 #include "core/prepare.h"
 #include "core/program.h"
 #include "memory/compiled.h"
+#include "memory/passes/map_forms.h"
 
 namespace pal {
 
@@ -26,6 +27,7 @@ struct PassContext {
   std::function<int64_t(const Program&)> scheduled_peak;
   // Live bytes at a program's peak after all passes that follow this one.
   std::function<int64_t(const Program&)> final_peak;
+  DenseReasons* dense_maps;  // where encode tells why maps stay dense; null: nobody asks
 };
 
 // When the driver keeps what a pass made; else the program stays as it was, and the report says so.
@@ -52,6 +54,7 @@ struct Passed {
   ByNode<std::shared_ptr<const Kernel>> kernels;
   ByNode<int64_t> workspace;  // scratch bytes
   std::vector<PassReport> reports;
+  DenseReasons dense_maps;        // of encode
   std::optional<int64_t> peak;    // live bytes at the peak, once they have been asked for
   std::optional<double> step_ms;  // predicted, likewise; 0 without a profile
 };

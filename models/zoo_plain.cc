@@ -11,15 +11,22 @@ std::string numbered(const char* name, int i) { return name + std::to_string(i);
 // A convolution with bias, and relu.
 Val conv_relu(ZooLayers& net, const std::string& name, Val x, int64_t out, const Window2d& window,
               int64_t groups = 1) {
-  return relu(net.conv_bias(name, x, net.wide(out), window, groups));
+  x = net.conv_bias(name, x, net.wide(out), window, groups);
+  auto scope = net.scope(name);
+  return relu(x);
+}
+Val linear_relu(ZooLayers& net, const std::string& name, Val x, int64_t out) {
+  x = net.linear(name, x, net.wide(out));
+  auto scope = net.scope(name);
+  return relu(x);
 }
 
 // Two hidden layers with dropout, and the output layer.
 Val hidden_layers(ZooLayers& net, Val x, int64_t first, int64_t second) {
   x = net.dropout(flatten(x), 0.5f);
-  x = relu(net.linear("fc6", x, net.wide(first)));
+  x = linear_relu(net, "fc6", x, first);
   x = net.dropout(x, 0.5f);
-  x = relu(net.linear("fc7", x, net.wide(second)));
+  x = linear_relu(net, "fc7", x, second);
   return net.linear("fc8", x, net.classes());
 }
 
@@ -86,9 +93,9 @@ Val vgg16(ZooLayers& net, Val x) {
     }
     x = max_pool(x, 2, 2);
   }
-  x = relu(net.linear("fc6", flatten(x), net.wide(4096)));
+  x = linear_relu(net, "fc6", flatten(x), 4096);
   x = net.dropout(x, 0.5f);
-  x = net.dropout(relu(net.linear("fc7", x, net.wide(4096))), 0.5f);
+  x = net.dropout(linear_relu(net, "fc7", x, 4096), 0.5f);
   return net.linear("fc8", x, net.classes());
 }
 

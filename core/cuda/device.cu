@@ -20,18 +20,18 @@ void require_gpu() {
   int driver = 0, runtime = 0, count = 0;
   check_cuda(cudaRuntimeGetVersion(&runtime));
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    refuse("no NVIDIA driver is loaded; install one, or use --device cpu");
+    refuse("no NVIDIA driver is loaded; install one, or set device.type to cpu");
   }
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorInsufficientDriver) {
     refuse("the driver is for CUDA " + version_text(driver) + ", this build needs " +
-           version_text(runtime) + "; update the driver, or use --device cpu");
+           version_text(runtime) + "; update the driver, or set device.type to cpu");
   }
   if (status == cudaErrorNoDevice || count == 0) {
-    refuse("there is no GPU (or CUDA_VISIBLE_DEVICES hides it); use --device cpu");
+    refuse("there is no GPU (or CUDA_VISIBLE_DEVICES hides it); set device.type to cpu");
   }
   if (status != cudaSuccess) {
-    refuse(std::string(cudaGetErrorString(status)) + "; use --device cpu");
+    refuse(std::string(cudaGetErrorString(status)) + "; set device.type to cpu");
   }
 }
 
@@ -47,7 +47,7 @@ CudaDevice::CudaDevice() {
   if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor)) {
     refuse(std::string(properties_.name) + " has compute capability " + std::to_string(major) +
            "." + std::to_string(minor) + ", " + std::to_string(kOldestMajor) + "." +
-           std::to_string(kOldestMinor) + " is the least; use --device cpu");
+           std::to_string(kOldestMinor) + " is the least; set device.type to cpu");
   }
 }
 

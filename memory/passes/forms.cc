@@ -23,22 +23,44 @@ bool is_below(const std::string& scope, const std::string& layer) {
          (scope.size() == layer.size() || scope[layer.size()] == '/');
 }
 
-// A step of training has every layer that is named.
+// The scopes that have feature maps, and so can be given a format, one level below `outer`.
+std::string layers_below(const std::vector<std::string>& scopes, const std::string& outer) {
+  std::set<std::string> layers;
+  for (const std::string& scope : scopes) {
+    if (!outer.empty() && (!is_below(scope, outer) || scope == outer)) continue;
+    const size_t from = outer.empty() ? 0 : outer.size() + 1;
+    layers.insert(scope.substr(0, scope.find('/', from)));
+  }
+  std::string text;
+  for (const std::string& layer : layers) text += (text.empty() ? "" : ", ") + layer;
+  return text;
+}
+
+// A step of training has every layer that is named, and in it a feature map.
 void check_layers(const Program& p, const Encodings& encodings) {
-  if (std::none_of(p.nodes.begin(), p.nodes.end(), is_later)) return;
+  if (encodings.dpr_layers.empty() || std::none_of(p.nodes.begin(), p.nodes.end(), is_later)) {
+    return;
+  }
+  std::vector<std::string> scopes;
+  for (const Value& value : p.values) {
+    if (value.role != Role::feature_map || !is_float(value.spec.dtype)) continue;
+    if (const std::string& scope = p.scopes[value.scope]; !scope.empty()) scopes.push_back(scope);
+  }
+  const auto has = [&](const std::string& layer) {
+    return std::any_of(scopes.begin(), scopes.end(),
+                       [&](const std::string& scope) { return is_below(scope, layer); });
+  };
   for (const auto& named : encodings.dpr_layers) {
     const std::string& layer = named.first;
-    if (std::any_of(p.scopes.begin(), p.scopes.end(),
-                    [&](const std::string& scope) { return is_below(scope, layer); })) {
-      continue;
+    if (has(layer)) continue;
+    std::string outer = layer;
+    while (!outer.empty() && (!has(outer) || layers_below(scopes, outer).empty())) {
+      const size_t slash = outer.rfind('/');
+      outer.resize(slash == std::string::npos ? 0 : slash);
     }
-    std::set<std::string> outer;
-    for (const std::string& scope : p.scopes) outer.insert(scope.substr(0, scope.find('/')));
-    outer.erase("");
-    std::string known;
-    for (const std::string& scope : outer) known += (known.empty() ? "" : ", ") + scope;
-    throw UsageError("memory.dpr_layers: the model has no layer " + layer + "; its layers are in " +
-                     known);
+    throw UsageError("memory.dpr_layers: the model has no layer " + layer + " with feature maps; " +
+                     (outer.empty() ? "its layers" : "those in " + outer) + " are " +
+                     layers_below(scopes, outer));
   }
 }
 

@@ -1,4 +1,4 @@
-// Forms as the encode nodes give them, reasons as the pass decides.
+// Forms as the encode nodes give them, reasons as the choice of forms does.
 #include "memory/passes/map_forms.h"
 
 #include <algorithm>
@@ -13,6 +13,8 @@
 
 namespace pal {
 namespace {
+
+constexpr const char* kPeak = "the peak would be no lower, or its copy would raise it";
 
 Forms forms_in(const Program& p) {
   Forms forms(p.values.size());
@@ -37,32 +39,6 @@ Forms forms_in(const Program& p) {
   return forms;
 }
 
-// Why no form of those that were asked for was taken: what chooses them says which it allows.
-class Why {
- public:
-  Why(const Program& p, const Encodings& encodings)
-      : exact_(encodings.binarize || encodings.dropout_bits || encodings.is_lossy()),
-        sparse_(encodings.ssdc || encodings.observe) {
-    if (exact_) choose_forms(p, encodings, &of_exact_);
-    if (sparse_) add_sparse(p, encodings, Forms(p.values.size()), &of_sparse_);
-  }
-  std::string of(ValueId v) const {
-    std::string text;
-    if (exact_) text = reason(of_exact_[v]);
-    if (!sparse_) return text;
-    const std::string sparse = reason(of_sparse_[v]);
-    return text.empty() || text == sparse ? sparse : text + "; sparse: " + sparse;
-  }
-
- private:
-  static std::string reason(const char* why) {
-    return why ? why : "the peak would be no lower, or its copy would raise it";
-  }
-
-  bool exact_, sparse_;
-  Reasons of_exact_, of_sparse_;
-};
-
 std::string text_of(const Form& form, const char* room) {
   if (form.is_dense()) return "dense";
   std::string text = form.bits ? "bits" : "";
@@ -75,11 +51,29 @@ std::string text_of(const Form& form, const char* room) {
 
 }  // namespace
 
-std::vector<MapForm> map_forms(const Program& p, const Encodings& encodings) {
+DenseReasons dense_reasons(const Program& p, const Encodings& encodings) {
+  const bool exact = encodings.binarize || encodings.dropout_bits || encodings.is_lossy();
+  const bool sparse = encodings.ssdc || encodings.observe;
+  Reasons of_exact(p.values.size(), nullptr), of_sparse(p.values.size(), nullptr);
+  if (exact) choose_forms(p, encodings, &of_exact);
+  if (sparse) add_sparse(p, encodings, Forms(p.values.size()), &of_sparse);
+  DenseReasons reasons;
+  for (ValueId v : p.values.ids()) {
+    if (!of_exact[v] && !of_sparse[v]) continue;
+    const auto said = [](const char* why) { return std::string(why ? why : kPeak); };
+    std::string text = exact ? said(of_exact[v]) : "";
+    if (sparse && text != said(of_sparse[v])) {
+      text += (text.empty() ? "" : "; sparse: ") + said(of_sparse[v]);
+    }
+    reasons[p.value(v).origin] = text;
+  }
+  return reasons;
+}
+
+std::vector<MapForm> map_forms(const Program& p, const DenseReasons& reasons) {
   const Forms forms = forms_in(p);
   const Readers readers(p);
   const Storages storages = assign_storages(p, {}, {.inplace = false});
-  const Why why(p, encodings);
   ByStorage<int64_t> counted(storages.list.size(), 0);
   std::vector<MapForm> out;
   for (const Node& node : p.nodes) {
@@ -96,7 +90,10 @@ std::vector<MapForm> map_forms(const Program& p, const Encodings& encodings) {
       if (!encoded && (map.dense_bytes == 0 || bytes_of(value.spec, {}) == align_up(1))) continue;
       counted[s] += map.dense_bytes;
       map.bytes = encoded ? bytes_of(value.spec, map.form) : map.dense_bytes;
-      if (!encoded) map.reason = why.of(v);
+      if (!encoded) {
+        const auto why = reasons.find(value.origin);
+        map.reason = why == reasons.end() ? kPeak : why->second;
+      }
       out.push_back(std::move(map));
     }
   }

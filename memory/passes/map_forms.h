@@ -2,6 +2,7 @@
 // and of those that stay dense, why.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,12 @@
 #include "memory/passes/encode.h"
 
 namespace pal {
+
+// Why maps stay dense, by their numbers in the recorded step (Value::origin): the reason by which
+// the choice of forms (memory/passes/forms.h) left each of them out. None where it allows a form.
+using DenseReasons = std::map<ValueId, std::string>;
+// Of the program that the pass is handed.
+DenseReasons dense_reasons(const Program& program, const Encodings& encodings);
 
 struct MapForm {
   ValueId value = kNone;
@@ -23,8 +30,9 @@ struct MapForm {
 // Of a program after all passes, in order of production: the feature maps that are read after the
 // forward phase, and those that are encoded; without those of less than 65 bytes. A view has a
 // row where it has a form of its own.
-// `encodings`: what the program was compiled with.
-std::vector<MapForm> map_forms(const Program& final, const Encodings& encodings);
+// A dense map without a reason is one that the pass might have encoded: "the peak would be no
+// lower, or its copy would raise it".
+std::vector<MapForm> map_forms(const Program& final, const DenseReasons& reasons);
 
 // "dense", "bits", "fp16", "bits, csr fp8": the kind of a form, without its room.
 std::string kind_of(const Form& form);

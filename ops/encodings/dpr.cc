@@ -41,7 +41,7 @@ template <size_t kBytes> void fetch_ahead(const void* data) {
 template <Dpr F> uint32_t code_of(float x) { return dpr_code(x, F); }
 template <Dpr F> uint16_t code_of(bf16 x) {
   constexpr DprCodes c = dpr_codes(F);
-  constexpr int sign = dpr_bits(F) - 1, mantissa = dpr_mantissa_bits(F);
+  constexpr int sign = dpr_bits(F) - 1, mantissa = dpr_fields(F).mantissa;
   constexpr int16_t rebias = c.rebias >> 16, least = rebias + 128;
   const int16_t magnitude = int16_t(x.bits & 0x7fff);
   const int16_t normal = magnitude < least ? least : magnitude;
@@ -64,7 +64,7 @@ template <Dpr F> uint16_t code_of(bf16 x) {
 template <Dpr F> void decode_to(uint32_t code, float& x) { x = dpr_value(code, F); }
 template <Dpr F> void decode_to(uint16_t code, bf16& x) {
   constexpr DprCodes c = dpr_codes(F);
-  constexpr int sign = dpr_bits(F) - 1, mantissa = dpr_mantissa_bits(F);
+  constexpr int sign = dpr_bits(F) - 1, mantissa = dpr_fields(F).mantissa;
   constexpr int16_t rebias = c.rebias >> 16;
   const int16_t magnitude = int16_t(code & ((1 << sign) - 1));
   int16_t shifted;
@@ -112,7 +112,7 @@ template <Dpr F, class T> PAL_WIDE_VECTORS void pack_step(const T* x, int64_t n,
       std::memcpy(to + 4 * w, &word, 4);
     }
   } else {
-    using Code = std::conditional_t<F == Dpr::fp16, uint16_t, uint8_t>;
+    using Code = DprCode<F>;
     Code* codes = reinterpret_cast<Code*>(to);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) codes[i] = Code(code_of<F>(x[i]));
@@ -143,7 +143,7 @@ PAL_WIDE_VECTORS void unpack_step(const std::byte* from, int64_t n, T* x) {
       decode_to<F>(Wide<T>(word >> 20 & 1023), three[2]);
     }
   } else {
-    using Code = std::conditional_t<F == Dpr::fp16, uint16_t, uint8_t>;
+    using Code = DprCode<F>;
     const Code* codes = reinterpret_cast<const Code*>(from);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
@@ -247,7 +247,7 @@ Example dpr_example(Dpr format, Shape shape, DType type, bool encoded) {
 // Tails of all lengths, elements for several chunks, values that clamp.
 std::vector<Example> dpr_examples(bool encoded) {
   std::vector<Example> out;
-  for (const Dpr format : {Dpr::fp16, Dpr::fp10, Dpr::fp8}) {
+  for (const Dpr format : kDprFormats) {
     for (const DType type : {DType::f32, DType::bf16}) {
       out.push_back(dpr_example(format, {1}, type, encoded));
       out.push_back(dpr_example(format, {5, 13}, type, encoded));

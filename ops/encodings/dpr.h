@@ -19,20 +19,27 @@ namespace pal {
 extern const OpDef dpr_encode_op, dpr_decode_op;
 [[gnu::weak]] extern const Backend dpr_encode_cuda, dpr_decode_cuda;
 
-enum class Dpr : uint8_t {
-  fp16,  // sign, exponent, mantissa: 1-5-10 bits, bias 15; two elements a word
-  fp10,  // 1-5-4, bias 15; three a word, of which two bits are idle
-  fp8,   // 1-4-3, bias 7; four a word
-};
+enum class Dpr : uint8_t { fp16, fp10, fp8 };
 constexpr auto names(Dpr) { return std::array{"fp16", "fp10", "fp8"}; }
+inline constexpr std::array kDprFormats{Dpr::fp16, Dpr::fp10, Dpr::fp8};
 
+// Bits beside the sign, and what is taken off an exponent. Words have 32 bits and whole elements,
+// so a format pays where it is the widest of which a word has so many: 16, 10, 8, 6. One of 12 bits
+// would take as many bytes as one of 16.
+struct DprFields {
+  int exponent, mantissa, bias;
+};
+PAL_HD constexpr DprFields dpr_fields(Dpr format) {
+  switch (format) {
+    case Dpr::fp16: return {5, 10, 15};
+    case Dpr::fp10: return {5, 4, 15};
+    case Dpr::fp8: return {4, 3, 7};
+  }
+  return {};
+}
 PAL_HD constexpr int dpr_bits(Dpr format) {
-  return format == Dpr::fp16 ? 16 : format == Dpr::fp10 ? 10 : 8;
+  return 1 + dpr_fields(format).exponent + dpr_fields(format).mantissa;
 }
-PAL_HD constexpr int dpr_mantissa_bits(Dpr format) {
-  return format == Dpr::fp16 ? 10 : format == Dpr::fp10 ? 4 : 3;
-}
-PAL_HD constexpr int dpr_bias(Dpr format) { return format == Dpr::fp8 ? 7 : 15; }
 // Element i lies in word i / dpr_per_word, from bit (i % dpr_per_word) * dpr_bits on. Bits that
 // belong to no element are zero.
 PAL_HD constexpr int dpr_per_word(Dpr format) { return 32 / dpr_bits(format); }
@@ -45,9 +52,9 @@ struct DprCodes {
   int32_t nan;             // the exponent above `last` is that of NaN alone
 };
 PAL_HD constexpr DprCodes dpr_codes(Dpr format) {
-  const int mantissa = dpr_mantissa_bits(format), bits = dpr_bits(format);
+  const int mantissa = dpr_fields(format).mantissa, bits = dpr_bits(format);
   const int32_t sign = int32_t(1) << (bits - 1), smallest = int32_t(1) << mantissa;
-  return {23 - mantissa, (127 - dpr_bias(format)) << 23, smallest, sign - smallest - 1,
+  return {23 - mantissa, (127 - dpr_fields(format).bias) << 23, smallest, sign - smallest - 1,
           sign - smallest / 2};
 }
 
@@ -105,6 +112,12 @@ struct DprAttrs {
 Val dpr_encode(Val x, Dpr format);
 // ProgramError unless x is encoded so.
 Val dpr_decode(Val x);
+
+// A code in memory of its own. Void where codes share words with idle bits, so that they are
+// packed.
+template <Dpr F>
+using DprCode = std::conditional_t<dpr_bits(F) == 16, uint16_t,
+                                   std::conditional_t<dpr_bits(F) == 8, uint8_t, void>>;
 
 // Calls f with the format as a constant, for kernels that are compiled for each.
 template <Dpr F> using DprConstant = std::integral_constant<Dpr, F>;

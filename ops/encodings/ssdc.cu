@@ -69,7 +69,7 @@ template <class T> struct PlainSlots {
   __device__ void clear(int64_t i) const { values[i] = T{}; }
 };
 template <class T, Dpr F> struct RoundedSlots {
-  using Code = std::conditional_t<F == Dpr::fp16, uint16_t, uint8_t>;
+  using Code = DprCode<F>;
   Code* codes;
   int64_t slots;
   __device__ void put(int64_t i, T value) const { codes[i] = Code(dpr_code(to_float(value), F)); }
@@ -111,13 +111,8 @@ void by_slots(SsdcValues values, const SsdcBytes& bytes, uint16_t* codes, F f) {
       f(RoundedSlots<T, kFormat>{reinterpret_cast<Code*>(bytes.values), slots});
     }
   };
-  if (values == SsdcValues::plain) {
-    return f(PlainSlots<T>{reinterpret_cast<T*>(bytes.values), bytes.capacity});
-  }
-  by_dpr(values == SsdcValues::fp16   ? Dpr::fp16
-         : values == SsdcValues::fp10 ? Dpr::fp10
-                                      : Dpr::fp8,
-         rounded);
+  if (const std::optional<Dpr> format = ssdc_format(values)) return by_dpr(*format, rounded);
+  f(PlainSlots<T>{reinterpret_cast<T*>(bytes.values), bytes.capacity});
 }
 
 // The lane's element of a row; zero behind the last.

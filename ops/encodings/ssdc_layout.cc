@@ -8,15 +8,13 @@
 namespace pal {
 namespace {
 
-constexpr Dpr kFormats[] = {Dpr::fp16, Dpr::fp10, Dpr::fp8};
-
 std::string rounded_suffix(Dpr format) { return std::string(":") + names(format)[size_t(format)]; }
 
 // "csr:12345", "mask:12345:fp8"
 std::string tag_of(const SsdcAttrs& attrs) {
   std::string tag = attrs.form == SsdcForm::csr ? "csr:" : "mask:";
   tag += std::to_string(attrs.capacity);
-  for (const Dpr format : kFormats) {
+  for (const Dpr format : kDprFormats) {
     if (attrs.values == ssdc_values(format)) tag += rounded_suffix(format);
   }
   return tag;
@@ -35,7 +33,7 @@ SsdcSections ssdc_sections(const SsdcAttrs& attrs, int64_t elements, DType type)
 }
 
 int64_t ssdc_value_bytes(SsdcValues values, DType type, int64_t count) {
-  for (const Dpr format : kFormats) {
+  for (const Dpr format : kDprFormats) {
     if (values == ssdc_values(format)) return dpr_bytes(format, count);
   }
   return count * bits(type) / 8;
@@ -58,7 +56,7 @@ std::optional<SsdcAttrs> ssdc_attrs(const TensorSpec& encoded) {
   if (colon == std::string::npos) return std::nullopt;
   SsdcAttrs attrs{.form = tag.starts_with("mask:") ? SsdcForm::mask : SsdcForm::csr};
   std::from_chars(tag.data() + colon + 1, tag.data() + tag.size(), attrs.capacity);
-  for (const Dpr format : kFormats) {
+  for (const Dpr format : kDprFormats) {
     if (tag.ends_with(rounded_suffix(format))) attrs.values = ssdc_values(format);
   }
   return tag_of(attrs) == tag ? std::optional(attrs) : std::nullopt;

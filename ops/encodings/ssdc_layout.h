@@ -12,6 +12,10 @@
 //
 // Where there are more nonzeros than capacity, the encoding is that of x with all nonzeros behind
 // the first `capacity` set to zero, and the count that comes with it says so.
+//
+// A form added here (SsdcForm) is one whose bytes follow from the number of nonzeros alone:
+// capacity, density and margin are of nonzeros, and the steps that observe count them. Runs of
+// zeros are not such a form: an encoding of them would need a count of its own.
 #pragma once
 #include <array>
 #include <optional>
@@ -30,6 +34,7 @@ constexpr auto names(SsdcForm) { return std::array{"csr", "mask"}; }
 // How a nonzero is stored: as in the dense tensor, or rounded (ops/encodings/dpr.h). Which elements
 // are stored does not change by rounding; of those a small one may become 0.
 enum class SsdcValues : uint8_t { plain, fp16, fp10, fp8 };
+static_assert(int(SsdcValues::fp8) == int(kDprFormats.size()));  // in the order of Dpr
 constexpr SsdcValues ssdc_values(Dpr format) { return SsdcValues(int(format) + 1); }
 constexpr std::optional<Dpr> ssdc_format(SsdcValues values) {
   return values == SsdcValues::plain ? std::nullopt : std::optional(Dpr(int(values) - 1));

@@ -82,7 +82,7 @@ template <class T> struct PlainValues {
 // Rounded to 16 or 8 bits.
 template <class T, Dpr F> struct RoundedValues {
   static constexpr bool kHasEdges = false;
-  using Code = std::conditional_t<F == Dpr::fp16, uint16_t, uint8_t>;
+  using Code = DprCode<F>;
   static int64_t bytes(int64_t count) { return dpr_bytes(F, count); }
   static int64_t behind(int64_t count) { return count * int64_t(sizeof(Code)); }
 

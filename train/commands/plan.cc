@@ -43,7 +43,7 @@ struct Planner {
 
   Planned bucket(Lengths bucket, CompileOptions options) const;
   Planned largest(const CompileOptions& options) const;
-  Planned without_sparse(Planned& step, const CompileOptions& options, PlanFacts& facts) const;
+  int64_t without_sparse(Planned& step, const CompileOptions& options, PlanFacts& facts) const;
 };
 
 // The step of one bucket. What is over the budget is planned all the same.
@@ -77,18 +77,26 @@ Planned Planner::largest(const CompileOptions& options) const {
   return std::move(*largest);
 }
 
-// The plan of that step without sparse maps, as a run makes it. The step is over the budget where
-// that plan is.
-Planned Planner::without_sparse(Planned& step, const CompileOptions& options,
+// The lower bound of that step's plan without sparse maps, as a run makes it. The step is over the
+// budget where that plan is, and becomes that plan where a run would keep to it.
+int64_t Planner::without_sparse(Planned& step, const CompileOptions& options,
                                 PlanFacts& facts) const {
   const std::vector<CompileOptions> tries = dense_options(options);
   size_t i = 0;
   Planned dense = bucket(step.bucket, tries[0]);
   while (!dense.over.empty() && i + 1 < tries.size()) dense = bucket(step.bucket, tries[++i]);
-  if (step.over.empty() && !dense.over.empty()) step.over = dense_over(dense.over, i).what();
+  const int64_t sparse_bytes = step.step.plan.device().bytes;
+  const int64_t least = dense.step.plan.device().lower_bound;
   facts.dense_bytes = dense.step.plan.device().bytes;
   facts.dense_recomputes = i > 0;
-  return dense;
+  if (!dense.over.empty()) {
+    step.over = dense_over(dense.over, i).what();
+  } else if (!step.over.empty() ||
+             (!facts.dense_recomputes && sparse_bytes >= *facts.dense_bytes)) {
+    facts.sparse_bytes = sparse_bytes;
+    step = std::move(dense);
+  }
+  return least;
 }
 
 std::string batch_of(const TrainConfig& config) {
@@ -156,7 +164,7 @@ int run_plan(const PlanArgs& given) {
   int64_t least = planned.step.plan.device().lower_bound;
   if (options.encode.ssdc) {
     facts.densities_from = densities.run();
-    least = planner.without_sparse(planned, options, facts).step.plan.device().lower_bound;
+    least = planner.without_sparse(planned, options, facts);
   }
   std::vector<std::string> searched;
   auto search = [&](const std::string& key) {
@@ -176,7 +184,8 @@ int run_plan(const PlanArgs& given) {
                    {.name = args.name,
                     .what = "bucket " + bucket + ", batch " + batch_of(args.config.train) +
                             (made_up.empty() ? "" : "; " + made_up),
-                    .config = dump_config(args.config)});
+                    .config = dump_config(args.config)},
+                   facts);
   }
   if (!args.lifetimes.empty()) save_lifetimes(args.lifetimes, planned.step);
   if (args.json) {

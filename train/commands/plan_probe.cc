@@ -31,7 +31,7 @@ std::string json_of(const PrecisionProbe& probe, const Proposed& proposed, doubl
   for (const ProbedMaps& each : probe.probed) {
     nlohmann::ordered_json one{
         {"scope", each.scope}, {"layer", each.layer}, {"maps", each.maps}, {"bytes", each.bytes}};
-    for (const Dpr format : {Dpr::fp16, Dpr::fp10, Dpr::fp8}) {
+    for (const Dpr format : kDprFormats) {
       one["error"][name_of(format)] = each.error[size_t(format)];  // infinity: null
     }
     json["maps"].push_back(std::move(one));
@@ -58,7 +58,8 @@ int run_probe(const PlanArgs& args) {
   std::string text = printed(
       "change of the gradients with one layer's maps rounded, the largest of %d batches; %.1f s\n",
       probe.batches, probe.seconds);
-  text += printed("%9s %9s %9s %10s %5s  %s\n", "fp16", "fp10", "fp8", "bytes", "maps", "layer");
+  for (const char* format : names(Dpr())) text += printed("%9s ", format);
+  text += printed("%10s %5s  %s\n", "bytes", "maps", "layer");
   bool nameless = false;
   for (const ProbedMaps& each : probe.probed) {
     for (const double error : each.error) text += printed("%8.2g%% ", 100 * error);

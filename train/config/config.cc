@@ -50,6 +50,19 @@ std::vector<std::string> type_names() {
   return names;
 }
 
+// The choice that a word which is none probably meant: the nearest, or one that it is a part of
+// (fp16 for dpr_fp16, or the other way round).
+std::string meant(const std::string& word, const std::vector<std::string>& choices) {
+  const std::string near = nearest(word, choices);
+  if (!near.empty() || word.size() < 3) return near;
+  for (const std::string& choice : choices) {
+    if (choice.find(word) != std::string::npos || word.find(choice) != std::string::npos) {
+      return choice;
+    }
+  }
+  return "";
+}
+
 // The key an unknown one probably meant: the same name in another section, else the nearest.
 std::string meant(const std::string& key, Config& config) {
   std::vector<std::string> keys = all_keys(config);
@@ -84,6 +97,10 @@ class Reader {
     bool wants_text = std::holds_alternative<std::string>(held) ||
                       std::holds_alternative<std::optional<std::string>>(held);
     if (node.kind == YamlNode::Kind::scalar && wants_text) advice = "; write it in quotes";
+    if (node.kind == YamlNode::Kind::scalar &&
+        std::holds_alternative<std::vector<std::string>>(held)) {
+      advice = "; write it as [" + node.text.substr(0, 40) + "]";
+    }
     std::string limits = limits_text(option_);
     fail("expected " + type_name(option_) + (limits.empty() ? "" : " (" + limits + ")") + ", got " +
          describe(node) + advice);
@@ -144,7 +161,8 @@ class Reader {
     if (node.kind != YamlNode::Kind::map) wrong_type(node);
     TextMap map;
     for (size_t i = 0; i < node.keys.size(); ++i) {
-      map[node.keys[i].text] = get(node.items[i], std::string());
+      const Reader item(where_, key_ + "." + node.keys[i].text, option_);
+      map[node.keys[i].text] = item.get(node.items[i], std::string());
     }
     return map;
   }
@@ -172,7 +190,7 @@ class Reader {
     const auto& choices = option_.rules.choices;
     if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return;
     fail(yaml_quoted(text.substr(0, 60)) + " is not one of " + comma_list(choices) +
-         did_you_mean(nearest(text, choices)));
+         did_you_mean(meant(text, choices)));
   }
 
   std::string where_, key_;

@@ -69,11 +69,18 @@ Rules<MemoryConfig> memory_rules() {
                return "memory.encode: has several dpr_ formats; keep one, or say in "
                       "memory.dpr_layers which scopes get which";
              }
-             for (const auto& layer : *m.dpr_layers) {
-               if (count("dpr_" + layer.second) > 0) return "";
+             for (const std::string& name : dpr_names("")) {
+               const bool given =
+                   std::any_of(m.dpr_layers->begin(), m.dpr_layers->end(),
+                               [&](const auto& layer) { return layer.second == name; });
+               if (count("dpr_" + name) == 0 || given) continue;
+               return "memory.encode: has several dpr_ formats, of which memory.dpr_layers gives "
+                      "dpr_" +
+                      name +
+                      " to no scope; leave it out, or keep it alone for all "
+                      "scopes that dpr_layers does not name";
              }
-             return "memory.encode: has several dpr_ formats, and memory.dpr_layers gives none of "
-                    "them to a scope; keep one for all other scopes, or none";
+             return "";
            }}};
 }
 

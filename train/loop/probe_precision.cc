@@ -22,8 +22,6 @@
 namespace pal {
 namespace {
 
-constexpr Dpr kFormats[] = {Dpr::fp16, Dpr::fp10, Dpr::fp8};
-
 struct MapGroup {
   ProbedMaps told;
   std::vector<ValueId> values;
@@ -161,18 +159,19 @@ bool is_above(const std::string& outer, const std::string& scope) {
 std::vector<std::pair<std::string, Dpr>> propose_formats(const std::vector<ProbedMaps>& probed,
                                                          double most) {
   std::vector<std::string> scopes;  // in order
-  std::map<std::string, std::array<double, 3>> worst;
+  std::map<std::string, decltype(ProbedMaps::error)> worst;
   for (const ProbedMaps& each : probed) {
     const auto [at, fresh] = worst.try_emplace(each.scope, each.error);
     if (fresh) scopes.push_back(each.scope);
-    for (size_t f = 0; f < 3; ++f) at->second[f] = std::max(at->second[f], each.error[f]);
+    for (size_t f = 0; f < each.error.size(); ++f)
+      at->second[f] = std::max(at->second[f], each.error[f]);
   }
   std::vector<std::string> none;
   std::vector<std::pair<std::string, Dpr>> out;
   for (const std::string& scope : scopes) {
     const auto& error = worst.at(scope);
     std::optional<Dpr> least;
-    for (const Dpr format : kFormats) {
+    for (const Dpr format : kDprFormats) {
       if (error[size_t(format)] > most) break;
       least = format;
     }
@@ -199,15 +198,16 @@ PrecisionProbe probe_precision(Task& task, const Config& config,
   PrecisionProbe out{.probed = {}, .batches = gradients.batches()};
   for (const MapGroup& group : groups) {
     ProbedMaps told = group.told;
-    for (const Dpr format : kFormats) {
+    for (const Dpr format : kDprFormats) {
       Forms some(recorded.values.size());
       for (ValueId v : group.values) some[v] = forms[v], some[v].dpr = format;
       told.error[size_t(format)] = gradients.error_of(some);
     }
     out.probed.push_back(std::move(told));
     if (out.probed.size() == 1) {
-      log_info("probing " + std::to_string(groups.size()) + " groups of maps in 3 formats on " +
-               std::to_string(out.batches) + " batches: about " +
+      log_info("probing " + std::to_string(groups.size()) + " groups of maps in " +
+               std::to_string(kDprFormats.size()) + " formats on " + std::to_string(out.batches) +
+               " batches: about " +
                std::to_string(int64_t(seconds_since(start) * double(groups.size())) + 1) + " s");
     }
   }

@@ -22,7 +22,7 @@ struct ProbedMaps {
   int64_t maps = 0, bytes = 0;
   // By Dpr: the norm of the change of all weights' gradients over that of the gradients (L2), of
   // the batch where it is largest. Infinity where a gradient is not finite.
-  std::array<double, 3> error{};
+  std::array<double, kDprFormats.size()> error{};
 };
 
 // By scope the smallest format with which the error of each of its groups is at most `most`. None

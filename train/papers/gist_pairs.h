@@ -19,6 +19,10 @@ enum class LayerPair : uint8_t {
 };
 inline constexpr size_t kLayerPairs = size_t(LayerPair::other) + 1;
 const char* to_string(LayerPair pair);  // ReLU-Pool
+// Sparse encodings are meant for it.
+constexpr bool is_for_ssdc(LayerPair pair) {
+  return pair == LayerPair::relu_conv || pair == LayerPair::pool_conv;
+}
 
 // Of a value of the forward phase. Pooling is max and mean pooling of any window.
 LayerPair pair_of(const Program& program, const Readers& readers, ValueId value);

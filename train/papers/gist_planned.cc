@@ -54,8 +54,7 @@ Encodings as_options(const Program& program, const GistEncodings& with) {
     return out;
   }
   for (const GistStash& stash : stashes_of(program, gist_footprint(program))) {
-    const bool target = stash.pair == LayerPair::relu_conv || stash.pair == LayerPair::pool_conv;
-    if (target) out.density[stash.value] = with.density;
+    if (is_for_ssdc(stash.pair)) out.density[stash.value] = with.density;
   }
   return out;
 }
@@ -68,7 +67,7 @@ GistPlanned gist_planned(const Program& program, const GistEncodings& with, Kern
   out.footprint = gist_footprint(
       out.step.program,
       {.inplace = with.inplace, .pool_map = with.binarize, .decoded_copies = with.decoded_copies});
-  out.maps = map_forms(out.step.program, options.encode);
+  out.maps = map_forms(out.step.program, {});
   return out;
 }
 

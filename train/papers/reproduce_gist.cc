@@ -235,6 +235,8 @@ Table encoded_bytes(const std::vector<GistBaseline>& networks) {
       .notes = {"Binarize: bits, and four for each element that max pooling makes; the paper "
                 "measured close to 16x. SSDC: values, a byte a value, four a row of 256; "
                 "the paper measured up to 7x (Overfeat).",
+                "A ReLU that a join copies counts among the others, as in the paper's "
+                "figures; gist-table1 has it with ReLU-Pool, since a bit will do for it too.",
                 "DPR's format for nin is unnamed in the paper: fp16 assumed. Copies that "
                 "are decoded are not in these sums.",
                 kApart}};

@@ -252,7 +252,7 @@ double ssdc_on_target(Figure& figure, const GistBaseline& n, const GistDensity& 
   std::set<ValueId> values;
   int64_t dense = 0;
   for (const GistStash& stash : n.stashes) {
-    if (stash.pair != LayerPair::relu_conv && stash.pair != LayerPair::pool_conv) continue;
+    if (!is_for_ssdc(stash.pair)) continue;
     values.insert(stash.value), dense += stash.bytes;
   }
   if (planned) return over(dense, kept_bytes(figure.planned(n, with), values));

@@ -2,10 +2,11 @@
 // sharing; and the bytes of its formats.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "autograd/differentiate.h"
 #include "core/builder.h"
+#include "core/error.h"
+#include "core/names.h"
 #include "core/op.h"
 #include "ops/convolution/avg_pool.h"
 #include "ops/convolution/conv2d.h"
@@ -128,9 +129,9 @@ int64_t binarized(int64_t bytes) { return bytes / 32; }
 int64_t pool_map(int64_t result_bytes) { return result_bytes / 8; }
 
 int64_t reduced(int64_t bytes, const char* format) {
-  const int64_t elements = bytes / 4;
-  const int64_t in_word = !std::strcmp(format, "fp16") ? 2 : !std::strcmp(format, "fp10") ? 3 : 4;
-  return (elements + in_word - 1) / in_word * 4;
+  Dpr known{};
+  if (!read_name(format, known)) throw ProgramError(std::string("[gist] no format ") + format);
+  return dpr_bytes(known, bytes / 4);
 }
 
 int64_t ssdc_csr(int64_t bytes, double density, const char* format) {
@@ -151,7 +152,7 @@ GistFootprint gist_simulation(const Program& program, const GistEncodings& with)
       gist_footprint(program, {.inplace = with.inplace, .pool_map = with.binarize});
   std::vector<EncodedMap> encoded;
   for (const GistStash& stash : stashes_of(program, dense)) {
-    const bool sparse = stash.pair == LayerPair::relu_conv || stash.pair == LayerPair::pool_conv;
+    const bool sparse = is_for_ssdc(stash.pair);
     const Node& maker = program.node(program.value(stash.value).producer);
     const double* density = &with.density;
     if (with.measured) {

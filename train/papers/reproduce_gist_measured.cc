@@ -1,6 +1,7 @@
 // Gist's times, measured here: steps with encodings against without (9), and what the kernels of
 // each encoding take (sections V-C2 and V-D3).
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 
@@ -216,8 +217,9 @@ Table encoding_kernel_times(std::span<const NetworkAtBatch> networks, int64_t st
     forms.push_back(std::make_unique<MeasuredStep>(recorded, CompileOptions{}));
     Encodings sparse{.ssdc = true, .ssdc_form = SsdcForm::csr};
     sparse.density = densities_of(recorded, *forms[0]);
-    for (const Encodings& encodings :
-         {Encodings{.binarize = true}, Encodings{.dpr = Dpr::fp16}, sparse}) {
+    const std::array<Encodings, std::size(kKinds)> each{
+        Encodings{.binarize = true}, Encodings{.dpr = Dpr::fp16}, sparse};  // as kKinds has them
+    for (const Encodings& encodings : each) {
       forms.push_back(std::make_unique<MeasuredStep>(all_encoded(recorded, encodings),
                                                      CompileOptions{}, forms[0].get()));
     }

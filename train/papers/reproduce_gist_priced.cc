@@ -25,10 +25,6 @@ using Table = ReproducedTable;
 
 std::string added(double ms, double plain) { return printed("%+.1f %%", 100 * (ms / plain - 1)); }
 
-bool is_sparse(LayerPair pair) {
-  return pair == LayerPair::relu_conv || pair == LayerPair::pool_conv;
-}
-
 // Milliseconds over the link, one way.
 double link_ms(int64_t bytes, const DeviceProfile& device) {
   return time_ms({.host_bytes = double(bytes)}, device) - 1e3 * device.launch;
@@ -305,7 +301,7 @@ double encoded_ms(const Program& p, const GistFootprint& footprint, std::optiona
   Forms forms = choose_forms(p, {.binarize = true, .dpr = format});
   double ssdc = 0;
   for (const GistStash& stash : stashes_of(p, footprint)) {
-    if (!is_sparse(stash.pair) || (measured && !measured->count(stash.value))) continue;
+    if (!is_for_ssdc(stash.pair) || (measured && !measured->count(stash.value))) continue;
     forms[stash.value] = {};
     const double stored = measured ? measured->at(stash.value) : density;
     const int64_t code =
@@ -316,8 +312,10 @@ double encoded_ms(const Program& p, const GistFootprint& footprint, std::optiona
 }
 
 Dpr smallest_dpr(const std::string& network) {
-  const std::string format = smallest_format(network);
-  return format == "fp8" ? Dpr::fp8 : format == "fp10" ? Dpr::fp10 : Dpr::fp16;
+  Dpr format{};
+  const std::string name = smallest_format(network);
+  if (!read_name(name, format)) throw ProgramError("[gist] no format " + name);
+  return format;
 }
 
 std::vector<Table> deeper_tables(std::span<const DeepNetwork> depths, const DeviceProfile& device,

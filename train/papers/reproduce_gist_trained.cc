@@ -207,8 +207,7 @@ Program with_counts(const Program& p, std::vector<TargetMap>* maps) {
   Rewriter out(p);
   ByValue<char> counted(p.values.size(), 0);
   for (const GistStash& stash : stashes_of(p, gist_footprint(p))) {
-    const LayerPair pair = stash.pair;
-    counted[stash.value] = pair == LayerPair::relu_conv || pair == LayerPair::pool_conv;
+    counted[stash.value] = is_for_ssdc(stash.pair);
   }
   std::vector<NamedValue> outputs;
   for (NodeId n : p.nodes.ids()) {

@@ -105,21 +105,16 @@ std::string densities_of(const Compiled& step, const PlanFacts& facts) {
          "--density RUN takes what a run measured";
 }
 
-}  // namespace
-
-std::vector<std::string> encoding_lines(const Compiled& step, const PlanFacts& facts) {
-  if (!step.encode.any()) return {};
+// What a plan says of sparse maps beside their rows.
+std::vector<std::string> sparse_lines(const Compiled& step, const PlanFacts& facts) {
   std::vector<std::string> lines;
-  std::string forms;
-  for (const auto& [form, sum] : by_form(map_forms(step.program, step.encode))) {
-    forms += (forms.empty() ? "" : "; ") + std::to_string(sum.maps) + " " + form + ", " +
-             format_bytes(sum.dense_bytes);
-    if (sum.bytes != sum.dense_bytes) forms += " -> " + format_bytes(sum.bytes);
-  }
-  lines.push_back("maps that are read later: " + (forms.empty() ? "none" : forms));
-  if (step.floor_bytes > 0) {
-    lines.push_back("no encoding of maps needs less than " + format_bytes(step.floor_bytes) +
-                    ": operands and results of one node, " + step.floor_layer);
+  if (facts.sparse_bytes) {
+    const bool over = facts.capacity && *facts.sparse_bytes > *facts.capacity;
+    lines.push_back("no map is kept sparse: that plan would need " +
+                    format_bytes(*facts.sparse_bytes) +
+                    (over ? ", which is over the budget" : ", which is no less") +
+                    (facts.dense_recomputes ? "; this one is with memory.recompute: echo" : ""));
+    return lines;
   }
   const std::string densities = densities_of(step, facts);
   if (!densities.empty()) lines.push_back("sparse maps: " + densities);
@@ -132,10 +127,30 @@ std::vector<std::string> encoding_lines(const Compiled& step, const PlanFacts& f
   return lines;
 }
 
+}  // namespace
+
+std::vector<std::string> encoding_lines(const Compiled& step, const PlanFacts& facts) {
+  if (!step.encode.any()) return {};
+  std::vector<std::string> lines;
+  std::string forms;
+  for (const auto& [form, sum] : by_form(map_forms(step.program, step.dense_maps))) {
+    forms += (forms.empty() ? "" : "; ") + std::to_string(sum.maps) + " " + form + ", " +
+             format_bytes(sum.dense_bytes);
+    if (sum.bytes != sum.dense_bytes) forms += " -> " + format_bytes(sum.bytes);
+  }
+  lines.push_back("maps that are read later: " + (forms.empty() ? "none" : forms));
+  if (step.floor_bytes > 0) {
+    lines.push_back("no encoding of maps needs less than " + format_bytes(step.floor_bytes) +
+                    ": operands and results of one node, " + step.floor_layer);
+  }
+  for (std::string& line : sparse_lines(step, facts)) lines.push_back(std::move(line));
+  return lines;
+}
+
 nlohmann::ordered_json encoding_json(const Compiled& step, const PlanFacts& facts) {
   using nlohmann::ordered_json;
   if (!step.encode.any()) return {};
-  const std::vector<MapForm> maps = map_forms(step.program, step.encode);
+  const std::vector<MapForm> maps = map_forms(step.program, step.dense_maps);
   ordered_json json;
   json["by_form"] = ordered_json::object();
   for (const auto& [form, sum] : by_form(maps)) {
@@ -161,15 +176,16 @@ nlohmann::ordered_json encoding_json(const Compiled& step, const PlanFacts& fact
     json["densities"] = {{"assumed", *step.encode.assumed_density}};
   }
   if (facts.dense_bytes) {
-    json["dense_bytes"] = *facts.dense_bytes;
-    json["dense_recomputes"] = facts.dense_recomputes;
+    json["without_sparse_bytes"] = *facts.dense_bytes;
+    json["without_sparse_recomputes"] = facts.dense_recomputes;
+    json["kept_sparse"] = !facts.sparse_bytes;
   }
   return json;
 }
 
-std::string encoding_html(const Compiled& step) {
+std::string encoding_html(const Compiled& step, const PlanFacts& facts) {
   if (!step.encode.any()) return "";
-  const std::vector<Row> rows = shortened(rows_of(map_forms(step.program, step.encode)));
+  const std::vector<Row> rows = shortened(rows_of(map_forms(step.program, step.dense_maps)));
   int64_t most = 0;
   Sum all;
   for (const Row& row : rows) {
@@ -184,6 +200,9 @@ std::string encoding_html(const Compiled& step) {
          " as they are kept. No encoding of maps brings the step below " +
          format_bytes(step.floor_bytes) + ", the operands and results of one node (" +
          escape_html(step.floor_layer) + ").</p>";
+  for (const std::string& line : sparse_lines(step, facts)) {
+    out += "<p class=\"soft\">" + escape_html(line) + ".</p>";
+  }
   out +=
       "<table><tr><th>layer</th><th>maps</th><th>kept as</th><th>before</th><th>after</th>"
       "<th></th><th style=\"padding-left:12px\">why dense</th></tr>";

@@ -13,6 +13,6 @@ namespace pal {
 // Each is empty where no encoding was asked for.
 std::vector<std::string> encoding_lines(const Compiled& step, const PlanFacts& facts = {});
 nlohmann::ordered_json encoding_json(const Compiled& step, const PlanFacts& facts = {});
-std::string encoding_html(const Compiled& step);
+std::string encoding_html(const Compiled& step, const PlanFacts& facts = {});
 
 }  // namespace pal

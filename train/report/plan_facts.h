@@ -17,6 +17,9 @@ struct PlanFacts {
   // it recomputes to keep to the budget.
   std::optional<int64_t> dense_bytes = {};
   bool dense_recomputes = false;
+  // What it would take with sparse maps, where a run keeps none: over the budget, or no fewer
+  // bytes.
+  std::optional<int64_t> sparse_bytes = {};
   std::optional<int64_t> max_batch = {}, max_depth = {};  // where asked for; 0: nothing fits
 };
 

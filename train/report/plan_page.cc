@@ -165,7 +165,7 @@ std::string tiles(const PlanView& view) {
 
 }  // namespace
 
-std::string plan_html(const Compiled& c, const PlanPage& page) {
+std::string plan_html(const Compiled& c, const PlanPage& page, const PlanFacts& facts) {
   const PlanView view(c);
   const Program& program = c.program;
   std::vector<std::pair<std::string, int64_t>> roles;
@@ -200,7 +200,7 @@ std::string plan_html(const Compiled& c, const PlanPage& page) {
   out += "<h2>What lives at the peak (node " + std::to_string(view.footprint.peak.moment / 2) +
          ")</h2><div class=\"card\">" + group_table(values, 24, true) +
          "</div>\n<h2>Each pass, before and after</h2><div class=\"card\">" + pass_table(c) +
-         "</div>\n" + encoding_html(c);
+         "</div>\n" + encoding_html(c, facts);
   if (!page.config.empty()) {
     out += "\n<h2>Configuration</h2><details class=\"card\"><summary>Every option</summary>" +
            preformatted({page.config}) + "</details>";
@@ -212,8 +212,8 @@ std::string plan_html(const Compiled& c, const PlanPage& page) {
 }
 
 void save_plan_page(const std::filesystem::path& file, const Compiled& compiled,
-                    const PlanPage& page) {
-  const std::string text = plan_html(compiled, page);
+                    const PlanPage& page, const PlanFacts& facts) {
+  const std::string text = plan_html(compiled, page, facts);
   AtomicFile out(file.string());
   out.write(text.data(), text.size());
   out.commit();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memory/compile.h"
+#include "train/report/plan_facts.h"
 
 namespace pal {
 
@@ -14,10 +15,10 @@ struct PlanPage {
   std::string config;  // YAML, resolved
 };
 
-std::string plan_html(const Compiled& compiled, const PlanPage& page);
+std::string plan_html(const Compiled& compiled, const PlanPage& page, const PlanFacts& facts = {});
 
 // Replaces the file as a whole. Error with kExitFailed when it cannot be written.
 void save_plan_page(const std::filesystem::path& file, const Compiled& compiled,
-                    const PlanPage& page);
+                    const PlanPage& page, const PlanFacts& facts = {});
 
 }  // namespace pal

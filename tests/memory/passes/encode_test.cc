@@ -299,8 +299,9 @@ TEST(EncodeDpr, FormatsOfLayers) {
     lowered_forms(p, {.dpr_layers = {{"rn", Dpr::fp8}}});
     FAIL() << "no layer has that name";
   } catch (const UsageError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "memory.dpr_layers: the model has no layer rn; its layers are in rnn, rnn0");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "memory.dpr_layers: the model has no layer rn with feature maps; its layers are rnn, rnn0");
   }
 }
 

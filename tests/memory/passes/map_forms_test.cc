@@ -53,18 +53,22 @@ Program step_of(const Network& network, std::vector<std::string> outputs_of = {}
 }
 
 // "relu bits; matmul dense (read as values)" of what has a row.
-std::string told(const Program& p, const Encodings& encodings) {
+std::string told_because(const Program& p, const DenseReasons& reasons) {
   std::string text;
-  for (const MapForm& map : map_forms(p, encodings)) {
+  for (const MapForm& map : map_forms(p, reasons)) {
     EXPECT_EQ(map.reason.empty(), !map.form.is_dense()) << map.layer;
     text += (text.empty() ? "" : "; ") + map.layer + " " + describe(map.form, map.spec);
     if (!map.reason.empty()) text += " (" + map.reason + ")";
   }
   return text;
 }
+std::string told(const Program& p, const Encodings& encodings) {
+  return told_because(p, dense_reasons(p, encodings));
+}
 std::string told_encoded(const Program& p, const Encodings& encodings) {
   const Forms forms = choose_forms(p, encodings);
-  return told(encode(p, encodings.ssdc ? add_sparse(p, encodings, forms) : forms), encodings);
+  return told_because(encode(p, encodings.ssdc ? add_sparse(p, encodings, forms) : forms),
+                      dense_reasons(p, encodings));
 }
 
 Program two_products() {
@@ -91,11 +95,11 @@ TEST(MapForms, FormsAsTheNodesHaveThem) {
 TEST(MapForms, Bytes) {
   const Program p = two_products();
   const Encodings fp8{.binarize = true, .dpr = Dpr::fp8};
-  const auto maps = map_forms(encode(p, choose_forms(p, fp8)), fp8);
+  const auto maps = map_forms(encode(p, choose_forms(p, fp8)), {});
   ASSERT_EQ(maps.size(), 1u);
   EXPECT_EQ(maps[0].dense_bytes, kRows * kWidth * 4);
   EXPECT_EQ(maps[0].bytes, kRows * kWidth / 8 + kRows * kWidth);
-  const auto dense = map_forms(p, {.binarize = true});
+  const auto dense = map_forms(p, {});
   ASSERT_EQ(dense.size(), 1u);
   EXPECT_EQ(dense[0].bytes, dense[0].dense_bytes);
 }
@@ -156,7 +160,7 @@ TEST(MapForms, WhyAStatisticACloneOrAViewIsDense) {
     Val y = tanh(matmul(x, w));
     return matmul(reshape(y, {kRows, kWidth}), w);
   });
-  const auto maps = map_forms(viewed, {.binarize = true});
+  const auto maps = map_forms(viewed, {});
   ASSERT_EQ(maps.size(), 1u);
   EXPECT_EQ(maps[0].layer, "layer tanh");
 }
@@ -179,7 +183,7 @@ TEST(MapForms, AnAssumedDensityIsOfMapsWithZeros) {
   const std::string dense = "(makes no zeros)";
   std::map<std::string, std::string> by_layer;
   for (const MapForm& map :
-       map_forms(encode(p, add_sparse(p, half, choose_forms(p, half))), half)) {
+       map_forms(encode(p, add_sparse(p, half, choose_forms(p, half))), dense_reasons(p, half))) {
     if (p.value(map.value).spec.numel() < kRows * kWidth || !is_float(map.spec.dtype)) continue;
     const std::string said = map.form.is_dense() ? "(" + map.reason + ")" : kind_of(map.form);
     std::string& all = by_layer[map.layer.substr(6)];
@@ -233,7 +237,7 @@ TEST(MapFormsProperty, EveryMapHasAFormOrAReason) {
       if (node.op == &clip_bits_op) encoded.insert(node.out[0]);
     }
     int64_t dense = 0, all = 0;
-    for (const MapForm& map : map_forms(c.program, c.encode)) {
+    for (const MapForm& map : map_forms(c.program, c.dense_maps)) {
       EXPECT_EQ(encoded.erase(map.value), size_t(!map.form.is_dense())) << map.layer;
       EXPECT_EQ(map.reason.empty(), !map.form.is_dense()) << map.layer;
       kinds.insert(kind_of(map.form)), reasons.insert(map.reason);

@@ -75,8 +75,8 @@ TEST_F(PlanDensity, ANumberIsAssumedOfEveryMap) {
   EXPECT_EQ(half["encodings"]["densities"]["assumed"], 0.5);
   EXPECT_EQ(tenth["encodings"]["densities"]["assumed"], 0.1);
   EXPECT_LT(tenth["bytes"]["total"], half["bytes"]["total"]);
-  EXPECT_LT(half["bytes"]["total"], half["encodings"]["dense_bytes"]);
-  EXPECT_EQ(half["encodings"]["dense_bytes"], tenth["encodings"]["dense_bytes"]);
+  EXPECT_LT(half["bytes"]["total"], half["encodings"]["without_sparse_bytes"]);
+  EXPECT_EQ(half["encodings"]["without_sparse_bytes"], tenth["encodings"]["without_sparse_bytes"]);
   EXPECT_NE(plan({"--density", "0"}).find("a density of 0 is assumed"), std::string::npos);
 }
 
@@ -137,18 +137,46 @@ TEST_F(PlanDensity, WhatIsNeitherIsSaidWithWhatToDo) {
 // batch.
 TEST_F(PlanDensity, TheDensePlanHasToFit) {
   const auto plain = plan_json({"--density", "0.05"});
-  const int64_t sparse = plain["bytes"]["total"], dense = plain["encodings"]["dense_bytes"];
+  const int64_t sparse = plain["bytes"]["total"],
+                dense = plain["encodings"]["without_sparse_bytes"];
   const std::string between = std::to_string(sparse + (dense - sparse) / 2);
   // Without recomputation there is nothing to fall back on: rounded maps forbid it.
   const std::string out = plan({"--density", "0.05", "--budget", "400000", "--json"});
   EXPECT_EQ(status_, kExitBudget);
   EXPECT_NE(error_.find("over the budget"), std::string::npos) << error_;
   const auto fitted = plan_json({"--density", "0.05", "--budget", between});
-  EXPECT_EQ(fitted["encodings"]["dense_recomputes"], true);
+  EXPECT_EQ(fitted["encodings"]["without_sparse_recomputes"], true);
   EXPECT_EQ(fitted["fits"], status_ == kExitDone);
 
   const auto largest = plan_json({"--max-batch", "--budget", std::to_string(dense)});
   EXPECT_EQ(largest["max_batch"], 16);
+}
+
+// As a run does: where the plan with sparse maps is over the budget, the step is the one without
+// them, and that is said.
+TEST_F(PlanDensity, WhereNoMapIsKeptSparseThePlanIsTheDenseOne) {
+  const auto most = plan_json({"--density", "0.9"}), least = plan_json({"--density", "0.05"});
+  EXPECT_EQ(most["encodings"]["kept_sparse"], true);
+  const int64_t sparse = most["bytes"]["total"], budget = sparse - 1;
+  ASSERT_LT(least["bytes"]["total"], budget);
+  const auto over = plan_json({"--density", "0.9", "--budget", std::to_string(budget)});
+  EXPECT_EQ(status_, kExitDone) << error_;
+  EXPECT_EQ(over["fits"], true);
+  EXPECT_EQ(over["encodings"]["kept_sparse"], false);
+  EXPECT_EQ(over["encodings"]["without_sparse_recomputes"], true);
+  EXPECT_EQ(over["bytes"]["total"], over["encodings"]["without_sparse_bytes"]);
+  const std::string said = plan({"--density", "0.9", "--budget", std::to_string(budget)});
+  EXPECT_NE(said.find("which is over the budget"), std::string::npos) << said;
+}
+
+// The page says what the lines say.
+TEST_F(PlanDensity, ThePageHasWhatARunNeeds) {
+  const std::string page = (folder_.path() / "plan.html").string();
+  plan({"--html", page});
+  EXPECT_EQ(status_, kExitDone) << error_;
+  const std::string html = read_file(page);
+  EXPECT_NE(html.find("a density of 0.5 is assumed"), std::string::npos);
+  EXPECT_NE(html.find("a run needs the larger of both"), std::string::npos);
 }
 
 }  // namespace

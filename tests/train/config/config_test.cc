@@ -145,7 +145,7 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "c.yaml:6: memory.encode: ssdc is listed twice; keep one"},
       {head + tail + "memory:\n  encode: ssdc\n",
        "c.yaml:6: memory.encode: expected list of strings (any of binarize, ssdc, dropout_bits, "
-       "dpr_fp16, dpr_fp10, dpr_fp8), got the string \"ssdc\""},
+       "dpr_fp16, dpr_fp10, dpr_fp8), got the string \"ssdc\"; write it as [ssdc]"},
       {head + tail + "memory:\n  swap: vdnn\n",
        "c.yaml:6: memory.swap: vdnn is not available in this version; use none"},
       {head + tail + "memory:\n  manager: dtr\n",
@@ -251,13 +251,28 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
             "memory.dpr_layers which scopes get which");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]"),
                              parse_set("memory.dpr_layers={rnn: fp10}")}),
-            "--set: memory.encode: has several dpr_ formats, and memory.dpr_layers gives none of "
-            "them to a scope; keep one for all other scopes, or none");
-  EXPECT_EQ(error_of(kGood, {parse_set("memory.dpr_layers={rnn: fp9}")}).substr(0, 62),
-            "--set: memory.dpr_layers: fp9 is not one of fp16, fp10, fp8; d");
+            "--set: memory.encode: has several dpr_ formats, of which memory.dpr_layers gives "
+            "dpr_fp16 to no scope; leave it out, or keep it alone for all scopes that dpr_layers "
+            "does not name");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.dpr_layers={rnn: fp9}")}).substr(0, 66),
+            "--set: memory.dpr_layers.rnn: fp9 is not one of fp16, fp10, fp8; d");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.dpr_layers={rnn: dpr_fp8}")}),
+            "--set: memory.dpr_layers.rnn: dpr_fp8 is not one of fp16, fp10, fp8; did you mean "
+            "fp8?");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]"),
-                             parse_set("memory.dpr_layers={rnn: fp8}")}),
+                             parse_set("memory.dpr_layers={rnn: fp8}")})
+                .find("--set: memory.encode: has several"),
+            0u);
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[dpr_fp8, dpr_fp16]"),
+                             parse_set("memory.dpr_layers={rnn: fp8, out: fp16}")}),
             "");
+  EXPECT_EQ(
+      error_of(kGood, {parse_set("memory.encode=ssdc")}),
+      "--set: memory.encode: expected list of strings (any of binarize, ssdc, "
+      "dropout_bits, dpr_fp16, dpr_fp10, dpr_fp8), got the string \"ssdc\"; write it as [ssdc]");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[fp16]")}),
+            "--set: memory.encode: fp16 is not one of binarize, ssdc, dropout_bits, dpr_fp16, "
+            "dpr_fp10, dpr_fp8; did you mean dpr_fp16?");
   EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
             "--set: memory.swap: planned is not available in this version; use none");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});

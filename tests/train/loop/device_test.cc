@@ -32,7 +32,7 @@ TEST(ChooseDevice, CudaIsRefusedWhereThereIsNoneAndAutoSaysSo) {
     EXPECT_EQ(error.exit_code, kExitUsage);
   }
   EXPECT_EQ(refusal.find("device cuda: "), 0u) << refusal;
-  EXPECT_NE(refusal.find("use --device cpu"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("set device.type to cpu"), std::string::npos) << refusal;
   EXPECT_EQ(refusal.find('\n'), std::string::npos) << refusal;
   std::string said;
   const Device device = choose_device(config_of("auto"), &said);

@@ -64,7 +64,7 @@ TEST(GistPlanned, PassesEncodeMapsWhereWeightsAreThePeak) {
   CompileOptions options;
   options.encode = as_options(p, with);
   const Compiled all = compile(p, cache, StateLayout(p), options);
-  for (const MapForm& map : map_forms(all.program, options.encode)) {
+  for (const MapForm& map : map_forms(all.program, {})) {
     EXPECT_FALSE(map.form.sparse) << map.layer;
   }
 }

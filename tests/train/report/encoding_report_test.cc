@@ -72,7 +72,7 @@ TEST(EncodingReport, ByFormIsTheSumOfTheMaps) {
   // A product's operand and result.
   EXPECT_EQ(json["floor_bytes"], 2 * 512 * 32 * 4);
   EXPECT_EQ(json["densities"]["assumed"], 0.5);
-  EXPECT_FALSE(json.contains("dense_bytes"));
+  EXPECT_FALSE(json.contains("without_sparse_bytes"));
 }
 
 TEST(EncodingReport, Lines) {
@@ -97,8 +97,8 @@ TEST(EncodingReport, Lines) {
   const auto json = encoding_json(c, facts);
   EXPECT_EQ(json["densities"]["measured"], "runs/x");
   EXPECT_EQ(json["densities"]["maps"], 2);
-  EXPECT_EQ(json["dense_bytes"], 123'000'000);
-  EXPECT_EQ(json["dense_recomputes"], true);
+  EXPECT_EQ(json["without_sparse_bytes"], 123'000'000);
+  EXPECT_EQ(json["without_sparse_recomputes"], true);
 }
 
 // A plan that fits, and falls back on one that does not, does not fit.
@@ -112,6 +112,20 @@ TEST(EncodingReport, WhatARunFallsBackOnHasToFitToo) {
   EXPECT_EQ(nlohmann::json::parse(plan_json(c, {0, 0}, facts))["fits"], false);
   EXPECT_NE(joined(plan_lines(c, facts)).find("1.00 MB over without sparse maps"),
             std::string::npos);
+}
+
+TEST(EncodingReport, WhereARunKeepsNoMapSparse) {
+  const Compiled c = compiled({.binarize = true});
+  PlanFacts facts{.dense_bytes = 5'000'000, .sparse_bytes = 5'000'000};
+  EXPECT_NE(joined(encoding_lines(c, facts))
+                .find("no map is kept sparse: that plan would need 5.00 MB, which is no less\n"),
+            std::string::npos);
+  facts.capacity = 4'999'999, facts.dense_recomputes = true;
+  EXPECT_NE(joined(encoding_lines(c, facts))
+                .find("5.00 MB, which is over the budget; this one is with memory.recompute: echo"),
+            std::string::npos);
+  EXPECT_EQ(encoding_json(c, facts)["kept_sparse"], false);
+  EXPECT_NE(encoding_html(c, facts).find("which is over the budget"), std::string::npos);
 }
 
 size_t count(const std::string& text, const std::string& part) {
