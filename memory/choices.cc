@@ -30,7 +30,7 @@ Made recompute_some(const Program& p, Context context, std::string* note) {
   const bool echo = options.recompute == Recompute::echo;
   RecomputeGoal goal{
       .budget = options.budget, .fuse = options.fuse_recompute, .maps_alone = options.maps_alone};
-  const Encodings encodings = encodings_of(context);
+  const Encodings encodings = encodings_of(context).without_counts();
   if (encodings.keeps_codes()) goal.encodings = &encodings;
   Program out = recompute(p, options.recompute, echo ? context.final_peak : context.scheduled_peak,
                           note, options.recompute_options, goal);

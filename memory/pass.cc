@@ -43,9 +43,9 @@ struct Raised {
 };
 
 // Options by which passes are judged. Which values are rounded may not depend on how many of their
-// elements are zero, so nor may what is recomputed then.
+// elements are zero, or on whether they are counted, so nor may what is recomputed then.
 CompileOptions judging(CompileOptions options) {
-  if (options.encode.is_lossy()) options.encode.ssdc = false;
+  options.encode = options.encode.without_counts();
   return options;
 }
 
@@ -96,7 +96,8 @@ class Driver {
       then.reports = now.reports;
       PassReport kept = report;
       add(std::move(kept), now, then, then);
-      const bool judged_apart = judging_.encode.ssdc != options_.encode.ssdc;
+      const bool judged_apart = judging_.encode.ssdc != options_.encode.ssdc ||
+                                judging_.encode.observe != options_.encode.observe;
       const int64_t apart = judged_apart ? final_peak(rest, then.program) : 0;
       Passed with = run(rest, std::move(then));
       const Raised raised{final(now.program), judged_apart ? apart : peak_of(with, options_)};

@@ -294,7 +294,7 @@ std::string rounding_of(const Program& p) {
     if (!format) continue;
     const Value& value = p.value(node.in[0]);
     rounded.push_back(join_parts(p.scopes[value.scope], " t=", value.step, " ", value.spec, " ",
-                                 p.node(value.producer).op->name, " ", name_of(*format)));
+                                 value.origin, " ", name_of(*format)));
   }
   if (rounded.empty()) return "";
   std::sort(rounded.begin(), rounded.end());

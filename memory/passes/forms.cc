@@ -106,7 +106,11 @@ class Chooser {
       if (s == kNone) continue;
       needed[s] |= is_kept_outside(storages[s]);
       if (!is_read_later(v)) continue;
-      if (coded[s] && forms[v].is_dense()) forms[v] = form_of(v, true).form;
+      // The others in a storage with codes. What is rounded is decided without sparse codes.
+      if (coded[s] && forms[v].is_dense()) {
+        const Form beside = form_of(v, true).form;
+        if (!base || !beside.dpr) forms[v] = beside;
+      }
       needed[s] |= forms[v].is_dense();
     }
     add_bytes(forms, storages, bytes);
@@ -216,6 +220,7 @@ class Chooser {
     if (is_statistic(v)) return {{}, "a statistic"};
     const std::optional<Dpr> format = format_of(encodings_, p_.scopes[value.scope]);
     if (!format) return {{}, "its layer has no dpr_ format"};
+    if (dpr_bits(*format) >= bits(value.spec.dtype)) return {{}, "has no more bits than codes"};
     if (asked.mixed) return {{}, "a clone reads it"};
     return {{.bits = asked.predicate, .dpr = format, .direct = encodings_.direct}};
   }

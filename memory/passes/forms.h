@@ -34,6 +34,13 @@ struct Encodings {
   bool any() const { return binarize || dropout_bits || is_lossy() || ssdc || observe; }
   bool is_lossy() const { return dpr || !dpr_layers.empty(); }  // rounds
   bool keeps_codes() const { return is_lossy() || (ssdc && (assumed_density || !density.empty())); }
+  // Where values are rounded: without what depends on counts of nonzeros. A run has plans with it
+  // and without it, which have to round the same values.
+  Encodings without_counts() const {
+    Encodings out = *this;
+    if (is_lossy()) out.ssdc = out.observe = false;
+    return out;
+  }
 };
 // Of these, echo takes what lowers the peak.
 inline const Encodings kBits{.binarize = true, .dropout_bits = true};

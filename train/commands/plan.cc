@@ -92,7 +92,7 @@ int64_t Planner::without_sparse(Planned& step, const CompileOptions& options,
   if (!dense.over.empty()) {
     step.over = dense_over(dense.over, i).what();
   } else if (!step.over.empty() ||
-             (!facts.dense_recomputes && sparse_bytes >= *facts.dense_bytes)) {
+             (!facts.dense_recomputes && sparse_bytes >= most_sparse_bytes(*facts.dense_bytes))) {
     facts.sparse_bytes = sparse_bytes;
     step = std::move(dense);
   }

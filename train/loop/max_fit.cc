@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "memory/compile.h"
 #include "train/loop/run_options.h"
+#include "train/loop/sparse_steps.h"
 #include "train/loop/step_program.h"
 
 namespace pal {
@@ -88,9 +89,12 @@ class Prober {
         config_(config),
         bucket_(bucket),
         key_(key),
-        options_(compile_options(config.memory)),
+        capacity_(capacity),
         cache_(choose_device(config.device)) {
-    options_.budget = capacity, options_.must_fit = false;
+    CompileOptions options = compile_options(config.memory);
+    options.budget = capacity, options.must_fit = false;
+    // With sparse maps the plan that a run falls back on has to fit.
+    tries_ = options.encode.ssdc ? dense_options(options) : std::vector{options};
   }
 
   void know(int64_t value, int64_t bytes) { known_ = {value, bytes}; }
@@ -99,7 +103,7 @@ class Prober {
     if (known_ && known_->first == value) return known_->second;
     Step step = passed(value);
     const int64_t bytes = step.bytes;
-    if (bytes <= *options_.budget && (!last_ || last_->value < value)) last_ = std::move(step);
+    if (bytes <= capacity_ && (!last_ || last_->value < value)) last_ = std::move(step);
     return bytes;
   }
   // Whether there is such a model: of residual networks, there are some depths.
@@ -115,7 +119,7 @@ class Prober {
   int64_t planned(int64_t value) {
     if (!last_ || last_->value != value) last_ = passed(value);
     const Compiled& c = last_->compiled;
-    return make_plan(c.program, c.storages, last_->layout, *options_.budget).device().bytes;
+    return make_plan(c.program, c.storages, last_->layout, capacity_).device().bytes;
   }
 
  private:
@@ -124,12 +128,15 @@ class Prober {
     Compiled compiled;  // after the passes, without a plan
     StateLayout layout;
   };
+  // By the first of the options that fits, else by the last.
   Step passed(int64_t value) {
-    Step step{.value = value};
-    Program program = record(value);
-    step.layout = StateLayout(program);
-    step.bytes = least_bytes(std::move(program), cache_, step.layout, options_, &step.compiled);
-    return step;
+    for (size_t i = 0;; ++i) {
+      Step step{.value = value};
+      Program program = record(value);
+      step.layout = StateLayout(program);
+      step.bytes = least_bytes(std::move(program), cache_, step.layout, tries_[i], &step.compiled);
+      if (step.bytes <= capacity_ || i + 1 == tries_.size()) return step;
+    }
   }
   Program record(int64_t value) const {
     const Config config = with_value(config_, key_, value);
@@ -140,7 +147,8 @@ class Prober {
   const Config& config_;
   const std::pair<int64_t, int64_t> bucket_;
   const std::string key_;
-  CompileOptions options_;
+  const int64_t capacity_;
+  std::vector<CompileOptions> tries_;
   KernelCache cache_;
   std::optional<std::pair<int64_t, int64_t>> known_;  // a value, and the least bytes that it needs
   std::optional<Step> last_;  // of the values that fit, the largest seen, or the one planned last

@@ -20,14 +20,21 @@ constexpr int kMostOverflows = 4;  // of one map: it is dense from then on
 // A plan is judged after so many times memory.ssdc_observe runs, by as many as that more.
 constexpr int64_t kSettled = 9;
 constexpr double kMuchLess = 0.875;  // of the room, to have the step planned anew
+constexpr int64_t kLeastGain = 100;  // a sparse plan takes at least this part less: one per cent
 
 std::string sparse_name(const std::string& name) { return name + "/sparse"; }
+std::string uncounted_name(const std::string& name) { return name + "/uncounted"; }
 
 int64_t count_in(Executable& ran, const CountedMap& map) {
   return *ran.output<int32_t>(map.output);
 }
 double density_in(Executable& ran, const CountedMap& map) {
   return double(count_in(ran, map)) / double(map.elements);
+}
+
+// The same results, where values are rounded.
+bool rounds_alike(const Executable& a, const Executable& b) {
+  return rounding_of(a.program()) == rounding_of(b.program());
 }
 
 // Bytes of a map with room for this density.
@@ -49,6 +56,8 @@ std::vector<CompileOptions> dense_options(const CompileOptions& options) {
   recomputed.recompute = Recompute::echo;
   return {dense, recomputed};
 }
+
+int64_t most_sparse_bytes(int64_t dense_bytes) { return dense_bytes - dense_bytes / kLeastGain; }
 
 BudgetError dense_over(const std::string& what, size_t i) {
   return BudgetError((i > 0 ? "with memory.recompute: echo " : "") + what +
@@ -73,22 +82,37 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
   Step& step = steps_[name];
   Executable& dense = *programs_.find(name);
   ++step.runs;
-  if (step.tried || step.runs <= *config_.ssdc_observe) return step.sparse ? *step.sparse : dense;
+  if (step.tried && step.sparse) return *step.sparse;
+  if (step.tried && step.uncounted && !is_judged(step)) return *step.uncounted;
+  if (step.tried || step.runs <= *config_.ssdc_observe) return dense;
   step.tried = true, step.sparse = nullptr, step.late.clear();
   step.settled_since = step.runs, step.recent.clear();
   CompileOptions options = programs_.options();
   options.encode.density = step.densest;
+  const auto stay_dense = [&](const std::string& why) -> Executable& {
+    log_info(name + ": no map is kept sparse: " + why);
+    step.uncounted = nullptr;
+    if (counted_maps(dense.program()).empty()) return dense;
+    CompileOptions uncounted = dense_options(programs_.options())[step.recomputes ? 1 : 0];
+    uncounted.encode.observe = false, uncounted.must_fit = false;
+    const int64_t bytes = dense.compiled().plan.device().bytes;
+    Executable* plain = programs_.add_below(bytes + 1, uncounted_name(name), recorded(), uncounted);
+    if (!plain || !rounds_alike(*plain, dense)) return dense;
+    step.uncounted = plain;
+    return *plain;
+  };
   try {
     // A dense plan that recomputes takes longer; any other has to be the larger one.
-    const int64_t most = step.recomputes ? std::numeric_limits<int64_t>::max()
-                                         : dense.compiled().plan.device().bytes;
+    const int64_t dense_bytes = dense.compiled().plan.device().bytes;
+    const int64_t most =
+        step.recomputes ? std::numeric_limits<int64_t>::max() : most_sparse_bytes(dense_bytes);
     Executable* fewer = programs_.add_below(most, sparse_name(name), recorded(), options);
-    if (!fewer) return dense;
+    if (!fewer) return stay_dense("that plan would not take a per cent less");
     Executable& sparse = *fewer;
     const auto maps = counted_maps(sparse.program());
-    if (maps.empty()) return dense;
-    if (rounding_of(sparse.program()) != rounding_of(dense.program())) {
-      throw ProgramError(name + ": the sparse plan rounds other values than the dense one");
+    if (maps.empty()) return stay_dense("none would shrink");
+    if (!rounds_alike(sparse, dense)) {
+      return stay_dense("that plan would round other values than the dense one");
     }
     step.sparse = &sparse, step.sparse_since = step.runs;
     log_info(name + ": " + std::to_string(maps.size()) + " maps are kept sparse from run " +
@@ -98,9 +122,13 @@ Executable& SparseSteps::choose(const std::string& name, const std::function<Pro
     made(sparse);
     return sparse;
   } catch (const BudgetError& error) {
-    log_warn(name + " stays as it is: with sparse encodings " + error.what());
+    return stay_dense(error.what());
   }
-  return dense;
+}
+
+// The runs that judge a plan, which count.
+bool SparseSteps::is_judged(const Step& step) const {
+  return step.runs - step.settled_since >= kSettled * *config_.ssdc_observe;
 }
 
 std::vector<std::string> SparseSteps::overflows(const std::string& name, Executable& ran) {
@@ -137,7 +165,7 @@ void SparseSteps::observe(const std::string& name, Executable& ran) {
 // only so often.
 void SparseSteps::judge(Step& step, Executable& ran) const {
   const int64_t observe = *config_.ssdc_observe, age = step.runs - step.settled_since;
-  if (!step.tried || age < kSettled * observe) return;
+  if (!step.tried || !is_judged(step)) return;
   const std::vector<CountedMap> maps = counted_maps(ran.program());
   for (const CountedMap& map : maps) {
     double& densest = step.recent[map.origin];

@@ -3,7 +3,8 @@
 // memory.ssdc_margin times the most that were counted. Where a run has more, its gates are shut, so
 // that no state has changed (memory/passes/encode.h), and the first plan runs the same step again:
 // the results are the same bits whichever plan runs when. A step is planned anew where that happens
-// twice, and where maps have far fewer nonzeros than they had.
+// twice, and where maps have far fewer nonzeros than they had. A step of which no map is worth
+// being sparse runs on a third plan, that counts nothing, but for the runs that judge it anew.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,8 @@ namespace pal {
 // The options of a step's dense plan; and with a budget that it does not keep to, and without
 // rounding forms, which another plan would round otherwise, those to try instead: it recomputes.
 std::vector<CompileOptions> dense_options(const CompileOptions& options);
+// The bytes below which a step with sparse maps is worth it.
+int64_t most_sparse_bytes(int64_t dense_bytes);
 // What to say where the i-th of them does not keep to the budget either.
 BudgetError dense_over(const std::string& what, size_t i);
 
@@ -64,6 +67,7 @@ class SparseSteps {
     std::map<ValueId, int> overflows;   // of which a value was the cause
     std::vector<int64_t> late;          // runs with too little room since the plan was made
     Executable* sparse = nullptr;
+    Executable* uncounted = nullptr;   // where no map is kept sparse
     bool tried = false;                // for what is known now
     bool recomputes = false;           // the dense plan does, to keep to the budget
     int64_t settled_since = 0;         // the first run with this plan, or after it was judged
@@ -72,6 +76,7 @@ class SparseSteps {
 
   // After a run that counts: whether the plan's room is much more than maps need by now.
   void judge(Step& step, Executable& ran) const;
+  bool is_judged(const Step& step) const;
 
   const MemoryConfig& config_;
   ProgramSet& programs_;

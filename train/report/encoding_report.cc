@@ -112,7 +112,7 @@ std::vector<std::string> sparse_lines(const Compiled& step, const PlanFacts& fac
     const bool over = facts.capacity && *facts.sparse_bytes > *facts.capacity;
     lines.push_back("no map is kept sparse: that plan would need " +
                     format_bytes(*facts.sparse_bytes) +
-                    (over ? ", which is over the budget" : ", which is no less") +
+                    (over ? ", which is over the budget" : ", which is not a per cent less") +
                     (facts.dense_recomputes ? "; this one is with memory.recompute: echo" : ""));
     return lines;
   }

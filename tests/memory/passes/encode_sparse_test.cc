@@ -23,6 +23,7 @@
 #include "ops/sums/reduce.h"
 #include "ops/tensors/state.h"
 #include "ops/tensors/transfers.h"
+#include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
 #include "tests/memory/compiled_bits.h"
 #include "tests/support/random_network.h"
@@ -230,33 +231,79 @@ TEST(EncodeSparse, RoundedValuesAreTheSameOnes) {
 }
 
 // A plan that rounds, made before any density is known and after: also where it recomputes.
-TEST(EncodeSparseProperty, WhatIsRoundedDoesNotDependOnDensities) {
+TEST(EncodeSparseProperty, WhatIsRoundedDependsNeitherOnDensitiesNorOnCounting) {
   int recomputed = 0, sparse = 0;
-  for (uint64_t seed = 0; seed < networks_asked(6); ++seed) {
+  const uint64_t asked = uint64_t(networks_asked(6));
+  std::vector<uint64_t> seeds{11, 15, 54};  // the counters' bytes once tipped these
+  for (uint64_t seed = 0; seed < asked; ++seed) seeds.push_back(seed);
+  for (const uint64_t seed : seeds) {
     const Program recorded = random_network(
         seed,
         {.layers = int((seed % 2 ? 16 : 6) + seed % 9), .batch = seed % 3 ? 16 : 48, .width = 40});
     KernelCache cache{Device{}};
     const StateLayout layout(recorded);
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> part(0, 1);
     for (const Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
       CompileOptions options;
       options.recompute = method, options.recompute_options.overhead = 1;
-      options.encode = {.binarize = true, .dpr = Dpr(seed % 3), .ssdc = true};
+      options.encode = {.binarize = seed % 5 != 0, .dpr = Dpr(seed % 3)};
+      const std::string plain = rounding_of(compile(recorded, cache, layout, options).program);
+      options.encode.observe = true;
       const Compiled before = compile(recorded, cache, layout, options);
+      EXPECT_EQ(rounding_of(before.program), plain) << "seed " << seed << " " << to_string(method);
       recomputed += !rounding_of(before.program).empty() &&
                     std::any_of(before.program.nodes.begin(), before.program.nodes.end(),
                                 [](const Node& n) { return n.phase == Phase::recompute; });
-      for (const double density : {0.02, 0.2, 0.5}) {
-        for (ValueId v : recorded.values.ids()) options.encode.density[v] = density;
+      options.encode.ssdc = true, options.encode.observe = false;
+      for (const double most : {0.02, 0.2, 0.5, 1.0}) {
+        for (ValueId v : recorded.values.ids()) options.encode.density[v] = most * part(random);
         const Compiled after = compile(recorded, cache, layout, options);
-        EXPECT_EQ(rounding_of(after.program), rounding_of(before.program))
-            << "seed " << seed << " " << to_string(method) << " density " << density;
+        EXPECT_EQ(rounding_of(after.program), plain)
+            << "seed " << seed << " " << to_string(method) << " densities up to " << most;
         sparse += count_of(after.program, "ssdc_encode");
       }
     }
   }
   EXPECT_GT(recomputed, 0);
   EXPECT_GT(sparse, 20);
+}
+
+// Two maps in one storage of which only one is worth being sparse: the other stays as it is, since
+// which values are rounded is decided without sparse codes.
+TEST(EncodeSparse, BesideSparseCodesNothingIsRounded) {
+  Builder b;
+  Val x = b.input("x", {{256, 64}}), w = b.state("w", {{64, 64}}, Role::weight);
+  Val a = relu(matmul(x, w)), s = sigmoid(matmul(x, w)), both = stack({a, s});
+  Val loss = sum_all(mul(both, both));
+  b.output("loss", loss);
+  b.output("d", differentiate(b, loss, {w})[0]);
+  Program p = b.take();
+  for (ValueId v : p.values.ids()) p.value(v).origin = v;
+  Encodings encodings{.dpr = Dpr::fp8, .ssdc = true};
+  encodings.density = {{a.id, 0.02}, {s.id, 1.0}, {both.id, 0.1}};
+  const Forms rounded = choose_forms(p, encodings);
+  EXPECT_TRUE(std::any_of(rounded.begin(), rounded.end(), [](const Form& f) { return !!f.dpr; }));
+  for (const Form& form : add_sparse(p, encodings, Forms(p.values.size()))) {
+    EXPECT_FALSE(form.dpr);
+  }
+}
+
+// Which of two alike maps of a layer is rounded makes another result, and other digits.
+TEST(EncodeSparse, DigitsTellMapsOfOneLayerApart) {
+  Builder b;
+  Val x = b.input("x", {{64, 128}}), w = b.state("w", {{128, 128}}, Role::weight);
+  Builder::Within scope(b, "block");
+  Val one = tanh(matmul(x, w)), two = tanh(matmul(one, w));
+  Val loss = sum_all(mul(two, two));
+  b.output("loss", loss);
+  b.output("d", differentiate(b, loss, {w})[0]);
+  Program p = b.take();
+  for (ValueId v : p.values.ids()) p.value(v).origin = v;
+  Forms first(p.values.size()), second(p.values.size());
+  first[one.id].dpr = second[two.id].dpr = Dpr::fp8;
+  EXPECT_NE(rounding_of(encode(p, first)), "");
+  EXPECT_NE(rounding_of(encode(p, first)), rounding_of(encode(p, second)));
 }
 
 // The plan that counts and the one with sparse maps may take other forms, and recompute otherwise.

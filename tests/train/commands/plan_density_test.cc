@@ -148,24 +148,35 @@ TEST_F(PlanDensity, TheDensePlanHasToFit) {
   EXPECT_EQ(fitted["encodings"]["without_sparse_recomputes"], true);
   EXPECT_EQ(fitted["fits"], status_ == kExitDone);
 
-  const auto largest = plan_json({"--max-batch", "--budget", std::to_string(dense)});
-  EXPECT_EQ(largest["max_batch"], 16);
+  // The largest batch is the one up to which a plan is not refused: its fallback recomputes.
+  const std::string budget = std::to_string(dense);
+  const int64_t largest = plan_json({"--max-batch", "--budget", budget})["max_batch"];
+  EXPECT_GT(largest, 16);
+  for (const int64_t more : {0, 1}) {
+    plan({"--set", "train.batch_size=" + std::to_string(largest + more), "--budget", budget});
+    EXPECT_EQ(status_, more ? kExitBudget : kExitDone) << largest + more << error_;
+  }
 }
 
-// As a run does: where the plan with sparse maps is over the budget, the step is the one without
-// them, and that is said.
+// As a run does: where the plan with sparse maps is over the budget, or hardly smaller, the step is
+// the one without them, and that is said.
 TEST_F(PlanDensity, WhereNoMapIsKeptSparseThePlanIsTheDenseOne) {
-  const auto most = plan_json({"--density", "0.9"}), least = plan_json({"--density", "0.05"});
+  const auto useless = plan_json({"--density", "1"});
+  EXPECT_EQ(useless["encodings"]["kept_sparse"], false);
+  EXPECT_EQ(useless["bytes"]["total"], useless["encodings"]["without_sparse_bytes"]);
+  EXPECT_NE(plan({"--density", "1"}).find("which is not a per cent less"), std::string::npos);
+
+  const auto most = plan_json({"--density", "0.5"}), least = plan_json({"--density", "0.05"});
   EXPECT_EQ(most["encodings"]["kept_sparse"], true);
   const int64_t sparse = most["bytes"]["total"], budget = sparse - 1;
   ASSERT_LT(least["bytes"]["total"], budget);
-  const auto over = plan_json({"--density", "0.9", "--budget", std::to_string(budget)});
+  const auto over = plan_json({"--density", "0.5", "--budget", std::to_string(budget)});
   EXPECT_EQ(status_, kExitDone) << error_;
   EXPECT_EQ(over["fits"], true);
   EXPECT_EQ(over["encodings"]["kept_sparse"], false);
   EXPECT_EQ(over["encodings"]["without_sparse_recomputes"], true);
   EXPECT_EQ(over["bytes"]["total"], over["encodings"]["without_sparse_bytes"]);
-  const std::string said = plan({"--density", "0.9", "--budget", std::to_string(budget)});
+  const std::string said = plan({"--density", "0.5", "--budget", std::to_string(budget)});
   EXPECT_NE(said.find("which is over the budget"), std::string::npos) << said;
 }
 

@@ -160,6 +160,25 @@ TEST(SparseSteps, RoomDoesNotComeAndGoForEver) {
   EXPECT_LE(training.overflows, overflows + 4);
 }
 
+// With room for three times the most, no map that is half full is worth it: nothing is counted but
+// in the runs that judge the plan, which see when maps are sparse after all.
+TEST(SparseSteps, AStepWithoutSparseMapsIsSeldomCounted) {
+  for (const bool rounds : {false, true}) {
+    SparseSetup setup{.margin = 3, .observe = 2, .encode = {.binarize = true}};
+    if (rounds) setup.encode.dpr = Dpr::fp8;
+    Pair pair(setup);
+    int64_t step = 0;
+    for (; step < 30; ++step) pair.step(step, -2.0f);
+    EXPECT_EQ(pair.sparse.sparse_runs, 0);
+    EXPECT_GT(pair.sparse.uncounted_runs, 20);
+    const Executable* plain = pair.sparse.programs.find("only/uncounted");
+    ASSERT_NE(plain, nullptr);
+    EXPECT_TRUE(counted_maps(plain->program()).empty());
+    for (; step < 120; ++step) pair.step(step, 0.995f);
+    EXPECT_GT(pair.sparse.sparse_runs, 0);
+  }
+}
+
 TEST(SparseSteps, RoundedFormsRoundTheSameValues) {
   Pair pair({.accumulate = 2, .margin = 1.1, .encode = {.binarize = true, .dpr = Dpr::fp8}});
   for (int64_t step = 0; step < 30; ++step) pair.step(step, 0.9f - 0.06f * float(step));
