@@ -9,6 +9,8 @@
 #include "memory/passes/counted_maps.h"
 #include "memory/passes/encode.h"
 #include "memory/passes/fuse_recompute.h"
+#include "memory/recompute/echo_trials.h"
+#include "memory/swap/swap.h"
 
 namespace pal {
 
@@ -25,6 +27,41 @@ Encodings encodings_of(Context context) {
 
 }  // namespace
 
+namespace {
+
+// The parts of a step's time that echo is given, in turn, where the rest is swapped.
+constexpr double kEchoBesideSwap[] = {0.01, 0.02, 0.03, 0.05, 0.07, 0.09, 0.12, 0.2, 0.5};
+
+// Echo at several targets, and swapping for the rest: the fastest that keeps to the budget; where
+// there is none, the smallest.
+Made echo_beside_swap(const Program& p, Context context, RecomputeGoal goal, std::string* note) {
+  const CompileOptions& options = context.options;
+  const int64_t budget = *options.budget;
+  FinalStep least = context.final_step(p);
+  *note = "the rest is swapped: nothing is recomputed";
+  Made best;
+  const auto consider = [&](const RecomputeOptions& some) {
+    std::string said;
+    Program out = recompute(p, options.recompute, context.final_peak, &said, some, goal);
+    if (out.nodes.size() == p.nodes.size()) return;
+    const FinalStep step = context.final_step(out);
+    const bool better = least.bytes > budget ? step.bytes < least.bytes
+                                             : step.bytes <= budget && step.ms < least.ms;
+    if (!better) return;
+    least = step, best = std::move(out), *note = said;
+  };
+  consider(options.recompute_options);
+  goal.budget.reset();
+  for (const double part : kEchoBesideSwap) {
+    RecomputeOptions some = options.recompute_options;
+    some.overhead = part;
+    consider(some);
+  }
+  return best;
+}
+
+}  // namespace
+
 Made recompute_some(const Program& p, Context context, std::string* note) {
   const CompileOptions& options = context.options;
   const bool echo = options.recompute == Recompute::echo;
@@ -32,10 +69,23 @@ Made recompute_some(const Program& p, Context context, std::string* note) {
       .budget = options.budget, .fuse = options.fuse_recompute, .maps_alone = options.maps_alone};
   const Encodings encodings = encodings_of(context).without_counts();
   if (encodings.keeps_codes()) goal.encodings = &encodings;
+  if (echo && options.swap.method == Swap::planned && options.budget) {
+    return echo_beside_swap(p, context, goal, note);
+  }
   Program out = recompute(p, options.recompute, echo ? context.final_peak : context.scheduled_peak,
                           note, options.recompute_options, goal);
   if (out.nodes.size() == p.nodes.size()) return {};
   return out;
+}
+
+Made swap_some(const Program& p, Context context, std::string* note) {
+  const CompileOptions& options = context.options;
+  return swapped(p, options.swap,
+                 {.budget = options.budget,
+                  .device = options.profile.value_or(kEchoDevice),
+                  .workspace = context.workspace,
+                  .storages = storage_options(options)},
+                 note);
 }
 
 namespace {

@@ -20,6 +20,9 @@ std::optional<Program> fold_plain(const Program& program, const PassContext& con
 // memory.fuse_epilogues.
 std::optional<Program> fold_epilogues(const Program& program, const PassContext& context,
                                       std::string* note);
+// memory.swap.
+std::optional<Program> swap_some(const Program& program, const PassContext& context,
+                                 std::string* note);
 // memory.encode.
 std::optional<Program> encode_maps(const Program& program, const PassContext& context,
                                    std::string* note);

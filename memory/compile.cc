@@ -74,6 +74,8 @@ const Pass kPasses[] = {
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },
      [](Options o) { return o.fuse_updates; }, Keep::if_peak_not_higher},
     {"layouts", choose_operand_layouts, [](Options o) { return o.layouts; }},
+    {"swap", swap_some, [](Options o) { return o.swap.method != Swap::none; }, Keep::always,
+     kTradesTime},
     {"assign_queues",
      [](const Program& p, Context, std::string* note) { return assign_queues(p, note); },
      [](Options) { return true; }},

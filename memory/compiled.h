@@ -16,6 +16,7 @@
 #include "memory/recompute/recompute.h"
 #include "memory/schedule/schedule.h"
 #include "memory/storages/storages.h"
+#include "memory/swap/options.h"
 
 namespace pal {
 
@@ -28,6 +29,7 @@ struct CompileOptions {
   bool fuse_epilogues = true;              // memory.fuse_epilogues
   Encodings encode;                        // memory.encode, memory.dpr_layers
   Schedule schedule = Schedule::lifetime;  // memory.schedule
+  SwapOptions swap;                        // memory.swap, memory.vdnn
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included

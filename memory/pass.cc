@@ -10,6 +10,8 @@
 #include "core/order.h"
 #include "core/text.h"
 #include "core/verify.h"
+#include "memory/passes/assign_queues.h"
+#include "memory/recompute/echo_trials.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -31,7 +33,10 @@ int64_t scheduled_peak(const Program& program, const ByNode<int64_t>& workspace,
 
 double step_ms_of(Passed& passed, const CompileOptions& options) {
   if (!passed.step_ms) {
-    passed.step_ms = options.profile ? predict(passed.program, *options.profile).step_ms : 0;
+    // Copies run beside the rest.
+    const auto step_ms = [&](const Program& p) { return predict(p, *options.profile).step_ms; };
+    const std::optional<Program> queued = assign_queues(passed.program);
+    passed.step_ms = !options.profile ? 0 : step_ms(queued ? *queued : passed.program);
   }
   return *passed.step_ms;
 }
@@ -46,6 +51,7 @@ struct Raised {
 // elements are zero, or on whether they are counted, so nor may what is recomputed then.
 CompileOptions judging(CompileOptions options) {
   options.encode = options.encode.without_counts();
+  options.swap.method = Swap::none;  // its answer fits any budget, whatever the passes before do
   return options;
 }
 
@@ -69,12 +75,13 @@ class Driver {
         if (!without) without = final_peak(rest, p);
         return *without;
       };
+      const auto step = [&](const Program& p) { return final_step(rest, p); };
       PassReport report{.name = pass.name, .trades = pass.trades_time};
       const Clock::time_point start = Clock::now();
-      std::optional<Program> made = pass.run(
-          now.program,
-          {options_, cache_, now.workspace, scheduled, final, quick_ ? nullptr : &now.dense_maps},
-          &report.note);
+      std::optional<Program> made = pass.run(now.program,
+                                             {options_, cache_, now.workspace, scheduled, final,
+                                              step, quick_ ? nullptr : &now.dense_maps},
+                                             &report.note);
       report.seconds = seconds_since(start);
       if (!made) {
         if (!report.note.empty()) add(std::move(report), now, now, now);
@@ -97,7 +104,8 @@ class Driver {
       PassReport kept = report;
       add(std::move(kept), now, then, then);
       const bool judged_apart = judging_.encode.ssdc != options_.encode.ssdc ||
-                                judging_.encode.observe != options_.encode.observe;
+                                judging_.encode.observe != options_.encode.observe ||
+                                judging_.swap.method != options_.swap.method;
       const int64_t apart = judged_apart ? final_peak(rest, then.program) : 0;
       Passed with = run(rest, std::move(then));
       const Raised raised{final(now.program), judged_apart ? apart : peak_of(with, options_)};
@@ -111,6 +119,12 @@ class Driver {
   int64_t final_peak(std::span<const Pass> rest, const Program& program) const {
     Passed last = Driver(cache_, judging_, true).run(rest, prepared(program, cache_));
     return peak_of(last, options_);
+  }
+
+  FinalStep final_step(std::span<const Pass> rest, const Program& program) const {
+    Passed last = Driver(cache_, options_, true).run(rest, prepared(program, cache_));
+    const DeviceProfile device = options_.profile.value_or(kEchoDevice);
+    return {peak_of(last, options_), predict(last.program, device).step_ms};
   }
 
   Raised raised_by(Keep keep, Passed& now, Passed& then) const {

@@ -16,6 +16,12 @@
 
 namespace pal {
 
+// What a step comes to after all passes.
+struct FinalStep {
+  int64_t bytes = 0;  // alive at the peak
+  double ms = 0;      // predicted, for the profile, or else for kEchoDevice
+};
+
 // What a pass may ask about the step.
 struct PassContext {
   const CompileOptions& options;
@@ -27,6 +33,9 @@ struct PassContext {
   std::function<int64_t(const Program&)> scheduled_peak;
   // Live bytes at a program's peak after all passes that follow this one.
   std::function<int64_t(const Program&)> final_peak;
+  // What a program comes to after all passes that follow this one, copies to the host included;
+  // final_peak() is without them.
+  std::function<FinalStep(const Program&)> final_step;
   DenseReasons* dense_maps;  // where encode tells why maps stay dense; null: nobody asks
 };
 

@@ -13,11 +13,12 @@ bool is_copy(const Node& node) {
   return node.phase == Phase::offload || node.phase == Phase::reload;
 }
 
-// The node after which an offload runs: the last one that makes an operand; kNone: inputs
-// and state alone.
+// The node after which an offload runs: the last one that makes an operand, or for which it waits;
+// kNone: inputs and state alone.
 NodeId maker_of(const Program& p, const Node& node) {
   NodeId maker = kNone;
   for (ValueId v : present(node.in)) maker = std::max(maker, p.value(v).producer);
+  for (NodeId w : node.waits) maker = std::max(maker, w);
   return maker;
 }
 
@@ -56,6 +57,7 @@ ByNode<std::vector<NodeId>> waits_of(const Program& p) {
       if (p.value(v).producer != kNone) waits[n].push_back(p.value(v).producer);
     }
     if (node.phase == Phase::offload) {
+      waits[n].insert(waits[n].end(), node.waits.begin(), node.waits.end());
       offloads.push_back(n);
     } else if (node.phase == Phase::reload) {
       if (compute != kNone) waits[n].push_back(compute);

@@ -3,9 +3,10 @@
 // Passes before it see one logical order, in which an offload stands where its device bytes become
 // free, and a reload where they are taken. Here an offload moves up to right behind the node that
 // makes what it reads, onto queue 1; the compute node that came after it waits for it, so that the
-// bytes are free where they were. A reload stays where it stands, on queue 2; it waits for the
-// compute node before it, so that it takes no bytes earlier, and for its offload; the first node
-// that reads what it brings waits for it.
+// bytes are free where they were. Waits that an offload already has keep it from moving up further
+// than behind the nodes that it waits for. A reload stays where it stands, on queue 2; it waits for
+// the compute node before it, so that it takes no bytes earlier, and for its offload; the first
+// node that reads what it brings waits for it.
 #pragma once
 #include <optional>
 #include <string>

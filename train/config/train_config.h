@@ -8,6 +8,7 @@
 #include "autograd/optimizer.h"
 #include "memory/recompute/recompute.h"
 #include "memory/schedule/schedule.h"
+#include "memory/swap/options.h"
 #include "models/rule.h"
 #include "train/config/option.h"
 
@@ -157,9 +158,11 @@ struct MemorySection : Section {
   Option<double> ssdc_margin = option(
       "ssdc_margin", 1.25, "of ssdc: room for so many times the most nonzeros that were counted",
       {.min = 1, .max = 1000, .effect = Effect::none});
-  Option<std::string> swap =
-      option("swap", "none", "keep feature maps in the host's memory",
-             {.choices = {"none", "naive", "vdnn", "planned"}, .effect = Effect::none});
+  Option<Swap> swap = option("swap", Swap::none, "keep feature maps in the host's memory",
+                             {.effect = Effect::none_if_exact});
+  Option<VdnnInputs> vdnn =
+      option("vdnn", VdnnInputs::conv, "of swap: vdnn: inputs of compute-heavy layers, or of all",
+             {.effect = Effect::none_if_exact});
   Option<std::string> manager =
       option("manager", "static", "who decides: the plan, or at run time",
              {.choices = {"static", "delta", "dtr"}, .effect = Effect::none});

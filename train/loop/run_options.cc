@@ -45,6 +45,7 @@ CompileOptions compile_options(const MemoryConfig& config) {
   options.fuse_recompute = *config.fuse_recompute;
   options.fuse_epilogues = *config.fuse_epilogues;
   options.schedule = *config.schedule;
+  options.swap = {.method = *config.swap, .vdnn = *config.vdnn};
   options.recompute = *config.recompute;
   options.encode = encodings_of(config);
   if (config.budget->has_value()) options.budget = (*config.budget)->bytes;

@@ -139,15 +139,15 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
       {head + tail + "memory:\n  budget: 11 gigs\n",
        "c.yaml:6: memory.budget: \"11 gigs\" is not a size: the unit must be B, KB, MB, GB, TB, "
        "KiB, MiB, GiB or TiB; write it as 11GiB, 1.5 GB or a number of bytes"},
-      {head + tail + "memory:\n  swap: planned\n",
-       "c.yaml:6: memory.swap: planned is not available in this version; use none"},
+      {head + tail + "memory:\n  swap: plan\n",
+       "c.yaml:6: memory.swap: plan is not one of none, naive, vdnn, planned; did you mean "
+       "planned?"},
       {head + tail + "memory:\n  encode: [ssdc, ssdc]\n",
        "c.yaml:6: memory.encode: ssdc is listed twice; keep one"},
       {head + tail + "memory:\n  encode: ssdc\n",
        "c.yaml:6: memory.encode: expected list of strings (any of binarize, ssdc, dropout_bits, "
        "dpr_fp16, dpr_fp10, dpr_fp8), got the string \"ssdc\"; write it as [ssdc]"},
-      {head + tail + "memory:\n  swap: vdnn\n",
-       "c.yaml:6: memory.swap: vdnn is not available in this version; use none"},
+      {head + tail + "memory:\n  vdnn: fc\n", "c.yaml:6: memory.vdnn: fc is not one of conv, all"},
       {head + tail + "memory:\n  manager: dtr\n",
        "c.yaml:6: memory.manager: dtr is not available in this version; use static"},
       {head + tail + "memory:\n  auto: true\n",
@@ -273,8 +273,8 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[fp16]")}),
             "--set: memory.encode: fp16 is not one of binarize, ssdc, dropout_bits, dpr_fp16, "
             "dpr_fp10, dpr_fp8; did you mean dpr_fp16?");
-  EXPECT_EQ(error_of(kGood, {parse_set("memory.swap=planned")}),
-            "--set: memory.swap: planned is not available in this version; use none");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.manager=delta")}),
+            "--set: memory.manager: delta is not available in this version; use static");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
   EXPECT_EQ(broken.rfind("--set: train.lr: the value is not YAML", 0), 0u) << broken;
   EXPECT_THROW(parse_set("train.lr"), UsageError);

@@ -404,7 +404,7 @@ TEST_F(RunTest, BadInputIsOneClearLineAndExit2) {
       {{files, "data.train_source=a.en", "data.train_target=b.vi"}, "b.vi"},
       {{files, "data.train_source=a.en", "data.train_target=bad.vi"},
        "bad.vi (data.train_target): line 2"},
-      {{"memory.swap=planned"}, "memory.swap"},
+      {{"memory.manager=delta"}, "memory.manager"},
       {{"device.type=cuda"}, "device"},
   };
   for (const Case& c : cases) {

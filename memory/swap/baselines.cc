@@ -1,0 +1,75 @@
+// naive: every feature map that the backward pass reads. vDNN (Rhu et al. 2016, section III): the
+// inputs of layers, each copied out beside its layer's forward pass and fetched beside the backward
+// pass of the layer before it in that pass.
+#include <algorithm>
+
+#include "memory/swap/swap.h"
+
+namespace pal {
+namespace {
+
+bool is_forward(const Node& node) {
+  return node.phase == Phase::forward || node.phase == Phase::encode;
+}
+
+// The gap between the forward and the backward pass; none: the unit is not a stash.
+const Gap* stashed_gap(const Program& p, const SwapUnit& unit) {
+  for (const Gap& gap : unit.gaps) {
+    if (is_forward(p.node(gap.after)) && !is_forward(p.node(gap.before))) return &gap;
+  }
+  return nullptr;
+}
+
+bool is_heavy(const Program& p, NodeId n) {
+  const Work work = work_of(p, n);
+  return work.runs && work.flops >= kProductIntensity * work.bytes;
+}
+
+bool reads(const Program& p, NodeId n, const SwapUnit& unit) {
+  for (ValueId v : present(p.node(n).in)) {
+    if (std::count(unit.copied.begin(), unit.copied.end(), v)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<Trip> naive_trips(const Program& p, const std::vector<SwapUnit>& units) {
+  std::vector<Trip> trips;
+  for (size_t u = 0; u < units.size(); ++u) {
+    const Gap* gap = units[u].is_map ? stashed_gap(p, units[u]) : nullptr;
+    // The copy begins when the last reader is done.
+    if (gap) trips.push_back({u, gap->after, gap->before, NodeId(gap->after + 1)});
+  }
+  return trips;
+}
+
+std::vector<Trip> vdnn_trips(const Program& p, const std::vector<SwapUnit>& units,
+                             VdnnInputs inputs) {
+  std::vector<Trip> trips;
+  for (size_t u = 0; u < units.size(); ++u) {
+    const Gap* gap = units[u].is_map ? stashed_gap(p, units[u]) : nullptr;
+    if (!gap) continue;
+    const NodeId layer = gap->after;  // the last that reads it in the forward pass
+    bool is_input = inputs == VdnnInputs::all;
+    for (NodeId n = units[u].made + 1; n <= layer && !is_input; ++n) {
+      is_input = reads(p, n, units[u]) && is_heavy(p, n);
+    }
+    if (is_input) trips.push_back({u, layer, gap->before, layer});
+  }
+  // Fetched while the layer before it in the backward pass runs.
+  std::sort(trips.begin(), trips.end(),
+            [](const Trip& a, const Trip& b) { return a.come < b.come; });
+  NodeId first = kNone;  // of the backward pass
+  for (NodeId n : p.nodes.ids()) {
+    if (first == kNone && !is_forward(p.node(n))) first = n;
+  }
+  NodeId before = first, now = first;
+  for (Trip& trip : trips) {
+    if (trip.come != now) before = now, now = trip.come;
+    trip.come = std::max(before, NodeId(trip.leave + 1));
+  }
+  return trips;
+}
+
+}  // namespace pal

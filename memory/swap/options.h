@@ -1,0 +1,29 @@
+// What can be asked of swapping.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "core/names.h"
+
+namespace pal {
+
+enum class Swap : uint8_t {
+  none,
+  naive,    // every feature map that the backward pass reads; compute waits for each copy
+  vdnn,     // Rhu et al. 2016: inputs of layers, each copy beside one layer
+  planned,  // ours, after Capuchin (Peng et al. 2020): what has the most time to be away
+};
+constexpr auto names(Swap) { return std::array{"none", "naive", "vdnn", "planned"}; }
+
+enum class VdnnInputs : uint8_t {
+  conv,  // of compute-heavy layers
+  all,   // of all layers
+};
+constexpr auto names(VdnnInputs) { return std::array{"conv", "all"}; }
+
+struct SwapOptions {
+  Swap method = Swap::none;
+  VdnnInputs vdnn = VdnnInputs::conv;
+};
+
+}  // namespace pal

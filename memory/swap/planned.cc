@@ -1,0 +1,206 @@
+// The choice by peaks, then the walk over the nodes with both directions of the link.
+#include "memory/swap/planned.h"
+
+#include <algorithm>
+
+namespace pal {
+namespace {
+
+class Planner {
+ public:
+  Planner(const std::vector<SwapUnit>& units, const SwapCosts& times, int64_t target, SwapRank rank)
+      : units_(units), t_(times), target_(target), rank_(rank), bytes_(times.bytes) {
+    start_.resize(bytes_.size());
+    double clock = 0;
+    for (NodeId n : bytes_.ids()) {
+      start_[n] = clock;
+      clock += t_.node_ms[n];
+    }
+    end_ = clock;
+  }
+
+  std::vector<Trip> run() {
+    choose();
+    drop_needless();
+    leave();
+    come_back();
+    std::vector<Trip> trips;
+    for (const Away& away : chosen_) {
+      if (away.leave + 1 < away.come) trips.push_back({away.unit, away.leave, away.come});
+    }
+    return trips;
+  }
+
+ private:
+  struct Away {
+    size_t unit;
+    Gap gap;
+    NodeId leave = kNone, come = kNone;
+  };
+
+  double ms(const Away& away) const { return t_.copy_ms[away.unit]; }
+  int64_t bytes(const Away& away) const { return units_[away.unit].bytes; }
+  void add(NodeId first, NodeId last, int64_t bytes) {  // on nodes [first, last)
+    for (NodeId n = first; n < last; ++n) bytes_[n] += bytes;
+  }
+  double done(NodeId n) const { return start_[n] + t_.node_ms[n]; }
+
+  double rank(const SwapUnit& unit, const Gap& gap, double copy_ms) const {
+    switch (rank_) {
+      case SwapRank::free_time: return start_[gap.before] - done(gap.after) - 2 * copy_ms;
+      case SwapRank::earliest: return -double(unit.made);
+      case SwapRank::largest: return double(unit.bytes);
+    }
+    return 0;
+  }
+
+  // The highest node, and the best unit idle there, until nothing is above the target.
+  void choose() {
+    struct Option {
+      size_t unit;
+      Gap gap;
+      double rank;
+    };
+    std::vector<Option> options;
+    for (size_t u = 0; u < units_.size(); ++u) {
+      for (const Gap& gap : units_[u].gaps) {
+        options.push_back({u, gap, rank(units_[u], gap, t_.copy_ms[u])});
+      }
+    }
+    std::stable_sort(options.begin(), options.end(),
+                     [](const Option& a, const Option& b) { return a.rank > b.rank; });
+    std::vector<char> taken(options.size(), 0);
+    ByNode<char> given_up(bytes_.size(), 0);
+    while (true) {
+      NodeId peak = kNone;
+      for (NodeId n : bytes_.ids()) {
+        if (!given_up[n] && bytes_[n] > target_ && (peak == kNone || bytes_[n] > bytes_[peak])) {
+          peak = n;
+        }
+      }
+      if (peak == kNone) return;
+      size_t best = options.size();
+      for (size_t i = 0; i < options.size() && best == options.size(); ++i) {
+        if (!taken[i] && options[i].gap.after < peak && peak < options[i].gap.before) best = i;
+      }
+      if (best == options.size()) {
+        given_up[peak] = 1;
+        continue;
+      }
+      taken[best] = 1;
+      chosen_.push_back({options[best].unit, options[best].gap});
+      add(options[best].gap.after + 1, options[best].gap.before, -bytes(chosen_.back()));
+    }
+  }
+
+  int64_t most(NodeId first, NodeId last) const {
+    int64_t most = 0;
+    for (NodeId n = first; n < last; ++n) most = std::max(most, bytes_[n]);
+    return most;
+  }
+
+  void drop_needless() {
+    for (size_t i = chosen_.size(); i-- > 0;) {
+      const Away away = chosen_[i];
+      const NodeId first = away.gap.after + 1, last = away.gap.before;
+      if (most(first, last) + bytes(away) > target_) continue;
+      add(first, last, bytes(away));
+      chosen_.erase(chosen_.begin() + int64_t(i));
+    }
+  }
+
+  // When each unit's bytes are given up. bytes_ becomes what is on the device if nothing came back
+  // before its reader.
+  void leave() {
+    std::vector<size_t> queue(chosen_.size());
+    for (size_t i = 0; i < queue.size(); ++i) queue[i] = i;
+    std::stable_sort(queue.begin(), queue.end(), [&](size_t a, size_t b) {
+      return units_[chosen_[a].unit].made < units_[chosen_[b].unit].made;
+    });
+    for (Away& away : chosen_) add(away.gap.after + 1, away.gap.before, bytes(away));
+    std::vector<double> out(chosen_.size(), 0);  // when its copy is done
+    std::vector<char> copied(units_.size(), 0);
+    std::vector<size_t> waiting;  // in the order of the queue
+    size_t next = 0;
+    double clock = 0, link = 0;
+    for (NodeId n : bytes_.ids()) {
+      for (; next < queue.size() && units_[chosen_[queue[next]].unit].made < n; ++next) {
+        const Away& away = chosen_[queue[next]];
+        if (!copied[away.unit]) {  // a second trip needs no copy
+          link = std::max(link, done(units_[away.unit].made)) + ms(away);
+          copied[away.unit] = 1;
+        }
+        out[queue[next]] = link;
+        waiting.push_back(queue[next]);
+      }
+      const auto give_up = [&](size_t k) {
+        Away& away = chosen_[waiting[k]];
+        away.leave = NodeId(n - 1);
+        if (n < away.gap.before) add(n, away.gap.before, -bytes(away));
+        waiting.erase(waiting.begin() + int64_t(k));
+      };
+      for (size_t k = 0; k < waiting.size();) {
+        const Away& away = chosen_[waiting[k]];
+        const bool free = away.gap.after < n && (out[waiting[k]] <= clock || away.gap.before <= n);
+        free ? give_up(k) : void(++k);
+      }
+      // Not enough room: the node waits for the copies under way.
+      for (size_t k = 0; k < waiting.size() && bytes_[n] > target_;) {
+        if (chosen_[waiting[k]].gap.after >= n) {
+          ++k;
+          continue;
+        }
+        clock = std::max(clock, out[waiting[k]]);
+        give_up(k);
+      }
+      start_[n] = clock;
+      clock += t_.node_ms[n];
+    }
+    end_ = clock;
+    for (Away& away : chosen_) {
+      if (away.leave == kNone) away.leave = away.gap.after;
+    }
+  }
+
+  // When each unit comes back.
+  void come_back() {
+    std::vector<size_t> order(chosen_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return chosen_[a].gap.before < chosen_[b].gap.before;
+    });
+    double link = end_;
+    for (size_t i = order.size(); i-- > 0;) {
+      Away& away = chosen_[order[i]];
+      link = std::min(link, start_[away.gap.before]) - ms(away);
+      NodeId come = away.gap.before;
+      while (come > away.leave + 1 && start_[come] > link) --come;
+      away.come = come;
+    }
+    for (size_t i : order) {
+      Away& away = chosen_[i];
+      NodeId come = away.gap.before;
+      while (come > away.come && bytes_[come - 1] + bytes(away) <= target_) --come;
+      away.come = come;
+      add(come, away.gap.before, bytes(away));
+    }
+  }
+
+  const std::vector<SwapUnit>& units_;
+  const SwapCosts& t_;
+  const int64_t target_;
+  const SwapRank rank_;
+  ByNode<int64_t> bytes_;
+  ByNode<double> start_;
+  double end_ = 0;
+  std::vector<Away> chosen_;
+};
+
+}  // namespace
+
+std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
+                                int64_t target, SwapRank rank) {
+  return Planner(units, times, target, rank).run();
+}
+
+}  // namespace pal

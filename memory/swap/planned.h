@@ -1,0 +1,36 @@
+// Which units leave, and when: chosen for a number of bytes, and timed so that compute waits as
+// little as it can.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/ids.h"
+#include "memory/swap/trips.h"
+
+namespace pal {
+
+// What a step looks like without copies.
+struct SwapCosts {
+  ByNode<double> node_ms;
+  ByNode<int64_t> bytes;        // on the device while a node runs
+  std::vector<double> copy_ms;  // by unit, one way
+};
+
+// By what units are chosen while bytes must go at a peak.
+enum class SwapRank : uint8_t {
+  free_time,  // Capuchin: from when it can be out to when it must come back
+  earliest,   // made first
+  largest,    // the most bytes
+};
+
+// Trips so that at most `target` bytes are on the device at every node, or as few as can be.
+//
+// First units are taken, the best by `rank` among those idle at the highest peak, until nothing is
+// above the target; those that turn out not to be needed stay. Then the step is simulated: copies
+// out begin when their bytes are made, one after the other; bytes are given up when their copy is
+// done, or when the next node needs them, which then waits. Copies in are booked from the end of
+// the step back, each as late as its reader allows, but not while that many bytes are not free.
+std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
+                                int64_t target, SwapRank rank);
+
+}  // namespace pal

@@ -1,0 +1,189 @@
+// Candidates, each with its queues and waits, and the one that is the fastest within the budget.
+#include "memory/swap/swap.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "memory/passes/assign_queues.h"
+#include "memory/place/place.h"
+#include "memory/plan/plan.h"
+#include "memory/storages/lifetimes.h"
+#include "memory/swap/planned.h"
+
+namespace pal {
+namespace {
+
+// A unit has at least so many bytes, or this part of the step's: less is not worth a copy.
+constexpr int64_t kLeastPlanned = 64 << 10, kLeastPart = 1000;
+constexpr int kTargets = 24;      // without a budget: so many parts of the peak are tried
+constexpr int kTries = 3;         // at a budget that the estimate missed
+constexpr double kNoTime = 1e-4;  // of a step
+constexpr SwapRank kSwapRanks[] = {SwapRank::free_time, SwapRank::earliest, SwapRank::largest};
+
+class Search {
+ public:
+  Search(const Program& p, const SwapOptions& options, const SwapGoal& goal)
+      : p_(p), options_(options), goal_(goal) {
+    const Storages storages = assign_storages(p, goal.workspace, goal.storages);
+    const Prediction times = predict(p, goal.device, &storages);
+    const std::vector<int64_t> live = live_bytes(p, storages, lifetimes_of(p, storages));
+    base_.bytes = *std::max_element(live.begin(), live.end()), base_.ms = times.step_ms;
+    t_.node_ms = times.node_ms;
+    t_.bytes.resize(p.nodes.size());
+    for (NodeId n : p.nodes.ids()) {
+      t_.bytes[n] = std::max(live[size_t(start_of(n))], live[size_t(done_of(n))]);
+    }
+    const bool planned = options.method == Swap::planned;
+    units_ = swap_units(p, planned ? std::min(kLeastPlanned, base_.bytes / kLeastPart) : 1);
+    for (const SwapUnit& unit : units_) {
+      t_.copy_ms.push_back(
+          time_ms({.bytes = double(unit.moved), .host_bytes = double(unit.moved)}, goal.device));
+    }
+  }
+
+  std::optional<Program> run(std::string* note) {
+    if (units_.empty()) return tell(note, "no value is idle long enough"), std::nullopt;
+    std::optional<Candidate> best;
+    if (options_.method == Swap::naive) {
+      best = made(naive_trips(p_, units_));
+    } else if (options_.method == Swap::vdnn) {
+      best = made(vdnn_trips(p_, units_, options_.vdnn));
+    } else {
+      best = free_of_charge();
+      const int64_t bytes = best ? best->bytes : base_.bytes;
+      if (goal_.budget && bytes > *goal_.budget) best = within(*goal_.budget);
+    }
+    if (!best || best->copies == 0) return tell(note, "nothing is swapped"), std::nullopt;
+    tell(note,
+         std::to_string(best->copies) + " copies out, " + format_bytes(best->moved) + ", and back");
+    return std::move(best->program);
+  }
+
+ private:
+  struct Candidate {
+    Program program;
+    int64_t bytes = 0;  // at the peak
+    double ms = 0;
+    int64_t copies = 0, moved = 0;  // out
+  };
+
+  static void tell(std::string* note, std::string text) {
+    if (note) *note = std::move(text);
+  }
+
+  // Scratch bytes of a program with copies: those of the nodes that were there before.
+  ByNode<int64_t> workspace_of(const Program& p) const {
+    ByNode<int64_t> workspace(p.nodes.size(), 0);
+    NodeId old = 0;
+    for (NodeId n : p.nodes.ids()) {
+      bool added = false;  // copies, and views that are made again
+      for (ValueId v : present(p.node(n).out)) added |= size_t(v) >= p_.values.size();
+      if (!added) workspace[n] = goal_.workspace[old++];
+    }
+    return workspace;
+  }
+
+  Candidate made(const std::vector<Trip>& trips) const {
+    Candidate out{.program = with_trips(p_, units_, trips)};
+    std::optional<Program> queued = assign_queues(out.program);
+    const Program& p = queued ? *queued : out.program;
+    const Storages storages = assign_storages(p, workspace_of(p), goal_.storages);
+    out.bytes = peak_of(storages, lifetimes_of(p, storages)).bytes;
+    out.ms = predict(p, goal_.device, &storages).step_ms;
+    for (const Node& node : p.nodes) {
+      if (node.phase != Phase::offload) continue;
+      ++out.copies, out.moved += p.value(node.out[0]).spec.bytes();
+    }
+    return out;
+  }
+  Candidate planned(int64_t target, SwapRank rank) const {
+    return made(planned_trips(units_, t_, target, rank));
+  }
+
+  // What the step takes once it is placed; at least `enough`, where it fits that.
+  int64_t placed_bytes(const Candidate& candidate, int64_t enough) const {
+    const Program p = assign_queues(candidate.program).value_or(candidate.program);
+    const Storages storages = assign_storages(p, workspace_of(p), goal_.storages);
+    int64_t fixed = 0;
+    for (const Storage& storage : storages.list) {
+      if (storage.space == Space::device && !storage.is_transient()) fixed += footprint(storage);
+    }
+    const Transients transients = transients_of(p, storages, Space::device);
+    return fixed + place(transients.buffers, {.enough = enough - fixed}).height;
+  }
+
+  // The fastest within the budget; where there is none, the smallest. Placement may need more than
+  // is alive at the peak: then it is tried with that much less.
+  Candidate within(int64_t budget) const {
+    int64_t room = budget;
+    Candidate best = fastest(room);
+    for (int tries = 0; tries < kTries && best.bytes <= room; ++tries) {
+      const int64_t over = placed_bytes(best, budget) - budget;
+      if (over <= 0) break;
+      room -= over;
+      best = fastest(room);
+    }
+    return best;
+  }
+
+  // By the bytes alive at the peak.
+  Candidate fastest(int64_t budget) const {
+    std::optional<Candidate> best;
+    const auto consider = [&](Candidate candidate) {
+      const bool fits = candidate.bytes <= budget;
+      const bool better = !best || (best->bytes > budget ? candidate.bytes < best->bytes
+                                                         : fits && candidate.ms < best->ms);
+      if (better) best = std::move(candidate);
+      return fits;
+    };
+    for (const SwapRank rank : kSwapRanks) {
+      int64_t target = budget;
+      for (int tries = 0; tries < kTries; ++tries) {
+        Candidate candidate = planned(target, rank);
+        const int64_t over = candidate.bytes - budget;
+        if (consider(std::move(candidate))) break;
+        target -= over;
+      }
+    }
+    consider(made(naive_trips(p_, units_)));
+    for (const VdnnInputs inputs : {VdnnInputs::conv, VdnnInputs::all}) {
+      consider(made(vdnn_trips(p_, units_, inputs)));
+    }
+    return std::move(*best);
+  }
+
+  // The smallest that takes no longer than the step without copies.
+  std::optional<Candidate> free_of_charge() const {
+    std::optional<Candidate> best;
+    for (int part = kTargets - 1; part > 0; --part) {
+      const int64_t target = base_.bytes * part / kTargets;
+      if (best && best->bytes <= target) continue;
+      bool found = false;
+      for (const SwapRank rank : kSwapRanks) {
+        Candidate candidate = planned(target, rank);
+        if (candidate.ms > base_.ms * (1 + kNoTime)) continue;
+        found = true;
+        if (candidate.bytes < (best ? best->bytes : base_.bytes)) best = std::move(candidate);
+      }
+      if (!found) break;
+    }
+    return best;
+  }
+
+  const Program& p_;
+  const SwapOptions& options_;
+  const SwapGoal& goal_;
+  Candidate base_;
+  SwapCosts t_;
+  std::vector<SwapUnit> units_;
+};
+
+}  // namespace
+
+std::optional<Program> swapped(const Program& program, const SwapOptions& options,
+                               const SwapGoal& goal, std::string* note) {
+  if (options.method == Swap::none) return {};
+  return Search(program, options, goal).run(note);
+}
+
+}  // namespace pal

@@ -1,0 +1,154 @@
+// Swapping keeps the bits, its copies fit the logical order, and what is planned is never slower
+// than the baselines that fit as well.
+#include "memory/swap/swap.h"
+
+#include <gtest/gtest.h>
+
+#include "core/order.h"
+#include "core/print.h"
+#include "core/verify.h"
+#include "memory/compile.h"
+#include "memory/passes/assign_queues.h"
+#include "memory/storages/lifetimes.h"
+#include "tests/memory/compiled_bits.h"
+#include "tests/support/random_network.h"
+
+namespace pal::test {
+namespace {
+
+// A card on which these small steps and their copies take about as long as each other.
+DeviceProfile small_card(double link) {
+  return {.name = "small",
+          .f32 = 1e12,
+          .vector = 1e12,
+          .memory = 1e11,
+          .link = link,
+          .launch = 1e-8,
+          .tile = 1};
+}
+
+struct Method {
+  const char* name;
+  SwapOptions options;
+};
+const Method kMethods[] = {{"naive", {.method = Swap::naive}},
+                           {"vdnn conv", {.method = Swap::vdnn}},
+                           {"vdnn all", {.method = Swap::vdnn, .vdnn = VdnnInputs::all}},
+                           {"planned", {.method = Swap::planned}}};
+
+Program network(uint64_t seed) {
+  return random_network(seed, {.layers = 6 + int(seed % 14), .batch = 64, .width = 64});
+}
+
+int64_t offloads_of(const Program& p) {
+  return std::count_if(p.nodes.begin(), p.nodes.end(),
+                       [](const Node& node) { return node.phase == Phase::offload; });
+}
+
+TEST(SwapProperty, KeepsBits) {
+  int lower = 0, copies = 0;
+  for (uint64_t seed = 0; seed < networks_asked(12); ++seed) {
+    const Program step = network(seed);
+    KernelCache cache{Device{}};
+    const StateLayout layout(step);
+    for (const Recompute recompute : {Recompute::none, Recompute::echo}) {
+      for (const bool inplace : {false, true}) {
+        CompileOptions options;
+        options.recompute = recompute, options.inplace = inplace;
+        options.profile = small_card(2e10), options.must_fit = false;
+        const Compiled stays = compile(step, cache, layout, options);
+        const Bits bits = bits_of(stays);
+        const int64_t all = stays.plan.device().bytes;
+        for (const Method& method : kMethods) {
+          for (const int part : {100, 80, 50}) {
+            options.swap = method.options;
+            options.budget.reset();
+            if (part < 100 && method.options.method != Swap::planned) continue;
+            if (part < 100) options.budget = all * part / 100;
+            const Compiled swaps = compile(step, cache, layout, options);
+            const std::string where = "seed " + std::to_string(seed) + " " + method.name + " " +
+                                      to_string(recompute) + " at " + std::to_string(part);
+            ASSERT_EQ(difference_of(step, bits, bits_of(swaps)), "") << where;
+            copies += int(offloads_of(swaps.program));
+            lower += swaps.plan.device().bytes < all;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(copies, 500);
+  EXPECT_GT(lower, 50);
+}
+
+// One logical order and three queues: the same bytes at the peak.
+TEST(SwapProperty, QueuesNeedNoMoreBytesThanTheLogicalOrder) {
+  int64_t copies = 0;
+  for (uint64_t seed = 0; seed < networks_asked(30); ++seed) {
+    const Program p = network(seed);
+    for (const Method& method : kMethods) {
+      const std::optional<Program> out =
+          swapped(p, method.options,
+                  {.device = small_card(5e10), .workspace = ByNode<int64_t>(p.nodes.size(), 0)});
+      if (!out) continue;
+      verify(*out);
+      const std::optional<Program> queued = assign_queues(*out);
+      ASSERT_TRUE(queued);
+      verify(*queued);
+      EXPECT_LE(peak_bytes(*queued), peak_bytes(*out)) << "seed " << seed << " " << method.name;
+      copies += offloads_of(*out);
+    }
+  }
+  EXPECT_GT(copies, 300);
+}
+
+struct Result {
+  int64_t bytes;
+  double ms;
+};
+Result result_of(const Program& p, const DeviceProfile& card) {
+  const Program queued = assign_queues(p).value_or(p);
+  const Storages storages = assign_storages(queued);
+  return {peak_of(storages, lifetimes_of(queued, storages)).bytes,
+          predict(queued, card, &storages).step_ms};
+}
+
+// At the bytes that a baseline reaches, and others: never slower than it.
+TEST(SwapProperty, PlannedIsNeverSlowerThanTheBaselines) {
+  int compared = 0;
+  for (uint64_t seed = 0; seed < networks_asked(20); ++seed) {
+    const Program p = network(seed);
+    const ByNode<int64_t> workspace(p.nodes.size(), 0);
+    for (const double link : {5e9, 2e10, 1e11}) {
+      const DeviceProfile card = small_card(link);
+      std::vector<Result> baselines;
+      for (const Method& method : kMethods) {
+        if (method.options.method == Swap::planned) continue;
+        const auto out = swapped(p, method.options, {.device = card, .workspace = workspace});
+        if (out) baselines.push_back(result_of(*out, card));
+      }
+      const Result plain = result_of(p, card);
+      for (const Result& baseline : baselines) {
+        if (baseline.bytes >= plain.bytes) continue;
+        const auto out =
+            swapped(p, {.method = Swap::planned},
+                    {.budget = baseline.bytes, .device = card, .workspace = workspace});
+        ASSERT_TRUE(out);
+        const Result ours = result_of(*out, card);
+        EXPECT_LE(ours.bytes, baseline.bytes) << seed;
+        EXPECT_LE(ours.ms, baseline.ms) << seed;
+        ++compared;
+      }
+      // Without a budget nothing may cost time.
+      const auto free =
+          swapped(p, {.method = Swap::planned}, {.device = card, .workspace = workspace});
+      if (!free) continue;
+      const Result ours = result_of(*free, card);
+      EXPECT_LT(ours.bytes, plain.bytes);
+      EXPECT_LE(ours.ms, plain.ms * 1.0001);
+    }
+  }
+  EXPECT_GT(compared, 30);
+}
+
+}  // namespace
+}  // namespace pal::test
