@@ -18,12 +18,19 @@ using SpecSpan = std::span<const TensorSpec>;
 // What a kernel needs to know of an operand. A value all of whose backward readers need the same
 // predicate can be kept as one bit per element (Gist's Binarize, Echo's layer specifics).
 struct Reads {
-  enum class Kind : uint8_t { values, shape, predicate } kind = Kind::values;
-  // predicate: lo < x && x < hi
+  enum class Kind : uint8_t {
+    values,
+    shape,
+    predicate,  // lo < x && x < hi
+    exact  // values, of which rounded ones would not do: they meet a statistic of the exact ones
+           // where small errors grow (e^(x - log sum e^x))
+  } kind = Kind::values;
   float lo = 0, hi = 0;
   bool operator==(const Reads&) const = default;
+  bool takes_values() const { return kind == Kind::values || kind == Kind::exact; }
 };
 inline Reads reads_values() { return {}; }
+inline Reads reads_exact() { return {Reads::Kind::exact}; }
 inline Reads reads_shape() { return {Reads::Kind::shape}; }
 inline Reads reads_predicate(float lo, float hi = std::numeric_limits<float>::infinity()) {
   return {Reads::Kind::predicate, lo, hi};

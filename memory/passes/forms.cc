@@ -218,6 +218,7 @@ class Chooser {
     if (!encodings_.is_lossy()) return {{}, "read as values"};
     if (!is_float(value.spec.dtype)) return {{}, "not f32 or bf16"};
     if (is_statistic(v)) return {{}, "a statistic"};
+    if (asked.exact) return {{}, "a reader asks for exact values"};
     const std::optional<Dpr> format = format_of(encodings_, p_.scopes[value.scope]);
     if (!format) return {{}, "its layer has no dpr_ format"};
     if (dpr_bits(*format) >= bits(value.spec.dtype)) return {{}, "has no more bits than codes"};
@@ -337,6 +338,7 @@ Asked asked_of(const Program& p, const Readers& readers, ValueId v) {
       const bool predicate = reads.kind == Reads::Kind::predicate;
       asked.always &= predicate;
       if (!later) continue;
+      asked.exact |= reads.kind == Reads::Kind::exact;
       asked.values |= !predicate;
       if (!predicate) continue;
       asked.agree &= !asked.predicate || *asked.predicate == reads;

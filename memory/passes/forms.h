@@ -51,6 +51,7 @@ inline const Encodings kBits{.binarize = true, .dropout_bits = true};
 // would give other predicates and other places of maxima.
 struct Asked {
   bool values = false, agree = true, always = true, mixed = false;
+  bool exact = false;  // a later one's values may not be rounded
   std::optional<Reads> predicate;
 
   bool bits_will_do() const { return predicate && agree && !values; }

@@ -256,7 +256,7 @@ GistFloor gist_floor(const Program& program) {
       touched.push_back({storages.of[v], begin, begin + program.value(v).spec.bytes()});
     };
     for (size_t k = 0; k < node.in.size(); ++k) {
-      if (reads_of(*node.op, int(k), node.attrs).kind == Reads::Kind::values) touch(node.in[k]);
+      if (reads_of(*node.op, int(k), node.attrs).takes_values()) touch(node.in[k]);
     }
     for (ValueId v : node.out) touch(v);
     const int64_t bytes = bytes_of_union(std::move(touched));

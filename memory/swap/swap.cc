@@ -113,15 +113,32 @@ class Search {
   }
 
   // The fastest within the budget; where there is none, the smallest. Placement may need more than
-  // is alive at the peak: then it is tried with that much less.
+  // is alive at the peak: then less may be alive, as much as is found by halving.
   Candidate within(int64_t budget) const {
-    int64_t room = budget;
-    Candidate best = fastest(room);
-    for (int tries = 0; tries < kTries && best.bytes <= room; ++tries) {
-      const int64_t over = placed_bytes(best, budget) - budget;
-      if (over <= 0) break;
-      room -= over;
-      best = fastest(room);
+    Candidate best = fastest(budget);
+    int64_t over = best.bytes > budget ? 0 : placed_bytes(best, budget) - budget;
+    if (over <= 0) return best;
+    int64_t least_over = budget, most_fitting = 0;  // alive at the peak
+    for (int64_t room = budget - over; room > budget / 2; room -= over) {
+      Candidate candidate = fastest(room);
+      if (candidate.bytes > room) return candidate;
+      over = placed_bytes(candidate, budget) - budget;
+      best = std::move(candidate);
+      if (over <= 0) {
+        most_fitting = room;
+        break;
+      }
+      least_over = room;
+    }
+    for (int tries = 0; tries < kTries && most_fitting; ++tries) {
+      const int64_t room = most_fitting + (least_over - most_fitting) / 2;
+      Candidate candidate = fastest(room);
+      if (placed_bytes(candidate, budget) > budget) {
+        least_over = room;
+        continue;
+      }
+      most_fitting = room;
+      if (candidate.ms < best.ms) best = std::move(candidate);
     }
     return best;
   }

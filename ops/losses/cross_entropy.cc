@@ -176,6 +176,9 @@ const OpDef cross_entropy_grad_op{
       return {plain(in[1])};
     },
     .shares = {{0, 1}},
+    .reads = [](int operand, const Attrs&) -> Reads {
+      return operand == 1 ? reads_exact() : reads_values();
+    },
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
       return {22.0 * double(in[1].numel()), 2.0 * double(in[1].bytes())};
     },

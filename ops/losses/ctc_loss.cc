@@ -317,6 +317,9 @@ const OpDef ctc_loss_grad_op{
       return {in[1]};
     },
     .shares = {{0, 1}},
+    .reads = [](int operand, const Attrs&) -> Reads {
+      return operand == 1 ? reads_exact() : reads_values();
+    },
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
       return cost(150, in[1], in[5], double(2 * in[1].bytes() + in[4].bytes()));
     },

@@ -34,7 +34,7 @@ std::string as_read(const Program& p, ValueId v, const std::string& name) {
     for (size_t k = 0; k < node.in.size(); ++k) {
       if (node.in[k] != v) continue;
       const Reads::Kind kind = reads_of(*node.op, int(k), node.attrs).kind;
-      values |= kind == Reads::Kind::values;
+      values |= kind == Reads::Kind::values || kind == Reads::Kind::exact;
       bits |= kind == Reads::Kind::predicate;
     }
   }

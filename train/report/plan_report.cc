@@ -110,6 +110,10 @@ std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
              format_bytes(f.by_role[r]);
   }
   lines.push_back("  at the peak: " + roles);
+  const auto is_offload = [](const Node& node) { return node.phase == Phase::offload; };
+  if (std::any_of(c.program.nodes.begin(), c.program.nodes.end(), is_offload)) {
+    lines.push_back("  in the host's memory, pinned: " + format_bytes(f.host));
+  }
   for (const std::string& line : encoding_lines(c, facts)) lines.push_back("  " + line);
   if (c.time) lines.push_back("  " + time_line(c, facts));
   const int64_t needed = std::max(f.arena, facts.dense_bytes.value_or(0));

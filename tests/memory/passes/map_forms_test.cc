@@ -17,6 +17,7 @@
 #include "ops/elementwise/arithmetic.h"
 #include "ops/elementwise/dropout.h"
 #include "ops/kernels/tiles.h"
+#include "ops/losses/cross_entropy.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/clip_bits.h"
@@ -137,6 +138,21 @@ TEST(MapForms, WhyAMapIsDense) {
     return max_pool(reshape(matmul(x, w), {1, kRows, kWidth, 1}), max_pool_attrs(2, 2)).y;
   });
   EXPECT_EQ(told_encoded(pooled, {.dpr = Dpr::fp8}), "layer max_pool dense (not f32 or bf16)");
+}
+
+// Logits that are rounded, held against the exact log sum of their exponentials, give probabilities
+// that do not sum to one.
+TEST(MapForms, ALossReadsExactLogits) {
+  const Program p = step_of([](Builder& b, Val x, Val w) {
+    Val targets = b.input("targets", {{kRows}, DType::i32});
+    return cross_entropy(matmul(relu(matmul(x, w)), w), targets, b.input("scalars", scalars_spec()))
+        .loss;
+  });
+  const std::string all = told_encoded(p, {.dpr = Dpr::fp8});
+  EXPECT_NE(all.find("layer relu bits, fp8"), std::string::npos) << all;
+  EXPECT_NE(all.find("layer matmul dense (a reader asks for exact values)"), std::string::npos)
+      << all;
+  EXPECT_EQ(all.find("matmul fp8"), std::string::npos) << all;
 }
 
 TEST(MapForms, WhyAStatisticACloneOrAViewIsDense) {
