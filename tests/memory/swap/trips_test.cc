@@ -1,0 +1,147 @@
+// Units, their gaps, and the step with the copies of some trips, on steps small enough to be read.
+#include "memory/swap/trips.h"
+
+#include <gtest/gtest.h>
+
+#include "core/builder.h"
+#include "core/verify.h"
+#include "memory/passes/assign_queues.h"
+#include "memory/storages/lifetimes.h"
+#include "memory/swap/swap.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/views.h"
+#include "tests/memory/running.h"
+
+namespace pal::test {
+namespace {
+
+constexpr int64_t kSide = 64;
+
+// y and a view of it are read at the beginning and at the end; four nodes in between know nothing
+// of them.
+//   0 tanh y   1 reshape v   2 mul a = v v   3 to 6 tanh of a   7 sum_all   8 mul v v   9 sum_all
+//   10 mul y y   11 sum_all
+Program idle() {
+  Builder b;
+  Val x = b.input("x", {{kSide, kSide}});
+  Val y = tanh(x), v = reshape(y, {kSide * kSide});
+  Val a = mul(v, v);
+  for (int i = 0; i < 4; ++i) a = tanh(a);
+  b.output("early", sum_all(a));
+  Val last = mul(v, v);
+  b.output("last", sum_all(last));
+  Val whole = mul(y, y);
+  b.output("whole", sum_all(whole));
+  return b.take();
+}
+
+std::string nodes_of(const Program& p) {
+  std::string out;
+  for (const Node& node : p.nodes) {
+    out += (out.empty() ? "" : " ") + std::string(node.op->name);
+    for (NodeId w : node.waits) out += "<" + std::to_string(w);
+  }
+  return out;
+}
+
+const SwapUnit& unit_of(const std::vector<SwapUnit>& units, const Program& p, ValueId value) {
+  for (const SwapUnit& unit : units) {
+    if (std::count(unit.copied.begin(), unit.copied.end(), value)) return unit;
+  }
+  ADD_FAILURE() << "no unit of " << name_of(p, value);
+  return units.front();
+}
+
+TEST(SwapTrips, AUnitHasTheGapsOfItsViewsToo) {
+  const Program p = idle();
+  const std::vector<SwapUnit> units = swap_units(p, 1);
+  const SwapUnit& y = unit_of(units, p, p.node(0).out[0]);
+  EXPECT_EQ(y.copied.size(), 1u) << "a view is made again, not copied";
+  EXPECT_EQ(y.moved, kSide * kSide * 4);
+  EXPECT_EQ(y.made, 0);
+  ASSERT_EQ(y.gaps.size(), 2u);  // and one around a sum
+  EXPECT_EQ(y.gaps[0].after, 2);
+  EXPECT_EQ(y.gaps[0].before, 8);
+  for (const SwapUnit& unit : units) {
+    for (ValueId v : unit.copied) EXPECT_NE(v, p.outputs[0].value);
+  }
+  EXPECT_TRUE(swap_units(p, kSide * kSide * 4 + 64).empty());
+}
+
+TEST(SwapTrips, ViewsAreMadeAgainOverWhatCameBack) {
+  const Program p = idle();
+  const std::vector<SwapUnit> units = swap_units(p, 1);
+  const size_t y = size_t(&unit_of(units, p, p.node(0).out[0]) - units.data());
+  const Program out = with_trips(p, units, {{y, 3, 6}});
+  EXPECT_EQ(nodes_of(out),
+            "tanh reshape mul tanh copy_out tanh tanh copy_in tanh sum_all reshape mul sum_all mul "
+            "sum_all");
+  verify(out);
+  EXPECT_EQ(reference(out, 2), reference(p, 2));
+  const Program queued = assign_queues(out).value();
+  EXPECT_EQ(reference(queued, 2), reference(p, 2));
+  // Away where it is not needed, and the name that is read afterwards is the copy's.
+  EXPECT_EQ(out.node(11).in[0], out.node(10).out[0]);
+  EXPECT_EQ(out.node(13).in[0], out.node(7).out[0]);
+}
+
+// Of a unit with two gaps: one copy out, two back.
+TEST(SwapTrips, ASecondTripCopiesOutNothing) {
+  Builder b;
+  Val x = b.input("x", {{kSide, kSide}});
+  Val y = tanh(x), a = mul(y, y);
+  for (int i = 0; i < 3; ++i) a = tanh(a);
+  a = mul(a, y);
+  for (int i = 0; i < 3; ++i) a = tanh(a);
+  b.output("loss", sum_all(mul(a, y)));
+  const Program p = b.take();
+  const std::vector<SwapUnit> units = swap_units(p, 1);
+  const SwapUnit& unit = unit_of(units, p, p.node(0).out[0]);
+  ASSERT_EQ(unit.gaps.size(), 2u);
+  const size_t u = size_t(&unit - units.data());
+  const Program out = with_trips(
+      p, units,
+      {{u, unit.gaps[0].after, unit.gaps[0].before}, {u, unit.gaps[1].after, unit.gaps[1].before}});
+  EXPECT_EQ(nodes_of(out),
+            "tanh mul copy_out tanh tanh tanh copy_in mul tanh tanh tanh copy_in mul sum_all");
+  verify(out);
+  EXPECT_EQ(reference(assign_queues(out).value(), 2), reference(p, 2));
+}
+
+TEST(SwapTrips, ACopyDoesNotBeginBeforeItMay) {
+  const Program p = idle();
+  const std::vector<SwapUnit> units = swap_units(p, 1);
+  const size_t y = size_t(&unit_of(units, p, p.node(0).out[0]) - units.data());
+  const auto copy_of = [&](NodeId not_before) {
+    const Program queued = assign_queues(with_trips(p, units, {{y, 4, 7, not_before}})).value();
+    for (NodeId n : queued.nodes.ids()) {
+      if (queued.node(n).phase == Phase::offload) return std::pair(n, queued.node(n).waits);
+    }
+    return std::pair(NodeId(kNone), std::vector<NodeId>());
+  };
+  EXPECT_EQ(copy_of(kNone), std::pair(NodeId(1), std::vector<NodeId>{0})) << "behind its maker";
+  EXPECT_EQ(copy_of(4), std::pair(NodeId(4), std::vector<NodeId>{3})) << "behind what it waits for";
+}
+
+// naive: nothing overlaps, so the step takes what its nodes take, one after the other.
+TEST(SwapTrips, NaiveCopiesRunAlone) {
+  Program p = idle();
+  for (NodeId n = 8; n < p.node_count(); ++n) p.node(n).phase = Phase::backward;
+  const DeviceProfile card{
+      .name = "card", .f32 = 1e12, .vector = 1e12, .memory = 1e11, .link = 1e10, .tile = 1};
+  const ByNode<int64_t> workspace(p.nodes.size(), 0);
+  const auto out = swapped(p, {.method = Swap::naive}, {.device = card, .workspace = workspace});
+  ASSERT_TRUE(out);
+  const Program queued = assign_queues(*out).value();
+  const Storages storages = assign_storages(queued);
+  const Prediction times = predict(queued, card, &storages);
+  double all = 0;
+  for (const double ms : times.node_ms) all += ms;
+  EXPECT_NEAR(times.step_ms, all, 1e-9 * all);
+  EXPECT_GT(times.of(Phase::reload), 0);
+}
+
+}  // namespace
+}  // namespace pal::test
