@@ -95,9 +95,15 @@ void share(Compiled& out, const ByNode<int64_t>& workspace, Options options) {
   out.passes.push_back(std::move(report));
 }
 
-void place(Compiled& out, const StateLayout& layout) {
+void place(Compiled& out, const StateLayout& layout, Options options) {
   const Clock::time_point start = Clock::now();
   out.plan = make_plan(out.program, out.storages, layout);
+  // A search for a given height finds what one for the least may not.
+  if (options.budget && out.plan.device().bytes > *options.budget &&
+      out.plan.device().lower_bound <= *options.budget) {
+    Plan within = make_plan(out.program, out.storages, layout, *options.budget);
+    if (within.device().bytes < out.plan.device().bytes) out.plan = std::move(within);
+  }
   PassReport report{.name = "place",
                     .before_bytes = out.plan.device().lower_bound,
                     .after_bytes = out.plan.device().bytes,
@@ -184,7 +190,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   out.program = std::move(passed.program), out.kernels = std::move(passed.kernels);
   out.passes = std::move(passed.reports), out.dense_maps = std::move(passed.dense_maps);
   share(out, passed.workspace, options);
-  place(out, layout);
+  place(out, layout, options);
   if (options.profile) price(out, *options.profile);
   out.seconds = seconds_since(start);
   check_budget(out, options, [&](const CompileOptions& other) {
