@@ -53,7 +53,7 @@ std::vector<std::string> type_names() {
 // The choice that a word which is none probably meant: the nearest, or one that it is a part of
 // (fp16 for dpr_fp16, or the other way round).
 std::string meant(const std::string& word, const std::vector<std::string>& choices) {
-  const std::string near = nearest(word, choices);
+  std::string near = nearest(word, choices);
   if (!near.empty() || word.size() < 3) return near;
   for (const std::string& choice : choices) {
     if (choice.find(word) != std::string::npos || word.find(choice) != std::string::npos) {
