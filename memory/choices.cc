@@ -9,7 +9,6 @@
 #include "memory/passes/counted_maps.h"
 #include "memory/passes/encode.h"
 #include "memory/passes/fuse_recompute.h"
-#include "memory/recompute/echo_trials.h"
 #include "memory/swap/swap.h"
 
 namespace pal {
@@ -82,7 +81,7 @@ Made swap_some(const Program& p, Context context, std::string* note) {
   const CompileOptions& options = context.options;
   return swapped(p, options.swap,
                  {.budget = options.budget,
-                  .device = options.profile.value_or(kEchoDevice),
+                  .device = priced_device(options),
                   .workspace = context.workspace,
                   .storages = storage_options(options)},
                  note);

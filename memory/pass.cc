@@ -55,11 +55,21 @@ CompileOptions judging(CompileOptions options) {
   return options;
 }
 
+bool judges_apart(const CompileOptions& options) {
+  const Encodings& encode = options.encode;
+  return options.swap.method != Swap::none ||
+         (encode.is_lossy() && (encode.ssdc || encode.observe));
+}
+
 // The passes of a list over one program.
 class Driver {
  public:
   Driver(KernelCache& cache, const CompileOptions& options, bool quick)
-      : cache_(cache), options_(options), judging_(judging(options)), quick_(quick) {}
+      : cache_(cache),
+        options_(options),
+        judging_(judging(options)),
+        judges_apart_(judges_apart(options)),
+        quick_(quick) {}
 
   Passed run(std::span<const Pass> passes, Passed now) {
     for (size_t i = 0; i < passes.size(); ++i) {
@@ -103,12 +113,9 @@ class Driver {
       then.reports = now.reports;
       PassReport kept = report;
       add(std::move(kept), now, then, then);
-      const bool judged_apart = judging_.encode.ssdc != options_.encode.ssdc ||
-                                judging_.encode.observe != options_.encode.observe ||
-                                judging_.swap.method != options_.swap.method;
-      const int64_t apart = judged_apart ? final_peak(rest, then.program) : 0;
+      const int64_t apart = judges_apart_ ? final_peak(rest, then.program) : 0;
       Passed with = run(rest, std::move(then));
-      const Raised raised{final(now.program), judged_apart ? apart : peak_of(with, options_)};
+      const Raised raised{final(now.program), judges_apart_ ? apart : peak_of(with, options_)};
       if (!raised) return with;
       undo(std::move(report), now, raised, "after the passes that follow ");
     }
@@ -123,8 +130,7 @@ class Driver {
 
   FinalStep final_step(std::span<const Pass> rest, const Program& program) const {
     Passed last = Driver(cache_, options_, true).run(rest, prepared(program, cache_));
-    const DeviceProfile device = options_.profile.value_or(kEchoDevice);
-    return {peak_of(last, options_), predict(last.program, device).step_ms};
+    return {peak_of(last, options_), predict(last.program, priced_device(options_)).step_ms};
   }
 
   Raised raised_by(Keep keep, Passed& now, Passed& then) const {
@@ -155,6 +161,7 @@ class Driver {
   KernelCache& cache_;
   const CompileOptions& options_;
   const CompileOptions judging_;
+  const bool judges_apart_;  // judging_ are not options_
   const bool quick_;
 };
 
@@ -162,6 +169,10 @@ class Driver {
 
 StorageOptions storage_options(const CompileOptions& options) {
   return {.inplace = options.inplace, .windows = options.windows, .maps_alone = options.maps_alone};
+}
+
+DeviceProfile priced_device(const CompileOptions& options) {
+  return options.profile.value_or(kEchoDevice);
 }
 
 std::string to_string(const PassReport& report) {

@@ -19,7 +19,7 @@ namespace pal {
 // What a step comes to after all passes.
 struct FinalStep {
   int64_t bytes = 0;  // alive at the peak
-  double ms = 0;      // predicted, for the profile, or else for kEchoDevice
+  double ms = 0;      // predicted, for priced_device()
 };
 
 // What a pass may ask about the step.
@@ -77,5 +77,7 @@ Passed run_passes(std::span<const Pass> passes, Passed now, KernelCache& cache,
                   const CompileOptions& options, bool quick);
 
 StorageOptions storage_options(const CompileOptions& options);
+// What times are predicted for: the profile, or else the card that echo goes by.
+DeviceProfile priced_device(const CompileOptions& options);
 
 }  // namespace pal

@@ -3,19 +3,16 @@
 // pass of the layer before it in that pass.
 #include <algorithm>
 
+#include "memory/passes/forms.h"
 #include "memory/swap/swap.h"
 
 namespace pal {
 namespace {
 
-bool is_forward(const Node& node) {
-  return node.phase == Phase::forward || node.phase == Phase::encode;
-}
-
 // The gap between the forward and the backward pass; none: the unit is not a stash.
 const Gap* stashed_gap(const Program& p, const SwapUnit& unit) {
   for (const Gap& gap : unit.gaps) {
-    if (is_forward(p.node(gap.after)) && !is_forward(p.node(gap.before))) return &gap;
+    if (!is_later(p.node(gap.after)) && is_later(p.node(gap.before))) return &gap;
   }
   return nullptr;
 }
@@ -23,13 +20,6 @@ const Gap* stashed_gap(const Program& p, const SwapUnit& unit) {
 bool is_heavy(const Program& p, NodeId n) {
   const Work work = work_of(p, n);
   return work.runs && work.flops >= kProductIntensity * work.bytes;
-}
-
-bool reads(const Program& p, NodeId n, const SwapUnit& unit) {
-  for (ValueId v : present(p.node(n).in)) {
-    if (std::count(unit.copied.begin(), unit.copied.end(), v)) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -51,18 +41,20 @@ std::vector<Trip> vdnn_trips(const Program& p, const std::vector<SwapUnit>& unit
     const Gap* gap = units[u].is_map ? stashed_gap(p, units[u]) : nullptr;
     if (!gap) continue;
     const NodeId layer = gap->after;  // the last that reads it in the forward pass
-    bool is_input = inputs == VdnnInputs::all;
-    for (NodeId n = units[u].made + 1; n <= layer && !is_input; ++n) {
-      is_input = reads(p, n, units[u]) && is_heavy(p, n);
+    const auto is_heavy_reader = [&](NodeId n) {
+      return units[u].made < n && n <= layer && is_heavy(p, n);
+    };
+    if (inputs == VdnnInputs::all ||
+        std::any_of(units[u].touches.begin(), units[u].touches.end(), is_heavy_reader)) {
+      trips.push_back({u, layer, gap->before, layer});
     }
-    if (is_input) trips.push_back({u, layer, gap->before, layer});
   }
   // Fetched while the layer before it in the backward pass runs.
   std::sort(trips.begin(), trips.end(),
             [](const Trip& a, const Trip& b) { return a.come < b.come; });
   NodeId first = kNone;  // of the backward pass
   for (NodeId n : p.nodes.ids()) {
-    if (first == kNone && !is_forward(p.node(n))) first = n;
+    if (first == kNone && is_later(p.node(n))) first = n;
   }
   NodeId before = first, now = first;
   for (Trip& trip : trips) {

@@ -39,7 +39,7 @@ std::vector<SwapUnit> swap_units(const Program& p, int64_t least) {
         storage.workspace_of != kNone || storage.bytes < least || writers[s].empty()) {
       continue;
     }
-    SwapUnit unit{.storage = s, .bytes = footprint(storage), .made = writers[s].back()};
+    SwapUnit unit{.touches = touches[s], .bytes = footprint(storage), .made = writers[s].back()};
     NodeId before = kNone;
     for (NodeId n : touches[s]) {
       if (before != kNone && before >= unit.made && n > before + 1) {

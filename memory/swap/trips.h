@@ -17,8 +17,8 @@ struct Gap {
 // Values that share bytes through windows, and so can only leave together. Views of what is copied
 // are made again, since that costs nothing.
 struct SwapUnit {
-  StorageId storage;            // in the storages of the step without in-place
   std::vector<ValueId> copied;  // no views; read after the first gap
+  std::vector<NodeId> touches;  // the nodes that read or write any of it, in order
   int64_t bytes = 0;            // that the device gets back while they are away
   int64_t moved = 0;            // that a copy moves
   NodeId made = kNone;          // the node after which all of it has been made

@@ -17,8 +17,8 @@ struct PlanFacts {
   // it recomputes to keep to the budget.
   std::optional<int64_t> dense_bytes = {};
   bool dense_recomputes = false;
-  // What it would take with sparse maps, where a run keeps none: over the budget, or no fewer
-  // bytes.
+  // What it would take with sparse maps, where a run keeps none: over the budget, or not a
+  // per cent less.
   std::optional<int64_t> sparse_bytes = {};
   std::optional<int64_t> max_batch = {}, max_depth = {};  // where asked for; 0: nothing fits
 };
