@@ -70,6 +70,26 @@ TEST(SwapTrips, AUnitHasTheGapsOfItsViewsToo) {
   EXPECT_TRUE(swap_units(p, kSide * kSide * 4 + 64).empty());
 }
 
+// Two halves of one storage, made far apart: it is idle in between, but half of it is not there
+// yet.
+TEST(SwapTrips, NothingLeavesBeforeAllOfItIsMade) {
+  Builder b;
+  Val x = b.input("x", {{kSide, kSide}});
+  Val y = tanh(x), a = x;
+  for (int i = 0; i < 3; ++i) a = tanh(a);
+  Val both = stack({y, tanh(x)});
+  for (int i = 0; i < 3; ++i) a = tanh(a);
+  b.output("early", sum_all(a));
+  b.output("late", sum_all(tanh(both)));
+  const Program p = b.take();
+  const std::vector<SwapUnit> units = swap_units(p, 1);
+  const SwapUnit& unit = unit_of(units, p, p.node(5).out[0]);
+  EXPECT_EQ(unit.made, 4);
+  EXPECT_EQ(unit.touches.front(), 0);
+  ASSERT_EQ(unit.gaps.size(), 1u);
+  EXPECT_EQ(unit.gaps[0].after, 5);
+}
+
 TEST(SwapTrips, ViewsAreMadeAgainOverWhatCameBack) {
   const Program p = idle();
   const std::vector<SwapUnit> units = swap_units(p, 1);
