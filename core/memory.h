@@ -1,5 +1,5 @@
-// Where the bytes of a running step live. The runner asks; StaticPlan, Dynamic and Regions (in
-// memory/) answer.
+// Where the bytes of a running step live. The runner asks; StaticPlan and Regions (in memory/)
+// answer.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -40,25 +40,16 @@ struct Storages {
   }
 };
 
-// Runs a pure node again, for a Memory that has dropped what it made.
-class Replayer {
- public:
-  virtual void replay(NodeId node) = 0;
-
- protected:
-  ~Replayer() = default;
-};
-
 // acquire(storage) before each node that touches it, once per storage and node; the address holds
 // until the matching release. Called from the queue's own thread.
 class Memory {
  public:
   virtual ~Memory() = default;
-  virtual void begin_step(Replayer&) {}
+  virtual void begin_step() {}
   virtual void end_step() {}
   virtual std::byte* acquire(StorageId storage, QueueId queue) = 0;
   virtual void release(StorageId, QueueId) {}
-  // Told when a node has run (not when it was replayed), before its storages are released.
+  // Told when a node has run, before its storages are released.
   virtual void after_node(NodeId, QueueId) {}
   // The address of a storage that the caller fills before the step (inputs, state) or reads after
   // it (outputs, state).

@@ -131,7 +131,7 @@ void Runner::set_options(RunOptions options) {
 
 void Runner::run() {
   if (accelerator_) return run_on_accelerator();
-  memory_.begin_step(*this);
+  memory_.begin_step();
   failed_ = false, error_ = nullptr;
   for (auto& lane : lanes_) lane->done.store(0);
   if (lanes_.size() > 1) {
@@ -162,7 +162,7 @@ void Runner::run_lane(Lane& lane) {
         for (int64_t done; (done = other.load(std::memory_order_acquire)) <= w;) other.wait(done);
       }
       if (failed_) break;
-      execute(n, lane, false);
+      execute(n, lane);
       report(int64_t(n) + 1);
     }
   } catch (...) {
@@ -171,7 +171,7 @@ void Runner::run_lane(Lane& lane) {
   report(kAll);  // also after a failure, so that nobody waits for ever
 }
 
-void Runner::execute(NodeId n, Lane& lane, bool replayed) {
+void Runner::execute(NodeId n, Lane& lane) {
   const Call& call = calls_[n];
   const StorageId* storages = node_storages_.data() + call.storage;
   for (int i = 0; i < call.storages; ++i) {
@@ -203,14 +203,10 @@ void Runner::execute(NodeId n, Lane& lane, bool replayed) {
   }
   if (options_.trace) spans_[n] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);
-  if (!replayed) {
-    memory_.after_node(n, lane.queue.id);
-    if (options_.poison) poison_ended(n, lane);
-  }
+  memory_.after_node(n, lane.queue.id);
+  if (options_.poison) poison_ended(n, lane);
   for (int i = 0; i < call.storages; ++i) memory_.release(storages[i], lane.queue.id);
 }
-
-void Runner::replay(NodeId n) { execute(n, *lanes_[program_.node(n).queue], true); }
 
 void Runner::poison_ended(NodeId n, Lane& lane) {
   for (StorageId s : ends_[n]) {

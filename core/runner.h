@@ -26,7 +26,7 @@ struct RunOptions {
   bool record = false;
 };
 
-class Runner final : public Replayer {
+class Runner final {
  public:
   // The program, storages and memory must outlive the runner. Allocates here so that run() does
   // not.
@@ -58,8 +58,6 @@ class Runner final : public Replayer {
   // Nanoseconds that each node took in the last run (with RunOptions::trace).
   std::vector<int64_t> node_times() const;
 
-  void replay(NodeId node) override;
-
  private:
   struct Call {  // of a node: ranges into the flat arrays below
     uint32_t operand, storage;
@@ -85,7 +83,7 @@ class Runner final : public Replayer {
 
   void resolve();
   void run_lane(Lane& lane);
-  void execute(NodeId node, Lane& lane, bool replayed);
+  void execute(NodeId node, Lane& lane);
   void check(NodeId node, const Lane& lane) const;
   std::string at_node(NodeId node) const;  // ", at node 3 (forward, encoder/rnn0 t=1)"
   void make_marks();

@@ -23,7 +23,7 @@ void Runner::run_on_accelerator() {
   const bool watched = options_.poison || options_.check_finite || options_.trace;
   // The first run loads kernels and libraries, which cannot be recorded.
   const bool record = options_.record && warm_ && !watched;
-  memory_.begin_step(*this);
+  memory_.begin_step();
   if (record) {
     accelerator_->begin_recording();
     try {
@@ -49,7 +49,7 @@ void Runner::queue_all() {
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     const Node& node = program_.node(n);
     for (NodeId w : node.waits) accelerator_->wait(node.queue, marks_[w]);
-    execute(n, *lanes_[node.queue], false);
+    execute(n, *lanes_[node.queue]);
     if (marks_[n]) accelerator_->record(marks_[n], node.queue);
   }
   for (size_t q = 1; q < lanes_.size(); ++q) {

@@ -141,6 +141,7 @@ std::span<const OpDef* const> all_ops() {
       &mlp_score_grad_op,
       &mlp_score_replay_grad_op,
       &momentum_op,
+      &move_op,
       &moving_average_op,
       &mul_op,
       &pass_inside_op,

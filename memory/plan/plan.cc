@@ -44,8 +44,7 @@ Transients transients_of(const Program& program, const Storages& storages, Space
   return out;
 }
 
-Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
-               int64_t enough) {
+Plan plan_of_fixed(const Program& program, const Storages& storages, const StateLayout& layout) {
   Plan plan;
   plan.offset.assign(storages.list.size(), 0);
   for (const StateSlot& slot : program.state) {
@@ -62,6 +61,15 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
       plan.offset[s] = region.state + region.inputs;
       region.inputs += align_up(storages[s].bytes);
     }
+  }
+  return plan;
+}
+
+Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
+               int64_t enough) {
+  Plan plan = plan_of_fixed(program, storages, layout);
+  for (Space space : {Space::device, Space::host}) {
+    Region& region = plan.regions[region_of(space)];
     const Transients transients = transients_of(program, storages, space);
     const int64_t left = space == Space::device ? enough - region.transients_begin() : 0;
     const Placement placement = place(transients.buffers, {.enough = left});

@@ -66,8 +66,12 @@ struct Transients {
 };
 Transients transients_of(const Program& program, const Storages& storages, Space space);
 
-// Places the program's storages. ProgramError when the layout lacks one of its state slots.
-// `enough`: placement stops improving once the device's region fits this many bytes.
+// State and inputs alone, where every plan has them. ProgramError when the layout lacks one of the
+// program's state slots.
+Plan plan_of_fixed(const Program& program, const Storages& storages, const StateLayout& layout);
+
+// Places the program's storages. `enough`: placement stops improving once the device's region fits
+// this many bytes.
 Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
                int64_t enough = 0);
 

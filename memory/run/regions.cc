@@ -85,7 +85,7 @@ void Regions::leave() {
   pool_.freed_.notify_all();
 }
 
-void Regions::begin_step(Replayer&) {
+void Regions::begin_step() {
   leave();
   std::lock_guard lock(pool_.mutex_);
   RegionPool::Job& job = pool_.jobs_[job_];

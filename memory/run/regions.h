@@ -69,7 +69,7 @@ class Regions final : public Memory {
 
   ~Regions() override;  // gives back what a failed step still held
 
-  void begin_step(Replayer&) override;
+  void begin_step() override;
   void end_step() override;
   std::byte* acquire(StorageId id, QueueId queue) override;
   void after_node(NodeId node, QueueId queue) override;

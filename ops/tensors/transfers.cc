@@ -1,4 +1,4 @@
-// copy_out, copy_in, step_scalars: y = x.
+// copy_out, copy_in, move, step_scalars: y = x.
 #include "ops/tensors/transfers.h"
 
 #include "core/builder.h"
@@ -31,6 +31,9 @@ const OpDef copy_out_op =
     copy_op("copy_out", "x, in host memory", &copy_out_cuda, {{65}, DType::bit});
 const OpDef copy_in_op =
     copy_op("copy_in", "x, from host memory", &copy_in_cuda, {{65}, DType::bf16});
+
+const OpDef move_op =
+    copy_op("move", "x, in other bytes of the device", &move_cuda, {{65}, DType::bf16});
 
 const OpDef step_scalars_op{
     .name = "step_scalars",

@@ -9,7 +9,6 @@
 #include "core/runner.h"
 #include "memory/compile.h"
 #include "memory/plan/plan.h"
-#include "memory/run/dynamic.h"
 #include "memory/run/static_plan.h"
 #include "memory/storages/lifetimes.h"
 #include "memory/storages/storages.h"
@@ -67,24 +66,30 @@ inline std::vector<float> floats_at(const std::byte* data, int64_t n) {
   return out;
 }
 
-inline Results run_with(const Ready& r, Memory& memory, int steps, RunOptions options = {}) {
-  Runner runner(r.program, r.kernels, r.storages, memory, Device{}, options);
+inline Results run_program(const Program& program,
+                           const ByNode<std::shared_ptr<const Kernel>>& kernels,
+                           const Storages& storages, Memory& memory, int steps,
+                           RunOptions options = {}) {
+  Runner runner(program, kernels, storages, memory, Device{}, options);
   auto fill = [&](ValueId v, const std::vector<float>& x) {
     std::memcpy(runner.data(v), x.data(), x.size() * sizeof(float));
   };
-  auto numel = [&](ValueId v) { return r.program.value(v).spec.numel(); };
-  for (auto& slot : r.program.state)
-    fill(slot.start, start_values(slot.name, numel(slot.start), 0));
+  auto numel = [&](ValueId v) { return program.value(v).spec.numel(); };
+  for (auto& slot : program.state) fill(slot.start, start_values(slot.name, numel(slot.start), 0));
   for (int step = 0; step < steps; ++step) {
-    for (auto& in : r.program.inputs) fill(in.value, start_values(in.name, numel(in.value), step));
+    for (auto& in : program.inputs) fill(in.value, start_values(in.name, numel(in.value), step));
     runner.run();
   }
   Results out;
-  for (auto& o : r.program.outputs) out[o.name] = floats_at(runner.data(o.value), numel(o.value));
-  for (auto& slot : r.program.state) {
+  for (auto& o : program.outputs) out[o.name] = floats_at(runner.data(o.value), numel(o.value));
+  for (auto& slot : program.state) {
     out[slot.name] = floats_at(runner.data(slot.end), numel(slot.end));
   }
   return out;
+}
+
+inline Results run_with(const Ready& r, Memory& memory, int steps, RunOptions options = {}) {
+  return run_program(r.program, r.kernels, r.storages, memory, steps, options);
 }
 
 // The message of the error that f throws, "" when it throws none.

@@ -1,4 +1,6 @@
-// Dynamic and Regions: less memory, other addresses, the same bits.
+// Jobs that share a pool of regions: other addresses, the same bits.
+#include "memory/run/regions.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/order.h"
-#include "memory/run/regions.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -26,78 +27,6 @@ Program hourglass(int depth, int64_t n) {
   update(w, g);
   b.output("g", affine(g));
   return b.take();
-}
-
-TEST(Dynamic, SameBitsWithHalfTheMemory) {
-  Ready r(hourglass(30, 1000));
-  const Plan plan = make_plan(r.program, r.storages, r.layout);
-  const Results expected = reference(r.program, 3);
-  for (bool recompute : {true, false}) {
-    for (bool offload : {true, false}) {
-      Arena arena;
-      Dynamic memory(r.program, r.storages, r.layout, arena,
-                     {.budget = plan.device().bytes / 2,
-                      .recompute = recompute,
-                      .offload = offload,
-                      .bytes_per_s = 1e12});
-      EXPECT_EQ(run_with(r, memory, 3), expected);
-      EXPECT_GT(memory.stats().evictions, 0);
-      EXPECT_LE(memory.stats().peak, plan.device().bytes / 2);
-      EXPECT_EQ(memory.stats().replays > 0, recompute);
-      EXPECT_EQ(memory.stats().offloads == memory.stats().evictions, !recompute);
-    }
-  }
-}
-
-TEST(Dynamic, NothingIsEvictedWhereAllFits) {
-  Ready r(hourglass(10, 100));
-  const Plan plan = make_plan(r.program, r.storages, r.layout);
-  Arena arena;
-  Dynamic memory(r.program, r.storages, r.layout, arena, {.budget = 2 * plan.device().bytes});
-  EXPECT_EQ(run_with(r, memory, 2), reference(r.program, 2));
-  EXPECT_EQ(memory.stats().evictions, 0);
-  EXPECT_LE(memory.stats().peak, plan.device().bytes);
-}
-
-TEST(Dynamic, RandomProgramsUnderTightBudgets) {
-  int64_t replays = 0, offloads = 0, runs = 0, refused = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    Ready r(random_program(seed, {.nodes = 20 + int(seed % 80), .gated = seed % 2 == 0}),
-            {.inplace = seed % 3 != 0});
-    const Plan plan = make_plan(r.program, r.storages, r.layout);
-    const int64_t least = Dynamic::smallest_budget(r.program, r.storages, r.layout);
-    Arena arena;
-    // As the budget falls, the answer is the same bits or a BudgetError, never anything else.
-    for (int64_t budget : {plan.device().bytes, (plan.device().bytes + 2 * least) / 3, least}) {
-      if (budget < least) continue;
-      Dynamic memory(r.program, r.storages, r.layout, arena,
-                     {.budget = budget, .offload = seed % 2 == 0, .bytes_per_s = 1e12});
-      ++runs;
-      try {
-        ASSERT_EQ(run_with(r, memory, 2), reference(r.program, 2)) << "seed " << seed;
-      } catch (const BudgetError&) {
-        ++refused;
-      }
-      ASSERT_LE(memory.stats().peak, budget);
-      replays += memory.stats().replays, offloads += memory.stats().offloads;
-    }
-  }
-  EXPECT_LT(refused, runs / 2);
-  EXPECT_GT(replays, 100);
-  EXPECT_GT(offloads, 100);
-}
-
-TEST(Dynamic, SaysWhatIsMissing) {
-  Ready r(hourglass(5, 1000));
-  const int64_t least = Dynamic::smallest_budget(r.program, r.storages, r.layout);
-  Arena arena;
-  const std::string message = message_of<BudgetError>(
-      [&] { Dynamic memory(r.program, r.storages, r.layout, arena, {.budget = least - 64}); });
-  EXPECT_NE(message.find("64 short of"), std::string::npos) << message;
-  Ready two(random_program(3, {.two_queues = true}));
-  ASSERT_EQ(queue_count(two.program), 2);
-  EXPECT_THROW(Dynamic(two.program, two.storages, two.layout, arena, {.budget = 1 << 20}),
-               ProgramError);
 }
 
 struct Job {

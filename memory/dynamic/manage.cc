@@ -1,0 +1,88 @@
+// The room that a budget leaves, and the search for one that is enough.
+#include "memory/dynamic/manage.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "memory/storages/storages.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max() / 4;
+constexpr double kExact = 0.01;  // of a budget: how closely the least that works is found
+
+int64_t fixed_of(const StepFacts& facts, const StateLayout& layout) {
+  const Plan fixed = plan_of_fixed(facts.program, facts.storages, layout);
+  return fixed.device().transients_begin() + facts.fixed_bytes;
+}
+
+// A budget that works, by halving; none: even the most that the step could take does not.
+std::optional<int64_t> working_budget(const StepFacts& facts, const DynamicOptions& options,
+                                      int64_t fixed, int64_t too_little, int64_t host_room) {
+  const auto works = [&](int64_t room) {
+    try {
+      decide(facts, options, room, host_room);
+      return true;
+    } catch (const BudgetError&) {
+      return false;
+    }
+  };
+  int64_t all = 0;
+  for (int64_t bytes : facts.bytes) all += bytes;
+  int64_t low = too_little, high = std::max(low, facts.least_room);
+  while (!works(high)) {
+    if (high >= 2 * all) return {};
+    low = high, high += high / 4 + kAlignment;
+  }
+  while (high - low > int64_t(kExact * double(fixed + high))) {
+    const int64_t middle = low + (high - low) / 2;
+    (works(middle) ? high : low) = middle;
+  }
+  return fixed + high;
+}
+
+}  // namespace
+
+int64_t least_managed(const StepFacts& facts, const StateLayout& layout) {
+  return fixed_of(facts, layout) + facts.least_room;
+}
+
+Managed manage(const StepFacts& facts, const StateLayout& layout, const DynamicOptions& options,
+               int64_t budget, std::optional<int64_t> host_budget) {
+  const int64_t fixed = fixed_of(facts, layout), least = fixed + facts.least_room;
+  if (budget < least) {
+    std::string what = "memory.budget: " + format_bytes(budget) + " is " +
+                       format_bytes(least - budget) +
+                       " short of what state, two slots of inputs, "
+                       "outputs and the largest node need (" +
+                       format_bytes(least) + ")";
+    if (facts.largest != kNone) {
+      const Node& node = facts.program.node(facts.largest);
+      what += "; that is [" + std::string(node.op->name) + "] " + facts.program.scope_of(node) +
+              " with " + format_bytes(facts.least_room);
+    }
+    throw BudgetError(what + "; a smaller batch or model needs less");
+  }
+  const Plan plan = plan_of_fixed(facts.program, facts.storages, layout);
+  const int64_t host_fixed = plan.host().transients_begin();
+  const int64_t host_room =
+      host_budget ? std::max<int64_t>(*host_budget - host_fixed, 0) : kUnlimited;
+  try {
+    Decisions decisions = decide(facts, options, budget - fixed, host_room);
+    return {lowered(facts, decisions, layout), decisions.stats};
+  } catch (const BudgetError& error) {
+    const auto works = working_budget(facts, options, fixed, budget - fixed, host_room);
+    throw BudgetError(std::string(error.what()) + "; " +
+                      (works
+                           ? "with memory.budget: " + format_bytes(*works) + " it works (simulated)"
+                           : "no memory.budget would do, as simulated") +
+                      (host_budget ? "; so might a larger memory.host_budget" : ""));
+  }
+}
+
+}  // namespace pal
