@@ -9,6 +9,7 @@
 #include "core/verify.h"
 #include "memory/budget.h"
 #include "memory/choices.h"
+#include "memory/dynamic/manage.h"
 #include "memory/pass.h"
 #include "memory/passes/assign_queues.h"
 #include "memory/passes/fuse_recompute.h"
@@ -116,6 +117,50 @@ void place(Compiled& out, const StateLayout& layout, Options options) {
   out.passes.push_back(std::move(report));
 }
 
+std::string describe(const DynamicStats& stats) {
+  return std::to_string(stats.evictions) + " evictions, " + std::to_string(stats.offloads) +
+         " offloads, " + std::to_string(stats.reloads) + " reloads (" +
+         std::to_string(stats.prefetch_hits) + " in use after a prefetch), " +
+         std::to_string(stats.recomputes) + " nodes run again";
+}
+
+// In place of a plan for the whole step: what a dynamic manager decides within the budget. Without
+// must_fit within the least that it can, where the budget is too small.
+void manage_step(Compiled& out, KernelCache& cache, const StateLayout& layout, Options options) {
+  if (!options.budget) {
+    throw UsageError("memory.manager: " + name_of(options.dynamic.manager) +
+                     " needs memory.budget: it keeps a step to so many bytes");
+  }
+  const Clock::time_point start = Clock::now();
+  PassReport report{
+      .name = name_of(options.dynamic.manager),
+      .before_bytes = peak_of(out.storages, lifetimes_of(out.program, out.storages)).bytes,
+      .trades = true};
+  const DeviceProfile device = priced_device(options);
+  const StepFacts facts(out.program, out.storages, device);
+  int64_t budget = *options.budget;
+  if (!options.must_fit) {
+    budget = std::max(budget, least_managed(facts, layout));
+    if (!is_managed_within(facts, layout, options.dynamic, budget, options.host_budget)) {
+      budget = least_working(facts, layout, options.dynamic, options.host_budget).value_or(budget);
+    }
+  }
+  Managed managed = manage(facts, layout, options.dynamic, budget, options.host_budget);
+  report.added_ms =
+      options.profile
+          ? predict(managed.step.program, device, &managed.step.storages).step_ms - facts.step_ms
+          : 0;
+  Passed now = prepared(std::move(managed.step.program), cache);
+  out.program = std::move(now.program), out.kernels = std::move(now.kernels);
+  out.storages = std::move(managed.step.storages), out.plan = std::move(managed.step.plan);
+  out.dynamic = managed.stats;
+  verify(out.program);
+  check_plan(out.program, out.storages, out.plan);
+  report.after_bytes = out.plan.device().bytes, report.seconds = seconds_since(start);
+  report.note = describe(managed.stats);
+  out.passes.push_back(std::move(report));
+}
+
 void price(Compiled& out, const DeviceProfile& profile) {
   const double ms = predict(out.program, profile, &out.storages).step_ms;
   double traded = 0;
@@ -150,10 +195,16 @@ int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layo
     const Value& value = last.program.value(slot.start);
     if (value.space == Space::device) foreign -= align_up(value.spec.bytes());
   }
-  const int64_t peak = peak_of(last, options);
+  int64_t peak = peak_of(last, options);
+  const Storages storages = assign_storages(last.program, last.workspace, storage_options(options));
+  if (options.dynamic.manager != Manager::fixed) {
+    const StepFacts facts(last.program, storages, priced_device(options));
+    peak = least_working(facts, StateLayout(last.program), options.dynamic, options.host_budget)
+               .value_or(peak);
+  }
   if (passed) {
     passed->program = std::move(last.program), passed->kernels = std::move(last.kernels);
-    passed->storages = assign_storages(passed->program, last.workspace, storage_options(options));
+    passed->storages = storages;
   }
   return foreign + peak;
 }
@@ -190,7 +241,11 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   out.program = std::move(passed.program), out.kernels = std::move(passed.kernels);
   out.passes = std::move(passed.reports), out.dense_maps = std::move(passed.dense_maps);
   share(out, passed.workspace, options);
-  place(out, layout, options);
+  if (options.dynamic.manager == Manager::fixed) {
+    place(out, layout, options);
+  } else {
+    manage_step(out, cache, layout, options);
+  }
   if (options.profile) price(out, *options.profile);
   out.seconds = seconds_since(start);
   check_budget(out, options, [&](const CompileOptions& other) {

@@ -8,6 +8,7 @@
 
 #include "core/prepare.h"
 #include "core/program.h"
+#include "memory/dynamic/options.h"
 #include "memory/passes/map_forms.h"
 #include "memory/plan/plan.h"
 #include "memory/price/baselines.h"
@@ -30,6 +31,8 @@ struct CompileOptions {
   Encodings encode;                        // memory.encode, memory.dpr_layers
   Schedule schedule = Schedule::lifetime;  // memory.schedule
   SwapOptions swap;                        // memory.swap, memory.vdnn
+  DynamicOptions dynamic;                  // memory.manager and what belongs to it; needs a budget
+  std::optional<int64_t> host_budget;  // bytes of the host's memory for copies; none: all it takes
   bool fuse_updates = true;
   bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
@@ -67,7 +70,8 @@ struct Compiled {
   Storages storages;
   Plan plan;
   std::vector<PassReport> passes;
-  std::optional<StepTime> time;  // with a profile
+  std::optional<DynamicStats> dynamic;  // where a dynamic manager decided
+  std::optional<StepTime> time;         // with a profile
   double seconds = 0;
 };
 

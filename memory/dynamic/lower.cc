@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "memory/passes/assign_queues.h"
+#include "memory/place/buffers/load.h"
 #include "memory/storages/storages.h"
 #include "ops/tensors/transfers.h"
 #include "ops/tensors/views.h"
@@ -96,6 +97,12 @@ class Lowering {
     Region &device = out_.plan.regions[region_of(Space::device)],
            &host = out_.plan.regions[region_of(Space::host)];
     device.bytes = room_ + decisions.room, host.bytes = host_room_ + decisions.host_room;
+    for (Space space : {Space::device, Space::host}) {
+      Region& region = out_.plan.regions[region_of(space)];
+      const Transients transients = transients_of(out_.program, out_.storages, space);
+      region.lower_bound =
+          std::min(region.bytes, region.transients_begin() + lower_bound_of(transients.buffers));
+    }
     return std::move(out_);
   }
 

@@ -21,35 +21,53 @@ int64_t fixed_of(const StepFacts& facts, const StateLayout& layout) {
   return fixed.device().transients_begin() + facts.fixed_bytes;
 }
 
-// A budget that works, by halving; none: even the most that the step could take does not.
-std::optional<int64_t> working_budget(const StepFacts& facts, const DynamicOptions& options,
-                                      int64_t fixed, int64_t too_little, int64_t host_room) {
-  const auto works = [&](int64_t room) {
-    try {
-      decide(facts, options, room, host_room);
-      return true;
-    } catch (const BudgetError&) {
-      return false;
-    }
-  };
-  int64_t all = 0;
-  for (int64_t bytes : facts.bytes) all += bytes;
-  int64_t low = too_little, high = std::max(low, facts.least_room);
-  while (!works(high)) {
-    if (high >= 2 * all) return {};
-    low = high, high += high / 4 + kAlignment;
+int64_t host_room_of(const StepFacts& facts, const StateLayout& layout,
+                     std::optional<int64_t> host_budget) {
+  const Plan fixed = plan_of_fixed(facts.program, facts.storages, layout);
+  if (!host_budget) return kUnlimited;
+  return std::max<int64_t>(*host_budget - fixed.host().transients_begin(), 0);
+}
+
+bool works(const StepFacts& facts, const DynamicOptions& options, int64_t room, int64_t host_room) {
+  try {
+    decide(facts, options, room, host_room);
+    return true;
+  } catch (const BudgetError&) {
+    return false;
   }
-  while (high - low > int64_t(kExact * double(fixed + high))) {
-    const int64_t middle = low + (high - low) / 2;
-    (works(middle) ? high : low) = middle;
-  }
-  return fixed + high;
 }
 
 }  // namespace
 
 int64_t least_managed(const StepFacts& facts, const StateLayout& layout) {
   return fixed_of(facts, layout) + facts.least_room;
+}
+
+bool is_managed_within(const StepFacts& facts, const StateLayout& layout,
+                       const DynamicOptions& options, int64_t budget,
+                       std::optional<int64_t> host_budget) {
+  return budget >= least_managed(facts, layout) &&
+         works(facts, options, budget - fixed_of(facts, layout),
+               host_room_of(facts, layout, host_budget));
+}
+
+std::optional<int64_t> least_working(const StepFacts& facts, const StateLayout& layout,
+                                     const DynamicOptions& options,
+                                     std::optional<int64_t> host_budget) {
+  const int64_t fixed = fixed_of(facts, layout);
+  const int64_t host_room = host_room_of(facts, layout, host_budget);
+  int64_t all = 0;
+  for (int64_t bytes : facts.bytes) all += bytes;
+  int64_t low = facts.least_room, high = low;
+  while (!works(facts, options, high, host_room)) {
+    if (high >= 2 * all) return {};
+    low = high, high += high / 4 + kAlignment;
+  }
+  while (high - low > int64_t(kExact * double(fixed + high))) {
+    const int64_t middle = low + (high - low) / 2;
+    (works(facts, options, middle, host_room) ? high : low) = middle;
+  }
+  return fixed + high;
 }
 
 Managed manage(const StepFacts& facts, const StateLayout& layout, const DynamicOptions& options,
@@ -68,20 +86,17 @@ Managed manage(const StepFacts& facts, const StateLayout& layout, const DynamicO
     }
     throw BudgetError(what + "; a smaller batch or model needs less");
   }
-  const Plan plan = plan_of_fixed(facts.program, facts.storages, layout);
-  const int64_t host_fixed = plan.host().transients_begin();
-  const int64_t host_room =
-      host_budget ? std::max<int64_t>(*host_budget - host_fixed, 0) : kUnlimited;
   try {
-    Decisions decisions = decide(facts, options, budget - fixed, host_room);
+    Decisions decisions =
+        decide(facts, options, budget - fixed, host_room_of(facts, layout, host_budget));
     return {lowered(facts, decisions, layout), decisions.stats};
   } catch (const BudgetError& error) {
-    const auto works = working_budget(facts, options, fixed, budget - fixed, host_room);
-    throw BudgetError(std::string(error.what()) + "; " +
-                      (works
-                           ? "with memory.budget: " + format_bytes(*works) + " it works (simulated)"
-                           : "no memory.budget would do, as simulated") +
-                      (host_budget ? "; so might a larger memory.host_budget" : ""));
+    const auto enough = least_working(facts, layout, options, host_budget);
+    throw BudgetError(
+        std::string(error.what()) + "; " +
+        (enough ? "with memory.budget: " + format_bytes(*enough) + " it works (simulated)"
+                : "no memory.budget would do, as simulated") +
+        (host_budget ? "; so might a larger memory.host_budget" : ""));
   }
 }
 

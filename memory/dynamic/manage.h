@@ -22,6 +22,15 @@ struct Managed {
 // node touches.
 int64_t least_managed(const StepFacts& facts, const StateLayout& layout);
 
+// Whether a budget will do, and about the least that will (within a hundredth; none: no budget
+// would), as simulated.
+bool is_managed_within(const StepFacts& facts, const StateLayout& layout,
+                       const DynamicOptions& options, int64_t budget,
+                       std::optional<int64_t> host_budget = {});
+std::optional<int64_t> least_working(const StepFacts& facts, const StateLayout& layout,
+                                     const DynamicOptions& options,
+                                     std::optional<int64_t> host_budget = {});
+
 // The step within `budget` bytes on the device and `host_budget` in the host's memory (none: as
 // many as it takes). BudgetError where it cannot be done, with the least budget that would do.
 Managed manage(const StepFacts& facts, const StateLayout& layout, const DynamicOptions& options,

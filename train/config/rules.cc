@@ -13,7 +13,7 @@ const std::vector<Available>& available_values() {
   static constexpr auto all = names(Recompute());
   static const std::vector<Available> table = {
       {"memory.recompute", {all.begin(), all.end()}},
-      {"memory.manager", {"static"}},
+
       {"memory.auto", {"false"}},
   };
   return table;

@@ -55,7 +55,14 @@ std::vector<std::string> encode_choices() {
 }
 
 Rules<MemoryConfig> memory_rules() {
-  return {{"memory.encode, memory.dpr_layers",
+  return {{"memory.manager, memory.swap", "delta and dtr decide what is copied out themselves",
+           [](const MemoryConfig& m) -> std::string {
+             if (*m.manager == Manager::fixed || *m.swap == Swap::none) return "";
+             return "memory.swap: " + name_of(*m.swap) +
+                    " does not combine with memory.manager: " + name_of(*m.manager) +
+                    ", which decides itself what is copied out; keep one";
+           }},
+          {"memory.encode, memory.dpr_layers",
            "of the dpr_ formats one, or several that dpr_layers gives to scopes",
            [](const MemoryConfig& m) -> std::string {
              const std::vector<std::string>& encode = *m.encode;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autograd/optimizer.h"
+#include "memory/dynamic/options.h"
 #include "memory/recompute/recompute.h"
 #include "memory/schedule/schedule.h"
 #include "memory/swap/options.h"
@@ -163,9 +164,30 @@ struct MemorySection : Section {
   Option<VdnnInputs> vdnn =
       option("vdnn", VdnnInputs::conv, "of swap: vdnn: inputs of compute-heavy layers, or of all",
              {.effect = Effect::none_if_exact});
-  Option<std::string> manager =
-      option("manager", "static", "who decides: the plan, or at run time",
-             {.choices = {"static", "delta", "dtr"}, .effect = Effect::none});
+  Option<std::optional<Size>> host_budget =
+      option("host_budget", {}, "bytes of the host's memory for copies; null: 80 % of what is free",
+             {.effect = Effect::none});
+  Option<Manager> manager =
+      option("manager", Manager::fixed,
+             "delta, dtr: decide step by step what leaves the device and comes back, within budget",
+             {.effect = Effect::none});
+  Option<Filter> filter =
+      option("filter", Filter::base, "of delta: what leaves first", {.effect = Effect::none});
+  Option<double> start = option("start", DynamicOptions{}.start,
+                                "of delta: part of the room at which it begins to release",
+                                {.min = 0, .max = 1, .effect = Effect::none});
+  Option<int64_t> prefetch =
+      option("prefetch", DynamicOptions{}.prefetch, "of delta: reloads under way at most",
+             {.min = 0, .max = 1'000'000, .effect = Effect::none});
+  Option<bool> release_in_backward =
+      option("release_in_backward", true,
+             "of delta: release early in the backward phase too, not only where memory is short",
+             {.effect = Effect::none});
+  Option<DtrHeuristic> dtr =
+      option("dtr", DtrHeuristic::full, "of dtr: what leaves first", {.effect = Effect::none});
+  Option<Dealloc> dealloc =
+      option("dealloc", Dealloc::eager, "of dtr: what becomes of what nobody reads any more",
+             {.effect = Effect::none});
   Option<bool> automatic =
       option("auto", false, "choose all of the above from the budget", {.effect = Effect::none});
 };

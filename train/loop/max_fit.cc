@@ -94,6 +94,7 @@ class Prober {
     CompileOptions options = compile_options(config.memory);
     options.budget = capacity, options.must_fit = false;
     // With sparse maps the plan that a run falls back on has to fit.
+    options_ = options;
     tries_ = options.encode.ssdc ? dense_options(options) : std::vector{options};
   }
 
@@ -118,6 +119,7 @@ class Prober {
   // Of a plan, which is not made smaller than has to be.
   int64_t planned(int64_t value) {
     if (!last_ || last_->value != value) last_ = passed(value);
+    if (options_.dynamic.manager != Manager::fixed) return last_->bytes;
     const Compiled& c = last_->compiled;
     return make_plan(c.program, c.storages, last_->layout, capacity_).device().bytes;
   }
@@ -148,6 +150,7 @@ class Prober {
   const std::pair<int64_t, int64_t> bucket_;
   const std::string key_;
   const int64_t capacity_;
+  CompileOptions options_;
   std::vector<CompileOptions> tries_;
   KernelCache cache_;
   std::optional<std::pair<int64_t, int64_t>> known_;  // a value, and the least bytes that it needs

@@ -46,6 +46,14 @@ CompileOptions compile_options(const MemoryConfig& config) {
   options.fuse_epilogues = *config.fuse_epilogues;
   options.schedule = *config.schedule;
   options.swap = {.method = *config.swap, .vdnn = *config.vdnn};
+  options.dynamic = {.manager = *config.manager,
+                     .filter = *config.filter,
+                     .start = *config.start,
+                     .prefetch = int(*config.prefetch),
+                     .release_in_backward = *config.release_in_backward,
+                     .dtr = *config.dtr,
+                     .dealloc = *config.dealloc};
+  if (config.host_budget->has_value()) options.host_budget = (*config.host_budget)->bytes;
   options.recompute = *config.recompute;
   options.encode = encodings_of(config);
   if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
