@@ -1,0 +1,142 @@
+// Five steps of every small model with its maps swapped, or under a dynamic manager: the losses and
+// weights of the plan that keeps everything where it is, bit for bit. A few combinations of
+// options, by chance; PAL_TEST_MANAGED=N: N of them for each model, of 460 in all.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/files.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Ways to keep less on the device, each at a part of the bytes that the plan takes without.
+std::vector<std::string> ways() {
+  std::vector<std::string> all;
+  for (const char* swap : {"naive", "vdnn", "vdnn --set memory.vdnn=all"}) {
+    all.push_back(std::string(" --set memory.swap=") + swap);
+  }
+  for (int percent = 90; percent >= 30; percent -= 10) {
+    const std::string at = " --budget " + std::to_string(percent) + "%";
+    all.push_back(at + " --set memory.swap=planned");
+    for (const char* filter : {"base", "lru", "greedy"}) {
+      all.push_back(at + " --set memory.manager=delta --set memory.filter=" + filter);
+    }
+    for (const char* heuristic : {"full", "eq", "local", "lru", "size", "msps"}) {
+      for (const char* dealloc : {"eager", "banish"}) {
+        all.push_back(at + " --set memory.manager=dtr --set memory.dtr=" + heuristic +
+                      " --set memory.dealloc=" + dealloc);
+      }
+    }
+  }
+  std::vector<std::string> out;
+  for (const std::string& way : all) {
+    for (const char* inplace : {"true", "false"}) {
+      for (const char* method : {"none", "echo"}) {
+        out.push_back(way + " --set memory.inplace=" + inplace +
+                      " --set memory.recompute=" + method);
+      }
+    }
+  }
+  return out;
+}
+
+struct Model {
+  const char *name, *sets;
+};
+const Model kModels[] = {
+    {"nmt_small", " --set train.batch_size=8 --set model.dropout=0.2"},
+    {"transformer_small", " --set train.batch_size=8 --set model.dropout=0.1"},
+    {"deepspeech2_small", " --set train.batch_size=2"},
+    {"resnet_small", " --set train.batch_size=16"},
+    {"zoo_small", " --set train.batch_size=8"},
+    {"bert_small", " --set train.batch_size=4"},
+};
+
+class ManagedRuns : public testing::TestWithParam<Model> {
+ protected:
+  int status_ = 0;
+  std::string errors_;
+
+  std::string pal(const std::string& args) {
+    const std::string command =
+        "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
+    status_ = WEXITSTATUS(std::system(command.c_str()));
+    errors_ = read_file(dir_ / "err.txt");
+    return read_file(dir_ / "out.txt");
+  }
+  std::string model() const {
+    return std::string(" --config ") + GetParam().name + GetParam().sets +
+           " --set device.threads=1";
+  }
+  // The losses of every step, and the state at the end; "" where the run was refused.
+  std::string train(const std::string& sets) {
+    fs::remove_all(dir_ / "run");
+    pal("train" + model() + " --steps 5 --out run --set train.log_every=1" + sets);
+    if (status_ != 0) return "";
+    std::string result;
+    std::ifstream in(dir_ / "run" / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const json row = json::parse(line);
+      if (row["event"] == "step") result += row["loss"].dump() + "\n";
+    }
+    return result + read_file(dir_ / "run" / "last.safetensors");
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
+};
+
+TEST_P(ManagedRuns, LeaveTheSameBits) {
+  const int64_t most = json::parse(pal("plan --json" + model()))["bytes"]["total"];
+  const std::string expected = train("");
+  ASSERT_EQ(status_, 0) << errors_;
+  ASSERT_EQ(std::count(expected.begin(), expected.begin() + 200, '\n') >= 5, true);
+  const char* asked = std::getenv("PAL_TEST_MANAGED");
+  std::vector<std::string> some = ways();
+  std::shuffle(some.begin(), some.end(),
+               std::mt19937(uint32_t(std::hash<std::string>()(GetParam().name))));
+  some.resize(std::min<size_t>(some.size(), asked ? size_t(std::atoi(asked)) : 4));
+  int refused = 0;
+  for (std::string way : some) {
+    const size_t at = way.find(" --budget ");
+    if (at != std::string::npos) {
+      const size_t end = way.find('%');
+      const int64_t percent = std::atoi(way.c_str() + at + 10);
+      way = " --set memory.budget=" + std::to_string(most * percent / 100) + way.substr(end + 1);
+    }
+    const std::string bits = train(way);
+    if (status_ == 0) {
+      EXPECT_TRUE(bits == expected) << way;
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(status_, 3) << way << "\n" << errors_;
+    // delta refuses what no order of releases could do, and nothing else.
+    const bool delta = way.find("=delta") != std::string::npos;
+    const std::string reason = delta ? "short of what state" : "memory.manager: dtr";
+    const bool by_name = errors_.find(reason) != std::string::npos ||
+                         errors_.find("short of what state") != std::string::npos ||
+                         (way.find("=planned") != std::string::npos &&
+                          errors_.find("over the budget") != std::string::npos);
+    EXPECT_TRUE(by_name) << way << "\n" << errors_;
+  }
+  RecordProperty("refused", refused);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ManagedRuns, testing::ValuesIn(kModels),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace pal
