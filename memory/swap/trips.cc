@@ -40,6 +40,9 @@ std::vector<SwapUnit> swap_units(const Program& p, int64_t least) {
       continue;
     }
     SwapUnit unit{.touches = touches[s], .bytes = footprint(storage), .made = writers[s].back()};
+    for (ValueId v : storages.values_of(s)) {  // a gathering of what lies in place writes nothing
+      if (base[v] == kNone) unit.made = std::max(unit.made, p.value(v).producer);
+    }
     NodeId before = kNone;
     for (NodeId n : touches[s]) {
       if (before != kNone && before >= unit.made && n > before + 1) {
