@@ -33,6 +33,7 @@ StepFacts::StepFacts(const Program& p, const Storages& storages_of_p, const Devi
   writers = writers_of(p, storages);
   is_free.assign(p.nodes.size(), 1);
   for (StorageId s : writers.ids()) {
+    if (storages[s].workspace_of != kNone) writers[s].clear();  // holds nothing between nodes
     for (NodeId n : writers[s]) {
       is_free[n] = 0;
       if (comes_and_goes(s)) writes[n].push_back(s);

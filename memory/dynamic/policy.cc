@@ -358,7 +358,8 @@ class Policy {
     }
     return any;
   }
-  double cost_of_release(StorageId s) const {
+  double cost_of_release(StorageId s) {
+    if (!delta_) return scores_.heuristic(s, clock_) * double(f_.bytes[s]);
     const double copy = can_offload(s) ? f_.copy_ms(s) : std::numeric_limits<double>::infinity();
     const double cost = can_remake(s) ? std::min(ms_again(s, copy), copy) : copy;
     return cost / std::max(clock_ - at_[s].used_ms, 1e-6);

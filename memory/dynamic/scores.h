@@ -25,6 +25,7 @@ class Scores {
   // different sizes, and in the number of those that are no candidates. dtr: linear in the number
   // of storages on the device, times their evicted neighbours.
   StorageId lowest(double clock, const std::function<bool(StorageId)>& is_candidate);
+  double heuristic(StorageId s, double clock);  // of dtr
 
  private:
   struct Entry {
@@ -35,7 +36,7 @@ class Scores {
   };
 
   StorageId lowest_of_filter(double clock, const std::function<bool(StorageId)>& is_candidate);
-  double heuristic(StorageId s, double clock);
+
   double around(StorageId s, bool down);
   double of_sets(StorageId s);
   StorageId root(StorageId s);
