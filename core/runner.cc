@@ -87,7 +87,9 @@ Runner::~Runner() {
 }
 
 void Runner::resolve() {
-  ByStorage<NodeId> last(storages_.list.size(), kNone);
+  // By storage and queue, the last node that touches it.
+  ByStorage<std::vector<NodeId>> touches(storages_.list.size(),
+                                         std::vector<NodeId>(size_t(queue_count(program_)), kNone));
   for (NodeId n : program_.nodes.ids()) {
     const Node& node = program_.node(n);
     Call call{.operand = uint32_t(operands_.size()),
@@ -101,7 +103,7 @@ void Runner::resolve() {
       auto first = node_storages_.begin() + call.storage;
       auto at = std::find(first, node_storages_.end(), s);
       if (at == node_storages_.end()) node_storages_.push_back(s), ++call.storages;
-      last[s] = n;
+      touches[s][node.queue] = n;
     };
     for (auto* side : {&node.in, &node.out}) {
       for (ValueId v : *side) {
@@ -114,16 +116,22 @@ void Runner::resolve() {
     calls_.push_back(call);
   }
   ends_.resize(program_.nodes.size());
-  for (StorageId s : last.ids()) {
+  const Order order(program_);
+  for (StorageId s : touches.ids()) {
     const Storage& storage = storages_[s];
-    if (storage.is_transient() && !storage.output && last[s] != kNone) ends_[last[s]].push_back(s);
+    if (!storage.is_transient() || storage.output) continue;
+    // Whoever takes the bytes waits for all of them, and so for the one that comes after the rest.
+    const auto& nodes = touches[s];
+    const auto last = std::find_if(nodes.begin(), nodes.end(), [&](NodeId n) {
+      return n != kNone && std::all_of(nodes.begin(), nodes.end(), [&](NodeId m) {
+               return m == n || m == kNone || order.before(m, n);
+             });
+    });
+    if (last != nodes.end()) ends_[*last].push_back(s);
   }
 }
 
 void Runner::set_options(RunOptions options) {
-  if (options.poison && queue_count(program_) > 1) {
-    throw ProgramError("poison mode needs a program on one queue");
-  }
   options_ = options;
   forget_recording();
   if (options_.trace) spans_.resize(program_.nodes.size());

@@ -101,7 +101,7 @@ class Runner final {
   ByNode<Call> calls_;
   std::vector<Operand> operands_;
   std::vector<StorageId> node_storages_;
-  ByNode<std::vector<StorageId>> ends_;  // storages that no later node touches
+  ByNode<std::vector<StorageId>> ends_;  // storages that no node touches after it, on any queue
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Span> spans_;
   ByNode<Accelerator::Event> marks_;  // by node that another queue waits for, else null

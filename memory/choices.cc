@@ -81,6 +81,7 @@ Made swap_some(const Program& p, Context context, std::string* note) {
   const CompileOptions& options = context.options;
   return swapped(p, options.swap,
                  {.budget = options.budget,
+                  .host_budget = options.host_budget,
                   .device = priced_device(options),
                   .workspace = context.workspace,
                   .storages = storage_options(options)},

@@ -247,6 +247,8 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
     manage_step(out, cache, layout, options);
   }
   if (options.profile) price(out, *options.profile);
+  const Traffic traffic = traffic_of(out.program, out.storages, priced_device(options));
+  if (traffic.any() || out.dynamic) out.traffic = traffic;
   out.seconds = seconds_since(start);
   check_budget(out, options, [&](const CompileOptions& other) {
     return least_bytes(again, cache, layout, other);

@@ -14,6 +14,7 @@
 #include "memory/price/baselines.h"
 #include "memory/price/gist_baseline.h"
 #include "memory/price/predict.h"
+#include "memory/price/traffic.h"
 #include "memory/recompute/recompute.h"
 #include "memory/schedule/schedule.h"
 #include "memory/storages/storages.h"
@@ -71,6 +72,7 @@ struct Compiled {
   Plan plan;
   std::vector<PassReport> passes;
   std::optional<DynamicStats> dynamic;  // where a dynamic manager decided
+  std::optional<Traffic> traffic;       // where bytes go to the host's memory, or a manager decided
   std::optional<StepTime> time;         // with a profile
   double seconds = 0;
 };

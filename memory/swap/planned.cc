@@ -8,8 +8,15 @@ namespace {
 
 class Planner {
  public:
-  Planner(const std::vector<SwapUnit>& units, const SwapCosts& times, int64_t target, SwapRank rank)
-      : units_(units), t_(times), target_(target), rank_(rank), bytes_(times.bytes) {
+  Planner(const std::vector<SwapUnit>& units, const SwapCosts& times, int64_t target, SwapRank rank,
+          int64_t host_room)
+      : units_(units),
+        t_(times),
+        target_(target),
+        rank_(rank),
+        host_room_(host_room),
+        bytes_(times.bytes),
+        copied_(units.size(), 0) {
     start_.resize(bytes_.size());
     double clock = 0;
     for (NodeId n : bytes_.ids()) {
@@ -40,6 +47,9 @@ class Planner {
 
   double ms(const Away& away) const { return t_.copy_ms[away.unit]; }
   int64_t bytes(const Away& away) const { return units_[away.unit].bytes; }
+  // That its copy would take: none, where it has one.
+  int64_t host_bytes(size_t unit) const { return copied_[unit] ? 0 : units_[unit].bytes; }
+  bool has_room(size_t unit) const { return host_bytes(unit) <= host_room_; }
   void add(NodeId first, NodeId last, int64_t bytes) {  // on nodes [first, last)
     for (NodeId n = first; n < last; ++n) bytes_[n] += bytes;
   }
@@ -81,13 +91,15 @@ class Planner {
       if (peak == kNone) return;
       size_t best = options.size();
       for (size_t i = 0; i < options.size() && best == options.size(); ++i) {
-        if (!taken[i] && options[i].gap.after < peak && peak < options[i].gap.before) best = i;
+        const Option& o = options[i];
+        if (!taken[i] && o.gap.after < peak && peak < o.gap.before && has_room(o.unit)) best = i;
       }
       if (best == options.size()) {
         given_up[peak] = 1;
         continue;
       }
       taken[best] = 1;
+      host_room_ -= host_bytes(options[best].unit), copied_[options[best].unit] = 1;
       chosen_.push_back({options[best].unit, options[best].gap});
       add(options[best].gap.after + 1, options[best].gap.before, -bytes(chosen_.back()));
     }
@@ -190,17 +202,19 @@ class Planner {
   const SwapCosts& t_;
   const int64_t target_;
   const SwapRank rank_;
+  int64_t host_room_;
   ByNode<int64_t> bytes_;
   ByNode<double> start_;
   double end_ = 0;
   std::vector<Away> chosen_;
+  std::vector<char> copied_;  // by unit
 };
 
 }  // namespace
 
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
-                                int64_t target, SwapRank rank) {
-  return Planner(units, times, target, rank).run();
+                                int64_t target, SwapRank rank, int64_t host_room) {
+  return Planner(units, times, target, rank, host_room).run();
 }
 
 }  // namespace pal

@@ -30,7 +30,9 @@ enum class SwapRank : uint8_t {
 // out begin when their bytes are made, one after the other; bytes are given up when their copy is
 // done, or when the next node needs them, which then waits. Copies in are booked from the end of
 // the step back, each as late as its reader allows, but not while that many bytes are not free.
+//
+// All copies together have at most `host_room` bytes.
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
-                                int64_t target, SwapRank rank);
+                                int64_t target, SwapRank rank, int64_t host_room);
 
 }  // namespace pal

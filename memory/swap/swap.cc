@@ -2,6 +2,7 @@
 #include "memory/swap/swap.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/text.h"
 #include "memory/passes/assign_queues.h"
@@ -20,10 +21,18 @@ constexpr int kTries = 3;         // at a budget that the estimate missed
 constexpr double kNoTime = 1e-4;  // of a step
 constexpr SwapRank kSwapRanks[] = {SwapRank::free_time, SwapRank::earliest, SwapRank::largest};
 
+// What is left of the host's memory beside what the step keeps there anyway. Copies that are not
+// there at once are counted as if they were.
+int64_t host_room_of(const Program& p, const SwapGoal& goal) {
+  if (!goal.host_budget) return std::numeric_limits<int64_t>::max();
+  const Storages storages = assign_storages(p, goal.workspace, goal.storages);
+  return *goal.host_budget - peak_of(storages, lifetimes_of(p, storages), Space::host).bytes;
+}
+
 class Search {
  public:
   Search(const Program& p, const SwapOptions& options, const SwapGoal& goal)
-      : p_(p), options_(options), goal_(goal) {
+      : p_(p), options_(options), goal_(goal), host_room_(host_room_of(p, goal)) {
     const Storages storages = assign_storages(p, goal.workspace, goal.storages);
     const Prediction times = predict(p, goal.device, &storages);
     const std::vector<int64_t> live = live_bytes(p, storages, lifetimes_of(p, storages));
@@ -45,9 +54,9 @@ class Search {
     if (units_.empty()) return tell(note, "no value is idle long enough"), std::nullopt;
     std::optional<Candidate> best;
     if (options_.method == Swap::naive) {
-      best = made(naive_trips(p_, units_));
+      best = made(naive());
     } else if (options_.method == Swap::vdnn) {
-      best = made(vdnn_trips(p_, units_, options_.vdnn));
+      best = made(vdnn(options_.vdnn));
     } else {
       best = free_of_charge();
       const int64_t bytes = best ? best->bytes : base_.bytes;
@@ -96,8 +105,22 @@ class Search {
     }
     return out;
   }
+  std::vector<Trip> naive() const { return within_host(naive_trips(p_, units_)); }
+  std::vector<Trip> vdnn(VdnnInputs inputs) const {
+    return within_host(vdnn_trips(p_, units_, inputs));
+  }
+  // The first of them, as many as there is room for.
+  std::vector<Trip> within_host(std::vector<Trip> trips) const {
+    int64_t room = host_room_;
+    std::erase_if(trips, [&](const Trip& trip) {
+      const bool fits = units_[trip.unit].bytes <= room;
+      if (fits) room -= units_[trip.unit].bytes;
+      return !fits;
+    });
+    return trips;
+  }
   Candidate planned(int64_t target, SwapRank rank) const {
-    return made(planned_trips(units_, t_, target, rank));
+    return made(planned_trips(units_, t_, target, rank, host_room_));
   }
 
   // What the step takes once it is placed; at least `enough`, where it fits that.
@@ -162,9 +185,9 @@ class Search {
         target -= over;
       }
     }
-    consider(made(naive_trips(p_, units_)));
+    consider(made(naive()));
     for (const VdnnInputs inputs : {VdnnInputs::conv, VdnnInputs::all}) {
-      consider(made(vdnn_trips(p_, units_, inputs)));
+      consider(made(vdnn(inputs)));
     }
     return std::move(*best);
   }
@@ -190,6 +213,7 @@ class Search {
   const Program& p_;
   const SwapOptions& options_;
   const SwapGoal& goal_;
+  const int64_t host_room_;  // for copies
   Candidate base_;
   SwapCosts t_;
   std::vector<SwapUnit> units_;

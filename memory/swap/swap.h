@@ -20,8 +20,9 @@ struct SwapGoal {
   // Bytes on the device, at most, if they can be kept to. As few as cost no time, and fewer where
   // the budget asks for that.
   std::optional<int64_t> budget = {};
-  DeviceProfile device = {};       // whose times count
-  ByNode<int64_t> workspace = {};  // scratch bytes
+  std::optional<int64_t> host_budget = {};  // bytes of copies in the host's memory, at most
+  DeviceProfile device = {};                // whose times count
+  ByNode<int64_t> workspace = {};           // scratch bytes
   StorageOptions storages = {};
 };
 

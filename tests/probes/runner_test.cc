@@ -72,14 +72,47 @@ TEST(Runner, PoisonLeavesCorrectProgramsAlone) {
   EXPECT_EQ(plain.bytes("y"), poisoned.bytes("y"));
 }
 
-TEST(Runner, PoisonRefusesSeveralQueues) {
-  Builder b;
-  Val y = scale(b.input("x", {{kN}}), 2);
-  b.output("y", scale(y, 2));
-  Program p = b.take();
-  p.node(0).queue = 1;
-  p.node(1).waits = {0};
-  EXPECT_NE(error_of([&] { Planned(p, 1, {}, {.poison = true}); }), "");
+// y is read on two queues; its bytes are filled once the other one has read it too.
+TEST(Runner, PoisonWaitsForEveryQueue) {
+  const auto build = [](bool waits) {
+    Builder b;
+    Val y = scale(b.input("x", {{kN}}), 2);
+    Val other = scale(y, 3), own = scale(y, 5);
+    b.output("other", other);
+    b.output("own", own);
+    b.output("last", scale(other, 2));
+    Program p = b.take();
+    p.node(1).queue = 1;
+    p.node(1).waits = {0};
+    p.node(3).waits = {1};
+    if (waits) p.node(1).waits = {2};
+    if (waits) std::swap(p.nodes[1], p.nodes[2]), p.node(2).waits = {1}, p.node(3).waits = {2};
+    p.relink();
+    return p;
+  };
+  for (const bool waits : {false, true}) {
+    Planned plain(build(waits)), poisoned(build(waits), 1, {}, {.poison = true});
+    for (Planned* p : {&plain, &poisoned}) {
+      for (int i = 0; i < 20; ++i) p->set("x", random_floats(kN, 2)), p->run();
+    }
+    for (const char* name : {"other", "own", "last"}) {
+      EXPECT_EQ(plain.bytes(name), poisoned.bytes(name)) << name;
+    }
+  }
+}
+
+TEST(Runner, PoisonShowsAReadAfterTheEndOnAnotherQueue) {
+  const float* slot = nullptr;
+  Program p = reading_after_the_end(&slot);
+  for (NodeId n : p.nodes.ids()) {
+    if (std::string(p.node(n).op->name) != "remember") continue;
+    p.node(n).queue = 1, p.node(n).waits = {NodeId(n - 1)};
+    p.node(NodeId(n + 1)).waits = {n};
+  }
+  Planned poisoned(p, 1, {}, {.poison = true});
+  poisoned.set("x", random_floats(kN, 1));
+  poisoned.run();
+  for (float late : poisoned.floats("late")) EXPECT_TRUE(std::isnan(late));
 }
 
 TEST(Runner, CheckFiniteNamesTheNode) {

@@ -225,11 +225,13 @@ std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
 struct PlanFlags {
   PlanArgs args;
   ConfigFlags config;
-  std::string budget, bucket;
+  std::string budget, host_budget, bucket;
 
   void declare(Flags& flags) {
     config.add(flags);
     flags.add("--budget", budget, "bytes the step may take, e.g. 11GiB", {.type = "SIZE"});
+    flags.add("--host-budget", host_budget, "bytes of the host's memory that copies may take",
+              {.type = "SIZE"});
     flags.add("--bucket", bucket, "source and target length (the largest bucket)", {.type = "S,T"});
     flags.add("--html", args.html, "also write a page of pictures and tables", {.type = "FILE"});
     flags.add("--lifetimes", args.lifetimes,
@@ -259,6 +261,9 @@ struct PlanFlags {
     if (!bucket.empty()) args.bucket = parse_bucket(bucket);
     std::vector<Override> overrides;
     if (!budget.empty()) overrides.push_back({"memory.budget", budget, "--budget"});
+    if (!host_budget.empty()) {
+      overrides.push_back({"memory.host_budget", host_budget, "--host-budget"});
+    }
     const std::filesystem::path folder =
         args.probe.extension() == ".safetensors" ? args.probe.parent_path() : args.probe;
     args.config =

@@ -1,6 +1,9 @@
 // From the sections memory, device and train to compile options and a device.
 #include "train/loop/run_options.h"
 
+#include <fstream>
+#include <optional>
+
 #include "core/accelerator.h"
 #include "core/error.h"
 
@@ -36,6 +39,16 @@ Encodings encodings_of(const MemoryConfig& config) {
   return out;
 }
 
+// What the system could give away without swapping; none: it does not say.
+std::optional<int64_t> free_host_bytes() {
+  std::ifstream in("/proc/meminfo");
+  std::string name, unit;
+  for (int64_t kib; in >> name >> kib && std::getline(in, unit);) {
+    if (name == "MemAvailable:") return kib * 1024;
+  }
+  return {};
+}
+
 }  // namespace
 
 CompileOptions compile_options(const MemoryConfig& config) {
@@ -57,6 +70,16 @@ CompileOptions compile_options(const MemoryConfig& config) {
   options.recompute = *config.recompute;
   options.encode = encodings_of(config);
   if (config.budget->has_value()) options.budget = (*config.budget)->bytes;
+  return options;
+}
+
+CompileOptions run_options(const MemoryConfig& config) {
+  CompileOptions options = compile_options(config);
+  const bool copies =
+      options.swap.method != Swap::none || options.dynamic.manager == Manager::delta;
+  if (copies && !options.host_budget) {
+    if (const auto free = free_host_bytes()) options.host_budget = *free / 5 * 4;
+  }
   return options;
 }
 

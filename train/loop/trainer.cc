@@ -17,6 +17,7 @@
 #include "train/loop/run_options.h"
 #include "train/report/plan_report.h"
 #include "train/report/report_html.h"
+#include "train/report/traffic_report.h"
 #include "train/run_files/process_memory.h"
 
 namespace pal {
@@ -39,7 +40,7 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task)
     : args_(args),
       config_(args.config),
       task_(std::move(task)),
-      programs_(compile_options(config_.memory), training_device(config_, &device_line_)),
+      programs_(run_options(config_.memory), training_device(config_, &device_line_)),
       sparse_(config_.memory, programs_),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();
@@ -247,7 +248,8 @@ void Trainer::write_row(const Ran& ran, double lr) {
                     .step_ms = 1e3 * seconds_ / double(steps_),
                     .arena_bytes = programs_.arena_bytes(),
                     .peak_bytes = ran.peak,
-                    .process_peak_bytes = process_peak_bytes()};
+                    .process_peak_bytes = process_peak_bytes(),
+                    .traffic = traffic_figures(ran.last->compiled())};
   metrics_->write(row);
   events_->write(row);
   if (sparse_.on()) {

@@ -2,6 +2,7 @@
 #include "train/report/plan_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/report/encoding_report.h"
+#include "train/report/traffic_report.h"
 
 namespace pal {
 
@@ -31,6 +33,19 @@ nlohmann::ordered_json time_json(const std::optional<StepTime>& time, const Plan
 nlohmann::ordered_json or_null(const std::optional<int64_t>& number) {
   if (number) return *number;
   return nullptr;
+}
+
+}  // namespace
+
+namespace {
+
+nlohmann::ordered_json traffic_json(const Compiled& c) {
+  nlohmann::ordered_json json;
+  for (const auto& [name, value] : traffic_figures(c)) {
+    const bool whole = value == std::floor(value) && name != "overlap";
+    json[name] = whole ? nlohmann::ordered_json(int64_t(value)) : nlohmann::ordered_json(value);
+  }
+  return json;
 }
 
 }  // namespace
@@ -63,6 +78,7 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
     json["layers"].push_back(
         {{"scope", layer.scope}, {"type", layer.type}, {"bytes", layer.bytes}});
   }
+  if (c.traffic) json["traffic"] = traffic_json(c);
   json["passes"] = ordered_json::array();
   for (const PassReport& pass : c.passes) {
     json["passes"].push_back({{"name", pass.name},
@@ -110,10 +126,7 @@ std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
              format_bytes(f.by_role[r]);
   }
   lines.push_back("  at the peak: " + roles);
-  const auto is_offload = [](const Node& node) { return node.phase == Phase::offload; };
-  if (std::any_of(c.program.nodes.begin(), c.program.nodes.end(), is_offload)) {
-    lines.push_back("  in the host's memory, pinned: " + format_bytes(f.host));
-  }
+  for (const std::string& line : traffic_lines(c)) lines.push_back("  " + line);
   for (const std::string& line : encoding_lines(c, facts)) lines.push_back("  " + line);
   if (c.time) lines.push_back("  " + time_line(c, facts));
   const int64_t needed = std::max(f.arena, facts.dense_bytes.value_or(0));

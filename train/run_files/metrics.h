@@ -28,6 +28,8 @@ struct StepRow {
   double samples_per_s = 0, tokens_per_s = 0, step_ms = 0;
   int64_t arena_bytes = 0, peak_bytes = 0;
   std::optional<int64_t> process_peak_bytes = {};  // so far, of all that the process holds
+  // The step's plan, where bytes leave the device in it: counts and predicted times, by name.
+  std::vector<std::pair<std::string, double>> traffic = {};
 };
 // Nonzeros of a map, as parts of its elements.
 struct MapDensity {

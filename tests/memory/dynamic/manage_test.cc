@@ -17,20 +17,15 @@ namespace {
 const DeviceProfile kCard{
     .name = "card", .f32 = 1e12, .vector = 1e11, .memory = 1e11, .link = 2e10, .tile = 1};
 
-struct Ran {
-  Ready ready;
-  Plan plan;
-};
-
-Results run_managed(const Lowered& step, const StateLayout& layout, int steps) {
+Results run_managed(const Lowered& step, int steps) {
   verify(step.program);
   check_plan(step.program, step.storages, step.plan);
   KernelCache cache{Device{}};
   const auto kernels = prepare_all(step.program, cache);
   Arena arena(step.plan);
   StaticPlan memory(step.storages, step.plan, arena);
-  (void)layout;
-  return run_program(step.program, kernels, step.storages, memory, steps);
+
+  return run_program(step.program, kernels, step.storages, memory, steps, {.poison = true});
 }
 
 int programs() {
@@ -58,7 +53,7 @@ TEST(ManageProperty, DeltaKeepsBitsAtEveryBudget) {
         continue;
       }
       ASSERT_LE(managed.step.plan.device().bytes, budget);
-      ASSERT_EQ(run_managed(managed.step, r.layout, 2), expected) << "budget " << budget;
+      ASSERT_EQ(run_managed(managed.step, 2), expected) << "budget " << budget;
       all.evictions += managed.stats.evictions, all.offloads += managed.stats.offloads;
       all.reloads += managed.stats.reloads, all.recomputes += managed.stats.recomputes;
       all.prefetch_hits += managed.stats.prefetch_hits,
@@ -94,7 +89,7 @@ TEST(ManageProperty, DtrKeepsBitsOrRefuses) {
         const Managed managed = manage(facts, r.layout, options, budget);
         ASSERT_LE(managed.step.plan.device().bytes, budget);
         ASSERT_EQ(managed.stats.offloads + managed.stats.reloads, 0);
-        ASSERT_EQ(run_managed(managed.step, r.layout, 2), expected) << "budget " << budget;
+        ASSERT_EQ(run_managed(managed.step, 2), expected) << "budget " << budget;
         all.evictions += managed.stats.evictions, all.recomputes += managed.stats.recomputes;
       } catch (const BudgetError& error) {
         EXPECT_NE(std::string(error.what()).find("memory.manager: dtr"), std::string::npos);
