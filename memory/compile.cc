@@ -248,7 +248,10 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   }
   if (options.profile) price(out, *options.profile);
   const Traffic traffic = traffic_of(out.program, out.storages, priced_device(options));
-  if (traffic.any() || out.dynamic) out.traffic = traffic;
+  if (traffic.any() || out.dynamic) {
+    out.traffic = traffic;
+    out.timeline = predict(out.program, priced_device(options), &out.storages);
+  }
   out.seconds = seconds_since(start);
   check_budget(out, options, [&](const CompileOptions& other) {
     return least_bytes(again, cache, layout, other);

@@ -73,6 +73,7 @@ struct Compiled {
   std::vector<PassReport> passes;
   std::optional<DynamicStats> dynamic;  // where a dynamic manager decided
   std::optional<Traffic> traffic;       // where bytes go to the host's memory, or a manager decided
+  Prediction timeline;                  // where there is traffic: when each node runs
   std::optional<StepTime> time;         // with a profile
   double seconds = 0;
 };

@@ -41,6 +41,7 @@ constexpr auto names(Dealloc) { return std::array{"eager", "banish"}; }
 
 struct DynamicOptions {
   Manager manager = Manager::fixed;
+  bool evicts = true;  // off: delta only copies; to compare swapping with swapping
   Filter filter = Filter::base;
   double start = 0.75;              // part of the room at which delta begins to release
   int prefetch = 4;                 // reloads under way at most

@@ -94,7 +94,7 @@ class Policy {
   bool can_remake(StorageId s) const {
     const At& at = at_[s];
     if (at.written == 0 || at.orphan) return false;
-    if (delta_ && (at.wanted > 0 || at.remakes >= kMostRemakes)) return false;
+    if (delta_ && (!o_.evicts || at.wanted > 0 || at.remakes >= kMostRemakes)) return false;
     NodeId until = std::max(f_.last_use[s], now_);
     if (at.written < f_.writers[s].size()) until = std::min(until, f_.writers[s][at.written]);
     return f_.remakable[s][at.written - 1] >= until;

@@ -107,7 +107,7 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
   Prediction out;
   out.node_ms.resize(program.nodes.size());
   Worker worker(program, storages);
-  ByNode<double> done(program.nodes.size());
+  out.end_ms.resize(program.nodes.size());
   std::vector<double> clock;  // by queue
   for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
@@ -118,8 +118,8 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
     out.flops += work.flops, out.bytes += work.bytes, out.host_bytes += work.host_bytes;
     if (clock.size() <= node.queue) clock.resize(size_t(node.queue) + 1, 0);
     double& now = clock[node.queue];
-    for (NodeId other : node.waits) now = std::max(now, done[other]);
-    done[n] = now += ms;
+    for (NodeId other : node.waits) now = std::max(now, out.end_ms[other]);
+    out.end_ms[n] = now += ms;
     out.step_ms = std::max(out.step_ms, now);
   }
   return out;

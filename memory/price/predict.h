@@ -68,7 +68,7 @@ double time_ms(const Work& work, const DeviceProfile& device);
 struct Prediction {
   double step_ms = 0;                      // until the last queue is done
   std::array<double, kPhases> by_phase{};  // milliseconds of the nodes of a phase, on any queue
-  ByNode<double> node_ms;
+  ByNode<double> node_ms, end_ms;          // what it takes; when it is done
   double flops = 0, bytes = 0, host_bytes = 0;
 
   double of(Phase phase) const { return by_phase[size_t(phase)]; }

@@ -209,6 +209,35 @@ TEST_F(Steps, ArenaIsTouchedAsPlanned) {
             poisoned.step().compiled().plan.device().bytes);
 }
 
+// Managers and planned swapping: other addresses, copies on queues of their own, the same bits, run
+// and replayed.
+TEST_F(Steps, WhatLeavesTheDeviceComesBackAsItWas) {
+  int64_t copies = 0, again = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    emulation::settings().order = seed % 2 ? Order::shuffled : Order::backward;
+    Twin plain(seed, cuda_device());
+    for (int step = 0; step < 4; ++step) plain.run(step);
+    const int64_t bytes = plain.step().compiled().plan.device().bytes;
+    for (int way = 0; way < 3; ++way) {
+      CompileOptions options;
+      options.budget = bytes / 10 * 7, options.must_fit = false;
+      if (way == 0) options.dynamic.manager = Manager::delta;
+      if (way == 1) options.dynamic.manager = Manager::dtr;
+      if (way == 2) options.swap.method = Swap::planned;
+      Twin other(seed, cuda_device(), options);
+      if (seed > 4) other.step().runner().set_options({.poison = true});
+      if (const auto& traffic = other.step().compiled().traffic) {
+        copies += traffic->offloads + traffic->reloads, again += traffic->recomputes;
+      }
+      for (int step = 0; step < 4; ++step) other.run(step);
+      EXPECT_EQ(other.loss(), plain.loss()) << "seed " << seed << " way " << way;
+      EXPECT_EQ(other.weights(), plain.weights()) << "seed " << seed << " way " << way;
+    }
+  }
+  EXPECT_GT(copies, 0);
+  EXPECT_GT(again, 0);
+}
+
 TEST_F(Steps, FindsTheNodeThatMakesANan) {
   Builder b;
   Val x = b.input("x", {Shape{8}});

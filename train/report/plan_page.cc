@@ -192,7 +192,11 @@ std::string plan_html(const Compiled& c, const PlanPage& page, const PlanFacts& 
                     "</p>" + tiles(view);
   out += "\n<section class=\"pictures\"><h2>Live bytes over the step</h2><div class=\"card\">" +
          live_picture(view) + role_legend(view) + "</div>\n<h2>The arena</h2><div class=\"card\">" +
-         arena_picture(view) + role_legend(view) + "</div></section>\n";
+         arena_picture(view) + role_legend(view) + "</div>";
+  if (const std::string queues = queues_picture(view); !queues.empty()) {
+    out += "\n<h2>What leaves the device</h2><div class=\"card\">" + queues + "</div>";
+  }
+  out += "</section>\n";
   out += "<section class=\"two-columns\"><div><h2>At the peak, by what it is for</h2>" +
          bytes_card(roles, total) +
          "</div><div><h2>At the peak, by layer</h2><div class=\"card\">" +

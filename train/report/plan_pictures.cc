@@ -72,14 +72,18 @@ std::string node_axis(const Frame& f, double y) {
   return out + text_at(kWidth - kRight, y, "end", "node");
 }
 
-// Stretches of the step by phase, as a band; named where there is room.
-std::string phase_band(const Program& program, const Frame& f, double y) {
+const char* fill_of(Phase phase) {
   static constexpr const char* fills[] = {"#7aa7ff", "#f2a65a", "#58c4a4", "#c79bf2",
                                           "#e58fb1", "#e58fb1", "#8fd0dd", "#8fd0dd"};
+  return fills[size_t(phase)];
+}
+
+// Stretches of the step by phase, as a band; named where there is room.
+std::string phase_band(const Program& program, const Frame& f, double y) {
   const size_t nodes = program.nodes.size(), columns = std::min(kMostColumns, nodes);
   std::string out;
   auto phase_of = [&](size_t column) {  // the phase that most of its nodes are in
-    std::array<int, std::size(fills)> count{};
+    std::array<int, kPhases> count{};
     for (size_t n = column * nodes / columns; n < (column + 1) * nodes / columns; ++n) {
       ++count[size_t(program.nodes[n].phase)];
     }
@@ -91,7 +95,7 @@ std::string phase_band(const Program& program, const Frame& f, double y) {
     const double from = f.x(2.0 * double(begin * nodes / columns)),
                  to = f.x(2.0 * double(end * nodes / columns));
     const char* name = to_string(Phase(phase));
-    out += rectangle(from, y, to - from, kPhaseBand, fills[phase], name);
+    out += rectangle(from, y, to - from, kPhaseBand, fill_of(Phase(phase)), name);
     if (to - from > 80) out += text_at((from + to) / 2, y + kPhaseBand + 13, "middle", name);
   }
   return out;
@@ -190,6 +194,78 @@ std::string arena_picture(const PlanView& view) {
   }
   return svg(kTop + kArena + 26, "The arena: time to the right, addresses upwards", out) + caption +
          ". Hover for a value's name. White is free.</p>";
+}
+
+namespace {
+
+constexpr double kLane = 20, kLaneGap = 6, kQueuePlot = 180;
+
+// Bytes over time, as a line: at each node of the compute queue what is alive while it runs.
+std::string bytes_line(const PlanView& view, const Frame& f, Space space, const char* style) {
+  const std::vector<int64_t> live =
+      live_bytes(view.c.program, view.c.storages, view.lifetimes, space);
+  std::string points;
+  double last = -1;
+  for (NodeId n : view.c.program.nodes.ids()) {
+    if (view.c.program.node(n).queue != kComputeQueue) continue;
+    const double end = f.x(view.c.timeline.end_ms[n]);
+    const double begin = f.x(view.c.timeline.end_ms[n] - view.c.timeline.node_ms[n]);
+    if (end - last < 0.3) continue;  // a third of the drawing's unit shows nothing
+    last = end;
+    const std::string y = svg_number(f.y(double(live[size_t(start_of(n))])));
+    points += svg_number(begin) + "," + y + " " + svg_number(end) + "," + y + " ";
+  }
+  return element(
+      "polyline", {{"points", points}, {"fill", "none"}, {"stroke", style}, {"stroke-width", 1.6}},
+      element("title", {}, space == Space::device ? "on the device" : "in the host's memory"));
+}
+
+// What a queue does, one rectangle for neighbours of a phase without a pause between them.
+std::string lane(const PlanView& view, const Frame& f, QueueId queue, double y) {
+  std::string out;
+  double begin = -1, end = -1;
+  Phase phase{};
+  const auto close = [&] {
+    if (begin >= 0) {
+      out += rectangle(f.x(begin), y, std::max(0.2, f.x(end) - f.x(begin)), kLane, fill_of(phase),
+                       to_string(phase));
+    }
+  };
+  for (NodeId n : view.c.program.nodes.ids()) {
+    const Node& node = view.c.program.node(n);
+    const double ms = view.c.timeline.node_ms[n], done = view.c.timeline.end_ms[n];
+    if (node.queue != queue || ms <= 0) continue;
+    const bool goes_on = begin >= 0 && node.phase == phase && f.x(done - ms) - f.x(end) < 0.4;
+    if (!goes_on) close(), begin = done - ms, phase = node.phase;
+    end = done;
+  }
+  close();
+  return out;
+}
+
+}  // namespace
+
+std::string queues_picture(const PlanView& view) {
+  if (!view.c.traffic || !view.c.traffic->any()) return "";
+  const Compiled& c = view.c;
+  const double most = 1.06 * double(std::max(view.footprint.peak.bytes, c.plan.host().bytes));
+  const Frame f{c.timeline.step_ms, most, kQueuePlot};
+  std::string out = byte_axis(f) + bytes_line(view, f, Space::device, "#7aa7ff") +
+                    bytes_line(view, f, Space::host, "#8fd0dd");
+  double y = kTop + kQueuePlot + 8;
+  const char* names[] = {"compute", "out", "back"};
+  for (QueueId queue = 0; queue < 3; ++queue, y += kLane + kLaneGap) {
+    out += text_at(kLeft - 8, y + kLane - 6, "end", names[queue]) + lane(view, f, queue, y);
+  }
+  for (double v : axis_ticks(0, f.moments, 8)) {
+    if (v <= 0.93 * f.moments) out += text_at(f.x(v), y + 12, "middle", short_number(v, 6));
+  }
+  out += text_at(kWidth - kRight, y + 12, "end", "ms, predicted");
+  return svg(y + 20, "Bytes and queues over the predicted time", out) +
+         "<p class=\"soft\">The blue line: bytes on the device; the other: in the host's memory. " +
+         escape_html(format_bytes(c.traffic->moved_bytes)) + " are moved; compute waits " +
+         short_number(c.traffic->stall_ms, 3) + " of " + short_number(c.timeline.step_ms, 3) +
+         " ms.</p>";
 }
 
 std::string role_legend(const PlanView& view) {

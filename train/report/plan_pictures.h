@@ -1,4 +1,4 @@
-// The two pictures of a plan, as SVG: live bytes over the step, and the arena.
+// The pictures of a plan, as SVG: live bytes over the step, the arena, and the queues.
 #pragma once
 #include <string>
 #include <vector>
@@ -24,6 +24,9 @@ std::string live_picture(const PlanView& view);
 // The arena: time to the right, addresses upwards, a rectangle for each value that a storage holds.
 // Of very large plans only the largest rectangles; the caption says how many.
 std::string arena_picture(const PlanView& view);
+// Where bytes leave the device: live bytes there and in the host's memory over the predicted time,
+// and below them what the compute queue and both copy queues do. "" where none leave.
+std::string queues_picture(const PlanView& view);
 // Swatches of the roles that the plan has.
 std::string role_legend(const PlanView& view);
 
