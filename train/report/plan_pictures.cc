@@ -251,7 +251,7 @@ std::string queues_picture(const PlanView& view) {
   const double most = 1.06 * double(std::max(view.footprint.peak.bytes, c.plan.host().bytes));
   const Frame f{c.timeline.step_ms, most, kQueuePlot};
   std::string out = byte_axis(f) + bytes_line(view, f, Space::device, "#7aa7ff") +
-                    bytes_line(view, f, Space::host, "#8fd0dd");
+                    bytes_line(view, f, Space::host, "#d9822b");
   double y = kTop + kQueuePlot + 8;
   const char* names[] = {"compute", "out", "back"};
   for (QueueId queue = 0; queue < 3; ++queue, y += kLane + kLaneGap) {
@@ -262,7 +262,8 @@ std::string queues_picture(const PlanView& view) {
   }
   out += text_at(kWidth - kRight, y + 12, "end", "ms, predicted");
   return svg(y + 20, "Bytes and queues over the predicted time", out) +
-         "<p class=\"soft\">The blue line: bytes on the device; the other: in the host's memory. " +
+         "<p class=\"soft\">The blue line: bytes on the device; the orange one: in the host's "
+         "memory. " +
          escape_html(format_bytes(c.traffic->moved_bytes)) + " are moved; compute waits " +
          short_number(c.traffic->stall_ms, 3) + " of " + short_number(c.timeline.step_ms, 3) +
          " ms.</p>";
