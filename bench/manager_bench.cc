@@ -6,9 +6,10 @@
 // that run again count as nodes.
 //
 // --sweep: every configuration that ships at its own batch size and budgets of 90 to 30 % of its
-// plan: the predicted step of planned swapping, DELTA with copies alone, DELTA, DTR, Echo with
-// planned swapping. A row says `slower` where planned swapping is slower than copies alone, or Echo
-// with planned swapping slower than a manager, by more than a thousandth; --check ends with 1 then.
+// plan: what the link alone bounds (link_bound_ms), the predicted step of planned swapping, DELTA
+// with copies alone, DELTA, DTR, Echo with planned swapping. A row says `slower` where planned
+// swapping is slower than copies alone, or Echo with planned swapping slower than a manager, by
+// more than a thousandth; --check ends with 1 then.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "core/builder.h"
 #include "memory/compile.h"
 #include "memory/dynamic/manage.h"
+#include "memory/swap/swap.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
@@ -122,6 +124,7 @@ int sweep(const std::string& name, const Args& args) {
   CompileOptions plain = compile_options(config.memory);
   plain.profile = load_profile(args.profile);
   const Compiled all = compile(program, cache, StateLayout(program), plain);
+  const ByNode<int64_t> workspace = workspace_bytes(all.kernels);
   int slower = 0;
   for (int part = 90; part >= 30; part -= 10) {
     CompileOptions options = plain;
@@ -146,7 +149,10 @@ int sweep(const std::string& name, const Args& args) {
     };
     const bool bad = beaten(0, 1) || beaten(4, 2) || beaten(4, 3);
     slower += bad;
-    std::string line = padded(name, kName) + printed(" %3d %%  %9.1f", part, all.time->step_ms);
+    const double bound = link_bound_ms(
+        all.program, {.budget = options.budget, .device = *plain.profile, .workspace = workspace});
+    std::string line =
+        padded(name, kName) + printed(" %3d %%  %9.1f %9.1f", part, all.time->step_ms, bound);
     for (const auto& one : ms) line += one ? printed(" %9.1f", *one) : std::string("         -");
     std::printf("%s%s\n", line.c_str(), bad ? "  slower" : "");
     std::fflush(stdout);
@@ -165,8 +171,8 @@ int run(int argc, char** argv) {
   app.add_flag("--check", args.check, "of --sweep: end with 1 where a manager is faster");
   CLI11_PARSE(app, argc, argv);
   if (!args.sweep) return measure_deciding(args), 0;
-  std::printf("%-24s %5s %10s %9s %9s %9s %9s %9s\n", "config", "of", "plan, ms", "planned",
-              "copies", "delta", "dtr", "echo+swap");
+  std::printf("%-24s %5s %10s %9s %9s %9s %9s %9s %9s\n", "config", "of", "plan, ms", "bound",
+              "planned", "copies", "delta", "dtr", "echo+swap");
   int slower = 0;
   for (const std::string& name : args.configs.empty() ? shipped_configs() : args.configs) {
     unless_refused(padded(name, kName), [&] { slower += sweep(name, args); });

@@ -77,8 +77,9 @@ std::byte* CudaDevice::allocate(Space space, int64_t bytes) {
   if (space == Space::host) {
     if (cudaMallocHost(&memory, size_t(bytes)) != cudaSuccess) {
       cudaGetLastError();  // not to be met again
-      throw BudgetError("the machine would not pin " + std::to_string(bytes) +
-                        " bytes of host memory (ulimit -l?); lower the batch");
+      throw BudgetError(
+          "the machine would not pin " + std::to_string(bytes) +
+          " bytes of host memory (ulimit -l?); lower the batch or memory.host_budget");
     }
     std::memset(memory, 0, size_t(bytes));
     return static_cast<std::byte*>(memory);

@@ -221,6 +221,21 @@ class Search {
 
 }  // namespace
 
+double link_bound_ms(const Program& p, const SwapGoal& goal) {
+  const Storages storages = assign_storages(p, goal.workspace, goal.storages);
+  const Prediction times = predict(p, goal.device, &storages);
+  const std::vector<int64_t> live = live_bytes(p, storages, lifetimes_of(p, storages));
+  const double rate = 1e-3 * goal.device.link * goal.device.link_efficiency;  // bytes/ms
+  double most = 0;
+  for (NodeId n : p.nodes.ids()) {
+    const double over = double(live[size_t(start_of(n))] - *goal.budget) / rate;
+    const double before = times.end_ms[n] - times.node_ms[n],
+                 after = times.step_ms - times.end_ms[n];
+    most = std::max(most, std::max(0.0, over - before) + std::max(0.0, over - after));
+  }
+  return times.step_ms + most;
+}
+
 std::optional<Program> swapped(const Program& program, const SwapOptions& options,
                                const SwapGoal& goal, std::string* note) {
   if (options.method == Swap::none) return {};

@@ -31,6 +31,11 @@ std::vector<Trip> naive_trips(const Program& program, const std::vector<SwapUnit
 std::vector<Trip> vdnn_trips(const Program& program, const std::vector<SwapUnit>& units,
                              VdnnInputs inputs);
 
+// A step within goal.budget whose nodes take as long as they do takes no less than this, if only
+// copies make room. At each node the bytes above the budget have to have left by then, and to come
+// back afterwards, over a link that was not used before, or is free from then on.
+double link_bound_ms(const Program& program, const SwapGoal& goal);
+
 // The step with its copies; nothing where none help. The program has one queue. `note`: how many
 // bytes leave, and what the copies cost.
 std::optional<Program> swapped(const Program& program, const SwapOptions& options,

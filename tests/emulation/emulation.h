@@ -18,6 +18,8 @@ struct Settings {
   int64_t memory = int64_t(1) << 34;  // bytes that can be had of it
   bool cudnn = true;                  // the library is found
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
+  // So many more succeed, the next one fails; -1: none does.
+  int64_t good_copies = -1, good_allocations = -1, good_pins = -1;
 };
 Settings& settings();
 

@@ -56,6 +56,7 @@ int64_t in_use = 0, replays = 0;
 cudaError_t last_error = cudaSuccess;
 
 cudaError_t fail(cudaError_t error) { return last_error = error; }
+bool is_to_fail(int64_t& good) { return good >= 0 && good-- == 0; }
 
 // Does the stream's next item; false where it must wait for another stream.
 bool advance(EmulatedStream& s) {
@@ -151,6 +152,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+  if (is_to_fail(settings().good_allocations)) return fail(cudaErrorMemoryAllocation);
   if (int64_t(bytes) > settings().memory - in_use) return fail(cudaErrorMemoryAllocation);
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(*p, 0xFF, bytes);  // nobody may count on zeros
@@ -166,6 +168,7 @@ cudaError_t cudaFree(void* p) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) {
+  if (is_to_fail(settings().good_pins)) return fail(cudaErrorMemoryAllocation);
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return cudaSuccess;
 }
@@ -183,6 +186,7 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t strea
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
+  if (is_to_fail(settings().good_copies)) return fail(cudaErrorInvalidValue);
   return enqueue(stream, [=] {
     const auto *a = static_cast<const char*>(to), *b = static_cast<const char*>(from);
     if (a < b + bytes && b < a + bytes) throw std::runtime_error("emulation: a copy onto itself");

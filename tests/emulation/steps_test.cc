@@ -238,6 +238,45 @@ TEST_F(Steps, WhatLeavesTheDeviceComesBackAsItWas) {
   EXPECT_GT(again, 0);
 }
 
+// Each copy, allocation and pinning fails in turn: an error that says what, and no hang; what runs
+// afterwards is not harmed.
+TEST_F(Steps, FailuresOfTheDeviceAreErrors) {
+  if (emulation::real()) GTEST_SKIP() << "a real one does not fail when told to";
+  CompileOptions options;
+  options.budget = 1, options.must_fit = false, options.dynamic.manager = Manager::delta;
+  const auto run = [&] {
+    Twin twin(2, cuda_device(), options);
+    for (int step = 0; step < 3; ++step) twin.run(step);
+    return twin.weights();
+  };
+  const std::vector<float> expected = run();
+  int64_t emulation::Settings::*const kinds[] = {&emulation::Settings::good_copies,
+                                                 &emulation::Settings::good_allocations,
+                                                 &emulation::Settings::good_pins};
+  for (const auto kind : kinds) {
+    int failures = 0, named = 0;
+    for (int64_t good = 0;; ++good) {
+      emulation::settings().*kind = good;
+      try {
+        const std::vector<float> weights = run();
+        emulation::settings().*kind = -1;
+        EXPECT_EQ(weights, expected);
+        break;
+      } catch (const Error& error) {
+        emulation::settings().*kind = -1;
+        ++failures;
+        named += std::string(error.what()).find(", at node") != std::string::npos;
+        EXPECT_NE(std::string(error.what()), "");
+      }
+      ASSERT_EQ(run(), expected) << "after a failure";
+    }
+    EXPECT_GT(failures, 0);
+    if (kind == &emulation::Settings::good_copies) {
+      EXPECT_GT(named, 0) << "a step's own copies name their node";
+    }
+  }
+}
+
 TEST_F(Steps, FindsTheNodeThatMakesANan) {
   Builder b;
   Val x = b.input("x", {Shape{8}});

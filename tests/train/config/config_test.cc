@@ -148,8 +148,11 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "c.yaml:6: memory.encode: expected list of strings (any of binarize, ssdc, dropout_bits, "
        "dpr_fp16, dpr_fp10, dpr_fp8), got the string \"ssdc\"; write it as [ssdc]"},
       {head + tail + "memory:\n  vdnn: fc\n", "c.yaml:6: memory.vdnn: fc is not one of conv, all"},
-      {head + tail + "memory:\n  manager: dtr\n",
-       "c.yaml:6: memory.manager: dtr is not available in this version; use static"},
+      {head + tail + "memory:\n  manager: dtrr\n",
+       "c.yaml:6: memory.manager: dtrr is not one of static, delta, dtr; did you mean dtr?"},
+      {head + tail + "memory:\n  manager: delta\n  swap: naive\n",
+       "c.yaml:7: memory.swap: naive does not combine with memory.manager: delta, which decides "
+       "itself what is copied out; keep one"},
       {head + tail + "memory:\n  auto: true\n",
        "c.yaml:6: memory.auto: true is not available in this version; use false"},
       {head,
@@ -273,8 +276,8 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[fp16]")}),
             "--set: memory.encode: fp16 is not one of binarize, ssdc, dropout_bits, dpr_fp16, "
             "dpr_fp10, dpr_fp8; did you mean dpr_fp16?");
-  EXPECT_EQ(error_of(kGood, {parse_set("memory.manager=delta")}),
-            "--set: memory.manager: delta is not available in this version; use static");
+  EXPECT_EQ(error_of(kGood, {parse_set("memory.auto=true")}),
+            "--set: memory.auto: true is not available in this version; use false");
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
   EXPECT_EQ(broken.rfind("--set: train.lr: the value is not YAML", 0), 0u) << broken;
   EXPECT_THROW(parse_set("train.lr"), UsageError);
