@@ -103,6 +103,62 @@ double time_ms(const Work& work, const DeviceProfile& device) {
   return kMs * (seconds + device.launch);
 }
 
+namespace {
+
+// When nodes end if copies that are under way at once run at `part` of their speed: from one end of
+// a node to the next.
+void share_link(const Program& program, double part, Prediction& out) {
+  struct Lane {
+    std::vector<NodeId> nodes;
+    size_t next = 0;
+    double left = -1;  // milliseconds of work; negative: nothing runs
+    bool copies = false;
+  };
+  std::vector<Lane> lanes;
+  for (NodeId n : program.nodes.ids()) {
+    const Node& node = program.node(n);
+    if (lanes.size() <= node.queue) lanes.resize(size_t(node.queue) + 1);
+    lanes[node.queue].nodes.push_back(n);
+  }
+  ByNode<char> done(program.nodes.size(), 0);
+  double now = 0;
+  while (true) {
+    int copies = 0;
+    bool any = false;
+    for (Lane& lane : lanes) {
+      if (lane.left < 0 && lane.next < lane.nodes.size()) {
+        const Node& node = program.node(lane.nodes[lane.next]);
+        if (std::all_of(node.waits.begin(), node.waits.end(), [&](NodeId w) { return done[w]; })) {
+          lane.left = out.node_ms[lane.nodes[lane.next]];
+          lane.copies = node.phase == Phase::offload || node.phase == Phase::reload;
+        }
+      }
+      any |= lane.left >= 0, copies += lane.left > 0 && lane.copies;
+    }
+    if (!any) break;
+    const auto speed = [&](const Lane& lane) { return lane.copies && copies > 1 ? part : 1.0; };
+    double step = -1;
+    for (const Lane& lane : lanes) {
+      if (lane.left >= 0 && (step < 0 || lane.left / speed(lane) < step)) {
+        step = lane.left / speed(lane);
+      }
+    }
+    now += step;
+    for (Lane& lane : lanes) {
+      if (lane.left < 0) continue;
+      const bool ends = lane.left / speed(lane) <= step;
+      lane.left -= step * speed(lane);
+      if (!ends) continue;
+      lane.left = -1;
+      const NodeId n = lane.nodes[lane.next++];
+      done[n] = 1, out.end_ms[n] = now;
+    }
+  }
+  out.step_ms = now;
+}
+
+}  // namespace
+
 Prediction predict(const Program& program, const DeviceProfile& device, const Storages* storages) {
   Prediction out;
   out.node_ms.resize(program.nodes.size());
@@ -122,6 +178,8 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
     out.end_ms[n] = now += ms;
     out.step_ms = std::max(out.step_ms, now);
   }
+  const double part = device.link > 0 ? device.link_both / (2 * device.link) : 0;
+  if (part > 0 && part < 1 && clock.size() > 2) share_link(program, part, out);
   return out;
 }
 

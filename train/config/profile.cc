@@ -39,6 +39,7 @@ const std::vector<NumberField>& fields() {
       {"memory_gb_s", &DeviceProfile::memory, 1e9, true},
       {"cache_gb_s", &DeviceProfile::cache, 1e9, false},
       {"link_gb_s", &DeviceProfile::link, 1e9, false},
+      {"link_both_gb_s", &DeviceProfile::link_both, 1e9, false},
       {"units", &DeviceProfile::units, 1, true},
       {"tile", &DeviceProfile::tile, 1, false},
       {"launch_us", &DeviceProfile::launch, 1e-6, true},

@@ -171,6 +171,36 @@ TEST(Predict, QueuesOverlapAndWait) {
   EXPECT_NEAR(predict(p, d).step_ms, 20.6e-3 + 3.4e-3, 1e-9);
 }
 
+// A copy out and a copy back at once: with half the link for each, both take twice as long while
+// they overlap.
+TEST(Predict, DirectionsShareTheLink) {
+  Builder b;
+  Val x = b.input("x0", {Shape{1000}});
+  Val a = affine(x);                          // node 0: 2.6 us
+  Val first = copy_out(a);                    // node 1: 4 + 1 us, from 2.6
+  Val c = affine(affine(affine(affine(x))));  // nodes 2 to 5: 10.4 us, until 13
+  Val second = copy_out(c);                   // node 6: 5 us, from 13
+  Val back = copy_in(first);                  // node 7: 5 us, from 13
+  Val again = copy_in(second);                // node 8
+  b.output("y", pal::add(again, back));       // node 9: 3.4 us
+  Program p = b.take();
+  ASSERT_EQ(p.node_count(), 10);
+  for (NodeId n : {1, 6}) p.node(n).queue = 1, p.node(n).phase = Phase::offload;
+  for (NodeId n : {7, 8}) p.node(n).queue = 2, p.node(n).phase = Phase::reload;
+  p.node(1).waits = {0}, p.node(6).waits = {5}, p.node(7).waits = {5, 1};
+  p.node(8).waits = {6}, p.node(9).waits = {8};
+  DeviceProfile d = device();
+  d.link = 2e9, d.link_efficiency = 0.5;
+  EXPECT_NEAR(predict(p, d).step_ms, (13 + 5 + 5 + 3.4) * 1e-3, 1e-9);
+  d.link_both = 4e9;
+  EXPECT_NEAR(predict(p, d).step_ms, (13 + 5 + 5 + 3.4) * 1e-3, 1e-9);
+  d.link_both = 2e9;
+  const Prediction shared = predict(p, d);
+  EXPECT_NEAR(shared.step_ms, (13 + 10 + 5 + 3.4) * 1e-3, 1e-9);
+  EXPECT_NEAR(shared.end_ms.at(7), 23e-3, 1e-9);
+  EXPECT_NEAR(shared.node_ms.at(7), 5e-3, 1e-9) << "by itself";
+}
+
 TEST(Predict, PhasesAddUpToTheNodes) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Program p = random_program(seed, {.nodes = 60, .two_queues = seed % 2 == 1});
