@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "memory/dynamic/decisions.h"
 #include "memory/dynamic/facts.h"
 #include "memory/dynamic/ledger.h"
 #include "memory/dynamic/options.h"
-#include "memory/dynamic/policy.h"
 #include "memory/dynamic/scores.h"
 #include "memory/dynamic/slab.h"
 
