@@ -59,10 +59,11 @@ Program chain(size_t nodes) {
   return p;
 }
 
-double us_of(const StepFacts& facts, const DynamicOptions& options, int64_t room, Decisions* out) {
+double us_of(const StepFacts& facts, const DynamicOptions& options, int64_t slab_bytes,
+             Decisions* out) {
   double best = 0;
   for (int i = 0; i < 3; ++i) {
-    *out = decide(facts, options, room, int64_t(1) << 50);
+    *out = decide(facts, options, slab_bytes, int64_t(1) << 50);
     if (i == 0 || out->stats.search_us < best) best = out->stats.search_us;
   }
   return best;
@@ -119,9 +120,9 @@ std::optional<double> ms_within(const Program& program, KernelCache& cache,
 int sweep(const std::string& name, const Args& args) {
   const auto step = largest_step(name, args.sets, args.nodes, padded(name, kName));
   if (!step) return 0;
-  const auto& [config, program] = *step;
-  KernelCache cache(choose_device(config.device));
-  CompileOptions plain = compile_options(config.memory);
+  const Program& program = step->program;
+  KernelCache cache(choose_device(step->config.device));
+  CompileOptions plain = compile_options(step->config.memory);
   plain.profile = load_profile(args.profile);
   const Compiled all = compile(program, cache, StateLayout(program), plain);
   const ByNode<int64_t> workspace = workspace_bytes(all.kernels);

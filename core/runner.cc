@@ -46,7 +46,6 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
     throw ProgramError("the runner needs one kernel a node");
   }
   resolve();
-  set_options(options);
   size_t widest = 0;
   for (const Call& c : calls_) widest = std::max(widest, size_t(c.ins) + c.outs);
   const int queues = queue_count(program);
@@ -61,6 +60,7 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
     if (accelerator_) lane->queue.stream = accelerator_->stream(QueueId(q));
     lanes_.push_back(std::move(lane));
   }
+  set_options(options);
   if (accelerator_) {
     make_marks();
     return;
@@ -87,9 +87,6 @@ Runner::~Runner() {
 }
 
 void Runner::resolve() {
-  // By storage and queue, the last node that touches it.
-  ByStorage<std::vector<NodeId>> touches(storages_.list.size(),
-                                         std::vector<NodeId>(size_t(queue_count(program_)), kNone));
   for (NodeId n : program_.nodes.ids()) {
     const Node& node = program_.node(n);
     Call call{.operand = uint32_t(operands_.size()),
@@ -103,7 +100,6 @@ void Runner::resolve() {
       auto first = node_storages_.begin() + call.storage;
       auto at = std::find(first, node_storages_.end(), s);
       if (at == node_storages_.end()) node_storages_.push_back(s), ++call.storages;
-      touches[s][node.queue] = n;
     };
     for (auto* side : {&node.in, &node.out}) {
       for (ValueId v : *side) {
@@ -114,6 +110,18 @@ void Runner::resolve() {
     }
     touch(call.workspace);
     calls_.push_back(call);
+  }
+}
+
+void Runner::find_ends() {
+  // By storage and queue, the last node that touches it.
+  ByStorage<std::vector<NodeId>> touches(storages_.list.size(),
+                                         std::vector<NodeId>(lanes_.size(), kNone));
+  for (NodeId n : program_.nodes.ids()) {
+    const Call& call = calls_[n];
+    for (uint32_t i = 0; i < call.storages; ++i) {
+      touches[node_storages_[call.storage + i]][program_.node(n).queue] = n;
+    }
   }
   ends_.resize(program_.nodes.size());
   const Order order(program_);
@@ -134,6 +142,7 @@ void Runner::resolve() {
 void Runner::set_options(RunOptions options) {
   options_ = options;
   forget_recording();
+  if (options_.poison && ends_.empty()) find_ends();
   if (options_.trace) spans_.resize(program_.nodes.size());
 }
 

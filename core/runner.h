@@ -82,6 +82,7 @@ class Runner final {
   };
 
   void resolve();
+  void find_ends();
   void run_lane(Lane& lane);
   void execute(NodeId node, Lane& lane);
   void check(NodeId node, const Lane& lane) const;
@@ -101,7 +102,8 @@ class Runner final {
   ByNode<Call> calls_;
   std::vector<Operand> operands_;
   std::vector<StorageId> node_storages_;
-  ByNode<std::vector<StorageId>> ends_;  // storages that no node touches after it, on any queue
+  // Storages that no node touches after it, on any queue; for poison.
+  ByNode<std::vector<StorageId>> ends_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Span> spans_;
   ByNode<Accelerator::Event> marks_;  // by node that another queue waits for, else null

@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/order.h"
 #include "core/text.h"
 #include "core/verify.h"
 #include "memory/budget.h"
@@ -161,14 +162,23 @@ void manage_step(Compiled& out, KernelCache& cache, const StateLayout& layout, O
   out.passes.push_back(std::move(report));
 }
 
-void price(Compiled& out, const DeviceProfile& profile) {
-  const double ms = predict(out.program, profile, &out.storages).step_ms;
-  double traded = 0;
-  for (const PassReport& report : out.passes) traded += report.trades ? report.added_ms : 0;
-  out.time = StepTime{.profile = profile.name,
-                      .measured = profile.measured,
-                      .step_ms = ms,
-                      .overhead = traded / (ms - traded)};
+// The step's times, where a profile was given, and its copies' where there are any.
+void price(Compiled& out, Options options) {
+  const bool copies = out.dynamic || queue_count(out.program) > 1;
+  if (!options.profile && !copies) return;
+  const DeviceProfile device = priced_device(options);
+  Prediction times = predict(out.program, device, &out.storages);
+  if (options.profile) {
+    double traded = 0;
+    for (const PassReport& report : out.passes) traded += report.trades ? report.added_ms : 0;
+    out.time = StepTime{.profile = device.name,
+                        .measured = device.measured,
+                        .step_ms = times.step_ms,
+                        .overhead = traded / (times.step_ms - traded)};
+  }
+  if (!copies) return;
+  out.traffic = traffic_of(out.program, out.storages, times);
+  out.timeline = std::move(times);
 }
 
 void note_encodings(Compiled& out, const Program& recorded, const Encodings& encodings) {
@@ -195,8 +205,8 @@ int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layo
     const Value& value = last.program.value(slot.start);
     if (value.space == Space::device) foreign -= align_up(value.spec.bytes());
   }
-  int64_t peak = peak_of(last, options);
-  const Storages storages = assign_storages(last.program, last.workspace, storage_options(options));
+  Storages storages = assign_storages(last.program, last.workspace, storage_options(options));
+  int64_t peak = peak_of(storages, lifetimes_of(last.program, storages)).bytes;
   if (options.dynamic.manager != Manager::fixed) {
     const StepFacts facts(last.program, storages, priced_device(options));
     peak = least_working(facts, StateLayout(last.program), options.dynamic, options.host_budget)
@@ -204,7 +214,7 @@ int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layo
   }
   if (passed) {
     passed->program = std::move(last.program), passed->kernels = std::move(last.kernels);
-    passed->storages = storages;
+    passed->storages = std::move(storages);
   }
   return foreign + peak;
 }
@@ -246,12 +256,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   } else {
     manage_step(out, cache, layout, options);
   }
-  if (options.profile) price(out, *options.profile);
-  const Traffic traffic = traffic_of(out.program, out.storages, priced_device(options));
-  if (traffic.any() || out.dynamic) {
-    out.traffic = traffic;
-    out.timeline = predict(out.program, priced_device(options), &out.storages);
-  }
+  price(out, options);
   out.seconds = seconds_since(start);
   check_budget(out, options, [&](const CompileOptions& other) {
     return least_bytes(again, cache, layout, other);

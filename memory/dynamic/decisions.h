@@ -12,21 +12,21 @@ struct Action {
   enum class Kind : uint8_t {
     run,      // a node, for the first time
     again,    // a node that has run before, for some storages
-    take,     // a storage gets new bytes of the room
+    take,     // a storage gets new bytes of the slab
     offload,  // a storage is copied to the host's memory; its bytes are free when that is done
     reload,   // a storage is copied back to bytes that it has just taken
-    move,     // a storage is copied to other bytes of the room
+    move,     // a storage is copied to other bytes of the slab
   } kind;
   NodeId node = kNone;
   StorageId storage = kNone;
-  int64_t place = 0;                 // in the room (take, move), or in the host's memory (offload)
+  int64_t place = 0;                 // in the slab (take, move), or in the host's memory (offload)
   std::vector<StorageId> made = {};  // again: what is read of what the node makes
 };
 
 struct Decisions {
   std::vector<Action> actions;
   DynamicStats stats;
-  int64_t room = 0, host_room = 0;  // bytes, to the end of the last that was taken
+  int64_t slab_bytes = 0, host_bytes = 0;  // bytes, to the end of the last that was taken
 };
 
 }  // namespace pal

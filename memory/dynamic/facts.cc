@@ -60,7 +60,7 @@ StepFacts::StepFacts(const Program& p, const Storages& storages_of_p, const Devi
     }
     int64_t need = 0;
     for (StorageId s : touches[n]) need += bytes[s], uses[s].push_back(n), last_use[s] = n;
-    if (need > least_room) least_room = need, largest = n;
+    if (need > largest_bytes) largest_bytes = need, largest = n;
   }
   find_remakable();
 }

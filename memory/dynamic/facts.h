@@ -34,8 +34,8 @@ struct StepFacts {
   double copy_ms(StorageId s) const;  // over the link, one way
   double move_ms(StorageId s) const;  // on the device
 
-  int64_t fixed_bytes = 0;  // of outputs, which lie before everything that comes and goes
-  int64_t least_room = 0;   // what the largest node touches
+  int64_t fixed_bytes = 0;    // of outputs, which lie before everything that comes and goes
+  int64_t largest_bytes = 0;  // what the largest node touches
   NodeId largest = kNone;
 
   bool comes_and_goes(StorageId s) const { return bytes[s] > 0; }

@@ -11,8 +11,8 @@ namespace pal {
 namespace {
 
 // A step that brings one storage back so much more often than it is used is not going to be of use.
-// (A storage that many nodes use may have to come back for each of them where there is room for one
-// node alone.)
+// (A storage that many nodes use may have to come back for each of them where there is space for
+// one node alone.)
 constexpr int kMostReturns = 16;
 // What was made again so often is copied out the next time (delta).
 constexpr int kMostRemakes = 8;

@@ -64,7 +64,9 @@ class Lowering {
         host_(p_.values.size(), kNone),
         current_(f_.bytes.size(), kNone),
         leaves_(f_.bytes.size()),
-        copied_(f_.bytes.size()) {
+        copied_(f_.bytes.size()),
+        of_(p_.values.size(), kNone),
+        offset_(p_.values.size(), 0) {
     add_fixed(layout);
     for (ValueId v : p_.values.ids()) {
       if (p_.value(v).producer == kNone) now_[v] = v, lies_in(v, v);
@@ -96,7 +98,8 @@ class Lowering {
     finish_storages();
     Region &device = out_.plan.regions[region_of(Space::device)],
            &host = out_.plan.regions[region_of(Space::host)];
-    device.bytes = room_ + decisions.room, host.bytes = host_room_ + decisions.host_room;
+    device.bytes = slab_begin_ + decisions.slab_bytes,
+    host.bytes = host_begin_ + decisions.host_bytes;
     for (Space space : {Space::device, Space::host}) {
       Region& region = out_.plan.regions[region_of(space)];
       const Transients transients = transients_of(out_.program, out_.storages, space);
@@ -113,11 +116,11 @@ class Lowering {
     const Plan fixed = plan_of_fixed(p_, s, layout);
     out_.plan.regions = fixed.regions;
     out_.plan.order = "as bytes were asked for";
-    room_ = fixed.device().transients_begin(), host_room_ = fixed.host().transients_begin();
+    slab_begin_ = fixed.device().transients_begin(), host_begin_ = fixed.host().transients_begin();
     for (StorageId id : s.list.ids()) {
       const Storage& storage = s[id];
       if (f_.comes_and_goes(id) || storage.workspace_of != kNone) continue;
-      int64_t& end = storage.space == Space::device ? room_ : host_room_;
+      int64_t& end = storage.space == Space::device ? slab_begin_ : host_begin_;
       const int64_t place = storage.is_transient() ? end : fixed.offset[id];
       if (storage.is_transient()) end += align_up(storage.bytes);
       current_[id] = add_storage(storage, place);
@@ -130,11 +133,15 @@ class Lowering {
   }
   // The name's bytes are those of the value.
   void lies_in(ValueId name, ValueId value) {
-    const StorageId s = current_[f_.storages.of[value]];
+    lies_in(name, current_[f_.storages.of[value]], f_.storages.offset[value]);
+  }
+  void lies_in(ValueId name, StorageId s, int64_t offset) {
     members_[s].push_back(name);
-    if (of_.size() < out_.program.values.size()) of_.resize(out_.program.values.size(), kNone);
-    offset_.resize(of_.size(), 0);
-    of_[name] = s, offset_[name] = f_.storages.offset[value];
+    of_[name] = s, offset_[name] = offset;
+  }
+  ValueId add_value(Value value) {
+    of_.push_back(kNone), offset_.push_back(0);
+    return out_.program.values.add(std::move(value));
   }
 
   // Whoever first writes to the bytes waits for all who had them.
@@ -147,7 +154,7 @@ class Lowering {
   }
 
   void take(StorageId s, int64_t place) {
-    current_[s] = occupy(f_.storages[s], room_ + place, device_);
+    current_[s] = occupy(f_.storages[s], slab_begin_ + place, device_);
     for (ValueId v : f_.storages.values_of(s)) now_[v] = kNone;
     leaves_[s].clear();
   }
@@ -155,10 +162,7 @@ class Lowering {
   // A name for the value from now on: its own number, the first time.
   ValueId define(ValueId v) {
     ValueId name = v;
-    if (std::exchange(was_made_[v], 1)) {
-      const Value value = p_.value(v);
-      name = out_.program.values.add(value);
-    }
+    if (std::exchange(was_made_[v], 1)) name = add_value(p_.value(v));
     now_[v] = name;
     lies_in(name, v);
     return name;
@@ -192,7 +196,7 @@ class Lowering {
                           const Shape& shape) {
       Value value = p_.value(v);
       value.spec.shape = shape;
-      if (made == kNone) made = out_.program.values.add(value), lies_in(made, v);
+      if (made == kNone) made = add_value(value), lies_in(made, v);
       Node node{.op = &op,
                 .attrs = std::move(attrs),
                 .in = {from},
@@ -269,16 +273,14 @@ class Lowering {
 
   void offload(StorageId s, int64_t place) {
     Storage storage{.bytes = f_.storages[s].bytes, .space = Space::host};
-    const StorageId id = occupy(storage, host_room_ + place, host_bytes_);
+    const StorageId id = occupy(storage, host_begin_ + place, host_bytes_);
     gather_leaves(s);
     copied_[s] = leaves_[s];
     for (ValueId v : copied_[s]) {
       Value value = p_.value(v);
       value.space = Space::host, value.role = Role::host_copy;
-      host_[v] = out_.program.values.add(value);
-      of_.resize(out_.program.values.size(), kNone), offset_.resize(of_.size(), 0);
-      members_[id].push_back(host_[v]);
-      of_[host_[v]] = id, offset_[host_[v]] = f_.storages.offset[v];
+      host_[v] = add_value(std::move(value));
+      lies_in(host_[v], id, f_.storages.offset[v]);
       add(copy(copy_out_op, now_[v], host_[v], Phase::offload));
     }
   }
@@ -345,7 +347,6 @@ class Lowering {
 
   void finish_storages() {
     Storages& s = out_.storages;
-    of_.resize(out_.program.values.size(), kNone), offset_.resize(of_.size(), 0);
     s.of = std::move(of_), s.offset = std::move(offset_);
     for (const std::vector<ValueId>& list : members_) {
       s.values.insert(s.values.end(), list.begin(), list.end());
@@ -369,7 +370,7 @@ class Lowering {
   std::array<Marks, kQueues> known_{};  // by queue: what it has waited for
   std::vector<ValueId> viewed_;         // outputs of the program that are views
   size_t next_view_ = 0;
-  int64_t room_ = 0, host_room_ = 0;  // where the room begins, in its region
+  int64_t slab_begin_ = 0, host_begin_ = 0;  // where the slab begins, in its region
 };
 
 }  // namespace

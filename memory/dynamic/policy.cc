@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "memory/dynamic/ledger.h"
-#include "memory/dynamic/room.h"
+#include "memory/dynamic/slab.h"
 #include "memory/passes/forms.h"
 #include "memory/storages/storages.h"
 
@@ -25,12 +25,12 @@ constexpr int kDeepest = 64;
 
 class Policy {
  public:
-  Policy(const StepFacts& facts, const DynamicOptions& options, int64_t room, int64_t host_room)
+  Policy(const StepFacts& facts, const DynamicOptions& options, int64_t bytes, int64_t host_bytes)
       : f_(facts),
         o_(options),
         delta_(options.manager == Manager::delta),
         at_(facts, options),
-        room_(facts, options, at_, room, host_room, out_) {}
+        slab_(facts, options, at_, bytes, host_bytes, out_) {}
 
   Decisions run() {
     const Clock::time_point start = Clock::now();
@@ -47,7 +47,7 @@ class Policy {
       begin_early();
       if (backward_) prefetch();
     }
-    out_.room = room_.highest(), out_.host_room = room_.host_highest();
+    out_.slab_bytes = slab_.highest(), out_.host_bytes = slab_.host_highest();
     out_.stats.search_us = 1e6 * seconds_since(start);
     return std::move(out_);
   }
@@ -70,37 +70,37 @@ class Policy {
                      [&](StorageId a, StorageId b) { return f_.bytes[a] > f_.bytes[b]; });
     for (StorageId s : touched) {
       ++at_[s].pins;
-      if (at_[s].where == Where::leaving) room_.stay(s);
+      if (at_[s].where == Where::leaving) slab_.stay(s);
     }
     for (StorageId s : touched) {
       const bool here = made && std::find(made->begin(), made->end(), s) != made->end();
       if (at_.is_evicted(s) && !here) make_again_within({s});
     }
     for (StorageId s : touched) {
-      if (at_[s].where == Where::host) room_.reload(s);
+      if (at_[s].where == Where::host) slab_.reload(s);
     }
     for (StorageId s : touched) {
       if (at_[s].where != Where::nowhere) continue;
       const bool fresh =
           made ? std::find(made->begin(), made->end(), s) != made->end() : at_[s].written == 0;
       if (!fresh && f_.storages.workspace[n] != s) lost(s, n);
-      room_.take(s);
+      slab_.take(s);
     }
     for (StorageId s : touched) {
       Whereabouts& at = at_[s];
-      room_.clock = std::max(room_.clock, at.arrives_ms);
+      slab_.clock = std::max(slab_.clock, at.arrives_ms);
       out_.stats.prefetch_hits += at.prefetched, at.prefetched = false;
     }
     for (StorageId s : made ? *made : f_.writes[n]) {
-      if (at_[s].copied) room_.clock = std::max(room_.clock, at_[s].copied_ms);
-      room_.drop_copy(s);
+      if (at_[s].copied) slab_.clock = std::max(slab_.clock, at_[s].copied_ms);
+      slab_.drop_copy(s);
       ++at_[s].made;
       if (!made) ++at_[s].written;
     }
     out_.actions.push_back({.kind = made ? Action::Kind::again : Action::Kind::run,
                             .node = n,
                             .made = made ? *made : std::vector<StorageId>()});
-    room_.clock += f_.ms[n];
+    slab_.clock += f_.ms[n];
     if (made) {
       ++out_.stats.recomputes;
       out_.stats.recompute_ms += f_.ms[n];
@@ -111,10 +111,10 @@ class Policy {
     }
     for (StorageId s : touched) {
       --at_[s].pins;
-      room_.used(s);
+      slab_.used(s);
     }
     const StorageId workspace = f_.storages.workspace[n];
-    if (workspace != kNone && at_[workspace].where == Where::device) room_.forget(workspace, false);
+    if (workspace != kNone && at_[workspace].where == Where::device) slab_.forget(workspace, false);
   }
 
   // What a node needs and has to be made again. What lies in the host's memory may come back in
@@ -132,7 +132,7 @@ class Policy {
   }
   bool is_remade_rather(StorageId s) const {
     if (!at_.can_remake(s)) return false;
-    const double copy = room_.ms_of_reload(s);
+    const double copy = slab_.ms_of_reload(s);
     return at_.ms_again(s, copy) <= copy;
   }
 
@@ -158,8 +158,8 @@ class Policy {
     for (auto [o, count] : readers) ++at_[o].wanted;
     for (StorageId s : again) {
       ++at_[s].wanted, ++at_[s].remakes;
-      if (at_[s].where == Where::host) room_.is_not_away(s);
-      room_.drop_copy(s);
+      if (at_[s].where == Where::host) slab_.is_not_away(s);
+      slab_.drop_copy(s);
       at_[s].where = Where::nowhere, at_[s].made = 0;
       at_.count_return(s);
     }
@@ -195,18 +195,18 @@ class Policy {
   // DELTA, algorithm 4: the nearest first, while memory is enough and few are under way.
   void prefetch() {
     const auto under_way = [&] {
-      while (!arriving_.empty() && *arriving_.begin() <= room_.clock)
+      while (!arriving_.empty() && *arriving_.begin() <= slab_.clock)
         arriving_.erase(arriving_.begin());
       return int(arriving_.size());
     };
-    room_.settle();
+    slab_.settle();
     while (under_way() < o_.prefetch) {
-      const StorageId s = room_.next_away();
+      const StorageId s = slab_.next_away();
       if (s == kNone) return;
       const bool enough =
-          double(room_.used_bytes() + f_.bytes[s]) <= o_.start * double(room_.bytes());
-      if (!enough || room_.largest() < f_.bytes[s]) return;
-      room_.reload(s);
+          double(slab_.used_bytes() + f_.bytes[s]) <= o_.start * double(slab_.bytes());
+      if (!enough || slab_.largest() < f_.bytes[s]) return;
+      slab_.reload(s);
       at_[s].prefetched = true;
       arriving_.insert(at_[s].arrives_ms);
       ++out_.stats.prefetches;
@@ -216,7 +216,7 @@ class Policy {
   // Bytes on their way out count as released.
   void begin_early() {
     if (backward_ && !o_.release_in_backward) return;
-    while (double(room_.used_bytes()) > o_.start * double(room_.bytes()) && room_.release_one()) {
+    while (double(slab_.used_bytes()) > o_.start * double(slab_.bytes()) && slab_.release_one()) {
     }
   }
 
@@ -227,7 +227,7 @@ class Policy {
     if (!delta_ && o_.dealloc == Dealloc::banish && f_.storages[s].workspace_of == kNone) {
       return banish(s);
     }
-    room_.forget(s, at_[s].written > 0);
+    slab_.forget(s, at_[s].written > 0);
   }
 
   // DTR: it goes for good, once nothing that was made of it is evicted; what was made of it cannot
@@ -236,7 +236,7 @@ class Policy {
     for (StorageId child : f_.children[s]) {
       if (at_.is_evicted(child) && !at_[child].banished) return;
     }
-    room_.forget(s, false);
+    slab_.forget(s, false);
     at_[s].banished = true;
     for (StorageId child : f_.children[s]) at_[child].orphan = true;
   }
@@ -257,7 +257,7 @@ class Policy {
   const bool delta_;
   Decisions out_;
   Ledger at_;
-  Room room_;
+  Slab slab_;
   std::multiset<double> arriving_;  // when the copies back that were prefetched will be there
   int depth_ = 0;
   bool backward_ = false;
@@ -265,9 +265,9 @@ class Policy {
 
 }  // namespace
 
-Decisions decide(const StepFacts& facts, const DynamicOptions& options, int64_t room,
-                 int64_t host_room) {
-  return Policy(facts, options, room, host_room).run();
+Decisions decide(const StepFacts& facts, const DynamicOptions& options, int64_t bytes,
+                 int64_t host_bytes) {
+  return Policy(facts, options, bytes, host_bytes).run();
 }
 
 }  // namespace pal

@@ -10,10 +10,10 @@
 
 namespace pal {
 
-// `room`: bytes on the device for what comes and goes. BudgetError when a single node touches more
+// `bytes`: on the device, for what comes and goes. BudgetError when a single node touches more
 // than that, when a node cannot have all it touches at once, or when the step would spend its time
 // on bringing back: its message names storages, and says what the manager can do.
-Decisions decide(const StepFacts& facts, const DynamicOptions& options, int64_t room,
-                 int64_t host_room);
+Decisions decide(const StepFacts& facts, const DynamicOptions& options, int64_t bytes,
+                 int64_t host_bytes);
 
 }  // namespace pal

@@ -26,7 +26,7 @@ void Scores::came(StorageId s, double clock) {
   if (!e.evicted) return;
   e.evicted = false;
   if (o_.manager != Manager::dtr || o_.dtr != DtrHeuristic::eq) return;
-  // A set is not taken apart again: only the cost leaves it (DTR, appendix D).
+  // A set is not taken apart again: only the cost leaves it (as in DTR's paper).
   set_cost_[root(e.set)] -= e.cost;
   e.set = kNone;
 }

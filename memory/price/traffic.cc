@@ -7,9 +7,8 @@
 
 namespace pal {
 
-Traffic traffic_of(const Program& p, const Storages& storages, const DeviceProfile& device) {
+Traffic traffic_of(const Program& p, const Storages& storages, const Prediction& times) {
   Traffic out;
-  const Prediction times = predict(p, device, &storages);
   double compute = 0;
   for (NodeId n : p.nodes.ids()) {
     const Node& node = p.node(n);

@@ -19,6 +19,7 @@ struct Traffic {
   double overlap() const { return copy_ms > 0 ? 1 - stall_ms / copy_ms : 1; }
 };
 
-Traffic traffic_of(const Program& program, const Storages& storages, const DeviceProfile& device);
+// `times`: the prediction of that program.
+Traffic traffic_of(const Program& program, const Storages& storages, const Prediction& times);
 
 }  // namespace pal

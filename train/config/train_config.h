@@ -174,7 +174,7 @@ struct MemorySection : Section {
   Option<Filter> filter =
       option("filter", Filter::base, "of delta: what leaves first", {.effect = Effect::none});
   Option<double> start = option("start", DynamicOptions{}.start,
-                                "of delta: part of the room at which it begins to release",
+                                "of delta: part of the slab at which it begins to release",
                                 {.min = 0, .max = 1, .effect = Effect::none});
   Option<int64_t> prefetch =
       option("prefetch", DynamicOptions{}.prefetch, "of delta: reloads under way at most",

@@ -249,7 +249,7 @@ void Trainer::write_row(const Ran& ran, double lr) {
                     .arena_bytes = programs_.arena_bytes(),
                     .peak_bytes = ran.peak,
                     .process_peak_bytes = process_peak_bytes(),
-                    .traffic = traffic_figures(ran.last->compiled())};
+                    .traffic = traffic_json(ran.last->compiled())};
   metrics_->write(row);
   events_->write(row);
   if (sparse_.on()) {

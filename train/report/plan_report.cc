@@ -2,7 +2,6 @@
 #include "train/report/plan_report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -33,19 +32,6 @@ nlohmann::ordered_json time_json(const std::optional<StepTime>& time, const Plan
 nlohmann::ordered_json or_null(const std::optional<int64_t>& number) {
   if (number) return *number;
   return nullptr;
-}
-
-}  // namespace
-
-namespace {
-
-nlohmann::ordered_json traffic_json(const Compiled& c) {
-  nlohmann::ordered_json json;
-  for (const auto& [name, value] : traffic_figures(c)) {
-    const bool whole = value == std::floor(value) && name != "overlap";
-    json[name] = whole ? nlohmann::ordered_json(int64_t(value)) : nlohmann::ordered_json(value);
-  }
-  return json;
 }
 
 }  // namespace

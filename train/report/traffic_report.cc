@@ -1,29 +1,28 @@
 // From Compiled::traffic and Compiled::dynamic.
 #include "train/report/traffic_report.h"
 
+#include <nlohmann/json.hpp>
+
 #include "core/text.h"
 #include "train/config/wording.h"
 
 namespace pal {
 
-std::vector<std::pair<std::string, double>> traffic_figures(const Compiled& c) {
+nlohmann::ordered_json traffic_json(const Compiled& c) {
   if (!c.traffic) return {};
   const Traffic& t = *c.traffic;
-  std::vector<std::pair<std::string, double>> out{{"offloads", double(t.offloads)},
-                                                  {"reloads", double(t.reloads)},
-                                                  {"recomputes", double(t.recomputes)},
-                                                  {"moved_bytes", double(t.moved_bytes)},
-                                                  {"host_bytes", double(t.host_bytes)},
-                                                  {"stall_ms", t.stall_ms},
-                                                  {"overlap", t.overlap()}};
+  nlohmann::ordered_json out{{"offloads", t.offloads},     {"reloads", t.reloads},
+                             {"recomputes", t.recomputes}, {"moved_bytes", t.moved_bytes},
+                             {"host_bytes", t.host_bytes}, {"stall_ms", t.stall_ms},
+                             {"overlap", t.overlap()}};
   if (!c.dynamic) return out;
   const DynamicStats& d = *c.dynamic;
-  out.insert(out.end(), {{"evictions", double(d.evictions)},
-                         {"prefetches", double(d.prefetches)},
-                         {"prefetch_hits", double(d.prefetch_hits)},
-                         {"compactions", double(d.compactions)},
-                         {"fragmentation", d.fragmentation},
-                         {"search_us", d.search_us}});
+  out.update({{"evictions", d.evictions},
+              {"prefetches", d.prefetches},
+              {"prefetch_hits", d.prefetch_hits},
+              {"compactions", d.compactions},
+              {"fragmentation", d.fragmentation},
+              {"search_us", d.search_us}});
   return out;
 }
 

@@ -1,7 +1,7 @@
-// What leaves the device in a step, as figures by name and as a line of text.
+// What leaves the device in a step, as figures by name and as lines of text.
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "memory/compiled.h"
@@ -10,7 +10,7 @@ namespace pal {
 
 // Counts, bytes and predicted milliseconds; of dynamic managers also what they decided. Empty where
 // nothing leaves.
-std::vector<std::pair<std::string, double>> traffic_figures(const Compiled& step);
+nlohmann::ordered_json traffic_json(const Compiled& step);
 // Lines for a terminal, likewise.
 std::vector<std::string> traffic_lines(const Compiled& step);
 

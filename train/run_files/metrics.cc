@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -132,10 +131,7 @@ void MetricsWriter::write(const StepRow& r) {
               {"arena_bytes", r.arena_bytes},
               {"peak_bytes", r.peak_bytes}};
   if (r.process_peak_bytes) row["process_peak_bytes"] = *r.process_peak_bytes;
-  for (const auto& [name, value] : r.traffic) {
-    const bool whole = value == std::floor(value);
-    row["traffic"][name] = whole ? Json(int64_t(value)) : Json(value);
-  }
+  if (!r.traffic.empty()) row["traffic"] = r.traffic;
   append(row.dump());
 }
 

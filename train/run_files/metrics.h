@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,7 +30,7 @@ struct StepRow {
   int64_t arena_bytes = 0, peak_bytes = 0;
   std::optional<int64_t> process_peak_bytes = {};  // so far, of all that the process holds
   // The step's plan, where bytes leave the device in it: counts and predicted times, by name.
-  std::vector<std::pair<std::string, double>> traffic = {};
+  nlohmann::ordered_json traffic = {};
 };
 // Nonzeros of a map, as parts of its elements.
 struct MapDensity {

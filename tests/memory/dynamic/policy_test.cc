@@ -11,7 +11,7 @@
 #include "core/order.h"
 #include "core/verify.h"
 #include "memory/dynamic/manage.h"
-#include "memory/dynamic/slab.h"
+#include "memory/dynamic/pieces.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
@@ -20,23 +20,23 @@
 namespace pal::test {
 namespace {
 
-TEST(Slab, TakesTheSmallestPieceThatFits) {
-  Slab slab(1000);
-  EXPECT_EQ(slab.take(100), 0);
-  EXPECT_EQ(slab.take(300), 100);
-  EXPECT_EQ(slab.take(100), 400);
-  EXPECT_EQ(slab.take(200), 500);
-  slab.give_back(100, 300);
-  slab.give_back(500, 200);  // and what is free behind it
-  EXPECT_EQ(slab.largest(), 500);
-  EXPECT_EQ(slab.take(250), 100) << "300 bytes, rather than 500";
-  EXPECT_EQ(slab.take(600), -1);
-  slab.give_back(400, 100);
-  EXPECT_EQ(slab.largest(), 650) << "with the neighbours on both sides";
-  EXPECT_EQ(slab.free_bytes(), 650);
-  slab.take_at(500, 64);
-  EXPECT_EQ(slab.pieces(), (std::map<int64_t, int64_t>{{350, 150}, {564, 436}}));
-  EXPECT_EQ(slab.highest(), 700);
+TEST(Pieces, TakesTheSmallestPieceThatFits) {
+  Pieces pieces(1000);
+  EXPECT_EQ(pieces.take(100), 0);
+  EXPECT_EQ(pieces.take(300), 100);
+  EXPECT_EQ(pieces.take(100), 400);
+  EXPECT_EQ(pieces.take(200), 500);
+  pieces.give_back(100, 300);
+  pieces.give_back(500, 200);  // and what is free behind it
+  EXPECT_EQ(pieces.largest(), 500);
+  EXPECT_EQ(pieces.take(250), 100) << "300 bytes, rather than 500";
+  EXPECT_EQ(pieces.take(600), -1);
+  pieces.give_back(400, 100);
+  EXPECT_EQ(pieces.largest(), 650) << "with the neighbours on both sides";
+  EXPECT_EQ(pieces.free_bytes(), 650);
+  pieces.take_at(500, 64);
+  EXPECT_EQ(pieces.pieces(), (std::map<int64_t, int64_t>{{350, 150}, {564, 436}}));
+  EXPECT_EQ(pieces.highest(), 700);
 }
 
 constexpr int64_t kSide = 128, kBytes = kSide * kSide * 4;
@@ -148,7 +148,7 @@ TEST(Policy, DecidesAlikeTwice) {
     for (const Manager manager : {Manager::delta, Manager::dtr}) {
       const auto once = [&]() -> std::vector<Action> {
         try {
-          return decide(facts, {.manager = manager}, 2 * facts.least_room, kMuch).actions;
+          return decide(facts, {.manager = manager}, 2 * facts.largest_bytes, kMuch).actions;
         } catch (const BudgetError&) {
           return {};
         }

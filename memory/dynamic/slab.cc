@@ -1,5 +1,5 @@
 // Taking, releasing, waiting, moving aside.
-#include "memory/dynamic/room.h"
+#include "memory/dynamic/slab.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,20 +11,20 @@
 
 namespace pal {
 
-Room::Room(const StepFacts& facts, const DynamicOptions& options, Ledger& ledger, int64_t bytes,
+Slab::Slab(const StepFacts& facts, const DynamicOptions& options, Ledger& ledger, int64_t bytes,
            int64_t host_bytes, Decisions& out)
     : f_(facts),
       delta_(options.manager == Manager::delta),
       at_(ledger),
       out_(out),
-      slab_(bytes / kAlignment * kAlignment),
+      pieces_(bytes / kAlignment * kAlignment),
       host_(host_bytes / kAlignment * kAlignment),
       scores_(facts, options) {}
 
-void Room::take(StorageId s) {
+void Slab::take(StorageId s) {
   settle();
   int64_t place = 0;
-  while ((place = slab_.take(f_.bytes[s])) < 0) make_room(s);
+  while ((place = pieces_.take(f_.bytes[s])) < 0) make_room(s);
   Whereabouts& at = at_[s];
   at.place = place, at.where = Where::device, at.made = 0;
   at.used_ms = clock, at.arrives_ms = 0, at.prefetched = false;
@@ -33,21 +33,22 @@ void Room::take(StorageId s) {
   scores_.came(s, clock);
   out_.actions.push_back({.kind = Action::Kind::take, .storage = s, .place = place});
 }
-void Room::give_back(StorageId s) {
-  slab_.give_back(at_[s].place, f_.bytes[s]);
+
+void Slab::give_back(StorageId s) {
+  pieces_.give_back(at_[s].place, f_.bytes[s]);
   there_.erase(at_[s].place);
 }
 
 // One step towards a piece that is large enough.
-void Room::make_room(StorageId s) {
+void Slab::make_room(StorageId s) {
   const int64_t bytes = f_.bytes[s];
   if (wait_for_leaving(bytes)) return;
-  if (slab_.free_bytes() + leaving_bytes_ < bytes) {
+  if (pieces_.free_bytes() + leaving_bytes_ < bytes) {
     if (release_one()) return;
     if (leaving_.empty()) refuse(s);
     return wait();
   }
-  const double useless = double(slab_.free_bytes()) / double(slab_.bytes());
+  const double useless = double(pieces_.free_bytes()) / double(pieces_.bytes());
   out_.stats.fragmentation = std::max(out_.stats.fragmentation, useless);
   if (release_window(bytes)) return;
   if (!leaving_.empty()) return wait();
@@ -55,7 +56,7 @@ void Room::make_room(StorageId s) {
 }
 
 // Bytes whose copies are done by now are free.
-void Room::settle() {
+void Slab::settle() {
   while (!leaving_.empty() && leaving_.begin()->first <= clock) {
     const StorageId s = leaving_.begin()->second;
     leaving_.erase(leaving_.begin());
@@ -64,25 +65,27 @@ void Room::settle() {
     is_away(s);
   }
 }
-void Room::wait() {
+
+void Slab::wait() {
   clock = std::max(clock, leaving_.begin()->first);
   settle();
 }
+
 // If what is on its way out makes, with what is free, a piece that is large enough.
-bool Room::wait_for_leaving(int64_t bytes) {
-  if (leaving_.empty() || slab_.free_bytes() + leaving_bytes_ < bytes) return false;
+bool Slab::wait_for_leaving(int64_t bytes) {
+  if (leaving_.empty() || pieces_.free_bytes() + leaving_bytes_ < bytes) return false;
   int64_t begin = 0, most = 0;
   for (auto [place, s] : there_) {
     if (at_[s].where == Where::leaving) continue;
     most = std::max(most, place - begin);
     begin = place + f_.bytes[s];
   }
-  if (std::max(most, slab_.bytes() - begin) < bytes) return false;
+  if (std::max(most, pieces_.bytes() - begin) < bytes) return false;
   wait();
   return true;
 }
 
-void Room::reload(StorageId s) {
+void Slab::reload(StorageId s) {
   Whereabouts& at = at_[s];
   is_not_away(s);
   const size_t made = at.made;
@@ -91,12 +94,12 @@ void Room::reload(StorageId s) {
   in_clock_ = std::max({in_clock_, clock, at.copied_ms}) + f_.copy_ms(s);
   at.arrives_ms = in_clock_;
   ++out_.stats.reloads;
-  out_.stats.moved_bytes += f_.storages[s].bytes;
   out_.actions.push_back({.kind = Action::Kind::reload, .storage = s});
   at_.count_return(s);
 }
+
 // On its way out, and needed again.
-void Room::stay(StorageId s) {
+void Slab::stay(StorageId s) {
   Whereabouts& at = at_[s];
   leaving_.erase({at.copied_ms, s});
   leaving_bytes_ -= f_.bytes[s];
@@ -104,11 +107,13 @@ void Room::stay(StorageId s) {
   at.where = Where::device;
   scores_.came(s, clock);
 }
-void Room::used(StorageId s) {
+
+void Slab::used(StorageId s) {
   at_[s].used_ms = clock;
   if (at_[s].where == Where::device) scores_.used(s, clock);
 }
-void Room::forget(StorageId s, bool remakable) {
+
+void Slab::forget(StorageId s, bool remakable) {
   Whereabouts& at = at_[s];
   if (at.where == Where::leaving) stay(s);
   if (at.where == Where::host) is_not_away(s);
@@ -123,11 +128,12 @@ void Room::forget(StorageId s, bool remakable) {
 
 // What is released, and how.
 
-bool Room::is_candidate(StorageId s) const {
+bool Slab::is_candidate(StorageId s) const {
   const Whereabouts& at = at_[s];
   return at.where == Where::device && at.pins == 0 && (at_.can_remake(s) || can_offload(s));
 }
-bool Room::release_one() {
+
+bool Slab::release_one() {
   const StorageId s = scores_.lowest(clock, [&](StorageId t) { return is_candidate(t); });
   if (s == kNone) return false;
   release(s);
@@ -135,14 +141,14 @@ bool Room::release_one() {
 }
 
 // DELTA, algorithm 3. Equation 4 is c_r / c_s: bytes and time since the last use cancel.
-bool Room::is_evicted_rather(StorageId s) const {
+bool Slab::is_evicted_rather(StorageId s) const {
   if (!can_offload(s)) return true;
   if (!at_.can_remake(s)) return false;
   const double copy = at_[s].copied ? 0 : f_.copy_ms(s);
   return at_.ms_again(s, copy) <= copy;
 }
 
-void Room::release(StorageId s) {
+void Slab::release(StorageId s) {
   Whereabouts& at = at_[s];
   used_ -= f_.bytes[s];
   at.prefetched = false;
@@ -165,7 +171,6 @@ void Room::release(StorageId s) {
     at.host_place = host_.take(f_.bytes[s]);
     out_clock_ = std::max({out_clock_, clock, at.arrives_ms}) + f_.copy_ms(s);
     at.copied = true, at.copied_ms = out_clock_;
-    out_.stats.moved_bytes += f_.storages[s].bytes;
     out_.actions.push_back({.kind = Action::Kind::offload, .storage = s, .place = at.host_place});
   }
   at.where = Where::leaving;
@@ -173,7 +178,7 @@ void Room::release(StorageId s) {
   leaving_bytes_ += f_.bytes[s];
 }
 
-void Room::is_away(StorageId s) {
+void Slab::is_away(StorageId s) {
   Whereabouts& at = at_[s];
   const auto& uses = f_.uses[s];
   const auto next = std::lower_bound(uses.begin(), uses.end(), at_.now);
@@ -181,7 +186,8 @@ void Room::is_away(StorageId s) {
   at.next_use = next == uses.end() ? f_.program.node_count() : *next;
   away_.insert({at.next_use, s});
 }
-void Room::drop_copy(StorageId s) {
+
+void Slab::drop_copy(StorageId s) {
   if (!at_[s].copied) return;
   at_[s].copied = false;
   host_.give_back(at_[s].host_place, f_.bytes[s]);
@@ -189,7 +195,7 @@ void Room::drop_copy(StorageId s) {
 
 // The neighbours that are the cheapest to release and make one piece with the free bytes around
 // them (Coop, Zhang et al. 2023).
-bool Room::release_window(int64_t bytes) {
+bool Slab::release_window(int64_t bytes) {
   struct Piece {
     int64_t begin, end;
     StorageId storage;
@@ -212,7 +218,7 @@ bool Room::release_window(int64_t bytes) {
       continue;
     }
     sum += pieces[last].cost;
-    const int64_t end = last + 1 < pieces.size() ? pieces[last + 1].begin : slab_.bytes();
+    const int64_t end = last + 1 < pieces.size() ? pieces[last + 1].begin : pieces_.bytes();
     for (; first <= last && end - begin >= bytes; ++first) {
       if (sum < best) best = sum, best_first = first, best_last = last + 1;
       sum -= pieces[first].cost, begin = pieces[first].end;
@@ -226,7 +232,8 @@ bool Room::release_window(int64_t bytes) {
   }
   return any;
 }
-double Room::cost_of_release(StorageId s) {
+
+double Slab::cost_of_release(StorageId s) {
   if (!delta_) return scores_.heuristic(s, clock) * double(f_.bytes[s]);
   const double copy = can_offload(s) ? f_.copy_ms(s) : std::numeric_limits<double>::infinity();
   const double cost = at_.can_remake(s) ? std::min(at_.ms_again(s, copy), copy) : copy;
@@ -235,26 +242,27 @@ double Room::cost_of_release(StorageId s) {
 
 // Nothing else can leave: what lies in the way of a piece that is large enough moves aside, or
 // else everything comes back next to each other from the host's memory.
-bool Room::compact(int64_t bytes) {
+bool Slab::compact(int64_t bytes) {
   if (++out_.stats.compactions > f_.program.node_count()) return false;
   Moves moves, best;
   int64_t least = std::numeric_limits<int64_t>::max();
-  std::vector<int64_t> begins{0, slab_.bytes() - bytes};
+  std::vector<int64_t> begins{0, pieces_.bytes() - bytes};
   for (auto [place, s] : there_) begins.push_back(place + f_.bytes[s]);
   for (int64_t begin : begins) {
-    if (begin < 0 || begin + bytes > slab_.bytes()) continue;
+    if (begin < 0 || begin + bytes > pieces_.bytes()) continue;
     const int64_t moved = moves_aside(begin, begin + bytes, moves);
     if (moved >= 0 && moved < least) least = moved, best = moves;
   }
   for (auto [s, place] : best) move(s, place);
   return !best.empty() || compact_through_host();
 }
+
 // Which storages would go where, so that [begin, end) is free; the bytes that move, -1: they have
 // no place.
-int64_t Room::moves_aside(int64_t begin, int64_t end, Moves& moves) const {
+int64_t Slab::moves_aside(int64_t begin, int64_t end, Moves& moves) const {
   moves.clear();
   std::vector<StorageId> in_the_way;
-  Slab rest = slab_;
+  Pieces rest = pieces_;
   int64_t at = begin, moved = 0;
   const auto free_only = [&](int64_t from, int64_t to) {
     if (from < to) rest.take_at(from, to - from);
@@ -276,16 +284,18 @@ int64_t Room::moves_aside(int64_t begin, int64_t end, Moves& moves) const {
   }
   return moved;
 }
-void Room::move(StorageId s, int64_t place) {
+
+void Slab::move(StorageId s, int64_t place) {
   Whereabouts& at = at_[s];
-  slab_.take_at(place, f_.bytes[s]);
+  pieces_.take_at(place, f_.bytes[s]);
   clock = std::max(clock, at.arrives_ms) + f_.move_ms(s);
   give_back(s);
   at.place = place;
   there_[place] = s;
   out_.actions.push_back({.kind = Action::Kind::move, .storage = s, .place = place});
 }
-bool Room::compact_through_host() {
+
+bool Slab::compact_through_host() {
   std::vector<StorageId> moved;
   for (auto [place, s] : there_) moved.push_back(s);
   for (StorageId s : moved) {
@@ -302,13 +312,14 @@ bool Room::compact_through_host() {
   return !moved.empty();
 }
 
-void Room::refuse(StorageId s) const {
+void Slab::refuse(StorageId s) const {
   int64_t pinned = 0;
   for (auto [place, other] : there_) pinned += at_[other].pins > 0 ? f_.bytes[other] : 0;
   throw BudgetError(at_.manager() + " finds no " + format_bytes(f_.bytes[s]) +
                     " in one piece for " + name_of(f_.program, f_.storages, s) + " at node " +
-                    std::to_string(at_.now) + " of the step: " + format_bytes(slab_.free_bytes()) +
-                    " of " + format_bytes(slab_.bytes()) + " are free, " + format_bytes(pinned) +
+                    std::to_string(at_.now) +
+                    " of the step: " + format_bytes(pieces_.free_bytes()) + " of " +
+                    format_bytes(pieces_.bytes()) + " are free, " + format_bytes(pinned) +
                     " are in use by the node at hand, and nothing else can leave");
 }
 
