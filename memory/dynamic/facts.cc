@@ -89,8 +89,7 @@ void StepFacts::find_remakable() {
         const StorageId o = storages.of[v];
         if (o == s) continue;
         const auto next = std::lower_bound(writers[o].begin(), writers[o].end(), n);
-        // A node that writes over an operand of its own cannot run again for another output.
-        if (next != writers[o].end()) until = std::min(until, *next == n ? NodeId(kNone) : *next);
+        if (next != writers[o].end()) until = std::min(until, *next);
         if (!comes_and_goes(o)) continue;
         const NodeId made = done[o] > 0 ? remakable[o][done[o] - 1] : NodeId(kNone);
         until = std::min(until, std::max(last_use[o], made));

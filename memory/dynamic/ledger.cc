@@ -21,7 +21,7 @@ constexpr int kMostRemakes = 8;
 
 bool Ledger::can_remake(StorageId s) const {
   const Whereabouts& at = list_[s];
-  if (at.written == 0 || at.orphan) return false;
+  if (at.written == 0 || at.made < at.written || at.orphan) return false;
   const bool delta = o_.manager == Manager::delta;
   if (delta && (!o_.evicts || at.wanted > 0 || at.remakes >= kMostRemakes)) return false;
   NodeId until = std::max(f_.last_use[s], now);

@@ -46,7 +46,8 @@ class Ledger {
   }
   // Someone of the step itself reads it, now or later.
   bool is_alive(StorageId s) const { return f_.last_use[s] >= now; }
-  // Not so: DELTA's evict_pinned.
+  // Not so: DELTA's evict_pinned. What is half made again stays: its bytes cannot be told from
+  // whole ones by those who read them.
   bool can_remake(StorageId s) const;
   // c_r: milliseconds until it would be there again, with all that would have to be made for it.
   // Counted until they are more than `enough`.

@@ -331,7 +331,6 @@ class Lowering {
       NodeId& wait = waits[out_.program.node(maker).queue];
       wait = std::max(wait, maker);
     }
-    for (StorageId s : reads) take_later(waits, writes_[s]);
     for (StorageId s : writes) take_later(waits, writes_[s]), take_later(waits, reads_[s]);
     for (size_t q = 0; q < kQueues; ++q) {
       if (q == queue || waits[q] == kNone || known_[queue][q] >= waits[q]) continue;

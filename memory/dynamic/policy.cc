@@ -164,8 +164,7 @@ class Policy {
       at_.count_return(s);
     }
     for (auto& [n, made] : nodes) {
-      leave_what_is_made(n, made);
-      if (!made.empty()) execute(n, &made);
+      execute(n, &made);
       for (StorageId o : f_.reads[n]) {
         if (--readers[o] == 0 && !at_.is_alive(o) && at_[o].wanted <= 1) end_life(o);
       }
@@ -175,17 +174,6 @@ class Policy {
     for (StorageId s : again) banish_parents(s);
   }
 
-  // Of what a node shall make again: what has been brought back meanwhile, because it had left
-  // once more before its last writer ran, has all of them behind it.
-  void leave_what_is_made(NodeId n, std::vector<StorageId>& made) {
-    std::erase_if(made, [&](StorageId s) {
-      const auto& writers = f_.writers[s];
-      const auto before =
-          size_t(std::lower_bound(writers.begin(), writers.end(), n) - writers.begin());
-      if (at_[s].where == Where::nowhere && before > 0) make_again_within({s});
-      return at_[s].where != Where::nowhere && at_[s].made > before;
-    });
-  }
   void make_again_within(const std::vector<StorageId>& wanted) {
     if (++depth_ > kDeepest) at_.thrash("runs nodes again for nodes that run again");
     make_again(wanted);
@@ -243,7 +231,9 @@ class Policy {
   void banish_parents(StorageId s) {
     if (delta_ || o_.dealloc != Dealloc::banish) return;
     for (StorageId o : f_.parents[s]) {
-      if (at_[o].where == Where::device && !at_.is_alive(o)) banish(o);
+      const Whereabouts& at = at_[o];
+      if (at.where == Where::device && at.wanted == 0 && at.pins == 0 && !at_.is_alive(o))
+        banish(o);
     }
   }
 

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kLeastPlanned = 64 << 10, kLeastPart = 1000;
 constexpr int kTargets = 24;      // without a budget: so many parts of the peak are tried
 constexpr int kTries = 3;         // at a budget that the estimate missed
+constexpr int kHalvings = 6;      // between what placement could do and what it could not
 constexpr double kNoTime = 1e-4;  // of a step
 constexpr SwapRank kSwapRanks[] = {SwapRank::free_time, SwapRank::earliest, SwapRank::largest};
 
@@ -153,7 +154,7 @@ class Search {
       }
       least_over = room;
     }
-    for (int tries = 0; tries < kTries && most_fitting; ++tries) {
+    for (int tries = 0; tries < kHalvings && most_fitting; ++tries) {
       const int64_t room = most_fitting + (least_over - most_fitting) / 2;
       Candidate candidate = fastest(room);
       if (placed_bytes(candidate, budget) > budget) {

@@ -60,7 +60,7 @@ std::vector<CompileOptions> dense_options(const CompileOptions& options) {
 int64_t most_sparse_bytes(int64_t dense_bytes) { return dense_bytes - dense_bytes / kLeastGain; }
 
 BudgetError dense_over(const std::string& what, size_t i) {
-  return BudgetError((i > 0 ? "with memory.recompute: echo " : "") + what +
+  return BudgetError((i > 0 ? "even with memory.recompute: echo, " : "") + what +
                      "; this is the plan without sparse encodings, which a step with more nonzeros "
                      "than expected falls back on (memory.encode: ssdc)");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/verify.h"
@@ -72,7 +73,11 @@ TEST(ManageProperty, DeltaKeepsBitsAtEveryBudget) {
 TEST(ManageProperty, DtrKeepsBitsOrRefuses) {
   DynamicStats all;
   int runs = 0, refused = 0;
-  for (int seed = 0; seed < programs(); ++seed) {
+  // First those in which something once left that was half made, or was banished
+  // while something else was being made of it.
+  std::vector<int> seeds{7644, 9406, 35708};
+  for (int seed = 0; seed < programs(); ++seed) seeds.push_back(seed);
+  for (const int seed : seeds) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Ready r(random_program(uint64_t(seed), {.nodes = 20 + seed % 80, .gated = seed % 2 == 0}),
             {.inplace = seed % 3 == 0});

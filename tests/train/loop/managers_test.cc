@@ -1,24 +1,19 @@
 // Five steps of every small model with its maps swapped, or under a dynamic manager: the losses and
 // weights of the plan that keeps everything where it is, bit for bit. A few combinations of
 // options, by chance; PAL_TEST_MANAGED=N: N of them for each model, of 460 in all.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <string>
-#include <vector>
+#include <sstream>
 
-#include "tests/support/files.h"
+#include "tests/train/loop/whole_runs.h"
 
 namespace pal {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 // Ways to keep less on the device, each at a part of the bytes that the plan takes without.
@@ -64,27 +59,22 @@ const Model kModels[] = {
     {"bert_small", " --set train.batch_size=4"},
 };
 
-class ManagedRuns : public testing::TestWithParam<Model> {
+class ManagedRuns : public RunTest, public testing::WithParamInterface<Model> {
  protected:
-  int status_ = 0;
-  std::string errors_;
+  RunResult last_;
 
-  std::string pal(const std::string& args) {
-    const std::string command =
-        "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
-    status_ = WEXITSTATUS(std::system(command.c_str()));
-    errors_ = read_file(dir_ / "err.txt");
-    return read_file(dir_ / "out.txt");
-  }
-  std::string model() const {
-    return std::string(" --config ") + GetParam().name + GetParam().sets +
-           " --set device.threads=1";
+  // Words that are parted by spaces.
+  std::string run(const std::string& words) {
+    std::istringstream all(words + " --config " + GetParam().name + GetParam().sets +
+                           " --set device.threads=1");
+    last_ = pal({std::istream_iterator<std::string>(all), {}});
+    return last_.out;
   }
   // The losses of the five steps, and the state at the end; "" where the run was refused.
   std::string train(const std::string& sets) {
     fs::remove_all(dir_ / "run");
-    pal("train" + model() + " --steps 5 --out run --set train.log_every=1" + sets);
-    if (status_ != 0) return "";
+    run("train --steps 5 --out run --set train.log_every=1" + sets);
+    if (last_.status != 0) return "";
     std::string result;
     int steps = 0;
     std::ifstream in(dir_ / "run" / "metrics.jsonl");
@@ -95,15 +85,12 @@ class ManagedRuns : public testing::TestWithParam<Model> {
     EXPECT_EQ(steps, 5);
     return result + read_file(dir_ / "run" / "last.safetensors");
   }
-
-  const TemporaryFolder folder_;
-  const fs::path dir_ = folder_.path();
 };
 
 TEST_P(ManagedRuns, LeaveTheSameBits) {
-  const int64_t most = json::parse(pal("plan --json" + model()))["bytes"]["total"];
+  const int64_t most = json::parse(run("plan --json"))["bytes"]["total"];
   const std::string expected = train("");
-  ASSERT_EQ(status_, 0) << errors_;
+  ASSERT_EQ(last_.status, 0) << last_.err;
   const char* asked = std::getenv("PAL_TEST_MANAGED");
   std::vector<std::string> some = ways();
   std::shuffle(some.begin(), some.end(),
@@ -118,20 +105,20 @@ TEST_P(ManagedRuns, LeaveTheSameBits) {
       way = " --set memory.budget=" + std::to_string(most * percent / 100) + way.substr(end + 1);
     }
     const std::string bits = train(way);
-    if (status_ == 0) {
+    if (last_.status == 0) {
       EXPECT_TRUE(bits == expected) << way;
       continue;
     }
     ++refused;
-    EXPECT_EQ(status_, 3) << way << "\n" << errors_;
+    EXPECT_EQ(last_.status, 3) << way << "\n" << last_.err;
     // delta refuses what no order of releases could do, and nothing else.
     const auto asks = [&](const char* what) { return way.find(what) != std::string::npos; };
-    const auto says = [&](const char* what) { return errors_.find(what) != std::string::npos; };
+    const auto says = [&](const char* what) { return last_.err.find(what) != std::string::npos; };
     EXPECT_TRUE(asks("=planned")
                     ? says("over the budget")
                     : says("short of what state") || (asks("=dtr") && says("memory.manager: dtr")))
         << way << "\n"
-        << errors_;
+        << last_.err;
   }
   RecordProperty("refused", refused);
 }
