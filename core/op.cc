@@ -27,7 +27,10 @@ Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   Cost cost;
   for (auto& spec : in)
     cost.bytes += double(spec.shape.rank() || spec.dtype != DType::f32 ? spec.bytes() : 0);
-  for (auto& spec : out) cost.bytes += double(spec.bytes()), cost.flops += double(spec.numel());
+  for (auto& spec : out) {
+    cost.bytes += double(spec.bytes());
+    if (!op.windows) cost.flops += double(spec.numel());
+  }
   return cost;
 }
 

@@ -139,7 +139,7 @@ struct OpDef {
   Zeros (*zeros)(const Attrs&) = nullptr;  // of its floats; null: few
   std::vector<Window> (*windows)(SpecSpan in, SpecSpan out, const Attrs&) = nullptr;
   Cost (*cost)(SpecSpan in, SpecSpan out,
-               const Attrs&) = nullptr;  // null: one flop an output element
+               const Attrs&) = nullptr;  // null: one flop an output element, none of a window
   bool writes_state = false;  // an update: output i is the next value of the state that operand
                               // shares[i].operand holds
 
@@ -162,7 +162,8 @@ class SpecList {
  private:
   Specs specs_;
 };
-// cost, with the default for operators that declare none: all bytes in and out, a flop an element.
+// cost, with the default for operators that declare none: all bytes in and out, a flop an
+// element (of windows none: they are moved at most).
 Cost cost_of(const OpDef& op, SpecSpan in, SpecSpan out, const Attrs& attrs);
 Cost cost_of(const Program& program, const Node& node);
 Reads reads_of(const OpDef& op, int operand, const Attrs& attrs);

@@ -26,6 +26,7 @@ struct Action {
 struct Decisions {
   std::vector<Action> actions;
   DynamicStats stats;
+  double ms = 0;  // of the step, as the walk saw it: it takes no longer (predict)
   int64_t slab_bytes = 0, host_bytes = 0;  // bytes, to the end of the last that was taken
 };
 

@@ -80,7 +80,7 @@ void StepFacts::find_remakable() {
   ByStorage<size_t> done(storages.list.size(), 0);  // writers so far
   for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
-    bool can = !node.op->writes_state;
+    bool can = true;
     for (ValueId v : present(node.out)) can &= program.value(v).role != Role::gate;
     for (StorageId s : writes[n]) {
       NodeId until = can ? kForever : NodeId(kNone);

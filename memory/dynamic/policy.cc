@@ -47,6 +47,7 @@ class Policy {
       begin_early();
       if (backward_) prefetch();
     }
+    out_.ms = slab_.end_ms();
     out_.slab_bytes = slab_.highest(), out_.host_bytes = slab_.host_highest();
     out_.stats.search_us = 1e6 * seconds_since(start);
     return std::move(out_);

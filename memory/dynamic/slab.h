@@ -1,6 +1,7 @@
 // The bytes on the device in which storages come and go, and the link over which they do: who gets
 // which bytes, who leaves for that, and when copies are done.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -53,6 +54,8 @@ class Slab {
   int64_t largest() const { return pieces_.largest(); }
   // In the host's memory alone: the one that is used next; kNone: there is none.
   StorageId next_away() const { return away_.empty() ? StorageId(kNone) : away_.begin()->second; }
+  // When compute and all copies are done.
+  double end_ms() const { return std::max({clock, out_clock_, in_clock_}); }
   // To the end of the last bytes that were taken.
   int64_t highest() const { return pieces_.highest(); }
   int64_t host_highest() const { return host_.highest(); }

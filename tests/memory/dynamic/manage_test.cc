@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/verify.h"
+#include "memory/dynamic/policy.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -17,6 +18,15 @@ namespace {
 
 const DeviceProfile kCard{
     .name = "card", .f32 = 1e12, .vector = 1e11, .memory = 1e11, .link = 2e10, .tile = 1};
+
+// What the walk counts on comes true: no copy and no wait that it has forgotten.
+void expect_no_slower(const StepFacts& facts, const DynamicOptions& options,
+                      const StateLayout& layout, const Managed& managed, int64_t budget) {
+  const int64_t fixed = least_managed(facts, layout) - facts.largest_bytes;
+  const Decisions decisions = decide(facts, options, budget - fixed, int64_t(1) << 50);
+  const double ms = predict(managed.step.program, kCard, &managed.step.storages).step_ms;
+  EXPECT_LE(ms, decisions.ms * (1 + 1e-9));
+}
 
 Results run_managed(const Lowered& step, int steps) {
   verify(step.program);
@@ -55,6 +65,7 @@ TEST(ManageProperty, DeltaKeepsBitsAtEveryBudget) {
       }
       ASSERT_LE(managed.step.plan.device().bytes, budget);
       ASSERT_EQ(run_managed(managed.step, 2), expected) << "budget " << budget;
+      expect_no_slower(facts, options, r.layout, managed, budget);
       all.evictions += managed.stats.evictions, all.offloads += managed.stats.offloads;
       all.reloads += managed.stats.reloads, all.recomputes += managed.stats.recomputes;
       all.prefetch_hits += managed.stats.prefetch_hits,

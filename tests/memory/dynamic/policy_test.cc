@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "core/builder.h"
 #include "core/error.h"
@@ -13,8 +15,10 @@
 #include "memory/dynamic/manage.h"
 #include "memory/dynamic/pieces.h"
 #include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/sums/reduce.h"
+#include "ops/tensors/views.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -174,6 +178,136 @@ TEST(Policy, DtrChainsLeaveByTheirHeuristic) {
   }
 }
 
+// At most so many nodes run again in a chain that is read from its end, and no storage comes back
+// without an end.
+Program long_chain(int nodes) {
+  Builder b;
+  std::vector<Val> y{tanh(b.input("x", {{kSide, kSide}}))};
+  while (int(y.size()) < nodes) y.push_back(tanh(y.back()));
+  Val g = y.back();
+  for (size_t i = y.size() - 1; i-- > 0;) g = mul(g, y[i]);
+  b.output("loss", sum_all(g));
+  Program p = b.take();
+  for (NodeId n = NodeId(nodes); n < p.node_count(); ++n) p.node(n).phase = Phase::backward;
+  return p;
+}
+
+TEST(Policy, StopsWhereAStepWouldRunWithoutAnEnd) {
+  const Ready r(long_chain(60), {.inplace = false});
+  StepFacts facts(r.program, r.storages, Ladder().card);
+  const auto refusal = [&] {
+    const DynamicOptions lru{.manager = Manager::dtr, .dtr = DtrHeuristic::lru};
+    return message_of<BudgetError>([&] { decide(facts, lru, 4 * kBytes, kMuch); });
+  };
+  std::string said = refusal();
+  EXPECT_NE(said.find("runs nodes again for more than 4 times the step's own time"),
+            std::string::npos)
+      << said;
+  facts.step_ms *= 1000;  // as if something else took most of it
+  said = refusal();
+  EXPECT_NE(said.find("brings one storage back 20 times for 3 nodes that use it; most often came "
+                      "back: tanh f32[128,128] (value 55) (20 times); tanh"),
+            std::string::npos)
+      << said;
+}
+
+// What delta has made again eight times it copies out, however slow the link is.
+TEST(Policy, DeltaMakesNothingAgainForEver) {
+  Builder b;
+  Val y = tanh(b.input("x", {{kSide, kSide}})), g = y;
+  for (int i = 0; i < 20; ++i) {  // y leaves for the inner product, and is read by the outer one
+    Val t = tanh(g);
+    g = mul(mul(t, g), y);
+  }
+  b.output("loss", sum_all(g));
+  const Ready r(b.take(), {.inplace = false});
+  DeviceProfile slow = Ladder().card;
+  slow.link = 1e6;
+  const StepFacts facts(r.program, r.storages, slow);
+  const Decisions d = decide(facts, {.manager = Manager::delta, .filter = Filter::lru, .start = 1},
+                             3 * kBytes, kMuch);
+  std::map<StorageId, int> again;
+  for (const Action& action : d.actions) {
+    for (StorageId s : action.made) ++again[s];
+  }
+  int most = 0;
+  for (const auto& [s, count] : again) most = std::max(most, count);
+  EXPECT_EQ(most, 8);
+  EXPECT_GT(d.stats.offloads, 0);
+}
+
+TEST(Policy, ReleasesInTheBackwardPhaseWhereAllowed) {
+  Program p = long_chain(8);
+  for (Node& node : p.nodes) node.phase = Phase::backward;
+  const Ready r(p, {.inplace = false});
+  const StepFacts facts(r.program, r.storages, Ladder().card);
+  const auto released = [&](bool in_backward) {
+    const DynamicStats stats =
+        decide(facts, {.manager = Manager::delta, .start = 0.3, .release_in_backward = in_backward},
+               20 * kBytes, kMuch)
+            .stats;
+    return stats.evictions + stats.offloads;
+  };
+  EXPECT_GT(released(true), 0);
+  EXPECT_EQ(released(false), 0) << "memory is not short";
+}
+
+std::string made_again(const Program& p, Dealloc dealloc, int64_t* evictions = nullptr) {
+  const Ready r(p, {.inplace = false});
+  const StepFacts facts(r.program, r.storages, Ladder().card);
+  const Decisions d =
+      decide(facts, {.manager = Manager::dtr, .dtr = DtrHeuristic::lru, .dealloc = dealloc},
+             3 * kBytes, kMuch);
+  std::string out;
+  for (const Action& action : d.actions) {
+    if (action.kind == Action::Kind::again) out += std::to_string(action.node) + " ";
+  }
+  if (evictions) *evictions = d.stats.evictions;
+  return out;
+}
+
+// y_1 is evicted while y_0, of which it is made, is in use. After its last use y_0 stays for y_1,
+// and goes as soon as that is back; at once, where storages are not banished.
+TEST(Policy, BanishKeepsWhatAnEvictedStorageIsMadeOf) {
+  Builder b;
+  Val y0 = tanh(b.input("x", {{kSide, kSide}})), y1 = tanh(y0);
+  Val z = mul(mul(y0, y0), y0);
+  b.output("loss", sum_all(mul(mul(z, z), y1)));
+  const Program p = b.take();
+  int64_t evictions = 0;
+  EXPECT_EQ(made_again(p, Dealloc::banish, &evictions), "1 ");
+  EXPECT_EQ(evictions, 1);
+  EXPECT_EQ(made_again(p, Dealloc::eager), "0 1 ");
+}
+
+// y_0 is banished as long as nothing that is made of it is evicted; then y_1 cannot be made again.
+TEST(Policy, WhatABanishedStorageMadeStays) {
+  Builder b;
+  Val y0 = tanh(b.input("x", {{kSide, kSide}})), y1 = tanh(y0), y2 = tanh(y1), y3 = tanh(y2);
+  b.output("loss", sum_all(mul(mul(mul(y3, y2), y1), y1)));
+  const Program p = b.take();
+  EXPECT_EQ(made_again(p, Dealloc::eager), "0 1 ");
+  EXPECT_NE(message_of<BudgetError>([&] {
+              made_again(p, Dealloc::banish);
+            }).find("nothing else can leave"),
+            std::string::npos);
+}
+
+// Updates have no results but state, which does not come and go.
+TEST(Facts, GatesAreNotMadeAgain) {
+  int gates = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Ready r(random_program(seed, {.nodes = 30, .gated = true}), {.inplace = false});
+    const StepFacts facts(r.program, r.storages, Ladder().card);
+    for (ValueId v : r.program.values.ids()) {
+      if (r.program.value(v).role != Role::gate) continue;
+      EXPECT_EQ(facts.remakable[r.storages.of[v]], std::vector<NodeId>{kNone});
+      ++gates;
+    }
+  }
+  EXPECT_GT(gates, 10);
+}
+
 // What the lowered step would miss is noticed.
 TEST(Lowering, ALostRerunIsNoticed) {
   const Ladder ladder;
@@ -186,6 +320,25 @@ TEST(Lowering, ALostRerunIsNoticed) {
   d.actions.erase(again);
   EXPECT_NE(message_of([&] { lowered(facts, d, ladder.ready.layout); }).find("lost"),
             std::string::npos);
+}
+
+// What was stacked in place leaves in one copy, not in one for each part.
+TEST(Lowering, AGatheredValueIsOneCopy) {
+  Builder b;
+  const Val s =
+      stack({tanh(b.input("x0", {{kSide, kSide}})), tanh(b.input("x1", {{kSide, kSide}}))});
+  const Val z = tanh(tanh(b.input("w", {{2 * kSide, kSide}})));
+  b.output("loss", pal::add(sum_all(s), sum_all(z)));
+  const Ready r(b.take(), {.inplace = false});
+  DeviceProfile fast = Ladder().card;
+  fast.link = 1e12;
+  const StepFacts facts(r.program, r.storages, fast);
+  const Decisions d = decide(facts, {.manager = Manager::delta, .start = 1}, 5 * kBytes, kMuch);
+  EXPECT_EQ(d.stats.offloads, 1);
+  const Lowered step = lowered(facts, d, r.layout);
+  EXPECT_EQ(std::count_if(step.program.nodes.begin(), step.program.nodes.end(),
+                          [](const Node& node) { return node.phase == Phase::offload; }),
+            1);
 }
 
 TEST(Lowering, ALostWaitIsNoticed) {
