@@ -57,6 +57,11 @@ class Runner final {
   void write_chrome_trace(const std::string& path) const;
   // Nanoseconds that each node took in the last run (with RunOptions::trace).
   std::vector<int64_t> node_times() const;
+  // When each node ran in it, on a clock of nanoseconds.
+  struct Span {
+    int64_t begin = 0, end = 0;
+  };
+  const std::vector<Span>& spans() const { return spans_; }
 
  private:
   struct Call {  // of a node: ranges into the flat arrays below
@@ -67,9 +72,6 @@ class Runner final {
   struct Operand {
     StorageId storage;
     int64_t offset;
-  };
-  struct Span {
-    int64_t begin = 0, end = 0;
   };
   // What a queue's thread needs to itself.
   struct Lane {

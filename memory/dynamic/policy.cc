@@ -167,12 +167,12 @@ class Policy {
     for (auto& [n, made] : nodes) {
       execute(n, &made);
       for (StorageId o : f_.reads[n]) {
-        if (--readers[o] == 0 && !at_.is_alive(o) && at_[o].wanted <= 1) end_life(o);
+        const bool is_wanted = at_[o].wanted > 1 + int(again.count(o));  // by someone else
+        if (--readers[o] == 0 && !at_.is_alive(o) && !is_wanted) end_life(o);
       }
     }
     for (auto [o, count] : readers) --at_[o].wanted;
     for (StorageId s : again) --at_[s].wanted;
-    for (StorageId s : again) banish_parents(s);
   }
 
   void make_again_within(const std::vector<StorageId>& wanted) {
@@ -229,15 +229,6 @@ class Policy {
     at_[s].banished = true;
     for (StorageId child : f_.children[s]) at_[child].orphan = true;
   }
-  void banish_parents(StorageId s) {
-    if (delta_ || o_.dealloc != Dealloc::banish) return;
-    for (StorageId o : f_.parents[s]) {
-      const Whereabouts& at = at_[o];
-      if (at.where == Where::device && at.wanted == 0 && at.pins == 0 && !at_.is_alive(o))
-        banish(o);
-    }
-  }
-
   [[noreturn]] void lost(StorageId s, NodeId n) const {
     throw ProgramError(at_.manager() + " lost " + name_of(f_.program, f_.storages, s) +
                        " before node " + std::to_string(n));

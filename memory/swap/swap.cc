@@ -59,9 +59,7 @@ class Search {
     } else if (options_.method == Swap::vdnn) {
       best = made(vdnn(options_.vdnn));
     } else {
-      best = free_of_charge();
-      const int64_t bytes = best ? best->bytes : base_.bytes;
-      if (goal_.budget && bytes > *goal_.budget) best = within(*goal_.budget);
+      best = goal_.budget ? within(*goal_.budget) : free_of_charge();
     }
     if (!best || best->copies == 0) return tell(note, "nothing is swapped"), std::nullopt;
     tell(note,

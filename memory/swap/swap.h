@@ -17,8 +17,8 @@
 namespace pal {
 
 struct SwapGoal {
-  // Bytes on the device, at most, if they can be kept to. As few as cost no time, and fewer where
-  // the budget asks for that.
+  // Bytes on the device, at most, if they can be kept to: no more is copied than that needs. none:
+  // as few as cost no time.
   std::optional<int64_t> budget = {};
   std::optional<int64_t> host_budget = {};  // bytes of copies in the host's memory, at most
   DeviceProfile device = {};                // whose times count

@@ -16,14 +16,10 @@ namespace pal {
 // Milliseconds of a step; of the program's nodes in their order.
 struct SwapTimes {
   double plain = 0;  // nothing is swapped
-  double naive = 0;  // each stashed map leaves and comes back while nothing else runs
-  // vDNN (Rhu et al. 2016): a map leaves while the node runs that reads it last in the forward
-  // phase, which the next node waits for; it comes back from when the map that is wanted before it
-  // is wanted. Of maps that convolutions read, and of all.
-  double vdnn_conv = 0, vdnn_all = 0;
+  // By memory.swap (memory/swap/swap.h). planned: within the bytes that vdnn_all takes.
+  double naive = 0, vdnn_conv = 0, vdnn_all = 0, planned = 0;
 };
-SwapTimes swap_times(const Program& program, const GistFootprint& footprint,
-                     const DeviceProfile& device);
+SwapTimes swap_times(const Program& program, const DeviceProfile& device);
 
 // Milliseconds of the step with Binarize and, where there is a format, rounded maps: predicted of
 // the nodes of the pass for every eligible map. What SSDC is meant for is not rounded by nodes but

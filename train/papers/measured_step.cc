@@ -81,6 +81,31 @@ ByNode<double> MeasuredStep::node_ms(int runs) {
   return out;
 }
 
+MeasuredStep::CopyTimes MeasuredStep::copy_ms(int runs) {
+  const Program& p = step_->program();
+  step_->runner().set_options({.trace = true});
+  std::vector<double> all, beside;
+  for (int i = 0; i < runs; ++i) {
+    step_->run();
+    const auto& spans = step_->runner().spans();
+    int64_t ns = 0, beside_ns = 0;
+    for (NodeId n : p.nodes.ids()) {
+      if (p.node(n).queue == kComputeQueue) continue;
+      const Runner::Span copy = spans[size_t(n)];
+      ns += copy.end - copy.begin;
+      for (NodeId m : p.nodes.ids()) {
+        if (p.node(m).queue != kComputeQueue) continue;
+        const Runner::Span node = spans[size_t(m)];
+        beside_ns +=
+            std::max<int64_t>(0, std::min(copy.end, node.end) - std::max(copy.begin, node.begin));
+      }
+    }
+    all.push_back(1e-6 * double(ns)), beside.push_back(1e-6 * double(beside_ns));
+  }
+  step_->runner().set_options({});
+  return {median(all), median(beside)};
+}
+
 double MeasuredStep::operator_ms(const ByNode<double>& node_ms, const OpDef& op) const {
   double sum = 0;
   for (NodeId n : node_ms.ids()) sum += step_->program().node(n).op == &op ? node_ms[n] : 0;

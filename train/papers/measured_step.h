@@ -26,6 +26,12 @@ class MeasuredStep {
   }
   // Median milliseconds of each node over so many runs.
   ByNode<double> node_ms(int runs);
+  // Of one run, the median of so many: milliseconds that copies between the device and the host's
+  // memory take, and of those the ones in which the compute queue runs a node.
+  struct CopyTimes {
+    double ms = 0, beside_compute_ms = 0;
+  };
+  CopyTimes copy_ms(int runs);
   const Compiled& compiled() const { return step_->compiled(); }
   // Median milliseconds of the nodes of an operator, summed.
   double operator_ms(const ByNode<double>& node_ms, const OpDef& op) const;

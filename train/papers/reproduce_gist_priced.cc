@@ -10,8 +10,10 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "memory/compile.h"
+#include "memory/passes/assign_queues.h"
 #include "memory/passes/encode.h"
-#include "ops/convolution/conv2d.h"
+#include "memory/storages/lifetimes.h"
+#include "memory/swap/swap.h"
 #include "train/config/wording.h"
 #include "train/loop/max_fit.h"
 #include "train/papers/gist_priced.h"
@@ -25,35 +27,6 @@ using Table = ReproducedTable;
 
 std::string added(double ms, double plain) { return printed("%+.1f %%", 100 * (ms / plain - 1)); }
 
-// Milliseconds over the link, one way.
-double link_ms(int64_t bytes, const DeviceProfile& device) {
-  return time_ms({.host_bytes = double(bytes)}, device) - 1e3 * device.launch;
-}
-
-// The step with those maps swapped as vDNN does.
-double vdnn_ms(const Program& p, const std::vector<GistMap>& maps, const Prediction& prediction,
-               const DeviceProfile& device) {
-  ByNode<double> out(p.nodes.size(), 0), back(p.nodes.size(), 0);  // transfers, by node
-  for (const GistMap& map : maps) {
-    out[map.first_use] += link_ms(map.buffer.size, device);
-    back[map.second_use] += link_ms(map.buffer.size, device);
-  }
-  double total = 0, since = 0;  // since: of nodes since the last wanted map was wanted
-  for (NodeId n : p.nodes.ids()) {
-    if (back[n] > 0) {
-      total += std::max(since, back[n]);
-      since = 0;
-    }
-    const double ms = std::max(prediction.node_ms[n], out[n]);
-    if (p.node(n).phase == Phase::forward) {
-      total += ms;  // nothing is fetched yet
-    } else {
-      since += ms;
-    }
-  }
-  return total + since;
-}
-
 // A way to keep maps, as a column: the step's time with it.
 struct Priced {
   std::string name;
@@ -65,7 +38,9 @@ std::vector<Priced> priced_ways(const GistDensities& densities, const DeviceProf
       {"naive swapping", [](const GistBaseline&, const SwapTimes& swap) { return swap.naive; }},
       {"vDNN, maps of convolutions",
        [](const GistBaseline&, const SwapTimes& swap) { return swap.vdnn_conv; }},
-      {"vDNN, all maps", [](const GistBaseline&, const SwapTimes& swap) { return swap.vdnn_all; }}};
+      {"vDNN, all maps", [](const GistBaseline&, const SwapTimes& swap) { return swap.vdnn_all; }},
+      {"planned, as few bytes",
+       [](const GistBaseline&, const SwapTimes& swap) { return swap.planned; }}};
   for (const GistDensity& density : densities.each) {
     for (const bool lossy : {false, true}) {
       const std::string what = lossy ? "Gist, lossless and lossy" : "Gist, lossless";
@@ -92,7 +67,7 @@ std::vector<Table> swapping_with(const DeviceProfile& device, const GistDensitie
   }
   std::vector<double> sums(ways.size(), 0);
   for (const GistBaseline& n : densities.networks) {
-    const SwapTimes swap = swap_times(n.program, n.footprint, device);
+    const SwapTimes swap = swap_times(n.program, device);
     std::vector<std::string> row{n.name, fixed(swap.plain, 1)};
     for (size_t i = 0; i < ways.size(); ++i) {
       const double ms = ways[i].ms(n, swap);
@@ -112,11 +87,10 @@ std::vector<Table> swapping_with(const DeviceProfile& device, const GistDensitie
   if (densities.networks.size() > 1) table.rows.push_back(mean);
   table.notes = {
       printed("Node times: the roofline of %s. Link: %.2f GB/s, of which %.0f %% are reached, each "
-              "way. What is swapped: every stashed map of CNTK's baseline, as f32.",
+              "way. What is swapped: maps of our step as it is recorded, by memory.swap.",
               device.name.c_str(), device.link * 1e-9, 100 * device.link_efficiency),
-      "vDNN: a map leaves while its last forward reader runs, and comes back while the backward "
-      "phase runs from where the map before it is wanted. The paper does not say which maps its "
-      "own vDNN moves.",
+      "The paper does not say which maps its own vDNN moves. planned: within the bytes that vDNN "
+      "takes with all maps.",
       "Gist: nodes of the pass for every eligible map; SSDC's traffic is simulated, of csr. The "
       "paper's Gist column is both encodings; its figures are measured.",
       densities.said};
@@ -274,24 +248,25 @@ std::vector<Table> deeper_by_density(const DeviceProfile& device,
 
 }  // namespace
 
-SwapTimes swap_times(const Program& p, const GistFootprint& footprint,
-                     const DeviceProfile& device) {
-  const Prediction prediction = predict(p, device);
-  const Readers readers(p);
-  SwapTimes out{.plain = prediction.step_ms, .naive = prediction.step_ms};
-  std::vector<GistMap> all, convs;
-  for (const GistMap& map : footprint.maps) {
-    if (map.use != MapUse::stashed || map.first_use == kNone || map.second_use == kNone) continue;
-    out.naive += 2 * link_ms(map.buffer.size, device);
-    all.push_back(map);
-    const auto list = readers[map.value];
-    const bool conv = std::any_of(list.begin(), list.end(), [&](NodeId r) {
-      return p.node(r).op == &conv2d_op && p.node(r).phase == Phase::forward;
-    });
-    if (conv) convs.push_back(map);
-  }
-  out.vdnn_conv = vdnn_ms(p, convs, prediction, device);
-  out.vdnn_all = vdnn_ms(p, all, prediction, device);
+SwapTimes swap_times(const Program& p, const DeviceProfile& device) {
+  struct Swapped {
+    double ms;
+    int64_t bytes;
+  };
+  const auto with = [&](const SwapOptions& options, std::optional<int64_t> budget = {}) -> Swapped {
+    const SwapGoal goal{
+        .budget = budget, .device = device, .workspace = ByNode<int64_t>(p.nodes.size(), 0)};
+    const Program moved = swapped(p, options, goal).value_or(p);
+    const Program step = assign_queues(moved).value_or(moved);
+    const Storages storages = assign_storages(step, {}, {});
+    return {predict(step, device, &storages).step_ms,
+            peak_of(storages, lifetimes_of(step, storages)).bytes};
+  };
+  SwapTimes out{.plain = with({}).ms, .naive = with({.method = Swap::naive}).ms};
+  out.vdnn_conv = with({.method = Swap::vdnn, .vdnn = VdnnInputs::conv}).ms;
+  const Swapped all = with({.method = Swap::vdnn, .vdnn = VdnnInputs::all});
+  out.vdnn_all = all.ms;
+  out.planned = with({.method = Swap::planned}, all.bytes).ms;
   return out;
 }
 

@@ -111,6 +111,33 @@ TEST(Policy, DirectorComparesWithTheLink) {
   EXPECT_EQ(told(full, ladder), told(slow, ladder));
 }
 
+// y_0 is evicted, and then y_1, which would have to be made of it, is copied out. When y_1 is read
+// y_0 is back: y_1 is made again where that takes less than its copy.
+TEST(Policy, WhatIsInTheHostsMemoryMayBeMadeAgain) {
+  Builder b;
+  Val y0 = tanh(b.input("x", {{kSide, kSide}})), y1 = tanh(y0);
+  Val z1 = tanh(b.input("w", {{kSide, kSide}})), z2 = tanh(z1), z3 = mul(z1, z2);
+  Val z = mul(mul(z3, z1), z2);
+  b.output("loss", sum_all(mul(mul(mul(z, y0), y1), y0)));
+  const Ready r(b.take(), {.inplace = false});
+  StepFacts facts(r.program, r.storages, Ladder().card);
+  const double copy = facts.copy_ms(r.storages.of[y1.id]);
+  const auto decided = [&](double again) {
+    facts.ms[0] = 0.75 * copy, facts.ms[1] = again * copy;
+    return decide(facts, {.manager = Manager::delta, .filter = Filter::lru, .start = 1}, 4 * kBytes,
+                  kMuch)
+        .stats;
+  };
+  const DynamicStats quick = decided(0.75), slow = decided(1.25);
+  EXPECT_EQ(quick.evictions, 1);
+  EXPECT_EQ(quick.offloads, 1);
+  EXPECT_EQ(quick.reloads, 0);
+  EXPECT_EQ(quick.recomputes, 2);
+  EXPECT_EQ(slow.offloads, 1);
+  EXPECT_EQ(slow.reloads, 1);
+  EXPECT_EQ(slow.recomputes, 1);
+}
+
 TEST(Policy, FilterPicksTheOldest) {
   const Ladder ladder;
   const Decisions lru =
@@ -133,13 +160,14 @@ TEST(Policy, ReleasesEarly) {
 TEST(Policy, PrefetchesTheNearestUseFirst) {
   Ladder ladder;
   ladder.card.link = 1e12;
-  const auto with = [&](int prefetch) {
+  const auto with = [&](int prefetch, double start = 0.8) {
     return decide(
         ladder.facts(),
-        {.manager = Manager::delta, .filter = Filter::lru, .start = 0.8, .prefetch = prefetch},
+        {.manager = Manager::delta, .filter = Filter::lru, .start = start, .prefetch = prefetch},
         4 * kBytes, kMuch);
   };
   const Decisions none = with(0), some = with(4);
+  EXPECT_EQ(with(4, 0.2).stats.prefetches, 0) << "memory is not enough: what runs takes it";
   EXPECT_EQ(none.stats.prefetches, 0);
   EXPECT_GT(some.stats.prefetches, 0);
   EXPECT_EQ(some.stats.prefetches, some.stats.prefetch_hits);
@@ -278,6 +306,17 @@ TEST(Policy, BanishKeepsWhatAnEvictedStorageIsMadeOf) {
   EXPECT_EQ(made_again(p, Dealloc::banish, &evictions), "1 ");
   EXPECT_EQ(evictions, 1);
   EXPECT_EQ(made_again(p, Dealloc::eager), "0 1 ");
+}
+
+// Likewise where it had to be made again for that.
+TEST(Policy, WhatWasMadeForAnotherIsBanishedAfterwards) {
+  Builder b;
+  Val y0 = tanh(b.input("x", {{kSide, kSide}})), y1 = tanh(y0);
+  Val z = mul(mul(y0, y0), y0), c = mul(z, z);
+  b.output("loss", sum_all(mul(mul(c, z), y1)));
+  int64_t evictions = 0;
+  EXPECT_EQ(made_again(b.take(), Dealloc::banish, &evictions), "0 1 ");
+  EXPECT_EQ(evictions, 2) << "y_1, then y_0, and y_0 not once more";
 }
 
 // y_0 is banished as long as nothing that is made of it is evicted; then y_1 cannot be made again.
