@@ -2,8 +2,8 @@
 //
 // By itself: microseconds for each node, and for each storage that is released, over a chain of
 // --nodes operators and its mirror, whose values are kept for the mirror: one storage a node.
-// Releases are what deciding takes longer where memory is short, by how many are released; nodes
-// that run again count as nodes.
+// Time of a release: what deciding takes longer where memory is short, divided by the number of
+// releases. Nodes that run again count as nodes.
 //
 // --sweep: every configuration that ships at its own batch size and budgets of 90 to 30 % of its
 // plan: what the link alone bounds (link_bound_ms), the predicted step of planned swapping, DELTA

@@ -41,6 +41,15 @@ std::vector<Change> changes_to(const CompileOptions& options) {
     changes.push_back(
         {"memory.schedule: lifetime", [](CompileOptions& o) { o.schedule = Schedule::lifetime; }});
   }
+  if (options.dynamic.manager == Manager::fixed) {
+    if (options.swap.method != Swap::planned) {
+      changes.push_back(
+          {"memory.swap: planned", [](CompileOptions& o) { o.swap.method = Swap::planned; }});
+    }
+    changes.push_back({"memory.manager: delta", [](CompileOptions& o) {
+                         o.dynamic.manager = Manager::delta, o.swap.method = Swap::none;
+                       }});
+  }
   return changes;
 }
 
@@ -52,7 +61,7 @@ std::string what_would_help(int64_t now, const CompileOptions& options, const Ne
   together.must_fit = false, together.profile.reset();
   int64_t least = now;
   std::string fits, all;
-  bool recomputes = false;  // there is one method at a time: the first that helps
+  bool recomputes = false, moves = false;  // one way of each at a time: the first that helps
   for (const Change& change : changes_to(options)) {
     if (seconds_since(start) > seconds) break;
     CompileOptions alone = options;
@@ -63,14 +72,16 @@ std::string what_would_help(int64_t now, const CompileOptions& options, const Ne
       fits += (fits.empty() ? "" : ", ") + change.text + " (" + format_bytes(bytes) + ": fits)";
     }
     const bool method = alone.recompute != options.recompute;
-    if (bytes >= now || (method && recomputes)) continue;
-    recomputes |= method;
+    const bool way = alone.swap.method != options.swap.method ||
+                     alone.dynamic.manager != options.dynamic.manager;
+    if (bytes >= now || (method && recomputes) || (way && moves)) continue;
+    recomputes |= method, moves |= way;
     change.make(together);
     all += (all.empty() ? "" : " with ") + change.text;
     least = bytes;
   }
   if (!fits.empty()) return "; what would help: " + fits;
-  if (all.empty()) return "; no other memory option of this version needs less";
+  if (all.empty()) return "; no other memory option that was tried needs less";
   if (all.find(" with ") != std::string::npos) least = need_of(together);
   if (least <= *options.budget) {
     return "; what would help: " + all + " (" + format_bytes(least) + ": fits)";

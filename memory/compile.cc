@@ -1,6 +1,7 @@
 // The list of the passes, and the way from what they leave to a plan.
 #include "memory/compile.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "core/clock.h"
@@ -189,6 +190,22 @@ void note_encodings(Compiled& out, const Program& recorded, const Encodings& enc
   if (floor.node != kNone) out.floor_layer = layer_of(recorded, recorded.node(floor.node));
 }
 
+// Bytes of the set's state that this program does not carry.
+int64_t foreign_bytes(const Program& program, const StateLayout& layout) {
+  int64_t foreign = layout.bytes();
+  for (const StateSlot& slot : program.state) {
+    const Value& value = program.value(slot.start);
+    if (value.space == Space::device) foreign -= align_up(value.spec.bytes());
+  }
+  return foreign;
+}
+
+// The budget that passes have: what they see of the step has to fit beside what they do not see.
+CompileOptions without_foreign(CompileOptions options, int64_t foreign) {
+  if (options.budget) options.budget = std::max<int64_t>(*options.budget - foreign, 0);
+  return options;
+}
+
 // Passes keep the numbers, so that what was observed of a value in one plan is known in another.
 Passed recorded(Program program, KernelCache& cache) {
   for (ValueId v : program.values.ids()) program.value(v).origin = v;
@@ -199,12 +216,9 @@ Passed recorded(Program program, KernelCache& cache) {
 
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
                     const CompileOptions& options, Compiled* passed) {
-  Passed last = run_passes(kPasses, recorded(std::move(program), cache), cache, options, true);
-  int64_t foreign = layout.bytes();  // state of the set that this program does not carry
-  for (const StateSlot& slot : last.program.state) {
-    const Value& value = last.program.value(slot.start);
-    if (value.space == Space::device) foreign -= align_up(value.spec.bytes());
-  }
+  const int64_t foreign = foreign_bytes(program, layout);
+  Passed last = run_passes(kPasses, recorded(std::move(program), cache), cache,
+                           without_foreign(options, foreign), true);
   Storages storages = assign_storages(last.program, last.workspace, storage_options(options));
   int64_t peak = peak_of(storages, lifetimes_of(last.program, storages)).bytes;
   if (options.dynamic.manager != Manager::fixed) {
@@ -247,7 +261,8 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   Compiled out;
   out.baselines = baselines_of(passed.program, passed.workspace);
   note_encodings(out, passed.program, options.encode);
-  passed = run_passes(kPasses, std::move(passed), cache, options, false);
+  const CompileOptions inner = without_foreign(options, foreign_bytes(passed.program, layout));
+  passed = run_passes(kPasses, std::move(passed), cache, inner, false);
   out.program = std::move(passed.program), out.kernels = std::move(passed.kernels);
   out.passes = std::move(passed.reports), out.dense_maps = std::move(passed.dense_maps);
   share(out, passed.workspace, options);

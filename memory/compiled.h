@@ -51,7 +51,7 @@ struct PassReport {
   std::string note;
   double added_ms = 0;  // predicted cost to the step
   bool trades =
-      false;  // pays for bytes with time: recomputation, what is folded into it, encodings
+      false;  // pays for bytes with time: recomputation, what is folded into it, encodings, copies
 };
 
 // "inplace: 4.35 GB -> 1.42 GB, +0.46 ms predicted, 41 ms to plan (note)"; defined in

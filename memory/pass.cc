@@ -33,9 +33,10 @@ int64_t scheduled_peak(const Program& program, const ByNode<int64_t>& workspace,
 
 double step_ms_of(Passed& passed, const CompileOptions& options) {
   if (!passed.step_ms) {
-    // Copies run beside the rest.
     const auto step_ms = [&](const Program& p) { return predict(p, *options.profile).step_ms; };
-    const std::optional<Program> queued = assign_queues(passed.program);
+    // Copies run beside the rest. The last pass has put them there.
+    std::optional<Program> queued;
+    if (queue_count(passed.program) == 1) queued = assign_queues(passed.program);
     passed.step_ms = !options.profile ? 0 : step_ms(queued ? *queued : passed.program);
   }
   return *passed.step_ms;

@@ -16,6 +16,7 @@ struct Action {
     offload,  // a storage is copied to the host's memory; its bytes are free when that is done
     reload,   // a storage is copied back to bytes that it has just taken
     move,     // a storage is copied to other bytes of the slab
+    nothing,  // an offload whose copy was dropped before anyone read it
   } kind;
   NodeId node = kNone;
   StorageId storage = kNone;
@@ -26,7 +27,9 @@ struct Action {
 struct Decisions {
   std::vector<Action> actions;
   DynamicStats stats;
-  double ms = 0;  // of the step, as the walk saw it: it takes no longer (predict)
+  // Of the step, as the walk saw it. It takes no longer (predict), where the directions of the link
+  // do not share it.
+  double ms = 0;
   int64_t slab_bytes = 0, host_bytes = 0;  // bytes, to the end of the last that was taken
 };
 

@@ -10,20 +10,24 @@
 namespace pal {
 namespace {
 
-// A step that brings one storage back so much more often than it is used is not going to be of use.
-// (A storage that many nodes use may have to come back for each of them where there is space for
-// one node alone.)
+// A step that brings one storage back so many times more than nodes use it is not going to be of
+// use. (A storage that many nodes use may have to come back for each of them where there is space
+// for one node alone.)
 constexpr int kMostReturns = 16;
 // What was made again so often is copied out the next time (delta).
 constexpr int kMostRemakes = 8;
 
 }  // namespace
 
+bool Ledger::is_worn(StorageId s) const {
+  return o_.manager == Manager::delta && list_[s].remakes >= kMostRemakes;
+}
+
 bool Ledger::can_remake(StorageId s) const {
   const Whereabouts& at = list_[s];
   if (at.written == 0 || at.made < at.written || at.orphan) return false;
   const bool delta = o_.manager == Manager::delta;
-  if (delta && (!o_.evicts || at.wanted > 0 || at.remakes >= kMostRemakes)) return false;
+  if (delta && (!o_.evicts || at.wanted > 0 || is_worn(s))) return false;
   NodeId until = std::max(f_.last_use[s], now);
   if (at.written < f_.writers[s].size()) until = std::min(until, f_.writers[s][at.written]);
   return f_.remakable[s][at.written - 1] >= until;

@@ -16,16 +16,20 @@ enum class Where : uint8_t {
   host,     // in the host's memory alone
 };
 
+constexpr int64_t kNotThere = -1;
+
 struct Whereabouts {
   Where where = Where::nowhere;
   bool copied = false;      // the host's memory has what it holds
   bool prefetched = false;  // and not used since
   bool orphan = false;      // what it was made of is gone for good
   bool banished = false;    // gone for good
-  int wanted = 0;           // by what is being brought back: delta may copy it out, no more
+  // So many reruns under way need it. While any does, delta may copy it out, but not evict it.
+  int wanted = 0;
   int pins = 0, returns = 0, remakes = 0;
-  size_t written = 0;  // writers that have run
-  size_t made = 0;     // of those, on the bytes that it has now
+  int64_t offload = kNotThere;  // the action that copied it out, if nothing has come back since
+  size_t written = 0;           // writers that have run
+  size_t made = 0;              // of those, on the bytes that it has now
   int64_t place = 0, host_place = 0;
   NodeId next_use = kNone;  // while it is away
   double used_ms = 0, copied_ms = 0, arrives_ms = 0;
@@ -46,9 +50,11 @@ class Ledger {
   }
   // Someone of the step itself reads it, now or later.
   bool is_alive(StorageId s) const { return f_.last_use[s] >= now; }
-  // Not so: DELTA's evict_pinned. What is half made again stays: its bytes cannot be told from
-  // whole ones by those who read them.
+  // False is DELTA's evict_pinned. False also while only some of its writers have run again:
+  // readers could not tell half-made bytes from whole ones.
   bool can_remake(StorageId s) const;
+  // delta: made again so often that it had better be copied out.
+  bool is_worn(StorageId s) const;
   // c_r: milliseconds until it would be there again, with all that would have to be made for it.
   // Counted until they are more than `enough`.
   double ms_again(StorageId s, double enough) const;

@@ -91,6 +91,7 @@ class Lowering {
         case Action::Kind::offload: offload(action.storage, action.place); break;
         case Action::Kind::reload: reload(action.storage); break;
         case Action::Kind::move: move(action.storage, action.place); break;
+        case Action::Kind::nothing: break;
       }
     }
     name_views_before(p_.node_count());

@@ -20,7 +20,7 @@ namespace {
 
 // A step that runs nodes again for more than so many steps' time is not going to be of use.
 constexpr double kMostAgain = 4;
-// Of nodes that run again, because what they had made had to leave again (dtr).
+// How deep reruns may nest: a node can run again only after another has, for what it reads.
 constexpr int kDeepest = 64;
 
 class Policy {
@@ -159,7 +159,7 @@ class Policy {
     for (auto [o, count] : readers) ++at_[o].wanted;
     for (StorageId s : again) {
       ++at_[s].wanted, ++at_[s].remakes;
-      if (at_[s].where == Where::host) slab_.is_not_away(s);
+      if (at_[s].where == Where::host) slab_.no_longer_away(s);
       slab_.drop_copy(s);
       at_[s].where = Where::nowhere, at_[s].made = 0;
       at_.count_return(s);
@@ -168,7 +168,7 @@ class Policy {
       execute(n, &made);
       for (StorageId o : f_.reads[n]) {
         const bool is_wanted = at_[o].wanted > 1 + int(again.count(o));  // by someone else
-        if (--readers[o] == 0 && !at_.is_alive(o) && !is_wanted) end_life(o);
+        if (--readers[o] == 0 && !at_.is_alive(o) && !is_wanted && !at_.is_worn(o)) end_life(o);
       }
     }
     for (auto [o, count] : readers) --at_[o].wanted;

@@ -62,7 +62,7 @@ void Slab::settle() {
     leaving_.erase(leaving_.begin());
     leaving_bytes_ -= f_.bytes[s];
     give_back(s);
-    is_away(s);
+    put_away(s);
   }
 }
 
@@ -87,13 +87,14 @@ bool Slab::wait_for_leaving(int64_t bytes) {
 
 void Slab::reload(StorageId s) {
   Whereabouts& at = at_[s];
-  is_not_away(s);
+  no_longer_away(s);
   const size_t made = at.made;
   take(s);
   at.made = made;
   in_clock_ = std::max({in_clock_, clock, at.copied_ms}) + f_.copy_ms(s);
   at.arrives_ms = in_clock_;
   ++out_.stats.reloads;
+  at.offload = kNotThere;
   out_.actions.push_back({.kind = Action::Kind::reload, .storage = s});
   at_.count_return(s);
 }
@@ -116,7 +117,7 @@ void Slab::used(StorageId s) {
 void Slab::forget(StorageId s, bool remakable) {
   Whereabouts& at = at_[s];
   if (at.where == Where::leaving) stay(s);
-  if (at.where == Where::host) is_not_away(s);
+  if (at.where == Where::host) no_longer_away(s);
   if (at.where == Where::device) {
     used_ -= f_.bytes[s];
     give_back(s);
@@ -144,7 +145,7 @@ bool Slab::release_one() {
 bool Slab::is_evicted_rather(StorageId s) const {
   if (!can_offload(s)) return true;
   if (!at_.can_remake(s)) return false;
-  const double copy = at_[s].copied ? 0 : f_.copy_ms(s);
+  const double copy = ms_of_offload(s);
   return at_.ms_again(s, copy) <= copy;
 }
 
@@ -152,6 +153,7 @@ void Slab::release(StorageId s) {
   Whereabouts& at = at_[s];
   used_ -= f_.bytes[s];
   at.prefetched = false;
+  clock = std::max(clock, at.arrives_ms);  // who takes the bytes waits until it is there
   if (is_evicted_rather(s)) {
     drop_copy(s);
     give_back(s);
@@ -164,13 +166,14 @@ void Slab::release(StorageId s) {
   if (at.copied) {
     if (at.copied_ms <= clock) {
       give_back(s);
-      return is_away(s);
+      return put_away(s);
     }
   } else {
     ++out_.stats.offloads;
     at.host_place = host_.take(f_.bytes[s]);
     out_clock_ = std::max({out_clock_, clock, at.arrives_ms}) + f_.copy_ms(s);
     at.copied = true, at.copied_ms = out_clock_;
+    at.offload = int64_t(out_.actions.size());
     out_.actions.push_back({.kind = Action::Kind::offload, .storage = s, .place = at.host_place});
   }
   at.where = Where::leaving;
@@ -178,7 +181,7 @@ void Slab::release(StorageId s) {
   leaving_bytes_ += f_.bytes[s];
 }
 
-void Slab::is_away(StorageId s) {
+void Slab::put_away(StorageId s) {
   Whereabouts& at = at_[s];
   const auto& uses = f_.uses[s];
   const auto next = std::lower_bound(uses.begin(), uses.end(), at_.now);
@@ -190,6 +193,11 @@ void Slab::is_away(StorageId s) {
 void Slab::drop_copy(StorageId s) {
   if (!at_[s].copied) return;
   at_[s].copied = false;
+  if (at_[s].offload != kNotThere) {  // nobody has read the copy
+    out_.actions[size_t(at_[s].offload)].kind = Action::Kind::nothing;
+    at_[s].offload = kNotThere;
+    --out_.stats.offloads;
+  }
   host_.give_back(at_[s].host_place, f_.bytes[s]);
 }
 
@@ -235,7 +243,7 @@ bool Slab::release_window(int64_t bytes) {
 
 double Slab::cost_of_release(StorageId s) {
   if (!delta_) return scores_.heuristic(s, clock) * double(f_.bytes[s]);
-  const double copy = can_offload(s) ? f_.copy_ms(s) : std::numeric_limits<double>::infinity();
+  const double copy = can_offload(s) ? ms_of_offload(s) : std::numeric_limits<double>::infinity();
   const double cost = at_.can_remake(s) ? std::min(at_.ms_again(s, copy), copy) : copy;
   return cost / std::max(clock - at_[s].used_ms, 1e-6);
 }
@@ -315,10 +323,13 @@ bool Slab::compact_through_host() {
 void Slab::refuse(StorageId s) const {
   int64_t pinned = 0;
   for (auto [place, other] : there_) pinned += at_[other].pins > 0 ? f_.bytes[other] : 0;
+  const Node& node = f_.program.node(at_.now);
+  const std::string where = f_.program.scope_of(node);
   throw BudgetError(at_.manager() + " finds no " + format_bytes(f_.bytes[s]) +
                     " in one piece for " + name_of(f_.program, f_.storages, s) + " at node " +
-                    std::to_string(at_.now) +
-                    " of the step: " + format_bytes(pieces_.free_bytes()) + " of " +
+                    std::to_string(at_.now) + " (" + node.op->name +
+                    (where.empty() ? "" : ", " + where) +
+                    "): " + format_bytes(pieces_.free_bytes()) + " of " +
                     format_bytes(pieces_.bytes()) + " are free, " + format_bytes(pinned) +
                     " are in use by the node at hand, and nothing else can leave");
 }

@@ -38,7 +38,7 @@ class Slab {
   void forget(StorageId s, bool remakable);
   void drop_copy(StorageId s);
   // It is no longer waited for in the host's memory.
-  void is_not_away(StorageId s) { away_.erase({at_[s].next_use, s}); }
+  void no_longer_away(StorageId s) { away_.erase({at_[s].next_use, s}); }
 
   // The lowest by its score leaves. False: none can.
   bool release_one();
@@ -63,10 +63,11 @@ class Slab {
  private:
   using Moves = std::vector<std::pair<StorageId, int64_t>>;  // which storage goes where
 
-  // Not so: DELTA's offload_pinned.
+  // False is DELTA's offload_pinned.
   bool can_offload(StorageId s) const {
     return delta_ && (at_[s].copied || host_.largest() >= f_.bytes[s]);
   }
+  double ms_of_offload(StorageId s) const { return at_[s].copied ? 0 : f_.copy_ms(s); }
   bool is_candidate(StorageId s) const;
   bool is_evicted_rather(StorageId s) const;
   double cost_of_release(StorageId s);
@@ -75,7 +76,7 @@ class Slab {
   void wait();
   bool wait_for_leaving(int64_t bytes);
   void release(StorageId s);
-  void is_away(StorageId s);
+  void put_away(StorageId s);
   bool release_window(int64_t bytes);
   bool compact(int64_t bytes);
   int64_t moves_aside(int64_t begin, int64_t end, Moves& moves) const;

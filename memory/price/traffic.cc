@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "memory/storages/lifetimes.h"
+#include "ops/tensors/transfers.h"
 
 namespace pal {
 
@@ -18,7 +19,8 @@ Traffic traffic_of(const Program& p, const Storages& storages, const Prediction&
       out.copy_ms += times.node_ms[n];
     } else {
       compute += times.node_ms[n];
-      out.recomputes += node.phase == Phase::recompute && times.node_ms[n] > 0;
+      out.recomputes +=
+          node.phase == Phase::recompute && node.op != &move_op && times.node_ms[n] > 0;
     }
   }
   out.stall_ms = std::max(0.0, times.step_ms - compute);

@@ -9,9 +9,10 @@
 namespace pal {
 
 struct Traffic {
-  int64_t offloads = 0, reloads = 0, recomputes = 0;  // copies out, copies back, nodes run again
-  int64_t moved_bytes = 0;                            // over the link, both ways
-  int64_t host_bytes = 0;                             // the most copies there at once
+  int64_t offloads = 0, reloads = 0,
+          recomputes = 0;            // copies out, copies back; nodes that run again, Echo's too
+  int64_t moved_bytes = 0;           // over the link, both ways
+  int64_t host_bytes = 0;            // the most copies there at once
   double copy_ms = 0, stall_ms = 0;  // predicted: of all copies; compute with nothing to do
 
   bool any() const { return offloads + reloads > 0; }

@@ -16,8 +16,10 @@ namespace {
 
 // A unit has at least so many bytes, or this part of the step's: less is not worth a copy.
 constexpr int64_t kLeastPlanned = 64 << 10, kLeastPart = 1000;
-constexpr int kTargets = 24;      // without a budget: so many parts of the peak are tried
-constexpr int kTries = 3;         // at a budget that the estimate missed
+constexpr int kTargets = 24;  // without a budget: so many parts of the peak are tried
+constexpr int kTries = 3;     // at a budget that the estimate missed
+constexpr double kTargetsBelow[] = {1, 0.97, 0.93};  // of a budget: less alive may be faster
+constexpr int kLeastStep = 64;    // a step down is no less than this part of the budget
 constexpr int kHalvings = 6;      // between what placement could do and what it could not
 constexpr double kNoTime = 1e-4;  // of a step
 constexpr SwapRank kSwapRanks[] = {SwapRank::free_time, SwapRank::earliest, SwapRank::largest};
@@ -141,7 +143,10 @@ class Search {
     int64_t over = best.bytes > budget ? 0 : placed_bytes(best, budget) - budget;
     if (over <= 0) return best;
     int64_t least_over = budget, most_fitting = 0;  // alive at the peak
-    for (int64_t room = budget - over; room > budget / 2; room -= over) {
+    const auto below = [&](int64_t room) {
+      return std::min(room, best.bytes) - std::max(over, budget / kLeastStep);
+    };
+    for (int64_t room = below(budget); room > budget / 2; room = below(room)) {
       Candidate candidate = fastest(room);
       if (candidate.bytes > room) return candidate;
       over = placed_bytes(candidate, budget) - budget;
@@ -165,6 +170,13 @@ class Search {
     return best;
   }
 
+  const std::vector<Candidate>& baselines() const {
+    if (baselines_.empty()) {
+      baselines_ = {made(naive()), made(vdnn(VdnnInputs::conv)), made(vdnn(VdnnInputs::all))};
+    }
+    return baselines_;
+  }
+
   // By the bytes alive at the peak.
   Candidate fastest(int64_t budget) const {
     std::optional<Candidate> best;
@@ -176,18 +188,18 @@ class Search {
       return fits;
     };
     for (const SwapRank rank : kSwapRanks) {
-      int64_t target = budget;
-      for (int tries = 0; tries < kTries; ++tries) {
-        Candidate candidate = planned(target, rank);
-        const int64_t over = candidate.bytes - budget;
-        if (consider(std::move(candidate))) break;
-        target -= over;
+      for (const double part : kTargetsBelow) {
+        auto target = int64_t(part * double(budget));
+        for (int tries = 0; tries < kTries; ++tries) {
+          Candidate candidate = planned(target, rank);
+          const int64_t over = candidate.bytes - budget;
+          if (consider(std::move(candidate))) break;
+          target -= over;
+        }
+        if (best->copies == 0) break;  // it fits as it is
       }
     }
-    consider(made(naive()));
-    for (const VdnnInputs inputs : {VdnnInputs::conv, VdnnInputs::all}) {
-      consider(made(vdnn(inputs)));
-    }
+    for (const Candidate& baseline : baselines()) consider(baseline);
     return std::move(*best);
   }
 
@@ -216,6 +228,7 @@ class Search {
   Candidate base_;
   SwapCosts t_;
   std::vector<SwapUnit> units_;
+  mutable std::vector<Candidate> baselines_;
 };
 
 }  // namespace

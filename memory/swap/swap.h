@@ -31,9 +31,8 @@ std::vector<Trip> naive_trips(const Program& program, const std::vector<SwapUnit
 std::vector<Trip> vdnn_trips(const Program& program, const std::vector<SwapUnit>& units,
                              VdnnInputs inputs);
 
-// A step within goal.budget whose nodes take as long as they do takes no less than this, if only
-// copies make room. At each node the bytes above the budget have to have left by then, and to come
-// back afterwards, over a link that was not used before, or is free from then on.
+// A lower bound of the step's time within goal.budget, if only copies make room: at each node the
+// bytes above the budget have crossed the link before it, and cross it back after it.
 double link_bound_ms(const Program& program, const SwapGoal& goal);
 
 // The step with its copies; nothing where none help. The program has one queue. `note`: how many

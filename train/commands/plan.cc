@@ -148,7 +148,8 @@ int run_plan(const PlanArgs& given) {
   PlanFacts facts{.capacity = options.budget};
   if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->capacity;
   options.must_fit = options.budget && !searches;  // else whether it fits is not the question
-  options.budget = facts.capacity;
+  const bool managed = options.dynamic.manager != Manager::fixed;
+  if (searches || managed) options.budget = facts.capacity;
   if (searches && !facts.capacity) {
     throw UsageError(std::string(args.max_batch ? "--max-batch" : "--max-depth") +
                      ": how much memory there is, is not known; give --budget or --profile");
@@ -160,6 +161,11 @@ int run_plan(const PlanArgs& given) {
   KernelCache cache(choose_device(args.config.device));
   const Planner planner{*task, args, densities, cache};
   Planned planned = planner.largest(options);
+  // A card's memory is no budget to what fits it anyway.
+  if (facts.capacity && !options.budget && planned.step.plan.device().bytes > *facts.capacity) {
+    options.budget = facts.capacity;
+    planned = planner.largest(options);
+  }
   // A run has to fit without sparse maps too, so that is what a search is for.
   int64_t least = planned.step.plan.device().lower_bound;
   if (options.encode.ssdc) {
@@ -168,8 +174,8 @@ int run_plan(const PlanArgs& given) {
   }
   std::vector<std::string> searched;
   auto search = [&](const std::string& key) {
-    const MaxFit fit =
-        largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity, least);
+    const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity,
+                                       least, options.profile);
     searched.push_back(line_of(fit, *facts.capacity) +
                        (options.encode.ssdc ? ", all without sparse maps" : ""));
     return answer_of(fit);

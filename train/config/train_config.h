@@ -166,16 +166,17 @@ struct MemorySection : Section {
              {.effect = Effect::none_if_exact});
   Option<std::optional<Size>> host_budget =
       option("host_budget", {}, "bytes of the host's memory for copies; null: 80 % of what is free",
-             {.effect = Effect::none});
+             {.effect = Effect::none_if_exact});
   Option<Manager> manager =
       option("manager", Manager::fixed,
-             "delta, dtr: decide step by step what leaves the device and comes back, within budget",
+             "delta, dtr: keep the step within budget; decided once, before training, node by node",
              {.effect = Effect::none});
   Option<Filter> filter =
       option("filter", Filter::base, "of delta: what leaves first", {.effect = Effect::none});
-  Option<double> start = option("start", DynamicOptions{}.start,
-                                "of delta: part of the slab at which it begins to release",
-                                {.min = 0, .max = 1, .effect = Effect::none});
+  Option<double> start =
+      option("start", DynamicOptions{}.start,
+             "of delta: part of the bytes that come and go at which it begins to release",
+             {.min = 0, .max = 1, .effect = Effect::none});
   Option<int64_t> prefetch =
       option("prefetch", DynamicOptions{}.prefetch, "of delta: reloads under way at most",
              {.min = 0, .max = 1'000'000, .effect = Effect::none});

@@ -84,7 +84,7 @@ Config with_value(Config config, const std::string& key, int64_t value) {
 class Prober {
  public:
   Prober(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-         const std::string& key, int64_t capacity)
+         const std::string& key, int64_t capacity, const std::optional<DeviceProfile>& profile = {})
       : task_(task),
         config_(config),
         bucket_(bucket),
@@ -92,7 +92,7 @@ class Prober {
         capacity_(capacity),
         cache_(choose_device(config.device)) {
     CompileOptions options = compile_options(config.memory);
-    options.budget = capacity, options.must_fit = false;
+    options.budget = capacity, options.must_fit = false, options.profile = profile;
     // With sparse maps the plan that a run falls back on has to fit.
     options_ = options;
     tries_ = options.encode.ssdc ? dense_options(options) : std::vector{options};
@@ -230,10 +230,11 @@ Fitting search_fitting(const FitRange& range, int64_t capacity,
 }
 
 MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-                       const std::string& key, int64_t capacity, int64_t as_it_is) {
+                       const std::string& key, int64_t capacity, int64_t as_it_is,
+                       const std::optional<DeviceProfile>& profile) {
   const auto start = Clock::now();
   FitRange range = range_of(config, key);
-  Prober prober(task, config, bucket, key, capacity);
+  Prober prober(task, config, bucket, key, capacity, profile);
   if (as_it_is > 0 && is_set(config, key)) prober.know(range.start, as_it_is);
   auto exists = [&](int64_t v) { return prober.exists(v); };
   const Fitting bound = search_fitting(

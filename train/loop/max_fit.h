@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "core/program.h"
+#include "memory/price/predict.h"
 #include "train/config/config.h"
 #include "train/loop/task.h"
 
@@ -46,9 +48,11 @@ struct MaxFit {
 // The largest value of an integer option with which the step fits, all else as configured. `key`
 // is kBatchKey or an option of the model (UsageError otherwise). The search compares lower bounds
 // and the answer is placed. Words per batch are replaced by train.batch_size. `as_it_is`: the least
-// bytes of the step as configured, where they are known; 0: not.
+// bytes of the step as configured, where they are known; 0: not. `profile`: of the device whose
+// times decide what is copied and made again; none: as a run decides.
 MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-                       const std::string& key, int64_t capacity, int64_t as_it_is = 0);
+                       const std::string& key, int64_t capacity, int64_t as_it_is = 0,
+                       const std::optional<DeviceProfile>& profile = {});
 
 // "; the largest batch that fits is about 48 (...)" for a BudgetError's end, found in about
 // `seconds`; empty when memory.budget is not set, or nothing was found in that time.

@@ -184,8 +184,8 @@ Table largest_batches(const char* title, const char* config,
     const CompileOptions options = options_of(network, way, {}, device);
     memory.manager = options.dynamic.manager, memory.recompute = options.recompute;
     memory.swap = options.swap.method;
-    const MaxFit fit =
-        largest_fitting(*network.task, network.config, network.bucket, kBatchKey, device.capacity);
+    const MaxFit fit = largest_fitting(*network.task, network.config, network.bucket, kBatchKey,
+                                       device.capacity, 0, device);
     const auto ours = double(fit.found.value);
     const double theirs = *paper ? std::stod(paper) : 0;
     if (first == 0) first = ours, paper_first = theirs;

@@ -8,8 +8,8 @@
 
 namespace pal {
 
-// Counts, bytes and predicted milliseconds; of dynamic managers also what they decided. Empty where
-// nothing leaves.
+// Counts, bytes and predicted milliseconds; of dynamic managers also what they decided
+// (docs/managers.md). null where neither copies nor a manager are there.
 nlohmann::ordered_json traffic_json(const Compiled& step);
 // Lines for a terminal, likewise.
 std::vector<std::string> traffic_lines(const Compiled& step);

@@ -84,6 +84,7 @@ std::string told(const Decisions& decisions, const Ladder& ladder) {
       case Action::Kind::offload: out += "out:" + name(action.storage) + " "; break;
       case Action::Kind::reload: out += "in:" + name(action.storage) + " "; break;
       case Action::Kind::move: out += "move:" + name(action.storage) + " "; break;
+      case Action::Kind::nothing: break;
     }
   }
   return out;
@@ -130,7 +131,7 @@ TEST(Policy, WhatIsInTheHostsMemoryMayBeMadeAgain) {
   };
   const DynamicStats quick = decided(0.75), slow = decided(1.25);
   EXPECT_EQ(quick.evictions, 1);
-  EXPECT_EQ(quick.offloads, 1);
+  EXPECT_EQ(quick.offloads, 0) << "nobody reads the copy";
   EXPECT_EQ(quick.reloads, 0);
   EXPECT_EQ(quick.recomputes, 2);
   EXPECT_EQ(slow.offloads, 1);
@@ -174,6 +175,7 @@ TEST(Policy, PrefetchesTheNearestUseFirst) {
 }
 
 TEST(Policy, DecidesAlikeTwice) {
+  int decided = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Ready r(random_program(seed, {.nodes = 60}), {.inplace = false});
     const StepFacts facts(r.program, r.storages, Ladder().card);
@@ -186,6 +188,7 @@ TEST(Policy, DecidesAlikeTwice) {
         }
       };
       const std::vector<Action> a = once(), b = once();
+      decided += !a.empty();
       ASSERT_TRUE(
           std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Action& x, const Action& y) {
             return x.kind == y.kind && x.node == y.node && x.storage == y.storage &&
@@ -193,9 +196,10 @@ TEST(Policy, DecidesAlikeTwice) {
           }));
     }
   }
+  EXPECT_GT(decided, 40);
 }
 
-TEST(Policy, DtrChainsLeaveByTheirHeuristic) {
+TEST(Policy, DtrMakesAgainByEveryHeuristic) {
   const Ladder ladder;
   for (const DtrHeuristic heuristic : {DtrHeuristic::full, DtrHeuristic::eq, DtrHeuristic::local,
                                        DtrHeuristic::lru, DtrHeuristic::size, DtrHeuristic::msps}) {
