@@ -15,11 +15,12 @@ class Planner {
         target_(target),
         rank_(rank),
         host_room_(host_room),
-        bytes_(times.bytes),
+        during_(times.during),
+        after_(times.after),
         copied_(units.size(), 0) {
-    start_.resize(bytes_.size());
+    start_.resize(during_.size());
     double clock = 0;
-    for (NodeId n : bytes_.ids()) {
+    for (NodeId n : during_.ids()) {
       start_[n] = clock;
       clock += t_.node_ms[n];
     }
@@ -50,8 +51,15 @@ class Planner {
   // That its copy would take: none, where it has one.
   int64_t host_bytes(size_t unit) const { return copied_[unit] ? 0 : units_[unit].bytes; }
   bool has_room(size_t unit) const { return host_bytes(unit) <= host_room_; }
-  void add(NodeId first, NodeId last, int64_t bytes) {  // on nodes [first, last)
-    for (NodeId n = first; n < last; ++n) bytes_[n] += bytes;
+  // Bytes that are there when nodes [first, last) run, and between them.
+  void add(NodeId first, NodeId last, int64_t bytes) {
+    for (NodeId n = first; n < last; ++n) during_[n] += bytes;
+    for (NodeId n = first; n + 1 < last; ++n) after_[n] += bytes;
+  }
+  int64_t over(NodeId n) const { return std::max(during_[n], after_[n]) - target_; }
+  // So many more bytes that are back for this node.
+  bool fit(NodeId n, int64_t more) const {
+    return during_[n] + more <= target_ && (n == 0 || after_[n - 1] + more <= target_);
   }
   double done(NodeId n) const { return start_[n] + t_.node_ms[n]; }
 
@@ -80,13 +88,11 @@ class Planner {
     std::stable_sort(options.begin(), options.end(),
                      [](const Option& a, const Option& b) { return a.rank > b.rank; });
     std::vector<char> taken(options.size(), 0);
-    ByNode<char> given_up(bytes_.size(), 0);
+    ByNode<char> given_up(during_.size(), 0);
     while (true) {
       NodeId peak = kNone;
-      for (NodeId n : bytes_.ids()) {
-        if (!given_up[n] && bytes_[n] > target_ && (peak == kNone || bytes_[n] > bytes_[peak])) {
-          peak = n;
-        }
+      for (NodeId n : during_.ids()) {
+        if (!given_up[n] && over(n) > 0 && (peak == kNone || over(n) > over(peak))) peak = n;
       }
       if (peak == kNone) return;
       size_t best = options.size();
@@ -105,24 +111,25 @@ class Planner {
     }
   }
 
-  int64_t most(NodeId first, NodeId last) const {
-    int64_t most = 0;
-    for (NodeId n = first; n < last; ++n) most = std::max(most, bytes_[n]);
-    return most;
+  bool fit_all(NodeId first, NodeId last, int64_t more) const {
+    for (NodeId n = first; n < last; ++n) {
+      if (during_[n] + more > target_ || (n + 1 < last && after_[n] + more > target_)) return false;
+    }
+    return true;
   }
 
   void drop_needless() {
     for (size_t i = chosen_.size(); i-- > 0;) {
       const Away away = chosen_[i];
       const NodeId first = away.gap.after + 1, last = away.gap.before;
-      if (most(first, last) + bytes(away) > target_) continue;
+      if (!fit_all(first, last, bytes(away))) continue;
       add(first, last, bytes(away));
       chosen_.erase(chosen_.begin() + int64_t(i));
     }
   }
 
-  // When each unit's bytes are given up. bytes_ becomes what is on the device if nothing came back
-  // before its reader.
+  // When each unit's bytes are given up. during_ and after_ become what is on the device if nothing
+  // came back before its reader.
   void leave() {
     std::vector<size_t> queue(chosen_.size());
     for (size_t i = 0; i < queue.size(); ++i) queue[i] = i;
@@ -135,7 +142,7 @@ class Planner {
     std::vector<size_t> waiting;  // in the order of the queue
     size_t next = 0;
     double clock = 0, link = 0;
-    for (NodeId n : bytes_.ids()) {
+    for (NodeId n : during_.ids()) {
       for (; next < queue.size() && units_[chosen_[queue[next]].unit].made < n; ++next) {
         const Away& away = chosen_[queue[next]];
         if (!copied[away.unit]) {  // a second trip needs no copy
@@ -157,7 +164,7 @@ class Planner {
         free ? give_up(k) : void(++k);
       }
       // Not enough room: the node waits for the copies under way.
-      for (size_t k = 0; k < waiting.size() && bytes_[n] > target_;) {
+      for (size_t k = 0; k < waiting.size() && over(n) > 0;) {
         if (chosen_[waiting[k]].gap.after >= n) {
           ++k;
           continue;
@@ -192,9 +199,11 @@ class Planner {
     for (size_t i : order) {
       Away& away = chosen_[i];
       NodeId come = away.gap.before;
-      while (come > away.come && bytes_[come - 1] + bytes(away) <= target_) --come;
+      while (come > away.come && fit(NodeId(come - 1), bytes(away))) --come;
       away.come = come;
-      add(come, away.gap.before, bytes(away));
+      for (NodeId n = come; n < away.gap.before; ++n) {
+        during_[n] += bytes(away), after_[n - 1] += bytes(away);
+      }
     }
   }
 
@@ -203,7 +212,7 @@ class Planner {
   const int64_t target_;
   const SwapRank rank_;
   int64_t host_room_;
-  ByNode<int64_t> bytes_;
+  ByNode<int64_t> during_, after_;
   ByNode<double> start_;
   double end_ = 0;
   std::vector<Away> chosen_;

@@ -12,7 +12,9 @@ namespace pal {
 // What a step looks like without copies.
 struct SwapCosts {
   ByNode<double> node_ms;
-  ByNode<int64_t> bytes;        // on the device while a node runs
+  // On the device while a node runs; and between it and the next, when what has not left yet is
+  // still there and what comes back for the next is there already.
+  ByNode<int64_t> during, after;
   std::vector<double> copy_ms;  // by unit, one way
 };
 

@@ -41,9 +41,8 @@ class Search {
     const std::vector<int64_t> live = live_bytes(p, storages, lifetimes_of(p, storages));
     base_.bytes = *std::max_element(live.begin(), live.end()), base_.ms = times.step_ms;
     t_.node_ms = times.node_ms;
-    t_.bytes.resize(p.nodes.size());
     for (NodeId n : p.nodes.ids()) {
-      t_.bytes[n] = std::max(live[size_t(start_of(n))], live[size_t(done_of(n))]);
+      t_.during.push_back(live[size_t(start_of(n))]), t_.after.push_back(live[size_t(done_of(n))]);
     }
     const bool planned = options.method == Swap::planned;
     units_ = swap_units(p, planned ? std::min(kLeastPlanned, base_.bytes / kLeastPart) : 1);

@@ -133,8 +133,9 @@ Program with_trips(const Program& p, const std::vector<SwapUnit>& units, std::ve
   Rewriter out(p);
   Renamed renamed(p, out);
   ByValue<ValueId> host(p.values.size(), kNone);
-  for (NodeId n : p.nodes.ids()) {
+  const auto come_back = [&](NodeId n, bool left_just_now) {
     for (const Trip* trip : come[n]) {
+      if ((trip->leave + 1 == n) != left_just_now) continue;
       for (ValueId v : units[trip->unit].copied) {
         Value value = p.value(v);
         const ValueId back = out.add(value);
@@ -147,12 +148,18 @@ Program with_trips(const Program& p, const std::vector<SwapUnit>& units, std::ve
         renamed.came_back(v, back);
       }
     }
+  };
+  for (NodeId n : p.nodes.ids()) {
     Node node = p.node(n);
     for (ValueId& v : node.in) {
       if (v != kNone) v = renamed.name(v);
     }
     out.replace(n, node);
     renamed.was_written(node);
+    // What comes back for the next node may be there before what leaves has left: the queues have
+    // it so, and the bytes are to be the same.
+    const bool is_last = n + 1 == p.node_count();
+    if (!is_last) come_back(NodeId(n + 1), false);
     for (const Trip* trip : leave[n]) {
       for (ValueId v : units[trip->unit].copied) {
         Value value = p.value(v);
@@ -170,6 +177,7 @@ Program with_trips(const Program& p, const std::vector<SwapUnit>& units, std::ve
         out.insert(std::move(copy));
       }
     }
+    if (!is_last) come_back(NodeId(n + 1), true);
   }
   return out.finish();
 }

@@ -86,16 +86,19 @@ TEST(SwapProperty, QueuesNeedNoMoreBytesThanTheLogicalOrder) {
   for (uint64_t seed = 0; seed < networks_asked(30); ++seed) {
     const Program p = network(seed);
     for (const Method& method : kMethods) {
-      const std::optional<Program> out =
-          swapped(p, method.options,
-                  {.device = small_card(5e10), .workspace = ByNode<int64_t>(p.nodes.size(), 0)});
-      if (!out) continue;
-      verify(*out);
-      const std::optional<Program> queued = assign_queues(*out);
-      ASSERT_TRUE(queued);
-      verify(*queued);
-      EXPECT_LE(peak_bytes(*queued), peak_bytes(*out)) << "seed " << seed << " " << method.name;
-      copies += offloads_of(*out);
+      for (const int64_t percent : {0, 85, 70}) {
+        SwapGoal goal{.device = small_card(5e10), .workspace = ByNode<int64_t>(p.nodes.size(), 0)};
+        if (percent) goal.budget = peak_bytes(p) * percent / 100;
+        const std::optional<Program> out = swapped(p, method.options, goal);
+        if (!out) continue;
+        verify(*out);
+        const std::optional<Program> queued = assign_queues(*out);
+        ASSERT_TRUE(queued);
+        verify(*queued);
+        EXPECT_LE(peak_bytes(*queued), peak_bytes(*out))
+            << "seed " << seed << " " << method.name << " " << percent << " %";
+        copies += offloads_of(*out);
+      }
     }
   }
   EXPECT_GT(copies, 300);
