@@ -59,7 +59,8 @@ class Ledger {
   // Counted until they are more than `enough`.
   double ms_again(StorageId s, double enough) const;
 
-  // Notes that it has come back, or is going to. BudgetError where that is too often.
+  // Notes that it comes back for a node. (What is prefetched may leave again unused, at most once
+  // for each node and each of memory.prefetch.) BudgetError where that is too often.
   void count_return(StorageId s);
   // BudgetError: what the manager does too often, and which storages came back most often.
   [[noreturn]] void thrash(const std::string& what) const;

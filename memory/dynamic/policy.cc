@@ -78,7 +78,7 @@ class Policy {
       if (at_.is_evicted(s) && !here) make_again_within({s});
     }
     for (StorageId s : touched) {
-      if (at_[s].where == Where::host) slab_.reload(s);
+      if (at_[s].where == Where::host) slab_.reload(s), at_.count_return(s);
     }
     for (StorageId s : touched) {
       if (at_[s].where != Where::nowhere) continue;

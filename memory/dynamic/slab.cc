@@ -96,7 +96,6 @@ void Slab::reload(StorageId s) {
   ++out_.stats.reloads;
   at.offload = kNotThere;
   out_.actions.push_back({.kind = Action::Kind::reload, .storage = s});
-  at_.count_return(s);
 }
 
 // On its way out, and needed again.

@@ -138,7 +138,8 @@ class Search {
   // The fastest within the budget; where there is none, the smallest. Placement may need more than
   // is alive at the peak: then less may be alive, as much as is found by halving.
   Candidate within(int64_t budget) const {
-    Candidate best = fastest(budget);
+    Candidate best = made({});
+    if (best.bytes > budget) best = fastest(budget);
     int64_t over = best.bytes > budget ? 0 : placed_bytes(best, budget) - budget;
     if (over <= 0) return best;
     int64_t least_over = budget, most_fitting = 0;  // alive at the peak
@@ -195,7 +196,6 @@ class Search {
           if (consider(std::move(candidate))) break;
           target -= over;
         }
-        if (best->copies == 0) break;  // it fits as it is
       }
     }
     for (const Candidate& baseline : baselines()) consider(baseline);

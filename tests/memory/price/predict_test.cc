@@ -282,6 +282,8 @@ TEST(Budget, NamesTheOptionsThatFitAndNoOthers) {
   EXPECT_NE(enough.find("what would help: "), std::string::npos) << enough;
   EXPECT_NE(enough.find("memory.recompute: sqrt ("), std::string::npos) << enough;
   EXPECT_NE(enough.find(": fits)"), std::string::npos) << enough;
+  EXPECT_NE(enough.find("memory.swap: planned ("), std::string::npos) << enough;
+  EXPECT_NE(enough.find("memory.manager: delta ("), std::string::npos) << enough;
   EXPECT_EQ(enough.find("memory.inplace"), std::string::npos) << enough;
   // Nothing is enough: then how far the best comes, and nothing is said to help.
   const std::string tight = message({.budget = 64 + 2 * 4096 * 4});

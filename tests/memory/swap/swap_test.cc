@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include "core/builder.h"
 #include "core/order.h"
 #include "core/print.h"
 #include "core/verify.h"
 #include "memory/compile.h"
 #include "memory/passes/assign_queues.h"
 #include "memory/storages/lifetimes.h"
+#include "ops/sums/reduce.h"
 #include "tests/memory/compiled_bits.h"
 #include "tests/support/random_network.h"
 
@@ -102,6 +104,40 @@ TEST(SwapProperty, QueuesNeedNoMoreBytesThanTheLogicalOrder) {
     }
   }
   EXPECT_GT(copies, 300);
+}
+
+// State of other programs of the set lies beside the step: what passes may fill is less by that.
+TEST(Swap, TheBudgetHoldsStateThatTheStepDoesNotCarry) {
+  int swapping = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const Program p = network(seed);
+    KernelCache cache{Device{}};
+    const StateLayout alone(p);
+    StateLayout shared(p);
+    Builder b;
+    const Val w = b.state("another", {{1 << 16}}, Role::optimizer_state);
+    b.output("loss", sum_all(w));
+    shared.add(b.take());
+    const int64_t foreign = shared.bytes() - alone.bytes();
+    ASSERT_GE(foreign, 4 << 16);
+    CompileOptions options;
+    options.swap.method = Swap::planned, options.profile = small_card(5e10);
+    options.budget = compile(p, cache, alone).plan.device().bytes * 85 / 100;
+    options.must_fit = false;
+    const Compiled c = compile(p, cache, alone, options);
+    *options.budget += foreign;
+    const Compiled beside = compile(p, cache, shared, options);
+    EXPECT_EQ(beside.plan.device().bytes, c.plan.device().bytes + foreign) << "seed " << seed;
+    EXPECT_LE(least_bytes(p, cache, shared, options), beside.plan.device().bytes);
+    swapping += offloads_of(c.program) > 0;
+    // Queues are where copies are priced: to assign them changes nothing.
+    for (const PassReport& report : c.passes) {
+      if (report.name == "assign_queues") {
+        EXPECT_EQ(report.added_ms, 0);
+      }
+    }
+  }
+  EXPECT_GT(swapping, 3);
 }
 
 struct Result {

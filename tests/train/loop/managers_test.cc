@@ -120,7 +120,7 @@ TEST_P(ManagedRuns, LeaveTheSameBits) {
         << way << "\n"
         << last_.err;
   }
-  RecordProperty("refused", refused);
+  EXPECT_LT(refused, int(some.size())) << "none of the ways was run";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ManagedRuns, testing::ValuesIn(kModels),

@@ -253,6 +253,28 @@ TEST_F(RunTest, PlanPrintsOneObject) {
   EXPECT_GT(plan["program"]["nodes"], 100);
 }
 
+// A card's memory is no budget to what fits it anyway: copies that cost no time are planned.
+TEST_F(RunTest, APlanForACardSwapsWhatCostsNoTime) {
+  const auto total = [&](const std::string& swap) {
+    const RunResult r = pal({"plan", "--config", "resnet_small", "--profile", "a100_80", "--set",
+                             "memory.swap=" + swap, "--json"});
+    EXPECT_EQ(r.status, 0) << r.err;
+    return nlohmann::json::parse(r.out)["bytes"]["total"].get<int64_t>();
+  };
+  EXPECT_LT(total("planned"), total("none"));
+}
+
+// Times of the device that is named decide what a manager lets go, and so what fits.
+TEST_F(RunTest, TheLargestBatchIsOfTheDeviceThatIsNamed) {
+  const auto largest = [&](const std::string& profile) {
+    const RunResult r = pal({"plan", "--config", "resnet_small", "--profile", profile, "--set",
+                             "memory.manager=dtr", "--budget", "7MB", "--max-batch", "--json"});
+    EXPECT_EQ(r.status, 0) << r.err;
+    return nlohmann::json::parse(r.out)["max_batch"].get<int64_t>();
+  };
+  EXPECT_NE(largest("titanx"), largest("rtx2080ti"));
+}
+
 TEST_F(RunTest, ANaNStopsTheRunAndNamesTheNode) {
   const RunResult r =
       pal({"train", "--config", "tiny.yaml", "--out", "run", "--set", "train.lr=1000", "--set",
