@@ -2,7 +2,8 @@
 //
 // By itself: microseconds for each node, and for each storage that is released, over a chain of
 // --nodes operators and its mirror, whose values are kept for the mirror: one storage a node.
-// Time of a release: what deciding takes longer where memory is short, divided by the number of
+// Values are of --sizes sizes, each four times the one before; chains of one size take turns. Time
+// of a release: what deciding takes longer where memory is short, divided by the number of
 // releases. Nodes that run again count as nodes.
 //
 // --sweep: every configuration that ships at its own batch size and budgets of 90 to 30 % of its
@@ -39,21 +40,29 @@ constexpr double kEnough = 1e-3;
 
 struct Args {
   std::vector<std::string> configs, sets;
-  size_t nodes = 20'000;
+  size_t nodes = 20'000, sizes = 1;
   std::string profile = "a100_80";
   bool sweep = false, check = false;
 };
 
-Program chain(size_t nodes) {
+Program chains(const Args& args) {
   Builder b;
-  Val x = b.input("x", {{1 << 20}});
-  std::vector<Val> kept{tanh(x)};
-  while (kept.size() < nodes / 2) kept.push_back(tanh(kept.back()));
-  Val g = kept.back();
-  for (size_t i = kept.size(); i-- > 0;) g = mul(g, kept[i]);
-  b.output("loss", sum_all(g));
+  std::vector<Val> kept, ends;
+  for (size_t i = 0; i < args.sizes; ++i) {
+    const int64_t elements = int64_t(1) << 20 >> 2 * i;
+    ends.push_back(b.input("x" + std::to_string(i), {{elements}}));
+  }
+  for (size_t i = 0; i < args.nodes / 2; ++i) {
+    Val& end = ends[i % args.sizes];
+    kept.push_back(end = tanh(end));
+  }
+  for (size_t i = kept.size(); i-- > 0;) {
+    Val& end = ends[i % args.sizes];
+    end = mul(end, kept[i]);
+  }
+  for (size_t i = 0; i < args.sizes; ++i) b.output("loss" + std::to_string(i), sum_all(ends[i]));
   Program p = b.take();
-  for (NodeId n = NodeId(int32_t(nodes / 2)); n < p.node_count(); ++n) {
+  for (NodeId n = NodeId(int32_t(args.nodes / 2)); n < p.node_count(); ++n) {
     p.node(n).phase = Phase::backward;
   }
   return p;
@@ -70,7 +79,7 @@ double us_of(const StepFacts& facts, const DynamicOptions& options, int64_t slab
 }
 
 void measure_deciding(const Args& args) {
-  const Program p = chain(args.nodes);
+  const Program p = chains(args);
   const Storages storages = assign_storages(p, {}, {.inplace = false});
   const StepFacts facts(p, storages, load_profile(args.profile));
   int64_t all = 0;
@@ -167,6 +176,7 @@ int run(int argc, char** argv) {
   app.add_option("--config", args.configs, "configurations; all")->take_all();
   app.add_option("--set", args.sets, "key=value over them")->take_all();
   app.add_option("--nodes", args.nodes, "of the chain; of --sweep: longer steps are passed over");
+  app.add_option("--sizes", args.sizes, "of the chain's values")->check(CLI::Range(1, 10));
   app.add_option("--profile", args.profile, "the device whose times count");
   app.add_flag("--sweep", args.sweep, "compare managers with planned swapping at falling budgets");
   app.add_flag("--check", args.check, "of --sweep: end with 1 where a manager is faster");

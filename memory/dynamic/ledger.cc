@@ -55,7 +55,8 @@ double Ledger::ms_again(StorageId s, double enough) const {
 }
 
 void Ledger::count_return(StorageId s) {
-  if (++list_[s].returns > kMostReturns + int(f_.uses[s].size())) {
+  // A node may need it twice: for itself, and before that for what is made again for the node.
+  if (++list_[s].returns > kMostReturns + 2 * int(f_.uses[s].size())) {
     thrash("brings one storage back " + std::to_string(list_[s].returns) + " times for " +
            std::to_string(f_.uses[s].size()) + " nodes that use it");
   }

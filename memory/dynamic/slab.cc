@@ -78,6 +78,7 @@ bool Slab::wait_for_leaving(int64_t bytes) {
   for (auto [place, s] : there_) {
     if (at_[s].where == Where::leaving) continue;
     most = std::max(most, place - begin);
+    if (most >= bytes) break;
     begin = place + f_.bytes[s];
   }
   if (std::max(most, pieces_.bytes() - begin) < bytes) return false;
