@@ -12,11 +12,8 @@ namespace {
 constexpr double kMs = 1e3;  // a second's
 
 double rate_of(const Work& work, const DeviceProfile& device) {
-  if (work.flops < kProductIntensity * (work.bytes + work.host_bytes)) return device.vector;
-  double peak = device.tf32 > 0 ? device.tf32 : device.f32;
-  if (work.type == DType::f16 && device.f16 > 0) peak = device.f16;
-  if (work.type == DType::bf16 && device.bf16 > 0) peak = device.bf16;
-  return peak * device.matmul_efficiency * occupancy(work, device);
+  if (!is_product(work)) return device.vector;
+  return peak_rate(work, device) * device.matmul_efficiency * occupancy(work, device);
 }
 
 // The type of the operands of a product: 16 bits where two operands have them. The sum that a
@@ -80,11 +77,25 @@ Work work_of(const Program& program, NodeId node, const Storages* storages) {
   return Worker(program, storages).work(node);
 }
 
+bool is_product(const Work& work) {
+  return work.flops >= kProductIntensity * (work.bytes + work.host_bytes);
+}
+
+double peak_rate(const Work& work, const DeviceProfile& device) {
+  if (!is_product(work)) return device.vector;
+  if (work.type == DType::f16 && device.f16 > 0) return device.f16;
+  if (work.type == DType::bf16 && device.bf16 > 0) return device.bf16;
+  return device.tf32 > 0 ? device.tf32 : device.f32;
+}
+
+double pieces_of(const Work& work, const DeviceProfile& device) {
+  const double sum = work.flops / (2 * work.results);
+  return std::ceil(work.results / device.tile) * std::max(1.0, std::floor(sum / kSumPiece));
+}
+
 double occupancy(const Work& work, const DeviceProfile& device) {
   if (work.results <= 0 || device.units <= 0 || device.tile <= 0) return 1;
-  const double sum = work.flops / (2 * work.results);
-  const double pieces =
-      std::ceil(work.results / device.tile) * std::max(1.0, std::floor(sum / kSumPiece));
+  const double pieces = pieces_of(work, device);
   return pieces / (device.units * std::ceil(pieces / device.units));
 }
 

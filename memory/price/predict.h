@@ -57,10 +57,16 @@ struct Work {
 // counted.
 Work work_of(const Program& program, NodeId node, const Storages* storages = nullptr);
 
+// Whether it is a product of matrices, by the flops for every byte.
+bool is_product(const Work& work);
+// flop/s that the vendor gives for such work.
+double peak_rate(const Work& work, const DeviceProfile& device);
+
 // The part of a product's peak that its shape lets it reach: its result is cut into tiles (and its
 // sums into pieces), which the units take in turns; in the last turn some may have nothing to do.
 //   pieces = ceil(results / tile) * max(1, floor(sum / kSumPiece)), sum = flops / (2 results)
 //   occupancy = pieces / (units * ceil(pieces / units))
+double pieces_of(const Work& work, const DeviceProfile& device);
 double occupancy(const Work& work, const DeviceProfile& device);
 
 // max(flops / rate, bytes / bandwidth, host bytes / link) + launch, in milliseconds.

@@ -1,0 +1,233 @@
+// Patterns, periods and shifts; the best that fits.
+#include "memory/share/corun_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+namespace pal {
+namespace {
+
+constexpr int kMostSteps = 8;    // of all jobs on a circle
+constexpr size_t kPatterns = 4;  // that are tried, those with the shortest idle times
+constexpr int kShifts = 48;
+// How far a circle is stretched, from all at once to one after the other.
+constexpr std::array kStretches = {0.0, 0.08, 0.16, 0.3, 0.45, 0.6, 0.8};
+constexpr int kHeights = 8;     // of a pool for tickets
+constexpr double kRounds = 12;  // that are simulated
+constexpr int kBins = 256;      // of a step
+
+// Most bytes that a step's sharable storages hold in each part of its time.
+std::vector<int64_t> curve_of(const StepShape& shape) {
+  std::vector<int64_t> change(size_t(shape.moments()) + 2, 0);
+  for (const SharableBuffer& b : shape.buffers) {
+    change[size_t(b.life.begin)] += b.bytes, change[size_t(b.life.end)] -= b.bytes;
+  }
+  std::vector<int64_t> bins(kBins, 0);
+  int64_t alive = 0;
+  for (int64_t m = 0; m < shape.moments(); ++m) {
+    alive += change[size_t(m)];
+    const auto bin = [&](int64_t tick) {
+      return std::min<int64_t>(tick * kBins / shape.ticks(), kBins - 1);
+    };
+    for (int64_t b = bin(shape.tick[size_t(m)]); b <= bin(shape.tick[size_t(m) + 1]); ++b) {
+      bins[size_t(b)] = std::max(bins[size_t(b)], alive);
+    }
+  }
+  return bins;
+}
+
+// The circle's curve of one job whose first step begins at 0.
+constexpr int kParts = 4 * kBins;
+
+std::vector<int64_t> parts_of(const std::vector<int64_t>& curve, const JobOnCircle& job,
+                              int64_t period) {
+  std::vector<int64_t> parts(kParts, 0);
+  for (int i = 0; i < job.steps; ++i) {
+    for (int b = 0; b < kBins; ++b) {
+      const double from = double(i) * double(job.lasts) + double(job.lasts) * b / kBins;
+      const double to = from + double(job.lasts) / kBins;
+      const int first = int(from / double(period) * kParts);
+      const int last = std::min(int(to / double(period) * kParts), kParts - 1);
+      for (int p = first; p <= last; ++p) {
+        parts[size_t(p)] = std::max(parts[size_t(p)], curve[size_t(b)]);
+      }
+    }
+  }
+  return parts;
+}
+
+// All ways to give each job 1 to kMostSteps steps, at most so many in all, with no common divisor.
+std::vector<std::vector<int>> patterns(size_t jobs) {
+  std::vector<std::vector<int>> out;
+  std::vector<int> steps(jobs, 1);
+  const int most = std::max(kMostSteps, int(jobs));
+  while (true) {
+    const int sum = std::accumulate(steps.begin(), steps.end(), 0);
+    const int divisor = std::accumulate(steps.begin(), steps.end(), 0, std::gcd<int, int>);
+    if (sum <= most && divisor == 1) out.push_back(steps);
+    size_t j = 0;
+    while (j < jobs && ++steps[j] > most - int(jobs) + 1) steps[j++] = 1;
+    if (j == jobs) return out;
+  }
+}
+
+}  // namespace
+
+const char* to_string(CorunWay::Kind kind) {
+  switch (kind) {
+    case CorunWay::Kind::beside: return "beside";
+    case CorunWay::Kind::circle: return "shared";
+    case CorunWay::Kind::tickets: return "tickets";
+    case CorunWay::Kind::turns: return "turns";
+  }
+  return "";
+}
+
+std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes) {
+  double round = 0;
+  for (const StepShape* shape : shapes) round += shape->ms();
+  std::vector<double> rates;
+  for (const StepShape* shape : shapes) rates.push_back(shape->ms() / round);
+  return rates;
+}
+
+std::unique_ptr<Gate> CorunWay::gate(const std::vector<const StepShape*>& shapes) const {
+  switch (kind) {
+    case Kind::beside: return open_gate();
+    case Kind::circle: return circle_gate(circle, waits);
+    case Kind::turns: return turn_gate();
+    case Kind::tickets: break;
+  }
+  const int64_t region = region_bytes_of(pool_bytes);
+  std::vector<std::vector<RegionProgram>> programs;
+  for (size_t j = 0; j < shapes.size(); ++j) {
+    programs.push_back({region_program(*shapes[j], placement.offset[j], region)});
+  }
+  return ticket_gate(std::move(programs), int32_t((pool_bytes + region - 1) / region));
+}
+
+CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, int64_t grain)
+    : shapes_(std::move(shapes)), grain_(grain) {
+  std::vector<int64_t> heights;
+  for (const StepShape* shape : shapes_) {
+    own_bytes_ += shape->own_bytes;
+    heights.push_back(shape->alone_bytes - shape->own_bytes);
+    round_ms_ += shape->ms();
+  }
+  turns_ = {.kind = CorunWay::Kind::turns,
+            .pool_bytes = *std::max_element(heights.begin(), heights.end()),
+            .rate = rates_in_turns(shapes_),
+            .total = 1};
+  beside_ = {.kind = CorunWay::Kind::beside,
+             .pool_bytes = std::accumulate(heights.begin(), heights.end(), int64_t(0))};
+  simulate_way(beside_);
+  if (shapes_.size() < 2) return;
+  add_tickets();
+
+  // Patterns in which no job waits long for the others to have made as many steps.
+  std::vector<std::pair<double, std::vector<int>>> by_idle;
+  for (const std::vector<int>& steps : patterns(shapes_.size())) {
+    double period = 0, alone = 0;
+    for (size_t j = 0; j < steps.size(); ++j) {
+      alone += steps[j] * shapes_[j]->ms();
+      period = std::max(period, steps[j] * shapes_[j]->ms() / beside_.rate[j]);
+    }
+    by_idle.emplace_back(-alone / period, steps);
+  }
+  std::stable_sort(by_idle.begin(), by_idle.end());
+  by_idle.resize(std::min(by_idle.size(), kPatterns));
+  for (const auto& [idle, steps] : by_idle) add_tries(steps);
+}
+
+void CorunSearch::add_tickets() {
+  for (int i = 0; i < kHeights; ++i) {
+    const int64_t height =
+        turns_.pool_bytes + (beside_.pool_bytes - turns_.pool_bytes) * i / kHeights;
+    CorunWay& way = tickets_.emplace_back(CorunWay{.kind = CorunWay::Kind::tickets});
+    way.placement = place_apart(shapes_, height);
+    way.pool_bytes = way.placement.height;
+    simulate_way(way);
+  }
+}
+
+// For each period the shift at which the fewest bytes are alive at once.
+void CorunSearch::add_tries(const std::vector<int>& steps) {
+  double together = 0, apart = 0;  // ticks of a period
+  std::vector<double> lasts;
+  for (size_t j = 0; j < steps.size(); ++j) {
+    const auto alone = double(shapes_[j]->ticks());
+    lasts.push_back(std::max(alone, alone / std::max(beside_.rate[j], 1e-3)));
+    together = std::max(together, steps[j] * lasts[j]);
+    apart += steps[j] * alone;
+  }
+  for (const double stretch : kStretches) {
+    Try t;
+    t.circle.period = int64_t(std::ceil(together + std::max(0.0, apart - together) * stretch)) + 1;
+    std::vector<int64_t> alive(kParts, 0);
+    for (size_t j = 0; j < steps.size(); ++j) {
+      JobOnCircle job{shapes_[j], steps[j], 0, int64_t(lasts[j])};
+      const std::vector<int64_t> parts = parts_of(curve_of(*shapes_[j]), job, t.circle.period);
+      int best = 0;
+      int64_t least = INT64_MAX;
+      for (int shift = 0; shift < (j == 0 ? 1 : kShifts); ++shift) {
+        int64_t most = 0;
+        for (int p = 0; p < kParts; ++p) {
+          const int at = (p + shift * kParts / kShifts) % kParts;
+          most = std::max(most, alive[size_t(at)] + parts[size_t(p)]);
+        }
+        if (most < least) least = most, best = shift;
+      }
+      for (int p = 0; p < kParts; ++p) {
+        alive[size_t((p + best * kParts / kShifts) % kParts)] += parts[size_t(p)];
+      }
+      job.begins = int64_t(double(t.circle.period) * best / kShifts);
+      t.circle.jobs.push_back(job);
+    }
+    t.at_least = most_alive(t.circle);
+    tries_.push_back(std::move(t));
+  }
+}
+
+void CorunSearch::simulate_way(CorunWay& way) const {
+  std::vector<SimulatedJob> jobs;
+  for (const StepShape* shape : shapes_) jobs.push_back({.programs = {shape}});
+  const auto gate = way.gate(shapes_);
+  const SimulatedRun run = simulate(jobs, *gate, kRounds * round_ms_);
+  way.rate = run.rate, way.total = run.total();
+}
+
+const CorunWay& CorunSearch::place(Try& t) {
+  if (t.way) return *t.way;
+  CorunWay way{.kind = CorunWay::Kind::circle};
+  way.circle = t.circle;
+  way.placement = place_on(way.circle);
+  check_placement(way.circle, way.placement);
+  way.pool_bytes = way.placement.height;
+  way.waits = waits_of(way.circle, way.placement, grain_);
+  check_waits(way.circle, way.waits);
+  simulate_way(way);
+  return *(t.way = std::move(way));
+}
+
+std::optional<CorunWay> CorunSearch::within(int64_t budget, CorunGoal goal) {
+  const int64_t pool = budget - own_bytes_;
+  if (turns_.pool_bytes > pool) return {};
+  const CorunWay* best = &turns_;
+  const auto consider = [&](const CorunWay& way) {
+    if (way.pool_bytes > pool || way.total <= best->total) return;
+    for (size_t j = 0; goal == CorunGoal::fair && j < way.rate.size(); ++j) {
+      if (way.rate[j] < turns_.rate[j]) return;
+    }
+    best = &way;
+  };
+  consider(beside_);
+  for (const CorunWay& way : tickets_) consider(way);
+  for (Try& t : tries_) {
+    if (t.at_least <= pool) consider(place(t));
+  }
+  return *best;
+}
+
+}  // namespace pal

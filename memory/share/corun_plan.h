@@ -1,0 +1,79 @@
+// How jobs share a device and its memory: the circle, the addresses and the waits that are
+// predicted to do most within a budget.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "memory/share/circle.h"
+#include "memory/share/gate.h"
+#include "memory/share/simulate.h"
+#include "memory/share/step_shape.h"
+
+namespace pal {
+
+enum class CorunGoal : uint8_t {
+  total,  // the highest sum of rates relative to alone
+  fair,   // likewise, and no job slower than in turns
+};
+
+// One way for jobs to run beside each other, and what it is predicted to do. Bytes are those of all
+// jobs: what is their own, and the pool.
+struct CorunWay {
+  enum class Kind : uint8_t {
+    beside,   // each has all the memory that it needs
+    circle,   // one placement for all, waits where storages lie over one another
+    tickets,  // placed apart, regions of the pool taken as they become free
+    turns,    // one step at a time
+  };
+  Kind kind = Kind::turns;
+  int64_t pool_bytes = 0;
+  std::vector<double> rate = {};  // by job, predicted: steps relative to alone
+  double total = 1;               // their sum
+  PoolPlacement placement = {};   // of a circle and of tickets
+  Circle circle = {};
+  CircleWaits waits = {};
+
+  std::unique_ptr<Gate> gate(const std::vector<const StepShape*>& shapes) const;
+};
+const char* to_string(CorunWay::Kind kind);
+
+// What each job's rate is in turns: its part of a round in which every job takes a step.
+std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes);
+
+// All ways that are worth trying, whatever the budget, so that more of it is never slower.
+class CorunSearch {
+ public:
+  // Shapes must outlive this. `grain`: bytes by which storages of two jobs are told apart.
+  explicit CorunSearch(std::vector<const StepShape*> shapes, int64_t grain = 64);
+
+  // The fastest within the budget; nothing where not even turns fit.
+  std::optional<CorunWay> within(int64_t budget, CorunGoal goal = CorunGoal::total);
+
+  int64_t own_bytes() const { return own_bytes_; }
+  // Least bytes: turns.
+  int64_t least_bytes() const { return own_bytes_ + turns_.pool_bytes; }
+  int64_t most_bytes() const { return own_bytes_ + beside_.pool_bytes; }
+  const CorunWay& beside() const { return beside_; }
+
+ private:
+  struct Try {
+    Circle circle;
+    int64_t at_least = 0;         // most bytes alive
+    std::optional<CorunWay> way;  // once it has been placed and simulated
+  };
+  void add_tickets();
+  void add_tries(const std::vector<int>& steps);
+  const CorunWay& place(Try& t);
+  void simulate_way(CorunWay& way) const;
+
+  std::vector<const StepShape*> shapes_;
+  int64_t grain_, own_bytes_ = 0;
+  double round_ms_ = 0;  // a step of each, alone
+  CorunWay turns_, beside_;
+  std::vector<CorunWay> tickets_;  // in pools of several heights
+  std::vector<Try> tries_;
+};
+
+}  // namespace pal

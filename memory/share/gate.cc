@@ -1,0 +1,385 @@
+// Three rules: waits of a circle, tickets for regions, turns.
+#include "memory/share/gate.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+#include "core/spec.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// How far a job is: which step, and within it which moment has been passed.
+struct Progress {
+  int64_t step = 0, moment = -1;
+  auto operator<=>(const Progress&) const = default;
+};
+
+struct Piece {  // of the pool, in grains
+  int64_t begin, end;
+  size_t job, buffer;
+};
+
+std::vector<Piece> pieces_of(const Circle& circle, const PoolPlacement& placement, int64_t grain) {
+  std::vector<Piece> pieces;
+  for (size_t j = 0; j < circle.jobs.size(); ++j) {
+    for (size_t i = 0; i < placement.offset[j].size(); ++i) {
+      const int64_t begin = placement.offset[j][i];
+      const int64_t end = begin + circle.jobs[j].shape->buffers[i].bytes;
+      pieces.push_back({begin / grain, (end + grain - 1) / grain, j, i});
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  return pieces;
+}
+
+// The last end of `earlier` (of another job) before `later` begins in its step `i`.
+Progress last_end_before(const Circle& circle, const Piece& earlier, const Piece& later, int i) {
+  const JobOnCircle &a = circle.jobs[earlier.job], &b = circle.jobs[later.job];
+  const int64_t begins = b.time(i, b.shape->buffers[later.buffer].life.begin);
+  const int64_t moment = a.shape->buffers[earlier.buffer].life.end;
+  Progress last{std::numeric_limits<int64_t>::min(), moment};
+  for (int s = 0; s < a.steps; ++s) {
+    const int64_t ends = a.time(s, moment);
+    const int64_t since = begins - ends;
+    const int64_t periods =
+        since >= 0 ? since / circle.period : -((-since + circle.period - 1) / circle.period);
+    last.step = std::max(last.step, s + periods * a.steps);
+  }
+  return last;
+}
+
+class CircleGate final : public Gate {
+ public:
+  CircleGate(const Circle& circle, const CircleWaits& waits) : waits_(waits) {
+    for (const JobOnCircle& job : circle.jobs) {
+      jobs_.push_back({.steps = job.steps, .moments = job.shape->moments()});
+      asks_.emplace_back(size_t(job.steps));
+      reports_.emplace_back(1);
+    }
+    for (size_t j = 0; j < waits.size(); ++j) {
+      for (size_t i = 0; i < waits[j].size(); ++i) {
+        for (const CircleWait& wait : waits[j][i]) {
+          asks_[j][i].push_back(wait.moment);
+          reports_[size_t(wait.other)][0].push_back(wait.other_moment);
+        }
+      }
+    }
+    for (auto* lists : {&asks_, &reports_}) {
+      for (auto& job : *lists) {
+        for (auto& list : job) {
+          std::sort(list.begin(), list.end());
+          list.erase(std::unique(list.begin(), list.end()), list.end());
+        }
+      }
+    }
+  }
+
+  void begin_step(JobId job, size_t) override { at(job).next = 0; }
+  void end_step(JobId job) override {
+    Job& j = at(job);
+    j.now = {j.now.step + 1, -1};
+  }
+  const std::vector<int64_t>& asks(JobId job) const override {
+    return asks_[size_t(job)][on_circle(job)];
+  }
+  const std::vector<int64_t>& reports(JobId job) const override { return reports_[size_t(job)][0]; }
+
+  bool may_pass(JobId job, int64_t moment) override {
+    Job& j = at(job);
+    const auto& waits = waits_[size_t(job)][on_circle(job)];
+    const int64_t period = j.now.step / j.steps;
+    for (; j.next < waits.size() && waits[j.next].moment <= moment; ++j.next) {
+      const CircleWait& wait = waits[j.next];
+      const Job& other = at(wait.other);
+      const int64_t step = period * other.steps + wait.other_step;
+      if (step >= 0 && !other.left && other.now < Progress{step, wait.other_moment}) return false;
+    }
+    return true;
+  }
+  void passed(JobId job, int64_t moment) override { at(job).now.moment = moment; }
+  void leave(JobId job) override { at(job).left = true; }
+  std::unique_ptr<Gate> clone() const override { return std::make_unique<CircleGate>(*this); }
+
+ private:
+  struct Job {
+    int steps = 1;
+    int64_t moments = 0;
+    Progress now = {};
+    size_t next = 0;  // of the waits of its step
+    bool left = false;
+  };
+  Job& at(JobId job) { return jobs_[size_t(job)]; }
+  size_t on_circle(JobId job) const {
+    const Job& j = jobs_[size_t(job)];
+    return size_t(j.now.step % j.steps);
+  }
+
+  CircleWaits waits_;
+  std::vector<Job> jobs_;
+  std::vector<std::vector<std::vector<int64_t>>> asks_, reports_;  // by job, by step on the circle
+};
+
+class TicketGate final : public Gate {
+ public:
+  TicketGate(std::vector<std::vector<RegionProgram>> programs, int32_t regions)
+      : programs_(
+            std::make_shared<const std::vector<std::vector<RegionProgram>>>(std::move(programs))),
+        holder_(size_t(regions), kNobody) {
+    for (const auto& of_job : *programs_) {
+      Job& job = jobs_.emplace_back();
+      for (const RegionProgram& program : of_job) {
+        std::vector<int64_t> asks, reports;
+        std::vector<int64_t> last(size_t(regions), -1);
+        for (const RegionUse& use : program.uses) {
+          if (!use.takes.empty()) asks.push_back(use.moment);
+          if (!use.gives.empty()) reports.push_back(use.moment);
+          for (int32_t r : use.takes) last[size_t(r)] = kNever;  // until it is given back
+          for (int32_t r : use.gives) last[size_t(r)] = use.moment;
+        }
+        job.asks.push_back(std::move(asks)), job.reports.push_back(std::move(reports));
+        job.last.push_back(std::move(last));
+      }
+    }
+  }
+
+  void begin_step(JobId job, size_t program) override {
+    Job& j = at(job);
+    j.program = program, j.began = ++tickets_, j.now = -1, j.next = 0;
+  }
+  void end_step(JobId job) override {
+    for (int32_t& holder : holder_) {
+      if (holder == job) holder = kNobody;
+    }
+    at(job).began = 0;
+  }
+  const std::vector<int64_t>& asks(JobId job) const override {
+    return jobs_[size_t(job)].asks[jobs_[size_t(job)].program];
+  }
+  const std::vector<int64_t>& reports(JobId job) const override {
+    return jobs_[size_t(job)].reports[jobs_[size_t(job)].program];
+  }
+  bool may_pass(JobId job, int64_t moment) override {
+    const RegionUse* use = use_at(job, moment);
+    if (!use) return true;
+    for (int32_t r : use->takes) {
+      if (!may_take(job, r)) return false;
+    }
+    for (int32_t r : use->takes) holder_[size_t(r)] = job;
+    return true;
+  }
+  void passed(JobId job, int64_t moment) override {
+    at(job).now = moment;
+    const RegionUse* use = use_at(job, moment);
+    if (!use) return;
+    for (int32_t r : use->gives) holder_[size_t(r)] = kNobody;
+  }
+  void leave(JobId job) override { end_step(job); }
+  std::unique_ptr<Gate> clone() const override { return std::make_unique<TicketGate>(*this); }
+
+ private:
+  static constexpr int32_t kNobody = -1;
+  struct Job {
+    std::vector<std::vector<int64_t>> asks, reports, last;  // by program; last: by region
+    size_t program = 0;
+    int64_t began = 0;  // ticket of the running step, 0 between steps
+    int64_t now = -1;   // the moment that it has passed
+    size_t next = 0;    // of the uses of its program
+  };
+  Job& at(JobId job) { return jobs_[size_t(job)]; }
+
+  // Moments are met in order.
+  const RegionUse* use_at(JobId job, int64_t moment) {
+    Job& j = at(job);
+    const auto& uses = (*programs_)[size_t(job)][j.program].uses;
+    while (j.next < uses.size() && uses[j.next].moment < moment) ++j.next;
+    return j.next < uses.size() && uses[j.next].moment == moment ? &uses[j.next] : nullptr;
+  }
+  bool may_take(JobId job, int32_t region) {
+    const int32_t holder = holder_[size_t(region)];
+    if (holder == job) return true;
+    if (holder != kNobody) return false;
+    const int64_t mine = at(job).began;
+    return std::all_of(jobs_.begin(), jobs_.end(), [&](const Job& other) {
+      return other.began == 0 || other.began >= mine ||
+             other.last[other.program][size_t(region)] <= other.now;
+    });
+  }
+
+  std::shared_ptr<const std::vector<std::vector<RegionProgram>>> programs_;
+  std::vector<int32_t> holder_;  // by region
+  std::vector<Job> jobs_;
+  int64_t tickets_ = 0;
+};
+
+class OpenGate final : public Gate {
+ public:
+  void begin_step(JobId, size_t) override {}
+  void end_step(JobId) override {}
+  const std::vector<int64_t>& asks(JobId) const override { return none_; }
+  const std::vector<int64_t>& reports(JobId) const override { return none_; }
+  bool may_pass(JobId, int64_t) override { return true; }
+  void passed(JobId, int64_t) override {}
+  void leave(JobId) override {}
+  std::unique_ptr<Gate> clone() const override { return std::make_unique<OpenGate>(*this); }
+
+ private:
+  std::vector<int64_t> none_;
+};
+
+class TurnGate final : public Gate {
+ public:
+  void begin_step(JobId job, size_t) override { queue_.push_back(job); }
+  void end_step(JobId job) override { std::erase(queue_, job); }
+  const std::vector<int64_t>& asks(JobId) const override { return at_first_; }
+  const std::vector<int64_t>& reports(JobId) const override { return none_; }
+  bool may_pass(JobId job, int64_t) override { return queue_.front() == job; }
+  void passed(JobId, int64_t) override {}
+  void leave(JobId job) override { end_step(job); }
+  std::unique_ptr<Gate> clone() const override { return std::make_unique<TurnGate>(*this); }
+
+ private:
+  std::vector<int64_t> at_first_{0}, none_;
+  std::deque<JobId> queue_;
+};
+
+}  // namespace
+
+CircleWaits waits_of(const Circle& circle, const PoolPlacement& placement, int64_t grain) {
+  // By job, step on the circle and other job: what must have been passed before a moment.
+  std::vector<std::vector<std::map<std::pair<int64_t, size_t>, Progress>>> needed;
+  for (const JobOnCircle& job : circle.jobs) needed.emplace_back(size_t(job.steps));
+  const auto need = [&](const Piece& earlier, const Piece& later) {
+    const JobOnCircle& job = circle.jobs[later.job];
+    const int64_t moment = job.shape->buffers[later.buffer].life.begin;
+    for (int i = 0; i < job.steps; ++i) {
+      const Progress end = last_end_before(circle, earlier, later, i);
+      const auto [at, is_new] =
+          needed[later.job][size_t(i)].try_emplace({moment, earlier.job}, end);
+      if (!is_new) at->second = std::max(at->second, end);
+    }
+  };
+  const std::vector<Piece> pieces = pieces_of(circle, placement, grain);
+  for (size_t a = 0; a < pieces.size(); ++a) {
+    for (size_t b = a + 1; b < pieces.size() && pieces[b].begin < pieces[a].end; ++b) {
+      if (pieces[a].job == pieces[b].job) continue;
+      need(pieces[a], pieces[b]);
+      need(pieces[b], pieces[a]);
+    }
+  }
+  // Of two waits for one job the later one counts only if it waits for more.
+  CircleWaits waits;
+  for (size_t j = 0; j < needed.size(); ++j) {
+    const int steps = circle.jobs[j].steps;
+    auto& of_job = waits.emplace_back(size_t(steps));
+    std::map<size_t, Progress> most;
+    for (int i = -steps; i < steps; ++i) {
+      const bool before = i < 0;  // in the period before
+      for (const auto& [when, progress] : needed[j][size_t(before ? i + steps : i)]) {
+        const auto [moment, other] = when;
+        Progress end = progress;
+        if (before) end.step -= circle.jobs[other].steps;
+        const auto [at, is_new] = most.try_emplace(other, end);
+        if (!is_new && end <= at->second) continue;
+        at->second = end;
+        if (before) continue;
+        of_job[size_t(i)].push_back({.moment = moment,
+                                     .other = JobId(other),
+                                     .other_step = int32_t(end.step),
+                                     .other_moment = end.moment});
+      }
+    }
+  }
+  return waits;
+}
+
+void check_waits(const Circle& circle, const CircleWaits& waits) {
+  constexpr int64_t kPeriods = 4;  // a wait goes back by two at most
+  const size_t jobs = circle.jobs.size();
+  std::vector<Progress> now(jobs);
+  std::vector<size_t> next(jobs, 0);
+  // Goes on as far as the others let it.
+  const auto advance = [&](size_t j) {
+    const int steps = circle.jobs[j].steps;
+    while (now[j].step < kNever) {
+      const auto& of_step = waits[j][size_t(now[j].step % steps)];
+      for (; next[j] < of_step.size(); ++next[j]) {
+        const CircleWait& wait = of_step[next[j]];
+        const auto other = size_t(wait.other);
+        const int64_t step = now[j].step / steps * circle.jobs[other].steps + wait.other_step;
+        now[j].moment = wait.moment - 1;
+        if (step >= 0 && now[other] < Progress{step, wait.other_moment}) return;
+      }
+      now[j] = {now[j].step + 1, -1}, next[j] = 0;
+      if (now[j].step == kPeriods * steps) now[j].step = kNever;  // it has left
+    }
+  };
+  for (std::vector<Progress> before; before != now;) {
+    before = now;
+    for (size_t j = 0; j < jobs; ++j) advance(j);
+  }
+  for (size_t j = 0; j < jobs; ++j) {
+    if (now[j].step == kNever) continue;
+    throw ProgramError("[share] " + circle.jobs[j].shape->name + " comes to a stop in step " +
+                       std::to_string(now[j].step) + " before moment " +
+                       std::to_string(now[j].moment + 1) + ": jobs wait for each other");
+  }
+}
+
+std::unique_ptr<Gate> circle_gate(const Circle& circle, const CircleWaits& waits) {
+  return std::make_unique<CircleGate>(circle, waits);
+}
+
+int64_t region_bytes_of(int64_t pool_bytes) {
+  constexpr int64_t kMiB = 1 << 20;
+  for (int64_t bytes = 64 * kMiB; bytes >= 2 * kMiB; bytes /= 2) {
+    if ((bytes - pool_bytes % bytes) % bytes <= pool_bytes / 100) return bytes;
+  }
+  return align_up(std::max<int64_t>(pool_bytes / 100, 1));
+}
+
+RegionProgram region_program(const StepShape& shape, const PoolOffsets& offset,
+                             int64_t region_bytes) {
+  std::map<int64_t, RegionUse> uses;
+  std::map<int32_t, std::vector<std::pair<int64_t, int>>> changes;  // by region: storages in it
+  for (size_t i = 0; i < offset.size(); ++i) {
+    const SharableBuffer& b = shape.buffers[i];
+    for (int64_t r = offset[i] / region_bytes; r * region_bytes < offset[i] + b.bytes; ++r) {
+      changes[int32_t(r)].push_back({b.life.begin, 1});
+      changes[int32_t(r)].push_back({b.life.end, -1});
+    }
+  }
+  for (auto& [region, list] : changes) {
+    std::sort(list.begin(), list.end());  // a node's start comes before it is done
+    int alive = 0;
+    for (auto [moment, change] : list) {
+      if (alive == 0) uses[moment].takes.push_back(region);
+      alive += change;
+      if (alive == 0) uses[moment].gives.push_back(region);
+    }
+  }
+  RegionProgram out{.moments = shape.moments(), .uses = {}};
+  for (auto& [moment, use] : uses) {
+    use.moment = moment;
+    out.uses.push_back(std::move(use));
+  }
+  return out;
+}
+
+std::unique_ptr<Gate> ticket_gate(std::vector<std::vector<RegionProgram>> programs,
+                                  int32_t regions) {
+  return std::make_unique<TicketGate>(std::move(programs), regions);
+}
+
+std::unique_ptr<Gate> open_gate() { return std::make_unique<OpenGate>(); }
+
+std::unique_ptr<Gate> turn_gate() { return std::make_unique<TurnGate>(); }
+
+}  // namespace pal

@@ -1,0 +1,40 @@
+// Jobs on one device, side by side, as time would go: discrete events, nothing runs.
+//
+// A node launches, and then works; at work it uses parts of the device (memory/price/demand.h).
+// Where the nodes at work together ask for more than all of a resource, those that use it work
+// slower by that factor. (NVIDIA's scheduler is not documented; blocks of kernels of two streams
+// share multiprocessors as they become free.)
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "memory/share/gate.h"
+#include "memory/share/step_shape.h"
+
+namespace pal {
+
+struct SimulatedJob {
+  std::vector<const StepShape*> programs;  // that it runs in turn, again and again
+  double speed = 1;                        // of its nodes, to try what jobs do that are late
+};
+
+struct SimulatedSpan {  // a step
+  double begin_ms = 0, end_ms = 0;
+};
+
+struct SimulatedRun {
+  double ms = 0;
+  // By job.
+  std::vector<double> rate;       // of the time after the first quarter: steps relative to alone
+  std::vector<double> waited_ms;  // for the gate
+  std::vector<std::vector<SimulatedSpan>> steps;
+  bool stuck = false;  // everybody waited for somebody
+
+  // Steps a second relative to those of turns: the sum of the rates (under turns it is 1).
+  double total() const;
+};
+
+// For `ms` of the simulated clock.
+SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, Gate& gate, double ms);
+
+}  // namespace pal

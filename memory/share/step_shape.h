@@ -1,0 +1,45 @@
+// A job's step as the jobs beside it see it: which bytes it holds when, and what it asks of the
+// device.
+//
+// Moments are those of lifetimes (memory/storages/lifetimes.h): node n starts at 2n and is done at
+// 2n + 1. Times are ticks: nanoseconds of the step when it runs alone.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memory/plan/plan.h"
+#include "memory/price/demand.h"
+#include "memory/storages/lifetimes.h"
+
+namespace pal {
+
+// A storage that lives and dies within the step, and so can lie where another job's lies at another
+// time.
+struct SharableBuffer {
+  Lifetime life;      // from the start of a node until a node is done, or the step
+  int64_t bytes = 0;  // aligned
+  StorageId storage;
+};
+
+struct StepShape {
+  std::string name;
+  // The job's own: state, both slots of inputs, and outputs, which are read after the step.
+  int64_t own_bytes = 0;
+  std::vector<SharableBuffer> buffers;
+  int64_t alone_bytes = 0;        // own bytes, and the sharable ones as the plan has placed them
+  std::vector<int64_t> tick;      // by moment, strictly later where a node of compute is between
+  std::vector<NodeDemand> nodes;  // those of the compute queue
+  std::vector<NodeId> node;       // which they are
+
+  int64_t moments() const { return int64_t(tick.size()) - 1; }
+  int64_t ticks() const { return tick.back(); }
+  double ms() const { return double(ticks()) * 1e-6; }
+};
+
+// Of a step that has been placed. Copies to the host's memory run beside compute: what they take of
+// the device is not counted, how long compute waits for them is.
+StepShape step_shape(const std::string& name, const Program& program, const Storages& storages,
+                     const Plan& plan, const DeviceProfile& device);
+
+}  // namespace pal
