@@ -1,5 +1,5 @@
-// Where the bytes of a running step live. The runner asks; StaticPlan and Regions (in memory/)
-// answer.
+// Where the bytes of a running step live. The runner asks; StaticPlan and SharedPlan (in
+// memory/run) answer.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -46,7 +46,9 @@ class Memory {
  public:
   virtual ~Memory() = default;
   virtual void begin_step() {}
-  virtual void end_step() {}
+  virtual void end_step() {}  // also where the step failed
+  // Told before a node runs, and before its storages are acquired; it may wait.
+  virtual void before_node(NodeId, QueueId) {}
   virtual std::byte* acquire(StorageId storage, QueueId queue) = 0;
   virtual void release(StorageId, QueueId) {}
   // Told when a node has run, before its storages are released.

@@ -159,8 +159,8 @@ void Runner::run() {
   for (size_t q = 1; q < lanes_.size(); ++q) {
     for (int64_t done; (done = lanes_[q]->done.load()) != kAll;) lanes_[q]->done.wait(done);
   }
-  if (error_) std::rethrow_exception(error_);
   memory_.end_step();
+  if (error_) std::rethrow_exception(error_);
 }
 
 void Runner::fail(std::exception_ptr error) {
@@ -191,6 +191,7 @@ void Runner::run_lane(Lane& lane) {
 void Runner::execute(NodeId n, Lane& lane) {
   const Call& call = calls_[n];
   const StorageId* storages = node_storages_.data() + call.storage;
+  memory_.before_node(n, lane.queue.id);
   for (int i = 0; i < call.storages; ++i) {
     lane.address[storages[i]] = memory_.acquire(storages[i], lane.queue.id);
   }
@@ -220,8 +221,8 @@ void Runner::execute(NodeId n, Lane& lane) {
   }
   if (options_.trace) spans_[n] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);
-  memory_.after_node(n, lane.queue.id);
   if (options_.poison) poison_ended(n, lane);
+  memory_.after_node(n, lane.queue.id);
   for (int i = 0; i < call.storages; ++i) memory_.release(storages[i], lane.queue.id);
 }
 

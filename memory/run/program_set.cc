@@ -53,18 +53,18 @@ void Executable::run() {
   state_->send();
   if (host.inputs > 0) {
     accelerator_->wait(turns_->before_inputs_of(this));
-    std::memcpy(memory_->base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
+    std::memcpy(memory().base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
                 size_t(host.inputs));
   }
   if (region.inputs > 0) {
     accelerator_->wait(kInputQueue, turns_->before_inputs_of(this));
     accelerator_->copy(kInputQueue,
-                       memory_->base(Space::device) + region.state + next_ * region.inputs,
+                       memory().base(Space::device) + region.state + next_ * region.inputs,
                        staging_->base(Space::host), region.inputs);
     accelerator_->record(sent_, kInputQueue);
     accelerator_->wait(kComputeQueue, sent_);
   }
-  memory_->set_input_slot(next_);
+  memory().set_input_slot(next_);
   runner_->use_recording(next_);
   const Accelerator::Event& end = turns_->begin(this);
   runner_->run();
@@ -92,11 +92,20 @@ void Executable::send_output(const std::string& name, std::byte* to) {
   accelerator_->copy(kComputeQueue, to, runner_->data(value), program().value(value).spec.bytes());
 }
 
-ProgramSet::ProgramSet(CompileOptions options, const Device& device)
+StaticPlan& Executable::memory() {
+  if (auto* plan = dynamic_cast<StaticPlan*>(memory_.get())) return *plan;
+  throw ProgramError("the program's bytes lie in a pool, and have no plan of their own");
+}
+
+ProgramSet::ProgramSet(CompileOptions options, const Device& device, PoolShare share)
     : options_(std::move(options)),
+      share_(std::move(share)),
       cache_(device),
       arena_(std::make_unique<Arena>(device.accelerator)) {
   if (!device.accelerator) return;
+  if (share_.pool) {
+    throw UsageError("jobs share memory on the processor only in this version: --device cpu");
+  }
   mirror_ = std::make_shared<StateMirror>(device.accelerator, *arena_);
   turns_ = std::make_shared<Turns>(*device.accelerator);
 }
@@ -144,11 +153,18 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
   const Compiled& c = *made->compiled_;
   const std::byte* const device = arena_->base(Space::device);
   const std::byte* const host = arena_->base(Space::host);
-  arena_->reserve(c.plan);
+  if (!share_.pool) arena_->reserve(c.plan);
   if (arena_->base(Space::device) != device || arena_->base(Space::host) != host) {
     for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
   }
-  made->memory_ = std::make_unique<StaticPlan>(c.storages, c.plan, *arena_);
+  if (share_.pool) {
+    const StepShape shape =
+        step_shape(name, c.program, c.storages, c.plan, options_.profile.value_or(DeviceProfile{}));
+    made->memory_ =
+        std::make_unique<SharedPlan>(c.storages, c.plan, shape, *arena_, *share_.pool, share_.job);
+  } else {
+    made->memory_ = std::make_unique<StaticPlan>(c.storages, c.plan, *arena_);
+  }
   made->runner_ =
       std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device(),
                                RunOptions{.record = cache_.device().graphs});

@@ -11,6 +11,7 @@
 #include "core/accelerator.h"
 #include "core/runner.h"
 #include "memory/compile.h"
+#include "memory/run/shared_pool.h"
 #include "memory/run/static_plan.h"
 
 namespace pal {
@@ -77,14 +78,15 @@ class Executable {
   // and waits for nothing.
   void send_output(const std::string& name, std::byte* to);
   Runner& runner() { return *runner_; }
-  StaticPlan& memory() { return *memory_; }
+  // ProgramError where a pool holds what the program shares.
+  StaticPlan& memory();
 
  private:
   friend class ProgramSet;
   std::byte* output_bytes(const std::string& name);
 
   std::unique_ptr<Compiled> compiled_;
-  std::unique_ptr<StaticPlan> memory_;
+  std::unique_ptr<Memory> memory_;
   std::unique_ptr<Runner> runner_;
   // On an accelerator only. Inputs are filled beside the arena. Those of the device go by way of
   // pinned memory, on a queue of their own, while the last step runs; the few that a step reads in
@@ -107,9 +109,16 @@ struct StateTensor {
   std::byte* data;
 };
 
+// A job's place in a pool; without a pool a set has memory of its own.
+struct PoolShare {
+  std::shared_ptr<SharedPool> pool = nullptr;
+  JobId job = 0;
+};
+
 class ProgramSet {
  public:
-  ProgramSet(CompileOptions options, const Device& device);
+  // UsageError where a pool is given and the device is not the processor.
+  ProgramSet(CompileOptions options, const Device& device, PoolShare share = {});
 
   // Makes room for a program's state slots. Once a program is compiled the state is fixed: a set
   // whose first program does not carry all of it declares the others first.
@@ -137,6 +146,7 @@ class ProgramSet {
   Executable& install(const std::string& name, std::unique_ptr<Compiled> compiled);
 
   CompileOptions options_;
+  PoolShare share_;
   KernelCache cache_;
   StateLayout layout_;
   std::vector<StateTensor> slots_;  // data is filled in by state()

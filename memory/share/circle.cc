@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/spec.h"
 
 namespace pal {
 namespace {
@@ -221,7 +222,7 @@ int64_t place_longest_first(const StepShape& shape, PoolOffsets& offset) {
 }
 
 PoolPlacement place_apart(std::span<const StepShape* const> shapes, int64_t height) {
-  PoolPlacement out{.height = height};
+  PoolPlacement out{.height = align_up(height)};
   for (const StepShape* shape : shapes) {
     out.height = std::max(out.height, place_longest_first(*shape, out.offset.emplace_back()));
   }

@@ -93,7 +93,7 @@ std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes) 
   return rates;
 }
 
-std::unique_ptr<Gate> CorunWay::gate(const std::vector<const StepShape*>& shapes) const {
+std::unique_ptr<PoolGate> CorunWay::gate(const std::vector<const StepShape*>& shapes) const {
   switch (kind) {
     case Kind::beside: return open_gate();
     case Kind::circle: return circle_gate(circle, waits);
@@ -211,12 +211,11 @@ const CorunWay& CorunSearch::place(Try& t) {
   return *(t.way = std::move(way));
 }
 
-std::optional<CorunWay> CorunSearch::within(int64_t budget, CorunGoal goal) {
+// The best of `best`, which may be null, and of all ways side by side.
+const CorunWay* CorunSearch::best(int64_t budget, CorunGoal goal, const CorunWay* best) {
   const int64_t pool = budget - own_bytes_;
-  if (turns_.pool_bytes > pool) return {};
-  const CorunWay* best = &turns_;
   const auto consider = [&](const CorunWay& way) {
-    if (way.pool_bytes > pool || way.total <= best->total) return;
+    if (way.pool_bytes > pool || (best && way.total <= best->total)) return;
     for (size_t j = 0; goal == CorunGoal::fair && j < way.rate.size(); ++j) {
       if (way.rate[j] < turns_.rate[j]) return;
     }
@@ -227,7 +226,17 @@ std::optional<CorunWay> CorunSearch::within(int64_t budget, CorunGoal goal) {
   for (Try& t : tries_) {
     if (t.at_least <= pool) consider(place(t));
   }
-  return *best;
+  return best;
+}
+
+std::optional<CorunWay> CorunSearch::within(int64_t budget, CorunGoal goal) {
+  if (turns_.pool_bytes > budget - own_bytes_) return {};
+  return *best(budget, goal, &turns_);
+}
+
+std::optional<CorunWay> CorunSearch::side_by_side(int64_t budget, CorunGoal goal) {
+  const CorunWay* found = best(budget, goal, nullptr);
+  return found ? std::optional(*found) : std::nullopt;
 }
 
 }  // namespace pal

@@ -1,6 +1,7 @@
 // How jobs share a device and its memory: the circle, the addresses and the waits that are
 // predicted to do most within a budget.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@ enum class CorunGoal : uint8_t {
   total,  // the highest sum of rates relative to alone
   fair,   // likewise, and no job slower than in turns
 };
+constexpr auto names(CorunGoal) { return std::array{"total", "fair"}; }
 
 // One way for jobs to run beside each other, and what it is predicted to do. Bytes are those of all
 // jobs: what is their own, and the pool.
@@ -35,7 +37,7 @@ struct CorunWay {
   Circle circle = {};
   CircleWaits waits = {};
 
-  std::unique_ptr<Gate> gate(const std::vector<const StepShape*>& shapes) const;
+  std::unique_ptr<PoolGate> gate(const std::vector<const StepShape*>& shapes) const;
 };
 const char* to_string(CorunWay::Kind kind);
 
@@ -50,12 +52,17 @@ class CorunSearch {
 
   // The fastest within the budget; nothing where not even turns fit.
   std::optional<CorunWay> within(int64_t budget, CorunGoal goal = CorunGoal::total);
+  // Likewise, of those in which no job waits for its turn; nothing where none fits.
+  std::optional<CorunWay> side_by_side(int64_t budget, CorunGoal goal = CorunGoal::total);
 
   int64_t own_bytes() const { return own_bytes_; }
   // Least bytes: turns.
   int64_t least_bytes() const { return own_bytes_ + turns_.pool_bytes; }
   int64_t most_bytes() const { return own_bytes_ + beside_.pool_bytes; }
   const CorunWay& beside() const { return beside_; }
+  const CorunWay& turns() const { return turns_; }
+  // What a job holds that others may hold at other times, as its own plan has placed it.
+  int64_t part_of(size_t job) const { return shapes_[job]->alone_bytes - shapes_[job]->own_bytes; }
 
  private:
   struct Try {
@@ -67,6 +74,7 @@ class CorunSearch {
   void add_tries(const std::vector<int>& steps);
   const CorunWay& place(Try& t);
   void simulate_way(CorunWay& way) const;
+  const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);
 
   std::vector<const StepShape*> shapes_;
   int64_t grain_, own_bytes_ = 0;

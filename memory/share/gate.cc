@@ -18,7 +18,10 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 // How far a job is: which step, and within it which moment has been passed.
 struct Progress {
   int64_t step = 0, moment = -1;
-  auto operator<=>(const Progress&) const = default;
+  bool operator==(const Progress&) const = default;
+  bool operator<(const Progress& other) const {
+    return step != other.step ? step < other.step : moment < other.moment;
+  }
 };
 
 struct Piece {  // of the pool, in grains
@@ -56,7 +59,7 @@ Progress last_end_before(const Circle& circle, const Piece& earlier, const Piece
   return last;
 }
 
-class CircleGate final : public Gate {
+class CircleGate final : public PoolGate {
  public:
   CircleGate(const Circle& circle, const CircleWaits& waits) : waits_(waits) {
     for (const JobOnCircle& job : circle.jobs) {
@@ -106,7 +109,7 @@ class CircleGate final : public Gate {
   }
   void passed(JobId job, int64_t moment) override { at(job).now.moment = moment; }
   void leave(JobId job) override { at(job).left = true; }
-  std::unique_ptr<Gate> clone() const override { return std::make_unique<CircleGate>(*this); }
+  std::unique_ptr<PoolGate> clone() const override { return std::make_unique<CircleGate>(*this); }
 
  private:
   struct Job {
@@ -127,27 +130,26 @@ class CircleGate final : public Gate {
   std::vector<std::vector<std::vector<int64_t>>> asks_, reports_;  // by job, by step on the circle
 };
 
-class TicketGate final : public Gate {
+class TicketGate final : public PoolGate {
  public:
   TicketGate(std::vector<std::vector<RegionProgram>> programs, int32_t regions)
-      : programs_(
-            std::make_shared<const std::vector<std::vector<RegionProgram>>>(std::move(programs))),
-        holder_(size_t(regions), kNobody) {
-    for (const auto& of_job : *programs_) {
-      Job& job = jobs_.emplace_back();
-      for (const RegionProgram& program : of_job) {
-        std::vector<int64_t> asks, reports;
-        std::vector<int64_t> last(size_t(regions), -1);
+      : holder_(size_t(regions), kNobody), jobs_(programs.size()) {
+    auto steps = std::make_shared<std::vector<std::vector<Step>>>();
+    for (auto& of_job : programs) {
+      auto& steps_of_job = steps->emplace_back();
+      for (RegionProgram& program : of_job) {
+        Step& step = steps_of_job.emplace_back();
+        step.last.assign(size_t(regions), -1);
         for (const RegionUse& use : program.uses) {
-          if (!use.takes.empty()) asks.push_back(use.moment);
-          if (!use.gives.empty()) reports.push_back(use.moment);
-          for (int32_t r : use.takes) last[size_t(r)] = kNever;  // until it is given back
-          for (int32_t r : use.gives) last[size_t(r)] = use.moment;
+          if (!use.takes.empty()) step.asks.push_back(use.moment);
+          if (!use.gives.empty()) step.reports.push_back(use.moment);
+          for (int32_t r : use.takes) step.last[size_t(r)] = kNever;  // until it is given back
+          for (int32_t r : use.gives) step.last[size_t(r)] = use.moment;
         }
-        job.asks.push_back(std::move(asks)), job.reports.push_back(std::move(reports));
-        job.last.push_back(std::move(last));
+        step.uses = std::move(program.uses);
       }
     }
+    steps_ = std::move(steps);
   }
 
   void begin_step(JobId job, size_t program) override {
@@ -160,12 +162,8 @@ class TicketGate final : public Gate {
     }
     at(job).began = 0;
   }
-  const std::vector<int64_t>& asks(JobId job) const override {
-    return jobs_[size_t(job)].asks[jobs_[size_t(job)].program];
-  }
-  const std::vector<int64_t>& reports(JobId job) const override {
-    return jobs_[size_t(job)].reports[jobs_[size_t(job)].program];
-  }
+  const std::vector<int64_t>& asks(JobId job) const override { return step_of(job).asks; }
+  const std::vector<int64_t>& reports(JobId job) const override { return step_of(job).reports; }
   bool may_pass(JobId job, int64_t moment) override {
     const RegionUse* use = use_at(job, moment);
     if (!use) return true;
@@ -182,23 +180,29 @@ class TicketGate final : public Gate {
     for (int32_t r : use->gives) holder_[size_t(r)] = kNobody;
   }
   void leave(JobId job) override { end_step(job); }
-  std::unique_ptr<Gate> clone() const override { return std::make_unique<TicketGate>(*this); }
+  std::unique_ptr<PoolGate> clone() const override { return std::make_unique<TicketGate>(*this); }
 
  private:
   static constexpr int32_t kNobody = -1;
+  struct Step {  // of a program
+    std::vector<RegionUse> uses;
+    std::vector<int64_t> asks, reports, last;  // last: by region, when it is given back
+  };
   struct Job {
-    std::vector<std::vector<int64_t>> asks, reports, last;  // by program; last: by region
     size_t program = 0;
     int64_t began = 0;  // ticket of the running step, 0 between steps
     int64_t now = -1;   // the moment that it has passed
     size_t next = 0;    // of the uses of its program
   };
   Job& at(JobId job) { return jobs_[size_t(job)]; }
+  const Step& step_of(JobId job) const {
+    return (*steps_)[size_t(job)][jobs_[size_t(job)].program];
+  }
 
   // Moments are met in order.
   const RegionUse* use_at(JobId job, int64_t moment) {
     Job& j = at(job);
-    const auto& uses = (*programs_)[size_t(job)][j.program].uses;
+    const auto& uses = step_of(job).uses;
     while (j.next < uses.size() && uses[j.next].moment < moment) ++j.next;
     return j.next < uses.size() && uses[j.next].moment == moment ? &uses[j.next] : nullptr;
   }
@@ -207,19 +211,21 @@ class TicketGate final : public Gate {
     if (holder == job) return true;
     if (holder != kNobody) return false;
     const int64_t mine = at(job).began;
-    return std::all_of(jobs_.begin(), jobs_.end(), [&](const Job& other) {
-      return other.began == 0 || other.began >= mine ||
-             other.last[other.program][size_t(region)] <= other.now;
-    });
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const Job& other = jobs_[i];
+      if (other.began == 0 || other.began >= mine) continue;
+      if (step_of(JobId(i)).last[size_t(region)] > other.now) return false;
+    }
+    return true;
   }
 
-  std::shared_ptr<const std::vector<std::vector<RegionProgram>>> programs_;
-  std::vector<int32_t> holder_;  // by region
+  std::shared_ptr<const std::vector<std::vector<Step>>> steps_;  // by job, by program
+  std::vector<int32_t> holder_;                                  // by region
   std::vector<Job> jobs_;
   int64_t tickets_ = 0;
 };
 
-class OpenGate final : public Gate {
+class OpenGate final : public PoolGate {
  public:
   void begin_step(JobId, size_t) override {}
   void end_step(JobId) override {}
@@ -228,13 +234,13 @@ class OpenGate final : public Gate {
   bool may_pass(JobId, int64_t) override { return true; }
   void passed(JobId, int64_t) override {}
   void leave(JobId) override {}
-  std::unique_ptr<Gate> clone() const override { return std::make_unique<OpenGate>(*this); }
+  std::unique_ptr<PoolGate> clone() const override { return std::make_unique<OpenGate>(*this); }
 
  private:
   std::vector<int64_t> none_;
 };
 
-class TurnGate final : public Gate {
+class TurnGate final : public PoolGate {
  public:
   void begin_step(JobId job, size_t) override { queue_.push_back(job); }
   void end_step(JobId job) override { std::erase(queue_, job); }
@@ -243,7 +249,7 @@ class TurnGate final : public Gate {
   bool may_pass(JobId job, int64_t) override { return queue_.front() == job; }
   void passed(JobId, int64_t) override {}
   void leave(JobId job) override { end_step(job); }
-  std::unique_ptr<Gate> clone() const override { return std::make_unique<TurnGate>(*this); }
+  std::unique_ptr<PoolGate> clone() const override { return std::make_unique<TurnGate>(*this); }
 
  private:
   std::vector<int64_t> at_first_{0}, none_;
@@ -286,8 +292,9 @@ CircleWaits waits_of(const Circle& circle, const PoolPlacement& placement, int64
         const auto [moment, other] = when;
         Progress end = progress;
         if (before) end.step -= circle.jobs[other].steps;
+        if (before && end.step >= 0) continue;  // nobody waited for it before the first period
         const auto [at, is_new] = most.try_emplace(other, end);
-        if (!is_new && end <= at->second) continue;
+        if (!is_new && !(at->second < end)) continue;
         at->second = end;
         if (before) continue;
         of_job[size_t(i)].push_back({.moment = moment,
@@ -333,7 +340,7 @@ void check_waits(const Circle& circle, const CircleWaits& waits) {
   }
 }
 
-std::unique_ptr<Gate> circle_gate(const Circle& circle, const CircleWaits& waits) {
+std::unique_ptr<PoolGate> circle_gate(const Circle& circle, const CircleWaits& waits) {
   return std::make_unique<CircleGate>(circle, waits);
 }
 
@@ -373,13 +380,13 @@ RegionProgram region_program(const StepShape& shape, const PoolOffsets& offset,
   return out;
 }
 
-std::unique_ptr<Gate> ticket_gate(std::vector<std::vector<RegionProgram>> programs,
-                                  int32_t regions) {
+std::unique_ptr<PoolGate> ticket_gate(std::vector<std::vector<RegionProgram>> programs,
+                                      int32_t regions) {
   return std::make_unique<TicketGate>(std::move(programs), regions);
 }
 
-std::unique_ptr<Gate> open_gate() { return std::make_unique<OpenGate>(); }
+std::unique_ptr<PoolGate> open_gate() { return std::make_unique<OpenGate>(); }
 
-std::unique_ptr<Gate> turn_gate() { return std::make_unique<TurnGate>(); }
+std::unique_ptr<PoolGate> turn_gate() { return std::make_unique<TurnGate>(); }
 
 }  // namespace pal

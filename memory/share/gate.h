@@ -16,9 +16,9 @@ namespace pal {
 
 using JobId = int32_t;
 
-class Gate {
+class PoolGate {
  public:
-  virtual ~Gate() = default;
+  virtual ~PoolGate() = default;
   // Which of its programs the job runs next.
   virtual void begin_step(JobId job, size_t program) = 0;
   virtual void end_step(JobId job) = 0;
@@ -31,7 +31,7 @@ class Gate {
   // The job has ended, or failed within a step: it holds nothing and asks for nothing any more.
   virtual void leave(JobId job) = 0;
   // As it stands, for whoever tries all ways to go on.
-  virtual std::unique_ptr<Gate> clone() const = 0;
+  virtual std::unique_ptr<PoolGate> clone() const = 0;
 };
 
 // Before `moment` of its step, a job waits until another has passed a moment of a step. Steps are
@@ -57,7 +57,7 @@ CircleWaits waits_of(const Circle& circle, const PoolPlacement& placement, int64
 void check_waits(const Circle& circle, const CircleWaits& waits);
 
 // Jobs on a circle. A job that left holds nobody up.
-std::unique_ptr<Gate> circle_gate(const Circle& circle, const CircleWaits& waits);
+std::unique_ptr<PoolGate> circle_gate(const Circle& circle, const CircleWaits& waits);
 
 // What one program of a job takes and gives back of the pool's regions, for jobs that come in any
 // order: by moment, in order.
@@ -86,13 +86,13 @@ RegionProgram region_program(const StepShape& shape, const PoolOffsets& offset,
 // that began is passed by no later one, so the longest waiting is soon the first.
 //
 // `programs`: by job, by program.
-std::unique_ptr<Gate> ticket_gate(std::vector<std::vector<RegionProgram>> programs,
-                                  int32_t regions);
+std::unique_ptr<PoolGate> ticket_gate(std::vector<std::vector<RegionProgram>> programs,
+                                      int32_t regions);
 
 // Nobody waits for anybody.
-std::unique_ptr<Gate> open_gate();
+std::unique_ptr<PoolGate> open_gate();
 
 // One step at a time, in the order in which they were asked for.
-std::unique_ptr<Gate> turn_gate();
+std::unique_ptr<PoolGate> turn_gate();
 
 }  // namespace pal

@@ -9,7 +9,7 @@ namespace {
 
 class Simulation {
  public:
-  Simulation(const std::vector<SimulatedJob>& jobs, Gate& gate) : gate_(gate) {
+  Simulation(const std::vector<SimulatedJob>& jobs, PoolGate& gate) : gate_(gate) {
     for (const SimulatedJob& job : jobs) jobs_.push_back({.job = &job});
     out_.rate.resize(jobs.size()), out_.waited_ms.resize(jobs.size());
     out_.steps.resize(jobs.size());
@@ -141,7 +141,7 @@ class Simulation {
     }
   }
 
-  Gate& gate_;
+  PoolGate& gate_;
   std::vector<Job> jobs_;
   double now_ = 0;
   SimulatedRun out_;
@@ -151,7 +151,7 @@ class Simulation {
 
 double SimulatedRun::total() const { return std::accumulate(rate.begin(), rate.end(), 0.0); }
 
-SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, Gate& gate, double ms) {
+SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, PoolGate& gate, double ms) {
   return Simulation(jobs, gate).run(ms);
 }
 

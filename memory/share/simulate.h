@@ -35,6 +35,6 @@ struct SimulatedRun {
 };
 
 // For `ms` of the simulated clock.
-SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, Gate& gate, double ms);
+SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, PoolGate& gate, double ms);
 
 }  // namespace pal

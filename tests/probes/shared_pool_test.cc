@@ -1,7 +1,6 @@
-// Probe 10: two jobs in threads of their own, their transients in one pool of regions that is
-// smaller than both together. Each gets the bits that it gets alone; without the gates it would
-// not.
-#include "memory/run/regions.h"
+// Probe 10: two jobs in threads of their own, their transients in one pool that is smaller than
+// both together. Each gets the bits that it gets alone; without the gates it would not.
+#include "memory/run/shared_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +19,6 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kRegion = 4096;
 constexpr int kSteps = 5;
 
 std::vector<std::vector<std::byte>> results(Running& running) {
@@ -35,36 +33,45 @@ void train(Running& running, uint32_t seed) {
   for (int i = 0; i < kSteps; ++i) running.run();
 }
 
-int64_t transients(const Plan& plan) {
-  return plan.device().bytes - plan.device().transients_begin();
+StepShape shape_of(const Step& step, const Plan& plan) {
+  return step_shape("job", step.program, step.storages, plan, DeviceProfile{});
 }
 
-TEST(Regions, TwoJobsInOnePoolGetTheirOwnBits) {
+std::unique_ptr<SharedPool> pool_under_tickets(int64_t bytes, size_t jobs) {
+  return std::make_unique<SharedPool>(
+      CorunWay{.kind = CorunWay::Kind::tickets, .pool_bytes = bytes}, jobs, bytes);
+}
+
+TEST(SharedPool, TwoJobsInOnePoolGetTheirOwnBits) {
   const Program programs[] = {perceptron(6, 128, 32, true), perceptron(9, 64, 48, true)};
   std::vector<std::vector<std::vector<std::byte>>> alone;
-  int64_t together = 0, larger = 0;
   for (uint32_t j = 0; j < 2; ++j) {
     Planned planned(programs[j]);
     train(planned.running(), j + 1);
     alone.push_back(results(planned.running()));
-    together += transients(planned.plan());
-    larger = std::max(larger, transients(planned.plan()));
   }
-  // Between what the larger one needs and what both need.
-  RegionPool pool(align_up((larger + together) / 2), kRegion);
-  ASSERT_LT(pool.bytes(), together);
   const Step first(programs[0]), second(programs[1]);
   const Step* steps[] = {&first, &second};
   Plan plans[2];
-  Arena arenas[2];
-  std::vector<std::unique_ptr<Regions>> memories;
+  StepShape shapes[2];
+  int64_t together = 0, larger = 0;
   for (size_t j = 0; j < 2; ++j) {
     plans[j] = make_plan(steps[j]->program, steps[j]->storages, StateLayout(steps[j]->program));
-    memories.push_back(std::make_unique<Regions>(steps[j]->program, steps[j]->storages, plans[j],
-                                                 pool, arenas[j],
-                                                 j ? Regions::From::top : Regions::From::bottom));
+    shapes[j] = shape_of(*steps[j], plans[j]);
+    PoolOffsets unused;
+    const int64_t height = place_longest_first(shapes[j], unused);
+    together += height, larger = std::max(larger, height);
   }
+  // Between what the larger one needs and what both need.
   for (int round = 0; round < 5; ++round) {
+    const auto pool = pool_under_tickets(align_up((larger + together) / 2), 2);
+    ASSERT_LT(pool->bytes(), together);
+    Arena arenas[2];
+    std::vector<std::unique_ptr<SharedPlan>> memories;
+    for (size_t j = 0; j < 2; ++j) {
+      memories.push_back(std::make_unique<SharedPlan>(steps[j]->storages, plans[j], shapes[j],
+                                                      arenas[j], *pool, JobId(j)));
+    }
     std::vector<std::vector<std::byte>> shared[2];
     std::string errors[2];
     auto job = [&](uint32_t j) {
@@ -73,6 +80,7 @@ TEST(Regions, TwoJobsInOnePoolGetTheirOwnBits) {
         train(running, j + 1);
         shared[j] = results(running);
       });
+      pool->leave(JobId(j));
     };
     std::thread other(job, 1);
     job(0);
@@ -82,8 +90,6 @@ TEST(Regions, TwoJobsInOnePoolGetTheirOwnBits) {
       EXPECT_EQ(shared[j], alone[j]) << "job " << j << ", round " << round;
     }
   }
-  EXPECT_LE(pool.stats().peak, pool.bytes());
-  EXPECT_GT(pool.stats().peak, 0);
 }
 
 // A job that stands still in the middle of a step, until `flag` is set or for so long.
@@ -104,7 +110,7 @@ Program passing(std::atomic<bool>* flag) {
   return b.take();
 }
 
-// What Regions would be without its gates: transients where Regions has them, held by nobody.
+// What a pool would be without its gates: transients at places that nobody holds.
 class Ungated final : public Memory {
  public:
   Ungated(const Step& step, const Plan& plan, Arena& pool, Arena& own)
@@ -146,20 +152,23 @@ template <class MemoryOf> std::vector<std::byte> stood(int milliseconds, MemoryO
   return job0.bytes("y");
 }
 
-TEST(Regions, GatesKeepTheOtherJobOut) {
+TEST(SharedPool, GatesKeepTheOtherJobOut) {
   std::atomic<bool> flag{true};
   Planned alone(standing(&flag, 0));
   alone.set("x", random_floats(64 * 64, 1));
   alone.run();
 
-  // All regions are in use while job 0 stands: job 1 waits for it, not the other way round.
-  RegionPool pool(5 * 64 * 64 * 4, kRegion);
+  // All of it is in use while job 0 stands: job 1 waits for it, not the other way round.
+  const auto pool = pool_under_tickets(5 * 64 * 64 * 4, 2);
+  std::vector<StepShape> shapes;
+  shapes.reserve(2);
   const auto gated = stood(100, [&](const Step& step, const Plan& plan, Arena& own) {
-    return std::make_unique<Regions>(step.program, step.storages, plan, pool, own,
-                                     Regions::From::bottom);
+    shapes.push_back(shape_of(step, plan));
+    return std::make_unique<SharedPlan>(step.storages, plan, shapes.back(), own, *pool,
+                                        JobId(shapes.size() - 1));
   });
   EXPECT_EQ(gated, alone.bytes("y"));
-  EXPECT_GT(pool.stats().waits, 0);
+  EXPECT_GT(pool->stats(1).waits, 0);
 
   Arena shared;
   shared.reserve(Space::device, 1 << 20);
@@ -167,15 +176,6 @@ TEST(Regions, GatesKeepTheOtherJobOut) {
     return std::make_unique<Ungated>(step, plan, shared, own);
   });
   EXPECT_NE(ungated, alone.bytes("y"));
-}
-
-TEST(Regions, AJobThatDoesNotFitAloneIsRefused) {
-  const Step step(perceptron(6, 128, 32, true));
-  const Plan plan = make_plan(step.program, step.storages, StateLayout(step.program));
-  RegionPool pool(transients(plan) / 2, kRegion);
-  Arena arena;
-  EXPECT_THROW(Regions(step.program, step.storages, plan, pool, arena, Regions::From::bottom),
-               BudgetError);
 }
 
 }  // namespace

@@ -1,0 +1,167 @@
+// What a compiled step holds and when, for the jobs beside it.
+#include "memory/share/step_shape.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "memory/compile.h"
+#include "memory/swap/swap.h"
+#include "tests/support/random_network.h"
+
+namespace pal::test {
+namespace {
+
+// Copies take about as long as the nodes beside them.
+const DeviceProfile kCard = {.name = "small",
+                             .f32 = 1e12,
+                             .vector = 1e12,
+                             .memory = 1e11,
+                             .link = 2e10,
+                             .launch = 1e-7,
+                             .units = 4,
+                             .tile = 64};
+
+Compiled compiled(uint64_t seed, bool swaps) {
+  const Program step =
+      random_network(seed, {.layers = 6 + int(seed % 14), .batch = 64, .width = 64});
+  KernelCache cache{Device{}};
+  const StateLayout layout(step);
+  CompileOptions options;
+  options.profile = kCard, options.must_fit = false;
+  if (swaps) {
+    options.swap.method = Swap::planned;
+    options.budget = compile(step, cache, layout, options).plan.device().bytes * 3 / 4;
+  }
+  return compile(step, cache, layout, options);
+}
+
+bool computes(const Program& program, NodeId n) { return program.node(n).queue == kComputeQueue; }
+
+void check_bytes(const Compiled& c, const StepShape& shape) {
+  const Region& region = c.plan.device();
+  const ByStorage<Lifetime> lifetimes = lifetimes_of(c.program, c.storages);
+  int64_t outputs = 0, top = region.transients_begin(), top_of_shared = top;
+  size_t shared = 0;
+  for (StorageId s : c.storages.list.ids()) {
+    const Storage& storage = c.storages[s];
+    if (storage.space != Space::device || !storage.is_transient()) continue;
+    const int64_t end = c.plan.offset[s] + align_up(storage.bytes);
+    top = std::max(top, end);
+    if (storage.output) {
+      outputs += align_up(storage.bytes);
+    } else if (!(lifetimes[s].begin >= lifetimes[s].end) && storage.bytes > 0) {
+      ++shared, top_of_shared = std::max(top_of_shared, end);
+    }
+  }
+  ASSERT_EQ(top, region.bytes);
+  EXPECT_EQ(shape.own_bytes, region.state + 2 * region.inputs + outputs);
+  // Outputs move out of the pool: what lay over them stays where it was.
+  EXPECT_EQ(shape.alone_bytes, shape.own_bytes + top_of_shared - region.transients_begin());
+  EXPECT_LE(shape.alone_bytes, region.bytes + outputs);
+  EXPECT_GE(shape.alone_bytes, region.lower_bound);
+
+  EXPECT_EQ(shape.buffers.size(), shared);
+  std::set<StorageId> seen;
+  for (const SharableBuffer& b : shape.buffers) {
+    EXPECT_TRUE(seen.insert(b.storage).second);
+    const Storage& storage = c.storages[b.storage];
+    EXPECT_FALSE(storage.output || storage.input || storage.persistent);
+    EXPECT_EQ(storage.space, Space::device);
+    EXPECT_EQ(b.bytes, align_up(storage.bytes));
+  }
+}
+
+void check_lives(const Compiled& c, const StepShape& shape) {
+  const ByStorage<Lifetime> lifetimes = lifetimes_of(c.program, c.storages);
+  for (const SharableBuffer& b : shape.buffers) {
+    const Lifetime& life = lifetimes[b.storage];
+    EXPECT_LE(b.life.begin, life.begin);
+    EXPECT_GE(b.life.end, life.end);
+    EXPECT_LE(b.life.end, shape.moments());
+    EXPECT_EQ(b.life.begin % 2, 0);
+    // Only compute asks and reports.
+    if (b.life.begin > 0) {
+      EXPECT_TRUE(computes(c.program, NodeId(int32_t(b.life.begin / 2))));
+    }
+    if (b.life.end < shape.moments()) {
+      EXPECT_EQ(b.life.end % 2, 1);
+      EXPECT_TRUE(computes(c.program, NodeId(int32_t(b.life.end / 2))));
+    }
+    EXPECT_LE(life.begin - b.life.begin, 1);
+    EXPECT_LE(b.life.end - life.end, 1);
+  }
+}
+
+void check_time(const Compiled& c, const StepShape& shape) {
+  const Prediction prediction = predict(c.program, kCard, &c.storages);
+  const auto nodes = double(c.program.node_count());
+  ASSERT_EQ(shape.moments(), 2 * c.program.node_count());
+  ASSERT_EQ(shape.nodes.size(), shape.node.size());
+  EXPECT_NEAR(double(shape.ticks()), prediction.step_ms * 1e6, nodes);
+  double sum = 0;
+  size_t i = 0;
+  for (NodeId n : c.program.nodes.ids()) {
+    const int64_t begin = shape.tick[size_t(start_of(n))], end = shape.tick[size_t(done_of(n))];
+    if (n > 0) {
+      EXPECT_GE(begin, shape.tick[size_t(start_of(n)) - 1]);
+    }
+    if (!computes(c.program, n)) {
+      EXPECT_EQ(begin, end);
+      continue;
+    }
+    EXPECT_LT(begin, end);
+    EXPECT_NEAR(double(end), prediction.end_ms[n] * 1e6, nodes);
+    ASSERT_LT(i, shape.node.size());
+    EXPECT_EQ(shape.node[i], n);
+    const NodeDemand& demand = shape.nodes[i++];
+    EXPECT_NEAR(demand.launch_ms + demand.work_ms, prediction.node_ms[n], 1e-9);
+    for (const double part : {demand.flops, demand.memory, demand.units}) {
+      EXPECT_GE(part, 0);
+      EXPECT_LE(part, 1);
+    }
+    EXPECT_GE(demand.idle_ms, 0);
+    sum += demand.idle_ms + demand.launch_ms + demand.work_ms;
+  }
+  EXPECT_EQ(i, shape.node.size());
+  EXPECT_NEAR(sum * 1e6, double(shape.ticks()), 2 * nodes);
+}
+
+TEST(StepShape, OfACompiledStep) {
+  for (uint64_t seed = 0; seed < networks_asked(8); ++seed) {
+    SCOPED_TRACE(seed);
+    const Compiled c = compiled(seed, false);
+    const StepShape shape = step_shape("net", c.program, c.storages, c.plan, kCard);
+    EXPECT_EQ(shape.name, "net");
+    check_bytes(c, shape), check_lives(c, shape), check_time(c, shape);
+    // All compute, one node behind the other.
+    for (const NodeDemand& demand : shape.nodes) EXPECT_NEAR(demand.idle_ms, 0, 1e-5);
+  }
+}
+
+TEST(StepShape, OfAStepThatCopiesOnOtherQueues) {
+  int copies = 0, idle = 0;
+  for (uint64_t seed = 0; seed < networks_asked(8); ++seed) {
+    SCOPED_TRACE(seed);
+    const Compiled c = compiled(seed, true);
+    const StepShape shape = step_shape("net", c.program, c.storages, c.plan, kCard);
+    check_bytes(c, shape), check_lives(c, shape), check_time(c, shape);
+    copies += int(c.program.nodes.size() - shape.nodes.size());
+    for (const NodeDemand& demand : shape.nodes) idle += demand.idle_ms > 1e-4;
+  }
+  EXPECT_GT(copies, 20);
+  EXPECT_GT(idle, 10);
+}
+
+// Time is counted in nanoseconds, and some nodes take less.
+TEST(StepShape, EveryNodeTakesTime) {
+  const Compiled c = compiled(0, false);
+  const DeviceProfile fast{.f32 = 1e18, .vector = 1e18, .memory = 1e18};
+  const StepShape shape = step_shape("net", c.program, c.storages, c.plan, fast);
+  EXPECT_EQ(shape.ticks(), c.program.node_count());
+  for (NodeId n : c.program.nodes.ids()) EXPECT_EQ(shape.tick[size_t(done_of(n))], int32_t(n) + 1);
+}
+
+}  // namespace
+}  // namespace pal::test
