@@ -1,22 +1,39 @@
 // The program `pal` (and `train`): runs the command that the command line names, and turns every
 // failure into one line on standard error and an exit code.
-#include <new>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
 
 #include "core/error.h"
 #include "train/commands/cli.h"
+#include "train/commands/commands.h"
 #include "train/run_files/log.h"
+
+namespace {
+
+// Threads of a team without work spin for a while, and keep another team from the processor, unless
+// a variable says otherwise. OpenMP's library reads it as it is loaded, so the program starts anew.
+// Where it cannot, it is only slower.
+void make_idle_threads_sleep(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY")) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  execv(program.c_str(), argv);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   try {
     std::string program = argc > 0 ? argv[0] : "pal";
-    return pal::parse_command_line(program, {argv + (argc > 0), argv + argc}).run();
-  } catch (const pal::Error& e) {
-    pal::log_error(e.what());
-    return e.exit_code;
-  } catch (const std::bad_alloc&) {
-    pal::log_error("out of memory");
-  } catch (const std::exception& e) {
-    pal::log_error(e.what());
+    const pal::Request request = pal::parse_command_line(program, {argv + (argc > 0), argv + argc});
+    if (request.many_teams) make_idle_threads_sleep(argv);
+    return request.run();
+  } catch (...) {
+    const pal::Failure failure = pal::failure_at_hand();
+    pal::log_error(failure.what);
+    return failure.exit_code;
   }
-  return pal::kExitFailed;
 }

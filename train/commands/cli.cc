@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <new>
 
 #include "core/error.h"
 #include "train/commands/commands.h"
@@ -15,9 +16,9 @@
 namespace pal {
 
 // The commands, in the order of the help: a row each. The file score.cc defines score_command().
-#define PAL_COMMANDS(row)                                                                          \
-  row(train) row(plan) row(bench) row(reproduce) row(place) row(translate) row(eval) row(classify) \
-      row(transcribe) row(average) row(score) row(config_reference)
+#define PAL_COMMANDS(row)                                                                       \
+  row(train) row(corun) row(plan) row(bench) row(reproduce) row(place) row(translate) row(eval) \
+      row(classify) row(transcribe) row(average) row(score) row(config_reference)
 
 #define PAL_DECLARE(name) Command name##_command();
 PAL_COMMANDS(PAL_DECLARE)
@@ -69,6 +70,18 @@ int print(const std::string& text) {
 }
 
 int run_print(const PrintText& args) { return print(args.text); }
+
+Failure failure_at_hand() {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return {e.exit_code, e.what()};
+  } catch (const std::bad_alloc&) {
+    return {kExitFailed, "out of memory"};
+  } catch (const std::exception& e) {
+    return {kExitFailed, e.what()};
+  }
+}
 
 Request parse_command_line(const std::string& program, const std::vector<std::string>& given) {
   std::vector<std::string> args = given;

@@ -14,6 +14,7 @@ namespace pal {
 struct Request {
   std::any args;
   int (*act)(const std::any& args);
+  bool many_teams = false;  // of OpenMP's threads: several threads start some each
 
   // Returns the exit code, or throws pal::Error.
   int run() const { return act(args); }

@@ -2,6 +2,7 @@
 // or throws pal::Error, which carries one. With `json`, it prints one JSON object on standard
 // output and nothing else there. The flags of a command stand in its own file (command.h).
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/share/corun_plan.h"
 #include "train/config/config.h"
 #include "train/loop/train_args.h"
 #include "train/papers/reproduce.h"
@@ -17,6 +19,36 @@
 namespace pal {
 
 int run_train(const TrainArgs& args);
+
+// How the jobs of `pal corun` share the device's memory.
+enum class CorunMode : uint8_t {
+  automatic,  // side by side in one memory, or in turns: what is predicted to do more
+  shared,     // side by side in one memory
+  turns,      // a step at a time
+  unshared,   // each has its own
+};
+constexpr auto names(CorunMode) { return std::array{"auto", "shared", "turns", "unshared"}; }
+
+struct CorunArgs {
+  std::vector<TrainArgs> jobs;  // with the folder of each
+  int64_t budget = 0;           // bytes of the device's memory, for all together
+  CorunMode mode = CorunMode::automatic;
+  CorunGoal goal = CorunGoal::total;
+  std::string profile;   // whose times decide; empty: this processor's, if measured
+  bool resume = false;   // jobs whose folder holds a run go on with it
+  bool dry_run = false;  // plan the jobs, print that, and train nothing
+  bool json = false;
+};
+// Several runs side by side, a thread each. The exit code is that of the first job that failed.
+int run_corun(const CorunArgs& args);
+
+// What went wrong, and the exit code that it asks for.
+struct Failure {
+  int exit_code = 0;
+  std::string what;
+};
+// Of the exception that is being handled.
+Failure failure_at_hand();
 
 // Text for standard output: help, a version, a resolved configuration.
 struct PrintText {

@@ -376,7 +376,7 @@ Override parse_set(const std::string& assignment) {
   return {assignment.substr(0, equals), assignment.substr(equals + 1), "--set"};
 }
 
-fs::path find_config(const std::string& name) {
+fs::path find_config(const std::string& name, const std::string& flag) {
   std::error_code ignored;
   for (const fs::path& candidate :
        {fs::path(name), "configs" / fs::path(name), "configs" / fs::path(name + ".yaml"),
@@ -385,7 +385,7 @@ fs::path find_config(const std::string& name) {
   std::set<std::string> names = config_names();
   std::vector<std::string> list(names.begin(), names.end());
   std::string stem = fs::path(name).stem().string();
-  throw UsageError("--config: there is no file '" + name + "' and no configuration of that name" +
+  throw UsageError(flag + ": there is no file '" + name + "' and no configuration of that name" +
                    did_you_mean(nearest(stem, list)) +
                    (list.empty() ? "; give the path of a .yaml file"
                                  : " (there are: " + comma_list(list) + ")"));

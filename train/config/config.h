@@ -91,9 +91,10 @@ struct Override {
 // "train.lr=0.1" as an Override. UsageError when there is no '=' or no section.
 Override parse_set(const std::string& assignment);
 
-// Where --config's argument is: a path (tried first), or a bare name in configs/ of the working
+// Where the argument of `flag` is: a path (tried first), or a bare name in configs/ of the working
 // directory, then of resource_dir(), with or without .yaml. UsageError lists the names there are.
-std::filesystem::path find_config(const std::string& name_or_path);
+std::filesystem::path find_config(const std::string& name_or_path,
+                                  const std::string& flag = "--config");
 
 // Reads, overrides (later ones win) and checks. Every fault of the user's is a UsageError
 // "FILE:LINE: section.option: what; what to do", or with the flag's name in place of FILE:LINE.

@@ -36,11 +36,12 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
 
 }  // namespace
 
-Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task)
+Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share)
     : args_(args),
       config_(args.config),
       task_(std::move(task)),
-      programs_(run_options(config_.memory), training_device(config_, &device_line_)),
+      programs_(run_options(config_.memory), training_device(config_, &device_line_),
+                std::move(share)),
       sparse_(config_.memory, programs_),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();

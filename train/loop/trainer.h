@@ -26,8 +26,9 @@ namespace pal {
 class Trainer {
  public:
   // Compiles the largest bucket's step, and draws the weights or, to resume, loads them. `task` is
-  // the configuration's. Throws before anything is written.
-  Trainer(const TrainArgs& args, std::unique_ptr<Task> task);
+  // the configuration's; `share`: its place in a pool, where jobs share memory. Throws before
+  // anything is written.
+  Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share = {});
 
   // Trains until train.steps, train.max_epochs or train.patience ends it, or until `stop` turns
   // true; then saves. Returns the reason: "steps", "max_epochs", "patience", "interrupted".

@@ -17,6 +17,8 @@ namespace {
 
 bool on_terminal() { return isatty(STDERR_FILENO) == 1; }
 
+thread_local std::string log_prefix;
+
 // One logger for the process. On a terminal it first wipes the line that Progress may have left.
 spdlog::logger& logger() {
   static spdlog::logger instance = [] {
@@ -37,9 +39,16 @@ std::string clock(double seconds) {
 
 }  // namespace
 
-void log_info(const std::string& message) { logger().info("{}", one_line(message)); }
-void log_warn(const std::string& message) { logger().warn("warning: {}", one_line(message)); }
-void log_error(const std::string& message) { logger().error("pal: {}", one_line(message)); }
+void log_info(const std::string& message) { logger().info("{}{}", log_prefix, one_line(message)); }
+void log_warn(const std::string& message) {
+  logger().warn("{}warning: {}", log_prefix, one_line(message));
+}
+void log_error(const std::string& message) {
+  logger().error("{}pal: {}", log_prefix, one_line(message));
+}
+
+LogPrefix::LogPrefix(const std::string& words) { log_prefix = one_line(words) + " "; }
+LogPrefix::~LogPrefix() { log_prefix.clear(); }
 
 std::string progress_text(const ProgressState& state) {
   std::string text = fmt::format("step {}", state.step);
@@ -51,7 +60,8 @@ std::string progress_text(const ProgressState& state) {
   return text;
 }
 
-Progress::Progress() : terminal_(on_terminal()) {}
+Progress::Progress() : Progress(on_terminal()) {}
+Progress::Progress(bool terminal) : terminal_(terminal && log_prefix.empty()) {}
 
 void Progress::update(const ProgressState& state, bool due) {
   if (terminal_) {

@@ -12,6 +12,16 @@ void log_info(const std::string& message);
 void log_warn(const std::string& message);
 void log_error(const std::string& message);
 
+// Where several runs share a process: while it lives, what its thread logs begins with `words` and
+// a space.
+class LogPrefix {
+ public:
+  explicit LogPrefix(const std::string& words);
+  ~LogPrefix();
+  LogPrefix(const LogPrefix&) = delete;
+  LogPrefix& operator=(const LogPrefix&) = delete;
+};
+
 struct ProgressState {
   int64_t step = 0;
   int64_t total_steps = 0;  // 0: not known
@@ -28,8 +38,10 @@ std::string progress_text(const ProgressState& state);
 // that is `due` (when a step row is written too). Called from one thread.
 class Progress {
  public:
-  Progress();  // a terminal or not, as standard error is
-  explicit Progress(bool terminal) : terminal_(terminal) {}
+  // A terminal or not, as standard error is. Under a LogPrefix it counts as none: several runs
+  // cannot rewrite one line.
+  Progress();
+  explicit Progress(bool terminal);
   ~Progress() { finish(); }
   void update(const ProgressState& state, bool due);
   void finish();  // leaves the last line standing

@@ -105,6 +105,56 @@ TEST(Cli, plan_translate_and_eval) {
   EXPECT_EQ(score.target, "t");
 }
 
+TEST(Cli, corun_reads_its_jobs) {
+  auto a = parse<CorunArgs>(
+      {"corun",     kConfig,          "resnet_small", "nmt_small", "--budget",
+       "2GiB",      "--set",          "train.lr=0.5", "--set",     "2:train.lr=0.25",
+       "--set",     "3:train.seed=7", "--steps",      "20",        "--device",
+       "cpu",       "--mode",         "unshared",     "--out",     "here",
+       "--dry-run", "--json"});
+  ASSERT_EQ(a.jobs.size(), 3u);
+  EXPECT_EQ(a.budget, 2ll << 30);
+  EXPECT_TRUE(a.dry_run && a.json && a.jobs[1].dry_run);
+  EXPECT_FALSE(a.resume);
+  EXPECT_EQ(a.mode, CorunMode::unshared);
+  const double rates[] = {0.5, 0.25, 0.5};
+  for (size_t i = 0; i < 3; ++i) {
+    const TrainArgs& job = a.jobs[i];
+    EXPECT_EQ(job.name, i == 1 ? "resnet_small" : "nmt_small");
+    EXPECT_EQ(job.out, std::filesystem::path("here") / std::to_string(i + 1));
+    EXPECT_EQ(*job.config.train.lr, rates[i]);
+    EXPECT_EQ(*job.config.train.seed, i == 2 ? 7 : 1);
+    EXPECT_EQ(*job.config.train.steps, 20);
+    EXPECT_EQ(*job.config.train.max_epochs, std::nullopt);
+    EXPECT_EQ(*job.config.device.type, "cpu");
+  }
+  a = parse<CorunArgs>({"corun", "nmt_small", "resnet_small", "--budget", "1GB"});
+  EXPECT_EQ(a.jobs[1].out, std::filesystem::path("runs/corun_nmt_small_resnet_small/2"));
+  EXPECT_FALSE(a.dry_run || a.json);
+}
+
+TEST(Cli, corun_takes_the_folder_of_a_run) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  std::filesystem::create_directories(run);
+  std::ofstream(run / "config.yaml") << "model: {type: nmt}\ntrain: {max_epochs: 3}\n";
+  const std::vector<std::string> args{"corun", run.string(), "nmt_small", "--budget", "1GB"};
+  auto a = parse<CorunArgs>(args);
+  EXPECT_EQ(a.jobs[0].name, "run");
+  EXPECT_EQ(*a.jobs[0].config.train.max_epochs, 3);
+  EXPECT_EQ(a.jobs[0].out, std::filesystem::path("runs/corun_run_nmt_small/1"));
+  std::vector<std::string> resumed = args;
+  resumed.push_back("--resume");
+  a = parse<CorunArgs>(resumed);
+  EXPECT_TRUE(a.resume);
+  EXPECT_EQ(a.jobs[0].out, run);
+  EXPECT_EQ(a.jobs[1].out, std::filesystem::path("runs/corun_run_nmt_small/2"));
+  EXPECT_NE(
+      error_of({"corun", run.string(), run.string(), "--budget", "1GB", "--resume", "--out", "x"})
+          .find("--out: with --resume"),
+      std::string::npos);
+}
+
 TEST(Cli, text_commands) {
   for (auto args : std::vector<std::vector<std::string>>{{}, {"help"}, {"--help"}, {"-h"}})
     EXPECT_NE(parse<PrintText>(args).text.find("translate"), std::string::npos);
@@ -152,6 +202,21 @@ TEST(Cli, every_refusal_is_one_clear_line) {
       {{"train", "--config", kConfig, "--set", "lr"}, "--set: lr is not an assignment"},
       {{"train", "--config", kConfig, "--set", "train.lrr=1"}, "--set: train.lrr: unknown key"},
       {{"train", "--config", kConfig, "--config", kConfig}, "--config"},
+      {{"corun", "--budget", "1GB"}, "corun: JOB is required"},
+      {{"corun", kConfig, "--budget", "1GB"}, "corun: one job is not enough; give two or more"},
+      {{"corun", kConfig, kConfig}, "corun: --budget is required"},
+      {{"corun", kConfig, kConfig, "--budget", "much"}, "--budget: much is not a size"},
+      {{"corun", kConfig, "nmt_smal", "--budget", "1GB"},
+       "corun: job 2: there is no file 'nmt_smal' and no configuration of that name; did you mean"},
+      {{"corun", kConfig, kConfig, "--budget", "1GB", "--mode", "shar"},
+       "--mode: 'shar' is not one of "},
+      {{"corun", kConfig, kConfig, "--budget", "1GB", "--set", "3:train.lr=1"},
+       "--set: 3:train.lr=1: there is no job 3; the jobs are 1 to 2"},
+      {{"corun", kConfig, kConfig, "--budget", "1GB", "--set", "0:train.lr=1"},
+       "there is no job 0"},
+      {{"corun", kConfig, kConfig, "--budget", "1GB", "--set", "2:train.lrr=1"},
+       "--set: train.lrr: unknown key"},
+      {{"corun", kConfig, kConfig, "--budget", "1GB", "--set", "2:lr"}, "lr is not an assignment"},
       {{"plan", "--config", kConfig, "--bucket", "20"}, "--bucket: '20' is not two lengths"},
       {{"plan", "--config", kConfig, "--bucket", "20,x"}, "--bucket: '20,x' is not two lengths"},
       {{"plan", "--config", kConfig, "--bucket", "0,3"}, "--bucket: '0,3' is not two lengths"},

@@ -52,7 +52,8 @@ class RunTest : public testing::Test {
       dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
       if (chdir(dir_.c_str()) != 0) _exit(99);
       // Threads that wait by spinning are most of such a small training, beside another program.
-      setenv("OMP_WAIT_POLICY", "passive", 0);
+      if (passive_) setenv("OMP_WAIT_POLICY", "passive", 0);
+      if (!passive_) unsetenv("OMP_WAIT_POLICY");
       if (file_limit_ > 0) {
         const rlimit limit{rlim_t(file_limit_), rlim_t(file_limit_)};
         ::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond it fails, as on a full disk
@@ -64,6 +65,7 @@ class RunTest : public testing::Test {
     if (after_ms >= 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
       kill(child, signal);
+      if (second_signal_ > 0) kill(child, second_signal_);
     }
     int status = 0;
     waitpid(child, &status, 0);
@@ -89,6 +91,8 @@ class RunTest : public testing::Test {
   const TemporaryFolder folder_;
   const fs::path dir_ = folder_.path();
   int64_t file_limit_ = 0;  // bytes that any file of the next program may have; 0: no limit
+  int second_signal_ = 0;   // sent right behind the one that pal() is given
+  bool passive_ = true;     // threads that wait sleep
 };
 
 }  // namespace pal

@@ -1,0 +1,333 @@
+// pal corun: jobs side by side have the bits of each alone, also killed and resumed; a job that
+// fails leaves the others alone; what is refused, and what is printed.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/device.h"
+#include "tests/train/loop/whole_runs.h"
+#include "train/config/config.h"
+
+namespace pal {
+namespace {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+
+Words lines_of(const std::string& text) {
+  Words lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+class Corun : public RunTest {
+ protected:
+  Corun() {
+    std::ofstream(dir_ / "text.yaml")
+        << "model: {type: nmt, hidden: 8, embedding: 6, attention_size: 4, encoder_layers: 1,\n"
+           "  decoder_layers: 1, dropout: 0.2}\n"
+           "data: {synthetic: true, source_vocab_size: 20, target_vocab_size: 15, max_length: 5}\n"
+           "train: {batch_size: 8, steps: 6, lr: 0.02, valid_every: 1000, log_every: 1}\n"
+           "device: {type: cpu}\n";
+    std::ofstream(dir_ / "image.yaml")
+        << "model: {type: resnet, family: cifar, depth: 8, width: 4}\n"
+           "data: {synthetic: true, classes: 4, image_size: 8}\n"
+           "train: {batch_size: 8, steps: 6, optimizer: momentum, lr: 0.05, log_every: 1,\n"
+           "  valid_every: 1000}\n"
+           "device: {type: cpu, threads: 1}\n";
+  }
+  RunResult corun(Words more, int signal = 0, int after_ms = -1) {
+    more.insert(more.begin(), "corun");
+    const auto given = [&](const char* flag) { return std::count(more.begin(), more.end(), flag); };
+    if (!given("--budget")) more.insert(more.end(), {"--budget", "1GB"});
+    if (!given("--mode")) more.insert(more.end(), {"--mode", "unshared"});
+    return pal(more, signal, after_ms);
+  }
+  void alone(const std::string& name, const std::string& out, Words more = {}) {
+    more.insert(more.begin(), {"train", "--config", name, "--out", out});
+    const RunResult r = pal(more);
+    ASSERT_EQ(r.status, 0) << r.err;
+  }
+  void same_run(const std::string& a, const std::string& b) {
+    const std::string weights = read_file(dir_ / a / "last.safetensors");
+    EXPECT_GT(weights.size(), 1000u) << a;
+    EXPECT_TRUE(weights == read_file(dir_ / b / "last.safetensors")) << a << ", " << b;
+    EXPECT_EQ(losses(a), losses(b));
+  }
+  // The step rows without the plan's bytes: scratch memory grows with the threads.
+  std::vector<json> losses(const std::string& run) {
+    std::vector<json> rows;
+    for (const std::string& row : steps(dir_ / run)) {
+      rows.push_back(json::parse(row));
+      rows.back().erase("peak_bytes");
+    }
+    return rows;
+  }
+  // Everything under the folder of the test.
+  Words files() const {
+    Words names;
+    for (auto& entry : fs::recursive_directory_iterator(dir_)) names.push_back(entry.path());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+TEST_F(Corun, JobsHaveTheBitsOfEachAlone) {
+  alone("text.yaml", "a");
+  alone("image.yaml", "b", {"--set", "train.seed=3"});
+  const RunResult r =
+      corun({"text.yaml", "image.yaml", "--out", "both", "--set", "2:train.seed=3", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  same_run("a", "both/1");
+  same_run("b", "both/2");
+
+  const json said = json::parse(r.out);
+  EXPECT_EQ(said["mode"], "unshared");
+  EXPECT_EQ(said["budget"], 1'000'000'000);
+  ASSERT_EQ(said["jobs"].size(), 2u);
+  EXPECT_EQ(said["jobs"][0]["name"], "text");
+  EXPECT_EQ(said["jobs"][1]["name"], "image");
+  EXPECT_EQ(said["jobs"][1]["out"], "both/2");
+  EXPECT_TRUE(said["jobs"][0]["test"].contains("bleu"));
+  EXPECT_TRUE(said["jobs"][1]["test"].contains("top1"));
+  for (const json& job : said["jobs"]) {
+    EXPECT_EQ(job["steps"], 6);
+    EXPECT_EQ(job["reason"], "steps");
+    EXPECT_GT(job["seconds"], 0);
+    EXPECT_GT(job["epoch"], 0);
+    EXPECT_FALSE(job.contains("error"));
+  }
+
+  // Every line but that about the memory of all names its job; the last ones say how each ended.
+  const Words lines = lines_of(r.err);
+  ASSERT_GT(lines.size(), 20u);
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const std::string& line) {
+                            return !line.starts_with("[1 text] ") &&
+                                   !line.starts_with("[2 image] ");
+                          }),
+            1)
+      << r.err;
+  EXPECT_TRUE(lines[lines.size() - 2].starts_with("[1 text] ended  step 6  epoch "));
+  EXPECT_TRUE(lines.back().starts_with("[2 image] ended  step 6  epoch "));
+  EXPECT_TRUE(lines.back().ends_with("(steps)  both/2"));
+
+  // A job without device.threads has its share of the processors, which its configuration does not
+  // keep: alone it may have them all.
+  const int share = std::max(1, cpu_device(0).threads / 2);
+  EXPECT_NE(r.err.find("[1 text] device  cpu, " + std::to_string(share) + " thread"),
+            std::string::npos)
+      << r.err;
+  EXPECT_EQ(*load_config(dir_ / "both/1/config.yaml").device.threads, std::nullopt);
+}
+
+// From what turns need to what all need side by side.
+TEST_F(Corun, EveryModeWithinEveryBudgetLeavesTheBits) {
+  const auto bytes = [&](const std::string& mode) {
+    const RunResult r = corun({"image.yaml", "image.yaml", "--set", "2:train.seed=3", "--mode",
+                               mode, "--out", "dry", "--dry-run", "--json"});
+    EXPECT_EQ(r.status, 0) << r.err;
+    return json::parse(r.out)["memory"]["bytes"].get<int64_t>();
+  };
+  alone("image.yaml", "a");
+  alone("image.yaml", "b", {"--set", "train.seed=3"});
+  const int64_t least = bytes("turns"), most = bytes("unshared");
+  ASSERT_LT(least, most);
+  std::set<std::string> ways;
+  for (int i = 0; i <= 2; ++i) {
+    const std::string budget = std::to_string(least + (most - least) * i / 2);
+    for (const char* mode : {"auto", "shared", "turns"}) {
+      fs::remove_all(dir_ / "both");
+      const RunResult r = corun({"image.yaml", "image.yaml", "--set", "2:train.seed=3", "--out",
+                                 "both", "--mode", mode, "--budget", budget, "--json"});
+      if (r.status == 3 && std::string(mode) == "shared") continue;
+      ASSERT_EQ(r.status, 0) << mode << " " << budget << "\n" << r.err;
+      same_run("a", "both/1");
+      same_run("b", "both/2");
+      const json memory = json::parse(r.out)["memory"];
+      EXPECT_LE(memory["bytes"].get<int64_t>(), std::stoll(budget));
+      EXPECT_GE(memory["predicted"]["total"], 1);
+      ways.insert(memory["way"]);
+    }
+  }
+  EXPECT_TRUE(ways.contains("shared")) << "a circle";
+  EXPECT_TRUE(ways.contains("turns"));
+
+  const RunResult r = corun({"image.yaml", "image.yaml", "--out", "none", "--mode", "auto",
+                             "--budget", std::to_string(least * 9 / 10)});
+  EXPECT_EQ(r.status, 3);
+  for (const char* part : {"--budget: ", "short of what the jobs need", "job 1 (image)",
+                           "job 2 (image)", "of which"}) {
+    EXPECT_NE(lines_of(r.err).back().find(part), std::string::npos) << r.err;
+  }
+  EXPECT_FALSE(fs::exists(dir_ / "none"));
+}
+
+// One leaves the pool in the middle of a step; the other goes on alone.
+TEST_F(Corun, AJobThatFailsLeavesThePool) {
+  const RunResult r = corun({"image.yaml", "image.yaml", "--out", "run", "--mode", "shared",
+                             "--set", "2:train.lr=1000", "--set", "2:train.optimizer=sgd", "--set",
+                             "2:train.weight_decay=1000", "--set", "2:train.steps=400", "--set",
+                             "1:train.steps=40"});
+  EXPECT_EQ(r.status, 1) << r.err;
+  alone("image.yaml", "a", {"--steps", "40"});
+  same_run("a", "run/1");
+}
+
+TEST_F(Corun, ASignalSavesAllJobsAndTheyGoOnTogetherOrAlone) {
+  const Words jobs{"text.yaml", "image.yaml", "--out", "run"};
+  Words endless = jobs;
+  endless.insert(endless.end(), {"--steps", "1000000", "--set", "train.log_every=1"});
+  RunResult r;
+  for (int wait = 300; wait < 20000; wait *= 2) {  // long enough to have begun
+    fs::remove_all(dir_ / "run");
+    r = corun(endless, SIGTERM, wait);
+    if (r.status == 130) break;
+  }
+  ASSERT_EQ(r.status, 130) << r.err;
+  EXPECT_NE(r.err.find("[1 text] interrupted at step "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("[2 image] interrupted at step "), std::string::npos) << r.err;
+  EXPECT_EQ(lines_of(r.err).back(), "interrupted; go on with the same command and --resume");
+
+  int64_t most = 0;
+  for (const char* run : {"run/1", "run/2"}) {
+    const Words rows = steps(dir_ / run);
+    if (!rows.empty()) most = std::max(most, json::parse(rows.back())["step"].get<int64_t>());
+  }
+  const std::string half = std::to_string(most + 2), whole = std::to_string(most + 4);
+  Words again = jobs;
+  again.insert(again.end(), {"--resume", "--steps", half});
+  r = corun(again);
+  ASSERT_EQ(r.status, 0) << r.err;
+  ASSERT_EQ(pal({"train", "--resume", "--out", "run/1", "--steps", whole}).status, 0);
+  r = corun({"run/1", "run/2", "--resume", "--steps", whole});
+  ASSERT_EQ(r.status, 0) << r.err;
+  alone("text.yaml", "a", {"--steps", whole});
+  alone("image.yaml", "b", {"--steps", whole});
+  same_run("a", "run/1");
+  same_run("b", "run/2");
+}
+
+TEST_F(Corun, AJobThatHadNotBegunBeginsWhenTheOthersGoOn) {
+  alone("text.yaml", "run/1", {"--steps", "3"});
+  alone("text.yaml", "a");
+  const RunResult r = corun({"text.yaml", "text.yaml", "--out", "run", "--resume"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.err.find("[2 text] run/2: holds no run yet; starting at step 0"), std::string::npos);
+  same_run("a", "run/1");
+  same_run("a", "run/2");
+}
+
+TEST_F(Corun, ASecondSignalEndsTheProcessAtOnce) {
+  RunResult r;
+  second_signal_ = SIGINT;
+  const Words endless{"text.yaml", "image.yaml", "--out", "run", "--steps", "1000000"};
+  for (int wait = 300; wait < 20000; wait *= 2) {
+    fs::remove_all(dir_ / "run");
+    r = corun(endless, SIGTERM, wait);
+    if (!steps(dir_ / "run/1").empty()) break;
+  }
+  EXPECT_TRUE(r.status == -SIGTERM || r.status == -SIGINT) << r.status << r.err;
+}
+
+TEST_F(Corun, AJobThatFailsLeavesTheOthersAlone) {
+  // Job 2 diverges; the checkpoint of job 3 cannot be made, as on a full disk.
+  fs::create_directories(dir_ / "run/3/last.safetensors.tmp");
+  const RunResult r =
+      corun({"text.yaml", "image.yaml", "text.yaml", "--out", "run", "--set", "2:train.lr=1000",
+             "--set", "2:train.optimizer=sgd", "--set", "2:train.weight_decay=1000", "--set",
+             "2:train.steps=400", "--set", "3:train.save_every=2", "--json"});
+  EXPECT_EQ(r.status, 1) << r.err;
+  alone("text.yaml", "a");
+  same_run("a", "run/1");
+
+  const Words lines = lines_of(r.err);
+  ASSERT_GT(lines.size(), 3u);
+  EXPECT_TRUE(lines[lines.size() - 3].starts_with("[1 text] ended  step 6")) << r.err;
+  const std::string& nan = lines[lines.size() - 2];
+  EXPECT_TRUE(nan.starts_with("pal: job 2 (image), run/2: ")) << nan;
+  EXPECT_NE(nan.find("lower train.lr"), std::string::npos) << nan;
+  EXPECT_TRUE(lines.back().starts_with("pal: job 3 (text), run/3: [save] ")) << r.err;
+  EXPECT_NE(r.err.find("[2 image] pal: "), std::string::npos);  // at the time, too
+
+  const json jobs = json::parse(r.out)["jobs"];
+  ASSERT_EQ(jobs.size(), 3u);
+  EXPECT_EQ(jobs[0]["reason"], "steps");
+  EXPECT_TRUE(jobs[0].contains("test"));
+  for (const size_t failed : {1u, 2u}) {
+    EXPECT_EQ(jobs[failed]["reason"], "failed");
+    EXPECT_FALSE(jobs[failed]["error"].get<std::string>().empty());
+    EXPECT_FALSE(jobs[failed].contains("test"));
+  }
+  EXPECT_EQ(jobs[2]["steps"], 2);
+}
+
+TEST_F(Corun, ADryRunPlansAndWritesNothing) {
+  const Words before = files();
+  const RunResult r = corun({"text.yaml", "image.yaml", "--out", "run", "--dry-run", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  fs::remove(dir_ / "stdout.txt"), fs::remove(dir_ / "stderr.txt");
+  EXPECT_EQ(files(), before);
+  const json said = json::parse(r.out);
+  int64_t sum = 0;
+  for (const json& job : said["jobs"]) {
+    ASSERT_TRUE(job.contains("plan")) << job;
+    sum += job["bytes"].get<int64_t>();
+    EXPECT_EQ(job["plan"]["bytes"]["total"], job["bytes"]);
+  }
+  ASSERT_EQ(said["jobs"].size(), 2u);
+  EXPECT_EQ(said["memory"]["bytes"], sum);
+}
+
+TEST_F(Corun, WhatCannotRunTogetherIsOneClearLineAndTouchesNoFolder) {
+  fs::create_directories(dir_ / "old");
+  fs::copy_file(dir_ / "text.yaml", dir_ / "old/config.yaml");
+  const Words before = files();
+  struct Case {
+    Words args;
+    int status;
+    Words says;
+  };
+  const std::vector<Case> cases{
+      {{"old", "old/", "--resume"}, 2, {"job 1 (old) and job 2 (old) have the same folder"}},
+      {{"text.yaml", "text.yaml", "--set", "2:device.type=cuda"},
+       2,
+       {"job 1 (text) has device.type cpu, job 2 (text) has cuda"}},
+      {{"text.yaml", "text.yaml", "--resume"}, 2, {"runs/corun_text_text/1: holds no run"}},
+      {{"text.yaml", "image.yaml", "--budget", "100kB"},
+       3,
+       {"job 1 (text) ", "job 2 (image) ", " over the budget of 100 kB", "--budget"}},
+      {{"text.yaml", "image.yaml", "--set", "2:memory.budget=1kB"},
+       3,
+       {"job 2 (image): the step needs"}},
+  };
+  for (const Case& c : cases) {
+    const RunResult r = corun(c.args);
+    EXPECT_EQ(r.status, c.status) << r.err;
+    const Words lines = lines_of(r.err);
+    ASSERT_FALSE(lines.empty());
+    EXPECT_TRUE(lines.back().starts_with("pal: ")) << r.err;
+    for (const std::string& part : c.says) {
+      EXPECT_NE(lines.back().find(part), std::string::npos) << part << "\n" << lines.back();
+    }
+    EXPECT_TRUE(c.status == 3 || lines.size() == 1) << r.err;
+    EXPECT_EQ(r.out, "");
+    fs::remove(dir_ / "stdout.txt"), fs::remove(dir_ / "stderr.txt");
+    EXPECT_EQ(files(), before);
+  }
+}
+
+// What the library says of itself as it is loaded: GCC's OpenMP alone says it in these words.
+TEST_F(Corun, IdleThreadsDoNotSpin) {
+  passive_ = false;
+  setenv("OMP_DISPLAY_ENV", "verbose", 1);
+  const RunResult r = corun({"text.yaml", "text.yaml", "--dry-run"});
+  unsetenv("OMP_DISPLAY_ENV");
+  ASSERT_EQ(r.status, 0) << r.err;
+  if (r.err.find("GOMP_SPINCOUNT") == std::string::npos) GTEST_SKIP() << "not GCC's OpenMP";
+  EXPECT_NE(r.err.find("GOMP_SPINCOUNT = '0'"), std::string::npos) << r.err;
+}
+
+}  // namespace
+}  // namespace pal

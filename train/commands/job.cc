@@ -1,0 +1,147 @@
+// The phases of a run.
+#include "train/commands/job.h"
+
+#include "core/error.h"
+#include "data/atomic_file.h"
+#include "memory/plan/report.h"
+#include "train/report/plan_report.h"
+#include "train/run_files/log.h"
+#include "train/run_files/process_memory.h"
+#include "train/tasks/make_task.h"
+
+namespace pal {
+namespace {
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  AtomicFile file(path.string());
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+// --resume may change nothing that alters results.
+void check_resume(const TrainArgs& args) {
+  const auto saved = args.out / "config.yaml";
+  std::string changed;
+  // Where validations steer the learning rate, their rhythm alters results.
+  const bool steered = *args.config.train.schedule == "plateau";
+  for (const Difference& d : diff(load_config(saved), args.config)) {
+    if (!d.alters_results && !(steered && d.key == "train.valid_every")) continue;
+    changed += (changed.empty() ? "" : ", ") + d.key + " " + d.a + " -> " + d.b;
+  }
+  if (!changed.empty()) {
+    throw UsageError("--resume: this would change results: " + changed +
+                     "; resume with the run's own options, or choose another --out");
+  }
+}
+
+void print_samples(const Validation& result) {
+  for (auto& [source, output] : result.samples) {
+    log_info("  " + source);
+    log_info("    -> " + output);
+  }
+}
+
+}  // namespace
+
+bool holds_run(const std::filesystem::path& folder) {
+  for (const char* name : {"config.yaml", "metrics.jsonl", "last.safetensors"}) {
+    if (std::filesystem::exists(folder / name)) return true;
+  }
+  return false;
+}
+
+Job::Job(TrainArgs args) : args_(std::move(args)), running_(args_) {}
+
+// They stay out of config.yaml: a run may go on beside other jobs, or alone.
+void Job::set_threads(int threads) {
+  if (!args_.config.device.threads->has_value()) running_.config.device.threads = threads;
+}
+
+void Job::check_folder() {
+  if (args_.resume && !holds_run(args_.out)) {
+    throw UsageError(args_.out.string() + ": holds no run to resume; start it without --resume");
+  }
+  if (args_.resume && !std::filesystem::exists(args_.out / "last.safetensors")) {
+    log_info(args_.out.string() + ": stopped before its first checkpoint; starting at step 0");
+    args_.resume = false;
+  } else if (args_.resume) {
+    check_resume(args_);
+  } else if (!args_.dry_run && holds_run(args_.out)) {
+    throw UsageError(args_.out.string() +
+                     ": holds a run already; go on with --resume, or choose "
+                     "another --out");
+  }
+}
+
+void Job::load() {
+  running_.resume = args_.resume;
+  task_ = make_task(running_);
+}
+
+void Job::prepare(PoolShare share) {
+  share_ = std::move(share);
+  trainer_ = std::make_unique<Trainer>(running_, std::move(task_), share_);
+}
+
+void Job::release() {
+  trainer_.reset();
+  if (share_.pool) share_.pool->leave(share_.job);
+}
+
+void Job::describe() {
+  log_info(trainer_->device_line());
+  for (const std::string& line : trainer_->task().describe()) log_info(line);
+  for (const std::string& line : plan_lines(trainer_->largest())) log_info(line);
+}
+
+std::string Job::plan() {
+  const auto lengths = trainer_->task().bucket_lengths(trainer_->largest_bucket());
+  return plan_json(trainer_->largest(), lengths);
+}
+
+int64_t Job::bytes() const { return trainer_->arena_bytes(); }
+
+void Job::begin_folder() {
+  std::error_code error;
+  std::filesystem::create_directories(args_.out, error);
+  if (error) throw UsageError(args_.out.string() + ": cannot be made: " + error.message());
+  write_text(args_.out / "config.yaml", dump_config(args_.config));
+  write_text(args_.out / "plan.json", plan() + "\n");
+  if (!args_.resume) trainer_->task().save_files(args_.out);
+}
+
+void Job::run(const std::atomic<bool>& stop) { reason_ = trainer_->run(stop); }
+
+nlohmann::json Job::summary() const {
+  return {{"steps", trainer_->state().step},
+          {"epoch", trainer_->state().epoch},
+          {"reason", reason_},
+          {"out", args_.out.string()},
+          {"seconds", trainer_->seconds()}};
+}
+
+nlohmann::json Job::finish() {
+  nlohmann::json done = summary();
+  if (interrupted()) {
+    log_info("interrupted at step " + std::to_string(trainer_->state().step) +
+             "; go on with --resume --out " + args_.out.string());
+    return done;
+  }
+  const Validation test = trainer_->evaluate_best("test");
+  std::string line = "test   loss " + std::to_string(test.loss).substr(0, 6);
+  for (auto& [name, value] : test.metrics) {
+    line += "  " + name + " " + std::to_string(value).substr(0, 5);
+    done["test"][name] = value;
+  }
+  done["test"]["loss"] = test.loss;
+  log_info(line + "  (best.safetensors)");
+  print_samples(test);
+  trainer_->write_report(reason_, &test);
+  const std::optional<int64_t> peak = process_peak_bytes();
+  log_info("memory " + format_bytes(bytes()) + " planned, validation included" +
+           (peak ? "; " + format_bytes(*peak) + " at the process's peak" : ""));
+  log_info("report " + (args_.out / "report.html").string());
+  return done;
+}
+
+}  // namespace pal

@@ -1,0 +1,61 @@
+// A training run in phases, from its folder to its report, for a command that runs one of them or
+// several side by side.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "train/loop/train_args.h"
+#include "train/loop/trainer.h"
+
+namespace pal {
+
+// Whether a folder holds a run, or what is left of one.
+bool holds_run(const std::filesystem::path& folder);
+
+// The phases come in the order in which they stand here. Nothing is written before begin_folder().
+class Job {
+ public:
+  explicit Job(TrainArgs args);
+
+  // Of the processor, where device.threads does not say. Before prepare().
+  void set_threads(int threads);
+
+  // UsageError where the run cannot begin, or go on, in its folder.
+  void check_folder();
+  // Reads the data; then its task is there, until prepare().
+  void load();
+  const Task& task() const { return *task_; }
+  // Plans the largest step, draws or loads the weights. `share`: where jobs share memory.
+  void prepare(PoolShare share = {});
+  // Device, data and plan, to the log.
+  void describe();
+  std::string plan();     // of the largest step, as plan.json
+  int64_t bytes() const;  // that its programs hold on the device so far
+  void begin_folder();
+  // Trains until the run is over, or until `stop` turns true; saves.
+  void run(const std::atomic<bool>& stop);
+  bool interrupted() const { return reason_ == "interrupted"; }
+  // The final test and the report, where the run is over. Returns summary() with the test's
+  // metrics.
+  nlohmann::json finish();
+  nlohmann::json summary() const;  // steps, epoch, reason, out, seconds
+  // Frees all memory, data and threads of the run, and leaves the pool. No phase may follow.
+  void release();
+
+  const TrainArgs& args() const { return args_; }
+  const Config& config() const { return running_.config; }  // with the threads
+
+ private:
+  TrainArgs args_;
+  TrainArgs running_;  // args_ with the threads
+  PoolShare share_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<Trainer> trainer_;
+  std::string reason_ = "failed";  // why it ended; so it reads until run() returns
+};
+
+}  // namespace pal

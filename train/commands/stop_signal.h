@@ -1,0 +1,10 @@
+// SIGTERM and SIGINT: the first asks runs to stop between steps, a second ends the process at once.
+#pragma once
+#include <atomic>
+
+namespace pal {
+
+// Takes both signals from now on. What it returns turns true when one comes.
+const std::atomic<bool>& catch_stop_signals();
+
+}  // namespace pal
