@@ -1,5 +1,6 @@
-// What the runner itself costs: nanoseconds a node with kernels that do nothing, three operands
-// each. The goal is at most a microsecond.
+// What running costs beside the kernels. The runner: nanoseconds a node with kernels that do
+// nothing, three operands each. A pool's gate: nanoseconds a decision. The goal of both is at most
+// a microsecond.
 #include <benchmark/benchmark.h>
 
 #include "core/builder.h"
@@ -8,6 +9,7 @@
 #include "core/runner.h"
 #include "memory/plan/plan.h"
 #include "memory/run/static_plan.h"
+#include "memory/share/gate.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -59,6 +61,36 @@ void Runner_EmptyKernelsTraced(benchmark::State& state) { run_chain(state, 0, {.
 // Each hop crosses to another thread and back.
 void Runner_TwoQueuesHopEvery100(benchmark::State& state) { run_chain(state, 100, {}); }
 
+// A step of each job takes every region, one a moment, and gives it back; the next job's step
+// follows, so that nobody waits.
+void Gate_TicketDecisions(benchmark::State& state) {
+  const size_t jobs = size_t(state.range(0));
+  const int32_t regions = int32_t(state.range(1));
+  RegionProgram program{.moments = 2 * regions};
+  for (int32_t r = 0; r < regions; ++r) program.uses.push_back({.moment = r, .takes = {r}});
+  for (int32_t r = 0; r < regions; ++r) {
+    program.uses.push_back({.moment = regions + r, .gives = {regions - 1 - r}});
+  }
+  const auto gate = ticket_gate(std::vector(jobs, std::vector{program}), regions);
+  int64_t decisions = 0;
+  bool passed = true;
+  for (auto _ : state) {
+    // All stay inside their steps to the end, so that each is looked at.
+    for (size_t j = 0; j < jobs; ++j) gate->begin_step(JobId(j), 0);
+    for (size_t j = 0; j < jobs; ++j) {
+      for (const int64_t moment : gate->asks(JobId(j))) {
+        passed &= gate->may_pass(JobId(j), moment), ++decisions;
+      }
+      for (const int64_t moment : gate->reports(JobId(j))) gate->passed(JobId(j), moment);
+    }
+    for (size_t j = 0; j < jobs; ++j) gate->end_step(JobId(j));
+  }
+  if (!passed) state.SkipWithError("a step waited that none was before");
+  state.counters["per_decision"] = benchmark::Counter(
+      double(decisions), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK(Gate_TicketDecisions)->Args({2, 64})->Args({4, 64})->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_EmptyKernels)->Arg(1000)->Arg(20000)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_EmptyKernelsTraced)->Arg(20000)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_TwoQueuesHopEvery100)->Arg(20000)->UseRealTime()->Unit(benchmark::kMicrosecond);

@@ -133,7 +133,7 @@ class CircleGate final : public PoolGate {
 class TicketGate final : public PoolGate {
  public:
   TicketGate(std::vector<std::vector<RegionProgram>> programs, int32_t regions)
-      : holder_(size_t(regions), kNobody), jobs_(programs.size()) {
+      : jobs_(programs.size()) {
     auto steps = std::make_shared<std::vector<std::vector<Step>>>();
     for (auto& of_job : programs) {
       auto& steps_of_job = steps->emplace_back();
@@ -156,34 +156,20 @@ class TicketGate final : public PoolGate {
     Job& j = at(job);
     j.program = program, j.began = ++tickets_, j.now = -1, j.next = 0;
   }
-  void end_step(JobId job) override {
-    for (int32_t& holder : holder_) {
-      if (holder == job) holder = kNobody;
-    }
-    at(job).began = 0;
-  }
+  void end_step(JobId job) override { at(job).began = 0; }
   const std::vector<int64_t>& asks(JobId job) const override { return step_of(job).asks; }
   const std::vector<int64_t>& reports(JobId job) const override { return step_of(job).reports; }
   bool may_pass(JobId job, int64_t moment) override {
     const RegionUse* use = use_at(job, moment);
     if (!use) return true;
-    for (int32_t r : use->takes) {
-      if (!may_take(job, r)) return false;
-    }
-    for (int32_t r : use->takes) holder_[size_t(r)] = job;
-    return true;
+    return std::all_of(use->takes.begin(), use->takes.end(),
+                       [&](int32_t r) { return may_take(job, r); });
   }
-  void passed(JobId job, int64_t moment) override {
-    at(job).now = moment;
-    const RegionUse* use = use_at(job, moment);
-    if (!use) return;
-    for (int32_t r : use->gives) holder_[size_t(r)] = kNobody;
-  }
+  void passed(JobId job, int64_t moment) override { at(job).now = moment; }
   void leave(JobId job) override { end_step(job); }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<TicketGate>(*this); }
 
  private:
-  static constexpr int32_t kNobody = -1;
   struct Step {  // of a program
     std::vector<RegionUse> uses;
     std::vector<int64_t> asks, reports, last;  // last: by region, when it is given back
@@ -206,10 +192,9 @@ class TicketGate final : public PoolGate {
     while (j.next < uses.size() && uses[j.next].moment < moment) ++j.next;
     return j.next < uses.size() && uses[j.next].moment == moment ? &uses[j.next] : nullptr;
   }
+  // Only steps that began earlier can be in the way: a later one was not given what this step still
+  // needs.
   bool may_take(JobId job, int32_t region) {
-    const int32_t holder = holder_[size_t(region)];
-    if (holder == job) return true;
-    if (holder != kNobody) return false;
     const int64_t mine = at(job).began;
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const Job& other = jobs_[i];
@@ -220,7 +205,6 @@ class TicketGate final : public PoolGate {
   }
 
   std::shared_ptr<const std::vector<std::vector<Step>>> steps_;  // by job, by program
-  std::vector<int32_t> holder_;                                  // by region
   std::vector<Job> jobs_;
   int64_t tickets_ = 0;
 };
