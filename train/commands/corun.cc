@@ -195,6 +195,7 @@ int run_corun(const CorunArgs& given) {
   Jobs jobs;
   for (const TrainArgs& job : args.jobs) jobs.push_back(std::make_unique<Job>(job));
   each_job(jobs, [](Job& job) { job.check_folder(); });
+  each_job(jobs, [&](Job& job) { job.divide_host(int(jobs.size())); });
   each_job(jobs, [](Job& job) { job.load(); });
   const std::unique_ptr<CorunMemory> memory = share_memory(jobs, args);
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -344,10 +345,18 @@ struct CorunFlags {
     const fs::path file =
         run ? folder / "config.yaml" : find_config(jobs[i], "corun: job " + std::to_string(i + 1));
     for_job(i, jobs[i], [&] { job.config = load_config(file, overrides); });
-    job.name = (run ? folder.filename() : file.stem()).string();
+    job.name = run ? run_name(folder) : file.stem().string();
     if (run && args.resume) job.out = folder;
     job.dry_run = args.dry_run;
     return job;
+  }
+
+  // The folder's; "corun_a_b-1" of runs/corun_a_b/1.
+  static std::string run_name(const fs::path& folder) {
+    const std::string name = folder.filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) return name;
+    const std::string parent = fs::absolute(folder).parent_path().filename().string();
+    return parent.empty() ? name : parent + "-" + name;
   }
 
   void place_folders() {

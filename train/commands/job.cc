@@ -1,9 +1,14 @@
 // The phases of a run.
 #include "train/commands/job.h"
 
+#include <algorithm>
+#include <variant>
+
 #include "core/error.h"
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
+#include "train/images/image_task.h"
+#include "train/loop/run_options.h"
 #include "train/report/plan_report.h"
 #include "train/run_files/log.h"
 #include "train/run_files/process_memory.h"
@@ -51,6 +56,16 @@ bool holds_run(const std::filesystem::path& folder) {
 }
 
 Job::Job(TrainArgs args) : args_(std::move(args)), running_(args_) {}
+
+void Job::divide_host(int jobs) {
+  MemoryConfig& memory = running_.config.memory;
+  const std::optional<int64_t> copies = run_options(memory).host_budget;
+  if (copies && !memory.host_budget->has_value()) memory.host_budget = Size{*copies / jobs};
+  auto* images = std::get_if<ImageConfig>(&running_.config.data);
+  if (images && !images->workers->has_value()) {
+    images->workers = std::max(1, workers_of(*images) / jobs);
+  }
+}
 
 // They stay out of config.yaml: a run may go on beside other jobs, or alone.
 void Job::set_threads(int threads) {

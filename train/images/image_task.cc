@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr int kMostWorkers = 16;
 
+}  // namespace
+
 int workers_of(const ImageConfig& config) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return static_cast<int>(config.workers->value_or(std::min(cores, kMostWorkers)));
 }
-
-}  // namespace
 
 ImageTask::ImageTask(const Config& config, const fs::path& model_dir)
     : ImageTask(config,

@@ -17,6 +17,9 @@ struct ImageEvaluation {
   int64_t images = 0, skipped = 0;
 };
 
+// Threads that read and augment ahead.
+int workers_of(const ImageConfig& config);
+
 class ImageTask final : public BatchedTask<ImageBatch, ImageData> {
  public:
   explicit ImageTask(const Config& config, const std::filesystem::path& model_dir = {});

@@ -6,7 +6,10 @@
 
 #include "core/device.h"
 #include "tests/train/loop/whole_runs.h"
+#include "train/commands/job.h"
 #include "train/config/config.h"
+#include "train/images/image_task.h"
+#include "train/loop/run_options.h"
 
 namespace pal {
 namespace {
@@ -207,6 +210,46 @@ TEST_F(Corun, ASignalSavesAllJobsAndTheyGoOnTogetherOrAlone) {
   alone("image.yaml", "b", {"--steps", whole});
   same_run("a", "run/1");
   same_run("b", "run/2");
+}
+
+// Numbers alone would name nobody.
+TEST_F(Corun, ARunsFolderThatIsANumberHasItsParentsNameToo) {
+  alone("text.yaml", "run/1", {"--steps", "2"});
+  alone("text.yaml", "own", {"--steps", "2"});
+  const RunResult r = corun({"own", "run/1", "--resume", "--steps", "3"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.err.find("[1 own] ended  step 3"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("[2 run-1] ended  step 3"), std::string::npos) << r.err;
+}
+
+// What a configuration does not say is divided, what it says is kept, and neither is written down.
+TEST_F(Corun, TheHostsThreadsAndCopiesAreDivided) {
+  TrainArgs args;
+  args.config = load_config(dir_ / "image.yaml", {{"memory.swap", "vdnn", "--set"}});
+  const int workers = workers_of(args.config.images());
+  const auto copies = run_options(args.config.memory).host_budget;
+  ASSERT_TRUE(copies);
+  Job job(args);
+  job.divide_host(4);
+  EXPECT_EQ(*job.config().images().workers, std::max(1, workers / 4));
+  ASSERT_TRUE(job.config().memory.host_budget->has_value());
+  const double part = double((*job.config().memory.host_budget)->bytes) / double(*copies);
+  EXPECT_NEAR(part, 0.25, 0.05);  // other programs come and go meanwhile
+  EXPECT_EQ(*job.args().config.images().workers, std::nullopt);
+  EXPECT_FALSE(job.args().config.memory.host_budget->has_value());
+
+  args.config = load_config(dir_ / "image.yaml", {{"data.workers", "3", "--set"},
+                                                  {"memory.swap", "vdnn", "--set"},
+                                                  {"memory.host_budget", "1GB", "--set"}});
+  Job told(args);
+  told.divide_host(4);
+  EXPECT_EQ(*told.config().images().workers, 3);
+  EXPECT_EQ((*told.config().memory.host_budget)->bytes, 1'000'000'000);
+
+  args.config = load_config(dir_ / "text.yaml", {});
+  Job text(args);  // it reads no images and makes no copies
+  text.divide_host(2);
+  EXPECT_FALSE(text.config().memory.host_budget->has_value());
 }
 
 TEST_F(Corun, AJobThatHadNotBegunBeginsWhenTheOthersGoOn) {
