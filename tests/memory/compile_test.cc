@@ -30,7 +30,7 @@ Program layers(int count, bool gated, bool clipped = false) {
   std::vector<Val> w;
   for (int i = 0; i < count; ++i) {
     w.push_back(b.state("w" + std::to_string(i), {Shape{64}}, Role::weight));
-    x = add(x, w.back());
+    x = plus(x, w.back());
   }
   b.output("loss", sum(x));
   std::vector<Val> g;
@@ -46,7 +46,7 @@ Program layers(int count, bool gated, bool clipped = false) {
   Val by;
   if (gated) {
     Val norm = sum(g[0]);
-    for (int i = 1; i < count; ++i) norm = add(norm, sum(g[size_t(i)]));
+    for (int i = 1; i < count; ++i) norm = plus(norm, sum(g[size_t(i)]));
     by = gate(norm);
   }
   for (int i = 0; i < count; ++i) update(w[size_t(i)], g[size_t(i)], by);
@@ -89,7 +89,7 @@ TEST(Schedule, AGateBlocksEarlyUpdates) {
 TEST(Schedule, NoStateIsWrittenBeforeTheLossOrBeforeItsReaders) {
   Builder b;
   Val x = b.input("x0", {Shape{8}}), w = b.state("w0", {Shape{8}}, Role::weight);
-  Val g = affine(x), late = reverse(view(w)), more = add(late, x);
+  Val g = affine(x), late = reverse(view(w)), more = plus(late, x);
   b.output("loss", sum(more));
   Val again = reverse(view(w));
   b.output("y", again);

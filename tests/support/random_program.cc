@@ -125,7 +125,7 @@ const OpDef toy_update{.name = "update",
                        .cpu = {run_updates}};
 
 Val affine(Val x, float k) { return x.builder->emit1(toy_affine, {x}, ToyAttrs{k}); }
-Val add(Val a, Val b) { return a.builder->emit1(toy_add, {a, b}); }
+Val plus(Val a, Val b) { return a.builder->emit1(toy_add, {a, b}); }
 Val reverse(Val x) { return x.builder->emit1(toy_reverse, {x}); }
 Val view(Val x) { return x.builder->emit1(toy_view, {x}); }
 std::vector<Val> halves(Val x) { return x.builder->emit(toy_halves, {x}); }
@@ -212,7 +212,7 @@ Program random_program(uint64_t seed, const RandomOptions& options) {
       case 0:
       case 1: pool.push_back(affine(x, float(below(3)) - 1)); break;
       case 2:
-      case 3: pool.push_back(add(x, same_size(x))); break;
+      case 3: pool.push_back(plus(x, same_size(x))); break;
       case 4: pool.push_back(reverse(x)); break;
       case 5: pool.push_back(view(x)); break;
       case 6:
@@ -231,7 +231,7 @@ Program random_program(uint64_t seed, const RandomOptions& options) {
     }
   }
   Val loss = sum(pool.back());
-  for (size_t i = 0; i < 3; ++i) loss = add(loss, sum(pick()));
+  for (size_t i = 0; i < 3; ++i) loss = plus(loss, sum(pick()));
   b.output("loss", loss);
   b.output("y", affine(pick(), 1));  // not state itself: that is written over
   Val by = options.gated ? gate(loss) : Val{};

@@ -27,7 +27,7 @@ struct ToyAttrs {
 };
 
 Val affine(Val x, float k = 2);
-Val add(Val a, Val b);
+Val plus(Val a, Val b);
 Val reverse(Val x);
 Val view(Val x);
 std::vector<Val> halves(Val x);

@@ -13,12 +13,13 @@
 namespace pal::test {
 namespace {
 
-const DeviceProfile kCard{.name = "card", .f32 = 1e12, .vector = 1e11, .memory = 1e11, .tile = 1};
+const DeviceProfile kScoresCard{
+    .name = "card", .f32 = 1e12, .vector = 1e11, .memory = 1e11, .tile = 1};
 
 // y_0 -> y_1 -> y_2 -> y_3, as if they had 1, 1, 2 and 4 bytes and took 1, 10, 100 and 1000 ms.
 struct Chain {
   Ready ready;
-  StepFacts facts{ready.program, ready.storages, kCard};
+  StepFacts facts{ready.program, ready.storages, kScoresCard};
 
   static Program program() {
     Builder b;

@@ -20,7 +20,7 @@ namespace pal::test {
 namespace {
 
 constexpr int64_t kUnit = 1 << 16;  // bytes
-const DeviceProfile kCard{
+const DeviceProfile kSlabCard{
     .name = "card", .f32 = 1e12, .vector = 1e11, .memory = 1e11, .link = 1e10, .tile = 1};
 
 // y_0, y_1 .. of so many units each, made one after the other, and read in the end.
@@ -38,7 +38,7 @@ Program row(const std::vector<int64_t>& units) {
 
 struct Row {
   Ready ready;
-  StepFacts facts{ready.program, ready.storages, kCard};
+  StepFacts facts{ready.program, ready.storages, kSlabCard};
   DynamicOptions options;
   Ledger ledger{facts, options};
   Decisions out;

@@ -35,7 +35,7 @@ Program logical() {
     Builder::Within phase(b, Phase::reload);
     back = b.emit1(copy_in_op, {host});
   }
-  b.output("loss", sum(add(part, back)));
+  b.output("loss", sum(plus(part, back)));
   return b.take();
 }
 

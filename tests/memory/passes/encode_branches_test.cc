@@ -27,11 +27,11 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kRows = 32, kWide = 128;
+constexpr int64_t kBranchRows = 32, kBranchWide = 128;
 const Encodings kRounded{.dpr = Dpr::fp8};
 
-// A step whose loss weighs what `f` makes of x (rows, kWide) or an image, and of the weights that
-// it asks for; the outputs d0, d1, .. are their gradients.
+// A step whose loss weighs what `f` makes of x (rows, kBranchWide) or an image, and of the weights
+// that it asks for; the outputs d0, d1, .. are their gradients.
 class Recorder {
  public:
   Val input(const std::string& name, const Shape& shape) { return b_.input(name, {shape}); }
@@ -39,7 +39,7 @@ class Recorder {
     weights_.push_back(b_.state("w" + std::to_string(weights_.size()), {shape}, Role::weight));
     return weights_.back();
   }
-  Val product(Val x) { return matmul(x, weight({x.shape().back(), kWide})); }
+  Val product(Val x) { return matmul(x, weight({x.shape().back(), kBranchWide})); }
   Program finish(Val y) {
     const Val loss = sum_all(mul(y, input("c", y.shape())));
     b_.output("loss", loss);
@@ -90,9 +90,9 @@ void expect_exact_branches(const Program& p, const Program& out) {
 // asked for or not.
 TEST(EncodeBranches, OfARoundedStorageAnswerByBits) {
   Recorder r;
-  const Val x = r.input("x", {kRows, kWide});
+  const Val x = r.input("x", {kBranchRows, kBranchWide});
   const Val joined = stack({small_branch(r, x), small_branch(r, x)});
-  const Program p = r.finish(r.product(reshape(joined, {2 * kRows, kWide})));
+  const Program p = r.finish(r.product(reshape(joined, {2 * kBranchRows, kBranchWide})));
   const Forms forms = choose_forms(p, kRounded);
   int bits = 0, codes = 0;
   for (const ValueId v : forms.ids()) bits += bool(forms[v].bits), codes += bool(forms[v].dpr);
@@ -108,7 +108,7 @@ TEST(EncodeBranches, OfARoundedStorageAnswerByBits) {
 // binarize, bits with it.
 TEST(EncodeBranches, OfConcatenatedProductsKeepTheirOwnForm) {
   Recorder r;
-  const Val x = r.input("x", {kRows, kWide});
+  const Val x = r.input("x", {kBranchRows, kBranchWide});
   const Val joined = concatenate({small_branch(r, x), small_branch(r, x)});
   const Program p = r.finish(r.product(joined));
   Encodings encodings = kRounded;
@@ -146,8 +146,8 @@ TEST(EncodeBranches, OfConcatenatedConvolutionsKeepTheirOwnForm) {
 TEST(EncodeClones, WhatACloneReadsStaysExact) {
   for (const Phase phase : {Phase::backward, Phase::recompute}) {
     Builder b;
-    const Val c = b.input("c", {{kRows, kWide}});
-    const Val h = tanh(b.input("x", {{kRows, kWide}}));
+    const Val c = b.input("c", {{kBranchRows, kBranchWide}});
+    const Val h = tanh(b.input("x", {{kBranchRows, kBranchWide}}));
     b.output("loss", sum_all(relu(h)));
     Val again;
     {
@@ -168,7 +168,7 @@ TEST(EncodeClones, WhatACloneReadsStaysExact) {
 TEST(EncodePlaces, CodesAreWrittenAroundTheLastForwardReader) {
   auto step = [](const std::function<Val(Recorder&, Val)>& last) {
     Recorder r;
-    const Val y = tanh(r.product(r.input("x", {kRows, kWide})));
+    const Val y = tanh(r.product(r.input("x", {kBranchRows, kBranchWide})));
     const Val first = r.product(y);
     return encoded(r.finish(add(first, last(r, y))), kRounded);
   };
@@ -182,7 +182,7 @@ TEST(EncodePlaces, CodesAreWrittenAroundTheLastForwardReader) {
 TEST(EncodePlaces, ReadersFarFromEachOtherHaveCopiesOfTheirOwn) {
   for (const int between : {3, 40}) {
     Recorder r;
-    const Val y = tanh(r.product(r.input("x", {kRows, kWide})));
+    const Val y = tanh(r.product(r.input("x", {kBranchRows, kBranchWide})));
     Val chain = y;
     for (int i = 0; i < between; ++i) chain = scale(chain, 1);
     const Program out = encoded(r.finish(mul(y, chain)), {.dpr = Dpr::fp16});
@@ -256,10 +256,10 @@ Forms with_room(Program p) {
 // both, and the view is made again of the copy.
 TEST(EncodeViews, AValueAndItsViewAreEncodedOnce) {
   Recorder r;
-  Val y = relu(r.product(r.input("x", {kRows, kWide})));
-  Val z = reshape(y, {kRows / 2, 2 * kWide});
-  Val joined =
-      add(r.product(y), reshape(matmul(z, r.weight({2 * kWide, 2 * kWide})), {kRows, kWide}));
+  Val y = relu(r.product(r.input("x", {kBranchRows, kBranchWide})));
+  Val z = reshape(y, {kBranchRows / 2, 2 * kBranchWide});
+  Val joined = add(r.product(y), reshape(matmul(z, r.weight({2 * kBranchWide, 2 * kBranchWide})),
+                                         {kBranchRows, kBranchWide}));
   const Program p = r.finish(joined);
   for (const bool rounded : {false, true}) {
     const Forms forms = rounded ? choose_forms(p, kRounded) : with_room(p);
@@ -293,7 +293,7 @@ TEST(EncodeViewsProperty, KeepBits) {
   for (uint64_t seed = 0; seed < 150; ++seed) {
     std::mt19937 random{uint32_t(seed)};
     Recorder r;
-    std::vector<Val> made{relu(r.input("x", {kRows, kWide}))};
+    std::vector<Val> made{relu(r.input("x", {kBranchRows, kBranchWide}))};
     for (int i = 0; i < 3 + int(random() % 9); ++i) {
       Val y = made[made.size() - 1 - random() % std::min<size_t>(made.size(), 2)];
       switch (random() % 5) {
@@ -301,15 +301,15 @@ TEST(EncodeViewsProperty, KeepBits) {
         case 1: made.push_back(relu(y)); break;
         case 2: made.push_back(mul(y, r.weight(y.shape()))); break;
         default: {
-          const int64_t rows = kRows >> (random() % 4);
-          made.push_back(reshape(y, {rows, kRows * kWide / rows}));
+          const int64_t rows = kBranchRows >> (random() % 4);
+          made.push_back(reshape(y, {rows, kBranchRows * kBranchWide / rows}));
         }
       }
     }
-    Val sum = reshape(made.back(), {kRows, kWide});
+    Val sum = reshape(made.back(), {kBranchRows, kBranchWide});
     for (Val y : made) {
       if (random() % 2) y = mul(y, r.weight(y.shape()));  // whose gradient reads it
-      sum = add(sum, reshape(y, {kRows, kWide}));
+      sum = add(sum, reshape(y, {kBranchRows, kBranchWide}));
     }
     const Program p = r.finish(sum);
     const Forms forms = with_room(p);
@@ -335,9 +335,9 @@ TEST(EncodeViewsProperty, KeepBits) {
 TEST(EncodePeak, WhatWouldBeDecodedAtThePeakStaysWhole) {
   for (const int layers : {1, 3}) {
     Recorder r;
-    Val y = r.weight({kRows, kWide});
+    Val y = r.weight({kBranchRows, kBranchWide});
     for (int i = 0; i < layers; ++i) {
-      y = tanh(mul(y, r.input("x" + std::to_string(i), {kRows, kWide})));
+      y = tanh(mul(y, r.input("x" + std::to_string(i), {kBranchRows, kBranchWide})));
     }
     const Program p = r.finish(y);
     const Program every = encoded(p, kRounded);

@@ -31,7 +31,8 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kRows = 32, kWidth = 96;  // an activation takes three weights' bytes less
+constexpr int64_t kSparseRows = 32,
+                  kSparseWidth = 96;  // an activation takes three weights' bytes less
 
 enum class Update { all, first, middle };
 
@@ -39,15 +40,18 @@ enum class Update { all, first, middle };
 Program step(int layers, Update update, float max_norm = 0) {
   Builder b;
   Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
-  Val h = b.input("x", {{kRows, kWidth}}), c = b.input("c", {{kRows, kWidth}});
+  Val h = b.input("x", {{kSparseRows, kSparseWidth}}),
+      c = b.input("c", {{kSparseRows, kSparseWidth}});
   std::vector<Val> weights, sums;
   for (int i = 0; i < layers; ++i) {
-    weights.push_back(b.state("w" + std::to_string(i), {{kWidth, kWidth}}, Role::weight));
+    weights.push_back(
+        b.state("w" + std::to_string(i), {{kSparseWidth, kSparseWidth}}, Role::weight));
     h = relu(matmul(h, weights.back()));
   }
   if (update != Update::all) {
     for (int i = 0; i < layers; ++i) {
-      sums.push_back(b.state("sum" + std::to_string(i), {{kWidth, kWidth}}, Role::weight_gradient));
+      sums.push_back(b.state("sum" + std::to_string(i), {{kSparseWidth, kSparseWidth}},
+                             Role::weight_gradient));
     }
   }
   Val loss = sum_all(mul(h, c));
@@ -117,7 +121,7 @@ TEST(EncodeSparse, TheSameBitsAndTheCounts) {
       ASSERT_EQ(maps.size(), size_t(4 - binarize));
       for (const CountedMap& map : maps) {
         EXPECT_EQ(map.layer.substr(map.layer.size() - 4), "relu");
-        EXPECT_EQ(map.elements, kRows * kWidth);
+        EXPECT_EQ(map.elements, kSparseRows * kSparseWidth);
         EXPECT_EQ(map.sparse->capacity, int64_t(std::ceil(0.75 * double(map.elements))));
         EXPECT_EQ(counted(got, map, 1), map.sparse->capacity);
         EXPECT_GT(counted(got, map), map.elements / 4);

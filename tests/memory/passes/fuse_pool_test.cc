@@ -26,11 +26,12 @@
 namespace pal::test {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
 // Few values, so that windows have ties.
 std::vector<float> awkward(int64_t n, uint32_t state) {
-  const float values[] = {0.0f, -0.0f, 1, 1, 2, -1, -2, kInf, -kInf, NAN, 0.5f, 0x1p-130f};
+  const float values[] = {0.0f, -0.0f,     1,          1,   2,    -1,
+                          -2,   kInfinite, -kInfinite, NAN, 0.5f, 0x1p-130f};
   std::vector<float> out;
   for (int64_t i = 0; i < n; ++i) {
     state = state * 1664525u + 1013904223u;
@@ -54,7 +55,7 @@ struct Pooled {
     b.output("y", pool.y);
     Builder::Within phase(b, Phase::backward);
     d = b.emit1(max_pool_grad_op, {dy, pool.map}, for_image(attrs, shape[1], shape[2]));
-    dx = pass_inside(d, asked, 0, kInf);
+    dx = pass_inside(d, asked, 0, kInfinite);
     b.output("dx", dx);
   }
 };
@@ -108,7 +109,7 @@ TEST(FusePool, OnlyReluBehindASmallPoolOfItsResult) {
     change(c);
     return count_of(fuse_epilogues(c.b.program()), "pass_inside");
   };
-  auto mask_again = [&](Pooled& c, Val by, float hi = kInf) {
+  auto mask_again = [&](Pooled& c, Val by, float hi = kInfinite) {
     c.b.output("again", pass_inside(c.d, by, 0, hi));
   };
   EXPECT_EQ(left([](Pooled&) {}), 0);
@@ -124,7 +125,7 @@ TEST(FusePool, OnlyReluBehindASmallPoolOfItsResult) {
   // The pool's result may have other readers, and so may relu's.
   EXPECT_EQ(left([](Pooled& c) { c.b.output("twice", scale(c.pool.y, 2)); }), 0);
 
-  for (const float hi : {6.0f, kInf}) {
+  for (const float hi : {6.0f, kInfinite}) {
     for (const bool other : {false, true}) {
       Builder b;
       Val x = b.input("x", {shape}), z = b.input("z", {shape});
@@ -147,7 +148,7 @@ TEST(FusePool, ThePoolStaysWhereItIs) {
   {
     Builder::Within phase(b, Phase::backward);
     Val d = b.emit1(max_pool_grad_op, {pool.y, pool.map}, for_image(max_pool_attrs(2, 2), 8, 8));
-    b.output("dx", pass_inside(d, x, 0, kInf));
+    b.output("dx", pass_inside(d, x, 0, kInfinite));
   }
   const Program out = fuse_epilogues(b.program());
   verify(out);

@@ -41,7 +41,7 @@ std::vector<FusedPattern> toy_patterns(SpecSpan in, const Attrs&) {
     b.set_phase(Phase::recompute);
     Val y = affine(x, 3);
     b.set_phase(Phase::backward);
-    Val d = reverse(sum ? test::add(x, y) : y);
+    Val d = reverse(sum ? test::plus(x, y) : y);
     FusedPattern pattern{.in = {x.id}, .out = {d.id}, .attrs = ToyAttrs{sum ? 1.0f : 0.0f}};
     pattern.program = b.take();
     out.push_back(std::move(pattern));
@@ -88,7 +88,7 @@ struct Toy {
   }
   Val plus(Val a, Val c) {
     Builder::Within phase(b, Phase::backward);
-    return test::add(a, c);
+    return test::plus(a, c);
   }
 };
 

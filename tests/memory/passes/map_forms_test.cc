@@ -28,14 +28,14 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kRows = 64, kWidth = 128;
+constexpr int64_t kLong = 64, kSquare = 128;
 
 using Network = std::function<Val(Builder&, Val x, Val w)>;
 
 Program step_of(const Network& network, std::vector<std::string> outputs_of = {}) {
   Builder b;
-  Val x = b.input("x", {{kRows, kWidth}});
-  Val w = b.state("w", {{kWidth, kWidth}}, Role::weight);
+  Val x = b.input("x", {{kLong, kSquare}});
+  Val w = b.state("w", {{kSquare, kSquare}}, Role::weight);
   Val loss;
   {
     Builder::Within scope(b, "layer");
@@ -98,8 +98,8 @@ TEST(MapForms, Bytes) {
   const Encodings fp8{.binarize = true, .dpr = Dpr::fp8};
   const auto maps = map_forms(encode(p, choose_forms(p, fp8)), {});
   ASSERT_EQ(maps.size(), 1u);
-  EXPECT_EQ(maps[0].dense_bytes, kRows * kWidth * 4);
-  EXPECT_EQ(maps[0].bytes, kRows * kWidth / 8 + kRows * kWidth);
+  EXPECT_EQ(maps[0].dense_bytes, kLong * kSquare * 4);
+  EXPECT_EQ(maps[0].bytes, kLong * kSquare / 8 + kLong * kSquare);
   const auto dense = map_forms(p, {});
   ASSERT_EQ(dense.size(), 1u);
   EXPECT_EQ(dense[0].bytes, dense[0].dense_bytes);
@@ -131,11 +131,11 @@ TEST(MapForms, WhyAMapIsDense) {
             "layer relu dense (an output)");
   const Program masked = step_of([](Builder& b, Val x, Val w) {
     Val scalars = b.input("scalars", scalars_spec());
-    return dropout_apply(matmul(x, w), dropout_mask(scalars, {{kRows, kWidth}}, 0.3f), 0.3f);
+    return dropout_apply(matmul(x, w), dropout_mask(scalars, {{kLong, kSquare}}, 0.3f), 0.3f);
   });
   EXPECT_EQ(told_encoded(masked, {.binarize = true}), "layer dropout_mask dense (no dropout_bits)");
   const Program pooled = step_of([](Builder&, Val x, Val w) {
-    return max_pool(reshape(matmul(x, w), {1, kRows, kWidth, 1}), max_pool_attrs(2, 2)).y;
+    return max_pool(reshape(matmul(x, w), {1, kLong, kSquare, 1}), max_pool_attrs(2, 2)).y;
   });
   EXPECT_EQ(told_encoded(pooled, {.dpr = Dpr::fp8}), "layer max_pool dense (not f32 or bf16)");
 }
@@ -144,7 +144,7 @@ TEST(MapForms, WhyAMapIsDense) {
 // that do not sum to one.
 TEST(MapForms, ALossReadsExactLogits) {
   const Program p = step_of([](Builder& b, Val x, Val w) {
-    Val targets = b.input("targets", {{kRows}, DType::i32});
+    Val targets = b.input("targets", {{kLong}, DType::i32});
     return cross_entropy(matmul(relu(matmul(x, w)), w), targets, b.input("scalars", scalars_spec()))
         .loss;
   });
@@ -174,7 +174,7 @@ TEST(MapForms, WhyAStatisticACloneOrAViewIsDense) {
   // Both are read later, and the bytes are told once.
   const Program viewed = step_of([](Builder&, Val x, Val w) {
     Val y = tanh(matmul(x, w));
-    return matmul(reshape(y, {kRows, kWidth}), w);
+    return matmul(reshape(y, {kLong, kSquare}), w);
   });
   const auto maps = map_forms(viewed, {});
   ASSERT_EQ(maps.size(), 1u);
@@ -187,12 +187,12 @@ TEST(MapForms, AnAssumedDensityIsOfMapsWithZeros) {
   const Network chain = [](Builder& b, Val x, Val w) {
     Val scalars = b.input("scalars", scalars_spec());
     Val y = relu(matmul(x, w)), t = tanh(matmul(y, w));
-    Val flat = reshape(matmul(dropout(t, scalars, 0.5f), w), {1, kRows, kWidth, 1});
+    Val flat = reshape(matmul(dropout(t, scalars, 0.5f), w), {1, kLong, kSquare, 1});
     Val open = max_pool(flat, max_pool_attrs(3, 1, 1)).y;
     Val shut = max_pool(relu(flat), max_pool_attrs(3, 1, 1)).y;
     Val one = concatenate({shut, open}), two = concatenate({shut, shut});
-    Val u = reshape(slice_columns(mul(two, two), 1, 2), {kRows, kWidth});
-    return mul(matmul(u, w), reshape(slice_columns(mul(one, one), 0, 1), {kRows, kWidth}));
+    Val u = reshape(slice_columns(mul(two, two), 1, 2), {kLong, kSquare});
+    return mul(matmul(u, w), reshape(slice_columns(mul(one, one), 0, 1), {kLong, kSquare}));
   };
   const Program p = step_of(chain);
   Encodings half{.ssdc = true, .assumed_density = 0.5};
@@ -200,7 +200,7 @@ TEST(MapForms, AnAssumedDensityIsOfMapsWithZeros) {
   std::map<std::string, std::string> by_layer;
   for (const MapForm& map :
        map_forms(encode(p, add_sparse(p, half, choose_forms(p, half))), dense_reasons(p, half))) {
-    if (p.value(map.value).spec.numel() < kRows * kWidth || !is_float(map.spec.dtype)) continue;
+    if (p.value(map.value).spec.numel() < kLong * kSquare || !is_float(map.spec.dtype)) continue;
     const std::string said = map.form.is_dense() ? "(" + map.reason + ")" : kind_of(map.form);
     std::string& all = by_layer[map.layer.substr(6)];
     if (all.find(said) == std::string::npos) all += said;
@@ -218,7 +218,7 @@ TEST(MapForms, AnAssumedDensityIsOfMapsWithZeros) {
 
 TEST(MapForms, ALayerWithoutAScopeIsNamedByWhatItReads) {
   Builder b;
-  Val x = b.input("x", {{kRows, kWidth}}), w = b.state("w", {{kWidth, kWidth}}, Role::weight);
+  Val x = b.input("x", {{kLong, kSquare}}), w = b.state("w", {{kSquare, kSquare}}, Role::weight);
   Val y;
   {
     Builder::Within scope(b, "conv1");

@@ -20,14 +20,15 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kRows = 640, kWidth = 64;
+constexpr int64_t kPartRows = 640, kPartWidth = 64;
 constexpr double kHeavy = 12;  // below such products
 
 // Blocks as residual networks have them: x = relu(norm(x w) + x), and one without a way around.
 Program residual_step(DType type = DType::f32, int blocks = 4) {
   Builder b;
   Val scalars = b.input("scalars", scalars_spec());
-  Val x = b.input("x", {{kRows, kWidth}, type}), labels = b.input("labels", {{kRows}, DType::i32});
+  Val x = b.input("x", {{kPartRows, kPartWidth}, type}),
+      labels = b.input("labels", {{kPartRows}, DType::i32});
   std::vector<Val> weights;
   auto weight = [&](const std::string& name, Shape shape) {
     weights.push_back(b.state(name, {shape}, Role::weight));
@@ -36,12 +37,12 @@ Program residual_step(DType type = DType::f32, int blocks = 4) {
   for (int k = 0; k < blocks; ++k) {
     const std::string n = std::to_string(k);
     auto norm = [&](Val y, const std::string& which) {
-      return batch_norm(y, weight("gamma" + which + n, {kWidth}),
-                        weight("beta" + which + n, {kWidth}))
+      return batch_norm(y, weight("gamma" + which + n, {kPartWidth}),
+                        weight("beta" + which + n, {kPartWidth}))
           .y;
     };
     auto layer = [&](Val in, const std::string& which, const std::string& norm_name) {
-      const Val w = weight(which + n, {kWidth, kWidth});
+      const Val w = weight(which + n, {kPartWidth, kPartWidth});
       return norm(matmul(in, w, false, false, {}, type), norm_name);
     };
     const Val h = relu(layer(x, "v", "a")), y = layer(h, "w", "b");

@@ -126,7 +126,7 @@ TEST(CheckPlan, NamesBothValues) {
   Builder b;
   Val x = b.input("x0", {Shape{16}});
   Builder::Within scope(b, "layer");
-  Val a = reverse(x), c = reverse(x), d = add(a, c);
+  Val a = reverse(x), c = reverse(x), d = plus(a, c);
   b.output("y", d);
   Ready r(b.take(), {.inplace = false});
   Plan plan = make_plan(r.program, r.storages, r.layout);

@@ -17,13 +17,13 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kRows = 512, kWide = 64, kWords = 4096;
+constexpr int64_t kSamples = 512, kWide = 64, kWords = 4096;
 
 // A product with many columns, whose scores and their gradient are the largest values.
 Program classifier(float dropout, bool replayed) {
   Builder b;
   Val scalars = b.input("scalars", scalars_spec());
-  Val x = b.input("x", {{kRows, kWide}}), labels = b.input("labels", {{kRows}, DType::i32});
+  Val x = b.input("x", {{kSamples, kWide}}), labels = b.input("labels", {{kSamples}, DType::i32});
   Val w = b.state("w", {{kWide, kWords}}, Role::weight);
   Val v = b.state("v", {{kWide, kWide}}, Role::weight);
   Val h = matmul(x, v);
@@ -56,7 +56,7 @@ TEST(Baselines, OursIsTheRecordedStepInPlace) {
 
 TEST(Baselines, AFrameworkHasTheLossGradientBesideTheScores) {
   const Baselines b = baselines_of(classifier(0, false));
-  const int64_t scores = kRows * kWords * 4;
+  const int64_t scores = kSamples * kWords * 4;
   EXPECT_GE(b.framework, b.ours + scores * 3 / 4);  // the peak is elsewhere then
   EXPECT_LT(b.framework, b.ours + scores + scores / 4);
 }
@@ -65,7 +65,7 @@ TEST(Baselines, AFrameworkKeepsFourBytesForEveryDroppedElement) {
   const Baselines without = baselines_of(classifier(0, false));
   const Baselines replayed = baselines_of(classifier(0.5f, true));
   const Baselines stashed = baselines_of(classifier(0.5f, false));
-  const int64_t mask = kRows * kWide * 4;
+  const int64_t mask = kSamples * kWide * 4;
   EXPECT_EQ(replayed.ours, without.ours);
   EXPECT_EQ(replayed.framework, without.framework + mask);
   EXPECT_EQ(stashed.framework, replayed.framework) << "recorded as a value, or not: the same";
@@ -76,7 +76,7 @@ TEST(Baselines, AFrameworkKeepsFourBytesForEveryDroppedElement) {
 TEST(Baselines, CudnnKeepsWhatAnActivationReads) {
   auto step = [](Val (*activation)(Val)) {
     Builder b;
-    Val x = b.input("x", {{kRows, kWide}}), labels = b.input("labels", {{kRows}, DType::i32});
+    Val x = b.input("x", {{kSamples, kWide}}), labels = b.input("labels", {{kSamples}, DType::i32});
     Val scalars = b.input("scalars", scalars_spec());
     Val w = b.state("w", {{kWide, kWords}}, Role::weight);
     Val v = b.state("v", {{kWords, kWide}}, Role::weight);
@@ -91,13 +91,13 @@ TEST(Baselines, CudnnKeepsWhatAnActivationReads) {
     const Baselines b = baselines_of(p);
     EXPECT_EQ(b.ours, peak_bytes(p));
     EXPECT_EQ(b.framework, b.ours);
-    EXPECT_EQ(b.cudnn, b.ours + kRows * kWords * 4);
+    EXPECT_EQ(b.cudnn, b.ours + kSamples * kWords * 4);
   }
 }
 
 TEST(Baselines, WhatIsDrawnInTheForwardPhaseAloneIsNotKept) {
   Builder b;
-  Val scalars = b.input("scalars", scalars_spec()), x = b.input("x", {{kRows, kWide}});
+  Val scalars = b.input("scalars", scalars_spec()), x = b.input("x", {{kSamples, kWide}});
   b.output("loss", matmul(pal::dropout(x, scalars, 0.5f), x, true));
   const Program p = b.take();
   EXPECT_EQ(baselines_of(p).framework, baselines_of(p).ours);

@@ -33,7 +33,7 @@ namespace {
 Program with_bits_of(const Program& p) { return encode(p, choose_forms(p, kBits)); }
 
 // Bytes of the chain's maps: two images of 8 x 8, four channels, then 4 x 4; eight channels.
-constexpr int64_t kBig = 2048, kPooled = 512, kLast = 1024, kMap = 64, kBits = 64, kLoss = 4;
+constexpr int64_t kBig = 2048, kPooled = 512, kLast = 1024, kMap = 64, kBitBytes = 64, kLoss = 4;
 
 // conv, relu, pool, conv, and the sum of all as the loss.
 Program chain() {
@@ -92,7 +92,7 @@ Program with_half_pool(const Program& p) {
   return out.finish();
 }
 
-int64_t sum(const BytesByUse& bytes) {
+int64_t total_of(const BytesByUse& bytes) {
   int64_t all = 0;
   for (int64_t b : bytes) all += b;
   return all;
@@ -100,8 +100,8 @@ int64_t sum(const BytesByUse& bytes) {
 
 // What holds of every footprint.
 void check(const GistFootprint& f) {
-  EXPECT_EQ(sum(f.cntk_by_use), f.cntk);
-  EXPECT_EQ(sum(f.investigation_by_use), f.investigation);
+  EXPECT_EQ(total_of(f.cntk_by_use), f.cntk);
+  EXPECT_EQ(total_of(f.investigation_by_use), f.investigation);
   EXPECT_LE(f.dynamic, f.cntk);
   int64_t all = 0;
   for (const GistMap& map : f.maps) all += map.buffer.size;
@@ -148,10 +148,10 @@ TEST(GistBaseline, BitsInPlaceOfAMapAreItsStash) {
   const Program p = with_bits_of(chain());
   const GistFootprint f = gist_footprint(p, {.pool_map = true});
   check(f);
-  EXPECT_EQ(f.bytes_of(MapUse::encoded), kBits);
+  EXPECT_EQ(f.bytes_of(MapUse::encoded), kBitBytes);
   EXPECT_EQ(f.bytes_of(MapUse::stashed), kPooled + kMap);
   EXPECT_EQ(f.bytes_of(MapUse::immediate), 2 * kBig + kLast + kLoss);
-  EXPECT_EQ(f.investigation, kBits + kPooled + kMap + 2 * kBig + kLoss);
+  EXPECT_EQ(f.investigation, kBitBytes + kPooled + kMap + 2 * kBig + kLoss);
   // CNTK's pooling reads relu's result all the same.
   EXPECT_EQ(gist_footprint(p).bytes_of(MapUse::stashed), kBig + kPooled);
 }
@@ -373,7 +373,7 @@ TEST(GistBaseline, EncodingOnLifetimesIsAsWithNodes) {
   const Program p = chain();
   const GistFootprint plain = gist_footprint(p, {.pool_map = true});
   const ValueId rectified = result_of(p, "relu"), pooled = result_of(p, "max_pool");
-  const std::vector<EncodedMap> bits = {{rectified, kBits, false}};
+  const std::vector<EncodedMap> bits = {{rectified, kBitBytes, false}};
   const std::vector<EncodedMap> half = {{pooled, kPooled / 2, true}};
   const GistFootprint with_bits = gist_footprint(with_bits_of(p), {.pool_map = true});
   const GistFootprint with_half = gist_footprint(with_half_pool(p), {.pool_map = true});

@@ -222,7 +222,7 @@ Program chain(int length) {
   b.output("loss", sum(maps.back()));
   Builder::Within backward(b, Phase::backward);
   Val g = affine(maps.back());
-  for (int i = length; i-- > 0;) g = test::add(g, maps[size_t(i)]);
+  for (int i = length; i-- > 0;) g = test::plus(g, maps[size_t(i)]);
   b.output("y", g);
   return b.take();
 }

@@ -21,7 +21,7 @@ namespace {
 TEST(Echo, EqualInputsAndOutputsAreNotWorthIt) {  // figures 11 and 12
   Builder b;
   Val p = heavy(b.input("x0", {Shape{64}})), q = heavy(b.input("x1", {Shape{64}}));
-  Val y = affine(add(p, q));
+  Val y = affine(plus(p, q));
   summit(b, 256, y);
   Builder::Within backward(b, Phase::backward);
   b.output("dy", reverse(y));  // as tanh's gradient reads tanh
@@ -40,15 +40,15 @@ Program shared(int count, bool small_queries) {
   for (int t = 0; t < count; ++t) {
     if (small_queries) {
       Val q = heavy(b.input("q" + std::to_string(t), {Shape{16}}));
-      y.push_back(add(keys, join({affine(q), affine(q), affine(q), affine(q)})));
+      y.push_back(plus(keys, join({affine(q), affine(q), affine(q), affine(q)})));
     } else {
       y.push_back(affine(keys, float(t)));
     }
-    total = add(total, sum(y.back()));
+    total = plus(total, sum(y.back()));
   }
   Val d = summit(b, 1024, total);
   Builder::Within backward(b, Phase::backward);
-  for (size_t t = y.size(); t-- > 0;) d = add(d, sum(reverse(y[t])));
+  for (size_t t = y.size(); t-- > 0;) d = plus(d, sum(reverse(y[t])));
   b.output("d", d);
   return b.take();
 }
@@ -104,12 +104,12 @@ int clones(const Program& p, const EchoTrial& trial) {
 Program read_twice(int between, bool from_input) {
   Builder b;
   Val x = b.input("x0", {Shape{64}});
-  Val y = affine(from_input ? x : add(x, heavy(x)));
+  Val y = affine(from_input ? x : plus(x, heavy(x)));
   Val loss = summit(b, 256, y);
   Builder::Within backward(b, Phase::backward);
   Val d = sum(reverse(y));
-  for (int i = 0; i < between; ++i) d = add(d, loss);
-  b.output("d", add(d, sum(reverse(y))));
+  for (int i = 0; i < between; ++i) d = plus(d, loss);
+  b.output("d", plus(d, sum(reverse(y))));
   return b.take();
 }
 
@@ -127,12 +127,12 @@ TEST(Echo, WhatClonesFarApartReadIsKept) {
   Val h = heavy(b.input("x0", {Shape{16}}));
   Val y = join({affine(h), affine(h), affine(h), affine(h)});
   Val u = affine(y), v = affine(y);
-  Val loss = summit(b, 256, add(u, v));
+  Val loss = summit(b, 256, plus(u, v));
   {
     Builder::Within backward(b, Phase::backward);
     Val d = sum(reverse(u));
-    for (int i = 0; i < 100; ++i) d = add(d, loss);
-    b.output("d", add(d, sum(reverse(v))));
+    for (int i = 0; i < 100; ++i) d = plus(d, loss);
+    b.output("d", plus(d, sum(reverse(v))));
   }
   EXPECT_EQ(clones(b.program(), {.near = 64, .exchange = 1e9}), 2) << "u and v, of the y there is";
   EXPECT_EQ(clones(b.program(), {.near = 1000, .exchange = 1e9}), 7) << "and y with its parts";
@@ -204,7 +204,7 @@ TEST(Echo, AMakerOfTwoRunsForOneOfThem) {
   Val kept = b.emit1(heavy_view, {made[0]});
   summit(b, 512, kept);
   Builder::Within backward(b, Phase::backward);
-  b.output("dkept", add(reverse(kept), reverse(made[0])));
+  b.output("dkept", plus(reverse(kept), reverse(made[0])));
   b.output("dother", reverse(made[1]));
   EXPECT_EQ(clones(b.program(), {.exchange = 1e9}), 1);
 }
@@ -227,11 +227,11 @@ TEST(Echo, AChainIsCutIntoPieces) {
   Builder b;
   std::vector<Val> c{heavy(b.input("x0", {Shape{64}}))};
   Val f = b.state("f", {Shape{64}}, Role::weight);
-  for (int t = 0; t < 12; ++t) c.push_back(add(c.back(), f));
+  for (int t = 0; t < 12; ++t) c.push_back(plus(c.back(), f));
   summit(b, 2048, c.back());
   Builder::Within backward(b, Phase::backward);
   Val d = sum(c.back());
-  for (size_t t = c.size(); t-- > 0;) d = add(d, sum(reverse(c[t])));
+  for (size_t t = c.size(); t-- > 0;) d = plus(d, sum(reverse(c[t])));
   b.output("d", d);
   const Program p = b.take();
   const StepView view(p);
@@ -254,12 +254,12 @@ TEST(Echo, SpendsTheTimeThatItMay) {
     const std::string name = std::to_string(size);
     const Val f = b.state("f" + name, {Shape{size}}, Role::weight);
     const Val x = b.input("x" + name, {Shape{size}});
-    for (int i = 0; i < count; ++i) y.push_back(add(x, f));
+    for (int i = 0; i < count; ++i) y.push_back(plus(x, f));
   }
   summit(b, 8 * kLarge, y[0]);
   Builder::Within backward(b, Phase::backward);
   Val d = sum(y[0]);
-  for (Val v : y) d = add(d, sum(reverse(v)));
+  for (Val v : y) d = plus(d, sum(reverse(v)));
   b.output("d", d);
   const Program p = b.take();
 

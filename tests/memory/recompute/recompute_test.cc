@@ -22,7 +22,7 @@ TEST(Recompute, NothingReadsStateThatWasWritten) {
   Builder b;
   Val w = b.state("w0", {Shape{64}}, Role::weight);
   Val x = b.input("x0", {Shape{64}});
-  Val y = add(x, w);
+  Val y = plus(x, w);
   summit(b, 256, y);
   Builder::Within backward(b, Phase::backward);
   Val g = reverse(x);
@@ -69,7 +69,7 @@ TEST(Recompute, SqrtKeepsWhatCrossesSegments) {
   b.output("loss", sum(y.back()));  // 16 forward nodes: four segments of four
   Builder::Within backward(b, Phase::backward);
   Val d = sum(y.back());
-  for (size_t i = y.size(); i-- > 0;) d = add(d, sum(reverse(y[i])));
+  for (size_t i = y.size(); i-- > 0;) d = plus(d, sum(reverse(y[i])));
   b.output("d", d);
   const Program p = b.take();
   const StepView view(p);

@@ -24,11 +24,11 @@ Program hourglass(int depth, int64_t n) {
   Builder b;
   Val x = b.input("x0", {Shape{n}});
   Val w = b.state("w0", {Shape{n}}, Role::weight);
-  std::vector<Val> kept{add(x, w)};
+  std::vector<Val> kept{plus(x, w)};
   for (int i = 0; i < depth; ++i) kept.push_back(reverse(affine(kept.back(), 0.5f)));
   b.output("loss", sum(kept.back()));
   Val g = reverse(kept.back());
-  for (int i = depth; i >= 0; --i) g = add(reverse(g), kept[size_t(i)]);
+  for (int i = depth; i >= 0; --i) g = plus(reverse(g), kept[size_t(i)]);
   update(w, g);
   b.output("g", affine(g));
   return b.take();

@@ -21,16 +21,16 @@ Program in_parts(int parts) {
   Val x = affine(b.input("x0", {Shape{64}}));
   for (int k = 0; k < parts; ++k) {
     Val part = affine(x, float(k));
-    logits.push_back(add(w, reverse(join(std::vector<Val>(8, part)))));
+    logits.push_back(plus(w, reverse(join(std::vector<Val>(8, part)))));
     Val l = sum(logits.back());
-    loss = loss ? add(loss, l) : l;
+    loss = loss ? plus(loss, l) : l;
   }
   b.output("loss", loss);
   Builder::Within backward(b, Phase::backward);
   Val g;
   for (size_t k = logits.size(); k-- > 0;) {
     Val d = reverse(logits[k]);
-    g = g ? add(g, d) : d;
+    g = g ? plus(g, d) : d;
   }
   update(w, g, gate(loss));
   return b.take();
@@ -74,7 +74,7 @@ TEST(DelayForward, NothingMovesPastAnUpdate) {
     Builder b;
     Val w = b.state("w0", {Shape{64}}, Role::weight);
     Val x = b.input("x0", {Shape{64}});
-    Val aside = add(w, x);  // read by the last gradient alone
+    Val aside = plus(w, x);  // read by the last gradient alone
     Val y = affine(x);
     Val loss = sum(y);
     b.output("loss", loss);

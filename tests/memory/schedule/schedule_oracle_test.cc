@@ -23,7 +23,7 @@ namespace {
 
 constexpr StorageOptions kNotInPlace{.inplace = false};
 
-int64_t true_peak(const Program& p, const StorageOptions& options) {
+int64_t peak_in_order(const Program& p, const StorageOptions& options) {
   const Storages storages = assign_storages(p, {}, options);
   return peak_of(storages, lifetimes_of(p, storages)).bytes;
 }
@@ -255,7 +255,7 @@ int64_t by_trying(const Program& p, const StorageOptions& options) {
   std::vector<char> placed(before.size(), 0);
   auto extend = [&](auto&& self) -> void {
     if (order.size() == before.size()) {
-      best = std::min(best, true_peak(permuted(p, order), options));
+      best = std::min(best, peak_in_order(permuted(p, order), options));
       return;
     }
     for (NodeId n = 0; n < p.node_count(); ++n) {
@@ -288,9 +288,9 @@ TEST(ExactSchedule, IsWhatCbcFinds) {
     ASSERT_LE(p.node_count(), 20);
     const OrderGraph graph(p, {}, kNotInPlace);
     if (!graph.plain) continue;
-    const int64_t recorded = true_peak(p, kNotInPlace);
+    const int64_t recorded = peak_in_order(p, kNotInPlace);
     const int64_t exact =
-        true_peak(schedule(p, Schedule::exact, nullptr, {}, kNotInPlace), kNotInPlace);
+        peak_in_order(schedule(p, Schedule::exact, nullptr, {}, kNotInPlace), kNotInPlace);
     const Model model(p);
     // Small ones from scratch; of the others, that nothing is below the peak of the order found.
     const int64_t bound = model.nodes <= 14 ? recorded / 64 : exact / 64 - 1;
@@ -313,9 +313,9 @@ TEST(ExactSchedule, IsTheLeastOverAllSetsOfNodes) {
     if (!graph.plain) continue;
     ++plain;
     std::string note;
-    const int64_t recorded = true_peak(p, kNotInPlace);
+    const int64_t recorded = peak_in_order(p, kNotInPlace);
     const int64_t exact =
-        true_peak(schedule(p, Schedule::exact, &note, {}, kNotInPlace), kNotInPlace);
+        peak_in_order(schedule(p, Schedule::exact, &note, {}, kNotInPlace), kNotInPlace);
     EXPECT_NE(note.find("proved least"), std::string::npos) << note;
     better += exact < recorded;
     ASSERT_EQ(exact, by_sets(Model(p)) * 64) << "seed " << seed;
@@ -351,8 +351,8 @@ TEST(ExactSchedule, IsTheBestOfAllOrdersInPlace) {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     const Program p = in_place_program(seed);
     const OrderGraph graph(p, {}, {});
-    const int64_t recorded = true_peak(p, {}), least = by_trying(p, {});
-    const int64_t exact = true_peak(schedule(p, Schedule::exact), {});
+    const int64_t recorded = peak_in_order(p, {}), least = by_trying(p, {});
+    const int64_t exact = peak_in_order(schedule(p, Schedule::exact), {});
     plain += graph.plain;
     ASSERT_EQ(exact, least) << "seed " << seed;
     better += exact < recorded;
@@ -366,7 +366,7 @@ TEST(ExactSchedule, IsTheBestOfAllOrdersInPlace) {
 TEST(ExactSchedule, LargeProgramsFallBackAndSayWhy) {
   std::string note;
   const Program p = random_dag(1, 300);
-  EXPECT_LE(true_peak(schedule(p, Schedule::exact, &note), {}), true_peak(p, {}));
+  EXPECT_LE(peak_in_order(schedule(p, Schedule::exact, &note), {}), peak_in_order(p, {}));
   EXPECT_NE(note.find("too large for exact: more than 256 nodes"), std::string::npos) << note;
   const OrderGraph graph(p, {}, {});
   std::vector<NodeId> order(p.nodes.size());

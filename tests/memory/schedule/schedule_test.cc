@@ -238,7 +238,7 @@ TEST(Schedule, ClonesRunRightBeforeTheirFirstReader) {
   Val again = in_phase(Phase::recompute, [&] { return reverse(x); });  // 3, long before 6
   Val g = in_phase(Phase::backward, [&] { return reverse(z); });
   Val h = in_phase(Phase::backward, [&] { return reverse(g); });
-  b.output("g", in_phase(Phase::backward, [&] { return test::add(h, again); }));
+  b.output("g", in_phase(Phase::backward, [&] { return test::plus(h, again); }));
   const Program p = b.take();
   const OrderGraph graph(p, {}, {});
   EXPECT_EQ(with_late_clones(graph, recorded(p)), (std::vector<NodeId>{0, 1, 2, 4, 5, 3, 6}));

@@ -14,14 +14,14 @@ namespace pal::test {
 namespace {
 
 // Copies take about as long as the nodes beside them.
-const DeviceProfile kCard = {.name = "small",
-                             .f32 = 1e12,
-                             .vector = 1e12,
-                             .memory = 1e11,
-                             .link = 2e10,
-                             .launch = 1e-7,
-                             .units = 4,
-                             .tile = 64};
+const DeviceProfile kSmallCard = {.name = "small",
+                                  .f32 = 1e12,
+                                  .vector = 1e12,
+                                  .memory = 1e11,
+                                  .link = 2e10,
+                                  .launch = 1e-7,
+                                  .units = 4,
+                                  .tile = 64};
 
 Compiled compiled(uint64_t seed, bool swaps) {
   const Program step =
@@ -29,7 +29,7 @@ Compiled compiled(uint64_t seed, bool swaps) {
   KernelCache cache{Device{}};
   const StateLayout layout(step);
   CompileOptions options;
-  options.profile = kCard, options.must_fit = false;
+  options.profile = kSmallCard, options.must_fit = false;
   if (swaps) {
     options.swap.method = Swap::planned;
     options.budget = compile(step, cache, layout, options).plan.device().bytes * 3 / 4;
@@ -95,7 +95,7 @@ void check_lives(const Compiled& c, const StepShape& shape) {
 }
 
 void check_time(const Compiled& c, const StepShape& shape) {
-  const Prediction prediction = predict(c.program, kCard, &c.storages);
+  const Prediction prediction = predict(c.program, kSmallCard, &c.storages);
   const auto nodes = double(c.program.node_count());
   ASSERT_EQ(shape.moments(), 2 * c.program.node_count());
   ASSERT_EQ(shape.nodes.size(), shape.node.size());
@@ -132,7 +132,7 @@ TEST(StepShape, OfACompiledStep) {
   for (uint64_t seed = 0; seed < networks_asked(8); ++seed) {
     SCOPED_TRACE(seed);
     const Compiled c = compiled(seed, false);
-    const StepShape shape = step_shape("net", c.program, c.storages, c.plan, kCard);
+    const StepShape shape = step_shape("net", c.program, c.storages, c.plan, kSmallCard);
     EXPECT_EQ(shape.name, "net");
     check_bytes(c, shape), check_lives(c, shape), check_time(c, shape);
     // All compute, one node behind the other.
@@ -145,7 +145,7 @@ TEST(StepShape, OfAStepThatCopiesOnOtherQueues) {
   for (uint64_t seed = 0; seed < networks_asked(8); ++seed) {
     SCOPED_TRACE(seed);
     const Compiled c = compiled(seed, true);
-    const StepShape shape = step_shape("net", c.program, c.storages, c.plan, kCard);
+    const StepShape shape = step_shape("net", c.program, c.storages, c.plan, kSmallCard);
     check_bytes(c, shape), check_lives(c, shape), check_time(c, shape);
     copies += int(c.program.nodes.size() - shape.nodes.size());
     for (const NodeDemand& demand : shape.nodes) idle += demand.idle_ms > 1e-4;

@@ -18,7 +18,7 @@ struct Toy {
 
 TEST(Storages, InPlaceTakesADeadOperandOfTheSameSize) {
   Toy t;
-  Val a = affine(t.x), c = affine(a), d = affine(c), e = add(d, c);
+  Val a = affine(t.x), c = affine(a), d = affine(c), e = plus(d, c);
   t.b.output("y", e);
   StorageEffect effect;
   Storages s = t.storages({}, &effect);
@@ -35,7 +35,7 @@ TEST(Storages, InPlaceTakesADeadOperandOfTheSameSize) {
 
 TEST(Storages, AnOperandReadTwiceByTheNodeIsNotTaken) {
   Toy t;
-  Val a = affine(t.x), c = add(a, a);
+  Val a = affine(t.x), c = plus(a, a);
   Storages s = t.storages();
   EXPECT_NE(s.of[size_t(c.id)], s.of[size_t(a.id)]);
 }
@@ -151,7 +151,7 @@ TEST(Storages, InPlaceWaitsForReadersOnOtherQueues) {
 
 TEST(Lifetimes, OneQueue) {
   Toy t;
-  Val a = reverse(t.x), c = reverse(a), d = add(c, a);
+  Val a = reverse(t.x), c = reverse(a), d = plus(c, a);
   t.b.output("y", d);
   Storages s = t.storages({.inplace = false});
   auto life = lifetimes_of(t.b.program(), s);

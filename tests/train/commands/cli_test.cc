@@ -20,7 +20,7 @@ Args parse(const std::vector<std::string>& args, const std::string& program = "p
   return std::any_cast<Args>(parse_command_line(program, args).args);
 }
 
-std::string error_of(const std::vector<std::string>& args) {
+std::string refusal_of(const std::vector<std::string>& args) {
   return usage_error_of([&] { parse_command_line("pal", args); });
 }
 
@@ -150,7 +150,7 @@ TEST(Cli, corun_takes_the_folder_of_a_run) {
   EXPECT_EQ(a.jobs[0].out, run);
   EXPECT_EQ(a.jobs[1].out, std::filesystem::path("runs/corun_run_nmt_small/2"));
   EXPECT_NE(
-      error_of({"corun", run.string(), run.string(), "--budget", "1GB", "--resume", "--out", "x"})
+      refusal_of({"corun", run.string(), run.string(), "--budget", "1GB", "--resume", "--out", "x"})
           .find("--out: with --resume"),
       std::string::npos);
 }
@@ -228,7 +228,7 @@ TEST(Cli, every_refusal_is_one_clear_line) {
       {{"train", "plan"}, "plan"},
   };
   for (const Case& c : cases) {
-    std::string error = error_of(c.args);
+    std::string error = refusal_of(c.args);
     EXPECT_NE(error.find(c.part), std::string::npos)
         << "expected: " << c.part << "\n     got: " << error;
     EXPECT_EQ(error.find('\n'), std::string::npos) << error;

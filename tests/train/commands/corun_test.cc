@@ -14,7 +14,6 @@
 namespace pal {
 namespace {
 
-using nlohmann::json;
 using Words = std::vector<std::string>;
 
 Words lines_of(const std::string& text) {
@@ -59,10 +58,10 @@ class Corun : public RunTest {
     EXPECT_EQ(losses(a), losses(b));
   }
   // The step rows without the plan's bytes: scratch memory grows with the threads.
-  std::vector<json> losses(const std::string& run) {
-    std::vector<json> rows;
+  std::vector<nlohmann::json> losses(const std::string& run) {
+    std::vector<nlohmann::json> rows;
     for (const std::string& row : steps(dir_ / run)) {
-      rows.push_back(json::parse(row));
+      rows.push_back(nlohmann::json::parse(row));
       rows.back().erase("peak_bytes");
     }
     return rows;
@@ -85,7 +84,7 @@ TEST_F(Corun, JobsHaveTheBitsOfEachAlone) {
   same_run("a", "both/1");
   same_run("b", "both/2");
 
-  const json said = json::parse(r.out);
+  const nlohmann::json said = nlohmann::json::parse(r.out);
   EXPECT_EQ(said["mode"], "unshared");
   EXPECT_EQ(said["budget"], 1'000'000'000);
   ASSERT_EQ(said["jobs"].size(), 2u);
@@ -94,7 +93,7 @@ TEST_F(Corun, JobsHaveTheBitsOfEachAlone) {
   EXPECT_EQ(said["jobs"][1]["out"], "both/2");
   EXPECT_TRUE(said["jobs"][0]["test"].contains("bleu"));
   EXPECT_TRUE(said["jobs"][1]["test"].contains("top1"));
-  for (const json& job : said["jobs"]) {
+  for (const nlohmann::json& job : said["jobs"]) {
     EXPECT_EQ(job["steps"], 6);
     EXPECT_EQ(job["reason"], "steps");
     EXPECT_GT(job["seconds"], 0);
@@ -131,7 +130,7 @@ TEST_F(Corun, EveryModeWithinEveryBudgetLeavesTheBits) {
     const RunResult r = corun({"image.yaml", "image.yaml", "--set", "2:train.seed=3", "--mode",
                                mode, "--out", "dry", "--dry-run", "--json"});
     EXPECT_EQ(r.status, 0) << r.err;
-    return json::parse(r.out)["memory"]["bytes"].get<int64_t>();
+    return nlohmann::json::parse(r.out)["memory"]["bytes"].get<int64_t>();
   };
   alone("image.yaml", "a");
   alone("image.yaml", "b", {"--set", "train.seed=3"});
@@ -148,7 +147,7 @@ TEST_F(Corun, EveryModeWithinEveryBudgetLeavesTheBits) {
       ASSERT_EQ(r.status, 0) << mode << " " << budget << "\n" << r.err;
       same_run("a", "both/1");
       same_run("b", "both/2");
-      const json memory = json::parse(r.out)["memory"];
+      const nlohmann::json memory = nlohmann::json::parse(r.out)["memory"];
       EXPECT_LE(memory["bytes"].get<int64_t>(), std::stoll(budget));
       EXPECT_GE(memory["predicted"]["total"], 1);
       ways.insert(memory["way"]);
@@ -196,7 +195,8 @@ TEST_F(Corun, ASignalSavesAllJobsAndTheyGoOnTogetherOrAlone) {
   int64_t most = 0;
   for (const char* run : {"run/1", "run/2"}) {
     const Words rows = steps(dir_ / run);
-    if (!rows.empty()) most = std::max(most, json::parse(rows.back())["step"].get<int64_t>());
+    if (!rows.empty())
+      most = std::max(most, nlohmann::json::parse(rows.back())["step"].get<int64_t>());
   }
   const std::string half = std::to_string(most + 2), whole = std::to_string(most + 4);
   Words again = jobs;
@@ -294,7 +294,7 @@ TEST_F(Corun, AJobThatFailsLeavesTheOthersAlone) {
   EXPECT_TRUE(lines.back().starts_with("pal: job 3 (text), run/3: [save] ")) << r.err;
   EXPECT_NE(r.err.find("[2 image] pal: "), std::string::npos);  // at the time, too
 
-  const json jobs = json::parse(r.out)["jobs"];
+  const nlohmann::json jobs = nlohmann::json::parse(r.out)["jobs"];
   ASSERT_EQ(jobs.size(), 3u);
   EXPECT_EQ(jobs[0]["reason"], "steps");
   EXPECT_TRUE(jobs[0].contains("test"));
@@ -312,9 +312,9 @@ TEST_F(Corun, ADryRunPlansAndWritesNothing) {
   ASSERT_EQ(r.status, 0) << r.err;
   fs::remove(dir_ / "stdout.txt"), fs::remove(dir_ / "stderr.txt");
   EXPECT_EQ(files(), before);
-  const json said = json::parse(r.out);
+  const nlohmann::json said = nlohmann::json::parse(r.out);
   int64_t sum = 0;
-  for (const json& job : said["jobs"]) {
+  for (const nlohmann::json& job : said["jobs"]) {
     ASSERT_TRUE(job.contains("plan")) << job;
     sum += job["bytes"].get<int64_t>();
     EXPECT_EQ(job["plan"]["bytes"]["total"], job["bytes"]);

@@ -17,7 +17,7 @@ namespace pal {
 namespace {
 namespace fs = std::filesystem;
 
-std::string error_of(const std::string& text) {
+std::string error_of_csv(const std::string& text) {
   try {
     parse_place_csv(text, "f.csv");
   } catch (const UsageError& e) {
@@ -71,23 +71,23 @@ TEST(PlaceCsv, ReadsTheOlderHeader) {
 
 TEST(PlaceCsv, EveryErrorNamesTheLine) {
   const std::string head = "id,lower,upper,size\n";
-  EXPECT_EQ(error_of(""), "f.csv: the file is empty; it must begin with id,lower,upper,size");
-  EXPECT_EQ(error_of("id,lower,size\n"),
+  EXPECT_EQ(error_of_csv(""), "f.csv: the file is empty; it must begin with id,lower,upper,size");
+  EXPECT_EQ(error_of_csv("id,lower,size\n"),
             "f.csv:1: the header has no column upper; it must name id,lower,upper,size");
-  EXPECT_EQ(error_of("id,id,lower,upper,size\n"), "f.csv:1: the header names id twice");
-  EXPECT_EQ(error_of("id,lower,upper,size,offset\n"),
+  EXPECT_EQ(error_of_csv("id,id,lower,upper,size\n"), "f.csv:1: the header names id twice");
+  EXPECT_EQ(error_of_csv("id,lower,upper,size,offset\n"),
             "f.csv:1: there is an offset column already; remove it");
-  EXPECT_EQ(error_of(head + "a,0,1,5\nb,0,1\n"), "f.csv:3: 3 fields where the header has 4");
-  EXPECT_EQ(error_of(head + "a,0,1,5x\n"), "f.csv:2: size '5x' is not a whole number");
-  EXPECT_EQ(error_of(head + "a,,1,5\n"), "f.csv:2: lower '' is not a whole number");
-  EXPECT_EQ(error_of(head + "a,0,1,1e3\n"), "f.csv:2: size '1e3' is not a whole number");
-  EXPECT_EQ(error_of(head + "a,0,99999999999999999999,5\n"),
+  EXPECT_EQ(error_of_csv(head + "a,0,1,5\nb,0,1\n"), "f.csv:3: 3 fields where the header has 4");
+  EXPECT_EQ(error_of_csv(head + "a,0,1,5x\n"), "f.csv:2: size '5x' is not a whole number");
+  EXPECT_EQ(error_of_csv(head + "a,,1,5\n"), "f.csv:2: lower '' is not a whole number");
+  EXPECT_EQ(error_of_csv(head + "a,0,1,1e3\n"), "f.csv:2: size '1e3' is not a whole number");
+  EXPECT_EQ(error_of_csv(head + "a,0,99999999999999999999,5\n"),
             "f.csv:2: upper '99999999999999999999' does not fit in 64 bits");
-  EXPECT_EQ(error_of(head + "\na,3,1,5\n"), "f.csv:3: upper 1 is before lower 3");
-  EXPECT_EQ(error_of(head + "a,0,1,-5\n"), "f.csv:2: size -5 is negative");
-  EXPECT_EQ(error_of(head + "a,0,1,5\na,0,1,5\n"), "f.csv:3: id 'a' was given in line 2");
-  EXPECT_EQ(error_of(head + ",0,1,5\n"), "f.csv:2: the id is empty");
-  EXPECT_EQ(error_of(head + "a,0,1,2000000000000000000\nb,5,6,2000000000000000000\n"),
+  EXPECT_EQ(error_of_csv(head + "\na,3,1,5\n"), "f.csv:3: upper 1 is before lower 3");
+  EXPECT_EQ(error_of_csv(head + "a,0,1,-5\n"), "f.csv:2: size -5 is negative");
+  EXPECT_EQ(error_of_csv(head + "a,0,1,5\na,0,1,5\n"), "f.csv:3: id 'a' was given in line 2");
+  EXPECT_EQ(error_of_csv(head + ",0,1,5\n"), "f.csv:2: the id is empty");
+  EXPECT_EQ(error_of_csv(head + "a,0,1,2000000000000000000\nb,5,6,2000000000000000000\n"),
             "f.csv:3: the sizes so far add up to 2^61 or more");
 }
 

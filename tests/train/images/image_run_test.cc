@@ -14,8 +14,6 @@
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
-
 const fs::path kGolden = PAL_SOURCE_DIR "/tests/data/golden";
 
 std::string read(const fs::path& file) {
@@ -82,7 +80,7 @@ TEST_F(ImageRunTest, ResumedAndUninterruptedEndAlike) {
   EXPECT_TRUE(says("SYNTHETIC IMAGES"));
   std::ifstream rows(dir_ / "whole/metrics.jsonl");
   for (std::string line; std::getline(rows, line);) {
-    const json row = json::parse(line);
+    const nlohmann::json row = nlohmann::json::parse(line);
     if (row["event"] != "step") continue;
     // The shares of the two losses add up to one.
     EXPECT_NEAR(row["loss"].get<double>(), 1.39, row["step"] == 1 ? 0.6 : 10);
@@ -102,25 +100,25 @@ TEST_F(ImageRunTest, LearnsEvaluatesAndClassifies) {
   folders();
   pal("train --config tiny.yaml --out run --steps 30 --set train.batch_size=6 "
       "--set data.crop=center --set data.brightness=0");
-  const json end = json::parse(pal("eval --model run --json"));
+  const nlohmann::json end = nlohmann::json::parse(pal("eval --model run --json"));
   EXPECT_EQ(end["images"], 6);
   EXPECT_EQ(end["top1"], 100);
   EXPECT_EQ(end["top5"], 100);
   EXPECT_LT(end["loss"], 0.3);
   // Two models are averaged; of one model twice that changes nothing.
-  EXPECT_NEAR(json::parse(pal("eval --model run,run --json"))["loss"].get<double>(),
+  EXPECT_NEAR(nlohmann::json::parse(pal("eval --model run,run --json"))["loss"].get<double>(),
               end["loss"].get<double>(), 1e-6);
-  const json rows =
-      json::parse(pal("classify --model run --json train/bright/baseline.jpg "
-                      "val/dull/grey.jpg"))["images"];
+  const nlohmann::json rows =
+      nlohmann::json::parse(pal("classify --model run --json train/bright/baseline.jpg "
+                                "val/dull/grey.jpg"))["images"];
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0]["file"], "train/bright/baseline.jpg");
   EXPECT_EQ(rows[0]["classes"][0]["class"], "bright");
   EXPECT_EQ(rows[1]["classes"][0]["class"], "dull");
   double sum = 0;
-  for (const json& each : rows[1]["classes"]) sum += each["probability"].get<double>();
+  for (const nlohmann::json& each : rows[1]["classes"]) sum += each["probability"].get<double>();
   EXPECT_NEAR(sum, 1, 1e-6);
-  EXPECT_EQ(json::parse(pal(
+  EXPECT_EQ(nlohmann::json::parse(pal(
                 "classify --model run --top 1 --json val/dull/grey.jpg"))["images"][0]["classes"]
                 .size(),
             1u);
@@ -135,7 +133,7 @@ TEST_F(ImageRunTest, LearnsEvaluatesAndClassifies) {
   // The training images may be gone.
   fs::remove_all(dir_ / "train");
   pal("classify --model run val/dull/grey.jpg");
-  EXPECT_EQ(json::parse(pal("eval --model run --json --part valid")), end);
+  EXPECT_EQ(nlohmann::json::parse(pal("eval --model run --json --part valid")), end);
   pal("translate --model run --input letter.jpg", 2);
   EXPECT_TRUE(says("holds no translator"));
   pal("eval --model run --source a --reference b", 2);
@@ -157,8 +155,9 @@ TEST_F(ImageRunTest, LearnsFromFilms) {
   pal("train --config film.yaml --out run");
   EXPECT_TRUE(says("3 training films, 2 classes"));
   EXPECT_TRUE(says("4 frames of 32 x 32 x 3"));
-  EXPECT_EQ(json::parse(pal("eval --model run --json"))["top1"], 100);
-  const json rows = json::parse(pal("classify --model run --json val/dull/a"))["images"];
+  EXPECT_EQ(nlohmann::json::parse(pal("eval --model run --json"))["top1"], 100);
+  const nlohmann::json rows =
+      nlohmann::json::parse(pal("classify --model run --json val/dull/a"))["images"];
   EXPECT_EQ(rows[0]["classes"][0]["class"], "dull");
   pal("classify --model run val/none", 2);
   EXPECT_TRUE(says("val/none: cannot be read"));
@@ -193,9 +192,9 @@ TEST_F(ImageRunTest, DamagedDataIsSkippedWithAWarningOrRefused) {
 }
 
 TEST_F(ImageRunTest, PlansWithoutDataAndSaysWhatIsMissing) {
-  const json plan =
-      json::parse(pal("plan --config resnet50_imagenet --json --set train.batch_size=2"));
-  EXPECT_EQ(plan["bucket"], (json{224, 224}));
+  const nlohmann::json plan =
+      nlohmann::json::parse(pal("plan --config resnet50_imagenet --json --set train.batch_size=2"));
+  EXPECT_EQ(plan["bucket"], (nlohmann::json{224, 224}));
   EXPECT_GT(plan["bytes"]["total"].get<int64_t>(), 25'557'032 * 4 * 2);
   pal("train --config resnet50_imagenet --out run", 2);
   EXPECT_TRUE(says("ILSVRC2012"));
@@ -213,9 +212,9 @@ TEST_F(ImageRunTest, LearnsFromTheImagesThatShip) {
       "--set model.depth=8 --set train.warmup_steps=5");
   EXPECT_TRUE(says("1800 training images, 10 classes, 200 held out"));
   std::ifstream rows(dir_ / "run/metrics.jsonl");
-  json valid;
+  nlohmann::json valid;
   for (std::string line; std::getline(rows, line);) {
-    const json row = json::parse(line);
+    const nlohmann::json row = nlohmann::json::parse(line);
     if (row["event"] == "valid") valid = row;
   }
   EXPECT_GT(valid["top1"].get<double>(), 30);  // of ten classes

@@ -15,8 +15,6 @@
 namespace pal {
 namespace {
 
-using nlohmann::json;
-
 // Ways to keep less on the device. Budgets are parts of what lies between the least that a manager
 // accepts and what the plan takes without.
 std::vector<std::string> ways() {
@@ -90,7 +88,7 @@ class ManagedRuns : public RunTest, public testing::WithParamInterface<Model> {
     int steps = 0;
     std::ifstream in(dir_ / "run" / "metrics.jsonl");
     for (std::string line; std::getline(in, line);) {
-      const json row = json::parse(line);
+      const nlohmann::json row = nlohmann::json::parse(line);
       if (row["event"] == "step") result += row["loss"].dump() + "\n", ++steps;
     }
     EXPECT_EQ(steps, 5);
@@ -99,7 +97,7 @@ class ManagedRuns : public RunTest, public testing::WithParamInterface<Model> {
 };
 
 TEST_P(ManagedRuns, LeaveTheSameBits) {
-  const int64_t most = json::parse(run("plan --json"))["bytes"]["total"];
+  const int64_t most = nlohmann::json::parse(run("plan --json"))["bytes"]["total"];
   const int64_t least = this->least();
   ASSERT_LT(least, most);
   const std::string expected = train("");

@@ -13,6 +13,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "tests/train/report/count.h"
 #include "train/report/plan_page.h"
 #include "train/report/plan_report.h"
 
@@ -127,12 +128,6 @@ TEST(EncodingReport, WhereARunKeepsNoMapSparse) {
             std::string::npos);
   EXPECT_EQ(encoding_json(c, facts)["kept_sparse"], false);
   EXPECT_NE(encoding_html(c, facts).find("which is over the budget"), std::string::npos);
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
 }
 
 TEST(EncodingReport, ThePageHasARowForEachLayer) {

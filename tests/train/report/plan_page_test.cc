@@ -15,6 +15,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/products/matmul.h"
 #include "ops/sums/reduce.h"
+#include "tests/train/report/count.h"
 #include "train/report/plan_pictures.h"
 
 namespace pal {
@@ -38,12 +39,6 @@ Compiled compiled() {
   const StateLayout layout(program);
   KernelCache cache(cpu_device(1));
   return compile(std::move(program), cache, layout);
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
 }
 
 TEST(PlanPage, IsSelfContainedAndBalanced) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/train/report/count.h"
 #include "train/report/report_chart.h"
 #include "train/report/report_html.h"
 
@@ -33,12 +34,6 @@ std::string metrics(int steps) {
     text += R"({"event":"valid","step":)" + n + R"(,"epoch":0.5,"loss":2.5,"bleu":)" + n + ".25}\n";
   }
   return text;
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
 }
 
 // Every tag that is opened is closed, in order.

@@ -100,9 +100,9 @@ Outcome train(const Config& config, int steps) {
   return run;
 }
 
-class Recipe : public testing::TestWithParam<fs::path> {};
+class RecipeFile : public testing::TestWithParam<fs::path> {};
 
-TEST_P(Recipe, IsReadBackAsItIsWritten) {
+TEST_P(RecipeFile, IsReadBackAsItIsWritten) {
   const Config config = load_config(GetParam());
   const Config again = parse_config(dump_config(config), "dumped.yaml");
   EXPECT_TRUE(diff(config, again).empty());
@@ -126,7 +126,7 @@ TEST_P(NmtRecipe, RunsAtASmallSize) {
 std::string recipe_name(const testing::TestParamInfo<fs::path>& test) {
   return test.param.stem().string();
 }
-INSTANTIATE_TEST_SUITE_P(Configs, Recipe, testing::ValuesIn(recipes()), recipe_name);
+INSTANTIATE_TEST_SUITE_P(Configs, RecipeFile, testing::ValuesIn(recipes()), recipe_name);
 INSTANTIATE_TEST_SUITE_P(Configs, NmtRecipe, testing::ValuesIn(nmt_recipes()), recipe_name);
 
 // A vocabulary that is large beside the rest.

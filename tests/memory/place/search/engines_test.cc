@@ -42,7 +42,7 @@ bool fits(const std::vector<Buffer>& b, int64_t capacity, std::vector<int64_t>& 
   return false;
 }
 
-int64_t least_height(const std::vector<Buffer>& buffers) {
+int64_t least_height_that_fits(const std::vector<Buffer>& buffers) {
   std::vector<int64_t> at(buffers.size());
   int64_t height = lower_bound_of(buffers);
   while (!fits(buffers, height, at)) ++height;
@@ -66,7 +66,7 @@ TEST(PlaceEngines, CanonicalPlacementsAgreeWithExhaustiveSearch) {
                  {0, 2, 1}, {5, 6, 2}, {3, 6, 1}, {0, 3, 3}};
       for (Buffer& b : buffers) b.size *= 1 + int64_t(seed / 200);
     }
-    const int64_t least = least_height(buffers);
+    const int64_t least = least_height_that_fits(buffers);
     above_bound += least > lower_bound_of(buffers);
     CanonicalSearch at(buffers, least, {}), below(buffers, least - 1, {});
     for (const char* keys : {"twa", "taw", "owz", "s", "e"}) {
@@ -134,7 +134,7 @@ TEST(PlaceEngines, ThePortfolioIsNeverBelowTheOptimumAndSaysSoTruthfully) {
   int optimal = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     const auto buffers = tiny(1000 + seed, 4 + int(seed % 5));
-    const int64_t least = least_height(buffers);
+    const int64_t least = least_height_that_fits(buffers);
     const Placement p = place(buffers);
     ASSERT_EQ(height_of(buffers, p.offset), p.height);
     ASSERT_LE(p.lower_bound, p.proven);
@@ -240,7 +240,7 @@ TEST(PlaceEngines, ColumnsGiveUpWhereThereIsNoPacking) {
                                     {3, 5, 1}, {3, 5, 1}, {4, 5, 2}, {4, 6, 1},
                                     {4, 6, 1}, {5, 7, 1}, {5, 7, 3}, {6, 7, 3}};
   ASSERT_TRUE(fills(buffers, 7));
-  ASSERT_GT(least_height(buffers), 7);
+  ASSERT_GT(least_height_that_fits(buffers), 7);
   for (uint64_t seed = 0; seed < 8; ++seed)
     EXPECT_EQ(ColumnSearch(buffers).run(64, seed, {}).answer, SearchResult::kGaveUp);
 }

@@ -13,18 +13,18 @@
 namespace pal::test {
 namespace {
 
-using Order = std::vector<PqTree::Leaf>;
+using LeafOrder = std::vector<PqTree::Leaf>;
 
-std::vector<Order> all_orders(int n) {
-  Order order(static_cast<size_t>(n));
+std::vector<LeafOrder> all_orders(int n) {
+  LeafOrder order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), PqTree::Leaf{0});
-  std::vector<Order> all;
+  std::vector<LeafOrder> all;
   do all.push_back(order);
   while (std::next_permutation(order.begin(), order.end()));
   return all;
 }
 
-bool lie_side_by_side(const Order& order, const Order& leaves) {
+bool lie_side_by_side(const LeafOrder& order, const LeafOrder& leaves) {
   size_t first = order.size(), last = 0;
   for (size_t i = 0; i < order.size(); ++i) {
     if (std::find(leaves.begin(), leaves.end(), order[i]) == leaves.end()) continue;
@@ -34,9 +34,9 @@ bool lie_side_by_side(const Order& order, const Order& leaves) {
 }
 
 // The orders that a tree stands for: those that it gives back when their ranks are asked for.
-std::set<Order> orders_of(const PqTree& tree, int n) {
-  std::set<Order> out;
-  for (const Order& order : all_orders(n)) {
+std::set<LeafOrder> orders_of(const PqTree& tree, int n) {
+  std::set<LeafOrder> out;
+  for (const LeafOrder& order : all_orders(n)) {
     std::vector<int32_t> rank(size_t(n), 0);
     for (size_t i = 0; i < order.size(); ++i) rank[size_t(order[i])] = int32_t(i);
     out.insert(tree.order(rank));
@@ -44,8 +44,8 @@ std::set<Order> orders_of(const PqTree& tree, int n) {
   return out;
 }
 
-Order random_subset(std::mt19937_64& random, int n) {
-  Order out;
+LeafOrder random_subset(std::mt19937_64& random, int n) {
+  LeafOrder out;
   while (out.size() < 2) {
     out.clear();
     for (int i = 0; i < n; ++i) {
@@ -61,7 +61,7 @@ std::vector<double> log_factorials() {
   return out;
 }
 
-Order leaves_to(int n) { return all_orders(n)[0]; }
+LeafOrder leaves_to(int n) { return all_orders(n)[0]; }
 
 TEST(PqTree, StandsForTheOrdersInWhichSetsLieSideBySide) {
   std::mt19937_64 random(1);
@@ -70,16 +70,17 @@ TEST(PqTree, StandsForTheOrdersInWhichSetsLieSideBySide) {
   for (int round = 0; round < 150; ++round) {
     const int n = 3 + round % 5;
     PqTree tree(leaves_to(n));
-    std::vector<Order> left = all_orders(n);
+    std::vector<LeafOrder> left = all_orders(n);
     while (true) {
-      const Order set = random_subset(random, n);
-      std::erase_if(left, [&](const Order& order) { return !lie_side_by_side(order, set); });
+      const LeafOrder set = random_subset(random, n);
+      std::erase_if(left, [&](const LeafOrder& order) { return !lie_side_by_side(order, set); });
       const bool possible = tree.gather(set, marked);
       ASSERT_EQ(possible, !left.empty()) << "round " << round;
       ASSERT_EQ(std::count(marked.begin(), marked.end(), 1), 0);
       impossible += !possible;
       if (!possible) break;
-      ASSERT_EQ(orders_of(tree, n), std::set<Order>(left.begin(), left.end())) << "round " << round;
+      ASSERT_EQ(orders_of(tree, n), std::set<LeafOrder>(left.begin(), left.end()))
+          << "round " << round;
       ASSERT_NEAR(tree.log_orders(log_factorials()), std::log(double(left.size())), 1e-9);
       q_nodes += left.size() == 2 && n > 3;
       if (left.size() <= 2) break;
@@ -102,8 +103,8 @@ TEST(PqTree, IntersectsToTheOrdersThatBothAllow) {
         if (next.gather(random_subset(random, n), marked)) *tree = next;
       }
     }
-    const std::set<Order> ours = orders_of(a, n), theirs = orders_of(b, n);
-    std::set<Order> both;
+    const std::set<LeafOrder> ours = orders_of(a, n), theirs = orders_of(b, n);
+    std::set<LeafOrder> both;
     std::set_intersection(ours.begin(), ours.end(), theirs.begin(), theirs.end(),
                           std::inserter(both, both.end()));
     ASSERT_EQ(a.intersect(b, marked), !both.empty()) << "round " << round;
@@ -116,7 +117,7 @@ TEST(PqTree, IntersectsToTheOrdersThatBothAllow) {
   EXPECT_GT(some, 40);
 }
 
-Order orders_from(const PqTree& tree) {
+LeafOrder orders_from(const PqTree& tree) {
   return tree.order(std::vector<int32_t>{0, 1, 1, 1, 4, 2, 3});
 }
 
@@ -124,26 +125,26 @@ Order orders_from(const PqTree& tree) {
 TEST(PqTree, PutsLeavesInThePlaceOfOthers) {
   std::vector<char> marked(8, 0);
   PqTree tree(leaves_to(5));
-  ASSERT_TRUE(tree.gather(Order{2, 3, 4}, marked));
-  ASSERT_TRUE(tree.replace(Order{1, 2, 3}, Order{5, 6}, marked));  // leaves 4 beside them
+  ASSERT_TRUE(tree.gather(LeafOrder{2, 3, 4}, marked));
+  ASSERT_TRUE(tree.replace(LeafOrder{1, 2, 3}, LeafOrder{5, 6}, marked));  // leaves 4 beside them
   // 0 beside {5 6} 4 or 4 {5 6}, on either side, 5 and 6 in any order.
   EXPECT_NEAR(tree.log_orders(log_factorials()), std::log(8.0), 1e-9);
-  EXPECT_TRUE(tree.gather(Order{0, 5}, marked));
-  EXPECT_FALSE(PqTree(tree).gather(Order{4, 5}, marked));
-  EXPECT_EQ(orders_from(tree), (Order{0, 5, 6, 4}));
+  EXPECT_TRUE(tree.gather(LeafOrder{0, 5}, marked));
+  EXPECT_FALSE(PqTree(tree).gather(LeafOrder{4, 5}, marked));
+  EXPECT_EQ(orders_from(tree), (LeafOrder{0, 5, 6, 4}));
 }
 
 TEST(PqTree, EqualTreesHashAlike) {
   std::vector<char> marked(8, 0);
   const std::vector<uint64_t> kind{11, 12, 13, 14, 14, 16, 17, 18};
-  PqTree a(leaves_to(6)), b(Order{5, 4, 3, 2, 1, 0});
+  PqTree a(leaves_to(6)), b(LeafOrder{5, 4, 3, 2, 1, 0});
   EXPECT_EQ(a.hash(kind), b.hash(kind));
-  ASSERT_TRUE(a.gather(Order{0, 1, 2}, marked) && a.gather(Order{2, 3}, marked));
+  ASSERT_TRUE(a.gather(LeafOrder{0, 1, 2}, marked) && a.gather(LeafOrder{2, 3}, marked));
   EXPECT_NE(a.hash(kind), b.hash(kind));
-  ASSERT_TRUE(b.gather(Order{3, 2}, marked) && b.gather(Order{2, 1, 0}, marked));
+  ASSERT_TRUE(b.gather(LeafOrder{3, 2}, marked) && b.gather(LeafOrder{2, 1, 0}, marked));
   EXPECT_EQ(a.hash(kind), b.hash(kind));
   PqTree c(leaves_to(6));  // as a, but for leaves 3 and 4, which are alike
-  ASSERT_TRUE(c.gather(Order{0, 1, 2}, marked) && c.gather(Order{2, 4}, marked));
+  ASSERT_TRUE(c.gather(LeafOrder{0, 1, 2}, marked) && c.gather(LeafOrder{2, 4}, marked));
   EXPECT_EQ(a.hash(kind), c.hash(kind));
 }
 

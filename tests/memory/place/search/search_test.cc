@@ -29,7 +29,7 @@ std::vector<Buffer> awkward(uint64_t seed, int n) {
 
 // The least height over every first-fit order: an optimal placement, pushed down and sorted by
 // offset, is the first-fit placement of its own order or better.
-int64_t least_height(const std::vector<Buffer>& buffers) {
+int64_t least_height_of_orders(const std::vector<Buffer>& buffers) {
   std::vector<int32_t> order(buffers.size());
   std::iota(order.begin(), order.end(), 0);
   int64_t least = INT64_MAX;
@@ -42,7 +42,7 @@ int64_t least_height(const std::vector<Buffer>& buffers) {
 TEST(PlaceSearch, FindsTheOptimumAndProvesThatNothingIsBelow) {
   for (uint64_t seed = 0; seed < 150; ++seed) {
     const auto buffers = awkward(seed, 7);
-    const int64_t least = least_height(buffers);
+    const int64_t least = least_height_of_orders(buffers);
     const SearchResult at = search_placement(buffers, least, {});
     ASSERT_EQ(at.answer, SearchResult::kFound) << "seed " << seed;
     check_placement(buffers, at.offset);
@@ -57,7 +57,7 @@ TEST(PlaceSearch, ProvesThatEveryPlacementNeedsAHole) {
   const std::vector<Buffer> buffers{{4, 7, 3}, {2, 4, 2}, {6, 8, 3}, {2, 5, 1}, {3, 4, 2},
                                     {0, 2, 1}, {5, 6, 2}, {3, 6, 1}, {0, 3, 3}};
   ASSERT_EQ(lower_bound_of(buffers), 6);
-  ASSERT_EQ(least_height(buffers), 7);
+  ASSERT_EQ(least_height_of_orders(buffers), 7);
   EXPECT_EQ(search_placement(buffers, 6, {}).answer, SearchResult::kInfeasible);
   EXPECT_EQ(search_placement(buffers, 7, {}).answer, SearchResult::kFound);
   const Placement p = place(buffers);
