@@ -39,7 +39,7 @@ class Accelerator {
   virtual void record(const Event& event, QueueId queue) = 0;
   virtual void wait(QueueId queue, const Event& event) = 0;  // the queue goes on after the event
   virtual void wait(const Event& event) = 0;                 // the caller does
-  virtual void synchronize() = 0;                            // the caller goes on when all is done
+  virtual void synchronize() = 0;  // the caller goes on when these queues are empty
 
   // Between any memories. Bytes of the host's must stay as they are until the queue has done it.
   virtual void copy(QueueId queue, void* to, const void* from, int64_t bytes) = 0;

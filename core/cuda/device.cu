@@ -92,6 +92,7 @@ std::byte* CudaDevice::allocate(Space space, int64_t bytes) {
                       "; lower the batch, or set memory.budget and memory.recompute");
   }
   check_cuda(cudaMemset(memory, 0, size_t(bytes)));
+  check_cuda(cudaStreamSynchronize(nullptr));  // our streams do not wait for it
   return static_cast<std::byte*>(memory);
 }
 
@@ -123,7 +124,10 @@ void CudaDevice::wait(QueueId id, const Event& event) {
 void CudaDevice::wait(const Event& event) {
   check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(event.get())));
 }
-void CudaDevice::synchronize() { check_cuda(cudaDeviceSynchronize()); }
+// Other jobs' streams go on.
+void CudaDevice::synchronize() {
+  for (auto& [id, stream] : streams_) check_cuda(cudaStreamSynchronize(stream));
+}
 
 void CudaDevice::copy(QueueId id, void* to, const void* from, int64_t bytes) {
   if (bytes == 0 || to == from) return;

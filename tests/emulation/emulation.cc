@@ -273,6 +273,10 @@ Settings& settings() {
   static Settings one;
   return one;
 }
+std::unique_lock<std::recursive_mutex> hold() {
+  static std::recursive_mutex one;
+  return std::unique_lock(one);
+}
 const std::set<std::pair<std::string, int>>& launches() { return launch_list(); }
 int64_t kernels_run() { return grids_run; }
 bool real() { return false; }
@@ -286,5 +290,6 @@ void __syncwarp(unsigned mask) {
 
 void pal::on_launch(const char* file, int line) {
   const std::string path = file;
+  const auto held = emulation::hold();
   emulation::launch_list().emplace(path.substr(path.find_last_of('/') + 1), line);
 }

@@ -1,6 +1,7 @@
 // What tests may ask of the emulated GPU, and set.
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@ struct Settings {
   int64_t good_copies = -1, good_allocations = -1, good_pins = -1;
 };
 Settings& settings();
+// The device to oneself, for as long as the lock is held.
+std::unique_lock<std::recursive_mutex> hold();
 
 bool real();  // there is no emulation: the tests run on hardware (tests/gpu)
 

@@ -1,6 +1,7 @@
 // Streams, events, memory and graphs. A stream is a queue of work that nobody does before somebody
 // waits; then streams take turns in the order that the settings say, as far as events allow, so
-// that a missing wait shows. "Device memory" is the processor's.
+// that a missing wait shows. "Device memory" is the processor's. Several threads may use the
+// device: whoever waits does the work of all.
 #include <cuda_runtime.h>
 
 #include <cstdlib>
@@ -53,7 +54,7 @@ std::map<void*, size_t>& blocks() {
   return list;
 }
 int64_t in_use = 0, replays = 0;
-cudaError_t last_error = cudaSuccess;
+thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t fail(cudaError_t error) { return last_error = error; }
 bool is_to_fail(int64_t& good) { return good >= 0 && good-- == 0; }
@@ -69,16 +70,17 @@ bool advance(EmulatedStream& s) {
   return true;
 }
 
-// Everything, or until an event has been reached. One stream runs as far as it can before the next
-// has a turn: the least favourable.
-void drain(const EventState* until = nullptr) {
+// Everything, or until something is done. One stream runs as far as it can before the next has a
+// turn: the least favourable.
+void drain(const std::function<bool()>& is_done = nullptr) {
   std::vector<EmulatedStream*> turn = streams();
+  std::erase_if(turn, [](EmulatedStream* s) { return s->capture != nullptr; });
   if (settings().order != Order::forward) std::reverse(turn.begin(), turn.end());
   for (bool any = true; any;) {
     any = false;
     for (EmulatedStream* s : turn) {
       while (!s->queue.empty()) {
-        if (until && until->reached >= until->recorded) return;
+        if (is_done && is_done()) return;
         if (!advance(*s)) break;
         any = true;
       }
@@ -92,6 +94,7 @@ void drain(const EventState* until = nullptr) {
 }  // namespace
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
+  const auto held = hold();
   if (!stream) {
     work();
     return cudaSuccess;
@@ -107,6 +110,7 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
 
 int64_t graphs_run() { return replays; }
 int64_t pending_work() {
+  const auto held = hold();
   int64_t n = 0;
   for (EmulatedStream* s : streams()) n += int64_t(s->queue.size());
   return n;
@@ -148,10 +152,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const auto held = hold();
   *total = size_t(settings().memory), *free = size_t(settings().memory - in_use);
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+  const auto held = hold();
   if (is_to_fail(settings().good_allocations)) return fail(cudaErrorMemoryAllocation);
   if (int64_t(bytes) > settings().memory - in_use) return fail(cudaErrorMemoryAllocation);
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -160,6 +166,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
+  const auto held = hold();
   if (!p) return cudaSuccess;
   drain();
   in_use -= int64_t(blocks()[p]);
@@ -168,11 +175,13 @@ cudaError_t cudaFree(void* p) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) {
+  const auto held = hold();
   if (is_to_fail(settings().good_pins)) return fail(cudaErrorMemoryAllocation);
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* p) {
+  const auto held = hold();
   drain();
   std::free(p);
   return cudaSuccess;
@@ -186,6 +195,7 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t strea
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
+  const auto held = hold();
   if (is_to_fail(settings().good_copies)) return fail(cudaErrorInvalidValue);
   return enqueue(stream, [=] {
     const auto *a = static_cast<const char*>(to), *b = static_cast<const char*>(from);
@@ -194,16 +204,27 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   });
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  const auto held = hold();
   streams().push_back(*s = new EmulatedStream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  const auto held = hold();
   drain();
   std::erase(streams(), s);
   delete s;
   return cudaSuccess;
 }
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  const auto held = hold();
+  if (!s) return cudaSuccess;  // what is given no stream is done at once
+  if (s->capture) return fail(cudaErrorInvalidValue);
+  const auto is_empty = [&] { return s->queue.empty(); };
+  if (!is_empty()) drain(is_empty);
+  return cudaSuccess;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+  const auto held = hold();
   EventState& event = *e->state;
   if (event.graph && !s->capture) {  // joins the capture
     s->capture = event.graph, s->joined = false;
@@ -226,6 +247,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
+  const auto held = hold();
   for (EmulatedStream* s : streams()) {
     if (s->capture) return fail(cudaErrorInvalidValue);
   }
@@ -241,6 +263,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  const auto held = hold();
   EventState& event = *e->state;
   event.graph = s->capture;
   if (s->capture) {
@@ -253,15 +276,20 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-  if (e->state->reached < e->state->recorded) drain(e->state.get());
+  const auto held = hold();
+  const EventState& event = *e->state;
+  const auto is_reached = [&] { return event.reached >= event.recorded; };
+  if (!is_reached()) drain(is_reached);
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  const auto held = hold();
   drain();
   s->capture = new EmulatedGraph, s->origin = true;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+  const auto held = hold();
   if (!s->capture) return fail(cudaErrorInvalidValue);
   *graph = std::exchange(s->capture, nullptr);
   s->origin = false, s->queue.clear();
@@ -281,6 +309,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  const auto held = hold();
   drain();
   delete graph;
   return cudaSuccess;

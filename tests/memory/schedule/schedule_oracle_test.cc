@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -281,9 +282,12 @@ Program small_program(uint64_t seed, int most) {
   return random_dag(seed, std::max(4, most - int(seed % 7)), seed % 2);
 }
 
+// PAL_TEST_SCHEDULES: how many programs CBC solves; 200 take half a minute.
 TEST(ExactSchedule, IsWhatCbcFinds) {
+  const char* asked = std::getenv("PAL_TEST_SCHEDULES");
+  const int wanted = asked ? std::atoi(asked) : 60;
   int solved = 0, better = 0;
-  for (uint64_t seed = 0; solved < 200 && seed < 300; ++seed) {
+  for (uint64_t seed = 0; solved < wanted && seed < 3 * uint64_t(wanted); ++seed) {
     const Program p = small_program(seed, seed % 8 ? 9 + int(seed * 7 % 8) : 20);
     ASSERT_LE(p.node_count(), 20);
     const OrderGraph graph(p, {}, kNotInPlace);
@@ -300,8 +304,8 @@ TEST(ExactSchedule, IsWhatCbcFinds) {
     better += exact < recorded;
     ASSERT_EQ(exact, *cbc * 64) << "seed " << seed << ", program order " << recorded;
   }
-  EXPECT_EQ(solved, 200);
-  EXPECT_GT(better, 50);
+  EXPECT_EQ(solved, wanted);
+  EXPECT_GT(better, wanted / 4);
 }
 
 TEST(ExactSchedule, IsTheLeastOverAllSetsOfNodes) {
