@@ -1,0 +1,229 @@
+// The scheduler that learns: when it lets steps begin, by hand, and that it keeps to its bytes.
+#include "memory/share/zico_gate.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "memory/share/simulate.h"
+#include "tests/memory/share/shapes.h"
+
+namespace pal::test {
+namespace {
+
+// Eight nodes of a millisecond, or of what `ms` says for the second half; each of the first four
+// makes 64 bytes that are read in reverse order. In regions of 64: 1, 2, 3, 4, 4, 3, 2, 1.
+StepShape hill(double ms = 1) {
+  StepShape shape;
+  shape.name = "hill";
+  int64_t now = 0;
+  for (int32_t n = 0; n < 8; ++n) {
+    const double takes = n < 4 ? 1 : ms;
+    shape.tick.push_back(now), shape.tick.push_back(now += int64_t(takes * 1e6));
+    shape.nodes.push_back({.work_ms = takes, .units = 0.1}), shape.node.push_back(NodeId(n));
+  }
+  shape.tick.push_back(now);
+  for (int64_t i = 0; i < 4; ++i) shape.buffers.push_back({{2 * i, 2 * (7 - i) + 1}, 64, {}});
+  shape.alone_bytes = 4 * 64;
+  return shape;
+}
+
+struct Ran {
+  SimulatedRun run;
+  bool gave_up = false;
+  int64_t most = 0;
+};
+
+Ran run_zico(const std::vector<SimulatedJob>& jobs, std::vector<std::pair<double, int64_t>> budgets,
+             double ms, const ZicoOptions& options = {}) {
+  std::vector<ZicoJob> of;
+  for (const SimulatedJob& job : jobs) of.push_back(zico_job(*job.programs[0], 64));
+  double clock = 0;
+  const auto gate = zico_gate(std::move(of), std::move(budgets), &clock, options);
+  Ran out;
+  out.run = simulate(jobs, *gate, ms, {.clock = &clock});
+  out.gave_up = gate->gave_up(), out.most = gate->most_bytes();
+  return out;
+}
+
+// Feature maps are what lives over the peak; they fill regions in the order in which they are made.
+TEST(ZicoGate, RegionsAreOfFeatureMaps) {
+  StepShape shape = hill();
+  shape.own_bytes = 640;
+  shape.buffers.push_back({{4, 7}, 128, {}});   // gone before the peak's node is done
+  shape.buffers.push_back({{10, 15}, 64, {}});  // a gradient map
+  std::swap(shape.buffers[0], shape.buffers[2]);
+  const ZicoJob job = zico_job(shape, 96);
+  EXPECT_EQ(job.local_bytes, 640 + 128);
+  EXPECT_EQ(job.count(), 3) << "256 bytes";
+  ASSERT_EQ(job.regions.uses.size(), 6u);
+  std::vector<int64_t> taken, given;
+  for (const RegionUse& use : job.regions.uses) {
+    for (int32_t r : use.takes) {
+      EXPECT_EQ(r, int32_t(taken.size()));
+      taken.push_back(use.moment);
+    }
+    if (!use.gives.empty()) given.push_back(use.moment);
+  }
+  EXPECT_EQ(taken, (std::vector<int64_t>{0, 2, 6}));
+  EXPECT_EQ(given, (std::vector<int64_t>{9, 13, 15})) << "a region goes with the last in it";
+}
+
+// Budget 8 regions, of which 4 (60 %) may be used at first, and 5 after ten steps: then the second
+// may start when the first is at its fourth node, and nobody waits. Before that it is the fifth.
+TEST(ZicoGate, FirstAloneThenShiftedThenWithMore) {
+  const StepShape shape = hill();
+  const Ran ran = run_zico({{.programs = {&shape}}, {.programs = {&shape}}}, {{0, 8 * 64}}, 200);
+  const auto& a = ran.run.steps[0];
+  const auto& b = ran.run.steps[1];
+  ASSERT_GT(b.size(), 10u);
+  const std::vector<double> a_begins{0, 16, 26, 36, 46, 56, 66, 74, 82};
+  const std::vector<double> b_begins{8, 21, 31, 41, 51, 61, 70, 78, 86};
+  for (size_t i = 0; i < a_begins.size(); ++i) {
+    EXPECT_NEAR(a[i].begin_ms, a_begins[i], 1e-6) << i;
+    EXPECT_NEAR(b[i].begin_ms, b_begins[i], 1e-6) << i;
+    EXPECT_NEAR(a[i].end_ms - a[i].begin_ms, 8, 1e-6) << "only the start of a step is delayed";
+    EXPECT_NEAR(b[i].end_ms - b[i].begin_ms, 8, 1e-6);
+  }
+  EXPECT_EQ(ran.most, 5 * 64);
+  EXPECT_FALSE(ran.gave_up);
+}
+
+// The part that may be used rises to all that there is, and no further.
+TEST(ZicoGate, AllowedIsNoMoreThanThereIs) {
+  const StepShape shape = hill();
+  const Ran four = run_zico({{.programs = {&shape}}, {.programs = {&shape}}}, {{0, 4 * 64}}, 2400);
+  EXPECT_EQ(four.most, 4 * 64);
+  EXPECT_FALSE(four.gave_up);
+  for (const double rate : four.run.rate) EXPECT_NEAR(rate, 0.8, 1e-2);
+}
+
+// The budget falls and rises again; who runs goes on, who begins later waits.
+TEST(ZicoGate, ABudgetThatFallsMakesStepsWait) {
+  const StepShape shape = hill();
+  const Ran ran = run_zico({{.programs = {&shape}}, {.programs = {&shape}}},
+                           {{0, 5 * 64}, {400, 4 * 64}, {800, 5 * 64}}, 1200, {.first_part = 1});
+  double gaps[3] = {0, 0, 0};
+  for (const auto& steps : ran.run.steps) {
+    for (size_t i = 1; i < steps.size(); ++i) {
+      const double begin = steps[i].begin_ms;
+      const double gap = begin - steps[i - 1].end_ms;
+      if (std::abs(begin - 400) < 30 || std::abs(begin - 800) < 30 || begin < 40) continue;
+      double& most = gaps[begin < 400 ? 0 : begin < 800 ? 1 : 2];
+      most = std::max(most, gap);
+    }
+  }
+  EXPECT_NEAR(gaps[0], 0, 1e-6);
+  EXPECT_NEAR(gaps[1], 2, 1e-6);
+  EXPECT_NEAR(gaps[2], 0, 1e-6);
+  EXPECT_EQ(ran.most, 5 * 64);
+}
+
+// The second job's steps take longer and longer, so that what was seen last is wrong: it holds its
+// regions when the first needs them. Then steps come one at a time.
+TEST(ZicoGate, WhatWasSeenAndIsWrongEndsInTurns) {
+  const StepShape a = hill(), fast = hill(), slow = hill(9);
+  const Ran ran = run_zico({{.programs = {&a}}, {.programs = {&fast, &fast, &slow}}}, {{0, 4 * 64}},
+                           900, {.first_part = 1});
+  EXPECT_TRUE(ran.gave_up);
+  EXPECT_FALSE(ran.run.stuck);
+  std::vector<SimulatedSpan> all;
+  for (const auto& steps : ran.run.steps) {
+    for (const SimulatedSpan& s : steps) {
+      if (s.begin_ms > 300) all.push_back(s);
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const auto& x, const auto& y) { return x.begin_ms < y.begin_ms; });
+  ASSERT_GT(all.size(), 20u);
+  for (size_t i = 1; i < all.size(); ++i) EXPECT_GE(all[i].begin_ms, all[i - 1].end_ms - 1e-6);
+}
+
+TEST(ZicoGate, AJobThatDoesNotFitIsRefused) {
+  StepShape shape = hill();
+  shape.own_bytes = 64;
+  double clock = 0;
+  EXPECT_THROW(zico_gate({zico_job(shape, 64), zico_job(shape, 64)}, {{0, 6 * 64 - 1}}, &clock),
+               ProgramError);
+  EXPECT_NE(zico_gate({zico_job(shape, 64), zico_job(shape, 64)}, {{0, 6 * 64}}, &clock), nullptr);
+}
+
+// Counts regions as the gate lets jobs take them, from outside.
+class Watched final : public PoolGate {
+ public:
+  Watched(ZicoGate& gate, std::vector<ZicoJob> jobs, int64_t budget)
+      : gate_(gate), jobs_(std::move(jobs)), held_(jobs_.size(), 0), budget_(budget) {}
+  void begin_step(JobId job, size_t program) override { gate_.begin_step(job, program); }
+  void end_step(JobId job) override {
+    EXPECT_EQ(held_[size_t(job)], 0) << "it gave all back";
+    gate_.end_step(job);
+  }
+  const std::vector<int64_t>& asks(JobId job) const override { return gate_.asks(job); }
+  const std::vector<int64_t>& reports(JobId job) const override { return gate_.reports(job); }
+  bool may_pass(JobId job, int64_t moment) override {
+    if (!gate_.may_pass(job, moment)) return false;
+    for (const RegionUse& use : jobs_[size_t(job)].regions.uses) {
+      if (use.moment == moment) held_[size_t(job)] += int64_t(use.takes.size());
+    }
+    int64_t bytes = 0;
+    for (size_t j = 0; j < jobs_.size(); ++j) {
+      bytes += jobs_[j].local_bytes + held_[j] * jobs_[j].region_bytes;
+    }
+    EXPECT_TRUE(gate_.gave_up() || bytes <= budget_) << bytes << " of " << budget_;
+    return true;
+  }
+  void passed(JobId job, int64_t moment) override {
+    for (const RegionUse& use : jobs_[size_t(job)].regions.uses) {
+      if (use.moment == moment) held_[size_t(job)] -= int64_t(use.gives.size());
+    }
+    gate_.passed(job, moment);
+  }
+  void leave(JobId job) override { gate_.leave(job); }
+  std::unique_ptr<PoolGate> clone() const override { return nullptr; }
+
+ private:
+  ZicoGate& gate_;
+  std::vector<ZicoJob> jobs_;
+  std::vector<int64_t> held_;
+  int64_t budget_;
+};
+
+TEST(ZicoGate, BytesAreKeptAndNobodyStarves) {
+  Random random(11);
+  int gave_up = 0, shared = 0;
+  for (int round = 0; round < 150; ++round) {
+    SCOPED_TRACE(round);
+    std::vector<StepShape> shapes;
+    double round_ms = 0;
+    for (int64_t j = random.between(2, 4); j > 0; --j) {
+      shapes.push_back(random_shape(
+          random, {.nodes = random.between(3, 12), .buffers = 12, .bytes = 1024, .ticks = 1000}));
+      round_ms += shapes.back().ms();
+    }
+    std::vector<SimulatedJob> jobs;
+    std::vector<ZicoJob> of;
+    int64_t local = 0, most = 0, sum = 0;
+    for (const StepShape& shape : shapes) {
+      jobs.push_back({.programs = {&shape}, .speed = 0.5 + double(random.below(3)) / 2});
+      of.push_back(zico_job(shape, 512));
+      const int64_t bytes = of.back().count() * 512;
+      local += of.back().local_bytes, most = std::max(most, bytes), sum += bytes;
+    }
+    const int64_t budget = local + most + random.below(sum - most + 1);
+    double clock = 0;
+    const auto gate = zico_gate(of, {{0, budget}}, &clock);
+    Watched watched(*gate, of, budget);
+    const SimulatedRun run = simulate(jobs, watched, 60 * round_ms, {.clock = &clock});
+    EXPECT_FALSE(run.stuck);
+    for (const auto& steps : run.steps) EXPECT_GT(steps.size(), 10u);
+    gave_up += gate->gave_up();
+    if (!gate->gave_up()) {
+      EXPECT_LE(gate->most_bytes(), budget);
+      shared += run.total() > 1.1;
+    }
+  }
+  EXPECT_GT(gave_up, 2);
+  EXPECT_GT(shared, 30);
+}
+
+}  // namespace
+}  // namespace pal::test
