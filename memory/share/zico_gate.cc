@@ -68,11 +68,11 @@ class Gate final : public ZicoGate {
     if (!use || use->takes.empty()) return true;
     const int64_t bytes = int64_t(use->takes.size()) * j.bytes;
     if (local_ + held_ + bytes > there_is()) {
-      gave_up_ = true;
       const bool first = std::none_of(jobs_.begin(), jobs_.end(), [&](const Job& other) {
         return other.inside && other.asked < j.asked;
       });
       if (!first) return false;
+      gave_up_ = true;
     }
     held_ += bytes, j.held += int64_t(use->takes.size());
     most_ = std::max(most_, local_ + held_);

@@ -10,9 +10,9 @@
 //              the step. Where they would be more than the budget, the step waits, and asks again
 //              as time goes on (TimeShift). What was seen is renewed after each step. The budget
 //              begins at a part of what there is, and is raised.
-//   fallback   Where a job meets no free region all the same, it waits for the job whose step began
-//              before its own; where its own is the first it takes more than there is. From then on
-//              jobs go in turns.
+//   fallback   Where a job meets no free region all the same, it waits for the jobs whose steps
+//              began before its own. Where its own is the first, nobody will give it one: it takes
+//              more than there is, and from then on jobs go in turns.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -10,14 +10,14 @@
 namespace pal::test {
 namespace {
 
-// Eight nodes of a millisecond, or of what `ms` says for the second half; each of the first four
+// Eight nodes of a millisecond, or of what `ms` says for the first half; each of the first four
 // makes 64 bytes that are read in reverse order. In regions of 64: 1, 2, 3, 4, 4, 3, 2, 1.
 StepShape hill(double ms = 1) {
   StepShape shape;
   shape.name = "hill";
   int64_t now = 0;
   for (int32_t n = 0; n < 8; ++n) {
-    const double takes = n < 4 ? 1 : ms;
+    const double takes = n < 4 ? ms : 1;
     shape.tick.push_back(now), shape.tick.push_back(now += int64_t(takes * 1e6));
     shape.nodes.push_back({.work_ms = takes, .units = 0.1}), shape.node.push_back(NodeId(n));
   }
@@ -118,13 +118,20 @@ TEST(ZicoGate, ABudgetThatFallsMakesStepsWait) {
   EXPECT_EQ(ran.most, 5 * 64);
 }
 
-// The second job's steps take longer and longer, so that what was seen last is wrong: it holds its
-// regions when the first needs them. Then steps come one at a time.
+// In 7 regions the second may begin when the first holds 3 and will soon hold 4. Where that one is
+// slower than it was, the second has taken them by then, and the first waits for nobody.
+Ran run_with_slower_steps(double ms) {
+  static const StepShape fast = hill();
+  const StepShape slow = hill(ms);
+  return run_zico({{.programs = {&fast, &fast, &slow}}, {.programs = {&fast}}}, {{0, 7 * 64}}, 900,
+                  {.first_part = 1});
+}
+
 TEST(ZicoGate, WhatWasSeenAndIsWrongEndsInTurns) {
-  const StepShape a = hill(), fast = hill(), slow = hill(9);
-  const Ran ran = run_zico({{.programs = {&a}}, {.programs = {&fast, &fast, &slow}}}, {{0, 4 * 64}},
-                           900, {.first_part = 1});
+  EXPECT_FALSE(run_with_slower_steps(1).gave_up);
+  const Ran ran = run_with_slower_steps(2);
   EXPECT_TRUE(ran.gave_up);
+  EXPECT_EQ(ran.most, 8 * 64);
   EXPECT_FALSE(ran.run.stuck);
   std::vector<SimulatedSpan> all;
   for (const auto& steps : ran.run.steps) {
@@ -136,6 +143,25 @@ TEST(ZicoGate, WhatWasSeenAndIsWrongEndsInTurns) {
             [](const auto& x, const auto& y) { return x.begin_ms < y.begin_ms; });
   ASSERT_GT(all.size(), 20u);
   for (size_t i = 1; i < all.size(); ++i) EXPECT_GE(all[i].begin_ms, all[i - 1].end_ms - 1e-6);
+}
+
+// The first is so slow that it still holds what the second needs: that one waits within its step,
+// and nobody takes turns.
+TEST(ZicoGate, AJobWaitsForARegionOfAnEarlierStep) {
+  const StepShape fast = hill();
+  StepShape slow = hill();
+  for (size_t n = 4; n < 8; ++n) slow.nodes[n].work_ms = 3;
+  for (size_t m = 9; m < slow.tick.size(); ++m) {
+    slow.tick[m] = 4'000'000 + int64_t(std::min<size_t>(m, 15) - 8 + 1) / 2 * 3'000'000;
+  }
+  const Ran ran = run_zico({{.programs = {&fast, &fast, &slow}}, {.programs = {&fast}}},
+                           {{0, 5 * 64}}, 900, {.first_part = 1});
+  EXPECT_FALSE(ran.gave_up);
+  EXPECT_EQ(ran.most, 5 * 64);
+  double longest = 0;
+  for (const SimulatedSpan& s : ran.run.steps[1])
+    longest = std::max(longest, s.end_ms - s.begin_ms);
+  EXPECT_GT(longest, 9) << "8 alone";
 }
 
 TEST(ZicoGate, AJobThatDoesNotFitIsRefused) {
@@ -221,7 +247,7 @@ TEST(ZicoGate, BytesAreKeptAndNobodyStarves) {
       shared += run.total() > 1.1;
     }
   }
-  EXPECT_GT(gave_up, 2);
+  EXPECT_GT(gave_up, 0);
   EXPECT_GT(shared, 30);
 }
 
