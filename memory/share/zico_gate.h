@@ -13,6 +13,9 @@
 //   fallback   Where a job meets no free region all the same, it waits for the jobs whose steps
 //              began before its own. Where its own is the first, nobody will give it one: it takes
 //              more than there is, and from then on jobs go in turns.
+//
+// It is made for two jobs: of more, one that needs nearly all may wait long, since nothing is kept
+// for it.
 #pragma once
 #include <cstdint>
 #include <memory>
