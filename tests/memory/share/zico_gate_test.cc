@@ -117,8 +117,9 @@ TEST(ZicoGate, ABudgetThatFallsMakesStepsWait) {
   EXPECT_EQ(ran.most, 5 * 64);
 }
 
-// Two hills in 7 regions, of which all may be used, after a step alone of each. The first has begun
-// again and holds three; the second may begin, since it will take as long as it did.
+// Two hills in 7 regions, of which all may be used, after a step alone of each. begin_both(): the
+// first has begun again and holds three; the second may begin, since it will take as long as it
+// did.
 class TwoHills : public testing::Test {
  protected:
   void SetUp() override {
@@ -127,12 +128,16 @@ class TwoHills : public testing::Test {
     for (JobId job = 0; job < 2; ++job) {
       gate->begin_step(job, 0);
       for (int64_t moment = 0; moment < 16; ++moment) {
-        if (moment % 2 == 0 && moment < 8) EXPECT_TRUE(take(job, moment / 2));
+        if (moment % 2 == 0 && moment < 8) {
+          EXPECT_TRUE(take(job, moment / 2));
+        }
         if (moment % 2 == 1) ++clock;
         if (moment % 2 == 1 && moment > 8) gate->passed(job, moment);
       }
       gate->end_step(job);
     }
+  }
+  void begin_both() {
     gate->begin_step(0, 0);
     EXPECT_TRUE(take(0, 0));
     gate->begin_step(1, 0);
@@ -158,6 +163,7 @@ class TwoHills : public testing::Test {
 
 // The first has its fourth when the second asks for one too many: it will be given back.
 TEST_F(TwoHills, ALaterStepWaitsForAFreeRegion) {
+  begin_both();
   EXPECT_TRUE(take(0, 3));
   EXPECT_FALSE(take(1, 3));
   EXPECT_FALSE(gate->gave_up());
@@ -173,6 +179,7 @@ TEST_F(TwoHills, ALaterStepWaitsForAFreeRegion) {
 
 // The second has taken what the first needs, which waits for nobody.
 TEST_F(TwoHills, WhatWasSeenAndIsWrongEndsInTurns) {
+  begin_both();
   EXPECT_TRUE(take(1, 3));
   EXPECT_FALSE(gate->gave_up());
   EXPECT_TRUE(take(0, 3));
@@ -187,6 +194,43 @@ TEST_F(TwoHills, WhatWasSeenAndIsWrongEndsInTurns) {
   EXPECT_FALSE(take(0, 0));
   end(1);
   EXPECT_TRUE(take(0, 0));
+}
+
+// A step of the first takes twice as long; in its next one that is what is expected.
+TEST_F(TwoHills, WhatIsSeenIsRenewedByEachStep) {
+  for (int step = 0; step < 2; ++step) {
+    gate->begin_step(0, 0);
+    for (int64_t node = 0; node < 3; ++node) {
+      EXPECT_TRUE(take(0, node));
+      if (node < 2) clock += 2;
+    }
+    if (step == 1) break;
+    clock += 2;
+    EXPECT_TRUE(take(0, 3));
+    clock += 2;
+    for (int64_t moment = 9; moment < 16; moment += 2) clock += 2, gate->passed(0, moment);
+    gate->end_step(0);
+  }
+  gate->begin_step(1, 0);
+  EXPECT_FALSE(take(1, 0)) << "the first will hold four when the second does";
+  clock += 2;
+  EXPECT_TRUE(take(0, 3));
+  EXPECT_FALSE(take(1, 0));
+  clock += 1;
+  EXPECT_TRUE(take(1, 0));
+}
+
+// The first is late within its step, and so will be later on.
+TEST_F(TwoHills, WhoIsLateStaysLate) {
+  gate->begin_step(0, 0);
+  EXPECT_TRUE(take(0, 0));
+  clock += 4;
+  EXPECT_TRUE(take(0, 1)) << "3 ms late";
+  gate->begin_step(1, 0);
+  EXPECT_FALSE(take(1, 0));
+  clock += 1;
+  EXPECT_TRUE(take(0, 2));
+  EXPECT_TRUE(take(1, 0));
 }
 
 TEST(ZicoGate, AJobThatDoesNotFitIsRefused) {
