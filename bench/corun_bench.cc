@@ -6,7 +6,9 @@
 //
 // --pairs: all pairs of them, a network with itself included, at budgets of --from to --to of what
 // the larger needs alone: the steps a second relative to turns (turns are 1), and how. `all`: where
-// each job has all the memory that it needs. A row says `slower` where more budget is slower.
+// each job has all the memory that it needs. `bound`: what no schedule can exceed, and the part of
+// it that is reached with the most memory; `use`: the most that each job alone uses of the
+// multiprocessors, flop/s or memory bandwidth. A row says `slower` where more budget is slower.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -17,6 +19,7 @@
 #include "bench/run_bench.h"
 #include "memory/compile.h"
 #include "memory/share/corun_plan.h"
+#include "memory/share/demand_bound.h"
 #include "train/config/config.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
@@ -106,7 +109,10 @@ int share_pair(const StepShape& a, const StepShape& b, const Args& args) {
     last = way->total;
     line += printed("  %6.3f %c", way->total, to_string(way->kind)[0]);
   }
-  line += printed("  %6.3f %7.1f s", search.beside().total, seconds_now(1) - from);
+  const double bound = demand_bound({&a, &b}).total;
+  line += printed("  %6.3f  %6.3f %4.0f %%  %3.0f %% %3.0f %% %7.1f s", search.beside().total,
+                  bound, 100 * last / bound, 100 * use_of(a).most(), 100 * use_of(b).most(),
+                  seconds_now(1) - from);
   std::printf("%s%s\n", line.c_str(), slower ? "  slower" : "");
   std::fflush(stdout);
   return slower;
@@ -137,7 +143,7 @@ int run(int argc, char** argv) {
   }
   std::printf("%-12s %-12s %5s", "", "", "least");
   for (double part = args.from; part < args.to + 1e-9; part += 0.1) std::printf("  %8.1f", part);
-  std::printf("  %6s\n", "all");
+  std::printf("  %6s  %6s %6s  %11s\n", "all", "bound", "of it", "use");
   int slower = 0;
   for (size_t a = 0; a < shapes.size(); ++a) {
     for (size_t b = a; b < shapes.size(); ++b) slower += share_pair(shapes[a], shapes[b], args);

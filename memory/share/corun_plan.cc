@@ -167,7 +167,10 @@ void CorunSearch::add_tries(const std::vector<int>& steps) {
     t.circle.period = int64_t(std::ceil(together + std::max(0.0, apart - together) * stretch)) + 1;
     std::vector<int64_t> alive(kParts, 0);
     for (size_t j = 0; j < steps.size(); ++j) {
-      JobOnCircle job{shapes_[j], steps[j], 0, int64_t(lasts[j])};
+      // The less the steps overlap, the less they slow each other down.
+      const auto alone = double(shapes_[j]->ticks());
+      const double part = alone + (lasts[j] - alone) * (1 - stretch);
+      JobOnCircle job{shapes_[j], steps[j], 0, int64_t(part)};
       const std::vector<int64_t> parts = parts_of(curve_of(*shapes_[j]), job, t.circle.period);
       int best = 0;
       int64_t least = INT64_MAX;

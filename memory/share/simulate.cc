@@ -9,7 +9,9 @@ namespace {
 
 class Simulation {
  public:
-  Simulation(const std::vector<SimulatedJob>& jobs, PoolGate& gate) : gate_(gate) {
+  Simulation(const std::vector<SimulatedJob>& jobs, PoolGate& gate, const SimulateOptions& options)
+      : gate_(gate), options_(options) {
+    if (options_.clock) *options_.clock = 0;
     for (const SimulatedJob& job : jobs) jobs_.push_back({.job = &job});
     out_.rate.resize(jobs.size()), out_.waited_ms.resize(jobs.size());
     out_.steps.resize(jobs.size());
@@ -44,7 +46,7 @@ class Simulation {
   }
 
  private:
-  enum class Phase : uint8_t { between, waits, idle, launch, work };
+  enum class Phase : uint8_t { between, waits, idle, launch, fetch, work };
   struct Job {
     const SimulatedJob* job = nullptr;
     Phase phase = Phase::between;
@@ -93,12 +95,14 @@ class Simulation {
 
   void advance(double ms) {
     now_ += ms;
+    if (options_.clock) *options_.clock = now_;
     for (size_t i = 0; i < jobs_.size(); ++i) {
       Job& j = jobs_[i];
       if (j.phase == Phase::waits) out_.waited_ms[i] += ms;
       if (!runs(j)) continue;
       const double step = std::min(j.left, ms * j.speed);
-      j.left -= step, j.node_ms += step * j.job->speed;
+      j.left -= step;
+      if (j.phase != Phase::fetch) j.node_ms += step * j.job->speed;
       if (j.left <= 1e-12) end_phase(JobId(i));
     }
   }
@@ -107,7 +111,14 @@ class Simulation {
     Job& j = jobs_[size_t(id)];
     const NodeDemand& demand = j.demand();
     if (j.phase == Phase::idle) return begin_phase(j, Phase::launch, demand.launch_ms);
-    if (j.phase == Phase::launch) return begin_phase(j, Phase::work, demand.work_ms);
+    if (j.phase == Phase::launch && options_.memory) {
+      const double ms = options_.memory->fetch_ms(id, j.program, j.node);
+      j.phase = Phase::fetch, j.left = ms;  // the link does not know how fast the job is
+      return;
+    }
+    if (j.phase == Phase::launch || j.phase == Phase::fetch) {
+      return begin_phase(j, Phase::work, demand.work_ms);
+    }
     const int64_t done = done_of(j.shape().node[j.node]);
     const auto& reports = gate_.reports(id);
     const bool last = ++j.node == j.shape().nodes.size();
@@ -125,12 +136,14 @@ class Simulation {
 
   void set_speeds() {
     NodeDemand sum;
+    int fetches = 0;
     for (const Job& j : jobs_) {
+      fetches += j.phase == Phase::fetch && j.left > 0;
       if (j.phase != Phase::work) continue;
       sum.flops += j.demand().flops, sum.memory += j.demand().memory, sum.units += j.demand().units;
     }
     for (Job& j : jobs_) {
-      j.speed = 1;
+      j.speed = j.phase == Phase::fetch && fetches > 1 ? 1.0 / fetches : 1;
       if (j.phase != Phase::work) continue;
       const auto share = [&](double mine, double all) {
         if (mine > 0 && all > 1) j.speed = std::min(j.speed, 1 / all);
@@ -142,6 +155,7 @@ class Simulation {
   }
 
   PoolGate& gate_;
+  const SimulateOptions options_;
   std::vector<Job> jobs_;
   double now_ = 0;
   SimulatedRun out_;
@@ -151,8 +165,9 @@ class Simulation {
 
 double SimulatedRun::total() const { return std::accumulate(rate.begin(), rate.end(), 0.0); }
 
-SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, PoolGate& gate, double ms) {
-  return Simulation(jobs, gate).run(ms);
+SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, PoolGate& gate, double ms,
+                      const SimulateOptions& options) {
+  return Simulation(jobs, gate, options).run(ms);
 }
 
 }  // namespace pal

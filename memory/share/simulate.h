@@ -34,7 +34,22 @@ struct SimulatedRun {
   double total() const;
 };
 
+// What a node must have in the device's memory before it works, where memory is not planned.
+class NodeMemory {
+ public:
+  virtual ~NodeMemory() = default;
+  // How long the link is busy before the node can work; called once for each run of a node. Jobs
+  // that wait for the link at once share it.
+  virtual double fetch_ms(JobId job, size_t program, size_t node) = 0;
+};
+
+struct SimulateOptions {
+  NodeMemory* memory = nullptr;
+  double* clock = nullptr;  // where to keep the time, for gates that go by it
+};
+
 // For `ms` of the simulated clock.
-SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, PoolGate& gate, double ms);
+SimulatedRun simulate(const std::vector<SimulatedJob>& jobs, PoolGate& gate, double ms,
+                      const SimulateOptions& options = {});
 
 }  // namespace pal

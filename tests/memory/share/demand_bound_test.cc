@@ -1,0 +1,85 @@
+// What no schedule can do better than: by hand, and against what simulated jobs do.
+#include "memory/share/demand_bound.h"
+
+#include <gtest/gtest.h>
+
+#include "memory/share/simulate.h"
+#include "tests/memory/share/shapes.h"
+
+namespace pal::test {
+namespace {
+
+StepShape step_of(const NodeDemand& demand) {
+  StepShape shape;
+  const auto ticks = int64_t((demand.idle_ms + demand.launch_ms + demand.work_ms) * 1e6);
+  shape.tick = {int64_t(demand.idle_ms * 1e6), ticks, ticks};
+  shape.nodes.push_back(demand), shape.node.push_back(NodeId(0));
+  return shape;
+}
+
+TEST(DemandBound, UseIsAMeanOverTheStep) {
+  const DeviceUse use = use_of(step_of(
+      {.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .flops = 0.2, .memory = 0.5, .units = 1}));
+  EXPECT_NEAR(use.flops, 0.1, 1e-12);
+  EXPECT_NEAR(use.memory, 0.25, 1e-12);
+  EXPECT_NEAR(use.units, 0.5, 1e-12);
+  EXPECT_NEAR(use.most(), 0.5, 1e-12);
+}
+
+TEST(DemandBound, AJobIsNoFasterThanAlone) {
+  const StepShape little = step_of({.work_ms = 1, .units = 0.1});
+  EXPECT_NEAR(demand_bound({&little}).total, 1, 1e-12);
+  EXPECT_NEAR(demand_bound({&little, &little, &little}).total, 3, 1e-12);
+}
+
+// Each asks most of another resource: all of both is used at 0.8 x + 0.2 y = 1 = 0.5 x + 0.9 y.
+TEST(DemandBound, TwoResourcesAtOnce) {
+  const StepShape a = step_of({.work_ms = 1, .flops = 0.8, .memory = 0.5});
+  const StepShape b = step_of({.work_ms = 1, .flops = 0.6, .memory = 0.9});
+  const DemandBound bound = demand_bound({&a, &b});
+  EXPECT_NEAR(bound.rate[0], 5. / 7, 1e-9);
+  EXPECT_NEAR(bound.rate[1], 5. / 7, 1e-9);
+  EXPECT_NEAR(bound.total, 10. / 7, 1e-9);
+}
+
+// A job that asks for nearly nothing is worth more than one that asks for all, unless that one may
+// not fall below its turns.
+TEST(DemandBound, NoJobFallsBelowTheLeast) {
+  const StepShape all = step_of({.work_ms = 1, .units = 1}),
+                  half = step_of({.work_ms = 1, .units = 0.5});
+  EXPECT_NEAR(demand_bound({&all, &half}).total, 1.5, 1e-12);
+  const DemandBound fair = demand_bound({&all, &half}, {0.8, 0.1});
+  EXPECT_NEAR(fair.total, 1.2, 1e-12);
+  EXPECT_NEAR(fair.rate[0], 0.8, 1e-12);
+  EXPECT_EQ(demand_bound({&all, &all}, {0.6, 0.6}).total, 0) << "there is no such way";
+}
+
+// Three jobs beside each other and in turns stay below it; with work for all units at any time
+// they reach it.
+TEST(DemandBound, NoSimulatedRunIsAboveIt) {
+  Random random(3);
+  int close = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<StepShape> shapes;
+    double round_ms = 0;
+    for (int64_t j = random.between(1, 4); j > 0; --j) {
+      shapes.push_back(random_shape(random, {.nodes = random.between(1, 9), .ticks = 1000}));
+      round_ms += shapes.back().ms();
+    }
+    std::vector<SimulatedJob> jobs;
+    std::vector<const StepShape*> of;
+    for (const StepShape& shape : shapes)
+      jobs.push_back({.programs = {&shape}}), of.push_back(&shape);
+    const auto gate = random.one_in(4) ? turn_gate() : open_gate();
+    const double total = simulate(jobs, *gate, 200 * round_ms).total();
+    const double bound = demand_bound(of).total;
+    // What began before the time that counts may end in it.
+    EXPECT_LE(total, bound * 1.02) << round;
+    EXPECT_GE(bound, 1 - 1e-9);
+    close += total > 0.9 * bound;
+  }
+  EXPECT_GT(close, 50);
+}
+
+}  // namespace
+}  // namespace pal::test
