@@ -216,8 +216,8 @@ void Runner::execute(NodeId n, Lane& lane) {
     kernel.start(args);
     if (accelerator_ && options_.trace) accelerator_->synchronize();  // the node's own time
   } catch (const DeviceError& error) {
-    throw ProgramError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +
-                       at_node(n));
+    throw DeviceError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +
+                      at_node(n));
   }
   if (options_.trace) spans_[n] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);

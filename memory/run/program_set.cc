@@ -183,6 +183,15 @@ Executable* ProgramSet::find(const std::string& name) {
   return found == programs_.end() ? nullptr : found->second.get();
 }
 
+void ProgramSet::use_device(const Device& device) {
+  if (device.accelerator != cache_.device().accelerator) {
+    throw ProgramError("the state of a set stays on its device");
+  }
+  programs_.clear();
+  if (share_.pool) share_.pool->forget(share_.job);
+  cache_ = KernelCache(device);
+}
+
 std::vector<StateTensor> ProgramSet::state() {
   std::vector<StateTensor> out = slots_;
   std::byte* const device =

@@ -1,4 +1,4 @@
-// Waiting, and the change from one rule to another.
+// Waiting, and the change from one use of a pool to another.
 #include "memory/run/shared_pool.h"
 
 #include <algorithm>
@@ -16,70 +16,158 @@ namespace {
 // longer than its own last step took goes on without it.
 constexpr double kLeastPatience = 0.02;  // seconds
 
-bool same_buffers(const StepShape& a, const StepShape& b) {
-  return std::equal(a.buffers.begin(), a.buffers.end(), b.buffers.begin(), b.buffers.end(),
+using Buffers = std::vector<SharableBuffer>;
+
+bool same_buffers(const Buffers& a, const Buffers& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const SharableBuffer& x, const SharableBuffer& y) {
                       return x.bytes == y.bytes && x.storage == y.storage &&
                              x.life.begin == y.life.begin && x.life.end == y.life.end;
                     });
 }
 
+PoolUse use_of(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts) {
+  PoolUse use{.way = std::move(way), .jobs = {}, .bytes = bytes, .parts = std::move(parts)};
+  for (size_t j = 0; j < jobs; ++j) use.jobs.push_back(JobId(j));
+  return use;
+}
+
+BudgetError too_tall(const std::string& name, int64_t height, int64_t limit) {
+  return BudgetError(name + " alone needs " + format_bytes(height) +
+                     " of the memory that the jobs share, " + format_bytes(height - limit) +
+                     " more than there is: raise --budget, or give it a smaller batch");
+}
+
 }  // namespace
 
 SharedPool::SharedPool(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts)
-    : way_(std::move(way)),
-      parts_(std::move(parts)),
-      region_bytes_(region_bytes_of(bytes)),
-      members_(jobs) {
-  arena_.reserve(Space::device, bytes);
-  if (way_.kind == CorunWay::Kind::turns) gate_ = turn_gate();
-  if (way_.kind == CorunWay::Kind::beside) gate_ = open_gate();
+    : SharedPool(jobs) {
+  use(use_of(std::move(way), jobs, bytes, std::move(parts)));
 }
 
-size_t SharedPool::add(JobId job, const StepShape& shape, const Plan& plan) {
+void SharedPool::use(PoolUse use) {
+  std::lock_guard lock(mutex_);
+  for (const JobId job : use.jobs) {
+    for (const Added& program : at(job).programs) {
+      if (program.height > use.bytes) throw too_tall(program.shape.name, program.height, use.bytes);
+    }
+  }
+  next_ = std::move(use);
+  if (!any_inside()) settle();
+  changed_.notify_all();
+}
+
+size_t SharedPool::add(JobId job, const StepShape& shape, const Plan& plan, int64_t own_bytes) {
   std::lock_guard lock(mutex_);
   Member& m = at(job);
-  PoolOffsets offset;
-  int64_t height = 0, limit = bytes(), base = 0;
-  const bool planned = way_.kind == CorunWay::Kind::circle &&
-                       same_buffers(shape, *way_.circle.jobs[size_t(job)].shape);
-  if (planned) {
-    offset = way_.placement.offset[size_t(job)];
-    m.on_circle = m.programs.size();
-    height = way_.placement.height;
-  } else if (way_.kind == CorunWay::Kind::turns || way_.kind == CorunWay::Kind::beside) {
-    if (way_.kind == CorunWay::Kind::beside) {
-      base = std::accumulate(parts_.begin(), parts_.begin() + job, int64_t(0));
-      limit = parts_[size_t(job)];
-    }
-    for (const SharableBuffer& b : shape.buffers) {
-      offset.push_back(base + plan.offset[b.storage] - plan.device().transients_begin());
-      height = std::max(height, offset.back() - base + b.bytes);
-    }
-  } else {
-    height = place_longest_first(shape, offset);
-    for (size_t i = 0; job % 2 == 1 && i < offset.size(); ++i) {
-      offset[i] = bytes() - offset[i] - shape.buffers[i].bytes;
-    }
+  Added added{.shape = shape, .planned = {}, .height = 0};
+  for (const SharableBuffer& b : shape.buffers) {
+    added.planned.push_back(plan.offset[b.storage] - plan.device().transients_begin());
+    added.height = std::max(added.height, added.planned.back() + b.bytes);
   }
-  if (height > limit) {
-    throw BudgetError(shape.name + " alone needs " + format_bytes(height) +
-                      " of the memory that the jobs share, " + format_bytes(height - limit) +
-                      " more than there is: raise --budget, or give it a smaller batch");
+  PoolOffsets other;
+  const int64_t longest_first = place_longest_first(shape, other);
+  if (longest_first < added.height) added.planned = std::move(other), added.height = longest_first;
+  const int64_t there = next_ ? std::min(next_->bytes, use_.bytes) : use_.bytes;
+  if (in_use_ && added.height > there) throw too_tall(shape.name, added.height, there);
+  if (m.own_limit && own_bytes > *m.own_limit) {
+    throw BudgetError(shape.name + " needs " + format_bytes(own_bytes) +
+                      " for its state, inputs and outputs, " +
+                      format_bytes(own_bytes - *m.own_limit) +
+                      " more than the programs that were planned before the start: raise --budget");
   }
-  m.programs.push_back(region_program(shape, offset, region_bytes_));
-  m.offset.push_back(std::move(offset));
+  m.own_bytes = std::max(m.own_bytes, own_bytes);
+  m.programs.push_back(std::move(added));
+  if (in_use_) place(job, m.programs.size() - 1);
   is_current_ = false;
   return m.programs.size() - 1;
 }
 
+void SharedPool::forget(JobId job) {
+  std::lock_guard lock(mutex_);
+  Member& m = at(job);
+  m.programs.clear(), m.on_circle.reset(), m.program = 0, m.own_bytes = 0;
+  is_current_ = false;
+}
+
+JobNeeds SharedPool::needs(JobId job) const {
+  std::lock_guard lock(mutex_);
+  JobNeeds needs{.own_bytes = at(job).own_bytes, .height = 0, .tallest = {}};
+  for (const Added& program : at(job).programs) {
+    if (program.height > needs.height)
+      needs.height = program.height, needs.tallest = program.shape.name;
+  }
+  return needs;
+}
+
+void SharedPool::expect(JobId job, int64_t own_bytes) {
+  std::lock_guard lock(mutex_);
+  at(job).own_limit = own_bytes;
+}
+
 const PoolOffsets& SharedPool::offset(JobId job, size_t program) const {
-  return members_[size_t(job)].offset[program];
+  std::lock_guard lock(mutex_);
+  return at(job).programs[program].offset;
+}
+
+PoolOffsets SharedPool::offset_of(JobId job, const StepShape& shape) const {
+  std::lock_guard lock(mutex_);
+  for (const Added& program : at(job).programs) {
+    if (same_buffers(program.shape.buffers, shape.buffers)) return program.offset;
+  }
+  return {};
+}
+
+int64_t SharedPool::resident() const {
+  std::lock_guard lock(mutex_);
+  return pages_.resident();
+}
+
+// Where a program lies under the present use.
+void SharedPool::place(JobId job, size_t program) {
+  Member& m = at(job);
+  Added& added = m.programs[program];
+  added.alone = false;
+  if (m.slot < 0) return;
+  const size_t slot = size_t(m.slot);
+  const CorunWay& way = use_.way;
+  switch (way.kind) {
+    case CorunWay::Kind::turns: added.offset = added.planned; break;
+    case CorunWay::Kind::beside: {
+      added.offset = added.planned;
+      added.alone = added.height > use_.parts[slot];
+      const auto first = use_.parts.begin();
+      const int64_t base = std::accumulate(first, first + m.slot, int64_t(0));
+      for (int64_t& offset : added.offset) offset += added.alone ? 0 : base;
+      break;
+    }
+    case CorunWay::Kind::circle:
+      if (same_buffers(added.shape.buffers, way.circle.jobs[slot].shape->buffers)) {
+        added.offset = way.placement.offset[slot];
+        m.on_circle = program;
+        break;
+      }
+      [[fallthrough]];
+    case CorunWay::Kind::tickets: {
+      // The longest-lived first is better for others, and may be taller than the plan.
+      if (place_longest_first(added.shape, added.offset) > use_.bytes) added.offset = added.planned;
+      for (size_t i = 0; slot % 2 == 1 && i < added.offset.size(); ++i) {
+        added.offset[i] = use_.bytes - added.offset[i] - added.shape.buffers[i].bytes;
+      }
+      break;
+    }
+  }
+  if (has_one_rule()) return;
+  added.regions = region_program(added.shape, added.offset, region_bytes_);
+}
+
+bool SharedPool::has_one_rule() const {
+  return use_.way.kind == CorunWay::Kind::turns || use_.way.kind == CorunWay::Kind::beside;
 }
 
 bool SharedPool::all_on_circle() const {
   return std::all_of(members_.begin(), members_.end(), [](const Member& m) {
-    return m.left || (m.on_circle && m.program == *m.on_circle);
+    return m.left || m.slot < 0 || (m.on_circle && m.program == *m.on_circle);
   });
 }
 
@@ -87,70 +175,151 @@ bool SharedPool::any_inside() const {
   return std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.inside; });
 }
 
-// With nobody inside a step.
-void SharedPool::make_gate() {
-  is_circle_ = way_.kind == CorunWay::Kind::circle && all_on_circle();
-  if (is_circle_) {
-    gate_ = circle_gate(way_.circle, way_.waits);
-  } else {
-    std::vector<std::vector<RegionProgram>> programs;
-    for (const Member& m : members_) programs.push_back(m.programs);
-    gate_ = ticket_gate(std::move(programs), int32_t(bytes() / region_bytes_ + 1));
+// With nobody inside a step: the use that was asked for, and the gate for what jobs run now.
+void SharedPool::settle() {
+  if (next_) {
+    PoolUse next = std::move(*next_);
+    next_.reset();
+    int64_t addresses = 0;  // what all jobs can make use of
+    for (const Member& m : members_) {
+      int64_t tallest = 0;
+      for (const Added& program : m.programs) tallest = std::max(tallest, program.height);
+      addresses += tallest;
+    }
+    pages_.commit(next.bytes, addresses);
+    use_ = std::move(next);
+    in_use_ = true, ++version_;
+    gate_.reset();
+    for (Member& m : members_) m.slot = -1, m.on_circle.reset();
+    for (size_t i = 0; i < use_.jobs.size(); ++i) at(use_.jobs[i]).slot = int(i);
+    region_bytes_ = region_bytes_of(use_.bytes);
+    for (size_t j = 0; j < members_.size(); ++j) {
+      for (size_t p = 0; p < members_[j].programs.size(); ++p) place(JobId(j), p);
+    }
+    holder_ = -1;
+    is_current_ = false;
   }
-  for (size_t j = 0; j < members_.size(); ++j) {
-    if (members_[j].left) gate_->leave(JobId(j));
-  }
-  is_current_ = true;
+  if (!is_right()) make_gate();
 }
 
-void SharedPool::use_right_gate(std::unique_lock<std::mutex>& lock, JobId job) {
-  if (way_.kind == CorunWay::Kind::turns || way_.kind == CorunWay::Kind::beside) return;
-  const auto is_right = [&] {
-    return is_current_ && is_circle_ == (way_.kind == CorunWay::Kind::circle && all_on_circle());
-  };
-  if (is_right()) return;
-  // The rule changes when all are between steps. Whoever is inside one need not wait for this job
-  // meanwhile: it holds nothing.
-  if (gate_) gate_->leave(job), is_current_ = false;
-  changed_.notify_all();
-  changed_.wait(lock, [&] { return is_right() || !any_inside(); });
-  if (is_right()) return;
-  make_gate();
+void SharedPool::make_gate() {
+  is_circle_ = use_.way.kind == CorunWay::Kind::circle && all_on_circle();
+  if (use_.way.kind == CorunWay::Kind::turns) {
+    gate_ = turn_gate();
+  } else if (use_.way.kind == CorunWay::Kind::beside) {
+    gate_ = open_gate();
+  } else if (is_circle_) {
+    gate_ = circle_gate(use_.way.circle, use_.way.waits);
+  } else {
+    std::vector<std::vector<RegionProgram>> programs;
+    for (const JobId job : use_.jobs) {
+      auto& of_job = programs.emplace_back();
+      for (const Added& program : at(job).programs) of_job.push_back(program.regions);
+    }
+    gate_ = ticket_gate(std::move(programs), int32_t(use_.bytes / region_bytes_ + 1));
+  }
+  for (const Member& m : members_) {
+    if (m.left && m.slot >= 0) gate_->leave(JobId(m.slot));
+  }
+  is_current_ = true;
   for (Member& m : members_) ++m.stats.switches;
+}
+
+bool SharedPool::is_right() const {
+  if (next_ || !gate_) return false;
+  if (has_one_rule()) return true;
+  return is_current_ && is_circle_ == (use_.way.kind == CorunWay::Kind::circle && all_on_circle());
+}
+
+bool SharedPool::is_turn_of(JobId job) {
+  if (use_.slice_seconds == 0) return true;
+  const bool over = Clock::now() >= turn_ends_;
+  if (holder_ >= 0 && over && !at(holder_).inside) pass_turn(holder_);
+  if (holder_ < 0) pass_turn(job - 1);
+  return holder_ == job;
+}
+
+// To the next job that takes part, `from` itself if there is none.
+void SharedPool::pass_turn(JobId from) {
+  const auto jobs = JobId(members_.size());
+  holder_ = -1;
+  for (JobId i = 1; i <= jobs && holder_ < 0; ++i) {
+    const JobId next = (from + i + jobs) % jobs;
+    if (!at(next).left && at(next).slot >= 0) holder_ = next;
+  }
+  turn_ends_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(use_.slice_seconds));
   changed_.notify_all();
+}
+
+bool SharedPool::may_enter(JobId job) {
+  if (!is_right() || !is_turn_of(job)) return false;
+  return alone_.empty() || (alone_.front() == job && !any_inside());
 }
 
 void SharedPool::begin_step(JobId job, size_t program) {
   std::unique_lock lock(mutex_);
   Member& m = at(job);
   m.program = program;
-  use_right_gate(lock, job);
-  m.inside = true, m.begun = Clock::now();
-  gate_->begin_step(job, program);
+  if (!in_use_) throw ProgramError("a pool that is not yet in use");
+  const Clock::time_point begin = Clock::now();
+  bool waited = false, asked_alone = false;
+  while (true) {
+    // Whoever is inside a step need not wait for this job meanwhile: it holds nothing. What is
+    // asked for is done when all are between steps.
+    if (!is_right() && gate_ && m.slot >= 0) {
+      gate_->leave(slot(job));
+      if (!has_one_rule()) is_current_ = false;
+      changed_.notify_all();
+    }
+    if (!is_right() && !any_inside()) {
+      settle();
+      changed_.notify_all();
+    }
+    if (m.slot < 0) throw ProgramError("a job that has left the pool begins a step");
+    if (is_right() && m.programs[program].alone && !asked_alone) {
+      alone_.push_back(job), asked_alone = true;
+    }
+    if (asked_alone && is_right() && !m.programs[program].alone) {
+      std::erase(alone_, job), asked_alone = false;  // the pool is used otherwise by now
+    }
+    if (may_enter(job)) break;
+    waited = true;
+    if (use_.slice_seconds > 0 && Clock::now() < turn_ends_) {
+      changed_.wait_until(lock, turn_ends_);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+  if (waited) ++m.stats.waits, m.stats.waited_seconds += seconds_since(begin);
+  m.inside = true, m.waited_seconds = 0, m.begun = Clock::now();
+  gate_->begin_step(slot(job), program);
 }
 
 void SharedPool::ask(JobId job, int64_t moment) {
   std::unique_lock lock(mutex_);
-  if (gate_->may_pass(job, moment)) return;
+  if (gate_->may_pass(slot(job), moment)) return;
   Member& m = at(job);
   const Clock::time_point begin = Clock::now();
   ++m.stats.waits;
-  const auto may_go_on = [&] { return gate_->may_pass(job, moment); };
+  const auto may_go_on = [&] { return gate_->may_pass(slot(job), moment); };
   while (true) {
     const auto patience = std::chrono::duration<double>(std::max(kLeastPatience, m.step_seconds));
     if (changed_.wait_for(lock, patience, may_go_on)) break;
     if (!is_circle_) continue;
     for (size_t j = 0; j < members_.size(); ++j) {
-      if (members_[j].inside || members_[j].left) continue;
-      gate_->leave(JobId(j)), is_current_ = false;  // until all are between steps
+      const Member& late = members_[j];
+      if (late.inside || late.left || late.slot < 0) continue;
+      gate_->leave(JobId(late.slot)), is_current_ = false;  // until all are between steps
     }
   }
-  m.stats.waited_seconds += seconds_since(begin);
+  const double waited = seconds_since(begin);
+  m.stats.waited_seconds += waited, m.waited_seconds += waited;
 }
 
 void SharedPool::report(JobId job, int64_t moment) {
   std::lock_guard lock(mutex_);
-  gate_->passed(job, moment);
+  gate_->passed(slot(job), moment);
   changed_.notify_all();
 }
 
@@ -158,8 +327,11 @@ void SharedPool::end_step(JobId job) {
   std::lock_guard lock(mutex_);
   Member& m = at(job);
   if (!m.inside) return;
-  gate_->end_step(job);
+  gate_->end_step(slot(job));
   m.inside = false, m.step_seconds = seconds_since(m.begun);
+  ++m.stats.steps, m.stats.worked_seconds += m.step_seconds - m.waited_seconds;
+  std::erase(alone_, job);
+  if (next_ && !any_inside()) settle();
   changed_.notify_all();
 }
 
@@ -167,7 +339,10 @@ void SharedPool::leave(JobId job) {
   std::lock_guard lock(mutex_);
   Member& m = at(job);
   m.inside = false, m.left = true;
-  if (gate_) gate_->leave(job);
+  std::erase(alone_, job);
+  if (gate_ && m.slot >= 0) gate_->leave(slot(job));
+  if (holder_ == job) pass_turn(job);
+  if (next_ && !any_inside()) settle();
   changed_.notify_all();
 }
 
@@ -192,13 +367,12 @@ SharedPlan::SharedPlan(const Storages& storages, const Plan& plan, const StepSha
       arena_(arena),
       pool_(pool),
       job_(job),
-      program_(pool.add(job, shape, plan)),
+      program_(pool.add(job, shape, plan, own_bytes(storages, plan))),
       offset_(plan.offset),
       pooled_(plan.offset.size(), 0) {
-  const PoolOffsets& offset = pool.offset(job, program_);
-  for (size_t i = 0; i < offset.size(); ++i) {
-    pooled_[shape.buffers[i].storage] = 1;
-    offset_[shape.buffers[i].storage] = offset[i];
+  for (const SharableBuffer& b : shape.buffers) {
+    pooled_[b.storage] = 1;
+    shared_.push_back(b.storage);
   }
   int64_t end = plan.device().transients_begin();
   for (StorageId s : storages.list.ids()) {
@@ -213,6 +387,11 @@ SharedPlan::SharedPlan(const Storages& storages, const Plan& plan, const StepSha
 
 void SharedPlan::begin_step() {
   pool_.begin_step(job_, program_);
+  if (version_ != pool_.version()) {
+    const PoolOffsets& offset = pool_.offset(job_, program_);
+    for (size_t i = 0; i < offset.size(); ++i) offset_[shared_[i]] = offset[i];
+    version_ = pool_.version();
+  }
   next_ask_ = next_report_ = 0;
   before_node(0, kComputeQueue);  // other queues may run ahead of the first node of compute
 }

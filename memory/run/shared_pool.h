@@ -3,6 +3,7 @@
 #pragma once
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "memory/run/committed_pages.h"
 #include "memory/run/static_plan.h"
 #include "memory/share/corun_plan.h"
 
@@ -19,29 +21,70 @@ struct PoolStats {
   int64_t waits = 0;          // of a job, for others
   double waited_seconds = 0;  // in them
   int64_t switches = 0;       // from one rule to another, all jobs between steps
+  int64_t steps = 0;
+  double worked_seconds = 0;  // within steps, without waiting
+};
+
+// What one job's programs need, all of them: the largest of each kind.
+struct JobNeeds {
+  int64_t own_bytes = 0;  // state, inputs, outputs
+  int64_t height = 0;     // of the pool
+  std::string tallest;    // the program that needs so much of it
+};
+
+// How a pool is used from now on.
+struct PoolUse {
+  // Its kind is the rule, for the steps that it was planned for. Under a circle or tickets, steps
+  // of other programs (other buckets, validation) run under tickets.
+  CorunWay way;
+  std::vector<JobId> jobs;  // the pool's job that each of the way's jobs is; none are left out
+  int64_t bytes = 0;        // of the pool
+  // By job of the way: the bytes of its part where jobs run beside each other. A program that needs
+  // more runs alone, and may have the whole pool.
+  std::vector<int64_t> parts = {};
+  double slice_seconds = 0;  // in turns: a job's turn lasts so long; 0: one step
+  // Shapes of a circle, which it points to.
+  std::shared_ptr<const std::vector<StepShape>> shapes = nullptr;
 };
 
 class SharedPool {
  public:
-  // `way.kind` is the rule, for the steps that it was planned for. Under a circle or tickets, steps
-  // of other programs (other buckets, validation) run under tickets. `parts`: by job, the bytes of
-  // its part of the pool where jobs run beside each other, else unused. Shapes of a circle must
-  // outlive this.
+  // Programs may be added; steps may begin when use() has been called.
+  explicit SharedPool(size_t jobs) : members_(jobs) {}
+  // For jobs 0, 1, ... of the way. Shapes of a circle must outlive this.
   SharedPool(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts = {});
 
-  // A program of a job, and where what it shares lies in the pool: between steps of that job.
-  // BudgetError where it alone needs more than there is.
-  size_t add(JobId job, const StepShape& shape, const Plan& plan);
-  const PoolOffsets& offset(JobId job, size_t program) const;
+  // From now on, or as soon as no job is inside a step: no step begins before. Bytes that are no
+  // longer the pool's go back to the system then. BudgetError, and nothing has changed, where a
+  // program of a job alone needs more than there is. Jobs that `use` leaves out have left.
+  void use(PoolUse use);
 
-  std::byte* base() const { return arena_.base(Space::device); }
-  int64_t bytes() const { return arena_.bytes(Space::device); }
+  // A program of a job, where its plan has put what it shares, and the bytes of its own that it
+  // takes: between steps of that job. BudgetError where it alone needs more than there is, or the
+  // job would have more of its own than expect() allowed it.
+  size_t add(JobId job, const StepShape& shape, const Plan& plan, int64_t own_bytes = 0);
+  // The job's programs are no more: between its steps. Others are to be added.
+  void forget(JobId job);
+  JobNeeds needs(JobId job) const;
+  // The most bytes of its own that a job may have.
+  void expect(JobId job, int64_t own_bytes);
+
+  // Where a program's storages lie, which changes with the pool's use: inside a step of it.
+  const PoolOffsets& offset(JobId job, size_t program) const;
+  // Likewise, of the program with this shape; empty where there is none.
+  PoolOffsets offset_of(JobId job, const StepShape& shape) const;
+  // Counts the uses.
+  int64_t version() const { return version_; }
+
+  std::byte* base() const { return pages_.base(); }
+  int64_t bytes() const { return pages_.bytes(); }
+  int64_t resident() const;  // bytes of it that take memory now
 
   // Around a step of a program; each waits until the job may go on.
   void begin_step(JobId job, size_t program);
   // The moments at which this step must ask and report; they hold until its end.
-  const std::vector<int64_t>& asks(JobId job) const { return gate_->asks(job); }
-  const std::vector<int64_t>& reports(JobId job) const { return gate_->reports(job); }
+  const std::vector<int64_t>& asks(JobId job) const { return gate_->asks(slot(job)); }
+  const std::vector<int64_t>& reports(JobId job) const { return gate_->reports(slot(job)); }
   void ask(JobId job, int64_t moment);
   void report(JobId job, int64_t moment);
   void end_step(JobId job);
@@ -51,32 +94,58 @@ class SharedPool {
   PoolStats stats(JobId job) const;
 
  private:
+  struct Added {
+    StepShape shape;
+    PoolOffsets planned;         // from the bottom: the plan's, or lower
+    int64_t height = 0;          // of them
+    PoolOffsets offset = {};     // now
+    RegionProgram regions = {};  // now
+    bool alone = false;          // now: nobody else may be inside a step meanwhile
+  };
   struct Member {
-    std::vector<RegionProgram> programs;
-    std::vector<PoolOffsets> offset;
+    std::deque<Added> programs;
     std::optional<size_t> on_circle;  // the program that the circle is for
     size_t program = 0;               // that it runs, or ran last
+    int slot = -1;                    // of the way's jobs; -1: none
     bool inside = false, left = false;
-    double step_seconds = 0;  // of its last step
+    double step_seconds = 0;    // of its last step
+    double waited_seconds = 0;  // within its step
+    int64_t own_bytes = 0;
+    std::optional<int64_t> own_limit;
     Clock::time_point begun;
     PoolStats stats;
   };
   Member& at(JobId job) { return members_[size_t(job)]; }
+  const Member& at(JobId job) const { return members_[size_t(job)]; }
+  JobId slot(JobId job) const { return JobId(at(job).slot); }
+  bool has_one_rule() const;
   bool all_on_circle() const;
   bool any_inside() const;
+  bool is_right() const;
+  bool may_enter(JobId job);
+  bool is_turn_of(JobId job);
+  void pass_turn(JobId from);
+  void place(JobId job, size_t program);
+  void settle();
   void make_gate();
-  void use_right_gate(std::unique_lock<std::mutex>& lock, JobId job);
+  static int64_t bytes_for(const Added& program, JobId job, const PoolUse& use);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  const CorunWay way_;
-  const std::vector<int64_t> parts_;
-  int64_t region_bytes_;
-  Arena arena_;
+  PoolUse use_;
+  std::optional<PoolUse> next_;
+  bool in_use_ = false;
+  int64_t version_ = 0;
+  int64_t region_bytes_ = 64;
+  CommittedPages pages_;
   std::vector<Member> members_;
   std::unique_ptr<PoolGate> gate_;
   bool is_circle_ = false;   // the gate's rule
   bool is_current_ = false;  // it knows all programs, and who takes part
+  std::deque<JobId> alone_;  // who runs alone, or waits for it
+  // Turns of some length: whose it is, and until when.
+  JobId holder_ = -1;
+  Clock::time_point turn_ends_;
 };
 
 // One program's memory, where a pool holds what it shares. State, both slots of inputs and outputs
@@ -106,8 +175,10 @@ class SharedPlan final : public Memory {
   SharedPool& pool_;
   const JobId job_;
   size_t program_;
-  ByStorage<int64_t> offset_;  // in the pool, or in the arena
+  std::vector<StorageId> shared_;  // in the order of the program's offsets
+  ByStorage<int64_t> offset_;      // in the pool, or in the arena
   ByStorage<char> pooled_;
+  int64_t version_ = -1;  // of the pool's use, that offset_ is of
   size_t next_ask_ = 0, next_report_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <new>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 #include "train/commands/commands.h"
 #include "train/config/wording.h"
@@ -74,6 +75,8 @@ int run_print(const PrintText& args) { return print(args.text); }
 Failure failure_at_hand() {
   try {
     throw;
+  } catch (const DeviceError& e) {
+    return {e.exit_code, e.what(), true};
   } catch (const Error& e) {
     return {e.exit_code, e.what()};
   } catch (const std::bad_alloc&) {

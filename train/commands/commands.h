@@ -25,18 +25,24 @@ enum class CorunMode : uint8_t {
   automatic,  // side by side in one memory, or in turns: what is predicted to do more
   shared,     // side by side in one memory
   turns,      // a step at a time
+  minutes,    // a job at a time, for some minutes
   unshared,   // each has its own
 };
-constexpr auto names(CorunMode) { return std::array{"auto", "shared", "turns", "unshared"}; }
+constexpr auto names(CorunMode) {
+  return std::array{"auto", "shared", "turns", "minutes", "unshared"};
+}
 
 struct CorunArgs {
   std::vector<TrainArgs> jobs;  // with the folder of each
   int64_t budget = 0;           // bytes of the device's memory, for all together
   CorunMode mode = CorunMode::automatic;
   CorunGoal goal = CorunGoal::total;
-  std::string profile;   // whose times decide; empty: this processor's, if measured
-  bool resume = false;   // jobs whose folder holds a run go on with it
-  bool dry_run = false;  // plan the jobs, print that, and train nothing
+  double minutes = 1;          // that a turn lasts, with mode minutes
+  std::filesystem::path out;   // where the file `budget` may say another budget
+  std::filesystem::path html;  // of a dry run: where a page goes too; empty: nowhere
+  std::string profile;         // whose times decide; empty: this processor's, if measured
+  bool resume = false;         // jobs whose folder holds a run go on with it
+  bool dry_run = false;        // plan the jobs, print that, and train nothing
   bool json = false;
 };
 // Several runs side by side, a thread each. The exit code is that of the first job that failed.
@@ -46,6 +52,7 @@ int run_corun(const CorunArgs& args);
 struct Failure {
   int exit_code = 0;
   std::string what;
+  bool of_device = false;  // which may answer nobody any more
 };
 // Of the exception that is being handled.
 Failure failure_at_hand();

@@ -92,43 +92,6 @@ void check_resumed(CorunArgs& args) {
   }
 }
 
-// Each job has its own memory: together within the budget, or BudgetError.
-int64_t check_memory(const Jobs& jobs, int64_t budget) {
-  int64_t sum = 0;
-  std::string each;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    sum += jobs[i]->bytes();
-    each += (i == 0 ? "" : ", ") + job_name(i, jobs[i]->args().name) + " " +
-            format_bytes(jobs[i]->bytes());
-  }
-  if (sum > budget) {
-    throw BudgetError("the jobs need " + format_bytes(sum) + ", each with its own memory, " +
-                      format_bytes(sum - budget) + " over the budget of " + format_bytes(budget) +
-                      ": " + each + "; give a larger --budget, smaller batches, or a job its own " +
-                      "memory.budget (--set 1:memory.budget=SIZE)");
-  }
-  log_info("memory " + format_bytes(sum) + " of " + format_bytes(budget) + ": " + each);
-  return sum;
-}
-
-// Where jobs share memory: how. Side by side each has its part of the processors, in turns all.
-std::unique_ptr<CorunMemory> share_memory(const Jobs& jobs, const CorunArgs& args) {
-  const int all = cpu_device(0).threads;
-  const auto with_threads = [&](int threads) {
-    for (const auto& job : jobs) job->set_threads(threads);
-  };
-  with_threads(args.mode == CorunMode::turns ? all : std::max(1, all / int(jobs.size())));
-  if (args.mode == CorunMode::unshared) return nullptr;
-  const DeviceProfile device =
-      args.profile.empty() ? default_profile() : load_profile(args.profile);
-  auto memory = std::make_unique<CorunMemory>(jobs, args, device);
-  if (args.mode != CorunMode::automatic || !memory->takes_turns()) return memory;
-  with_threads(all);
-  CorunArgs turns = args;
-  turns.mode = CorunMode::turns;
-  return std::make_unique<CorunMemory>(jobs, turns, device);
-}
-
 std::string printed_json(const nlohmann::json& object) {
   // A name that is not UTF-8 is printed with replacement characters.
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -141,21 +104,45 @@ struct Ended {
   nlohmann::json summary;
 };
 
-// In a thread of its own. A job that fails frees what it has, and the others do not notice.
-void run_job(size_t i, Job& job, const std::atomic<bool>& stop, Ended& ended) {
+// What all jobs look at between their steps.
+struct Running {
+  CorunMemory& memory;
+  const std::atomic<bool>& stop;
+  std::atomic<bool> device_failed{false};
+};
+
+void end_with(Ended& ended, const char* reason, const Failure& failure) {
+  ended.exit_code = failure.exit_code, ended.error = failure.what;
+  ended.summary["reason"] = reason, ended.summary["error"] = failure.what;
+  log_error(failure.what);
+}
+
+// In a thread of its own. A job that fails frees what it has, and the others do not notice: but
+// where the device has failed, there is nothing left to run on.
+void run_job(size_t i, Job& job, Running& all, Ended& ended) {
   const LogPrefix prefix(job_prefix(i, job.args()));
   try {
-    job.run(stop);
-    ended.summary = job.finish();
-    if (job.interrupted()) ended.exit_code = kExitInterrupted;
+    job.run(all.stop, [&] { return !all.device_failed && all.memory.before_step(i); });
+    const std::string why = all.memory.why_ended(i);
+    if (job.interrupted() && !all.stop && !why.empty()) {
+      ended.summary = job.summary();
+      end_with(ended, "budget", {kExitBudget, why});
+    } else {
+      ended.summary = job.finish();
+      if (job.interrupted()) ended.exit_code = kExitInterrupted;
+    }
   } catch (...) {
     const Failure failure = failure_at_hand();
-    ended.exit_code = failure.exit_code, ended.error = failure.what;
+    if (failure.of_device) all.device_failed = true;
     ended.summary = job.summary();
-    ended.summary["reason"] = "failed", ended.summary["error"] = failure.what;
-    log_error(failure.what);
+    end_with(ended, "failed", failure);
   }
   job.release();
+  try {
+    all.memory.left(i);
+  } catch (...) {  // the others go on as they are
+    log_warn(failure_at_hand().what);
+  }
 }
 
 // "ended  step 40  epoch 3.33  12.1 s  (steps)  runs/corun_a_b/1"
@@ -197,21 +184,21 @@ int run_corun(const CorunArgs& given) {
   each_job(jobs, [](Job& job) { job.check_folder(); });
   each_job(jobs, [&](Job& job) { job.divide_host(int(jobs.size())); });
   each_job(jobs, [](Job& job) { job.load(); });
-  const std::unique_ptr<CorunMemory> memory = share_memory(jobs, args);
+  CorunMemory memory(jobs, args);
   for (size_t i = 0; i < jobs.size(); ++i) {
     const LogPrefix prefix(job_prefix(i, jobs[i]->args()));
-    for_job(i, jobs[i]->args().name,
-            [&] { jobs[i]->prepare(memory ? memory->share(i) : PoolShare{}); });
+    for_job(i, jobs[i]->args().name, [&] {
+      jobs[i]->prepare(memory.share(i));
+      jobs[i]->plan_all();
+    });
   }
+  memory.choose();
   each_job(jobs, [](Job& job) { job.describe(); });
-  nlohmann::json result{{"mode", name_of(args.mode)}, {"budget", args.budget}};
-  if (memory) {
-    for (const std::string& line : memory->lines()) log_info(line);
-    result["memory"] = memory->json();
-  } else {
-    result["memory"]["bytes"] = check_memory(jobs, args.budget);
-  }
+  for (const std::string& line : memory.lines()) log_info(line);
+  nlohmann::json result{
+      {"mode", name_of(args.mode)}, {"budget", args.budget}, {"memory", memory.json()}};
   if (args.dry_run) {
+    if (!args.html.empty()) save_corun_page(args.html, memory.page());
     each_job(jobs, [&](Job& job) {
       result["jobs"].push_back({{"name", job.args().name},
                                 {"out", job.args().out.string()},
@@ -221,23 +208,21 @@ int run_corun(const CorunArgs& given) {
     return args.json ? print(printed_json(result)) : kExitDone;
   }
   each_job(jobs, [](Job& job) { job.begin_folder(); });
-  const std::atomic<bool>& stop = catch_stop_signals();
+  Running all{.memory = memory, .stop = catch_stop_signals()};
   std::vector<Ended> ends(jobs.size());
   {
     std::vector<std::jthread> running;
     for (size_t i = 0; i < jobs.size(); ++i) {
-      running.emplace_back([&, i] { run_job(i, *jobs[i], stop, ends[i]); });
+      running.emplace_back([&, i] { run_job(i, *jobs[i], all, ends[i]); });
     }
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     ends[i].summary["name"] = jobs[i]->args().name;
     result["jobs"].push_back(ends[i].summary);
   }
-  if (memory) {
-    for (size_t i = 0; i < jobs.size(); ++i) {
-      const LogPrefix prefix(job_prefix(i, jobs[i]->args()));
-      log_info(memory->waits_line(i));
-    }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const LogPrefix prefix(job_prefix(i, jobs[i]->args()));
+    if (const std::string line = memory.waits_line(i); !line.empty()) log_info(line);
   }
   const int code = say_ends(jobs, ends);
   if (args.json) print(printed_json(result));
@@ -269,6 +254,7 @@ struct CorunFlags {
   std::vector<std::string> jobs, set;
   std::string budget, steps, device, mode = name_of(CorunMode::automatic);
   std::string goal = name_of(CorunGoal::total);
+  double minutes = 1;
   fs::path out;
 
   void declare(Flags& flags) {
@@ -282,14 +268,19 @@ struct CorunFlags {
               "override an option, of job N or of all: --set 2:train.lr=0.001 (repeatable)",
               {.type = "[N:]KEY=VALUE", .repeatable = true});
     flags.add("--steps", steps, "a job ends when its step counter reaches N", {.type = "N"});
-    flags.add("--out", out, "the jobs' folders are DIR/1, DIR/2, ... (runs/corun_A_B)",
+    flags.add("--out", out,
+              "the jobs' folders are DIR/1, DIR/2, ... (runs/corun_A_B); a size in the file "
+              "DIR/budget takes the place of --budget while they run",
               {.type = "DIR"});
     flags.add("--resume", args.resume, "go on with the runs in the jobs' folders");
     flags.add("--device", device, "cpu, cuda or auto", {.type = "D"});
     flags.add("--mode", mode,
               "how memory is shared: side by side in one pool (shared), a step at a time (turns), "
-              "what is predicted to do more (auto), each has its own (unshared)",
+              "what is predicted to do more (auto), a job at a time for --minutes (minutes), each "
+              "has its own (unshared)",
               {.type = "M"});
+    flags.add("--minutes", minutes, "that a job's turn lasts with --mode minutes (1)",
+              {.type = "N"});
     flags.add("--goal", goal,
               "total: the most steps of all jobs together, or fair: no job slower than in turns",
               {.type = "G"});
@@ -298,10 +289,15 @@ struct CorunFlags {
               "or a card's",
               {.type = "NAME"});
     flags.add("--dry-run", args.dry_run, "plan the jobs, print that, and train nothing");
+    flags.add("--html", args.html, "with --dry-run: also write a page of pictures",
+              {.type = "FILE"});
     add_json(flags, args.json);
   }
 
   Request read() {
+    if (!args.html.empty() && !args.dry_run) {
+      throw UsageError("--html: the page shows a plan; give it with --dry-run");
+    }
     if (jobs.size() < 2) {
       throw UsageError("corun: one job is not enough; give two or more, or use pal train");
     }
@@ -312,6 +308,8 @@ struct CorunFlags {
     }
     read_choice("--mode", mode, args.mode);
     read_choice("--goal", goal, args.goal);
+    if (!(minutes > 0)) throw UsageError("--minutes: a turn lasts longer than none");
+    args.minutes = minutes;
     for (size_t i = 0; i < jobs.size(); ++i) args.jobs.push_back(job(i));
     place_folders();
     Request request = pal::request<run_corun>(args);
@@ -373,6 +371,7 @@ struct CorunFlags {
     for (size_t i = 0; i < args.jobs.size(); ++i) {
       if (args.jobs[i].out.empty()) args.jobs[i].out = out / std::to_string(i + 1);
     }
+    args.out = out;
   }
 };
 

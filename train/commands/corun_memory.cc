@@ -1,114 +1,351 @@
-// Steps as others see them, the way that is predicted to be best, and its pool.
+// Needs of jobs, the way that is predicted to be best, and its pool.
 #include "train/commands/corun_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "train/config/profile.h"
 #include "train/config/wording.h"
 #include "train/loop/run_options.h"
-#include "train/loop/step_program.h"
+#include "train/run_files/log.h"
 
 namespace pal {
 namespace {
 
-// The last micro-batch's step of the bucket that needs most.
-StepShape largest_shape(const Job& job, const DeviceProfile& device) {
-  const Config& config = job.config();
-  const Task& task = job.task();
-  CompileOptions options = run_options(config.memory);
-  if (!options.profile) options.profile = device;
-  KernelCache cache(training_device(config));
-  StepShape largest;
-  for (const int bucket : task.largest_candidates()) {
-    Program recorded = record_plan_step(task, config, task.bucket_lengths(bucket));
-    const StateLayout layout(recorded);
-    const Compiled c = compile(std::move(recorded), cache, layout, options);
-    StepShape shape = step_shape(job.args().name, c.program, c.storages, c.plan, device);
-    if (shape.alone_bytes > largest.alone_bytes) largest = std::move(shape);
-  }
-  return largest;
-}
+// What kernels of more threads may need beside what is planned.
+constexpr int64_t kThreadRoom = int64_t(64) << 20;
 
-std::string needs(const std::vector<StepShape>& shapes) {
-  std::string out;
-  for (size_t j = 0; j < shapes.size(); ++j) {
-    out += (j == 0 ? "" : ", ") + std::string("job ") + std::to_string(j + 1) + " (" +
-           shapes[j].name + ") " + format_bytes(shapes[j].alone_bytes) + ", of which " +
-           format_bytes(shapes[j].own_bytes) + " its own";
-  }
-  return out;
+std::string advice(CorunMode mode) {
+  return "; give smaller batches, a job its own memory.budget (--set 1:memory.budget=SIZE)" +
+         std::string(mode == CorunMode::shared ? ", or --mode turns" : "");
 }
 
 }  // namespace
 
-CorunMemory::CorunMemory(const std::vector<std::unique_ptr<Job>>& jobs, const CorunArgs& args,
-                         const DeviceProfile& device)
-    : device_(device.name), budget_(args.budget) {
-  std::vector<const StepShape*> shapes;
-  for (const auto& job : jobs) shapes_.push_back(largest_shape(*job, device));
-  for (const StepShape& shape : shapes_) shapes.push_back(&shape);
-  CorunSearch search(shapes);
-  own_bytes_ = search.own_bytes();
-  turns_ = search.turns().rate;
-  std::optional<CorunWay> way;
-  int64_t least = search.least_bytes();
-  switch (args.mode) {
-    case CorunMode::automatic: way = search.within(args.budget, args.goal); break;
-    case CorunMode::shared: way = search.side_by_side(args.budget, args.goal); break;
-    case CorunMode::turns:
-      if (least <= args.budget) way = search.turns();
-      break;
-    case CorunMode::unshared: throw ProgramError("jobs that share nothing need no pool");
+CorunMemory::CorunMemory(const std::vector<std::unique_ptr<Job>>& jobs, const CorunArgs& args)
+    : args_(args), budget_(args.budget), file_(args.out / "budget") {
+  if (args.mode != CorunMode::unshared) {
+    device_ = args.profile.empty() ? default_profile() : load_profile(args.profile);
+    pool_ = std::make_shared<SharedPool>(jobs.size());
   }
-  if (!way) {
-    const int64_t missing = least - args.budget;
-    throw BudgetError(
-        "--budget: " + format_bytes(args.budget) +
-        (missing > 0 ? " is " + format_bytes(missing) + " short of what the jobs need in mode " +
-                           name_of(args.mode) + " (" + format_bytes(least) + "): "
-                     : " leaves no room for two steps at once: ") +
-        needs(shapes_) + "; give smaller batches, a job its own memory.budget (--set " +
-        "1:memory.budget=SIZE)" +
-        (args.mode == CorunMode::turns || args.mode == CorunMode::automatic ? ""
-                                                                            : ", or --mode turns"));
+  for (const auto& job : jobs) members_.push_back({.job = job.get(), .step = {}, .needs = {}});
+  for (Member& m : members_) {
+    m.job->set_threads(wanted_threads());
+    m.threads = m.job->threads();
   }
-  way_ = std::move(*way);
-  std::vector<int64_t> parts;
-  const int64_t slack = args.budget - own_bytes_ - way_.pool_bytes;
-  int64_t bytes = way_.pool_bytes;
-  for (size_t j = 0; j < shapes_.size(); ++j) parts.push_back(search.part_of(j));
-  // Half of what is left over is for programs that need more than the steps do, half for what they
-  // have of their own.
-  if (way_.kind == CorunWay::Kind::beside) {
-    for (int64_t& part : parts) part += slack / 2 / int64_t(parts.size()) / kAlignment * kAlignment;
+}
+
+std::string CorunMemory::name_of_job(JobId job) const {
+  return "job " + std::to_string(job + 1) + " (" + members_[size_t(job)].job->args().name + ")";
+}
+
+bool CorunMemory::in_turns() const {
+  if (args_.mode == CorunMode::turns || args_.mode == CorunMode::minutes) return true;
+  return !use_.jobs.empty() && use_.way.kind == CorunWay::Kind::turns;
+}
+
+// Side by side each job has its part of the processors, in turns all.
+int CorunMemory::wanted_threads() const {
+  const int all = cpu_device(0).threads;
+  const int jobs = int(present(false).size());
+  return in_turns() || jobs < 2 ? all : std::max(1, all / jobs);
+}
+
+// The jobs that have not left; `staying`: nor are about to.
+CorunMemory::Ids CorunMemory::present(bool staying) const {
+  Ids jobs;
+  for (size_t j = 0; j < members_.size(); ++j) {
+    const Member& m = members_[j];
+    if (!m.left && (!staying || m.ends.empty())) jobs.push_back(JobId(j));
   }
-  bytes += slack / 2 / kAlignment * kAlignment;
-  pool_ = std::make_shared<SharedPool>(way_, shapes_.size(), bytes, std::move(parts));
+  return jobs;
+}
+
+void CorunMemory::look_at(size_t j) {
+  Member& m = members_[j];
+  if (!pool_) {
+    m.needs = {.own_bytes = m.job->bytes(), .height = 0, .tallest = {}};
+    return;
+  }
+  m.needs = pool_->needs(JobId(j));
+  m.step = m.job->largest_step(device_);
+  // Of its own a job has what any of its programs needs.
+  m.step.alone_bytes += m.needs.own_bytes - m.step.own_bytes;
+  m.step.own_bytes = m.needs.own_bytes;
+  pool_->expect(JobId(j), m.needs.own_bytes);
+}
+
+int64_t CorunMemory::own_bytes(const Ids& jobs) const {
+  int64_t sum = 0;
+  for (const JobId j : jobs) sum += members_[size_t(j)].needs.own_bytes;
+  return sum;
+}
+
+int64_t CorunMemory::tallest(const Ids& jobs) const {
+  int64_t most = 0;
+  for (const JobId j : jobs) most = std::max(most, members_[size_t(j)].needs.height);
+  return most;
+}
+
+int64_t CorunMemory::least_bytes(const Ids& jobs) const { return own_bytes(jobs) + tallest(jobs); }
+
+std::string CorunMemory::needs_of(const Ids& jobs) const {
+  std::string out;
+  for (const JobId j : jobs) {
+    const Member& m = members_[size_t(j)];
+    out += (out.empty() ? "" : ", ") + name_of_job(j) + " " + format_bytes(m.alone_bytes());
+    if (pool_) out += ", of which " + format_bytes(m.needs.own_bytes) + " its own";
+  }
+  return out;
+}
+
+// BudgetError where a job does not fit even alone, or the jobs do not fit even in turns.
+void CorunMemory::check_least(const Ids& jobs) const {
+  for (const JobId j : jobs) {
+    const Member& m = members_[size_t(j)];
+    if (m.alone_bytes() <= budget_ || !pool_) continue;
+    throw BudgetError("--budget: " + name_of_job(j) + " alone needs " +
+                      format_bytes(m.alone_bytes()) + " (" + m.needs.tallest + "), " +
+                      format_bytes(m.alone_bytes() - budget_) + " more than " +
+                      format_bytes(budget_) + "; the jobs: " + needs_of(jobs) + advice(args_.mode));
+  }
+  const int64_t least = least_bytes(jobs);
+  if (least <= budget_) return;
+  if (!pool_) {
+    throw BudgetError("the jobs need " + format_bytes(least) + ", each with its own memory, " +
+                      format_bytes(least - budget_) + " over the budget of " +
+                      format_bytes(budget_) + ": " + needs_of(jobs) +
+                      "; give a larger --budget, smaller batches, or a job its own " +
+                      "memory.budget (--set 1:memory.budget=SIZE)");
+  }
+  throw BudgetError("--budget: " + format_bytes(budget_) + " is " + format_bytes(least - budget_) +
+                    " short of what the jobs need in mode " + name_of(args_.mode) + " (" +
+                    format_bytes(least) + "): " + needs_of(jobs) + advice(args_.mode));
+}
+
+PoolUse CorunMemory::turns_of(const Ids& jobs) const {
+  std::vector<const StepShape*> steps;
+  for (const JobId j : jobs) steps.push_back(&members_[size_t(j)].step);
+  PoolUse use{.way = {.kind = CorunWay::Kind::turns, .pool_bytes = tallest(jobs)}, .jobs = jobs};
+  use.way.rate = rates_in_turns(steps);
+  use.bytes = use.way.pool_bytes;
+  if (args_.mode == CorunMode::minutes) use.slice_seconds = 60 * args_.minutes;
+  return use;
+}
+
+// The way of the mode that is predicted to do most; nothing where it needs more than there is.
+std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
+  auto shapes = std::make_shared<std::vector<StepShape>>();
+  for (const JobId j : jobs) shapes->push_back(members_[size_t(j)].step);
+  std::vector<const StepShape*> pointers;
+  for (const StepShape& shape : *shapes) pointers.push_back(&shape);
+  turns_ = rates_in_turns(pointers);
+  if (args_.mode == CorunMode::turns || args_.mode == CorunMode::minutes) return turns_of(jobs);
+  if (trial_ && trial_->in_turns()) return turns_of(jobs);
+  CorunSearch search(pointers);
+  const auto way = args_.mode == CorunMode::shared || trial_
+                       ? search.side_by_side(budget_, args_.goal)
+                       : search.within(budget_, args_.goal);
+  if (!way) return {};
+  if (way->kind == CorunWay::Kind::turns) return turns_of(jobs);
+  PoolUse use{.way = *way, .jobs = jobs};
+  use.shapes = std::move(shapes);
+  use.bytes = std::max(way->pool_bytes, tallest(jobs));
+  if (way->kind == CorunWay::Kind::beside) fit_parts(use);
+  return use;
+}
+
+// Beside each other each job has what its largest step needs, and what all its programs need where
+// there is so much.
+void CorunMemory::fit_parts(PoolUse& use) const {
+  int64_t spare = budget_ - own_bytes(use.jobs);
+  for (const JobId j : use.jobs) {
+    const StepShape& step = members_[size_t(j)].step;
+    use.parts.push_back(align_up(step.alone_bytes - step.own_bytes));
+    spare -= use.parts.back();
+  }
+  int64_t sum = 0;
+  for (size_t i = 0; i < use.jobs.size(); ++i) {
+    const int64_t more = members_[size_t(use.jobs[i])].needs.height - use.parts[i];
+    if (more > 0 && align_up(more) <= spare)
+      use.parts[i] += align_up(more), spare -= align_up(more);
+    sum += use.parts[i];
+  }
+  use.bytes = std::max(use.bytes, sum);
+}
+
+// Kernels of more threads may need more: room for them, as far as there is any.
+void CorunMemory::begin_use(PoolUse use) {
+  use_ = use;
+  const auto rises = [&](JobId j) {
+    const Member& m = members_[size_t(j)];
+    return !m.keeps_threads && m.threads < wanted_threads();
+  };
+  if (std::any_of(use.jobs.begin(), use.jobs.end(), rises)) {
+    use.bytes =
+        std::max(use.bytes, std::min(budget_ - own_bytes(use.jobs), 2 * use.bytes + kThreadRoom));
+  }
+  pool_->use(std::move(use));
+}
+
+void CorunMemory::choose() {
+  for (size_t j = 0; j < members_.size(); ++j) look_at(j);
+  const Ids all = present(true);
+  check_least(all);
+  if (!pool_) return;
+  const auto use = best_of(all);
+  if (!use) {
+    throw BudgetError("--budget: " + format_bytes(budget_) + " leaves no room for two steps at " +
+                      "once: " + needs_of(all) + advice(args_.mode));
+  }
+  begin_use(*use);
+  for (size_t j = 0; j < members_.size(); ++j) change_threads(j, wanted_threads());
+  begin_trial();
+}
+
+void CorunMemory::change_threads(size_t j, int threads) {
+  Member& m = members_[j];  // its threads are changed by its own thread alone
+  const int before = m.threads;
+  if (before == threads || m.keeps_threads || !pool_) return;
+  bool keeps = false;
+  try {
+    keeps = !m.job->change_threads(threads);
+  } catch (const BudgetError&) {
+    keeps = true;
+    m.job->change_threads(before);
+  }
+  const std::lock_guard lock(mutex_);
+  m.keeps_threads = keeps;
+  if (keeps) return;
+  m.threads = threads;
+  look_at(j);
+  replan(in_turns());
+}
+
+// For the jobs that are there. `stay_in_turns`: as they are now.
+void CorunMemory::replan(bool stay_in_turns) {
+  const Ids all = present(false), staying = present(true);
+  if (all.empty() || !pool_) return;
+  // Whoever is about to end still needs what its programs need.
+  if (stay_in_turns || staying.size() < all.size()) return begin_use(turns_of(all));
+  // At once, if need be; a better way takes a while to find.
+  if (own_bytes(all) + use_.bytes > budget_) begin_use(turns_of(all));
+  const auto better = best_of(all);
+  begin_use(better ? *better : turns_of(all));
+}
+
+// What is predicted to do more may do less.
+void CorunMemory::begin_trial() {
+  trial_.reset();
+  if (args_.mode == CorunMode::automatic && !in_turns() && present(false).size() > 1) {
+    trial_.emplace(args_.goal);
+  }
+}
+
+void CorunMemory::look_at_trial() {
+  if (!trial_ || trial_->over()) return;
+  std::vector<JobDone> done;
+  bool ready = true;
+  for (const JobId j : present(false)) {
+    const Member& m = members_[size_t(j)];
+    const PoolStats stats = pool_->stats(j);
+    done.push_back({stats.steps, stats.worked_seconds});
+    ready &= m.keeps_threads || m.threads == wanted_threads();
+  }
+  const bool in_turns = trial_->in_turns();
+  trial_->look(done, seconds_since(begin_), ready);
+  if (trial_->in_turns() != in_turns) replan(false);
+  if (trial_->over()) log_info(trial_->line());
+}
+
+void CorunMemory::set_budget(int64_t budget) {
+  const std::string change = format_bytes(budget_) + " -> " + format_bytes(budget);
+  budget_ = budget;
+  Ids staying = present(true);
+  while (!staying.empty() && least_bytes(staying) > budget_) {
+    const auto most = std::max_element(staying.begin(), staying.end(), [&](JobId a, JobId b) {
+      return members_[size_t(a)].alone_bytes() < members_[size_t(b)].alone_bytes();
+    });
+    Member& m = members_[size_t(*most)];
+    m.ends =
+        "needs " + format_bytes(m.alone_bytes()) + " of the budget, which is " +
+        format_bytes(budget_) + " by now" +
+        (m.alone_bytes() > budget_ ? ": " + format_bytes(m.alone_bytes() - budget_) + " are missing"
+                                   : ", beside the other jobs") +
+        "; saved, go on with --resume and a larger --budget";
+    staying.erase(most);
+  }
+  trial_.reset();
+  replan(false);
+  begin_trial();
+  log_info("budget " + change +
+           (pool_ ? ": " + std::string(to_string(use_.way.kind)) + ", a pool of " +
+                        format_bytes(use_.bytes)
+                  : ""));
+}
+
+bool CorunMemory::before_step(size_t j) {
+  int threads = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::optional<int64_t> budget = file_.changed();
+    if (budget && *budget != budget_) set_budget(*budget);
+    if (!members_[j].ends.empty()) return false;
+    look_at_trial();
+    threads = wanted_threads();
+  }
+  const int before = members_[j].threads;
+  change_threads(j, threads);
+  if (const int now = members_[j].threads; now != before) {
+    log_info("threads " + std::to_string(before) + " -> " + std::to_string(now));
+  }
+  return true;
+}
+
+std::string CorunMemory::why_ended(size_t j) const {
+  const std::lock_guard lock(mutex_);
+  return members_[j].ends;
+}
+
+void CorunMemory::left(size_t j) {
+  const std::lock_guard lock(mutex_);
+  members_[j].left = true;
+  trial_.reset();
+  replan(false);
+  begin_trial();
 }
 
 std::vector<std::string> CorunMemory::lines() const {
-  const std::string kind = to_string(way_.kind);
-  std::string head = "memory " + format_bytes(own_bytes_ + way_.pool_bytes) + " of " +
-                     format_bytes(budget_) + ": " + format_bytes(own_bytes_) +
-                     " the jobs' own, a pool of " + format_bytes(way_.pool_bytes) + " (" + kind;
-  if (way_.kind == CorunWay::Kind::circle) {
-    const auto& jobs = way_.circle.jobs;
+  const std::lock_guard lock(mutex_);
+  if (!pool_) {
+    const Ids all = present(false);
+    return {"memory " + format_bytes(own_bytes(all)) + " of " + format_bytes(budget_) + ": " +
+            needs_of(all)};
+  }
+  const CorunWay& way = use_.way;
+  const int64_t own = own_bytes(use_.jobs);
+  std::string head = "memory " + format_bytes(own + use_.bytes) + " of " + format_bytes(budget_) +
+                     ": " + format_bytes(own) + " the jobs' own, a pool of " +
+                     format_bytes(use_.bytes) + " (" + to_string(way.kind);
+  if (way.kind == CorunWay::Kind::circle) {
+    const auto& jobs = way.circle.jobs;
     for (size_t j = 0; j < jobs.size(); ++j) {
       head += (j == 0 ? ": " : " to ") + std::to_string(jobs[j].steps);
     }
-    head += " steps in " + fixed(double(way_.circle.period) * 1e-6, 1) + " ms";
+    head += " steps in " + fixed(double(way.circle.period) * 1e-6, 1) + " ms";
     for (size_t j = 1; j < jobs.size(); ++j) {
       head += ", job " + std::to_string(j + 1) + " " + fixed(double(jobs[j].begins) * 1e-6, 1) +
               " ms later";
     }
   }
   std::vector<std::string> lines{head + ")"};
-  std::string rates =
-      "predicted (" + device_ + "): " + fixed(way_.total, 2) + " times the steps of taking turns;";
-  for (size_t j = 0; j < shapes_.size(); ++j) {
+  std::string rates = "predicted (" + device_.name + "): " + fixed(way.total, 2) +
+                      " times the steps of taking turns;";
+  for (size_t j = 0; j < way.rate.size(); ++j) {
     rates += (j == 0 ? " " : ", ") + std::string("job ") + std::to_string(j + 1) + " at " +
-             fixed(100 * way_.rate[j], 0) + " % of its speed alone (in turns " +
+             fixed(100 * way.rate[j], 0) + " % of its speed alone (in turns " +
              fixed(100 * turns_[j], 0) + " %)";
   }
   lines.push_back(rates);
@@ -116,23 +353,57 @@ std::vector<std::string> CorunMemory::lines() const {
 }
 
 nlohmann::json CorunMemory::json() const {
-  nlohmann::json out{{"way", to_string(way_.kind)},
-                     {"bytes", own_bytes_ + way_.pool_bytes},
-                     {"own_bytes", own_bytes_},
-                     {"pool_bytes", way_.pool_bytes},
-                     {"profile", device_},
-                     {"predicted", {{"total", way_.total}, {"rates", way_.rate}}},
+  const std::lock_guard lock(mutex_);
+  if (!pool_) return {{"way", "unshared"}, {"bytes", own_bytes(present(false))}};
+  const CorunWay& way = use_.way;
+  const int64_t own = own_bytes(use_.jobs);
+  nlohmann::json out{{"way", to_string(way.kind)},
+                     {"bytes", own + use_.bytes},
+                     {"own_bytes", own},
+                     {"pool_bytes", use_.bytes},
+                     {"profile", device_.name},
+                     {"predicted", {{"total", way.total}, {"rates", way.rate}}},
                      {"turns", {{"total", 1}, {"rates", turns_}}}};
-  if (way_.kind == CorunWay::Kind::circle) {
-    out["period_ms"] = double(way_.circle.period) * 1e-6;
-    for (const JobOnCircle& job : way_.circle.jobs) {
+  if (way.kind == CorunWay::Kind::circle) {
+    out["period_ms"] = double(way.circle.period) * 1e-6;
+    for (const JobOnCircle& job : way.circle.jobs) {
       out["pattern"].push_back({{"steps", job.steps}, {"begins_ms", double(job.begins) * 1e-6}});
     }
   }
   return out;
 }
 
+CorunPage CorunMemory::page() const {
+  if (!pool_) throw UsageError("--html: with --mode unshared there is no pool to draw");
+  CorunPage page;
+  page.lines = lines();
+  const std::lock_guard lock(mutex_);
+  const CorunWay& way = use_.way;
+  page.pool_bytes = use_.bytes;
+  page.circle = way.circle;
+  // In turns one step follows the other; beside each other a step of each begins at once.
+  const bool turns = way.kind == CorunWay::Kind::turns;
+  for (const JobId j : use_.jobs) {
+    const Member& m = members_[size_t(j)];
+    page.names.push_back(m.job->args().name);
+    page.title += (page.title.empty() ? "" : ", ") + page.names.back();
+    page.offset.push_back(pool_->offset_of(j, m.step));
+    if (way.kind == CorunWay::Kind::circle) continue;
+    const double rate = turns ? 1 : std::max(way.rate[page.circle.jobs.size()], 1e-3);
+    const auto lasts = std::max(m.step.ticks(), int64_t(double(m.step.ticks()) / rate));
+    page.circle.jobs.push_back({&m.step, 1, turns ? page.circle.period : 0, lasts});
+    page.circle.period = turns ? page.circle.period + lasts : std::max(page.circle.period, lasts);
+  }
+  page.tiles = {{format_bytes(budget_), "the budget"},
+                {format_bytes(own_bytes(use_.jobs)), "the jobs' own"},
+                {format_bytes(use_.bytes), "the pool, which they share"},
+                {to_string(way.kind), "how"},
+                {fixed(way.total, 2) + " times", "the steps of turns, predicted"}};
+  return page;
+}
+
 std::string CorunMemory::waits_line(size_t job) const {
+  if (!pool_) return {};
   const PoolStats stats = pool_->stats(JobId(job));
   return "waited " + fixed(stats.waited_seconds, 1) + " s for the others, " +
          std::to_string(stats.waits) + " times";

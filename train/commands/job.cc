@@ -98,6 +98,13 @@ void Job::prepare(PoolShare share) {
   trainer_ = std::make_unique<Trainer>(running_, std::move(task_), share_);
 }
 
+void Job::plan_all() { trainer_->add_all_programs(); }
+
+StepShape Job::largest_step(const DeviceProfile& device) {
+  const Compiled& c = trainer_->largest().compiled();
+  return step_shape(args_.name, c.program, c.storages, c.plan, device);
+}
+
 void Job::release() {
   trainer_.reset();
   if (share_.pool) share_.pool->leave(share_.job);
@@ -125,7 +132,16 @@ void Job::begin_folder() {
   if (!args_.resume) trainer_->task().save_files(args_.out);
 }
 
-void Job::run(const std::atomic<bool>& stop) { reason_ = trainer_->run(stop); }
+void Job::run(const std::atomic<bool>& stop, const std::function<bool()>& go_on) {
+  reason_ = trainer_->run(stop, go_on);
+}
+
+bool Job::change_threads(int threads) {
+  if (args_.config.device.threads->has_value() || !trainer_->may_renew_device()) return false;
+  running_.config.device.threads = threads;
+  trainer_->renew_device();
+  return true;
+}
 
 nlohmann::json Job::summary() const {
   return {{"steps", trainer_->state().step},

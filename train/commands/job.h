@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -34,13 +35,23 @@ class Job {
   const Task& task() const { return *task_; }
   // Plans the largest step, draws or loads the weights. `share`: where jobs share memory.
   void prepare(PoolShare share = {});
+  // Plans all other programs of the run too, before it begins.
+  void plan_all();
+  // The step that needs most, with the times of a device.
+  StepShape largest_step(const DeviceProfile& device);
   // Device, data and plan, to the log.
   void describe();
   std::string plan();     // of the largest step, as plan.json
   int64_t bytes() const;  // that its programs hold on the device so far
   void begin_folder();
-  // Trains until the run is over, or until `stop` turns true; saves.
-  void run(const std::atomic<bool>& stop);
+  // Trains until the run is over, or until `stop` turns true, or `go_on`, which is asked before
+  // each step, does not; saves.
+  void run(const std::atomic<bool>& stop, const std::function<bool()>& go_on = {});
+  // Between steps: has the job's programs compiled for so many threads. False, and nothing has
+  // changed, where its configuration says how many, or its results would depend on it.
+  // BudgetError where they do not fit then.
+  bool change_threads(int threads);
+  int threads() const { return running_.config.device.threads->value_or(0); }
   bool interrupted() const { return reason_ == "interrupted"; }
   // The final test and the report, where the run is over. Returns summary() with the test's
   // metrics.

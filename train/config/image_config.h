@@ -83,7 +83,9 @@ struct ImageSection : Section {
       option("min_side", 2, "an image with a shorter side of fewer pixels cannot be used",
              {.min = 1, .max = 4096});
   Option<std::optional<int64_t>> workers =
-      option("workers", {}, "threads that read and augment ahead; null: one a processor core",
+      option("workers", {},
+             "threads that read and augment ahead; null: one a processor core,"
+             " divided among the jobs of pal corun",
              {.min = 1, .max = 256, .effect = Effect::none});
   Option<bool> synthetic = option(
       "synthetic", false, "made-up images (1,024 to train on, 256 to test) instead of the files");

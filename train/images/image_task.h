@@ -35,6 +35,9 @@ class ImageTask final : public BatchedTask<ImageBatch, ImageData> {
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   // Metrics "top1" and "top5".
   Validation validate(ProgramSet& programs, const std::string& part) override;
+  void add_programs(ProgramSet& programs, const std::string&) override {
+    inference(programs, batch_);
+  }
 
   int64_t batch() const { return batch_; }
   // The inference program for so many images: input "images", output "logits" (B, classes).

@@ -25,6 +25,7 @@ class LanguageTask final : public BatchedTask<LanguageBatch, LanguageData> {
   void declare_weights(ProgramSet& programs) const { validation(programs); }
   // Metric "perplexity".
   Validation validate(ProgramSet& programs, const std::string& part) override;
+  void add_programs(ProgramSet& programs, const std::string&) override { validation(programs); }
 
  private:
   LanguageTask(const Config& config, std::shared_ptr<LanguageData> data);

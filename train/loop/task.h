@@ -84,6 +84,8 @@ class Task {
   // Metrics on the "valid" or "test" part with the weights as they stand. Adds the programs it
   // needs to the set on first use.
   virtual Validation validate(ProgramSet& programs, const std::string& part) = 0;
+  // Adds all programs that validate() needs for that part.
+  virtual void add_programs(ProgramSet& programs, const std::string& part) = 0;
   // Files beside the checkpoint without which it is no use (vocabularies). Called once, when a run
   // begins.
   virtual void save_files(const std::filesystem::path& folder) const = 0;

@@ -372,12 +372,32 @@ std::string Trainer::finished() const {
   return "";
 }
 
-std::string Trainer::run(const std::atomic<bool>& stop) {
+void Trainer::add_all_programs() {
+  const int64_t n = *config_.train.accumulate;
+  for (int bucket = 0; bucket < task_->bucket_count(); ++bucket) {
+    for (const int64_t i : {int64_t(0), n / 2, n - 1}) step_program(bucket, micro_batch_of(i, n));
+  }
+  task_->add_programs(programs_, "valid");
+  task_->add_programs(programs_, "test");
+}
+
+bool Trainer::may_renew_device() const {
+  return !sparse_.on() && !compile_options(config_.memory).encode.is_lossy();
+}
+
+void Trainer::renew_device() {
+  Device device = training_device(config_, &device_line_);
+  device.accelerator = programs_.device().accelerator;
+  programs_.use_device(device);
+  add_all_programs();
+}
+
+std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool()>& go_on) {
   metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
                           : MetricsWriter::create(file("metrics.jsonl"));
   events_.emplace(args_.out, state_.step);
   auto& t = config_.train;
-  while (finished().empty() && !stop) {
+  while (finished().empty() && !stop && (!go_on || go_on())) {
     epoch_ended_ = false;
     train_step();
     const bool valid_due =

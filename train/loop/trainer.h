@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,9 +31,19 @@ class Trainer {
   // anything is written.
   Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share = {});
 
+  // Compiles all programs that the run may need: steps, validation, the final test. (Sparse plans
+  // follow from what is counted.)
+  void add_all_programs();
+  // Between steps: as the configuration's device says by now, which may have another number of
+  // threads. All programs are compiled anew.
+  void renew_device();
+  // Whether it may be renewed: which values are rounded, or kept sparse, depends on the plans.
+  bool may_renew_device() const;
+
   // Trains until train.steps, train.max_epochs or train.patience ends it, or until `stop` turns
-  // true; then saves. Returns the reason: "steps", "max_epochs", "patience", "interrupted".
-  std::string run(const std::atomic<bool>& stop);
+  // true, or `go_on`, which is asked before each step, does not; then saves. Returns the reason:
+  // "steps", "max_epochs", "patience", "interrupted".
+  std::string run(const std::atomic<bool>& stop, const std::function<bool()>& go_on = {});
 
   // The metric of the best checkpoint on a part of the data.
   Validation evaluate_best(const std::string& part);

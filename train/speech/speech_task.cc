@@ -177,6 +177,20 @@ void SpeechTask::declare_weights(ProgramSet& programs) const {
   programs.add("weights", record_validation(model_, {1, 1, 1}));
 }
 
+Executable& SpeechTask::validation(ProgramSet& programs, const SpeechExtent& extent) const {
+  const auto [F, L, B] = extent;
+  const std::string name =
+      "valid/" + std::to_string(F) + "x" + std::to_string(L) + "x" + std::to_string(B);
+  if (Executable* ready = programs.find(name)) return *ready;
+  return programs.add(name, record_validation(model_, {F, L, B}));
+}
+
+void SpeechTask::add_programs(ProgramSet& programs, const std::string& part) {
+  for (const ValidBatch& batch : valid_batches(data_->part(part), *data_)) {
+    validation(programs, batch.extent);
+  }
+}
+
 SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& part,
                                       int64_t beam) const {
   const std::vector<Utterance>& utterances = data_->part(part);
@@ -197,11 +211,8 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
   int64_t possible = 0;
   SpeechBatch batch;
   while (prefetch.next(batch)) {
-    const auto [F, L, B] = batch.extent;
-    const std::string name =
-        "valid/" + std::to_string(F) + "x" + std::to_string(L) + "x" + std::to_string(B);
-    Executable* program = programs.find(name);
-    if (!program) program = &programs.add(name, record_validation(model_, {F, L, B}));
+    const int64_t B = batch.extent.batch;
+    Executable* const program = &validation(programs, batch.extent);
     const StepScalars scalars;
     std::memcpy(program->input(speech_input::kScalars), &scalars, sizeof scalars);
     fill_batch(*program, batch);

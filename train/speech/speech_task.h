@@ -38,6 +38,7 @@ class SpeechTask final : public PrefetchedTask<SpeechBatch, SpeechData> {
   const char* loss_unit() const override { return "utterance"; }
   // Metrics "wer" and "cer", in percent, of the best path.
   Validation validate(ProgramSet& programs, const std::string& part) override;
+  void add_programs(ProgramSet& programs, const std::string& part) override;
 
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
@@ -53,6 +54,7 @@ class SpeechTask final : public PrefetchedTask<SpeechBatch, SpeechData> {
   BatchInfo take(SpeechBatch& batch) override;
   void fill_batch(Executable& program, const SpeechBatch& batch) const override;
   void report(const Faults& faults);
+  Executable& validation(ProgramSet& programs, const SpeechExtent& extent) const;
 
   int64_t batch_;
   DeepSpeech2Options model_;

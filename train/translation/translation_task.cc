@@ -27,6 +27,15 @@ Program record_nll(const TranslationModel& model, const TranslationShape& shape)
   return b.take();
 }
 
+std::vector<std::vector<int32_t>> sentences_of(const TranslationPart& part) {
+  std::vector<std::vector<int32_t>> sentences;
+  for (int64_t i = 0; i < part.text.size(); ++i) {
+    const std::span<const int32_t> ids = part.text.source(i);
+    sentences.emplace_back(ids.begin(), ids.end());
+  }
+  return sentences;
+}
+
 BatchSize batch_size_of(const TrainConfig& train) {
   return train.batch_words->has_value() ? BatchSize::of_words(**train.batch_words)
                                         : BatchSize(*train.batch_size);
@@ -148,6 +157,20 @@ void TranslationTask::declare_weights(ProgramSet& programs) const {
   programs.add("weights", record_nll(model_, {1, 1, 1}));
 }
 
+Executable& TranslationTask::nll(ProgramSet& programs, const TextBatch& batch) const {
+  const std::string name = "valid/" + std::to_string(batch.S) + "x" + std::to_string(batch.T);
+  if (Executable* ready = programs.find(name)) return *ready;
+  return programs.add(name, record_nll(model_, {batch.S, batch.T, batch.B}));
+}
+
+void TranslationTask::add_programs(ProgramSet& programs, const std::string& name) {
+  const TranslationPart& part = data_->part(name);
+  ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
+  for (TextBatch batch; batches.next(batch);) nll(programs, batch);
+  Translator translator({translator_member(programs)}, batch());
+  translator.add_programs(sentences_of(part));
+}
+
 double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part,
                              int64_t& truncated) const {
   ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
@@ -156,9 +179,7 @@ double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part,
   double sum = 0;
   int64_t words = 0;
   while (batches.next(batch)) {
-    const std::string name = "valid/" + std::to_string(batch.S) + "x" + std::to_string(batch.T);
-    Executable* program = programs.find(name);
-    if (!program) program = &programs.add(name, record_nll(model_, {batch.S, batch.T, batch.B}));
+    Executable* const program = &nll(programs, batch);
     const StepScalars scalars;
     std::memcpy(program->input(translation_input::kScalars), &scalars, sizeof scalars);
     fill_batch(*program, batch);
@@ -179,13 +200,8 @@ TranslationEvaluation TranslationTask::evaluate(ProgramSet& programs,
                                                 const TranslationPart& part) const {
   TranslationEvaluation result;
   result.loss = loss(programs, part, result.truncated);
-  std::vector<std::vector<int32_t>> sentences;
-  for (int64_t i = 0; i < part.text.size(); ++i) {
-    const std::span<const int32_t> ids = part.text.source(i);
-    sentences.emplace_back(ids.begin(), ids.end());
-  }
   Translator translator({translator_member(programs)}, batch());
-  for (const std::vector<int32_t>& ids : translator.greedy(sentences)) {
+  for (const std::vector<int32_t>& ids : translator.greedy(sentences_of(part))) {
     result.hypotheses.push_back(data_->target_segmenter().join(data_->target().decode(ids)));
   }
   result.bleu = corpus_bleu(result.hypotheses, part.lines.target);

@@ -39,6 +39,7 @@ class TranslationTask final : public PrefetchedTask<TextBatch, TranslationData> 
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   // Metric "bleu"; five samples, evenly spread over the part.
   Validation validate(ProgramSet& programs, const std::string& part) override;
+  void add_programs(ProgramSet& programs, const std::string& part) override;
 
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
@@ -55,6 +56,7 @@ class TranslationTask final : public PrefetchedTask<TextBatch, TranslationData> 
   TranslationTask(const Config& config, std::shared_ptr<TranslationData> data);
   Recorded record_shape(Builder& builder, const TranslationShape& shape, Val scalars,
                         bool training) const;
+  Executable& nll(ProgramSet& programs, const TextBatch& batch) const;
   void start_batches() override;
   BatchInfo take(TextBatch& batch) override;
   void fill_batch(Executable& program, const TextBatch& batch) const override;

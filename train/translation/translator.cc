@@ -86,17 +86,22 @@ Executable& TranslationScorer::program(
   return programs_.add(name, builder.take());
 }
 
-void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
-                              std::span<const int32_t> lengths, std::optional<int64_t> most_steps) {
+void TranslationScorer::add_programs(int64_t steps, std::optional<int64_t> most_steps) {
   const std::string s = std::to_string(steps);
   // The last step is that of </s>.
   const int64_t usual = longest_translation(steps) + 1, asked = most_steps.value_or(usual);
   const int64_t capacity = asked <= usual ? usual : (asked + 9) / 10 * 10;
   std::string decoder_name = "decoder/" + s + "x" + std::to_string(rows());
   if (!model_.caches.empty()) decoder_name += "x" + std::to_string(capacity);
-  Executable& encoder =
-      program("encoder/" + s + "x" + std::to_string(batch_), model_.encoder, {steps, 1, batch_});
+  encoder_ =
+      &program("encoder/" + s + "x" + std::to_string(batch_), model_.encoder, {steps, 1, batch_});
   decoder_ = &program(decoder_name, model_.decoder_step, {steps, capacity, rows()});
+}
+
+void TranslationScorer::start(int64_t steps, std::span<const int32_t> source,
+                              std::span<const int32_t> lengths, std::optional<int64_t> most_steps) {
+  add_programs(steps, most_steps);
+  Executable& encoder = *encoder_;
   put(encoder, translation_input::kSource, source.data(), source.size_bytes());
   put(encoder, translation_input::kSourceLengths, lengths.data(), lengths.size_bytes());
   encoder.run();
@@ -298,6 +303,19 @@ std::vector<std::vector<int32_t>> Translator::greedy(Sentences sources, bool all
     }
   });
   return out;
+}
+
+void Translator::add_programs(Sentences sources) {
+  const std::vector<Sentences> all(members_.size(), sources);
+  in_batches(all, [&](std::span<const size_t> rows) {
+    size_t longest = 0;
+    for (const size_t row : rows) longest = std::max(longest, sources[row].size());
+    const auto words = static_cast<int64_t>(longest);
+    for (size_t m = 0; m < members_.size(); ++m) {
+      TranslationScorer(*members_[m].programs, members_[m].model, batch_)
+          .add_programs(rung(words, m), longest_translation(words) + 1);
+    }
+  });
 }
 
 void Translator::beam_batch(std::span<const Sentences> sources, std::span<const size_t> rows,

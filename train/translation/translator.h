@@ -27,6 +27,8 @@ class TranslationScorer {
 
   int64_t rows() const { return batch_ * beam_; }
 
+  // Adds the programs for sentences of `steps` words.
+  void add_programs(int64_t steps, std::optional<int64_t> most_steps = {});
   // Encodes `batch` sentences: ids (steps, batch), padded with 0, and their lengths (batch); rows
   // without a sentence have length 0. At most `most_steps` calls of step() may follow; null: as
   // many as a search makes.
@@ -48,7 +50,7 @@ class TranslationScorer {
   ProgramSet& programs_;
   TranslationModel model_;
   int64_t batch_, beam_;
-  Executable* decoder_ = nullptr;
+  Executable *encoder_ = nullptr, *decoder_ = nullptr;
   int32_t position_ = 0;  // steps made; what the last one made is in the decoder's outputs
 };
 
@@ -85,6 +87,9 @@ class Translator {
   // Translations come in the order of the sentences; an empty sentence has an empty translation.
   // <pad> and <s> are never chosen; of equally likely words, the one with the lowest id is.
   std::vector<std::vector<int32_t>> greedy(Sentences sources, bool allow_unknown = false);
+
+  // Adds all programs that greedy() needs for these sentences.
+  void add_programs(Sentences sources);
 
   // Beam search within the same limit. The translations of a sentence come best first; an empty
   // sentence has one, empty and certain.

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -184,16 +187,273 @@ TEST(SharedPool, AJobThatIsLateHoldsNobodyUp) {
   EXPECT_EQ(run_with(jobs[1]->ready, b, 6), reference(jobs[1]->ready.program, 6));
 }
 
+CorunWay turns(int64_t bytes) { return {.kind = CorunWay::Kind::turns, .pool_bytes = bytes}; }
+
+std::vector<std::unique_ptr<SharedPlan>> memories_of(const Jobs& jobs, SharedPool& pool) {
+  std::vector<std::unique_ptr<SharedPlan>> memories;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    memories.push_back(std::make_unique<SharedPlan>(
+        jobs[j]->ready.storages, jobs[j]->plan, jobs[j]->shape, jobs[j]->arena, pool, JobId(j)));
+  }
+  return memories;
+}
+
+// Steps of one job, whose memory lies in the pool.
+Results steps_of(const Jobs& jobs, SharedPlan& memory, size_t j, int steps) {
+  return run_with(jobs[j]->ready, memory, steps, {.poison = true});
+}
+
+Jobs two_jobs() {
+  Jobs jobs;
+  jobs.push_back(std::make_unique<Job>(hourglass(16, 3000)));
+  jobs.push_back(std::make_unique<Job>(hourglass(9, 2000)));
+  return jobs;
+}
+
+// While jobs run: other ways, other sizes, other orders, in between also what only turns fit.
+TEST(SharedPool, AnotherUseWhileJobsRunLeavesTheBits) {
+  const Jobs jobs = two_jobs();
+  CorunSearch search(shapes_of(jobs));
+  SharedPool pool(2);
+  const auto memories = memories_of(jobs, pool);
+  const auto use_for = [&](int64_t budget) {
+    const CorunWay way = *search.within(budget);
+    PoolUse use{.way = way, .jobs = {0, 1}, .bytes = way.pool_bytes};
+    for (const auto& job : jobs) use.parts.push_back(job->height());
+    return use;
+  };
+  pool.use(use_for(search.most_bytes()));
+  std::vector<Results> results(2);
+  std::atomic<int> running{2};
+  std::vector<std::thread> threads;
+  for (size_t j = 0; j < 2; ++j) {
+    threads.emplace_back([&, j] {
+      results[j] = steps_of(jobs, *memories[j], j, 400);
+      pool.leave(JobId(j)), --running;
+    });
+  }
+  int changes = 0;
+  for (; running == 2; ++changes) {
+    const int64_t span = search.most_bytes() - search.least_bytes();
+    pool.use(use_for(search.least_bytes() + span * (changes * 7 % 11) / 10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_GT(changes, 3);
+  for (size_t j = 0; j < 2; ++j) EXPECT_EQ(results[j], reference(jobs[j]->ready.program, 400));
+}
+
+TEST(SharedPool, ADropReturnsItsBytesBeforeTheNextStep) {
+  Jobs jobs;
+  for (int j = 0; j < 2; ++j) jobs.push_back(std::make_unique<Job>(hourglass(20, 20000)));
+  SharedPool pool(2);
+  const auto memories = memories_of(jobs, pool);
+  const int64_t part = jobs[0]->height();
+  pool.use({.way = {.kind = CorunWay::Kind::beside},
+            .jobs = {0, 1},
+            .bytes = 2 * part,
+            .parts = {part, part}});
+  for (size_t j = 0; j < 2; ++j) steps_of(jobs, *memories[j], j, 1);
+  EXPECT_GT(pool.resident(), part + part / 2);
+  pool.use({.way = turns(part), .jobs = {0, 1}, .bytes = part});
+  EXPECT_LE(pool.resident(), part + 4096);
+  EXPECT_EQ(pool.bytes(), part);
+  for (size_t j = 0; j < 2; ++j) {
+    EXPECT_EQ(steps_of(jobs, *memories[j], j, 2), reference(jobs[j]->ready.program, 2));
+  }
+  EXPECT_LE(pool.resident(), part + 4096);
+}
+
+TEST(SharedPool, ADropWaitsForTheStepsThatRun) {
+  const Jobs jobs = two_jobs();
+  const int64_t a = jobs[0]->height(), b = jobs[1]->height();
+  SharedPool pool(2);
+  const auto memories = memories_of(jobs, pool);
+  pool.use(
+      {.way = {.kind = CorunWay::Kind::beside}, .jobs = {0, 1}, .bytes = a + b, .parts = {a, b}});
+  memories[0]->begin_step();
+  pool.use({.way = turns(a), .jobs = {0, 1}, .bytes = a});
+  EXPECT_EQ(pool.bytes(), a + b);
+  std::atomic<bool> began{false};
+  std::thread other([&] {
+    memories[1]->begin_step();
+    began = true;
+    memories[1]->end_step();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(began);
+  EXPECT_EQ(pool.bytes(), a + b);
+  memories[0]->end_step();
+  other.join();
+  EXPECT_EQ(pool.bytes(), a);
+}
+
+// A program that is taller than its job's part has the whole pool, and everybody waits meanwhile.
+TEST(SharedPool, WhatDoesNotFitBesideTheOtherRunsAlone) {
+  const Jobs jobs = two_jobs();
+  const Job tall(hourglass(20, 3500));
+  Arena arena;
+  const int64_t a = jobs[0]->height(), b = jobs[1]->height();
+  ASSERT_GT(tall.height(), a);
+  ASSERT_LE(tall.height(), a + b);
+  SharedPool pool(2);
+  const auto memories = memories_of(jobs, pool);
+  SharedPlan of_tall(tall.ready.storages, tall.plan, tall.shape, arena, pool, 0);
+  pool.use(
+      {.way = {.kind = CorunWay::Kind::beside}, .jobs = {0, 1}, .bytes = a + b, .parts = {a, b}});
+  EXPECT_EQ(pool.needs(0).height, tall.height());
+  // The other is inside a step: it waits. It is inside: the other waits.
+  memories[1]->begin_step();
+  std::atomic<int> inside{0}, met{0};
+  std::thread alone([&] {
+    of_tall.begin_step();
+    ++inside;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    met += inside > 1;
+    --inside;
+    of_tall.end_step();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(inside, 0);
+  memories[1]->end_step();
+  for (int i = 0; i < 20; ++i) {
+    memories[1]->begin_step();
+    ++inside;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    --inside;
+    memories[1]->end_step();
+  }
+  alone.join();
+  EXPECT_EQ(met, 0);
+
+  // And the bits.
+  std::vector<Results> results(2), of_other(20);
+  std::thread first([&] {
+    for (Results& result : of_other) {
+      result = run_with(tall.ready, of_tall, 2, {.poison = true});
+      results[0] = steps_of(jobs, *memories[0], 0, 3);
+    }
+    pool.leave(0);
+  });
+  results[1] = steps_of(jobs, *memories[1], 1, 300);
+  pool.leave(1);
+  first.join();
+  EXPECT_EQ(results[0], reference(jobs[0]->ready.program, 3));
+  EXPECT_EQ(results[1], reference(jobs[1]->ready.program, 300));
+  for (const Results& result : of_other) EXPECT_EQ(result, reference(tall.ready.program, 2));
+}
+
+TEST(SharedPool, WhoeverIsLeftHasTheWholePool) {
+  const Jobs jobs = two_jobs();
+  const int64_t a = jobs[0]->height();
+  SharedPool pool(2);
+  const auto memories = memories_of(jobs, pool);
+  pool.use({.way = turns(a), .jobs = {0, 1}, .bytes = a});
+  memories[0]->begin_step();  // and fails in it
+  pool.leave(0);
+  pool.use({.way = turns(a), .jobs = {1}, .bytes = a});
+  EXPECT_EQ(steps_of(jobs, *memories[1], 1, 3), reference(jobs[1]->ready.program, 3));
+  EXPECT_THROW(memories[0]->begin_step(), ProgramError);
+}
+
+// Either job fails at any node, holding whatever it holds there: the other has its bits.
+TEST(SharedPool, AJobThatFailsAtAnyNodeFreesWhatItHolds) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 100; ++round) {
+    const Jobs jobs = two_jobs();
+    CorunSearch search(shapes_of(jobs));
+    const int64_t span = search.most_bytes() - search.least_bytes();
+    const CorunWay way = round % 4 == 3 ? search.turns()
+                         : round % 4 == 2
+                             ? tickets(jobs, search.least_bytes() - search.own_bytes() + span / 3)
+                             : *search.within(search.least_bytes() + span * (round % 9) / 8);
+    const auto pool = pool_of(jobs, way);
+    const auto memories = memories_of(jobs, *pool);
+    const size_t fails = random() % 2, goes_on = 1 - fails;
+    const NodeId nodes = jobs[fails]->ready.program.node_count();
+    const NodeId last = NodeId(random() % uint32_t(nodes));
+    const int steps_before = int(random() % 3);
+    std::thread failing([&] {
+      steps_of(jobs, *memories[fails], fails, steps_before);
+      memories[fails]->begin_step();
+      for (NodeId n = 0; n <= last; ++n) {
+        memories[fails]->before_node(n, kComputeQueue);
+        if (n < last) memories[fails]->after_node(n, kComputeQueue);
+      }
+      if (round % 2 == 0) memories[fails]->end_step();  // as the runner does
+      pool->leave(JobId(fails));
+    });
+    EXPECT_EQ(steps_of(jobs, *memories[goes_on], goes_on, 8),
+              reference(jobs[goes_on]->ready.program, 8))
+        << round;
+    pool->leave(JobId(goes_on));
+    failing.join();
+  }
+}
+
+// Turns of some time: many steps of one job, then of the other; who is late does not keep its turn.
+TEST(SharedPool, TurnsMayLastLongerThanAStep) {
+  const Jobs jobs = two_jobs();
+  const int64_t a = jobs[0]->height();
+  SharedPool pool(2);
+  const auto memories = memories_of(jobs, pool);
+  pool.use({.way = turns(a), .jobs = {0, 1}, .bytes = a, .parts = {}, .slice_seconds = 0.05});
+  std::mutex mutex;
+  std::vector<size_t> order;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (size_t j = 0; j < 2; ++j) {
+    threads.emplace_back([&, j] {
+      while (!stop) {
+        memories[j]->begin_step();
+        {
+          const std::lock_guard lock(mutex);
+          order.push_back(j);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        memories[j]->end_step();
+      }
+      pool.leave(JobId(j));
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  stop = true;
+  for (auto& t : threads) t.join();
+  size_t swaps = 0;
+  for (size_t i = 1; i < order.size(); ++i) swaps += order[i] != order[i - 1];
+  EXPECT_GE(swaps, 2u);
+  EXPECT_GT(order.size(), 5 * swaps) << order.size() << " steps";
+
+  SharedPool late(2);
+  const auto of_late = memories_of(jobs, late);
+  late.use({.way = turns(a), .jobs = {0, 1}, .bytes = a, .parts = {}, .slice_seconds = 0.02});
+  of_late[0]->begin_step();
+  of_late[0]->end_step();
+  of_late[1]->begin_step();  // job 0 does not come back
+  of_late[1]->end_step();
+  EXPECT_GT(late.stats(1).waits, 0);
+}
+
 TEST(SharedPool, AJobThatDoesNotFitAloneIsRefused) {
   Jobs jobs;
   jobs.push_back(std::make_unique<Job>(hourglass(10, 500)));
-  const auto pool = pool_of(jobs, tickets(jobs, 0));
   const auto small = std::make_unique<SharedPool>(
       CorunWay{.kind = CorunWay::Kind::tickets, .pool_bytes = 0}, 1, jobs[0]->height() / 2);
   EXPECT_NE(message_of<BudgetError>([&] {
               small->add(0, jobs[0]->shape, jobs[0]->plan);
             }).find("job alone needs"),
             std::string::npos);
+  // Nor may the pool become so small.
+  SharedPool pool(1);
+  pool.add(0, jobs[0]->shape, jobs[0]->plan, 100);
+  const int64_t height = jobs[0]->height();
+  pool.use({.way = turns(height), .jobs = {0}, .bytes = height});
+  EXPECT_THROW(pool.use({.way = turns(height / 2), .jobs = {0}, .bytes = height / 2}), BudgetError);
+  EXPECT_EQ(pool.bytes(), height);
+  // Nor a job's own bytes larger than all programs were to need.
+  pool.expect(0, 100);
+  EXPECT_EQ(pool.add(0, jobs[0]->shape, jobs[0]->plan, 100), 1u);
+  EXPECT_THROW(pool.add(0, jobs[0]->shape, jobs[0]->plan, 101), BudgetError);
 }
 
 }  // namespace
