@@ -56,6 +56,7 @@ std::span<const Reproduction> gist_priced_reproductions();
 std::span<const Reproduction> gist_measured_reproductions();
 std::span<const Reproduction> gist_trained_reproductions();
 std::span<const Reproduction> delta_reproductions();
+std::span<const Reproduction> zico_accumulate_reproductions();
 std::vector<Reproduction> reproductions();  // all of them
 
 // A workload of a paper: a shipped configuration with changes, at a bucket.
