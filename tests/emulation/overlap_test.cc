@@ -79,8 +79,12 @@ TEST_F(Overlap, ADroppedWaitShows) {
     }
     shown += shows;
   }
-  EXPECT_GT(dropped, 5);
-  EXPECT_GT(shown, dropped / 2);
+  // Not each of them in these two orders, where a later wait may come in time by luck.
+  EXPECT_GE(shown, 5) << "of " << dropped;
+  Compiled lost = c;
+  for (Node& node : lost.program.nodes) node.waits.clear();
+  emulation::settings().order = Order::backward;
+  EXPECT_NE(first_other(expected, beside(lost)), "");
 }
 
 // By way of a program set: queued, recorded, replayed.

@@ -29,6 +29,12 @@ TEST(JoinMicroBatches, NamesStateAndScopes) {
   for (NodeId n = 0; n < last.node_count(); ++n) {
     ASSERT_EQ(p.scope_of(p.node(first.node_count() + n)), last.scope_of(last.node(n)));
   }
+  // Scopes are found again by name, whatever their numbers were.
+  const Program other = join_micro_batches(random_network(3), last);
+  for (NodeId n = 0; n < last.node_count(); ++n) {
+    const NodeId m = other.node_count() - last.node_count() + n;
+    ASSERT_EQ(other.scope_of(other.node(m)), last.scope_of(last.node(n)));
+  }
   // A sum ends in the second as an update of what the first has left there.
   const StateSlot& mean = *p.find_state("layer0/mean");
   const NodeId second = p.value(mean.end).producer;

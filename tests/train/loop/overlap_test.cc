@@ -83,22 +83,31 @@ TEST_F(OverlapTest, ImagesHaveTheSameBits) {
 }
 
 TEST_F(OverlapTest, WhatDoesNotFitTheBudgetRunsOneBehindTheOtherAndSaysSo) {
-  const std::vector<std::string> sets{"train.accumulate=4"};
-  ASSERT_EQ(train("free", "tiny.yaml", sets).status, 0);
+  const std::vector<std::string> sets{"train.accumulate=3", "train.batch_size=64",
+                                      "train.log_every=1"};
+  ASSERT_EQ(train("free", "resnet_small", sets, "2").status, 0);
   int64_t peak = 0;  // of a step one behind the other
   for (const std::string& row : steps(dir_ / "free")) {
     peak = std::max(peak, nlohmann::json::parse(row)["peak_bytes"].get<int64_t>());
   }
-  const RunResult tight =
-      train("tight", "tiny.yaml", {sets[0], kOn, "memory.budget=" + std::to_string(peak)});
-  ASSERT_EQ(tight.status, 0) << tight.err;
-  EXPECT_NE((tight.out + tight.err).find("runs one micro-batch behind the other"),
-            std::string::npos)
-      << tight.out << tight.err;
-  EXPECT_TRUE(checkpoint("free") == checkpoint("tight"));
-  for (const std::string& row : steps(dir_ / "tight")) {
-    EXPECT_LE(nlohmann::json::parse(row)["peak_bytes"].get<int64_t>(), peak);
-  }
+  const auto beside = [&](const std::string& name, int64_t budget) {
+    const RunResult r =
+        train(name, "resnet_small",
+              {sets[0], sets[1], sets[2], kOn, "memory.budget=" + std::to_string(budget)}, "2");
+    EXPECT_EQ(r.status, 0) << r.err;
+    for (const std::string& row : steps(dir_ / name)) {
+      EXPECT_LE(nlohmann::json::parse(row)["peak_bytes"].get<int64_t>(), budget);
+    }
+    EXPECT_TRUE(checkpoint("free") == checkpoint(name));
+    return r.out + r.err;
+  };
+  const std::string tight = beside("tight", peak);
+  EXPECT_EQ(count(tight, "train/28x28/first+middle runs one micro-batch behind the other"), 1)
+      << tight;
+  EXPECT_EQ(count(tight, "micro-batches overlapped"), 0) << tight;
+  const std::string wider = beside("wider", peak * 3 / 2);
+  EXPECT_EQ(count(wider, "behind the other: "), 0) << wider;
+  EXPECT_EQ(count(wider, "micro-batches overlapped"), 1) << wider;
 }
 
 TEST_F(OverlapTest, WhatDoesNotCombineIsRefused) {
