@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "memory/overlap/join.h"
 
 namespace pal {
 namespace {
@@ -33,8 +34,16 @@ void StateMirror::send() {
   fetched_ = false;
 }
 
+std::string Executable::in_program(const std::string& name) const {
+  return part_ == kNone ? name : name_in_pair(part_, name);
+}
+
+const TensorSpec& Executable::input_spec(const std::string& name) const {
+  return program().value(program().input(in_program(name))).spec;
+}
+
 std::byte* Executable::input(const std::string& name) {
-  const ValueId value = program().input(name);
+  const ValueId value = program().input(in_program(name));
   if (!accelerator_) return runner_->data(value);
   const Storages& storages = compiled_->storages;
   const StorageId id = storages.of[value];
@@ -73,14 +82,14 @@ void Executable::run() {
 }
 
 std::byte* Executable::output_bytes(const std::string& name) {
-  const ValueId value = program().output(name);
+  const ValueId value = program().output(in_program(name));
   std::byte* data = runner_->data(value);
   if (!accelerator_) return data;
   if (program().value(value).space == Space::host) {
     accelerator_->wait(turns_->end_of_last());
     return data;
   }
-  std::vector<std::byte>& copy = fetched_[name];
+  std::vector<std::byte>& copy = fetched_[in_program(name)];
   copy.resize(size_t(program().value(value).spec.bytes()));
   accelerator_->copy(kComputeQueue, copy.data(), data, int64_t(copy.size()));
   accelerator_->synchronize();
@@ -88,7 +97,7 @@ std::byte* Executable::output_bytes(const std::string& name) {
 }
 
 void Executable::send_output(const std::string& name, std::byte* to) {
-  const ValueId value = program().output(name);
+  const ValueId value = program().output(in_program(name));
   accelerator_->copy(kComputeQueue, to, runner_->data(value), program().value(value).spec.bytes());
 }
 
@@ -137,6 +146,14 @@ Executable& ProgramSet::add(const std::string& name, Program program,
   declare(program);
   return install(name,
                  std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options)));
+}
+
+Executable& ProgramSet::add_pair(const std::string& name, Program first, Program second) {
+  declare(first);
+  declare(second);
+  const PairQueues queues = device().accelerator ? PairQueues::two : PairQueues::one;
+  CompiledPair pair = compile_pair(first, second, cache_, layout_, options_, queues);
+  return install(name, std::make_unique<Compiled>(std::move(pair.step)));
 }
 
 Executable* ProgramSet::add_below(int64_t bytes, const std::string& name, Program program,

@@ -11,6 +11,7 @@
 #include "core/accelerator.h"
 #include "core/runner.h"
 #include "memory/compile.h"
+#include "memory/overlap/compile_pair.h"
 #include "memory/run/shared_pool.h"
 #include "memory/run/static_plan.h"
 
@@ -68,12 +69,16 @@ class Executable {
   const Program& program() const { return compiled_->program; }
   // Bytes of an input, to fill before run(). What was put there stays there.
   std::byte* input(const std::string& name);
+  const TensorSpec& input_spec(const std::string& name) const;
   // Bytes of an output, to read after run(). On an accelerator a copy, good until the next call for
   // the same output.
   template <class T = float> T* output(const std::string& name) {
     return reinterpret_cast<T*>(output_bytes(name));
   }
   void run();
+  // Of two micro-batches side by side (ProgramSet::add_pair): from here on the names of inputs and
+  // outputs are those of one of them, 0 or 1.
+  void look_at(int part) { part_ = part; }
   // On an accelerator: has the bytes of an output copied to pinned memory when the step is done,
   // and waits for nothing.
   void send_output(const std::string& name, std::byte* to);
@@ -84,8 +89,10 @@ class Executable {
  private:
   friend class ProgramSet;
   std::byte* output_bytes(const std::string& name);
+  std::string in_program(const std::string& name) const;  // the name of an input or output there
 
   std::unique_ptr<Compiled> compiled_;
+  int part_ = kNone;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Runner> runner_;
   // On an accelerator only. Inputs are filled beside the arena. Those of the device go by way of
@@ -131,6 +138,9 @@ class ProgramSet {
   }
   // Likewise, with other options than the set's. A program of that name is replaced.
   Executable& add(const std::string& name, Program program, const CompileOptions& options);
+  // Two micro-batches of an update side by side, as one program: of two queues on an accelerator.
+  // BudgetError where they do not fit together.
+  Executable& add_pair(const std::string& name, Program first, Program second);
   // Null, and nothing has changed, where it would take so many bytes or more.
   Executable* add_below(int64_t bytes, const std::string& name, Program program,
                         const CompileOptions& options);

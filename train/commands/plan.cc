@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "data/atomic_file.h"
+#include "memory/overlap/compile_pair.h"
 #include "memory/plan/report.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
@@ -99,6 +100,25 @@ int64_t Planner::without_sparse(Planned& step, const CompileOptions& options,
   return least;
 }
 
+// train.overlap_micro_batches: what the last two micro-batches of an update need side by side.
+std::string overlapped_line(const Planner& planner, Lengths bucket, const CompileOptions& options) {
+  const int64_t n = *planner.args.config.train.accumulate, i = n - 2 - n % 2;
+  const auto record = [&](int64_t micro_batch) {
+    return record_bucket_step(planner.task, planner.args.config, bucket,
+                              micro_batch_of(micro_batch, n));
+  };
+  const Program first = record(i), second = record(i + 1);
+  StateLayout layout(first);
+  layout.add(second);
+  const PairQueues queues = planner.cache.device().accelerator ? PairQueues::two : PairQueues::one;
+  try {
+    const CompiledPair pair = compile_pair(first, second, planner.cache, layout, options, queues);
+    return "micro-batches " + to_string(pair.step.passes.back());
+  } catch (const BudgetError& error) {
+    return std::string("micro-batches one behind the other: ") + error.what();
+  }
+}
+
 std::string batch_of(const TrainConfig& config) {
   if (config.batch_words->has_value()) return std::to_string(**config.batch_words) + " words";
   return std::to_string(*config.batch_size);
@@ -173,6 +193,9 @@ int run_plan(const PlanArgs& given) {
     least = planner.without_sparse(planned, options, facts);
   }
   std::vector<std::string> searched;
+  if (*args.config.train.overlap_micro_batches) {
+    searched.push_back(overlapped_line(planner, planned.bucket, options));
+  }
   auto search = [&](const std::string& key) {
     const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity,
                                        least, options.profile);

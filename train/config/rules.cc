@@ -89,6 +89,22 @@ std::string words_of_text(const Config& c) {
   return "train.batch_words: images have no words; use train.batch_size";
 }
 
+// Copies to the host have queues of their own, and managers addresses; sparse maps may overflow,
+// and then their step runs again.
+std::string overlapped_memory(const Config& c) {
+  if (!*c.train.overlap_micro_batches) return "";
+  const std::string does_not = "train.overlap_micro_batches: does not combine with memory.";
+  if (*c.memory.swap != Swap::none) {
+    return does_not + "swap: " + name_of(*c.memory.swap) + "; leave one of them out";
+  }
+  if (*c.memory.manager != Manager::fixed) {
+    return does_not + "manager: " + name_of(*c.memory.manager) + "; leave one of them out";
+  }
+  const std::vector<std::string>& encode = *c.memory.encode;
+  if (std::find(encode.begin(), encode.end(), "ssdc") == encode.end()) return "";
+  return does_not + "encode: ssdc; leave one of them out";
+}
+
 }  // namespace
 
 const std::vector<CombinationRule>& combination_rules() {
@@ -96,6 +112,9 @@ const std::vector<CombinationRule>& combination_rules() {
     std::vector<CombinationRule> all;
     add(all, train_rules());
     add(all, memory_rules());
+    all.push_back({"train.overlap_micro_batches, memory.swap, memory.manager, memory.encode",
+                   "overlapped micro-batches neither swap nor are managed, and have no ssdc maps",
+                   overlapped_memory});
     all.push_back({"train.batch_words, train.batch_size, data.max_length",
                    "batch_words takes the place of batch_size, which keeps its default, and is at "
                    "least max_length",

@@ -34,6 +34,13 @@ Rules<TrainConfig> train_rules() {
                   "cosine; raise it";
          return "";
        }},
+      {"train.overlap_micro_batches, train.accumulate",
+       "overlapping takes two micro-batches or more",
+       [](const TrainConfig& t) -> std::string {
+         if (!*t.overlap_micro_batches || *t.accumulate > 1) return "";
+         return "train.overlap_micro_batches: there is one micro-batch in an update; raise "
+                "train.accumulate, or leave it out";
+       }},
       {"train.lr_min, train.lr", "lr_min is at most lr",
        [](const TrainConfig& t) -> std::string {
          if (*t.lr_min <= *t.lr) return "";

@@ -31,6 +31,12 @@ struct TrainSection : Section {
              {.min = 1, .max = 10'000'000});
   Option<int64_t> accumulate =
       option("accumulate", 1, "micro-batches summed in one update", {.min = 1, .max = 10'000});
+  Option<bool> overlap_micro_batches = option(
+      "overlap_micro_batches", false,
+      "of accumulate: run two micro-batches side by side, the forward pass of one beside the "
+      "backward pass of the other, with the same results; one behind the other where they do "
+      "not fit memory.budget together",
+      {.effect = Effect::none});
   Option<OptimizerSpec::Kind> optimizer =
       option("optimizer", OptimizerSpec::Kind::adam, "the update rule");
   Option<double> lr = option("lr", 3e-4, "learning rate", {.min = 0, .max = 1000});

@@ -19,8 +19,7 @@ namespace pal {
 
 // Copies numbers into a program's input. ProgramError where it takes another count.
 template <class T> void put(Executable& program, const char* input, std::span<const T> numbers) {
-  const Program& p = program.program();
-  const TensorSpec& spec = p.value(p.input(input)).spec;
+  const TensorSpec& spec = program.input_spec(input);
   if (spec.numel() != int64_t(numbers.size())) {
     throw ProgramError(std::string("[batch] input ") + input + " takes " + to_string(spec) +
                        ", not " + std::to_string(numbers.size()) +

@@ -115,13 +115,22 @@ std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind) {
          to_string(kind);
 }
 
-Program record_plan_step(const Task& task, const Config& config,
-                         std::pair<int64_t, int64_t> bucket) {
-  const int64_t n = *config.train.accumulate;
+std::string pair_name(std::pair<int64_t, int64_t> lengths, MicroBatch first, MicroBatch second) {
+  return step_name(lengths, first) + "+" + to_string(second);
+}
+
+Program record_bucket_step(const Task& task, const Config& config,
+                           std::pair<int64_t, int64_t> bucket, MicroBatch kind) {
   auto forward = [&](Builder& b, Val scalars) {
     return task.record_lengths(b, bucket, scalars, true);
   };
-  return record_step(forward, config.train, micro_batch_of(n - 1, n));
+  return record_step(forward, config.train, kind);
+}
+
+Program record_plan_step(const Task& task, const Config& config,
+                         std::pair<int64_t, int64_t> bucket) {
+  const int64_t n = *config.train.accumulate;
+  return record_bucket_step(task, config, bucket, micro_batch_of(n - 1, n));
 }
 
 }  // namespace pal

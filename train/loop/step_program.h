@@ -33,6 +33,12 @@ inline constexpr const char* kScalarsInput = "scalars";      // host, one StepSc
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
                     const TrainConfig& config, MicroBatch kind);
 
+// "train/30x40/first+last": of two micro-batches side by side.
+std::string pair_name(std::pair<int64_t, int64_t> lengths, MicroBatch first, MicroBatch second);
+
+// The step of a bucket, for one micro-batch of an update.
+Program record_bucket_step(const Task& task, const Config& config,
+                           std::pair<int64_t, int64_t> bucket, MicroBatch kind);
 // The last micro-batch's training step of a bucket: the one with the largest footprint.
 Program record_plan_step(const Task& task, const Config& config,
                          std::pair<int64_t, int64_t> bucket);

@@ -1,12 +1,14 @@
 // The training loop.
 #include "train/loop/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/scalars.h"
+#include "memory/overlap/join.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/loop/average.h"
@@ -34,6 +36,12 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
   return by;
 }
 
+// Whether it is two micro-batches side by side, and the second updates.
+bool ends_pair(const Program& program) {
+  return std::any_of(program.outputs.begin(), program.outputs.end(),
+                     [](const NamedValue& out) { return out.name == name_in_pair(1, "gate"); });
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share)
@@ -43,8 +51,10 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare sh
       programs_(run_options(config_.memory), training_device(config_, &device_line_),
                 std::move(share)),
       sparse_(config_.memory, programs_),
+      pairs_(config_.train, programs_),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   largest();
+  pair_program(largest_bucket_, pairs_.last_pair().first, pairs_.last_pair().second);
   if (args.resume) {
     const auto rounded = std::move(state_.rounded);  // of the programs that are ready
     state_ = load_checkpoint(file("last.safetensors"), programs_);
@@ -100,6 +110,17 @@ Program Trainer::recorded_step(int bucket, MicroBatch kind) const {
   return record_step(forward, config_.train, kind);
 }
 
+// Null where two micro-batches of the bucket run one behind the other.
+Executable* Trainer::pair_program(int bucket, MicroBatch first, MicroBatch second) {
+  const std::string name = pair_name(task_->bucket_lengths(bucket), first, second);
+  const auto [program, added] = pairs_.find(
+      name, [&](int part) { return recorded_step(bucket, part == 0 ? first : second); });
+  if (!added) return program;
+  round_as_before(name, rounding_of(program->program()));
+  write_plan(bucket, *program);
+  return program;
+}
+
 void Trainer::write_plan(int bucket, Executable& made) {
   if (!metrics_) return;
   const auto [S, T] = task_->bucket_lengths(bucket);
@@ -131,6 +152,10 @@ void Trainer::check_rounding() {
   for (int bucket = 0; bucket < task_->bucket_count(); ++bucket) {
     for (const MicroBatch kind : kMicroBatches) {
       if (state_.rounded.contains(step_name(bucket, kind))) step_program(bucket, kind);
+      for (const MicroBatch then : kMicroBatches) {
+        const std::string pair = pair_name(task_->bucket_lengths(bucket), kind, then);
+        if (state_.rounded.contains(pair)) pair_program(bucket, kind, then);
+      }
     }
   }
 }
@@ -180,25 +205,51 @@ Trainer::Ran Trainer::run_micro_batches(const std::vector<BatchInfo>& batches, S
                                         bool look) {
   Ran ran;
   const int count = int(batches.size());
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < count;) {
     scalars.micro_batch = i;
+    Executable* const pair = run_pair(batches, i, scalars);
     Executable& program =
-        run_micro_batch(batches[size_t(i)].bucket, micro_batch_of(i, count), scalars);
+        pair ? *pair
+             : run_micro_batch(batches[size_t(i)].bucket, micro_batch_of(i, count), scalars);
     ran.peak = std::max(ran.peak, program.compiled().plan.device().bytes);
     ran.last = &program;
-    if (!look) {
-      watch_.keep(program, state_.step, i + 1 == count);
-      continue;
-    }
-    check_watch();
-    ran.loss += double(*program.output("loss"));
-    if (!std::isfinite(ran.loss)) stop_on_nan(program);
-    if (i + 1 == count) {
-      ran.norm = double(program.output("grad_norm")[2]);
-      if (program.output("gate")[1] == 0 || std::isnan(ran.norm)) stop_on_nan(program);
+    for (int part = 0; part < (pair ? 2 : 1); ++part, ++i) {
+      if (pair) pair->look_at(part);
+      if (look) {
+        read(program, ran, i + 1 == count);
+      } else {
+        watch_.keep(program, state_.step, i + 1 == count);
+      }
     }
   }
   return ran;
+}
+
+// Micro-batches i and i + 1; null where they are to run one behind the other.
+Executable* Trainer::run_pair(const std::vector<BatchInfo>& batches, int i, StepScalars scalars) {
+  const int count = int(batches.size()), bucket = batches[size_t(i)].bucket;
+  if (i + 1 == count || batches[size_t(i) + 1].bucket != bucket) return nullptr;
+  Executable* const pair =
+      pair_program(bucket, micro_batch_of(i, count), micro_batch_of(i + 1, count));
+  if (!pair) return nullptr;
+  for (int part = 0; part < 2; ++part) {
+    scalars.micro_batch = i + part;
+    pair->look_at(part);
+    task_->fill(*pair, scalars.micro_batch);
+    std::memcpy(pair->input(kScalarsInput), &scalars, sizeof scalars);
+  }
+  pair->run();
+  return pair;
+}
+
+// The results of a micro-batch; `last`: of the update.
+void Trainer::read(Executable& program, Ran& ran, bool last) {
+  check_watch();
+  ran.loss += double(*program.output("loss"));
+  if (!std::isfinite(ran.loss)) stop_on_nan(program);
+  if (!last) return;
+  ran.norm = double(program.output("grad_norm")[2]);
+  if (program.output("gate")[1] == 0 || std::isnan(ran.norm)) stop_on_nan(program);
 }
 
 void Trainer::train_step() {
@@ -287,6 +338,17 @@ void Trainer::stop_on_nan(Executable& program) {
   program.runner().set_options({.check_finite = true});
   const std::string step = "at step " + std::to_string(state_.step + 1);
   write_end(state_.step, "nan");
+  if (ends_pair(program.program())) {
+    // Side by side with the last micro-batch, whose gate does not look at this one's loss.
+    program.look_at(1);
+    if (program.output("gate")[1] != 0) {
+      throw Error(kExitFailed,
+                  "the loss or a gradient is not finite " + step +
+                      ", and weights were written; the last checkpoint is whole: lower "
+                      "train.lr or clip, and resume "
+                      "(train.overlap_micro_batches=false tells the node)");
+    }
+  }
   try {
     program.run();
   } catch (const ProgramError& error) {
@@ -425,6 +487,7 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
     report.described = task_->describe();
     report.unit = task_->unit(), report.sample = task_->loss_unit();
     report.plan = plan_lines(largest());
+    if (!pairs_.described().empty()) report.plan.push_back(pairs_.described());
     if (sparse_.on()) report.sparse = sparse_.described();
     const Compiled& c = largest().compiled();
     const Footprint footprint = footprint_of(c.program, c.storages, c.plan);

@@ -13,6 +13,7 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/micro_batch_pairs.h"
 #include "train/loop/sparse_steps.h"
 #include "train/loop/step_program.h"
 #include "train/loop/step_watch.h"
@@ -75,6 +76,9 @@ class Trainer {
     int64_t peak = 0;            // bytes of the largest plan
     Executable* last = nullptr;  // of the last micro-batch
   };
+  Executable* pair_program(int bucket, MicroBatch first, MicroBatch second);
+  Executable* run_pair(const std::vector<BatchInfo>& batches, int i, StepScalars scalars);
+  void read(Executable& program, Ran& ran, bool last);
   Executable& run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars);
   Ran run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars, bool look);
   void show_progress(bool due);
@@ -99,6 +103,7 @@ class Trainer {
   std::string device_line_;
   ProgramSet programs_;
   SparseSteps sparse_;
+  MicroBatchPairs pairs_;
   std::string last_ran_;  // the step's name, where sparse_ is on
   StepWatch watch_;
   double loss_ = 0;  // as last read

@@ -58,7 +58,8 @@ std::span<const Reproduction> gist_trained_reproductions();
 std::span<const Reproduction> delta_reproductions();
 std::span<const Reproduction> zico_reproductions();       // of bytes over time
 std::span<const Reproduction> zico_rate_reproductions();  // of what sharing gains
-std::vector<Reproduction> reproductions();                // all of them
+std::span<const Reproduction> zico_accumulate_reproductions();
+std::vector<Reproduction> reproductions();  // all of them
 
 // A workload of a paper: a shipped configuration with changes, at a bucket.
 struct Recipe {

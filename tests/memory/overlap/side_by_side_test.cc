@@ -1,0 +1,76 @@
+// Two queues whose times can be worked out by hand.
+#include "memory/overlap/side_by_side.h"
+
+#include <gtest/gtest.h>
+
+#include "core/builder.h"
+#include "core/error.h"
+#include "ops/elementwise/activations.h"
+
+namespace pal::test {
+namespace {
+
+// `first` nodes on the compute queue, then `second` on the other.
+Program two_chains(int first, int second) {
+  Builder b;
+  Val x = b.input("x", {{8}}), y = b.input("y", {{8}});
+  for (int i = 0; i < first; ++i) x = tanh(x);
+  for (int i = 0; i < second; ++i) y = tanh(y);
+  b.output("x", x), b.output("y", y);
+  Program p = b.take();
+  for (NodeId n = first; n < p.node_count(); ++n) p.node(n).queue = 1;
+  return p;
+}
+ByNode<NodeDemand> all(const Program& p, const NodeDemand& demand) {
+  ByNode<NodeDemand> out;
+  for (size_t i = 0; i < p.nodes.size(); ++i) out.push_back(demand);
+  return out;
+}
+constexpr NodeId nobody{kNone};
+
+TEST(SideBySide, HalfOfTheUnitsEachTakesHalfTheTime) {
+  const Program p = two_chains(3, 3);
+  const auto half = all(p, {.work_ms = 1, .units = 0.5});
+  EXPECT_NEAR(run_side_by_side(p, half).ms, 3, 1e-9);
+  EXPECT_NEAR(one_by_one_ms(half), 6, 1e-9);
+  EXPECT_NEAR(least_ms(p, half), 3, 1e-9);
+}
+
+TEST(SideBySide, AllOfAResourceEachTakesAsLongAsOneByOne) {
+  const Program p = two_chains(3, 3);
+  for (const NodeDemand& d :
+       {NodeDemand{.work_ms = 1, .units = 1}, NodeDemand{.work_ms = 1, .memory = 1},
+        NodeDemand{.work_ms = 1, .flops = 1}}) {
+    EXPECT_NEAR(run_side_by_side(p, all(p, d)).ms, 6, 1e-9);
+    EXPECT_NEAR(least_ms(p, all(p, d)), 6, 1e-9);
+  }
+}
+
+// While one launches the other works: 1 + 2 + 2 + ... with each launch hidden but the first.
+TEST(SideBySide, LaunchesAreHidden) {
+  const Program p = two_chains(1, 1);
+  ByNode<NodeDemand> d = all(p, {.launch_ms = 1, .work_ms = 2, .units = 1});
+  EXPECT_NEAR(run_side_by_side(p, d).ms, 5, 1e-9);  // both launch, then share 4 ms of work
+  d[0].launch_ms = 0;
+  // Two works alone for 1, then both share: 1 left of 2 and 2 of the other.
+  EXPECT_NEAR(run_side_by_side(p, d).ms, 4, 1e-9);
+  EXPECT_NEAR(least_ms(p, d), 4, 1e-9);
+}
+
+TEST(SideBySide, WaitsDelayAndAreSeen) {
+  Program p = two_chains(3, 2);
+  p.node(3).waits = {1};
+  const SideBySide run = run_side_by_side(p, all(p, {.work_ms = 1, .units = 0.1}));
+  EXPECT_NEAR(run.ms, 4, 1e-9);
+  EXPECT_EQ(run.order, (std::vector<NodeId>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(run.seen, (ByNode<NodeId>{nobody, nobody, nobody, 1, 2}));
+}
+
+TEST(SideBySide, WhoWaitsForEachOtherIsAnError) {
+  Program p = two_chains(1, 1);
+  p.node(0).waits = {1}, p.node(1).waits = {0};
+  EXPECT_THROW(run_side_by_side(p, all(p, {.work_ms = 1})), ProgramError);
+}
+
+}  // namespace
+}  // namespace pal::test

@@ -1,0 +1,137 @@
+// train.overlap_micro_batches: whole runs of the program, side by side and one behind the other.
+#include <nlohmann/json.hpp>
+
+#include "tests/train/loop/whole_runs.h"
+
+namespace pal {
+namespace {
+
+class OverlapTest : public RunTest {
+ protected:
+  // The folder's name is the run's.
+  RunResult train(const std::string& name, const std::string& config, std::vector<std::string> sets,
+                  const std::string& steps = "6") {
+    std::vector<std::string> args{"train",   "--config", config,     "--out", name,
+                                  "--steps", steps,      "--device", "cpu"};
+    for (const std::string& set : sets) args.insert(args.end(), {"--set", set});
+    return pal(args);
+  }
+  std::string checkpoint(const std::string& name) {
+    return read_file(dir_ / name / "last.safetensors");
+  }
+  // Losses and norms by update.
+  std::vector<std::string> losses(const std::string& name) {
+    std::vector<std::string> out;
+    for (const std::string& row : steps(dir_ / name)) {
+      const auto json = nlohmann::json::parse(row);
+      out.push_back(json["loss"].dump() + " " + json["grad_norm"].dump());
+    }
+    return out;
+  }
+  static int count(const std::string& text, const std::string& what) {
+    int n = 0;
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+  }
+};
+
+const std::string kOn = "train.overlap_micro_batches=true";
+
+// Several buckets: micro-batches of one bucket go side by side, others one behind the other.
+TEST_F(OverlapTest, TranslationHasTheSameBitsForEvenAndOddCounts) {
+  for (const char* number : {"2", "3", "4", "7"}) {
+    const std::string n = number;
+    const std::vector<std::string> sets{"train.accumulate=" + n};
+    ASSERT_EQ(train("apart" + n, "tiny.yaml", sets).status, 0);
+    const RunResult beside = train("beside" + n, "tiny.yaml", {sets[0], kOn});
+    ASSERT_EQ(beside.status, 0) << beside.err;
+    EXPECT_GT(count(beside.out + beside.err, "micro-batches overlapped, train/"), 0);
+    EXPECT_EQ(losses("apart" + n), losses("beside" + n)) << n;
+    EXPECT_TRUE(checkpoint("apart" + n) == checkpoint("beside" + n)) << n;
+    // What the option may not change: a run goes on either way.
+    ASSERT_EQ(pal({"train", "--resume", "--out", "beside" + n, "--steps", "9", "--set",
+                   "train.overlap_micro_batches=false"})
+                  .status,
+              0);
+    ASSERT_EQ(pal({"train", "--resume", "--out", "apart" + n, "--steps", "9", "--set", kOn}).status,
+              0);
+    EXPECT_EQ(losses("apart" + n), losses("beside" + n)) << n;
+  }
+}
+
+// Batch norm's running statistics, in the order of the micro-batches; with every exact pass.
+TEST_F(OverlapTest, ImagesHaveTheSameBits) {
+  const std::vector<std::string> base{"train.accumulate=4", "train.batch_size=8",
+                                      "train.valid_every=1000000", "train.log_every=1"};
+  const std::vector<std::vector<std::string>> ways = {
+      {},
+      {"memory.recompute=echo", "memory.encode=[binarize]"},
+      {"train.ema=0.9", "train.clip_norm=null"}};
+  int i = 0;
+  for (const auto& way : ways) {
+    std::vector<std::string> sets = base;
+    sets.insert(sets.end(), way.begin(), way.end());
+    const std::string n = std::to_string(i++);
+    const RunResult apart = train("apart" + n, "resnet_small", sets, "3");
+    ASSERT_EQ(apart.status, 0) << apart.err;
+    sets.push_back(kOn);
+    const RunResult beside = train("beside" + n, "resnet_small", sets, "3");
+    ASSERT_EQ(beside.status, 0) << beside.err;
+    EXPECT_EQ(losses("apart" + n), losses("beside" + n)) << n;
+    EXPECT_TRUE(checkpoint("apart" + n) == checkpoint("beside" + n)) << n;
+  }
+}
+
+TEST_F(OverlapTest, WhatDoesNotFitTheBudgetRunsOneBehindTheOtherAndSaysSo) {
+  const std::vector<std::string> sets{"train.accumulate=3", "train.batch_size=64",
+                                      "train.log_every=1"};
+  ASSERT_EQ(train("free", "resnet_small", sets, "2").status, 0);
+  int64_t peak = 0;  // of a step one behind the other
+  for (const std::string& row : steps(dir_ / "free")) {
+    peak = std::max(peak, nlohmann::json::parse(row)["peak_bytes"].get<int64_t>());
+  }
+  const auto beside = [&](const std::string& name, int64_t budget) {
+    const RunResult r =
+        train(name, "resnet_small",
+              {sets[0], sets[1], sets[2], kOn, "memory.budget=" + std::to_string(budget)}, "2");
+    EXPECT_EQ(r.status, 0) << r.err;
+    for (const std::string& row : steps(dir_ / name)) {
+      EXPECT_LE(nlohmann::json::parse(row)["peak_bytes"].get<int64_t>(), budget);
+    }
+    EXPECT_TRUE(checkpoint("free") == checkpoint(name));
+    return r.out + r.err;
+  };
+  const std::string tight = beside("tight", peak);
+  EXPECT_EQ(count(tight, "train/28x28/first+middle runs one micro-batch behind the other"), 1)
+      << tight;
+  EXPECT_EQ(count(tight, "micro-batches overlapped"), 0) << tight;
+  const std::string wider = beside("wider", peak * 3 / 2);
+  EXPECT_EQ(count(wider, "behind the other: "), 0) << wider;
+  EXPECT_EQ(count(wider, "micro-batches overlapped"), 1) << wider;
+}
+
+TEST_F(OverlapTest, WhatDoesNotCombineIsRefused) {
+  const std::vector<std::pair<std::string, std::string>> others = {
+      {"train.accumulate=1", "there is one micro-batch in an update; raise train.accumulate"},
+      {"memory.swap=vdnn", "does not combine with memory.swap: vdnn"},
+      {"memory.manager=dtr", "does not combine with memory.manager: dtr"},
+      {"memory.encode=[ssdc]", "does not combine with memory.encode: ssdc"}};
+  for (const auto& [set, why] : others) {
+    const RunResult r =
+        train("refused", "tiny.yaml", {"train.accumulate=2", kOn, "memory.budget=1GB", set});
+    EXPECT_EQ(r.status, 2) << set;
+    EXPECT_NE(r.err.find(why), std::string::npos) << r.err;
+    EXPECT_FALSE(fs::exists(dir_ / "refused"));
+  }
+}
+
+TEST_F(OverlapTest, ThePlanSaysWhatBothNeed) {
+  const RunResult r = pal({"plan", "--config", "tiny.yaml", "--set", "train.accumulate=2", "--set",
+                           kOn, "--profile", "rtx2080ti"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.out.find("micro-batches overlap: "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("the second begins after"), std::string::npos) << r.out;
+}
+
+}  // namespace
+}  // namespace pal
