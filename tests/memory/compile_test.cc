@@ -17,12 +17,6 @@
 namespace pal::test {
 namespace {
 
-std::string ops_of(const Program& p) {
-  std::string out;
-  for (const Node& node : p.nodes) out += std::string(out.empty() ? "" : " ") + node.op->name;
-  return out;
-}
-
 // A layer each: the gradients are made one after the other, the updates come at the end.
 Program layers(int count, bool gated, bool clipped = false) {
   Builder b;

@@ -17,6 +17,13 @@
 
 namespace pal::test {
 
+// The names of all nodes' operators, in order.
+inline std::string ops_of(const Program& p) {
+  std::string out;
+  for (const Node& node : p.nodes) out += std::string(out.empty() ? "" : " ") + node.op->name;
+  return out;
+}
+
 using Results = std::map<std::string, std::vector<float>>;  // outputs and state at the end
 
 inline std::vector<float> start_values(const std::string& name, int64_t n, int step) {

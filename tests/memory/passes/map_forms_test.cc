@@ -30,9 +30,9 @@ namespace {
 
 constexpr int64_t kLong = 64, kSquare = 128;
 
-using Network = std::function<Val(Builder&, Val x, Val w)>;
+using NetworkOfMaps = std::function<Val(Builder&, Val x, Val w)>;
 
-Program step_of(const Network& network, std::vector<std::string> outputs_of = {}) {
+Program step_through(const NetworkOfMaps& network, std::vector<std::string> outputs_of = {}) {
   Builder b;
   Val x = b.input("x", {{kLong, kSquare}});
   Val w = b.state("w", {{kSquare, kSquare}}, Role::weight);
@@ -73,7 +73,7 @@ std::string told_encoded(const Program& p, const Encodings& encodings) {
 }
 
 Program two_products() {
-  return step_of([](Builder&, Val x, Val w) { return matmul(relu(matmul(x, w)), w); });
+  return step_through([](Builder&, Val x, Val w) { return matmul(relu(matmul(x, w)), w); });
 }
 
 TEST(MapForms, FormsAsTheNodesHaveThem) {
@@ -87,7 +87,8 @@ TEST(MapForms, FormsAsTheNodesHaveThem) {
             "layer relu bits, csr 0.25 fp16");
   EXPECT_EQ(told_encoded(p, {.ssdc = true, .ssdc_form = SsdcForm::mask, .assumed_density = 0.4}),
             "layer relu mask 0.50");
-  const Program bits = step_of([](Builder&, Val x, Val w) { return scale(relu(matmul(x, w)), 2); });
+  const Program bits =
+      step_through([](Builder&, Val x, Val w) { return scale(relu(matmul(x, w)), 2); });
   EXPECT_EQ(told_encoded(bits, {.binarize = true}), "layer relu bits");
   EXPECT_EQ(kind_of({.dpr = Dpr::fp10, .sparse = SsdcAttrs{SsdcForm::csr, 7, SsdcValues::fp10}}),
             "csr fp10");
@@ -113,28 +114,29 @@ TEST(MapForms, WhyAMapIsDense) {
             "layer relu dense (would not shrink at its density)");
   EXPECT_EQ(told(p, {.binarize = true, .ssdc = true}),
             "layer relu dense (read as values; sparse: density not known)");
-  const Program two_layers = step_of([](Builder& b, Val x, Val w) {
+  const Program two_layers = step_through([](Builder& b, Val x, Val w) {
     Val y = relu(matmul(x, w));
     Builder::Within scope(b, "other");
     return matmul(y, w);
   });
   EXPECT_EQ(told_encoded(two_layers, {.dpr_layers = {{"layer/other", Dpr::fp8}}}),
             "layer relu dense (its layer has no dpr_ format)");
-  const Program bits = step_of([](Builder&, Val x, Val w) { return scale(relu(matmul(x, w)), 2); });
+  const Program bits =
+      step_through([](Builder&, Val x, Val w) { return scale(relu(matmul(x, w)), 2); });
   EXPECT_EQ(told_encoded(bits, {.dropout_bits = true}), "layer relu dense (no binarize)");
   // Forms that the pass may take, and has not: only the peak is left as a reason.
   EXPECT_EQ(told(bits, {.binarize = true}),
             "layer relu dense (the peak would be no lower, or its copy would raise it)");
 
-  const Network stored = [](Builder&, Val x, Val w) { return matmul(relu(matmul(x, w)), w); };
-  EXPECT_EQ(told_encoded(step_of(stored, {"relu"}), {.dpr = Dpr::fp8}),
+  const NetworkOfMaps stored = [](Builder&, Val x, Val w) { return matmul(relu(matmul(x, w)), w); };
+  EXPECT_EQ(told_encoded(step_through(stored, {"relu"}), {.dpr = Dpr::fp8}),
             "layer relu dense (an output)");
-  const Program masked = step_of([](Builder& b, Val x, Val w) {
+  const Program masked = step_through([](Builder& b, Val x, Val w) {
     Val scalars = b.input("scalars", scalars_spec());
     return dropout_apply(matmul(x, w), dropout_mask(scalars, {{kLong, kSquare}}, 0.3f), 0.3f);
   });
   EXPECT_EQ(told_encoded(masked, {.binarize = true}), "layer dropout_mask dense (no dropout_bits)");
-  const Program pooled = step_of([](Builder&, Val x, Val w) {
+  const Program pooled = step_through([](Builder&, Val x, Val w) {
     return max_pool(reshape(matmul(x, w), {1, kLong, kSquare, 1}), max_pool_attrs(2, 2)).y;
   });
   EXPECT_EQ(told_encoded(pooled, {.dpr = Dpr::fp8}), "layer max_pool dense (not f32 or bf16)");
@@ -143,7 +145,7 @@ TEST(MapForms, WhyAMapIsDense) {
 // Logits that are rounded, held against the exact log sum of their exponentials, give probabilities
 // that do not sum to one.
 TEST(MapForms, ALossReadsExactLogits) {
-  const Program p = step_of([](Builder& b, Val x, Val w) {
+  const Program p = step_through([](Builder& b, Val x, Val w) {
     Val targets = b.input("targets", {{kLong}, DType::i32});
     return cross_entropy(matmul(relu(matmul(x, w)), w), targets, b.input("scalars", scalars_spec()))
         .loss;
@@ -157,7 +159,7 @@ TEST(MapForms, ALossReadsExactLogits) {
 
 TEST(MapForms, WhyAStatisticACloneOrAViewIsDense) {
   // A sum of a row each beside a map of 128 columns.
-  const Program sums = step_of([](Builder&, Val x, Val w) {
+  const Program sums = step_through([](Builder&, Val x, Val w) {
     Val rows = sum_leading(matmul(x, w));
     return mul(rows, rows);
   });
@@ -172,7 +174,7 @@ TEST(MapForms, WhyAStatisticACloneOrAViewIsDense) {
   EXPECT_EQ(told_encoded(cloned, {.dpr = Dpr::fp8}), "layer relu dense (a clone reads it)");
 
   // Both are read later, and the bytes are told once.
-  const Program viewed = step_of([](Builder&, Val x, Val w) {
+  const Program viewed = step_through([](Builder&, Val x, Val w) {
     Val y = tanh(matmul(x, w));
     return matmul(reshape(y, {kLong, kSquare}), w);
   });
@@ -184,7 +186,7 @@ TEST(MapForms, WhyAStatisticACloneOrAViewIsDense) {
 // A density is assumed where the maker makes zeros, or keeps those of all that it reads; one that
 // was measured is taken of any map.
 TEST(MapForms, AnAssumedDensityIsOfMapsWithZeros) {
-  const Network chain = [](Builder& b, Val x, Val w) {
+  const NetworkOfMaps chain = [](Builder& b, Val x, Val w) {
     Val scalars = b.input("scalars", scalars_spec());
     Val y = relu(matmul(x, w)), t = tanh(matmul(y, w));
     Val flat = reshape(matmul(dropout(t, scalars, 0.5f), w), {1, kLong, kSquare, 1});
@@ -194,7 +196,7 @@ TEST(MapForms, AnAssumedDensityIsOfMapsWithZeros) {
     Val u = reshape(slice_columns(mul(two, two), 1, 2), {kLong, kSquare});
     return mul(matmul(u, w), reshape(slice_columns(mul(one, one), 0, 1), {kLong, kSquare}));
   };
-  const Program p = step_of(chain);
+  const Program p = step_through(chain);
   Encodings half{.ssdc = true, .assumed_density = 0.5};
   const std::string dense = "(makes no zeros)";
   std::map<std::string, std::string> by_layer;

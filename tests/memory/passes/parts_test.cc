@@ -55,7 +55,7 @@ Program residual_step(DType type = DType::f32, int blocks = 4) {
   return b.take();
 }
 
-int count_of(const Program& p, const OpDef& op, Phase phase) {
+int count_in(const Program& p, const OpDef& op, Phase phase) {
   return int(std::count_if(p.nodes.begin(), p.nodes.end(), [&](const Node& node) {
     return node.op == &op && node.phase == phase;
   }));
@@ -64,9 +64,9 @@ int count_of(const Program& p, const OpDef& op, Phase phase) {
 TEST(Parts, TakeTheirOperatorsPlaceAndGiveItsBits) {
   const Program whole = residual_step(), parts = split_parts(whole);
   verify(parts);
-  EXPECT_EQ(count_of(parts, batch_norm_op, Phase::forward), 0);
-  EXPECT_EQ(count_of(parts, batch_norm_statistics_op, Phase::forward), 8);
-  EXPECT_EQ(count_of(parts, batch_norm_apply_op, Phase::forward), 8);
+  EXPECT_EQ(count_in(parts, batch_norm_op, Phase::forward), 0);
+  EXPECT_EQ(count_in(parts, batch_norm_statistics_op, Phase::forward), 8);
+  EXPECT_EQ(count_in(parts, batch_norm_apply_op, Phase::forward), 8);
   EXPECT_EQ(parts.values.size(), whole.values.size());
   EXPECT_EQ(difference_of(whole, bits_of(whole), bits_of(parts)), "");
   EXPECT_EQ(peak_bytes(parts), peak_bytes(whole));
@@ -86,8 +86,8 @@ TEST(Parts, EchoRunsTheLastOneAgain) {
                                 nullptr, {.heavy = kHeavy, .overhead = 1e9});
   verify(out);
   EXPECT_LT(peak_bytes(out), peak_bytes(p));
-  EXPECT_GT(count_of(out, batch_norm_apply_op, Phase::recompute), 0) << print(out);
-  EXPECT_EQ(count_of(out, batch_norm_statistics_op, Phase::recompute), 0);
+  EXPECT_GT(count_in(out, batch_norm_apply_op, Phase::recompute), 0) << print(out);
+  EXPECT_EQ(count_in(out, batch_norm_statistics_op, Phase::recompute), 0);
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(out)), "");
 }
 
@@ -96,7 +96,7 @@ TEST(Parts, TheBaselinesRunWholeLayersAgain) {
   const Program out =
       recompute(p, Recompute::mirror, [](const Program& q) { return peak_bytes(q); }, nullptr,
                 {.heavy = kHeavy});
-  EXPECT_GT(count_of(out, batch_norm_op, Phase::recompute), 0);
+  EXPECT_GT(count_in(out, batch_norm_op, Phase::recompute), 0);
 }
 
 // A step in which nothing is recomputed keeps the operator whole.
@@ -118,11 +118,11 @@ TEST_P(Folded, ClonesOfANormAndWhatFollows) {
                 {.heavy = kHeavy, .heavier = 0, .overhead = 1e9, .bits = false});
   const Program folded = fuse_recompute(cloned);
   verify(folded);
-  EXPECT_GT(count_of(cloned, relu_op, Phase::recompute), 4);
-  EXPECT_GT(count_of(cloned, add_op, Phase::recompute), 1);
-  EXPECT_EQ(count_of(folded, relu_op, Phase::recompute), 0) << print(folded);
-  EXPECT_EQ(count_of(folded, add_op, Phase::recompute), 0);
-  EXPECT_EQ(count_of(folded, relu_op, Phase::forward), 8) << "the forward pass is left as it is";
+  EXPECT_GT(count_in(cloned, relu_op, Phase::recompute), 4);
+  EXPECT_GT(count_in(cloned, add_op, Phase::recompute), 1);
+  EXPECT_EQ(count_in(folded, relu_op, Phase::recompute), 0) << print(folded);
+  EXPECT_EQ(count_in(folded, add_op, Phase::recompute), 0);
+  EXPECT_EQ(count_in(folded, relu_op, Phase::forward), 8) << "the forward pass is left as it is";
   EXPECT_EQ(difference_of(p, bits_of(p), bits_of(folded)), "");
 }
 INSTANTIATE_TEST_SUITE_P(Parts, Folded, testing::Values(DType::f32, DType::bf16, DType::f16),

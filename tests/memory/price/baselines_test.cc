@@ -17,15 +17,16 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kSamples = 512, kWide = 64, kWords = 4096;
+constexpr int64_t kSamples = 512, kFeatures = 64, kWords = 4096;
 
 // A product with many columns, whose scores and their gradient are the largest values.
 Program classifier(float dropout, bool replayed) {
   Builder b;
   Val scalars = b.input("scalars", scalars_spec());
-  Val x = b.input("x", {{kSamples, kWide}}), labels = b.input("labels", {{kSamples}, DType::i32});
-  Val w = b.state("w", {{kWide, kWords}}, Role::weight);
-  Val v = b.state("v", {{kWide, kWide}}, Role::weight);
+  Val x = b.input("x", {{kSamples, kFeatures}}),
+      labels = b.input("labels", {{kSamples}, DType::i32});
+  Val w = b.state("w", {{kFeatures, kWords}}, Role::weight);
+  Val v = b.state("v", {{kFeatures, kFeatures}}, Role::weight);
   Val h = matmul(x, v);
   if (replayed)
     h = pal::dropout(h, scalars, dropout);
@@ -65,7 +66,7 @@ TEST(Baselines, AFrameworkKeepsFourBytesForEveryDroppedElement) {
   const Baselines without = baselines_of(classifier(0, false));
   const Baselines replayed = baselines_of(classifier(0.5f, true));
   const Baselines stashed = baselines_of(classifier(0.5f, false));
-  const int64_t mask = kSamples * kWide * 4;
+  const int64_t mask = kSamples * kFeatures * 4;
   EXPECT_EQ(replayed.ours, without.ours);
   EXPECT_EQ(replayed.framework, without.framework + mask);
   EXPECT_EQ(stashed.framework, replayed.framework) << "recorded as a value, or not: the same";
@@ -76,10 +77,11 @@ TEST(Baselines, AFrameworkKeepsFourBytesForEveryDroppedElement) {
 TEST(Baselines, CudnnKeepsWhatAnActivationReads) {
   auto step = [](Val (*activation)(Val)) {
     Builder b;
-    Val x = b.input("x", {{kSamples, kWide}}), labels = b.input("labels", {{kSamples}, DType::i32});
+    Val x = b.input("x", {{kSamples, kFeatures}}),
+        labels = b.input("labels", {{kSamples}, DType::i32});
     Val scalars = b.input("scalars", scalars_spec());
-    Val w = b.state("w", {{kWide, kWords}}, Role::weight);
-    Val v = b.state("v", {{kWords, kWide}}, Role::weight);
+    Val w = b.state("w", {{kFeatures, kWords}}, Role::weight);
+    Val v = b.state("v", {{kWords, kFeatures}}, Role::weight);
     Val loss = cross_entropy(matmul(activation(matmul(x, w)), v), labels, scalars).loss;
     b.output("loss", loss);
     const auto d = differentiate(b, loss, {w, v});
@@ -97,7 +99,7 @@ TEST(Baselines, CudnnKeepsWhatAnActivationReads) {
 
 TEST(Baselines, WhatIsDrawnInTheForwardPhaseAloneIsNotKept) {
   Builder b;
-  Val scalars = b.input("scalars", scalars_spec()), x = b.input("x", {{kSamples, kWide}});
+  Val scalars = b.input("scalars", scalars_spec()), x = b.input("x", {{kSamples, kFeatures}});
   b.output("loss", matmul(pal::dropout(x, scalars, 0.5f), x, true));
   const Program p = b.take();
   EXPECT_EQ(baselines_of(p).framework, baselines_of(p).ours);

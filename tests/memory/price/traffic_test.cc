@@ -17,7 +17,7 @@ namespace pal::test {
 namespace {
 
 // y_0 .. y_7 are made one after the other and read from the last to the first.
-Program ladder() {
+Program rungs() {
   Builder b;
   std::vector<Val> y{tanh(b.input("x", {{1 << 16}}))};
   while (y.size() < 8) y.push_back(tanh(y.back()));
@@ -31,7 +31,7 @@ Program ladder() {
 
 // Naive swapping waits for every copy, so the step takes compute and copies, one after the other.
 TEST(Traffic, CountsCopiesAndWaits) {
-  const Program p = ladder();
+  const Program p = rungs();
   const DeviceProfile card{
       .name = "card", .f32 = 1e12, .vector = 1e11, .memory = 1e11, .link = 1e10, .tile = 1};
   const auto moved = swapped(p, {.method = Swap::naive},
@@ -41,12 +41,12 @@ TEST(Traffic, CountsCopiesAndWaits) {
   const Storages storages = assign_storages(step);
   const Prediction times = predict(step, card, &storages);
   const Traffic traffic = traffic_of(step, storages, times);
-  constexpr int64_t kBytes = 4 << 16;
+  constexpr int64_t kOneMap = 4 << 16;
   EXPECT_GT(traffic.offloads, 4);
   EXPECT_EQ(traffic.reloads, traffic.offloads);
   EXPECT_EQ(traffic.recomputes, 0);
-  EXPECT_EQ(traffic.moved_bytes, 2 * traffic.offloads * kBytes);
-  EXPECT_EQ(traffic.host_bytes, traffic.offloads * kBytes);
+  EXPECT_EQ(traffic.moved_bytes, 2 * traffic.offloads * kOneMap);
+  EXPECT_EQ(traffic.host_bytes, traffic.offloads * kOneMap);
   EXPECT_NEAR(traffic.copy_ms, 1e3 * double(traffic.moved_bytes) / card.link, 1e-9);
   EXPECT_NEAR(traffic.stall_ms, traffic.copy_ms, 1e-9);
   EXPECT_NEAR(traffic.overlap(), 0, 1e-6);

@@ -36,12 +36,6 @@ Program in_parts(int parts) {
   return b.take();
 }
 
-std::string ops_of(const Program& p) {
-  std::string out;
-  for (const Node& node : p.nodes) out += (out.empty() ? "" : " ") + std::string(node.op->name);
-  return out;
-}
-
 TEST(DelayForward, OnePartAtATime) {
   const Program p = in_parts(3);
   std::string note;

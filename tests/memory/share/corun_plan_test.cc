@@ -11,27 +11,27 @@ namespace pal::test {
 namespace {
 
 // Some nodes of the networks have work for all units, some for one.
-const DeviceProfile kCard = {.name = "small",
-                             .f32 = 1e10,
-                             .vector = 1e10,
-                             .memory = 1e10,
-                             .launch = 1e-6,
-                             .units = 8,
-                             .tile = 64};
+const DeviceProfile kWideCard = {.name = "small",
+                                 .f32 = 1e10,
+                                 .vector = 1e10,
+                                 .memory = 1e10,
+                                 .launch = 1e-6,
+                                 .units = 8,
+                                 .tile = 64};
 
 StepShape shape_of_network(uint64_t seed) {
   const Program step =
       random_network(seed, {.layers = 3 + int(seed % 5), .batch = 16, .width = 16});
   KernelCache cache{Device{}};
   CompileOptions options;
-  options.profile = kCard;
+  options.profile = kWideCard;
   const Compiled c = compile(step, cache, StateLayout(step), options);
-  return step_shape("net " + std::to_string(seed), c.program, c.storages, c.plan, kCard);
+  return step_shape("net " + std::to_string(seed), c.program, c.storages, c.plan, kWideCard);
 }
 
-using Jobs = std::vector<const StepShape*>;
+using Shapes = std::vector<const StepShape*>;
 
-bool is_right(const Jobs& jobs, const CorunWay& way) {
+bool is_right(const Shapes& jobs, const CorunWay& way) {
   if (way.kind == CorunWay::Kind::circle) {
     check_placement(way.circle, way.placement);
     check_waits(way.circle, way.waits);
@@ -48,7 +48,7 @@ bool is_right(const Jobs& jobs, const CorunWay& way) {
 }
 
 // What was predicted comes out again: as long as it was simulated there, 12 rounds of a step each.
-void check_rates(const Jobs& jobs, const CorunWay& way) {
+void check_rates(const Shapes& jobs, const CorunWay& way) {
   std::vector<SimulatedJob> simulated;
   double round_ms = 0;
   for (const StepShape* shape : jobs) {
@@ -67,7 +67,7 @@ void check_rates(const Jobs& jobs, const CorunWay& way) {
 }
 
 // Under the way's gate nobody takes bytes of the pool that another holds.
-void check_gate(const Jobs& jobs, const CorunWay& way, Random& random) {
+void check_gate(const Shapes& jobs, const CorunWay& way, Random& random) {
   if (way.kind != CorunWay::Kind::circle && way.kind != CorunWay::Kind::tickets) return;
   const auto gate = way.gate(jobs);
   std::vector<Player> players;
@@ -78,7 +78,7 @@ void check_gate(const Jobs& jobs, const CorunWay& way, Random& random) {
   EXPECT_EQ(run_by_chance(schedule, jobs.size(), random, counts), "");
 }
 
-void check_budgets(const Jobs& jobs, std::vector<int>& kinds, Random& random) {
+void check_budgets(const Shapes& jobs, std::vector<int>& kinds, Random& random) {
   CorunSearch search(jobs);
   const std::vector<double> turns = rates_in_turns(jobs);
   const int64_t least = search.least_bytes(), most = search.most_bytes();
@@ -123,7 +123,7 @@ TEST(CorunPlan, MoreBytesAreNeverSlowerAndAllAreKeptWithin) {
   std::vector<int> kinds(4, 0);
   for (int round = 0; round < 30; ++round) {
     SCOPED_TRACE(round);
-    Jobs jobs;
+    Shapes jobs;
     for (int64_t j = random.one_in(3) ? 3 : 2; j > 0; --j) {
       jobs.push_back(&shapes[size_t(random.below(int64_t(shapes.size())))]);
     }

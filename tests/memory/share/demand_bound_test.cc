@@ -9,17 +9,9 @@
 namespace pal::test {
 namespace {
 
-StepShape step_of(const NodeDemand& demand) {
-  StepShape shape;
-  const auto ticks = int64_t((demand.idle_ms + demand.launch_ms + demand.work_ms) * 1e6);
-  shape.tick = {int64_t(demand.idle_ms * 1e6), ticks, ticks};
-  shape.nodes.push_back(demand), shape.node.push_back(NodeId(0));
-  return shape;
-}
-
 TEST(DemandBound, UseIsAMeanOverTheStep) {
-  const DeviceUse use = use_of(step_of(
-      {.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .flops = 0.2, .memory = 0.5, .units = 1}));
+  const DeviceUse use = use_of(step_like(
+      {.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .flops = 0.2, .memory = 0.5, .units = 1}, 1));
   EXPECT_NEAR(use.flops, 0.1, 1e-12);
   EXPECT_NEAR(use.memory, 0.25, 1e-12);
   EXPECT_NEAR(use.units, 0.5, 1e-12);
@@ -27,15 +19,15 @@ TEST(DemandBound, UseIsAMeanOverTheStep) {
 }
 
 TEST(DemandBound, AJobIsNoFasterThanAlone) {
-  const StepShape little = step_of({.work_ms = 1, .units = 0.1});
+  const StepShape little = step_like({.work_ms = 1, .units = 0.1}, 1);
   EXPECT_NEAR(demand_bound({&little}).total, 1, 1e-12);
   EXPECT_NEAR(demand_bound({&little, &little, &little}).total, 3, 1e-12);
 }
 
 // Each asks most of another resource: all of both is used at 0.8 x + 0.2 y = 1 = 0.5 x + 0.9 y.
 TEST(DemandBound, TwoResourcesAtOnce) {
-  const StepShape a = step_of({.work_ms = 1, .flops = 0.8, .memory = 0.5});
-  const StepShape b = step_of({.work_ms = 1, .flops = 0.6, .memory = 0.9});
+  const StepShape a = step_like({.work_ms = 1, .flops = 0.8, .memory = 0.5}, 1);
+  const StepShape b = step_like({.work_ms = 1, .flops = 0.6, .memory = 0.9}, 1);
   const DemandBound bound = demand_bound({&a, &b});
   EXPECT_NEAR(bound.rate[0], 5. / 7, 1e-9);
   EXPECT_NEAR(bound.rate[1], 5. / 7, 1e-9);
@@ -45,8 +37,8 @@ TEST(DemandBound, TwoResourcesAtOnce) {
 // A job that asks for nearly nothing is worth more than one that asks for all, unless that one may
 // not fall below its turns.
 TEST(DemandBound, NoJobFallsBelowTheLeast) {
-  const StepShape all = step_of({.work_ms = 1, .units = 1}),
-                  half = step_of({.work_ms = 1, .units = 0.5});
+  const StepShape all = step_like({.work_ms = 1, .units = 1}, 1),
+                  half = step_like({.work_ms = 1, .units = 0.5}, 1);
   EXPECT_NEAR(demand_bound({&all, &half}).total, 1.5, 1e-12);
   const DemandBound fair = demand_bound({&all, &half}, {0.8, 0.1});
   EXPECT_NEAR(fair.total, 1.2, 1e-12);

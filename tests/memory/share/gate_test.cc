@@ -240,14 +240,14 @@ TEST(TicketGate, WhatAJobHeldIsFreeOnceItLeaves) {
 }
 
 TEST(RegionBytes, AreTheLargestThatWasteNoMoreThanAHundredth) {
-  constexpr int64_t kMiB = 1 << 20;
-  EXPECT_EQ(region_bytes_of(64 * 64 * kMiB), 64 * kMiB);
-  EXPECT_EQ(region_bytes_of(8192 * kMiB - 64), 64 * kMiB);
-  EXPECT_EQ(region_bytes_of(100 * kMiB), 4 * kMiB);
-  EXPECT_EQ(region_bytes_of(1027 * kMiB), 8 * kMiB) << "wastes 5 of 1027 MiB";
+  constexpr int64_t kMebibyte = 1 << 20;
+  EXPECT_EQ(region_bytes_of(64 * 64 * kMebibyte), 64 * kMebibyte);
+  EXPECT_EQ(region_bytes_of(8192 * kMebibyte - 64), 64 * kMebibyte);
+  EXPECT_EQ(region_bytes_of(100 * kMebibyte), 4 * kMebibyte);
+  EXPECT_EQ(region_bytes_of(1027 * kMebibyte), 8 * kMebibyte) << "wastes 5 of 1027 MiB";
   EXPECT_EQ(region_bytes_of(6400), 64);
   EXPECT_EQ(region_bytes_of(64'000), 640);
-  EXPECT_EQ(region_bytes_of(0), 64 * kMiB);
+  EXPECT_EQ(region_bytes_of(0), 64 * kMebibyte);
 }
 
 // Two storages that follow one another in a region at once are one need of it.

@@ -10,7 +10,7 @@
 namespace pal::test {
 namespace {
 
-StepShape step_of(double ms) {
+StepShape step_of_ms(double ms) {
   StepShape shape;
   const auto ticks = int64_t(ms * 1e6);
   shape.tick = {0, ticks, ticks};
@@ -26,7 +26,7 @@ std::unique_ptr<PoolGate> two_pairs() {
 
 // 0 and 3 go in turns, and beside them 2 and 1.
 TEST(GroupedGate, PairsAreSideBySide) {
-  const StepShape one = step_of(1), three = step_of(3);
+  const StepShape one = step_of_ms(1), three = step_of_ms(3);
   const auto gate = two_pairs();
   const SimulatedRun run = simulate(
       {{.programs = {&one}}, {.programs = {&one}}, {.programs = {&three}}, {.programs = {&three}}},

@@ -8,7 +8,7 @@
 namespace pal::test {
 namespace {
 
-StepShape step_of(double ms, int64_t own, int64_t alone) {
+StepShape step_of_bytes(double ms, int64_t own, int64_t alone) {
   StepShape shape;
   shape.name = "step";
   shape.tick = {0, int64_t(ms * 1e6), int64_t(ms * 1e6)};
@@ -20,7 +20,7 @@ StepShape step_of(double ms, int64_t own, int64_t alone) {
 
 // Both fit: nothing moves, each has its turn of 10 ms, in whole steps.
 TEST(Minutes, WhereAllFitOnlyTheTurnsCount) {
-  const StepShape a = step_of(1, 100, 300), b = step_of(4, 100, 200);
+  const StepShape a = step_of_bytes(1, 100, 300), b = step_of_bytes(4, 100, 200);
   const SimulatedRun run = simulate_minutes({&a, &b}, {.slice_ms = 10, .budget = 400}, 44);
   ASSERT_EQ(run.steps[0].size(), 20u);
   ASSERT_EQ(run.steps[1].size(), 6u);
@@ -36,7 +36,7 @@ TEST(Minutes, WhereAllFitOnlyTheTurnsCount) {
 // One byte less: b's own bytes leave before a's turn, and a's before b's. At 100 bytes a
 // millisecond the first change costs 1 ms (a leaves, b was never there), each later one 2.
 TEST(Minutes, WhatDoesNotFitMovesOutAndBack) {
-  const StepShape a = step_of(1, 100, 300), b = step_of(4, 100, 300);
+  const StepShape a = step_of_bytes(1, 100, 300), b = step_of_bytes(4, 100, 300);
   const SimulatedRun run =
       simulate_minutes({&a, &b}, {.slice_ms = 10, .budget = 399, .link = 1e5}, 100);
   EXPECT_NEAR(run.steps[1][0].begin_ms, 11, 1e-9);
@@ -50,7 +50,8 @@ TEST(Minutes, WhatDoesNotFitMovesOutAndBack) {
 
 // Of three jobs there is room for two: the one whose turn is furthest leaves.
 TEST(Minutes, WhoseTurnIsFurthestLeaves) {
-  const StepShape a = step_of(1, 100, 100), b = step_of(1, 100, 100), c = step_of(1, 100, 100);
+  const StepShape a = step_of_bytes(1, 100, 100), b = step_of_bytes(1, 100, 100),
+                  c = step_of_bytes(1, 100, 100);
   const SimulatedRun run =
       simulate_minutes({&a, &b, &c}, {.slice_ms = 10, .budget = 200, .link = 1e5}, 1000);
   EXPECT_NEAR(run.steps[1][0].begin_ms, 10, 1e-9);
@@ -60,9 +61,9 @@ TEST(Minutes, WhoseTurnIsFurthestLeaves) {
 }
 
 TEST(Minutes, AJobThatDoesNotFitAloneIsNamed) {
-  const StepShape a = step_of(1, 100, 300);
+  const StepShape a = step_of_bytes(1, 100, 300);
   EXPECT_THROW(simulate_minutes({&a}, {.budget = 299, .link = 1e5}, 10), ProgramError);
-  const StepShape b = step_of(1, 100, 100);
+  const StepShape b = step_of_bytes(1, 100, 100);
   EXPECT_THROW(simulate_minutes({&a, &b}, {.slice_ms = 1, .budget = 300}, 10), ProgramError)
       << "something moves, and there is no link";
 }

@@ -126,4 +126,17 @@ class OwnerMap {
   int64_t held_ = 0;
 };
 
+// A step of nodes of the same kind.
+inline StepShape step_like(const NodeDemand& demand, int32_t nodes = 4) {
+  StepShape shape;
+  int64_t now = 0;
+  for (int32_t n = 0; n < nodes; ++n) {
+    shape.tick.push_back(now += int64_t(demand.idle_ms * 1e6));
+    shape.tick.push_back(now += int64_t((demand.launch_ms + demand.work_ms) * 1e6));
+    shape.nodes.push_back(demand), shape.node.push_back(NodeId(n));
+  }
+  shape.tick.push_back(now);
+  return shape;
+}
+
 }  // namespace pal::test

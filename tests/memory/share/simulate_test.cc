@@ -5,22 +5,10 @@
 
 #include "core/error.h"
 #include "memory/share/corun_plan.h"
+#include "tests/memory/share/shapes.h"
 
 namespace pal::test {
 namespace {
-
-// A step of nodes of the same kind.
-StepShape step_of(const NodeDemand& demand, int32_t nodes = 4) {
-  StepShape shape;
-  int64_t now = 0;
-  for (int32_t n = 0; n < nodes; ++n) {
-    shape.tick.push_back(now += int64_t(demand.idle_ms * 1e6));
-    shape.tick.push_back(now += int64_t((demand.launch_ms + demand.work_ms) * 1e6));
-    shape.nodes.push_back(demand), shape.node.push_back(NodeId(n));
-  }
-  shape.tick.push_back(now);
-  return shape;
-}
 
 SimulatedRun together(const std::vector<StepShape>& shapes, double ms = 1200) {
   std::vector<SimulatedJob> jobs;
@@ -30,7 +18,7 @@ SimulatedRun together(const std::vector<StepShape>& shapes, double ms = 1200) {
 }
 
 TEST(Simulate, HalfOfTheUnitsEachIsTwiceTheWork) {
-  const StepShape half = step_of({.work_ms = 1, .units = 0.5});
+  const StepShape half = step_like({.work_ms = 1, .units = 0.5});
   const SimulatedRun run = together({half, half});
   EXPECT_NEAR(run.total(), 2, 1e-9);
   EXPECT_NEAR(run.ms, 1200, 1e-9);
@@ -39,7 +27,7 @@ TEST(Simulate, HalfOfTheUnitsEachIsTwiceTheWork) {
 }
 
 TEST(Simulate, AllOfTheUnitsEachIsNoMoreThanTurns) {
-  const StepShape all = step_of({.work_ms = 1, .units = 1});
+  const StepShape all = step_like({.work_ms = 1, .units = 1});
   const SimulatedRun run = together({all, all, all});
   EXPECT_NEAR(run.total(), 1, 1e-9);
   for (const double rate : run.rate) EXPECT_NEAR(rate, 1. / 3, 1e-9);
@@ -48,7 +36,7 @@ TEST(Simulate, AllOfTheUnitsEachIsNoMoreThanTurns) {
 // In step with each other: both launch for 1 ms, then both work 1 ms at half their speed. Of 3 ms
 // each makes what takes it 2 alone.
 TEST(Simulate, NothingIsUsedInALaunch) {
-  const StepShape gaps = step_of({.launch_ms = 1, .work_ms = 1, .units = 1});
+  const StepShape gaps = step_like({.launch_ms = 1, .work_ms = 1, .units = 1});
   const SimulatedRun run = together({gaps, gaps});
   for (const double rate : run.rate) EXPECT_NEAR(rate, 2. / 3, 1e-9);
 }
@@ -57,15 +45,15 @@ TEST(Simulate, NothingIsUsedInALaunch) {
 // makes what takes it 4 alone, and leaves 2 + 4/2 to the first.
 TEST(Simulate, IdleTimesAndLaunchesAreFilled) {
   const SimulatedRun run =
-      together({step_of({.work_ms = 2, .units = 1}),
-                step_of({.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .units = 1}, 1)});
+      together({step_like({.work_ms = 2, .units = 1}),
+                step_like({.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .units = 1}, 1)});
   for (const double rate : run.rate) EXPECT_NEAR(rate, 2. / 3, 1e-9);
 }
 
 TEST(Simulate, WhoAsksForMoreThanAllSlowsThoseThatUseIt) {
-  const StepShape memory = step_of({.work_ms = 1, .memory = 0.8, .units = 0.1});
-  const StepShape flops = step_of({.work_ms = 1, .flops = 0.9, .units = 0.1});
-  const StepShape little = step_of({.work_ms = 1, .flops = 0.3, .units = 0.1});
+  const StepShape memory = step_like({.work_ms = 1, .memory = 0.8, .units = 0.1});
+  const StepShape flops = step_like({.work_ms = 1, .flops = 0.9, .units = 0.1});
+  const StepShape little = step_like({.work_ms = 1, .flops = 0.3, .units = 0.1});
   SimulatedRun run = together({memory, memory});
   for (const double rate : run.rate) EXPECT_NEAR(rate, 1 / 1.6, 1e-9);
   run = together({memory, memory, flops});
@@ -78,7 +66,7 @@ TEST(Simulate, WhoAsksForMoreThanAllSlowsThoseThatUseIt) {
 }
 
 TEST(Simulate, AloneTheRateIsOne) {
-  const StepShape shape = step_of({.idle_ms = 0.5, .launch_ms = 0.25, .work_ms = 1, .units = 1});
+  const StepShape shape = step_like({.idle_ms = 0.5, .launch_ms = 0.25, .work_ms = 1, .units = 1});
   const SimulatedRun run = together({shape}, 70);
   EXPECT_NEAR(run.rate[0], 1, 1e-9);
   EXPECT_NEAR(run.waited_ms[0], 0, 1e-9);
@@ -92,9 +80,9 @@ TEST(Simulate, AloneTheRateIsOne) {
 }
 
 TEST(Simulate, TurnsAreOneStepAtATime) {
-  const std::vector<StepShape> shapes{step_of({.work_ms = 1, .units = 0.1}, 1),
-                                      step_of({.work_ms = 1, .units = 0.1}, 3),
-                                      step_of({.launch_ms = 1, .work_ms = 3, .units = 0.1}, 2)};
+  const std::vector<StepShape> shapes{step_like({.work_ms = 1, .units = 0.1}, 1),
+                                      step_like({.work_ms = 1, .units = 0.1}, 3),
+                                      step_like({.launch_ms = 1, .work_ms = 3, .units = 0.1}, 2)};
   std::vector<SimulatedJob> jobs;
   std::vector<const StepShape*> of;
   for (const StepShape& shape : shapes)
@@ -114,7 +102,7 @@ TEST(Simulate, TurnsAreOneStepAtATime) {
 }
 
 TEST(Simulate, JobsThatWaitForEachOtherAreStuck) {
-  const StepShape shape = step_of({.work_ms = 1, .units = 1});
+  const StepShape shape = step_like({.work_ms = 1, .units = 1});
   const Circle circle{8'000'000, {{&shape, 1, 0, 4'000'000}, {&shape, 1, 0, 4'000'000}}};
   const CircleWaits waits{{{{.moment = 4, .other = 1, .other_moment = 5}}},
                           {{{.moment = 4, .other = 0, .other_moment = 5}}}};
@@ -126,7 +114,7 @@ TEST(Simulate, JobsThatWaitForEachOtherAreStuck) {
 }
 
 TEST(Simulate, ASlowJobTakesLonger) {
-  const StepShape shape = step_of({.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .units = 0.5}, 1);
+  const StepShape shape = step_like({.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .units = 0.5}, 1);
   const auto gate = open_gate();
   const SimulatedRun run = simulate(
       {{.programs = {&shape}, .speed = 0.5}, {.programs = {&shape}, .speed = 2}}, *gate, 64);
@@ -137,7 +125,7 @@ TEST(Simulate, ASlowJobTakesLonger) {
 }
 
 TEST(Simulate, ProgramsComeInTurn) {
-  const StepShape one = step_of({.work_ms = 1}, 1), two = step_of({.work_ms = 1}, 2);
+  const StepShape one = step_like({.work_ms = 1}, 1), two = step_like({.work_ms = 1}, 2);
   const auto gate = open_gate();
   const SimulatedRun run = simulate({{.programs = {&one, &two, &two}}}, *gate, 10);
   ASSERT_EQ(run.steps[0].size(), 6u);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "memory/compile.h"
+#include "tests/memory/share/shapes.h"
 #include "tests/support/random_network.h"
 
 namespace pal::test {
@@ -71,18 +72,6 @@ TEST(Unshared, ANodeTouchesThePagesOfItsValues) {
   }
 }
 
-StepShape step_of(const NodeDemand& demand, int32_t nodes) {
-  StepShape shape;
-  int64_t now = 0;
-  for (int32_t n = 0; n < nodes; ++n) {
-    shape.tick.push_back(now);
-    shape.tick.push_back(now += int64_t((demand.launch_ms + demand.work_ms) * 1e6));
-    shape.nodes.push_back(demand), shape.node.push_back(NodeId(n));
-  }
-  shape.tick.push_back(now);
-  return shape;
-}
-
 SimulatedRun together(const StepShape& shape, const StepPages& pages, int64_t room, double ms) {
   PagedMemory memory(Pages{{&pages}, {&pages}}, room * kPage, kLink, kPage);
   const auto gate = open_gate();
@@ -90,7 +79,7 @@ SimulatedRun together(const StepShape& shape, const StepPages& pages, int64_t ro
 }
 
 TEST(Unshared, WhatFitsIsAsFastAsBesideEachOther) {
-  const StepShape shape = step_of({.launch_ms = 0.5, .work_ms = 1, .units = 0.5}, 4);
+  const StepShape shape = step_like({.launch_ms = 0.5, .work_ms = 1, .units = 0.5}, 4);
   const StepPages pages{4, {{{0, 1}}, {{1, 2}}, {{2, 3}}, {{3, 4}}}};
   const SimulatedRun run = together(shape, pages, 8, 240);
   for (const double rate : run.rate) EXPECT_NEAR(rate, 1, 1e-9);
@@ -99,7 +88,7 @@ TEST(Unshared, WhatFitsIsAsFastAsBesideEachOther) {
 // Four pages each in room for seven: whoever comes round again finds that its page has just left.
 // The link is never idle: 2 ms for a node of each, so that a node and the next are 4 ms apart.
 TEST(Unshared, WhatDoesNotFitGoesRoundOverTheLink) {
-  const StepShape shape = step_of({.work_ms = 1, .units = 0.5}, 4);
+  const StepShape shape = step_like({.work_ms = 1, .units = 0.5}, 4);
   const StepPages pages{4, {{{0, 1}}, {{1, 2}}, {{2, 3}}, {{3, 4}}}};
   const SimulatedRun run = together(shape, pages, 7, 4000);
   for (const double rate : run.rate) EXPECT_NEAR(rate, 1. / 4, 2e-3);
@@ -108,7 +97,7 @@ TEST(Unshared, WhatDoesNotFitGoesRoundOverTheLink) {
 
 // What a node waits for is no progress of its step, and is not scaled by the job's speed.
 TEST(Unshared, TheLinkDoesNotKnowHowFastTheJobIs) {
-  const StepShape shape = step_of({.work_ms = 2, .units = 0.1}, 2);
+  const StepShape shape = step_like({.work_ms = 2, .units = 0.1}, 2);
   const StepPages pages{2, {{{0, 1}}, {{1, 2}}}};
   PagedMemory memory(Pages{{&pages}}, kPage, kLink, kPage);
   const auto gate = open_gate();

@@ -6,7 +6,7 @@
 namespace pal::test {
 namespace {
 
-struct Toy {
+struct StorageToy {
   Builder b;
   Val x = b.input("x0", {Shape{16}});
   Val w = b.state("w0", {Shape{16}}, Role::weight);
@@ -17,7 +17,7 @@ struct Toy {
 };
 
 TEST(Storages, InPlaceTakesADeadOperandOfTheSameSize) {
-  Toy t;
+  StorageToy t;
   Val a = affine(t.x), c = affine(a), d = affine(c), e = plus(d, c);
   t.b.output("y", e);
   StorageEffect effect;
@@ -34,14 +34,14 @@ TEST(Storages, InPlaceTakesADeadOperandOfTheSameSize) {
 }
 
 TEST(Storages, AnOperandReadTwiceByTheNodeIsNotTaken) {
-  Toy t;
+  StorageToy t;
   Val a = affine(t.x), c = plus(a, a);
   Storages s = t.storages();
   EXPECT_NE(s.of[size_t(c.id)], s.of[size_t(a.id)]);
 }
 
 TEST(Storages, ProgramOutputsAreNotTaken) {
-  Toy t;
+  StorageToy t;
   Val a = affine(t.x), c = affine(a);
   t.b.output("a", a);
   Storages s = t.storages();
@@ -49,7 +49,7 @@ TEST(Storages, ProgramOutputsAreNotTaken) {
 }
 
 TEST(Storages, ViewsAreWindowsAndKeepTheWholeAlive) {
-  Toy t;
+  StorageToy t;
   Val a = reverse(t.x);
   auto h = halves(a);
   Val c = affine(view(h[1])), d = reverse(h[0]);
@@ -64,7 +64,7 @@ TEST(Storages, ViewsAreWindowsAndKeepTheWholeAlive) {
 }
 
 TEST(Storages, ProducersWriteStraightIntoAStack) {
-  Toy t;
+  StorageToy t;
   Val a = reverse(t.x), c = reverse(a), d = join({a, c, a, t.x});
   Storages s = t.storages();
   EXPECT_EQ(s.of[size_t(a.id)], s.of[size_t(d.id)]);
@@ -77,7 +77,7 @@ TEST(Storages, ProducersWriteStraightIntoAStack) {
 }
 
 TEST(Storages, AStackWithinAStack) {
-  Toy t;
+  StorageToy t;
   Val a = reverse(t.x), c = reverse(a), d = join({a, c}), e = reverse(d), f = join({e, d});
   Storages s = t.storages();
   EXPECT_EQ(s.of[size_t(c.id)], s.of[size_t(f.id)]);
@@ -85,7 +85,7 @@ TEST(Storages, AStackWithinAStack) {
 }
 
 TEST(Storages, InPlaceIntoAStack) {
-  Toy t;
+  StorageToy t;
   Val a = reverse(t.x), c = reverse(a), d = affine(c), e = join({a, d});
   Storages s = t.storages();
   EXPECT_EQ(s.of[size_t(c.id)], s.of[size_t(e.id)]) << "c is written where d will lie";
@@ -93,7 +93,7 @@ TEST(Storages, InPlaceIntoAStack) {
 }
 
 TEST(Storages, StateIsOneStorageFromStartToEnd) {
-  Toy t;
+  StorageToy t;
   Val g = affine(t.x), w1 = update(t.w, g), w2 = update(w1, g);
   Storages s = t.storages();
   EXPECT_EQ(s.of[size_t(w2.id)], s.of[size_t(t.w.id)]);
@@ -102,7 +102,7 @@ TEST(Storages, StateIsOneStorageFromStartToEnd) {
 }
 
 TEST(Storages, AViewOfStateReadAfterTheUpdateIsACopy) {
-  Toy t;
+  StorageToy t;
   Val before = view(t.w), after = view(t.w), g = affine(before);
   update(t.w, g);
   Val y = reverse(after);
@@ -113,7 +113,7 @@ TEST(Storages, AViewOfStateReadAfterTheUpdateIsACopy) {
 }
 
 TEST(Storages, WritingStateThatIsStillReadIsAnError) {
-  Toy t;
+  StorageToy t;
   Val g = affine(t.x);
   update(t.w, g);
   reverse(t.w);
@@ -122,14 +122,14 @@ TEST(Storages, WritingStateThatIsStillReadIsAnError) {
 }
 
 TEST(Storages, WritingOverAnOutputIsAnError) {
-  Toy t;
+  StorageToy t;
   t.b.output("y", t.w);
   update(t.w, affine(t.x));
   EXPECT_NE(message_of([&] { t.storages(); }).find("writes over output y"), std::string::npos);
 }
 
 TEST(Storages, WorkspacesAreStoragesOfTheirNode) {
-  Toy t;
+  StorageToy t;
   reverse(t.x);
   Storages s = assign_storages(t.b.program(), ByNode<int64_t>{100});
   ASSERT_NE(s.workspace[0], kNone);
@@ -138,7 +138,7 @@ TEST(Storages, WorkspacesAreStoragesOfTheirNode) {
 }
 
 TEST(Storages, InPlaceWaitsForReadersOnOtherQueues) {
-  Toy t;
+  StorageToy t;
   Val a = reverse(t.x), copy = reverse(a), c = affine(a);
   t.b.output("copy", copy);
   Program& p = t.b.program();
@@ -150,7 +150,7 @@ TEST(Storages, InPlaceWaitsForReadersOnOtherQueues) {
 }
 
 TEST(Lifetimes, OneQueue) {
-  Toy t;
+  StorageToy t;
   Val a = reverse(t.x), c = reverse(a), d = plus(c, a);
   t.b.output("y", d);
   Storages s = t.storages({.inplace = false});
@@ -172,7 +172,7 @@ TEST(Lifetimes, OneQueue) {
 
 // compute: a(0)  c(2)  d(3)  e(4, waits 1);  copy queue: host(1, waits 0)
 TEST(Lifetimes, EndWhenComputeHasWaitedForTheCopy) {
-  Toy t;
+  StorageToy t;
   Val a = reverse(t.x), host = reverse(a), c = reverse(t.x), d = reverse(c), e = reverse(d);
   Program& p = t.b.program();
   p.node(1).queue = 1;

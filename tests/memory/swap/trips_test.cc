@@ -17,7 +17,7 @@
 namespace pal::test {
 namespace {
 
-constexpr int64_t kSide = 64;
+constexpr int64_t kEdge = 64;
 
 // y and a view of it are read at the beginning and at the end; four nodes in between know nothing
 // of them.
@@ -25,8 +25,8 @@ constexpr int64_t kSide = 64;
 //   10 mul y y   11 sum_all
 Program idle() {
   Builder b;
-  Val x = b.input("x", {{kSide, kSide}});
-  Val y = tanh(x), v = reshape(y, {kSide * kSide});
+  Val x = b.input("x", {{kEdge, kEdge}});
+  Val y = tanh(x), v = reshape(y, {kEdge * kEdge});
   Val a = mul(v, v);
   for (int i = 0; i < 4; ++i) a = tanh(a);
   b.output("early", sum_all(a));
@@ -59,7 +59,7 @@ TEST(SwapTrips, AUnitHasTheGapsOfItsViewsToo) {
   const std::vector<SwapUnit> units = swap_units(p, 1);
   const SwapUnit& y = unit_of(units, p, p.node(0).out[0]);
   EXPECT_EQ(y.copied.size(), 1u) << "a view is made again, not copied";
-  EXPECT_EQ(y.moved, kSide * kSide * 4);
+  EXPECT_EQ(y.moved, kEdge * kEdge * 4);
   EXPECT_EQ(y.made, 0);
   ASSERT_EQ(y.gaps.size(), 2u);  // and one around a sum
   EXPECT_EQ(y.gaps[0].after, 2);
@@ -67,14 +67,14 @@ TEST(SwapTrips, AUnitHasTheGapsOfItsViewsToo) {
   for (const SwapUnit& unit : units) {
     for (ValueId v : unit.copied) EXPECT_NE(v, p.outputs[0].value);
   }
-  EXPECT_TRUE(swap_units(p, kSide * kSide * 4 + 64).empty());
+  EXPECT_TRUE(swap_units(p, kEdge * kEdge * 4 + 64).empty());
 }
 
 // Two halves of one storage, made far apart: it is idle in between, but half of it is not there
 // yet.
 TEST(SwapTrips, NothingLeavesBeforeAllOfItIsMade) {
   Builder b;
-  Val x = b.input("x", {{kSide, kSide}});
+  Val x = b.input("x", {{kEdge, kEdge}});
   Val y = tanh(x), a = x;
   for (int i = 0; i < 3; ++i) a = tanh(a);
   Val z = tanh(x);
@@ -112,7 +112,7 @@ TEST(SwapTrips, ViewsAreMadeAgainOverWhatCameBack) {
 // Of a unit with two gaps: one copy out, two back.
 TEST(SwapTrips, ASecondTripCopiesOutNothing) {
   Builder b;
-  Val x = b.input("x", {{kSide, kSide}});
+  Val x = b.input("x", {{kEdge, kEdge}});
   Val y = tanh(x), a = mul(y, y);
   for (int i = 0; i < 3; ++i) a = tanh(a);
   a = mul(a, y);

@@ -17,8 +17,6 @@
 namespace pal {
 namespace {
 
-using nlohmann::json;
-
 struct Pair {
   const char *name, *first, *second, *sets;
 };
@@ -69,13 +67,13 @@ class CorunPairs : public RunTest, public testing::WithParamInterface<Pair> {
   int64_t bytes(const std::string& mode) {
     const RunResult r = run(corun({mode}, int64_t(1) << 40) + " --dry-run --json --out dry");
     EXPECT_EQ(r.status, 0) << r.err;
-    return json::parse(r.out)["memory"]["bytes"];
+    return nlohmann::json::parse(r.out)["memory"]["bytes"];
   }
   // The losses of the steps, and all the state at the end.
   std::string bits(const fs::path& folder) {
     std::string all;
     for (const std::string& row : steps(folder)) {
-      const json step = json::parse(row);
+      const nlohmann::json step = nlohmann::json::parse(row);
       all += step["step"].dump() + " " + step["loss"].dump() + "\n";
     }
     EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 6) << folder;

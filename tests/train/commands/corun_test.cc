@@ -376,16 +376,16 @@ TEST_F(Corun, AllProgramsArePlannedBeforeTheStart) {
   const auto memory = [&](const std::string& mode) {
     const RunResult r = corun(with({"--mode", mode, "--dry-run", "--json"}));
     EXPECT_EQ(r.status, 0) << r.err;
-    return json::parse(r.out);
+    return nlohmann::json::parse(r.out);
   };
   // Each with its own memory: what is counted before the start is what is there at the end.
-  const json before = memory("unshared");
+  const nlohmann::json before = memory("unshared");
   const RunResult r = corun(with({}));
   ASSERT_EQ(r.status, 0) << r.err;
   for (const size_t j : {0u, 1u}) {
     std::ifstream in(dir_ / "run" / std::to_string(j + 1) / "metrics.jsonl");
-    json last;
-    for (std::string line; std::getline(in, line);) last = json::parse(line);
+    nlohmann::json last;
+    for (std::string line; std::getline(in, line);) last = nlohmann::json::parse(line);
     EXPECT_EQ(last["event"], "end");
     EXPECT_EQ(before["jobs"][j]["bytes"], last["arena_bytes"]) << j;
   }
@@ -404,8 +404,8 @@ TEST_F(Corun, AllProgramsArePlannedBeforeTheStart) {
 }
 
 TEST_F(Corun, AJobThatIsTooLargeAloneIsNamed) {
-  const json said =
-      json::parse(corun({"text.yaml", "image.yaml", "--mode", "turns", "--dry-run", "--json"}).out);
+  const nlohmann::json said = nlohmann::json::parse(
+      corun({"text.yaml", "image.yaml", "--mode", "turns", "--dry-run", "--json"}).out);
   const int64_t image = said["memory"]["own_bytes"].get<int64_t>() / 2;
   const RunResult r = corun({"text.yaml", "image.yaml", "--set", "2:train.batch_size=64", "--mode",
                              "shared", "--out", "run", "--budget", std::to_string(image)});
@@ -479,7 +479,7 @@ class CorunWhileItRuns : public Corun {
     std::ifstream in(dir_ / "run" / std::to_string(job) / "metrics.jsonl");
     int64_t step = 0;
     for (std::string line; std::getline(in, line);) {
-      const json row = json::parse(line, nullptr, false);
+      const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
       if (!row.is_discarded() && row["event"] == "step") step = row["step"];
     }
     return step;
@@ -512,7 +512,7 @@ class CorunWhileItRuns : public Corun {
     const RunResult r = corun({"endless.yaml", "endless.yaml", "--mode", mode, "--budget", "10GB",
                                "--dry-run", "--json", "--out", "dry"});
     EXPECT_EQ(r.status, 0) << r.err;
-    return json::parse(r.out)["memory"]["bytes"];
+    return nlohmann::json::parse(r.out)["memory"]["bytes"];
   }
   // The bytes of a fresh run alone have the run's bits at whatever step it has come to.
   void same_as_alone(int job) {

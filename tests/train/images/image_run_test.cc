@@ -9,19 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+
+#include "tests/support/files.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 const fs::path kGolden = PAL_SOURCE_DIR "/tests/data/golden";
-
-std::string read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 class ImageRunTest : public testing::Test {
  protected:
@@ -64,9 +58,9 @@ class ImageRunTest : public testing::Test {
         "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
     EXPECT_EQ(WEXITSTATUS(status), code) << args << "\n" << said();
-    return read(dir_ / "out.txt");
+    return pal::read_file(dir_ / "out.txt");
   }
-  std::string said() const { return read(dir_ / "err.txt"); }
+  std::string said() const { return pal::read_file(dir_ / "err.txt"); }
   bool says(const std::string& what) const { return said().find(what) != std::string::npos; }
 
   const fs::path dir_;
@@ -88,9 +82,11 @@ TEST_F(ImageRunTest, ResumedAndUninterruptedEndAlike) {
   }
   pal("train --out parts --steps 23" + sets + " --set data.workers=3");
   pal("train --out parts --steps 70 --resume" + sets + " --set data.workers=2");
-  EXPECT_TRUE(read(dir_ / "whole/last.safetensors") == read(dir_ / "parts/last.safetensors"));
+  EXPECT_TRUE(pal::read_file(dir_ / "whole/last.safetensors") ==
+              pal::read_file(dir_ / "parts/last.safetensors"));
   pal("train --out other --steps 70 --set train.seed=2" + sets);
-  EXPECT_FALSE(read(dir_ / "whole/last.safetensors") == read(dir_ / "other/last.safetensors"));
+  EXPECT_FALSE(pal::read_file(dir_ / "whole/last.safetensors") ==
+               pal::read_file(dir_ / "other/last.safetensors"));
   // The augmentation is part of what is computed.
   pal("train --out parts --steps 80 --resume --set data.flip=false" + sets, 2);
   EXPECT_TRUE(says("data.flip"));
@@ -219,7 +215,7 @@ TEST_F(ImageRunTest, LearnsFromTheImagesThatShip) {
   }
   EXPECT_GT(valid["top1"].get<double>(), 30);  // of ten classes
   EXPECT_GE(valid["top5"].get<double>(), valid["top1"].get<double>());
-  EXPECT_EQ(read(dir_ / "run/classes.txt").substr(0, 12), "T-shirt/top\n");
+  EXPECT_EQ(pal::read_file(dir_ / "run/classes.txt").substr(0, 12), "T-shirt/top\n");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 // Ways to keep less on the device. Budgets are parts of what lies between the least that a manager
 // accepts and what the plan takes without.
-std::vector<std::string> ways() {
+std::vector<std::string> managed_ways() {
   std::vector<std::string> all;
   for (const char* swap : {"naive", "vdnn", "vdnn --set memory.vdnn=all"}) {
     all.push_back(std::string(" --set memory.swap=") + swap);
@@ -103,7 +103,7 @@ TEST_P(ManagedRuns, LeaveTheSameBits) {
   const std::string expected = train("");
   ASSERT_EQ(last_.status, 0) << last_.err;
   const char* asked = std::getenv("PAL_TEST_MANAGED");
-  std::vector<std::string> some = ways();
+  std::vector<std::string> some = managed_ways();
   std::shuffle(some.begin(), some.end(),
                std::mt19937(uint32_t(std::hash<std::string>()(GetParam().name))));
   some.resize(std::min<size_t>(some.size(), asked ? size_t(std::atoi(asked)) : 4));

@@ -19,6 +19,7 @@
 #include "ops/sums/reduce.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
+#include "tests/train/papers/whole_table.h"
 #include "train/commands/commands.h"
 #include "train/config/profile.h"
 #include "train/papers/gist_measured.h"
@@ -50,14 +51,6 @@ Program chain(int64_t batch) {
 }
 const PaperNetwork kChain{"alexnet", "8x8", 0, chain};  // a name with a format: fp8
 constexpr int64_t kMap = 8 * 8 * 4 * 4;                 // bytes an image
-
-void expect_whole(const ReproducedTable& table) {
-  SCOPED_TRACE(table.title);
-  EXPECT_FALSE(table.rows.empty());
-  for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size());
-  const std::set<std::string> names(table.columns.begin(), table.columns.end());
-  EXPECT_EQ(names.size(), table.columns.size()) << "as JSON one would be lost";
-}
 
 // A device whose nodes take no time to launch, and whose link is far slower than its memory.
 DeviceProfile slow_link() {

@@ -10,6 +10,7 @@
 #include "ops/convolution/conv2d.h"
 #include "ops/convolution/max_pool.h"
 #include "ops/elementwise/activations.h"
+#include "tests/train/papers/whole_table.h"
 #include "train/commands/commands.h"
 #include "train/config/profile.h"
 #include "train/papers/paper_networks.h"
@@ -151,11 +152,8 @@ TEST(Gist, ItsTablesAreWhole) {
   all.insert(all.end(), encoded.begin(), encoded.end());
   for (const Reproduction& r : all) {
     for (const ReproducedTable& table : r.make(load_profile(kDefaultProfile))) {
-      SCOPED_TRACE(r.name + (": " + table.title));
-      EXPECT_FALSE(table.rows.empty());
-      for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size());
-      const std::set<std::string> names(table.columns.begin(), table.columns.end());
-      EXPECT_EQ(names.size(), table.columns.size()) << "as JSON one would be lost";
+      SCOPED_TRACE(r.name);
+      expect_whole(table);
     }
   }
 }

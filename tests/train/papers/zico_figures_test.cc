@@ -6,19 +6,12 @@
 #include <string>
 
 #include "core/error.h"
+#include "tests/train/papers/whole_table.h"
 #include "train/config/profile.h"
 #include "train/papers/zico_steps.h"
 
 namespace pal {
 namespace {
-
-void expect_whole(const ReproducedTable& table) {
-  SCOPED_TRACE(table.title);
-  EXPECT_FALSE(table.rows.empty());
-  for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size());
-  const std::set<std::string> names(table.columns.begin(), table.columns.end());
-  EXPECT_EQ(names.size(), table.columns.size()) << "as JSON one would be lost";
-}
 
 std::vector<ReproducedTable> tables_of(const std::string& name, const DeviceProfile& device) {
   for (const Reproduction& r : reproductions()) {

@@ -17,7 +17,7 @@
 namespace pal {
 namespace {
 
-constexpr const char* kConfig =
+constexpr const char* kGoldenSpeech =
     "model: {type: deepspeech2}\n"
     "train: {optimizer: adam, lr: 0.01, eps: 1.0e-4, steps: 10}\n"
     "device: {threads: 1}\n";
@@ -58,7 +58,7 @@ void SpeechGolden::expect_steps_of_pytorch(bool bf16) {
   std::vector<Override> overrides;
   for (const std::string set : which["set"]) overrides.push_back(parse_set(set));
   if (bf16) overrides.push_back(parse_set("train.precision=bf16"));
-  const Config config = parse_config(kConfig, "golden.yaml", overrides);
+  const Config config = parse_config(kGoldenSpeech, "golden.yaml", overrides);
   const DeepSpeech2Options& model = *config.options<DeepSpeech2Options>();
   DeepSpeech2Options o;
   o.bins = 9, o.labels = 6, o.channels = 3, o.layers = 2, o.hidden = 5;

@@ -10,16 +10,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/files.h"
+
 namespace {
 
 namespace fs = std::filesystem;
 
 const std::string kDigits = PAL_SOURCE_DIR "/data/samples/spoken_digits";
-
-std::string read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 class SpeechRun : public testing::Test {
  protected:
@@ -54,7 +51,7 @@ class SpeechRun : public testing::Test {
         "cd '" + dir_.string() + "' && '" PAL_BINARY "' " + args + " > out.txt 2> err.txt";
     const int status = std::system(command.c_str());
     EXPECT_TRUE(WIFEXITED(status)) << args << ": died of a signal";
-    out_ = read(dir_ / "out.txt"), err_ = read(dir_ / "err.txt");
+    out_ = pal::read_file(dir_ / "out.txt"), err_ = pal::read_file(dir_ / "err.txt");
     return WEXITSTATUS(status);
   }
   void done(const std::string& args) { ASSERT_EQ(pal(args), 0) << args << "\n" << err_; }
@@ -78,7 +75,7 @@ class SpeechRun : public testing::Test {
     for (const auto& row : rows(run, "step")) {
       result += row["loss"].dump() + " " + row["grad_norm"].dump() + "\n";
     }
-    return result + read(dir_ / run / "last.safetensors");
+    return result + pal::read_file(dir_ / run / "last.safetensors");
   }
 
   fs::path dir_;
@@ -98,7 +95,8 @@ TEST_F(SpeechRun, TrainsResumesEvaluatesAndTranscribes) {
 
   done("train --config tiny.yaml --out parts --steps 3");
   done("train --config tiny.yaml --out parts --resume");
-  EXPECT_EQ(read(dir_ / "parts/last.safetensors"), read(dir_ / "whole/last.safetensors"));
+  EXPECT_EQ(pal::read_file(dir_ / "parts/last.safetensors"),
+            pal::read_file(dir_ / "whole/last.safetensors"));
 
   // The best weights hold the running statistics too.
   done("eval --model whole --part valid --beam 1 --json");

@@ -18,12 +18,13 @@ namespace {
 
 constexpr int32_t kEnd = Vocabulary::kEnd;
 constexpr size_t kVocabulary = 7;  // the specials and 4, 5, 6
-using Words = std::vector<int32_t>;
-using Table = std::function<std::vector<float>(const Words&)>;  // log probabilities after a prefix
+using WordIds = std::vector<int32_t>;
+using TableOfWords =
+    std::function<std::vector<float>(const WordIds&)>;  // log probabilities after a prefix
 
 // Made-up log probabilities, normalised over the words that may be chosen and <unk>.
-Table table(uint32_t seed, float spread) {
-  return [=](const Words& prefix) {
+TableOfWords table(uint32_t seed, float spread) {
+  return [=](const WordIds& prefix) {
     uint32_t state = seed * 2654435761u + 12345;
     for (const int32_t word : prefix) state = (state ^ static_cast<uint32_t>(word)) * 2246822519u;
     std::vector<float> scores(kVocabulary);
@@ -39,13 +40,13 @@ Table table(uint32_t seed, float spread) {
 }
 
 // Runs the search as a translator would: a row is the prefix that its words have made.
-std::vector<Hypothesis> search(const Table& model, const BeamOptions& options, int64_t longest,
-                               int* steps = nullptr) {
+std::vector<Hypothesis> search(const TableOfWords& model, const BeamOptions& options,
+                               int64_t longest, int* steps = nullptr) {
   Beam beam(options, longest);
-  std::vector<Words> rows(static_cast<size_t>(options.beam));
+  std::vector<WordIds> rows(static_cast<size_t>(options.beam));
   for (bool first = true; !beam.done(); first = false) {
     if (!first) {
-      std::vector<Words> next;
+      std::vector<WordIds> next;
       for (size_t k = 0; k < rows.size(); ++k) {
         next.push_back(rows[static_cast<size_t>(beam.parents()[k])]);
         next.back().push_back(beam.words()[k]);
@@ -53,7 +54,7 @@ std::vector<Hypothesis> search(const Table& model, const BeamOptions& options, i
       rows = next;
     }
     std::vector<float> scores;
-    for (const Words& row : rows) {
+    for (const WordIds& row : rows) {
       const std::vector<float> own = model(row);
       scores.insert(scores.end(), own.begin(), own.end());
     }
@@ -63,9 +64,9 @@ std::vector<Hypothesis> search(const Table& model, const BeamOptions& options, i
   return beam.best();
 }
 
-double log_prob_of(const Table& model, const Words& words) {
+double log_prob_of(const TableOfWords& model, const WordIds& words) {
   double sum = 0;
-  Words prefix;
+  WordIds prefix;
   for (const int32_t word : words) {
     sum += static_cast<double>(model(prefix)[static_cast<size_t>(word)]);
     prefix.push_back(word);
@@ -74,13 +75,13 @@ double log_prob_of(const Table& model, const Words& words) {
 }
 
 // Every sequence of at most `longest` words, best first.
-std::vector<Hypothesis> everything(const Table& model, const BeamOptions& options,
+std::vector<Hypothesis> everything(const TableOfWords& model, const BeamOptions& options,
                                    int64_t longest) {
   std::vector<Hypothesis> all;
-  std::vector<Words> prefixes = {{}};
+  std::vector<WordIds> prefixes = {{}};
   for (int64_t n = 0; n <= longest; ++n) {
-    std::vector<Words> longer;
-    for (const Words& prefix : prefixes) {
+    std::vector<WordIds> longer;
+    for (const WordIds& prefix : prefixes) {
       const double log_prob = log_prob_of(model, prefix);
       all.push_back({prefix, log_prob,
                      log_prob / std::pow(static_cast<double>(n + 1), options.length_penalty)});
@@ -101,7 +102,7 @@ TEST(Beam, wide_enough_is_exhaustive_search) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     for (const double penalty : {0.0, 0.6, 1.0}) {
       for (const bool unknown : {false, true}) {
-        const Table model = table(seed, 4);
+        const TableOfWords model = table(seed, 4);
         // 4^0 + ... + 4^3 = 85 sequences: none ever falls off, and they never all have ended early.
         const BeamOptions options{100, penalty, 10, unknown};
         const auto all = everything(model, options, 3);
@@ -122,7 +123,7 @@ TEST(Beam, wide_enough_is_exhaustive_search) {
 TEST(Beam, stops_early_and_never_too_early) {
   int short_steps = 0, long_steps = 0, better = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
-    const Table model = table(seed, 5);
+    const TableOfWords model = table(seed, 5);
     const auto stopping = search(model, {4, 0, 1}, 8, &short_steps);
     const auto all_four = search(model, {4, 0, 4}, 8, &long_steps);
     EXPECT_EQ(stopping[0].words, all_four[0].words) << seed;
@@ -136,8 +137,8 @@ TEST(Beam, stops_early_and_never_too_early) {
 
 TEST(Beam, of_one_is_greedy_search) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
-    const Table model = table(seed, 3);
-    Words words;
+    const TableOfWords model = table(seed, 3);
+    WordIds words;
     while (words.size() < 6) {
       const std::vector<float> scores = model(words);
       const auto best = std::max_element(scores.begin() + kEnd, scores.end()) - scores.begin();
@@ -155,10 +156,10 @@ TEST(Beam, of_one_is_greedy_search) {
 
 TEST(Beam, lists_are_sorted_distinct_and_truly_scored) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
-    const Table model = table(seed, 2);
+    const TableOfWords model = table(seed, 2);
     const auto best = search(model, {6, 1, 6}, 10);
     EXPECT_EQ(best.size(), 6u);
-    std::set<Words> different;
+    std::set<WordIds> different;
     for (size_t i = 0; i < best.size(); ++i) {
       different.insert(best[i].words);
       EXPECT_NEAR(best[i].log_prob, log_prob_of(model, best[i].words), 1e-9);
@@ -172,15 +173,15 @@ TEST(Beam, lists_are_sorted_distinct_and_truly_scored) {
 }
 
 TEST(Beam, equals_go_in_the_order_of_rows_and_words) {
-  const Table flat = [](const Words&) { return std::vector<float>(kVocabulary, -1); };
+  const TableOfWords flat = [](const WordIds&) { return std::vector<float>(kVocabulary, -1); };
   Beam beam({3, 0, 1}, 5);
   beam.advance(std::vector<float>(3 * kVocabulary, -1));  // </s> 4 5 | 6
-  EXPECT_EQ(Words(beam.words().begin(), beam.words().end()), (Words{4, 5, 6}));
-  EXPECT_EQ(search(flat, {1, 0, 1}, 5)[0].words, Words{});
+  EXPECT_EQ(WordIds(beam.words().begin(), beam.words().end()), (WordIds{4, 5, 6}));
+  EXPECT_EQ(search(flat, {1, 0, 1}, 5)[0].words, WordIds{});
   BeamOptions unknown{2, 0, 1, true};
   Beam other(unknown, 5);
   other.advance(std::vector<float>{-9, -1, -9, -2, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0});
-  EXPECT_EQ(Words(other.words().begin(), other.words().end()), (Words{1, 4}));
+  EXPECT_EQ(WordIds(other.words().begin(), other.words().end()), (WordIds{1, 4}));
 }
 
 // A </s> that is not among the `beam` best continuations is too unlikely to be a translation.
@@ -190,35 +191,35 @@ TEST(Beam, ends_only_what_is_among_the_best) {
   beam.advance(std::vector<float>{no, no, no, no, -1, -2, no, 0, 0, 0, 0, 0, 0, 0});
   beam.advance(std::vector<float>{no, no, no, -1, -2, no, no, no, no, no, -2, no, no, -4});
   ASSERT_EQ(beam.best().size(), 1u);  // -2: 4 </s>; -3: 4 4; then -4: 5 </s>; -6: 5 6
-  EXPECT_EQ(beam.best()[0].words, (Words{4}));
-  EXPECT_EQ(Words(beam.words().begin(), beam.words().end()), (Words{4, 6}));
-  EXPECT_EQ(Words(beam.parents().begin(), beam.parents().end()), (Words{0, 1}));
+  EXPECT_EQ(beam.best()[0].words, (WordIds{4}));
+  EXPECT_EQ(WordIds(beam.words().begin(), beam.words().end()), (WordIds{4, 6}));
+  EXPECT_EQ(WordIds(beam.parents().begin(), beam.parents().end()), (WordIds{0, 1}));
 }
 
 TEST(Beam, rows_without_a_hypothesis_and_impossible_words_do_no_harm) {
   const float none = -std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Table narrow = [&](const Words& prefix) {  // 4 4 </s> alone is possible
+  const TableOfWords narrow = [&](const WordIds& prefix) {  // 4 4 </s> alone is possible
     std::vector<float> scores(kVocabulary, none);
     scores[prefix.size() < 2 ? 4 : kEnd] = 0;
     return scores;
   };
   const auto one = search(narrow, {5, 1, 5}, 9);
   ASSERT_EQ(one.size(), 1u);
-  EXPECT_EQ(one[0].words, (Words{4, 4}));
+  EXPECT_EQ(one[0].words, (WordIds{4, 4}));
   EXPECT_EQ(one[0].log_prob, 0);
   const auto broken =
-      search([&](const Words&) { return std::vector<float>(kVocabulary, nan); }, {3, 1, 2}, 9);
+      search([&](const WordIds&) { return std::vector<float>(kVocabulary, nan); }, {3, 1, 2}, 9);
   ASSERT_EQ(broken.size(), 1u);  // as in greedy search, NaN ends the sentence
   EXPECT_TRUE(broken[0].words.empty());
 }
 
 TEST(Beam, ends_at_the_limit_with_the_true_probability) {
-  const Table loop = [](const Words&) {
+  const TableOfWords loop = [](const WordIds&) {
     return std::vector<float>{-9, -9, -9, -20, -0.01f, -8, -8};
   };
   const auto best = search(loop, {2, 1, 1}, 6);
-  EXPECT_EQ(best[0].words, Words(6, 4));
+  EXPECT_EQ(best[0].words, WordIds(6, 4));
   EXPECT_NEAR(best[0].log_prob, -20.06, 1e-5);
 }
 
