@@ -126,6 +126,19 @@ TEST_F(Pairs, TheChosenShiftIsTheFastestAndNeverBelowTheBound) {
   }
 }
 
+// On a device that one micro-batch fills all shifts take the same time.
+TEST_F(Pairs, WhereNothingIsGainedTheFewestBytesDecide) {
+  options_.profile->units = 1, options_.profile->launch = 0;
+  const CompiledPair made = pair(first_, last_, PairQueues::two);
+  int64_t least = INT64_MAX;
+  for (const PairShift& s : made.shifts) {
+    EXPECT_NEAR(s.ms, made.one_by_one_ms, 0.01 * made.one_by_one_ms);
+    least = std::min(least, s.alive);
+  }
+  EXPECT_EQ(made.at.alive, least);
+  EXPECT_LT(made.at.alive, made.shifts[0].alive);
+}
+
 TEST_F(Pairs, LaterShiftsNeedFewerBytesThanTwice) {
   const CompiledPair made = pair(first_, last_, PairQueues::two);
   int64_t least = INT64_MAX;

@@ -7,6 +7,7 @@
 #include "core/order.h"
 #include "core/verify.h"
 #include "memory/overlap/waits.h"
+#include "ops/tensors/views.h"
 #include "tests/memory/bits.h"
 #include "tests/memory/running.h"
 #include "tests/support/micro_batches.h"
@@ -30,7 +31,13 @@ TEST(JoinMicroBatches, NamesStateAndScopes) {
     ASSERT_EQ(p.scope_of(p.node(first.node_count() + n)), last.scope_of(last.node(n)));
   }
   // Scopes are found again by name, whatever their numbers were.
-  const Program other = join_micro_batches(random_network(3), last);
+  Builder elsewhere;
+  {
+    Builder::Within scope(elsewhere, "front");
+    Builder::Within inner(elsewhere, "of all");
+    elsewhere.output("y", tanh(elsewhere.input("x", {{4}})));
+  }
+  const Program other = join_micro_batches(elsewhere.take(), last);
   for (NodeId n = 0; n < last.node_count(); ++n) {
     const NodeId m = other.node_count() - last.node_count() + n;
     ASSERT_EQ(other.scope_of(other.node(m)), last.scope_of(last.node(n)));
@@ -42,6 +49,20 @@ TEST(JoinMicroBatches, NamesStateAndScopes) {
   EXPECT_GE(second, first.node_count());
   EXPECT_LT(before, first.node_count());
   EXPECT_EQ(p.value(p.node(before).in[0]).producer, kNone);
+}
+
+// The first reads a view of what the second writes: the view's bytes are the state's.
+TEST(JoinMicroBatches, WhoWritesWaitsForReadersOfViews) {
+  Builder a;
+  const Val rows = reshape(a.state("w", {{4, 6}}, Role::weight), {24});
+  Val x = a.input("x", {{24}});
+  for (int i = 0; i < 3; ++i) x = tanh(x);
+  const Val y = mul(rows, x);
+  a.output("y", y);
+  Builder b;
+  assign(b.state("w", {{4, 6}}, Role::weight), b.input("x", {{4, 6}}));
+  const Program p = join_micro_batches(a.take(), b.take());
+  EXPECT_EQ(p.nodes.back().waits, std::vector<NodeId>{p.value(y.id).producer});
 }
 
 // Every wait is for something: without it the program is refused.
