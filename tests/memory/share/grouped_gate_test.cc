@@ -51,6 +51,42 @@ TEST(GroupedGate, ACopyGoesOnByItself) {
   EXPECT_TRUE(gate->may_pass(3, 0));
 }
 
+// Notes who asked for what.
+class Listening final : public PoolGate {
+ public:
+  explicit Listening(std::vector<JobId>& heard) : heard_(heard) {}
+  void begin_step(JobId job, size_t) override { heard_.push_back(job); }
+  void end_step(JobId job) override { heard_.push_back(job); }
+  const std::vector<int64_t>& asks(JobId job) const override { return note(job), none_; }
+  const std::vector<int64_t>& reports(JobId job) const override { return note(job), none_; }
+  bool may_pass(JobId job, int64_t) override { return note(job), true; }
+  void passed(JobId job, int64_t) override { note(job); }
+  void leave(JobId job) override { note(job); }
+  std::unique_ptr<PoolGate> clone() const override { return nullptr; }
+
+ private:
+  void note(JobId job) const { heard_.push_back(job); }
+  std::vector<JobId>& heard_;
+  std::vector<int64_t> none_;
+};
+
+TEST(GroupedGate, AGateCountsItsOwnJobs) {
+  std::vector<JobId> first, second;
+  std::vector<std::unique_ptr<PoolGate>> gates;
+  gates.push_back(std::make_unique<Listening>(first));
+  gates.push_back(std::make_unique<Listening>(second));
+  const auto gate = grouped_gate(std::move(gates), {{4, 2}, {1, 0, 3}});
+  for (const JobId job : {4, 2, 1, 0, 3}) {
+    gate->begin_step(job, 0), gate->asks(job), gate->reports(job);
+    gate->may_pass(job, 0), gate->passed(job, 0), gate->end_step(job), gate->leave(job);
+  }
+  std::vector<JobId> expected(7, 0);
+  expected.resize(14, 1);
+  EXPECT_EQ(first, expected);
+  expected.resize(21, 2);
+  EXPECT_EQ(second, expected);
+}
+
 TEST(GroupedGate, EveryJobIsInAGroup) {
   std::vector<std::unique_ptr<PoolGate>> gates;
   gates.push_back(open_gate());
