@@ -584,6 +584,25 @@ TEST_F(CorunWhileItRuns, AJobThatEndsLeavesItsThreadsAndMemoryToTheOther) {
   same_run("alone", "run/2");
 }
 
+// Both ways are tried, with whatever threads each has, and one is kept: no bit depends on it.
+TEST_F(Corun, AutoMeasuresBothWays) {
+  const Words many{"--steps", "120", "--set", "device.threads=null"};
+  const auto with = [&](Words words) {
+    words.insert(words.end(), many.begin(), many.end());
+    return words;
+  };
+  alone("image.yaml", "a", with({}));
+  alone("image.yaml", "b", with({"--set", "train.seed=3"}));
+  const RunResult r = corun(with({"image.yaml", "image.yaml", "--mode", "auto", "--out", "run",
+                                  "--set", "2:train.seed=3", "--budget", "1GB"}));
+  ASSERT_EQ(r.status, 0) << r.err;
+  const size_t at = r.err.find(" measured: side by side ");
+  ASSERT_NE(at, std::string::npos) << r.err;
+  EXPECT_NE(r.err.find(" from now on", at), std::string::npos) << r.err;
+  same_run("a", "run/1");
+  same_run("b", "run/2");
+}
+
 // Each storage of the pool is a rectangle with its bytes and address, each step a box.
 TEST_F(Corun, APageShowsStepsAndAddresses) {
   for (const char* mode : {"shared", "turns", "minutes"}) {
