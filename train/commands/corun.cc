@@ -276,7 +276,8 @@ struct CorunFlags {
     flags.add("--device", device, "cpu, cuda or auto", {.type = "D"});
     flags.add("--mode", mode,
               "how memory is shared: side by side in one pool (shared), a step at a time (turns), "
-              "what is predicted to do more (auto), a job at a time for --minutes (minutes), each "
+              "what does more, as predicted and measured (auto), a job at a time for --minutes "
+              "(minutes), each "
               "has its own (unshared)",
               {.type = "M"});
     flags.add("--minutes", minutes, "that a job's turn lasts with --mode minutes (1)",

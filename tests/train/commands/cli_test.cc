@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 #include "tests/support/files.h"
 #include "train/commands/commands.h"
@@ -153,6 +154,22 @@ TEST(Cli, corun_takes_the_folder_of_a_run) {
       refusal_of({"corun", run.string(), run.string(), "--budget", "1GB", "--resume", "--out", "x"})
           .find("--out: with --resume"),
       std::string::npos);
+}
+
+TEST(Cli, a_failure_of_the_device_is_told_from_others) {
+  const auto failure_of = [](auto throws) {
+    try {
+      throws();
+    } catch (...) {
+      return failure_at_hand();
+    }
+    return Failure{};
+  };
+  const Failure device = failure_of([] { throw DeviceError("gone"); });
+  EXPECT_TRUE(device.of_device);
+  EXPECT_EQ(device.exit_code, kExitFailed);
+  EXPECT_EQ(device.what, "gone");
+  EXPECT_FALSE(failure_of([] { throw ProgramError("wrong"); }).of_device);
 }
 
 TEST(Cli, text_commands) {

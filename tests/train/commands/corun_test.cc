@@ -9,8 +9,11 @@
 #include "tests/train/loop/whole_runs.h"
 #include "train/commands/job.h"
 #include "train/config/config.h"
+#include "train/config/profile.h"
 #include "train/images/image_task.h"
 #include "train/loop/run_options.h"
+#include "train/loop/trainer.h"
+#include "train/tasks/make_task.h"
 
 namespace pal {
 namespace {
@@ -165,6 +168,54 @@ TEST_F(Corun, EveryModeWithinEveryBudgetLeavesTheBits) {
     EXPECT_NE(lines_of(r.err).back().find(part), std::string::npos) << r.err;
   }
   EXPECT_FALSE(fs::exists(dir_ / "none"));
+}
+
+// Freed bytes are filled with NaN: a read of what another job has written meanwhile, or of what is
+// over, would show.
+TEST_F(Corun, PoisonedJobsHaveTheBitsOfEachAlone) {
+  alone("image.yaml", "a", {"--steps", "12"});
+  alone("image.yaml", "b", {"--steps", "12", "--set", "train.seed=3"});
+  std::set<CorunWay::Kind> kinds;
+  for (int i = 0; i <= 4; ++i) {
+    const auto pool = std::make_shared<SharedPool>(2);
+    TrainArgs args[2];
+    std::vector<std::unique_ptr<Trainer>> trainers;
+    std::vector<StepShape> shapes;
+    for (int j = 0; j < 2; ++j) {
+      args[j].config =
+          load_config(dir_ / "image.yaml",
+                      {{"train.steps", "12", "test"}, {"train.seed", j == 0 ? "1" : "3", "test"}});
+      args[j].name = "image", args[j].out = dir_ / ("poisoned" + std::to_string(j));
+      fs::remove_all(args[j].out);
+      fs::create_directories(args[j].out);
+      trainers.push_back(
+          std::make_unique<Trainer>(args[j], make_task(args[j]), PoolShare{pool, JobId(j)}));
+      trainers[size_t(j)]->add_all_programs();
+      Executable& step = trainers[size_t(j)]->largest();
+      step.runner().set_options({.poison = true});
+      const Compiled& c = step.compiled();
+      shapes.push_back(step_shape("step", c.program, c.storages, c.plan, default_profile()));
+    }
+    CorunSearch search({&shapes[0], &shapes[1]});
+    const int64_t span = search.most_bytes() - search.least_bytes();
+    PoolUse use{.way = *search.within(search.least_bytes() + span * i / 4), .jobs = {0, 1}};
+    kinds.insert(use.way.kind);
+    use.bytes = std::max({use.way.pool_bytes, pool->needs(0).height, pool->needs(1).height});
+    use.parts = {search.part_of(0), search.part_of(1)};
+    pool->use(use);
+    const std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (size_t j = 0; j < 2; ++j) {
+      threads.emplace_back([&, j] {
+        trainers[j]->run(stop);
+        pool->leave(JobId(j));
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    same_run("a", "poisoned0");
+    same_run("b", "poisoned1");
+  }
+  EXPECT_GE(kinds.size(), 2u);
 }
 
 // One leaves the pool in the middle of a step; the other goes on alone.
@@ -582,6 +633,25 @@ TEST_F(CorunWhileItRuns, AJobThatEndsLeavesItsThreadsAndMemoryToTheOther) {
   EXPECT_NE(log().find("[2 many] threads "), std::string::npos) << log();
   alone("endless.yaml", "alone", {"--steps", "60"});
   same_run("alone", "run/2");
+}
+
+// Both ways are tried, with whatever threads each has, and one is kept: no bit depends on it.
+TEST_F(Corun, AutoMeasuresBothWays) {
+  const Words many{"--steps", "120", "--set", "device.threads=null"};
+  const auto with = [&](Words words) {
+    words.insert(words.end(), many.begin(), many.end());
+    return words;
+  };
+  alone("image.yaml", "a", with({}));
+  alone("image.yaml", "b", with({"--set", "train.seed=3"}));
+  const RunResult r = corun(with({"image.yaml", "image.yaml", "--mode", "auto", "--out", "run",
+                                  "--set", "2:train.seed=3", "--budget", "1GB"}));
+  ASSERT_EQ(r.status, 0) << r.err;
+  const size_t at = r.err.find(" measured: side by side ");
+  ASSERT_NE(at, std::string::npos) << r.err;
+  EXPECT_NE(r.err.find(" from now on", at), std::string::npos) << r.err;
+  same_run("a", "run/1");
+  same_run("b", "run/2");
 }
 
 // Each storage of the pool is a rectangle with its bytes and address, each step a box.
