@@ -148,7 +148,8 @@ Executable& ProgramSet::add(const std::string& name, Program program,
                  std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options)));
 }
 
-Executable& ProgramSet::add_pair(const std::string& name, Program first, Program second) {
+Executable& ProgramSet::add_pair(const std::string& name, const Program& first,
+                                 const Program& second) {
   declare(first);
   declare(second);
   const PairQueues queues = device().accelerator ? PairQueues::two : PairQueues::one;

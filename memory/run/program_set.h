@@ -140,7 +140,7 @@ class ProgramSet {
   Executable& add(const std::string& name, Program program, const CompileOptions& options);
   // Two micro-batches of an update side by side, as one program: of two queues on an accelerator.
   // BudgetError where they do not fit together.
-  Executable& add_pair(const std::string& name, Program first, Program second);
+  Executable& add_pair(const std::string& name, const Program& first, const Program& second);
   // Null, and nothing has changed, where it would take so many bytes or more.
   Executable* add_below(int64_t bytes, const std::string& name, Program program,
                         const CompileOptions& options);

@@ -352,7 +352,7 @@ struct CorunFlags {
 
   // The folder's; "corun_a_b-1" of runs/corun_a_b/1.
   static std::string run_name(const fs::path& folder) {
-    const std::string name = folder.filename().string();
+    std::string name = folder.filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) return name;
     const std::string parent = fs::absolute(folder).parent_path().filename().string();
     return parent.empty() ? name : parent + "-" + name;

@@ -85,8 +85,8 @@ std::vector<Table> same_models(const DeviceProfile& device) {
   }
   table.notes = {"ResNet-50 and BERT: V100 32 GB; the others: " + device.name + ".",
                  kRelativeToTurns, kTheWays, kPartsOfLargest,
-                 "The paper's Zico is up to 4.7 times as fast as MPS; percentages of the other "
-                 "models are not in its text."};
+                 ("The paper's Zico is up to 4.7 times as fast as MPS; percentages of the other "
+                  "models are not in its text.")};
 
   Table gaps{.title = "With all the memory that both need, by what lies between two kernels, us",
              .columns = {"model", "batch", "paper: Zico"}};
@@ -160,8 +160,8 @@ std::vector<Table> distinct_models(const DeviceProfile& device) {
   }
   table.notes = {
       kRelativeToTurns, kTheWays,
-      "alone use: the most that each uses of the device's multiprocessors, flop/s or "
-      "memory bandwidth, on average over its step.",
+      ("alone use: the most that each uses of the device's multiprocessors, flop/s or "
+       "memory bandwidth, on average over its step."),
       "The paper's text has the means; of its parts only NASNet (30 %) with GNMT (90 %).", kNoGaps};
   return {table};
 }
