@@ -58,6 +58,12 @@ class Memory {
   virtual std::byte* outside_step(StorageId storage) = 0;
   // Bytes this memory holds, all told.
   virtual int64_t capacity() const = 0;
+
+  // For steps that an accelerator records: what was recorded holds for one version, within a step.
+  virtual int64_t version() const { return 0; }
+  // Whether before_node() of the node, or after_node() of the node before it, ever does anything.
+  // What is recorded ends there, and they are called between two recordings.
+  virtual bool is_edge(NodeId) const { return false; }
 };
 
 }  // namespace pal

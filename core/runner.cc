@@ -190,8 +190,17 @@ void Runner::run_lane(Lane& lane) {
 
 void Runner::execute(NodeId n, Lane& lane) {
   const Call& call = calls_[n];
-  const StorageId* storages = node_storages_.data() + call.storage;
   memory_.before_node(n, lane.queue.id);
+  start(n, lane);
+  memory_.after_node(n, lane.queue.id);
+  for (int i = 0; i < call.storages; ++i) {
+    memory_.release(node_storages_[call.storage + i], lane.queue.id);
+  }
+}
+
+void Runner::start(NodeId n, Lane& lane) {
+  const Call& call = calls_[n];
+  const StorageId* storages = node_storages_.data() + call.storage;
   for (int i = 0; i < call.storages; ++i) {
     lane.address[storages[i]] = memory_.acquire(storages[i], lane.queue.id);
   }
@@ -222,8 +231,6 @@ void Runner::execute(NodeId n, Lane& lane) {
   if (options_.trace) spans_[n] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);
   if (options_.poison) poison_ended(n, lane);
-  memory_.after_node(n, lane.queue.id);
-  for (int i = 0; i < call.storages; ++i) memory_.release(storages[i], lane.queue.id);
 }
 
 void Runner::poison_ended(NodeId n, Lane& lane) {

@@ -21,8 +21,8 @@ struct RunOptions {
   bool poison = false;        // fill freed bytes with NaN: a read after the end of a lifetime shows
   bool check_finite = false;  // stop with the first node that makes a NaN or an infinity
   bool trace = false;         // record when every node ran, for write_chrome_trace
-  // On an accelerator: record the second run, and replay it from then on. For memories that give
-  // every storage one address for good.
+  // On an accelerator: record the second run, and replay it from then on, until the memory's
+  // version changes.
   bool record = false;
 };
 
@@ -41,7 +41,7 @@ class Runner final {
   // have been written in part: nothing in the memory is to be relied on. On an accelerator it
   // returns when all is queued.
   void run();
-  // To be called when the memory's addresses have changed since the last run.
+  // To be called when the addresses of the memory have changed and not its version.
   void forget_recording() { recordings_ = {}; }
   // Which of two recordings the next run makes or replays: one for each slot of the inputs.
   void use_recording(int slot) { recording_ = size_t(slot); }
@@ -87,11 +87,15 @@ class Runner final {
   void find_ends();
   void run_lane(Lane& lane);
   void execute(NodeId node, Lane& lane);
+  void start(NodeId node, Lane& lane);
   void check(NodeId node, const Lane& lane) const;
   std::string at_node(NodeId node) const;  // ", at node 3 (forward, encoder/rnn0 t=1)"
   void make_marks();
   void run_on_accelerator();
+  void queue_step();
   void queue_all();
+  void record_all();
+  void replay_all();
   void poison_ended(NodeId node, Lane& lane);
   void fail(std::exception_ptr error);
 
@@ -111,9 +115,14 @@ class Runner final {
   ByNode<Accelerator::Event> marks_;  // by node that another queue waits for, else null
   std::vector<Accelerator::Event> ends_of_lanes_;
   Accelerator::Event begin_;
-  std::array<Accelerator::Graph, 2> recordings_;
+  struct Piece {  // of a recorded step: some nodes, up to an edge of the memory
+    NodeId begin, end;
+    Accelerator::Graph graph;
+  };
+  std::array<std::vector<Piece>, 2> recordings_;
   size_t recording_ = 0;
-  bool warm_ = false;  // has run without being recorded
+  int64_t version_ = 0;  // of the memory, that they are of
+  bool warm_ = false;    // has run without being recorded
 
   std::atomic<uint64_t> generation_{0};
   std::atomic<bool> stop_{false}, failed_{false};

@@ -1,5 +1,5 @@
 // The runner on an accelerator: nodes are queued in program order, and what waits for another queue
-// waits for an event there. A step whose addresses never change is recorded once and replayed.
+// waits for an event there. A step whose addresses stay is recorded once and replayed.
 #include "core/error.h"
 #include "core/runner.h"
 
@@ -18,27 +18,67 @@ void Runner::make_marks() {
 }
 
 void Runner::run_on_accelerator() {
-  Accelerator::Graph& recording = recordings_[recording_];
-  if (recording) return accelerator_->replay(recording);
+  memory_.begin_step();
+  try {
+    queue_step();
+  } catch (...) {
+    try {
+      memory_.end_step();
+    } catch (const DeviceError&) {  // the first error says more
+    }
+    throw;
+  }
+  memory_.end_step();
+}
+
+void Runner::queue_step() {
+  if (version_ != memory_.version()) forget_recording(), version_ = memory_.version();
+  if (!recordings_[recording_].empty()) return replay_all();
   const bool watched = options_.poison || options_.check_finite || options_.trace;
   // The first run loads kernels and libraries, which cannot be recorded.
-  const bool record = options_.record && warm_ && !watched;
-  memory_.begin_step();
-  if (record) {
+  if (options_.record && warm_ && !watched) return record_all();
+  queue_all();
+  warm_ = true;
+}
+
+// Each piece runs when it is recorded: the next edge is for what comes behind it.
+void Runner::record_all() {
+  const NodeId count = program_.node_count();
+  std::vector<NodeId> begins{0};
+  for (NodeId n = 1; n < count; ++n) {
+    if (memory_.is_edge(n)) begins.push_back(n);
+  }
+  // Pieces would cut the other queues as well, which run ahead.
+  if (begins.size() > 1 && lanes_.size() > 1) return queue_all();
+  begins.push_back(count);
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    const NodeId begin = begins[i], end = begins[i + 1];
+    memory_.before_node(begin, kComputeQueue);
     accelerator_->begin_recording();
     try {
-      queue_all();
+      if (lanes_.size() > 1) {
+        queue_all();
+      } else {
+        for (NodeId n = begin; n < end; ++n) start(n, *lanes_[0]);
+      }
     } catch (...) {
       accelerator_->abandon_recording();
       throw;
     }
-    recording = accelerator_->end_recording();
-    accelerator_->replay(recording);
-  } else {
-    queue_all();
-    warm_ = true;
+    pieces.push_back({begin, end, accelerator_->end_recording()});
+    accelerator_->replay(pieces.back().graph);
+    memory_.after_node(end - 1, kComputeQueue);
   }
-  memory_.end_step();
+  recordings_[recording_] = std::move(pieces);
+}
+
+void Runner::replay_all() {
+  for (const Piece& piece : recordings_[recording_]) {
+    memory_.before_node(piece.begin, kComputeQueue);
+    accelerator_->replay(piece.graph);
+    memory_.after_node(piece.end - 1, kComputeQueue);
+  }
 }
 
 // The compute queue begins before the others, and ends after them, so that programs follow one

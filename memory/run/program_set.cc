@@ -62,18 +62,18 @@ void Executable::run() {
   state_->send();
   if (host.inputs > 0) {
     accelerator_->wait(turns_->before_inputs_of(this));
-    std::memcpy(memory().base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
+    std::memcpy(memory_->base(Space::host) + host.state + next_ * host.inputs, host_inputs_.data(),
                 size_t(host.inputs));
   }
   if (region.inputs > 0) {
     accelerator_->wait(kInputQueue, turns_->before_inputs_of(this));
     accelerator_->copy(kInputQueue,
-                       memory().base(Space::device) + region.state + next_ * region.inputs,
+                       memory_->base(Space::device) + region.state + next_ * region.inputs,
                        staging_->base(Space::host), region.inputs);
     accelerator_->record(sent_, kInputQueue);
     accelerator_->wait(kComputeQueue, sent_);
   }
-  memory().set_input_slot(next_);
+  memory_->set_input_slot(next_);
   runner_->use_recording(next_);
   const Accelerator::Event& end = turns_->begin(this);
   runner_->run();
@@ -112,9 +112,6 @@ ProgramSet::ProgramSet(CompileOptions options, const Device& device, PoolShare s
       cache_(device),
       arena_(std::make_unique<Arena>(device.accelerator)) {
   if (!device.accelerator) return;
-  if (share_.pool) {
-    throw UsageError("jobs share memory on the processor only in this version: --device cpu");
-  }
   mirror_ = std::make_shared<StateMirror>(device.accelerator, *arena_);
   turns_ = std::make_shared<Turns>(*device.accelerator);
 }
@@ -171,17 +168,17 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
   const Compiled& c = *made->compiled_;
   const std::byte* const device = arena_->base(Space::device);
   const std::byte* const host = arena_->base(Space::host);
-  if (!share_.pool) arena_->reserve(c.plan);
-  if (arena_->base(Space::device) != device || arena_->base(Space::host) != host) {
-    for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
-  }
   if (share_.pool) {
     const StepShape shape =
         step_shape(name, c.program, c.storages, c.plan, options_.profile.value_or(DeviceProfile{}));
-    made->memory_ =
-        std::make_unique<SharedPlan>(c.storages, c.plan, shape, *arena_, *share_.pool, share_.job);
+    made->memory_ = std::make_unique<SharedPlan>(c.storages, c.plan, shape, *arena_, *share_.pool,
+                                                 share_.job, cache_.device().accelerator);
   } else {
+    arena_->reserve(c.plan);
     made->memory_ = std::make_unique<StaticPlan>(c.storages, c.plan, *arena_);
+  }
+  if (arena_->base(Space::device) != device || arena_->base(Space::host) != host) {
+    for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
   }
   made->runner_ =
       std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device(),

@@ -12,7 +12,7 @@
 #include "core/runner.h"
 #include "memory/compile.h"
 #include "memory/overlap/compile_pair.h"
-#include "memory/run/shared_pool.h"
+#include "memory/run/shared_plan.h"
 #include "memory/run/static_plan.h"
 
 namespace pal {
@@ -93,7 +93,7 @@ class Executable {
 
   std::unique_ptr<Compiled> compiled_;
   int part_ = kNone;
-  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<PlannedMemory> memory_;
   std::unique_ptr<Runner> runner_;
   // On an accelerator only. Inputs are filled beside the arena. Those of the device go by way of
   // pinned memory, on a queue of their own, while the last step runs; the few that a step reads in
@@ -124,7 +124,6 @@ struct PoolShare {
 
 class ProgramSet {
  public:
-  // UsageError where a pool is given and the device is not the processor.
   ProgramSet(CompileOptions options, const Device& device, PoolShare share = {});
 
   // Makes room for a program's state slots. Once a program is compiled the state is fixed: a set

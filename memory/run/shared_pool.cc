@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"
@@ -32,6 +33,14 @@ PoolUse use_of(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> pa
   return use;
 }
 
+// Of a job that leaves: where its device has failed, all others end too.
+void synchronize(Accelerator& queues) {
+  try {
+    queues.synchronize();
+  } catch (const DeviceError&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
 BudgetError too_tall(const std::string& name, int64_t height, int64_t limit) {
   return BudgetError(name + " alone needs " + format_bytes(height) +
                      " of the memory that the jobs share, " + format_bytes(height - limit) +
@@ -40,9 +49,14 @@ BudgetError too_tall(const std::string& name, int64_t height, int64_t limit) {
 
 }  // namespace
 
-SharedPool::SharedPool(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts)
-    : SharedPool(jobs) {
+SharedPool::SharedPool(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts,
+                       std::shared_ptr<Accelerator> accelerator)
+    : SharedPool(jobs, std::move(accelerator)) {
   use(use_of(std::move(way), jobs, bytes, std::move(parts)));
+}
+
+SharedPool::~SharedPool() {
+  if (block_) accelerator_->release(Space::device, block_);
 }
 
 void SharedPool::use(PoolUse use) {
@@ -83,6 +97,14 @@ size_t SharedPool::add(JobId job, const StepShape& shape, const Plan& plan, int6
   return m.programs.size() - 1;
 }
 
+void SharedPool::attach(JobId job, const std::shared_ptr<Accelerator>& queues) {
+  std::lock_guard lock(mutex_);
+  Member& m = at(job);
+  if (m.queues == queues) return;
+  m.queues = queues;
+  m.events = queues ? std::make_unique<PassedEvents>(queues) : nullptr;
+}
+
 void SharedPool::forget(JobId job) {
   std::lock_guard lock(mutex_);
   Member& m = at(job);
@@ -120,7 +142,53 @@ PoolOffsets SharedPool::offset_of(JobId job, const StepShape& shape) const {
 
 int64_t SharedPool::resident() const {
   std::lock_guard lock(mutex_);
-  return pages_.resident();
+  return accelerator_ ? block_bytes_ : pages_.resident();
+}
+
+// With nobody inside a step. What lay in the pool is lost.
+void SharedPool::commit(int64_t bytes, int64_t addresses) {
+  if (!accelerator_) return pages_.commit(bytes, addresses);
+  if (bytes == block_bytes_) return;
+  for (Member& m : members_) {
+    if (m.events) m.events->wait_for_last();
+  }
+  const int64_t had = block_bytes_;
+  const auto release = [&] {
+    if (block_) accelerator_->release(Space::device, std::exchange(block_, nullptr));
+    block_bytes_ = 0;
+  };
+  release();
+  try {
+    block_ = accelerator_->allocate(Space::device, bytes), block_bytes_ = bytes;
+  } catch (const BudgetError&) {
+    if (had > 0) block_ = accelerator_->allocate(Space::device, had), block_bytes_ = had;
+    ++gate_version_;  // what was recorded is of another place
+    throw;
+  }
+}
+
+// The job's compute queue goes on when the device has done what the others have passed.
+void SharedPool::wait_on_device(JobId job, const std::vector<Passed>& others) {
+  Member& m = at(job);
+  m.behind.resize(use_.jobs.size());
+  for (const Passed& other : others) {
+    Passed& behind = m.behind[size_t(other.job)];
+    if (std::tie(other.step, other.moment) <= std::tie(behind.step, behind.moment)) continue;
+    behind = other;
+    const Member& o = at(use_.jobs[size_t(other.job)]);
+    const Accelerator::Event event = o.events ? o.events->event(other.step, other.moment) : nullptr;
+    if (event) m.queues->wait(kComputeQueue, event);
+  }
+}
+
+void SharedPool::wait_at_barrier(JobId job) {
+  Member& m = at(job);
+  if (m.seen == barrier_) return;
+  m.seen = barrier_;
+  for (const Member& o : members_) {
+    const Accelerator::Event event = &o != &m && o.events ? o.events->end_of_last() : nullptr;
+    if (event) m.queues->wait(kComputeQueue, event);
+  }
 }
 
 // Where a program lies under the present use.
@@ -162,7 +230,7 @@ void SharedPool::place(JobId job, size_t program) {
 }
 
 bool SharedPool::has_one_rule() const {
-  return use_.way.kind == CorunWay::Kind::turns || use_.way.kind == CorunWay::Kind::beside;
+  return is_in_turns() || use_.way.kind == CorunWay::Kind::beside;
 }
 
 bool SharedPool::all_on_circle() const {
@@ -186,7 +254,7 @@ void SharedPool::settle() {
       for (const Added& program : m.programs) tallest = std::max(tallest, program.height);
       addresses += tallest;
     }
-    pages_.commit(next.bytes, addresses);
+    commit(next.bytes, addresses);
     use_ = std::move(next);
     in_use_ = true, ++version_;
     gate_.reset();
@@ -204,7 +272,7 @@ void SharedPool::settle() {
 
 void SharedPool::make_gate() {
   is_circle_ = use_.way.kind == CorunWay::Kind::circle && all_on_circle();
-  if (use_.way.kind == CorunWay::Kind::turns) {
+  if (is_in_turns()) {
     gate_ = turn_gate();
   } else if (use_.way.kind == CorunWay::Kind::beside) {
     gate_ = open_gate();
@@ -221,8 +289,12 @@ void SharedPool::make_gate() {
   for (const Member& m : members_) {
     if (m.left && m.slot >= 0) gate_->leave(JobId(m.slot));
   }
-  is_current_ = true;
-  for (Member& m : members_) ++m.stats.switches;
+  is_current_ = true, ++gate_version_, ++barrier_;
+  for (Member& m : members_) {
+    ++m.stats.switches;
+    if (m.events) m.events->begin_count();
+    m.behind.clear();
+  }
 }
 
 bool SharedPool::is_right() const {
@@ -258,6 +330,7 @@ bool SharedPool::may_enter(JobId job) {
 }
 
 void SharedPool::begin_step(JobId job, size_t program) {
+  if (const auto& events = at(job).events) events->wait_for_all_but_last();
   std::unique_lock lock(mutex_);
   Member& m = at(job);
   m.program = program;
@@ -294,10 +367,22 @@ void SharedPool::begin_step(JobId job, size_t program) {
   if (waited) ++m.stats.waits, m.stats.waited_seconds += seconds_since(begin);
   m.inside = true, m.waited_seconds = 0, m.begun = Clock::now();
   gate_->begin_step(slot(job), program);
+  if (!m.events) return;
+  if (m.programs[program].alone) ++barrier_;
+  wait_at_barrier(job);
+  m.events->begin_step(gate_->reports(slot(job)));
 }
 
 void SharedPool::ask(JobId job, int64_t moment) {
   std::unique_lock lock(mutex_);
+  wait_in_thread(job, moment, lock);
+  if (!at(job).events) return;
+  others_.clear();
+  gate_->after(slot(job), moment, others_);
+  wait_on_device(job, others_);
+}
+
+void SharedPool::wait_in_thread(JobId job, int64_t moment, std::unique_lock<std::mutex>& lock) {
   if (gate_->may_pass(slot(job), moment)) return;
   Member& m = at(job);
   const Clock::time_point begin = Clock::now();
@@ -319,14 +404,24 @@ void SharedPool::ask(JobId job, int64_t moment) {
 
 void SharedPool::report(JobId job, int64_t moment) {
   std::lock_guard lock(mutex_);
+  if (const auto& events = at(job).events) events->pass(moment);
   gate_->passed(slot(job), moment);
   changed_.notify_all();
 }
 
 void SharedPool::end_step(JobId job) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   Member& m = at(job);
   if (!m.inside) return;
+  if (m.events) {
+    m.events->end_step();
+    if (m.programs[m.program].alone) ++barrier_;
+    if (is_in_turns()) {
+      lock.unlock();
+      m.events->wait_for_last();
+      lock.lock();
+    }
+  }
   gate_->end_step(slot(job));
   m.inside = false, m.step_seconds = seconds_since(m.begun);
   ++m.stats.steps, m.stats.worked_seconds += m.step_seconds - m.waited_seconds;
@@ -336,9 +431,11 @@ void SharedPool::end_step(JobId job) {
 }
 
 void SharedPool::leave(JobId job) {
-  std::lock_guard lock(mutex_);
   Member& m = at(job);
+  if (m.queues) synchronize(*m.queues);
+  std::lock_guard lock(mutex_);
   m.inside = false, m.left = true;
+  m.events.reset(), m.queues.reset();
   std::erase(alone_, job);
   if (gate_ && m.slot >= 0) gate_->leave(slot(job));
   if (holder_ == job) pass_turn(job);
@@ -349,82 +446,6 @@ void SharedPool::leave(JobId job) {
 PoolStats SharedPool::stats(JobId job) const {
   std::lock_guard lock(mutex_);
   return members_[size_t(job)].stats;
-}
-
-int64_t SharedPlan::own_bytes(const Storages& storages, const Plan& plan) {
-  int64_t bytes = plan.device().transients_begin();
-  for (const Storage& storage : storages.list) {
-    if (storage.space == Space::device && storage.is_transient() && storage.output) {
-      bytes += align_up(storage.bytes);
-    }
-  }
-  return bytes;
-}
-
-SharedPlan::SharedPlan(const Storages& storages, const Plan& plan, const StepShape& shape,
-                       Arena& arena, SharedPool& pool, JobId job)
-    : storages_(storages),
-      arena_(arena),
-      pool_(pool),
-      job_(job),
-      program_(pool.add(job, shape, plan, own_bytes(storages, plan))),
-      offset_(plan.offset),
-      pooled_(plan.offset.size(), 0) {
-  for (const SharableBuffer& b : shape.buffers) {
-    pooled_[b.storage] = 1;
-    shared_.push_back(b.storage);
-  }
-  int64_t end = plan.device().transients_begin();
-  for (StorageId s : storages.list.ids()) {
-    const Storage& storage = storages[s];
-    if (storage.space != Space::device || !storage.is_transient() || pooled_[s]) continue;
-    offset_[s] = end;
-    if (storage.output) end += align_up(storage.bytes);
-  }
-  arena.reserve(Space::device, end);
-  arena.reserve(Space::host, plan.host().bytes);
-}
-
-void SharedPlan::begin_step() {
-  pool_.begin_step(job_, program_);
-  if (version_ != pool_.version()) {
-    const PoolOffsets& offset = pool_.offset(job_, program_);
-    for (size_t i = 0; i < offset.size(); ++i) offset_[shared_[i]] = offset[i];
-    version_ = pool_.version();
-  }
-  next_ask_ = next_report_ = 0;
-  before_node(0, kComputeQueue);  // other queues may run ahead of the first node of compute
-}
-
-void SharedPlan::end_step() { pool_.end_step(job_); }
-
-void SharedPlan::before_node(NodeId node, QueueId queue) {
-  if (queue != kComputeQueue) return;
-  const auto& asks = pool_.asks(job_);
-  while (next_ask_ < asks.size() && asks[next_ask_] <= start_of(node)) {
-    pool_.ask(job_, asks[next_ask_++]);
-  }
-}
-
-void SharedPlan::after_node(NodeId node, QueueId queue) {
-  if (queue != kComputeQueue) return;
-  const auto& reports = pool_.reports(job_);
-  while (next_report_ < reports.size() && reports[next_report_] <= done_of(node)) {
-    pool_.report(job_, reports[next_report_++]);
-  }
-}
-
-std::byte* SharedPlan::address(StorageId id) const {
-  return (pooled_[id] ? pool_.base() : arena_.base(storages_[id].space)) + offset_[id];
-}
-
-std::byte* SharedPlan::outside_step(StorageId id) {
-  if (pooled_[id]) throw ProgramError("a storage of the pool has no address outside a step");
-  return address(id);
-}
-
-int64_t SharedPlan::capacity() const {
-  return arena_.bytes(Space::device) + arena_.bytes(Space::host);
 }
 
 }  // namespace pal

@@ -1,5 +1,10 @@
 // One pool of memory for several jobs, each in a thread of its own (Zico, Lim et al. 2021): its
 // bytes, and who waits for whom. The rules are gates (memory/share/gate.h); here are the threads.
+//
+// On an accelerator jobs ask and report when they queue nodes. A job's thread waits until the
+// others have queued what it comes behind, and its compute queue until the device has done that: by
+// events that are recorded already, so that no queue can wait for what may never come. In turns a
+// step ends when the device has done it.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -11,8 +16,9 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "memory/plan/plan.h"
 #include "memory/run/committed_pages.h"
-#include "memory/run/static_plan.h"
+#include "memory/run/passed_events.h"
 #include "memory/share/corun_plan.h"
 
 namespace pal {
@@ -49,10 +55,14 @@ struct PoolUse {
 
 class SharedPool {
  public:
-  // Programs may be added; steps may begin when use() has been called.
-  explicit SharedPool(size_t jobs) : members_(jobs) {}
+  // Programs may be added; steps may begin when use() has been called. `accelerator`: whose memory
+  // it is; null: the processor's.
+  explicit SharedPool(size_t jobs, std::shared_ptr<Accelerator> accelerator = nullptr)
+      : accelerator_(std::move(accelerator)), members_(jobs) {}
+  ~SharedPool();
   // For jobs 0, 1, ... of the way. Shapes of a circle must outlive this.
-  SharedPool(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts = {});
+  SharedPool(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts = {},
+             std::shared_ptr<Accelerator> accelerator = nullptr);
 
   // From now on, or as soon as no job is inside a step: no step begins before. Bytes that are no
   // longer the pool's go back to the system then. BudgetError, and nothing has changed, where a
@@ -63,6 +73,8 @@ class SharedPool {
   // takes: between steps of that job. BudgetError where it alone needs more than there is, or the
   // job would have more of its own than expect() allowed it.
   size_t add(JobId job, const StepShape& shape, const Plan& plan, int64_t own_bytes = 0);
+  // Whose queues a job's steps run on, on an accelerator: before its first step.
+  void attach(JobId job, const std::shared_ptr<Accelerator>& queues);
   // The job's programs are no more: between its steps. Others are to be added.
   void forget(JobId job);
   JobNeeds needs(JobId job) const;
@@ -75,9 +87,11 @@ class SharedPool {
   PoolOffsets offset_of(JobId job, const StepShape& shape) const;
   // Counts the uses.
   int64_t version() const { return version_; }
+  // Counts the uses and the gates: so long offset() and stops() stay.
+  int64_t gate_version() const { return gate_version_; }
 
-  std::byte* base() const { return pages_.base(); }
-  int64_t bytes() const { return pages_.bytes(); }
+  std::byte* base() const { return accelerator_ ? block_ : pages_.base(); }
+  int64_t bytes() const { return accelerator_ ? block_bytes_ : pages_.bytes(); }
   int64_t resident() const;  // bytes of it that take memory now
 
   // Around a step of a program; each waits until the job may go on.
@@ -85,6 +99,8 @@ class SharedPool {
   // The moments at which this step must ask and report; they hold until its end.
   const std::vector<int64_t>& asks(JobId job) const { return gate_->asks(slot(job)); }
   const std::vector<int64_t>& reports(JobId job) const { return gate_->reports(slot(job)); }
+  // All at which a step of this program ever does, under this gate.
+  std::vector<int64_t> stops(JobId job) const { return gate_->stops(slot(job)); }
   void ask(JobId job, int64_t moment);
   void report(JobId job, int64_t moment);
   void end_step(JobId job);
@@ -114,6 +130,11 @@ class SharedPool {
     std::optional<int64_t> own_limit;
     Clock::time_point begun;
     PoolStats stats;
+    // On an accelerator, until it leaves.
+    std::shared_ptr<Accelerator> queues;
+    std::unique_ptr<PassedEvents> events;
+    int64_t seen = 0;            // the barrier that its queue has waited at
+    std::vector<Passed> behind;  // what of each of the way's jobs it has waited for
   };
   Member& at(JobId job) { return members_[size_t(job)]; }
   const Member& at(JobId job) const { return members_[size_t(job)]; }
@@ -128,58 +149,34 @@ class SharedPool {
   void place(JobId job, size_t program);
   void settle();
   void make_gate();
-  static int64_t bytes_for(const Added& program, JobId job, const PoolUse& use);
+  void commit(int64_t bytes, int64_t addresses);
+  void wait_in_thread(JobId job, int64_t moment, std::unique_lock<std::mutex>& lock);
+  void wait_on_device(JobId job, const std::vector<Passed>& others);
+  void wait_at_barrier(JobId job);
+  bool is_in_turns() const { return use_.way.kind == CorunWay::Kind::turns; }
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   PoolUse use_;
   std::optional<PoolUse> next_;
   bool in_use_ = false;
-  int64_t version_ = 0;
+  int64_t version_ = 0, gate_version_ = 0;
   int64_t region_bytes_ = 64;
-  CommittedPages pages_;
+  CommittedPages pages_;  // of the processor
+  const std::shared_ptr<Accelerator> accelerator_;
+  std::byte* block_ = nullptr;  // of the accelerator
+  int64_t block_bytes_ = 0;
   std::vector<Member> members_;
   std::unique_ptr<PoolGate> gate_;
   bool is_circle_ = false;   // the gate's rule
   bool is_current_ = false;  // it knows all programs, and who takes part
   std::deque<JobId> alone_;  // who runs alone, or waits for it
+  // Counts the moments behind which whoever begins a step comes behind all steps before them.
+  int64_t barrier_ = 0;
+  std::vector<Passed> others_;  // of the job that asks
   // Turns of some length: whose it is, and until when.
   JobId holder_ = -1;
   Clock::time_point turn_ends_;
-};
-
-// One program's memory, where a pool holds what it shares. State, both slots of inputs and outputs
-// lie in the job's own arena.
-class SharedPlan final : public Memory {
- public:
-  // Storages, plan, arena and pool must outlive this. Grows the arena to what it needs.
-  SharedPlan(const Storages& storages, const Plan& plan, const StepShape& shape, Arena& arena,
-             SharedPool& pool, JobId job);
-
-  void begin_step() override;
-  void end_step() override;
-  void before_node(NodeId node, QueueId queue) override;
-  void after_node(NodeId node, QueueId queue) override;
-  std::byte* acquire(StorageId storage, QueueId) override { return address(storage); }
-  std::byte* outside_step(StorageId storage) override;
-  int64_t capacity() const override;
-
-  // Bytes of the job's arena: state, inputs, outputs.
-  static int64_t own_bytes(const Storages& storages, const Plan& plan);
-
- private:
-  std::byte* address(StorageId storage) const;
-
-  const Storages& storages_;
-  Arena& arena_;
-  SharedPool& pool_;
-  const JobId job_;
-  size_t program_;
-  std::vector<StorageId> shared_;  // in the order of the program's offsets
-  ByStorage<int64_t> offset_;      // in the pool, or in the arena
-  ByStorage<char> pooled_;
-  int64_t version_ = -1;  // of the pool's use, that offset_ is of
-  size_t next_ask_ = 0, next_report_ = 0;
 };
 
 }  // namespace pal

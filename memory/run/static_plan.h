@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "core/accelerator.h"
-#include "core/memory.h"
 #include "memory/plan/plan.h"
+#include "memory/run/planned_memory.h"
 
 namespace pal {
 
@@ -50,7 +50,7 @@ class Arena {
 
 // One program's view of an arena. Storages, plan and arena must outlive it; several programs may
 // take turns over one arena.
-class StaticPlan final : public Memory {
+class StaticPlan final : public PlannedMemory {
  public:
   // ProgramError when the arena is smaller than the plan.
   StaticPlan(const Storages& storages, const Plan& plan, Arena& arena);
@@ -60,9 +60,6 @@ class StaticPlan final : public Memory {
   std::byte* outside_step(StorageId storage) override { return address(storage); }
   int64_t capacity() const override;
 
-  // The slot, 0 or 1, that steps read inputs from; a prefetcher fills the other meanwhile.
-  void set_input_slot(int slot) { slot_ = slot; }
-  int input_slot() const { return slot_; }
   std::byte* input_address(StorageId storage, int slot) const;
 
   // Fills what lies behind the state and inputs with a canary, for recorded_peak.
@@ -72,15 +69,14 @@ class StaticPlan final : public Memory {
     return arena_.touched(Space::device, plan_.device().transients_begin());
   }
   const Plan& plan() const { return plan_; }
-  std::byte* base(Space space) const { return arena_.base(space); }
+  std::byte* base(Space space) const override { return arena_.base(space); }
 
  private:
-  std::byte* address(StorageId storage) const { return input_address(storage, slot_); }
+  std::byte* address(StorageId storage) const { return input_address(storage, input_slot()); }
 
   const Storages& storages_;
   const Plan& plan_;
   Arena& arena_;
-  int slot_ = 0;
 };
 
 }  // namespace pal

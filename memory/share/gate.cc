@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -59,6 +60,13 @@ Progress last_end_before(const Circle& circle, const Piece& earlier, const Piece
   return last;
 }
 
+// Both sorted.
+std::vector<int64_t> merged(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  std::vector<int64_t> all;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(all));
+  return all;
+}
+
 class CircleGate final : public PoolGate {
  public:
   CircleGate(const Circle& circle, const CircleWaits& waits) : waits_(waits) {
@@ -108,6 +116,26 @@ class CircleGate final : public PoolGate {
     return true;
   }
   void passed(JobId job, int64_t moment) override { at(job).now.moment = moment; }
+  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+    const Job& j = jobs_[size_t(job)];
+    const int64_t period = j.now.step / j.steps;
+    for (const CircleWait& wait : waits_[size_t(job)][on_circle(job)]) {
+      if (wait.moment != moment) continue;
+      const Job& other = jobs_[size_t(wait.other)];
+      const int64_t step = period * other.steps + wait.other_step;
+      // What a job has begun before it left is still to be waited for.
+      if (other.now.step <= step && other.left) {
+        if (other.now.step > 0) out.push_back({wait.other, other.now.step - 1, Passed::kEnd});
+      } else if (step >= 0) {
+        out.push_back({wait.other, step, wait.other_moment});
+      }
+    }
+  }
+  std::vector<int64_t> stops(JobId job) const override {
+    std::vector<int64_t> all = reports_[size_t(job)][0];
+    for (const auto& asks : asks_[size_t(job)]) all = merged(all, asks);
+    return all;
+  }
   void leave(JobId job) override { at(job).left = true; }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<CircleGate>(*this); }
 
@@ -154,7 +182,8 @@ class TicketGate final : public PoolGate {
 
   void begin_step(JobId job, size_t program) override {
     Job& j = at(job);
-    j.program = program, j.began = ++tickets_, j.now = -1, j.next = 0;
+    j.program_before = std::exchange(j.program, program);
+    j.began = ++tickets_, j.now = -1, j.next = 0, ++j.steps;
   }
   void end_step(JobId job) override { at(job).began = 0; }
   const std::vector<int64_t>& asks(JobId job) const override { return step_of(job).asks; }
@@ -166,6 +195,19 @@ class TicketGate final : public PoolGate {
                        [&](int32_t r) { return may_take(job, r); });
   }
   void passed(JobId job, int64_t moment) override { at(job).now = moment; }
+  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+    const auto& uses = step_of(job).uses;
+    const auto use = std::lower_bound(uses.begin(), uses.end(), moment,
+                                      [](const RegionUse& u, int64_t m) { return u.moment < m; });
+    if (use == uses.end() || use->moment != moment) return;
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      if (JobId(i) == job) continue;
+      Progress latest{-1, -1};
+      for (const int32_t r : use->takes) latest = std::max(latest, given(JobId(i), r));
+      if (latest.step >= 0) out.push_back({JobId(i), latest.step, latest.moment});
+    }
+  }
+  std::vector<int64_t> stops(JobId job) const override { return merged(asks(job), reports(job)); }
   void leave(JobId job) override { end_step(job); }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<TicketGate>(*this); }
 
@@ -175,14 +217,28 @@ class TicketGate final : public PoolGate {
     std::vector<int64_t> asks, reports, last;  // last: by region, when it is given back
   };
   struct Job {
-    size_t program = 0;
-    int64_t began = 0;  // ticket of the running step, 0 between steps
-    int64_t now = -1;   // the moment that it has passed
-    size_t next = 0;    // of the uses of its program
+    size_t program = 0, program_before = 0;  // of its last step, of the one before
+    int64_t began = 0;                       // ticket of the running step, 0 between steps
+    int64_t now = -1;                        // the moment that it has passed
+    size_t next = 0;                         // of the uses of its program
+    int64_t steps = 0;                       // begun
   };
   Job& at(JobId job) { return jobs_[size_t(job)]; }
   const Step& step_of(JobId job) const {
     return (*steps_)[size_t(job)][jobs_[size_t(job)].program];
+  }
+
+  // When a job last gave a region back, as far as its last two steps can tell: no later than that
+  // where it was earlier. Negative: never.
+  Progress given(JobId job, int32_t region) const {
+    const Job& j = jobs_[size_t(job)];
+    if (j.steps == 0) return {-1, -1};
+    const int64_t last = step_of(job).last[size_t(region)];
+    if (last >= 0 && (j.began == 0 || last <= j.now)) return {j.steps - 1, last};
+    if (j.steps == 1) return {-1, -1};
+    const int64_t before = (*steps_)[size_t(job)][j.program_before].last[size_t(region)];
+    if (before >= 0) return {j.steps - 2, before};
+    return {j.steps - 3, Passed::kEnd};
   }
 
   // Moments are met in order.
@@ -218,12 +274,15 @@ class OpenGate final : public PoolGate {
   bool may_pass(JobId, int64_t) override { return true; }
   void passed(JobId, int64_t) override {}
   void leave(JobId) override {}
+  void after(JobId, int64_t, std::vector<Passed>&) const override {}
+  std::vector<int64_t> stops(JobId) const override { return {}; }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<OpenGate>(*this); }
 
  private:
   std::vector<int64_t> none_;
 };
 
+// Of its steps each begins where the last one is over, on the device too.
 class TurnGate final : public PoolGate {
  public:
   void begin_step(JobId job, size_t) override { queue_.push_back(job); }
@@ -232,6 +291,8 @@ class TurnGate final : public PoolGate {
   const std::vector<int64_t>& reports(JobId) const override { return none_; }
   bool may_pass(JobId job, int64_t) override { return queue_.front() == job; }
   void passed(JobId, int64_t) override {}
+  void after(JobId, int64_t, std::vector<Passed>&) const override {}
+  std::vector<int64_t> stops(JobId) const override { return {}; }
   void leave(JobId job) override { end_step(job); }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<TurnGate>(*this); }
 
@@ -241,6 +302,14 @@ class TurnGate final : public PoolGate {
 };
 
 }  // namespace
+
+void PoolGate::after(JobId, int64_t, std::vector<Passed>&) const {
+  throw ProgramError("[share] this gate is for simulation: it does not say who let a job pass");
+}
+
+std::vector<int64_t> PoolGate::stops(JobId) const {
+  throw ProgramError("[share] this gate is for simulation: it does not say where jobs stop");
+}
 
 CircleWaits waits_of(const Circle& circle, const PoolPlacement& placement, int64_t grain) {
   // By job, step on the circle and other job: what must have been passed before a moment.

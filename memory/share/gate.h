@@ -6,6 +6,7 @@
 // done, and at the end of a step.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,13 @@
 namespace pal {
 
 using JobId = int32_t;
+
+// A moment of a job's step that has been passed, counted from the job's first step under a gate.
+struct Passed {
+  static constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // of the step
+  JobId job = 0;
+  int64_t step = -1, moment = kEnd;  // none: before the first
+};
 
 class PoolGate {
  public:
@@ -28,6 +36,13 @@ class PoolGate {
   // Whether the job may pass the moment. `true` takes what the moment takes.
   virtual bool may_pass(JobId job, int64_t moment) = 0;
   virtual void passed(JobId job, int64_t moment) = 0;
+  // For devices that work later than they are told: jobs ask when they queue a node, and report
+  // when they have queued it. Adds whose passing let the job pass the moment, right after may_pass
+  // was true: there the device is to wait for them. At most one moment of each other job.
+  // ProgramError where the gate is for simulation alone.
+  virtual void after(JobId job, int64_t moment, std::vector<Passed>& out) const;
+  // All moments at which the program that the job runs now ever asks or reports, in order.
+  virtual std::vector<int64_t> stops(JobId job) const;
   // The job has ended, or failed within a step: it holds nothing and asks for nothing any more.
   virtual void leave(JobId job) = 0;
   // As it stands, for whoever tries all ways to go on.

@@ -21,6 +21,8 @@ struct Settings {
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
   // So many more succeed, the next one fails; -1: none does.
   int64_t good_copies = -1, good_allocations = -1, good_pins = -1;
+  // So many more times does a stream wait for an event as it is told, the next time it does not.
+  int64_t good_waits = -1;
 };
 Settings& settings();
 // The device to oneself, for as long as the lock is held.

@@ -4,11 +4,13 @@
 // device: whoever waits does the work of all.
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <exception>
 #include <map>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <vector>
 
@@ -70,21 +72,32 @@ bool advance(EmulatedStream& s) {
   return true;
 }
 
-// Everything, or until something is done. One stream runs as far as it can before the next has a
-// turn: the least favourable.
+// One item of a stream after the other's, as it happens.
+void drain_shuffled(std::vector<EmulatedStream*> turn, const std::function<bool()>& is_done) {
+  static std::mt19937 rng;
+  for (size_t stuck = 0; stuck < turn.size();) {
+    std::shuffle(turn.begin() + int64_t(stuck), turn.end(), rng);
+    EmulatedStream& s = *turn[stuck];
+    if (is_done && is_done()) return;
+    if (s.queue.empty() || !advance(s)) {
+      ++stuck;  // until another one goes on
+      continue;
+    }
+    stuck = 0;
+  }
+}
+
+// Everything, or until something is done. In order, a stream goes on only where those before it
+// cannot: the least favourable for who waits for too little.
 void drain(const std::function<bool()>& is_done = nullptr) {
   std::vector<EmulatedStream*> turn = streams();
   std::erase_if(turn, [](EmulatedStream* s) { return s->capture != nullptr; });
-  if (settings().order != Order::forward) std::reverse(turn.begin(), turn.end());
-  for (bool any = true; any;) {
-    any = false;
-    for (EmulatedStream* s : turn) {
-      while (!s->queue.empty()) {
-        if (is_done && is_done()) return;
-        if (!advance(*s)) break;
-        any = true;
-      }
-    }
+  if (settings().order == Order::backward) std::reverse(turn.begin(), turn.end());
+  if (settings().order == Order::shuffled) drain_shuffled(turn, is_done);
+  for (size_t i = 0; i < turn.size();) {
+    if (is_done && is_done()) return;
+    const bool went_on = !turn[i]->queue.empty() && advance(*turn[i]);
+    i = went_on ? 0 : i + 1;
   }
   for (EmulatedStream* s : turn) {
     if (!s->queue.empty()) throw std::runtime_error("emulation: streams wait for each other");
@@ -241,6 +254,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     }
     return cudaSuccess;
   }
+  if (is_to_fail(settings().good_waits)) return cudaSuccess;
   if (event.recorded) {
     s->queue.push_back({.kind = Item::Kind::wait, .event = e->state, .count = event.recorded});
   }

@@ -11,10 +11,12 @@ std::set<std::pair<std::string, int>>& list() {
   return one;
 }
 int64_t grids = 0;
+std::mutex in_turn;  // jobs launch from threads of their own
 }  // namespace
 
 void on_launch(const char* file, int line) {
   const std::string path = file;
+  const std::lock_guard lock(in_turn);
   list().emplace(path.substr(path.find_last_of('/') + 1), line);
   ++grids;
 }

@@ -1,7 +1,5 @@
 // Probe 10: two jobs in threads of their own, their transients in one pool that is smaller than
 // both together. Each gets the bits that it gets alone; without the gates it would not.
-#include "memory/run/shared_pool.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,6 +8,7 @@
 
 #include "core/builder.h"
 #include "core/error.h"
+#include "memory/run/shared_plan.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/tensors/columns.h"

@@ -26,14 +26,16 @@ std::string advice(CorunMode mode) {
 
 CorunMemory::CorunMemory(const std::vector<std::unique_ptr<Job>>& jobs, const CorunArgs& args)
     : args_(args), budget_(args.budget), file_(args.out / "budget") {
+  const Device device = choose_device(jobs[0]->config().device);
   if (args.mode != CorunMode::unshared) {
     device_ = args.profile.empty() ? default_profile() : load_profile(args.profile);
-    pool_ = std::make_shared<SharedPool>(jobs.size());
+    pool_ = std::make_shared<SharedPool>(jobs.size(), device.accelerator);
   }
   for (const auto& job : jobs) members_.push_back({.job = job.get(), .step = {}, .needs = {}});
   for (Member& m : members_) {
     m.job->set_threads(wanted_threads());
     m.threads = m.job->threads();
+    m.keeps_threads = device.accelerator != nullptr;
   }
 }
 

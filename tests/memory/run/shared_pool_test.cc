@@ -1,6 +1,4 @@
 // Jobs that share a pool: other addresses, the same bits.
-#include "memory/run/shared_pool.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "memory/run/shared_plan.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {

@@ -191,6 +191,7 @@ TEST(TurnGate, NobodyTakesWhatAnotherHoldsAndAllComeToTheirEnd) {
     for (int i = 0; i < kSchedules; ++i) {
       const auto gate = turn_gate();
       Schedule schedule(*gate, r.players, r.pool_bytes, random);
+      schedule.is_at_once();
       ASSERT_EQ(run_by_chance(schedule, r.players.size(), random, counts), "") << "round " << round;
     }
   }

@@ -1,6 +1,8 @@
 // Jobs that a gate lets through in an order that a test chooses, and the bytes that they hold.
 #pragma once
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "memory/share/gate.h"
@@ -15,11 +17,57 @@ struct Player {
   int64_t steps_left = 3;  // then it leaves
 };
 
+// A device that works later than it is told: a job's nodes run one behind the other, and behind
+// what its gate said they come after. The bytes that a node takes must lie behind whoever had them.
+class LateDevice {
+ public:
+  explicit LateDevice(size_t jobs) : jobs_(jobs) {
+    for (Job& job : jobs_) job.behind.assign(jobs, {-1, -1});
+  }
+  void begin_step(JobId id) { ++at(id).step; }
+  void wait(JobId id, const Passed& other) {
+    auto& behind = at(id).behind[size_t(other.job)];
+    behind = std::max(behind, {other.step, other.moment});
+  }
+  // False where the bytes may still be another's.
+  bool take(JobId id, int64_t offset, int64_t bytes) const {
+    return std::none_of(had_.begin(), had_.end(), [&](const Had& had) {
+      return had.job != id && had.begin < offset + bytes && offset < had.end &&
+             at(id).behind[size_t(had.job)] < had.until;
+    });
+  }
+  void give(JobId id, int64_t offset, int64_t bytes, int64_t moment) {
+    const int64_t step = at(id).step;
+    // The host runs a step ahead and no further.
+    std::erase_if(had_, [&](const Had& h) { return h.job == id && h.until.first <= step - 2; });
+    had_.push_back({id, offset, offset + bytes, {step, moment}});
+  }
+  // Who fails leaves when the device has done what it was told.
+  void fail(JobId id) {
+    std::erase_if(had_, [&](const Had& h) { return h.job == id; });
+  }
+
+ private:
+  struct Job {
+    int64_t step = -1;
+    std::vector<std::pair<int64_t, int64_t>> behind;  // by other job: a step and a moment of it
+  };
+  struct Had {
+    JobId job;
+    int64_t begin, end;
+    std::pair<int64_t, int64_t> until;
+  };
+  Job& at(JobId id) { return jobs_[size_t(id)]; }
+  const Job& at(JobId id) const { return jobs_[size_t(id)]; }
+  std::vector<Job> jobs_;
+  std::vector<Had> had_;
+};
+
 // Does with a gate what its contract says, one moment of one job at a time.
 class Schedule {
  public:
   Schedule(PoolGate& gate, std::vector<Player> players, int64_t pool_bytes, Random& random)
-      : gate_(gate), random_(random), owner_(pool_bytes) {
+      : gate_(gate), random_(random), owner_(pool_bytes), device_(players.size()) {
     for (Player& player : players) jobs_.push_back({std::move(player)});
   }
 
@@ -30,6 +78,8 @@ class Schedule {
   // "" while every byte had one owner at most.
   const std::string& wrong() const { return wrong_; }
   int64_t moves() const { return moves_; }
+  // Where steps end when a device has done them, or the gate is for simulation.
+  void is_at_once() { is_late_ = false; }
 
   // Whether the job got on.
   bool move(JobId id) {
@@ -37,6 +87,7 @@ class Schedule {
     if (job.moment < 0) {
       job.program = size_t(random_.below(int64_t(job.player.programs.size())));
       gate_.begin_step(id, job.program);
+      device_.begin_step(id);
       job.moment = 0, job.ask = job.report = 0;
       return ++moves_;
     }
@@ -44,6 +95,9 @@ class Schedule {
     if (job.ask < asks.size() && asks[job.ask] == job.moment) {
       if (!gate_.may_pass(id, job.moment)) return false;
       ++job.ask;
+      std::vector<Passed> others;
+      if (is_late_) gate_.after(id, job.moment, others);
+      for (const Passed& other : others) device_.wait(id, other);
     }
     take_and_give(id, job);
     if (job.report < reports.size() && reports[job.report] == job.moment) {
@@ -54,6 +108,7 @@ class Schedule {
   }
 
   void leave(JobId id) {
+    if (is_within(id)) device_.fail(id);
     gate_.leave(id);
     owner_.free_all_of(id);
     at(id).left = true;
@@ -79,7 +134,12 @@ class Schedule {
       if (b.life.begin == job.moment && !owner_.claim(id, offset, b.bytes)) {
         wrong_ = "job " + std::to_string(id) + " takes bytes that another holds";
       }
-      if (b.life.end == job.moment) owner_.free(id, offset, b.bytes);
+      if (is_late_ && b.life.begin == job.moment && !device_.take(id, offset, b.bytes)) {
+        wrong_ = "job " + std::to_string(id) + " takes bytes that another's nodes still use";
+      }
+      if (b.life.end != job.moment) continue;
+      owner_.free(id, offset, b.bytes);
+      device_.give(id, offset, b.bytes, job.moment);
     }
   }
   void end_step(JobId id, Job& job) {
@@ -93,6 +153,8 @@ class Schedule {
   PoolGate& gate_;
   Random& random_;
   OwnerMap owner_;
+  LateDevice device_;
+  bool is_late_ = true;
   std::vector<Job> jobs_;
   std::string wrong_;
   int64_t moves_ = 0;
