@@ -53,6 +53,7 @@ class Runner final {
   }
 
   void set_options(RunOptions options);
+  const RunOptions& options() const { return options_; }
   // The last run in the Trace Event Format, for chrome://tracing or Perfetto. One track a queue.
   void write_chrome_trace(const std::string& path) const;
   // Nanoseconds that each node took in the last run (with RunOptions::trace).

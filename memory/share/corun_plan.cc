@@ -87,9 +87,9 @@ const char* to_string(CorunWay::Kind kind) {
 
 std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes) {
   double round = 0;
-  for (const StepShape* shape : shapes) round += shape->ms();
+  for (const StepShape* shape : shapes) round += shape->ms_alone();
   std::vector<double> rates;
-  for (const StepShape* shape : shapes) rates.push_back(shape->ms() / round);
+  for (const StepShape* shape : shapes) rates.push_back(shape->ms_alone() / round);
   return rates;
 }
 
@@ -122,7 +122,7 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, int64_t grain)
             .total = 1};
   beside_ = {.kind = CorunWay::Kind::beside,
              .pool_bytes = std::accumulate(heights.begin(), heights.end(), int64_t(0))};
-  simulate_way(beside_);
+  beside_speed_ = simulate_way(beside_);
   if (shapes_.size() < 2) return;
   add_tickets();
 
@@ -132,7 +132,7 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, int64_t grain)
     double period = 0, alone = 0;
     for (size_t j = 0; j < steps.size(); ++j) {
       alone += steps[j] * shapes_[j]->ms();
-      period = std::max(period, steps[j] * shapes_[j]->ms() / beside_.rate[j]);
+      period = std::max(period, steps[j] * shapes_[j]->ms() / beside_speed_[j]);
     }
     by_idle.emplace_back(-alone / period, steps);
   }
@@ -158,7 +158,7 @@ void CorunSearch::add_tries(const std::vector<int>& steps) {
   std::vector<double> lasts;
   for (size_t j = 0; j < steps.size(); ++j) {
     const auto alone = double(shapes_[j]->ticks());
-    lasts.push_back(std::max(alone, alone / std::max(beside_.rate[j], 1e-3)));
+    lasts.push_back(std::max(alone, alone / std::max(beside_speed_[j], 1e-3)));
     together = std::max(together, steps[j] * lasts[j]);
     apart += steps[j] * alone;
   }
@@ -193,12 +193,17 @@ void CorunSearch::add_tries(const std::vector<int>& steps) {
   }
 }
 
-void CorunSearch::simulate_way(CorunWay& way) const {
+std::vector<double> CorunSearch::simulate_way(CorunWay& way) const {
   std::vector<SimulatedJob> jobs;
   for (const StepShape* shape : shapes_) jobs.push_back({.programs = {shape}});
   const auto gate = way.gate(shapes_);
   const SimulatedRun run = simulate(jobs, *gate, kRounds * round_ms_);
-  way.rate = run.rate, way.total = run.total();
+  way.rate = run.rate;
+  for (size_t j = 0; j < way.rate.size(); ++j) {
+    way.rate[j] *= shapes_[j]->ms_alone() / shapes_[j]->ms();
+  }
+  way.total = std::accumulate(way.rate.begin(), way.rate.end(), 0.0);
+  return run.rate;
 }
 
 const CorunWay& CorunSearch::place(Try& t) {

@@ -73,14 +73,16 @@ class CorunSearch {
   void add_tickets();
   void add_tries(const std::vector<int>& steps);
   const CorunWay& place(Try& t);
-  void simulate_way(CorunWay& way) const;
+  // Fills in the rates, relative to each job alone. Returns them relative to the shapes' own times.
+  std::vector<double> simulate_way(CorunWay& way) const;
   const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);
 
   std::vector<const StepShape*> shapes_;
   int64_t grain_, own_bytes_ = 0;
   double round_ms_ = 0;  // a step of each, alone
   CorunWay turns_, beside_;
-  std::vector<CorunWay> tickets_;  // in pools of several heights
+  std::vector<double> beside_speed_;  // of its jobs, relative to the shapes' own times
+  std::vector<CorunWay> tickets_;     // in pools of several heights
   std::vector<Try> tries_;
 };
 

@@ -52,4 +52,34 @@ StepShape step_shape(const std::string& name, const Program& program, const Stor
   return shape;
 }
 
+StepShape with_share(const StepShape& shape, double share, const std::vector<int64_t>& node_ns) {
+  StepShape out = shape;
+  out.tick.clear();
+  out.alone_ms = 0;
+  int64_t now = 0;
+  size_t i = 0;
+  const auto ns = [](double ms) { return int64_t(std::llround(ms * 1e6)); };
+  for (NodeId n = 0; n < NodeId(shape.moments() / 2); ++n) {
+    if (i == shape.node.size() || shape.node[i] != n) {
+      out.tick.insert(out.tick.end(), 2, now);
+      continue;
+    }
+    NodeDemand& demand = out.nodes[i++];
+    const double slower =
+        std::max(1.0, std::max({demand.flops, demand.memory, demand.units}) / share);
+    const double alone = demand.launch_ms + demand.work_ms;
+    demand.work_ms *= slower;
+    demand.flops /= slower, demand.memory /= slower, demand.units /= slower;
+    const double predicted = demand.launch_ms + demand.work_ms;
+    const double factor =
+        node_ns.empty() || predicted <= 0 ? 1 : double(node_ns[size_t(n)]) * 1e-6 / predicted;
+    demand.launch_ms *= factor, demand.work_ms *= factor;
+    out.alone_ms += demand.idle_ms + alone * factor;
+    out.tick.push_back(now += ns(demand.idle_ms));
+    out.tick.push_back(now += std::max<int64_t>(1, ns(demand.launch_ms + demand.work_ms)));
+  }
+  out.tick.push_back(now);
+  return out;
+}
+
 }  // namespace pal

@@ -35,11 +35,20 @@ struct StepShape {
   int64_t moments() const { return int64_t(tick.size()) - 1; }
   int64_t ticks() const { return tick.back(); }
   double ms() const { return double(ticks()) * 1e-6; }
+  // Of the step with all of the device, where beside others it has a part.
+  double alone_ms = 0;  // 0: ms()
+  double ms_alone() const { return alone_ms > 0 ? alone_ms : ms(); }
 };
 
 // Of a step that has been placed. Copies to the host's memory run beside compute: what they take of
 // the device is not counted, how long compute waits for them is.
 StepShape step_shape(const std::string& name, const Program& program, const Storages& storages,
                      const Plan& plan, const DeviceProfile& device);
+
+// As it runs with a `share` of the device and no more, as a job of a processor has its part of the
+// threads; alone it has all. `node_ns`: what its nodes took so, in nanoseconds by node of the
+// program, where that was measured; whatever share it gets, a node is then slower than predicted by
+// one factor. Empty: as predicted.
+StepShape with_share(const StepShape& shape, double share, const std::vector<int64_t>& node_ns);
 
 }  // namespace pal

@@ -30,12 +30,13 @@ CorunMemory::CorunMemory(const std::vector<std::unique_ptr<Job>>& jobs, const Co
   if (args.mode != CorunMode::unshared) {
     device_ = args.profile.empty() ? default_profile() : load_profile(args.profile);
     pool_ = std::make_shared<SharedPool>(jobs.size(), device.accelerator);
+    on_processor_ = !device.accelerator;
   }
   for (const auto& job : jobs) members_.push_back({.job = job.get(), .step = {}, .needs = {}});
   for (Member& m : members_) {
     m.job->set_threads(wanted_threads());
     m.threads = m.job->threads();
-    m.keeps_threads = device.accelerator != nullptr;
+    m.keeps_threads = !on_processor_ || m.job->args().config.device.threads->has_value();
   }
 }
 
@@ -140,7 +141,7 @@ PoolUse CorunMemory::turns_of(const Ids& jobs) const {
 // The way of the mode that is predicted to do most; nothing where it needs more than there is.
 std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
   auto shapes = std::make_shared<std::vector<StepShape>>();
-  for (const JobId j : jobs) shapes->push_back(members_[size_t(j)].step);
+  for (const JobId j : jobs) shapes->push_back(step_beside(members_[size_t(j)], jobs.size()));
   std::vector<const StepShape*> pointers;
   for (const StepShape& shape : *shapes) pointers.push_back(&shape);
   turns_ = rates_in_turns(pointers);
@@ -238,6 +239,48 @@ void CorunMemory::replan(bool stay_in_turns) {
   begin_use(better ? *better : turns_of(all));
 }
 
+// Beside others a job of the processor has its part of the threads, and no more.
+int CorunMemory::threads_beside(const Member& m, size_t jobs) const {
+  return m.keeps_threads ? m.threads : std::max(1, cpu_device(0).threads / int(jobs));
+}
+
+StepShape CorunMemory::step_beside(const Member& m, size_t jobs) const {
+  if (!on_processor_) return m.step;
+  const int threads = threads_beside(m, jobs);
+  const double share = std::min(1.0, double(threads) / cpu_device(0).threads);
+  const bool measured =
+      m.measured_threads == threads && m.node_ns.size() == size_t(m.step.moments() / 2);
+  StepShape step = with_share(m.step, share, measured ? m.node_ns : std::vector<int64_t>{});
+  if (m.keeps_threads) step.alone_ms = 0;  // alone it has no more
+  return step;
+}
+
+// Side by side the times of a job's nodes are measured once with its threads; when those of all are
+// known, the way is chosen anew. By the job's thread, between its steps.
+void CorunMemory::measure(size_t j) {
+  constexpr int kPatience = 60;  // steps; where the largest bucket is rare, as predicted
+  const Ids all = present(false);
+  const auto is_measured = [&](JobId i) {
+    const Member& m = members_[size_t(i)];
+    return m.measured_threads == threads_beside(m, all.size());
+  };
+  Member& m = members_[j];
+  if (!pool_ || !on_processor_ || in_turns() || all.size() < 2 || is_measured(JobId(j))) return;
+  if (m.threads != threads_beside(m, all.size())) return;
+  const bool last = ++m.unmeasured_steps > kPatience;
+  const auto times = m.job->measured_times(last);
+  if (!times && !last) return;
+  m.node_ns = times.value_or(std::vector<int64_t>{});
+  m.measured_threads = m.threads, m.unmeasured_steps = 0;
+  if (!std::all_of(all.begin(), all.end(), is_measured)) return;
+  const double before = use_.way.total;
+  replan(false);
+  log_info("measured the jobs' nodes: " + std::string(to_string(use_.way.kind)) + ", predicted " +
+           fixed(use_.way.total, 2) + " times the steps of taking turns (before " +
+           fixed(before, 2) + ")");
+  begin_trial();
+}
+
 // What is predicted to do more may do less.
 void CorunMemory::begin_trial() {
   trial_.reset();
@@ -295,6 +338,7 @@ bool CorunMemory::before_step(size_t j) {
     const std::optional<int64_t> budget = file_.changed();
     if (budget && *budget != budget_) set_budget(*budget);
     if (!members_[j].ends.empty()) return false;
+    measure(j);
     look_at_trial();
     threads = wanted_threads();
   }

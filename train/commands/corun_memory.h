@@ -55,6 +55,9 @@ class CorunMemory {
     bool left = false;           // it has ended
     std::string ends;            // why it must; empty: it need not
     bool keeps_threads = false;  // it cannot have others
+    // How long the nodes of `step` take with so many threads, once measured; steps until then.
+    std::vector<int64_t> node_ns;
+    int measured_threads = 0, unmeasured_steps = 0;
 
     int64_t alone_bytes() const { return needs.own_bytes + needs.height; }
   };
@@ -75,6 +78,9 @@ class CorunMemory {
   void fit_parts(PoolUse& use) const;
   void begin_use(PoolUse use);
   void replan(bool stay_in_turns);
+  int threads_beside(const Member& member, size_t jobs) const;
+  StepShape step_beside(const Member& member, size_t jobs) const;
+  void measure(size_t job);
   void begin_trial();
   void look_at_trial();
   void set_budget(int64_t budget);
@@ -83,6 +89,7 @@ class CorunMemory {
   const CorunArgs& args_;
   DeviceProfile device_;  // whose times decide
   std::shared_ptr<SharedPool> pool_;
+  bool on_processor_ = true;
   mutable std::mutex mutex_;
   int64_t budget_;
   std::vector<Member> members_;

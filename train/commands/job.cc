@@ -2,6 +2,8 @@
 #include "train/commands/job.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <variant>
 
 #include "core/error.h"
@@ -103,6 +105,37 @@ void Job::plan_all() { trainer_->add_all_programs(); }
 StepShape Job::largest_step(const DeviceProfile& device) {
   const Compiled& c = trainer_->largest().compiled();
   return step_shape(args_.name, c.program, c.storages, c.plan, device);
+}
+
+std::optional<std::vector<int64_t>> Job::measured_times(bool last) {
+  constexpr size_t kSteps = 5;  // the first of which is not counted
+  Runner& runner = trainer_->largest().runner();
+  RunOptions options = runner.options();
+  const auto trace = [&](bool on) {
+    options.trace = on;
+    runner.set_options(options);
+    return std::exchange(measured_, {});
+  };
+  if (!options.trace) {
+    trace(true);
+    return {};
+  }
+  const std::vector<int64_t> times = runner.node_times();
+  const bool ran = std::any_of(times.begin(), times.end(), [](int64_t ns) { return ns > 0; });
+  if (ran && (measured_.empty() || times != measured_.back())) measured_.push_back(times);
+  if (measured_.size() < kSteps) {
+    if (last) trace(false);
+    return {};
+  }
+  const std::vector<std::vector<int64_t>> steps = trace(false);
+  std::vector<int64_t> medians(times.size());
+  for (size_t n = 0; n < medians.size(); ++n) {
+    std::array<int64_t, kSteps - 1> of_node;
+    for (size_t i = 1; i < kSteps; ++i) of_node[i - 1] = steps[i][n];
+    std::nth_element(of_node.begin(), of_node.begin() + kSteps / 2 - 1, of_node.end());
+    medians[n] = of_node[kSteps / 2 - 1];
+  }
+  return medians;
 }
 
 void Job::release() {

@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "train/loop/train_args.h"
 #include "train/loop/trainer.h"
@@ -39,6 +41,9 @@ class Job {
   void plan_all();
   // The step that needs most, with the times of a device.
   StepShape largest_step(const DeviceProfile& device);
+  // Between steps. From the first call on, how long each node of that step takes is measured; the
+  // median of a few steps, in nanoseconds, once there are so many. `last`: no call will follow.
+  std::optional<std::vector<int64_t>> measured_times(bool last);
   // Device, data and plan, to the log.
   void describe();
   std::string plan();     // of the largest step, as plan.json
@@ -69,7 +74,8 @@ class Job {
   PoolShare share_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Trainer> trainer_;
-  std::string reason_ = "failed";  // why it ended; so it reads until run() returns
+  std::vector<std::vector<int64_t>> measured_;  // node times of some steps
+  std::string reason_ = "failed";               // why it ended; so it reads until run() returns
 };
 
 }  // namespace pal

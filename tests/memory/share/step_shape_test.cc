@@ -163,5 +163,42 @@ TEST(StepShape, EveryNodeTakesTime) {
   for (NodeId n : c.program.nodes.ids()) EXPECT_EQ(shape.tick[size_t(done_of(n))], int32_t(n) + 1);
 }
 
+// What a node takes with a share of the device is what was measured so; with all of it, as much
+// less as was predicted.
+TEST(StepShape, WithAShareNodesTakeWhatWasMeasured) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Compiled c = compiled(seed, seed % 2 == 1);
+    const StepShape shape = step_shape("step", c.program, c.storages, c.plan, kSmallCard);
+    const StepShape whole = with_share(shape, 1, {});
+    EXPECT_NEAR(whole.ms(), shape.ms(), 1e-6 * double(shape.moments()));
+    EXPECT_NEAR(whole.ms_alone(), shape.ms(), 1e-6 * double(shape.moments()));
+    const StepShape half = with_share(shape, 0.5, {});
+    EXPECT_GE(half.ms(), shape.ms());
+    EXPECT_LE(half.ms(), 2 * shape.ms());
+    EXPECT_NEAR(half.ms_alone(), whole.ms_alone(), 1e-9);
+    for (const NodeDemand& d : half.nodes) {
+      EXPECT_LE(std::max({d.flops, d.memory, d.units}), 0.5 + 1e-12);
+    }
+
+    std::vector<int64_t> ns(size_t(c.program.node_count()), 0);
+    int64_t sum = 0, idle = 0;
+    for (size_t i = 0; i < shape.node.size(); ++i) {
+      ns[size_t(shape.node[i])] = 1000 + int64_t(i) * 37 % 500;
+      const bool runs = half.nodes[i].launch_ms + half.nodes[i].work_ms > 0;
+      sum += runs ? ns[size_t(shape.node[i])] : 0;
+      idle += std::llround(shape.nodes[i].idle_ms * 1e6);
+    }
+    const StepShape measured = with_share(shape, 0.5, ns);
+    EXPECT_NEAR(double(measured.ticks()), double(sum + idle), 2.0 * double(shape.node.size()));
+    EXPECT_LE(measured.ms_alone(), measured.ms() + 1e-9 * double(shape.moments()));
+    EXPECT_EQ(measured.moments(), shape.moments());
+    for (size_t i = 0; i < shape.node.size(); ++i) {
+      const auto n = size_t(shape.node[i]);
+      if (half.nodes[i].launch_ms + half.nodes[i].work_ms <= 0) continue;
+      EXPECT_NEAR(double(measured.tick[2 * n + 1] - measured.tick[2 * n]), double(ns[n]), 1);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pal::test
