@@ -1,6 +1,6 @@
 // What running costs beside the kernels. The runner: nanoseconds a node with kernels that do
 // nothing, three operands each. A pool's gate: nanoseconds a decision. The goal of both is at most
-// a microsecond.
+// a microsecond. A pool: nanoseconds each time that a job's thread asks or reports.
 #include <benchmark/benchmark.h>
 
 #include "core/builder.h"
@@ -8,6 +8,7 @@
 #include "core/prepare.h"
 #include "core/runner.h"
 #include "memory/plan/plan.h"
+#include "memory/run/shared_pool.h"
 #include "memory/run/static_plan.h"
 #include "memory/share/gate.h"
 #include "memory/storages/storages.h"
@@ -90,6 +91,33 @@ void Gate_TicketDecisions(benchmark::State& state) {
       double(decisions), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
+// What a job's thread does at the edges of a step, with nobody to wait for: it asks and reports at
+// each node of a chain under tickets, jobs a step each in turn.
+void Pool_AsksAndReports(benchmark::State& state) {
+  const Program program = chain(2000, 0);
+  const Storages storages = assign_storages(program);
+  const Plan plan = make_plan(program, storages, StateLayout(program));
+  DeviceProfile device;
+  device.f32 = device.vector = device.memory = 1e9, device.launch = 1e-6;
+  const StepShape shape = step_shape("chain", program, storages, plan, device);
+  CorunWay way{.kind = CorunWay::Kind::tickets, .pool_bytes = 2 * shape.alone_bytes};
+  way.placement = place_apart(std::vector<const StepShape*>(2, &shape), way.pool_bytes);
+  SharedPool pool(way, 2, way.pool_bytes);
+  for (JobId job = 0; job < 2; ++job) pool.add(job, shape, plan);
+  int64_t calls = 0;
+  for (auto _ : state) {
+    for (JobId job = 0; job < 2; ++job) {
+      pool.begin_step(job, 0);
+      for (const int64_t moment : pool.asks(job)) pool.ask(job, moment), ++calls;
+      for (const int64_t moment : pool.reports(job)) pool.report(job, moment), ++calls;
+      pool.end_step(job);
+    }
+  }
+  state.counters["per_call"] =
+      benchmark::Counter(double(calls), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK(Pool_AsksAndReports)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Gate_TicketDecisions)->Args({2, 64})->Args({4, 64})->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_EmptyKernels)->Arg(1000)->Arg(20000)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_EmptyKernelsTraced)->Arg(20000)->Unit(benchmark::kMicrosecond);
