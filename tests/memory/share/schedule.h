@@ -97,7 +97,14 @@ class Schedule {
       ++job.ask;
       std::vector<Passed> others;
       if (is_late_) gate_.after(id, job.moment, others);
-      for (const Passed& other : others) device_.wait(id, other);
+      for (const Passed& other : others) {
+        // Only what was passed can be waited for; of who has left, only what it had passed.
+        if (std::pair(other.step, other.moment) >= next(other.job)) {
+          if (!has_left(other.job)) wrong_ = "a moment is waited for that was not passed";
+          continue;
+        }
+        device_.wait(id, other);
+      }
     }
     take_and_give(id, job);
     if (job.report < reports.size() && reports[job.report] == job.moment) {
