@@ -637,7 +637,7 @@ TEST_F(CorunWhileItRuns, AJobThatEndsLeavesItsThreadsAndMemoryToTheOther) {
 
 // Both ways are tried, with whatever threads each has, and one is kept: no bit depends on it.
 TEST_F(Corun, AutoMeasuresBothWays) {
-  const Words many{"--steps", "120", "--set", "device.threads=null"};
+  const Words many{"--steps", "500", "--set", "device.threads=null"};
   const auto with = [&](Words words) {
     words.insert(words.end(), many.begin(), many.end());
     return words;
