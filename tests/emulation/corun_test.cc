@@ -6,9 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/device.h"
-#include "core/error.h"
-#include "tests/emulation/emulation.h"
+#include "tests/emulation/fixture.h"
 #include "tests/support/files.h"
 #include "train/commands/cli.h"
 
@@ -18,15 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 using emulation::Order;
 
-class CorunOnGpu : public testing::Test {
+class CorunOnGpu : public OnGpu {
  protected:
-  void SetUp() override {
-    emulation::settings() = {};
-    try {
-      cuda_device();
-    } catch (const UsageError& error) {
-      GTEST_SKIP() << error.what();
-    }
+  void prepare() override {
     for (const char* part : {"train", "valid", "test"}) {
       std::ofstream en(dir_.path() / (std::string(part) + ".en"));
       std::ofstream vi(dir_.path() / (std::string(part) + ".vi"));
@@ -52,7 +44,6 @@ class CorunOnGpu : public testing::Test {
            "train: {batch_size: 8, steps: 3, lr: 0.02, valid_every: 2, log_every: 1}\n"
            "device: {type: cuda}\n";
   }
-  void TearDown() override { emulation::settings() = {}; }
 
   std::string file(const std::string& name) const { return (dir_.path() / name).string(); }
   // What a command prints.

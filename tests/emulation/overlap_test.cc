@@ -2,10 +2,9 @@
 // the other in every order of the streams, and a wait that is dropped shows.
 #include <gtest/gtest.h>
 
-#include "core/error.h"
 #include "core/order.h"
 #include "memory/run/program_set.h"
-#include "tests/emulation/emulation.h"
+#include "tests/emulation/fixture.h"
 #include "tests/support/micro_batches.h"
 
 namespace pal::test {
@@ -13,22 +12,16 @@ namespace {
 
 using emulation::Order;
 
-class Overlap : public testing::Test {
+class Overlap : public OnGpu {
  protected:
-  void SetUp() override {
-    emulation::settings() = {};
-    try {
-      device_ = cuda_device();
-    } catch (const UsageError& error) {
-      GTEST_SKIP() << error.what();
-    }
+  void prepare() override {
+    device_ = cuda_device();
     layout_.add(first_), layout_.add(last_);
     options_.profile = DeviceProfile{};
     options_.profile->name = "half full", options_.profile->units = 400;
     options_.profile->f32 = options_.profile->vector = 1e12, options_.profile->memory = 1e11;
     options_.profile->tile = 64, options_.profile->launch = 1e-6;
   }
-  void TearDown() override { emulation::settings() = {}; }
 
   Bytes one_by_one() {
     KernelCache cache(device_);

@@ -9,10 +9,9 @@
 #include <chrono>
 #include <thread>
 
-#include "core/error.h"
 #include "memory/run/program_set.h"
 #include "memory/share/corun_plan.h"
-#include "tests/emulation/emulation.h"
+#include "tests/emulation/fixture.h"
 #include "tests/support/micro_batches.h"
 
 namespace pal::test {
@@ -138,18 +137,8 @@ struct Pool {
   }
 };
 
-class SharedGpuPool : public testing::Test {
+class SharedGpuPool : public OnGpu {
  protected:
-  void SetUp() override {
-    emulation::settings() = {};
-    try {
-      cuda_device();
-    } catch (const UsageError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  void TearDown() override { emulation::settings() = {}; }
-
   static Bytes alone(const Kind& kind, int steps) {
     Job job(kind);
     for (int i = 0; i < steps; ++i) job.step(i);

@@ -20,7 +20,7 @@
 #include "ops/sums/gates.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/transfers.h"
-#include "tests/emulation/emulation.h"
+#include "tests/emulation/fixture.h"
 #include "tests/support/random_network.h"
 #include "train/loop/step_watch.h"
 
@@ -29,18 +29,7 @@ namespace {
 
 using emulation::Order;
 
-class Steps : public testing::Test {
- protected:
-  void SetUp() override {
-    emulation::settings() = {};
-    try {
-      cuda_device();
-    } catch (const UsageError& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
-  void TearDown() override { emulation::settings() = {}; }
-};
+class Steps : public OnGpu {};
 
 // y = 6 x, by way of host memory, the copies on queues of their own.
 Program offloading() {
