@@ -278,13 +278,15 @@ TEST_F(SharedGpuPool, AUseHasItsBytesAndNoMore) {
 TEST_F(SharedGpuPool, APoolThatCannotGrowStaysAsItIs) {
   if (emulation::real()) GTEST_SKIP() << "nothing fails when it is told to";
   Pool pool({kSmall, kLarge});
-  pool.use(pool.way(CorunWay::Kind::turns));
-  pool.run({2, 2});
-  CorunWay beside = pool.way(CorunWay::Kind::beside);
-  emulation::settings().good_allocations = 0;
+  const CorunWay turns = pool.way(CorunWay::Kind::turns), beside = pool.way(CorunWay::Kind::beside);
+  pool.use(turns);
+  pool.run({3, 3});
+  emulation::settings().good_allocations = 0;  // the next one fails, not the one after it
   EXPECT_THROW(pool.use(beside), BudgetError);
-  emulation::settings().good_allocations = -1;
-  EXPECT_GT(pool.pool->bytes(), 0);
+  EXPECT_EQ(pool.pool->bytes(), turns.pool_bytes);
+  pool.run({3, 3}, 3);
+  EXPECT_EQ(first_other(alone(kSmall, 6), pool.jobs[0]->bytes()), "");
+  EXPECT_EQ(first_other(alone(kLarge, 6), pool.jobs[1]->bytes()), "");
 }
 
 // Nothing is allocated, and nobody waits for the whole device, once all has run and is recorded.
