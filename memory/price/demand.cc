@@ -19,10 +19,8 @@ NodeDemand demand_of(const Work& work, const DeviceProfile& device) {
   const double near = work.bytes + (device.link > 0 ? 0 : work.host_bytes);
   const bool cached = device.cache > 0 && near <= double(device.cache_bytes);
   if (device.memory > 0 && !cached) demand.memory = std::min(1.0, near / (device.memory * seconds));
-  const double pieces = is_product(work) && work.results > 0
-                            ? pieces_of(work, device)
-                            : std::ceil(work.results / kPieceElements);
-  demand.units = device.units > 0 ? std::min(1.0, std::max(1.0, pieces) / device.units) : 1;
+  const double pieces = pieces_of(work, device);
+  demand.units = device.units > 0 ? std::min(1.0, pieces / device.units) : 1;
   return demand;
 }
 

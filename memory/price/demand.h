@@ -14,9 +14,6 @@ struct NodeDemand {
   double units = 0;   // of the multiprocessors: those that have a piece of its result
 };
 
-// The pieces of a product are tiles (occupancy()); of other nodes what a multiprocessor's threads
-// do at a time, kPieceElements each.
-constexpr double kPieceElements = 2048;
 NodeDemand demand_of(const Work& work, const DeviceProfile& device);
 
 }  // namespace pal

@@ -11,8 +11,14 @@ namespace {
 
 constexpr double kMs = 1e3;  // a second's
 
-double rate_of(const Work& work, const DeviceProfile& device) {
-  if (!is_product(work)) return device.vector;
+// What a share of the units does of a rate of which all do `all` and one does `one`.
+double rate_at(double all, double one, double units, double share) {
+  if (share >= 1 || all <= 0) return all;
+  const bool known = one > 0 && units > 1;
+  return all * std::pow(share, known ? std::log(std::max(1.0, all / one)) / std::log(units) : 1);
+}
+
+double product_rate(const Work& work, const DeviceProfile& device) {
   return peak_rate(work, device) * device.matmul_efficiency * occupancy(work, device);
 }
 
@@ -49,6 +55,12 @@ class Worker {
         if (value.space == Space::host) work.host_bytes += double(value.spec.bytes());
       }
     }
+    // A lookup reads little of its table.
+    const double touched = work.bytes / double(sizeof(float));
+    work.elements = work.results;
+    for (const TensorSpec& spec : in) {
+      work.elements = std::max(work.elements, std::min(double(spec.numel()), touched));
+    }
     work.bytes = std::max(0.0, work.bytes - work.host_bytes);
     return work;
   }
@@ -73,6 +85,21 @@ class Worker {
 
 }  // namespace
 
+DeviceProfile part_of(const DeviceProfile& device, double share) {
+  DeviceProfile part = device;
+  part.f32 = rate_at(device.f32, device.thread_f32, device.units, share);
+  for (double DeviceProfile::*rate :
+       {&DeviceProfile::tf32, &DeviceProfile::f16, &DeviceProfile::bf16}) {
+    if (device.f32 > 0) part.*rate *= part.f32 / device.f32;
+  }
+  part.vector = rate_at(device.vector, device.thread_vector, device.units, share);
+  part.memory = rate_at(device.memory, device.thread_memory, device.units, share);
+  part.cache = rate_at(device.cache, device.thread_cache, device.units, share);
+  part.units = std::max(1.0, device.units * share);
+  if (part.units <= 1) part.fork = 0;
+  return part;
+}
+
 Work work_of(const Program& program, NodeId node, const Storages* storages) {
   return Worker(program, storages).work(node);
 }
@@ -89,6 +116,8 @@ double peak_rate(const Work& work, const DeviceProfile& device) {
 }
 
 double pieces_of(const Work& work, const DeviceProfile& device) {
+  if (!is_product(work)) return std::max(1.0, std::ceil(work.elements / device.piece));
+  if (work.results <= 0) return 1;
   const double sum = work.flops / (2 * work.results);
   return std::ceil(work.results / device.tile) * std::max(1.0, std::floor(sum / kSumPiece));
 }
@@ -105,13 +134,22 @@ double time_ms(const Work& work, const DeviceProfile& device) {
   auto at_least = [&](double amount, double rate) {
     if (amount > 0 && rate > 0) seconds = std::max(seconds, amount / rate);
   };
+  const bool product = is_product(work);
+  const double pieces = pieces_of(work, device);
+  const bool few = !product && device.thread_memory > 0 && pieces < device.units;
+  const auto of_pieces = [&](double all, double one) {
+    return few ? rate_at(all, one, device.units, pieces / device.units) : all;
+  };
+  at_least(work.flops,
+           product ? product_rate(work, device) : of_pieces(device.vector, device.thread_vector));
   const bool linked = device.link > 0;
   const double near = work.bytes + (linked ? 0 : work.host_bytes);
   const bool cached = device.cache > 0 && near <= double(device.cache_bytes);
-  at_least(work.flops, rate_of(work, device));
-  at_least(near, cached ? device.cache : device.memory * device.memory_efficiency);
+  at_least(near, cached
+                     ? of_pieces(device.cache, device.thread_cache)
+                     : of_pieces(device.memory, device.thread_memory) * device.memory_efficiency);
   if (linked) at_least(work.host_bytes, device.link * device.link_efficiency);
-  return kMs * (seconds + device.launch);
+  return kMs * (seconds + device.launch + (pieces > 1 ? device.fork : 0));
 }
 
 namespace {

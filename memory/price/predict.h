@@ -32,10 +32,19 @@ struct DeviceProfile {
   double link_both = 0;  // bytes/s of both directions together; 0: each has all of `link`
   int64_t capacity = 0;  // bytes
   double launch = 0;     // seconds that a node costs beyond its work
-  double units = 1;      // streaming multiprocessors, cores: what shares a product out
+  double units = 1;      // streaming multiprocessors, cores: what shares a node out
   double tile = 4096;    // elements of a product's result that one unit makes at a time
+  double piece = 2048;   // likewise of nodes that are no products
+  // Where `units` are a processor's threads: rates of one of them (0: its part of what all do), and
+  // the seconds it costs to share a node out.
+  double thread_f32 = 0, thread_vector = 0, thread_memory = 0, thread_cache = 0;
+  double fork = 0;
   double matmul_efficiency = 1, memory_efficiency = 1, link_efficiency = 1;
 };
+
+// The device that a job sees which has a share (0 to 1) of its units and no more. A rate falls as a
+// power of the share, through that of all units and that of one thread.
+DeviceProfile part_of(const DeviceProfile& device, double share);
 
 // A node is a product of matrices, for choosing its rate, when it does at least so many flops for
 // byte that it moves. Elementwise and row-wise operators stay below 6 in f32, products of any
@@ -50,6 +59,7 @@ struct Work {
   double bytes = 0;         // in the device's memory
   double host_bytes = 0;    // over the host link
   double results = 0;       // elements of the largest output
+  double elements = 0;      // of the largest output or operand, of which as much as is read
   DType type = DType::f32;  // of the operands: 16 bits where two of them have 16
   bool runs = true;         // false: a view in place, of which nothing is left
 };
@@ -66,10 +76,13 @@ double peak_rate(const Work& work, const DeviceProfile& device);
 // sums into pieces), which the units take in turns; in the last turn some may have nothing to do.
 //   pieces = ceil(results / tile) * max(1, floor(sum / kSumPiece)), sum = flops / (2 results)
 //   occupancy = pieces / (units * ceil(pieces / units))
+// Of nodes that are no products, which may be sums, pieces = ceil(elements / piece).
 double pieces_of(const Work& work, const DeviceProfile& device);
 double occupancy(const Work& work, const DeviceProfile& device);
 
-// max(flops / rate, bytes / bandwidth, host bytes / link) + launch, in milliseconds.
+// max(flops / rate, bytes / bandwidth, host bytes / link) + launch, in milliseconds. Where a
+// thread's rates are known, a node of few pieces has those of as many threads; a node of more than
+// one piece costs the fork.
 double time_ms(const Work& work, const DeviceProfile& device);
 
 struct Prediction {

@@ -40,7 +40,8 @@ StepShape step_shape(const std::string& name, const Program& program, const Stor
       shape.tick.insert(shape.tick.end(), 2, now);
       continue;
     }
-    NodeDemand demand = demand_of(work_of(program, n, &storages), device);
+    shape.work.push_back(work_of(program, n, &storages));
+    NodeDemand demand = demand_of(shape.work.back(), device);
     const auto end = int64_t(std::llround(prediction.end_ms[n] * 1e6));
     const int64_t begin = std::max(now, end - int64_t(std::llround(prediction.node_ms[n] * 1e6)));
     shape.tick.push_back(begin);
@@ -52,7 +53,10 @@ StepShape step_shape(const std::string& name, const Program& program, const Stor
   return shape;
 }
 
-StepShape with_share(const StepShape& shape, double share, const std::vector<int64_t>& node_ns) {
+StepShape with_share(const StepShape& shape, const DeviceProfile& device, double share,
+                     const std::vector<int64_t>& node_ns) {
+  const DeviceProfile part = part_of(device, share);
+  const double of_memory = device.memory > 0 ? part.memory / device.memory : 1;
   StepShape out = shape;
   out.tick.clear();
   out.alone_ms = 0;
@@ -64,12 +68,13 @@ StepShape with_share(const StepShape& shape, double share, const std::vector<int
       out.tick.insert(out.tick.end(), 2, now);
       continue;
     }
-    NodeDemand& demand = out.nodes[i++];
-    const double slower =
-        std::max(1.0, std::max({demand.flops, demand.memory, demand.units}) / share);
-    const double alone = demand.launch_ms + demand.work_ms;
-    demand.work_ms *= slower;
-    demand.flops /= slower, demand.memory /= slower, demand.units /= slower;
+    const NodeDemand& all = shape.nodes[i];
+    const double alone = all.launch_ms + all.work_ms;
+    NodeDemand& demand = out.nodes[i] = demand_of(shape.work[i], part);
+    ++i;
+    demand.idle_ms = all.idle_ms;
+    // The threads are the job's, memory is everybody's.
+    demand.flops *= share, demand.units *= share, demand.memory *= of_memory;
     const double predicted = demand.launch_ms + demand.work_ms;
     const double factor =
         node_ns.empty() || predicted <= 0 ? 1 : double(node_ns[size_t(n)]) * 1e-6 / predicted;

@@ -31,6 +31,7 @@ struct StepShape {
   std::vector<int64_t> tick;      // by moment, strictly later where a node of compute is between
   std::vector<NodeDemand> nodes;  // those of the compute queue
   std::vector<NodeId> node;       // which they are
+  std::vector<Work> work;         // what they do
 
   int64_t moments() const { return int64_t(tick.size()) - 1; }
   int64_t ticks() const { return tick.back(); }
@@ -45,10 +46,11 @@ struct StepShape {
 StepShape step_shape(const std::string& name, const Program& program, const Storages& storages,
                      const Plan& plan, const DeviceProfile& device);
 
-// As it runs with a `share` of the device and no more, as a job of a processor has its part of the
-// threads; alone it has all. `node_ns`: what its nodes took so, in nanoseconds by node of the
-// program, where that was measured; whatever share it gets, a node is then slower than predicted by
-// one factor. Empty: as predicted.
-StepShape with_share(const StepShape& shape, double share, const std::vector<int64_t>& node_ns);
+// As it runs with a `share` of the device and no more (part_of), as a job of a processor has its
+// part of the threads; alone it has all. `node_ns`: what its nodes took so, in nanoseconds by node
+// of the program, where that was measured; whatever share it gets, a node is then slower than
+// predicted by one factor. Empty: as predicted.
+StepShape with_share(const StepShape& shape, const DeviceProfile& device, double share,
+                     const std::vector<int64_t>& node_ns);
 
 }  // namespace pal

@@ -250,7 +250,8 @@ StepShape CorunMemory::step_beside(const Member& m, size_t jobs) const {
   const double share = std::min(1.0, double(threads) / cpu_device(0).threads);
   const bool measured =
       m.measured_threads == threads && m.node_ns.size() == size_t(m.step.moments() / 2);
-  StepShape step = with_share(m.step, share, measured ? m.node_ns : std::vector<int64_t>{});
+  StepShape step =
+      with_share(m.step, device_, share, measured ? m.node_ns : std::vector<int64_t>{});
   if (m.keeps_threads) step.alone_ms = 0;  // alone it has no more
   return step;
 }

@@ -12,6 +12,7 @@
 
 #include "core/builder.h"
 #include "core/clock.h"
+#include "core/parallel.h"
 #include "core/prepare.h"
 #include "memory/run/program_set.h"
 #include "ops/elementwise/activations.h"
@@ -21,6 +22,10 @@
 
 namespace pal {
 namespace {
+
+constexpr const char* kBusy =
+    "  All threads were slower than one: the machine does other work. Measure again when it is "
+    "idle.";
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
@@ -89,6 +94,17 @@ double time_node(const Device& device, double seconds) {
   return seconds_of([&] { chain.run(); }, seconds) / kNodes;
 }
 
+// Seconds of a loop in which each thread has one chunk of elements: the least of several medians,
+// as whatever else the machine does makes threads wait for each other.
+double time_chunks(const Device& device, double seconds) {
+  const Specs in(2, TensorSpec{Shape{kElementGrain * device.threads}});
+  double least = time_kernel(add_op, in, {}, device, seconds / 4);
+  for (int i = 0; i < 3; ++i) {
+    least = std::min(least, time_kernel(add_op, in, {}, device, seconds / 4));
+  }
+  return least;
+}
+
 std::string model_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -120,9 +136,8 @@ void fit_streams(CpuMeasurement& m) {
   }
 }
 
-}  // namespace
-
-CpuMeasurement measure_cpu(const Device& device, double seconds) {
+// With all threads of `device`.
+CpuMeasurement measure_threads(const Device& device, double seconds) {
   CpuMeasurement m;
   DeviceProfile& p = m.profile;
   p.measured = true;
@@ -158,6 +173,24 @@ CpuMeasurement measure_cpu(const Device& device, double seconds) {
   return m;
 }
 
+}  // namespace
+
+CpuMeasurement measure_cpu(const Device& device, double seconds) {
+  CpuMeasurement m = measure_threads(device, seconds);
+  m.profile.piece = double(kElementGrain);
+  if (device.threads == 1) return m;
+  Device one = device;
+  one.threads = 1;
+  DeviceProfile& p = m.profile;
+  const DeviceProfile thread = measure_threads(one, seconds).profile;
+  p.thread_f32 = thread.f32, p.thread_vector = thread.vector, p.thread_memory = thread.memory;
+  p.thread_cache = thread.cache > 0 ? thread.cache : thread.memory;
+  if (p.cache == 0) p.thread_cache = 0;
+  p.fork = std::max(0.0, time_chunks(device, seconds) - time_chunks(one, seconds));
+  m.busy = p.f32 < thread.f32 || p.vector < thread.vector;
+  return m;
+}
+
 std::vector<std::string> describe(const CpuMeasurement& m) {
   std::vector<std::string> lines{
       "Measured on this machine by pal bench --profile: " + m.profile.name + "."};
@@ -171,6 +204,7 @@ std::vector<std::string> describe(const CpuMeasurement& m) {
     lines.push_back(printed("  add, %.2f MiB touched: %.1f GB/s", double(s.bytes) / (1 << 20),
                             s.bytes_per_s * 1e-9));
   }
+  if (m.busy) lines.push_back(kBusy);
   return lines;
 }
 

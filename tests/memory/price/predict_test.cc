@@ -201,6 +201,41 @@ TEST(Predict, DirectionsShareTheLink) {
   EXPECT_NEAR(shared.node_ms.at(7), 5e-3, 1e-9) << "by itself";
 }
 
+TEST(Predict, APartOfADeviceGoesThroughThatOfOneThread) {
+  DeviceProfile d = device();
+  d.f32 = 8e12, d.bf16 = 16e12, d.vector = 4e12, d.memory = 100e9, d.cache = 400e9, d.units = 4;
+  const DeviceProfile half = part_of(d, 0.5);  // of nothing known, what the units say
+  EXPECT_DOUBLE_EQ(half.f32, 4e12);
+  EXPECT_DOUBLE_EQ(half.bf16, 8e12);
+  EXPECT_DOUBLE_EQ(half.memory, 50e9);
+  EXPECT_EQ(half.units, 2);
+  d.thread_f32 = 4e12, d.thread_memory = 100e9, d.thread_vector = 5e12;
+  const DeviceProfile one = part_of(d, 0.25);
+  EXPECT_DOUBLE_EQ(one.f32, 4e12);
+  EXPECT_DOUBLE_EQ(one.bf16, 8e12);
+  EXPECT_DOUBLE_EQ(one.memory, 100e9);
+  EXPECT_DOUBLE_EQ(one.vector, 4e12) << "a thread is not faster than all";
+  EXPECT_DOUBLE_EQ(one.cache, 100e9);
+  EXPECT_NEAR(part_of(d, 0.5).f32, 8e12 / std::sqrt(2), 1);
+  EXPECT_DOUBLE_EQ(part_of(d, 1).f32, 8e12);
+  EXPECT_EQ(part_of(d, 0.01).units, 1);
+}
+
+// A node too small to be shared out takes what one thread takes; a shared one costs the fork.
+TEST(Predict, SmallNodesHaveFewThreads) {
+  DeviceProfile d = device();
+  d.memory = 100e9, d.cache = 0, d.units = 4, d.launch = 0, d.piece = 1000, d.memory_efficiency = 1;
+  const Work small{.flops = 1, .bytes = 1e6, .results = 10, .elements = 1000};
+  const Work two{.flops = 1, .bytes = 1e6, .results = 10, .elements = 1500};
+  const Work large{.flops = 1, .bytes = 1e6, .results = 10, .elements = 4000};
+  EXPECT_NEAR(time_ms(small, d), 1e-2, 1e-12) << "of a device of which no more is known";
+  d.thread_memory = 50e9, d.fork = 1e-6;
+  EXPECT_NEAR(time_ms(small, d), 2e-2, 1e-12);
+  EXPECT_NEAR(time_ms(two, d), 1e-2 * std::sqrt(2) + 1e-3, 1e-12);
+  EXPECT_NEAR(time_ms(large, d), 1e-2 + 1e-3, 1e-12);
+  EXPECT_NEAR(time_ms(large, part_of(d, 0.25)), 2e-2, 1e-12) << "one thread forks nothing";
+}
+
 TEST(Predict, PhasesAddUpToTheNodes) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Program p = random_program(seed, {.nodes = 60, .two_queues = seed % 2 == 1});

@@ -169,10 +169,10 @@ TEST(StepShape, WithAShareNodesTakeWhatWasMeasured) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Compiled c = compiled(seed, seed % 2 == 1);
     const StepShape shape = step_shape("step", c.program, c.storages, c.plan, kSmallCard);
-    const StepShape whole = with_share(shape, 1, {});
+    const StepShape whole = with_share(shape, kSmallCard, 1, {});
     EXPECT_NEAR(whole.ms(), shape.ms(), 1e-6 * double(shape.moments()));
     EXPECT_NEAR(whole.ms_alone(), shape.ms(), 1e-6 * double(shape.moments()));
-    const StepShape half = with_share(shape, 0.5, {});
+    const StepShape half = with_share(shape, kSmallCard, 0.5, {});
     EXPECT_GE(half.ms(), shape.ms());
     EXPECT_LE(half.ms(), 2 * shape.ms());
     EXPECT_NEAR(half.ms_alone(), whole.ms_alone(), 1e-9);
@@ -194,7 +194,7 @@ TEST(StepShape, WithAShareNodesTakeWhatWasMeasured) {
       alone += double(ns[size_t(shape.node[i])]) * 1e-6 * (all.launch_ms + all.work_ms) /
                (some.launch_ms + some.work_ms);
     }
-    const StepShape measured = with_share(shape, 0.5, ns);
+    const StepShape measured = with_share(shape, kSmallCard, 0.5, ns);
     EXPECT_NEAR(double(measured.ticks()), double(sum + idle), 2.0 * double(shape.node.size()));
     EXPECT_NEAR(measured.ms_alone(), alone, 1e-9 * alone);
     EXPECT_EQ(measured.moments(), shape.moments());
@@ -204,6 +204,29 @@ TEST(StepShape, WithAShareNodesTakeWhatWasMeasured) {
       EXPECT_NEAR(double(measured.tick[2 * n + 1] - measured.tick[2 * n]), double(ns[n]), 1);
     }
   }
+}
+
+// One thread of four does more than a quarter of what all do, and nearly fills the memory's rate.
+TEST(StepShape, WithAShareNodesTakeWhatAThreadTakes) {
+  const Compiled c = compiled(0, false);
+  const StepShape shape = step_shape("step", c.program, c.storages, c.plan, kSmallCard);
+  DeviceProfile device = kSmallCard;
+  device.thread_f32 = device.f32 / 3, device.thread_vector = device.vector / 2;
+  device.thread_memory = 0.8 * device.memory;
+  const StepShape quarter = with_share(shape, device, 0.25, {});
+  const StepShape slowest = with_share(shape, kSmallCard, 0.25, {});
+  EXPECT_LT(quarter.ms(), slowest.ms());
+  EXPECT_GT(quarter.ms(), shape.ms());
+  EXPECT_NEAR(quarter.ms_alone(), shape.ms(), 1e-6 * double(shape.moments()));
+  const DeviceProfile part = part_of(device, 0.25);
+  double most = 0;
+  for (size_t i = 0; i < shape.nodes.size(); ++i) {
+    const NodeDemand& d = quarter.nodes[i];
+    EXPECT_NEAR(d.launch_ms + d.work_ms, time_ms(shape.work[i], part), 1e-9);
+    EXPECT_LE(std::max(d.flops, d.units), 0.25 + 1e-12);
+    most = std::max(most, d.memory);
+  }
+  EXPECT_NEAR(most, 0.8, 1e-9);
 }
 
 }  // namespace

@@ -34,6 +34,21 @@ TEST(MeasureCpu, FillsAProfileThatReadsBack) {
   EXPECT_EQ(again.cache_bytes, p.cache_bytes);
 }
 
+TEST(MeasureCpu, ThreadsAreMeasuredTogetherAndOneAlone) {
+  const DeviceProfile one = measure_cpu(cpu_device(1), 0.001).profile;
+  EXPECT_EQ(one.thread_f32, 0);
+  const DeviceProfile two = measure_cpu(cpu_device(2), 0.001).profile;
+  EXPECT_GT(two.thread_f32, 1e8);
+  EXPECT_GT(two.thread_vector, 1e8);
+  EXPECT_GT(two.thread_memory, 1e8);
+  const DeviceProfile again = parse_profile(profile_text(two, {}), "cpu.yaml");
+  EXPECT_DOUBLE_EQ(again.thread_f32, two.thread_f32);
+  EXPECT_DOUBLE_EQ(again.thread_memory, two.thread_memory);
+  EXPECT_DOUBLE_EQ(again.piece, two.piece);
+  EXPECT_GT(two.piece, 1024);
+  EXPECT_GE(two.fork, 0);
+}
+
 TEST(MeasureCpu, TheCommandNeedsProfile) {
   EXPECT_THROW(parse_command_line("pal", {"bench"}), UsageError);
   const auto args = std::any_cast<BenchArgs>(
