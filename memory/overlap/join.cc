@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "core/order.h"
+#include "ops/sums/gates.h"
 
 namespace pal {
 namespace {
@@ -24,6 +25,14 @@ ByValue<NodeId> last_uses(const Program& p) {
   return last;
 }
 
+// The program's gate, kNone where it has none.
+ValueId gate_of(const Program& p) {
+  for (const NamedValue& output : p.outputs) {
+    if (output.name == "gate") return output.value;
+  }
+  return kNone;
+}
+
 class Joiner {
  public:
   Joiner(const Program& first, const Program& second)
@@ -32,6 +41,8 @@ class Joiner {
         out_(first),
         nodes_(first.node_count()),
         last_use_(last_uses(first)),
+        gate_of_first_(gate_of(first)),
+        gate_of_second_(gate_of_first_ == kNone ? kNone : gate_of(second)),
         value_(second.values.size(), kNone) {}
 
   Program join() {
@@ -42,7 +53,10 @@ class Joiner {
     for (ValueId v : second_.values.ids()) {
       if (value_[v] == kNone) value_[v] = add(second_.value(v));
     }
-    for (const Node& node : second_.nodes) out_.nodes.push_back(in_pair(node));
+    for (NodeId n = 0; n < second_.node_count(); ++n) {
+      out_.nodes.push_back(in_pair(second_.node(n)));
+      if (n == node_of_gate()) join_gates();
+    }
     for (const NamedValue& in : second_.inputs) {
       out_.inputs.push_back({name_in_pair(1, in.name), value_[in.value]});
     }
@@ -89,9 +103,29 @@ class Joiner {
     out_.state.push_back(std::move(added));
   }
 
+  // Of the second, the node that makes its gate.
+  NodeId node_of_gate() const {
+    return gate_of_second_ == kNone ? kNone : second_.value(gate_of_second_).producer;
+  }
+  // What the second updates, it updates only where the first's gate is open too.
+  void join_gates() {
+    const ValueId own = value_[gate_of_second_];
+    Node both = out_.nodes.back();
+    both.op = &gate_and_op, both.attrs = {};
+    both.in = {own, gate_of_first_};
+    both.waits = {first_.value(gate_of_first_).producer};
+    Value joined = out_.value(own);
+    joined.producer = out_.node_count();
+    both.out = {value_[gate_of_second_] = out_.values.add(std::move(joined))};
+    out_.nodes.push_back(std::move(both));
+  }
+
   ValueId add(Value value) {
     value.scope = scope_[size_t(value.scope)];
-    if (value.producer != kNone) value.producer = nodes_ + value.producer;
+    if (value.producer != kNone) {
+      const NodeId gate = node_of_gate();
+      value.producer += nodes_ + (gate != kNone && value.producer > gate ? 1 : 0);
+    }
     return out_.values.add(std::move(value));
   }
 
@@ -119,7 +153,8 @@ class Joiner {
   Program out_;
   const NodeId nodes_;  // of the first
   const ByValue<NodeId> last_use_;
-  ByValue<ValueId> value_;  // of the second: its number in the pair
+  const ValueId gate_of_first_, gate_of_second_;  // the second's is kNone where none is joined
+  ByValue<ValueId> value_;                        // of the second: its number in the pair
   std::vector<ScopeId> scope_;
 };
 

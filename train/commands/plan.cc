@@ -100,23 +100,29 @@ int64_t Planner::without_sparse(Planned& step, const CompileOptions& options,
   return least;
 }
 
-// train.overlap_micro_batches: what the last two micro-batches of an update need side by side.
-std::string overlapped_line(const Planner& planner, Lengths bucket, const CompileOptions& options) {
+// What the last two micro-batches of an update that run side by side need.
+PairFacts overlapped(const Planner& planner, Lengths bucket, const CompileOptions& options) {
   const int64_t n = *planner.args.config.train.accumulate, i = n - 2 - n % 2;
-  const auto record = [&](int64_t micro_batch) {
-    return record_bucket_step(planner.task, planner.args.config, bucket,
-                              micro_batch_of(micro_batch, n));
+  const MicroBatch of_first = micro_batch_of(i, n), of_second = micro_batch_of(i + 1, n);
+  const auto record = [&](MicroBatch kind) {
+    return record_bucket_step(planner.task, planner.args.config, bucket, kind);
   };
-  const Program first = record(i), second = record(i + 1);
+  const Program first = record(of_first), second = record(of_second);
   StateLayout layout(first);
   layout.add(second);
   const PairQueues queues = planner.cache.device().accelerator ? PairQueues::two : PairQueues::one;
+  PairFacts facts{.micro_batches = std::string(to_string(of_first)) + "+" + to_string(of_second)};
   try {
     const CompiledPair pair = compile_pair(first, second, planner.cache, layout, options, queues);
-    return "micro-batches " + to_string(pair.step.passes.back());
+    facts.line = "micro-batches " + to_string(pair.step.passes.back());
+    facts.bytes = pair.step.plan.device().bytes, facts.larger_bytes = pair.larger_bytes;
+    facts.begins_after = pair.at.shift, facts.ms = pair.at.ms;
+    facts.one_by_one_ms = pair.one_by_one_ms, facts.least_ms = pair.least_ms;
   } catch (const BudgetError& error) {
-    return std::string("micro-batches one behind the other: ") + error.what();
+    facts.why_not = error.what();
+    facts.line = "micro-batches one behind the other: " + facts.why_not;
   }
+  return facts;
 }
 
 std::string batch_of(const TrainConfig& config) {
@@ -194,7 +200,8 @@ int run_plan(const PlanArgs& given) {
   }
   std::vector<std::string> searched;
   if (*args.config.train.overlap_micro_batches) {
-    searched.push_back(overlapped_line(planner, planned.bucket, options));
+    facts.pair = overlapped(planner, planned.bucket, options);
+    searched.push_back(facts.pair->line);
   }
   auto search = [&](const std::string& key) {
     const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity,

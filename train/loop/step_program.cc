@@ -87,9 +87,12 @@ Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forwar
       Builder::Within scope(b, names[i]);
       assign(sums[i], gradients[i]);
     }
-    if (!recorded.moved.empty()) {
+    const bool in_pair = *config.overlap_micro_batches;
+    if (in_pair || !recorded.moved.empty()) {
       Builder::Within phase(b, Phase::backward);
-      move_statistics(b, recorded.moved, clip_norm_gate(scalars, recorded.loss, {}));
+      const Val gate = clip_norm_gate(scalars, recorded.loss, {});
+      if (in_pair) b.output("gate", gate);  // the second's is shut with it
+      move_statistics(b, recorded.moved, gate);
     }
     return b.take();
   }

@@ -29,7 +29,8 @@ inline constexpr const char* kScalarsInput = "scalars";      // host, one StepSc
 
 // Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part), what the
 // forward pass named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and
-// "grad_norm" likewise (element 2).
+// "grad_norm" likewise (element 2). With train.overlap_micro_batches every micro-batch has a
+// "gate": it is shut where the loss is not finite.
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
                     const TrainConfig& config, MicroBatch kind);
 

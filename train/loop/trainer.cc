@@ -8,7 +8,6 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/scalars.h"
-#include "memory/overlap/join.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/loop/average.h"
@@ -36,12 +35,6 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
   return by;
 }
 
-// Whether it is two micro-batches side by side, and the second updates.
-bool ends_pair(const Program& program) {
-  return std::any_of(program.outputs.begin(), program.outputs.end(),
-                     [](const NamedValue& out) { return out.name == name_in_pair(1, "gate"); });
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share)
@@ -50,16 +43,12 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare sh
       task_(std::move(task)),
       programs_(run_options(config_.memory), training_device(config_, &device_line_),
                 std::move(share)),
-      sparse_(config_.memory, programs_),
-      pairs_(config_.train, programs_),
+      steps_(config_, *task_, programs_, file("last.safetensors").string()),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
-  largest();
-  pair_program(largest_bucket_, pairs_.last_pair().first, pairs_.last_pair().second);
+  steps_.add_largest_pair();
   if (args.resume) {
-    const auto rounded = std::move(state_.rounded);  // of the programs that are ready
     state_ = load_checkpoint(file("last.safetensors"), programs_);
-    for (const auto& [name, digits] : rounded) round_as_before(name, digits);
-    check_rounding();
+    steps_.round_as(state_.rounded);
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
   } else {
@@ -68,96 +57,6 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare sh
     state_.position = task_->position();
   }
   first_step_ = state_.step;
-}
-
-Executable& Trainer::largest() {
-  const int64_t n = *config_.train.accumulate;
-  const MicroBatch kind = micro_batch_of(n - 1, n);
-  if (largest_bucket_ < 0) {
-    int64_t most = -1;
-    for (const int bucket : task_->largest_candidates()) {
-      const int64_t bytes = step_program(bucket, kind).compiled().plan.device().bytes;
-      if (bytes > most) most = bytes, largest_bucket_ = bucket;
-    }
-  }
-  return step_program(largest_bucket_, kind);
-}
-
-std::string Trainer::step_name(int bucket, MicroBatch kind) const {
-  return pal::step_name(task_->bucket_lengths(bucket), kind);
-}
-
-Executable& Trainer::step_program(int bucket, MicroBatch kind) {
-  const std::string name = step_name(bucket, kind);
-  if (Executable* ready = programs_.find(name)) return *ready;
-  auto add = [&]() -> Executable& {
-    try {
-      if (sparse_.on()) return sparse_.add(name, recorded_step(bucket, kind));
-      return programs_.add(name, recorded_step(bucket, kind));
-    } catch (const BudgetError& error) {
-      throw BudgetError(error.what() +
-                        batch_advice(*task_, config_, task_->bucket_lengths(bucket)));
-    }
-  };
-  Executable& made = add();
-  round_as_before(name, rounding_of(made.program()));
-  write_plan(bucket, made);
-  return made;
-}
-
-Program Trainer::recorded_step(int bucket, MicroBatch kind) const {
-  auto forward = [&](Builder& b, Val scalars) { return task_->record(b, bucket, scalars, true); };
-  return record_step(forward, config_.train, kind);
-}
-
-// Null where two micro-batches of the bucket run one behind the other.
-Executable* Trainer::pair_program(int bucket, MicroBatch first, MicroBatch second) {
-  const std::string name = pair_name(task_->bucket_lengths(bucket), first, second);
-  const auto [program, added] = pairs_.find(
-      name, [&](int part) { return recorded_step(bucket, part == 0 ? first : second); });
-  if (!added) return program;
-  round_as_before(name, rounding_of(program->program()));
-  write_plan(bucket, *program);
-  return program;
-}
-
-void Trainer::write_plan(int bucket, Executable& made) {
-  if (!metrics_) return;
-  const auto [S, T] = task_->bucket_lengths(bucket);
-  const Compiled& c = made.compiled();
-  metrics_->write(PlanRow{.step = state_.step,
-                          .source_length = S,
-                          .target_length = T,
-                          .nodes = c.program.node_count(),
-                          .values = int64_t(c.program.values.size()),
-                          .total_bytes = c.plan.device().bytes,
-                          .arena_bytes = c.plan.device().bytes,
-                          .lower_bound_bytes = c.plan.device().lower_bound,
-                          .compile_seconds = c.seconds});
-}
-
-// Which values are rounded depends on the whole plan, and so on threads and kernels too.
-void Trainer::round_as_before(const std::string& program, const std::string& digits) {
-  if (!compile_options(config_.memory).encode.is_lossy()) return;
-  const auto known = state_.rounded.try_emplace(program, digits).first;
-  if (known->second == digits) return;
-  throw UsageError(file("last.safetensors").string() + ": was trained with other values of " +
-                   program + " rounded than this machine's plan rounds, so the results would be " +
-                   "others; resume on a machine, with threads and a device like those it began on");
-}
-
-// Before the first step: all plans that the run has used so far.
-void Trainer::check_rounding() {
-  if (state_.rounded.empty()) return;
-  for (int bucket = 0; bucket < task_->bucket_count(); ++bucket) {
-    for (const MicroBatch kind : kMicroBatches) {
-      if (state_.rounded.contains(step_name(bucket, kind))) step_program(bucket, kind);
-      for (const MicroBatch then : kMicroBatches) {
-        const std::string pair = pair_name(task_->bucket_lengths(bucket), kind, then);
-        if (state_.rounded.contains(pair)) pair_program(bucket, kind, then);
-      }
-    }
-  }
 }
 
 StepScalars Trainer::scalars_of(const std::vector<BatchInfo>& batches) const {
@@ -172,33 +71,22 @@ StepScalars Trainer::scalars_of(const std::vector<BatchInfo>& batches) const {
   return scalars;
 }
 
+void Trainer::fill(Executable& program, const StepScalars& scalars) {
+  task_->fill(program, scalars.micro_batch);
+  std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
+}
+
 // Returns the program whose outputs and updates count.
 Executable& Trainer::run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars) {
-  auto run = [&](Executable& program) -> Executable& {
-    task_->fill(program, scalars.micro_batch);
-    std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
-    program.run();
-    return program;
-  };
-  Executable& dense = step_program(bucket, kind);
-  if (!sparse_.on()) return run(dense);
-  const std::string name = step_name(bucket, kind);
-  Executable& chosen = sparse_.choose(
-      name, [&] { return recorded_step(bucket, kind); },
-      [&](Executable& made) { write_plan(bucket, made); });
-  last_ran_ = name;
-  run(chosen);
-  if (&chosen != &dense) {
-    const std::vector<std::string> layers = sparse_.overflows(name, chosen);
-    if (layers.empty()) return chosen;
-    metrics_->write(OverflowRow{.step = state_.step + 1,
-                                .micro_batch = scalars.micro_batch,
-                                .program = name,
-                                .layers = layers});
-    run(dense);
-  }
-  sparse_.observe(name, dense);
-  return dense;
+  last_ran_ = steps_.name(bucket, kind);
+  return steps_.run(
+      bucket, kind, [&](Executable& program) { fill(program, scalars); },
+      [&](const std::vector<std::string>& layers) {
+        metrics_->write(OverflowRow{.step = state_.step + 1,
+                                    .micro_batch = scalars.micro_batch,
+                                    .program = last_ran_,
+                                    .layers = layers});
+      });
 }
 
 Trainer::Ran Trainer::run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars,
@@ -230,13 +118,12 @@ Executable* Trainer::run_pair(const std::vector<BatchInfo>& batches, int i, Step
   const int count = int(batches.size()), bucket = batches[size_t(i)].bucket;
   if (i + 1 == count || batches[size_t(i) + 1].bucket != bucket) return nullptr;
   Executable* const pair =
-      pair_program(bucket, micro_batch_of(i, count), micro_batch_of(i + 1, count));
+      steps_.find_pair(bucket, micro_batch_of(i, count), micro_batch_of(i + 1, count));
   if (!pair) return nullptr;
   for (int part = 0; part < 2; ++part) {
     scalars.micro_batch = i + part;
     pair->look_at(part);
-    task_->fill(*pair, scalars.micro_batch);
-    std::memcpy(pair->input(kScalarsInput), &scalars, sizeof scalars);
+    fill(*pair, scalars);
   }
   pair->run();
   return pair;
@@ -269,7 +156,7 @@ void Trainer::train_step() {
     samples_ += batch.samples, tokens_ += batch.tokens;
     epoch_ended_ |= batch.last_of_epoch;
   }
-  ++steps_;
+  ++updates_;
   seconds_ += seconds_since(begin);
   show_progress(due);
   if (due) write_row(ran, double(scalars.learning_rate));
@@ -278,7 +165,7 @@ void Trainer::train_step() {
 void Trainer::show_progress(bool due) {
   const int64_t total = config_.train.steps->value_or(0);
   double left = -1;
-  if (total > 0) left = double(total - state_.step) * seconds_ / double(steps_);
+  if (total > 0) left = double(total - state_.step) * seconds_ / double(updates_);
   progress_.update({.step = state_.step,
                     .total_steps = total,
                     .epoch = state_.epoch,
@@ -297,18 +184,18 @@ void Trainer::write_row(const Ran& ran, double lr) {
                     .grad_norm = ran.norm,
                     .samples_per_s = double(samples_) / seconds_,
                     .tokens_per_s = double(tokens_) / seconds_,
-                    .step_ms = 1e3 * seconds_ / double(steps_),
+                    .step_ms = 1e3 * seconds_ / double(updates_),
                     .arena_bytes = programs_.arena_bytes(),
                     .peak_bytes = ran.peak,
                     .process_peak_bytes = process_peak_bytes(),
                     .traffic = traffic_json(ran.last->compiled())};
   metrics_->write(row);
   events_->write(row);
-  if (sparse_.on()) {
+  if (steps_.sparse().on()) {
     metrics_->write(DensityRow{
-        .step = state_.step, .program = last_ran_, .maps = sparse_.densities(*ran.last)});
+        .step = state_.step, .program = last_ran_, .maps = steps_.sparse().densities(*ran.last)});
   }
-  samples_ = tokens_ = steps_ = 0, seconds_ = 0;
+  samples_ = tokens_ = updates_ = 0, seconds_ = 0;
 }
 
 void Trainer::write_end(int64_t step, const std::string& reason) {
@@ -338,17 +225,6 @@ void Trainer::stop_on_nan(Executable& program) {
   program.runner().set_options({.check_finite = true});
   const std::string step = "at step " + std::to_string(state_.step + 1);
   write_end(state_.step, "nan");
-  if (ends_pair(program.program())) {
-    // Side by side with the last micro-batch, whose gate does not look at this one's loss.
-    program.look_at(1);
-    if (program.output("gate")[1] != 0) {
-      throw Error(kExitFailed,
-                  "the loss or a gradient is not finite " + step +
-                      ", and weights were written; the last checkpoint is whole: lower "
-                      "train.lr or clip, and resume "
-                      "(train.overlap_micro_batches=false tells the node)");
-    }
-  }
   try {
     program.run();
   } catch (const ProgramError& error) {
@@ -399,6 +275,7 @@ void Trainer::validate(bool scheduled) {
 void Trainer::save() {
   check_watch();
   if (saved_ == state_.step) return;
+  state_.rounded = steps_.rounded();
   save_checkpoint(file("last.safetensors"), programs_, state_);
   saved_ = state_.step;
   keep_checkpoint(args_.out, state_.step,
@@ -435,16 +312,13 @@ std::string Trainer::finished() const {
 }
 
 void Trainer::add_all_programs() {
-  const int64_t n = *config_.train.accumulate;
-  for (int bucket = 0; bucket < task_->bucket_count(); ++bucket) {
-    for (const int64_t i : {int64_t(0), n / 2, n - 1}) step_program(bucket, micro_batch_of(i, n));
-  }
+  steps_.add_all();
   task_->add_programs(programs_, "valid");
   task_->add_programs(programs_, "test");
 }
 
 bool Trainer::may_renew_device() const {
-  return !sparse_.on() && !compile_options(config_.memory).encode.is_lossy();
+  return !steps_.sparse().on() && !compile_options(config_.memory).encode.is_lossy();
 }
 
 void Trainer::renew_device() {
@@ -458,6 +332,10 @@ std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool
   metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
                           : MetricsWriter::create(file("metrics.jsonl"));
   events_.emplace(args_.out, state_.step);
+  steps_.tell([this](PlanRow row) {
+    row.step = state_.step;
+    metrics_->write(row);
+  });
   auto& t = config_.train;
   while (finished().empty() && !stop && (!go_on || go_on())) {
     epoch_ended_ = false;
@@ -487,8 +365,8 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
     report.described = task_->describe();
     report.unit = task_->unit(), report.sample = task_->loss_unit();
     report.plan = plan_lines(largest());
-    if (!pairs_.described().empty()) report.plan.push_back(pairs_.described());
-    if (sparse_.on()) report.sparse = sparse_.described();
+    if (!steps_.pairs().described().empty()) report.plan.push_back(steps_.pairs().described());
+    if (steps_.sparse().on()) report.sparse = steps_.sparse().described();
     const Compiled& c = largest().compiled();
     const Footprint footprint = footprint_of(c.program, c.storages, c.plan);
     for (size_t r = 0; r < kRoles; ++r) {

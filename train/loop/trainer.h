@@ -13,9 +13,7 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "train/loop/checkpoint.h"
-#include "train/loop/micro_batch_pairs.h"
-#include "train/loop/sparse_steps.h"
-#include "train/loop/step_program.h"
+#include "train/loop/step_programs.h"
 #include "train/loop/step_watch.h"
 #include "train/loop/task.h"
 #include "train/loop/train_args.h"
@@ -59,15 +57,12 @@ class Trainer {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   const std::string& device_line() const { return device_line_; }  // what steps run on
   // The step program with the largest plan, and its bucket.
-  Executable& largest();
+  Executable& largest() { return steps_.largest(); }
   // Of all programs of the run so far, validation and decoding included.
   int64_t arena_bytes() const { return programs_.arena_bytes(); }
-  int largest_bucket() { return largest(), largest_bucket_; }
+  int largest_bucket() { return steps_.largest_bucket(); }
 
  private:
-  Executable& step_program(int bucket, MicroBatch kind);
-  Program recorded_step(int bucket, MicroBatch kind) const;
-  void write_plan(int bucket, Executable& made);
   void train_step();
   StepScalars scalars_of(const std::vector<BatchInfo>& batches) const;
   // What an update computed; loss and norm only where they were looked at.
@@ -76,7 +71,7 @@ class Trainer {
     int64_t peak = 0;            // bytes of the largest plan
     Executable* last = nullptr;  // of the last micro-batch
   };
-  Executable* pair_program(int bucket, MicroBatch first, MicroBatch second);
+  void fill(Executable& program, const StepScalars& scalars);
   Executable* run_pair(const std::vector<BatchInfo>& batches, int i, StepScalars scalars);
   void read(Executable& program, Ran& ran, bool last);
   Executable& run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars);
@@ -84,9 +79,6 @@ class Trainer {
   void show_progress(bool due);
   void write_row(const Ran& ran, double lr);
   [[noreturn]] void stop_on_nan(Executable& program);
-  std::string step_name(int bucket, MicroBatch kind) const;
-  void round_as_before(const std::string& program, const std::string& digits);
-  void check_rounding();
   void write_end(int64_t step, const std::string& reason);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
@@ -102,9 +94,8 @@ class Trainer {
   std::unique_ptr<Task> task_;
   std::string device_line_;
   ProgramSet programs_;
-  SparseSteps sparse_;
-  MicroBatchPairs pairs_;
-  std::string last_ran_;  // the step's name, where sparse_ is on
+  StepPrograms steps_;
+  std::string last_ran_;  // the name of the micro-batch's program
   StepWatch watch_;
   double loss_ = 0;  // as last read
   TrainerState state_;
@@ -113,13 +104,12 @@ class Trainer {
   Progress progress_;
   const Clock::time_point begin_ = Clock::now();
   int64_t first_step_ = 0;
-  int largest_bucket_ = -1;              // not known yet
   int64_t validated_ = -1, saved_ = -1;  // at which step last
   std::vector<std::pair<std::string, std::string>> samples_of_valid_;
   bool epoch_ended_ = false;
   std::optional<double> best_saved_;  // the metric of best.safetensors, as far as it is known
   // Since the last step row: for throughput.
-  int64_t samples_ = 0, tokens_ = 0, steps_ = 0;
+  int64_t samples_ = 0, tokens_ = 0, updates_ = 0;
   double seconds_ = 0;
 };
 

@@ -6,6 +6,18 @@
 
 namespace pal {
 
+// train.overlap_micro_batches: two micro-batches of an update side by side.
+struct PairFacts {
+  std::string micro_batches;  // "first+last"
+  std::string line;           // for people
+  std::string why_not;  // why they run one behind the other; "": they do not, and the rest is known
+  int64_t bytes = 0;    // of both
+  int64_t larger_bytes = 0;  // of the larger one alone, alive at its peak
+  double begins_after = 0;   // the second, [0, 1): the part of the first that has run
+  // Predicted: of both, of both one behind the other, of any way to run them.
+  double ms = 0, one_by_one_ms = 0, least_ms = 0;
+};
+
 // What a plan does not know of itself.
 struct PlanFacts {
   std::optional<int64_t> capacity = {};  // bytes that the step should fit; none: any
@@ -20,6 +32,7 @@ struct PlanFacts {
   // What it would take with sparse maps, where a run keeps none: over the budget, or not a
   // per cent less.
   std::optional<int64_t> sparse_bytes = {};
+  std::optional<PairFacts> pair = {};                     // where micro-batches are overlapped
   std::optional<int64_t> max_batch = {}, max_depth = {};  // where asked for; 0: nothing fits
 };
 

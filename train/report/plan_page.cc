@@ -205,6 +205,10 @@ std::string plan_html(const Compiled& c, const PlanPage& page, const PlanFacts& 
          ")</h2><div class=\"card\">" + group_table(values, 24, true) +
          "</div>\n<h2>Each pass, before and after</h2><div class=\"card\">" + pass_table(c) +
          "</div>\n" + encoding_html(c, facts);
+  if (facts.pair) {
+    out += "\n<h2>Two micro-batches of an update</h2><div class=\"card\">" +
+           preformatted({facts.pair->line}) + "</div>";
+  }
   if (!page.config.empty()) {
     out += "\n<h2>Configuration</h2><details class=\"card\"><summary>Every option</summary>" +
            preformatted({page.config}) + "</details>";

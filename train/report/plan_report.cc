@@ -29,6 +29,24 @@ nlohmann::ordered_json time_json(const std::optional<StepTime>& time, const Plan
   return json;
 }
 
+nlohmann::ordered_json pair_json(const PairFacts& pair, const std::optional<StepTime>& time,
+                                 const std::optional<int64_t>& capacity) {
+  nlohmann::ordered_json json{{"micro_batches", pair.micro_batches}};
+  json["fits"] = pair.why_not.empty() && (!capacity || pair.bytes <= *capacity);
+  if (!pair.why_not.empty()) {
+    json["why"] = pair.why_not;
+    return json;
+  }
+  json["bytes"] = pair.bytes, json["larger_bytes"] = pair.larger_bytes;
+  json["begins_after"] = pair.begins_after;
+  json["time"] = {{"pair_ms", pair.ms},
+                  {"one_by_one_ms", pair.one_by_one_ms},
+                  {"least_ms", pair.least_ms},
+                  {"predicted", true}};
+  if (time) json["time"]["profile"] = time->profile;
+  return json;
+}
+
 nlohmann::ordered_json or_null(const std::optional<int64_t>& number) {
   if (number) return *number;
   return nullptr;
@@ -74,6 +92,7 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
                               {"seconds", pass.seconds}});
   }
   json["time"] = time_json(c.time, facts);
+  if (facts.pair) json["pair"] = pair_json(*facts.pair, c.time, facts.capacity);
   json["compile_seconds"] = c.seconds;
   json["fits"] =
       !facts.capacity || std::max(f.arena, facts.dense_bytes.value_or(0)) <= *facts.capacity;

@@ -105,6 +105,7 @@ void MetricsWriter::append(const std::string& line) {
 void MetricsWriter::write(const PlanRow& r) {
   Json row = {{"event", "plan"},
               {"step", r.step},
+              {"program", r.program},
               {"bucket", {r.source_length, r.target_length}},
               {"nodes", r.nodes},
               {"values", r.values},

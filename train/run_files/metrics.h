@@ -13,9 +13,10 @@
 
 namespace pal {
 
-// A program of the run was compiled; `step` is how many updates had been made.
+// A training step of the run was compiled; `step` is how many updates had been made.
 struct PlanRow {
   int64_t step = 0;
+  std::string program;                           // "train/30x40/only"
   int64_t source_length = 0, target_length = 0;  // the bucket
   int64_t nodes = 0, values = 0;
   int64_t total_bytes = 0, arena_bytes = 0, lower_bound_bytes = 0;

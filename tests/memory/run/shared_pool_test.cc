@@ -9,52 +9,12 @@
 #include <thread>
 
 #include "core/error.h"
-#include "memory/run/shared_plan.h"
-#include "tests/memory/running.h"
+#include "tests/memory/run/pool_jobs.h"
 
 namespace pal::test {
 namespace {
 
-DeviceProfile card() {
-  DeviceProfile profile;
-  profile.f32 = profile.vector = 1e9, profile.memory = 1e9, profile.launch = 1e-6;
-  return profile;
-}
-
-// A chain forward and its mirror backward: every value of the first half is read in the second.
-Program hourglass(int depth, int64_t n) {
-  Builder b;
-  Val x = b.input("x0", {Shape{n}});
-  Val w = b.state("w0", {Shape{n}}, Role::weight);
-  std::vector<Val> kept{plus(x, w)};
-  for (int i = 0; i < depth; ++i) kept.push_back(reverse(affine(kept.back(), 0.5f)));
-  b.output("loss", sum(kept.back()));
-  Val g = reverse(kept.back());
-  for (int i = depth; i >= 0; --i) g = plus(reverse(g), kept[size_t(i)]);
-  update(w, g);
-  b.output("g", affine(g));
-  return b.take();
-}
-
-struct Job {
-  Ready ready;
-  Plan plan{make_plan(ready.program, ready.storages, ready.layout)};
-  StepShape shape{step_shape("job", ready.program, ready.storages, plan, card())};
-  Arena arena;
-
-  explicit Job(Program p) : ready(std::move(p)) {}
-  int64_t height() const { return shape.alone_bytes - shape.own_bytes; }
-};
-
-using Jobs = std::vector<std::unique_ptr<Job>>;
-
-std::vector<const StepShape*> shapes_of(const Jobs& jobs) {
-  std::vector<const StepShape*> shapes;
-  for (const auto& job : jobs) shapes.push_back(&job->shape);
-  return shapes;
-}
-
-std::unique_ptr<SharedPool> pool_of(const Jobs& jobs, CorunWay way) {
+std::unique_ptr<SharedPool> pool_of(const PooledJobs& jobs, CorunWay way) {
   std::vector<int64_t> parts;
   for (const auto& job : jobs) parts.push_back(job->height());
   const int64_t bytes = way.pool_bytes;
@@ -62,14 +22,10 @@ std::unique_ptr<SharedPool> pool_of(const Jobs& jobs, CorunWay way) {
 }
 
 // Each job takes its steps in a thread of its own; whether each got the bits that it gets alone.
-void run_all(const Jobs& jobs, SharedPool& pool, const std::vector<int>& steps) {
+void run_all(const PooledJobs& jobs, SharedPool& pool, const std::vector<int>& steps) {
   std::vector<Results> results(jobs.size());
   std::vector<std::thread> threads;
-  std::vector<std::unique_ptr<SharedPlan>> memories;
-  for (size_t j = 0; j < jobs.size(); ++j) {
-    memories.push_back(std::make_unique<SharedPlan>(
-        jobs[j]->ready.storages, jobs[j]->plan, jobs[j]->shape, jobs[j]->arena, pool, JobId(j)));
-  }
+  const auto memories = memories_of(jobs, pool);
   for (size_t j = 0; j < jobs.size(); ++j) {
     threads.emplace_back([&, j] {
       results[j] = run_with(jobs[j]->ready, *memories[j], steps[j], {.poison = true});
@@ -82,19 +38,13 @@ void run_all(const Jobs& jobs, SharedPool& pool, const std::vector<int>& steps) 
   }
 }
 
-CorunWay tickets(const Jobs& jobs, int64_t bytes) {
-  CorunWay way{.kind = CorunWay::Kind::tickets, .pool_bytes = bytes};
-  way.placement = place_apart(shapes_of(jobs), bytes);
-  return way;
-}
-
 TEST(SharedPool, EveryWayWithinEveryBudgetLeavesTheBits) {
   std::set<CorunWay::Kind> kinds;
   for (uint64_t seed = 0; seed < 12; ++seed) {
-    Jobs jobs;
-    jobs.push_back(std::make_unique<Job>(hourglass(20, 700 + 50 * int64_t(seed))));
-    jobs.push_back(std::make_unique<Job>(seed % 3 == 0 ? hourglass(12, 900)
-                                                       : random_program(seed, {.nodes = 60})));
+    PooledJobs jobs;
+    jobs.push_back(std::make_unique<PooledJob>(hourglass(20, 700 + 50 * int64_t(seed))));
+    jobs.push_back(std::make_unique<PooledJob>(
+        seed % 3 == 0 ? hourglass(12, 900) : random_program(seed, {.nodes = 60})));
     CorunSearch search(shapes_of(jobs));
     for (int i = -1; i <= 4; ++i) {
       const int64_t budget =
@@ -115,10 +65,10 @@ TEST(SharedPool, EveryWayWithinEveryBudgetLeavesTheBits) {
 
 TEST(SharedPool, RandomJobsThreeAtATimeUnderTickets) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    Jobs jobs;
+    PooledJobs jobs;
     int64_t largest = 64, all = 0;
     for (uint64_t k = 0; k < 3; ++k) {
-      jobs.push_back(std::make_unique<Job>(random_program(3 * seed + k, {.nodes = 60})));
+      jobs.push_back(std::make_unique<PooledJob>(random_program(3 * seed + k, {.nodes = 60})));
       PoolOffsets unused;
       largest = std::max(largest, place_longest_first(jobs.back()->shape, unused));
       all += jobs.back()->height();
@@ -130,10 +80,10 @@ TEST(SharedPool, RandomJobsThreeAtATimeUnderTickets) {
 
 // What a run does: training steps, then a validation of another shape, and so on.
 TEST(SharedPool, JobsChangeTheirProgramsOnTheWay) {
-  Jobs jobs, others;
+  PooledJobs jobs, others;
   for (int j = 0; j < 2; ++j) {
-    jobs.push_back(std::make_unique<Job>(hourglass(16, 800)));
-    others.push_back(std::make_unique<Job>(hourglass(5 + j, 500)));
+    jobs.push_back(std::make_unique<PooledJob>(hourglass(16, 800)));
+    others.push_back(std::make_unique<PooledJob>(hourglass(5 + j, 500)));
   }
   CorunSearch search(shapes_of(jobs));
   std::optional<CorunWay> way;
@@ -168,8 +118,8 @@ TEST(SharedPool, JobsChangeTheirProgramsOnTheWay) {
 
 // A job that is busy elsewhere holds nobody up for longer than the other's patience.
 TEST(SharedPool, AJobThatIsLateHoldsNobodyUp) {
-  Jobs jobs;
-  for (int j = 0; j < 2; ++j) jobs.push_back(std::make_unique<Job>(hourglass(16, 800)));
+  PooledJobs jobs;
+  for (int j = 0; j < 2; ++j) jobs.push_back(std::make_unique<PooledJob>(hourglass(16, 800)));
   CorunSearch search(shapes_of(jobs));
   std::optional<CorunWay> way;
   for (int i = 0; i < 16 && (!way || way->kind != CorunWay::Kind::circle); ++i) {
@@ -186,180 +136,11 @@ TEST(SharedPool, AJobThatIsLateHoldsNobodyUp) {
   EXPECT_EQ(run_with(jobs[1]->ready, b, 6), reference(jobs[1]->ready.program, 6));
 }
 
-CorunWay turns(int64_t bytes) { return {.kind = CorunWay::Kind::turns, .pool_bytes = bytes}; }
-
-std::vector<std::unique_ptr<SharedPlan>> memories_of(const Jobs& jobs, SharedPool& pool) {
-  std::vector<std::unique_ptr<SharedPlan>> memories;
-  for (size_t j = 0; j < jobs.size(); ++j) {
-    memories.push_back(std::make_unique<SharedPlan>(
-        jobs[j]->ready.storages, jobs[j]->plan, jobs[j]->shape, jobs[j]->arena, pool, JobId(j)));
-  }
-  return memories;
-}
-
-// Steps of one job, whose memory lies in the pool.
-Results steps_of(const Jobs& jobs, SharedPlan& memory, size_t j, int steps) {
-  return run_with(jobs[j]->ready, memory, steps, {.poison = true});
-}
-
-Jobs two_jobs() {
-  Jobs jobs;
-  jobs.push_back(std::make_unique<Job>(hourglass(16, 3000)));
-  jobs.push_back(std::make_unique<Job>(hourglass(9, 2000)));
-  return jobs;
-}
-
-// While jobs run: other ways, other sizes, other orders, in between also what only turns fit.
-TEST(SharedPool, AnotherUseWhileJobsRunLeavesTheBits) {
-  const Jobs jobs = two_jobs();
-  CorunSearch search(shapes_of(jobs));
-  SharedPool pool(2);
-  const auto memories = memories_of(jobs, pool);
-  const auto use_for = [&](int64_t budget) {
-    const CorunWay way = *search.within(budget);
-    PoolUse use{.way = way, .jobs = {0, 1}, .bytes = way.pool_bytes};
-    for (const auto& job : jobs) use.parts.push_back(job->height());
-    return use;
-  };
-  pool.use(use_for(search.most_bytes()));
-  std::vector<Results> results(2);
-  std::atomic<int> running{2};
-  std::vector<std::thread> threads;
-  for (size_t j = 0; j < 2; ++j) {
-    threads.emplace_back([&, j] {
-      results[j] = steps_of(jobs, *memories[j], j, 400);
-      pool.leave(JobId(j)), --running;
-    });
-  }
-  int changes = 0;
-  for (; running == 2; ++changes) {
-    const int64_t span = search.most_bytes() - search.least_bytes();
-    pool.use(use_for(search.least_bytes() + span * (changes * 7 % 11) / 10));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  for (auto& t : threads) t.join();
-  EXPECT_GT(changes, 3);
-  for (size_t j = 0; j < 2; ++j) EXPECT_EQ(results[j], reference(jobs[j]->ready.program, 400));
-}
-
-TEST(SharedPool, ADropReturnsItsBytesBeforeTheNextStep) {
-  Jobs jobs;
-  for (int j = 0; j < 2; ++j) jobs.push_back(std::make_unique<Job>(hourglass(20, 20000)));
-  SharedPool pool(2);
-  const auto memories = memories_of(jobs, pool);
-  const int64_t part = jobs[0]->height();
-  pool.use({.way = {.kind = CorunWay::Kind::beside},
-            .jobs = {0, 1},
-            .bytes = 2 * part,
-            .parts = {part, part}});
-  for (size_t j = 0; j < 2; ++j) steps_of(jobs, *memories[j], j, 1);
-  EXPECT_GT(pool.resident(), part + part / 2);
-  pool.use({.way = turns(part), .jobs = {0, 1}, .bytes = part});
-  EXPECT_LE(pool.resident(), part + 4096);
-  EXPECT_EQ(pool.bytes(), part);
-  for (size_t j = 0; j < 2; ++j) {
-    EXPECT_EQ(steps_of(jobs, *memories[j], j, 2), reference(jobs[j]->ready.program, 2));
-  }
-  EXPECT_LE(pool.resident(), part + 4096);
-}
-
-TEST(SharedPool, ADropWaitsForTheStepsThatRun) {
-  const Jobs jobs = two_jobs();
-  const int64_t a = jobs[0]->height(), b = jobs[1]->height();
-  SharedPool pool(2);
-  const auto memories = memories_of(jobs, pool);
-  pool.use(
-      {.way = {.kind = CorunWay::Kind::beside}, .jobs = {0, 1}, .bytes = a + b, .parts = {a, b}});
-  memories[0]->begin_step();
-  pool.use({.way = turns(a), .jobs = {0, 1}, .bytes = a});
-  EXPECT_EQ(pool.bytes(), a + b);
-  std::atomic<bool> began{false};
-  std::thread other([&] {
-    memories[1]->begin_step();
-    began = true;
-    memories[1]->end_step();
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  EXPECT_FALSE(began);
-  EXPECT_EQ(pool.bytes(), a + b);
-  memories[0]->end_step();
-  other.join();
-  EXPECT_EQ(pool.bytes(), a);
-}
-
-// A program that is taller than its job's part has the whole pool, and everybody waits meanwhile.
-TEST(SharedPool, WhatDoesNotFitBesideTheOtherRunsAlone) {
-  const Jobs jobs = two_jobs();
-  const Job tall(hourglass(20, 3500));
-  Arena arena;
-  const int64_t a = jobs[0]->height(), b = jobs[1]->height();
-  ASSERT_GT(tall.height(), a);
-  ASSERT_LE(tall.height(), a + b);
-  SharedPool pool(2);
-  const auto memories = memories_of(jobs, pool);
-  SharedPlan of_tall(tall.ready.storages, tall.plan, tall.shape, arena, pool, 0);
-  pool.use(
-      {.way = {.kind = CorunWay::Kind::beside}, .jobs = {0, 1}, .bytes = a + b, .parts = {a, b}});
-  EXPECT_EQ(pool.needs(0).height, tall.height());
-  // The other is inside a step: it waits. It is inside: the other waits.
-  memories[1]->begin_step();
-  std::atomic<int> inside{0}, met{0};
-  std::thread alone([&] {
-    of_tall.begin_step();
-    ++inside;
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    met += inside > 1;
-    --inside;
-    of_tall.end_step();
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  EXPECT_EQ(inside, 0);
-  memories[1]->end_step();
-  for (int i = 0; i < 20; ++i) {
-    memories[1]->begin_step();
-    ++inside;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    --inside;
-    memories[1]->end_step();
-  }
-  alone.join();
-  EXPECT_EQ(met, 0);
-
-  // And the bits.
-  std::vector<Results> results(2), of_other(20);
-  std::thread first([&] {
-    for (Results& result : of_other) {
-      result = run_with(tall.ready, of_tall, 2, {.poison = true});
-      results[0] = steps_of(jobs, *memories[0], 0, 3);
-    }
-    pool.leave(0);
-  });
-  results[1] = steps_of(jobs, *memories[1], 1, 300);
-  pool.leave(1);
-  first.join();
-  EXPECT_EQ(results[0], reference(jobs[0]->ready.program, 3));
-  EXPECT_EQ(results[1], reference(jobs[1]->ready.program, 300));
-  for (const Results& result : of_other) EXPECT_EQ(result, reference(tall.ready.program, 2));
-}
-
-TEST(SharedPool, WhoeverIsLeftHasTheWholePool) {
-  const Jobs jobs = two_jobs();
-  const int64_t a = jobs[0]->height();
-  SharedPool pool(2);
-  const auto memories = memories_of(jobs, pool);
-  pool.use({.way = turns(a), .jobs = {0, 1}, .bytes = a});
-  memories[0]->begin_step();  // and fails in it
-  pool.leave(0);
-  pool.use({.way = turns(a), .jobs = {1}, .bytes = a});
-  EXPECT_EQ(steps_of(jobs, *memories[1], 1, 3), reference(jobs[1]->ready.program, 3));
-  EXPECT_THROW(memories[0]->begin_step(), ProgramError);
-}
-
 // Either job fails at any node, holding whatever it holds there: the other has its bits.
 TEST(SharedPool, AJobThatFailsAtAnyNodeFreesWhatItHolds) {
   std::mt19937 random(7);
   for (int round = 0; round < 100; ++round) {
-    const Jobs jobs = two_jobs();
+    const PooledJobs jobs = two_jobs();
     CorunSearch search(shapes_of(jobs));
     const int64_t span = search.most_bytes() - search.least_bytes();
     const CorunWay way = round % 4 == 3 ? search.turns()
@@ -392,7 +173,7 @@ TEST(SharedPool, AJobThatFailsAtAnyNodeFreesWhatItHolds) {
 
 // Turns of some time: many steps of one job, then of the other; who is late does not keep its turn.
 TEST(SharedPool, TurnsMayLastLongerThanAStep) {
-  const Jobs jobs = two_jobs();
+  const PooledJobs jobs = two_jobs();
   const int64_t a = jobs[0]->height();
   SharedPool pool(2);
   const auto memories = memories_of(jobs, pool);
@@ -434,8 +215,8 @@ TEST(SharedPool, TurnsMayLastLongerThanAStep) {
 }
 
 TEST(SharedPool, AJobThatDoesNotFitAloneIsRefused) {
-  Jobs jobs;
-  jobs.push_back(std::make_unique<Job>(hourglass(10, 500)));
+  PooledJobs jobs;
+  jobs.push_back(std::make_unique<PooledJob>(hourglass(10, 500)));
   const auto small = std::make_unique<SharedPool>(
       CorunWay{.kind = CorunWay::Kind::tickets, .pool_bytes = 0}, 1, jobs[0]->height() / 2);
   EXPECT_NE(message_of<BudgetError>([&] {

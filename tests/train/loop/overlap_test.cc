@@ -1,6 +1,8 @@
 // train.overlap_micro_batches: whole runs of the program, side by side and one behind the other.
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/text.h"
 #include "tests/train/loop/whole_runs.h"
 
 namespace pal {
@@ -126,11 +128,53 @@ TEST_F(OverlapTest, WhatDoesNotCombineIsRefused) {
 }
 
 TEST_F(OverlapTest, ThePlanSaysWhatBothNeed) {
-  const RunResult r = pal({"plan", "--config", "tiny.yaml", "--set", "train.accumulate=2", "--set",
-                           kOn, "--profile", "rtx2080ti"});
-  ASSERT_EQ(r.status, 0) << r.err;
-  EXPECT_NE(r.out.find("micro-batches overlap: "), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("the second begins after"), std::string::npos) << r.out;
+  const auto plan = [&](std::vector<std::string> more) {
+    std::vector<std::string> args{
+        "plan", "--config", "tiny.yaml", "--set", "train.accumulate=2", "--profile", "rtx2080ti"};
+    args.insert(args.end(), more.begin(), more.end());
+    const RunResult r = pal(args);
+    EXPECT_EQ(r.status, 0) << r.err;
+    return r.out;
+  };
+  const std::string text = plan({"--set", kOn, "--html", "page.html"});
+  const size_t at = text.find("micro-batches overlap: ");
+  ASSERT_NE(at, std::string::npos) << text;
+  EXPECT_NE(text.find("the second begins after", at), std::string::npos) << text;
+  const std::string page = read_file(dir_ / "page.html");
+  EXPECT_EQ(count(page, "micro-batches overlap: "), 1);
+
+  // The figures of the line, each under its name.
+  const auto json = nlohmann::json::parse(plan({"--set", kOn, "--json"}));
+  ASSERT_TRUE(json.contains("pair"));
+  const nlohmann::json& pair = json["pair"];
+  EXPECT_EQ(pair["micro_batches"], "first+last");
+  EXPECT_EQ(pair["fits"], true);
+  const auto in_text = [&](const std::string& words) {
+    EXPECT_NE(text.find(words, at), std::string::npos) << words << " in " << text;
+  };
+  in_text(format_bytes(pair["larger_bytes"]) + " -> " + format_bytes(pair["bytes"]));
+  char words[120];
+  std::snprintf(words, sizeof words,
+                "begins after %.0f %% of the first; predicted %.2f ms, one behind the other %.2f, "
+                "no way below %.2f",
+                100 * pair["begins_after"].get<double>(), pair["time"]["pair_ms"].get<double>(),
+                pair["time"]["one_by_one_ms"].get<double>(),
+                pair["time"]["least_ms"].get<double>());
+  in_text(words);
+  EXPECT_EQ(pair["time"]["predicted"], true);
+  EXPECT_EQ(pair["time"]["profile"], json["time"]["profile"]);
+
+  // The step's own figures are those without; nothing is added where nothing overlaps.
+  const auto apart = nlohmann::json::parse(plan({"--json"}));
+  EXPECT_FALSE(apart.contains("pair"));
+  EXPECT_EQ(apart["bytes"], json["bytes"]);
+  const std::string budget = std::to_string(json["bytes"]["total"].get<int64_t>());
+  const auto tight = nlohmann::json::parse(plan({"--set", kOn, "--json", "--budget", budget}));
+  EXPECT_EQ(tight["fits"], true);
+  EXPECT_EQ(tight["pair"]["fits"], false);
+  EXPECT_NE(tight["pair"]["why"].get<std::string>().find("side by side need at least"),
+            std::string::npos);
+  EXPECT_FALSE(tight["pair"].contains("bytes"));
 }
 
 }  // namespace

@@ -31,8 +31,12 @@ class Metrics : public testing::Test {
   const fs::path file_ = folder_.path() / "metrics.jsonl";
 };
 
-const PlanRow kPlan{
-    .step = 0, .source_length = 10, .target_length = 20, .nodes = 5, .compile_seconds = 0.1};
+const PlanRow kPlan{.step = 0,
+                    .program = "train/10x20/only",
+                    .source_length = 10,
+                    .target_length = 20,
+                    .nodes = 5,
+                    .compile_seconds = 0.1};
 
 TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
   MetricsWriter writer = MetricsWriter::create(file_);
@@ -40,19 +44,20 @@ TEST_F(Metrics, rows_have_exactly_the_contracts_keys) {
   writer.write(StepRow{3, 0.25, 0.1, 1e-3, 2.5, 100, 1000, 12.5, 64, 128, 256});
   writer.write(ValidRow{3, 0.25, 3.5, {{"bleu", 12.25}}});
   writer.write(EndRow{3, 0.25, "steps", 1.5, 64, 256});
-  EXPECT_EQ(read_file(file_),
-            R"({"event":"plan","step":0,"bucket":[10,20],"nodes":5,"values":0,"total_bytes":0,)"
-            R"("arena_bytes":0,"lower_bound_bytes":0,"compile_seconds":0.1})"
-            "\n"
-            R"({"event":"step","step":3,"epoch":0.25,"loss":0.1,"lr":0.001,"grad_norm":2.5,)"
-            R"("samples_per_s":100.0,"tokens_per_s":1000.0,"step_ms":12.5,"arena_bytes":64,)"
-            R"("peak_bytes":128,"process_peak_bytes":256})"
-            "\n"
-            R"({"event":"valid","step":3,"epoch":0.25,"loss":3.5,"bleu":12.25})"
-            "\n"
-            R"({"event":"end","step":3,"epoch":0.25,"reason":"steps","seconds":1.5,)"
-            R"("arena_bytes":64,"process_peak_bytes":256})"
-            "\n");
+  EXPECT_EQ(
+      read_file(file_),
+      R"({"event":"plan","step":0,"program":"train/10x20/only","bucket":[10,20],"nodes":5,)"
+      R"("values":0,"total_bytes":0,"arena_bytes":0,"lower_bound_bytes":0,"compile_seconds":0.1})"
+      "\n"
+      R"({"event":"step","step":3,"epoch":0.25,"loss":0.1,"lr":0.001,"grad_norm":2.5,)"
+      R"("samples_per_s":100.0,"tokens_per_s":1000.0,"step_ms":12.5,"arena_bytes":64,)"
+      R"("peak_bytes":128,"process_peak_bytes":256})"
+      "\n"
+      R"({"event":"valid","step":3,"epoch":0.25,"loss":3.5,"bleu":12.25})"
+      "\n"
+      R"({"event":"end","step":3,"epoch":0.25,"reason":"steps","seconds":1.5,)"
+      R"("arena_bytes":64,"process_peak_bytes":256})"
+      "\n");
 }
 
 TEST_F(Metrics, densities_are_read_back_the_largest_of_each_map) {
@@ -108,9 +113,14 @@ TEST_F(Metrics, a_resumed_log_equals_an_uninterrupted_one) {
   second.write(again);  // the same plan: not written twice
   steps(second, 7, 9);
   EXPECT_EQ(read_file(file_), expected);
+  PlanRow other = again;
+  other.program = "train/10x20/first";  // another program that needs as much
+  second.write(other);
+  const std::string more = read_file(file_);
+  EXPECT_NE(more, expected);
   again.arena_bytes = 77;  // another plan
   second.write(again);
-  EXPECT_NE(read_file(file_), expected);
+  EXPECT_NE(read_file(file_), more);
 }
 
 TEST_F(Metrics, a_torn_last_line_is_removed) {

@@ -1,0 +1,148 @@
+// Steps are recorded and compiled when they are met; their plans are told of.
+#include "train/loop/step_programs.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "memory/passes/encode.h"
+#include "train/loop/max_fit.h"
+#include "train/loop/run_options.h"
+
+namespace pal {
+
+Executable& StepPrograms::largest() {
+  const int64_t n = *config_.train.accumulate;
+  const MicroBatch kind = micro_batch_of(n - 1, n);
+  if (largest_bucket_ < 0) {
+    int64_t most = -1;
+    for (const int bucket : task_.largest_candidates()) {
+      const int64_t bytes = find(bucket, kind).compiled().plan.device().bytes;
+      if (bytes > most) most = bytes, largest_bucket_ = bucket;
+    }
+  }
+  return find(largest_bucket_, kind);
+}
+
+std::string StepPrograms::name(int bucket, MicroBatch kind) const {
+  return step_name(task_.bucket_lengths(bucket), kind);
+}
+
+Executable& StepPrograms::find(int bucket, MicroBatch kind) {
+  const std::string name = this->name(bucket, kind);
+  if (Executable* ready = programs_.find(name)) return *ready;
+  auto add = [&]() -> Executable& {
+    try {
+      if (sparse_.on()) return sparse_.add(name, recorded(bucket, kind));
+      return programs_.add(name, recorded(bucket, kind));
+    } catch (const BudgetError& error) {
+      throw BudgetError(error.what() + batch_advice(task_, config_, task_.bucket_lengths(bucket)));
+    }
+  };
+  Executable& made = add();
+  check_rounding(name, rounding_of(made.program()));
+  tell_of(name, bucket, made.compiled());
+  return made;
+}
+
+Program StepPrograms::recorded(int bucket, MicroBatch kind) const {
+  auto forward = [&](Builder& b, Val scalars) { return task_.record(b, bucket, scalars, true); };
+  return record_step(forward, config_.train, kind);
+}
+
+Executable* StepPrograms::find_pair(int bucket, MicroBatch first, MicroBatch second) {
+  const std::string name = pair_name(task_.bucket_lengths(bucket), first, second);
+  const auto [program, added] =
+      pairs_.find(name, [&](int part) { return recorded(bucket, part == 0 ? first : second); });
+  if (!added) return program;
+  check_rounding(name, rounding_of(program->program()));
+  tell_of(name, bucket, program->compiled());
+  return program;
+}
+
+void StepPrograms::add_largest_pair() {
+  const auto [first, second] = pairs_.last_pair();
+  find_pair(largest_bucket(), first, second);
+}
+
+void StepPrograms::add_all() {
+  const int64_t n = *config_.train.accumulate;
+  for (int bucket = 0; bucket < task_.bucket_count(); ++bucket) {
+    for (const int64_t i : {int64_t(0), n / 2, n - 1}) find(bucket, micro_batch_of(i, n));
+    for (const int64_t i : {int64_t(0), int64_t(1), n - 2}) {
+      if (i < 0 || i + 1 >= n) continue;
+      find_pair(bucket, micro_batch_of(i, n), micro_batch_of(i + 1, n));
+    }
+  }
+}
+
+Executable& StepPrograms::run(
+    int bucket, MicroBatch kind, const std::function<void(Executable&)>& fill,
+    const std::function<void(const std::vector<std::string>& layers)>& overflowed) {
+  auto run = [&](Executable& program) -> Executable& {
+    fill(program);
+    program.run();
+    return program;
+  };
+  Executable& dense = find(bucket, kind);
+  if (!sparse_.on()) return run(dense);
+  const std::string name = this->name(bucket, kind);
+  Executable& chosen = sparse_.choose(
+      name, [&] { return recorded(bucket, kind); },
+      [&](Executable& made) { tell_of(name, bucket, made.compiled()); });
+  run(chosen);
+  if (&chosen != &dense) {
+    const std::vector<std::string> layers = sparse_.overflows(name, chosen);
+    if (layers.empty()) return chosen;
+    overflowed(layers);
+    run(dense);
+  }
+  sparse_.observe(name, dense);
+  return dense;
+}
+
+// Which values are rounded depends on the whole plan, and so on threads and kernels too.
+void StepPrograms::check_rounding(const std::string& name, const std::string& digits) {
+  if (!compile_options(config_.memory).encode.is_lossy()) return;
+  const auto known = rounded_.try_emplace(name, digits).first;
+  if (known->second == digits) return;
+  throw UsageError(checkpoint_ + ": was trained with other values of " + name +
+                   " rounded than this machine's plan rounds, so the results would be others; "
+                   "resume on a machine, with threads and a device like those it began on");
+}
+
+void StepPrograms::round_as(const std::map<std::string, std::string>& rounded) {
+  const auto ready = std::exchange(rounded_, rounded);
+  for (const auto& [name, digits] : ready) check_rounding(name, digits);
+  if (rounded_.empty()) return;
+  for (int bucket = 0; bucket < task_.bucket_count(); ++bucket) {
+    for (const MicroBatch kind : kMicroBatches) {
+      if (rounded_.contains(name(bucket, kind))) find(bucket, kind);
+      for (const MicroBatch then : kMicroBatches) {
+        const std::string pair = pair_name(task_.bucket_lengths(bucket), kind, then);
+        if (rounded_.contains(pair)) find_pair(bucket, kind, then);
+      }
+    }
+  }
+}
+
+void StepPrograms::tell(std::function<void(PlanRow)> of_plan) {
+  tell_ = std::move(of_plan);
+  for (PlanRow& row : std::exchange(untold_, {})) tell_(std::move(row));
+}
+
+void StepPrograms::tell_of(const std::string& name, int bucket, const Compiled& c) {
+  const auto [S, T] = task_.bucket_lengths(bucket);
+  PlanRow row{.program = name,
+              .source_length = S,
+              .target_length = T,
+              .nodes = c.program.node_count(),
+              .values = int64_t(c.program.values.size()),
+              .total_bytes = c.plan.device().bytes,
+              .arena_bytes = c.plan.device().bytes,
+              .lower_bound_bytes = c.plan.device().lower_bound,
+              .compile_seconds = c.seconds};
+  if (tell_) return tell_(std::move(row));
+  untold_.push_back(std::move(row));
+}
+
+}  // namespace pal
