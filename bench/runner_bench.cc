@@ -1,7 +1,10 @@
 // What running costs beside the kernels. The runner: nanoseconds a node with kernels that do
 // nothing, three operands each. A pool's gate: nanoseconds a decision. The goal of both is at most
-// a microsecond. A pool: nanoseconds each time that a job's thread asks or reports.
+// a microsecond. A pool: nanoseconds each time that a job's thread asks or reports, where nobody
+// waits, and where each waits for the other all the time.
 #include <benchmark/benchmark.h>
+
+#include <thread>
 
 #include "core/builder.h"
 #include "core/op.h"
@@ -117,6 +120,51 @@ void Pool_AsksAndReports(benchmark::State& state) {
       benchmark::Counter(double(calls), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
+// Two jobs' threads on a circle in which each waits at every moment until the other has passed the
+// one before: of the two one always sleeps, and what it comes behind is one report. A node takes no
+// time, so that a moment takes what it is to wake a thread.
+void Pool_WakesAnotherThread(benchmark::State& state) {
+  const Program program = chain(int(state.range(0)), 0);
+  const Storages storages = assign_storages(program);
+  const Plan plan = make_plan(program, storages, StateLayout(program));
+  DeviceProfile device;
+  device.f32 = device.vector = device.memory = 1e9, device.launch = 1e-6;
+  const StepShape shape = step_shape("chain", program, storages, plan, device);
+  CorunWay way{.kind = CorunWay::Kind::circle, .pool_bytes = 2 * shape.alone_bytes};
+  const JobOnCircle on_circle{&shape, 1, 0, shape.ticks()};
+  way.circle = {.period = shape.ticks(), .jobs = {on_circle, on_circle}};
+  way.placement = place_apart(std::vector<const StepShape*>(2, &shape), way.pool_bytes);
+  // The first begins: at node n it waits for the other's node n - 1, the other for its node n.
+  way.waits.assign(2, CircleWaits::value_type(1));
+  for (NodeId n = 0; n < program.node_count(); ++n) {
+    if (n > 0) way.waits[0][0].push_back({start_of(n), 1, 0, done_of(n - 1)});
+    way.waits[1][0].push_back({start_of(n), 0, 0, done_of(n)});
+  }
+  SharedPool pool(way, 2, way.pool_bytes);
+  for (JobId job = 0; job < 2; ++job) pool.add(job, shape, plan);
+  const auto run = [&](JobId job) {
+    pool.begin_step(job, 0);
+    for (NodeId n = 0; n < program.node_count(); ++n) {
+      if (job == 1 || n > 0) pool.ask(job, start_of(n));
+      pool.report(job, done_of(n));
+    }
+    pool.end_step(job);
+  };
+  const int64_t before = pool.stats(0).waits + pool.stats(1).waits;
+  int64_t steps = 0;
+  for (auto _ : state) {
+    std::thread other([&] { run(1); });
+    run(0);
+    other.join();
+    ++steps;
+  }
+  const auto waits = double(pool.stats(0).waits + pool.stats(1).waits - before);
+  state.counters["per_wait"] =
+      benchmark::Counter(waits, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["waits_per_node"] = waits / double(steps) / double(program.node_count());
+}
+
+BENCHMARK(Pool_WakesAnotherThread)->Arg(2000)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(Pool_AsksAndReports)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Gate_TicketDecisions)->Args({2, 64})->Args({4, 64})->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_EmptyKernels)->Arg(1000)->Arg(20000)->Unit(benchmark::kMicrosecond);

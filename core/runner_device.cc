@@ -4,6 +4,17 @@
 #include "core/runner.h"
 
 namespace pal {
+namespace {
+
+// The compute queue goes on behind what the others have been given. `ends`: an event for each.
+void join_queues(Accelerator& accelerator, const std::vector<Accelerator::Event>& ends) {
+  for (size_t q = 1; q < ends.size(); ++q) {
+    accelerator.record(ends[q], QueueId(q));
+    accelerator.wait(kComputeQueue, ends[q]);
+  }
+}
+
+}  // namespace
 
 // An event for every node that another queue waits for.
 void Runner::make_marks() {
@@ -23,6 +34,7 @@ void Runner::run_on_accelerator() {
     queue_step();
   } catch (...) {
     try {
+      join_queues(*accelerator_, ends_of_lanes_);  // what is queued still uses the step's bytes
       memory_.end_step();
     } catch (const DeviceError&) {  // the first error says more
     }
@@ -92,10 +104,7 @@ void Runner::queue_all() {
     execute(n, *lanes_[node.queue]);
     if (marks_[n]) accelerator_->record(marks_[n], node.queue);
   }
-  for (size_t q = 1; q < lanes_.size(); ++q) {
-    accelerator_->record(ends_of_lanes_[q], QueueId(q));
-    accelerator_->wait(kComputeQueue, ends_of_lanes_[q]);
-  }
+  join_queues(*accelerator_, ends_of_lanes_);
 }
 
 }  // namespace pal

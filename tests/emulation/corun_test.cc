@@ -1,10 +1,14 @@
 // pal corun on a GPU, emulated or (tests/gpu) real: whole runs beside each other leave the files
-// that each leaves alone.
+// that each leaves alone, also stopped, or failed, and resumed.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/emulation/fixture.h"
 #include "tests/support/files.h"
@@ -47,14 +51,42 @@ class CorunOnGpu : public OnGpu {
 
   std::string file(const std::string& name) const { return (dir_.path() / name).string(); }
   // What a command prints.
-  static std::string pal(const std::vector<std::string>& words) {
+  static std::string pal(const std::vector<std::string>& words, int exit_code = 0) {
     const Request request = parse_command_line("pal", words);
     testing::internal::CaptureStdout();
-    EXPECT_EQ(request.run(), 0);
-    return testing::internal::GetCapturedStdout();
+    int code = -1;
+    std::string error;
+    try {
+      code = request.run();
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+    const std::string printed = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(code, exit_code) << error;
+    return printed;
   }
-  void alone(const std::string& name) {
-    pal({"train", "--config", file(name + ".yaml"), "--out", file(name)});
+  void alone(const std::string& name, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"train", "--config", file(name + ".yaml"), "--out", file(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    pal(words);
+  }
+  // Both jobs, into a folder, within what lies between the least and all.
+  void both(const std::string& out, const std::string& mode, int64_t budget,
+            const std::vector<std::string>& more, int exit_code = 0) {
+    std::vector<std::string> words{"corun", file("text.yaml"), file("other.yaml"),
+                                   "--out", file(out),         "--mode",
+                                   mode,    "--budget",        std::to_string(budget)};
+    words.insert(words.end(), more.begin(), more.end());
+    pal(words, exit_code);
+  }
+  // Rows of steps, of both jobs.
+  int64_t steps(const std::string& out) const {
+    int64_t rows = 0;
+    for (const char* job : {"/1", "/2"}) {
+      std::ifstream in(dir_.path() / (out + job) / "metrics.jsonl");
+      for (std::string row; std::getline(in, row);) rows += row.find("step_ms") != row.npos;
+    }
+    return rows;
   }
   int64_t bytes(const std::string& mode) {
     const auto plan = nlohmann::json::parse(
@@ -92,10 +124,75 @@ TEST_F(CorunOnGpu, RunsHaveTheBitsOfEachAlone) {
     const Order orders[] = {Order::forward, Order::backward, Order::shuffled};
     emulation::settings().order = orders[runs % 3];
     const std::string out = "both" + std::to_string(++runs);
-    const int64_t budget = mode == "turns" ? least : least * 5 / 4;
-    pal({"corun", file("text.yaml"), file("other.yaml"), "--out", file(out), "--mode", mode,
-         "--budget", std::to_string(budget)});
+    both(out, mode, mode == "turns" ? least : least * 5 / 4, {});
     same_run("text", out + "/1"), same_run("other", out + "/2");
+  }
+}
+
+// A signal comes after some steps of either job, twice.
+TEST_F(CorunOnGpu, StoppedAndResumedRunsHaveTheBitsOfEachAlone) {
+  const std::vector<std::string> length{"--steps", "9"}, resumed{"--steps", "9", "--resume"};
+  alone("text", length), alone("other", length);
+  const int64_t least = bytes("turns");
+  int runs = 0;
+  for (const std::string mode : {"shared", "turns"}) {
+    emulation::settings().order = runs == 0 ? Order::shuffled : Order::backward;
+    const std::string out = "stopped" + std::to_string(++runs);
+    const int64_t budget = mode == "turns" ? least : least * 5 / 4;
+    for (const int64_t after : {1 + runs, 6 + runs}) {
+      std::atomic<bool> over{false};
+      std::jthread signals([&] {
+        while (steps(out) < after && !over) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        if (!over) std::raise(SIGTERM);
+      });
+      both(out, mode, budget, fs::exists(dir_.path() / out) ? resumed : length, 130);
+      over = true;
+    }
+    both(out, mode, budget, resumed);
+    same_run("text", out + "/1"), same_run("other", out + "/2");
+  }
+}
+
+// The second job's checkpoint cannot be written, as on a full disk; then it can.
+TEST_F(CorunOnGpu, AJobThatFailedGoesOnWithTheBitsThatItHasAlone) {
+  const std::vector<std::string> length{"--steps", "8"};
+  alone("text", length), alone("other", length);
+  const int64_t least = bytes("turns");
+  int runs = 0;
+  for (const std::string mode : {"shared", "turns"}) {
+    emulation::settings().order = runs == 0 ? Order::backward : Order::shuffled;
+    const std::string out = "failed" + std::to_string(++runs);
+    const int64_t budget = mode == "turns" ? least : least * 5 / 4;
+    const std::vector<std::string> saves{"--set", "2:train.save_every=2"};
+    const auto with = [&](std::vector<std::string> words) {
+      words.insert(words.end(), saves.begin(), saves.end());
+      return words;
+    };
+    both(out, mode, budget, with({"--steps", "4"}));
+    const fs::path in_the_way = dir_.path() / out / "2/last.safetensors.tmp";
+    fs::create_directories(in_the_way);
+    both(out, mode, budget, with({"--steps", "8", "--resume"}), 1);
+    same_run("text", out + "/1");
+    fs::remove(in_the_way);
+    both(out, mode, budget, with({"--steps", "8", "--resume"}));
+    same_run("text", out + "/1"), same_run("other", out + "/2");
+  }
+}
+
+// A NaN in the middle of a step ends the second; the first has its bits.
+TEST_F(CorunOnGpu, AJobThatDivergesLeavesTheOtherItsBits) {
+  alone("text", {"--steps", "8"});
+  const int64_t least = bytes("turns");
+  for (const Order order : {Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    const std::string out = "nan" + std::to_string(int(order));
+    both(out, "shared", least * 5 / 4,
+         {"--set", "1:train.steps=8", "--set", "2:train.steps=400", "--set", "2:train.lr=1000",
+          "--set", "2:train.optimizer=sgd", "--set", "2:train.weight_decay=1000"},
+         1);
+    same_run("text", out + "/1");
   }
 }
 

@@ -25,6 +25,9 @@ struct Settings {
   int64_t good_waits = -1;
 };
 Settings& settings();
+// Of the thread that looks: so many more launches and replays succeed, the next one fails; -1: none
+// does.
+inline thread_local int64_t good_launches = -1;
 // The device to oneself, for as long as the lock is held.
 std::unique_lock<std::recursive_mutex> hold();
 

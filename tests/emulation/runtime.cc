@@ -329,6 +329,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s) {
+  if (is_to_fail(good_launches)) return fail(cudaErrorInvalidValue);
   return enqueue(s, [graph] {
     ++replays;
     for (const Work& work : graph->work) work();

@@ -1,0 +1,175 @@
+// Toy jobs over one pool of a GPU's memory, each in a thread with queues of its own: for the tests
+// of shared pools.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "memory/run/program_set.h"
+#include "memory/run/shared_pool.h"
+#include "memory/share/corun_plan.h"
+#include "tests/emulation/fixture.h"
+#include "tests/support/micro_batches.h"
+
+namespace pal::test {
+
+inline CompileOptions toy_options() {
+  CompileOptions options;
+  options.profile = DeviceProfile{};
+  options.profile->name = "half full", options.profile->units = 400;
+  options.profile->f32 = options.profile->vector = 1e12, options.profile->memory = 1e11;
+  options.profile->tile = 64, options.profile->launch = 1e-6;
+  return options;
+}
+
+struct ToyKind {
+  ToySize size;
+  bool graphs = true, poison = false;
+  bool pair = false;  // two micro-batches side by side, on two queues
+};
+
+// A training job: its steps, and what is left of them.
+class ToyJob {
+ public:
+  ToyJob(const ToyKind& kind, PoolShare share = {})
+      : set_(toy_options(), device(kind), std::move(share)) {
+    step_ = kind.pair ? &set_.add_pair("step", toy_micro_batch(true, false, kind.size),
+                                       toy_micro_batch(false, true, kind.size))
+                      : &set_.add("step", toy_micro_batch(true, true, kind.size));
+    parts_ = kind.pair ? 2 : 1;
+    for (StateTensor& s : set_.state()) {
+      float* x = reinterpret_cast<float*>(s.data);
+      const bool zero = s.name.starts_with("optimizer");
+      for (int64_t e = 0; e < s.spec.numel(); ++e) x[e] = zero ? 0 : float((e * 31) % 17 - 8) / 40;
+    }
+    if (kind.poison) step_->runner().set_options({.poison = true});
+  }
+
+  void step(int i) {
+    for (int part = 0; part < parts_; ++part) {
+      look_at(part);
+      const StepScalars scalars{
+          .learning_rate = 0.01f, .step = i, .micro_batch = part, .seed_low = 7, .tokens = 9};
+      std::memcpy(step_->input("scalars"), &scalars, sizeof scalars);
+      const int64_t numel = step_->input_spec("x").numel();
+      float* x = reinterpret_cast<float*>(step_->input("x"));
+      for (int64_t e = 0; e < numel; ++e) x[e] = float((e * 37 + 11 * i + 5 * part) % 101) / 101;
+    }
+    step_->run();
+  }
+  Bytes bytes() {
+    Bytes out;
+    for (StateTensor& s : set_.state()) out[s.name] = {s.data, s.data + s.spec.bytes()};
+    for (int part = 0; part < parts_; ++part) {
+      look_at(part);
+      const auto* loss = reinterpret_cast<const std::byte*>(step_->output("loss"));
+      out["loss" + std::to_string(part)] = {loss, loss + sizeof(float)};
+    }
+    return out;
+  }
+  StepShape shape() const {
+    const Compiled& c = step_->compiled();
+    return step_shape("step", c.program, c.storages, c.plan, *toy_options().profile);
+  }
+  ProgramSet& set() { return set_; }
+
+ private:
+  static Device device(const ToyKind& kind) {
+    Device device = cuda_device();
+    device.graphs = kind.graphs;
+    return device;
+  }
+  void look_at(int part) {
+    if (parts_ > 1) step_->look_at(part);
+  }
+  ProgramSet set_;
+  Executable* step_;
+  int parts_ = 1;
+};
+
+// Jobs over a pool that is not yet in use.
+struct ToyPool {
+  std::shared_ptr<SharedPool> pool;
+  std::vector<std::unique_ptr<ToyJob>> jobs;
+  std::vector<StepShape> shapes;
+
+  explicit ToyPool(const std::vector<ToyKind>& kinds)
+      : pool(std::make_shared<SharedPool>(kinds.size(), cuda_device().accelerator)) {
+    for (size_t j = 0; j < kinds.size(); ++j) {
+      jobs.push_back(std::make_unique<ToyJob>(kinds[j], PoolShare{pool, JobId(j)}));
+      shapes.push_back(jobs.back()->shape());
+    }
+  }
+  ~ToyPool() {
+    for (size_t j = 0; j < jobs.size(); ++j) jobs[j].reset(), pool->leave(JobId(j));
+  }
+  std::vector<const StepShape*> pointers() const {
+    std::vector<const StepShape*> all;
+    for (const StepShape& shape : shapes) all.push_back(&shape);
+    return all;
+  }
+  int64_t height(size_t j) const { return pool->needs(JobId(j)).height; }
+  void use(const CorunWay& way) {
+    PoolUse use{.way = way, .jobs = {}, .bytes = way.pool_bytes};
+    for (size_t j = 0; j < jobs.size(); ++j) {
+      use.jobs.push_back(JobId(j)), use.parts.push_back(height(j));
+      use.bytes = std::max(use.bytes, height(j));
+    }
+    pool->use(std::move(use));
+  }
+  CorunWay way(CorunWay::Kind kind) const {
+    CorunSearch search(pointers());
+    if (kind == CorunWay::Kind::turns) return search.turns();
+    const int64_t span = search.most_bytes() - search.least_bytes();
+    if (kind == CorunWay::Kind::tickets) {
+      CorunWay way{.kind = kind};
+      int64_t tallest = 0;
+      for (size_t j = 0; j < jobs.size(); ++j) tallest = std::max(tallest, height(j));
+      way.pool_bytes = tallest + tallest / 4;
+      way.placement = place_apart(pointers(), way.pool_bytes);
+      return way;
+    }
+    // Of circles one step for one, where there is such a one.
+    std::optional<CorunWay> uneven;
+    for (int i = 0; i <= 32; ++i) {
+      auto way = search.side_by_side(search.least_bytes() + span * i / 32, CorunGoal::total);
+      if (!way || way->kind != kind) continue;
+      const auto& on_circle = way->circle.jobs;
+      if (std::all_of(on_circle.begin(), on_circle.end(),
+                      [](const JobOnCircle& job) { return job.steps == 1; })) {
+        return *way;
+      }
+      uneven = std::move(way);
+    }
+    if (uneven) return *uneven;
+    throw std::runtime_error("no budget makes that way");
+  }
+  void run(const std::vector<int>& steps, int from = 0) {
+    std::vector<std::jthread> threads;
+    for (size_t j = 0; j < jobs.size(); ++j) {
+      threads.emplace_back([&, j] {
+        for (int i = 0; i < steps[j]; ++i) jobs[j]->step(from + i);
+      });
+    }
+  }
+};
+
+class SharedGpuPool : public OnGpu {
+ protected:
+  static Bytes alone(const ToyKind& kind, int steps) {
+    ToyJob job(kind);
+    for (int i = 0; i < steps; ++i) job.step(i);
+    return job.bytes();
+  }
+};
+
+constexpr CorunWay::Kind kWays[] = {CorunWay::Kind::turns, CorunWay::Kind::beside,
+                                    CorunWay::Kind::circle, CorunWay::Kind::tickets};
+const ToyKind kSmall{.size = {.layers = 5, .batch = 16, .width = 24}};
+const ToyKind kLarge{.size = {.layers = 8, .batch = 24, .width = 24}};
+
+}  // namespace pal::test
