@@ -15,7 +15,7 @@ foreach(stem ops/generic/checks ops/generic/structure train/translation/golden_t
 endforeach()
 add_executable(test_emulation ${sources} ${emulated})
 target_include_directories(test_emulation BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/emulation/include)
-target_link_libraries(test_emulation pal_test_support pal_train GTest::gtest_main)
+target_link_libraries(test_emulation pal_test_support pal_train pal_test_main)
 pal_precompile(test_emulation REUSE_FROM pal_test_support)
 target_compile_definitions(test_emulation PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 # Chunks of the loss are no other kernels.

@@ -6,7 +6,7 @@ add_executable(test_gpu tests/emulation/corun_test.cc tests/emulation/ctc_test.c
   tests/emulation/shared_pool_test.cc tests/emulation/steps_test.cc tests/gpu/real.cc tests/ops/generic/checks.cc
   tests/ops/generic/structure.cc tests/train/translation/golden_test.cc
   tests/train/images/golden_test.cc tests/train/speech/golden_test.cc)
-target_link_libraries(test_gpu pal_test_support pal_train GTest::gtest_main)
+target_link_libraries(test_gpu pal_test_support pal_train pal_test_main)
 # In a bundle the tests' files are looked for from the folder that they are started in.
 set(test_files ${CMAKE_SOURCE_DIR})
 if(PAL_BUNDLE)

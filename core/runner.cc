@@ -57,7 +57,6 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
     for (NodeId n : program.nodes.ids()) {
       if (program.node(n).queue == q) lane->nodes.push_back(n);
     }
-    if (accelerator_) lane->queue.stream = accelerator_->stream(QueueId(q));
     lanes_.push_back(std::move(lane));
   }
   set_options(options);

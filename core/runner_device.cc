@@ -29,7 +29,8 @@ void Runner::make_marks() {
 }
 
 void Runner::run_on_accelerator() {
-  memory_.begin_step();
+  memory_.begin_step();  // which may change the streams
+  for (const auto& lane : lanes_) lane->queue.stream = accelerator_->stream(lane->queue.id);
   try {
     queue_step();
   } catch (...) {

@@ -104,10 +104,21 @@ void CudaDevice::release(Space space, std::byte* memory) noexcept {
 }
 
 void* CudaDevice::stream(QueueId id) {
-  cudaStream_t& stream = streams_[id];
-  // Not ordered with the default stream: nothing runs there.
-  if (!stream) check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cudaStream_t& stream = streams_[{first_, id}];
+  if (!stream) {
+    int least = 0, greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    // Not ordered with the default stream: nothing runs there.
+    check_cuda(
+        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, first_ ? greatest : least));
+  }
   return stream;
+}
+
+void CudaDevice::prefer(bool first) {
+  if (first == first_) return;
+  synchronize();
+  first_ = first;
 }
 
 Accelerator::Event CudaDevice::make_event() {

@@ -1,6 +1,7 @@
 // The GPU: memory, streams, events, graphs, and the handles of its libraries.
 #pragma once
 #include <map>
+#include <utility>
 
 #include "core/cuda/launch.h"
 #include "core/cuda/libraries.h"
@@ -22,6 +23,7 @@ class CudaDevice final : public Accelerator {
   std::byte* allocate(Space space, int64_t bytes) override;
   void release(Space space, std::byte* memory) noexcept override;
   void* stream(QueueId queue) override;
+  void prefer(bool first) override;
   Event make_event() override;
   void record(const Event& event, QueueId queue) override;
   void wait(QueueId queue, const Event& event) override;
@@ -44,7 +46,8 @@ class CudaDevice final : public Accelerator {
   cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
 
   cudaDeviceProp properties_{};
-  std::map<QueueId, cudaStream_t> streams_;
+  std::map<std::pair<bool, QueueId>, cudaStream_t> streams_;  // by whether they go first
+  bool first_ = false;
   cublasLtHandle_t blas_ = nullptr;
   std::shared_ptr<void> cudnn_;
 };

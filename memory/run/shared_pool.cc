@@ -368,6 +368,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
   m.inside = true, m.waited_seconds = 0, m.begun = Clock::now();
   gate_->begin_step(slot(job), program);
   if (!m.events) return;
+  m.queues->prefer(use_.way.first == slot(job));
   if (m.programs[program].alone) ++barrier_;
   wait_at_barrier(job);
   m.events->begin_step(gate_->reports(slot(job)));

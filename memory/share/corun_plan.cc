@@ -108,8 +108,8 @@ std::unique_ptr<PoolGate> CorunWay::gate(const std::vector<const StepShape*>& sh
   return ticket_gate(std::move(programs), int32_t((pool_bytes + region - 1) / region));
 }
 
-CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, int64_t grain)
-    : shapes_(std::move(shapes)), grain_(grain) {
+CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearchOptions& options)
+    : shapes_(std::move(shapes)), grain_(options.grain) {
   std::vector<int64_t> heights;
   for (const StepShape* shape : shapes_) {
     own_bytes_ += shape->own_bytes;
@@ -120,50 +120,76 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, int64_t grain)
             .pool_bytes = *std::max_element(heights.begin(), heights.end()),
             .rate = rates_in_turns(shapes_),
             .total = 1};
-  beside_ = {.kind = CorunWay::Kind::beside,
-             .pool_bytes = std::accumulate(heights.begin(), heights.end(), int64_t(0))};
-  beside_speed_ = simulate_way(beside_);
-  if (shapes_.size() < 2) return;
-  add_tickets();
-
-  // Patterns in which no job waits long for the others to have made as many steps.
-  std::vector<std::pair<double, std::vector<int>>> by_idle;
-  for (const std::vector<int>& steps : patterns(shapes_.size())) {
-    double period = 0, alone = 0;
-    for (size_t j = 0; j < steps.size(); ++j) {
-      alone += steps[j] * shapes_[j]->ms();
-      period = std::max(period, steps[j] * shapes_[j]->ms() / beside_speed_[j]);
-    }
-    by_idle.emplace_back(-alone / period, steps);
+  std::vector<Beside> ways{beside_with(-1)};
+  // Of the jobs that could go first, the one that makes most of it.
+  for (size_t j = 0; options.can_prefer && shapes_.size() > 1 && j < shapes_.size(); ++j) {
+    Beside with = beside_with(JobId(j));
+    if (with.way.total <= ways.back().way.total || starves(with.way)) continue;
+    ways.resize(1);
+    ways.push_back(std::move(with));
   }
-  std::stable_sort(by_idle.begin(), by_idle.end());
-  by_idle.resize(std::min(by_idle.size(), kPatterns));
-  for (const auto& [idle, steps] : by_idle) add_tries(steps);
+  beside_ = ways.back().way;
+  if (shapes_.size() < 2) return;
+  for (const Beside& way : ways) add_tickets(way.way.first), add_circles(way);
 }
 
-void CorunSearch::add_tickets() {
+// Whether letting one job go first leaves another much less than turns would.
+bool CorunSearch::starves(const CorunWay& way) const {
+  constexpr double kLeast = 0.5;
+  for (size_t j = 0; way.first >= 0 && j < way.rate.size(); ++j) {
+    if (way.rate[j] < kLeast * turns_.rate[j]) return true;
+  }
+  return false;
+}
+
+CorunSearch::Beside CorunSearch::beside_with(JobId first) const {
+  Beside out{.way = {.kind = CorunWay::Kind::beside, .first = first}, .speed = {}};
+  for (size_t j = 0; j < shapes_.size(); ++j) out.way.pool_bytes += part_of(j);
+  out.speed = simulate_way(out.way);
+  return out;
+}
+
+void CorunSearch::add_tickets(JobId first) {
   for (int i = 0; i < kHeights; ++i) {
     const int64_t height =
         turns_.pool_bytes + (beside_.pool_bytes - turns_.pool_bytes) * i / kHeights;
-    CorunWay& way = tickets_.emplace_back(CorunWay{.kind = CorunWay::Kind::tickets});
+    CorunWay& way =
+        tickets_.emplace_back(CorunWay{.kind = CorunWay::Kind::tickets, .first = first});
     way.placement = place_apart(shapes_, height);
     way.pool_bytes = way.placement.height;
     simulate_way(way);
   }
 }
 
+// Patterns in which no job waits long for the others to have made as many steps.
+void CorunSearch::add_circles(const Beside& beside) {
+  std::vector<std::pair<double, std::vector<int>>> by_idle;
+  for (const std::vector<int>& steps : patterns(shapes_.size())) {
+    double period = 0, alone = 0;
+    for (size_t j = 0; j < steps.size(); ++j) {
+      alone += steps[j] * shapes_[j]->ms();
+      period = std::max(period, steps[j] * shapes_[j]->ms() / beside.speed[j]);
+    }
+    by_idle.emplace_back(-alone / period, steps);
+  }
+  std::stable_sort(by_idle.begin(), by_idle.end());
+  by_idle.resize(std::min(by_idle.size(), kPatterns));
+  for (const auto& [idle, steps] : by_idle) add_tries(beside, steps);
+}
+
 // For each period the shift at which the fewest bytes are alive at once.
-void CorunSearch::add_tries(const std::vector<int>& steps) {
+void CorunSearch::add_tries(const Beside& beside, const std::vector<int>& steps) {
   double together = 0, apart = 0;  // ticks of a period
   std::vector<double> lasts;
   for (size_t j = 0; j < steps.size(); ++j) {
     const auto alone = double(shapes_[j]->ticks());
-    lasts.push_back(std::max(alone, alone / std::max(beside_speed_[j], 1e-3)));
+    lasts.push_back(std::max(alone, alone / std::max(beside.speed[j], 1e-3)));
     together = std::max(together, steps[j] * lasts[j]);
     apart += steps[j] * alone;
   }
   for (const double stretch : kStretches) {
     Try t;
+    t.first = beside.way.first;
     t.circle.period = int64_t(std::ceil(together + std::max(0.0, apart - together) * stretch)) + 1;
     std::vector<int64_t> alive(kParts, 0);
     for (size_t j = 0; j < steps.size(); ++j) {
@@ -197,7 +223,7 @@ std::vector<double> CorunSearch::simulate_way(CorunWay& way) const {
   std::vector<SimulatedJob> jobs;
   for (const StepShape* shape : shapes_) jobs.push_back({.programs = {shape}});
   const auto gate = way.gate(shapes_);
-  const SimulatedRun run = simulate(jobs, *gate, kRounds * round_ms_);
+  const SimulatedRun run = simulate(jobs, *gate, kRounds * round_ms_, {.first = way.first});
   way.rate = run.rate;
   for (size_t j = 0; j < way.rate.size(); ++j) {
     way.rate[j] *= shapes_[j]->ms_alone() / shapes_[j]->ms();
@@ -208,7 +234,7 @@ std::vector<double> CorunSearch::simulate_way(CorunWay& way) const {
 
 const CorunWay& CorunSearch::place(Try& t) {
   if (t.way) return *t.way;
-  CorunWay way{.kind = CorunWay::Kind::circle};
+  CorunWay way{.kind = CorunWay::Kind::circle, .first = t.first};
   way.circle = t.circle;
   way.placement = place_on(way.circle);
   check_placement(way.circle, way.placement);
@@ -223,7 +249,7 @@ const CorunWay& CorunSearch::place(Try& t) {
 const CorunWay* CorunSearch::best(int64_t budget, CorunGoal goal, const CorunWay* best) {
   const int64_t pool = budget - own_bytes_;
   const auto consider = [&](const CorunWay& way) {
-    if (way.pool_bytes > pool || (best && way.total <= best->total)) return;
+    if (way.pool_bytes > pool || (best && way.total <= best->total) || starves(way)) return;
     for (size_t j = 0; goal == CorunGoal::fair && j < way.rate.size(); ++j) {
       if (way.rate[j] < turns_.rate[j]) return;
     }

@@ -36,6 +36,7 @@ struct CorunWay {
   PoolPlacement placement = {};   // of a circle and of tickets
   Circle circle = {};
   CircleWaits waits = {};
+  JobId first = -1;  // whose nodes go first where all cannot have what they ask for; -1: nobody's
 
   std::unique_ptr<PoolGate> gate(const std::vector<const StepShape*>& shapes) const;
 };
@@ -44,11 +45,17 @@ const char* to_string(CorunWay::Kind kind);
 // What each job's rate is in turns: its part of a round in which every job takes a step.
 std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes);
 
+struct CorunSearchOptions {
+  int64_t grain = 64;      // bytes by which storages of two jobs are told apart
+  bool can_prefer = true;  // the device can let one job's nodes go first (Accelerator::prefer)
+};
+
 // All ways that are worth trying, whatever the budget, so that more of it is never slower.
 class CorunSearch {
  public:
-  // Shapes must outlive this. `grain`: bytes by which storages of two jobs are told apart.
-  explicit CorunSearch(std::vector<const StepShape*> shapes, int64_t grain = 64);
+  // Shapes must outlive this.
+  explicit CorunSearch(std::vector<const StepShape*> shapes,
+                       const CorunSearchOptions& options = {});
 
   // The fastest within the budget; nothing where not even turns fit.
   std::optional<CorunWay> within(int64_t budget, CorunGoal goal = CorunGoal::total);
@@ -67,11 +74,20 @@ class CorunSearch {
  private:
   struct Try {
     Circle circle;
+    JobId first = -1;
     int64_t at_least = 0;         // most bytes alive
     std::optional<CorunWay> way;  // once it has been placed and simulated
   };
-  void add_tickets();
-  void add_tries(const std::vector<int>& steps);
+  // Each job with all that it needs, and what its speed is then relative to the shape's own time.
+  struct Beside {
+    CorunWay way;
+    std::vector<double> speed;
+  };
+  Beside beside_with(JobId first) const;
+  bool starves(const CorunWay& way) const;
+  void add_tickets(JobId first);
+  void add_circles(const Beside& beside);
+  void add_tries(const Beside& beside, const std::vector<int>& steps);
   const CorunWay& place(Try& t);
   // Fills in the rates, relative to each job alone. Returns them relative to the shapes' own times.
   std::vector<double> simulate_way(CorunWay& way) const;
@@ -81,8 +97,7 @@ class CorunSearch {
   int64_t grain_, own_bytes_ = 0;
   double round_ms_ = 0;  // a step of each, alone
   CorunWay turns_, beside_;
-  std::vector<double> beside_speed_;  // of its jobs, relative to the shapes' own times
-  std::vector<CorunWay> tickets_;     // in pools of several heights
+  std::vector<CorunWay> tickets_;  // in pools of several heights
   std::vector<Try> tries_;
 };
 

@@ -135,24 +135,30 @@ class Simulation {
   }
 
   void set_speeds() {
-    NodeDemand sum;
+    NodeDemand first, sum;  // of the job that goes first, and of the others
     int fetches = 0;
     for (const Job& j : jobs_) {
       fetches += j.phase == Phase::fetch && j.left > 0;
       if (j.phase != Phase::work) continue;
-      sum.flops += j.demand().flops, sum.memory += j.demand().memory, sum.units += j.demand().units;
+      NodeDemand& of = goes_first(j) ? first : sum;
+      of.flops += j.demand().flops, of.memory += j.demand().memory, of.units += j.demand().units;
     }
     for (Job& j : jobs_) {
       j.speed = j.phase == Phase::fetch && fetches > 1 ? 1.0 / fetches : 1;
-      if (j.phase != Phase::work) continue;
-      const auto share = [&](double mine, double all) {
-        if (mine > 0 && all > 1) j.speed = std::min(j.speed, 1 / all);
+      if (j.phase != Phase::work || goes_first(j)) continue;
+      const auto share = [&](double mine, double all, double taken) {
+        const double left = std::max(1 - taken, kLeast);
+        if (mine > 0 && all > left) j.speed = std::min(j.speed, left / all);
       };
-      share(j.demand().flops, sum.flops);
-      share(j.demand().memory, sum.memory);
-      share(j.demand().units, sum.units);
+      share(j.demand().flops, sum.flops, first.flops);
+      share(j.demand().memory, sum.memory, first.memory);
+      share(j.demand().units, sum.units, first.units);
     }
   }
+
+  bool goes_first(const Job& j) const { return &j - jobs_.data() == options_.first; }
+
+  static constexpr double kLeast = 1e-9;  // of a resource, for whoever does not go first
 
   PoolGate& gate_;
   const SimulateOptions options_;

@@ -2,8 +2,9 @@
 //
 // A node launches, and then works; at work it uses parts of the device (memory/price/demand.h).
 // Where the nodes at work together ask for more than all of a resource, those that use it work
-// slower by that factor. (NVIDIA's scheduler is not documented; blocks of kernels of two streams
-// share multiprocessors as they become free.)
+// slower by that factor. A job that goes first has what it asks for, and the others share the rest.
+// (NVIDIA's scheduler is not documented; blocks of kernels of two streams share multiprocessors as
+// they become free, those of the stream with the higher priority before others.)
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -44,6 +45,7 @@ class NodeMemory {
 };
 
 struct SimulateOptions {
+  JobId first = -1;  // goes first; -1: none does
   NodeMemory* memory = nullptr;
   double* clock = nullptr;  // where to keep the time, for gates that go by it
 };

@@ -39,5 +39,6 @@ int64_t kernels_run();       // grids that ran
 int64_t graphs_run();        // replays
 int64_t convolutions_run();  // cuDNN's, asked for
 int64_t pending_work();      // queued and not done
+int64_t preferred_work();    // queued on streams of the highest priority so far
 
 }  // namespace pal::emulation

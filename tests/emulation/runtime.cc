@@ -36,6 +36,7 @@ struct EmulatedStream {
   std::deque<Item> queue;
   EmulatedGraph* capture = nullptr;
   bool origin = false;
+  bool first = false;  // of the highest priority
   bool joined = true;  // nothing captured since the origin waited for it
 };
 struct EmulatedGraph {
@@ -55,7 +56,7 @@ std::map<void*, size_t>& blocks() {
   static auto& list = *new std::map<void*, size_t>;
   return list;
 }
-int64_t in_use = 0, replays = 0;
+int64_t in_use = 0, replays = 0, work_first = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t fail(cudaError_t error) { return last_error = error; }
@@ -117,11 +118,16 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
     stream->queue.clear(), stream->joined = false;
     return cudaSuccess;
   }
+  work_first += stream->first;
   stream->queue.push_back({.work = std::move(work)});
   return cudaSuccess;
 }
 
 int64_t graphs_run() { return replays; }
+int64_t preferred_work() {
+  const auto held = hold();
+  return work_first;
+}
 int64_t pending_work() {
   const auto held = hold();
   int64_t n = 0;
@@ -216,9 +222,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     std::memcpy(to, from, bytes);
   });
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0, *greatest = -5;
+  return cudaSuccess;
+}
+// Priorities are counted and otherwise ignored: what is right is right in any order.
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int priority) {
   const auto held = hold();
   streams().push_back(*s = new EmulatedStream);
+  (*s)->first = priority < 0;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {

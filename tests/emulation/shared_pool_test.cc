@@ -35,6 +35,35 @@ TEST_F(SharedGpuPool, BitsInEveryOrderOfTheStreams) {
   }
 }
 
+// The job that goes first has streams of the highest priority, from its next step on, and the bits
+// of alone; one that no longer goes first has others again.
+TEST_F(SharedGpuPool, TheJobThatGoesFirst) {
+  for (const bool graphs : {false, true}) {
+    ToyKind a = kSmall, b = kLarge;
+    a.graphs = b.graphs = graphs;
+    const Bytes first = alone(a, 6), second = alone(b, 6);
+    for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+      emulation::settings().order = order;
+      ToyPool pool({a, b});
+      CorunWay way = pool.way(CorunWay::Kind::tickets);
+      int64_t preferred[3];
+      for (int i = 0; i < 3; ++i) {
+        way.first = i == 1 ? 1 : -1;
+        pool.use(way);
+        const int64_t before = emulation::preferred_work();
+        pool.run({2, 2}, 2 * i);
+        preferred[i] = emulation::preferred_work() - before;
+      }
+      EXPECT_EQ(preferred[0], 0);
+      EXPECT_TRUE(preferred[1] > (graphs ? 2 : 20) || emulation::real());
+      EXPECT_LE(preferred[2], 1) << "but for inputs that were copied before the step began";
+      EXPECT_EQ(first_other(first, pool.jobs[0]->bytes()), "");
+      EXPECT_EQ(first_other(second, pool.jobs[1]->bytes()), "");
+    }
+    emulation::settings() = {};
+  }
+}
+
 TEST_F(SharedGpuPool, ThreeJobsUnderTickets) {
   const ToyKind kinds[] = {kSmall, kLarge, {.size = {.layers = 3, .batch = 32, .width = 16}}};
   std::vector<Bytes> expected;

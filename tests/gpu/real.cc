@@ -31,6 +31,7 @@ int64_t kernels_run() { return grids; }
 int64_t graphs_run() { return 0; }        // the driver does not count
 int64_t convolutions_run() { return 0; }  // nor cuDNN
 int64_t pending_work() { return 0; }      // nor this
+int64_t preferred_work() { return 0; }    // nor this
 bool real() { return true; }
 }  // namespace emulation
 }  // namespace pal

@@ -147,7 +147,7 @@ std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
   turns_ = rates_in_turns(pointers);
   if (args_.mode == CorunMode::turns || args_.mode == CorunMode::minutes) return turns_of(jobs);
   if (trial_ && trial_->in_turns()) return turns_of(jobs);
-  CorunSearch search(pointers);
+  CorunSearch search(pointers, {.can_prefer = !on_processor_});
   const auto way = args_.mode == CorunMode::shared || trial_
                        ? search.side_by_side(budget_, args_.goal)
                        : search.within(budget_, args_.goal);
@@ -387,6 +387,8 @@ std::vector<std::string> CorunMemory::lines() const {
               " ms later";
     }
   }
+  if (way.first >= 0)
+    head += ", job " + std::to_string(use_.jobs[size_t(way.first)] + 1) + "'s kernels first";
   std::vector<std::string> lines{head + ")"};
   std::string rates = "predicted (" + device_.name + "): " + fixed(way.total, 2) +
                       " times the steps of taking turns;";
@@ -411,6 +413,7 @@ nlohmann::json CorunMemory::json() const {
                      {"profile", device_.name},
                      {"predicted", {{"total", way.total}, {"rates", way.rate}}},
                      {"turns", {{"total", 1}, {"rates", turns_}}}};
+  if (way.first >= 0) out["first"] = use_.jobs[size_t(way.first)] + 1;
   if (way.kind == CorunWay::Kind::circle) {
     out["period_ms"] = double(way.circle.period) * 1e-6;
     for (const JobOnCircle& job : way.circle.jobs) {

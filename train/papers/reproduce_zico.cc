@@ -361,7 +361,7 @@ std::vector<Table> granularity(const DeviceProfile& device) {
     std::vector<std::string> waits;
     std::string how;
     for (const int64_t grain : {int64_t(64), int64_t(kMiB / 2), int64_t(64 * kMiB)}) {
-      CorunSearch search({&shape, &shape}, grain);
+      CorunSearch search({&shape, &shape}, {.grain = grain});
       const auto way = search.within(int64_t(1.6 * double(shape.alone_bytes)));
       size_t count = 0;
       if (way) {

@@ -281,7 +281,11 @@ PairsOfFour pairs_of_four(const ZicoJobs& jobs, int64_t budget) {
       std::vector<std::unique_ptr<PoolGate>> gates;
       gates.push_back(one->gate(shapes[0])), gates.push_back(other->gate(shapes[1]));
       const auto gate = grouped_gate(std::move(gates), groups);
-      SimulatedRun run = simulate(simulated, *gate, 24 * round_ms);
+      // One job can go first, of the first pair where it wants that.
+      const JobId preferred = one->first >= 0     ? groups[0][size_t(one->first)]
+                              : other->first >= 0 ? groups[1][size_t(other->first)]
+                                                  : -1;
+      SimulatedRun run = simulate(simulated, *gate, 24 * round_ms, {.first = preferred});
       if (run.total() <= out.best.total()) continue;
       out.best = {.run = std::move(run),
                   .how = std::string(to_string(one->kind)) + ", " + to_string(other->kind)};

@@ -120,7 +120,8 @@ SimulatedWay planned_way(const ZicoJobs& jobs, int64_t budget, const DeviceProfi
   const std::optional<CorunWay> way = search.within(budget, goal);
   if (!way) return minutes_way(jobs, budget, device);
   const auto gate = way->gate(shapes_of(jobs));
-  SimulatedWay out{.run = simulate(simulated(jobs), *gate, kPlannedRounds * round_ms(jobs)),
+  SimulatedWay out{.run = simulate(simulated(jobs), *gate, kPlannedRounds * round_ms(jobs),
+                                   {.first = way->first}),
                    .how = to_string(way->kind),
                    .most_bytes = search.own_bytes() + way->pool_bytes};
   out.run.rate = way->rate;

@@ -55,7 +55,7 @@ void check_rates(const Shapes& jobs, const CorunWay& way) {
     simulated.push_back({.programs = {shape}}), round_ms += shape->ms();
   }
   const auto gate = way.gate(jobs);
-  const SimulatedRun run = simulate(simulated, *gate, 12 * round_ms);
+  const SimulatedRun run = simulate(simulated, *gate, 12 * round_ms, {.first = way.first});
   EXPECT_FALSE(run.stuck);
   double total = 0;
   for (size_t j = 0; j < jobs.size(); ++j) {
@@ -167,6 +167,39 @@ TEST(CorunPlan, WhatDoesNotGainStaysInTurns) {
   const std::optional<CorunWay> way = search.within(search.least_bytes());
   ASSERT_TRUE(way);
   EXPECT_NEAR(way->rate[0], 0.5, 1e-6);
+}
+
+// A small step whose nodes leave half of the device, and a large one that fills it: half-half slows
+// the small one down; going first it is as fast as alone, and the other has the rest.
+TEST(CorunPlan, TheJobThatLeavesMoreGoesFirst) {
+  const StepShape small = half_step(10, 0.5), large = half_step(40, 1);
+  CorunSearch search({&small, &large});
+  const CorunWay& way = search.beside();
+  EXPECT_EQ(way.first, 0);
+  EXPECT_NEAR(way.rate[0], 1, 1e-6);
+  EXPECT_NEAR(way.rate[1], 0.5, 1e-2);
+  CorunSearch equal({&small, &large}, {.can_prefer = false});
+  EXPECT_EQ(equal.beside().first, -1);
+  EXPECT_NEAR(equal.beside().total, 2 / 1.5, 1e-2);
+  CorunSearch alike({&large, &large});
+  EXPECT_EQ(alike.beside().first, -1) << "nothing to be gained";
+}
+
+TEST(CorunPlan, WhoCanLetAJobGoFirstIsNeverSlower) {
+  int faster = 0;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const StepShape a = shape_of_network(seed), b = shape_of_network(seed + 1);
+    CorunSearch with({&a, &b}), without({&a, &b}, {.can_prefer = false});
+    const int64_t least = with.least_bytes(), most = with.most_bytes();
+    for (int i = 0; i <= 4; ++i) {
+      const int64_t budget = least + (most - least) * i / 4;
+      const auto one = with.within(budget), other = without.within(budget);
+      EXPECT_GE(one->total, other->total - 1e-9);
+      EXPECT_EQ(other->first, -1);
+      faster += one->total > other->total + 1e-3;
+    }
+  }
+  EXPECT_GT(faster, 5);
 }
 
 TEST(CorunPlan, AJobAloneHasAll) {

@@ -113,6 +113,31 @@ TEST(Simulate, JobsThatWaitForEachOtherAreStuck) {
   EXPECT_NEAR(run.ms, 4, 1e-9) << "two nodes each, at half their speed";
 }
 
+// Of each resource it has what it asks for; the others share what is left.
+TEST(Simulate, AJobThatGoesFirstHasWhatItAsksFor) {
+  const StepShape first = step_like({.work_ms = 1, .memory = 0.4, .units = 0.25}, 1);
+  const StepShape memory = step_like({.work_ms = 1, .memory = 0.8, .units = 0.25}, 1);
+  const StepShape units = step_like({.work_ms = 1, .units = 1}, 1);
+  const auto gate = open_gate();
+  const auto rates = [&](JobId id, const StepShape& other) {
+    return simulate({{.programs = {&first}}, {.programs = {&other}}}, *gate, 64, {.first = id})
+        .rate;
+  };
+  EXPECT_NEAR(rates(0, memory)[0], 1, 1e-9);
+  EXPECT_NEAR(rates(0, memory)[1], 0.6 / 0.8, 1e-6);
+  EXPECT_NEAR(rates(0, units)[1], 0.75, 1e-6);
+  EXPECT_NEAR(rates(1, memory)[0], 0.2 / 0.4, 1e-6);
+  EXPECT_NEAR(rates(1, memory)[1], 1, 1e-9);
+  EXPECT_LT(rates(1, units)[0], 0.01) << "next to nothing is left";
+  EXPECT_NEAR(rates(-1, memory)[0], 1 / 1.2, 1e-6);
+  const SimulatedRun three =
+      simulate({{.programs = {&first}}, {.programs = {&units}}, {.programs = {&units}}}, *gate, 64,
+               {.first = 0});
+  EXPECT_NEAR(three.rate[0], 1, 1e-9);
+  EXPECT_NEAR(three.rate[1], 0.375, 1e-6);
+  EXPECT_NEAR(three.rate[2], 0.375, 1e-6);
+}
+
 TEST(Simulate, ASlowJobTakesLonger) {
   const StepShape shape = step_like({.idle_ms = 1, .launch_ms = 1, .work_ms = 2, .units = 0.5}, 1);
   const auto gate = open_gate();

@@ -109,14 +109,8 @@ class PlanCommand : public testing::Test {
     const std::string sentences = "batch_size: 16";
     text.replace(text.find(sentences), sentences.size(), "batch_words: 400");
     std::ofstream(dir_ / "words.yaml") << text;
-    if (const char* old = std::getenv("XDG_CONFIG_HOME")) config_home_ = old;
-    setenv("XDG_CONFIG_HOME", dir_.c_str(), 1);  // no profile of this machine
   }
-  ~PlanCommand() override {
-    config_home_ ? setenv("XDG_CONFIG_HOME", config_home_->c_str(), 1)
-                 : unsetenv("XDG_CONFIG_HOME");
-    fs::remove_all(dir_);
-  }
+  ~PlanCommand() override { fs::remove_all(dir_); }
 
   // Standard output of pal plan; its exit code is in code_, its error, if it throws, in error_.
   std::string plan(std::vector<std::string> args) {
@@ -146,7 +140,6 @@ class PlanCommand : public testing::Test {
 
   const TemporaryFolder folder_;
   const fs::path dir_ = folder_.path();
-  std::optional<std::string> config_home_;
   int code_ = -1;
   std::string error_;
   std::string config_ = "tiny.yaml";
