@@ -115,6 +115,10 @@ const OpDef conv2d_weight_grad_op = conv_op<Conv2dAttrs, ConvKind::weight_grad>(
       .attrs = of_kernel(2, 1, 20)},
      {.operands = {half_example({2, 8, 8, 32}), half_example({2, 8, 8, 32}), absent_example()},
       .attrs = of_kernel(1, 1, 16)},
+     {.operands = {example({3, 7, 6, 20}), example({3, 4, 3, 40}), example({40, 5, 5, 1})},
+      .attrs = of_image(2, 2, 5, 5, 20)},
+     {.operands = {half_example({3, 2, 2, 36}), half_example({3, 2, 2, 36}), absent_example()},
+      .attrs = of_kernel(1, 1, 36)},
      {.operands = {half_example({2, 5, 6, 8}), half_example({2, 5, 6, 4}), absent_example()},
       .attrs = Conv2dAttrs{.height = 1, .width = 1}}});
 

@@ -3,7 +3,8 @@
 // though, are sums of one partial result per thread, and its gemm kernels cut their sums by thread
 // too. These run on chunks of images that depend on the shape alone, each on one thread; the
 // chunks' weight gradients are added in order. So do products with windows where oneDNN has only
-// its reference code (for the gradients of an 11 x 21 kernel, say: [M] a hundred times slower).
+// its reference code (for the gradients of an 11 x 21 kernel, say: [M] a hundred times slower), and
+// sums over pixels where it has no depthwise weight gradient.
 #include "ops/libraries/conv_kernel.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "ops/libraries/conv_depthwise.h"
 #include "ops/libraries/conv_windows.h"
 #include "ops/libraries/onednn.h"
 
@@ -140,6 +142,7 @@ struct ConvKernel::Parts {
   std::unique_ptr<Launch> reorder;  // from or to the caller's weights; null where they are equal
   std::unique_ptr<Launch> whole;    // null: in chunks of images
   std::optional<CodedImages> coded;
+  bool depthwise = false;  // chunks by our own kernel
   // In chunks, by worker: an ordinary chunk and the last one; or windows, for any chunk.
   std::vector<std::unique_ptr<Launch>> each, last;
   std::vector<std::unique_ptr<ConvWindows>> windows;
@@ -165,6 +168,12 @@ struct ConvKernel::Parts {
       for (int64_t w = 0; w < workers; ++w)
         windows.push_back(std::make_unique<ConvWindows>(kind, shape));
       scratch = align_up(windows[0]->scratch_bytes());
+      return;
+    }
+    if (needs_own_depthwise(kind, shape, first.implementation)) {
+      depthwise = true;
+      weights = to_onednn(shape, plain_weights(shape));
+      scratch = align_up(depthwise_scratch_bytes(shape));
       return;
     }
     weights = first.weights;  // all chunks must agree on the format
@@ -200,11 +209,13 @@ struct ConvKernel::Parts {
         b += i * y_step, out += i * weight_bytes;
         break;
     }
-    if (!windows.empty()) {
-      const auto floats = [](const char* p) { return reinterpret_cast<const float*>(p); };
-      return windows[worker]->run(std::min(images, shape.n - i * images), floats(a), floats(b),
-                                  reinterpret_cast<float*>(out), own);
+    const int64_t of_chunk = std::min(images, shape.n - i * images);
+    const auto floats = [](const char* p) { return reinterpret_cast<const float*>(p); };
+    auto* result = reinterpret_cast<float*>(out);
+    if (depthwise) {
+      return depthwise_weight_grad(shape, of_chunk, floats(a), floats(b), result, own);
     }
+    if (!windows.empty()) return windows[worker]->run(of_chunk, floats(a), floats(b), result, own);
     Launch& launch = *(i + 1 == count ? last : each)[worker];
     bias ? launch.run({a, b, out, bias, own}, 1) : launch.run({a, b, out, own}, 1);
   }
