@@ -93,7 +93,7 @@ def measure(pal, name, args):
         print(f"{name:26s} no way to share within {budget} bytes")
         return 1.0
     totals = {mode: [] for mode in MODES}
-    for _ in range(args.rounds):
+    for i in range(args.rounds):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             alone = []
@@ -102,7 +102,7 @@ def measure(pal, name, args):
                 run_for(args.seconds / 2, [pal, "train", "--config", config, *settings(sets, job),
                                            "--out", str(out)])
                 alone.append(rate(out))
-            for mode in MODES:
+            for mode in MODES[i % 3:] + MODES[:i % 3]:  # what comes first differs
                 out = folder / mode
                 run_for(args.seconds, [pal, "corun", first, second, *settings(sets), "--mode", mode,
                                        "--budget", str(budget), "--out", str(out)])
