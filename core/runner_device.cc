@@ -62,7 +62,8 @@ void Runner::record_all() {
     if (memory_.is_edge(n)) begins.push_back(n);
   }
   // Pieces would cut the other queues as well, which run ahead.
-  if (begins.size() > 1 && lanes_.size() > 1) return queue_all();
+  const bool any_edge = begins.size() > 1 || memory_.is_edge(count);
+  if (any_edge && lanes_.size() > 1) return queue_all();
   begins.push_back(count);
   std::vector<Piece> pieces;
   for (size_t i = 0; i + 1 < begins.size(); ++i) {

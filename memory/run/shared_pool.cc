@@ -287,7 +287,7 @@ void SharedPool::make_gate() {
     gate_ = ticket_gate(std::move(programs), int32_t(use_.bytes / region_bytes_ + 1));
   }
   for (const Member& m : members_) {
-    if (m.left && m.slot >= 0) gate_->leave(JobId(m.slot));
+    if ((m.left || m.late) && m.slot >= 0) gate_->leave(JobId(m.slot));
   }
   is_current_ = true, ++gate_version_, ++barrier_;
   for (Member& m : members_) {
@@ -305,7 +305,8 @@ bool SharedPool::is_right() const {
 
 bool SharedPool::is_turn_of(JobId job) {
   if (use_.slice_seconds == 0) return true;
-  const bool over = Clock::now() >= turn_ends_;
+  // However short its turn, a job that is there takes a step of it.
+  const bool over = Clock::now() >= turn_ends_ && (holder_ != job || holder_stepped_);
   if (holder_ >= 0 && over && !at(holder_).inside) pass_turn(holder_);
   if (holder_ < 0) pass_turn(job - 1);
   return holder_ == job;
@@ -314,7 +315,7 @@ bool SharedPool::is_turn_of(JobId job) {
 // To the next job that takes part, `from` itself if there is none.
 void SharedPool::pass_turn(JobId from) {
   const auto jobs = JobId(members_.size());
-  holder_ = -1;
+  holder_ = -1, holder_stepped_ = false;
   for (JobId i = 1; i <= jobs && holder_ < 0; ++i) {
     const JobId next = (from + i + jobs) % jobs;
     if (!at(next).left && at(next).slot >= 0) holder_ = next;
@@ -334,6 +335,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
   std::unique_lock lock(mutex_);
   Member& m = at(job);
   m.program = program;
+  if (std::exchange(m.late, false)) is_current_ = false;
   if (!in_use_) throw ProgramError("a pool that is not yet in use");
   const Clock::time_point begin = Clock::now();
   bool waited = false, asked_alone = false;
@@ -355,6 +357,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
     }
     if (asked_alone && is_right() && !m.programs[program].alone) {
       std::erase(alone_, job), asked_alone = false;  // the pool is used otherwise by now
+      changed_.notify_all();
     }
     if (may_enter(job)) break;
     waited = true;
@@ -366,6 +369,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
   }
   if (waited) ++m.stats.waits, m.stats.waited_seconds += seconds_since(begin);
   m.inside = true, m.waited_seconds = 0, m.begun = Clock::now();
+  if (holder_ == job) holder_stepped_ = true;
   gate_->begin_step(slot(job), program);
   if (!m.events) return;
   m.queues->prefer(use_.way.first == slot(job));
@@ -394,9 +398,9 @@ void SharedPool::wait_in_thread(JobId job, int64_t moment, std::unique_lock<std:
     if (changed_.wait_for(lock, patience, may_go_on)) break;
     if (!is_circle_) continue;
     for (size_t j = 0; j < members_.size(); ++j) {
-      const Member& late = members_[j];
+      Member& late = members_[j];
       if (late.inside || late.left || late.slot < 0) continue;
-      gate_->leave(JobId(late.slot)), is_current_ = false;  // until all are between steps
+      gate_->leave(JobId(late.slot)), late.late = true;  // until it begins a step
     }
   }
   const double waited = seconds_since(begin);
@@ -424,8 +428,9 @@ void SharedPool::end_step(JobId job) {
     }
   }
   gate_->end_step(slot(job));
-  m.inside = false, m.step_seconds = seconds_since(m.begun);
-  ++m.stats.steps, m.stats.worked_seconds += m.step_seconds - m.waited_seconds;
+  m.inside = false, m.step_seconds = seconds_since(m.begun) - m.waited_seconds;
+  ++m.stats.steps, m.stats.worked_seconds += m.step_seconds;
+  m.stats.predicted_ms += m.programs[m.program].shape.ms();
   std::erase(alone_, job);
   if (next_ && !any_inside()) settle();
   changed_.notify_all();

@@ -29,6 +29,7 @@ struct PoolStats {
   int64_t switches = 0;       // from one rule to another, all jobs between steps
   int64_t steps = 0;
   double worked_seconds = 0;  // within steps, without waiting
+  double predicted_ms = 0;    // of those steps, which may be of several programs
 };
 
 // What one job's programs need, all of them: the largest of each kind.
@@ -124,7 +125,8 @@ class SharedPool {
     size_t program = 0;               // that it runs, or ran last
     int slot = -1;                    // of the way's jobs; -1: none
     bool inside = false, left = false;
-    double step_seconds = 0;    // of its last step
+    bool late = false;          // others on the circle go on without it
+    double step_seconds = 0;    // of its last step, without waiting
     double waited_seconds = 0;  // within its step
     int64_t own_bytes = 0;
     std::optional<int64_t> own_limit;
@@ -176,6 +178,7 @@ class SharedPool {
   std::vector<Passed> others_;  // of the job that asks
   // Turns of some length: whose it is, and until when.
   JobId holder_ = -1;
+  bool holder_stepped_ = false;  // it has begun a step of its turn
   Clock::time_point turn_ends_;
 };
 

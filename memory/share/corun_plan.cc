@@ -78,7 +78,7 @@ std::vector<std::vector<int>> patterns(size_t jobs) {
 const char* to_string(CorunWay::Kind kind) {
   switch (kind) {
     case CorunWay::Kind::beside: return "beside";
-    case CorunWay::Kind::circle: return "shared";
+    case CorunWay::Kind::circle: return "circle";
     case CorunWay::Kind::tickets: return "tickets";
     case CorunWay::Kind::turns: return "turns";
   }
@@ -129,6 +129,7 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearch
     ways.push_back(std::move(with));
   }
   beside_ = ways.back().way;
+  for (const Beside& way : ways) besides_.push_back(way.way);
   if (shapes_.size() < 2) return;
   for (const Beside& way : ways) add_tickets(way.way.first), add_circles(way);
 }
@@ -255,7 +256,7 @@ const CorunWay* CorunSearch::best(int64_t budget, CorunGoal goal, const CorunWay
     }
     best = &way;
   };
-  consider(beside_);
+  for (const CorunWay& way : besides_) consider(way);
   for (const CorunWay& way : tickets_) consider(way);
   for (Try& t : tries_) {
     if (t.at_least <= pool) consider(place(t));

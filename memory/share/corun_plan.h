@@ -95,8 +95,9 @@ class CorunSearch {
 
   std::vector<const StepShape*> shapes_;
   int64_t grain_, own_bytes_ = 0;
-  double round_ms_ = 0;  // a step of each, alone
-  CorunWay turns_, beside_;
+  double round_ms_ = 0;            // a step of each, alone
+  CorunWay turns_, beside_;        // the latter: the best of all
+  std::vector<CorunWay> besides_;  // with nobody first, and with the job that makes most of it
   std::vector<CorunWay> tickets_;  // in pools of several heights
   std::vector<Try> tries_;
 };

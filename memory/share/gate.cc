@@ -1,4 +1,4 @@
-// Three rules: waits of a circle, tickets for regions, turns.
+// Four rules: waits of a circle, tickets for regions, turns, and none.
 #include "memory/share/gate.h"
 
 #include <algorithm>

@@ -137,8 +137,8 @@ void run_job(size_t i, Job& job, Running& all, Ended& ended) {
     ended.summary = job.summary();
     end_with(ended, "failed", failure);
   }
-  job.release();
   try {
+    job.release();
     all.memory.left(i);
   } catch (...) {  // the others go on as they are
     log_warn(failure_at_hand().what);
@@ -195,6 +195,7 @@ int run_corun(const CorunArgs& given) {
   memory.choose();
   each_job(jobs, [](Job& job) { job.describe(); });
   for (const std::string& line : memory.lines()) log_info(line);
+  log_info("a size written to " + (args.out / "budget").string() + " takes the budget's place");
   nlohmann::json result{
       {"mode", name_of(args.mode)}, {"budget", args.budget}, {"memory", memory.json()}};
   if (args.dry_run) {
@@ -254,7 +255,7 @@ struct CorunFlags {
   std::vector<std::string> jobs, set;
   std::string budget, steps, device, mode = name_of(CorunMode::automatic);
   std::string goal = name_of(CorunGoal::total);
-  double minutes = 1;
+  std::optional<double> minutes;
   fs::path out;
 
   void declare(Flags& flags) {
@@ -309,8 +310,14 @@ struct CorunFlags {
     }
     read_choice("--mode", mode, args.mode);
     read_choice("--goal", goal, args.goal);
-    if (!(minutes > 0)) throw UsageError("--minutes: a turn lasts longer than none");
-    args.minutes = minutes;
+    if (minutes && args.mode != CorunMode::minutes) {
+      throw UsageError("--minutes: only with --mode minutes do turns last so long");
+    }
+    constexpr double kMost = 1e6;
+    args.minutes = minutes.value_or(1);
+    if (!(args.minutes > 0 && args.minutes <= kMost)) {
+      throw UsageError("--minutes: a turn lasts longer than none, and at most 1000000 minutes");
+    }
     for (size_t i = 0; i < jobs.size(); ++i) args.jobs.push_back(job(i));
     place_folders();
     Request request = pal::request<run_corun>(args);
@@ -359,7 +366,13 @@ struct CorunFlags {
   }
 
   void place_folders() {
-    if (out.empty()) {
+    const fs::path beside = args.jobs[0].out.parent_path();
+    const auto is_of_that_run = [&](const TrainArgs& job) {
+      return !job.out.empty() && job.out.parent_path() == beside;
+    };
+    if (out.empty() && std::all_of(args.jobs.begin(), args.jobs.end(), is_of_that_run)) {
+      out = beside;
+    } else if (out.empty()) {
       std::string name = "corun";
       for (const TrainArgs& job : args.jobs) name += "_" + job.name;
       out = fs::path("runs") / name;

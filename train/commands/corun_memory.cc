@@ -181,16 +181,21 @@ void CorunMemory::fit_parts(PoolUse& use) const {
 
 // Kernels of more threads may need more: room for them, as far as there is any.
 void CorunMemory::begin_use(PoolUse use) {
-  use_ = use;
+  PoolUse before = std::exchange(use_, std::move(use));
   const auto rises = [&](JobId j) {
     const Member& m = members_[size_t(j)];
     return !m.keeps_threads && m.threads < wanted_threads();
   };
-  if (std::any_of(use.jobs.begin(), use.jobs.end(), rises)) {
-    use.bytes =
-        std::max(use.bytes, std::min(budget_ - own_bytes(use.jobs), 2 * use.bytes + kThreadRoom));
+  if (std::any_of(use_.jobs.begin(), use_.jobs.end(), rises)) {
+    const int64_t room = std::min(budget_ - own_bytes(use_.jobs), 2 * use_.bytes + kThreadRoom);
+    use_.bytes = std::max(use_.bytes, room / kAlignment * kAlignment);
   }
-  pool_->use(std::move(use));
+  try {
+    pool_->use(use_);
+  } catch (const BudgetError&) {
+    use_ = std::move(before);
+    if (compiling_ == 0) throw;  // else whoever compiles needs more by now, and replans in the end
+  }
 }
 
 void CorunMemory::choose() {
@@ -199,6 +204,11 @@ void CorunMemory::choose() {
   check_least(all);
   if (!pool_) return;
   const auto use = best_of(all);
+  if (!use && args_.goal == CorunGoal::fair && args_.mode == CorunMode::shared) {
+    throw BudgetError("--goal fair: beside each other one of the jobs is predicted to be slower " +
+                      std::string("than in turns, in whatever way within ") +
+                      format_bytes(budget_) + "; give --goal total, or --mode auto");
+  }
   if (!use) {
     throw BudgetError("--budget: " + format_bytes(budget_) + " leaves no room for two steps at " +
                       "once: " + needs_of(all) + advice(args_.mode));
@@ -213,6 +223,7 @@ void CorunMemory::change_threads(size_t j, int threads) {
   const int before = m.threads;
   if (before == threads || m.keeps_threads || !pool_) return;
   bool keeps = false;
+  ++compiling_;
   try {
     keeps = !m.job->change_threads(threads);
   } catch (const BudgetError&) {
@@ -220,9 +231,9 @@ void CorunMemory::change_threads(size_t j, int threads) {
     m.job->change_threads(before);
   }
   const std::lock_guard lock(mutex_);
+  --compiling_;
   m.keeps_threads = keeps;
-  if (keeps) return;
-  m.threads = threads;
+  if (!keeps) m.threads = threads;
   look_at(j);
   replan(in_turns());
 }
@@ -297,7 +308,7 @@ void CorunMemory::look_at_trial() {
   for (const JobId j : present(false)) {
     const Member& m = members_[size_t(j)];
     const PoolStats stats = pool_->stats(j);
-    done.push_back({stats.steps, stats.worked_seconds});
+    done.push_back({stats.steps, stats.worked_seconds, stats.predicted_ms});
     ready &= m.keeps_threads || m.threads == wanted_threads();
   }
   const bool in_turns = trial_->in_turns();
@@ -337,7 +348,16 @@ bool CorunMemory::before_step(size_t j) {
   {
     const std::lock_guard lock(mutex_);
     const std::optional<int64_t> budget = file_.changed();
-    if (budget && *budget != budget_) set_budget(*budget);
+    if (budget && *budget != budget_) {
+      const int64_t before = budget_;
+      try {
+        set_budget(*budget);
+      } catch (const BudgetError& error) {  // the machine has no such pool
+        log_warn(file_.name() + ": " + error.what() + "; the budget stays as it was");
+        budget_ = before;
+        replan(true);
+      }
+    }
     if (!members_[j].ends.empty()) return false;
     measure(j);
     look_at_trial();

@@ -1,6 +1,7 @@
 // How the jobs of pal corun share the device's memory: chosen from the plans of all their programs
 // before any of them runs, and anew where the budget changes or a job ends.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -99,6 +100,7 @@ class CorunMemory {
   std::optional<CorunTrial> trial_;
   const Clock::time_point begin_ = Clock::now();
   BudgetFile file_;
+  std::atomic<int> compiling_ = 0;  // jobs whose programs are compiled anew
 };
 
 }  // namespace pal

@@ -33,9 +33,9 @@ void CorunTrial::look(const std::vector<JobDone>& done, double seconds, bool rea
   if (!all_took(done, kCountedSteps)) return;
   Measured& now = in_turns_ ? turns_ : side_by_side_;
   for (size_t j = 0; j < done.size(); ++j) {
-    const auto steps = double(done[j].steps - since_[j].steps);
-    now.steps_per_second.push_back(steps / (seconds - begin_));
-    now.seconds_per_step.push_back((done[j].worked_seconds - since_[j].worked_seconds) / steps);
+    const double ms = done[j].predicted_ms - since_[j].predicted_ms;
+    now.done_per_second.push_back(ms / (seconds - begin_));
+    now.seconds_alone.push_back((done[j].worked_seconds - since_[j].worked_seconds) / ms);
   }
   if (in_turns_) return decide();
   in_turns_ = true, ready_ = false;
@@ -44,11 +44,11 @@ void CorunTrial::look(const std::vector<JobDone>& done, double seconds, bool rea
 // In turns a job within a step has the device alone: so long does its step take.
 void CorunTrial::decide() {
   bool all_gain = true;
-  for (size_t j = 0; j < turns_.steps_per_second.size(); ++j) {
-    const double alone = turns_.seconds_per_step[j];
-    shared_ += side_by_side_.steps_per_second[j] * alone;
-    alone_ += turns_.steps_per_second[j] * alone;
-    all_gain &= side_by_side_.steps_per_second[j] >= turns_.steps_per_second[j];
+  for (size_t j = 0; j < turns_.done_per_second.size(); ++j) {
+    const double alone = turns_.seconds_alone[j];
+    shared_ += side_by_side_.done_per_second[j] * alone;
+    alone_ += turns_.done_per_second[j] * alone;
+    all_gain &= side_by_side_.done_per_second[j] >= turns_.done_per_second[j];
   }
   over_ = true;
   in_turns_ = shared_ < alone_ || (goal_ == CorunGoal::fair && !all_gain);

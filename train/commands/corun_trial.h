@@ -13,6 +13,8 @@ namespace pal {
 struct JobDone {
   int64_t steps = 0;
   double worked_seconds = 0;  // within steps, without waiting for others
+  // What it has done: steps of validation count for what they are predicted to take.
+  double predicted_ms = 0;
 };
 
 class CorunTrial {
@@ -29,7 +31,8 @@ class CorunTrial {
 
  private:
   struct Measured {
-    std::vector<double> steps_per_second, seconds_per_step;
+    // By job: predicted milliseconds done in a second, and seconds within steps for each.
+    std::vector<double> done_per_second, seconds_alone;
   };
   bool all_took(const std::vector<JobDone>& done, int64_t steps) const;
   void decide();

@@ -136,6 +136,28 @@ TEST(SharedPool, AJobThatIsLateHoldsNobodyUp) {
   EXPECT_EQ(run_with(jobs[1]->ready, b, 6), reference(jobs[1]->ready.program, 6));
 }
 
+// Whoever has waited once does not wait for it in every step.
+TEST(SharedPool, AJobThatIsLateIsWaitedForOnce) {
+  PooledJobs jobs;
+  for (int j = 0; j < 2; ++j) jobs.push_back(std::make_unique<PooledJob>(hourglass(16, 800)));
+  CorunSearch search(shapes_of(jobs));
+  const auto way =
+      search.within(search.least_bytes() + (search.most_bytes() - search.least_bytes()) / 8);
+  ASSERT_EQ(way->kind, CorunWay::Kind::circle);
+  for (const size_t late : {0, 1}) {
+    const size_t goes_on = 1 - late;
+    const auto pool = pool_of(jobs, *way);
+    const auto memories = memories_of(jobs, *pool);
+    steps_of(jobs, *memories[goes_on], goes_on, 12);
+    EXPECT_LE(pool->stats(JobId(goes_on)).waits, 2) << "job " << goes_on;
+    // It takes part again when it comes.
+    std::thread other([&] { steps_of(jobs, *memories[late], late, 6); });
+    steps_of(jobs, *memories[goes_on], goes_on, 6);
+    other.join();
+    EXPECT_EQ(pool->stats(JobId(late)).steps, 6);
+  }
+}
+
 // Either job fails at any node, holding whatever it holds there: the other has its bits.
 TEST(SharedPool, AJobThatFailsAtAnyNodeFreesWhatItHolds) {
   std::mt19937 random(7);
@@ -169,6 +191,26 @@ TEST(SharedPool, AJobThatFailsAtAnyNodeFreesWhatItHolds) {
     pool->leave(JobId(goes_on));
     failing.join();
   }
+}
+
+// Nor does a turn that is over before its job can wake pass on for ever.
+TEST(SharedPool, TurnsMayBeShorterThanAStep) {
+  const PooledJobs jobs = two_jobs();
+  const int64_t a = jobs[0]->height();
+  SharedPool pool(2);
+  const auto memories = memories_of(jobs, pool);
+  pool.use({.way = turns(a), .jobs = {0, 1}, .bytes = a, .parts = {}, .slice_seconds = 1e-9});
+  std::vector<Results> results(2);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t j = 0; j < 2; ++j) {
+      threads.emplace_back([&, j] {
+        results[j] = steps_of(jobs, *memories[j], j, 30);
+        pool.leave(JobId(j));
+      });
+    }
+  }
+  for (size_t j = 0; j < 2; ++j) EXPECT_EQ(results[j], reference(jobs[j]->ready.program, 30));
 }
 
 // Turns of some time: many steps of one job, then of the other; who is late does not keep its turn.

@@ -185,6 +185,16 @@ TEST(CorunPlan, TheJobThatLeavesMoreGoesFirst) {
   EXPECT_EQ(alike.beside().first, -1) << "nothing to be gained";
 }
 
+// Going first would be unfair to the other, side by side with nobody first is not.
+TEST(CorunPlan, FairWaysAreThoseWithNobodyFirstToo) {
+  const StepShape small = half_step(10, 0.5), large = half_step(18, 1);
+  CorunSearch search({&small, &large});
+  EXPECT_EQ(search.beside().first, 0);
+  const auto fair = search.within(search.most_bytes(), CorunGoal::fair);
+  EXPECT_EQ(fair->first, -1);
+  EXPECT_GT(fair->total, 1.3);
+}
+
 TEST(CorunPlan, WhoCanLetAJobGoFirstIsNeverSlower) {
   int faster = 0;
   for (uint64_t seed = 0; seed < 8; ++seed) {
@@ -193,10 +203,12 @@ TEST(CorunPlan, WhoCanLetAJobGoFirstIsNeverSlower) {
     const int64_t least = with.least_bytes(), most = with.most_bytes();
     for (int i = 0; i <= 4; ++i) {
       const int64_t budget = least + (most - least) * i / 4;
-      const auto one = with.within(budget), other = without.within(budget);
-      EXPECT_GE(one->total, other->total - 1e-9);
-      EXPECT_EQ(other->first, -1);
-      faster += one->total > other->total + 1e-3;
+      for (const CorunGoal goal : {CorunGoal::total, CorunGoal::fair}) {
+        const auto one = with.within(budget, goal), other = without.within(budget, goal);
+        EXPECT_GE(one->total, other->total - 1e-9);
+        EXPECT_EQ(other->first, -1);
+        faster += one->total > other->total + 1e-3;
+      }
     }
   }
   EXPECT_GT(faster, 5);

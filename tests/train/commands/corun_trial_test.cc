@@ -9,12 +9,14 @@ namespace {
 // Steps a second of two jobs side by side and in turns, whose steps alone take so long.
 struct Rates {
   double shared[2], turns[2], alone[2];
+  // Short steps of validation for each step, while jobs run side by side.
+  double validation = 0;
 };
 
 // Looks every tenth of a second until the trial is over; the way takes a second to begin.
 CorunTrial tried(const Rates& rates, CorunGoal goal = CorunGoal::total) {
   CorunTrial trial(goal);
-  std::vector<double> steps(2, 0), worked(2, 0);
+  std::vector<double> steps(2, 0), worked(2, 0), predicted(2, 0);
   bool was_in_turns = false;
   double begun = 0;
   for (int i = 0; i < 100000 && !trial.over(); ++i) {
@@ -28,7 +30,15 @@ CorunTrial tried(const Rates& rates, CorunGoal goal = CorunGoal::total) {
       const bool warm = now >= begun + 1 + 1 / rate;
       steps[j] += 0.1 * rate * (warm ? 1 : 0.5);
       worked[j] += 0.1 * rate * (warm ? 1 : 0.5) * rates.alone[j] * (warm ? 1 : 3);
-      done.push_back({int64_t(steps[j]), worked[j]});
+      predicted[j] += 0.1 * rate * (warm ? 1 : 0.5) * 7;
+      if (!trial.in_turns()) {
+        // In the time that training takes, so that less of that is done.
+        constexpr double kShort = 1e-6;
+        steps[j] += 0.1 * rate * rates.validation;
+        worked[j] += 0.1 * rate * rates.validation * rates.alone[j] * kShort;
+        predicted[j] += 0.1 * rate * rates.validation * 7 * kShort;
+      }
+      done.push_back({int64_t(steps[j]), worked[j], predicted[j]});
     }
     trial.look(done, now, ready);
   }
@@ -45,6 +55,11 @@ TEST(CorunTrial, KeepsWhatDoesMore) {
 TEST(CorunTrial, WeighsStepsByWhatTheyTakeAlone) {
   EXPECT_TRUE(tried({{0.5, 6}, {1, 5}, {0.9, 0.02}}).in_turns());
   EXPECT_FALSE(tried({{0.9, 45}, {1, 5}, {0.9, 0.02}}).in_turns());
+}
+
+TEST(CorunTrial, StepsOfValidationCountForWhatTheyAre) {
+  EXPECT_TRUE(tried({{4, 4}, {5, 5}, {0.1, 0.1}, 20}).in_turns());
+  EXPECT_FALSE(tried({{8, 8}, {5, 5}, {0.1, 0.1}, 20}).in_turns());
 }
 
 TEST(CorunTrial, FairIsNoJobSlowerThanInTurns) {
