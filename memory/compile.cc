@@ -59,6 +59,8 @@ const Pass kPasses[] = {
      Keep::if_final_peak_not_higher, kTradesTime},
     {"echo", recompute_some, [](Options o) { return o.recompute == Recompute::echo; },
      Keep::if_final_peak_not_higher, kTradesTime},
+    {"priced", recompute_some, [](Options o) { return o.recompute == Recompute::priced; },
+     Keep::always, kTradesTime},
     {"fuse_recompute", fold_clones,
      [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none; },
      Keep::if_scheduled_peak_not_higher, kTradesTime},
@@ -70,7 +72,8 @@ const Pass kPasses[] = {
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_encoders", fuse_bits,
      [](Options o) {
-       return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo);
+       return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo ||
+                                   o.recompute == Recompute::priced);
      },
      Keep::if_peak_not_higher},
     {"fuse_updates",

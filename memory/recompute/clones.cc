@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/prepare.h"
 #include "core/rewriter.h"
+#include "memory/passes/encode.h"
 
 namespace pal {
 
@@ -145,6 +147,18 @@ CloneList list_clones(const StepView& view, Choice choice, NodeId far) {
 
 Clones insert_clones(const StepView& view, const CloneList& list) {
   return Inserter(view, list).run();
+}
+
+void stash_bits(Clones& clones) {
+  const Forms bits = choose_forms(clones.program, kBits);
+  clones.encoded = int(count_encoded(bits));
+  if (clones.encoded) clones.program = encode(clones.program, bits);
+  for (const Node& node : clones.program.nodes) {
+    if (node.phase != Phase::encode) continue;
+    const Specs in = specs_of(clones.program, node.in), out = specs_of(clones.program, node.out);
+    const Cost cost = cost_of(*node.op, in, out, node.attrs);
+    clones.cost.flops += cost.flops, clones.cost.bytes += cost.bytes;
+  }
 }
 
 Clones insert_clones(const StepView& view, Choice choice, NodeId far) {

@@ -34,5 +34,11 @@ struct Clones {
 
 Clones insert_clones(const StepView& view, const CloneList& list);
 Clones insert_clones(const StepView& view, Choice choice, NodeId far);
+// Stashes bits in the clones' program, and counts what that adds.
+void stash_bits(Clones& clones);
+
+// Of echo and prices: clones of nodes whose operands are there anyway serve readers at most so far
+// apart.
+constexpr NodeId kClonesFar = 1024;
 
 }  // namespace pal

@@ -36,21 +36,8 @@ bool fewer_bytes(const Trial& a, const Trial& b) {
   return a.bytes != b.bytes ? a.bytes < b.bytes : a.overhead < b.overhead;
 }
 
-// Stashes bits in the clones' program, and counts what that adds.
-void stash_bits(Clones& clones) {
-  const Forms bits = choose_forms(clones.program, kBits);
-  clones.encoded = int(count_encoded(bits));
-  if (clones.encoded) clones.program = encode(clones.program, bits);
-  for (const Node& node : clones.program.nodes) {
-    if (node.phase != Phase::encode) continue;
-    const Specs in = specs_of(clones.program, node.in), out = specs_of(clones.program, node.out);
-    const Cost cost = cost_of(*node.op, in, out, node.attrs);
-    clones.cost.flops += cost.flops, clones.cost.bytes += cost.bytes;
-  }
-}
-
 Clones clones_of(const StepView& view, const Trial& trial) {
-  Clones clones = insert_clones(view, trial.choice, std::min(trial.near, kEchoFar));
+  Clones clones = insert_clones(view, trial.choice, std::min(trial.near, kClonesFar));
   if (trial.bits) stash_bits(clones);
   return clones;
 }

@@ -54,8 +54,6 @@ constexpr double kEchoHope = 0.75;
 // whole chain that is made again at once is better than one that is kept, as it comes after the
 // peak.
 constexpr std::array<NodeId, 4> kEchoDistances = {64, 256, 1024, NodeId{1} << 30};
-// Clones of nodes whose operands are there anyway serve readers at most so far apart.
-constexpr NodeId kEchoFar = 1024;
 
 // The smallest footprint that costs at most options.overhead; with a budget that this does not fit,
 // the cheapest step that does. More time never costs bytes. `footprint`: of the step with the

@@ -9,6 +9,7 @@
 
 #include "core/names.h"
 #include "core/program.h"
+#include "memory/recompute/prices.h"
 
 namespace pal {
 
@@ -17,7 +18,9 @@ enum class Recompute : uint8_t {
   mirror,  // Chen et al. 2016, section 4.3: everything that is cheap
   sqrt,    // Chen et al. 2016, section 4.1: all but what crosses the borders of sqrt(n) segments
   echo,    // Zheng et al. 2020, Algorithm 1 (memory/recompute/echo.h)
+  priced,  // by prices (memory/recompute/priced.h): what the planner chooses, not the user
 };
+// The values of memory.recompute.
 constexpr auto names(Recompute) { return std::array{"none", "mirror", "sqrt", "echo"}; }
 
 struct RecomputeOptions {
@@ -41,9 +44,12 @@ struct RecomputeOptions {
   // (memory/recompute/echo_trials.h), so that more time never costs bytes. Where nothing is that
   // cheap, the cheapest is taken.
   double overhead = 0.09;
-  // echo: one bit an element in place of a value, where that is all that gradients ask of it
-  // (memory/passes/encode.h).
+  // echo, priced: one bit an element in place of a value, where that is all that gradients ask of
+  // it (memory/passes/encode.h).
   bool bits = true;
+  // priced: what bytes cost by position, and how often the cut is made.
+  Prices prices = {};
+  int rounds = 2;
   // Only nodes whose scope contains one of these; empty: all. For asking what a layer is worth.
   std::vector<std::string> scopes = {};
 };
@@ -52,7 +58,8 @@ struct RecomputeOptions {
 // sqrt once it is scheduled.
 using FootprintOf = std::function<int64_t(const Program&)>;
 
-struct Encodings;  // memory/passes/forms.h
+struct Encodings;      // memory/passes/forms.h
+struct DeviceProfile;  // memory/price/predict.h
 
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {
@@ -63,6 +70,8 @@ struct RecomputeGoal {
   bool fuse = false;
   // echo: what a later pass makes of maps that are stashed. Null: nothing.
   const Encodings* encodings = nullptr;
+  // priced: whose times count. Needed there.
+  const DeviceProfile* device = nullptr;
   // Bytes are those of maps alone (StorageOptions).
   bool maps_alone = false;
 };

@@ -10,6 +10,7 @@
 #include "memory/passes/parts.h"
 #include "memory/recompute/echo_trials.h"
 #include "memory/recompute/mirror_sqrt.h"
+#include "memory/recompute/priced.h"
 
 namespace pal {
 
@@ -28,7 +29,9 @@ constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 
 }  // namespace
 
-const char* to_string(Recompute method) { return names(method)[size_t(method)]; }
+const char* to_string(Recompute method) {
+  return method == Recompute::priced ? "priced" : names(method)[size_t(method)];
+}
 
 Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
                   std::string* note, const RecomputeOptions& options, const RecomputeGoal& goal) {
@@ -40,14 +43,18 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     return program;
   }
   // Chen et al. run whole layers again, but no convolution, however few its channels.
-  const bool echo = method == Recompute::echo;
+  const bool echo = method == Recompute::echo, priced = method == Recompute::priced;
+  const bool chen = !echo && !priced;
   RecomputeOptions own = options;
-  if (!echo) own.heavy = std::min(own.heavy, kMirrorHeavy);
-  const Program parts = echo ? split_parts(program) : Program{};
-  const StepView view(echo ? parts : program, own);
+  if (chen) own.heavy = std::min(own.heavy, kMirrorHeavy);
+  if (priced) own.heavy = std::numeric_limits<double>::infinity();
+  const Program parts = chen ? Program{} : split_parts(program);
+  const StepView view(chen ? program : parts, own);
   Clones best;
   if (echo) {
     best = best_echo(view, options, goal, footprint);
+  } else if (priced) {
+    best = priced_clones(view, options, *goal.device);
   } else {
     Choice choice = method == Recompute::mirror ? choose_mirror(view) : choose_sqrt(view);
     best = insert_clones(view, std::move(choice), kAnyDistance);
@@ -61,6 +68,7 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
       (best.encoded ? ", " + std::to_string(best.encoded) + " values kept as bits" : "") + ": " +
       amount(best.cost.flops * 1e-9, "Gflop") + " and " +
       amount(best.cost.bytes * 1e-9, "GB moved");
+  if (priced) return say(added), std::move(best.program);  // dear bytes may lie anywhere
   const int64_t bytes = echo ? best.bytes : footprint(best.program);
   if (bytes >= footprint(program)) {
     say("undone: with " + added + " the step would need " + format_bytes(bytes));

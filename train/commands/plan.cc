@@ -10,6 +10,7 @@
 #include "memory/plan/report.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/commands/plan_front.h"
 #include "train/commands/plan_probe.h"
 #include "train/config/profile.h"
 #include "train/config/published_sizes.h"
@@ -166,6 +167,7 @@ int64_t answer_of(const MaxFit& fit) { return fit.found.bytes > 0 ? fit.found.va
 
 int run_plan(const PlanArgs& given) {
   if (!given.probe.empty()) return run_probe(given);
+  if (given.front) return run_front(given);
   PlanArgs args = given;
   const std::string made_up = use_published_sizes(args.config);
   const bool searches = args.max_batch || !args.max_depth.empty();
@@ -286,6 +288,9 @@ struct PlanFlags {
               {.type = "RUN"});
     flags.add("--probe-error", args.probe_error,
               "relative change of the gradients that a format may cause (0.01)", {.type = "E"});
+    flags.add("--front", args.front,
+              "in place of the plan that is asked for: the fastest plans known by bytes, and the "
+              "one that the budget picks");
     flags.add("--max-batch", args.max_batch,
               "find the largest train.batch_size that fits the budget, else the profile's device");
     flags.add("--max-depth", args.max_depth,

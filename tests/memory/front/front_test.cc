@@ -1,0 +1,143 @@
+// The front of random training steps: what a budget picks keeps to it, is never slower than a
+// technique alone that fits, never slower with more bytes, and gives the same bits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "memory/front/pool.h"
+#include "tests/memory/compiled_bits.h"
+#include "tests/support/random_network.h"
+#include "tests/support/random_program.h"
+
+namespace pal::test {
+namespace {
+
+// As a data sheet has it, small enough that toy networks take time.
+CompileOptions on_card(double link) {
+  return {.profile = DeviceProfile{.name = "toy",
+                                   .f32 = 1e9,
+                                   .vector = 1e9,
+                                   .memory = 1e8,
+                                   .link = link,
+                                   .launch = 1e-6,
+                                   .tile = 1}};
+}
+
+struct Alone {
+  const char* what;
+  Recompute recompute = Recompute::none;
+  double overhead = 0.09;
+  Swap swap = Swap::none;
+  bool bits = false;
+};
+constexpr Alone kAlone[] = {{"none"},
+                            {"mirror", Recompute::mirror},
+                            {"sqrt", Recompute::sqrt},
+                            {"echo 2 %", Recompute::echo, 0.02},
+                            {"echo 9 %", Recompute::echo, 0.09},
+                            {"echo 30 %", Recompute::echo, 0.3},
+                            {"bits", Recompute::none, 0, Swap::none, true},
+                            {"swapped", Recompute::none, 0, Swap::planned},
+                            {"swapped, vdnn", Recompute::none, 0, Swap::vdnn}};
+
+CompileOptions options_of(const Alone& alone, CompileOptions options) {
+  options.recompute = alone.recompute, options.recompute_options.overhead = alone.overhead;
+  options.swap.method = alone.swap;
+  if (alone.bits) options.encode = kBits;
+  return options;
+}
+
+bool same_points(const Front& a, const Front& b) {
+  return std::equal(a.points.begin(), a.points.end(), b.points.begin(), b.points.end(),
+                    [](const FrontPoint& x, const FrontPoint& y) {
+                      return x.bytes == y.bytes && x.step_ms == y.step_ms && x.from == y.from;
+                    });
+}
+
+TEST(Front, FastestThatFitsWithTheSameBits) {
+  KernelCache cache{Device{}};
+  int combined = 0, below_all = 0;
+  const uint64_t networks = networks_asked(4);
+  for (uint64_t seed = 0; seed < networks; ++seed) {
+    const std::string where = "seed " + std::to_string(seed);
+    const Program step =
+        random_network(seed, {.layers = 6 + int(seed % 7), .batch = 16, .width = 32});
+    const StateLayout layout(step);
+    const CompileOptions base = on_card(seed % 3 == 1 ? 1e8 : 0);
+    const Front front = make_front(step, cache, layout, base);
+    ASSERT_FALSE(front.points.empty()) << where;
+    ASSERT_TRUE(same_points(front, make_front(step, cache, layout, base))) << where;
+
+    int64_t least_alone = front.points.back().bytes;
+    for (const Alone& alone : kAlone) {
+      if (alone.swap != Swap::none && !base.profile->link) continue;
+      const Compiled c = compile(step, cache, layout, options_of(alone, base));
+      const FrontPoint* pick = front.pick(c.plan.device().bytes);
+      ASSERT_TRUE(pick) << where << " " << alone.what;
+      ASSERT_LE(pick->step_ms, c.time->step_ms) << where << " " << alone.what;
+      least_alone = std::min(least_alone, c.plan.device().bytes);
+    }
+    const Bits expected = bits_of(compile(step, cache, layout, base));
+    const int64_t least = front.points.front().bytes, most = front.points.back().bytes;
+    ASSERT_GE(least, front.floor.bytes) << where;
+    ASSERT_EQ(front.pick(least - 1), nullptr) << where;
+    below_all += least < least_alone;
+    double before = std::numeric_limits<double>::infinity();
+    for (int i = 0; i <= 10; ++i) {
+      const int64_t budget = least + (most - least) * i / 10;
+      const FrontPoint* pick = front.pick(budget);
+      ASSERT_TRUE(pick) << where;
+      ASSERT_LE(pick->step_ms, before) << where;
+      before = pick->step_ms;
+      if (i % 2) continue;
+      const Compiled c = compile(step, cache, layout, pick->options);
+      ASSERT_EQ(c.plan.device().bytes, pick->bytes) << where;
+      ASSERT_LE(c.plan.device().bytes, budget) << where;
+      ASSERT_EQ(c.time->step_ms, pick->step_ms) << where;
+      ASSERT_EQ(difference_of(step, expected, bits_of(c)), "") << where << " " << pick->from;
+      combined += pick->from.starts_with("prices");
+    }
+  }
+  EXPECT_GT(combined, 0);
+  EXPECT_GT(below_all, 0);
+}
+
+// What is asked of recomputation and of a budget does not change the front.
+TEST(Front, DependsOnNoBudget) {
+  KernelCache cache{Device{}};
+  const Program step = random_network(3, {.layers = 10, .batch = 16, .width = 32});
+  const StateLayout layout(step);
+  CompileOptions base = on_card(1e8);
+  const Front front = make_front(step, cache, layout, base);
+  base.budget = front.points.front().bytes, base.recompute = Recompute::sqrt;
+  base.swap.method = Swap::vdnn, base.encode = kBits;
+  EXPECT_TRUE(same_points(front, make_front(step, cache, layout, base)));
+}
+
+TEST(Front, StepsWithoutMuchToChoose) {
+  KernelCache cache{Device{}};
+  // No backward phase.
+  Builder b;
+  Val x = b.input("x", {Shape{1024}});
+  b.output("y", affine(affine(x)));
+  const Program forward = b.take();
+  const StateLayout none(forward);
+  const Front front = make_front(forward, cache, none, on_card(1e8));
+  ASSERT_EQ(front.points.size(), 1u);
+  EXPECT_EQ(front.points[0].from, "none");
+  EXPECT_EQ(front.pick(front.points[0].bytes), &front.points[0]);
+  EXPECT_EQ(front.points[0].kept, 0);
+}
+
+TEST(Front, ManagersAreRefused) {
+  KernelCache cache{Device{}};
+  const Program step = random_network(1, {.layers = 2});
+  CompileOptions options = on_card(0);
+  options.dynamic.manager = Manager::delta;
+  EXPECT_THROW(make_front(step, cache, StateLayout(step), options), UsageError);
+}
+
+}  // namespace
+}  // namespace pal::test
