@@ -1,7 +1,9 @@
 // pal corun: several runs side by side in one process, a thread each.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -195,7 +197,6 @@ int run_corun(const CorunArgs& given) {
   memory.choose();
   each_job(jobs, [](Job& job) { job.describe(); });
   for (const std::string& line : memory.lines()) log_info(line);
-  log_info("a size written to " + (args.out / "budget").string() + " takes the budget's place");
   nlohmann::json result{
       {"mode", name_of(args.mode)}, {"budget", args.budget}, {"memory", memory.json()}};
   if (args.dry_run) {
@@ -208,6 +209,7 @@ int run_corun(const CorunArgs& given) {
     });
     return args.json ? print(printed_json(result)) : kExitDone;
   }
+  log_info("a size written to " + (args.out / "budget").string() + " takes the budget's place");
   each_job(jobs, [](Job& job) { job.begin_folder(); });
   Running all{.memory = memory, .stop = catch_stop_signals()};
   std::vector<Ended> ends(jobs.size());
@@ -255,7 +257,7 @@ struct CorunFlags {
   std::vector<std::string> jobs, set;
   std::string budget, steps, device, mode = name_of(CorunMode::automatic);
   std::string goal = name_of(CorunGoal::total);
-  std::optional<double> minutes;
+  double minutes = std::numeric_limits<double>::quiet_NaN();  // not given
   fs::path out;
 
   void declare(Flags& flags) {
@@ -310,11 +312,12 @@ struct CorunFlags {
     }
     read_choice("--mode", mode, args.mode);
     read_choice("--goal", goal, args.goal);
-    if (minutes && args.mode != CorunMode::minutes) {
+    const bool given = !std::isnan(minutes);
+    if (given && args.mode != CorunMode::minutes) {
       throw UsageError("--minutes: only with --mode minutes do turns last so long");
     }
     constexpr double kMost = 1e6;
-    args.minutes = minutes.value_or(1);
+    args.minutes = given ? minutes : 1;
     if (!(args.minutes > 0 && args.minutes <= kMost)) {
       throw UsageError("--minutes: a turn lasts longer than none, and at most 1000000 minutes");
     }

@@ -185,16 +185,6 @@ TEST(CorunPlan, TheJobThatLeavesMoreGoesFirst) {
   EXPECT_EQ(alike.beside().first, -1) << "nothing to be gained";
 }
 
-// Going first would be unfair to the other, side by side with nobody first is not.
-TEST(CorunPlan, FairWaysAreThoseWithNobodyFirstToo) {
-  const StepShape small = half_step(10, 0.5), large = half_step(18, 1);
-  CorunSearch search({&small, &large});
-  EXPECT_EQ(search.beside().first, 0);
-  const auto fair = search.within(search.most_bytes(), CorunGoal::fair);
-  EXPECT_EQ(fair->first, -1);
-  EXPECT_GT(fair->total, 1.3);
-}
-
 TEST(CorunPlan, WhoCanLetAJobGoFirstIsNeverSlower) {
   int faster = 0;
   for (uint64_t seed = 0; seed < 8; ++seed) {

@@ -41,7 +41,7 @@ TEST_F(Corun, JobsHaveTheBitsOfEachAlone) {
     EXPECT_FALSE(job.contains("error"));
   }
 
-  // Every line but that about the memory of all names its job; the last ones say how each ended.
+  // Every line but those about the memory of all names its job; the last ones say how each ended.
   const Words lines = lines_of(r.err);
   ASSERT_GT(lines.size(), 20u);
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
@@ -49,7 +49,7 @@ TEST_F(Corun, JobsHaveTheBitsOfEachAlone) {
                             return !line.starts_with("[1 text] ") &&
                                    !line.starts_with("[2 image] ");
                           }),
-            1)
+            2)
       << r.err;
   EXPECT_TRUE(lines[lines.size() - 2].starts_with("[1 text] ended  step 6  epoch "));
   EXPECT_TRUE(lines.back().starts_with("[2 image] ended  step 6  epoch "));
