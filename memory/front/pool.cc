@@ -193,7 +193,7 @@ class Pool {
   void add_swapped(const std::vector<int64_t>& targets, size_t first) {
     const std::vector<Unplaced> priced(pool_.begin() + std::ptrdiff_t(first), pool_.end());
     for (size_t k = kSwappedEvery - 1; k < targets.size(); k += kSwappedEvery) {
-      std::vector<const Unplaced*> from{&pool_[0]};
+      std::vector<const Unplaced*> from{pool_.data()};
       for (const int up : kStepsUp) {
         if (size_t(up) > k) break;
         const Unplaced* best = nullptr;

@@ -103,7 +103,7 @@ int64_t depthwise_scratch_bytes(const ConvShape& s) {
 void depthwise_weight_grad(const ConvShape& s, int64_t images, const float* x, const float* dy,
                            float* dw, std::byte* scratch) {
   const auto axis = three_axes(s);
-  const auto& [a0, a1, a2] = axis;
+  const auto &a0 = axis[0], &a1 = axis[1], &a2 = axis[2];
   const int64_t taps = taps_of(axis), multiplier = s.o / s.c, width = width_of(s);
   const int64_t step = multiplier * width;
   float* sums = reinterpret_cast<float*>(scratch);  // (taps, multiplier, width)

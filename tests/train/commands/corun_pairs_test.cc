@@ -61,7 +61,8 @@ class CorunPairs : public RunTest, public testing::WithParamInterface<Pair> {
   std::string corun(const Way& way, int64_t budget) const {
     return std::string("corun ") + GetParam().first + " " + GetParam().second + " " +
            GetParam().sets + " --set device.threads=1 --set train.log_every=1" +
-           " --set train.save_every=2 --steps 6 --minutes 0.005 --mode " + way.mode + " --budget " +
+           " --set train.save_every=2 --steps 6 --mode " + way.mode +
+           (way.mode == std::string("minutes") ? " --minutes 0.005" : "") + " --budget " +
            std::to_string(budget);
   }
   int64_t bytes(const std::string& mode) {
