@@ -28,7 +28,7 @@ constexpr int64_t kRenewedNodes = 4'000'000;
 // Walks down and up.
 constexpr int kWalks = 2;
 // Sizes that could not be reached, one after the other, after which a walk down ends.
-constexpr size_t kUnreached = 2;
+constexpr size_t kUnreached = 4;
 // What is renewed is worth it for this part of the time added, at least. Every so many sizes it is
 // tried whether it is.
 constexpr double kWorthRenewing = 0.002;
