@@ -59,6 +59,9 @@ class Search {
       best = made(naive());
     } else if (options_.method == Swap::vdnn) {
       best = made(vdnn(options_.vdnn));
+    } else if (options_.chosen) {
+      best = made(planned_trips(units_, chosen_units(), t_, goal_.budget.value_or(base_.bytes),
+                                host_room_));
     } else {
       best = goal_.budget ? within(*goal_.budget) : free_of_charge();
     }
@@ -90,6 +93,20 @@ class Search {
       if (!added) workspace[n] = goal_.workspace[old++];
     }
     return workspace;
+  }
+
+  // With the gaps between the forward phase and what is after it.
+  std::vector<std::pair<size_t, Gap>> chosen_units() const {
+    std::vector<std::pair<size_t, Gap>> chosen;
+    for (size_t u = 0; u < units_.size(); ++u) {
+      const auto is_chosen = [&](ValueId v) {
+        return std::find(options_.chosen->begin(), options_.chosen->end(), v) !=
+               options_.chosen->end();
+      };
+      if (std::none_of(units_[u].copied.begin(), units_[u].copied.end(), is_chosen)) continue;
+      if (const auto gap = stashed_gap(p_, units_[u])) chosen.emplace_back(u, *gap);
+    }
+    return chosen;
   }
 
   Candidate made(const std::vector<Trip>& trips) const {

@@ -97,7 +97,7 @@ TEST(Front, FastestThatFitsWithTheSameBits) {
       ASSERT_LE(c.plan.device().bytes, budget) << where;
       ASSERT_EQ(c.time->step_ms, pick->step_ms) << where;
       ASSERT_EQ(difference_of(step, expected, bits_of(c)), "") << where << " " << pick->from;
-      combined += pick->from.starts_with("prices");
+      combined += pick->from.starts_with("chosen");
     }
   }
   EXPECT_GT(combined, 0);
