@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -21,10 +22,13 @@ namespace {
 constexpr int kFrontLimits = 32;
 // Windows that are renewed, in turn.
 constexpr size_t kRenewed[] = {48, 24, 80, 12};
+constexpr size_t kRenewedFirst = 2;  // the others where one of these pays
 // For a size and such a window: counts of so many nodes in all.
-constexpr int64_t kRenewedNodes = 1'500'000;
+constexpr int64_t kRenewedNodes = 4'000'000;
 // Walks down and up.
 constexpr int kWalks = 2;
+// Sizes that could not be reached, one after the other, after which a walk down ends.
+constexpr size_t kUnreached = 2;
 // What is renewed is worth it for this part of the time added, at least. Every so many sizes it is
 // tried whether it is.
 constexpr double kWorthRenewing = 0.002;
@@ -87,11 +91,10 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     limits.push_back(int64_t(double(most) * part));
   }
   std::vector<Found> found(limits.size());
-  std::vector<char> pays(limits.size(), 0);
+  std::vector<char> pays(limits.size(), 0), is_new(limits.size(), 0);
   const auto keep = [&](size_t k) {
-    if (found[k].fates.empty() || is_better(descent.now(), found[k].count)) {
-      found[k] = {descent.fates(), descent.now()};
-    }
+    if (!found[k].fates.empty() && !is_better(descent.now(), found[k].count)) return;
+    found[k] = {descent.fates(), descent.now()}, is_new[k] = 1;
   };
   const auto begin = [&](size_t k, const Fates& fates) {
     descent.start_from(fates, limits[k]);
@@ -101,21 +104,29 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
   const auto renew = [&](size_t k) {
     const Sketch::Count before = found[k].count;
     descent.start_from(found[k].fates, limits[k]);
-    for (const size_t window : kRenewed) {
-      descent.renew(limits[k], window, kRenewedNodes / int64_t(nodes));
+    bool paid = false;
+    for (size_t i = 0; i < std::size(kRenewed); ++i) {
+      descent.renew(limits[k], kRenewed[i], kRenewedNodes / int64_t(nodes));
+      const Sketch::Count& after = descent.now();
+      paid |= after.over < before.over || after.ms < (1 - kWorthRenewing) * before.ms;
+      if (i + 1 >= kRenewedFirst && !paid && after.over == 0) break;
     }
     keep(k);
-    const Sketch::Count& after = found[k].count;
-    return after.over < before.over || after.ms < (1 - kWorthRenewing) * before.ms;
+    return paid;
   };
   for (int walk = 0; walk < kWalks; ++walk) {
-    for (size_t k = 0; k < limits.size(); ++k) {
+    for (size_t k = 0, unreached = 0; k < limits.size(); ++k) {
       if (walk == 0 && (k == 0 || nodes <= kAnewNodes)) begin(k, nothing);
-      if (k > 0) begin(k, found[k - 1].fates);
+      if (k > 0 && (walk == 0 || is_new[k - 1])) begin(k, found[k - 1].fates);
       const bool look = walk > 0 ? pays[k] : k == 0 || pays[k - 1] || k % kRenewedEvery == 0;
       if (look) pays[k] = renew(k);
+      unreached = found[k].count.over > 0 ? unreached + 1 : 0;
+      if (unreached == kUnreached) limits.resize(k + 1), found.resize(k + 1);
     }
+    std::vector<char> was_new(limits.size(), 0);
+    std::swap(is_new, was_new);
     for (size_t k = limits.size(); k-- > 1;) {
+      if (!was_new[k] && !is_new[k]) continue;
       descent.start_from(found[k].fates, limits[k - 1]);
       descent.raise(limits[k - 1]);
       keep(k - 1);
@@ -128,8 +139,10 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     while (!out.empty() && out.back().added_ms >= count.ms) out.pop_back();
     if (!out.empty() && out.back().bytes <= count.bytes) continue;
     const Choice choice = sketch.choice_of(found[k].fates);
-    Chosen chosen{.limit = std::max(limits[k], count.bytes), .bytes = count.bytes,
-                  .added_ms = count.ms, .away = sketch.away_of(found[k].fates)};
+    Chosen chosen{.limit = std::max(limits[k], count.bytes),
+                  .bytes = count.bytes,
+                  .added_ms = count.ms,
+                  .away = sketch.away_of(found[k].fates)};
     for (ValueId v : choice.ids()) {
       if (choice[v]) chosen.again.push_back(v);
     }

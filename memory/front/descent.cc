@@ -49,7 +49,8 @@ std::vector<Descent::Move> Descent::moves(Range range, bool lowers) const {
       return sketch_.is_needed(s) &&
              !(lowers && fates_[s] == Fate::keep && !sketch_.waits_above(s));
     });
-    if (!matters) continue;
+    // Only what is made again costs time that could be saved.
+    if (!matters || (!lowers && fate_of(group) != Fate::again)) continue;
     for (const Fate to : {Fate::keep, Fate::again, Fate::away}) {
       if (to == fate_of(group) || (to == Fate::away && !sketch_.has_link())) continue;
       out.push_back({group, to});
@@ -185,7 +186,8 @@ std::vector<Descent::Group> groups_of(const Sketch& sketch, const StepView& view
     const size_t size = (group.size() + each - 1) / each;
     for (size_t begin = 0; begin < group.size(); begin += size) {
       const size_t end = std::min(group.size(), begin + size);
-      parts.emplace_back(group.begin() + std::ptrdiff_t(begin), group.begin() + std::ptrdiff_t(end));
+      parts.emplace_back(group.begin() + std::ptrdiff_t(begin),
+                         group.begin() + std::ptrdiff_t(end));
     }
   }
   std::sort(parts.begin(), parts.end(),

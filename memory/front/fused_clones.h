@@ -7,8 +7,8 @@
 
 namespace pal {
 
-// Where all of `nodes` run again, and nobody else reads `interior`, that is never in memory, and the
-// step takes less.
+// Where all of `nodes` run again, and nobody else reads `interior`, that is never in memory, and
+// the step takes less.
 struct FusedClones {
   std::vector<NodeId> nodes;
   std::vector<ValueId> interior;

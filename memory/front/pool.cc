@@ -16,7 +16,6 @@ namespace pal {
 namespace {
 
 constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
-constexpr int kFrontTargets = 32;
 // A plan that is not placed yet.
 struct Unplaced {
   CompileOptions options;
@@ -150,11 +149,10 @@ class Pool {
     for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least)) {
       chosen.recompute_options.chosen = std::move(each.again);
       chosen.swap = {};
-      chosen.budget.reset();
       if (!each.away.empty()) {
         chosen.swap = {.method = Swap::planned, .chosen = std::move(each.away)};
-        chosen.budget = each.limit;
       }
+      chosen.budget = each.limit;
       place(chosen, "chosen for " + format_bytes(each.limit));
     }
   }

@@ -4,12 +4,12 @@
 // Maps that share bytes through views are one storage and have one fate. What is counted is what
 // insert_clones and stash_bits (memory/recompute/clones.h) would leave: clones run before the first
 // gradient that needs them, hold their results until the last that reads them, and read what is
-// kept or other clones; a map of which gradients ask a predicate alone, and which no clone reads, is
-// kept as bits. Clones that fuse count as one kernel (memory/front/fused_clones.h). Outputs take the
-// bytes of operands that die. Copies leave one after the other as maps are made, and bytes are there
-// until their copy is done; they come back one after the other, each as late as its reader allows.
-// So a copy costs no time, and where the link has too much to do it frees little. What later passes
-// do is not counted: another order, layouts, stalls.
+// kept or other clones; a map of which gradients ask a predicate alone, and which no clone reads,
+// is kept as bits. Clones that fuse count as one kernel (memory/front/fused_clones.h). Outputs take
+// the bytes of operands that die. Copies leave one after the other as maps are made, and bytes are
+// there until their copy is done; they come back one after the other, each as late as its reader
+// allows. So a copy costs no time, and where the link has too much to do it frees little. What
+// later passes do is not counted: another order, layouts, stalls.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -103,7 +103,7 @@ class Sketch {
   ByStorage<char> is_map_, is_open_;
   std::vector<StorageId> maps_, fixed_;  // what choices may change, and what they do not
   std::vector<int64_t> fixed_during_, fixed_before_;
-  std::vector<NodeId> sharing_;     // nodes whose outputs may take a map's bytes, or become a map
+  std::vector<NodeId> sharing_;      // nodes whose outputs may take a map's bytes, or become a map
   std::vector<ValueId> read_later_;  // by gradients
   ByStorage<int64_t> bytes_;
   ByStorage<Place> made_;  // the number of the last node of the forward phase that makes it
@@ -120,12 +120,12 @@ class Sketch {
   ByNode<NodeId> runs_before_;  // the gradient before which its clone runs
   ByNode<Place> place_, clone_place_;
   ByNode<Place> clones_before_;
-  std::vector<Place> place_of_;  // of the nodes in the order
+  std::vector<Place> place_of_;     // of the nodes in the order
   ByStorage<Span> spans_, cloned_;  // while it is there, and while the clone's, or the copy, is
   std::vector<StorageId> away_;
-  std::vector<double> start_;       // by place, in ms
-  std::vector<int64_t> alive_;      // by place
-  std::vector<double> above_;       // what lies above the limit, summed over all places before
+  std::vector<double> start_;   // by place, in ms
+  std::vector<int64_t> alive_;  // by place
+  std::vector<double> above_;   // what lies above the limit, summed over all places before
 };
 
 }  // namespace pal

@@ -124,8 +124,8 @@ Choice given_choice(const StepView& view, const std::vector<ValueId>& chosen) {
 
 Clones priced_clones(const StepView& view, const RecomputeOptions& options,
                      const DeviceProfile& device) {
-  Choice choice = options.chosen ? given_choice(view, *options.chosen)
-                                 : choose_priced(view, options, device);
+  Choice choice =
+      options.chosen ? given_choice(view, *options.chosen) : choose_priced(view, options, device);
   Clones clones = insert_clones(view, std::move(choice), kClonesFar);
   if (options.bits) stash_bits(clones);
   return clones;

@@ -60,8 +60,7 @@ class Search {
     } else if (options_.method == Swap::vdnn) {
       best = made(vdnn(options_.vdnn));
     } else if (options_.chosen) {
-      best = made(planned_trips(units_, chosen_units(), t_, goal_.budget.value_or(base_.bytes),
-                                host_room_));
+      best = of_chosen(goal_.budget.value_or(base_.bytes));
     } else {
       best = goal_.budget ? within(*goal_.budget) : free_of_charge();
     }
@@ -95,6 +94,18 @@ class Search {
     return workspace;
   }
 
+  // What was chosen, or what the ranks take where that is better: the fastest within the target,
+  // else the smallest.
+  Candidate of_chosen(int64_t target) const {
+    Candidate best = made(planned_trips(units_, chosen_units(), t_, target, host_room_));
+    for (const SwapRank rank : kSwapRanks) {
+      Candidate other = planned(target, rank);
+      const bool better = best.bytes > target ? other.bytes < best.bytes
+                                              : other.bytes <= target && other.ms < best.ms;
+      if (better) best = std::move(other);
+    }
+    return best;
+  }
   // With the gaps between the forward phase and what is after it.
   std::vector<std::pair<size_t, Gap>> chosen_units() const {
     std::vector<std::pair<size_t, Gap>> chosen;

@@ -59,7 +59,7 @@ bool same_points(const Front& a, const Front& b) {
 TEST(Front, FastestThatFitsWithTheSameBits) {
   KernelCache cache{Device{}};
   int combined = 0, below_all = 0;
-  const uint64_t networks = networks_asked(4);
+  const uint64_t networks = networks_asked(6);
   for (uint64_t seed = 0; seed < networks; ++seed) {
     const std::string where = "seed " + std::to_string(seed);
     const Program step =
