@@ -1,7 +1,9 @@
 // The simplex method with Bland's rule, which does not cycle.
 #include "memory/share/linear.h"
 
+#include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "core/error.h"
 
@@ -19,6 +21,23 @@ void pivot(std::vector<std::vector<double>>& rows, size_t leaves, size_t enters)
     if (r == leaves || times == 0) continue;
     for (size_t c = 0; c < rows[r].size(); ++c) rows[r][c] -= times * rows[leaves][c];
   }
+}
+
+// Solves a square system whose rows end with the right side; by Gauss, with pivots. All that the
+// many steps to a corner have rounded is gone then.
+std::vector<double> solved(std::vector<std::vector<double>> rows) {
+  const size_t n = rows.size();
+  for (size_t i = 0; i < n; ++i) {
+    size_t largest = i;
+    for (size_t r = i; r < n; ++r) {
+      if (std::abs(rows[r][i]) > std::abs(rows[largest][i])) largest = r;
+    }
+    std::swap(rows[i], rows[largest]);
+    pivot(rows, i, i);
+  }
+  std::vector<double> x;
+  for (const auto& row : rows) x.push_back(row[n]);
+  return x;
 }
 
 }  // namespace
@@ -53,9 +72,18 @@ std::vector<double> most_within(const std::vector<Limit>& limits, const std::vec
     pivot(rows, leaves, enters);
     basic[leaves] = enters;
   }
-  std::vector<double> x(n, 0);
+  std::vector<std::vector<double>> corner(m, std::vector<double>(m + 1, 0));
   for (size_t r = 0; r < m; ++r) {
-    if (basic[r] < n) x[basic[r]] = rows[r][n + m];
+    for (size_t i = 0; i < m; ++i) {
+      const size_t c = basic[i];
+      corner[r][i] = c < n ? limits[r].part[c] : c - n == r ? 1 : 0;
+    }
+    corner[r][m] = limits[r].most;
+  }
+  const std::vector<double> at = solved(std::move(corner));
+  std::vector<double> x(n, 0);
+  for (size_t i = 0; i < m; ++i) {
+    if (basic[i] < n) x[basic[i]] = at[i];
   }
   return x;
 }
