@@ -50,6 +50,10 @@ struct RecomputeOptions {
   // priced: what bytes cost by position, and how often the cut is made.
   Prices prices = {};
   int rounds = 2;
+  // priced: these values run again, and no cut is made: numbers of the step with operators of
+  // several parts taken apart (memory/passes/parts.h). What only they need runs again where it is
+  // among them, and is kept otherwise.
+  std::optional<std::vector<ValueId>> chosen = {};
   // Only nodes whose scope contains one of these; empty: all. For asking what a layer is worth.
   std::vector<std::string> scopes = {};
 };
