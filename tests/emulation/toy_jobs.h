@@ -127,7 +127,10 @@ struct ToyPool {
     if (kind == CorunWay::Kind::turns) return search.turns();
     const int64_t span = search.most_bytes() - search.least_bytes();
     if (kind == CorunWay::Kind::zico) {
-      return *zico_within(pointers(), search.least_bytes() + span / 2);
+      // Feature maps lie one behind the other, so that a step may be taller than as planned.
+      for (int i = 4;; ++i) {
+        if (auto way = zico_within(pointers(), search.least_bytes() + span * i / 8)) return *way;
+      }
     }
     if (kind == CorunWay::Kind::tickets) {
       CorunWay way{.kind = kind};
