@@ -4,8 +4,8 @@
 // On an accelerator jobs ask and report when they queue nodes. A job's thread waits until the
 // others have queued what it comes behind, and its compute queue until the device has done that: by
 // events that are recorded already, so that no queue can wait for what may never come. In turns a
-// step ends when the device has done it. Zico's scheduler goes by when regions are given back: under
-// it a job's thread follows its device, and reports a moment when the device is there.
+// step ends when the device has done it. Zico's scheduler goes by when regions are given back:
+// under it a job's thread follows its device, and reports a moment when the device is there.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
