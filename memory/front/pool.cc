@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/front/deep.h"
 #include "memory/front/dual.h"
 #include "memory/pass.h"
 #include "memory/passes/forms.h"
@@ -185,7 +186,17 @@ class Pool {
       priced.recompute_options.prices = std::move(each.prices);
       add(priced, "prices");
     }
+    add_deep();
     if (has_link()) add_swapped(targets, first);
+  }
+
+  void add_deep() {
+    CompileOptions deep = plain_;
+    deep.recompute = Recompute::reruns;
+    for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
+      deep.recompute_options.reruns = std::move(plan.reruns);
+      add(deep, "segments");
+    }
   }
 
   // Down to some targets by copies: from the step as it was recorded, and from priced steps of
