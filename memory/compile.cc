@@ -66,6 +66,8 @@ const Pass kPasses[] = {
      Keep::if_final_peak_not_higher, kTradesTime},
     {"priced", recompute_some, [](Options o) { return o.recompute == Recompute::priced; },
      Keep::always, kTradesTime},
+    {"reruns", recompute_some, [](Options o) { return o.recompute == Recompute::reruns; },
+     Keep::always, kTradesTime},
     {"fuse_recompute", fold_clones,
      [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none && !is_chosen(o); },
      Keep::if_scheduled_peak_not_higher, kTradesTime},
@@ -80,7 +82,8 @@ const Pass kPasses[] = {
     {"fuse_encoders", fuse_bits,
      [](Options o) {
        return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo ||
-                                   o.recompute == Recompute::priced);
+                                   o.recompute == Recompute::priced ||
+                                   o.recompute == Recompute::reruns);
      },
      Keep::if_peak_not_higher},
     {"fuse_updates",

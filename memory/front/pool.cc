@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "memory/front/choose.h"
+#include "memory/front/deep.h"
 #include "memory/pass.h"
 #include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
@@ -70,6 +71,7 @@ class Pool {
     Front front{.floor = floor_of(passed), .plain_ms = none.ms};
     add_chosen(front.floor.bytes);
     add_techniques();
+    add_deep();
     place_techniques();
     front.points = unbeaten();
     return front;
@@ -154,6 +156,15 @@ class Pool {
       }
       chosen.budget = each.limit;
       place(chosen, "chosen for " + format_bytes(each.limit));
+    }
+  }
+
+  void add_deep() {
+    CompileOptions deep = plain_;
+    deep.recompute = Recompute::reruns;
+    for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
+      deep.recompute_options.reruns = std::move(plan.reruns);
+      add(deep, "segments");
     }
   }
 

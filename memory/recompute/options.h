@@ -18,10 +18,21 @@ enum class Recompute : uint8_t {
   mirror,  // Chen et al. 2016, section 4.3: everything that is cheap
   sqrt,    // Chen et al. 2016, section 4.1: all but what crosses the borders of sqrt(n) segments
   echo,    // Zheng et al. 2020, Algorithm 1 (memory/recompute/echo.h)
-  priced,  // by prices (memory/recompute/priced.h): what the planner chooses, not the user
+  // What the planner chooses, not the user:
+  priced,  // by prices (memory/recompute/priced.h)
+  reruns,  // node by node (memory/recompute/reruns.h)
 };
 // The values of memory.recompute.
 constexpr auto names(Recompute) { return std::array{"none", "mirror", "sqrt", "echo"}; }
+
+// A forward node that runs once more, right before a node of the backward phase. It reads what was
+// made last of each operand, and so do all after it of its own results. Both are named by a value
+// that they make, which stays the same where nodes move.
+struct Rerun {
+  ValueId makes, before;
+
+  bool operator==(const Rerun&) const = default;
+};
 
 struct RecomputeOptions {
   // A node is compute-heavy when it does at least so many flops for each byte that it moves. On the
@@ -44,8 +55,8 @@ struct RecomputeOptions {
   // (memory/recompute/echo_trials.h), so that more time never costs bytes. Where nothing is that
   // cheap, the cheapest is taken.
   double overhead = 0.09;
-  // echo, priced: one bit an element in place of a value, where that is all that gradients ask of
-  // it (memory/passes/encode.h).
+  // echo, priced, reruns: one bit an element in place of a value, where that is all that gradients
+  // ask of it (memory/passes/encode.h).
   bool bits = true;
   // priced: what bytes cost by position, and how often the cut is made.
   Prices prices = {};
@@ -54,6 +65,9 @@ struct RecomputeOptions {
   // several parts taken apart (memory/passes/parts.h). What only they need runs again where it is
   // among them, and is kept otherwise.
   std::optional<std::vector<ValueId>> chosen = {};
+  // reruns: in the order in which they run, so `before` ascends by its node. Numbers are those of
+  // the recorded step with its operators in parts (split_parts).
+  std::vector<Rerun> reruns = {};
   // Only nodes whose scope contains one of these; empty: all. For asking what a layer is worth.
   std::vector<std::string> scopes = {};
 };

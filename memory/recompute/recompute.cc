@@ -11,6 +11,7 @@
 #include "memory/recompute/echo_trials.h"
 #include "memory/recompute/mirror_sqrt.h"
 #include "memory/recompute/priced.h"
+#include "memory/recompute/reruns.h"
 
 namespace pal {
 
@@ -30,7 +31,8 @@ constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 }  // namespace
 
 const char* to_string(Recompute method) {
-  return method == Recompute::priced ? "priced" : names(method)[size_t(method)];
+  if (method == Recompute::priced) return "priced";
+  return method == Recompute::reruns ? "reruns" : names(method)[size_t(method)];
 }
 
 Program recompute(const Program& program, Recompute method, const FootprintOf& footprint,
@@ -44,7 +46,8 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
   }
   // Chen et al. run whole layers again, but no convolution, however few its channels.
   const bool echo = method == Recompute::echo, priced = method == Recompute::priced;
-  const bool chen = !echo && !priced;
+  const bool reruns = method == Recompute::reruns;
+  const bool chen = !echo && !priced && !reruns;
   RecomputeOptions own = options;
   if (chen) own.heavy = std::min(own.heavy, kMirrorHeavy);
   if (priced) own.heavy = std::numeric_limits<double>::infinity();
@@ -55,6 +58,8 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     best = best_echo(view, options, goal, footprint);
   } else if (priced) {
     best = priced_clones(view, options, *goal.device);
+  } else if (reruns) {
+    best = rerun_clones(view, options);
   } else {
     Choice choice = method == Recompute::mirror ? choose_mirror(view) : choose_sqrt(view);
     best = insert_clones(view, std::move(choice), kAnyDistance);
@@ -68,7 +73,7 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
       (best.encoded ? ", " + std::to_string(best.encoded) + " values kept as bits" : "") + ": " +
       amount(best.cost.flops * 1e-9, "Gflop") + " and " +
       amount(best.cost.bytes * 1e-9, "GB moved");
-  if (priced) return say(added), std::move(best.program);  // dear bytes may lie anywhere
+  if (priced || reruns) return say(added), std::move(best.program);  // dear bytes may lie anywhere
   const int64_t bytes = echo ? best.bytes : footprint(best.program);
   if (bytes >= footprint(program)) {
     say("undone: with " + added + " the step would need " + format_bytes(bytes));

@@ -1,0 +1,407 @@
+// Cuts, and the count of what they come to by block.
+#include "memory/front/block_variants.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "memory/pass.h"
+#include "memory/passes/fuse_recompute.h"
+#include "memory/recompute/region_cut.h"
+#include "memory/recompute/reruns.h"
+#include "memory/schedule/schedule.h"
+#include "memory/storages/lifetimes.h"
+
+namespace pal {
+namespace {
+
+// The ladder: a stashed byte costs what moving it so many times takes; at the last, any time.
+constexpr double kByteMoves[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1e9};
+constexpr NodeId kAnyNode = std::numeric_limits<NodeId>::max();
+
+// A price for every byte, wherever it is kept.
+class FlatWeights : public CutWeights {
+ public:
+  FlatWeights(const StepView& view, const ByNode<double>& node_ms, const DeviceProfile& device,
+              double ms_per_byte)
+      : view_(view), node_ms_(node_ms), device_(device), ms_per_byte_(ms_per_byte) {}
+
+  int64_t stash(StorageId s) const override { return kept(view_.storage_bytes[s]); }
+  int64_t instead(ValueId, int64_t bytes, double moved) const override {
+    const double ms = time_ms(Work{.bytes = moved}, device_) + 1e3 * device_.launch;
+    return std::min(kMostTicks, 1 + ticks_of(ms) + kept(bytes));
+  }
+  int64_t again(NodeId n) const override { return 1 + ticks_of(node_ms_[n]); }
+
+ private:
+  int64_t kept(int64_t bytes) const { return ticks_of(ms_per_byte_ * double(bytes)); }
+
+  const StepView& view_;
+  const ByNode<double>& node_ms_;
+  const DeviceProfile& device_;
+  const double ms_per_byte_;
+};
+
+// A counted step by blocks. Values of the step in parts keep their numbers in it.
+class BlockCount {
+ public:
+  BlockCount(const StepView& view, const Segments& segments, const ByValue<int>& border_of,
+             const CountedStep& step)
+      : view_(view),
+        segments_(segments),
+        border_of_(border_of),
+        step_(step),
+        p_(step.program),
+        blocks(segments.blocks()) {
+    place_nodes();
+    place_storages();
+    sum();
+  }
+
+  struct Block {
+    int64_t kept = 0, forward_peak = 0, backward_peak = 0, base = 0;
+    int64_t over_border = 0;  // bytes of the border that it reads which it writes over
+    double ms = 0;
+    bool border_stays = false;  // the one that it makes, between the phases
+  };
+
+ private:
+  const StepView& view_;
+  const Segments& segments_;
+  const ByValue<int>& border_of_;
+  const CountedStep& step_;
+  const Program& p_;
+
+ public:
+  std::vector<Block> blocks;
+  int64_t base = 0;  // between the phases, beside all blocks and borders
+
+ private:
+  bool is_recorded(ValueId v) const { return v < view_.program.values.next_id(); }
+
+  bool reads_maps(const Node& node) const {
+    if (node.phase == Phase::update || node.phase == Phase::encode) return false;
+    return std::any_of(node.in.begin(), node.in.end(), [&](ValueId v) {
+      return v != kNone && (!is_recorded(v) || !view_.stays(v));
+    });
+  }
+
+  // A node goes by its outputs; one that was added, in the backward phase by the next gradient, for
+  // which it was, before it by the last forward node. Windows come one after the other: a gate that
+  // moved up is counted where it is.
+  void place_nodes() {
+    block_.assign(p_.nodes.size(), kNone);
+    for (NodeId n : p_.nodes.ids()) {
+      const Phase phase = p_.node(n).phase;
+      if (phase != Phase::forward && first_backward_ == kNone && reads_maps(p_.node(n))) {
+        first_backward_ = n;
+      }
+      if (phase != (first_backward_ == kNone ? Phase::forward : Phase::backward)) continue;
+      for (ValueId v : present(p_.node(n).out)) {
+        if (!is_recorded(v)) continue;
+        const NodeId maker = view_.program.value(v).producer;
+        if (view_.program.node(maker).phase != phase) continue;
+        block_[n] = int(phase == Phase::forward ? segments_.block_of_forward(maker)
+                                                : segments_.block_of_backward(maker));
+        break;
+      }
+    }
+    int next = 0;
+    for (NodeId n = p_.node_count(); n-- > first_backward_;) {
+      block_[n] = next = std::max(block_[n], next);
+    }
+    int last = 0;
+    for (NodeId n = 0; n < first_backward_; ++n) {
+      if (block_[n] == kNone) block_[n] = last;
+      last = block_[n];
+    }
+  }
+
+  void place_storages() {
+    const StorageId count = step_.storages.list.size();
+    owner_.assign(size_t(count), kNone), is_border_.assign(size_t(count), 0);
+    for (StorageId s : owner_.ids()) {
+      const Storage& storage = step_.storages[s];
+      if (storage.persistent || storage.input || storage.output || storage.space != Space::device) {
+        continue;
+      }
+      int border = kNone;  // that lies there
+      for (ValueId v : step_.storages.values_of(s)) {
+        const NodeId maker = p_.value(v).producer;
+        if (maker == kNone || maker >= first_backward_) continue;
+        const Phase phase = p_.node(maker).phase;
+        if (phase != Phase::forward && phase != Phase::encode) continue;
+        if (is_recorded(v) && (view_.pinned[v] || segments_.kept[view_.storage[v]])) continue;
+        // The last that was written there is what stays.
+        is_border_[s] = is_recorded(v) && border_of_[v] != kNone;
+        owner_[s] = is_border_[s] ? border_of_[v] : block_[maker];
+        // Written over a border, which is forgotten there: these bytes are not beside it.
+        if (border != kNone && owner_[s] != border && size_t(border) + 1 < blocks.size()) {
+          blocks[size_t(border) + 1].over_border += footprint(storage);
+        }
+        border = is_border_[s] ? owner_[s] : int(kNone);
+      }
+    }
+  }
+
+  void sum() {
+    const int64_t turn = start_of(first_backward_);
+    std::vector<std::vector<StorageId>> born(step_.live.size() + 1), dead(step_.live.size() + 1);
+    for (StorageId s : owner_.ids()) {
+      const Lifetime& life = step_.lifetimes[s];
+      if (owner_[s] == kNone || life.begin >= life.end) continue;
+      born[size_t(life.begin)].push_back(s), dead[size_t(life.end)].push_back(s);
+      if (!life.contains(turn)) continue;
+      Block& block = blocks[size_t(owner_[s])];
+      is_border_[s] ? block.border_stays = true
+                    : (block.kept += footprint(step_.storages[s]), true);
+    }
+    std::vector<int64_t> alive(blocks.size(), 0);
+    std::vector<char> begun(blocks.size(), 0);
+    for (size_t moment = 0; moment < step_.live.size(); ++moment) {
+      for (StorageId s : dead[moment]) alive[size_t(owner_[s])] -= footprint(step_.storages[s]);
+      for (StorageId s : born[moment]) alive[size_t(owner_[s])] += footprint(step_.storages[s]);
+      const NodeId n = NodeId(int32_t(moment / 2));
+      const auto k = size_t(block_[n]);
+      int64_t before = 0;
+      for (size_t j = 0; j < k; ++j) before += alive[j];
+      const int64_t own = step_.live[moment] - before;
+      Block& block = blocks[k];
+      if (n < first_backward_) {
+        block.forward_peak = std::max(block.forward_peak, own);
+      } else {
+        block.backward_peak = std::max(block.backward_peak, own);
+        if (!std::exchange(begun[k], 1)) block.base = own - alive[k];
+        if (int64_t(moment) == turn) base = block.base;
+      }
+      if (moment % 2 == 0) block.ms += step_.times.node_ms[n];
+    }
+  }
+
+  NodeId first_backward_ = kNone;
+  ByNode<int> block_;
+  ByStorage<int> owner_;  // the block that made it, or whose border it is
+  ByStorage<char> is_border_;
+};
+
+// Clones that are made again for a reader rather than held since the last one, where that costs
+// less than the bytes.
+class ListAnew {
+ public:
+  ListAnew(const StepView& view, const CloneList& list, const ByNode<double>& node_ms,
+           double ms_per_byte)
+      : p_(view.program),
+        needed_(list.needed),
+        last_(p_.nodes.size(), kNone),
+        held_(p_.nodes.size(), 0) {
+    ByNode<double> closure(p_.nodes.size(), 0);  // at most
+    for (NodeId n : p_.nodes.ids()) {
+      if (p_.node(n).phase != Phase::forward) continue;
+      double bytes = 0;
+      closure[n] = node_ms[n];
+      for (ValueId v : present(p_.node(n).in)) {
+        if (needed_[v]) closure[n] += closure[p_.value(v).producer];
+      }
+      for (ValueId v : present(p_.node(n).out)) {
+        if (needed_[v]) bytes += double(p_.value(v).spec.bytes());
+      }
+      held_[n] = closure[n] >= ms_per_byte * bytes;
+    }
+  }
+
+  std::vector<CloneList::Clone> run() {
+    for (NodeId n : p_.nodes.ids()) {
+      const Phase phase = p_.node(n).phase;
+      if (phase == Phase::forward || phase == Phase::update) continue;
+      const size_t begin = clones_.size();
+      want(n, n);
+      for (size_t i = begin; i < clones_.size(); ++i) want(clones_[i].original, n);
+      std::sort(clones_.begin() + std::ptrdiff_t(begin), clones_.end(),
+                [](const auto& a, const auto& b) { return a.original < b.original; });
+    }
+    return std::move(clones_);
+  }
+
+ private:
+  void want(NodeId n, NodeId reader) {
+    for (ValueId v : present(p_.node(n).in)) {
+      if (!needed_[v]) continue;
+      const NodeId maker = p_.value(v).producer;
+      NodeId& last = last_[maker];
+      // A reader right after the last one finds it there.
+      const bool there = last != kNone && (held_[maker] || reader - last <= 1);
+      last = reader;
+      if (!there) clones_.push_back({reader, maker});
+    }
+  }
+
+  const Program& p_;
+  const ByValue<char>& needed_;
+  ByNode<NodeId> last_;  // that read its clone
+  ByNode<char> held_;
+  std::vector<CloneList::Clone> clones_;
+};
+
+bool no_worse(const ChainVariant& a, const ChainVariant& b) {
+  return a.kept <= b.kept && a.forward_peak <= b.forward_peak &&
+         a.backward_peak <= b.backward_peak && a.forward_ms <= b.forward_ms &&
+         a.again_ms <= b.again_ms && (!a.reads_border || b.reads_border);
+}
+
+}  // namespace
+
+CountedStep count_step(const Program& program, const CompileOptions& options,
+                       const DeviceProfile& device) {
+  const StorageOptions counted = storage_options(options);
+  CountedStep out{.program = options.fuse_recompute ? fuse_recompute(program) : program};
+  if (options.schedule != Schedule::program) {
+    out.program = schedule_early_updates(out.program, nullptr, {}, counted);
+  }
+  out.storages = assign_storages(out.program, {}, counted);
+  out.lifetimes = lifetimes_of(out.program, out.storages);
+  out.live = live_bytes(out.program, out.storages, out.lifetimes);
+  out.times = predict(out.program, device, &out.storages);
+  for (const int64_t bytes : out.live) out.bytes = std::max(out.bytes, bytes);
+  return out;
+}
+
+std::vector<Rerun> reruns_of(const Program& parts, const std::vector<CloneList::Clone>& clones) {
+  const auto made = [&](NodeId n) { return *present(parts.node(n).out).begin(); };
+  std::vector<Rerun> reruns;
+  reruns.reserve(clones.size());
+  for (const auto& [reader, original] : clones) reruns.push_back({made(original), made(reader)});
+  return reruns;
+}
+
+BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
+                             const ByNode<double>& node_ms, const CompileOptions& options,
+                             const DeviceProfile& device, bool anew)
+    : view_(view),
+      segments_(segments),
+      node_ms_(node_ms),
+      bordered_(view),
+      border_of_(view.program.values.size(), kNone),
+      rung_of_(segments.blocks()) {
+  ByStorage<int> border(view.storage_bytes.size(), kNone);
+  for (size_t k = 0; k < segments.borders.size(); ++k) {
+    for (StorageId s : segments.borders[k].storages) border[s] = int(k);
+  }
+  for (ValueId v : border_of_.ids()) {
+    const StorageId s = view.storage[v];
+    if (view.stays(v) || s == kNone) continue;
+    border_of_[v] = border[s];
+    if (border[s] != kNone || segments.kept[s]) bordered_.pinned[v] = 1;
+  }
+  chain_.blocks.resize(segments.blocks());
+  for (size_t k = 0; k < segments.borders.size(); ++k) {
+    chain_.blocks[k].border = segments.borders[k].bytes;
+    chain_.blocks[k].pass_ms = time_of(pass(int(k)));
+  }
+  const Reach reach = expand(bordered_, kAnyNode);
+  add_rung({.clones = {}, .needed = Choice(view.program.values.size(), 0)}, options, device);
+  for (const double moves : kByteMoves) {
+    const double ms_per_byte = moves * 1e3 / device.memory;
+    const FlatWeights weights(bordered_, node_ms, device, ms_per_byte);
+    const Choice choice =
+        cut_regions(bordered_, reach, weights, options.recompute_options.bits, nullptr);
+    CloneList list = list_clones(bordered_, choice, kClonesFar);
+    CloneList again{.clones = {}, .needed = list.needed};
+    if (anew) again.clones = ListAnew(view, list, node_ms, ms_per_byte).run();
+    const bool more = again.clones.size() > list.clones.size();
+    add_rung(std::move(list), options, device);
+    if (more) add_rung(std::move(again), options, device);
+  }
+}
+
+void BlockVariants::add_rung(CloneList list, const CompileOptions& options,
+                             const DeviceProfile& device) {
+  Rung rung{std::move(list), ByValue<char>(view_.program.values.size(), 0)};
+  const auto reads = [&](const Node& node) {
+    for (ValueId v : present(node.in)) {
+      rung.kept[v] |= !bordered_.stays(v) && !rung.list.needed[v];
+    }
+  };
+  for (const Node& node : view_.program.nodes) {
+    if (node.phase != Phase::forward && node.phase != Phase::update) reads(node);
+  }
+  for (const CloneList::Clone& clone : rung.list.clones) reads(view_.program.node(clone.original));
+  RecomputeOptions asked = options.recompute_options;
+  asked.reruns = reruns_of(view_.program, rung.list.clones);
+  const CountedStep step = count_step(rerun_clones(view_, asked).program, options, device);
+  const BlockCount count(view_, segments_, border_of_, step);
+  const bool plain = rungs_.empty();
+  rungs_.push_back(std::move(rung));
+  if (plain) {
+    chain_.base = count.base;
+    for (const auto& block : count.blocks) plain_ms_.push_back(block.ms);
+  }
+  for (size_t k = 0; k < count.blocks.size(); ++k) {
+    const BlockCount::Block& counted = count.blocks[k];
+    ChainBlock& block = chain_.blocks[k];
+    if (plain) block.base = counted.base;
+    block.pass_peak = counted.forward_peak - chain_.base;  // of the last rung in the end
+    const ChainVariant variant{
+        .kept = counted.kept,
+        .forward_peak = counted.forward_peak - counted.over_border - chain_.base,
+        .backward_peak = counted.backward_peak,
+        .forward_ms = time_of(closure(int(k), &rungs_.back().kept)),
+        .again_ms = counted.ms - plain_ms_[k],
+        .reads_border = k > 0 && count.blocks[k - 1].border_stays};
+    const auto worse = std::any_of(block.variants.begin(), block.variants.end(),
+                                   [&](const ChainVariant& v) { return no_worse(v, variant); });
+    if (worse) continue;
+    block.variants.push_back(variant);
+    rung_of_[k].push_back(int(rungs_.size()) - 1);
+  }
+}
+
+std::vector<NodeId> BlockVariants::closure(int block, const ByValue<char>* kept) const {
+  const Program& p = view_.program;
+  const auto& borders = segments_.borders;
+  const NodeId first = block == 0 ? NodeId(0) : NodeId(borders[size_t(block - 1)].after + 1);
+  const NodeId last = size_t(block) < borders.size() ? NodeId(borders[size_t(block)].after)
+                                                     : NodeId(p.node_count() - 1);
+  const NodeId length = last - first + 1;
+  std::vector<char> runs(size_t(std::max<NodeId>(length, 0)), 0);
+  std::vector<NodeId> nodes;
+  for (NodeId n = last; n >= first; --n) {
+    const Node& node = p.node(n);
+    if (node.phase != Phase::forward || !view_.clonable[n]) continue;
+    bool run = runs[size_t(n - first)];
+    for (ValueId v : present(node.out)) {
+      run |= border_of_[v] == block || (kept && (*kept)[v]);
+    }
+    if (!run) continue;
+    nodes.push_back(n);
+    for (ValueId v : present(node.in)) {
+      if (view_.stays(v) || segments_.kept[view_.storage[v]]) continue;
+      const NodeId maker = p.value(v).producer;
+      if (maker >= first) runs[size_t(maker - first)] = 1;
+    }
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+std::vector<NodeId> BlockVariants::pass(int block) const { return closure(block, nullptr); }
+
+std::vector<NodeId> BlockVariants::forward(int block, int variant) const {
+  return closure(block, &rungs_[size_t(rung_of_[size_t(block)][size_t(variant)])].kept);
+}
+
+std::vector<CloneList::Clone> BlockVariants::again(int block, int variant) const {
+  std::vector<CloneList::Clone> clones;
+  for (const CloneList::Clone& clone :
+       rungs_[size_t(rung_of_[size_t(block)][size_t(variant)])].list.clones) {
+    if (int(segments_.block_of_forward(clone.original)) == block) clones.push_back(clone);
+  }
+  return clones;
+}
+
+double BlockVariants::time_of(const std::vector<NodeId>& nodes) const {
+  double ms = 0;
+  for (const NodeId n : nodes) ms += node_ms_[n];
+  return ms;
+}
+
+}  // namespace pal

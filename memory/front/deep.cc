@@ -1,0 +1,181 @@
+// From the plan of a chain to a list of reruns.
+#include "memory/front/deep.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "memory/front/block_variants.h"
+#include "memory/passes/parts.h"
+#include "memory/recompute/reruns.h"
+#include "memory/schedule/delay_forward.h"
+
+namespace pal {
+namespace {
+
+constexpr size_t kMostBlocks = 64;
+// So many blocks are also taken as one.
+constexpr size_t kTogether[] = {1, 2, 3, 4, 6, 8};
+
+// Every variant of every run of blocks that is looked at, as one chain.
+class VariantSets {
+ public:
+  VariantSets(const StepView& view, const Segments& segments, const ByNode<double>& node_ms,
+              const CompileOptions& options, const DeviceProfile& device) {
+    for (const size_t together : kTogether) {
+      for (size_t offset = 0; offset < together; ++offset) {
+        add(view, segments, together, offset, node_ms, options, device);
+      }
+    }
+  }
+
+  const Chain& chain() const { return chain_; }
+  std::vector<NodeId> pass(int block) const { return sets_.front()->variants.pass(block); }
+  std::vector<NodeId> forward(int block, int variant) const {
+    const Source& from = source(block, variant);
+    return sets_[from.set]->variants.forward(from.block, from.variant);
+  }
+  std::vector<CloneList::Clone> again(int block, int variant) const {
+    const Source& from = source(block, variant);
+    return sets_[from.set]->variants.again(from.block, from.variant);
+  }
+
+ private:
+  struct Set {
+    Segments segments;
+    BlockVariants variants;
+    Set(Segments some, const StepView& view, const ByNode<double>& node_ms,
+        const CompileOptions& options, const DeviceProfile& device, bool anew)
+        : segments(std::move(some)), variants(view, segments, node_ms, options, device, anew) {}
+  };
+  struct Source {
+    size_t set;
+    int block, variant;
+  };
+
+  const Source& source(int block, int variant) const {
+    return source_[size_t(block)][size_t(variant)];
+  }
+
+  // Of every `together` borders one; the first of them is number `offset`.
+  void add(const StepView& view, const Segments& all, size_t together, size_t offset,
+           const ByNode<double>& node_ms, const CompileOptions& options,
+           const DeviceProfile& device) {
+    if (together > all.borders.size()) return;
+    Segments some{.borders = {}, .kept = all.kept};
+    std::vector<int> begins{0};
+    for (size_t k = offset; k < all.borders.size(); k += together) {
+      some.borders.push_back(all.borders[k]), begins.push_back(int(k) + 1);
+    }
+    begins.push_back(int(all.blocks()));
+    const size_t set = sets_.size();
+    sets_.push_back(
+        std::make_unique<Set>(std::move(some), view, node_ms, options, device, together == 1));
+    const Chain& chain = sets_.back()->variants.chain();
+    if (set == 0) {
+      chain_ = chain, source_.resize(chain.blocks.size());
+      for (ChainBlock& block : chain_.blocks) block.variants.clear();
+    }
+    for (size_t k = 0; k < chain.blocks.size(); ++k) {
+      const int length = begins[k + 1] - begins[k];
+      if (length == 1 && set > 0) continue;
+      for (size_t v = 0; v < chain.blocks[k].variants.size(); ++v) {
+        const auto first = size_t(begins[k]);
+        chain_.blocks[first].variants.push_back(chain.blocks[k].variants[v]);
+        chain_.blocks[first].variants.back().length = length;
+        source_[first].push_back({set, int(k), int(v)});
+      }
+    }
+  }
+
+  std::vector<std::unique_ptr<Set>> sets_;
+  Chain chain_;
+  std::vector<std::vector<Source>> source_;  // by block and variant of the chain
+};
+
+// Walks a chain's plan in the order of time.
+class RerunList {
+ public:
+  RerunList(const StepView& view, const Segments& segments, const VariantSets& variants,
+            const ChainPlan& plan)
+      : view_(view), segments_(segments), variants_(variants), plan_(plan) {}
+
+  std::vector<Rerun> run() {
+    visit(0, true);
+    std::stable_sort(list_.begin(), list_.end(),
+                     [](const auto& a, const auto& b) { return a.reader < b.reader; });
+    return reruns_of(view_.program, list_);
+  }
+
+ private:
+  // The first gradient of a block, before which the segment that it ends runs again.
+  NodeId due(int block) const {
+    if (size_t(block) < segments_.borders.size()) return segments_.borders[size_t(block)].later;
+    const Program& p = view_.program;
+    NodeId n = 0;
+    while (p.node(n).phase != Phase::backward) ++n;
+    return n;
+  }
+
+  void add(const std::vector<NodeId>& nodes, int due_block) {
+    for (const NodeId n : nodes) list_.push_back({due(due_block), n});
+  }
+
+  void visit(int at, bool first) {
+    const ChainStep& step = plan_.steps[size_t(at)];
+    if (step.kind == ChainStep::Kind::pass) {
+      for (int k = step.first; !first && k < step.until; ++k) add(variants_.pass(k), step.last);
+      visit(step.rest, first);
+      visit(step.before, false);
+      return;
+    }
+    if (!first) add(variants_.forward(step.first, step.variant), step.last);
+    if (step.rest >= 0) visit(step.rest, first);
+    const std::vector<CloneList::Clone> again = variants_.again(step.first, step.variant);
+    list_.insert(list_.end(), again.begin(), again.end());
+  }
+
+  const StepView& view_;
+  const Segments& segments_;
+  const VariantSets& variants_;
+  const ChainPlan& plan_;
+  std::vector<CloneList::Clone> list_;
+};
+
+}  // namespace
+
+std::vector<DeepPlan> deep_plans(const Program& program, const CompileOptions& options,
+                                 const DeviceProfile& device, int budgets) {
+  RecomputeOptions asked = options.recompute_options;
+  asked.heavy = std::numeric_limits<double>::infinity();
+  std::optional<Program> delayed;
+  if (options.schedule != Schedule::program) delayed = delay_forward(program);
+  const Program parts = split_parts(delayed ? *delayed : program);
+  const StepView view(parts, asked);
+  const ByNode<double> node_ms = predict(parts, device).node_ms;
+  const Segments segments = find_segments(view, node_ms, kMostBlocks);
+  std::vector<DeepPlan> plans;
+  if (segments.borders.empty()) return plans;
+  const VariantSets variants(view, segments, node_ms, options, device);
+  for (const ChainPlan& chosen : plan_chain(variants.chain(), budgets)) {
+    DeepPlan plan{.reruns = RerunList(view, segments, variants, chosen).run(),
+                  .claimed = chosen.bytes};
+    asked.reruns = plan.reruns;
+    const CountedStep step = count_step(rerun_clones(view, asked).program, options, device);
+    plan.bytes = step.bytes, plan.ms = step.times.step_ms;
+    plans.push_back(std::move(plan));
+  }
+  std::stable_sort(plans.begin(), plans.end(), [](const DeepPlan& a, const DeepPlan& b) {
+    return a.ms != b.ms ? a.ms < b.ms : a.bytes < b.bytes;
+  });
+  int64_t least = std::numeric_limits<int64_t>::max();
+  std::erase_if(plans, [&](const DeepPlan& plan) {
+    if (plan.bytes >= least) return true;
+    least = plan.bytes;
+    return false;
+  });
+  return plans;
+}
+
+}  // namespace pal

@@ -1,0 +1,158 @@
+// Segments and the plans that rerun them: where a chain has borders, that claims are kept, the same
+// bits, and that a step without borders has no such plans.
+#include "memory/front/deep.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "autograd/differentiate.h"
+#include "autograd/optimizer.h"
+#include "core/builder.h"
+#include "core/scalars.h"
+#include "memory/compile.h"
+#include "memory/front/segments.h"
+#include "memory/pass.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/elementwise/dropout.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/reduce.h"
+#include "tests/memory/compiled_bits.h"
+#include "tests/support/random_network.h"
+
+namespace pal::test {
+namespace {
+
+CompileOptions on_small_card() {
+  return {
+      .profile = DeviceProfile{
+          .name = "small", .f32 = 1e9, .vector = 1e9, .memory = 1e9, .launch = 1e-6, .tile = 1}};
+}
+
+// Residual blocks with a wide inside, as a Transformer's: x + W2 dropout(relu(W1 x)).
+Program residual_chain(int blocks, int64_t batch = 64, int64_t width = 16) {
+  Builder b;
+  const Val scalars = b.input("scalars", scalars_spec());
+  Val x = b.input("x", {{batch, width}});
+  std::vector<Val> weights;
+  const auto product = [&](Val v, int64_t from, int64_t to) {
+    weights.push_back(b.state("w" + std::to_string(weights.size()), {{from, to}}, Role::weight));
+    return matmul(v, weights.back());
+  };
+  x = tanh(product(x, width, width));
+  for (int k = 0; k < blocks; ++k) {
+    Builder::Within scope(b, "block" + std::to_string(k), k);
+    Val wide = dropout(relu(product(x, width, 4 * width)), scalars, 0.25f);
+    x = add(tanh(product(wide, 4 * width, width)), x);
+  }
+  const Val loss = sum_all(mul(x, b.input("c", x.spec())));
+  b.output("loss", loss);
+  const std::vector<Val> gradients = differentiate(b, loss, weights);
+  apply_optimizer(b, {.kind = OptimizerSpec::Kind::sgd}, weights, gradients, scalars, {});
+  return b.take();
+}
+
+TEST(Segments, ABorderForEveryBlockOfAChain) {
+  const Program step = residual_chain(6);
+  const StepView view(step);
+  const CompileOptions options = on_small_card();
+  const ByNode<double> ms = predict(step, *options.profile).node_ms;
+  const Segments segments = find_segments(view, ms, 16);
+  EXPECT_GE(segments.borders.size(), 5u);
+  NodeId after = -1, later = step.node_count();
+  for (const Segments::Border& border : segments.borders) {
+    EXPECT_EQ(border.bytes, 64 * 16 * 4);  // one map
+    EXPECT_EQ(border.storages.size(), 1u);
+    EXPECT_GT(border.after, after);
+    EXPECT_LT(border.later, later);
+    after = border.after, later = border.later;
+    // What the gradients after it read was made before it.
+    for (ValueId v : step.values.ids()) {
+      const NodeId made = step.value(v).producer;
+      if (view.stays(v) || view.first_use[v] == kNone) continue;
+      const auto& own = border.storages;
+      if (std::find(own.begin(), own.end(), view.storage[v]) != own.end()) continue;
+      EXPECT_EQ(made > border.after, view.last_use[v] < border.later) << v;
+    }
+  }
+  // One block's share of the time is the least that a block takes.
+  EXPECT_LE(find_segments(view, ms, 2).borders.size(), 1u);
+}
+
+TEST(Deep, ReachesFarBelowAndKeepsItsClaims) {
+  KernelCache cache{Device{}};
+  const Program step = residual_chain(12);
+  const StateLayout layout(step);
+  CompileOptions base = on_small_card();
+  base.layouts = false;  // copies of weights, which are as large as maps here
+  const Bits expected = bits_of(compile(step, cache, layout, base));
+  const int64_t whole = least_bytes(step, cache, layout, base);
+  Program recorded = step;
+  for (ValueId v : recorded.values.ids()) recorded.value(v).origin = v;
+  const std::vector<DeepPlan> plans = deep_plans(recorded, base, *base.profile);
+  ASSERT_GT(plans.size(), 5u);
+  int64_t least = whole;
+  int twice = 0;
+  for (const DeepPlan& plan : plans) {
+    CompileOptions options = base;
+    options.recompute = Recompute::reruns, options.recompute_options.reruns = plan.reruns;
+    const Compiled c = compile(step, cache, layout, options);
+    ASSERT_EQ(difference_of(step, expected, bits_of(c)), "") << plan.bytes;
+    least = std::min(least, c.plan.device().bytes);
+    std::map<ValueId, int> runs;
+    bool again = false;
+    for (const Rerun& rerun : plan.reruns) again |= ++runs[rerun.makes] > 1;
+    twice += again;
+    // Of plans that run a segment in the backward pass, the claim is an estimate.
+    if (!again) {
+      EXPECT_LE(plan.bytes, plan.claimed);
+    }
+  }
+  EXPECT_GT(twice, 3);
+  EXPECT_LT(least, whole / 2);
+  EXPECT_TRUE(std::is_sorted(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+    return a.ms < b.ms && a.bytes > b.bytes;
+  }));
+}
+
+// Steps with borders by chance, or without: the same bits, and the same plans each time.
+TEST(Deep, SameBitsOnRandomNetworks) {
+  KernelCache cache{Device{}};
+  const CompileOptions base = on_small_card();
+  int some = 0;
+  const uint64_t networks = networks_asked(30);
+  for (uint64_t seed = 0; seed < networks; ++seed) {
+    Program step = random_network(seed, {.layers = 8 + int(seed % 12), .batch = 16, .width = 16});
+    for (ValueId v : step.values.ids()) step.value(v).origin = v;
+    const StateLayout layout(step);
+    const std::vector<DeepPlan> plans = deep_plans(step, base, *base.profile, 6);
+    const std::vector<DeepPlan> again = deep_plans(step, base, *base.profile, 6);
+    ASSERT_EQ(plans.size(), again.size());
+    if (plans.empty()) continue;
+    const Bits expected = bits_of(compile(step, cache, layout, base));
+    for (size_t i = 0; i < plans.size(); ++i) {
+      ASSERT_EQ(plans[i].reruns, again[i].reruns) << seed;
+      some += !plans[i].reruns.empty();
+      CompileOptions options = base;
+      options.recompute = Recompute::reruns, options.recompute_options.reruns = plans[i].reruns;
+      ASSERT_EQ(difference_of(step, expected, bits_of(compile(step, cache, layout, options))), "")
+          << "seed " << seed << " plan " << i;
+    }
+  }
+  EXPECT_GT(some, 10);
+}
+
+TEST(Deep, NoBordersNoPlans) {
+  const CompileOptions base = on_small_card();
+  Builder b;
+  Val x = b.input("x", {Shape{64, 8}});
+  b.output("y", tanh(x));  // no backward phase
+  EXPECT_TRUE(deep_plans(b.take(), base, *base.profile).empty());
+  EXPECT_TRUE(deep_plans(Program{}, base, *base.profile).empty());
+}
+
+}  // namespace
+}  // namespace pal::test
