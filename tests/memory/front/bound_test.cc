@@ -200,6 +200,24 @@ TEST(BoundCutter, KeepsAllOrRunsAllAgain) {
   }
 }
 
+// The gradient of relu behind a pool: the pool's gradient does its work, and reads no relu.
+TEST(LeastTimes, FusedNodesDoWithoutOperands) {
+  const Program step = with_own_origins(Pieces::vgg_start());
+  double once = 0, apart = 0;
+  for (const bool fused : {true, false}) {
+    const LeastTimes times = least_times(
+        step, step, {.fuse_epilogues = fused, .fuse_updates = false}, toy_card(0), false);
+    int spared = 0;
+    for (NodeId n : step.nodes.ids()) {
+      spared += times.spared[n] != 0;
+      (fused ? once : apart) += times.once[n];
+    }
+    EXPECT_EQ(spared, fused ? 3 : 0);
+  }
+  EXPECT_LT(once, apart);
+  EXPECT_DOUBLE_EQ(apart, predict(step, toy_card(0)).step_ms);
+}
+
 // A view, halves and what they are joined to are the same bytes.
 TEST(BoundGraph, CountsBytesByWhatTheySay) {
   Builder b;
