@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/front/bound.h"
 #include "memory/front/choose.h"
 #include "memory/front/deep.h"
 #include "memory/pass.h"
@@ -74,10 +75,17 @@ class Pool {
     add_deep();
     place_techniques();
     front.points = unbeaten();
+    bound(front);
     return front;
   }
 
  private:
+  void bound(Front& front) const {
+    std::vector<int64_t> bytes;
+    for (const FrontPoint& point : front.points) bytes.push_back(point.bytes);
+    const std::vector<double> ms = bounds_ms(recorded_, layout_, plain_, *plain_.profile, bytes);
+    for (size_t i = 0; i < ms.size(); ++i) front.points[i].bound_ms = ms[i];
+  }
   Unplaced judged(CompileOptions options, std::string from, Compiled* passed = nullptr) {
     Compiled own;
     if (!passed) passed = &own;

@@ -19,6 +19,7 @@ struct FrontPoint {
   std::string from;        // "echo 9 %", "chosen for 1.20 GB"
   int64_t bytes = 0;       // placed, with the state
   double step_ms = 0;      // predicted
+  double bound_ms = 0;     // no plan of so many bytes is faster (memory/front/bound.h)
   // Bytes of feature maps that the backward pass reads: kept as they are, made again, kept in other
   // forms, and copied to the host's memory; and what the host holds at most.
   int64_t kept = 0, recomputed = 0, encoded = 0, offloaded = 0, host = 0;
@@ -38,6 +39,8 @@ struct Front {
   // The fastest that fits; null where none does.
   const FrontPoint* pick(int64_t budget) const;
   double overhead(const FrontPoint& point) const { return point.step_ms / plain_ms - 1; }
+  // The part of the point's time that a faster plan could save at most.
+  static double gap(const FrontPoint& point) { return 1 - point.bound_ms / point.step_ms; }
 };
 
 // `options`: what every candidate has (schedule, in-place, host_budget, profile); what they ask of
