@@ -3,7 +3,8 @@
 # test --gpu` runs what is labelled gpu.
 add_executable(test_gpu tests/emulation/corun_test.cc tests/emulation/ctc_test.cc
   tests/emulation/ops_test.cc tests/emulation/overlap_test.cc
-  tests/emulation/shared_pool_test.cc tests/emulation/steps_test.cc tests/gpu/real.cc tests/ops/generic/checks.cc
+  tests/emulation/shared_pool_test.cc tests/emulation/steps_test.cc tests/emulation/turns_test.cc
+  tests/gpu/real.cc tests/ops/generic/checks.cc
   tests/ops/generic/structure.cc tests/train/translation/golden_test.cc
   tests/train/images/golden_test.cc tests/train/speech/golden_test.cc)
 target_link_libraries(test_gpu pal_test_support pal_train pal_test_main)

@@ -26,6 +26,7 @@ class Accelerator {
 
   virtual ~Accelerator() = default;
   virtual std::string description() const = 0;  // "NVIDIA H200, 140 GiB, compute capability 9.0"
+  virtual bool has_bf16() const = 0;            // it multiplies bf16 and TF32
   virtual int64_t free_bytes() const = 0;       // of its memory, now
 
   // Zeroed bytes of the device's memory, or of host memory that it can copy from and to by itself
@@ -51,6 +52,7 @@ class Accelerator {
   // What is queued between the two is recorded and does not run. Other queues join by waiting for
   // the compute queue's events, and the compute queue must have waited for them at the end.
   virtual void begin_recording() = 0;
+  // Null: the device has no room for it, or will not have it; then nothing of it runs.
   virtual Graph end_recording() = 0;
   virtual void abandon_recording() noexcept = 0;  // after an error in between
   virtual void replay(const Graph& graph) = 0;    // on the compute queue

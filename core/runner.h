@@ -22,7 +22,7 @@ struct RunOptions {
   bool check_finite = false;  // stop with the first node that makes a NaN or an infinity
   bool trace = false;         // record when every node ran, for write_chrome_trace
   // On an accelerator: record the second run, and replay it from then on, until the memory's
-  // version changes.
+  // version changes. One that the device has no room for is run unrecorded.
   bool record = false;
 };
 
@@ -43,6 +43,9 @@ class Runner final {
   void run();
   // To be called when the addresses of the memory have changed and not its version.
   void forget_recording() { recordings_ = {}; }
+  // Whether steps are recorded from here on; false forgets those that were.
+  void set_recording(bool on);
+  bool has_recording() const { return !recordings_[0].empty() || !recordings_[1].empty(); }
   // Which of two recordings the next run makes or replays: one for each slot of the inputs.
   void use_recording(int slot) { recording_ = size_t(slot); }
 
@@ -96,6 +99,8 @@ class Runner final {
   void queue_step();
   void queue_all();
   void record_all();
+  void queue_piece(NodeId begin, NodeId end);
+  Accelerator::Graph record_piece(NodeId begin, NodeId end);
   void replay_all();
   void poison_ended(NodeId node, Lane& lane);
   void fail(std::exception_ptr error);

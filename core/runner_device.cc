@@ -69,22 +69,42 @@ void Runner::record_all() {
   for (size_t i = 0; i + 1 < begins.size(); ++i) {
     const NodeId begin = begins[i], end = begins[i + 1];
     memory_.before_node(begin, kComputeQueue);
-    accelerator_->begin_recording();
-    try {
-      if (lanes_.size() > 1) {
-        queue_all();
-      } else {
-        for (NodeId n = begin; n < end; ++n) start(n, *lanes_[0]);
-      }
-    } catch (...) {
-      accelerator_->abandon_recording();
-      throw;
+    if (Accelerator::Graph graph = record_piece(begin, end)) {
+      accelerator_->replay(graph);
+      pieces.push_back({begin, end, std::move(graph)});
+    } else {
+      queue_piece(begin, end);
     }
-    pieces.push_back({begin, end, accelerator_->end_recording()});
-    accelerator_->replay(pieces.back().graph);
     memory_.after_node(end - 1, kComputeQueue);
   }
+  // One that the device has no room for would have none the next time.
+  if (pieces.size() + 1 < begins.size()) return set_recording(false);
   recordings_[recording_] = std::move(pieces);
+}
+
+void Runner::queue_piece(NodeId begin, NodeId end) {
+  if (lanes_.size() > 1) return queue_all();
+  for (NodeId n = begin; n < end; ++n) start(n, *lanes_[0]);
+}
+
+// Null: it is not to be had, and nothing of it has run.
+Accelerator::Graph Runner::record_piece(NodeId begin, NodeId end) {
+  if (!options_.record) return nullptr;  // the piece before it was not
+  accelerator_->begin_recording();
+  try {
+    queue_piece(begin, end);
+  } catch (...) {
+    accelerator_->abandon_recording();
+    throw;
+  }
+  Accelerator::Graph graph = accelerator_->end_recording();
+  options_.record = graph != nullptr;
+  return graph;
+}
+
+void Runner::set_recording(bool on) {
+  options_.record = on;
+  if (!on) forget_recording();
 }
 
 void Runner::replay_all() {

@@ -10,6 +10,11 @@ template <class F> void find_cudnn(void* library, const char* name, F*& function
 }
 
 const Cudnn* load_cudnn() {
+  // cuDNN opens cuBLASLt by its name alone, which succeeds anywhere once it is open.
+  try {
+    cublas_lt();
+  } catch (const DeviceError&) {  // the first product says so
+  }
   static constexpr const char* names[] = {"libcudnn.so.9", nullptr};
   void* library = open_library(names, "cudnn", nullptr);
   if (!library) return nullptr;

@@ -1,4 +1,5 @@
 // The GPU as the rest of the framework sees it.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -8,6 +9,9 @@ namespace pal {
 namespace {
 
 constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing
+// Bytes that an arena leaves to what no plan holds: modules and libraries that are loaded when they
+// are first used, the local memory of kernels, recorded steps. (The context has been made by then.)
+constexpr int64_t kOutsidePlans = int64_t(512) << 20;
 
 std::string version_text(int v) {
   return std::to_string(v / 1000) + "." + std::to_string(v % 100 / 10);
@@ -66,6 +70,8 @@ std::string CudaDevice::description() const {
   return text;
 }
 
+bool CudaDevice::has_bf16() const { return properties_.major >= 8; }
+
 int64_t CudaDevice::free_bytes() const {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total));
@@ -84,12 +90,14 @@ std::byte* CudaDevice::allocate(Space space, int64_t bytes) {
     std::memset(memory, 0, size_t(bytes));
     return static_cast<std::byte*>(memory);
   }
-  const int64_t free = free_bytes();
-  if (cudaMalloc(&memory, size_t(bytes)) != cudaSuccess) {
+  const int64_t free = free_bytes(), apart = std::min(kOutsidePlans, total_bytes() / 16);
+  if (bytes > free - apart || cudaMalloc(&memory, size_t(bytes)) != cudaSuccess) {
     cudaGetLastError();
     throw BudgetError(std::string(properties_.name) + " has " + std::to_string(free) +
-                      " bytes free, the arena needs " + std::to_string(bytes) +
-                      "; lower the batch, or set memory.budget and memory.recompute");
+                      " bytes free, the arena needs " + std::to_string(bytes) + " and leaves " +
+                      std::to_string(apart) +
+                      " for kernels, libraries and recorded steps; lower the batch, or set "
+                      "memory.budget and memory.recompute");
   }
   check_cuda(cudaMemset(memory, 0, size_t(bytes)));
   check_cuda(cudaStreamSynchronize(nullptr));  // our streams do not wait for it
@@ -157,7 +165,7 @@ Accelerator::Graph CudaDevice::end_recording() {
   cudaGraphExec_t ready = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&ready, graph, 0);
   cudaGraphDestroy(graph);
-  check_cuda(status);
+  if (status != cudaSuccess) return cudaGetLastError(), nullptr;
   return {ready, [](void* g) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)); }};
 }
 void CudaDevice::abandon_recording() noexcept {

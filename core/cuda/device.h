@@ -18,7 +18,9 @@ class CudaDevice final : public Accelerator {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   std::string description() const override;
+  bool has_bf16() const override;
   int64_t free_bytes() const override;
+  int major() const { return properties_.major; }  // of its compute capability
   int64_t total_bytes() const { return int64_t(properties_.totalGlobalMem); }
   std::byte* allocate(Space space, int64_t bytes) override;
   void release(Space space, std::byte* memory) noexcept override;

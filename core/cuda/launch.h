@@ -28,32 +28,32 @@ inline cudaStream_t stream_of(const KernelArgs& a) {
 
 // Blocks of a launch, and where in the source it was asked for.
 struct Grid {
-  int64_t x, y;
+  int64_t blocks;
   const char* file;
   int line;
-  Grid(int64_t blocks_x, int64_t blocks_y = 1, const char* at_file = __builtin_FILE(),
-       int at_line = __builtin_LINE())
-      : x(blocks_x), y(blocks_y), file(at_file), line(at_line) {}
+  Grid(int64_t count, const char* at_file = __builtin_FILE(), int at_line = __builtin_LINE())
+      : blocks(count), file(at_file), line(at_line) {}
 };
 
 // Told of every launch where it is there: a test that counts them defines it.
 [[gnu::weak]] void on_launch(const char* file, int line);
 
-// Starts a kernel of grid.x * grid.y blocks, each of `block` threads (a multiple of 32) with
-// `shared` bytes of shared memory. Nothing where there are no blocks. Kernels start nowhere else,
-// so that tests/emulation can run them on the processor.
+// Starts a kernel of so many blocks in one row, each of `block` threads (a multiple of 32) with
+// `shared` bytes of shared memory. Nothing where there are no blocks. A row may have 2^31 - 1 of
+// them, which no tensor that a card holds needs; columns of a grid end at 65,535, so there are
+// none. Kernels start nowhere else, so that tests/emulation can run them on the processor.
 template <class... P>
 void launch(void (*kernel)(P...), Grid grid, int block, size_t shared, cudaStream_t stream,
             std::type_identity_t<P>... args) {
-  if (grid.x <= 0 || grid.y <= 0) return;
+  if (grid.blocks <= 0) return;
   if (on_launch) on_launch(grid.file, grid.line);
-  if (grid.x > 0x7fffffff || grid.y > 65535) {
-    throw DeviceError("a launch of " + std::to_string(grid.x) + " x " + std::to_string(grid.y) +
+  if (grid.blocks > 0x7fffffff) {
+    throw DeviceError("a launch of " + std::to_string(grid.blocks) +
                       " blocks: no grid is so large");
   }
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&args))...};
-  check_cuda(cudaLaunchKernel(kernel, dim3(unsigned(grid.x), unsigned(grid.y)),
-                              dim3(unsigned(block)), pointers, shared, stream),
+  check_cuda(cudaLaunchKernel(kernel, dim3(unsigned(grid.blocks)), dim3(unsigned(block)), pointers,
+                              shared, stream),
              grid.file, grid.line);
 }
 
@@ -64,6 +64,16 @@ inline int64_t blocks_of(int64_t n, int64_t per_block) { return (n + per_block -
 
 // The thread's number among all of a one-dimensional launch.
 __device__ inline int64_t thread_number() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
+// Where columns are summed in chunks of rows, a thread has a column of a chunk. The launch has
+// blocks_of(width, threads of a block) * chunks blocks, those of a chunk side by side.
+struct ChunkColumn {
+  int64_t chunk, column;
+};
+__device__ inline ChunkColumn chunk_and_column(int64_t width) {
+  const unsigned across = unsigned((width + blockDim.x - 1) / blockDim.x);
+  const unsigned chunk = blockIdx.x / across;
+  return {chunk, int64_t(blockIdx.x - chunk * across) * blockDim.x + threadIdx.x};
+}
 __device__ inline int lane_number() { return int(threadIdx.x % kWarp); }
 __device__ inline int warp_number() { return int(threadIdx.x / kWarp); }
 

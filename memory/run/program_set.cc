@@ -34,6 +34,24 @@ void StateMirror::send() {
   fetched_ = false;
 }
 
+void Turns::admit(Executable& program) {
+  program.last_run_ = runs_;
+  if (!program.to_be_recorded_) return;
+  if (std::find(recorded_.begin(), recorded_.end(), &program) != recorded_.end()) return;
+  if (recorded_.size() < kMostRecorded) {
+    recorded_.push_back(&program);
+  } else {
+    const auto oldest = std::min_element(
+        recorded_.begin(), recorded_.end(),
+        [](const Executable* a, const Executable* b) { return a->last_run_ < b->last_run_; });
+    if (runs_ - (*oldest)->last_run_ < kLongUnused) return;
+    accelerator_.synchronize();  // it may be running
+    (*oldest)->runner_->set_recording(false);
+    *oldest = &program;
+  }
+  program.runner_->set_recording(true);
+}
+
 std::string Executable::in_program(const std::string& name) const {
   return part_ == kNone ? name : name_in_pair(part_, name);
 }
@@ -75,6 +93,7 @@ void Executable::run() {
   }
   memory_->set_input_slot(next_);
   runner_->use_recording(next_);
+  turns_->admit(*this);
   const Accelerator::Event& end = turns_->begin(this);
   runner_->run();
   accelerator_->record(end, kComputeQueue);
@@ -99,6 +118,8 @@ std::byte* Executable::output_bytes(const std::string& name) {
 void Executable::send_output(const std::string& name, std::byte* to) {
   const ValueId value = program().output(in_program(name));
   accelerator_->copy(kComputeQueue, to, runner_->data(value), program().value(value).spec.bytes());
+  // The run ends here: the next program's inputs may lie over this output.
+  accelerator_->record(turns_->end_of_last(), kComputeQueue);
 }
 
 StaticPlan& Executable::memory() {
@@ -181,10 +202,10 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
     for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
   }
   made->runner_ =
-      std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device(),
-                               RunOptions{.record = cache_.device().graphs});
+      std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device());
   if (auto accelerator = cache_.device().accelerator) {
     made->accelerator_ = accelerator, made->state_ = mirror_;
+    made->to_be_recorded_ = cache_.device().graphs;
     made->staging_ = std::make_unique<Arena>(accelerator);
     made->staging_->reserve(Space::host, c.plan.device().inputs);
     made->host_inputs_.resize(size_t(c.plan.host().inputs));

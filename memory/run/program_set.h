@@ -40,8 +40,17 @@ class Executable;
 // not while another program's does.
 class Turns {
  public:
+  // Programs whose steps are recorded at a time; a recording takes memory that no plan holds.
+  static constexpr size_t kMostRecorded = 16;
+  // Runs of others after which one of them gives up its place to a program that wants it. Sooner,
+  // programs that take turns would record over and over; those without a place run unrecorded.
+  static constexpr int64_t kLongUnused = 256;
+
   explicit Turns(Accelerator& accelerator)
-      : ends_{accelerator.make_event(), accelerator.make_event()} {}
+      : accelerator_(accelerator), ends_{accelerator.make_event(), accelerator.make_event()} {}
+  // Before a run: gives the program a place among those that are recorded, if there is one.
+  void admit(Executable& program);
+  void forget(const Executable* program) { std::erase(recorded_, program); }
   // When this program's next inputs may be written.
   const Accelerator::Event& before_inputs_of(const Executable* program) const {
     return ends_[program == last_ ? size_t(runs_ % 2) : size_t((runs_ + 1) % 2)];
@@ -54,7 +63,9 @@ class Turns {
   }
 
  private:
+  Accelerator& accelerator_;
   std::array<Accelerator::Event, 2> ends_;  // of the last two runs
+  std::vector<Executable*> recorded_;
   int64_t runs_ = 0;
   const Executable* last_ = nullptr;
 };
@@ -65,6 +76,12 @@ class Turns {
 // no wait.
 class Executable {
  public:
+  Executable() = default;
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+  ~Executable() {
+    if (turns_) turns_->forget(this);
+  }
   const Compiled& compiled() const { return *compiled_; }
   const Program& program() const { return compiled_->program; }
   // Bytes of an input, to fill before run(). What was put there stays there.
@@ -79,8 +96,8 @@ class Executable {
   // Of two micro-batches side by side (ProgramSet::add_pair): from here on the names of inputs and
   // outputs are those of one of them, 0 or 1.
   void look_at(int part) { part_ = part; }
-  // On an accelerator: has the bytes of an output copied to pinned memory when the step is done,
-  // and waits for nothing.
+  // On an accelerator, right after run(): has the bytes of an output copied to pinned memory when
+  // the step is done, and waits for nothing.
   void send_output(const std::string& name, std::byte* to);
   Runner& runner() { return *runner_; }
   // ProgramError where a pool holds what the program shares.
@@ -88,6 +105,7 @@ class Executable {
 
  private:
   friend class ProgramSet;
+  friend class Turns;
   std::byte* output_bytes(const std::string& name);
   std::string in_program(const std::string& name) const;  // the name of an input or output there
 
@@ -105,6 +123,8 @@ class Executable {
   Accelerator::Event sent_;
   std::vector<std::byte> host_inputs_;
   int next_ = 0;  // the slot of the next run's inputs
+  bool to_be_recorded_ = false;
+  int64_t last_run_ = 0;  // of all runs of the set
   std::map<std::string, std::vector<std::byte>> fetched_;
 };
 

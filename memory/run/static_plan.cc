@@ -54,7 +54,7 @@ uint64_t canary(int64_t offset) {
 
 }  // namespace
 
-void Arena::reserve(Space space, int64_t bytes) {
+void Arena::reserve(Space space, int64_t bytes, int64_t keep) {
   Block& block = blocks_[region_of(space)];
   if (bytes <= block.bytes) return;
   if (!accelerator_) {
@@ -63,11 +63,23 @@ void Arena::reserve(Space space, int64_t bytes) {
     block = {{pages, [bytes](std::byte* p) { unmap_pages(p, bytes); }}, bytes};
     return;
   }
-  const auto release = [owner = accelerator_, space](std::byte* p) { owner->release(space, p); };
-  Block grown{{accelerator_->allocate(space, bytes), release}, bytes};
-  accelerator_->copy(kComputeQueue, grown.data.get(), block.data.get(), block.bytes);
+  const int64_t had = block.bytes;
+  std::vector<std::byte> parked(size_t(std::min(keep, had)));
+  accelerator_->copy(kComputeQueue, parked.data(), block.data.get(), int64_t(parked.size()));
   accelerator_->synchronize();  // the old block is about to be freed
-  block = std::move(grown);
+  const auto hold = [&](int64_t so_many) {
+    const auto release = [owner = accelerator_, space](std::byte* p) { owner->release(space, p); };
+    block = {{accelerator_->allocate(space, so_many), release}, so_many};
+    accelerator_->copy(kComputeQueue, block.data.get(), parked.data(), int64_t(parked.size()));
+    accelerator_->synchronize();  // of pageable memory
+  };
+  block = {};
+  try {
+    hold(bytes);
+  } catch (const BudgetError&) {
+    if (had > 0) hold(had);
+    throw;
+  }
 }
 
 template <class F> void Arena::visit(Space space, int64_t from, bool write, F f) const {

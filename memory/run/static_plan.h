@@ -20,13 +20,16 @@ class Arena {
   explicit Arena(std::shared_ptr<Accelerator> accelerator) : accelerator_(std::move(accelerator)) {}
   explicit Arena(const Plan& plan) { reserve(plan); }
 
-  // Grows to at least so many bytes; what was there stays, at the same offsets, in a new place: no
-  // step may be running. New bytes are zero; on the processor they take no memory until they are
-  // written. BudgetError where there are not so many; Error where the system refuses them.
-  void reserve(Space space, int64_t bytes);
+  // Grows to at least so many bytes; the first `keep` of what was there stay, at the same offsets,
+  // in a new place: no step may be running. On an accelerator they wait in the host's memory
+  // meanwhile, so that old and new are never held at once. New bytes are zero; on the processor
+  // they take no memory until they are written. BudgetError where there are not so many, and the
+  // arena is as it was; Error where the system refuses them.
+  void reserve(Space space, int64_t bytes, int64_t keep = INT64_MAX);
+  // For a program's plan: what stays is the state.
   void reserve(const Plan& plan) {
-    reserve(Space::device, plan.device().bytes);
-    reserve(Space::host, plan.host().bytes);
+    reserve(Space::device, plan.device().bytes, plan.device().state);
+    reserve(Space::host, plan.host().bytes, plan.host().state);
   }
   std::byte* base(Space space) const { return blocks_[region_of(space)].data.get(); }
   int64_t bytes(Space space) const { return blocks_[region_of(space)].bytes; }

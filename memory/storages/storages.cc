@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/boundary.h"
 #include "core/error.h"
 #include "core/order.h"
 
@@ -49,7 +50,10 @@ class Groups {
       const Value& value = program.value(v);
       const int64_t bytes = value.spec.bytes();
       const auto readers = facts.readers[v];
-      members_.push_back({.bytes = bytes, .group = v, .made = value.producer});
+      members_.push_back({.bytes = bytes,
+                          .boundary = row_boundary(value.spec),
+                          .group = v,
+                          .made = value.producer});
       groups_.push_back({.bytes = bytes,
                          .space = value.space,
                          .first = v,
@@ -72,6 +76,14 @@ class Groups {
   ValueId next(ValueId v) const { return members_[v].next; }  // in its group
   // The value is all there is of its storage, but for its own windows.
   bool is_whole(ValueId v) const { return offset(v) == 0 && of(v).bytes == bytes(v); }
+
+  // Whether the values of v's group stay on their boundaries when they are moved by so much.
+  bool keeps_boundaries(ValueId v, int64_t shift) const {
+    for (ValueId m = of(v).first; m != kNone; m = next(m)) {
+      if ((members_[m].offset + shift) % members_[m].boundary) return false;
+    }
+    return true;
+  }
 
   // All of the first one's group comes to lie in the second one's, `shift` bytes in.
   void merge(ValueId from, ValueId into, int64_t shift) {
@@ -130,6 +142,7 @@ class Groups {
  private:
   struct Member {
     int64_t offset = 0, bytes = 0;  // in its group; its own
+    int64_t boundary = 1;
     int32_t group = kNone;
     ValueId next = kNone;
     NodeId made = kNone;  // the producer
@@ -224,6 +237,7 @@ void share_windows(const Program& program, const Node& node, StateVersions& vers
     const int64_t end = w.offset + groups.bytes(w.small);
     if (groups.of(w.large).space != small.space || small.persistent || small.input) continue;
     if (w.offset < 0 || end > groups.bytes(w.large)) continue;
+    if (!groups.keeps_boundaries(w.small, groups.offset(w.large) + w.offset)) continue;
     if (w.is_view) {
       if (!versions.may_view(w.small, w.large)) continue;
       versions.add_view(w.small, w.large);
@@ -254,6 +268,7 @@ class InPlace {
       const ValueId now = node.out[share.output], old = node.in[share.operand];
       if (now == kNone || old == kNone || !may_take(n, now, old)) continue;
       const bool swap = groups_.is_whole(now) && groups_.of(old).size > groups_.of(now).size;
+      if (!swap && !groups_.keeps_boundaries(old, groups_.offset(now))) continue;
       swap ? groups_.merge(now, old, 0) : groups_.merge(old, now, groups_.offset(now));
       ++effect_.inplace, effect_.inplace_bytes += groups_.bytes(now);
     }

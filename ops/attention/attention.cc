@@ -4,6 +4,7 @@
 // in ops/attention/attention_kernel.cc.
 #include "ops/attention/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/gradient.h"
@@ -78,6 +79,13 @@ Cost cost(SpecSpan in, SpecSpan out, const AttentionAttrs& a, double products) {
   const double used = a.causal ? 0.5 * scores : scores;
   const double flops = used * (2 * products * double(q[2] / a.heads) + (a.dropout > 0 ? 35 : 20));
   return streaming_cost(flops, in, out);
+}
+
+// Where dq is added up, if not in itself: by each worker.
+Prepared prepare_grad(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
+  const Shape& q = in[0].shape;
+  const int64_t width = q[2] / attrs.as<AttentionAttrs>().heads;
+  return {.workspace = std::max(device.threads, 1) * dq_sums_bytes(in[0].dtype, q[0], width)};
 }
 
 struct Sizes {
@@ -158,8 +166,10 @@ const OpDef attention_grad_op{
     .cpu = {.run =
                 [](const KernelArgs& a) {
                   attention_backward(a.queue, call_of(a, 6), a.in[0], a.in[1], a.in[2], a.in[3],
-                                     a.input(4), a.in[5], a.out[0], a.out[1], a.out[2]);
-                }},
+                                     a.input(4), a.in[5], a.out[0], a.out[1], a.out[2],
+                                     reinterpret_cast<float*>(a.workspace));
+                },
+            .prepare = prepare_grad},
     .cuda = &attention_grad_cuda,
     .examples = examples_of(grad_example_of),
 };

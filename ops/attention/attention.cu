@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kTileThreads)
                                   });
 }
 
-// dq of a tile of queries. The CPU adds up the key tiles' parts in dq itself.
+// dq of a tile of queries, whose sums over the key tiles are rounded once.
 template <int kChunks>
 __global__ void __launch_bounds__(kTileThreads)
     attention_queries_grad_kernel(AttentionGrad a, int64_t tiles) {
@@ -279,9 +279,7 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
       for (int i = 0; i < I; ++i) {
 #pragma unroll
-        for (int k = 0; k < J; ++k) {
-          dq[c][i][k] = as_stored(a.dq.type, dq[c][i][k] + tile[i][k]);
-        }
+        for (int k = 0; k < J; ++k) dq[c][i][k] += tile[i][k];
       }
     }
   }

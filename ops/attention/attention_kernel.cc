@@ -7,6 +7,8 @@
 // begin at fixed places and what is masked adds zero.
 #include "ops/attention/attention_kernel.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -198,6 +200,7 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
 
 struct Gradients {
   void *dq, *dk, *dv;
+  float* dq_sums;  // (queries, wide) of the head, or null: dq itself holds them
 };
 
 void backward_head(const AttentionCall& call, int64_t unit, const void* q, const void* k,
@@ -252,9 +255,11 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
       product(n, wide, m, score, 1, kKeys, above, wide, dvalue, wide, true);
       product(n, wide, m, slope, 1, kKeys, query, wide, dkey, wide, true);
       if (!to.dq) continue;
-      if (j > 0) head.pack_rows(to.dq, t, m, moved);  // what the tiles before have added up
-      product(m, wide, n, slope, kKeys, 1, key, wide, moved, wide, j > 0);
-      head.store_rows(to.dq, t, m, moved);
+      float* const sums = to.dq_sums ? to.dq_sums + t * wide : moved;
+      if (j > 0 && sums == moved) head.pack_rows(to.dq, t, m, moved);  // of the tiles before
+      product(m, wide, n, slope, kKeys, 1, key, wide, sums, wide, j > 0);
+      const bool last = j + kKeys >= limit || (call.causal && j + kKeys > t);
+      if (last || sums == moved) head.store_rows(to.dq, t, m, sums);
     }
     if (to.dk) head.store_rows(to.dk, j, n, dkey);
     if (to.dv) head.store_rows(to.dv, j, n, dvalue);
@@ -271,10 +276,17 @@ void attention_forward(const Queue& queue, const AttentionCall& call, const void
 
 void attention_backward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
                         const void* v, const void* out, const float* lse, const void* dout,
-                        void* dq, void* dk, void* dv) {
+                        void* dq, void* dk, void* dv, float* dq_sums) {
+  const int64_t bytes = dq_sums_bytes(call.type, call.queries, call.width);
   parallel_chunks(queue, call.batch * call.heads, 1, [&](int64_t unit, int64_t) {
-    backward_head(call, unit, q, k, v, out, lse, dout, {dq, dk, dv});
+    float* own =
+        bytes ? dq_sums + omp_get_thread_num() * (bytes / int64_t(sizeof(float))) : nullptr;
+    backward_head(call, unit, q, k, v, out, lse, dout, {dq, dk, dv, own});
   });
+}
+
+int64_t dq_sums_bytes(DType type, int64_t queries, int64_t width) {
+  return type == DType::f32 ? 0 : align_up(queries * padded(width) * int64_t(sizeof(float)));
 }
 
 }  // namespace pal

@@ -25,9 +25,11 @@ struct AttentionCall {
 // Either may be null. out may lie over q.
 void attention_forward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
                        const void* v, void* out, float* lse);
-// -> dq, dk, dv, each of which may be null.
+// -> dq, dk, dv, each of which may be null. A head's dq is added up tile by tile of the keys, in
+// f32: in itself where it is f32, else in `dq_sums`, of so many bytes (0: none) on any worker.
 void attention_backward(const Queue& queue, const AttentionCall& call, const void* q, const void* k,
                         const void* v, const void* out, const float* lse, const void* dout,
-                        void* dq, void* dk, void* dv);
+                        void* dq, void* dk, void* dv, float* dq_sums);
+int64_t dq_sums_bytes(DType type, int64_t queries, int64_t width);
 
 }  // namespace pal

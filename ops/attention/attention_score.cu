@@ -23,9 +23,9 @@ struct ScoreGrad {
 
 // mlp_score_grad's chunk: `per` rows of the batch, all steps of them, step by step.
 __global__ void score_dv_kernel(float* partial, ScoreGrad a, int64_t per) {
-  const int64_t c = thread_number();
+  const auto [chunk, c] = chunk_and_column(a.e.width);
   if (c >= a.e.width) return;
-  const int64_t begin = int64_t(blockIdx.y) * per;
+  const int64_t begin = chunk * per;
   const int64_t end = begin + per < a.e.batch ? begin + per : a.e.batch;
   float sum = 0;
   for (int64_t s = 0; s < a.e.steps; ++s) {
@@ -36,7 +36,7 @@ __global__ void score_dv_kernel(float* partial, ScoreGrad a, int64_t per) {
       sum += dy * tanh(k + load1(a.query, b * a.e.width + c));
     }
   }
-  partial[int64_t(blockIdx.y) * a.e.width + c] = sum;
+  partial[chunk * a.e.width + c] = sum;
 }
 // dk and dq of one column (b, c).
 __global__ void score_grad_kernel(ScoreGrad a) {
@@ -82,7 +82,7 @@ void run_mlp_score_grad(const KernelArgs& a) {
   const int64_t per = rows_per_partial(grad.e.batch), chunks = blocks_of(grad.e.batch, per);
   float* partial = reinterpret_cast<float*>(a.workspace);
   if (a.out[2]) {
-    launch(score_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks}, kColumnThreads, a,
+    launch(score_dv_kernel, {blocks_of(grad.e.width, kColumnThreads) * chunks}, kColumnThreads, a,
            partial, grad, per);
   }
   if (a.out[0] || a.out[1]) {
@@ -101,9 +101,10 @@ Prepared prepare_mlp_score_grad(const Device&, SpecSpan in, SpecSpan, const Attr
 // (ops/attention/attention_score_replay.cc): dv in chunks of rows [s,b], dq in blocks of kSumRows
 // steps. f32 only.
 __global__ void score_replay_dv_kernel(float* partial, ScoreGrad a, int64_t per_chunk) {
-  const int64_t c = thread_number(), rows = a.e.steps * a.e.batch;
+  const int64_t rows = a.e.steps * a.e.batch;
+  const auto [chunk, c] = chunk_and_column(a.e.width);
   if (c >= a.e.width) return;
-  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t begin = chunk * per_chunk;
   const int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
   float sum = 0;
   for (int64_t row = begin; row < end; ++row) {
@@ -111,7 +112,7 @@ __global__ void score_replay_dv_kernel(float* partial, ScoreGrad a, int64_t per_
     const float q = load1(a.query, row % a.e.batch * a.e.width + c);
     sum += load1(a.dy, row) * tanh(k + q);
   }
-  partial[int64_t(blockIdx.y) * a.e.width + c] = sum;
+  partial[chunk * a.e.width + c] = sum;
 }
 __global__ void score_replay_grad_kernel(ScoreGrad a) {
   const int64_t i = thread_number();  // b * width + c
@@ -138,7 +139,7 @@ void run_mlp_score_replay_grad(const KernelArgs& a) {
   const int64_t chunks = blocks_of(rows, per);
   float* partial = reinterpret_cast<float*>(a.workspace);
   if (a.out[2]) {
-    launch(score_replay_dv_kernel, {blocks_of(grad.e.width, kColumnThreads), chunks},
+    launch(score_replay_dv_kernel, {blocks_of(grad.e.width, kColumnThreads) * chunks},
            kColumnThreads, a, partial, grad, per);
   }
   if (a.out[0] || a.out[1]) {

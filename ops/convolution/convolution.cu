@@ -27,9 +27,10 @@ struct ConvState {
   int64_t windows_at = 0, sums_at = 0;
 };
 
-// `type` of image and weights, or of the two images; `result` of what is computed.
-Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& shape, DType type,
-                       DType result) {
+// in: image and weights, or the two images.
+Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& shape, SpecSpan in,
+                       const TensorSpec& out) {
+  const DType type = in[0].dtype, result = out.dtype;
   auto state = std::make_shared<ConvState>();
   ConvState& s = *state;
   s.kind = kind;
@@ -45,10 +46,13 @@ Prepared prepare_shape(ConvKind kind, const Device& device, const ConvShape& sha
     const int64_t bytes = s.cudnn->workspace();
     return {.state = std::move(state), .workspace = bytes};
   }
+  // Stripes begin with rows of theirs.
+  const int64_t least = std::min({row_boundary(in[0]), row_boundary(in[1]), row_boundary(out)});
+  const ProductBoundaries boundaries{.a = least, .b = least, .c = least, .bias = least};
   auto product_of = [&](int64_t lines) {
     ProductShape p = cut.product(kind, lines);
     p.bias = shape.bias && cut.groups == 1 && !cut.f32_y;
-    auto product = std::make_unique<CudaProduct>(device, "convolution", p);
+    auto product = std::make_unique<CudaProduct>(device, "convolution", p, boundaries);
     s.windows_at = std::max(s.windows_at, product->workspace());
     return product;
   };
@@ -266,7 +270,7 @@ void weight_grad_stripes(const KernelArgs& a, const ConvStripes& cut) {
 
 Prepared prepare_conv_cuda(ConvKind kind, const Device& device, SpecSpan in, SpecSpan out,
                            const ConvGeometry& g) {
-  return prepare_shape(kind, device, conv_shape_of(kind, in, g), in[0].dtype, out[0].dtype);
+  return prepare_shape(kind, device, conv_shape_of(kind, in, g), in, out[0]);
 }
 
 void run_conv_cuda(const KernelArgs& a) {

@@ -62,16 +62,17 @@ __global__ void depthwise_data_grad_kernel(Stored dx, Stored dy, const T* weight
 }
 
 // partial[chunk, o, tap] = the sum over the chunk's pixels of dy[.., o] x[tap's place, o / per].
-// Neighbouring threads have neighbouring outputs. grid.y: chunks.
+// Neighbouring threads have neighbouring outputs.
 template <class T>
 __global__ void depthwise_weight_grad_kernel(float* partial, const T* x, const T* dy, Windows w,
                                              int64_t pixels, int64_t per_chunk) {
-  const int64_t outputs = w.groups * w.o, taps = w.taps(), t = thread_number();
+  const int64_t outputs = w.groups * w.o, taps = w.taps();
+  const auto [chunk, t] = chunk_and_column(outputs * taps);
   if (t >= outputs * taps) return;
   const int64_t tap = divide(t, outputs), o = t - tap * outputs, c = divide(o, w.o);
   const int k2 = int(tap % w.axis[2].kernel), row = int(tap / w.axis[2].kernel);
   const int k1 = row % w.axis[1].kernel, k0 = row / w.axis[1].kernel;
-  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t begin = chunk * per_chunk;
   const int64_t end = begin + per_chunk < pixels ? begin + per_chunk : pixels;
   float sum = 0;
   for (int64_t i = begin; i < end; ++i) {
@@ -81,7 +82,7 @@ __global__ void depthwise_weight_grad_kernel(float* partial, const T* x, const T
     if (!w.axis[0].inside(h) || !w.axis[1].inside(m) || !w.axis[2].inside(j)) continue;
     sum += load(dy, i * outputs + o) * load(x, w.pixel_in(p.n, h, m, j) * w.groups + c);
   }
-  partial[(int64_t(blockIdx.y) * outputs + o) * taps + tap] = sum;
+  partial[(chunk * outputs + o) * taps + tap] = sum;
 }
 
 int64_t pixels_of(const ConvStripes& s) { return s.lines * s.pixels; }
@@ -112,7 +113,7 @@ void weight_grad(const ConvStripes& s, const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   const int64_t width = weights_of(s), chunks = chunk_count(s);
   by_float_type(s.type, [&]<class T>(T) {
-    launch(depthwise_weight_grad_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
+    launch(depthwise_weight_grad_kernel<T>, {blocks_of(width, kColumnThreads) * chunks},
            kColumnThreads, a, partial, a.input<T>(0), a.input<T>(1), Windows(s), pixels_of(s),
            chunk_lines(s) * s.pixels);
   });

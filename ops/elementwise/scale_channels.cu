@@ -24,7 +24,8 @@ template <class T>
 __global__ void dot_channels_kernel(T* out, const T* a, const T* b, int64_t pixels,
                                     int64_t channels) {
   float* run_sums = shared_memory<float>();  // (kRuns, kWarp)
-  const int64_t image = blockIdx.y, c = int64_t(blockIdx.x) * kWarp + lane_number();
+  const unsigned across = unsigned((channels + kWarp - 1) / kWarp);
+  const int64_t image = blockIdx.x / across, c = blockIdx.x % across * kWarp + lane_number();
   const int64_t first = image * pixels * channels + c;
   float total = 0;
   for (int64_t begin = 0; begin < pixels; begin += kRuns * kDotRun) {
@@ -66,7 +67,7 @@ void run_scale_channels(const KernelArgs& a) {
 void run_dot_channels(const KernelArgs& a) {
   const Extents e(a.in_spec[0].shape);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(dot_channels_kernel<T>, {blocks_of(e.channels, kWarp), e.images}, kThreads,
+    launch(dot_channels_kernel<T>, {blocks_of(e.channels, kWarp) * e.images}, kThreads,
            kThreads * sizeof(float), stream_of(a), a.output<T>(0), a.input<T>(0), a.input<T>(1),
            e.pixels, e.channels);
   });

@@ -144,7 +144,7 @@ __device__ inline int group_size(int64_t i, int64_t n) {
 inline int64_t groups_of(int64_t n) { return blocks_of(n, kGroup); }
 inline Grid grid_of_groups(int64_t groups, const char* file = __builtin_FILE(),
                            int line = __builtin_LINE()) {
-  return {blocks_of(groups, kThreads), 1, file, line};
+  return {blocks_of(groups, kThreads), file, line};
 }
 
 // A thread's eight elements in rows of `width`: their row, the first one's column and place among

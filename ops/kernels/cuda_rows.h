@@ -61,19 +61,19 @@ template <class T> __device__ float log_sum_exp(const T* x, int64_t width) {
 }
 
 // to[chunk, c] = (so_far[c] +) the sum of the chunk's rows of column c of x, one after the other
-// from zero. Rows lie `stride` elements apart. grid.y: chunks of `per_chunk` rows.
+// from zero. Rows lie `stride` elements apart, chunks have `per_chunk` of them.
 template <class T>
 __global__ void sum_rows_kernel(Stored to, const T* x, int64_t rows, int64_t width, int64_t stride,
                                 int64_t per_chunk, Stored so_far) {
-  const int64_t c = thread_number();
+  const auto [chunk, c] = chunk_and_column(width);
   if (c >= width) return;
-  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t begin = chunk * per_chunk;
   const int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
   float sum = 0;
 #pragma unroll 8
   for (int64_t r = begin; r < end; ++r) sum += load(x, r * stride + c);
   if (so_far.data) sum = load1(so_far, c) + sum;
-  store1(to, int64_t(blockIdx.y) * width + c, sum);
+  store1(to, chunk * width + c, sum);
 }
 
 // Columns of (chunks, width) partial sums, rows `stride` apart, added up in order onto so_far.
@@ -83,20 +83,19 @@ inline void sum_partials(const KernelArgs& a, const Stored& to, const float* par
          chunks, width, stride, chunks, so_far);
 }
 
-// For one thread of a block: f(0) + .. + f(count - 1) in double, in order. All threads call it; the
-// result is thread 0's. `shared`: room for blockDim.x numbers.
-template <class F> __device__ double sum_in_order(int64_t count, double* shared, F f) {
-  double sum = 0;
-  for (int64_t begin = 0; begin < count; begin += blockDim.x) {
-    const int64_t i = begin + threadIdx.x;
-    if (i < count) shared[threadIdx.x] = f(i);
+// tree_sum of ops/kernels/rows.h by a block of kTreeLanes threads, which all call it; the result is
+// thread 0's. `shared`: room for as many numbers.
+template <class F> __device__ double tree_sum(int64_t count, double* shared, F f) {
+  double lane = 0;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < count; i += kTreeLanes) lane += f(i);
+  shared[threadIdx.x] = lane;
+  for (unsigned width = kTreeLanes / 2; width > 0; width /= 2) {
     __syncthreads();
-    const int64_t n = count - begin < int64_t(blockDim.x) ? count - begin : int64_t(blockDim.x);
-    if (threadIdx.x == 0) {
-      for (int64_t k = 0; k < n; ++k) sum += shared[k];
-    }
-    __syncthreads();
+    if (threadIdx.x < width) shared[threadIdx.x] += shared[threadIdx.x + width];
   }
+  const double sum = shared[0];
+  __syncthreads();  // thread 0 has read it
   return sum;
 }
 

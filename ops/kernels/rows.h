@@ -2,6 +2,7 @@
 // i mod 32, and the lanes are combined pairwise. The same bits for any thread count, any address,
 // and whether the row is reduced whole or tile by tile (tiles are multiples of 32).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -80,10 +81,31 @@ template <class F> float row_sum(int64_t n, F f) {
   return sum.total();
 }
 
-// Rows that one of at most 32 partial sums takes: of sums down the rows, on every device.
-constexpr int64_t kPartialSums = 32;
+// f(0) + .. + f(n - 1) in double, of what chunks have left behind: number i goes to lane i mod 128,
+// in order, and the lanes are combined pairwise. The same on every device (tree_sum of
+// cuda_rows.h), where one number after the other would keep a whole GPU waiting.
+constexpr int kTreeLanes = 128;
+template <class F> double tree_sum(int64_t n, F f) {
+  double lane[kTreeLanes];
+  int64_t width = 1;
+  while (width < n && width < kTreeLanes) width *= 2;  // the lanes behind would add zeros
+  for (int64_t l = 0; l < width; ++l) {
+    lane[l] = 0;
+    for (int64_t i = l; i < n; i += kTreeLanes) lane[l] += f(i);
+  }
+  for (width /= 2; width > 0; width /= 2) {
+    for (int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
+  }
+  return lane[0];
+}
+
+// Rows that one of the partial sums takes: of sums down the rows, on every device. There are 32
+// chunks, or more of them where they would have over 32 rows, 256 at most: enough blocks for a GPU.
+constexpr int64_t kPartialSums = 256;
 inline int64_t rows_per_partial(int64_t rows) {
-  return rows > kPartialSums ? (rows + kPartialSums - 1) / kPartialSums : 1;
+  const int64_t least = 32;
+  const auto over = [&](int64_t chunks) { return (rows + chunks - 1) / chunks; };
+  return std::max<int64_t>({1, over(kPartialSums), std::min(over(least), least)});
 }
 
 // Element i as f32, of any floating-point storage: for the few numbers that go with a row.

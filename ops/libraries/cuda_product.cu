@@ -1,7 +1,6 @@
 // cuBLASLt's descriptors and algorithms; what it is told of the operands is
 // ops/libraries/lt_product.h's.
 #include <algorithm>
-#include <optional>
 
 #include "ops/libraries/cuda_product.h"
 
@@ -11,8 +10,11 @@ template <class H> using LtHandle = LibraryObject<H, cublasStatus_t>;
 
 namespace {
 
-constexpr uint64_t kMostWorkspace = 8 << 20;  // of it the algorithm's own need is reserved
-constexpr int64_t kOperandBoundary = 16;      // bytes
+// What an algorithm may ask for; its own need is reserved. NVIDIA's advice for Hopper, whose
+// algorithms divide sums among blocks more often, and for earlier cards.
+uint64_t most_workspace(const CudaDevice& device) {
+  return uint64_t(device.major() >= 9 ? 32 : 8) << 20;
+}
 
 cudaDataType cuda_type(DType type) {
   return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
@@ -54,7 +56,8 @@ int32_t code_of(Epilogue epilogue, bool bias) {
 struct CudaProduct::Parts {
   LtHandle<cublasLtMatmulDesc_t> product;
   LtHandle<cublasLtMatrixLayout_t> left, right, result;
-  cublasLtMatmulAlgo_t aligned{}, any{};
+  cublasLtMatmulAlgo_t algorithm{};
+  ProductBoundaries boundaries;
   int64_t workspace = 0;
   cublasLtHandle_t blas = nullptr;
   bool bias = false;
@@ -69,53 +72,58 @@ struct CudaProduct::Parts {
     set(product.get, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address(kMaskBoundary));
   }
 
-  // The best algorithm by the library's own judgement for operands on such boundaries.
-  std::optional<cublasLtMatmulAlgo_t> find(uint32_t boundary, cublasStatus_t& status) {
-    const CublasLt& lt = cublas_lt();
-    LtHandle<cublasLtMatmulPreference_t> preference;
-    preference.destroy = lt.preference_destroy;
-    check_blas(lt.preference_create(&preference.get));
-    set(preference.get, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-    set(preference.get, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    for (auto which :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      set(preference.get, which, boundary);
-    }
-    if (bias) set(product.get, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address(boundary));
-    cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    status = lt.heuristic(blas, product.get, left.get, right.get, result.get, result.get,
-                          preference.get, 1, &found, &count);
-    if (status != CUBLAS_STATUS_SUCCESS || count == 0) return {};
-    workspace = std::max(workspace, int64_t(found.workspaceSize));
-    return found.algo;
+  void expect_bias() {
+    if (bias) set(product.get, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address(boundaries.bias));
   }
   static const void* address(int64_t boundary) {
     return reinterpret_cast<const void*>(uintptr_t(boundary));
   }
 
-  // For operands on good boundaries, and on any. Throws where the library has none.
-  bool choose(uint32_t least, const char* op) {
-    cublasStatus_t status{};
-    const auto good = find(kOperandBoundary, status), poor = good ? find(least, status) : good;
-    if (good && poor) return aligned = *good, any = *poor, true;
-    if (epilogue != Epilogue::none) return false;
-    throw DeviceError("[" + std::string(op) +
-                      "] cuBLASLt has no algorithm for this product (status " +
-                      std::to_string(int(status)) + ")");
+  // The best algorithm for the product (with its bias) by the library's own judgement.
+  void choose(uint64_t most, const char* op) {
+    const CublasLt& lt = cublas_lt();
+    LtHandle<cublasLtMatmulPreference_t> preference;
+    preference.destroy = lt.preference_destroy;
+    check_blas(lt.preference_create(&preference.get));
+    set(preference.get, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
+    set(preference.get, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    // Transposed, as the library sees it: the second operand comes first.
+    set(preference.get, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t(boundaries.b));
+    set(preference.get, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(boundaries.a));
+    set(preference.get, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(boundaries.c));
+    set(preference.get, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(boundaries.c));
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    const cublasStatus_t status = lt.heuristic(blas, product.get, left.get, right.get, result.get,
+                                               result.get, preference.get, 1, &found, &count);
+    if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+      throw DeviceError("[" + std::string(op) +
+                        "] cuBLASLt has no algorithm for this product (status " +
+                        std::to_string(int(status)) + ")");
+    }
+    algorithm = found.algo, workspace = int64_t(found.workspaceSize);
+  }
+
+  // Whether the same algorithm does the epilogue too, so that its sums are the product's.
+  bool takes_epilogue(uint64_t most) {
+    cublasLtMatmulHeuristicResult_t found{};
+    const cublasStatus_t status = cublas_lt().check(blas, product.get, left.get, right.get,
+                                                    result.get, result.get, &algorithm, &found);
+    if (status != CUBLAS_STATUS_SUCCESS || found.workspaceSize > most) return false;
+    workspace = std::max(workspace, int64_t(found.workspaceSize));
+    return true;
   }
 };
 
 CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShape& shape,
-                         Epilogue epilogue)
+                         const ProductBoundaries& boundaries, Epilogue epilogue)
     : parts_(std::make_unique<Parts>()) {
   const CublasLt& lt = cublas_lt();
   const LtProduct p = lt_product(shape);
   Parts& s = *parts_;
   s.blas = cuda_of(device).blas();
-  s.bias = shape.bias;
+  s.bias = shape.bias, s.boundaries = boundaries;
   s.product.destroy = lt.desc_destroy;
   const cublasComputeType_t compute =
       device.tf32 && shape.in == DType::f32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -125,11 +133,13 @@ CudaProduct::CudaProduct(const Device& device, const char* op, const ProductShap
   make_layout(s.left, p.left, shape.in, p.batch);
   make_layout(s.right, p.right, shape.in, p.batch);
   make_layout(s.result, p.result, shape.out, p.batch);
-  const uint32_t least = shape.in == DType::f32 && shape.out == DType::f32 ? 4 : 2;
-  s.make_epilogue(epilogue, shape.n);
-  if (s.choose(least, op)) return;
+  const uint64_t most = most_workspace(cuda_of(device));
   s.make_epilogue(Epilogue::none, shape.n);
-  s.choose(least, op);
+  s.expect_bias();
+  s.choose(most, op);
+  if (epilogue == Epilogue::none) return;
+  s.make_epilogue(epilogue, shape.n);
+  if (!s.takes_epilogue(most)) s.make_epilogue(Epilogue::none, shape.n);
 }
 CudaProduct::~CudaProduct() = default;
 
@@ -145,14 +155,16 @@ void CudaProduct::run(cudaStream_t stream, const void* a, const void* b, const v
   }
   const float one = 1, beta = sum ? 1 : 0;
   if (!sum) sum = c;
-  uintptr_t addresses = 0;
-  for (const void* p : {a, b, sum, static_cast<const void*>(c), s.bias ? bias : nullptr}) {
-    addresses |= reinterpret_cast<uintptr_t>(p);
+  const auto off = [](const void* p, int64_t boundary) {
+    return reinterpret_cast<uintptr_t>(p) % uintptr_t(boundary) != 0;
+  };
+  if (off(a, s.boundaries.a) || off(b, s.boundaries.b) || off(sum, s.boundaries.c) ||
+      off(c, s.boundaries.c) || (s.bias && off(bias, s.boundaries.bias))) {
+    throw DeviceError("cuda_product.cu: an operand does not begin where its rows do");
   }
   // Transposed, as the library sees it: the second operand comes first.
   check_blas(cublas_lt().matmul(s.blas, s.product.get, &one, b, s.left.get, a, s.right.get, &beta,
-                                sum, s.result.get, c, s.result.get,
-                                addresses % kOperandBoundary ? &s.any : &s.aligned, workspace,
+                                sum, s.result.get, c, s.result.get, &s.algorithm, workspace,
                                 size_t(s.workspace), stream));
 }
 

@@ -1,19 +1,26 @@
 // One matrix product through cuBLASLt, prepared once and run many times: the kernel below matmul
 // and batched_matmul, as ops/libraries/matmul_product.h is on the CPU.
 #pragma once
+#include "core/boundary.h"
 #include "core/cuda/device.h"
 #include "ops/libraries/lt_product.h"
 
 namespace pal {
 
-// The algorithm is chosen when the step is compiled, for operands on boundaries of 16 bytes and for
-// any; schemes that add up partial sums in place are left out, so a product gives the same bits
-// each time. Sums are f32; f32 operands are multiplied as such unless the device is set to TF32.
+// On which bytes operands, result and bias begin at least: row_boundary of their specs.
+struct ProductBoundaries {
+  int64_t a = kWidestBoundary, b = kWidestBoundary, c = kWidestBoundary, bias = kWidestBoundary;
+};
+
+// One algorithm, chosen when the step is compiled: the same wherever the operands are placed, and
+// with an epilogue as without. Schemes that add up partial sums in place are left out, so a product
+// gives the same bits each time. Sums are f32; f32 operands are multiplied as such unless the
+// device is set to TF32.
 class CudaProduct {
  public:
   // shape.in, shape.out: f32 both; or bf16 or f16 in, and the same or f32 out. `op` for errors.
   CudaProduct(const Device& device, const char* op, const ProductShape& shape,
-              Epilogue epilogue = Epilogue::none);
+              const ProductBoundaries& boundaries, Epilogue epilogue = Epilogue::none);
   ~CudaProduct();
 
   // What was asked for, or none where the library has no algorithm that does it.

@@ -36,18 +36,19 @@ class Convolution final : public CudnnConvolution {
     describe(y_, data, shape.y, shape.y_stride, shape.rank());
     w_.destroy = library_.filter_destroy;
     check_cudnn(library_.filter_create(&w_.get));
-    check_cudnn(library_.filter_set(w_.get, data, CUDNN_TENSOR_NHWC, shape.rank(), shape.w.data()));
+    take(library_.filter_set(w_.get, data, CUDNN_TENSOR_NHWC, shape.rank(), shape.w.data()));
     windows_.destroy = library_.convolution_destroy;
     check_cudnn(library_.convolution_create(&windows_.get));
-    check_cudnn(library_.convolution_set(windows_.get, shape.axes, shape.pad.data(),
-                                         shape.stride.data(), shape.dilation.data(),
-                                         CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    check_cudnn(library_.convolution_groups(windows_.get, shape.groups));
-    check_cudnn(library_.convolution_math(windows_.get, math));
+    take(library_.convolution_set(windows_.get, shape.axes, shape.pad.data(), shape.stride.data(),
+                                  shape.dilation.data(), CUDNN_CROSS_CORRELATION,
+                                  CUDNN_DATA_FLOAT));
+    take(library_.convolution_groups(windows_.get, shape.groups));
+    take(library_.convolution_math(windows_.get, math));
   }
 
   // Whether cuDNN takes it, with so many bytes at most.
   bool choose(int64_t most_workspace) {
+    if (refused_) return false;
     if (takes(most_workspace)) return true;
     if (kind_ != ConvKind::forward) return false;
     forward_ = kOtherForward;
@@ -59,16 +60,28 @@ class Convolution final : public CudnnConvolution {
   void run(cudaStream_t stream, const void* a, const void* b, void* out, bool add,
            std::byte* workspace) const override {
     check_cudnn(library_.set_stream(handle_, stream));
-    check_cudnn(call(a, b, add ? 1.0f : 0.0f, out, on_boundary(workspace)));
+    const cudnnStatus_t status = call(a, b, add ? 1.0f : 0.0f, out, on_boundary(workspace));
+    if (is_refusal(status)) {
+      throw DeviceError("cuDNN " + cudnn_version() +
+                        " said that it takes this convolution, and does not; device.cudnn: false "
+                        "does without");
+    }
+    check_cudnn(status);
   }
 
  private:
   void describe(Descriptor<cudnnTensorDescriptor_t>& tensor, cudnnDataType_t type,
-                const CudnnShape::Extents& extents, const CudnnShape::Extents& strides,
-                int rank) const {
+                const CudnnShape::Extents& extents, const CudnnShape::Extents& strides, int rank) {
     tensor.destroy = library_.tensor_destroy;
     check_cudnn(library_.tensor_create(&tensor.get));
-    check_cudnn(library_.tensor_set(tensor.get, type, rank, extents.data(), strides.data()));
+    take(library_.tensor_set(tensor.get, type, rank, extents.data(), strides.data()));
+  }
+  // A description that the library does not take is a convolution that it does not.
+  void take(cudnnStatus_t status) {
+    if (is_refusal(status))
+      refused_ = true;
+    else
+      check_cudnn(status);
   }
 
   bool takes(int64_t most_workspace) {
@@ -122,6 +135,7 @@ class Convolution final : public CudnnConvolution {
   Descriptor<cudnnFilterDescriptor_t> w_;
   Descriptor<cudnnConvolutionDescriptor_t> windows_;
   size_t bytes_ = 0;  // of workspace
+  bool refused_ = false;
 };
 
 }  // namespace

@@ -58,10 +58,9 @@ void run(const KernelArgs& a) {
     }
     partial[begin / kRows * 2] = loss, partial[begin / kRows * 2 + 1] = nll;
   });
-  double loss = 0, nll = 0;
-  for (int64_t c = 0; c < (rows + kRows - 1) / kRows; ++c) {
-    loss += partial[2 * c], nll += partial[2 * c + 1];
-  }
+  const int64_t chunks = (rows + kRows - 1) / kRows;
+  const double loss = tree_sum(chunks, [&](int64_t c) { return partial[2 * c]; });
+  const double nll = tree_sum(chunks, [&](int64_t c) { return partial[2 * c + 1]; });
   if (a.out[0]) *a.output(0) = float(loss / double(as_scalars(a.in[2]).tokens));
   if (a.out[1]) *a.output(1) = float(nll);
 }

@@ -1,5 +1,6 @@
-// The classifier's loss: a warp has a row, a block a chunk of the CPU's, whose sums are added up in
-// order.
+// The classifier's loss. Of narrow rows a warp has a row, a block a chunk of the CPU's. A wide row
+// has a block, which reads it once: maximum and sum go along together (Milakov & Gimelshein 2018),
+// so its last bits are not the CPU's.
 #include "core/scalars.h"
 #include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/math.h"
@@ -53,11 +54,90 @@ __global__ void cross_entropy_kernel(LossSums* partial, float* lse_out, const T*
   }
   partial[blockIdx.x] = sums;
 }
+constexpr int64_t kWideRow = 1024;
+
+// Of some elements: the largest, the sum of e^(x - largest), the sum of x.
+struct RowSums {
+  float most = -__builtin_huge_valf(), exps = 0, plain = 0;
+
+  __device__ void raise(float to) {
+    if (!(to > most)) return;
+    if (exps != 0) exps = exps * exp(most - to);
+    most = to;
+  }
+  __device__ void add(const float (&v)[kGroup], int n) {
+    float top = most;
+    for (int k = 0; k < n; ++k) top = v[k] > top ? v[k] : top;
+    raise(top);
+    if (n == 0) return;
+    for (int k = 0; k < n; ++k) {
+      // Where all so far is -infinity, so is the sum's exponent: it adds nothing, not a NaN.
+      if (v[k] != most || most != -__builtin_huge_valf()) exps += exp(v[k] - most);
+      plain += v[k];
+    }
+  }
+  __device__ void add(RowSums other) {
+    const float top = other.most > most ? other.most : most;
+    raise(top), other.raise(top);
+    exps += other.exps, plain += other.plain;
+  }
+};
+
+// The sums of a wide row by a block; thread 0's.
+__device__ RowSums row_sums(const Stored& x, int64_t row, int64_t width) {
+  RowSums* all = shared_memory<RowSums>();
+  RowSums mine;
+  for (int64_t j = int64_t(threadIdx.x) * kGroup; j < width; j += kThreads * kGroup) {
+    const int n = group_size(j, width);
+    float v[kGroup];
+    load8(x, row * width + j, n, v);
+    mine.add(v, n);
+  }
+#pragma unroll
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    RowSums other;
+    other.most = __shfl_xor_sync(kAllLanes, mine.most, lanes);
+    other.exps = __shfl_xor_sync(kAllLanes, mine.exps, lanes);
+    other.plain = __shfl_xor_sync(kAllLanes, mine.plain, lanes);
+    mine.add(other);
+  }
+  if (lane_number() == 0) all[warp_number()] = mine;
+  __syncthreads();
+  if (threadIdx.x) return mine;
+  for (int w = 1; w < kThreads / kWarp; ++w) mine.add(all[w]);
+  return mine;
+}
+
+// partial[row] of wide rows.
+__global__ void cross_entropy_wide_kernel(LossSums* partial, float* lse_out, Stored x,
+                                          const int32_t* targets, int64_t width,
+                                          CrossEntropyAttrs attrs) {
+  const int64_t row = blockIdx.x, target = targets[row];
+  const bool ignored = target == attrs.ignore && attrs.ignore >= 0;
+  const bool valid = target >= 0 && target < width;
+  LossSums sums{};
+  float lse = ignored ? 0 : __builtin_nanf("");
+  if (!ignored && valid) {
+    const RowSums all = row_sums(x, row, width);
+    if (threadIdx.x) return;
+    const double smoothing = double(attrs.smoothing);
+    lse = all.most + log(all.exps);
+    sums.nll = double(lse) - double(load1(x, row * width + target));
+    sums.loss = (1 - smoothing) * sums.nll;
+    if (smoothing > 0) sums.loss += smoothing * (double(lse) - double(all.plain) / double(width));
+  } else if (!ignored) {
+    sums.loss = sums.nll = double(lse);
+  }
+  if (threadIdx.x) return;
+  if (lse_out) lse_out[row] = lse;
+  partial[row] = sums;
+}
+
 __global__ void cross_entropy_finish_kernel(float* loss, float* nll, const LossSums* partial,
                                             int64_t chunks, const StepScalars* scalars) {
   double* shared = shared_memory<double>();
-  const double loss_sum = sum_in_order(chunks, shared, [&](int64_t i) { return partial[i].loss; });
-  const double nll_sum = sum_in_order(chunks, shared, [&](int64_t i) { return partial[i].nll; });
+  const double loss_sum = tree_sum(chunks, shared, [&](int64_t i) { return partial[i].loss; });
+  const double nll_sum = tree_sum(chunks, shared, [&](int64_t i) { return partial[i].nll; });
   if (threadIdx.x) return;
   if (loss) *loss = float(loss_sum / double(scalars->tokens));
   if (nll) *nll = float(nll_sum);
@@ -65,19 +145,28 @@ __global__ void cross_entropy_finish_kernel(float* loss, float* nll, const LossS
 void run_cross_entropy(const KernelArgs& a) {
   static_assert(kRowsPerBlock == 8, "the CPU's chunk");
   const int64_t rows = a.in_spec[0].shape[0], width = a.in_spec[0].shape[1];
-  const int64_t chunks = blocks_of(rows, kRowsPerBlock);
+  const bool wide = width >= kWideRow;
+  const int64_t chunks = wide ? rows : blocks_of(rows, kRowsPerBlock);
   LossSums* partial = reinterpret_cast<LossSums*>(a.workspace);
+  if (wide) {
+    launch(cross_entropy_wide_kernel, {rows}, kThreads, kThreads / kWarp * sizeof(RowSums),
+           stream_of(a), partial, a.output(2), stored(a.in[0], a.in_spec[0], width),
+           a.input<int32_t>(1), width, a.attrs.as<CrossEntropyAttrs>());
+  }
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
+    if (wide) return;
     launch(cross_entropy_kernel<T>, {chunks}, kThreads, kRowsPerBlock * sizeof(RowLoss),
            stream_of(a), partial, a.output(2), a.input<T>(0), a.input<int32_t>(1), rows, width,
            a.attrs.as<CrossEntropyAttrs>(), a.out[0] != nullptr);
   });
   if (!a.out[0] && !a.out[1]) return;
-  launch(cross_entropy_finish_kernel, {1}, kThreads, kThreads * sizeof(double), stream_of(a),
+  launch(cross_entropy_finish_kernel, {1}, kTreeLanes, kTreeLanes * sizeof(double), stream_of(a),
          a.output(0), a.output(1), partial, chunks, a.input<StepScalars>(2));
 }
 Prepared prepare_cross_entropy(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = blocks_of(in[0].shape[0], kRowsPerBlock) * int64_t(sizeof(LossSums))};
+  const int64_t rows = in[0].shape[0];
+  const int64_t sums = in[0].shape[1] >= kWideRow ? rows : blocks_of(rows, kRowsPerBlock);
+  return {.workspace = sums * int64_t(sizeof(LossSums))};
 }
 
 // dlogits = dloss / tokens (e^(x - lse) - s / V - (1 - s) [v == t]); zero in rows that are ignored.

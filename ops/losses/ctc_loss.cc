@@ -17,6 +17,7 @@
 #include "core/scalars.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/row_tiles.h"
+#include "ops/kernels/rows.h"
 #include "ops/tensors/casts.h"
 
 namespace pal {
@@ -184,12 +185,11 @@ void run(const KernelArgs& a) {
       }
     }
   });
-  double total = 0;
   const bool zero_infinity = a.attrs.as<CtcAttrs>().zero_infinity;
-  for (int64_t b = 0; b < B; ++b) {
+  const double total = tree_sum(B, [&](int64_t b) {
     if (a.out[1]) a.output(1)[b] = float(nll[b]);
-    if (!zero_infinity || !std::isinf(nll[b])) total += nll[b];
-  }
+    return zero_infinity && std::isinf(nll[b]) ? 0 : nll[b];
+  });
   if (a.out[0]) *a.output(0) = float(total / double(as_scalars(a.in[4]).tokens));
 }
 

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kWarps = kThreads / kWarp;
 constexpr size_t kMaxima = 2 * kWarps;  // of the warps, for two maxima of a block in turn
-constexpr int kSumThreads = 128;        // of the block that adds up the batch
 
 struct Batch {
   const float* logits;  // (T, B, V)
@@ -112,10 +111,10 @@ __global__ void ctc_loss_kernel(Batch a, double* nll, float* lse, float* alpha, 
   if (threadIdx.x == 0) nll[q.b] = good ? total_of(q, before, taken) : __builtin_nan("");
 }
 
-// One block: the batch's losses one after the other.
+// One block: the sum of the batch's losses.
 __global__ void ctc_sum_kernel(float* loss, float* nll_out, const double* nll, int64_t batch,
                                bool zero_infinity, const StepScalars* scalars) {
-  const double total = sum_in_order(batch, shared_memory<double>(), [&](int64_t b) {
+  const double total = tree_sum(batch, shared_memory<double>(), [&](int64_t b) {
     if (nll_out) nll_out[b] = float(nll[b]);
     return zero_infinity && nll[b] == __builtin_huge_val() ? 0 : nll[b];
   });
@@ -248,7 +247,7 @@ void run_ctc_loss(const KernelArgs& a) {
   launch(ctc_loss_kernel, {batch.batch}, kThreads, kMaxima * sizeof(float), stream_of(a), batch,
          nll, lse, a.output(3), rows);
   if (!a.out[0] && !a.out[1]) return;
-  launch(ctc_sum_kernel, {1}, kSumThreads, kSumThreads * sizeof(double), stream_of(a), a.output(0),
+  launch(ctc_sum_kernel, {1}, kTreeLanes, kTreeLanes * sizeof(double), stream_of(a), a.output(0),
          a.output(1), nll, batch.batch, a.attrs.as<CtcAttrs>().zero_infinity,
          a.input<StepScalars>(4));
 }

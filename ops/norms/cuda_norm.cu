@@ -4,11 +4,9 @@
 namespace pal {
 namespace {
 
-constexpr int kChunkThreads = 128;
-
-// sum_in_order, for all threads of the block.
+// tree_sum, for all threads of the block.
 template <class F> __device__ double sum_for_all(int64_t count, double* shared, F f) {
-  const double sum = sum_in_order(count, shared, f);
+  const double sum = tree_sum(count, shared, f);
   if (threadIdx.x == 0) shared[0] = sum;
   __syncthreads();
   const double all = shared[0];
@@ -34,7 +32,7 @@ __global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean
     return double(count[chunk]) * double(p[0]) + double(p[r.channels]);
   };
   const double center = sum_for_all(r.chunks, shared, own) / rows;
-  const double m2 = sum_in_order(r.chunks, shared, [&](int64_t chunk) {
+  const double m2 = tree_sum(r.chunks, shared, [&](int64_t chunk) {
     const double n = double(count[chunk]);
     if (n == 0) return 0.0;
     const double distance = own(chunk) / n - center;
@@ -54,9 +52,9 @@ __global__ void batch_norm_grad_sums_kernel(float* mean_dy, float* slope, float*
   double* shared = shared_memory<double>();
   const int64_t c = blockIdx.x;
   const double rows = rows_counted(count, r, shared);
-  const double sum = sum_in_order(
+  const double sum = tree_sum(
       r.chunks, shared, [&](int64_t chunk) { return double(partial[chunk * 2 * r.channels + c]); });
-  const double products = sum_in_order(r.chunks, shared, [&](int64_t chunk) {
+  const double products = tree_sum(r.chunks, shared, [&](int64_t chunk) {
     return double(partial[(chunk * 2 + 1) * r.channels + c]);
   });
   if (threadIdx.x != 0) return;
@@ -72,13 +70,13 @@ __global__ void batch_norm_grad_sums_kernel(float* mean_dy, float* slope, float*
 void finish_moments(const KernelArgs& a, const NormRows& r, const NormMoments& to,
                     const float* gamma, float eps) {
   const NormSpace s(a, r);
-  launch(batch_norm_moments_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
+  launch(batch_norm_moments_kernel, {r.channels}, kTreeLanes, kTreeLanes * sizeof(double),
          stream_of(a), to.mean, to.scale, to.mean_out, to.rstd_out, to.variance_out, s.partial,
          s.count, gamma, r, double(eps));
 }
 void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const float* rstd) {
   const NormSpace s(a, r);
-  launch(batch_norm_grad_sums_kernel, {r.channels}, kChunkThreads, kChunkThreads * sizeof(double),
+  launch(batch_norm_grad_sums_kernel, {r.channels}, kTreeLanes, kTreeLanes * sizeof(double),
          stream_of(a), s.first, s.second, a.output(1), a.output(2), s.partial, s.count, rstd, r);
 }
 

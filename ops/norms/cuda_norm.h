@@ -47,7 +47,7 @@ inline Prepared prepare_norm(const NormRows& r) {
 template <class T, class Valid>
 __global__ void batch_norm_chunks_kernel(float* partial, float* count, const T* x, NormRows r,
                                          Valid valid) {
-  const int64_t c = thread_number(), chunk = blockIdx.y;
+  const auto [chunk, c] = chunk_and_column(r.channels);
   if (c >= r.channels) return;
   const int64_t begin = chunk * r.per_chunk, end = chunk_end(r, begin);
   float first = 0, sum = 0, m2 = 0;
@@ -129,7 +129,7 @@ void norm_moments(const KernelArgs& a, const NormRows& r, Valid valid, float eps
                   float* variance_out) {
   const NormSpace s(a, r);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(batch_norm_chunks_kernel<T, Valid>, {blocks_of(r.channels, kColumnThreads), r.chunks},
+    launch(batch_norm_chunks_kernel<T, Valid>, {blocks_of(r.channels, kColumnThreads) * r.chunks},
            kColumnThreads, a, s.partial, s.count, a.input<T>(0), r, valid);
   });
   finish_moments(a, r, {mean, scale, mean_out, rstd_out, variance_out}, gamma, eps);
@@ -150,7 +150,7 @@ void norm_forward(const KernelArgs& a, const NormRows& r, Valid valid, float eps
 template <class T, class Valid>
 __global__ void batch_norm_grad_chunks_kernel(float* partial, float* count, const T* dy, const T* x,
                                               const float* mean, NormRows r, Valid valid) {
-  const int64_t c = thread_number(), chunk = blockIdx.y;
+  const auto [chunk, c] = chunk_and_column(r.channels);
   if (c >= r.channels) return;
   const int64_t begin = chunk * r.per_chunk, end = chunk_end(r, begin);
   const float center = mean[c];
@@ -192,8 +192,8 @@ void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const fl
   const NormSpace s(a, r);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_grad_chunks_kernel<T, Valid>,
-           {blocks_of(r.channels, kColumnThreads), r.chunks}, kColumnThreads, a, s.partial, s.count,
-           a.input<T>(0), a.input<T>(1), mean, r, valid);
+           {blocks_of(r.channels, kColumnThreads) * r.chunks}, kColumnThreads, a, s.partial,
+           s.count, a.input<T>(0), a.input<T>(1), mean, r, valid);
   });
   finish_gradient_sums(a, r, rstd);
   if (!a.out[0]) return;

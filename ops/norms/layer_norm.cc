@@ -55,7 +55,8 @@ void run(const KernelArgs& a) {
 
 // Per chunk of rows: partial dgamma, then partial dbeta.
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kPartialSums * 2 * in[2].shape[0] * int64_t(sizeof(float))};
+  const int64_t rows = row_count(in[1].shape), grain = rows_per_partial(rows);
+  return {.workspace = (rows + grain - 1) / grain * 2 * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 // dy, x, gamma, mean, rstd | sum of dgamma, sum of dbeta -> dx, dgamma, dbeta

@@ -1,4 +1,4 @@
-// Layer normalisation: a warp has a row; the parameters' gradients go through the CPU's 32 chunks
+// Layer normalisation: a warp has a row; the parameters' gradients go through the CPU's chunks
 // of rows, a thread a column.
 #include "ops/kernels/cuda_rows.h"
 #include "ops/kernels/operands.h"
@@ -41,9 +41,9 @@ template <class T>
 __global__ void layer_norm_parameters_kernel(float* partial, const T* dy, const T* x,
                                              const float* means, const float* rstds, int64_t rows,
                                              int64_t width, int64_t per_chunk) {
-  const int64_t c = thread_number();
+  const auto [chunk, c] = chunk_and_column(width);
   if (c >= width) return;
-  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t begin = chunk * per_chunk;
   const int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
   float dgamma = 0, dbeta = 0;
 #pragma unroll 4
@@ -52,7 +52,7 @@ __global__ void layer_norm_parameters_kernel(float* partial, const T* dy, const 
     dgamma += d * ((load(x, r * width + c) - means[r]) * rstds[r]);
     dbeta += d;
   }
-  float* mine = partial + int64_t(blockIdx.y) * 2 * width;
+  float* mine = partial + chunk * 2 * width;
   mine[c] = dgamma, mine[width + c] = dbeta;
 }
 
@@ -83,7 +83,7 @@ void run_layer_norm_grad(const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     if (a.out[1] || a.out[2]) {
-      launch(layer_norm_parameters_kernel<T>, {blocks_of(width, kColumnThreads), chunks},
+      launch(layer_norm_parameters_kernel<T>, {blocks_of(width, kColumnThreads) * chunks},
              kColumnThreads, a, partial, a.input<T>(0), a.input<T>(1), a.input(3), a.input(4), rows,
              width, per_chunk);
     }
@@ -99,7 +99,9 @@ void run_layer_norm_grad(const KernelArgs& a) {
   }
 }
 Prepared prepare_layer_norm_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kPartialSums * 2 * in[2].shape[0] * int64_t(sizeof(float))};
+  const int64_t rows = row_count(in[1].shape);
+  return {.workspace = blocks_of(rows, rows_per_partial(rows)) * 2 * in[2].shape[0] *
+                       int64_t(sizeof(float))};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/op.h"
 #include "core/parallel.h"
 #include "ops/kernels/float_types.h"
+#include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
 
 namespace pal {
@@ -90,17 +91,13 @@ void combine_moments(const Queue& queue, int64_t channels, int64_t chunks, doubl
                      const Moments& out, F of) {
   parallel_chunks(queue, channels, 64, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
-      double sum = 0, m2 = 0;
-      for (int64_t k = 0; k < chunks; ++k) {
-        if (const ChunkMoments own = of(k, c); own.rows > 0) sum += own.sum;
-      }
-      const double mean = sum / rows;
-      for (int64_t k = 0; k < chunks; ++k) {
+      const double mean = tree_sum(chunks, [&](int64_t k) { return of(k, c).sum; }) / rows;
+      const double m2 = tree_sum(chunks, [&](int64_t k) {
         const ChunkMoments own = of(k, c);
-        if (!(own.rows > 0)) continue;
+        if (!(own.rows > 0)) return 0.0;
         const double distance = own.sum / own.rows - mean;
-        m2 += own.m2 + own.rows * distance * distance;
-      }
+        return own.m2 + own.rows * distance * distance;
+      });
       out.mean[c] = float(mean);
       out.rstd[c] = float(1 / std::sqrt(m2 / rows + double(eps)));
       if (out.variance) out.variance[c] = float(m2 / std::max(rows - 1, 1.0));
@@ -168,12 +165,11 @@ void norm_gradient(const KernelArgs& a, const Rows& q, size_t statistics) {
   const double rows = double(std::max<int64_t>(q.count(0, q.frames), 1));
   parallel_chunks(a.queue, channels, 64, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
-      double sum = 0, dot = 0;
-      const float* p = partial + c;
-      for (int64_t k = 0; k < q.chunks(); ++k, p += 2 * channels) {
-        sum += double(p[0]), dot += double(p[channels]);
-      }
-      dot *= double(rstd[c]);
+      const double sum =
+          tree_sum(q.chunks(), [&](int64_t k) { return double(partial[k * 2 * channels + c]); });
+      const double dot = double(rstd[c]) * tree_sum(q.chunks(), [&](int64_t k) {
+                           return double(partial[(k * 2 + 1) * channels + c]);
+                         });
       if (dbeta) dbeta[c] = float(sum);
       if (dgamma) dgamma[c] = float(dot);
       mean_dy[c] = float(sum / rows);

@@ -7,8 +7,8 @@ namespace {
 
 Prepared prepare_batched(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   return prepare_matmul_cuda(device, "batched_matmul",
-                             batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()),
-                             in[0].dtype, in[1].dtype, out[0].dtype);
+                             batched_matmul_product(in, attrs.as<BatchedMatmulAttrs>()), in,
+                             out[0]);
 }
 
 }  // namespace

@@ -77,8 +77,9 @@ void run_epilogue(const KernelArgs& a, Epilogue epilogue) {
 
 }  // namespace
 
-Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape shape, DType a,
-                             DType b, DType out, Epilogue epilogue) {
+Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape shape, SpecSpan in,
+                             const TensorSpec& result, Epilogue epilogue) {
+  const DType a = in[0].dtype, b = in[1].dtype, out = result.dtype;
   auto state = std::make_shared<ProductState>();
   ProductState& s = *state;
   // bf16 or f16, both alike, into that type or f32; or all f32.
@@ -89,7 +90,13 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
   shape.in = halves ? a : DType::f32, shape.out = halves ? out : DType::f32;
   s.copy_bias = shape.bias && shape.out != DType::f32;  // cuBLASLt's bias has the result's type
   s.epilogue = epilogue;
-  s.product = std::make_unique<CudaProduct>(device, op, shape, epilogue);
+  // Copies begin on wide ones.
+  ProductBoundaries boundaries;
+  if (!s.copy_a) boundaries.a = row_boundary(in[0]);
+  if (!s.copy_b) boundaries.b = row_boundary(in[1]);
+  if (!s.copy_out) boundaries.c = row_boundary(result);
+  if (!s.copy_bias) boundaries.bias = row_boundary({{shape.n}, DType::f32});
+  s.product = std::make_unique<CudaProduct>(device, op, shape, boundaries, epilogue);
   int64_t bytes = s.product->workspace();
   auto reserve = [&](bool needed, int64_t size) {
     const int64_t at = bytes;

@@ -6,9 +6,9 @@
 
 namespace pal {
 
-// `a`, `b`, `out`: the types of the operands and of the result; `op` for errors.
-Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape shape, DType a,
-                             DType b, DType out, Epilogue epilogue = Epilogue::none);
+// `in`: a, b, ..; `op` for errors.
+Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape shape, SpecSpan in,
+                             const TensorSpec& out, Epilogue epilogue = Epilogue::none);
 // Operands a, b, sum (or absent), bias (or absent); with Epilogue::relu_grad the last is relu's
 // result instead.
 void run_matmul_cuda(const KernelArgs& a);

@@ -6,8 +6,8 @@ namespace pal {
 namespace {
 
 Prepared prepare_matmul(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_matmul_cuda(device, "matmul", matmul_product(in, attrs.as<MatmulAttrs>()),
-                             in[0].dtype, in[1].dtype, out[0].dtype);
+  return prepare_matmul_cuda(device, "matmul", matmul_product(in, attrs.as<MatmulAttrs>()), in,
+                             out[0]);
 }
 
 }  // namespace

@@ -7,13 +7,13 @@ namespace pal {
 namespace {
 
 Prepared prepare_relu(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
-  return prepare_matmul_cuda(device, "matmul_relu", matmul_product(in, attrs.as<MatmulAttrs>()),
-                             in[0].dtype, in[1].dtype, out[0].dtype, Epilogue::relu);
+  return prepare_matmul_cuda(device, "matmul_relu", matmul_product(in, attrs.as<MatmulAttrs>()), in,
+                             out[0], Epilogue::relu);
 }
 Prepared prepare_relu_grad(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
   return prepare_matmul_cuda(device, "matmul_relu_grad",
-                             matmul_product(in.first(kReluResult), attrs.as<MatmulAttrs>()),
-                             in[0].dtype, in[1].dtype, out[0].dtype, Epilogue::relu_grad);
+                             matmul_product(in.first(kReluResult), attrs.as<MatmulAttrs>()), in,
+                             out[0], Epilogue::relu_grad);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct CellTensors {
 };
 inline Grid grid_of(const CellTensors& cell, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) {
-  return {blocks_of(cell.rows * groups_of(cell.width), kCellThreads), 1, file, line};
+  return {blocks_of(cell.rows * groups_of(cell.width), kCellThreads), file, line};
 }
 
 // The groups of N gates, side by side in rows of N * width.

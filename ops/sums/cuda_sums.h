@@ -5,17 +5,17 @@
 
 namespace pal {
 
-// out = the partial sums in order (+ old).
+// out = the partial sums (+ old).
 template <class P>
 __global__ void finish_sum_kernel(float* out, const P* partial, int64_t count, const float* old) {
   const double sum =
-      sum_in_order(count, shared_memory<double>(), [&](int64_t i) { return double(partial[i]); });
+      tree_sum(count, shared_memory<double>(), [&](int64_t i) { return double(partial[i]); });
   if (threadIdx.x == 0) *out = float(sum) + (old ? *old : 0.0f);
 }
 template <class P>
 void finish_sum(const KernelArgs& a, const P* partial, int64_t count, const float* old) {
-  launch(finish_sum_kernel<P>, {1}, kThreads, kThreads * sizeof(double), stream_of(a), a.output(0),
-         partial, count, old);
+  launch(finish_sum_kernel<P>, {1}, kTreeLanes, kTreeLanes * sizeof(double), stream_of(a),
+         a.output(0), partial, count, old);
 }
 
 // Sums of products of two operands, which may be one.
@@ -23,10 +23,11 @@ void finish_sum(const KernelArgs& a, const P* partial, int64_t count, const floa
 constexpr int kTilesPerChunk = int(kElementGrain / kTile);  // a warp each
 constexpr int kProductThreads = kTilesPerChunk * kWarp;
 
-// partial[chunk] = the tiles' sums of x y, added up in double.
+// partial[chunk] = the tiles' sums of x y, added up in double. Of a single chunk the result itself.
 template <class T>
 __launch_bounds__(kProductThreads) __global__
-    void products_kernel(double* partial, const T* x, const T* y, int64_t size) {
+    void products_kernel(double* partial, const T* x, const T* y, int64_t size, float* out,
+                         const float* old) {
   float* sums = shared_memory<float>();
   const int64_t chunk = int64_t(blockIdx.x) * kElementGrain;
   const int64_t begin = chunk + warp_number() * kTile;
@@ -38,7 +39,10 @@ __launch_bounds__(kProductThreads) __global__
   if (threadIdx.x) return;
   double total = 0;
   for (int t = 0; t < kTilesPerChunk && chunk + t * kTile < size; ++t) total += double(sums[t]);
-  partial[blockIdx.x] = total;
+  if (gridDim.x > 1)
+    partial[blockIdx.x] = total;
+  else
+    *out = float(total) + (old ? *old : 0.0f);
 }
 // out 0 = the sum of operand x times operand y (+ old).
 inline void sum_products(const KernelArgs& a, size_t x, size_t y, const float* old) {
@@ -46,9 +50,9 @@ inline void sum_products(const KernelArgs& a, size_t x, size_t y, const float* o
   double* partial = reinterpret_cast<double*>(a.workspace);
   by_float_type(a.in_spec[x].dtype, [&]<class T>(T) {
     launch(products_kernel<T>, {chunks}, kProductThreads, kTilesPerChunk * sizeof(float),
-           stream_of(a), partial, a.input<T>(x), a.input<T>(y), size);
+           stream_of(a), partial, a.input<T>(x), a.input<T>(y), size, a.output(0), old);
   });
-  finish_sum(a, partial, chunks, old);
+  if (chunks != 1) finish_sum(a, partial, chunks, old);
 }
 inline Prepared prepare_products(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   return {.workspace = blocks_of(in[0].numel(), kElementGrain) * int64_t(sizeof(double))};

@@ -34,7 +34,8 @@ void run(const KernelArgs& a) {
 }
 
 Prepared prepare_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = kPartialSums * in[2].shape[0] * int64_t(sizeof(float))};
+  const int64_t rows = row_count(in[1].shape), grain = rows_per_partial(rows);
+  return {.workspace = (rows + grain - 1) / grain * in[2].shape[0] * int64_t(sizeof(float))};
 }
 
 // dy (..), x (.., A), v (A) | sum (A) -> dx (.., A), dv (A)

@@ -25,14 +25,14 @@ void run_dot_last(const KernelArgs& a) {
 template <class T>
 __global__ void dot_last_dv_kernel(float* partial, const T* dy, const T* x, int64_t rows,
                                    int64_t width, int64_t per_chunk) {
-  const int64_t c = thread_number();
+  const auto [chunk, c] = chunk_and_column(width);
   if (c >= width) return;
-  const int64_t begin = int64_t(blockIdx.y) * per_chunk;
+  const int64_t begin = chunk * per_chunk;
   const int64_t end = begin + per_chunk < rows ? begin + per_chunk : rows;
   float sum = 0;
 #pragma unroll 4
   for (int64_t r = begin; r < end; ++r) sum += load(dy, r) * load(x, r * width + c);
-  partial[int64_t(blockIdx.y) * width + c] = sum;
+  partial[chunk * width + c] = sum;
 }
 __global__ void dot_last_dx_kernel(Stored dx, Stored dy, Stored v, int64_t rows, int64_t width) {
   const auto [row, j, at, n] = row_group(rows, width);
@@ -51,7 +51,7 @@ void run_dot_last_grad(const KernelArgs& a) {
   float* partial = reinterpret_cast<float*>(a.workspace);
   by_float_type(a.in_spec[1].dtype, [&]<class T>(T) {
     if (!a.out[1]) return;
-    launch(dot_last_dv_kernel<T>, {blocks_of(width, kColumnThreads), chunks}, kColumnThreads, a,
+    launch(dot_last_dv_kernel<T>, {blocks_of(width, kColumnThreads) * chunks}, kColumnThreads, a,
            partial, a.input<T>(0), a.input<T>(1), rows, width, per_chunk);
   });
   if (a.out[0]) {

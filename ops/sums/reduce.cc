@@ -4,6 +4,7 @@
 
 #include "core/gradient.h"
 #include "ops/kernels/float_types.h"
+#include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/views.h"
@@ -11,8 +12,9 @@
 namespace pal {
 namespace {
 
-constexpr int64_t kColumns = 128;            // that a task sums at a time
-constexpr int64_t kLanes = 16, kRun = 4096;  // sum_all: columns it deals elements out to; a chunk
+constexpr int64_t kColumns = 128;  // that a task sums at a time
+constexpr int64_t kSumLanes = 16,
+                  kRun = 4096;  // sum_all: columns it deals elements out to; a chunk
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Shape suffix(const Shape& shape, int from) {
@@ -85,25 +87,24 @@ Prepared prepare_sum_leading(const Device&, SpecSpan in, SpecSpan out, const Att
   return {.state = nullptr, .workspace = chunks > 1 ? chunks * out[0].numel() * 4 : 0};
 }
 
-// Elements are dealt out to kLanes columns, whose sums are then added in order.
+// Elements are dealt out to kSumLanes columns, whose sums are then added in order.
 template <class T> void sum_all(const KernelArgs& a) {
   const T* x = a.input<T>(0);
   const int64_t size = a.in_spec[0].numel();
   float* partial = reinterpret_cast<float*>(a.workspace);
   parallel_chunks(a.queue, ceil_div(size, kRun), kElementGrain / kRun, [&](int64_t b, int64_t e) {
     for (int64_t chunk = b; chunk < e; ++chunk) {
-      const int64_t begin = chunk * kRun, n = std::min(kRun, size - begin), whole = n / kLanes;
-      float lanes[kLanes];
-      sum_block(x + begin, kLanes, 0, whole, 0, kLanes, lanes);
-      for (int64_t j = whole * kLanes; j < n; ++j) lanes[j % kLanes] += load(x, begin + j);
+      const int64_t begin = chunk * kRun, n = std::min(kRun, size - begin), whole = n / kSumLanes;
+      float lanes[kSumLanes];
+      sum_block(x + begin, kSumLanes, 0, whole, 0, kSumLanes, lanes);
+      for (int64_t j = whole * kSumLanes; j < n; ++j) lanes[j % kSumLanes] += load(x, begin + j);
       float sum = 0;
       for (float lane : lanes) sum += lane;
       partial[chunk] = sum;
     }
   });
-  double sum = 0;  // there may be a hundred thousand of them
-  for (int64_t chunk = 0; chunk < ceil_div(size, kRun); ++chunk) sum += double(partial[chunk]);
-  a.output(0)[0] = float(sum);
+  a.output(0)[0] =
+      float(tree_sum(ceil_div(size, kRun), [&](int64_t chunk) { return double(partial[chunk]); }));
 }
 
 void run_sum_all(const KernelArgs& a) {

@@ -25,7 +25,7 @@ void run_sum_leading(const KernelArgs& a) {
       return launch(sum_rows_kernel<T>, {blocks}, kColumnThreads, a, out, x, rows, width, width,
                     rows, so_far);
     }
-    launch(sum_rows_kernel<T>, {blocks, chunks}, kColumnThreads, a, Stored{.data = partial}, x,
+    launch(sum_rows_kernel<T>, {blocks * chunks}, kColumnThreads, a, Stored{.data = partial}, x,
            rows, width, width, kSumRows, Stored{});
     sum_partials(a, out, partial, chunks, width, width, so_far);
   });

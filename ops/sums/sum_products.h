@@ -1,6 +1,7 @@
 // Sums of products on the CPU: through fixed chunks, in double from tile to tile.
 #pragma once
 #include "ops/kernels/row_tiles.h"
+#include "ops/kernels/rows.h"
 
 namespace pal {
 
@@ -23,10 +24,8 @@ inline void sum_products(const KernelArgs& a, size_t x, size_t y, const float* o
         });
     partial[begin / kElementGrain] = sum;
   });
-  double total = 0;
-  for (int64_t i = 0; i < a.in_spec[x].numel(); i += kElementGrain) {
-    total += partial[i / kElementGrain];
-  }
+  const int64_t chunks = (a.in_spec[x].numel() + kElementGrain - 1) / kElementGrain;
+  const double total = tree_sum(chunks, [&](int64_t i) { return partial[i]; });
   *a.output(0) = float(total) + (old ? *old : 0.0f);
 }
 

@@ -38,8 +38,8 @@ struct EmulatedPreference {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x1A17;  // an algorithm that was chosen here
-constexpr size_t kWorkspace = 192;
+constexpr uint64_t kMagic = 0x1A17;                 // an algorithm that was chosen here
+constexpr size_t kWorkspace = 192, kTouched = 128;  // the end of it is left as it was
 
 float load_element(const void* p, cudaDataType type, int64_t i) {
   if (type == CUDA_R_16BF) return pal::load(static_cast<const pal::bf16*>(p), i);
@@ -170,10 +170,27 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
       !supports(*desc, *d, columns_of(*a, desc->transpose_a))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  for (const uint32_t boundary : p->boundary) {
+    if (boundary < pal::emulation::settings().blas_boundary) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  // Sums are divided into so many, by what the operands' boundaries and the epilogue allow.
+  uint64_t parts = desc->epilogue & ~CUBLASLT_EPILOGUE_BIAS & ~CUBLASLT_EPILOGUE_DEFAULT ? 3 : 2;
+  for (const uint32_t boundary : p->boundary) parts += boundary;
   *found = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3],
-                      boundary_of(desc->bias), boundary_of(desc->aux)}},
+                      boundary_of(desc->bias), parts}},
             .workspaceSize = kWorkspace};
   *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algo,
+                                       cublasLtMatmulHeuristicResult_t* found) {
+  if (algo->data[0] != kMagic || !supports(*desc, *d, columns_of(*a, desc->transpose_a))) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  *found = {.algo = *algo, .workspaceSize = kWorkspace};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha,
@@ -192,31 +209,36 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   if (desc->has_bias() && (!desc->bias || boundary_of(desc->bias) < algo->data[5])) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  if (desc->masks() && (!desc->aux || boundary_of(desc->aux) < algo->data[6])) {
+  if (desc->masks() && (!desc->aux || boundary_of(desc->aux) < 16)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   // As the library does, what the descriptors say is read now and the operands later.
   const float by = *static_cast<const float*>(alpha), plus = *static_cast<const float*>(beta);
   const EmulatedProduct product = *desc;
   const EmulatedLayout A = *la, B = *lb, C = *lc, D = *ld;
+  const int64_t parts = int64_t(algo->data[6]);
   return pal::emulation::enqueue(
              stream,
              [=] {
-               std::memset(workspace, 0xFF, kWorkspace);  // it is the library's
+               std::memset(workspace, 0xFF, kTouched);  // it is the library's
                const int64_t inner = columns_of(A, product.transpose_a);
                for (int64_t batch = 0; batch < D.batch; ++batch) {
                  for (int64_t j = 0; j < D.columns; ++j) {
                    for (int64_t i = 0; i < D.rows; ++i) {
-                     double sum = 0;
-                     for (int64_t k = 0; k < inner; ++k) {
-                       const int64_t at_a =
-                           product.transpose_a ? k + i * A.leading : i + k * A.leading;
-                       const int64_t at_b =
-                           product.transpose_b ? j + k * B.leading : k + j * B.leading;
-                       sum += factor(product, load_element(a, A.type, batch * A.stride + at_a)) *
-                              factor(product, load_element(b, B.type, batch * B.stride + at_b));
+                     float total = 0;
+                     for (int64_t part = 0; part < parts; ++part) {
+                       double sum = 0;
+                       for (int64_t k = part; k < inner; k += parts) {
+                         const int64_t at_a =
+                             product.transpose_a ? k + i * A.leading : i + k * A.leading;
+                         const int64_t at_b =
+                             product.transpose_b ? j + k * B.leading : k + j * B.leading;
+                         sum += factor(product, load_element(a, A.type, batch * A.stride + at_a)) *
+                                factor(product, load_element(b, B.type, batch * B.stride + at_b));
+                       }
+                       total += float(sum);
                      }
-                     float value = by * float(sum);
+                     float value = by * total;
                      if (plus != 0) {
                        value +=
                            plus * load_element(c, C.type, batch * C.stride + i + j * C.leading);
@@ -245,6 +267,7 @@ const pal::CublasLt& pal::cublas_lt() {
                               .preference_destroy = cublasLtMatmulPreferenceDestroy,
                               .preference_set = cublasLtMatmulPreferenceSetAttribute,
                               .heuristic = cublasLtMatmulAlgoGetHeuristic,
+                              .check = cublasLtMatmulAlgoCheck,
                               .matmul = cublasLtMatmul};
   return table;
 }

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "memory/run/program_set.h"
 #include "tests/emulation/emulation.h"
+#include "train/loop/run_options.h"
 
 namespace pal::test {
 namespace {
@@ -41,6 +42,28 @@ TEST_F(Gpu, SaysWhyThereIsNone) {
   EXPECT_EQ(refusal(), "");
   EXPECT_EQ(cuda_device().accelerator->description(),
             "Emulated GPU, 16 GiB, compute capability 7.5");
+}
+
+TEST_F(Gpu, RefusesPrecisionsThatItHasNot) {
+  for (const char* precision : {"f32", "bf16", "tf32"}) {
+    for (const int major : {7, 8}) {
+      emulation::settings() = {.major = major, .minor = 5};
+      const Config config = load_config(
+          PAL_SOURCE_DIR "/configs/nmt_small.yaml",
+          {parse_set("device.type=cuda"), parse_set(std::string("train.precision=") + precision)});
+      std::string text;
+      try {
+        training_device(config);
+      } catch (const UsageError& error) {
+        text = error.what();
+      }
+      const bool has = major == 8 || std::string(precision) == "f32";
+      EXPECT_EQ(text.empty(), has) << precision << " " << major;
+      if (has) continue;
+      EXPECT_EQ(text, "train.precision: Emulated GPU, 16 GiB, compute capability 7.5 has no " +
+                          std::string(precision) + " (8.0 has); set it to f32");
+    }
+  }
 }
 
 TEST_F(Gpu, MemoryIsZeroedAndLimited) {

@@ -91,13 +91,15 @@ class Machine {
     if (order == Order::shuffled) std::shuffle(turn.begin(), turn.end(), rng);
     while (!all(State::ended)) {
       bool ran = false;
+      // Warps go on at their own pace: in a shuffled turn some of them rest.
+      const uint32_t rest = order == Order::shuffled ? uint32_t(rng()) : 0;
       for (int t : turn) {
-        if (fibers_[size_t(t)].state != State::ready) continue;
+        if (fibers_[size_t(t)].state != State::ready || rest >> (t / kWarp) & 1) continue;
         ran = true;
         resume(t);
         if (error_) std::rethrow_exception(error_);
       }
-      if (release()) continue;
+      if (release() || rest) continue;
       if (!ran) stuck();
     }
     for (size_t i = 0; i < kGuard; ++i) {

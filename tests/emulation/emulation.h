@@ -19,8 +19,9 @@ struct Settings {
   int64_t memory = int64_t(1) << 34;  // bytes that can be had of it
   bool cudnn = true;                  // the library is found
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
+  uint32_t blas_boundary = 2;         // and for operands on such boundaries, or wider ones
   // So many more succeed, the next one fails; -1: none does.
-  int64_t good_copies = -1, good_allocations = -1, good_pins = -1;
+  int64_t good_copies = -1, good_allocations = -1, good_pins = -1, good_graphs = -1;
   // So many more times does a stream wait for an event as it is told, the next time it does not.
   int64_t good_waits = -1;
 };
@@ -37,6 +38,7 @@ bool real();  // there is no emulation: the tests run on hardware (tests/gpu)
 const std::set<std::pair<std::string, int>>& launches();
 int64_t kernels_run();       // grids that ran
 int64_t graphs_run();        // replays
+int64_t graphs_alive();      // that could be replayed
 int64_t convolutions_run();  // cuDNN's, asked for
 int64_t pending_work();      // queued and not done
 int64_t preferred_work();    // queued on streams of the highest priority so far

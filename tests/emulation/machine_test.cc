@@ -15,6 +15,11 @@ class Machine : public testing::Test {
  protected:
   void SetUp() override { emulation::settings() = {}; }
   void TearDown() override { emulation::settings() = {}; }
+  // Launches have no stream, so that nobody does them before they are waited for.
+  template <class... A> static void launched(A... args) {
+    launch(args...);
+    check_cuda(cudaStreamSynchronize(nullptr));
+  }
   template <class F> void refused(const std::string& why, F run) {
     try {
       run();
@@ -26,13 +31,13 @@ class Machine : public testing::Test {
 };
 
 __global__ void numbers_kernel(int64_t* y, int64_t n) {
-  const int64_t i = thread_number() + int64_t(blockIdx.y) * gridDim.x * blockDim.x;
+  const int64_t i = thread_number();
   if (i < n) y[i] = i;
 }
 TEST_F(Machine, RunsEveryThreadOnce) {
   std::vector<int64_t> y(1000, -1), want(1000);
   std::iota(want.begin(), want.end(), 0);
-  launch(numbers_kernel, {2, 8}, 64, 0, nullptr, y.data(), int64_t(1000));
+  launched(numbers_kernel, Grid(16), 64, 0, nullptr, y.data(), int64_t(1000));
   EXPECT_EQ(y, want);
 }
 
@@ -49,7 +54,7 @@ TEST_F(Machine, BarriersOrderTheThreads) {
     for (Order order : {Order::forward, Order::backward, Order::shuffled}) {
       emulation::settings().order = order;
       std::vector<int> y(96);
-      launch(reverse_kernel, {1}, 96, 96 * sizeof(int), nullptr, y.data(), barrier);
+      launched(reverse_kernel, Grid(1), 96, 96 * sizeof(int), nullptr, y.data(), barrier);
       if (barrier) {
         for (int i = 0; i < 96; ++i) EXPECT_EQ(y[size_t(i)], 95 - i);
       }
@@ -71,7 +76,7 @@ TEST_F(Machine, ShufflesReachTheWarpAlone) {
   for (Order order : {Order::forward, Order::backward, Order::shuffled}) {
     emulation::settings().order = order;
     std::vector<int> y(64), ballots(64);
-    launch(shuffle_kernel, {1}, 64, 0, nullptr, y.data(), ballots.data());
+    launched(shuffle_kernel, Grid(1), 64, 0, nullptr, y.data(), ballots.data());
     for (int i = 0; i < 64; ++i) {
       const int lane = i % 32, first = i / 32 * 32, next = lane < 31 ? lane + 1 : 31;
       EXPECT_EQ(y[size_t(i)], 496 * 10000 + first * 100 + next);
@@ -97,26 +102,27 @@ __global__ void fresh_kernel(float* y) { y[threadIdx.x] = shared_memory<float>()
 TEST_F(Machine, RefusesWhatAGpuWouldNotForgive) {
   std::vector<int> y(64);
   alignas(16) float x[8];
-  refused("cannot go on", [] { launch(divergent_kernel, {1}, 64, 0, nullptr); });
-  refused("cannot go on", [&] { launch(lost_lane_kernel, {1}, 64, 0, nullptr, y.data()); });
-  refused("past its end", [] { launch(overflow_kernel, {1}, 64, 32 * sizeof(int), nullptr); });
-  refused("off its boundary", [&] { launch(vector_kernel, {1}, 32, 0, nullptr, x + 1); });
-  refused("threads", [] { launch(overflow_kernel, {1}, 48, 400, nullptr); });
-  refused("bytes of shared", [] { launch(overflow_kernel, {1}, 64, 64 << 10, nullptr); });
-  launch(vector_kernel, {1}, 32, 0, nullptr, x);
+  refused("cannot go on", [] { launched(divergent_kernel, Grid(1), 64, 0, nullptr); });
+  refused("cannot go on", [&] { launched(lost_lane_kernel, Grid(1), 64, 0, nullptr, y.data()); });
+  refused("past its end",
+          [] { launched(overflow_kernel, Grid(1), 64, 32 * sizeof(int), nullptr); });
+  refused("off its boundary", [&] { launched(vector_kernel, Grid(1), 32, 0, nullptr, x + 1); });
+  refused("threads", [] { launched(overflow_kernel, Grid(1), 48, 400, nullptr); });
+  refused("bytes of shared", [] { launched(overflow_kernel, Grid(1), 64, 64 << 10, nullptr); });
+  launched(vector_kernel, Grid(1), 32, 0, nullptr, x);
   EXPECT_EQ(x[3], 4);
 }
 TEST_F(Machine, SharedMemoryHoldsNothingUseful) {
   float y[32] = {};
-  launch(fresh_kernel, {1}, 32, sizeof y, nullptr, y);
+  launched(fresh_kernel, Grid(1), 32, sizeof y, nullptr, y);
   for (float v : y) EXPECT_TRUE(std::isnan(v));
 }
 TEST_F(Machine, LaunchesAreRecordedWithTheirPlace) {
   const int line = __LINE__ + 1;
-  launch(fresh_kernel, {0}, 32, 0, nullptr, nullptr);
+  launched(fresh_kernel, Grid(0), 32, 0, nullptr, nullptr);
   EXPECT_FALSE(emulation::launches().count({"machine_test.cc", line}));  // no blocks, no launch
   float y[32];
-  launch(fresh_kernel, {1}, 32, sizeof y, nullptr, y);
+  launched(fresh_kernel, Grid(1), 32, sizeof y, nullptr, y);
   EXPECT_TRUE(emulation::launches().count({"machine_test.cc", line + 3}));
 }
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -25,28 +26,41 @@ struct Item {
   std::shared_ptr<struct EventState> event = {};
   int64_t count = 0;
 };
+// Recorded work: what must be done before a node, in the order of recording.
+struct EmulatedGraph {
+  struct Node {
+    Work work;
+    std::set<size_t> after;
+  };
+  std::vector<Node> nodes;
+  std::vector<EmulatedStream*> streams = {};
+  bool valid = true;
+};
 struct EventState {
   int64_t recorded = 0, reached = 0;
-  EmulatedGraph* graph = nullptr;  // recorded while that was captured
+  std::weak_ptr<EmulatedGraph> graph = {};  // recorded while that was captured, behind these
+  std::set<size_t> after = {};
 };
 struct EmulatedEvent {
   std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
 struct EmulatedStream {
   std::deque<Item> queue;
-  EmulatedGraph* capture = nullptr;
+  std::shared_ptr<EmulatedGraph> capture = {};
+  std::set<size_t> after = {};  // the next node of the capture
   bool origin = false;
   bool first = false;  // of the highest priority
-  bool joined = true;  // nothing captured since the origin waited for it
-};
-struct EmulatedGraph {
-  std::vector<Work> work;
-  std::vector<EmulatedStream*> streams;
 };
 
 namespace pal::emulation {
 namespace {
 
+// What is given no stream: a stream of its own, for which ours, which do not block, do not wait.
+EmulatedStream& legacy() {
+  static auto& one = *new EmulatedStream;
+  return one;
+}
+EmulatedStream& stream_of(cudaStream_t stream) { return stream ? *stream : legacy(); }
 // Never destroyed: a device that a static holds destroys its streams when the program ends.
 std::vector<EmulatedStream*>& streams() {
   static auto& list = *new std::vector<EmulatedStream*>;
@@ -56,11 +70,17 @@ std::map<void*, size_t>& blocks() {
   static auto& list = *new std::map<void*, size_t>;
   return list;
 }
-int64_t in_use = 0, replays = 0, work_first = 0;
+int64_t in_use = 0, replays = 0, work_first = 0, alive = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local EmulatedGraph* capturing = nullptr;  // by this thread
 
 cudaError_t fail(cudaError_t error) { return last_error = error; }
 bool is_to_fail(int64_t& good) { return good >= 0 && good-- == 0; }
+// Calls that a thread may not make while it captures: they spoil what is captured.
+bool is_spoiled() {
+  if (capturing) capturing->valid = false;
+  return capturing != nullptr;
+}
 
 // Does the stream's next item; false where it must wait for another stream.
 bool advance(EmulatedStream& s) {
@@ -92,7 +112,8 @@ void drain_shuffled(std::vector<EmulatedStream*> turn, const std::function<bool(
 // cannot: the least favourable for who waits for too little.
 void drain(const std::function<bool()>& is_done = nullptr) {
   std::vector<EmulatedStream*> turn = streams();
-  std::erase_if(turn, [](EmulatedStream* s) { return s->capture != nullptr; });
+  turn.push_back(&legacy());
+  std::erase_if(turn, [](EmulatedStream* s) { return s->capture.get() != nullptr; });
   if (settings().order == Order::backward) std::reverse(turn.begin(), turn.end());
   if (settings().order == Order::shuffled) drain_shuffled(turn, is_done);
   for (size_t i = 0; i < turn.size();) {
@@ -109,21 +130,20 @@ void drain(const std::function<bool()>& is_done = nullptr) {
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
   const auto held = hold();
-  if (!stream) {
-    work();
+  EmulatedStream& s = stream_of(stream);
+  if (s.capture) {
+    s.capture->nodes.push_back({std::move(work), s.after});
+    s.after = {s.capture->nodes.size() - 1};
     return cudaSuccess;
   }
-  if (stream->capture) {
-    stream->capture->work.push_back(std::move(work));
-    stream->queue.clear(), stream->joined = false;
-    return cudaSuccess;
-  }
-  work_first += stream->first;
-  stream->queue.push_back({.work = std::move(work)});
+  if (!stream && is_spoiled()) return fail(cudaErrorStreamCaptureImplicit);
+  work_first += s.first;
+  s.queue.push_back({.work = std::move(work)});
   return cudaSuccess;
 }
 
 int64_t graphs_run() { return replays; }
+int64_t graphs_alive() { return alive; }
 int64_t preferred_work() {
   const auto held = hold();
   return work_first;
@@ -132,7 +152,7 @@ int64_t pending_work() {
   const auto held = hold();
   int64_t n = 0;
   for (EmulatedStream* s : streams()) n += int64_t(s->queue.size());
-  return n;
+  return n + int64_t(legacy().queue.size());
 }
 
 }  // namespace pal::emulation
@@ -149,9 +169,10 @@ const char* cudaGetErrorString(cudaError_t error) {
   }
 }
 const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation        ? "cudaErrorMemoryAllocation"
-         : error == cudaErrorStreamCaptureUnjoined ? "cudaErrorStreamCaptureUnjoined"
-                                                   : "cudaError";
+  return error == cudaErrorMemoryAllocation           ? "cudaErrorMemoryAllocation"
+         : error == cudaErrorStreamCaptureUnjoined    ? "cudaErrorStreamCaptureUnjoined"
+         : error == cudaErrorStreamCaptureInvalidated ? "cudaErrorStreamCaptureInvalidated"
+                                                      : "cudaError";
 }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 13000, cudaSuccess; }
@@ -177,6 +198,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
   const auto held = hold();
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   if (is_to_fail(settings().good_allocations)) return fail(cudaErrorMemoryAllocation);
   if (int64_t(bytes) > settings().memory - in_use) return fail(cudaErrorMemoryAllocation);
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -186,6 +208,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
 }
 cudaError_t cudaFree(void* p) {
   const auto held = hold();
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   if (!p) return cudaSuccess;
   drain();
   in_use -= int64_t(blocks()[p]);
@@ -195,19 +218,21 @@ cudaError_t cudaFree(void* p) {
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) {
   const auto held = hold();
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   if (is_to_fail(settings().good_pins)) return fail(cudaErrorMemoryAllocation);
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* p) {
   const auto held = hold();
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   drain();
   std::free(p);
   return cudaSuccess;
 }
+// Of device memory: asynchronous, whatever its name says.
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
-  std::memset(p, value, bytes);
-  return cudaSuccess;
+  return cudaMemsetAsync(p, value, bytes, nullptr);
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
   return enqueue(stream, [=] { std::memset(p, value, bytes); });
@@ -242,28 +267,27 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   const auto held = hold();
-  if (!s) return cudaSuccess;  // what is given no stream is done at once
-  if (s->capture) return fail(cudaErrorInvalidValue);
-  const auto is_empty = [&] { return s->queue.empty(); };
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
+  const EmulatedStream& stream = stream_of(s);
+  if (stream.capture) return fail(cudaErrorStreamCaptureUnsupported);
+  const auto is_empty = [&] { return stream.queue.empty(); };
   if (!is_empty()) drain(is_empty);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   const auto held = hold();
-  EventState& event = *e->state;
-  if (event.graph && !s->capture) {  // joins the capture
-    s->capture = event.graph, s->joined = false;
-    event.graph->streams.push_back(s);
+  const EventState& event = *e->state;
+  const auto graph = event.graph.lock();
+  if (graph && !s->capture) {  // joins the capture
+    s->capture = graph, s->after.clear();
+    graph->streams.push_back(s);
   }
   if (s->capture) {
-    if (!event.graph) return fail(cudaErrorInvalidValue);
-    if (s->origin) {  // whoever recorded the event last has been waited for
-      for (EmulatedStream* other : s->capture->streams) {
-        if (!other->queue.empty() && other->queue.back().event == e->state) {
-          other->queue.clear(), other->joined = true;
-        }
-      }
+    if (graph != s->capture) {
+      s->capture->valid = false;
+      return fail(cudaErrorStreamCaptureIsolation);
     }
+    s->after.insert(event.after.begin(), event.after.end());
     return cudaSuccess;
   }
   if (is_to_fail(settings().good_waits)) return cudaSuccess;
@@ -274,8 +298,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 }
 cudaError_t cudaDeviceSynchronize() {
   const auto held = hold();
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   for (EmulatedStream* s : streams()) {
-    if (s->capture) return fail(cudaErrorInvalidValue);
+    if (s->capture) return fail(cudaErrorStreamCaptureUnsupported);
   }
   drain();
   return cudaSuccess;
@@ -291,19 +316,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   const auto held = hold();
   EventState& event = *e->state;
-  event.graph = s->capture;
-  if (s->capture) {
-    // Remembered at the end of the stream's queue, which is empty while it is captured.
-    s->queue.clear();
-    s->queue.push_back({.kind = Item::Kind::reach, .event = e->state});
-    return cudaSuccess;
-  }
+  event.graph = s->capture, event.after = s->after;
+  if (s->capture) return cudaSuccess;
   s->queue.push_back({.kind = Item::Kind::reach, .event = e->state, .count = ++event.recorded});
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   const auto held = hold();
+  if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   const EventState& event = *e->state;
+  if (event.graph.lock()) return fail(cudaErrorCapturedEvent);
   const auto is_reached = [&] { return event.reached >= event.recorded; };
   if (!is_reached()) drain(is_reached);
   return cudaSuccess;
@@ -311,23 +333,34 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
   const auto held = hold();
   drain();
-  s->capture = new EmulatedGraph, s->origin = true;
+  s->capture = std::make_shared<EmulatedGraph>(), s->origin = true;
+  s->after.clear();
+  capturing = s->capture.get();
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   const auto held = hold();
   if (!s->capture) return fail(cudaErrorInvalidValue);
-  *graph = std::exchange(s->capture, nullptr);
-  s->origin = false, s->queue.clear();
-  bool joined = true;
-  for (EmulatedStream* other : (*graph)->streams) {
-    joined &= other->joined;
-    other->capture = nullptr, other->joined = true, other->queue.clear();
+  const std::shared_ptr<EmulatedGraph> taken = std::exchange(s->capture, nullptr);
+  capturing = nullptr, s->origin = false;
+  for (EmulatedStream* other : taken->streams) other->capture = nullptr;
+  *graph = nullptr;
+  if (!taken->valid) return fail(cudaErrorStreamCaptureInvalidated);
+  // Everything must come before what the first stream would have done next.
+  std::vector<bool> reached(taken->nodes.size());
+  for (size_t n : s->after) reached[n] = true;
+  for (size_t n = reached.size(); n-- > 0;) {
+    if (!reached[n]) return fail(cudaErrorStreamCaptureUnjoined);
+    for (size_t before : taken->nodes[n].after) reached[before] = true;
   }
-  return joined ? cudaSuccess : fail(cudaErrorStreamCaptureUnjoined);
+  *graph = new EmulatedGraph{.nodes = taken->nodes};
+  return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
-  *ready = new EmulatedGraph{.work = graph->work};
+  const auto held = hold();
+  if (is_to_fail(settings().good_graphs)) return fail(cudaErrorMemoryAllocation);
+  ++alive;
+  *ready = new EmulatedGraph{.nodes = graph->nodes};
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -337,13 +370,36 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   const auto held = hold();
   drain();
+  --alive;
   delete graph;
   return cudaSuccess;
+}
+// In any order that its nodes allow.
+void replay(const EmulatedGraph& graph) {
+  static std::mt19937 rng;
+  std::vector<size_t> missing, ready;
+  std::vector<std::vector<size_t>> next(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    missing.push_back(graph.nodes[n].after.size());
+    for (size_t before : graph.nodes[n].after) next[before].push_back(n);
+    if (missing[n] == 0) ready.push_back(n);
+  }
+  while (!ready.empty()) {
+    auto taken = std::min_element(ready.begin(), ready.end());
+    if (settings().order == Order::backward) taken = std::max_element(ready.begin(), ready.end());
+    if (settings().order == Order::shuffled) taken = ready.begin() + int64_t(rng() % ready.size());
+    const size_t n = *taken;
+    ready.erase(taken);
+    graph.nodes[n].work();
+    for (size_t later : next[n]) {
+      if (--missing[later] == 0) ready.push_back(later);
+    }
+  }
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s) {
   if (is_to_fail(good_launches)) return fail(cudaErrorInvalidValue);
   return enqueue(s, [graph] {
     ++replays;
-    for (const Work& work : graph->work) work();
+    replay(*graph);
   });
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/accelerator.h"
+#include "core/boundary.h"
 #include "core/error.h"
 #include "core/op.h"
 
@@ -171,7 +172,10 @@ Evaluator::Evaluator(Program program, EvalOptions options)
     buffers_[v].bytes = spec.bytes();
     if (alias_of[v]) continue;
     const int at = (options_.offset + int(v) * options_.stride) % int(kAlignment);
-    place(buffers_[v], spec.bytes(), at - at % element_bytes(spec.dtype), uint32_t(v));
+    const int boundary = options_.on_rows
+                             ? std::max(int(row_boundary(spec)), int(element_bytes(spec.dtype)))
+                             : int(element_bytes(spec.dtype));
+    place(buffers_[v], spec.bytes(), at - at % boundary, uint32_t(v));
   }
   for (size_t v = 0; v < buffers_.size(); ++v) {
     size_t root = v;

@@ -32,6 +32,7 @@ struct EvalOptions {
   // Buffer i begins (offset + i * stride) mod 64 bytes past a boundary of 64, rounded down to whole
   // elements, as windows into a larger storage may.
   int offset = 0, stride = 0;
+  bool on_rows = false;  // and down to the boundary that rows of the value keep (core/boundary.h)
   unsigned char poison = 0xFF;  // every byte of outputs and workspaces; 0xFF makes NaNs
   std::vector<Alias> aliases = {};
   bool updates_in_place = true;  // a state's next value in the bytes of the old one

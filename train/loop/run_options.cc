@@ -112,6 +112,11 @@ Device training_device(const Config& config, std::string* said) {
         "train.precision: the processor has no tf32; set it to f32, or device.type to "
         "cuda on a machine with a GPU");
   }
+  const bool rounds = device.tf32 || *config.train.precision == "bf16";
+  if (rounds && device.accelerator && !device.accelerator->has_bf16()) {
+    throw UsageError("train.precision: " + device.accelerator->description() + " has no " +
+                     *config.train.precision + " (8.0 has); set it to f32");
+  }
   return device;
 }
 

@@ -1,6 +1,8 @@
 // Who shares bytes with whom, on small programs read by eye.
 #include <gtest/gtest.h>
 
+#include "ops/elementwise/activations.h"
+#include "ops/tensors/views.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -74,6 +76,20 @@ TEST(Storages, ProducersWriteStraightIntoAStack) {
   EXPECT_NE(s.of[size_t(t.x.id)], s.of[size_t(d.id)]) << "inputs are copied";
   auto writers = writers_of(t.b.program(), s);
   EXPECT_EQ(writers[size_t(s.of[size_t(d.id)])], (std::vector<NodeId>{0, 1, 2}));
+}
+
+// Views lie where their rows' boundaries are kept: 12 bytes in, rows of 12 do and rows of 16 do
+// not.
+TEST(Storages, ViewsKeepTheBoundariesOfTheirRows) {
+  Builder b;
+  Val rows = slice(relu(b.input("x", {{5, 3}})), 1, 5);
+  Val wide = reshape(rows, {3, 4}), same = reshape(rows, {2, 2, 3});
+  b.output("y", relu(wide)), b.output("z", relu(same));
+  const Storages s = assign_storages(b.program(), {}, {});
+  EXPECT_EQ(s.of[rows.id], s.of[same.id]);
+  EXPECT_EQ(s.offset[same.id], 12);
+  EXPECT_NE(s.of[rows.id], s.of[wide.id]) << "a copy";
+  EXPECT_EQ(s.offset[wide.id], 0);
 }
 
 TEST(Storages, AStackWithinAStack) {

@@ -12,6 +12,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/attention_step.h"
 #include "ops/elementwise/arithmetic.h"
+#include "ops/kernels/element_types.h"
 #include "ops/sums/reduce.h"
 #include "ops/tensors/positions.h"
 #include "tests/support/eval.h"
@@ -54,6 +55,48 @@ Results attend(Sizes s, bool fused, const std::vector<float>& lengths, bool caus
   if (!lengths.empty()) eval.set("lengths", lengths);
   eval.run();
   return {eval.floats("out"), eval.floats("d0"), eval.floats("d1"), eval.floats("d2")};
+}
+
+// dq, dk and dv of attention_grad from the numbers of a type, in that type.
+Results grads_in(DType type, const Sizes& s, bool causal, const Results* values, Results* set) {
+  Builder b;
+  const Shape q{s.T, s.B, s.D}, k{s.S, s.B, s.D};
+  std::vector<Val> in;
+  for (const Shape& shape : {q, k, k, q}) {
+    in.push_back(b.input("x" + std::to_string(in.size()), {shape, type}));
+  }
+  in.push_back(b.input("x4", {{s.B, s.heads, s.T}}));
+  in.push_back(b.input("x5", {q, type}));
+  in.resize(8);
+  const auto out =
+      b.emit(attention_grad_op, in, AttentionAttrs{.heads = s.heads, .causal = causal});
+  for (int i = 0; i < 3; ++i) b.output("d" + std::to_string(i), out[size_t(i)]);
+  Evaluator eval(b.take());
+  for (unsigned i = 0; i < 6; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    const int64_t n = eval.program().value(eval.find(name)).spec.numel();
+    eval.set(name, values ? (*values)[i] : noise(n, i + 1));
+    if (set) set->push_back(eval.floats(name));
+  }
+  eval.run();
+  return {eval.floats("d0"), eval.floats("d1"), eval.floats("d2")};
+}
+
+// Sums over tiles of keys and of queries are f32: a bf16 gradient is that of f32, rounded once.
+TEST(MultiHead, GradientsAreRoundedOnce) {
+  for (const bool causal : {false, true}) {
+    const Sizes sizes{200, 200, 2, 12, 2};
+    Results values;
+    const Results halves = grads_in(DType::bf16, sizes, causal, nullptr, &values);
+    const Results whole = grads_in(DType::f32, sizes, causal, &values, nullptr);
+    for (size_t r = 0; r < whole.size(); ++r) {
+      for (size_t i = 0; i < whole[r].size(); ++i) {
+        bf16 rounded;
+        store(&rounded, 0, whole[r][i]);
+        ASSERT_EQ(halves[r][i], load(&rounded, 0)) << "gradient " << r << " element " << i;
+      }
+    }
+  }
 }
 
 void expect_near(const Results& a, const Results& b, float tolerance) {

@@ -315,7 +315,7 @@ Problems check_threads(const Case& c) {
   return problems;
 }
 
-Problems check_alignment(const Case& c) {
+Problems check_alignment(const Case& c, bool on_rows) {
   Problems problems;
   KernelCache cache(device_of(c, 2));
   auto base = evaluate(c, {.threads = 2, .cache = &cache}, problems);
@@ -323,16 +323,24 @@ Problems check_alignment(const Case& c) {
     for (int stride : {0, 20}) {  // all alike, and each operand elsewhere
       if (stride && offset % 16 != 4) continue;
       compare(c, base,
-              evaluate(c, {.threads = 2, .cache = &cache, .offset = offset, .stride = stride},
+              evaluate(c,
+                       {.threads = 2,
+                        .cache = &cache,
+                        .offset = offset,
+                        .stride = stride,
+                        .on_rows = on_rows},
                        problems),
               "with buffers " + std::to_string(offset) + " bytes past a boundary", problems);
     }
   }
   // Windows of 16-bit and smaller elements begin on odd addresses too.
   for (int offset : {1, 2, 7}) {
-    compare(c, base,
-            evaluate(c, {.threads = 2, .cache = &cache, .offset = offset, .stride = 2}, problems),
-            "with small elements on odd addresses", problems);
+    compare(
+        c, base,
+        evaluate(c,
+                 {.threads = 2, .cache = &cache, .offset = offset, .stride = 2, .on_rows = on_rows},
+                 problems),
+        "with small elements on odd addresses", problems);
   }
   return problems;
 }

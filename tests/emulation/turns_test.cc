@@ -1,0 +1,150 @@
+// What lies around the kernels of a set of programs on one GPU: state that survives a growing
+// arena, outputs that are watched while the next program's inputs come in, recordings that the
+// device has no room for.
+#include <cmath>
+#include <cstring>
+
+#include "core/builder.h"
+#include "core/scalars.h"
+#include "memory/run/program_set.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/optimizer/sgd.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/transfers.h"
+#include "tests/emulation/fixture.h"
+#include "train/loop/step_watch.h"
+
+namespace pal::test {
+namespace {
+
+using emulation::Order;
+
+class SetOnGpu : public OnGpu {
+ protected:
+  // w -= rate * the sum over the rows of x.
+  static Program step_over(int64_t rows) {
+    Builder b;
+    Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
+    Val w = b.state("w", {{8}}, Role::weight);
+    sgd(w, sum_leading(scale(relu(b.input("x", {{rows, 8}})), 0.5f)), scalars);
+    return b.take();
+  }
+  static void run(Executable& step, float x, float rate) {
+    const StepScalars scalars{.learning_rate = rate};
+    std::memcpy(step.input("scalars"), &scalars, sizeof scalars);
+    std::fill_n(reinterpret_cast<float*>(step.input("x")), step.input_spec("x").numel(), x);
+    step.run();
+  }
+  static std::vector<float> weights(ProgramSet& set) {
+    const float* w = reinterpret_cast<const float*>(set.state()[0].data);
+    return {w, w + 8};
+  }
+};
+
+// The steps have changed the state on the device alone when a larger program comes.
+TEST_F(SetOnGpu, StateSurvivesAGrowingArena) {
+  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    const Device device = cuda_device();
+    ProgramSet set({}, device);
+    Executable& step = set.add("small", step_over(3));
+    std::fill_n(reinterpret_cast<float*>(set.state()[0].data), 8, 3.0f);
+    run(step, 1, 0.5f);
+    const int64_t before = set.arena_bytes();
+    set.add("large", step_over(4000));
+    EXPECT_GT(set.arena_bytes(), before);
+    // Whatever is still under way is done before this returns.
+    device.accelerator->release(Space::host, device.accelerator->allocate(Space::host, 64));
+    EXPECT_EQ(weights(set), std::vector<float>(8, 3 - 0.5f * 0.5f * 3));
+  }
+}
+
+// Old and new are never held at once: an arena may grow to more than half of the memory. Where it
+// may not grow, it is as it was.
+TEST_F(SetOnGpu, ArenaGrowsBeyondHalfOfTheMemory) {
+  if (emulation::real()) GTEST_SKIP() << "a real one has what it has";
+  emulation::settings().memory = 1 << 20;
+  ProgramSet set({}, cuda_device());
+  Executable& first = set.add("first", step_over(6000));
+  run(first, 1, 0.5f);
+  const std::vector<float> then = weights(set);
+  const int64_t small = set.arena_bytes();
+  ASSERT_GT(small, 1 << 18);
+  EXPECT_THROW(set.add("too large", step_over(40000)), BudgetError);
+  EXPECT_EQ(set.arena_bytes(), small);
+  EXPECT_EQ(weights(set), then);
+  set.add("large", step_over(9500));
+  EXPECT_GT(set.arena_bytes() + small, 1 << 20);
+  EXPECT_EQ(weights(set), then);
+  run(first, 1, 0.5f);
+  EXPECT_EQ(weights(set)[0], 2 * then[0]);
+}
+
+// The inputs of one program lie where another one has its loss; nobody waits in between.
+TEST_F(SetOnGpu, WatchedOutputsAreTheirOwnPrograms) {
+  const Device device = cuda_device();
+  for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+    emulation::settings().order = order;
+    ProgramSet set({}, device);
+    std::vector<Executable*> steps;
+    for (const int64_t rows : {1, 500}) {
+      Builder b;
+      Val x = b.input("x", {{rows, 8}});
+      Val loss = sum_all(x);
+      b.output("loss", loss), b.output("gate", scale(broadcast_leading(loss, {4}), 1));
+      b.output("grad_norm", scale(broadcast_leading(loss, {4}), 2));
+      steps.push_back(&set.add(std::to_string(rows), b.take()));
+    }
+    StepWatch watch(device.accelerator, 8);
+    for (int64_t n = 0; n < 8; ++n) {
+      Executable& step = *steps[size_t(n % 2)];
+      // What the watch must not see: NaNs among the inputs of the larger one, not in the smaller.
+      std::fill_n(reinterpret_cast<float*>(step.input("x")), step.input_spec("x").numel(),
+                  n % 2 ? NAN : 1.0f);
+      step.run();
+      if (n % 2 == 0) watch.keep(step, n, true);
+    }
+    EXPECT_FALSE(watch.first_bad()) << int(order);
+  }
+}
+
+// No room for a recording: the steps run all the same.
+TEST_F(SetOnGpu, RunsUnrecordedWhatCannotBeRecorded) {
+  if (emulation::real()) GTEST_SKIP() << "a real one has what it has";
+  std::vector<float> want;
+  for (const int64_t good : {-1, 0, 1}) {
+    emulation::settings().good_graphs = good;
+    ProgramSet set({}, cuda_device());
+    Executable& step = set.add("step", step_over(3));
+    const int64_t before = emulation::graphs_run();
+    for (int n = 0; n < 6; ++n) run(step, float(n), 0.5f);
+    const std::vector<float> got = weights(set);
+    if (good == -1) want = got;
+    EXPECT_EQ(got, want) << good;
+    EXPECT_EQ(emulation::graphs_run() - before, good == -1 ? 5 : good) << good;
+  }
+}
+
+TEST_F(SetOnGpu, KeepsABoundedNumberOfRecordings) {
+  if (emulation::real()) GTEST_SKIP() << "the driver does not count";
+  const int most = int(Turns::kMostRecorded);
+  ProgramSet set({}, cuda_device());
+  std::vector<Executable*> steps;
+  for (int i = 0; i < most + 2; ++i) steps.push_back(&set.add(std::to_string(i), step_over(1 + i)));
+  const int64_t before = emulation::graphs_alive();
+  for (int round = 0; round < 6; ++round) {
+    for (Executable* step : steps) run(*step, 1, 0.5f);
+  }
+  EXPECT_EQ(emulation::graphs_alive() - before, 2 * most);
+  // One that was without a place takes that of one that has not run for long.
+  for (int64_t n = 0; n <= Turns::kLongUnused; ++n) run(*steps[0], 1, 0.5f);
+  const int64_t replays = emulation::graphs_run();
+  for (int n = 0; n < 4; ++n) run(*steps[size_t(most)], 1, 0.5f);
+  (void)weights(set);
+  EXPECT_GT(emulation::graphs_run(), replays);
+  EXPECT_EQ(emulation::graphs_alive() - before, 2 * most);
+}
+
+}  // namespace
+}  // namespace pal::test
