@@ -1,5 +1,5 @@
-# Scripts that are tested: scripts/gpu-check with programs that only pretend, scripts/check-layers, and
-# the words of the launcher.
+# Scripts that are tested: scripts/gpu-check with programs that only pretend, scripts/check-layers, the
+# words of the launcher, and the changes that scripts/mutate makes.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   add_test(NAME scripts/gpu_check
@@ -8,4 +8,6 @@ if(Python3_FOUND)
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/scripts/check_layers_test.py)
   add_test(NAME scripts/launcher_words
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/scripts/launcher_words_test.py)
+  add_test(NAME scripts/mutate
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/scripts/mutate_test.py)
 endif()

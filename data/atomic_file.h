@@ -17,9 +17,12 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, size_t bytes);
+  // Writes over what was written before, from that byte of the file on.
+  void write_again(size_t at, const void* data, size_t bytes);
   void commit();
 
  private:
+  template <typename Call> void write_all(const void* data, size_t bytes, const Call& call);
   [[noreturn]] void fail(const std::string& doing);
   void discard();
 

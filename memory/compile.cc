@@ -48,6 +48,11 @@ Made choose_operand_layouts(const Program& p, Context context, std::string* note
   return out;
 }
 
+// Clones were chosen with what they fuse to in mind.
+bool is_chosen(Options o) {
+  return o.recompute == Recompute::priced && o.recompute_options.chosen.has_value();
+}
+
 // The order of the passes. A pass is a row here and a function of its room, or of memory/choices.h.
 constexpr bool kTradesTime = true;
 const Pass kPasses[] = {
@@ -64,8 +69,10 @@ const Pass kPasses[] = {
     {"reruns", recompute_some, [](Options o) { return o.recompute == Recompute::reruns; },
      Keep::always, kTradesTime},
     {"fuse_recompute", fold_clones,
-     [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none; },
+     [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none && !is_chosen(o); },
      Keep::if_scheduled_peak_not_higher, kTradesTime},
+    {"fuse_recompute", fold_clones, [](Options o) { return o.fuse_recompute && is_chosen(o); },
+     Keep::always, kTradesTime},
     {"fuse_recompute", fold_plain,
      [](Options o) { return o.fuse_recompute && o.recompute != Recompute::none; },
      Keep::if_final_peak_not_higher, kTradesTime},

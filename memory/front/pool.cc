@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/front/bound.h"
+#include "memory/front/choose.h"
 #include "memory/front/deep.h"
-#include "memory/front/dual.h"
 #include "memory/pass.h"
 #include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
@@ -19,15 +18,6 @@ namespace pal {
 namespace {
 
 constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
-constexpr int kFrontTargets = 32;
-// Iterates a target: as many as this many nodes allow, within limits.
-constexpr size_t kDualNodes = 40'000;
-constexpr int kFewestIterates = 3, kMostIterates = 10;
-// Every so many targets is reached by copies too: placement decides there, and takes long.
-constexpr size_t kSwappedEvery = 4;
-// Larger targets from which a target is reached by copies, as steps of the grid.
-constexpr int kStepsUp[] = {2, 8};
-
 // A plan that is not placed yet.
 struct Unplaced {
   CompileOptions options;
@@ -38,18 +28,6 @@ struct Unplaced {
 
 bool faster(const Unplaced& a, const Unplaced& b) {
   return a.ms != b.ms ? a.ms < b.ms : a.alive < b.alive;
-}
-
-// The fastest first, each with fewer bytes than all before it.
-std::vector<DualIterate> unbeaten(std::vector<DualIterate> iterates) {
-  std::stable_sort(iterates.begin(), iterates.end(), [](const auto& a, const auto& b) {
-    return a.ms != b.ms ? a.ms < b.ms : a.bytes < b.bytes;
-  });
-  std::vector<DualIterate> out;
-  for (DualIterate& each : iterates) {
-    if (out.empty() || each.bytes < out.back().bytes) out.push_back(std::move(each));
-  }
-  return out;
 }
 
 // What is read after the forward phase, by how it got there.
@@ -92,13 +70,22 @@ class Pool {
     const Unplaced none = judged(plain_, "none", &passed);
     pool_.push_back(none);
     Front front{.floor = floor_of(passed), .plain_ms = none.ms};
+    add_chosen(front.floor.bytes);
     add_techniques();
-    add_priced(none.alive, front.floor.bytes);
-    place(front);
+    add_deep();
+    place_techniques();
+    front.points = unbeaten();
+    bound(front);
     return front;
   }
 
  private:
+  void bound(Front& front) const {
+    std::vector<int64_t> bytes;
+    for (const FrontPoint& point : front.points) bytes.push_back(point.bytes);
+    const std::vector<double> ms = bounds_ms(recorded_, layout_, plain_, *plain_.profile, bytes);
+    for (size_t i = 0; i < ms.size(); ++i) front.points[i].bound_ms = ms[i];
+  }
   Unplaced judged(CompileOptions options, std::string from, Compiled* passed = nullptr) {
     Compiled own;
     if (!passed) passed = &own;
@@ -165,29 +152,19 @@ class Pool {
     return "echo " + std::to_string(int(std::lround(100 * part))) + " %";
   }
 
-  void add_priced(int64_t most, int64_t least) {
-    CompileOptions priced = plain_;
-    priced.recompute = Recompute::priced;
-    Dual dual(recorded_, priced, *plain_.profile);
-    const int64_t saved = std::max<int64_t>(dual.plain_bytes() - most, 0);  // by later passes
-    const int iterations =
-        std::clamp(int(kDualNodes / (recorded_.nodes.size() + 1)), kFewestIterates, kMostIterates);
-    std::vector<int64_t> targets;
-    std::vector<DualIterate> iterates;
-    for (int k = 1; k <= kFrontTargets; ++k) {
-      const double part = std::pow(double(least) / double(most), double(k) / kFrontTargets);
-      targets.push_back(int64_t(double(most) * part));
-      for (DualIterate& each : dual.iterate(targets.back() + saved, iterations)) {
-        iterates.push_back(std::move(each));
+  // Choices by the sketch, down to the floor.
+  void add_chosen(int64_t least) {
+    CompileOptions chosen = plain_;
+    chosen.recompute = Recompute::priced;
+    for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least)) {
+      chosen.recompute_options.chosen = std::move(each.again);
+      chosen.swap = {};
+      if (!each.away.empty()) {
+        chosen.swap = {.method = Swap::planned, .chosen = std::move(each.away)};
       }
+      chosen.budget = each.limit;
+      place(chosen, "chosen for " + format_bytes(each.limit));
     }
-    const size_t first = pool_.size();
-    for (DualIterate& each : unbeaten(std::move(iterates))) {
-      priced.recompute_options.prices = std::move(each.prices);
-      add(priced, "prices");
-    }
-    add_deep();
-    if (has_link()) add_swapped(targets, first);
   }
 
   void add_deep() {
@@ -199,49 +176,39 @@ class Pool {
     }
   }
 
-  // Down to some targets by copies: from the step as it was recorded, and from priced steps of
-  // larger targets.
-  void add_swapped(const std::vector<int64_t>& targets, size_t first) {
-    const std::vector<Unplaced> priced(pool_.begin() + std::ptrdiff_t(first), pool_.end());
-    for (size_t k = kSwappedEvery - 1; k < targets.size(); k += kSwappedEvery) {
-      std::vector<const Unplaced*> from{pool_.data()};
-      for (const int up : kStepsUp) {
-        if (size_t(up) > k) break;
-        const Unplaced* best = nullptr;
-        for (const Unplaced& each : priced) {
-          if (each.alive <= targets[k - size_t(up)] && (!best || faster(each, *best))) best = &each;
-        }
-        if (best && best->alive > targets[k] &&
-            std::find(from.begin(), from.end(), best) == from.end()) {
-          from.push_back(best);
-        }
-      }
-      std::vector<Unplaced> made;
-      for (const Unplaced* base : from) {
-        CompileOptions options = base->options;
-        options.swap.method = Swap::planned, options.budget = targets[k];
-        made.push_back(judged(std::move(options), base->from + ", swapped"));
-      }
-      for (Unplaced& each : made) pool_.push_back(std::move(each));
+  // Adds a point.
+  const FrontPoint& place(const CompileOptions& options, std::string from) {
+    const Compiled step = compile(recorded_, cache_, layout_, options);
+    FrontPoint point{.options = options,
+                     .from = std::move(from),
+                     .bytes = step.plan.device().bytes,
+                     .step_ms = step.time->step_ms};
+    count_maps(step, point);
+    placed_.push_back(std::move(point));
+    return placed_.back();
+  }
+
+  // Techniques are placed where no plan has both fewer bytes than they could and less time.
+  void place_techniques() {
+    std::stable_sort(pool_.begin(), pool_.end(), faster);
+    for (const Unplaced& each : pool_) {
+      const bool beaten = std::any_of(placed_.begin(), placed_.end(), [&](const FrontPoint& point) {
+        return point.bytes <= each.alive && point.step_ms <= each.ms;
+      });
+      if (!beaten) place(each.options, each.from);
     }
   }
 
-  void place(Front& front) {
-    std::stable_sort(pool_.begin(), pool_.end(), faster);
-    int64_t least = std::numeric_limits<int64_t>::max();
-    for (Unplaced& each : pool_) {
-      if (each.alive >= least) continue;
-      const Compiled step = compile(recorded_, cache_, layout_, each.options);
-      FrontPoint point{.options = std::move(each.options),
-                       .from = std::move(each.from),
-                       .bytes = step.plan.device().bytes,
-                       .step_ms = step.time->step_ms};
-      if (point.bytes >= least) continue;
-      least = point.bytes;
-      count_maps(step, point);
-      front.points.push_back(std::move(point));
+  std::vector<FrontPoint> unbeaten() {
+    std::stable_sort(placed_.begin(), placed_.end(), [](const FrontPoint& a, const FrontPoint& b) {
+      return a.step_ms != b.step_ms ? a.step_ms < b.step_ms : a.bytes < b.bytes;
+    });
+    std::vector<FrontPoint> points;
+    for (FrontPoint& point : placed_) {
+      if (points.empty() || point.bytes < points.back().bytes) points.push_back(std::move(point));
     }
-    std::reverse(front.points.begin(), front.points.end());
+    std::reverse(points.begin(), points.end());
+    return points;
   }
 
   Program recorded_;
@@ -249,6 +216,7 @@ class Pool {
   const StateLayout& layout_;
   CompileOptions plain_;
   std::vector<Unplaced> pool_;
+  std::vector<FrontPoint> placed_;
 };
 
 }  // namespace

@@ -1,12 +1,11 @@
 // The front of a step: every plan known of it that no other beats in both bytes and time.
 //
 // The pool holds the step as it was recorded, each technique alone (mirror, sqrt, echo at five
-// overheads, lossless encodings, swapping, echo with swapping), and for a fixed grid of targets the
-// steps that prices lead to (memory/front/dual.h), alone and swapped further down where the device
-// has a link. What is in it depends on no budget and on no clock. A candidate is judged by its
-// bytes alive, which no placement goes below, and by its predicted time; only those that are not
-// beaten are placed. So pick() is never slower than a technique alone that fits, and never slower
-// with a larger budget.
+// overheads, lossless encodings, swapping, echo with swapping), and for a fixed grid of sizes what
+// is best made again or copied to the host (memory/front/choose.h). What is in it depends on no
+// budget and on no clock. These are placed; a technique is judged by its bytes alive, which no
+// placement goes below, and by its predicted time, and is placed where no other plan beats that. So
+// pick() is never slower than a technique alone that fits, and never slower with a larger budget.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,9 +16,10 @@ namespace pal {
 
 struct FrontPoint {
   CompileOptions options;  // compile() makes this plan of them
-  std::string from;        // "echo 9 %", "priced for 1.20 GB, swapped"
+  std::string from;        // "echo 9 %", "chosen for 1.20 GB"
   int64_t bytes = 0;       // placed, with the state
   double step_ms = 0;      // predicted
+  double bound_ms = 0;     // no plan of so many bytes is faster (memory/front/bound.h)
   // Bytes of feature maps that the backward pass reads: kept as they are, made again, kept in other
   // forms, and copied to the host's memory; and what the host holds at most.
   int64_t kept = 0, recomputed = 0, encoded = 0, offloaded = 0, host = 0;
@@ -39,6 +39,8 @@ struct Front {
   // The fastest that fits; null where none does.
   const FrontPoint* pick(int64_t budget) const;
   double overhead(const FrontPoint& point) const { return point.step_ms / plain_ms - 1; }
+  // The part of the point's time that a faster plan could save at most.
+  static double gap(const FrontPoint& point) { return 1 - point.bound_ms / point.step_ms; }
 };
 
 // `options`: what every candidate has (schedule, in-place, host_budget, profile); what they ask of

@@ -61,6 +61,10 @@ struct RecomputeOptions {
   // priced: what bytes cost by position, and how often the cut is made.
   Prices prices = {};
   int rounds = 2;
+  // priced: these values run again, and no cut is made: numbers of the step with operators of
+  // several parts taken apart (memory/passes/parts.h). What only they need runs again where it is
+  // among them, and is kept otherwise.
+  std::optional<std::vector<ValueId>> chosen = {};
   // reruns: in the order in which they run, so `before` ascends by its node. Numbers are those of
   // the recorded step with its operators in parts (split_parts).
   std::vector<Rerun> reruns = {};

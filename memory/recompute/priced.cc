@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <utility>
 
+#include "core/error.h"
 #include "memory/recompute/region_cut.h"
 
 namespace pal {
@@ -103,9 +106,27 @@ Choice choose_priced(const StepView& view, const RecomputeOptions& options,
   return choice;
 }
 
+namespace {
+
+Choice given_choice(const StepView& view, const std::vector<ValueId>& chosen) {
+  Choice choice(view.program.values.size(), 0);
+  for (ValueId v : chosen) {
+    if (v < 0 || size_t(v) >= choice.size()) {
+      throw ProgramError("[priced] value " + std::to_string(v) + " was chosen; the step has " +
+                         std::to_string(choice.size()) + ": it was chosen for another step");
+    }
+    choice[v] = 1;
+  }
+  return choice;
+}
+
+}  // namespace
+
 Clones priced_clones(const StepView& view, const RecomputeOptions& options,
                      const DeviceProfile& device) {
-  Clones clones = insert_clones(view, choose_priced(view, options, device), kClonesFar);
+  Choice choice =
+      options.chosen ? given_choice(view, *options.chosen) : choose_priced(view, options, device);
+  Clones clones = insert_clones(view, std::move(choice), kClonesFar);
   if (options.bits) stash_bits(clones);
   return clones;
 }

@@ -19,7 +19,8 @@ namespace pal {
 // `view`: with infinite RecomputeOptions::heavy.
 Choice choose_priced(const StepView& view, const RecomputeOptions& options,
                      const DeviceProfile& device);
-// The step with that choice: clones, and bits where options.bits.
+// The step with that choice, or with options.chosen: clones, and bits where options.bits.
+// ProgramError where a chosen value is none of the step's.
 Clones priced_clones(const StepView& view, const RecomputeOptions& options,
                      const DeviceProfile& device);
 

@@ -19,6 +19,10 @@ void PassedEvents::wait_for_last() {
   if (ended_ >= 1) accelerator_->wait(steps_[ended_ % kKept].end);
 }
 
+void PassedEvents::wait_for_passed() {
+  if (next_ > 0) accelerator_->wait(now().events[next_ - 1]);
+}
+
 void PassedEvents::begin_count() {
   for (Step& step : steps_) step.number = -1;
   count_ = 0;

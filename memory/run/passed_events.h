@@ -23,6 +23,9 @@ class PassedEvents {
   // The caller waits until the device has done the last step.
   void wait_for_last();
 
+  // The caller waits until the device has done all that the last moment passed comes behind.
+  void wait_for_passed();
+
   // Steps are counted from 0 again; those before are no longer asked for.
   void begin_count();
   // A step that will report these moments.

@@ -1,8 +1,7 @@
-// Waiting, and the change from one use of a pool to another.
+// Programs that come and go, steps, and waiting.
 #include "memory/run/shared_pool.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -16,16 +15,8 @@ namespace {
 // A job that is late for its next step (it loads, saves, logs) holds nothing. Who waits for it
 // longer than its own last step took goes on without it.
 constexpr double kLeastPatience = 0.02;  // seconds
-
-using Buffers = std::vector<SharableBuffer>;
-
-bool same_buffers(const Buffers& a, const Buffers& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const SharableBuffer& x, const SharableBuffer& y) {
-                      return x.bytes == y.bytes && x.storage == y.storage &&
-                             x.life.begin == y.life.begin && x.life.end == y.life.end;
-                    });
-}
+// A gate that goes by a clock is asked again no sooner than after so long.
+constexpr double kLeastSleep = 1e-4;
 
 PoolUse use_of(CorunWay way, size_t jobs, int64_t bytes, std::vector<int64_t> parts) {
   PoolUse use{.way = std::move(way), .jobs = {}, .bytes = bytes, .parts = std::move(parts)};
@@ -135,7 +126,7 @@ const PoolOffsets& SharedPool::offset(JobId job, size_t program) const {
 PoolOffsets SharedPool::offset_of(JobId job, const StepShape& shape) const {
   std::lock_guard lock(mutex_);
   for (const Added& program : at(job).programs) {
-    if (same_buffers(program.shape.buffers, shape.buffers)) return program.offset;
+    if (program.shape.buffers == shape.buffers) return program.offset;
   }
   return {};
 }
@@ -143,28 +134,6 @@ PoolOffsets SharedPool::offset_of(JobId job, const StepShape& shape) const {
 int64_t SharedPool::resident() const {
   std::lock_guard lock(mutex_);
   return accelerator_ ? block_bytes_ : pages_.resident();
-}
-
-// With nobody inside a step. What lay in the pool is lost.
-void SharedPool::commit(int64_t bytes, int64_t addresses) {
-  if (!accelerator_) return pages_.commit(bytes, addresses);
-  if (bytes == block_bytes_) return;
-  for (Member& m : members_) {
-    if (m.events) m.events->wait_for_last();
-  }
-  const int64_t had = block_bytes_;
-  const auto release = [&] {
-    if (block_) accelerator_->release(Space::device, std::exchange(block_, nullptr));
-    block_bytes_ = 0;
-  };
-  release();
-  try {
-    block_ = accelerator_->allocate(Space::device, bytes), block_bytes_ = bytes;
-  } catch (const BudgetError&) {
-    if (had > 0) block_ = accelerator_->allocate(Space::device, had), block_bytes_ = had;
-    ++gate_version_;  // what was recorded is of another place
-    throw;
-  }
 }
 
 // The job's compute queue goes on when the device has done what the others have passed.
@@ -189,118 +158,6 @@ void SharedPool::wait_at_barrier(JobId job) {
     const Accelerator::Event event = &o != &m && o.events ? o.events->end_of_last() : nullptr;
     if (event) m.queues->wait(kComputeQueue, event);
   }
-}
-
-// Where a program lies under the present use.
-void SharedPool::place(JobId job, size_t program) {
-  Member& m = at(job);
-  Added& added = m.programs[program];
-  added.alone = false;
-  if (m.slot < 0) return;
-  const size_t slot = size_t(m.slot);
-  const CorunWay& way = use_.way;
-  switch (way.kind) {
-    case CorunWay::Kind::turns: added.offset = added.planned; break;
-    case CorunWay::Kind::beside: {
-      added.offset = added.planned;
-      added.alone = added.height > use_.parts[slot];
-      const auto first = use_.parts.begin();
-      const int64_t base = std::accumulate(first, first + m.slot, int64_t(0));
-      for (int64_t& offset : added.offset) offset += added.alone ? 0 : base;
-      break;
-    }
-    case CorunWay::Kind::circle:
-      if (same_buffers(added.shape.buffers, way.circle.jobs[slot].shape->buffers)) {
-        added.offset = way.placement.offset[slot];
-        m.on_circle = program;
-        break;
-      }
-      [[fallthrough]];
-    case CorunWay::Kind::tickets: {
-      // The longest-lived first is better for others, and may be taller than the plan.
-      if (place_longest_first(added.shape, added.offset) > use_.bytes) added.offset = added.planned;
-      for (size_t i = 0; slot % 2 == 1 && i < added.offset.size(); ++i) {
-        added.offset[i] = use_.bytes - added.offset[i] - added.shape.buffers[i].bytes;
-      }
-      break;
-    }
-  }
-  if (has_one_rule()) return;
-  added.regions = region_program(added.shape, added.offset, region_bytes_);
-}
-
-bool SharedPool::has_one_rule() const {
-  return is_in_turns() || use_.way.kind == CorunWay::Kind::beside;
-}
-
-bool SharedPool::all_on_circle() const {
-  return std::all_of(members_.begin(), members_.end(), [](const Member& m) {
-    return m.left || m.slot < 0 || (m.on_circle && m.program == *m.on_circle);
-  });
-}
-
-bool SharedPool::any_inside() const {
-  return std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.inside; });
-}
-
-// With nobody inside a step: the use that was asked for, and the gate for what jobs run now.
-void SharedPool::settle() {
-  if (next_) {
-    PoolUse next = std::move(*next_);
-    next_.reset();
-    int64_t addresses = 0;  // what all jobs can make use of
-    for (const Member& m : members_) {
-      int64_t tallest = 0;
-      for (const Added& program : m.programs) tallest = std::max(tallest, program.height);
-      addresses += tallest;
-    }
-    commit(next.bytes, addresses);
-    use_ = std::move(next);
-    in_use_ = true, ++version_;
-    gate_.reset();
-    for (Member& m : members_) m.slot = -1, m.on_circle.reset();
-    for (size_t i = 0; i < use_.jobs.size(); ++i) at(use_.jobs[i]).slot = int(i);
-    region_bytes_ = region_bytes_of(use_.bytes);
-    for (size_t j = 0; j < members_.size(); ++j) {
-      for (size_t p = 0; p < members_[j].programs.size(); ++p) place(JobId(j), p);
-    }
-    holder_ = -1;
-    is_current_ = false;
-  }
-  if (!is_right()) make_gate();
-}
-
-void SharedPool::make_gate() {
-  is_circle_ = use_.way.kind == CorunWay::Kind::circle && all_on_circle();
-  if (is_in_turns()) {
-    gate_ = turn_gate();
-  } else if (use_.way.kind == CorunWay::Kind::beside) {
-    gate_ = open_gate();
-  } else if (is_circle_) {
-    gate_ = circle_gate(use_.way.circle, use_.way.waits);
-  } else {
-    std::vector<std::vector<RegionProgram>> programs;
-    for (const JobId job : use_.jobs) {
-      auto& of_job = programs.emplace_back();
-      for (const Added& program : at(job).programs) of_job.push_back(program.regions);
-    }
-    gate_ = ticket_gate(std::move(programs), int32_t(use_.bytes / region_bytes_ + 1));
-  }
-  for (const Member& m : members_) {
-    if ((m.left || m.late) && m.slot >= 0) gate_->leave(JobId(m.slot));
-  }
-  is_current_ = true, ++gate_version_, ++barrier_;
-  for (Member& m : members_) {
-    ++m.stats.switches;
-    if (m.events) m.events->begin_count();
-    m.behind.clear();
-  }
-}
-
-bool SharedPool::is_right() const {
-  if (next_ || !gate_) return false;
-  if (has_one_rule()) return true;
-  return is_current_ && is_circle_ == (use_.way.kind == CorunWay::Kind::circle && all_on_circle());
 }
 
 bool SharedPool::is_turn_of(JobId job) {
@@ -370,6 +227,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
   if (waited) ++m.stats.waits, m.stats.waited_seconds += seconds_since(begin);
   m.inside = true, m.waited_seconds = 0, m.begun = Clock::now();
   if (holder_ == job) holder_stepped_ = true;
+  look_at_clock();
   gate_->begin_step(slot(job), program);
   if (!m.events) return;
   m.queues->prefer(use_.way.first == slot(job));
@@ -388,14 +246,21 @@ void SharedPool::ask(JobId job, int64_t moment) {
 }
 
 void SharedPool::wait_in_thread(JobId job, int64_t moment, std::unique_lock<std::mutex>& lock) {
-  if (gate_->may_pass(slot(job), moment)) return;
+  const auto may_go_on = [&] {
+    if (zico_) look_at_clock();
+    return gate_->may_pass(slot(job), moment);
+  };
+  if (may_go_on()) return;
   Member& m = at(job);
   const Clock::time_point begin = Clock::now();
   ++m.stats.waits;
-  const auto may_go_on = [&] { return gate_->may_pass(slot(job), moment); };
   while (true) {
-    const auto patience = std::chrono::duration<double>(std::max(kLeastPatience, m.step_seconds));
-    if (changed_.wait_for(lock, patience, may_go_on)) break;
+    const double again = std::max(gate_->again_ms(slot(job)) / 1000, kLeastSleep);
+    const double patience = std::max(kLeastPatience, m.step_seconds);
+    if (changed_.wait_for(lock, std::chrono::duration<double>(std::min(again, patience)),
+                          may_go_on)) {
+      break;
+    }
     if (!is_circle_) continue;
     for (size_t j = 0; j < members_.size(); ++j) {
       Member& late = members_[j];
@@ -408,8 +273,16 @@ void SharedPool::wait_in_thread(JobId job, int64_t moment, std::unique_lock<std:
 }
 
 void SharedPool::report(JobId job, int64_t moment) {
-  std::lock_guard lock(mutex_);
-  if (const auto& events = at(job).events) events->pass(moment);
+  std::unique_lock lock(mutex_);
+  if (const auto& events = at(job).events) {
+    events->pass(moment);
+    if (follows_device()) {
+      lock.unlock();
+      events->wait_for_passed();
+      lock.lock();
+    }
+  }
+  look_at_clock();
   gate_->passed(slot(job), moment);
   changed_.notify_all();
 }
@@ -421,13 +294,15 @@ void SharedPool::end_step(JobId job) {
   if (m.events) {
     m.events->end_step();
     if (m.programs[m.program].alone) ++barrier_;
-    if (is_in_turns()) {
+    if (is_in_turns() || follows_device()) {
       lock.unlock();
       m.events->wait_for_last();
       lock.lock();
     }
   }
+  look_at_clock();
   gate_->end_step(slot(job));
+  count_shift(job);
   m.inside = false, m.step_seconds = seconds_since(m.begun) - m.waited_seconds;
   ++m.stats.steps, m.stats.worked_seconds += m.step_seconds;
   m.stats.predicted_ms += m.programs[m.program].shape.ms();

@@ -4,7 +4,8 @@
 // On an accelerator jobs ask and report when they queue nodes. A job's thread waits until the
 // others have queued what it comes behind, and its compute queue until the device has done that: by
 // events that are recorded already, so that no queue can wait for what may never come. In turns a
-// step ends when the device has done it.
+// step ends when the device has done it. Zico's scheduler goes by when regions are given back:
+// under it a job's thread follows its device, and reports a moment when the device is there.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "memory/run/committed_pages.h"
 #include "memory/run/passed_events.h"
 #include "memory/share/corun_plan.h"
+#include "memory/share/zico_gate.h"
 
 namespace pal {
 
@@ -28,8 +30,10 @@ struct PoolStats {
   double waited_seconds = 0;  // in them
   int64_t switches = 0;       // from one rule to another, all jobs between steps
   int64_t steps = 0;
-  double worked_seconds = 0;  // within steps, without waiting
-  double predicted_ms = 0;    // of those steps, which may be of several programs
+  double worked_seconds = 0;   // within steps, without waiting
+  double predicted_ms = 0;     // of those steps, which may be of several programs
+  double shifted_seconds = 0;  // by which Zico's scheduler began them later
+  bool gave_up = false;        // Zico's scheduler, and has jobs take turns
 };
 
 // What one job's programs need, all of them: the largest of each kind.
@@ -135,6 +139,7 @@ class SharedPool {
     // On an accelerator, until it leaves.
     std::shared_ptr<Accelerator> queues;
     std::unique_ptr<PassedEvents> events;
+    double shifted_ms = 0;       // by Zico's scheduler, since the gate was made
     int64_t seen = 0;            // the barrier that its queue has waited at
     std::vector<Passed> behind;  // what of each of the way's jobs it has waited for
   };
@@ -155,6 +160,11 @@ class SharedPool {
   void wait_in_thread(JobId job, int64_t moment, std::unique_lock<std::mutex>& lock);
   void wait_on_device(JobId job, const std::vector<Passed>& others);
   void wait_at_barrier(JobId job);
+  bool follows_device() const { return use_.way.kind == CorunWay::Kind::zico; }
+  void look_at_clock() {
+    if (zico_) clock_ms_ = 1000 * seconds_since(made_);
+  }
+  void count_shift(JobId job);
   bool is_in_turns() const { return use_.way.kind == CorunWay::Kind::turns; }
 
   mutable std::mutex mutex_;
@@ -169,10 +179,13 @@ class SharedPool {
   std::byte* block_ = nullptr;  // of the accelerator
   int64_t block_bytes_ = 0;
   std::vector<Member> members_;
+  const Clock::time_point made_ = Clock::now();
+  double clock_ms_ = 0;  // since then; for gates that go by a clock
   std::unique_ptr<PoolGate> gate_;
-  bool is_circle_ = false;   // the gate's rule
-  bool is_current_ = false;  // it knows all programs, and who takes part
-  std::deque<JobId> alone_;  // who runs alone, or waits for it
+  const ZicoGate* zico_ = nullptr;  // the gate, where it is Zico's
+  bool is_circle_ = false;          // the gate's rule
+  bool is_current_ = false;         // it knows all programs, and who takes part
+  std::deque<JobId> alone_;         // who runs alone, or waits for it
   // Counts the moments behind which whoever begins a step comes behind all steps before them.
   int64_t barrier_ = 0;
   std::vector<Passed> others_;  // of the job that asks

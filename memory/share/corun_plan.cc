@@ -6,6 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/error.h"
+#include "memory/share/pace.h"
+
 namespace pal {
 namespace {
 
@@ -17,6 +20,9 @@ constexpr std::array kStretches = {0.0, 0.08, 0.16, 0.3, 0.45, 0.6, 0.8};
 constexpr int kHeights = 8;     // of a pool for tickets
 constexpr double kRounds = 12;  // that are simulated
 constexpr int kBins = 256;      // of a step
+constexpr int kPacedShifts = 32;
+constexpr size_t kPaced = 4;        // of them, the fastest
+constexpr double kPacedRounds = 6;  // that are simulated to know which
 
 // Most bytes that a step's sharable storages hold in each part of its time.
 std::vector<int64_t> curve_of(const StepShape& shape) {
@@ -81,6 +87,7 @@ const char* to_string(CorunWay::Kind kind) {
     case CorunWay::Kind::circle: return "circle";
     case CorunWay::Kind::tickets: return "tickets";
     case CorunWay::Kind::turns: return "turns";
+    case CorunWay::Kind::zico: return "zico";
   }
   return "";
 }
@@ -98,6 +105,7 @@ std::unique_ptr<PoolGate> CorunWay::gate(const std::vector<const StepShape*>& sh
     case Kind::beside: return open_gate();
     case Kind::circle: return circle_gate(circle, waits);
     case Kind::turns: return turn_gate();
+    case Kind::zico: throw ProgramError("[share] Zico's gate goes by a clock");
     case Kind::tickets: break;
   }
   const int64_t region = region_bytes_of(pool_bytes);
@@ -176,6 +184,46 @@ void CorunSearch::add_circles(const Beside& beside) {
   std::stable_sort(by_idle.begin(), by_idle.end());
   by_idle.resize(std::min(by_idle.size(), kPatterns));
   for (const auto& [idle, steps] : by_idle) add_tries(beside, steps);
+  if (shapes_.size() == 2 && beside.way.first < 0) add_paced(beside, by_idle[0].second);
+}
+
+// Of all shifts those at which two jobs that keep them are fastest, if they are faster than
+// without.
+void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps) {
+  std::vector<std::pair<double, Try>> by_total;
+  for (int shift = 0; shift < kPacedShifts; ++shift) {
+    Try t{.circle = {}, .first = -1, .paced = true};
+    for (size_t j = 0; j < steps.size(); ++j) {
+      const auto alone = double(shapes_[j]->ticks());
+      const auto lasts = int64_t(alone / std::clamp(beside.speed[j], 1e-3, 1.0));
+      t.circle.jobs.push_back({shapes_[j], steps[j], 0, lasts});
+      t.circle.period = std::max(t.circle.period, steps[j] * lasts + 1);
+    }
+    t.circle.jobs[1].begins = t.circle.period * shift / kPacedShifts;
+    const double total = paced_total(t.circle);
+    if (total > beside.way.total) by_total.emplace_back(total, std::move(t));
+  }
+  std::stable_sort(by_total.begin(), by_total.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  by_total.resize(std::min(by_total.size(), kPaced));
+  for (auto& [total, t] : by_total) {
+    t.at_least = most_alive(t.circle);
+    tries_.push_back(std::move(t));
+  }
+}
+
+double CorunSearch::paced_total(const Circle& circle) const {
+  CircleWaits none;
+  for (const JobOnCircle& job : circle.jobs) none.emplace_back(size_t(job.steps));
+  const auto gate = circle_gate(circle, paced(circle, std::move(none)));
+  std::vector<SimulatedJob> jobs;
+  double total = 0;
+  for (const StepShape* shape : shapes_) jobs.push_back({.programs = {shape}});
+  const SimulatedRun run = simulate(jobs, *gate, kPacedRounds * round_ms_);
+  for (size_t j = 0; j < shapes_.size(); ++j) {
+    total += run.rate[j] * shapes_[j]->ms_alone() / shapes_[j]->ms();
+  }
+  return total;
 }
 
 // For each period the shift at which the fewest bytes are alive at once.
@@ -241,6 +289,7 @@ const CorunWay& CorunSearch::place(Try& t) {
   check_placement(way.circle, way.placement);
   way.pool_bytes = way.placement.height;
   way.waits = waits_of(way.circle, way.placement, grain_);
+  if (t.paced) way.waits = paced(way.circle, std::move(way.waits));
   check_waits(way.circle, way.waits);
   simulate_way(way);
   return *(t.way = std::move(way));

@@ -28,6 +28,7 @@ struct CorunWay {
     circle,   // one placement for all, waits where storages lie over one another
     tickets,  // placed apart, regions of the pool taken as they become free
     turns,    // one step at a time
+    zico,     // regions as they become free, steps that begin late enough (zico_plan.h)
   };
   Kind kind = Kind::turns;
   int64_t pool_bytes = 0;
@@ -38,6 +39,7 @@ struct CorunWay {
   CircleWaits waits = {};
   JobId first = -1;  // whose nodes go first where all cannot have what they ask for; -1: nobody's
 
+  // Not of the kind zico, which goes by a clock: zico_gate_of().
   std::unique_ptr<PoolGate> gate(const std::vector<const StepShape*>& shapes) const;
 };
 const char* to_string(CorunWay::Kind kind);
@@ -75,6 +77,7 @@ class CorunSearch {
   struct Try {
     Circle circle;
     JobId first = -1;
+    bool paced = false;           // jobs keep their shift (pace.h)
     int64_t at_least = 0;         // most bytes alive
     std::optional<CorunWay> way;  // once it has been placed and simulated
   };
@@ -88,6 +91,8 @@ class CorunSearch {
   void add_tickets(JobId first);
   void add_circles(const Beside& beside);
   void add_tries(const Beside& beside, const std::vector<int>& steps);
+  void add_paced(const Beside& beside, const std::vector<int>& steps);
+  double paced_total(const Circle& circle) const;
   const CorunWay& place(Try& t);
   // Fills in the rates, relative to each job alone. Returns them relative to the shapes' own times.
   std::vector<double> simulate_way(CorunWay& way) const;

@@ -15,7 +15,9 @@ struct DeviceUse {
 DeviceUse use_of(const StepShape& shape);
 
 // The highest sum of rates relative to alone that any order of the jobs' nodes can have, given all
-// memory: no job is faster than alone, and together they use no more than all of each resource.
+// memory: no job is faster than alone, and together they use no more than all of each resource. Of
+// two jobs more is known: beside a long node that asks for all multiprocessors the other goes on by
+// one stretch of its steps, and no stretch asks for less than some (as `least` is not given).
 // `least`: rates below which no job may be (those of turns, say), or empty; nothing where those
 // cannot be.
 struct DemandBound {

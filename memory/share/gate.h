@@ -41,6 +41,9 @@ class PoolGate {
   // was true: there the device is to wait for them. At most one moment of each other job.
   // ProgramError where the gate is for simulation alone.
   virtual void after(JobId job, int64_t moment, std::vector<Passed>& out) const;
+  // Where a job waits for time to pass, too: how many milliseconds until it may ask again with
+  // another answer, though nobody passes anything. Infinite: it need not.
+  virtual double again_ms(JobId) const { return std::numeric_limits<double>::infinity(); }
   // All moments at which the program that the job runs now ever asks or reports, in order.
   virtual std::vector<int64_t> stops(JobId job) const;
   // The job has ended, or failed within a step: it holds nothing and asks for nothing any more.
@@ -89,6 +92,8 @@ struct RegionProgram {
 int64_t region_bytes_of(int64_t pool_bytes);
 RegionProgram region_program(const StepShape& shape, const PoolOffsets& offset,
                              int64_t region_bytes);
+// Each region from its first use in the step until its last, as if it were used all the while.
+RegionProgram region_holds(const RegionProgram& program);
 
 // Zico's pool, without a plan for the pair: a job takes a region only where no other holds it and
 // none whose step began earlier still needs it in that step.

@@ -20,6 +20,10 @@ struct SharableBuffer {
   Lifetime life;      // from the start of a node until a node is done, or the step
   int64_t bytes = 0;  // aligned
   StorageId storage;
+  bool operator==(const SharableBuffer& other) const {
+    return bytes == other.bytes && storage == other.storage && life.begin == other.life.begin &&
+           life.end == other.life.end;
+  }
 };
 
 struct StepShape {

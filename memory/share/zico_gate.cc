@@ -2,27 +2,21 @@
 #include "memory/share/zico_gate.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "core/error.h"
-#include "core/spec.h"
 
 namespace pal {
 namespace {
 
-// The first moment at which most sharable bytes are alive.
-int64_t peak_moment(const StepShape& shape) {
-  std::vector<int64_t> change(size_t(shape.moments()) + 1, 0);
-  for (const SharableBuffer& b : shape.buffers) {
-    change[size_t(b.life.begin)] += b.bytes, change[size_t(b.life.end)] -= b.bytes;
-  }
-  int64_t alive = 0, most = 0, at = 0;
-  for (int64_t m = 0; m < int64_t(change.size()); ++m) {
-    alive += change[size_t(m)];
-    if (alive > most) most = alive, at = m;
-  }
-  return at;
-}
+// A gate that is copied with what holds it.
+struct Places {
+  std::unique_ptr<PoolGate> gate;  // null: regions have no places
+  Places() = default;
+  Places(const Places& other) : gate(other.gate ? other.gate->clone() : nullptr) {}
+  Places& operator=(const Places&) = delete;
+};
 
 class Gate final : public ZicoGate {
  public:
@@ -32,42 +26,68 @@ class Gate final : public ZicoGate {
     for (ZicoJob& job : jobs) {
       Job& j = jobs_.emplace_back();
       j.bytes = job.region_bytes, j.regions = size_t(job.count());
-      j.asks.push_back(0);
-      for (RegionUse& use : job.regions.uses) {
-        if (!use.takes.empty() && use.moment > 0) j.asks.push_back(use.moment);
-        if (!use.gives.empty()) j.reports.push_back(use.moment);
-      }
-      j.uses = std::move(job.regions.uses);
+      j.programs.emplace_back(std::move(job.regions));
       local_ += job.local_bytes;
     }
     most_ = local_;
   }
+  Gate(ZicoPool pool, const double* clock, const ZicoOptions& options)
+      : options_(options),
+        budgets_{{0, pool.own_bytes + pool.regions * pool.region_bytes}},
+        clock_(clock),
+        local_(pool.own_bytes),
+        most_(pool.own_bytes) {
+    for (const auto& programs : pool.programs) {
+      Job& j = jobs_.emplace_back();
+      j.bytes = pool.region_bytes, j.regions = size_t(pool.regions);
+      for (const RegionProgram& program : programs) j.programs.emplace_back(program);
+    }
+    places_.gate = ticket_gate(std::move(pool.programs), pool.regions);
+  }
 
-  void begin_step(JobId job, size_t) override {
+  void begin_step(JobId job, size_t program) override {
     Job& j = at(job);
-    j.asked = ++tickets_, j.asked_ms = *clock_, j.next = 0;
+    j.asked = ++tickets_, j.asked_ms = *clock_, j.next = 0, j.program = program;
   }
   void end_step(JobId job) override {
     Job& j = at(job);
     held_ -= j.held * j.bytes;
-    j.taken = std::move(j.seen_taken), j.given = std::move(j.seen_given);
-    informed_steps_ += j.profiled;
-    j.profiled = true;
+    Program& p = j.now();
+    p.taken = std::move(j.seen_taken), p.given = std::move(j.seen_given);
+    informed_steps_ += p.profiled;
+    p.profiled = true;
+    if (places_.gate) {
+      places_.gate->end_step(job);
+      j.wrong_steps = j.is_wrong ? j.wrong_steps + 1 : 0;
+      gave_up_ |= j.wrong_steps >= options_.wrong_steps;
+    }
     stop(j);
   }
-  const std::vector<int64_t>& asks(JobId job) const override { return at(job).asks; }
-  const std::vector<int64_t>& reports(JobId job) const override { return at(job).reports; }
+  const std::vector<int64_t>& asks(JobId job) const override { return at(job).now().asks; }
+  const std::vector<int64_t>& reports(JobId job) const override { return at(job).now().reports; }
+  std::vector<int64_t> stops(JobId job) const override {
+    if (!places_.gate) return ZicoGate::stops(job);
+    std::vector<int64_t> all;
+    std::set_union(asks(job).begin(), asks(job).end(), reports(job).begin(), reports(job).end(),
+                   std::back_inserter(all));
+    return all;
+  }
 
   bool may_pass(JobId job, int64_t moment) override {
     Job& j = at(job);
     if (!j.inside) {
       if (!is_next(job)) return false;
-      start(j);
+      start(job);
     }
     const RegionUse* use = use_at(j, moment);
     if (!use || use->takes.empty()) return true;
     const int64_t bytes = int64_t(use->takes.size()) * j.bytes;
-    if (local_ + held_ + bytes > there_is()) {
+    if (places_.gate) {
+      if (!places_.gate->may_pass(job, moment)) {
+        j.is_wrong |= !is_held_by_others(job, *use);
+        return false;
+      }
+    } else if (local_ + held_ + bytes > there_is()) {
       const bool first = std::none_of(jobs_.begin(), jobs_.end(), [&](const Job& other) {
         return other.inside && other.asked < j.asked;
       });
@@ -76,19 +96,40 @@ class Gate final : public ZicoGate {
     }
     held_ += bytes, j.held += int64_t(use->takes.size());
     most_ = std::max(most_, local_ + held_);
-    for (int32_t r : use->takes) see(j, j.seen_taken, j.taken, r);
+    for (int32_t r : use->takes) see(j, j.seen_taken, j.now().taken, r);
     return true;
   }
   void passed(JobId job, int64_t moment) override {
     Job& j = at(job);
+    if (places_.gate) places_.gate->passed(job, moment);
     const RegionUse* use = use_at(j, moment);
     if (!use) return;
     held_ -= int64_t(use->gives.size()) * j.bytes, j.held -= int64_t(use->gives.size());
-    for (int32_t r : use->gives) see(j, j.seen_given, j.given, r);
+    for (int32_t r : use->gives) see(j, j.seen_given, j.now().given, r);
+  }
+  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+    if (!places_.gate) return ZicoGate::after(job, moment, out);
+    places_.gate->after(job, moment, out);
+  }
+  double again_ms(JobId job) const override {
+    const Job& j = at(job);
+    if (j.inside || gave_up_ || !j.now().profiled) return ZicoGate::again_ms(job);
+    // As soon as places allow it, or else with what is given next.
+    double again = shift_for_places(j);
+    if (again > 0) return again;
+    again = ZicoGate::again_ms(job);
+    for (const Job& other : jobs_) {
+      for (size_t r = 0; other.inside && other.now().profiled && r < other.regions; ++r) {
+        const double given = other.due_ms() + other.now().given[r] - *clock_;
+        if (given > 0) again = std::min(again, given);
+      }
+    }
+    return again;
   }
   void leave(JobId job) override {
     Job& j = at(job);
     held_ -= j.held * j.bytes;
+    if (places_.gate) places_.gate->leave(job);
     stop(j);
   }
   std::unique_ptr<PoolGate> clone() const override { return std::make_unique<Gate>(*this); }
@@ -98,40 +139,78 @@ class Gate final : public ZicoGate {
   double shifted_ms(JobId job) const override { return at(job).shifted_ms; }
 
  private:
-  struct Job {
+  struct Program {
     std::vector<RegionUse> uses;
-    std::vector<int64_t> asks, reports;
+    std::vector<int64_t> asks{0}, reports;
+    // Of the last step: when each region was taken and given, from its beginning.
+    std::vector<double> taken = {}, given = {};
+    bool profiled = false;
+
+    explicit Program(RegionProgram program) : uses(std::move(program.uses)) {
+      for (const RegionUse& use : uses) {
+        if (!use.takes.empty() && use.moment > 0) asks.push_back(use.moment);
+        if (!use.gives.empty()) reports.push_back(use.moment);
+      }
+    }
+  };
+  struct Job {
+    std::vector<Program> programs;
+    size_t program = 0;
     int64_t bytes = 0;  // of a region
     size_t regions = 0;
-    // Of the last step: when each region was taken and given, from its beginning.
-    std::vector<double> taken, given;
-    bool profiled = false;
     // Of this step.
     bool inside = false;
     int64_t asked = 0;  // ticket; 0 between steps
+    int passed_over = 0, wrong_steps = 0;  // times, and steps in a row, by now
     double asked_ms = 0, began_ms = 0, late_ms = 0, shifted_ms = 0;
     size_t next = 0;  // of the uses
     int64_t held = 0;
+    bool is_wrong = false;                       // it waited for what nobody had
     std::vector<double> seen_taken, seen_given;  // negative: not yet
+
+    Program& now() { return programs[program]; }
+    const Program& now() const { return programs[program]; }
+    // When its step would have begun, had all so far taken as long as last time.
+    double due_ms() const { return began_ms + late_ms; }
+    bool has(size_t region) const { return seen_taken[region] >= 0 && seen_given[region] < 0; }
   };
+  static constexpr int kPassedOver = 8;
+
   Job& at(JobId job) { return jobs_[size_t(job)]; }
   const Job& at(JobId job) const { return jobs_[size_t(job)]; }
 
   // Moments are met in order.
   static const RegionUse* use_at(Job& j, int64_t moment) {
-    while (j.next < j.uses.size() && j.uses[j.next].moment < moment) ++j.next;
-    return j.next < j.uses.size() && j.uses[j.next].moment == moment ? &j.uses[j.next] : nullptr;
+    const auto& uses = j.now().uses;
+    while (j.next < uses.size() && uses[j.next].moment < moment) ++j.next;
+    return j.next < uses.size() && uses[j.next].moment == moment ? &uses[j.next] : nullptr;
   }
-  void start(Job& j) {
-    j.inside = true, j.began_ms = *clock_, j.late_ms = 0, j.held = 0;
+  void start(JobId job) {
+    Job& j = at(job);
+    j.inside = true, j.began_ms = *clock_, j.late_ms = 0, j.held = 0, j.is_wrong = false;
     j.shifted_ms += *clock_ - j.asked_ms;
     j.seen_taken.assign(j.regions, -1), j.seen_given.assign(j.regions, -1);
+    j.passed_over = 0;
+    for (Job& other : jobs_) {
+      if (!other.inside && other.asked > 0 && other.asked < j.asked) ++other.passed_over;
+    }
+    if (places_.gate) places_.gate->begin_step(job, j.program);
   }
   static void stop(Job& j) { j.inside = false, j.asked = 0, j.held = 0; }
   // A region was taken or given: how late that is, of what was seen last.
   void see(Job& j, std::vector<double>& seen, const std::vector<double>& last, int32_t r) {
     seen[size_t(r)] = *clock_ - j.began_ms;
-    if (j.profiled) j.late_ms = seen[size_t(r)] - last[size_t(r)];
+    if (j.now().profiled) j.late_ms = seen[size_t(r)] - last[size_t(r)];
+  }
+  bool is_held_by_others(JobId job, const RegionUse& use) const {
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const Job& other = jobs_[i];
+      if (JobId(i) == job || !other.inside) continue;
+      for (const int32_t r : use.takes) {
+        if (other.has(size_t(r))) return true;
+      }
+    }
+    return false;
   }
 
   int64_t there_is() const {
@@ -150,21 +229,38 @@ class Gate final : public ZicoGate {
   // Whether the job's step may begin, and none that asked before it may.
   bool is_next(JobId job) const {
     const Job& j = at(job);
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      const Job& other = jobs_[i];
+    for (const Job& other : jobs_) {
       if (other.inside || other.asked == 0 || other.asked >= j.asked) continue;
       // A job that is to be seen alone, or that goes by turns, is not passed.
-      if (gave_up_ || !other.profiled || may_start(other)) return false;
+      if (gave_up_ || !other.now().profiled || other.passed_over >= kPassedOver) return false;
+      if (may_start(other)) return false;
     }
     return may_start(j);
   }
   bool may_start(const Job& j) const {
-    bool alone = true, all_profiled = j.profiled;
+    bool alone = true, all_profiled = j.now().profiled;
     for (const Job& other : jobs_) {
       if (!other.inside) continue;
-      alone = false, all_profiled &= other.profiled;
+      alone = false, all_profiled &= other.now().profiled;
     }
-    return alone || (!gave_up_ && all_profiled && would_fit(j));
+    return alone || (!gave_up_ && all_profiled && shift_for_places(j) <= 0 && would_fit(j));
+  }
+
+  // How much later a step must begin so that none of its regions is one that a step under way still
+  // needs then.
+  double shift_for_places(const Job& starting) const {
+    double shift = 0;
+    if (!places_.gate) return shift;
+    const std::vector<double>& taken = starting.now().taken;
+    for (const Job& j : jobs_) {
+      if (!j.inside || &j == &starting || !j.now().profiled) continue;
+      const double due = j.due_ms() - *clock_;
+      for (size_t r = 0; r < taken.size(); ++r) {
+        if (taken[r] < 0 || j.now().taken[r] < 0 || j.seen_given[r] >= 0) continue;
+        shift = std::max(shift, due + j.now().given[r] - taken[r]);
+      }
+    }
+    return shift;
   }
 
   // The bytes of all as they were seen to change, each from where it is now.
@@ -173,13 +269,14 @@ class Gate final : public ZicoGate {
     for (const Job& j : jobs_) {
       const bool starts = &j == &starting;
       if (!j.inside && !starts) continue;
-      const double from = starts ? *clock_ : j.began_ms + j.late_ms;
+      const double from = starts ? *clock_ : j.due_ms();
+      const Program& p = j.now();
       for (size_t r = 0; r < j.regions; ++r) {
         const bool is_taken = !starts && j.seen_taken[r] >= 0;
-        if (!starts && j.seen_given[r] >= 0) continue;
-        const double taken = std::max(*clock_, from + j.taken[r]);
+        if (p.taken[r] < 0 || (!starts && j.seen_given[r] >= 0)) continue;
+        const double taken = std::max(*clock_, from + p.taken[r]);
         if (!is_taken) changes.emplace_back(taken, j.bytes);
-        changes.emplace_back(std::max(is_taken ? *clock_ : taken, from + j.given[r]), -j.bytes);
+        changes.emplace_back(std::max(is_taken ? *clock_ : taken, from + p.given[r]), -j.bytes);
       }
     }
     std::sort(changes.begin(), changes.end());  // what is given comes before what is taken
@@ -194,39 +291,12 @@ class Gate final : public ZicoGate {
   std::vector<Job> jobs_;
   std::vector<std::pair<double, int64_t>> budgets_;
   const double* clock_;
+  Places places_;
   int64_t local_ = 0, held_ = 0, most_ = 0, tickets_ = 0, informed_steps_ = 0;
   bool gave_up_ = false;
 };
 
 }  // namespace
-
-int64_t ZicoJob::count() const {
-  int64_t n = 0;
-  for (const RegionUse& use : regions.uses) n += int64_t(use.takes.size());
-  return n;
-}
-
-ZicoJob zico_job(const StepShape& shape, int64_t region_bytes) {
-  const int64_t peak = peak_moment(shape), node_done = peak / 2 * 2 + 1;
-  StepShape maps, rest;
-  maps.tick = rest.tick = shape.tick;
-  for (const SharableBuffer& b : shape.buffers) {
-    (b.life.begin <= peak && b.life.end > node_done ? maps : rest).buffers.push_back(b);
-  }
-  std::stable_sort(
-      maps.buffers.begin(), maps.buffers.end(),
-      [](const SharableBuffer& a, const SharableBuffer& b) { return a.life.begin < b.life.begin; });
-  PoolOffsets offset;
-  ZicoJob job{.local_bytes = shape.own_bytes + place_longest_first(rest, offset),
-              .region_bytes = region_bytes,
-              .regions = {}};
-  // All are alive when the peak's node is done, so that each lies behind the one before.
-  offset.assign(1, 0);
-  for (const SharableBuffer& b : maps.buffers) offset.push_back(offset.back() + b.bytes);
-  offset.pop_back();
-  job.regions = region_program(maps, offset, region_bytes);
-  return job;
-}
 
 std::unique_ptr<ZicoGate> zico_gate(std::vector<ZicoJob> jobs,
                                     std::vector<std::pair<double, int64_t>> budgets,
@@ -243,6 +313,11 @@ std::unique_ptr<ZicoGate> zico_gate(std::vector<ZicoJob> jobs,
     }
   }
   return std::make_unique<Gate>(std::move(jobs), std::move(budgets), clock, options);
+}
+
+std::unique_ptr<ZicoGate> zico_gate(ZicoPool pool, const double* clock,
+                                    const ZicoOptions& options) {
+  return std::make_unique<Gate>(std::move(pool), clock, options);
 }
 
 }  // namespace pal

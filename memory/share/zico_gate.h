@@ -14,8 +14,14 @@
 //              began before its own. Where its own is the first, nobody will give it one: it takes
 //              more than there is, and from then on jobs go in turns.
 //
-// It is made for two jobs: of more, one that needs nearly all may wait long, since nothing is kept
-// for it.
+// That is the scheduler as the simulator has it. In a pool with addresses regions are places, and
+// who may take one is decided by tickets (gate.h), so that there is never more than there is: a
+// step then may also have to wait for a region that nobody has, but that one that began earlier
+// will need. Some such steps in a row, and jobs go in turns.
+//
+// No deadlock: a job alone may always begin, and within steps the tickets' argument holds, since a
+// ticket is drawn when a step begins and not when it is asked for. None starves: who was passed
+// over some times is passed no more.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,25 +29,24 @@
 #include <vector>
 
 #include "memory/share/gate.h"
-#include "memory/share/step_shape.h"
+#include "memory/share/zico_job.h"
 
 namespace pal {
-
-// A job's step as Zico sees it.
-struct ZicoJob {
-  int64_t local_bytes = 0;
-  int64_t region_bytes = 0;
-  RegionProgram regions;  // of feature maps, numbered in the order in which they are taken
-
-  int64_t count() const;  // of regions
-  int64_t bytes() const { return local_bytes + count() * region_bytes; }
-};
-ZicoJob zico_job(const StepShape& shape, int64_t region_bytes = int64_t(64) << 20);
 
 struct ZicoOptions {
   double first_part = 0.6;  // of the budget, at first
   double raise = 0.1;
   int steps_to_raise = 10;  // of all jobs together
+  int wrong_steps = 3;      // of one job in a row, in a pool with addresses; then turns
+};
+
+// A pool in which regions are places. A program's first step is seen alone, as a job's.
+struct ZicoPool {
+  // By job, by program: each region taken and given once in a step (region_holds).
+  std::vector<std::vector<RegionProgram>> programs;
+  int64_t region_bytes = 0;
+  int32_t regions = 0;
+  int64_t own_bytes = 0;  // of all jobs, beside the pool
 };
 
 class ZicoGate : public PoolGate {
@@ -57,5 +62,7 @@ class ZicoGate : public PoolGate {
 std::unique_ptr<ZicoGate> zico_gate(std::vector<ZicoJob> jobs,
                                     std::vector<std::pair<double, int64_t>> budgets,
                                     const double* clock, const ZicoOptions& options = {});
+std::unique_ptr<ZicoGate> zico_gate(ZicoPool pool, const double* clock,
+                                    const ZicoOptions& options = {});
 
 }  // namespace pal

@@ -2,20 +2,13 @@
 // inputs of layers, each copied out beside its layer's forward pass and fetched beside the backward
 // pass of the layer before it in that pass.
 #include <algorithm>
+#include <optional>
 
 #include "memory/passes/forms.h"
 #include "memory/swap/swap.h"
 
 namespace pal {
 namespace {
-
-// The gap between the forward and the backward pass; none: the unit is not a stash.
-const Gap* stashed_gap(const Program& p, const SwapUnit& unit) {
-  for (const Gap& gap : unit.gaps) {
-    if (!is_later(p.node(gap.after)) && is_later(p.node(gap.before))) return &gap;
-  }
-  return nullptr;
-}
 
 bool is_heavy(const Program& p, NodeId n) {
   const Work work = work_of(p, n);
@@ -27,7 +20,7 @@ bool is_heavy(const Program& p, NodeId n) {
 std::vector<Trip> naive_trips(const Program& p, const std::vector<SwapUnit>& units) {
   std::vector<Trip> trips;
   for (size_t u = 0; u < units.size(); ++u) {
-    const Gap* gap = units[u].is_map ? stashed_gap(p, units[u]) : nullptr;
+    const auto gap = units[u].is_map ? stashed_gap(p, units[u]) : std::nullopt;
     // The copy begins when the last reader is done.
     if (gap) trips.push_back({u, gap->after, gap->before, NodeId(gap->after + 1)});
   }
@@ -38,7 +31,7 @@ std::vector<Trip> vdnn_trips(const Program& p, const std::vector<SwapUnit>& unit
                              VdnnInputs inputs) {
   std::vector<Trip> trips;
   for (size_t u = 0; u < units.size(); ++u) {
-    const Gap* gap = units[u].is_map ? stashed_gap(p, units[u]) : nullptr;
+    const auto gap = units[u].is_map ? stashed_gap(p, units[u]) : std::nullopt;
     if (!gap) continue;
     const NodeId layer = gap->after;  // the last that reads it in the forward pass
     const auto is_heavy_reader = [&](NodeId n) {

@@ -30,6 +30,18 @@ class Planner {
   std::vector<Trip> run() {
     choose();
     drop_needless();
+    return timed();
+  }
+
+  std::vector<Trip> run(const std::vector<std::pair<size_t, Gap>>& chosen) {
+    for (const auto& [unit, gap] : chosen) {
+      if (has_room(unit)) take(unit, gap);
+    }
+    return timed();
+  }
+
+ private:
+  std::vector<Trip> timed() {
     leave();
     come_back();
     std::vector<Trip> trips;
@@ -39,7 +51,6 @@ class Planner {
     return trips;
   }
 
- private:
   struct Away {
     size_t unit;
     Gap gap;
@@ -105,10 +116,14 @@ class Planner {
         continue;
       }
       taken[best] = 1;
-      host_room_ -= host_bytes(options[best].unit), copied_[options[best].unit] = 1;
-      chosen_.push_back({options[best].unit, options[best].gap});
-      add(options[best].gap.after + 1, options[best].gap.before, -bytes(chosen_.back()));
+      take(options[best].unit, options[best].gap);
     }
+  }
+
+  void take(size_t unit, const Gap& gap) {
+    host_room_ -= host_bytes(unit), copied_[unit] = 1;
+    chosen_.push_back({unit, gap});
+    add(gap.after + 1, gap.before, -bytes(chosen_.back()));
   }
 
   bool fit_all(NodeId first, NodeId last, int64_t more) const {
@@ -224,6 +239,12 @@ class Planner {
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
                                 int64_t target, SwapRank rank, int64_t host_room) {
   return Planner(units, times, target, rank, host_room).run();
+}
+
+std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units,
+                                const std::vector<std::pair<size_t, Gap>>& chosen,
+                                const SwapCosts& times, int64_t target, int64_t host_room) {
+  return Planner(units, times, target, SwapRank::earliest, host_room).run(chosen);
 }
 
 }  // namespace pal

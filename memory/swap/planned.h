@@ -2,6 +2,7 @@
 // little as it can.
 #pragma once
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/ids.h"
@@ -36,5 +37,9 @@ enum class SwapRank : uint8_t {
 // All copies together have at most `host_room` bytes.
 std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units, const SwapCosts& times,
                                 int64_t target, SwapRank rank, int64_t host_room);
+// The same of these alone: the units and their gaps, as far as the host has room.
+std::vector<Trip> planned_trips(const std::vector<SwapUnit>& units,
+                                const std::vector<std::pair<size_t, Gap>>& chosen,
+                                const SwapCosts& times, int64_t target, int64_t host_room);
 
 }  // namespace pal

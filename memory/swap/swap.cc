@@ -59,6 +59,8 @@ class Search {
       best = made(naive());
     } else if (options_.method == Swap::vdnn) {
       best = made(vdnn(options_.vdnn));
+    } else if (options_.chosen) {
+      best = of_chosen(goal_.budget.value_or(base_.bytes));
     } else {
       best = goal_.budget ? within(*goal_.budget) : free_of_charge();
     }
@@ -90,6 +92,32 @@ class Search {
       if (!added) workspace[n] = goal_.workspace[old++];
     }
     return workspace;
+  }
+
+  // What was chosen, or what the ranks take where that is better: the fastest within the target,
+  // else the smallest.
+  Candidate of_chosen(int64_t target) const {
+    Candidate best = made(planned_trips(units_, chosen_units(), t_, target, host_room_));
+    for (const SwapRank rank : kSwapRanks) {
+      Candidate other = planned(target, rank);
+      const bool better = best.bytes > target ? other.bytes < best.bytes
+                                              : other.bytes <= target && other.ms < best.ms;
+      if (better) best = std::move(other);
+    }
+    return best;
+  }
+  // With the gaps between the forward phase and what is after it.
+  std::vector<std::pair<size_t, Gap>> chosen_units() const {
+    std::vector<std::pair<size_t, Gap>> chosen;
+    for (size_t u = 0; u < units_.size(); ++u) {
+      const auto is_chosen = [&](ValueId v) {
+        return std::find(options_.chosen->begin(), options_.chosen->end(), v) !=
+               options_.chosen->end();
+      };
+      if (std::none_of(units_[u].copied.begin(), units_[u].copied.end(), is_chosen)) continue;
+      if (const auto gap = stashed_gap(p_, units_[u])) chosen.emplace_back(u, *gap);
+    }
+    return chosen;
   }
 
   Candidate made(const std::vector<Trip>& trips) const {

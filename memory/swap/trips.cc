@@ -7,6 +7,7 @@
 
 #include "core/op.h"
 #include "core/rewriter.h"
+#include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
 #include "ops/tensors/transfers.h"
 
@@ -67,6 +68,13 @@ std::vector<SwapUnit> swap_units(const Program& p, int64_t least) {
     if (!unit.copied.empty()) units.push_back(std::move(unit));
   }
   return units;
+}
+
+std::optional<Gap> stashed_gap(const Program& p, const SwapUnit& unit) {
+  for (const Gap& gap : unit.gaps) {
+    if (!is_later(p.node(gap.after)) && is_later(p.node(gap.before))) return gap;
+  }
+  return {};
 }
 
 namespace {

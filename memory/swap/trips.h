@@ -1,6 +1,7 @@
 // Which bytes could be away from the device between two nodes, and the step with the copies that
 // take them away and bring them back.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct SwapUnit {
 // Everything that could leave, in order of storages: made by nodes on the device, neither state nor
 // an output of the program, at least `least` bytes.
 std::vector<SwapUnit> swap_units(const Program& program, int64_t least);
+
+// The gap between the forward and the backward pass; none: the unit is not a stash.
+std::optional<Gap> stashed_gap(const Program& program, const SwapUnit& unit);
 
 // A unit leaves once `leave` has run, and is back before `come` runs: within one of its gaps.
 struct Trip {

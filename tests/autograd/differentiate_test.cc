@@ -47,6 +47,27 @@ TEST(Differentiate, ProductsAddOntoTheSumThemselves) {
   EXPECT_EQ(b.program().value(dw.id).role, Role::weight_gradient);
 }
 
+// The tanh's gradient is there when the product's are made, and only one of these may add onto it.
+TEST(Differentiate, AnOperandThatStandsTwiceIsAddedOntoOnce) {
+  Builder b;
+  Val x = b.input("x", {{2, 2}});
+  Val square = sum_all(matmul(x, x));
+  b.output("dx", differentiate(b, add(square, sum_all(tanh(x))), {x})[0]);
+  test::Evaluator eval(b.take());
+  const float at[] = {0.5f, -1.0f, 2.0f, 0.25f};
+  eval.set("x", {at[0], at[1], at[2], at[3]});
+  eval.run();
+  const auto dx = eval.floats("dx");
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t j = 0; j < 2; ++j) {  // row j's sum, column i's sum, and tanh's
+      const double x_ij = at[2 * i + j];
+      const double expected =
+          at[2 * j] + at[2 * j + 1] + at[i] + at[2 + i] + 1 - std::pow(std::tanh(x_ij), 2);
+      EXPECT_NEAR(dx[2 * i + j], expected, 1e-5);
+    }
+  }
+}
+
 // Of a weight that is read as a copy in 16 bits, also by an operator that asks for no type.
 TEST(Differentiate, WeightsHaveF32Gradients) {
   Builder b;

@@ -183,8 +183,10 @@ TEST_F(VerifyTest, NoStateIsWrittenBeforeTheLossExists) {
 }
 
 TEST_F(VerifyTest, AWaitIsForAnEarlierNode) {
-  program_.nodes[0].waits = {2};
-  EXPECT_NE(fault().find("which is not earlier"), std::string::npos) << fault();
+  for (const NodeId late : {2, 0, -1}) {
+    program_.nodes[0].waits = {late};
+    EXPECT_NE(fault().find("which is not earlier"), std::string::npos) << late << fault();
+  }
 }
 
 TEST_F(VerifyTest, WhatAnotherQueueMakesIsWaitedFor) {

@@ -12,6 +12,7 @@
 #include "memory/run/program_set.h"
 #include "memory/run/shared_pool.h"
 #include "memory/share/corun_plan.h"
+#include "memory/share/zico_plan.h"
 #include "tests/emulation/fixture.h"
 #include "tests/support/micro_batches.h"
 
@@ -125,6 +126,12 @@ struct ToyPool {
     CorunSearch search(pointers());
     if (kind == CorunWay::Kind::turns) return search.turns();
     const int64_t span = search.most_bytes() - search.least_bytes();
+    if (kind == CorunWay::Kind::zico) {
+      // Feature maps lie one behind the other, so that a step may be taller than as planned.
+      for (int i = 4;; ++i) {
+        if (auto way = zico_within(pointers(), search.least_bytes() + span * i / 8)) return *way;
+      }
+    }
     if (kind == CorunWay::Kind::tickets) {
       CorunWay way{.kind = kind};
       int64_t tallest = 0;
@@ -168,7 +175,8 @@ class SharedGpuPool : public OnGpu {
 };
 
 constexpr CorunWay::Kind kWays[] = {CorunWay::Kind::turns, CorunWay::Kind::beside,
-                                    CorunWay::Kind::circle, CorunWay::Kind::tickets};
+                                    CorunWay::Kind::circle, CorunWay::Kind::tickets,
+                                    CorunWay::Kind::zico};
 const ToyKind kSmall{.size = {.layers = 5, .batch = 16, .width = 24}};
 const ToyKind kLarge{.size = {.layers = 8, .batch = 24, .width = 24}};
 

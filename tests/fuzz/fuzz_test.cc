@@ -72,6 +72,12 @@ TEST(Fuzz, Vocabulary) { run(fuzz_vocabulary(), 6000, 1000); }
 TEST(Fuzz, Text) { run(fuzz_text(), 6000, 1000); }
 TEST(Fuzz, Safetensors) { run(fuzz_safetensors(), 6000, 50); }
 TEST(Fuzz, Image) { run(fuzz_image(), 6000, 100); }
+TEST(Fuzz, Cifar) { run(fuzz_cifar(), 1500, 20); }
+TEST(Fuzz, Sound) { run(fuzz_sound(), 3000, 100); }
+TEST(Fuzz, Mfcc) { run(fuzz_mfcc(), 3000, 100); }
+TEST(Fuzz, Manifest) { run(fuzz_manifest(), 3000, 100); }
+TEST(Fuzz, Profile) { run(fuzz_profile(), 6000, 50); }
+TEST(Fuzz, Place) { run(fuzz_place(), 6000, 100); }
 
 }  // namespace
 }  // namespace pal

@@ -19,6 +19,7 @@ bool body(std::string_view bytes) {
       for (const int64_t side : tensor.shape) require(side >= 0, "no negative side");
       const auto* byte = static_cast<const unsigned char*>(tensor.data);
       for (size_t i = 0; i < tensor.bytes; ++i) sum += byte[i];
+      file.check(tensor);
       total += tensor.bytes;
     }
     require(total <= bytes.size() && sum <= 255 * total, "the bytes are those of the file");
@@ -47,6 +48,9 @@ FuzzTarget fuzz_safetensors() {
                    R"("data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[],"data_offsets":[8,10]},)"
                    R"("c":{"dtype":"U8","shape":[0,5],"data_offsets":[10,10]}})",
                    10),
+           file_of(R"({"__metadata__":{"crc32":"{\"a\":\"8cdc1683\"}","crc32_header":"00000000"},)"
+                   R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                   1),
            file_of("{}", 0), std::string(7, 'x')},
           {"\"",
            "{",

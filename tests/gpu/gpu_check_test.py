@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -30,6 +31,8 @@ echo weights >"$out/last.safetensors"
 '''
 TEST_GPU = r'''#!/bin/sh
 for a; do case $a in --gtest_output=json:*) report=${a#--gtest_output=json:} ;; esac; done
+sleep @SLEEP@
+if [ "$GTEST_SHARD_INDEX" = @CRASH@ ]; then echo "[ RUN      ] A.crashes"; exit 134; fi
 cat >"$report" <<'END'
 {"testsuites": [{"testsuite": [
   {"classname": "A", "name": "passes", "result": "COMPLETED", "cudnn": "9.19.0"},
@@ -45,37 +48,48 @@ echo '{"step_ms": 10.0, "samples_per_s": 5.0, "planned_bytes": 640,
 
 
 class GpuCheck(unittest.TestCase):
-    def check(self, transformer_loss="2.0", plain_loss="2.0", failure="", peak="640", bench=True):
+    def check(self, transformer_loss="2.0", plain_loss="2.0", failure="", peak="640", bench=True,
+              crash="none", sleep="0", options=(), kill_when=None,
+              parts="first,tests,models,graphs,peaks,benchmarks,pytorch,without"):
         with tempfile.TemporaryDirectory() as folder:
             programs = {"pal": PAL, "test_gpu": TEST_GPU}
             if bench:
                 programs["bench_step_bench"] = BENCH
             for name, text in programs.items():
                 for key, value in [("TRANSFORMER_LOSS", transformer_loss), ("FAILURE", failure),
-                                   ("PLAIN_LOSS", plain_loss), ("PEAK", peak)]:
+                                   ("PLAIN_LOSS", plain_loss), ("PEAK", peak),
+                                   ("CRASH", crash), ("SLEEP", sleep)]:
                     text = text.replace(f"@{key}@", value)
                 path = pathlib.Path(folder) / name
                 path.write_text(text)
                 path.chmod(0o755)
             out = pathlib.Path(folder) / "out"
-            done = subprocess.run(
-                [ROOT / "scripts" / "gpu-check", "--bin", folder, "--out", out, "--parts",
-                 "tests,models,graphs,peaks,benchmarks", "--python", "/bin/false"],
-                capture_output=True, text=True)
-            parts = json.loads((out / "results.json").read_text())["parts"]
+            command = [ROOT / "scripts" / "gpu-check", "--bin", folder, "--out", out, "--parts",
+                       parts, "--python", "/bin/false", *options]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+                file = out / "results.json"
+                while kill_when and process.poll() is None:
+                    if file.exists() and kill_when(json.loads(file.read_text())["parts"]):
+                        process.kill()
+                code = process.wait()
+            found = json.loads(file.read_text())["parts"]
             self.page = (out / "results.md").read_text()
-            return done.returncode, {name: r["ok"] for name, r in parts.items()}, parts
+            self.files = sorted(path.name for path in out.iterdir())
+            return code, {name: r["ok"] for name, r in found.items()}, found
 
     def test_what_holds_is_ok(self):
         code, ok, parts = self.check()
         # PyTorch is not there: that part fails, and says so.
-        self.assertEqual(ok, {"tests": True, "models": True, "graphs": True, "peaks": True,
-                              "benchmarks": False})
+        self.assertEqual(ok, {"first": True, "tests": True, "models": True, "graphs": True,
+                              "peaks": True, "benchmarks": True, "pytorch": False,
+                              "without": True})
         self.assertEqual(code, 1)
-        self.assertIn("PyTorch", "".join(parts["benchmarks"]["failed"]))
+        self.assertEqual(self.files, ["results.json", "results.md"])
+        self.assertIn("PyTorch", "".join(parts["pytorch"]["failed"]))
         self.assertEqual(parts["benchmarks"]["rows"][0]["products TFLOP/s"], 2.0)
         self.assertEqual(parts["tests"]["rows"][0]["cuDNN"], "9.19.0")
-        without = {r["model"].split()[0] for r in parts["benchmarks"]["rows"]
+        self.assertEqual(len(parts["tests"]["rows"]), 8)
+        without = {r["model"].split()[0] for r in parts["without"]["rows"]
                    if r["program"] == "Palimpsest, no cuDNN"}
         self.assertEqual(without, {"resnet", "deepspeech2"})
         notes = {r["config"]: r.get("note") for r in parts["models"]["rows"]}
@@ -86,9 +100,10 @@ class GpuCheck(unittest.TestCase):
         code, ok, parts = self.check(transformer_loss="2.1", plain_loss="1.9999", failure=FAILURE,
                                      peak="704")
         self.assertEqual(code, 1)
-        self.assertEqual(ok, {"tests": False, "models": False, "graphs": False, "peaks": False,
-                              "benchmarks": False})
-        self.assertEqual(parts["tests"]["failed"], ["A.fails: 1 is not 2"])
+        self.assertEqual(ok, {"first": False, "tests": False, "models": False, "graphs": False,
+                              "peaks": False, "benchmarks": True, "pytorch": False,
+                              "without": True})
+        self.assertEqual(set(parts["tests"]["failed"]), {"A.fails: 1 is not 2"})
         off = {r["config"]: r.get("largest difference") for r in parts["models"]["rows"]}
         self.assertAlmostEqual(off["transformer_small"], 0.05)
         self.assertEqual(off["nmt_small"], 0)
@@ -99,6 +114,37 @@ class GpuCheck(unittest.TestCase):
         _, ok, parts = self.check(bench=False)
         self.assertIsNone(ok["peaks"])
         self.assertIn("bench_step_bench", parts["peaks"]["note"])
+
+    def test_a_crash_costs_one_shard(self):
+        _, ok, parts = self.check(crash="3", parts="tests")
+        self.assertFalse(ok["tests"])
+        self.assertEqual(len(parts["tests"]["rows"]), 8)
+        self.assertEqual(sum(r["run"] for r in parts["tests"]["rows"]), 7)
+        [line] = parts["tests"]["failed"]
+        self.assertIn("shard 4 of 8 ended with 134", line)
+        self.assertIn("A.crashes", line)
+
+    def test_a_peak_may_be_below_the_plan(self):
+        _, ok, _ = self.check(peak="576", parts="peaks")
+        self.assertTrue(ok["peaks"])
+
+    def test_it_ends_in_time(self):
+        begin = time.monotonic()
+        _, ok, parts = self.check(sleep="1", options=["--seconds", "5"], parts="tests,graphs,peaks")
+        self.assertLess(time.monotonic() - begin, 8)
+        self.assertIsNone(ok["tests"])
+        self.assertGreater(len(parts["tests"]["rows"]), 0)
+        self.assertEqual(parts["peaks"]["note"], "no time was left")
+
+    def test_a_kill_leaves_what_there_was(self):
+        for rows in [0, 1, 3, 8]:  # read over and over until there are so many
+            code, ok, parts = self.check(
+                sleep="0.1", parts="tests,graphs",
+                kill_when=lambda parts, rows=rows: "tests" in parts
+                and len(parts["tests"]["rows"]) >= rows)
+            self.assertLess(code, 0)
+            self.assertGreaterEqual(len(parts["tests"]["rows"]), rows)
+            self.assertIn("| tests |", self.page)
 
 
 if __name__ == "__main__":

@@ -32,10 +32,18 @@ constexpr auto names(CorunMode) {
   return std::array{"auto", "shared", "turns", "minutes", "unshared"};
 }
 
+// Who decides when jobs that share go on.
+enum class CorunScheduler : uint8_t {
+  planned,  // the plans of all, beforehand
+  zico,     // the paper's, which learns while they run; for comparison
+};
+constexpr auto names(CorunScheduler) { return std::array{"planned", "zico"}; }
+
 struct CorunArgs {
   std::vector<TrainArgs> jobs;  // with the folder of each
   int64_t budget = 0;           // bytes of the device's memory, for all together
   CorunMode mode = CorunMode::automatic;
+  CorunScheduler scheduler = CorunScheduler::planned;
   CorunGoal goal = CorunGoal::total;
   double minutes = 1;          // that a turn lasts, with mode minutes
   std::filesystem::path out;   // where the file `budget` may say another budget

@@ -256,7 +256,7 @@ struct CorunFlags {
   CorunArgs args;
   std::vector<std::string> jobs, set;
   std::string budget, steps, device, mode = name_of(CorunMode::automatic);
-  std::string goal = name_of(CorunGoal::total);
+  std::string scheduler = name_of(CorunScheduler::planned), goal = name_of(CorunGoal::total);
   double minutes = std::numeric_limits<double>::quiet_NaN();  // not given
   fs::path out;
 
@@ -285,6 +285,10 @@ struct CorunFlags {
               {.type = "M"});
     flags.add("--minutes", minutes, "that a job's turn lasts with --mode minutes (1)",
               {.type = "N"});
+    flags.add("--scheduler", scheduler,
+              "who decides when jobs that share go on: their plans, beforehand (planned), or "
+              "Zico's scheduler, which learns while they run (zico, for comparison)",
+              {.type = "S"});
     flags.add("--goal", goal,
               "total: the most steps of all jobs together, or fair: no job slower than in turns",
               {.type = "G"});
@@ -311,7 +315,13 @@ struct CorunFlags {
       throw UsageError(std::string("--budget: ") + e.what());
     }
     read_choice("--mode", mode, args.mode);
+    read_choice("--scheduler", scheduler, args.scheduler);
     read_choice("--goal", goal, args.goal);
+    const bool may_share = args.mode == CorunMode::automatic || args.mode == CorunMode::shared;
+    if (args.scheduler == CorunScheduler::zico && !may_share) {
+      throw UsageError(
+          "--scheduler zico: only with --mode auto or shared are there jobs that share");
+    }
     const bool given = !std::isnan(minutes);
     if (given && args.mode != CorunMode::minutes) {
       throw UsageError("--minutes: only with --mode minutes do turns last so long");

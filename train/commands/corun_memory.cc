@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/share/zico_plan.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
 #include "train/loop/run_options.h"
@@ -147,17 +148,25 @@ std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
   turns_ = rates_in_turns(pointers);
   if (args_.mode == CorunMode::turns || args_.mode == CorunMode::minutes) return turns_of(jobs);
   if (trial_ && trial_->in_turns()) return turns_of(jobs);
-  CorunSearch search(pointers, {.can_prefer = !on_processor_});
-  const auto way = args_.mode == CorunMode::shared || trial_
-                       ? search.side_by_side(budget_, args_.goal)
-                       : search.within(budget_, args_.goal);
-  if (!way) return {};
+  const auto way = best_way(pointers);
+  if (!way) return args_.mode == CorunMode::automatic ? turns_of(jobs) : std::optional<PoolUse>();
   if (way->kind == CorunWay::Kind::turns) return turns_of(jobs);
   PoolUse use{.way = *way, .jobs = jobs};
   use.shapes = std::move(shapes);
   use.bytes = std::max(way->pool_bytes, tallest(jobs));
   if (way->kind == CorunWay::Kind::beside) fit_parts(use);
   return use;
+}
+
+std::optional<CorunWay> CorunMemory::best_way(const std::vector<const StepShape*>& steps) const {
+  const bool shared = args_.mode == CorunMode::shared || trial_;
+  if (args_.scheduler == CorunScheduler::zico) {
+    const auto way = zico_within(steps, budget_);
+    const bool slower = way && way->total <= 1;
+    return !way || (slower && !shared) ? std::nullopt : way;
+  }
+  CorunSearch search(steps, {.can_prefer = !on_processor_});
+  return shared ? search.side_by_side(budget_, args_.goal) : search.within(budget_, args_.goal);
 }
 
 // Beside each other each job has what its largest step needs, and what all its programs need where

@@ -76,6 +76,7 @@ class CorunMemory {
   void check_least(const Ids& jobs) const;
   PoolUse turns_of(const Ids& jobs) const;
   std::optional<PoolUse> best_of(const Ids& jobs);
+  std::optional<CorunWay> best_way(const std::vector<const StepShape*>& steps) const;
   void fit_parts(PoolUse& use) const;
   void begin_use(PoolUse use);
   void replan(bool stay_in_turns);

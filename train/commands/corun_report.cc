@@ -97,8 +97,13 @@ CorunPage CorunMemory::page() const {
 std::string CorunMemory::waits_line(size_t job) const {
   if (!pool_) return {};
   const PoolStats stats = pool_->stats(JobId(job));
-  return "waited " + fixed(stats.waited_seconds, 1) + " s for the others, " +
-         std::to_string(stats.waits) + " times";
+  std::string line = "waited " + fixed(stats.waited_seconds, 1) + " s for the others, " +
+                     std::to_string(stats.waits) + " times";
+  if (args_.scheduler == CorunScheduler::zico) {
+    line += "; its steps were begun " + fixed(stats.shifted_seconds, 1) + " s later in all" +
+            (stats.gave_up ? ", in turns in the end: what was seen was wrong too often" : "");
+  }
+  return line;
 }
 
 }  // namespace pal

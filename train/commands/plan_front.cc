@@ -65,6 +65,8 @@ nlohmann::ordered_json json_of(const Front& front, const FrontPoint* chosen) {
     json["points"].push_back({{"bytes", p.bytes},
                               {"step_ms", p.step_ms},
                               {"overhead", front.overhead(p)},
+                              {"bound_ms", p.bound_ms},
+                              {"gap", Front::gap(p)},
                               {"kept", p.kept},
                               {"recomputed", p.recomputed},
                               {"encoded", p.encoded},
@@ -79,14 +81,15 @@ nlohmann::ordered_json json_of(const Front& front, const FrontPoint* chosen) {
 }
 
 std::string lines_of(const Front& front, const FrontPoint* chosen) {
-  std::string text = printed("    %10s %10s %9s %10s %10s %10s %10s  %s\n", "bytes", "step ms",
-                             "overhead", "kept", "recomputed", "encoded", "offloaded", "from");
+  std::string text =
+      printed("    %10s %10s %9s %7s %10s %10s %10s %10s  %s\n", "bytes", "step ms", "overhead",
+              "gap", "kept", "recomputed", "encoded", "offloaded", "from");
   for (const FrontPoint& p : front.points) {
-    text +=
-        printed("  %s %10s %10.2f %+8.1f%% %10s %10s %10s %10s  %s\n", &p == chosen ? "*" : " ",
-                format_bytes(p.bytes).c_str(), p.step_ms, 100 * front.overhead(p),
-                format_bytes(p.kept).c_str(), format_bytes(p.recomputed).c_str(),
-                format_bytes(p.encoded).c_str(), format_bytes(p.offloaded).c_str(), p.from.c_str());
+    text += printed("  %s %10s %10.2f %+8.1f%% %6.1f%% %10s %10s %10s %10s  %s\n",
+                    &p == chosen ? "*" : " ", format_bytes(p.bytes).c_str(), p.step_ms,
+                    100 * front.overhead(p), 100 * Front::gap(p), format_bytes(p.kept).c_str(),
+                    format_bytes(p.recomputed).c_str(), format_bytes(p.encoded).c_str(),
+                    format_bytes(p.offloaded).c_str(), p.from.c_str());
   }
   return text + printed("  floor %s: state, inputs and %s\n",
                         format_bytes(front.floor.bytes).c_str(), front.floor.node.c_str());

@@ -58,7 +58,10 @@ void average_checkpoints(std::span<const fs::path> files, const fs::path& to) {
     }
     means.push_back({tensor->name, tensor->dtype, tensor->shape, nullptr, tensor->bytes});
   }
-  for (size_t f = 0; f < files.size(); ++f) check_alike(means, opened[f], files[f], files[0]);
+  for (size_t f = 0; f < files.size(); ++f) {
+    check_alike(means, opened[f], files[f], files[0]);
+    for (const TensorView& mean : means) opened[f].check(*opened[f].find(mean.name));
+  }
   save_safetensors(to.string(), means, {}, [&](const TensorView& mean, const WriteBytes& write) {
     std::vector<float> values(std::min(kPiece, mean.bytes / sizeof(float)));
     std::vector<double> sum(values.size());

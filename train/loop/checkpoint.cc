@@ -66,7 +66,7 @@ void save(const std::filesystem::path& file, ProgramSet& programs, bool all,
   save_safetensors(file.string(), views, metadata);
 }
 
-// Copies the file's tensors into the slots, after all of them were found to fit.
+// Copies the file's tensors into the slots, after all of them were found to fit and whole.
 void load(const SafetensorsFile& source, const std::filesystem::path& file, ProgramSet& programs,
           bool all) {
   std::vector<StateTensor> slots;
@@ -94,6 +94,7 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
     throw UsageError(file.string() + ": does not fit the model: " + faults +
                      "; use the configuration it was trained with");
   }
+  for (const StateTensor& slot : slots) source.check(*source.find(slot.name));
   for (const StateTensor& slot : slots) {
     source.read(*source.find(slot.name), 0, size_t(slot.spec.bytes()), slot.data);
   }

@@ -51,6 +51,7 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare sh
     steps_.round_as(state_.rounded);
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
+    keep();  // a run that was ended between the two did not
   } else {
     initialise(programs_, uint64_t(*config_.train.seed));
     if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_);
@@ -278,6 +279,10 @@ void Trainer::save() {
   state_.rounded = steps_.rounded();
   save_checkpoint(file("last.safetensors"), programs_, state_);
   saved_ = state_.step;
+  keep();
+}
+
+void Trainer::keep() {
   keep_checkpoint(args_.out, state_.step,
                   std::max(*config_.train.keep_last, config_.train.average_last->value_or(0)));
 }

@@ -83,6 +83,7 @@ class Trainer {
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
   void save();
+  void keep();  // train.keep_last, of what was saved last
   // train.average_last: validates the mean of the last checkpoints.
   void try_average();
   // Why training is over, or nothing.

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -28,6 +29,20 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr uint64_t kMostHeaderBytes = 100'000'000;  // the limit of the reference implementation
 constexpr uint64_t kMostElements = std::numeric_limits<int64_t>::max();
 constexpr const char* kMetadata = "__metadata__";
+constexpr const char* kChecksums = "crc32";
+constexpr const char* kHeaderChecksum = "crc32_header";
+constexpr size_t kPiece = size_t{1} << 22;  // bytes that are read at once
+
+// Eight hexadecimal digits, whatever the value: a header's length does not depend on it.
+std::string digits(uLong checksum) {
+  std::string out(8, '0');
+  for (size_t i = out.size(); i-- > 0; checksum >>= 4) out[i] = "0123456789abcdef"[checksum & 15];
+  return out;
+}
+
+std::string checksum_of(std::string_view bytes) {
+  return digits(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
 
 // Bytes an element, or 0 for a dtype that we do not read.
 size_t element_bytes(std::string_view dtype) {
@@ -99,6 +114,8 @@ class HeaderReader {
       return true;
     };
     if (text.empty() || text[0] != '{') fail("the header does not begin with '{'");
+    // nlohmann takes it for the end.
+    if (text.find('\0') != text.npos) fail("the header is not valid JSON (a zero byte)");
     json header;
     try {
       header = json::parse(text.begin(), text.end(), watch);
@@ -117,6 +134,29 @@ class HeaderReader {
       map.emplace(key, text.get<std::string>());
     }
     return map;
+  }
+
+  // Takes the checksums out of the metadata, and holds the header's against `header`.
+  std::map<std::string, std::string> checksums(json header,
+                                               std::map<std::string, std::string>& metadata) const {
+    const auto own = metadata.extract(kHeaderChecksum), tensors = metadata.extract(kChecksums);
+    if (own.empty() && tensors.empty()) return {};
+    if (own.empty() || tensors.empty()) fail("one of its two kinds of checksums is missing");
+    header[kMetadata].erase(kHeaderChecksum);
+    if (checksum_of(header.dump()) != own.mapped())
+      fail("the header is not the one that was saved");
+    const json sums = parse(tensors.mapped());
+    for (const auto& [name, value] : header.items()) {
+      if (name != kMetadata && !sums.contains(name)) {
+        fail("tensor " + in_quotes(name) + " has no checksum");
+      }
+    }
+    std::map<std::string, std::string> out;
+    for (const auto& [name, value] : sums.items()) {
+      if (!value.is_string()) fail("the checksum of " + in_quotes(name) + " is not a string");
+      out.emplace(name, value.get<std::string>());
+    }
+    return out;
   }
 
   HeaderEntry entry(const std::string& name, const json& value) const {
@@ -193,6 +233,11 @@ void save_safetensors(const std::string& path, std::span<const TensorView> tenso
                       const std::map<std::string, std::string>& metadata,
                       const std::function<void(const TensorView&, const WriteBytes&)>& make) {
   check_to_save(tensors);
+  for (const char* kept : {kChecksums, kHeaderChecksum}) {
+    if (metadata.contains(kept)) {
+      throw ProgramError("[save] " + path + ": metadata cannot be named " + in_quotes(kept));
+    }
+  }
   // Large elements first, so that every tensor is aligned to its element without gaps.
   std::vector<const TensorView*> order;
   for (const TensorView& each : tensors) order.push_back(&each);
@@ -201,35 +246,51 @@ void save_safetensors(const std::string& path, std::span<const TensorView> tenso
     return x != y ? x > y : a->name < b->name;
   });
   json header = json::object();  // sorted by name
-  if (!metadata.empty()) header[kMetadata] = metadata;
+  header[kMetadata] = metadata;
   uint64_t at = 0;
+  json checksums = json::object();
   for (const TensorView* each : order) {
     header[each->name] = {
         {"dtype", each->dtype}, {"shape", each->shape}, {"data_offsets", {at, at + each->bytes}}};
     at += each->bytes;
+    checksums[each->name] = digits(0);
   }
+  // The header stands before the bytes that it has the checksums of: it is written twice.
+  const auto header_text = [&] {
+    json whole = header;
+    whole[kMetadata][kChecksums] = checksums.dump();
+    const std::string own = checksum_of(whole.dump());
+    whole[kMetadata][kHeaderChecksum] = own;
+    std::string text = whole.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8
+    return text;
+  };
   std::string text;
   try {
-    text = header.dump();
+    text = header_text();
   } catch (const json::exception&) {
     throw ProgramError("[save] " + path + ": a name or a metadata text is not valid UTF-8");
   }
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8
   const uint64_t header_bytes = text.size();
   AtomicFile file(path);
   file.write(&header_bytes, sizeof header_bytes);
   file.write(text.data(), text.size());
   for (const TensorView* each : order) {
     size_t written = 0;
+    uLong checksum = 0;
     make(*each, [&](const void* data, size_t bytes) {
       file.write(data, bytes);
+      checksum = crc32_z(checksum, static_cast<const Bytef*>(data), bytes);
       written += bytes;
     });
     if (written != each->bytes) {
       throw ProgramError("[save] tensor " + in_quotes(each->name) + " was given " +
                          std::to_string(written) + " bytes of " + std::to_string(each->bytes));
     }
+    checksums[each->name] = digits(checksum);
   }
+  text = header_text();
+  file.write_again(sizeof header_bytes, text.data(), text.size());
   file.commit();
 }
 
@@ -237,6 +298,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) fail_to_open(path, errno == ENOENT ? "no such file" : std::strerror(errno));
   SafetensorsFile file;
+  file.path_ = path;
   struct stat info = {};
   const bool regular = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
   const uint64_t size = regular ? static_cast<uint64_t>(info.st_size) : 0;
@@ -268,6 +330,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
       entries.push_back(reader.entry(name, value));
     }
   }
+  file.checksums_ = reader.checksums(header, file.metadata_);
   reader.check_cover(entries, size - 8 - header_bytes);
   const char* data = bytes + 8 + header_bytes;
   for (const HeaderEntry& each : entries) {
@@ -283,9 +346,11 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
 SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept { *this = std::move(other); }
 
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
+  path_.swap(other.path_);
   std::swap(map_, other.map_);
   std::swap(map_bytes_, other.map_bytes_);
   metadata_.swap(other.metadata_);
+  checksums_.swap(other.checksums_);
   tensors_.swap(other.tensors_);
   return *this;
 }
@@ -302,7 +367,7 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
 }
 
 void SafetensorsFile::read(const TensorView& tensor, size_t first, size_t bytes, void* to) const {
-  constexpr size_t kPiece = size_t{1} << 22, kPage = 4096;
+  constexpr size_t kPage = 4096;
   const char* from = static_cast<const char*>(tensor.data) + first;
   char* out = static_cast<char*>(to);
   for (size_t at = 0; at < bytes; at += kPiece) {
@@ -313,6 +378,21 @@ void SafetensorsFile::read(const TensorView& tensor, size_t first, size_t bytes,
     const uintptr_t end = reinterpret_cast<uintptr_t>(from + at + piece) / kPage * kPage;
     if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
   }
+}
+
+void SafetensorsFile::check(const TensorView& tensor) const {
+  const auto saved = checksums_.find(tensor.name);
+  if (saved == checksums_.end()) return;
+  std::vector<Bytef> piece(std::min(kPiece, tensor.bytes));
+  uLong checksum = 0;
+  for (size_t at = 0; at < tensor.bytes; at += piece.size()) {
+    const size_t bytes = std::min(piece.size(), tensor.bytes - at);
+    read(tensor, at, bytes, piece.data());
+    checksum = crc32_z(checksum, piece.data(), bytes);
+  }
+  if (digits(checksum) == saved->second) return;
+  HeaderReader(path_).fail("the bytes of tensor " + in_quotes(tensor.name) +
+                           " are not those that were saved");
 }
 
 }  // namespace pal

@@ -104,6 +104,34 @@ TEST(Priced, OnlyPricesWhileAStashIsIdleDropIt) {
   EXPECT_EQ(clones({{later + 2, dear}}), 0);
 }
 
+// Values that were chosen are made again, with what is chosen of what they need; no price counts.
+TEST(Priced, WhatIsChosenIsMadeAgain) {
+  Builder b;
+  Val x = b.input("x", {Shape{1 << 10}});
+  const ValueId first = b.program().values.next_id();
+  Val y = affine(x);
+  const ValueId second = b.program().values.next_id();
+  Val z = affine(y);
+  {
+    Builder::Within backward(b, Phase::backward);
+    b.output("d", sum(reverse(z)));
+  }
+  const Program step = with_origins(b.take());
+  const auto clones = [&](std::vector<ValueId> chosen) {
+    RecomputeOptions options{.prices = {{0, kEnd}}};
+    options.chosen = std::move(chosen);
+    const RecomputeGoal goal{.device = &kEchoDevice};
+    const Program out = recompute(step, Recompute::priced, footprint, nullptr, options, goal);
+    return count_of(out, "affine") - 2;
+  };
+  EXPECT_EQ(clones({}), 0);
+  EXPECT_EQ(clones({first}), 0);  // nobody needs it
+  EXPECT_EQ(clones({second}), 1);
+  EXPECT_EQ(clones({first, second}), 2);
+  EXPECT_THROW(clones({step.values.next_id()}), ProgramError);
+  EXPECT_THROW(clones({kNone}), ProgramError);
+}
+
 // Whatever the prices, also beside the passes that follow: the same losses, gradients and weights.
 TEST(Priced, SameBitsOnRandomNetworks) {
   KernelCache cache{Device{}};

@@ -46,6 +46,37 @@ TEST(DemandBound, NoJobFallsBelowTheLeast) {
   EXPECT_EQ(demand_bound({&all, &all}, {0.6, 0.6}).total, 0) << "there is no such way";
 }
 
+// A node that takes all units for a third of the step; the rest asks for nothing, or for half of
+// the units all the while. Beside the long node the other goes on by one stretch of its own.
+TEST(DemandBound, ALongNodeMeetsOneStretchOfTheOther) {
+  const auto of = [](std::vector<NodeDemand> nodes) {
+    StepShape shape;
+    int64_t now = 0;
+    for (const NodeDemand& d : nodes) {
+      shape.node.push_back(NodeId(shape.node.size())), shape.nodes.push_back(d);
+      shape.tick.push_back(now), shape.tick.push_back(now += int64_t(1e6 * d.work_ms));
+    }
+    shape.tick.push_back(now);
+    return shape;
+  };
+  // Thirty nodes of a millisecond, in turn all units and none: means alone would allow 2.
+  std::vector<NodeDemand> mixed, apart{{.work_ms = 15, .units = 1}, {.work_ms = 15}};
+  for (int i = 0; i < 15000; ++i) {
+    mixed.push_back({.work_ms = 0.001, .units = 1}), mixed.push_back({.work_ms = 0.001});
+  }
+  const StepShape a = of(mixed), b = of(apart);
+  EXPECT_NEAR(demand_bound({&b, &b}).total, 2, 1e-9)
+      << "one's first half beside the other's second";
+  // While b works, a gets on by x with x / 2 units: 15 + x / 2 = x, so that x is 30, and b's step
+  // takes 45 ms at least.
+  const double bound = demand_bound({&a, &b}).total;
+  EXPECT_NEAR(bound, 1 + 30. / 45, 0.06);
+  const auto gate = open_gate();
+  const double total =
+      simulate({{.programs = {&a}}, {.programs = {&b}}}, *gate, 3000, {.first = 1}).total();
+  EXPECT_LE(total, bound);
+}
+
 // Three jobs beside each other and in turns stay below it; with work for all units at any time
 // they reach it.
 TEST(DemandBound, NoSimulatedRunIsAboveIt) {

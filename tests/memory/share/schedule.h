@@ -81,8 +81,12 @@ class Schedule {
   // Where steps end when a device has done them, or the gate is for simulation.
   void is_at_once() { is_late_ = false; }
 
+  // A clock in milliseconds that goes on with every move, tried or done, by chance.
+  void clock(double* ms) { clock_ = ms; }
+
   // Whether the job got on.
   bool move(JobId id) {
+    if (clock_) *clock_ += double(random_.below(100)) / 50;
     Job& job = at(id);
     if (job.moment < 0) {
       job.program = size_t(random_.below(int64_t(job.player.programs.size())));
@@ -165,6 +169,7 @@ class Schedule {
   std::vector<Job> jobs_;
   std::string wrong_;
   int64_t moves_ = 0;
+  double* clock_ = nullptr;
 };
 
 struct ScheduleCounts {

@@ -170,6 +170,18 @@ TEST(Lifetimes, OneQueue) {
   EXPECT_EQ(live[0], 64 * 4);
 }
 
+// What ends at the peak's moment has gone, and what begins there has come.
+TEST(Lifetimes, ThePeakHoldsWhatIsAliveAtItsMoment) {
+  Storages s;
+  for (const int64_t bytes : {64, 128, 64}) s.list.push_back({.bytes = bytes});
+  ByStorage<Lifetime> life(3, Lifetime{});
+  life[0] = {0, 2}, life[1] = {2, 4}, life[2] = {4, 6};
+  const Peak peak = peak_of(s, life);
+  EXPECT_EQ(peak.bytes, 128);
+  EXPECT_EQ(peak.moment, 2);
+  EXPECT_EQ(peak.alive, std::vector<StorageId>{1});
+}
+
 // compute: a(0)  c(2)  d(3)  e(4, waits 1);  copy queue: host(1, waits 0)
 TEST(Lifetimes, EndWhenComputeHasWaitedForTheCopy) {
   StorageToy t;

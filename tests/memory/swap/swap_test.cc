@@ -83,6 +83,32 @@ TEST(SwapProperty, KeepsBits) {
 }
 
 // One logical order and three queues: the same bytes at the peak.
+// Of what is chosen leaves what can, and nothing else where there is no budget; the bits stay.
+TEST(Swap, WhatIsChosenLeaves) {
+  int copies = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const Program step = network(seed);
+    KernelCache cache{Device{}};
+    const StateLayout layout(step);
+    CompileOptions options;
+    options.profile = small_card(1e15), options.must_fit = false;
+    const Bits bits = bits_of(compile(step, cache, layout, options));
+    options.swap = {.method = Swap::planned, .chosen = std::vector<ValueId>{}};
+    ASSERT_EQ(offloads_of(compile(step, cache, layout, options).program), 0) << seed;
+    for (ValueId v : step.values.ids()) {
+      const Value& value = step.value(v);
+      if (value.producer == kNone || value.spec.bytes() < (8 << 10)) continue;
+      if (step.node(value.producer).phase != Phase::forward) continue;
+      options.swap.chosen = std::vector<ValueId>{v};
+      const Compiled swaps = compile(step, cache, layout, options);
+      ASSERT_LE(offloads_of(swaps.program), 4) << seed << " " << v;  // with views beside it
+      ASSERT_EQ(difference_of(step, bits, bits_of(swaps)), "") << seed << " " << v;
+      copies += int(offloads_of(swaps.program));
+    }
+  }
+  EXPECT_GT(copies, 0);
+}
+
 TEST(SwapProperty, QueuesNeedNoMoreBytesThanTheLogicalOrder) {
   int64_t copies = 0;
   for (uint64_t seed = 0; seed < networks_asked(30); ++seed) {

@@ -40,6 +40,7 @@ TEST_F(Corun, WhatCannotRunTogetherIsOneClearLineAndTouchesNoFolder) {
       {{"text.yaml", "text.yaml", "--set", "2:device.type=cuda"},
        2,
        {"job 1 (text) has device.type cpu, job 2 (text) has cuda"}},
+      {{"text.yaml", "text.yaml", "--scheduler", "zico"}, 2, {"--scheduler zico", "--mode auto"}},
       {{"text.yaml", "text.yaml", "--resume"}, 2, {"runs/corun_text_text/1: holds no run"}},
       {{"text.yaml", "image.yaml", "--budget", "100kB"},
        3,

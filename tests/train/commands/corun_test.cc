@@ -79,22 +79,28 @@ TEST_F(Corun, EveryModeWithinEveryBudgetLeavesTheBits) {
   std::set<std::string> ways;
   for (int i = 0; i <= 2; ++i) {
     const std::string budget = std::to_string(least + (most - least) * i / 2);
-    for (const char* mode : {"auto", "shared", "turns", "minutes"}) {
+    for (const char* name : {"auto", "shared", "turns", "minutes", "zico"}) {
       fs::remove_all(dir_ / "both");
-      const RunResult r = corun({"image.yaml", "image.yaml", "--set", "2:train.seed=3", "--out",
-                                 "both", "--mode", mode, "--budget", budget, "--json"});
-      if (r.status == 3 && std::string(mode) == "shared") continue;
+      const bool zico = name == std::string("zico");
+      const std::string mode = zico ? "shared" : name;
+      const RunResult r =
+          corun({"image.yaml", "image.yaml", "--set", "2:train.seed=3", "--out", "both", "--mode",
+                 mode, "--budget", budget, "--json", "--scheduler", zico ? "zico" : "planned"});
+      if (r.status == 3 && mode == "shared") continue;
       ASSERT_EQ(r.status, 0) << mode << " " << budget << "\n" << r.err;
       same_run("a", "both/1");
       same_run("b", "both/2");
       const nlohmann::json memory = nlohmann::json::parse(r.out)["memory"];
       EXPECT_LE(memory["bytes"].get<int64_t>(), std::stoll(budget));
-      EXPECT_GE(memory["predicted"]["total"], 1);
+      EXPECT_TRUE(zico || memory["predicted"]["total"] >= 1) << memory;
       ways.insert(memory["way"]);
+      EXPECT_EQ(zico, memory["way"] == "zico");
+      EXPECT_EQ(zico, r.err.find("; its steps were begun ") != std::string::npos) << r.err;
     }
   }
   EXPECT_TRUE(ways.contains("circle"));
   EXPECT_TRUE(ways.contains("turns"));
+  EXPECT_TRUE(ways.contains("zico"));
 
   const RunResult r = corun({"image.yaml", "image.yaml", "--out", "none", "--mode", "auto",
                              "--budget", std::to_string(least * 95 / 100)});

@@ -1,5 +1,6 @@
 // Whole runs of the program with encodings: resumed, planned again, and probed.
 #include "tests/train/loop/whole_runs.h"
+#include "train/run_files/safetensors.h"
 
 namespace pal {
 namespace {
@@ -136,12 +137,18 @@ TEST_F(EncodedRun, RoundedValuesStayTheSameWhenARunIsResumed) {
   EXPECT_TRUE(read_file(dir_ / "whole/last.safetensors") == read_file(checkpoint));
 
   // As if it had begun on a machine whose plan rounds other values.
-  const size_t at = held.find("rounded");
-  ASSERT_NE(at, std::string::npos);
-  const size_t digits =
-      held.find_first_of("0123456789abcdef", held.find(':', held.find(':', at) + 1));
-  held[digits] = held[digits] == '0' ? '1' : '0';
-  std::ofstream(checkpoint, std::ios::binary) << held;
+  {
+    const auto file = SafetensorsFile::open(checkpoint.string());
+    auto metadata = file.metadata();
+    std::string& state = metadata.at("trainer");
+    const size_t at = state.find("rounded");
+    ASSERT_NE(at, std::string::npos);
+    const size_t digits =
+        state.find_first_of("0123456789abcdef", state.find(':', state.find(':', at) + 1));
+    state[digits] = state[digits] == '0' ? '1' : '0';
+    save_safetensors(checkpoint.string(), file.tensors(), metadata);
+    held = read_file(checkpoint);
+  }
   r = train("parts", "12");
   EXPECT_EQ(r.status, 2);
   EXPECT_NE(r.err.find("last.safetensors"), std::string::npos) << r.err;

@@ -1,0 +1,154 @@
+// A walk down the grid, and one up.
+#include "memory/front/choose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "memory/front/descent.h"
+#include "memory/pass.h"
+#include "memory/passes/parts.h"
+#include "memory/schedule/delay_forward.h"
+#include "memory/schedule/early_updates.h"
+#include "memory/storages/lifetimes.h"
+
+namespace pal {
+namespace {
+
+constexpr int kFrontLimits = 32;
+// Windows that are renewed, in turn.
+constexpr size_t kRenewed[] = {48, 24, 80, 12};
+constexpr size_t kRenewedFirst = 2;  // the others where one of these pays
+// For a size and such a window: counts of so many nodes in all.
+constexpr int64_t kRenewedNodes = 4'000'000;
+// Walks down and up.
+constexpr int kWalks = 2;
+// Sizes that could not be reached, one after the other, after which a walk down ends.
+constexpr size_t kUnreached = 4;
+// What is renewed is worth it for this part of the time added, at least. Every so many sizes it is
+// tried whether it is.
+constexpr double kWorthRenewing = 0.002;
+constexpr int kRenewedEvery = 4;
+// Groups that change together, at most: so many nodes are counted for all of them.
+constexpr size_t kGroupNodes = 2'000'000, kFewestGroups = 100;
+// Sizes at which a step of so many nodes begins anew; larger ones begin with what was above.
+constexpr size_t kAnewNodes = 4000;
+
+// The step as the pass sees it that runs values again.
+Program before_clones(const Program& program, const CompileOptions& options) {
+  Program out = program;
+  if (options.schedule != Schedule::program) {
+    const StorageOptions storages = storage_options(options);
+    std::optional<Program> later = delay_forward(program);
+    if (later && peak_bytes(*later, {}, storages) <= peak_bytes(program, {}, storages)) {
+      out = std::move(*later);
+    }
+  }
+  return split_parts(out);
+}
+
+std::vector<NodeId> order_of(const Program& program, const CompileOptions& options) {
+  if (options.schedule != Schedule::program) return early_updates_order(program);
+  std::vector<NodeId> order(program.nodes.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+RecomputeOptions nothing_heavy(RecomputeOptions options) {
+  options.heavy = std::numeric_limits<double>::infinity();
+  return options;
+}
+
+struct Found {
+  Fates fates;
+  Sketch::Count count;
+};
+
+bool is_better(const Sketch::Count& a, const Sketch::Count& b) {
+  return a.over != b.over ? a.over < b.over : a.ms < b.ms;
+}
+
+}  // namespace
+
+std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& options,
+                                 const DeviceProfile& device, int64_t floor) {
+  const Program step = before_clones(program, options);
+  const RecomputeOptions asked = nothing_heavy(options.recompute_options);
+  const StepView view(step, asked);
+  Sketch sketch(view, order_of(step, options), device, asked);
+  if (sketch.open().empty()) return {};
+  const size_t nodes = step.nodes.size();
+  Descent descent(sketch, groups_of(sketch, view, std::max(kFewestGroups, kGroupNodes / nodes)));
+  const Fates nothing = sketch.nothing();
+  const int64_t most = sketch.count(nothing, std::numeric_limits<int64_t>::max()).bytes;
+  std::vector<int64_t> limits;
+  for (int k = 1; k <= kFrontLimits && floor < most; ++k) {
+    const double part = std::pow(double(floor) / double(most), double(k) / kFrontLimits);
+    limits.push_back(int64_t(double(most) * part));
+  }
+  std::vector<Found> found(limits.size());
+  std::vector<char> pays(limits.size(), 0), is_new(limits.size(), 0);
+  const auto keep = [&](size_t k) {
+    if (!found[k].fates.empty() && !is_better(descent.now(), found[k].count)) return;
+    found[k] = {descent.fates(), descent.now()}, is_new[k] = 1;
+  };
+  const auto begin = [&](size_t k, const Fates& fates) {
+    descent.start_from(fates, limits[k]);
+    descent.lower(limits[k]), descent.raise(limits[k]);
+    keep(k);
+  };
+  const auto renew = [&](size_t k) {
+    const Sketch::Count before = found[k].count;
+    descent.start_from(found[k].fates, limits[k]);
+    bool paid = false;
+    for (size_t i = 0; i < std::size(kRenewed); ++i) {
+      descent.renew(limits[k], kRenewed[i], kRenewedNodes / int64_t(nodes));
+      const Sketch::Count& after = descent.now();
+      paid |= after.over < before.over || after.ms < (1 - kWorthRenewing) * before.ms;
+      if (i + 1 >= kRenewedFirst && !paid && after.over == 0) break;
+    }
+    keep(k);
+    return paid;
+  };
+  for (int walk = 0; walk < kWalks; ++walk) {
+    for (size_t k = 0, unreached = 0; k < limits.size(); ++k) {
+      if (walk == 0 && (k == 0 || nodes <= kAnewNodes)) begin(k, nothing);
+      if (k > 0 && (walk == 0 || is_new[k - 1])) begin(k, found[k - 1].fates);
+      const bool look = walk > 0 ? pays[k] : k == 0 || pays[k - 1] || k % kRenewedEvery == 0;
+      if (look) pays[k] = renew(k);
+      unreached = found[k].count.over > 0 ? unreached + 1 : 0;
+      if (unreached == kUnreached) limits.resize(k + 1), found.resize(k + 1);
+    }
+    std::vector<char> was_new(limits.size(), 0);
+    std::swap(is_new, was_new);
+    for (size_t k = limits.size(); k-- > 1;) {
+      if (!was_new[k] && !is_new[k]) continue;
+      descent.start_from(found[k].fates, limits[k - 1]);
+      descent.raise(limits[k - 1]);
+      keep(k - 1);
+    }
+  }
+  std::vector<Chosen> out;
+  for (size_t k = 0; k < found.size(); ++k) {
+    const Sketch::Count& count = found[k].count;
+    if (count.bytes >= most) continue;
+    while (!out.empty() && out.back().added_ms >= count.ms) out.pop_back();
+    if (!out.empty() && out.back().bytes <= count.bytes) continue;
+    const Choice choice = sketch.choice_of(found[k].fates);
+    Chosen chosen{.limit = std::max(limits[k], count.bytes),
+                  .bytes = count.bytes,
+                  .added_ms = count.ms,
+                  .away = sketch.away_of(found[k].fates)};
+    for (ValueId v : choice.ids()) {
+      if (choice[v]) chosen.again.push_back(v);
+    }
+    out.push_back(std::move(chosen));
+  }
+  return out;
+}
+
+}  // namespace pal

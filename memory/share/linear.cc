@@ -1,0 +1,91 @@
+// The simplex method with Bland's rule, which does not cycle.
+#include "memory/share/linear.h"
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "core/error.h"
+
+namespace pal {
+namespace {
+
+constexpr double kZero = 1e-11;
+
+// Column `enters` becomes basic in row `leaves`, in all rows.
+void pivot(std::vector<std::vector<double>>& rows, size_t leaves, size_t enters) {
+  const double by = rows[leaves][enters];
+  for (double& x : rows[leaves]) x /= by;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const double times = rows[r][enters];
+    if (r == leaves || times == 0) continue;
+    for (size_t c = 0; c < rows[r].size(); ++c) rows[r][c] -= times * rows[leaves][c];
+  }
+}
+
+// Solves a square system whose rows end with the right side; by Gauss, with pivots. All that the
+// many steps to a corner have rounded is gone then.
+std::vector<double> solved(std::vector<std::vector<double>> rows) {
+  const size_t n = rows.size();
+  for (size_t i = 0; i < n; ++i) {
+    size_t largest = i;
+    for (size_t r = i; r < n; ++r) {
+      if (std::abs(rows[r][i]) > std::abs(rows[largest][i])) largest = r;
+    }
+    std::swap(rows[i], rows[largest]);
+    pivot(rows, i, i);
+  }
+  std::vector<double> x;
+  for (const auto& row : rows) x.push_back(row[n]);
+  return x;
+}
+
+}  // namespace
+
+std::vector<double> most_within(const std::vector<Limit>& limits, const std::vector<double>& gain) {
+  const size_t n = gain.size(), m = limits.size();
+  // Each limit with what is left of it as one more unknown; the last row is what is to grow, the
+  // last column the right side.
+  std::vector<std::vector<double>> rows(m + 1, std::vector<double>(n + m + 1, 0));
+  std::vector<size_t> basic(m);
+  for (size_t r = 0; r < m; ++r) {
+    for (size_t c = 0; c < n; ++c) rows[r][c] = limits[r].part[c];
+    rows[r][n + r] = 1, rows[r][n + m] = limits[r].most, basic[r] = n + r;
+  }
+  for (size_t c = 0; c < n; ++c) rows[m][c] = -gain[c];
+  while (true) {
+    size_t enters = 0;
+    while (enters < n + m && rows[m][enters] >= -kZero) ++enters;
+    if (enters == n + m) break;
+    size_t leaves = m;
+    for (size_t r = 0; r < m; ++r) {
+      if (rows[r][enters] <= kZero) continue;
+      if (leaves == m) {
+        leaves = r;
+        continue;
+      }
+      const double now = rows[r][n + m] / rows[r][enters];
+      const double best = rows[leaves][n + m] / rows[leaves][enters];
+      if (now < best || (now == best && basic[r] < basic[leaves])) leaves = r;
+    }
+    if (leaves == m) throw ProgramError("[share] a linear program without bounds");
+    pivot(rows, leaves, enters);
+    basic[leaves] = enters;
+  }
+  std::vector<std::vector<double>> corner(m, std::vector<double>(m + 1, 0));
+  for (size_t r = 0; r < m; ++r) {
+    for (size_t i = 0; i < m; ++i) {
+      const size_t c = basic[i];
+      corner[r][i] = c < n ? limits[r].part[c] : c - n == r ? 1 : 0;
+    }
+    corner[r][m] = limits[r].most;
+  }
+  const std::vector<double> at = solved(std::move(corner));
+  std::vector<double> x(n, 0);
+  for (size_t i = 0; i < m; ++i) {
+    if (basic[i] < n) x[basic[i]] = at[i];
+  }
+  return x;
+}
+
+}  // namespace pal

@@ -1,0 +1,252 @@
+// The bound of a step's time: no plan that compile() makes is below it, whatever it was asked for.
+#include "memory/front/bound.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "core/builder.h"
+#include "memory/compile.h"
+#include "memory/front/pool.h"
+#include "memory/front/small_lp.h"
+#include "tests/memory/front/chain_network.h"
+#include "tests/memory/front/pieces.h"
+#include "tests/support/random_network.h"
+#include "tests/support/random_program.h"
+
+namespace pal::test {
+namespace {
+
+constexpr double kUpToRounding = 1 + 1e-9;
+
+// A card on which toy networks take time; `link` 0: none.
+DeviceProfile toy_card(double link) {
+  return {.name = "toy",
+          .f32 = 1e9,
+          .vector = 1e9,
+          .memory = 1e8,
+          .link = link,
+          .launch = 1e-6,
+          .tile = 1};
+}
+
+Prices random_prices(std::mt19937_64& random, double height) {
+  Prices prices;
+  for (Position begin = 0; prices.size() < 6; begin += 1 + Position(random() % 30)) {
+    prices.push_back({begin, int64_t(height * double(random() % 1000) / 1000)});
+  }
+  return prices;
+}
+
+// What can be asked of a step, and random prices beside it.
+std::vector<CompileOptions> plans_of(const CompileOptions& base, int64_t plain_bytes,
+                                     uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<CompileOptions> plans{base};
+  for (const Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
+    plans.push_back(base), plans.back().recompute = method;
+    plans.back().recompute_options.overhead = 0.3;
+  }
+  plans.push_back(base), plans.back().encode = kBits;
+  for (const double height : {1e9, 1e10, 1e11, 1e12, 1e13, 1e14}) {
+    plans.push_back(base), plans.back().recompute = Recompute::priced;
+    plans.back().recompute_options.prices = random_prices(random, height);
+  }
+  if (base.profile->link > 0) {
+    for (size_t i = 0, end = plans.size(); i < end; ++i) {
+      plans.push_back(plans[i]), plans.back().swap.method = i % 3 ? Swap::planned : Swap::vdnn;
+    }
+    for (const double part : {0.9, 0.8, 0.7, 0.6, 0.5}) {
+      plans.push_back(base), plans.back().swap.method = Swap::planned;
+      plans.back().budget = int64_t(part * double(plain_bytes));
+    }
+  }
+  for (CompileOptions& each : plans) each.must_fit = false;
+  return plans;
+}
+
+Program network_of(uint64_t seed) {
+  if (seed % 8 == 4) return Pieces::vgg_start();  // has a relu that its pool's gradient does for
+  if (seed % 8 == 6) return Pieces::bottlenecks();
+  if (seed % 2 == 0) return chain_network(seed, {.layers = 10 + int(seed % 17)});
+  return random_network(seed, {.layers = 5 + int(seed % 9), .batch = 64, .width = 16});
+}
+
+// PAL_TEST_NETWORKS: how many networks.
+TEST(Bound, NoPlanIsFaster) {
+  KernelCache cache{Device{}};
+  int binding = 0, plans = 0;
+  const uint64_t networks = networks_asked(24);
+  for (uint64_t seed = 0; seed < networks; ++seed) {
+    const Program step = network_of(seed);
+    const StateLayout layout(step);
+    CompileOptions base{.profile = toy_card(seed % 3 == 0 ? 0 : seed % 3 == 1 ? 1e8 : 2e6)};
+    base.inplace = seed % 5 != 4;
+    base.layouts = seed % 6 == 2;
+    if (seed % 4 == 3) base.schedule = Schedule::program;
+    if (seed % 7 == 6) base.fuse_recompute = base.fuse_epilogues = false;
+    Bound bound(step, layout, base, *base.profile);
+    const int64_t plain = least_bytes(step, cache, layout, base);
+    for (const CompileOptions& options : plans_of(base, plain, seed)) {
+      const Compiled plan = compile(step, cache, layout, options);
+      const int64_t bytes = plan.plan.device().bytes;
+      ASSERT_LE(bound.least_bytes(), bytes) << "seed " << seed;
+      bound.sharpen(bytes, 12);
+      ASSERT_LE(bound.ms(bytes), plan.time->step_ms * kUpToRounding)
+          << "seed " << seed << ", plan " << plans << ", " << bytes << " bytes";
+      binding += bound.ms(bytes) > 1.005 * bound.least_ms(), ++plans;
+    }
+  }
+  EXPECT_GE(binding, int(networks) / 3);
+}
+
+TEST(Bound, FallsWithBytesAndIsTheSameEachTime) {
+  const Program step = random_network(5, {.layers = 10, .batch = 16, .width = 32});
+  const StateLayout layout(step);
+  const CompileOptions options{.profile = toy_card(0)};
+  std::vector<double> first;
+  for (int run = 0; run < 2; ++run) {
+    Bound bound(step, layout, options, *options.profile);
+    const int64_t least = bound.least_bytes();
+    for (int k = 10; k >= 0; --k) bound.sharpen(least + least * k / 20, 20);
+    double last = std::numeric_limits<double>::infinity();
+    for (int k = -1; k <= 10; ++k) {
+      const double ms = bound.ms(least + least * k / 20);
+      EXPECT_EQ(std::isinf(ms), k < 0);
+      EXPECT_LE(ms, last);
+      EXPECT_GE(ms, bound.least_ms());
+      last = ms;
+      if (run == 0) {
+        first.push_back(ms);
+      } else {
+        EXPECT_EQ(ms, first[size_t(k + 1)]);
+      }
+    }
+  }
+}
+
+TEST(Bound, OfTheFront) {
+  KernelCache cache{Device{}};
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    const Program step = random_network(seed, {.layers = 8, .batch = 16, .width = 32});
+    const StateLayout layout(step);
+    const CompileOptions options{.profile = toy_card(seed % 2 ? 1e8 : 0)};
+    const Front front = make_front(step, cache, layout, options);
+    for (const FrontPoint& point : front.points) {
+      EXPECT_GT(point.bound_ms, 0);
+      EXPECT_LE(point.bound_ms, point.step_ms * kUpToRounding);
+      EXPECT_LE(Front::gap(point), 1);
+    }
+  }
+}
+
+// Nothing to choose, or nothing at all.
+TEST(Bound, StepsWithoutMuchToChoose) {
+  const CompileOptions options{.profile = toy_card(0)};
+  Builder b;
+  b.output("y", affine(affine(b.input("x", {Shape{1024}}))));
+  const Program forward = b.take();
+  Bound bound(forward, StateLayout(forward), options, *options.profile);
+  EXPECT_EQ(bound.least_bytes(), 2 * 4096 + 4096);  // two slots of the input; in place
+  bound.sharpen(bound.least_bytes(), 10);
+  EXPECT_EQ(bound.ms(bound.least_bytes()), bound.least_ms());
+  EXPECT_TRUE(std::isinf(bound.ms(bound.least_bytes() - 1)));
+  const Program empty;
+  Bound none(empty, StateLayout(empty), options, *options.profile);
+  none.sharpen(100, 10);
+  EXPECT_EQ(none.ms(0), 0);
+}
+
+Program with_own_origins(Program program) {
+  for (ValueId v : program.values.ids()) program.value(v).origin = v;
+  return program;
+}
+
+// Every byte for nothing: all is kept. However dear bytes are: no node is paid twice, and what is
+// still needed is what cannot be made again.
+TEST(BoundCutter, KeepsAllOrRunsAllAgain) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Program step =
+        with_own_origins(seed % 2 ? random_network(seed, {.layers = 10, .batch = 64, .width = 16})
+                                  : chain_network(seed, {.layers = 16}));
+    const DeviceProfile card = toy_card(0);
+    const StateLayout layout(step);
+    const LeastTimes times = least_times(step, step, {}, card);
+    for (const bool any_order : {true, false}) {
+      const BoundGraph graph(step, layout, times, {.any_order = any_order});
+      std::vector<Mark> marks;
+      for (Mark i = 0; i < Mark(graph.chain().size()); i += 2) marks.push_back(i);
+      const BoundCutter cutter(graph, marks);
+      const BoundCut free = cutter.cut(std::vector<double>(marks.size(), 0), 1);
+      const BoundCut dear = cutter.cut(std::vector<double>(marks.size(), 1e3), 1);
+      double all = 0;
+      for (NodeId n : step.nodes.ids()) {
+        all += step.node(n).phase == Phase::forward ? times.again[n] : 0;
+      }
+      EXPECT_EQ(free.again_ms, 0);
+      EXPECT_GT(dear.again_ms, 0);
+      EXPECT_LE(dear.again_ms, all * kUpToRounding) << seed;
+      EXPECT_LE(dear.least, all * kUpToRounding) << seed;
+      for (size_t k = 0; k < marks.size(); ++k) {
+        const auto at = size_t(marks[k]);
+        EXPECT_EQ(double(graph.fixed()[at]) + free.needed[k], double(graph.kept()[at]))
+            << seed << ", mark " << at;
+        EXPECT_EQ(dear.needed[k], 0);
+      }
+    }
+  }
+}
+
+// The gradient of relu behind a pool: the pool's gradient does its work, and reads no relu.
+TEST(LeastTimes, FusedNodesDoWithoutOperands) {
+  const Program step = with_own_origins(Pieces::vgg_start());
+  double once = 0, apart = 0;
+  for (const bool fused : {true, false}) {
+    const LeastTimes times = least_times(
+        step, step, {.fuse_epilogues = fused, .fuse_updates = false}, toy_card(0), false);
+    int spared = 0;
+    for (NodeId n : step.nodes.ids()) {
+      spared += times.spared[n] != 0;
+      (fused ? once : apart) += times.once[n];
+    }
+    EXPECT_EQ(spared, fused ? 3 : 0);
+  }
+  EXPECT_LT(once, apart);
+  EXPECT_DOUBLE_EQ(apart, predict(step, toy_card(0)).step_ms);
+}
+
+// A view, halves and what they are joined to are the same bytes.
+TEST(BoundGraph, CountsBytesByWhatTheySay) {
+  Builder b;
+  const Val h = affine(b.input("x", {Shape{1024}}));
+  const std::vector<Val> parts = halves(view(h));
+  b.output("y", reverse(join({affine(parts[1]), parts[0]})));
+  const Program step = with_own_origins(b.take());
+  const LeastTimes times = least_times(step, step, {}, toy_card(0));
+  const BoundGraph graph(step, StateLayout(step), times, {});
+  int64_t bytes = 0;
+  for (const Atom& atom : graph.atoms()) bytes += atom.bytes;
+  EXPECT_EQ(bytes, 4096 + 2048 + 4096);  // h, the affine of a half, y
+}
+
+TEST(SmallLp, BestPrices) {
+  // One row: lines 1 + z and 3 - z meet at z = 1, at 2.
+  const BestPrices one = best_prices({{1, 3}, {{1}, {-1}}}, 100, false);
+  EXPECT_NEAR(one.value, 2, 1e-12);
+  EXPECT_NEAR(one.z[0], 1, 1e-12);
+  // No answer is possible: the price is as high as it may be.
+  EXPECT_NEAR(best_prices({{1}, {{0.5}}}, 100, false).value, 51, 1e-9);
+  // Together they sum to one: the better row has all of it.
+  const BestPrices two = best_prices({{1}, {{0.25, 0.5}}}, 1, true);
+  EXPECT_NEAR(two.value, 1.5, 1e-12);
+  EXPECT_NEAR(two.z[1], 1, 1e-12);
+  // Nothing to gain, and no rows.
+  EXPECT_EQ(best_prices({{1, 2}, {{-1}, {1}}}, 100, false).value, 1);
+  EXPECT_EQ(best_prices({{2, 1}, {{}, {}}}, 100, false).value, 1);
+}
+
+}  // namespace
+}  // namespace pal::test

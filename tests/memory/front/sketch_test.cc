@@ -1,0 +1,176 @@
+// The sketch against the steps that it stands for, and fates found over it.
+#include "memory/front/sketch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "memory/front/choose.h"
+#include "memory/front/descent.h"
+#include "memory/passes/fuse_recompute.h"
+#include "memory/passes/parts.h"
+#include "memory/schedule/early_updates.h"
+#include "memory/schedule/schedule.h"
+#include "memory/storages/lifetimes.h"
+#include "tests/support/random_network.h"
+#include "tests/support/random_program.h"
+
+namespace pal::test {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+DeviceProfile toy_card(double link = 0) {
+  return {.name = "toy",
+          .f32 = 1e9,
+          .vector = 1e9,
+          .memory = 1e8,
+          .link = link,
+          .launch = 1e-6,
+          .tile = 1};
+}
+
+RecomputeOptions any_node() { return {.heavy = std::numeric_limits<double>::infinity()}; }
+
+struct Sketched {
+  explicit Sketched(const Program& program, double link = 0)
+      : card(toy_card(link)),
+        step(split_parts(program)),
+        view(step, any_node()),
+        sketch(view, early_updates_order(step), card, any_node()) {}
+  // The step that such fates lead to.
+  Program made(const Fates& fates) {
+    Clones clones = insert_clones(view, sketch.choice_of(fates), kClonesFar);
+    stash_bits(clones);
+    return schedule_early_updates(fuse_recompute(std::move(clones.program)));
+  }
+
+  DeviceProfile card;
+  Program step;
+  StepView view;
+  Sketch sketch;
+};
+
+// Some of what gradients read is made again, some of what clones read is kept.
+Fates random_fates(const Sketch& sketch, uint64_t seed) {
+  Fates fates = sketch.nothing();
+  for (const StorageId s : sketch.open()) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    if (seed >> 62 == 0) fates[s] = fates[s] == Fate::keep ? Fate::again : Fate::keep;
+  }
+  return fates;
+}
+
+// What is counted is what is alive once the clones are there, and what they cost: about, and nearly
+// always within a few per cent. Not counted are gradients that fuse with some of their clones.
+TEST(Sketch, CountsWhatTheStepHolds) {
+  const uint64_t networks = networks_asked(60);
+  int same = 0, as_fast = 0, cases = 0;
+  for (uint64_t seed = 0; seed < networks; ++seed) {
+    Sketched s(random_network(seed, {.layers = 6 + int(seed % 9), .batch = 16, .width = 32}));
+    const double plain_ms = predict(s.step, s.card).step_ms;
+    for (uint64_t k = 0; k < 4; ++k) {
+      const Fates fates = k ? random_fates(s.sketch, 4 * seed + k) : s.sketch.nothing();
+      const Sketch::Count count = s.sketch.count(fates, kNoLimit);
+      const Program made = s.made(fates);
+      const int64_t bytes = peak_bytes(made);
+      EXPECT_NEAR(double(count.bytes), double(bytes), 0.25 * double(bytes)) << seed << " " << k;
+      const double ms = predict(made, s.card).step_ms;
+      EXPECT_NEAR(plain_ms + count.ms, ms, 0.3 * plain_ms) << seed << " " << k;
+      same += std::abs(count.bytes - bytes) <= bytes / 50;
+      as_fast += std::abs(plain_ms + count.ms - ms) <= 0.05 * plain_ms;
+      ++cases;
+    }
+  }
+  EXPECT_GT(same, cases * 7 / 10);
+  EXPECT_GT(as_fast, cases * 8 / 10);
+}
+
+// What lies above a limit is summed over nodes, and nothing above the peak.
+TEST(Sketch, NothingLiesAboveThePeak) {
+  Sketched s(random_network(5, {.layers = 12}));
+  const Fates none = s.sketch.nothing();
+  const Sketch::Count count = s.sketch.count(none, kNoLimit);
+  EXPECT_EQ(count.over, 0);
+  EXPECT_EQ(s.sketch.count(none, count.bytes).over, 0);
+  const double little = s.sketch.count(none, count.bytes - 64).over;
+  EXPECT_GT(little, 0);
+  EXPECT_GT(s.sketch.count(none, count.bytes / 2).over, little);
+}
+
+// A fast link takes maps away for nothing; a slow one has them still when they are needed.
+TEST(Sketch, CopiesTakeTheirTime) {
+  int fewer = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Program step = random_network(seed, {.layers = 12, .batch = 16, .width = 32});
+    Sketched fast(step, 1e12), slow(step, 1);
+    Fates away = fast.sketch.nothing();
+    for (const StorageId s : fast.sketch.open()) {
+      if (away[s] == Fate::keep) away[s] = Fate::away;
+    }
+    const int64_t kept = fast.sketch.count(fast.sketch.nothing(), kNoLimit).bytes;
+    const Sketch::Count gone = fast.sketch.count(away, kNoLimit);
+    EXPECT_LE(gone.bytes, kept) << seed;
+    EXPECT_EQ(slow.sketch.count(away, kNoLimit).bytes, kept) << seed;
+    fewer += gone.bytes < kept;
+  }
+  EXPECT_GT(fewer, 10);
+}
+
+// Down to a limit and back up: never above it where it could be reached, and no time is wasted.
+TEST(Descent, KeepsToALimitThatItReaches) {
+  int reached = 0;
+  const uint64_t networks = networks_asked(30);
+  for (uint64_t seed = 0; seed < networks; ++seed) {
+    Sketched s(random_network(seed, {.layers = 12, .batch = 16, .width = 32}));
+    if (s.sketch.open().empty()) continue;
+    Descent descent(s.sketch, groups_of(s.sketch, s.view, seed % 2 ? 1000 : 8));
+    const int64_t most = s.sketch.count(s.sketch.nothing(), kNoLimit).bytes;
+    const int64_t limit = most * 97 / 100;
+    if (!descent.lower(limit)) continue;
+    ++reached;
+    const double lowered = descent.now().ms;
+    descent.raise(limit);
+    EXPECT_LE(descent.now().ms, lowered) << seed;
+    const double raised = descent.now().ms;
+    descent.renew(limit, 6, 2000);
+    EXPECT_LE(descent.now().ms, raised) << seed;
+    EXPECT_EQ(descent.now().over, 0) << seed;
+    const Sketch::Count again = s.sketch.count(descent.fates(), limit);
+    EXPECT_LE(again.bytes, limit) << seed;
+    EXPECT_EQ(again.ms, descent.now().ms) << seed;
+  }
+  EXPECT_GT(reached, int(networks) / 3);
+}
+
+// Fewer bytes cost more time, and the same question has the same answer.
+TEST(Choose, PlansAscendInTime) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Program step = random_network(seed, {.layers = 12, .batch = 16, .width = 32});
+    const CompileOptions options;
+    const int64_t floor = peak_bytes(step) / 3;
+    const auto plans = choose_plans(step, options, toy_card(seed % 2 ? 1e8 : 0), floor);
+    const auto same = choose_plans(step, options, toy_card(seed % 2 ? 1e8 : 0), floor);
+    ASSERT_EQ(plans.size(), same.size());
+    for (size_t i = 0; i < plans.size(); ++i) {
+      EXPECT_EQ(plans[i].again, same[i].again);
+      EXPECT_EQ(plans[i].away, same[i].away);
+      EXPECT_EQ(plans[i].away.empty() || seed % 2, true);
+      if (i == 0) continue;
+      EXPECT_LT(plans[i].bytes, plans[i - 1].bytes) << seed;
+      EXPECT_GT(plans[i].added_ms, plans[i - 1].added_ms) << seed;
+    }
+  }
+}
+
+TEST(Choose, NothingWhereThereIsNoChoice) {
+  Builder b;
+  Val x = b.input("x", {Shape{1024}});
+  b.output("y", affine(affine(x)));
+  EXPECT_TRUE(choose_plans(b.take(), {}, toy_card(), 64).empty());
+}
+
+}  // namespace
+}  // namespace pal::test

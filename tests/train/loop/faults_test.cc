@@ -1,0 +1,138 @@
+// Faults of system calls while a run writes: whatever call fails, and wherever the run is killed,
+// the checkpoint is whole, and the run that goes on ends with the same bits.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <random>
+
+#include "tests/support/syscall_faults.h"
+#include "tests/train/loop/whole_runs.h"
+#include "train/run_files/safetensors.h"
+
+namespace pal {
+namespace {
+
+using test::Fault;
+
+constexpr Fault kFaults[] = {Fault::kill,      Fault::full,      Fault::broken,
+                             Fault::read_only, Fault::interrupt, Fault::part};
+constexpr const char* kFaultNames[] = {"none",      "killed",      "disk full",   "EIO",
+                                       "read-only", "interrupted", "half written"};
+
+struct Trainer {
+  const char* name;
+  std::vector<std::string> words;
+};
+
+void PrintTo(const Trainer& trainer, std::ostream* out) { *out << trainer.name; }
+
+const Trainer kTrainers[] = {
+    {"nmt", {"tiny.yaml", "--set", "train.valid_every=2"}},
+    {"transformer", {"transformer_small"}},
+    {"resnet", {"resnet_small"}},
+    {"deepspeech2", {"deepspeech2_small"}},
+    {"bert", {"bert_small"}},
+    {"zoo", {"zoo_small"}},
+};
+
+class SystemCallFaults : public RunTest, public testing::WithParamInterface<Trainer> {
+ protected:
+  std::vector<std::string> arguments() const {
+    const std::string out = (dir_ / "run").string();
+    std::vector<std::string> all{"train", "--config"};
+    all.insert(all.end(), GetParam().words.begin(), GetParam().words.end());
+    for (const char* word :
+         {"--set", "train.save_every=2", "--set", "train.keep_last=2", "--set", "train.log_every=1",
+          "--set", "device.threads=1", "--steps", "4", "--out"}) {
+      all.push_back(word);
+    }
+    all.push_back(out);
+    if (fs::exists(dir_ / "run/config.yaml")) all.push_back("--resume");
+    return all;
+  }
+  test::TracedRun traced(Fault fault, int64_t call) {
+    std::vector<std::string> all = arguments();
+    all.insert(all.begin(), PAL_BINARY);
+    return test::run_with_fault(all, dir_, dir_ / "stdout.txt", dir_ / "stderr.txt",
+                                {fs::canonical(dir_) / "run", fault, call});
+  }
+  // What a run leaves that must not depend on what happened to it.
+  std::map<std::string, std::string> bits() {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::directory_iterator(dir_ / "run")) {
+      if (entry.path().extension() == ".safetensors") {
+        all[entry.path().filename().string()] = read_file(entry.path());
+      }
+    }
+    return all;
+  }
+  // The tensors of every checkpoint are those that were saved.
+  void check_checkpoints() {
+    if (!fs::exists(dir_ / "run")) return;
+    for (const auto& entry : fs::directory_iterator(dir_ / "run")) {
+      if (entry.path().extension() != ".safetensors") continue;
+      const SafetensorsFile file = SafetensorsFile::open(entry.path().string());
+      for (const TensorView& tensor : file.tensors()) file.check(tensor);
+    }
+  }
+  void try_fault(Fault fault, int64_t call, const std::map<std::string, std::string>& expected) {
+    fs::remove_all(dir_ / "run");
+    const test::TracedRun run = traced(fault, call);
+    const std::string said = read_file(dir_ / "stderr.txt");
+    const bool harmless = fault == Fault::interrupt || fault == Fault::part;
+    if (fault == Fault::kill) {
+      EXPECT_EQ(run.status, -SIGKILL) << said;
+    } else if (harmless) {
+      EXPECT_EQ(run.status, 0) << said;
+    } else {
+      EXPECT_TRUE(run.status == 0 || run.status == 1 || run.status == 2) << run.status << said;
+      if (run.status != 0) {
+        EXPECT_NE(said.find("pal: "), std::string::npos) << said;
+        EXPECT_NE(said.find("run"), std::string::npos) << "names no file: " << said;
+      }
+    }
+    ASSERT_NO_THROW(check_checkpoints());
+    if (!harmless) {
+      const RunResult after = pal(arguments());
+      ASSERT_EQ(after.status, 0) << after.err << "\nafter " << said;
+    }
+    const auto found = bits();
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [name, bytes] : expected) EXPECT_TRUE(found.at(name) == bytes) << name;
+  }
+};
+
+TEST_P(SystemCallFaults, LoseNothing) {
+  const char* asked = std::getenv("PAL_TEST_FAULTS");
+  if (!asked && GetParam().name != std::string("nmt")) {
+    GTEST_SKIP() << "PAL_TEST_FAULTS=N (or all) tries this trainer too, at N calls";
+  }
+  if (!test::can_trace_faults()) GTEST_SKIP() << "this machine allows no tracing of programs";
+  const test::TracedRun whole = traced(Fault::none, 0);
+  ASSERT_EQ(whole.status, 0) << read_file(dir_ / "stderr.txt");
+  const auto expected = bits();
+  ASSERT_GE(expected.size(), 2u);
+  std::vector<std::pair<Fault, int64_t>> cases;
+  for (const Fault fault : kFaults) {
+    for (size_t call = 0; call < whole.calls.size(); ++call)
+      cases.push_back({fault, int64_t(call)});
+  }
+  std::mt19937 random(11);
+  std::shuffle(cases.begin(), cases.end(), random);
+  if (!asked || asked != std::string("all")) {
+    cases.resize(std::min(cases.size(), size_t(asked ? std::atoi(asked) : 12)));
+  }
+  for (const auto& [fault, call] : cases) {
+    SCOPED_TRACE(std::string(kFaultNames[int(fault)]) + " at call " + std::to_string(call) + ": " +
+                 whole.calls[size_t(call)]);
+    try_fault(fault, call, expected);
+    if (HasFatalFailure()) return;
+  }
+  std::printf("%zu faults at %zu calls\n", cases.size(), whole.calls.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SystemCallFaults, testing::ValuesIn(kTrainers),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+}  // namespace
+}  // namespace pal
