@@ -6,6 +6,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -175,7 +176,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   // Sums are divided into so many, by what the operands' boundaries and the epilogue allow.
   uint64_t parts = desc->epilogue & ~CUBLASLT_EPILOGUE_BIAS & ~CUBLASLT_EPILOGUE_DEFAULT ? 3 : 2;
-  for (const uint32_t boundary : p->boundary) parts += boundary;
+  for (const uint32_t boundary : p->boundary) parts += uint64_t(std::countr_zero(boundary));
   *found = {.algo = {{kMagic, p->boundary[0], p->boundary[1], p->boundary[2], p->boundary[3],
                       boundary_of(desc->bias), parts}},
             .workspaceSize = kWorkspace};
@@ -216,7 +217,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   const float by = *static_cast<const float*>(alpha), plus = *static_cast<const float*>(beta);
   const EmulatedProduct product = *desc;
   const EmulatedLayout A = *la, B = *lb, C = *lc, D = *ld;
-  const int64_t parts = int64_t(algo->data[6]);
+  const int64_t parts = pal::emulation::varied_sums ? int64_t(algo->data[6]) : 1;
   return pal::emulation::enqueue(
              stream,
              [=] {
@@ -225,7 +226,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                for (int64_t batch = 0; batch < D.batch; ++batch) {
                  for (int64_t j = 0; j < D.columns; ++j) {
                    for (int64_t i = 0; i < D.rows; ++i) {
-                     float total = 0;
+                     double total = 0;
                      for (int64_t part = 0; part < parts; ++part) {
                        double sum = 0;
                        for (int64_t k = part; k < inner; k += parts) {
@@ -236,9 +237,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                          sum += factor(product, load_element(a, A.type, batch * A.stride + at_a)) *
                                 factor(product, load_element(b, B.type, batch * B.stride + at_b));
                        }
-                       total += float(sum);
+                       total += double(float(sum));
                      }
-                     float value = by * total;
+                     float value = by * float(total);
                      if (plus != 0) {
                        value +=
                            plus * load_element(c, C.type, batch * C.stride + i + j * C.leading);

@@ -29,6 +29,9 @@ Settings& settings();
 // Of the thread that looks: so many more launches and replays succeed, the next one fails; -1: none
 // does.
 inline thread_local int64_t good_launches = -1;
+// cuBLASLt's sums have another order for other boundaries and epilogues, as a library's may. Else
+// they are exact, for comparisons over many steps.
+inline bool varied_sums = false;
 // The device to oneself, for as long as the lock is held.
 std::unique_lock<std::recursive_mutex> hold();
 

@@ -176,10 +176,10 @@ std::vector<Case> cases_of(const OpDef& op, const std::shared_ptr<Accelerator>& 
 class Emulated : public OperatorTest {
  protected:
   void SetUp() override {
-    emulation::settings() = {};
+    emulation::settings() = {}, emulation::varied_sums = true;
     if (!gpu()) GTEST_SKIP() << "there is no GPU";
   }
-  void TearDown() override { emulation::settings() = {}; }
+  void TearDown() override { emulation::settings() = {}, emulation::varied_sums = false; }
 
   std::vector<Case> cases() const override { return cases_of(*GetParam(), gpu()); }
 };
