@@ -36,7 +36,8 @@ struct BertOptions {
            "probability that a word is to be guessed: of these 8 in 10 are hidden, one is another "
            "word, one stands as it is",
            {.min = 0, .max = 1, .above_min = true});
-    option("loss_chunks", loss_chunks, kLossChunksHelp, {.min = 1, .max = 65536});
+    option("loss_chunks", loss_chunks, kLossChunksHelp,
+           {.min = 1, .max = 65536, .recordings = {"1", "8"}});
   }
   static Rules<BertOptions> rules();
 };

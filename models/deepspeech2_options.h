@@ -40,7 +40,8 @@ struct DeepSpeech2Options {
 
   // How a configuration names the members: option(key, member, help, what is accepted).
   template <class Option> void declare(Option&& option) {
-    option("fused", fused, "recurrent cells as one operator; false: the papers' granularity");
+    option("fused", fused, "recurrent cells as one operator; false: the papers' granularity",
+           {.recordings = {"false", "true"}});
     option("conv_kernels", conv_kernels,
            "a convolution each: frames x bins of its kernel, odd numbers");
     option("conv_strides", conv_strides, "frames x bins of each convolution's stride");

@@ -24,7 +24,8 @@ struct GnmtOptions {
   // How a configuration names the members: option(key, member, help, what is accepted).
   template <class Option> void declare(Option&& option) {
     option("fused", fused,
-           "use fused LSTM-cell and attention operators; false: the papers' granularity");
+           "use fused LSTM-cell and attention operators; false: the papers' granularity",
+           {.recordings = {"false", "true"}});
     option("encoder_layers", encoder_layers,
            "LSTM layers of the encoder; the first reads both ways, residual sums from the third on",
            {.min = 2, .max = 64});
@@ -36,7 +37,8 @@ struct GnmtOptions {
     option("share_embedding", share_embedding,
            "one table for both languages: needs data.shared_vocabulary");
     option("dropout", dropout, "of every layer's input", {.min = 0, .max = 1, .below_max = true});
-    option("loss_chunks", loss_chunks, kLossChunksHelp, {.min = 1, .max = 65536});
+    option("loss_chunks", loss_chunks, kLossChunksHelp,
+           {.min = 1, .max = 65536, .recordings = {"1", "8"}});
     option("init_scale", init_scale, "half width of the uniform first weights",
            {.min = 0, .max = 10, .above_min = true});
   }

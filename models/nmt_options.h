@@ -42,7 +42,8 @@ struct NmtOptions {
   // How a configuration names the members: option(key, member, help, what is accepted).
   template <class Option> void declare(Option&& option) {
     option("fused", fused,
-           "use fused LSTM-cell and attention operators; false: the papers' granularity");
+           "use fused LSTM-cell and attention operators; false: the papers' granularity",
+           {.recordings = {"false", "true"}});
     option("encoder_layers", encoder_layers, "LSTM layers of the encoder", {.min = 1, .max = 64});
     option("decoder_layers", decoder_layers, "LSTM layers of the decoder", {.min = 1, .max = 64});
     option("hidden", hidden, "width of every LSTM layer (both ways together)",
@@ -68,7 +69,8 @@ struct NmtOptions {
     option("attention_layer_norm", attention_layer_norm,
            "layer norm before the tanh of the mlp score (which is not fused then), of the "
            "attention vector, and of the decoder's first states");
-    option("loss_chunks", loss_chunks, kLossChunksHelp, {.min = 1, .max = 65536});
+    option("loss_chunks", loss_chunks, kLossChunksHelp,
+           {.min = 1, .max = 65536, .recordings = {"1", "8"}});
     option("forget_bias", forget_bias, "initial bias of the LSTM's forget gate",
            {.min = -10, .max = 10});
     option("reverse_source", reverse_source, "read the source from its end");

@@ -28,7 +28,8 @@ struct RhnOptions {
            {.min = 0, .max = 1, .below_max = true});
     option("transform_bias", transform_bias, "first bias of the gates that let new content in",
            {.min = -10, .max = 10});
-    option("loss_chunks", loss_chunks, kLossChunksHelp, {.min = 1, .max = 65536});
+    option("loss_chunks", loss_chunks, kLossChunksHelp,
+           {.min = 1, .max = 65536, .recordings = {"1", "8"}});
   }
 };
 

@@ -36,7 +36,8 @@ struct TransformerOptions {
   template <class Option> void declare(Option&& option) {
     option("fused", fused,
            "attention and dropout as one operator each, which keep nothing of the size of their "
-           "masks; false: the papers' granularity");
+           "masks; false: the papers' granularity",
+           {.recordings = {"false", "true"}});
     option("encoder_layers", encoder_layers, "layers of the encoder", {.min = 1, .max = 256});
     option("decoder_layers", decoder_layers, "layers of the decoder", {.min = 1, .max = 256});
     option("hidden", hidden, "width of embeddings and of every layer", {.min = 1, .max = 65536});
@@ -55,7 +56,8 @@ struct TransformerOptions {
            {.min = 0, .max = 1, .below_max = true});
     option("tie_embeddings", tie,
            "share weights: target (target embedding and output layer), all (source embedding too)");
-    option("loss_chunks", loss_chunks, kLossChunksHelp, {.min = 1, .max = 65536});
+    option("loss_chunks", loss_chunks, kLossChunksHelp,
+           {.min = 1, .max = 65536, .recordings = {"1", "8"}});
   }
   static Rules<TransformerOptions> rules();
 };

@@ -1,5 +1,6 @@
 // The main function of every test program. The profile that the user measured of this machine
-// (~/.config/palimpsest/cpu.yaml) stays out of the tests: what they expect is of other devices.
+// (~/.config/palimpsest/cpu.yaml) stays out of the tests: what they expect is of other devices. So
+// do fronts that are kept (~/.cache/palimpsest).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,6 +29,7 @@ class ReachedPlaces : public testing::EmptyTestEventListener {
 
 int main(int argc, char** argv) {
   setenv("XDG_CONFIG_HOME", "/nonexistent/config", 1);
+  setenv("XDG_CACHE_HOME", "/nonexistent/cache", 1);
   testing::InitGoogleTest(&argc, argv);
 #ifdef PAL_REACH
   testing::UnitTest::GetInstance()->listeners().Append(new ReachedPlaces);

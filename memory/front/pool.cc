@@ -57,8 +57,8 @@ void count_maps(const Compiled& step, FrontPoint& point) {
 class Pool {
  public:
   Pool(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-       const CompileOptions& options)
-      : recorded_(recorded), cache_(cache), layout_(layout), plain_(options) {
+       const CompileOptions& options, const FrontChoices& choices)
+      : recorded_(recorded), cache_(cache), layout_(layout), plain_(options), choices_(choices) {
     plain_.recompute = Recompute::none, plain_.encode = {}, plain_.swap.method = Swap::none;
     plain_.budget.reset(), plain_.must_fit = false;
     if (!plain_.profile) plain_.profile = priced_device(options);
@@ -72,6 +72,7 @@ class Pool {
     Front front{.floor = floor_of(passed), .plain_ms = none.ms};
     add_chosen(front.floor.bytes);
     add_techniques();
+    for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     add_deep();
     place_techniques();
     front.points = unbeaten();
@@ -141,11 +142,27 @@ class Pool {
     one = plain_;
     one.encode = kBits;
     add(one, "bits");
+    if (choices_.lossy) add_rounded();
     if (!has_link()) return;
     one = plain_;
     for (const Swap method : {Swap::naive, Swap::vdnn, Swap::planned}) {
       one.swap.method = method;
       add(one, "swap " + std::string(name_of(method)));
+    }
+  }
+  // Each format alone, and the smallest with what is made again on top.
+  void add_rounded() {
+    CompileOptions one = plain_;
+    one.encode = kBits;
+    for (size_t i = 0; i < names(Dpr{}).size(); ++i) {
+      one.encode.dpr = Dpr(i);
+      const std::string name = name_of(*one.encode.dpr);
+      one.recompute = Recompute::none;
+      add(one, name);
+      for (const Recompute method : {Recompute::echo, Recompute::sqrt}) {
+        one.recompute = method;
+        add(one, std::string(to_string(method)) + ", " + name);
+      }
     }
   }
   static std::string echo_at(double part) {
@@ -215,6 +232,7 @@ class Pool {
   KernelCache& cache_;
   const StateLayout& layout_;
   CompileOptions plain_;
+  FrontChoices choices_;
   std::vector<Unplaced> pool_;
   std::vector<FrontPoint> placed_;
 };
@@ -230,12 +248,12 @@ const FrontPoint* Front::pick(int64_t budget) const {
 }
 
 Front make_front(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-                 const CompileOptions& options) {
+                 const CompileOptions& options, const FrontChoices& choices) {
   if (options.dynamic.manager != Manager::fixed) {
     throw UsageError("[front] memory.manager: " + name_of(options.dynamic.manager) +
                      " decides while it plans; leave it out");
   }
-  return Pool(recorded, cache, layout, options).run();
+  return Pool(recorded, cache, layout, options, choices).run();
 }
 
 }  // namespace pal

@@ -16,6 +16,7 @@ namespace pal {
 
 struct FrontPoint {
   CompileOptions options;  // compile() makes this plan of them
+  std::string recording;   // of several, the one that these are options for; "": there is one
   std::string from;        // "echo 9 %", "chosen for 1.20 GB"
   int64_t bytes = 0;       // placed, with the state
   double step_ms = 0;      // predicted
@@ -23,6 +24,13 @@ struct FrontPoint {
   // Bytes of feature maps that the backward pass reads: kept as they are, made again, kept in other
   // forms, and copied to the host's memory; and what the host holds at most.
   int64_t kept = 0, recomputed = 0, encoded = 0, offloaded = 0, host = 0;
+};
+
+// A technique alone, for pictures: bytes alive at its peak, which no placement goes below.
+struct FrontAlone {
+  std::string from;
+  int64_t bytes = 0;
+  double step_ms = 0;
 };
 
 // State, inputs, and what one node touches: no plan of whole nodes goes below.
@@ -35,6 +43,7 @@ struct Front {
   std::vector<FrontPoint> points;  // ascending in bytes, descending in time
   FrontFloor floor;
   double plain_ms = 0;  // of the step as it was recorded
+  std::vector<FrontAlone> alone;
 
   // The fastest that fits; null where none does.
   const FrontPoint* pick(int64_t budget) const;
@@ -43,10 +52,15 @@ struct Front {
   static double gap(const FrontPoint& point) { return 1 - point.bound_ms / point.step_ms; }
 };
 
+// What candidates may have beyond what leaves every bit as it is.
+struct FrontChoices {
+  bool lossy = false;  // rounded forms of maps
+};
+
 // `options`: what every candidate has (schedule, in-place, host_budget, profile); what they ask of
 // recomputation, encodings, swapping and a budget does not count. Without a profile, times are
 // those of the card that echo goes by. UsageError where a dynamic manager is asked for.
 Front make_front(const Program& recorded, KernelCache& cache, const StateLayout& layout,
-                 const CompileOptions& options);
+                 const CompileOptions& options, const FrontChoices& choices = {});
 
 }  // namespace pal

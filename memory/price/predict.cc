@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "memory/price/node_times.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -217,7 +218,8 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
   for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
     const Work work = worker.work(n);
-    const double ms = time_ms(work, device);
+    double ms = time_ms(work, device);
+    if (device.times && work.runs) ms = device.times->of(program, n, ms);
     out.node_ms[n] = ms;
     out.by_phase[size_t(node.phase)] += ms;
     out.flops += work.flops, out.bytes += work.bytes, out.host_bytes += work.host_bytes;

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "core/program.h"
 
 namespace pal {
+
+struct NodeTimes;  // memory/price/node_times.h
 
 constexpr size_t kPhases = size_t(Phase::reload) + 1;
 
@@ -40,6 +43,8 @@ struct DeviceProfile {
   double thread_f32 = 0, thread_vector = 0, thread_memory = 0, thread_cache = 0;
   double fork = 0;
   double matmul_efficiency = 1, memory_efficiency = 1, link_efficiency = 1;
+  std::shared_ptr<const NodeTimes> times =
+      nullptr;  // measured, in place of what follows from these
 };
 
 // The device that a job sees which has a share (0 to 1) of its units and no more. A rate falls as a

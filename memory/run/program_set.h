@@ -160,6 +160,11 @@ class ProgramSet {
   // Two micro-batches of an update side by side, as one program: of two queues on an accelerator.
   // BudgetError where they do not fit together.
   Executable& add_pair(const std::string& name, const Program& first, const Program& second);
+  // One that was compiled for this set already: with its kernels(), and its layout() after
+  // declare(program).
+  Executable& add_compiled(const std::string& name, Compiled compiled) {
+    return install(name, std::make_unique<Compiled>(std::move(compiled)));
+  }
   // Null, and nothing has changed, where it would take so many bytes or more.
   Executable* add_below(int64_t bytes, const std::string& name, Program program,
                         const CompileOptions& options);
@@ -173,6 +178,8 @@ class ProgramSet {
   int64_t arena_bytes() const;  // what the set holds
   const Device& device() const { return cache_.device(); }
   const CompileOptions& options() const { return options_; }
+  KernelCache& kernels() { return cache_; }
+  const StateLayout& layout() const { return layout_; }
 
  private:
   Executable& install(const std::string& name, std::unique_ptr<Compiled> compiled);

@@ -83,10 +83,13 @@ struct PlanArgs {
   std::string density;          // of sparse maps: a number or a run's folder; empty: 0.5
   std::filesystem::path probe;  // a run whose formats are to be chosen; empty: none, and no plan
   double probe_error = 0.01;    // that a format may cause at most
-  std::string profile;     // of the device that times are predicted for; empty: default_profile()
-  bool front = false;      // the front in place of the plan that is asked for
-  bool max_batch = false;  // also find the largest batch that fits,
-  std::string max_depth;   // and the largest value of this option; empty: of none
+  std::string profile;      // of the device that times are predicted for; empty: default_profile()
+  bool front = false;       // the front in place of the plan that is asked for
+  bool max_batch = false;   // also find the largest batch that fits,
+  std::string max_depth;    // and the largest value of this option; empty: of none
+  bool max_length = false;  // and the longest samples
+  // Of these, with a plan that is chosen: what it may cost; none: anything.
+  std::optional<double> max_overhead;
   bool json = false;
 };
 int run_plan(const PlanArgs& args);

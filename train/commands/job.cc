@@ -2,7 +2,6 @@
 #include "train/commands/job.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <variant>
 
@@ -10,6 +9,7 @@
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/images/image_task.h"
+#include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
 #include "train/report/plan_report.h"
 #include "train/run_files/log.h"
@@ -82,6 +82,11 @@ void Job::check_folder() {
     log_info(args_.out.string() + ": stopped before its first checkpoint; starting at step 0");
     args_.resume = false;
   } else if (args_.resume) {
+    if (allows(args_.config.memory, "reordered")) {
+      const Config saved = load_config(args_.out / "config.yaml");
+      args_.config = with_recording(args_.config, saved);
+      running_.config = with_recording(running_.config, saved);
+    }
     check_resume(args_);
   } else if (!args_.dry_run && holds_run(args_.out)) {
     throw UsageError(args_.out.string() +
@@ -92,6 +97,26 @@ void Job::check_folder() {
 
 void Job::load() {
   running_.resume = args_.resume;
+  task_ = make_task(running_);
+  if (!args_.resume && chooses_plan(args_.config.memory)) pin_recording();
+}
+
+// Where several recordings are allowed, the run has the fastest from its first step on.
+void Job::pin_recording() {
+  if (!allows(args_.config.memory, "reordered")) return;
+  const MemoryConfig& memory = running_.config.memory;
+  KernelCache kernels(training_device(running_.config));
+  CompileOptions options = compile_options(memory);
+  options.profile = profile_at_hand(kernels.device());
+  const AutoPlanner planner(options, {.lossy = allows(memory, "lossy")});
+  const auto bucket = largest_bucket(*task_, running_.config, kernels);
+  const ChosenRecording best =
+      choose_recording(*task_, running_.config, bucket, planner, kernels,
+                       {.device = (*memory.budget)->bytes, .host = host_limit(memory)});
+  if (best.recording.name.empty()) return;
+  log_info("auto: recorded with " + best.recording.name + ", which is kept for the run");
+  args_.config = with_recording(args_.config, best.recording.config);
+  running_.config = with_recording(running_.config, best.recording.config);
   task_ = make_task(running_);
 }
 
@@ -108,34 +133,18 @@ StepShape Job::largest_step(const DeviceProfile& device) {
 }
 
 std::optional<std::vector<int64_t>> Job::measured_times(bool last) {
-  constexpr size_t kSteps = 5;  // the first of which is not counted
+  constexpr size_t kRuns = 4;
   Runner& runner = trainer_->largest().runner();
-  RunOptions options = runner.options();
-  const auto trace = [&](bool on) {
-    options.trace = on;
-    runner.set_options(options);
-    return std::exchange(measured_, {});
-  };
-  if (!options.trace) {
-    trace(true);
+  if (!clock_) {
+    clock_.emplace(kRuns).start(runner);
     return {};
   }
-  const std::vector<int64_t> times = runner.node_times();
-  const bool ran = std::any_of(times.begin(), times.end(), [](int64_t ns) { return ns > 0; });
-  if (ran && (measured_.empty() || times != measured_.back())) measured_.push_back(times);
-  if (measured_.size() < kSteps) {
-    if (last) trace(false);
-    return {};
-  }
-  const std::vector<std::vector<int64_t>> steps = trace(false);
-  std::vector<int64_t> medians(times.size());
-  for (size_t n = 0; n < medians.size(); ++n) {
-    std::array<int64_t, kSteps - 1> of_node;
-    for (size_t i = 1; i < kSteps; ++i) of_node[i - 1] = steps[i][n];
-    std::nth_element(of_node.begin(), of_node.begin() + kSteps / 2 - 1, of_node.end());
-    medians[n] = of_node[kSteps / 2 - 1];
-  }
-  return medians;
+  clock_->look(runner);
+  if (!clock_->done() && !last) return {};
+  clock_->stop(runner);
+  const NodeClock clock = *std::exchange(clock_, std::nullopt);
+  if (!clock.done()) return {};
+  return clock.medians();
 }
 
 void Job::release() {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "train/loop/node_clock.h"
 #include "train/loop/train_args.h"
 #include "train/loop/trainer.h"
 
@@ -69,13 +70,15 @@ class Job {
   const Config& config() const { return running_.config; }  // with the threads
 
  private:
+  void pin_recording();
+
   TrainArgs args_;
   TrainArgs running_;  // args_ with the threads
   PoolShare share_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Trainer> trainer_;
-  std::vector<std::vector<int64_t>> measured_;  // node times of some steps
-  std::string reason_ = "failed";               // why it ended; so it reads until run() returns
+  std::optional<NodeClock> clock_;  // while nodes are timed
+  std::string reason_ = "failed";   // why it ended; so it reads until run() returns
 };
 
 }  // namespace pal

@@ -10,6 +10,7 @@
 #include "memory/plan/report.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/commands/plan_auto.h"
 #include "train/commands/plan_front.h"
 #include "train/commands/plan_probe.h"
 #include "train/config/profile.h"
@@ -34,6 +35,7 @@ struct Planned {
   Compiled step;
   Lengths bucket;
   std::string over;  // what a BudgetError said; empty: it keeps to the budget, or there is none
+  ChosenRecording of = {};  // where the plan was chosen; its step is the one above
 };
 
 // What all buckets are planned with.
@@ -42,9 +44,11 @@ struct Planner {
   const PlanArgs& args;
   const PlanDensities& densities;
   KernelCache& cache;
+  const std::optional<AutoPlanner>& automatic;  // none: the plan is what the options say
 
   Planned bucket(Lengths bucket, CompileOptions options) const;
   Planned largest(const CompileOptions& options) const;
+  Planned chosen(Lengths bucket, int64_t budget) const;
   int64_t without_sparse(Planned& step, const CompileOptions& options, PlanFacts& facts) const;
 };
 
@@ -67,8 +71,21 @@ Planned Planner::bucket(Lengths bucket, CompileOptions options) const {
   return {compile(std::move(program), cache, layout, options), bucket, over};
 }
 
+// The plan that memory.auto chooses for a bucket.
+Planned Planner::chosen(Lengths bucket, int64_t budget) const {
+  const AutoLimits limits{.device = budget, .host = host_limit(args.config.memory)};
+  ChosenRecording best = choose_recording(task, args.config, bucket, *automatic, cache, limits);
+  Compiled step = std::move(best.plan.step);
+  const std::string over = best.plan.over;
+  return {std::move(step), bucket, over, std::move(best)};
+}
+
 // The largest of the buckets that may be it.
 Planned Planner::largest(const CompileOptions& options) const {
+  if (automatic) {
+    return chosen(args.bucket ? *args.bucket : largest_bucket(task, args.config, cache),
+                  *options.budget);
+  }
   if (args.bucket) return bucket(*args.bucket, options);
   std::optional<Planned> largest;
   for (int candidate : task.largest_candidates()) {
@@ -170,16 +187,27 @@ int run_plan(const PlanArgs& given) {
   if (given.front) return run_front(given);
   PlanArgs args = given;
   const std::string made_up = use_published_sizes(args.config);
-  const bool searches = args.max_batch || !args.max_depth.empty();
+  const bool searches = args.max_batch || args.max_length || !args.max_depth.empty();
   CompileOptions options = compile_options(args.config.memory);
   options.profile = args.profile.empty() ? default_profile() : load_profile(args.profile);
   PlanFacts facts{.capacity = options.budget};
   if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->capacity;
+  std::optional<AutoPlanner> automatic;
+  if (chooses_plan(args.config.memory)) {
+    automatic.emplace(options, FrontChoices{.lossy = allows(args.config.memory, "lossy")});
+  }
+  if (args.max_overhead && !(automatic && searches)) {
+    throw UsageError(
+        "--max-overhead: is of --max-batch, --max-depth and --max-length with a budget that plans "
+        "are chosen from (memory.auto); give --budget and one of them, or leave it out");
+  }
   options.must_fit = options.budget && !searches;  // else whether it fits is not the question
   const bool managed = options.dynamic.manager != Manager::fixed;
   if (searches || managed) options.budget = facts.capacity;
   if (searches && !facts.capacity) {
-    throw UsageError(std::string(args.max_batch ? "--max-batch" : "--max-depth") +
+    throw UsageError(std::string(args.max_batch    ? "--max-batch"
+                                 : args.max_length ? "--max-length"
+                                                   : "--max-depth") +
                      ": how much memory there is, is not known; give --budget or --profile");
   }
   if (!args.config.train.batch_words->has_value()) facts.samples = *args.config.train.batch_size;
@@ -187,7 +215,7 @@ int run_plan(const PlanArgs& given) {
   const PlanDensities densities(args.density, options.encode.ssdc);
   const auto task = make_task(args.config);
   KernelCache cache(choose_device(args.config.device));
-  const Planner planner{*task, args, densities, cache};
+  const Planner planner{*task, args, densities, cache, automatic};
   Planned planned = planner.largest(options);
   // A card's memory is no budget to what fits it anyway.
   if (facts.capacity && !options.budget && planned.step.plan.device().bytes > *facts.capacity) {
@@ -201,11 +229,25 @@ int run_plan(const PlanArgs& given) {
     least = planner.without_sparse(planned, options, facts);
   }
   std::vector<std::string> searched;
+  if (automatic) {
+    searched.push_back("auto   " + describe(planned.of.plan, {.device = *options.budget}) +
+                       (planned.of.recording.name.empty() ? "" : "; " + planned.of.recording.name));
+    if (planned.of.plan.made) {
+      facts.front = &planned.of.plan.made->front, facts.chosen = &planned.of.plan.point();
+    }
+  }
   if (*args.config.train.overlap_micro_batches) {
     facts.pair = overlapped(planner, planned.bucket, options);
     searched.push_back(facts.pair->line);
   }
   auto search = [&](const std::string& key) {
+    if (automatic) {
+      const ChosenFit chosen =
+          search_chosen(*task, args, key, planned.bucket, *automatic, cache, *facts.capacity);
+      searched.push_back(line_of(chosen.fit, *facts.capacity) + chosen.words);
+      facts.answer = chosen.cost;
+      return answer_of(chosen.fit);
+    }
     const MaxFit fit = largest_fitting(*task, args.config, planned.bucket, key, *facts.capacity,
                                        least, options.profile);
     searched.push_back(line_of(fit, *facts.capacity) +
@@ -213,6 +255,7 @@ int run_plan(const PlanArgs& given) {
     return answer_of(fit);
   };
   if (args.max_batch) facts.max_batch = search(kBatchKey);
+  if (args.max_length) facts.max_length = search(kLengthKey);
   if (!args.max_depth.empty()) facts.max_depth = search(args.max_depth);
 
   const auto [source, target] = planned.bucket;
@@ -232,7 +275,14 @@ int run_plan(const PlanArgs& given) {
     std::fflush(stdout);
   }
   if (!planned.over.empty()) {
-    throw BudgetError(planned.over + batch_advice(*task, args.config, planned.bucket));
+    std::optional<CompileOptions> fewest;
+    std::string allowed;
+    if (automatic) {
+      fewest = planned.of.plan.point().options;
+      allowed = allow_advice(*task, args.config, planned.bucket, *fewest, cache, *options.budget);
+    }
+    throw BudgetError(planned.over + allowed +
+                      batch_advice(*task, args.config, planned.bucket, fewest));
   }
   if (args.json) return kExitDone;
   std::printf("%s, bucket %s\n", args.name.c_str(), bucket.c_str());
@@ -263,7 +313,7 @@ std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
 struct PlanFlags {
   PlanArgs args;
   ConfigFlags config;
-  std::string budget, host_budget, bucket;
+  std::string budget, host_budget, bucket, max_overhead;
 
   void declare(Flags& flags) {
     config.add(flags);
@@ -296,10 +346,18 @@ struct PlanFlags {
     flags.add("--max-depth", args.max_depth,
               "find the largest value of a model's option that fits: model.encoder_layers",
               {.type = "KEY"});
+    flags.add("--max-length", args.max_length,
+              "find the longest samples that fit: the source length, with the target's in the "
+              "bucket's proportion");
+    flags.add("--max-overhead", max_overhead,
+              "of the three above with a budget that plans are chosen from: what the plan may add "
+              "to the step's time, e.g. 5%",
+              {.type = "P"});
     add_json(flags, args.json);
   }
   Request read() {
     if (!bucket.empty()) args.bucket = parse_bucket(bucket);
+    if (!max_overhead.empty()) args.max_overhead = parse_max_overhead(max_overhead);
     std::vector<Override> overrides;
     if (!budget.empty()) overrides.push_back({"memory.budget", budget, "--budget"});
     if (!host_budget.empty()) {

@@ -140,10 +140,10 @@ AnyOption* Section::find(std::string_view name) {
 }
 
 std::string type_name(const AnyOption& option) {
-  static constexpr const char* kNames[] = {"true or false",   "integer",         "number",
-                                           "string",          "list of strings", "integer or null",
-                                           "number or null",  "string or null",  "size or null",
-                                           "list of numbers", "map of strings"};
+  static constexpr const char* kNames[] = {
+      "true or false",   "integer",        "number",         "string",       "list of strings",
+      "integer or null", "number or null", "string or null", "size or null", "true, false or null",
+      "list of numbers", "map of strings"};
   static_assert(std::size(kNames) == std::variant_size_v<OptionValue>);
   return kNames[option.value().index()];
 }

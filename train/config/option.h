@@ -44,7 +44,7 @@ using TextMap = std::map<std::string, std::string>;
 using OptionValue =
     std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                  std::optional<int64_t>, std::optional<double>, std::optional<std::string>,
-                 std::optional<Size>, std::vector<double>, TextMap>;
+                 std::optional<Size>, std::optional<bool>, std::vector<double>, TextMap>;
 
 // Whether a change of the option may change what is computed (losses, weights, metrics):
 // `none_if_exact`, where something else rounds stashed values.
@@ -59,6 +59,8 @@ struct OptionRules {
   std::vector<std::string> choices{};  // of a string, or of each item of a list or map
   Effect effect = Effect::results;
   std::vector<std::string> lossy{};  // of the choices, those that round what is computed
+  // Values, as YAML, with which a model computes the same but for the order of its sums.
+  std::vector<std::string> recordings{};
 };
 
 // An option with its type erased: it reads and writes a value that stands elsewhere.

@@ -110,17 +110,6 @@ void read_value(DeviceProfile& profile, const std::string& key, const YamlNode& 
                    " (there are: " + comma_list(keys()) + ")");
 }
 
-std::vector<std::string> profile_names() {
-  std::set<std::string> names{"cpu"};
-  for (const fs::path& folder : {fs::path("configs"), resource_dir() / "configs"}) {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder / "devices", ignored)) {
-      if (entry.path().extension() == ".yaml") names.insert(entry.path().stem().string());
-    }
-  }
-  return {names.begin(), names.end()};
-}
-
 DeviceProfile read_profile(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
@@ -231,8 +220,21 @@ DeviceProfile load_profile(const std::string& name) {
                    did_you_mean(near) + " (there are: " + comma_list(names) + ")");
 }
 
+std::vector<std::string> profile_names() {
+  std::set<std::string> names{"cpu"};
+  for (const fs::path& folder : {fs::path("configs"), resource_dir() / "configs"}) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder / "devices", ignored)) {
+      if (entry.path().extension() == ".yaml") names.insert(entry.path().stem().string());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+bool is_cpu_measured() { return is_file(cpu_path()); }
+
 DeviceProfile default_profile() {
-  return load_profile(is_file(cpu_path()) ? "cpu" : kDefaultProfile);
+  return load_profile(is_cpu_measured() ? "cpu" : kDefaultProfile);
 }
 
 }  // namespace pal

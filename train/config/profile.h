@@ -18,6 +18,10 @@ DeviceProfile load_profile(const std::string& name_or_path);
 // `cpu` where it is measured, else kDefaultProfile.
 DeviceProfile default_profile();
 
+// Whether `cpu` is measured; and the names there are.
+bool is_cpu_measured();
+std::vector<std::string> profile_names();
+
 // The profile in the file's text; `file` only names it in errors.
 DeviceProfile parse_profile(const std::string& text, const std::string& file);
 // Text that parse_profile reads back equal; `comments` are lines for its head.

@@ -13,8 +13,6 @@ const std::vector<Available>& available_values() {
   static constexpr auto all = names(Recompute());
   static const std::vector<Available> table = {
       {"memory.recompute", {all.begin(), all.end()}},
-
-      {"memory.auto", {"false"}},
   };
   return table;
 }

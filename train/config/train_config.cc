@@ -61,8 +61,47 @@ std::vector<std::string> encode_choices() {
   return all;
 }
 
+namespace {
+
+// The option by which a technique is asked for, as a key and its value; "" where there is none.
+std::string technique_of(const MemoryConfig& m) {
+  if (*m.recompute != Recompute::none) {
+    return std::string("memory.recompute: ") + to_string(*m.recompute);
+  }
+  if (!m.encode->empty()) return "memory.encode";
+  if (!m.dpr_layers->empty()) return "memory.dpr_layers";
+  if (*m.swap != Swap::none) return "memory.swap: " + name_of(*m.swap);
+  if (*m.manager != Manager::fixed) return "memory.manager: " + name_of(*m.manager);
+  return "";
+}
+
+}  // namespace
+
+bool chooses_plan(const MemoryConfig& m) {
+  return m.automatic->value_or(m.budget->has_value() && technique_of(m).empty());
+}
+
+bool allows(const MemoryConfig& m, const char* what) {
+  return std::find(m.allow->begin(), m.allow->end(), what) != m.allow->end();
+}
+
 Rules<MemoryConfig> memory_rules() {
-  return {{"memory.manager, memory.swap", "delta and dtr decide what is copied out themselves",
+  return {{"memory.auto, memory.budget", "a plan is chosen from a budget",
+           [](const MemoryConfig& m) -> std::string {
+             if (!m.automatic->value_or(false) || m.budget->has_value()) return "";
+             return "memory.auto: there is no budget to choose by; set memory.budget (11GiB), or "
+                    "leave it out";
+           }},
+          {"memory.auto, memory.recompute, memory.encode, memory.dpr_layers, memory.swap, "
+           "memory.manager",
+           "auto: true decides itself on all of these",
+           [](const MemoryConfig& m) -> std::string {
+             const std::string technique = technique_of(m);
+             if (!m.automatic->value_or(false) || technique.empty()) return "";
+             return "memory.auto: true does not combine with " + technique +
+                    ", which it would choose itself; leave one of them out";
+           }},
+          {"memory.manager, memory.swap", "delta and dtr decide what is copied out themselves",
            [](const MemoryConfig& m) -> std::string {
              if (*m.manager == Manager::fixed || *m.swap == Swap::none) return "";
              return "memory.swap: " + name_of(*m.swap) +

@@ -195,8 +195,21 @@ struct MemorySection : Section {
   Option<Dealloc> dealloc =
       option("dealloc", Dealloc::eager, "of dtr: what becomes of what nobody reads any more",
              {.effect = Effect::none});
-  Option<bool> automatic =
-      option("auto", false, "choose all of the above from the budget", {.effect = Effect::none});
+  Option<std::optional<bool>> automatic =
+      option("auto", {},
+             "of a budget: run the fastest plan known that keeps to it, by recomputation, "
+             "encodings and swapping; null: where recompute, encode, swap and manager are "
+             "untouched",
+             {.effect = Effect::none_if_exact});
+  Option<std::vector<std::string>> allow =
+      option("allow", {},
+             "of auto: what may change results. reordered: other recordings of the model, whose "
+             "sums go in another order; lossy: rounded feature maps",
+             {.choices = {"reordered", "lossy"}, .lossy = {"lossy"}});
+  Option<int64_t> profile_steps =
+      option("profile_steps", 5,
+             "of auto: steps whose nodes are timed before the plan is made anew once; 0: none",
+             {.min = 0, .max = 1000, .effect = Effect::none});
 };
 using MemoryConfig = Copied<MemorySection>;
 
@@ -212,6 +225,10 @@ struct DeviceSection : Section {
                               "windows and cuBLASLt's products");
 };
 using DeviceConfig = Copied<DeviceSection>;
+
+// Whether the plan is chosen from the budget: memory.auto, or what null stands for.
+bool chooses_plan(const MemoryConfig& memory);
+bool allows(const MemoryConfig& memory, const char* what);  // a value of memory.allow
 
 Rules<TrainConfig> train_rules();
 Rules<MemoryConfig> memory_rules();

@@ -29,7 +29,8 @@ AnyOption* find_option(Config& config, const std::string& key) {
 
 // The option's value and limits. UsageError when it is no integer option of the model, or the
 // batch.
-FitRange range_of(Config config, const std::string& key) {
+FitRange range_of(Config config, const std::string& key, std::pair<int64_t, int64_t> bucket) {
+  if (key == kLengthKey) return {.start = bucket.first, .least = 1, .most = 1'000'000};
   std::vector<std::string> known;
   for (auto& [name, section] : config.sections()) {
     for (const AnyOption* option : section->options()) {
@@ -60,6 +61,7 @@ FitRange range_of(Config config, const std::string& key) {
 
 // The option's value is what the configuration says, not where a search begins for want of one.
 bool is_set(Config config, const std::string& key) {
+  if (key == kLengthKey) return true;
   if (key == kBatchKey && config.train.batch_words->has_value()) return false;
   const OptionValue held = find_option(config, key)->value();
   const auto* value = std::get_if<std::optional<int64_t>>(&held);
@@ -67,6 +69,7 @@ bool is_set(Config config, const std::string& key) {
 }
 
 Config with_value(Config config, const std::string& key, int64_t value) {
+  if (key == kLengthKey) return config;
   AnyOption& option = *find_option(config, key);
   if (std::holds_alternative<int64_t>(option.value())) {
     option.set(value);
@@ -80,18 +83,26 @@ Config with_value(Config config, const std::string& key, int64_t value) {
   return config;
 }
 
+std::pair<int64_t, int64_t> with_length(std::pair<int64_t, int64_t> bucket, const std::string& key,
+                                        int64_t value) {
+  if (key != kLengthKey) return bucket;
+  return {value, std::max<int64_t>(1, value * bucket.second / bucket.first)};
+}
+
 // What one value needs: a lower bound, or a plan.
 class Prober {
  public:
   Prober(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-         const std::string& key, int64_t capacity, const std::optional<DeviceProfile>& profile = {})
+         const std::string& key, int64_t capacity, const std::optional<DeviceProfile>& profile = {},
+         const std::optional<CompileOptions>& least = {})
       : task_(task),
         config_(config),
         bucket_(bucket),
         key_(key),
         capacity_(capacity),
         cache_(choose_device(config.device)) {
-    CompileOptions options = compile_options(config.memory);
+    CompileOptions options = least ? *least : compile_options(config.memory);
+    if (least) options.profile.reset();
     options.budget = capacity, options.must_fit = false, options.profile = profile;
     // With sparse maps the plan that a run falls back on has to fit.
     options_ = options;
@@ -110,7 +121,11 @@ class Prober {
   // Whether there is such a model: of residual networks, there are some depths.
   bool exists(int64_t value) const {
     try {
-      task_.variant(with_value(config_, key_, value));
+      const Config config = with_value(config_, key_, value);
+      const auto task = task_.variant(config);
+      if (key_ == kLengthKey) {
+        record_plan_step(*task, config, with_length(bucket_, key_, value));
+      }
     } catch (const UsageError&) {
       return false;
     }
@@ -142,7 +157,7 @@ class Prober {
   }
   Program record(int64_t value) const {
     const Config config = with_value(config_, key_, value);
-    return record_plan_step(*task_.variant(config), config, bucket_);
+    return record_plan_step(*task_.variant(config), config, with_length(bucket_, key_, value));
   }
 
   const Task& task_;
@@ -233,7 +248,7 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
                        const std::string& key, int64_t capacity, int64_t as_it_is,
                        const std::optional<DeviceProfile>& profile) {
   const auto start = Clock::now();
-  FitRange range = range_of(config, key);
+  FitRange range = range_of(config, key, bucket);
   Prober prober(task, config, bucket, key, capacity, profile);
   if (as_it_is > 0 && is_set(config, key)) prober.know(range.start, as_it_is);
   auto exists = [&](int64_t v) { return prober.exists(v); };
@@ -255,21 +270,38 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
   return out;
 }
 
+MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
+                       const std::string& key, int64_t capacity, const NeedOfStep& need_of) {
+  const auto start = Clock::now();
+  const Prober prober(task, config, bucket, key, capacity);
+  MaxFit out{.key = key};
+  out.found = search_fitting(
+      range_of(config, key, bucket), capacity,
+      [&](int64_t value) {
+        const Config own = with_value(config, key, value);
+        return need_of(value, *task.variant(own), own, with_length(bucket, key, value));
+      },
+      {}, [&](int64_t value) { return prober.exists(value); });
+  out.seconds = seconds_since(start);
+  return out;
+}
+
 std::string batch_advice(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-                         double seconds) {
+                         const std::optional<CompileOptions>& least, double seconds) {
   const auto start = Clock::now();
   if (!config.memory.budget->has_value()) return "";
-  FitRange range = range_of(config, kBatchKey);
+  FitRange range = range_of(config, kBatchKey, bucket);
   range.most = std::max(range.least, range.start - 1);
   range.start = std::max(range.least, range.start / 2);
   // What placement may need beyond the bound is kept free.
   const int64_t capacity = (*config.memory.budget)->bytes / 100 * 99;
-  Prober prober(task, config, bucket, kBatchKey, capacity);
+  Prober prober(task, config, bucket, kBatchKey, capacity, {}, least);
   const Fitting found = search_fitting(
       range, capacity, [&](int64_t v) { return prober.least(v); },
       [&] { return seconds_since(start) > seconds; });
   if (found.value < range.least) return "";
-  return std::string("; as it is, ") + kBatchKey + ": " + std::to_string(found.value) +
+  return std::string(least ? "; planned so, " : "; as it is, ") + kBatchKey + ": " +
+         std::to_string(found.value) +
          (found.sure ? " is about the largest batch that fits" : " fits") +
          " (pal plan --max-batch finds the largest)";
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/program.h"
+#include "memory/compiled.h"
 #include "memory/price/predict.h"
 #include "train/config/config.h"
 #include "train/loop/task.h"
@@ -54,9 +55,18 @@ MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t
                        const std::string& key, int64_t capacity, int64_t as_it_is = 0,
                        const std::optional<DeviceProfile>& profile = {});
 
+// Likewise, where it is asked of each step what it needs: of its task, options and lengths.
+// kLengthKey: the source length, with the target length in the bucket's proportion.
+inline constexpr const char* kLengthKey = "length";
+using NeedOfStep = std::function<int64_t(int64_t value, const Task& task, const Config& config,
+                                         std::pair<int64_t, int64_t> bucket)>;
+MaxFit largest_fitting(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
+                       const std::string& key, int64_t capacity, const NeedOfStep& need_of);
+
 // "; the largest batch that fits is about 48 (...)" for a BudgetError's end, found in about
-// `seconds`; empty when memory.budget is not set, or nothing was found in that time.
+// `seconds`; empty when memory.budget is not set, or nothing was found in that time. `least`: the
+// options that a batch is planned with; none: the configuration's.
 std::string batch_advice(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
-                         double seconds = 2);
+                         const std::optional<CompileOptions>& least = {}, double seconds = 2);
 
 }  // namespace pal

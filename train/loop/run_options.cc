@@ -2,6 +2,7 @@
 #include "train/loop/run_options.h"
 
 #include <fstream>
+#include <limits>
 #include <optional>
 
 #include "core/accelerator.h"
@@ -81,6 +82,17 @@ CompileOptions run_options(const MemoryConfig& config) {
     if (const auto free = free_host_bytes()) options.host_budget = *free / 5 * 4;
   }
   return options;
+}
+
+bool rounds(const MemoryConfig& config) {
+  return compile_options(config).encode.is_lossy() ||
+         (chooses_plan(config) && allows(config, "lossy"));
+}
+
+int64_t host_limit(const MemoryConfig& config) {
+  if (config.host_budget->has_value()) return (*config.host_budget)->bytes;
+  const std::optional<int64_t> free = free_host_bytes();
+  return free ? *free / 5 * 4 : std::numeric_limits<int64_t>::max();
 }
 
 Device choose_device(const DeviceConfig& config, std::string* said) {

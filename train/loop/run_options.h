@@ -12,6 +12,10 @@ CompileOptions compile_options(const MemoryConfig& config);
 // The same for a run: copies may take 80 % of the host's memory that is free now, where
 // memory.host_budget does not say how much.
 CompileOptions run_options(const MemoryConfig& config);
+// Whether a plan may round stashed values.
+bool rounds(const MemoryConfig& config);
+// Bytes of the host's memory that copies may take: memory.host_budget, or 80 % of what is free now.
+int64_t host_limit(const MemoryConfig& config);
 // UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
 // device it is, and with auto why it is not a GPU.
 Device choose_device(const DeviceConfig& config, std::string* said = nullptr);

@@ -3,16 +3,18 @@
 
 #include <utility>
 
+#include "core/accelerator.h"
 #include "core/error.h"
 #include "memory/passes/encode.h"
 #include "train/loop/max_fit.h"
+#include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
 
 namespace pal {
 
 Executable& StepPrograms::largest() {
-  const int64_t n = *config_.train.accumulate;
-  const MicroBatch kind = micro_batch_of(n - 1, n);
+  const MicroBatch kind = largest_kind();
+  if (largest_bucket_ < 0 && auto_.on()) largest_bucket_ = largest_as_recorded();
   if (largest_bucket_ < 0) {
     int64_t most = -1;
     for (const int bucket : task_.largest_candidates()) {
@@ -21,6 +23,15 @@ Executable& StepPrograms::largest() {
     }
   }
   return find(largest_bucket_, kind);
+}
+
+// What a budget makes of a step has about the budget's size.
+int StepPrograms::largest_as_recorded() {
+  const auto largest = pal::largest_bucket(task_, config_, programs_.kernels());
+  for (const int bucket : task_.largest_candidates()) {
+    if (task_.bucket_lengths(bucket) == largest) return bucket;
+  }
+  return task_.largest_candidates()[0];
 }
 
 std::string StepPrograms::name(int bucket, MicroBatch kind) const {
@@ -33,9 +44,16 @@ Executable& StepPrograms::find(int bucket, MicroBatch kind) {
   auto add = [&]() -> Executable& {
     try {
       if (sparse_.on()) return sparse_.add(name, recorded(bucket, kind));
+      if (auto_.on()) return auto_.add(name, recorded(bucket, kind));
       return programs_.add(name, recorded(bucket, kind));
     } catch (const BudgetError& error) {
-      throw BudgetError(error.what() + batch_advice(task_, config_, task_.bucket_lengths(bucket)));
+      std::string allowed;
+      if (auto_.least()) {
+        allowed = allow_advice(task_, config_, task_.bucket_lengths(bucket), *auto_.least(),
+                               programs_.kernels(), (*config_.memory.budget)->bytes);
+      }
+      throw BudgetError(error.what() + allowed +
+                        batch_advice(task_, config_, task_.bucket_lengths(bucket), auto_.least()));
     }
   };
   Executable& made = add();
@@ -84,6 +102,11 @@ Executable& StepPrograms::run(
     return program;
   };
   Executable& dense = find(bucket, kind);
+  if (auto_.on()) {
+    run(dense);
+    auto_.ran(name(bucket, kind), dense);
+    return dense;
+  }
   if (!sparse_.on()) return run(dense);
   const std::string name = this->name(bucket, kind);
   Executable& chosen = sparse_.choose(
@@ -100,9 +123,23 @@ Executable& StepPrograms::run(
   return dense;
 }
 
+void StepPrograms::update_done() {
+  if (!auto_.on() || !auto_.timed()) return;
+  if (programs_.device().accelerator) programs_.device().accelerator->synchronize();
+  auto_.plan_by_times();
+  for (int bucket = 0; bucket < task_.bucket_count(); ++bucket) {
+    for (const MicroBatch kind : kMicroBatches) {
+      const std::string name = this->name(bucket, kind);
+      if (!auto_.front_of(name)) continue;
+      auto_.add_again(name, recorded(bucket, kind));
+      tell_of(name, bucket, programs_.find(name)->compiled());
+    }
+  }
+}
+
 // Which values are rounded depends on the whole plan, and so on threads and kernels too.
 void StepPrograms::check_rounding(const std::string& name, const std::string& digits) {
-  if (!compile_options(config_.memory).encode.is_lossy()) return;
+  if (!rounds(config_.memory)) return;
   const auto known = rounded_.try_emplace(name, digits).first;
   if (known->second == digits) return;
   throw UsageError(checkpoint_ + ": was trained with other values of " + name +

@@ -1,6 +1,7 @@
 // The programs of a run's training step: one for each bucket and place in an update, compiled when
 // it is first asked for, and which plan of it a micro-batch runs.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
+#include "train/loop/auto_steps.h"
 #include "train/loop/micro_batch_pairs.h"
 #include "train/loop/sparse_steps.h"
 #include "train/loop/step_program.h"
@@ -18,17 +20,21 @@ namespace pal {
 
 class StepPrograms {
  public:
-  // `checkpoint`: the file that round_as() is told of, for errors.
-  StepPrograms(const Config& config, Task& task, ProgramSet& programs, std::string checkpoint)
+  // `checkpoint`: the file that round_as() is told of, for errors. `times`: the folder where times
+  // that were measured are kept; empty: none are measured.
+  StepPrograms(const Config& config, Task& task, ProgramSet& programs, std::string checkpoint,
+               std::filesystem::path times)
       : config_(config),
         task_(task),
         programs_(programs),
         checkpoint_(std::move(checkpoint)),
         sparse_(config.memory, programs),
+        auto_(config.memory, programs, std::move(times)),
         pairs_(config.train, programs) {}
 
   // Of the last micro-batch, the one with the largest plan, and its bucket.
   Executable& largest();
+  std::string largest_name() { return largest(), name(largest_bucket_, largest_kind()); }
   int largest_bucket() { return largest(), largest_bucket_; }
   Executable& find(int bucket, MicroBatch kind);
   // Null where two micro-batches of the bucket run one behind the other.
@@ -45,6 +51,9 @@ class StepPrograms {
   Executable& run(int bucket, MicroBatch kind, const std::function<void(Executable&)>& fill,
                   const std::function<void(const std::vector<std::string>& layers)>& overflowed);
 
+  // After an update: plans anew, once, where the times of nodes are known by now.
+  void update_done();
+
   // By program, which of its values are rounded; UsageError where a program's plan rounds others
   // than are known here. Empty without a rounding form.
   const std::map<std::string, std::string>& rounded() const { return rounded_; }
@@ -55,11 +64,17 @@ class StepPrograms {
   // rows' step is left to whom they are told.
   void tell(std::function<void(PlanRow)> of_plan);
 
+  const AutoSteps& chosen() const { return auto_; }
   const SparseSteps& sparse() const { return sparse_; }
   const MicroBatchPairs& pairs() const { return pairs_; }
 
  private:
   Program recorded(int bucket, MicroBatch kind) const;
+  int largest_as_recorded();
+  MicroBatch largest_kind() const {
+    const int64_t n = *config_.train.accumulate;
+    return micro_batch_of(n - 1, n);
+  }
   void tell_of(const std::string& name, int bucket, const Compiled& compiled);
   void check_rounding(const std::string& name, const std::string& digits);
 
@@ -68,6 +83,7 @@ class StepPrograms {
   ProgramSet& programs_;
   const std::string checkpoint_;
   SparseSteps sparse_;
+  AutoSteps auto_;
   MicroBatchPairs pairs_;
   std::map<std::string, std::string> rounded_;
   std::vector<PlanRow> untold_;

@@ -16,6 +16,7 @@
 #include "train/loop/learning_rate.h"
 #include "train/loop/max_fit.h"
 #include "train/loop/run_options.h"
+#include "train/report/front_page.h"
 #include "train/report/plan_report.h"
 #include "train/report/report_html.h"
 #include "train/report/traffic_report.h"
@@ -35,17 +36,23 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
   return by;
 }
 
+// A plan that is only shown has no steps to time, and a shared pool's steps have their own clocks.
+std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share) {
+  return args.dry_run || share.pool ? std::filesystem::path() : args.out;
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share)
     : args_(args),
       config_(args.config),
       task_(std::move(task)),
-      programs_(run_options(config_.memory), training_device(config_, &device_line_),
-                std::move(share)),
-      steps_(config_, *task_, programs_, file("last.safetensors").string()),
+      programs_(run_options(config_.memory), training_device(config_, &device_line_), share),
+      steps_(config_, *task_, programs_, file("last.safetensors").string(),
+             times_folder(args, share)),
       watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
   steps_.add_largest_pair();
+  if (steps_.chosen().on()) add_validation();
   if (args.resume) {
     state_ = load_checkpoint(file("last.safetensors"), programs_);
     steps_.round_as(state_.rounded);
@@ -161,6 +168,7 @@ void Trainer::train_step() {
   seconds_ += seconds_since(begin);
   show_progress(due);
   if (due) write_row(ran, double(scalars.learning_rate));
+  steps_.update_done();
 }
 
 void Trainer::show_progress(bool due) {
@@ -316,15 +324,21 @@ std::string Trainer::finished() const {
   return "";
 }
 
-void Trainer::add_all_programs() {
-  steps_.add_all();
-  task_->add_programs(programs_, "valid");
-  task_->add_programs(programs_, "test");
+void Trainer::add_validation() {
+  try {
+    task_->add_programs(programs_, "valid");
+    task_->add_programs(programs_, "test");
+  } catch (const BudgetError& error) {
+    throw BudgetError(std::string("validation and decoding: ") + error.what());
+  }
 }
 
-bool Trainer::may_renew_device() const {
-  return !steps_.sparse().on() && !compile_options(config_.memory).encode.is_lossy();
+void Trainer::add_all_programs() {
+  steps_.add_all();
+  add_validation();
 }
+
+bool Trainer::may_renew_device() const { return !steps_.sparse().on() && !rounds(config_.memory); }
 
 void Trainer::renew_device() {
   Device device = training_device(config_, &device_line_);
@@ -373,6 +387,13 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
     if (!steps_.pairs().described().empty()) report.plan.push_back(steps_.pairs().described());
     if (steps_.sparse().on()) report.sparse = steps_.sparse().described();
     const Compiled& c = largest().compiled();
+    const std::string name = steps_.largest_name();
+    if (const MadeFront* made = steps_.chosen().front_of(name)) {
+      const PlanFacts facts{.capacity = (*config_.memory.budget)->bytes,
+                            .front = &made->front,
+                            .chosen = steps_.chosen().point_of(name)};
+      report.front = front_html(c, facts);
+    }
     const Footprint footprint = footprint_of(c.program, c.storages, c.plan);
     for (size_t r = 0; r < kRoles; ++r) {
       const int64_t bytes = footprint.by_role[r];

@@ -63,6 +63,7 @@ class Trainer {
   int largest_bucket() { return steps_.largest_bucket(); }
 
  private:
+  void add_validation();
   void train_step();
   StepScalars scalars_of(const std::vector<BatchInfo>& batches) const;
   // What an update computed; loss and norm only where they were looked at.

@@ -6,6 +6,9 @@
 
 namespace pal {
 
+struct Front;       // memory/front/pool.h
+struct FrontPoint;  // likewise
+
 // train.overlap_micro_batches: two micro-batches of an update side by side.
 struct PairFacts {
   std::string micro_batches;  // "first+last"
@@ -16,6 +19,12 @@ struct PairFacts {
   double begins_after = 0;   // the second, [0, 1): the part of the first that has run
   // Predicted: of both, of both one behind the other, of any way to run them.
   double ms = 0, one_by_one_ms = 0, least_ms = 0;
+};
+
+// What the answer to a search costs, where plans are chosen from a budget.
+struct AnswerCost {
+  double step_ms = 0, overhead = 0;  // predicted; of the step as it was recorded
+  std::string from, recording;       // "": as it was recorded; as configured
 };
 
 // What a plan does not know of itself.
@@ -32,8 +41,13 @@ struct PlanFacts {
   // What it would take with sparse maps, where a run keeps none: over the budget, or not a
   // per cent less.
   std::optional<int64_t> sparse_bytes = {};
+  // Where the plan was chosen from a front: it, and the point; null: of none.
+  const Front* front = nullptr;
+  const FrontPoint* chosen = nullptr;
   std::optional<PairFacts> pair = {};                     // where micro-batches are overlapped
   std::optional<int64_t> max_batch = {}, max_depth = {};  // where asked for; 0: nothing fits
+  std::optional<int64_t> max_length = {};                 // likewise
+  std::optional<AnswerCost> answer = {};                  // of the last of them
 };
 
 }  // namespace pal

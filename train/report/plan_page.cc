@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <functional>
 #include <map>
 
@@ -13,6 +12,7 @@
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/report/encoding_report.h"
+#include "train/report/front_page.h"
 #include "train/report/html_page.h"
 #include "train/report/plan_pictures.h"
 #include "train/report/report_chart.h"
@@ -34,17 +34,6 @@ std::vector<Group> largest_first(const std::map<std::string, Group>& groups) {
   std::stable_sort(out.begin(), out.end(),
                    [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
   return out;
-}
-
-// "encoder/rnn0/forward" -> "encoder/rnn": the layers of a kind together.
-std::string kind_of(const std::string& scope) {
-  std::string out;
-  int parts = 0;
-  for (char ch : scope) {
-    if (ch == '/' && ++parts == 2) break;
-    if (!std::isdigit(static_cast<unsigned char>(ch))) out += ch;
-  }
-  return out.empty() ? "the step" : out;
 }
 
 std::string in_scope(const std::string& scope, const std::string& what) {
@@ -183,7 +172,7 @@ std::string plan_html(const Compiled& c, const PlanPage& page, const PlanFacts& 
     const ScopeId scope = held.value == kNone
                               ? program.node(c.storages[held.storage].workspace_of).scope
                               : program.value(held.value).scope;
-    return kind_of(program.scopes[size_t(scope)]);
+    return kind_of_layers(program.scopes[size_t(scope)]);
   });
   const std::vector<Group> values =
       alive_at_peak(view, [&](const Held& held) { return origin_of(program, c.storages, held); });
@@ -196,7 +185,7 @@ std::string plan_html(const Compiled& c, const PlanPage& page, const PlanFacts& 
   if (const std::string queues = queues_picture(view); !queues.empty()) {
     out += "\n<h2>What leaves the device</h2><div class=\"card\">" + queues + "</div>";
   }
-  out += "</section>\n";
+  out += "</section>\n" + front_html(c, facts);
   out += "<section class=\"two-columns\"><div><h2>At the peak, by what it is for</h2>" +
          bytes_card(roles, total) +
          "</div><div><h2>At the peak, by layer</h2><div class=\"card\">" +

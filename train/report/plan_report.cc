@@ -98,6 +98,13 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
       !facts.capacity || std::max(f.arena, facts.dense_bytes.value_or(0)) <= *facts.capacity;
   json["max_batch"] = or_null(facts.max_batch);
   json["max_depth"] = or_null(facts.max_depth);
+  json["max_length"] = or_null(facts.max_length);
+  if (facts.answer) {
+    json["answer"] = {{"step_ms", facts.answer->step_ms},
+                      {"overhead", facts.answer->overhead},
+                      {"from", facts.answer->from},
+                      {"recording", facts.answer->recording}};
+  }
   return json.dump();
 }
 

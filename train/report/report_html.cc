@@ -177,9 +177,9 @@ std::string report_html(const RunReport& r, const std::string& metrics) {
     out += "<p class=\"soft\">" + escape_html(line) + "</p>";
   }
   out += tiles(r, curves) + "\n<h2>Training</h2>" + charts(r, curves) + "\n" + samples(r) + "\n" +
-         footprint(r) + "\n<h2>The plan, and what each pass did</h2><div class=\"card\">" +
-         preformatted(r.plan) + sparse_steps(r) +
-         "</div>\n<h2>Configuration</h2><details class=\"card\"><summary>" +
+         footprint(r) + r.front +
+         "\n<h2>The plan, and what each pass did</h2><div class=\"card\">" + preformatted(r.plan) +
+         sparse_steps(r) + "</div>\n<h2>Configuration</h2><details class=\"card\"><summary>" +
          "Every option of this run</summary>" + preformatted({r.config}) +
          "</details>\n<footer>Written by Palimpsest. All figures are of this run, from "
          "metrics.jsonl and plan.json beside this page.</footer>";

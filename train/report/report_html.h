@@ -14,6 +14,7 @@ struct RunReport {
   std::string state;                     // "training", or why it ended: "steps", "patience", ...
   std::vector<std::string> described;    // corpus, vocabulary, buckets: Task::describe()
   std::vector<std::string> plan;         // plan_lines() of the largest step
+  std::string front = {};                // front_html(): HTML; "": the plan is of no front
   std::vector<std::string> sparse = {};  // SparseSteps::described()
   std::vector<std::pair<std::string, int64_t>> bytes;  // at the peak, by role
   int64_t arena_bytes = 0, lower_bound_bytes = 0;

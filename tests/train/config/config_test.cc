@@ -154,7 +154,16 @@ TEST(Config, every_error_names_its_place_and_its_remedy) {
        "c.yaml:7: memory.swap: naive does not combine with memory.manager: delta, which decides "
        "itself what is copied out; keep one"},
       {head + tail + "memory:\n  auto: true\n",
-       "c.yaml:6: memory.auto: true is not available in this version; use false"},
+       "c.yaml:6: memory.auto: there is no budget to choose by; set memory.budget (11GiB), or "
+       "leave "
+       "it out"},
+      {head + tail + "memory:\n  auto: true\n  budget: 1GB\n  swap: vdnn\n",
+       "c.yaml:6: memory.auto: true does not combine with memory.swap: vdnn, which it would choose "
+       "itself; leave one of them out"},
+      {head + tail + "memory:\n  auto: maybe\n",
+       "c.yaml:6: memory.auto: expected true, false or null, got the string \"maybe\""},
+      {head + tail + "memory:\n  allow: [lossless]\n",
+       "c.yaml:6: memory.allow: lossless is not one of reordered, lossy"},
       {head,
        "train.max_epochs: neither it nor train.steps is set, so training would not end; set one of "
        "them"},
@@ -276,8 +285,29 @@ TEST(Config, overrides_win_in_order_and_are_checked_like_the_file) {
   EXPECT_EQ(error_of(kGood, {parse_set("memory.encode=[fp16]")}),
             "--set: memory.encode: fp16 is not one of binarize, ssdc, dropout_bits, dpr_fp16, "
             "dpr_fp10, dpr_fp8; did you mean dpr_fp16?");
-  EXPECT_EQ(error_of(kGood, {parse_set("memory.auto=true")}),
-            "--set: memory.auto: true is not available in this version; use false");
+  EXPECT_EQ(
+      error_of(kGood, {parse_set("memory.budget=null"), parse_set("memory.auto=true")}),
+      "--set: memory.auto: there is no budget to choose by; set memory.budget (11GiB), or leave "
+      "it out");
+  for (const char* technique : {"recompute=sqrt", "encode=[binarize]", "dpr_layers={rnn: fp8}",
+                                "swap=naive", "manager=dtr"}) {
+    const auto sets = [&](const char* automatic) {
+      return std::vector<Override>{parse_set("memory.budget=1GB"),
+                                   parse_set(std::string("memory.") + technique),
+                                   parse_set(std::string("memory.auto=") + automatic)};
+    };
+    EXPECT_NE(error_of(kGood, sets("true")).find("memory.auto: true does not combine with memory."),
+              std::string::npos)
+        << technique;
+    EXPECT_EQ(error_of(kGood, sets("null")), "") << technique;
+    EXPECT_FALSE(chooses_plan(parse_config(kGood, "c.yaml", sets("null")).memory)) << technique;
+  }
+  const Override budget = parse_set("memory.budget=1GB");
+  EXPECT_TRUE(chooses_plan(parse_config(kGood, "c.yaml", {budget}).memory));
+  EXPECT_FALSE(
+      chooses_plan(parse_config(kGood, "c.yaml", {parse_set("memory.budget=null")}).memory));
+  EXPECT_FALSE(
+      chooses_plan(parse_config(kGood, "c.yaml", {budget, parse_set("memory.auto=false")}).memory));
   std::string broken = error_of(kGood, {parse_set("train.lr=[1")});
   EXPECT_EQ(broken.rfind("--set: train.lr: the value is not YAML", 0), 0u) << broken;
   EXPECT_THROW(parse_set("train.lr"), UsageError);

@@ -19,14 +19,14 @@ constexpr Fault kFaults[] = {Fault::kill,      Fault::full,      Fault::broken,
 constexpr const char* kFaultNames[] = {"none",      "killed",      "disk full",   "EIO",
                                        "read-only", "interrupted", "half written"};
 
-struct Trainer {
+struct KindOfRun {
   const char* name;
   std::vector<std::string> words;
 };
 
-void PrintTo(const Trainer& trainer, std::ostream* out) { *out << trainer.name; }
+void PrintTo(const KindOfRun& trainer, std::ostream* out) { *out << trainer.name; }
 
-const Trainer kTrainers[] = {
+const KindOfRun kTrainers[] = {
     {"nmt", {"tiny.yaml", "--set", "train.valid_every=2"}},
     {"transformer", {"transformer_small"}},
     {"resnet", {"resnet_small"}},
@@ -35,7 +35,7 @@ const Trainer kTrainers[] = {
     {"zoo", {"zoo_small"}},
 };
 
-class SystemCallFaults : public RunTest, public testing::WithParamInterface<Trainer> {
+class SystemCallFaults : public RunTest, public testing::WithParamInterface<KindOfRun> {
  protected:
   std::vector<std::string> arguments() const {
     const std::string out = (dir_ / "run").string();

@@ -99,6 +99,7 @@ constexpr const char* kTiny =
     "  decoder_layers: 1}\n"
     "data: {synthetic: true, source_vocab_size: 60, target_vocab_size: 50, max_length: 20}\n"
     "train: {batch_size: 16, steps: 40}\n"
+    "memory: {auto: false}\n"
     "device: {threads: 1}\n";
 
 class PlanCommand : public testing::Test {
@@ -259,7 +260,8 @@ TEST_F(PlanCommand, FindsTheLargestDepthThatThereIs) {
   std::ofstream(dir_ / "cifar.yaml")
       << "model: {type: resnet, family: cifar, depth: 20, width: 4}\n"
          "data: {format: cifar10, synthetic: true, classes: 10, image_size: 32}\n"
-         "train: {batch_size: 2, steps: 1}\ndevice: {threads: 1}\n";
+         "train: {batch_size: 2, steps: 1}\nmemory: {auto: false}\n"
+         "device: {threads: 1}\n";
   config_ = "cifar.yaml";
   const auto json = plan_json({"--max-depth", "model.depth", "--budget", "3MB"});
   ASSERT_EQ(code_, kExitDone) << error_;

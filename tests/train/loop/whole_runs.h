@@ -54,6 +54,7 @@ class RunTest : public testing::Test {
       // Threads that wait by spinning are most of such a small training, beside another program.
       if (passive_) setenv("OMP_WAIT_POLICY", "passive", 0);
       if (!passive_) unsetenv("OMP_WAIT_POLICY");
+      setenv("XDG_CACHE_HOME", (dir_ / "cache").c_str(), 1);  // fronts of this test alone
       if (file_limit_ > 0) {
         const rlimit limit{rlim_t(file_limit_), rlim_t(file_limit_)};
         ::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond it fails, as on a full disk

@@ -1,0 +1,26 @@
+// Times of nodes as they were measured on a device: by what a node does (operator, attributes,
+// shapes and types), not by where it stands, so that a clone has its original's.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "core/program.h"
+
+namespace pal {
+
+// The same in every process. Layouts do not count: a step as it was recorded has none yet.
+uint64_t node_key(const Program& program, NodeId node);
+
+struct NodeTimes {
+  std::map<uint64_t, double> ms;  // by node_key()
+  // Measured by predicted, in sum: of all nodes, and by operator. What a prediction is multiplied
+  // by where a node was not measured.
+  double scale = 1;
+  std::map<std::string, double> by_op;
+
+  double of(const Program& program, NodeId node, double predicted_ms) const;
+  bool operator==(const NodeTimes&) const = default;
+};
+
+}  // namespace pal

@@ -1,0 +1,199 @@
+// pal plan where plans are chosen from a budget: the plan, the front, searches, what is refused.
+#include <gtest/gtest.h>
+
+#include <any>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "train/commands/cli.h"
+#include "train/commands/commands.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PlanAuto : public testing::Test {
+ protected:
+  PlanAuto() {
+    std::ofstream(dir_ / "tiny.yaml")
+        << "model: {type: nmt, hidden: 16, embedding: 12, attention_size: 8, encoder_layers: 1,\n"
+           "  decoder_layers: 1, fused: false}\n"
+           "data: {synthetic: true, source_vocab_size: 60, target_vocab_size: 400, max_length: "
+           "20}\n"
+           "train: {batch_size: 16, steps: 40}\n"
+           "device: {threads: 1}\n";
+  }
+  // Standard output; the exit code is in code_, the error, if it throws, in error_.
+  std::string plan(std::vector<std::string> args) {
+    args.insert(args.begin(), {"plan", "--config", (dir_ / "tiny.yaml").string()});
+    code_ = -1, error_.clear();
+    testing::internal::CaptureStdout();
+    try {
+      code_ = run_plan(std::any_cast<PlanArgs>(parse_command_line("pal", args).args));
+    } catch (const Error& e) {
+      code_ = e.exit_code;
+      error_ = e.what();
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+  nlohmann::json json(std::vector<std::string> args) {
+    args.push_back("--json");
+    const std::string out = plan(args);
+    EXPECT_FALSE(out.empty()) << error_;
+    return out.empty() ? nlohmann::json() : nlohmann::json::parse(out);
+  }
+  nlohmann::json within(int64_t budget, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"--bucket", "10,12", "--budget", std::to_string(budget)});
+    return json(more);
+  }
+  void expect_refused(std::vector<std::string> args, const std::string& words) {
+    plan(args);
+    EXPECT_EQ(code_, kExitUsage) << words;
+    EXPECT_NE(error_.find(words), std::string::npos) << error_;
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
+  int code_ = -1;
+  std::string error_;
+};
+
+TEST_F(PlanAuto, ThePlanIsTheFrontsPick) {
+  const auto front = json({"--front", "--bucket", "10,12"});
+  ASSERT_EQ(code_, kExitDone) << error_;
+  const auto& points = front["points"];
+  ASSERT_GT(points.size(), 2u);
+  for (const auto& point : points) {
+    for (const char* key : {"bytes", "step_ms", "overhead", "bound_ms", "gap", "kept", "recomputed",
+                            "encoded", "offloaded", "host", "recording", "from"}) {
+      EXPECT_TRUE(point.contains(key)) << key;
+    }
+  }
+  EXPECT_GT(front["floor"]["bytes"], 0);
+  EXPECT_FALSE(front["floor"]["node"].get<std::string>().empty());
+  const int64_t least = points.front()["bytes"], most = points.back()["bytes"];
+  double last = 1e9;
+  for (int k = 0; k <= 6; ++k) {
+    const int64_t budget = least + (most - least) * k / 6;
+    const auto chosen = within(budget);
+    ASSERT_EQ(code_, kExitDone) << error_;
+    EXPECT_LE(chosen["bytes"]["total"].get<int64_t>(), budget);
+    EXPECT_EQ(chosen["fits"], true);
+    const double ms = chosen["time"]["step_ms"];
+    EXPECT_LE(ms, last) << "more bytes never cost time";
+    last = ms;
+    const auto picked = json({"--front", "--bucket", "10,12", "--budget", std::to_string(budget)});
+    EXPECT_EQ(picked["bytes"]["total"], chosen["bytes"]["total"]);
+    EXPECT_EQ(points[picked["chosen"].get<size_t>()]["bytes"], chosen["bytes"]["total"]);
+  }
+  EXPECT_NE(plan({"--bucket", "10,12", "--budget", std::to_string(least)}).find("  auto   "),
+            std::string::npos);
+}
+
+TEST_F(PlanAuto, BelowTheLeastItSaysSoBesideThatPlan) {
+  const auto front = json({"--front", "--bucket", "10,12"});
+  const int64_t least = front["points"][0]["bytes"];
+  const auto plan = within(least - 1);
+  EXPECT_EQ(code_, kExitBudget);
+  EXPECT_EQ(plan["fits"], false);
+  EXPECT_EQ(plan["bytes"]["total"], least);
+  for (const std::string& part :
+       {std::string("the least found is "), std::string(" touches are "),
+        std::string("train.batch_size: "), std::string("memory.allow: [")}) {
+    EXPECT_NE(error_.find(part), std::string::npos) << part << " in " << error_;
+  }
+}
+
+TEST_F(PlanAuto, SearchesSayWhatTheAnswerCosts) {
+  const int64_t budget = 1'000'000;
+  const std::string size = std::to_string(budget);
+  const auto search = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--bucket", "10,12", "--budget", size});
+    const auto found = json(more);
+    EXPECT_EQ(code_, kExitDone) << error_;
+    return found;
+  };
+  const auto plain = search({"--max-batch", "--set", "memory.auto=false"});
+  const auto any = search({"--max-batch"});
+  const auto cheap = search({"--max-batch", "--max-overhead", "5%"});
+  EXPECT_GT(any["max_batch"], plain["max_batch"]);
+  EXPECT_GE(any["max_batch"], cheap["max_batch"]);
+  EXPECT_GE(cheap["max_batch"], plain["max_batch"]);
+  EXPECT_LE(cheap["answer"]["overhead"].get<double>(), 0.05);
+  EXPECT_FALSE(plain.contains("answer"));
+  const int64_t found = any["max_batch"];
+  within(budget, {"--set", "train.batch_size=" + std::to_string(found)});
+  EXPECT_EQ(code_, kExitDone) << error_;
+  within(budget, {"--set", "train.batch_size=" + std::to_string(found + 1)});
+  EXPECT_EQ(code_, kExitBudget);
+  const std::string text = plan({"--bucket", "10,12", "--budget", size, "--max-batch"});
+  EXPECT_NE(text.find("; it costs "), std::string::npos) << text;
+
+  const int64_t length = search({"--max-length"})["max_length"];
+  EXPECT_GT(length, 10);
+  const auto at = [&](int64_t l) {
+    plan({"--bucket", std::to_string(l) + "," + std::to_string(l * 12 / 10), "--budget", size});
+    return code_;
+  };
+  EXPECT_EQ(at(length), kExitDone) << error_;
+  EXPECT_EQ(at(length + 1), kExitBudget);
+}
+
+TEST_F(PlanAuto, RecordingsEnterTheFrontWhereTheyAreAllowed) {
+  const auto one = json({"--front", "--bucket", "10,12"});
+  const auto all = json({"--front", "--bucket", "10,12", "--set", "memory.allow=[reordered]"});
+  ASSERT_EQ(code_, kExitDone) << error_;
+  int others = 0;
+  for (const auto& point : all["points"]) {
+    EXPECT_NE(point["recording"], "");
+    others += point["recording"].get<std::string>().find("model.fused: true") == 0;
+  }
+  EXPECT_GT(others, 0);
+  EXPECT_LT(all["points"][0]["bytes"], one["points"][0]["bytes"]);
+  for (const auto& point : one["points"]) {
+    EXPECT_EQ(point["recording"], "");
+    bool met = false;  // by some plan of all recordings
+    for (const auto& other : all["points"]) {
+      met |= other["bytes"] <= point["bytes"] && other["step_ms"] <= point["step_ms"];
+    }
+    EXPECT_TRUE(met) << point.dump();
+  }
+}
+
+TEST_F(PlanAuto, ThePageHasThePicture) {
+  const std::string page = (dir_ / "page.html").string();
+  const int64_t least = json({"--front", "--bucket", "10,12"})["points"][0]["bytes"];
+  plan({"--bucket", "10,12", "--budget", std::to_string(least + 20'000), "--html", page});
+  ASSERT_EQ(code_, kExitDone) << error_;
+  const std::string text = read_file(page);
+  for (const char* part : {"The fastest plans by bytes", "aria-label=\"fastest plans by bytes\"",
+                           "this step's plan", ">made again<", "budget ", "floor "}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  plan({"--bucket", "10,12", "--html", page});
+  EXPECT_EQ(read_file(page).find("The fastest plans by bytes"), std::string::npos);
+  plan({"--bucket", "10,12", "--front", "--html", page});
+  EXPECT_NE(read_file(page).find("The fastest plans by bytes"), std::string::npos) << error_;
+}
+
+TEST_F(PlanAuto, WhatMakesNoSenseIsRefused) {
+  expect_refused({"--max-overhead", "5%"}, "--max-overhead: is of --max-batch");
+  expect_refused({"--max-overhead", "5%", "--budget", "1MB"}, "--max-overhead: is of --max-batch");
+  expect_refused(
+      {"--max-batch", "--max-overhead", "5%", "--budget", "1MB", "--set", "memory.recompute=echo"},
+      "--max-overhead: is of --max-batch");
+  expect_refused({"--max-length"}, "--max-length: how much memory there is, is not known");
+  expect_refused({"--front", "--max-length"}, "--front: does not combine with --max-length");
+  expect_refused({"--budget", "1MB", "--set", "memory.auto=true", "--set", "memory.swap=vdnn"},
+                 "memory.auto: true does not combine with memory.swap: vdnn");
+  for (const char* bad : {"5", "-1%", "much", "%", "5%%", "nan%", "1e9%"}) {
+    expect_refused({"--max-batch", "--budget", "1MB", "--max-overhead", bad}, "write it as 5%");
+  }
+}
+
+}  // namespace
+}  // namespace pal

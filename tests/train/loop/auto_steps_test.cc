@@ -1,0 +1,110 @@
+// Plans that copy to the host's memory: within memory.host_budget, and where the machine refuses
+// the memory.
+#include "train/loop/auto_steps.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <stdexcept>
+
+#include "core/error.h"
+#include "tests/support/random_network.h"
+
+namespace pal {
+namespace {
+
+const DeviceProfile kLinked{.name = "toy",
+                            .f32 = 1e9,
+                            .vector = 1e9,
+                            .memory = 1e8,
+                            .link = 2e7,
+                            .launch = 1e-6,
+                            .tile = 1};
+
+MemoryConfig within(int64_t budget) {
+  MemoryConfig config;
+  config.budget = std::optional<Size>(Size{budget});
+  return config;
+}
+
+// A step, and a budget whose fastest plan copies, though one within it does not.
+struct Copied {
+  Program step;
+  int64_t budget = 0, host = 0;
+};
+Copied copied_step(int64_t batch) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Copied out{test::random_network(seed, {.layers = 6, .batch = batch})};
+    KernelCache kernels{Device{}};
+    const StateLayout layout(out.step);
+    const Front front = make_front(out.step, kernels, layout, {.profile = kLinked});
+    bool without = false;
+    for (const FrontPoint& point : front.points) {
+      out.budget = point.bytes, out.host = point.host;
+      if (without && point.offloaded > 0) return out;
+      without |= point.offloaded == 0;
+    }
+  }
+  throw std::runtime_error("no step has such plans");
+}
+
+TEST(AutoSteps, CopiesKeepToTheHostsBudget) {
+  const Copied one = copied_step(64);
+  for (const int64_t host : {one.host, one.host - 1, int64_t(1)}) {
+    MemoryConfig config = within(one.budget);
+    config.host_budget = std::optional<Size>(Size{host});
+    ProgramSet programs({}, Device{});
+    AutoSteps steps(config, programs, "", kLinked);
+    const Executable& made = steps.add("step", one.step);
+    EXPECT_LE(made.compiled().plan.device().bytes, one.budget);
+    ASSERT_TRUE(steps.point_of("step"));
+    if (steps.point_of("step")->offloaded > 0) {
+      EXPECT_LE(made.compiled().plan.host().bytes, host);
+    }
+  }
+}
+
+TEST(AutoSteps, LaterStepsTakeNoMorePinnedMemoryThanThereIs) {
+  const Copied one = copied_step(64);
+  const MemoryConfig config = within(one.budget);
+  ProgramSet programs({}, Device{});
+  AutoSteps steps(config, programs, "", kLinked);
+  Program small = test::random_network(1, {.layers = 2, .batch = 2});
+  for (StateSlot& slot : small.state) slot.name = "small/" + slot.name;
+  programs.declare(one.step);
+  programs.declare(small);
+  steps.add("small", small);  // copies nothing
+  EXPECT_EQ(steps.point_of("small"), nullptr);
+  steps.add("large", one.step);
+  ASSERT_TRUE(steps.point_of("large"));
+  EXPECT_EQ(steps.point_of("large")->offloaded, 0);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(AutoSteps, WhereTheMachineRefusesTheNextPlanIsTaken) {
+  const Copied one = copied_step(int64_t(1) << 21);
+  ASSERT_GT(one.host, int64_t(64) << 20);
+  const MemoryConfig config = within(one.budget);
+  ProgramSet programs({}, Device{});
+  AutoSteps steps(config, programs, "", kLinked);
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = rlim_t(pages * getpagesize() + one.budget + one.host / 2);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  testing::internal::CaptureStderr();
+  const Executable& made = steps.add("step", one.step);
+  const std::string said = testing::internal::GetCapturedStderr();
+  setrlimit(RLIMIT_AS, &before);
+  EXPECT_NE(said.find("of pinned memory, which is refused ("), std::string::npos) << said;
+  EXPECT_LE(made.compiled().plan.device().bytes, one.budget);
+  EXPECT_LT(made.compiled().plan.host().bytes, one.host);
+}
+#endif
+
+}  // namespace
+}  // namespace pal

@@ -1,0 +1,213 @@
+// Fronts on disk: read back they make the same plans; torn, of another key, or too many, they are
+// made anew or removed, and nothing fails. What a budget, and the host's memory, pick.
+#include "train/loop/front_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "memory/price/node_times.h"
+#include "tests/support/files.h"
+#include "tests/support/random_network.h"
+#include "train/loop/auto_plan.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As a data sheet has it, small enough that toy networks take time.
+CompileOptions on_toy(double link) {
+  return {.profile = DeviceProfile{.name = "toy",
+                                   .f32 = 1e9,
+                                   .vector = 1e9,
+                                   .memory = 1e8,
+                                   .link = link,
+                                   .launch = 1e-6,
+                                   .tile = 1}};
+}
+
+// A step with several plans to choose from, and its number.
+uint64_t rich_seed() {
+  static const uint64_t found = [] {
+    for (uint64_t seed = 0;; ++seed) {
+      const Program step = test::random_network(seed, {.batch = 64});
+      KernelCache kernels{Device{}};
+      if (make_front(step, kernels, StateLayout(step), on_toy(1e7)).points.size() > 3) return seed;
+    }
+  }();
+  return found;
+}
+Program rich_step() { return test::random_network(rich_seed(), {.batch = 64}); }
+
+class FrontCacheTest : public testing::Test {
+ protected:
+  std::string text_of(uint64_t key) { return read_file(cache_.file_of(key)); }
+  void write(uint64_t key, const std::string& text) {
+    std::ofstream(cache_.file_of(key), std::ios::binary) << text;
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path dir_ = fs::path(folder_.path()) / "fronts";
+  const FrontCache cache_{dir_};
+  const Program program_ = rich_step();
+  const StateLayout layout_{program_};
+  KernelCache kernels_{Device{}};
+  const CompileOptions options_ = on_toy(1e7);
+};
+
+TEST_F(FrontCacheTest, WhatIsReadBackMakesTheSamePlans) {
+  const Front front = make_front(program_, kernels_, layout_, options_, {.lossy = true});
+  ASSERT_GT(front.points.size(), 2u);
+  cache_.keep(7, front);
+  const auto read = cache_.find(7, options_);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->plain_ms, front.plain_ms);
+  EXPECT_EQ(read->floor.bytes, front.floor.bytes);
+  EXPECT_EQ(read->floor.node, front.floor.node);
+  EXPECT_EQ(read->alone.size(), front.alone.size());
+  ASSERT_EQ(read->points.size(), front.points.size());
+  for (size_t i = 0; i < front.points.size(); ++i) {
+    const FrontPoint &a = front.points[i], &b = read->points[i];
+    EXPECT_EQ(a.from, b.from);
+    EXPECT_EQ(a.host, b.host);
+    EXPECT_EQ(a.offloaded, b.offloaded);
+    const Compiled x = compile(program_, kernels_, layout_, a.options),
+                   y = compile(program_, kernels_, layout_, b.options);
+    EXPECT_EQ(y.plan.device().bytes, a.bytes) << a.from;
+    EXPECT_EQ(x.plan.offset, y.plan.offset) << a.from;
+    EXPECT_EQ(x.time->step_ms, y.time->step_ms) << a.from;
+  }
+}
+
+TEST_F(FrontCacheTest, KeepsWhatAPlanIsSaidBy) {
+  FrontPoint point{
+      .options = options_, .from = "segments", .bytes = 5, .step_ms = 2, .bound_ms = 1};
+  point.options.recompute = Recompute::reruns;
+  point.options.recompute_options.reruns = {{ValueId(3), ValueId(9)}, {ValueId(4), ValueId(9)}};
+  point.options.recompute_options.chosen = {{ValueId(2)}};
+  point.options.swap.chosen = {{ValueId(1), ValueId(0)}};
+  cache_.keep(7, {.points = {point}});
+  const auto read = cache_.find(7, options_);
+  ASSERT_TRUE(read);
+  const FrontPoint& same = read->points.at(0);
+  EXPECT_EQ(same.options.recompute, Recompute::reruns);
+  EXPECT_EQ(same.options.recompute_options.reruns, point.options.recompute_options.reruns);
+  EXPECT_EQ(same.options.recompute_options.chosen, point.options.recompute_options.chosen);
+  EXPECT_EQ(same.options.swap.chosen, point.options.swap.chosen);
+  EXPECT_EQ(same.bound_ms, 1);
+}
+
+TEST_F(FrontCacheTest, WhatIsTornOrNotOfThatKeyIsNoFront) {
+  EXPECT_FALSE(cache_.find(7, options_));
+  cache_.keep(7, make_front(program_, kernels_, layout_, options_));
+  const std::string whole = text_of(7);
+  for (size_t size = 0; size < whole.size(); size += 1 + whole.size() / 37) {
+    write(7, whole.substr(0, size));
+    EXPECT_FALSE(cache_.find(7, options_)) << size;
+  }
+  for (size_t at = 0; at < whole.size(); at += 1 + whole.size() / 37) {
+    std::string flipped = whole;
+    flipped[at] = char(flipped[at] ^ 1);
+    write(7, flipped);
+    EXPECT_FALSE(cache_.find(7, options_)) << at;
+  }
+  write(8, whole);
+  EXPECT_FALSE(cache_.find(8, options_));
+  write(7, whole);
+  EXPECT_TRUE(cache_.find(7, options_));
+}
+
+TEST_F(FrontCacheTest, TheKeyIsOfAllThatAFrontFollowsFrom) {
+  const uint64_t key = front_key(program_, layout_, options_, Device{});
+  EXPECT_EQ(front_key(rich_step(), layout_, on_toy(1e7), Device{}), key);
+  const Program other = test::random_network(rich_seed() + 1, {.batch = 64});
+  EXPECT_NE(front_key(other, StateLayout(other), options_, Device{}), key);
+  EXPECT_NE(front_key(program_, layout_, on_toy(2e7), Device{}), key);
+  EXPECT_NE(front_key(program_, layout_, options_, Device{.threads = 2}), key);
+  EXPECT_NE(front_key(program_, layout_, options_, Device{}, {.lossy = true}), key);
+  CompileOptions changed = options_;
+  changed.host_budget = 1000;
+  EXPECT_NE(front_key(program_, layout_, changed, Device{}), key);
+  changed = options_, changed.inplace = false;
+  EXPECT_NE(front_key(program_, layout_, changed, Device{}), key);
+  changed = options_;
+  changed.profile->times = std::make_shared<NodeTimes>(NodeTimes{.ms = {{5, 1.0}}});
+  EXPECT_NE(front_key(program_, layout_, changed, Device{}), key);
+}
+
+TEST_F(FrontCacheTest, TheOldestMakeRoom) {
+  const FrontCache small(dir_, 3);
+  const Front front = make_front(program_, kernels_, layout_, options_);
+  for (uint64_t key = 1; key <= 3; ++key) {
+    small.keep(key, front);
+    fs::last_write_time(small.file_of(key),
+                        fs::file_time_type::clock::now() - std::chrono::hours(10 - int(key)));
+  }
+  EXPECT_TRUE(small.find(1, options_));  // used last by now
+  small.keep(4, front);
+  EXPECT_TRUE(fs::exists(small.file_of(1)));
+  EXPECT_FALSE(fs::exists(small.file_of(2)));
+  EXPECT_TRUE(fs::exists(small.file_of(3)));
+  EXPECT_TRUE(fs::exists(small.file_of(4)));
+}
+
+TEST_F(FrontCacheTest, WhereNothingCanBeWrittenNothingFails) {
+  const Front front = make_front(program_, kernels_, layout_, options_);
+  for (const char* folder : {"", "/proc/no/such"}) {
+    const FrontCache nowhere{fs::path(folder)};
+    nowhere.keep(1, front);
+    EXPECT_FALSE(nowhere.find(1, options_)) << folder;
+  }
+}
+
+// A file that is whole, and of plans that are not these any more.
+TEST_F(FrontCacheTest, AFrontWithOtherPlansIsMadeAnew) {
+  const AutoPlanner planner(options_, {}, cache_);
+  const auto made = planner.front(program_, kernels_, layout_);
+  ASSERT_FALSE(made->cached);
+  ASSERT_TRUE(planner.front(program_, kernels_, layout_)->cached);
+  const int64_t budget = (made->front.points.front().bytes + made->front.points.back().bytes) / 2;
+  const AutoLimits limits{.device = budget};
+  const AutoPlan expected = planner.plan(program_, kernels_, layout_, limits);
+  EXPECT_TRUE(expected.made->cached);
+  Front wrong = made->front;
+  for (FrontPoint& point : wrong.points) point.bytes -= 64;
+  cache_.keep(front_key(program_, layout_, planner.options(), kernels_.device()), wrong);
+  const AutoPlan again = planner.plan(program_, kernels_, layout_, limits);
+  EXPECT_FALSE(again.made->cached);
+  EXPECT_EQ(again.step.plan.device().bytes, expected.step.plan.device().bytes);
+  EXPECT_TRUE(planner.plan(program_, kernels_, layout_, limits).made->cached);
+}
+
+TEST_F(FrontCacheTest, PicksTheFastestWithinAllLimits) {
+  int with_copies = 0;
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    const Program step = test::random_network(seed);
+    const StateLayout layout(step);
+    const AutoPlanner planner(on_toy(1e8), {}, FrontCache(fs::path()));
+    const Front front = planner.front(step, kernels_, layout)->front;
+    for (const FrontPoint& at : front.points) {
+      for (const int64_t host : {int64_t(0), at.host - 1, at.host}) {
+        const AutoLimits limits{.device = at.bytes, .host = host, .overhead = 0.3};
+        const FrontPoint* picked = pick(front, limits);
+        for (const FrontPoint& p : front.points) {
+          if (p.bytes > limits.device || front.overhead(p) > limits.overhead) continue;
+          if (p.offloaded > 0 && p.host > host) continue;
+          ASSERT_TRUE(picked);
+          EXPECT_LE(picked->step_ms, p.step_ms);
+        }
+        if (!picked) continue;
+        EXPECT_LE(picked->bytes, limits.device);
+        EXPECT_TRUE(picked->offloaded == 0 || picked->host <= host);
+        EXPECT_LE(front.overhead(*picked), limits.overhead);
+      }
+      with_copies += at.offloaded > 0;
+    }
+  }
+  EXPECT_GT(with_copies, 0);
+}
+
+}  // namespace
+}  // namespace pal

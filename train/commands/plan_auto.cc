@@ -1,0 +1,60 @@
+// Searching with a front for each value.
+#include "train/commands/plan_auto.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "core/error.h"
+#include "train/config/wording.h"
+#include "train/loop/run_options.h"
+
+namespace pal {
+
+ChosenFit search_chosen(const Task& task, const PlanArgs& args, const std::string& key,
+                        std::pair<int64_t, int64_t> bucket, const AutoPlanner& planner,
+                        KernelCache& kernels, int64_t capacity) {
+  AutoLimits limits{.device = capacity, .host = host_limit(args.config.memory)};
+  if (args.max_overhead) limits.overhead = *args.max_overhead;
+  std::map<int64_t, AnswerCost> costs;
+  ChosenFit out;
+  out.fit = largest_fitting(
+      task, args.config, bucket, key, limits.device,
+      [&](int64_t value, const Task& its_task, const Config& config,
+          std::pair<int64_t, int64_t> lengths) {
+        const ChosenRecording best =
+            choose_recording(its_task, config, lengths, planner, kernels, limits);
+        const int64_t bytes = best.plan.step.plan.device().bytes;
+        if (!best.plan.over.empty()) return std::max(bytes, limits.device + 1);
+        AnswerCost cost{.step_ms = best.plan.step.time->step_ms, .recording = best.recording.name};
+        if (best.plan.made) {
+          cost.overhead = best.plan.made->front.overhead(best.plan.point());
+          cost.from = best.plan.point().from;
+        }
+        costs[value] = cost;
+        return bytes;
+      });
+  if (out.fit.found.bytes > 0) {
+    out.cost = costs.at(out.fit.found.value);
+    out.words = out.cost->from.empty() ? "; it fits as it was recorded"
+                                       : printed("; it costs %+.1f %% (%s)",
+                                                 100 * out.cost->overhead, out.cost->from.c_str());
+    if (!out.cost->recording.empty()) out.words += ", " + out.cost->recording;
+  }
+  if (args.max_overhead) out.words += printed("; allowed %.3g %%", 100 * *args.max_overhead);
+  return out;
+}
+
+double parse_max_overhead(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  const bool ok = read.ec == std::errc() && end - read.ptr == 1 && *read.ptr == '%';
+  if (!ok || !(number >= 0 && number <= 1000)) {
+    throw UsageError("--max-overhead: '" + one_line(text) +
+                     "' is no part of a step's time; write it as 5%");
+  }
+  return number / 100;
+}
+
+}  // namespace pal

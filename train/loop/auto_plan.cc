@@ -1,0 +1,189 @@
+// Looking up, choosing, and saying what was chosen.
+#include "train/loop/auto_plan.h"
+
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "core/accelerator.h"
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "train/config/profile.h"
+#include "train/config/wording.h"
+#include "train/loop/step_program.h"
+#include "train/run_files/log.h"
+
+namespace pal {
+
+AutoPlanner::AutoPlanner(CompileOptions options, FrontChoices choices, FrontCache cache)
+    : options_(std::move(options)), choices_(choices), cache_(std::move(cache)) {
+  options_.recompute = Recompute::none, options_.encode = {}, options_.swap.method = Swap::none;
+  options_.budget.reset(), options_.must_fit = false;
+}
+
+AutoPlanner AutoPlanner::with_profile(const DeviceProfile& profile) const {
+  AutoPlanner other = *this;
+  other.options_.profile = profile;
+  return other;
+}
+
+std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, KernelCache& kernels,
+                                                    const StateLayout& layout) const {
+  const Clock::time_point start = Clock::now();
+  const uint64_t key = front_key(recorded, layout, options_, kernels.device(), choices_);
+  auto made = std::make_shared<MadeFront>();
+  if (auto kept = cache_.find(key, options_)) {
+    made->front = std::move(*kept), made->cached = true;
+  } else {
+    made->front = make_front(recorded, kernels, layout, options_, choices_);
+    cache_.keep(key, made->front);
+  }
+  made->seconds = seconds_since(start);
+  return made;
+}
+
+// False: the front's plans are not what it says.
+bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& kernels,
+                         const StateLayout& layout, const AutoLimits& limits) const {
+  const Front& front = plan.made->front;
+  const FrontPoint* chosen = pick(front, limits);
+  if (!chosen) {
+    plan.over = below(front, limits);
+    chosen = &front.points.front();
+  }
+  plan.chosen = size_t(chosen - front.points.data());
+  plan.step = compile(recorded, kernels, layout, chosen->options);
+  return plan.step.plan.device().bytes == chosen->bytes &&
+         plan.step.plan.host().bytes == chosen->host;
+}
+
+AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
+                           const AutoLimits& limits) const {
+  AutoPlan out;
+  CompileOptions plain = options_;
+  plain.budget = limits.device;
+  out.step = compile(recorded, kernels, layout, plain);
+  if (out.step.plan.device().bytes <= limits.device) return out;
+  out.made = front(recorded, kernels, layout);
+  if (choose(out, recorded, kernels, layout, limits)) return out;
+  if (out.made->cached) {
+    log_info("a front that was kept holds other plans than it says; it is made anew");
+    AutoPlanner uncached = *this;
+    uncached.cache_ = FrontCache(std::filesystem::path());
+    out.made = uncached.front(recorded, kernels, layout);
+    cache_.keep(front_key(recorded, layout, options_, kernels.device(), choices_), out.made->front);
+    if (choose(out, recorded, kernels, layout, limits)) return out;
+  }
+  throw ProgramError("[auto] " + out.point().from + ": the front says " +
+                     format_bytes(out.point().bytes) + ", its plan takes " +
+                     format_bytes(out.step.plan.device().bytes));
+}
+
+const FrontPoint* pick(const Front& front, const AutoLimits& limits) {
+  const FrontPoint* fastest = nullptr;
+  for (const FrontPoint& point : front.points) {
+    if (point.bytes > limits.device) continue;
+    if (point.offloaded > 0 && point.host > limits.host) continue;
+    if (front.overhead(point) <= limits.overhead) fastest = &point;
+  }
+  return fastest;
+}
+
+std::string below(const Front& front, const AutoLimits& limits) {
+  const FrontPoint& least = front.points.front();
+  std::string text = "no plan keeps to the budget of " + format_bytes(limits.device) +
+                     ": the least found is " + format_bytes(least.bytes) + " (" + least.from + ")";
+  if (least.bytes <= limits.device) {
+    text += ", which takes " + format_bytes(least.host) + " of the host's memory";
+    if (least.host > limits.host) text += ", and there are " + format_bytes(limits.host);
+  }
+  return text + "; state, inputs and what " + front.floor.node + " touches are " +
+         format_bytes(front.floor.bytes);
+}
+
+std::string describe(const AutoPlan& plan, const AutoLimits& limits) {
+  if (!plan.made) {
+    return "the step fits " + format_bytes(limits.device) + " as it was recorded";
+  }
+  const FrontPoint& point = plan.point();
+  const DeviceProfile& profile = *point.options.profile;
+  std::string text = point.from + ", " + format_bytes(point.bytes) + " of " +
+                     format_bytes(limits.device) +
+                     printed(", %+.1f %% predicted (%s)", 100 * plan.made->front.overhead(point),
+                             profile.times ? "by the nodes' times" : profile.name.c_str());
+  if (point.offloaded > 0) text += ", " + format_bytes(point.host) + " in the host's memory";
+  return text + printed("; of %zu plans, %s in %.2f s", plan.made->front.points.size(),
+                        plan.made->cached ? "looked up" : "made", plan.made->seconds);
+}
+
+std::pair<int64_t, int64_t> largest_bucket(const Task& task, const Config& config,
+                                           KernelCache& kernels) {
+  const std::vector<int> candidates = task.largest_candidates();
+  std::pair<int64_t, int64_t> largest = task.bucket_lengths(candidates[0]);
+  if (candidates.size() == 1) return largest;
+  int64_t most = 0;
+  for (const int candidate : candidates) {
+    const auto lengths = task.bucket_lengths(candidate);
+    const Program step = record_plan_step(task, config, lengths);
+    const int64_t bytes = least_bytes(step, kernels, StateLayout(step));
+    if (bytes > most) most = bytes, largest = lengths;
+  }
+  return largest;
+}
+
+namespace {
+
+std::string lower_case(std::string text) {
+  for (char& ch : text) ch = char(std::tolower(static_cast<unsigned char>(ch)));
+  return text;
+}
+
+// "V100 16 GB" is of "Tesla V100-SXM2-16GB, 16 GiB, compute capability 7.0": what stands before the
+// capacity decides, and among several the capacity.
+std::optional<DeviceProfile> profile_of_card(const std::string& card) {
+  double gib = 0;
+  if (const size_t comma = card.find(", "); comma != std::string::npos) {
+    gib = std::strtod(card.c_str() + comma + 2, nullptr);
+  }
+  const auto far = [&](const DeviceProfile& p) {
+    return std::abs(double(p.capacity) / double(1 << 30) - gib);
+  };
+  std::optional<DeviceProfile> best;
+  for (const std::string& name : profile_names()) {
+    if (name == "cpu") continue;
+    DeviceProfile profile = load_profile(name);
+    std::string words = profile.name;
+    if (words.ends_with(" GB")) words.erase(words.rfind(' ', words.size() - 4));
+    if (lower_case(card).find(lower_case(words)) == std::string::npos) continue;
+    if (!best || far(profile) < far(*best)) best = std::move(profile);
+  }
+  return best;
+}
+
+}  // namespace
+
+DeviceProfile profile_at_hand(const Device& device, std::string* said) {
+  const auto say = [&](const std::string& text) {
+    if (said) *said = text;
+  };
+  if (device.accelerator) {
+    if (auto profile = profile_of_card(device.accelerator->description())) {
+      say("times predicted for " + profile->name);
+      return std::move(*profile);
+    }
+    say("no profile in configs/devices is of this card: times predicted for the papers'");
+    return load_profile(kDefaultProfile);
+  }
+  if (is_cpu_measured()) {
+    say("times predicted for this processor, as pal bench --profile measured it");
+    return load_profile("cpu");
+  }
+  DeviceProfile profile = load_profile(kDefaultProfile);
+  profile.link = profile.link_both = 0;
+  say("this processor is not measured (pal bench --profile): times predicted for " + profile.name);
+  return profile;
+}
+
+}  // namespace pal

@@ -1,0 +1,151 @@
+// Planning, adding, and what to do where pinned memory is refused.
+#include "train/loop/auto_steps.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/accelerator.h"
+#include "core/error.h"
+#include "core/op.h"
+#include "core/text.h"
+#include "memory/price/node_times.h"
+#include "train/config/wording.h"
+#include "train/loop/run_options.h"
+#include "train/run_files/log.h"
+#include "train/run_files/node_times_file.h"
+
+namespace pal {
+
+AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::filesystem::path folder,
+                     const std::optional<DeviceProfile>& device)
+    : config_(config), programs_(programs), folder_(std::move(folder)) {
+  if (!chooses_plan(config)) return;
+  CompileOptions options = compile_options(config);
+  options.profile = device ? *device : profile_at_hand(programs.device(), &whose_times_);
+  // Which values are rounded follows from the plan, so that it stays what it was.
+  const bool may_time = !folder_.empty() && !rounds(config) && *config.profile_steps > 0;
+  timing_ = may_time;
+  if (may_time) {
+    std::string said;
+    if (auto times = load_node_times(times_file(), device_name(), &said)) {
+      options.profile->times = std::make_shared<NodeTimes>(std::move(*times));
+      timing_ = false;
+    }
+    if (!said.empty()) log_info(said);
+  }
+  planner_.emplace(std::move(options), FrontChoices{.lossy = allows(config, "lossy")});
+}
+
+Executable& AutoSteps::add(const std::string& name, const Program& recorded) {
+  programs_.declare(recorded);
+  AutoLimits limits{.device = (*config_.budget)->bytes, .host = host_limit(config_)};
+  if (pinned_) limits.host = std::min(limits.host, *pinned_);
+  while (true) {
+    AutoPlan plan = planner_->plan(recorded, programs_.kernels(), programs_.layout(), limits);
+    if (!plan.over.empty()) {
+      least_ = plan.point().options;
+      throw BudgetError(plan.over);
+    }
+    const std::string line = "auto " + name + ": " + describe(plan, limits);
+    const int64_t host = plan.step.plan.host().bytes;
+    try {
+      Executable& added = programs_.add_compiled(name, std::move(plan.step));
+      if (plan.made && !whose_times_.empty()) log_info("auto: " + whose_times_);
+      if (plan.made) whose_times_.clear(), log_info(line);
+      chosen_[name] = {plan.made, plan.chosen};
+      pinned_ = std::max(pinned_.value_or(0), host);
+      return added;
+    } catch (const BudgetError& refused) {
+      if (!plan.made || plan.point().offloaded == 0) throw;
+      log_info("auto " + name + ": " + plan.point().from + " would take " + format_bytes(host) +
+               " of pinned memory, which is refused (" + refused.what() +
+               "); the next plan that takes less");
+      limits.host = plan.point().host - 1;
+    }
+  }
+}
+
+std::string AutoSteps::device_name() const {
+  const Device& device = programs_.device();
+  if (device.accelerator) return device.accelerator->description();
+  return "cpu, " + std::to_string(device.threads) + " threads";
+}
+
+void AutoSteps::ran(const std::string& name, Executable& program) {
+  if (!timing_) return;
+  const bool chosen = std::any_of(chosen_.begin(), chosen_.end(),
+                                  [](const auto& step) { return step.second.made != nullptr; });
+  if (!chosen) return;
+  const auto [clock, first] = clocks_.try_emplace(name, size_t(*config_.profile_steps));
+  if (first) return clock->second.start(program.runner());
+  clock->second.look(program.runner());
+}
+
+bool AutoSteps::timed() {
+  if (!timing_ || clocks_.empty()) return false;
+  // The update that started the clocks, one that does not count, and those that do.
+  return ++updates_ >= *config_.profile_steps + 2;
+}
+
+void AutoSteps::plan_by_times() {
+  timing_ = false;
+  std::map<uint64_t, std::vector<double>> samples;
+  struct Sum {
+    double measured = 0, predicted = 0;
+  };
+  Sum all;
+  std::map<std::string, Sum> by_op;
+  for (const auto& [name, clock] : clocks_) {
+    Executable& program = *programs_.find(name);
+    clock.stop(program.runner());
+    const std::vector<int64_t> medians = clock.medians();
+    if (medians.empty()) continue;
+    const Compiled& c = program.compiled();
+    const Prediction times = predict(c.program, *planner_->options().profile, &c.storages);
+    for (NodeId n : c.program.nodes.ids()) {
+      if (times.node_ms[n] <= 0) continue;  // a view in place
+      const double ms = double(medians[size_t(n)]) * 1e-6;
+      samples[node_key(c.program, n)].push_back(ms);
+      for (Sum* sum : {&all, &by_op[c.program.node(n).op->name]}) {
+        sum->measured += ms, sum->predicted += times.node_ms[n];
+      }
+    }
+  }
+  clocks_.clear();
+  auto times = std::make_shared<NodeTimes>();
+  for (auto& [key, of_node] : samples) {
+    const auto middle = of_node.begin() + std::ptrdiff_t((of_node.size() - 1) / 2);
+    std::nth_element(of_node.begin(), middle, of_node.end());
+    times->ms[key] = *middle;
+  }
+  if (all.measured > 0) times->scale = all.measured / all.predicted;
+  for (const auto& [op, sum] : by_op) times->by_op[op] = sum.measured / sum.predicted;
+  save_node_times(times_file(), device_name(), *times);
+  log_info("auto: " + std::to_string(times->ms.size()) + " kinds of nodes timed, in all " +
+           fixed(times->scale, 2) +
+           " times what was predicted; the plans are made anew by these times");
+  DeviceProfile profile = *planner_->options().profile;
+  profile.times = std::move(times);
+  planner_ = planner_->with_profile(profile);
+}
+
+void AutoSteps::add_again(const std::string& name, const Program& recorded) {
+  try {
+    add(name, recorded);
+  } catch (const BudgetError& error) {
+    log_info("auto " + name + ": stays as it is (" + error.what() + ")");
+  }
+}
+
+const MadeFront* AutoSteps::front_of(const std::string& name) const {
+  const auto found = chosen_.find(name);
+  return found == chosen_.end() ? nullptr : found->second.made.get();
+}
+
+const FrontPoint* AutoSteps::point_of(const std::string& name) const {
+  const MadeFront* made = front_of(name);
+  return made ? &made->front.points[chosen_.at(name).point] : nullptr;
+}
+
+}  // namespace pal

@@ -1,0 +1,185 @@
+// Naming, planning and comparing recordings.
+#include "train/loop/recordings.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "train/loop/step_program.h"
+
+namespace pal {
+namespace {
+
+AnyOption* option_of(Config& config, const std::string& key) {
+  for (auto& [name, section] : config.sections()) {
+    if (key.rfind(name + ".", 0) == 0) return section->find(key.substr(name.size() + 1));
+  }
+  return nullptr;
+}
+
+// The options that have recordings, with the values that they may take, the configured one first.
+std::vector<std::pair<std::string, std::vector<std::string>>> choices_of(const Config& config) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> out;
+  for (const auto& [name, section] : config.sections()) {
+    for (const AnyOption* option : section->options()) {
+      if (option->rules.recordings.empty()) continue;
+      std::vector<std::string> values{yaml_text(option->value())};
+      for (const std::string& value : option->rules.recordings) {
+        if (value != values[0]) values.push_back(value);
+      }
+      out.emplace_back(name + "." + option->name, std::move(values));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Recording> recordings_of(const Config& config) {
+  std::vector<Recording> all{{"", config}};
+  if (!allows(config.memory, "reordered")) return all;
+  for (const auto& [key, values] : choices_of(config)) {
+    std::vector<Recording> more;
+    for (const Recording& each : all) {
+      for (const std::string& value : values) {
+        Recording next{each.name + (each.name.empty() ? "" : ", ") + key + ": " + value,
+                       each.config};
+        AnyOption& option = *option_of(next.config, key);
+        if (yaml_text(option.value()) != value) {
+          if (std::holds_alternative<bool>(option.value())) {
+            option.set(value == "true");
+          } else {
+            option.set(int64_t(std::stoll(value)));
+          }
+          option.origin = "memory.allow";
+        }
+        try {
+          check_config(next.config);
+        } catch (const UsageError&) {
+          continue;  // it does not combine with the rest
+        }
+        more.push_back(std::move(next));
+      }
+    }
+    all = std::move(more);
+  }
+  if (all.size() == 1) all[0].name.clear();
+  return all;
+}
+
+Config with_recording(Config config, const Config& pinned) {
+  Config from = pinned;
+  for (const auto& [key, values] : choices_of(config)) {
+    const AnyOption* its = option_of(from, key);
+    if (its) option_of(config, key)->set(its->value());
+  }
+  return config;
+}
+
+const Program& FrontOfAll::program_of(const FrontPoint& point) const {
+  for (const auto& [recording, program] : programs) {
+    if (recording.name == point.recording) return program;
+  }
+  throw ProgramError("[auto] there is no recording " + point.recording);
+}
+
+FrontOfAll front_of_all(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
+                        const AutoPlanner& planner, KernelCache& kernels) {
+  FrontOfAll out;
+  std::vector<FrontPoint> all;
+  for (Recording& recording : recordings_of(config)) {
+    const Config& own = recording.config;
+    Program program = record_plan_step(*task.variant(own), own, bucket);
+    const auto made = planner.front(program, kernels, StateLayout(program));
+    if (out.programs.empty()) {
+      out.made.front.floor = made->front.floor, out.made.front.plain_ms = made->front.plain_ms;
+      out.made.cached = true;
+    }
+    if (made->front.floor.bytes < out.made.front.floor.bytes) {
+      out.made.front.floor = made->front.floor;
+    }
+    out.made.cached &= made->cached, out.made.seconds += made->seconds;
+    for (FrontPoint point : made->front.points) {
+      point.recording = recording.name;
+      all.push_back(std::move(point));
+    }
+    out.programs.emplace_back(std::move(recording), std::move(program));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const FrontPoint& a, const FrontPoint& b) {
+    return a.step_ms != b.step_ms ? a.step_ms < b.step_ms : a.bytes < b.bytes;
+  });
+  for (FrontPoint& point : all) {
+    auto& points = out.made.front.points;
+    if (points.empty() || point.bytes < points.back().bytes) points.push_back(std::move(point));
+  }
+  std::reverse(out.made.front.points.begin(), out.made.front.points.end());
+  return out;
+}
+
+std::string allow_advice(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
+                         const CompileOptions& least, KernelCache& kernels, int64_t bytes) {
+  // What placement may need beyond the bytes alive is kept free.
+  const int64_t enough = bytes / 100 * 99;
+  std::string out;
+  const auto add = [&](const char* what, const std::string& how, int64_t needs) {
+    out += std::string(out.empty() ? "; memory.allow: [" : ", [") + what + "] would fit (" + how +
+           ": " + format_bytes(needs) + ")";
+  };
+  // The prices of one step are not those of another.
+  std::vector<CompileOptions> ways{least, least};
+  ways[0].recompute = Recompute::sqrt, ways[1].recompute = Recompute::echo;
+  ways.push_back(least);
+  for (CompileOptions& way : ways) way.budget = bytes, way.must_fit = false;
+  if (!allows(config.memory, "lossy")) {
+    const Program step = record_plan_step(task, config, bucket);
+    for (const Dpr format : kDprFormats) {
+      int64_t needs = std::numeric_limits<int64_t>::max();
+      for (CompileOptions way : ways) {
+        way.encode = kBits, way.encode.dpr = format;
+        needs = std::min(needs, least_bytes(step, kernels, StateLayout(step), way));
+      }
+      if (needs > enough) continue;
+      add("lossy", name_of(format), needs);
+      break;
+    }
+  }
+  if (allows(config.memory, "reordered")) return out;
+  Config allowed = config;
+  allowed.memory.allow = std::vector<std::string>{"reordered"};
+  for (const Recording& recording : recordings_of(allowed)) {
+    if (recording.name.empty()) continue;
+    const Program step =
+        record_plan_step(*task.variant(recording.config), recording.config, bucket);
+    int64_t needs = std::numeric_limits<int64_t>::max();
+    for (size_t i = 0; i < 2; ++i) {
+      needs = std::min(needs, least_bytes(step, kernels, StateLayout(step), ways[i]));
+    }
+    if (needs > enough) continue;
+    add("reordered", recording.name, needs);
+    break;
+  }
+  return out;
+}
+
+ChosenRecording choose_recording(const Task& task, const Config& config,
+                                 std::pair<int64_t, int64_t> bucket, const AutoPlanner& planner,
+                                 KernelCache& kernels, const AutoLimits& limits) {
+  std::optional<ChosenRecording> best;
+  for (Recording& recording : recordings_of(config)) {
+    const Config& own = recording.config;
+    const Program program = record_plan_step(*task.variant(own), own, bucket);
+    AutoPlan plan = planner.plan(program, kernels, StateLayout(program), limits);
+    const bool fits = plan.over.empty();
+    const auto better = [&](const AutoPlan& than) {
+      if (fits != than.over.empty()) return fits;
+      if (fits) return plan.step.time->step_ms < than.step.time->step_ms;
+      return plan.step.plan.device().bytes < than.step.plan.device().bytes;
+    };
+    if (!best || better(best->plan)) best = ChosenRecording{std::move(recording), std::move(plan)};
+  }
+  return std::move(*best);
+}
+
+}  // namespace pal
