@@ -17,7 +17,7 @@ namespace {
 Problems all_checks(const Case& c) {
   Problems out;
   for (auto check : {check_writes, check_shares, check_windows, check_predicates, check_shape_only,
-                     check_threads, [](const Case& one) { return check_alignment(one); },
+                     check_threads, +[](const Case& one) { return check_alignment(one); },
                      check_unread, check_rounding, check_infer, check_update, check_facts}) {
     for (auto& p : check(c)) out.push_back(p);
   }

@@ -274,23 +274,25 @@ TEST_F(AutoRuns, KilledWhileTimingOrPlanningAnewItGoesOnWithTheSameBits) {
       "train --out run --set device.threads=1 --set train.log_every=1 " + config +
       "--set memory.profile_steps=2 --steps 12 --set memory.budget=" + std::to_string(budget));
   std::vector<std::string> args{std::istream_iterator<std::string>(words), {}};
-  const auto begin = std::chrono::steady_clock::now();
-  ASSERT_EQ(train("timed", config + "--set memory.profile_steps=2 --steps 12 --set memory.budget=" +
-                               std::to_string(budget))
-                .status,
-            0);
-  const auto whole = std::chrono::steady_clock::now() - begin;
-  const int whole_ms = int(std::chrono::duration_cast<std::chrono::milliseconds>(whole).count());
+  // The second time the first front is found on disk, as the killed runs will find it.
+  int whole_ms = 0;
+  for (const char* name : {"first", "timed"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_EQ(train(name, config + "--set memory.profile_steps=2 --steps 12 --set memory.budget=" +
+                              std::to_string(budget))
+                  .status,
+              0);
+    const auto whole = std::chrono::steady_clock::now() - begin;
+    whole_ms = int(std::chrono::duration_cast<std::chrono::milliseconds>(whole).count());
+  }
   int killed = 0;
-  for (const int tenths : {3, 4, 5, 6, 7, 8, 9}) {
-    const RunResult r = pal(args, SIGKILL, whole_ms * tenths / 10);
-    if (r.status == 0) break;
-    ASSERT_EQ(r.status, -SIGKILL) << r.err;
-    ++killed;
+  RunResult last{.status = -SIGKILL};
+  for (int tenths = 1; last.status == -SIGKILL; ++tenths) {
+    last = pal(args, SIGKILL, tenths < 10 ? whole_ms * tenths / 10 : -1);
+    killed += last.status == -SIGKILL;
     if (holds_run() && args[1] != "--resume") args.insert(args.begin() + 1, "--resume");
   }
   EXPECT_GT(killed, 0);
-  const RunResult last = pal(args);
   ASSERT_EQ(last.status, 0) << last.err;
   EXPECT_TRUE(result("run").bits == result("free").bits);
 }

@@ -240,7 +240,8 @@ TEST_F(RunTest, ARunStoppedBeforeItsFirstCheckpointStartsAgain) {
 }
 
 TEST_F(RunTest, ATooSmallBudgetExits3AndSaysByHowMuch) {
-  const RunResult r = pal({"plan", "--config", "tiny.yaml", "--budget", "10KiB"});
+  const RunResult r =
+      pal({"plan", "--config", "tiny.yaml", "--budget", "10KiB", "--set", "memory.auto=false"});
   EXPECT_EQ(r.status, 3);
   EXPECT_NE(r.err.find("over the budget"), std::string::npos) << r.err;
 }
