@@ -81,9 +81,9 @@ const Pass kPasses[] = {
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_encoders", fuse_bits,
      [](Options o) {
-       return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo ||
-                                   o.recompute == Recompute::priced ||
-                                   o.recompute == Recompute::reruns);
+       return o.fuse_epilogues &&
+              (o.encode.any() || o.recompute == Recompute::echo ||
+               o.recompute == Recompute::priced || o.recompute == Recompute::reruns);
      },
      Keep::if_peak_not_higher},
     {"fuse_updates",

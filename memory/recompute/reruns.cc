@@ -36,7 +36,8 @@ class Rerunner {
     const auto producer = [&](ValueId v) {
       return v >= 0 && v < p_.values.next_id() ? p_.value(v).producer : NodeId(kNone);
     };
-    for (const auto& [makes, before] : reruns_) {
+    for (const Rerun& each : reruns_) {
+      const ValueId makes = each.makes, before = each.before;
       const auto refuse = [&, at = places_.size()](const std::string& what) {
         throw UsageError("[reruns] number " + std::to_string(at) + ", value " +
                          std::to_string(makes) + " before value " + std::to_string(before) + ": " +

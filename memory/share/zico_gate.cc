@@ -160,7 +160,7 @@ class Gate final : public ZicoGate {
     size_t regions = 0;
     // Of this step.
     bool inside = false;
-    int64_t asked = 0;  // ticket; 0 between steps
+    int64_t asked = 0;                     // ticket; 0 between steps
     int passed_over = 0, wrong_steps = 0;  // times, and steps in a row, by now
     double asked_ms = 0, began_ms = 0, late_ms = 0, shifted_ms = 0;
     size_t next = 0;  // of the uses

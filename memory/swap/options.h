@@ -27,8 +27,8 @@ constexpr auto names(VdnnInputs) { return std::array{"conv", "all"}; }
 struct SwapOptions {
   Swap method = Swap::none;
   VdnnInputs vdnn = VdnnInputs::conv;
-  // planned: what shares bytes with one of these values leaves, if it can, or, where that is better,
-  // what one of the ranks takes (memory/swap/planned.h); nothing else is tried.
+  // planned: what shares bytes with one of these values leaves, if it can, or, where that is
+  // better, what one of the ranks takes (memory/swap/planned.h); nothing else is tried.
   std::optional<std::vector<ValueId>> chosen = {};
 };
 

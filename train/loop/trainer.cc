@@ -43,7 +43,7 @@ std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share
 
 }  // namespace
 
-Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share)
+Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolShare& share)
     : args_(args),
       config_(args.config),
       task_(std::move(task)),

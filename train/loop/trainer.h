@@ -28,7 +28,7 @@ class Trainer {
   // Compiles the largest bucket's step, and draws the weights or, to resume, loads them. `task` is
   // the configuration's; `share`: its place in a pool, where jobs share memory. Throws before
   // anything is written.
-  Trainer(const TrainArgs& args, std::unique_ptr<Task> task, PoolShare share = {});
+  Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolShare& share = {});
 
   // Compiles all programs that the run may need: steps, validation, the final test. (Sparse plans
   // follow from what is counted.)

@@ -115,7 +115,8 @@ class HeaderReader {
     };
     if (text.empty() || text[0] != '{') fail("the header does not begin with '{'");
     // nlohmann takes it for the end.
-    if (text.find('\0') != text.npos) fail("the header is not valid JSON (a zero byte)");
+    if (text.find('\0') != std::string_view::npos)
+      fail("the header is not valid JSON (a zero byte)");
     json header;
     try {
       header = json::parse(text.begin(), text.end(), watch);
