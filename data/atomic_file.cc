@@ -13,9 +13,22 @@
 #include "core/error.h"
 
 namespace pal {
+namespace {
+
+// `call`, again where a signal interrupted it.
+template <typename Call> int uninterrupted(const Call& call) {
+  int result = -1;
+  do {
+    result = call();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  descriptor_ = uninterrupted(
+      [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
   if (descriptor_ < 0) fail("creating");
 }
 
@@ -48,7 +61,7 @@ void AtomicFile::write_again(size_t at, const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) fail("syncing");
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) fail("syncing");
   const int closing = std::exchange(descriptor_, -1);
   if (::close(closing) != 0) fail("closing");
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("renaming");
@@ -57,7 +70,8 @@ void AtomicFile::commit() {
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return;  // a folder may be writable and not readable
-  const bool synced = ::fsync(directory) == 0 || errno == EINVAL || errno == EROFS;
+  const bool synced =
+      uninterrupted([&] { return ::fsync(directory); }) == 0 || errno == EINVAL || errno == EROFS;
   const int error = errno;
   ::close(directory);
   errno = error;

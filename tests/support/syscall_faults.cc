@@ -158,7 +158,7 @@ void meet(Tracee& tracee, const Call& call, const FaultAt& at, int64_t number, p
       if (now) tracee.answer(EIO);
       break;
     case Fault::interrupt:
-      if (now && call.number != SYS_mmap) tracee.answer(EINTR);
+      if (now && (call.descriptor == 0 || call.number == SYS_openat)) tracee.answer(EINTR);
       break;
     case Fault::part:
       if (now && writes(call)) tracee.write_half();
