@@ -30,8 +30,9 @@ class Accelerator {
   virtual int64_t free_bytes() const = 0;       // of its memory, now
 
   // Zeroed bytes of the device's memory, or of host memory that it can copy from and to by itself
-  // (pinned). BudgetError when there are not so many.
-  virtual std::byte* allocate(Space space, int64_t bytes) = 0;
+  // (pinned). BudgetError when there are not so many. Of the device's memory some is left to what
+  // is outside of plans, unless the bytes are had `again`, by who has just released as many.
+  virtual std::byte* allocate(Space space, int64_t bytes, bool again = false) = 0;
   virtual void release(Space space, std::byte* memory) noexcept = 0;
 
   // What kernels are started on. Queues are shared by all programs, so programs take turns.

@@ -78,7 +78,10 @@ void Runner::record_all() {
     memory_.after_node(end - 1, kComputeQueue);
   }
   // One that the device has no room for would have none the next time.
-  if (pieces.size() + 1 < begins.size()) return set_recording(false);
+  if (pieces.size() + 1 < begins.size()) {
+    accelerator_->synchronize();  // the pieces that were recorded are running
+    return set_recording(false);
+  }
   recordings_[recording_] = std::move(pieces);
 }
 

@@ -78,7 +78,7 @@ int64_t CudaDevice::free_bytes() const {
   return int64_t(free);
 }
 
-std::byte* CudaDevice::allocate(Space space, int64_t bytes) {
+std::byte* CudaDevice::allocate(Space space, int64_t bytes, bool again) {
   void* memory = nullptr;
   if (space == Space::host) {
     if (cudaMallocHost(&memory, size_t(bytes)) != cudaSuccess) {
@@ -90,7 +90,8 @@ std::byte* CudaDevice::allocate(Space space, int64_t bytes) {
     std::memset(memory, 0, size_t(bytes));
     return static_cast<std::byte*>(memory);
   }
-  const int64_t free = free_bytes(), apart = std::min(kOutsidePlans, total_bytes() / 16);
+  const int64_t free = free_bytes();
+  const int64_t apart = again ? 0 : std::min(kOutsidePlans, total_bytes() / 16);
   if (bytes > free - apart || cudaMalloc(&memory, size_t(bytes)) != cudaSuccess) {
     cudaGetLastError();
     throw BudgetError(std::string(properties_.name) + " has " + std::to_string(free) +

@@ -10,6 +10,7 @@
 #include "memory/front/bound.h"
 #include "memory/front/choose.h"
 #include "memory/front/deep.h"
+#include "memory/front/maps.h"
 #include "memory/pass.h"
 #include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
@@ -30,27 +31,11 @@ bool faster(const Unplaced& a, const Unplaced& b) {
   return a.ms != b.ms ? a.ms < b.ms : a.alive < b.alive;
 }
 
-// What is read after the forward phase, by how it got there.
 void count_maps(const Compiled& step, FrontPoint& point) {
-  const Program& p = step.program;
-  const Readers readers(p);
-  ByStorage<char> counted(step.storages.list.size(), 0);
-  for (ValueId v : p.values.ids()) {
-    const Value& value = p.value(v);
-    const StorageId s = step.storages.of[v];
-    if (value.producer == kNone || s == kNone || step.storages[s].persistent) continue;
-    const Phase made = p.node(value.producer).phase;
-    if (made == Phase::offload) point.offloaded += value.spec.bytes();
-    const bool later = std::any_of(readers[v].begin(), readers[v].end(), [&](NodeId r) {
-      const Phase phase = p.node(r).phase;
-      return phase == Phase::backward || phase == Phase::recompute || phase == Phase::decode;
-    });
-    if (!later || std::exchange(counted[s], 1)) continue;
-    const int64_t bytes = step.storages[s].bytes;
-    if (made == Phase::forward) point.kept += bytes;
-    if (made == Phase::recompute) point.recomputed += bytes;
-    if (made == Phase::encode) point.encoded += bytes;
-  }
+  each_map(step, [&](ValueId, MapIs is, int64_t bytes) {
+    int64_t* const of[] = {&point.kept, &point.recomputed, &point.encoded, &point.offloaded};
+    *of[size_t(is)] += bytes;
+  });
   point.host = step.plan.host().bytes;
 }
 

@@ -187,20 +187,27 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
   auto made = std::make_unique<Executable>();
   made->compiled_ = std::move(compiled);
   const Compiled& c = *made->compiled_;
-  const std::byte* const device = arena_->base(Space::device);
-  const std::byte* const host = arena_->base(Space::host);
+  // What was recorded of another place is recorded anew.
+  const auto forget_moved = [&, device = arena_->base(Space::device),
+                             host = arena_->base(Space::host)] {
+    if (arena_->base(Space::device) == device && arena_->base(Space::host) == host) return;
+    for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
+  };
   if (share_.pool) {
     const StepShape shape =
         step_shape(name, c.program, c.storages, c.plan, options_.profile.value_or(DeviceProfile{}));
     made->memory_ = std::make_unique<SharedPlan>(c.storages, c.plan, shape, *arena_, *share_.pool,
                                                  share_.job, cache_.device().accelerator);
   } else {
-    arena_->reserve(c.plan);
+    try {
+      arena_->reserve(c.plan);
+    } catch (...) {
+      forget_moved();  // a growth that is refused may leave the arena elsewhere
+      throw;
+    }
     made->memory_ = std::make_unique<StaticPlan>(c.storages, c.plan, *arena_);
   }
-  if (arena_->base(Space::device) != device || arena_->base(Space::host) != host) {
-    for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
-  }
+  forget_moved();
   made->runner_ =
       std::make_unique<Runner>(c.program, c.kernels, c.storages, *made->memory_, cache_.device());
   if (auto accelerator = cache_.device().accelerator) {

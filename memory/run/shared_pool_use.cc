@@ -25,7 +25,7 @@ void SharedPool::commit(int64_t bytes, int64_t addresses) {
   try {
     block_ = accelerator_->allocate(Space::device, bytes), block_bytes_ = bytes;
   } catch (const BudgetError&) {
-    if (had > 0) block_ = accelerator_->allocate(Space::device, had), block_bytes_ = had;
+    if (had > 0) block_ = accelerator_->allocate(Space::device, had, true), block_bytes_ = had;
     ++gate_version_;  // what was recorded is of another place
     throw;
   }
@@ -102,7 +102,7 @@ void SharedPool::settle() {
     commit(next.bytes, addresses);
     use_ = std::move(next);
     in_use_ = true, ++version_;
-    gate_.reset();
+    gate_.reset(), zico_ = nullptr;
     for (Member& m : members_) m.slot = -1, m.on_circle.reset();
     for (size_t i = 0; i < use_.jobs.size(); ++i) at(use_.jobs[i]).slot = int(i);
     region_bytes_ = region_bytes_of(use_.bytes);

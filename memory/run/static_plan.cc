@@ -67,17 +67,17 @@ void Arena::reserve(Space space, int64_t bytes, int64_t keep) {
   std::vector<std::byte> parked(size_t(std::min(keep, had)));
   accelerator_->copy(kComputeQueue, parked.data(), block.data.get(), int64_t(parked.size()));
   accelerator_->synchronize();  // the old block is about to be freed
-  const auto hold = [&](int64_t so_many) {
+  const auto hold = [&](int64_t so_many, bool again) {
     const auto release = [owner = accelerator_, space](std::byte* p) { owner->release(space, p); };
-    block = {{accelerator_->allocate(space, so_many), release}, so_many};
+    block = {{accelerator_->allocate(space, so_many, again), release}, so_many};
     accelerator_->copy(kComputeQueue, block.data.get(), parked.data(), int64_t(parked.size()));
     accelerator_->synchronize();  // of pageable memory
   };
   block = {};
   try {
-    hold(bytes);
+    hold(bytes, false);
   } catch (const BudgetError&) {
-    if (had > 0) hold(had);
+    if (had > 0) hold(had, true);
     throw;
   }
 }

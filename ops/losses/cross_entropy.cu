@@ -54,7 +54,6 @@ __global__ void cross_entropy_kernel(LossSums* partial, float* lse_out, const T*
   }
   partial[blockIdx.x] = sums;
 }
-constexpr int64_t kWideRow = 1024;
 
 // Of some elements: the largest, the sum of e^(x - largest), the sum of x.
 struct RowSums {
@@ -145,7 +144,7 @@ __global__ void cross_entropy_finish_kernel(float* loss, float* nll, const LossS
 void run_cross_entropy(const KernelArgs& a) {
   static_assert(kRowsPerBlock == 8, "the CPU's chunk");
   const int64_t rows = a.in_spec[0].shape[0], width = a.in_spec[0].shape[1];
-  const bool wide = width >= kWideRow;
+  const bool wide = width >= kWideLossRow;
   const int64_t chunks = wide ? rows : blocks_of(rows, kRowsPerBlock);
   LossSums* partial = reinterpret_cast<LossSums*>(a.workspace);
   if (wide) {
@@ -165,7 +164,7 @@ void run_cross_entropy(const KernelArgs& a) {
 }
 Prepared prepare_cross_entropy(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   const int64_t rows = in[0].shape[0];
-  const int64_t sums = in[0].shape[1] >= kWideRow ? rows : blocks_of(rows, kRowsPerBlock);
+  const int64_t sums = in[0].shape[1] >= kWideLossRow ? rows : blocks_of(rows, kRowsPerBlock);
   return {.workspace = sums * int64_t(sizeof(LossSums))};
 }
 

@@ -14,6 +14,9 @@ struct CrossEntropyAttrs {
   auto fields() const { return std::tuple{field("smoothing", smoothing), field("ignore", ignore)}; }
 };
 
+// On a GPU, rows of so many classes have a block each, and their sums an order of their own.
+constexpr int64_t kWideLossRow = 1024;
+
 struct CrossEntropy {
   Val loss;  // f32[1]: smoothed, divided by the step's token count
   Val nll;  // f32[1]: sum of -log p(target), neither smoothed nor divided; no gradient goes through

@@ -8,28 +8,12 @@
 #include <fstream>
 
 #include "tests/support/files.h"
+#include "tests/support/variable.h"
 
 namespace pal::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A variable of the environment, as it was when the test ends.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    const char* old = std::getenv(name);
-    if (old) old_ = old;
-    had_ = old != nullptr;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { had_ ? setenv(name_, old_.c_str(), 1) : unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::string old_;
-  bool had_ = false;
-};
 
 bool has(const std::vector<fs::path>& folders, const fs::path& wanted) {
   return std::find(folders.begin(), folders.end(), wanted) != folders.end();

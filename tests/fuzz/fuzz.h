@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.h"
+
 namespace pal {
 
 struct FuzzTarget {
@@ -35,6 +37,19 @@ inline void require(bool holds, const char* what) {
 // A refusal as users see it: one line that says something.
 inline void require_one_line(const std::string& message) {
   require(!message.empty() && message.find('\n') == std::string::npos, "message of one line");
+}
+
+// Whether `read` accepts; a refusal is one line that names the file.
+template <typename Read> bool accepts(const std::string& name, const Read& read) {
+  try {
+    read();
+    return true;
+  } catch (const UsageError& error) {
+    const std::string message = error.what();
+    require_one_line(message);
+    require(message.find(name) != std::string::npos, "the file is named");
+    return false;
+  }
 }
 
 // A file in memory that holds these bytes.

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 
-#include "core/error.h"
 #include "data/audio.h"
 #include "data/features.h"
 #include "data/image_set.h"
@@ -14,15 +13,7 @@ namespace {
 
 template <typename Read> bool accepts_file(std::string_view bytes, const Read& read) {
   const MemoryFile memory(bytes);
-  try {
-    read(memory.path());
-    return true;
-  } catch (const UsageError& error) {
-    const std::string message = error.what();
-    require_one_line(message);
-    require(message.find(memory.path()) != std::string::npos, "the file is named");
-    return false;
-  }
+  return accepts(memory.path(), [&] { read(memory.path()); });
 }
 
 bool sound_body(std::string_view bytes) {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 
-#include "core/error.h"
 #include "data/manifest.h"
 #include "tests/fuzz/fuzz.h"
 #include "train/commands/place_csv.h"
@@ -13,19 +12,6 @@
 
 namespace pal {
 namespace {
-
-// Whether `read` accepts; a refusal begins with the file's name.
-template <typename Read> bool accepts(const std::string& name, const Read& read) {
-  try {
-    read();
-    return true;
-  } catch (const UsageError& error) {
-    const std::string message = error.what();
-    require_one_line(message);
-    require(message.find(name) != std::string::npos, "the file is named");
-    return false;
-  }
-}
 
 bool profile_body(std::string_view bytes) {
   return accepts("card.yaml", [&] {

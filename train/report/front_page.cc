@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "memory/front/maps.h"
 #include "train/config/wording.h"
 #include "train/report/html_page.h"
 #include "train/report/plan_pictures.h"
@@ -86,33 +87,17 @@ std::string upright(const FrontFrame& f, double bytes, const std::string& name) 
          front_text(left ? x - 6 : x + 6, kFrontTop + 8, left ? "end" : "start", name, "mark");
 }
 
+// In the order of MapIs.
 constexpr const char* kChoices[] = {"kept", "made again", "encoded", "copied to the host"};
 using ByChoice = std::array<int64_t, std::size(kChoices)>;
 
-// By kind of layer: maps that are alive after the forward phase, by how they got there.
+// By kind of layer.
 std::map<std::string, ByChoice> maps_by_choice(const Compiled& step) {
-  const Program& p = step.program;
-  const Readers readers(p);
   std::map<std::string, ByChoice> kinds;
-  ByStorage<char> counted(step.storages.list.size(), 0);
-  for (ValueId v : p.values.ids()) {
-    const Value& value = p.value(v);
-    const StorageId s = step.storages.of[v];
-    if (value.producer == kNone || s == kNone || step.storages[s].persistent) continue;
-    const Phase made = p.node(value.producer).phase;
-    const std::string kind = kind_of_layers(p.scopes[size_t(value.scope)]);
-    if (made == Phase::offload) kinds[kind][3] += value.spec.bytes();
-    const bool later = std::any_of(readers[v].begin(), readers[v].end(), [&](NodeId r) {
-      const Phase phase = p.node(r).phase;
-      return phase == Phase::backward || phase == Phase::recompute || phase == Phase::decode;
-    });
-    const int choice = made == Phase::forward     ? 0
-                       : made == Phase::recompute ? 1
-                       : made == Phase::encode    ? 2
-                                                  : -1;
-    if (!later || choice < 0 || std::exchange(counted[s], 1)) continue;
-    kinds[kind][size_t(choice)] += step.storages[s].bytes;
-  }
+  each_map(step, [&](ValueId v, MapIs is, int64_t bytes) {
+    const std::string& scope = step.program.scopes[size_t(step.program.value(v).scope)];
+    kinds[kind_of_layers(scope)][size_t(is)] += bytes;
+  });
   return kinds;
 }
 

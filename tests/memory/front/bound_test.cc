@@ -14,6 +14,7 @@
 #include "memory/front/small_lp.h"
 #include "tests/memory/front/chain_network.h"
 #include "tests/memory/front/pieces.h"
+#include "tests/memory/toy_card.h"
 #include "tests/support/random_network.h"
 #include "tests/support/random_program.h"
 
@@ -21,17 +22,6 @@ namespace pal::test {
 namespace {
 
 constexpr double kUpToRounding = 1 + 1e-9;
-
-// A card on which toy networks take time; `link` 0: none.
-DeviceProfile toy_card(double link) {
-  return {.name = "toy",
-          .f32 = 1e9,
-          .vector = 1e9,
-          .memory = 1e8,
-          .link = link,
-          .launch = 1e-6,
-          .tile = 1};
-}
 
 Prices random_prices(std::mt19937_64& random, double height) {
   Prices prices;

@@ -8,22 +8,14 @@
 #include "core/error.h"
 #include "memory/front/pool.h"
 #include "tests/memory/compiled_bits.h"
+#include "tests/memory/toy_card.h"
 #include "tests/support/random_network.h"
 #include "tests/support/random_program.h"
 
 namespace pal::test {
 namespace {
 
-// As a data sheet has it, small enough that toy networks take time.
-CompileOptions on_card(double link) {
-  return {.profile = DeviceProfile{.name = "toy",
-                                   .f32 = 1e9,
-                                   .vector = 1e9,
-                                   .memory = 1e8,
-                                   .link = link,
-                                   .launch = 1e-6,
-                                   .tile = 1}};
-}
+CompileOptions on_card(double link) { return {.profile = toy_card(link)}; }
 
 struct Alone {
   const char* what;

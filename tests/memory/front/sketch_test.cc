@@ -14,6 +14,7 @@
 #include "memory/schedule/early_updates.h"
 #include "memory/schedule/schedule.h"
 #include "memory/storages/lifetimes.h"
+#include "tests/memory/toy_card.h"
 #include "tests/support/random_network.h"
 #include "tests/support/random_program.h"
 
@@ -21,16 +22,6 @@ namespace pal::test {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-
-DeviceProfile toy_card(double link = 0) {
-  return {.name = "toy",
-          .f32 = 1e9,
-          .vector = 1e9,
-          .memory = 1e8,
-          .link = link,
-          .launch = 1e-6,
-          .tile = 1};
-}
 
 RecomputeOptions any_node() { return {.heavy = std::numeric_limits<double>::infinity()}; }
 

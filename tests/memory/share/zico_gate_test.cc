@@ -10,22 +10,6 @@
 namespace pal::test {
 namespace {
 
-// Eight nodes of a millisecond; each of the first four
-// makes 64 bytes that are read in reverse order. In regions of 64: 1, 2, 3, 4, 4, 3, 2, 1.
-StepShape hill() {
-  StepShape shape;
-  shape.name = "hill";
-  int64_t now = 0;
-  for (int32_t n = 0; n < 8; ++n) {
-    shape.tick.push_back(now), shape.tick.push_back(now += 1'000'000);
-    shape.nodes.push_back({.work_ms = 1, .units = 0.1}), shape.node.push_back(NodeId(n));
-  }
-  shape.tick.push_back(now);
-  for (int64_t i = 0; i < 4; ++i) shape.buffers.push_back({{2 * i, 2 * (7 - i) + 1}, 64, {}});
-  shape.alone_bytes = 4 * 64;
-  return shape;
-}
-
 struct Ran {
   SimulatedRun run;
   bool gave_up = false;

@@ -5,27 +5,13 @@
 
 #include "memory/share/simulate.h"
 #include "tests/memory/share/schedule.h"
+#include "tests/memory/share/shapes.h"
 
 namespace pal::test {
 namespace {
 
-// Four nodes that make 64 bytes each, read in reverse order; a millisecond each.
-StepShape small_hill() {
-  StepShape shape;
-  shape.name = "hill";
-  int64_t now = 0;
-  for (int32_t n = 0; n < 8; ++n) {
-    shape.tick.push_back(now), shape.tick.push_back(now += 1'000'000);
-    shape.nodes.push_back({.work_ms = 1, .units = 0.1}), shape.node.push_back(NodeId(n));
-  }
-  shape.tick.push_back(now);
-  for (int64_t i = 0; i < 4; ++i) shape.buffers.push_back({{2 * i, 2 * (7 - i) + 1}, 64, {}});
-  shape.alone_bytes = 4 * 64;
-  return shape;
-}
-
 TEST(ZicoPlan, WhatIsLocalLiesAtTheJobsEnd) {
-  StepShape shape = small_hill();
+  StepShape shape = hill();
   shape.buffers.push_back({{4, 7}, 128, {}});
   std::swap(shape.buffers[0], shape.buffers[2]);
   PoolOffsets offset;
@@ -49,7 +35,7 @@ TEST(ZicoPlan, ARegionIsHeldFromItsFirstUseToItsLast) {
 // Both see themselves alone first. In seven regions the second then begins when the first is at its
 // third node: from there on they meet nowhere. At first six tenths of them may be used: four.
 TEST(ZicoPlan, StepsBeginLateEnough) {
-  const StepShape shape = small_hill();
+  const StepShape shape = hill();
   const auto way = zico_within({&shape, &shape}, 7 * 64);
   ASSERT_TRUE(way);
   EXPECT_EQ(way->pool_bytes, 7 * 64);
@@ -74,7 +60,7 @@ TEST(ZicoPlan, StepsBeginLateEnough) {
 
 // As often as it takes a step of the second meets what the first will need: then they take turns.
 TEST(ZicoPlan, WhatIsWrongTooOftenEndsInTurns) {
-  const StepShape shape = small_hill();
+  const StepShape shape = hill();
   const auto way = zico_within({&shape, &shape}, 5 * 64);
   ASSERT_TRUE(way);
   double clock = 0;

@@ -1,22 +1,18 @@
 // pal plan where plans are chosen from a budget: the plan, the front, searches, what is refused.
-#include <gtest/gtest.h>
-
-#include <any>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "tests/support/files.h"
-#include "train/commands/cli.h"
-#include "train/commands/commands.h"
+#include "tests/train/commands/plan_command.h"
 
 namespace pal {
 namespace {
 
 namespace fs = std::filesystem;
 
-class PlanAuto : public testing::Test {
+class PlanAuto : public test::PlanRun {
  protected:
   PlanAuto() {
     std::ofstream(dir_ / "tiny.yaml")
@@ -27,25 +23,12 @@ class PlanAuto : public testing::Test {
            "train: {batch_size: 16, steps: 40}\n"
            "device: {threads: 1}\n";
   }
-  // Standard output; the exit code is in code_, the error, if it throws, in error_.
-  std::string plan(std::vector<std::string> args) {
-    args.insert(args.begin(), {"plan", "--config", (dir_ / "tiny.yaml").string()});
-    code_ = -1, error_.clear();
-    testing::internal::CaptureStdout();
-    try {
-      code_ = run_plan(std::any_cast<PlanArgs>(parse_command_line("pal", args).args));
-    } catch (const Error& e) {
-      code_ = e.exit_code;
-      error_ = e.what();
-    }
-    return testing::internal::GetCapturedStdout();
+  std::vector<std::string> on_tiny(std::vector<std::string> args) const {
+    args.insert(args.begin(), {"--config", (dir_ / "tiny.yaml").string()});
+    return args;
   }
-  nlohmann::json json(std::vector<std::string> args) {
-    args.push_back("--json");
-    const std::string out = plan(args);
-    EXPECT_FALSE(out.empty()) << error_;
-    return out.empty() ? nlohmann::json() : nlohmann::json::parse(out);
-  }
+  std::string plan(std::vector<std::string> args) { return run(on_tiny(std::move(args))); }
+  nlohmann::json json(std::vector<std::string> args) { return run_json(on_tiny(std::move(args))); }
   nlohmann::json within(int64_t budget, std::vector<std::string> more = {}) {
     more.insert(more.begin(), {"--bucket", "10,12", "--budget", std::to_string(budget)});
     return json(more);
@@ -58,8 +41,6 @@ class PlanAuto : public testing::Test {
 
   const TemporaryFolder folder_;
   const fs::path dir_ = folder_.path();
-  int code_ = -1;
-  std::string error_;
 };
 
 TEST_F(PlanAuto, ThePlanIsTheFrontsPick) {

@@ -1,6 +1,4 @@
 // pal plan --density: a number, a run's folder, and what is neither.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -8,8 +6,7 @@
 
 #include "core/error.h"
 #include "tests/support/files.h"
-#include "train/commands/cli.h"
-#include "train/commands/commands.h"
+#include "tests/train/commands/plan_command.h"
 #include "train/run_files/metrics.h"
 
 namespace pal {
@@ -17,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class PlanDensity : public testing::Test {
+class PlanDensity : public test::PlanRun {
  protected:
   PlanDensity() {
     std::ofstream(folder_.path() / "net.yaml")
@@ -28,24 +25,17 @@ class PlanDensity : public testing::Test {
     fs::create_directory(run_);
   }
 
-  std::string plan(std::vector<std::string> more, bool ssdc = true) {
-    std::vector<std::string> args{"plan", "--config", (folder_.path() / "net.yaml").string()};
-    if (ssdc) args.insert(args.end(), {"--set", "memory.encode=[ssdc]"});
-    args.insert(args.end(), more.begin(), more.end());
-    error_.clear(), status_ = -1;
-    testing::internal::CaptureStdout();
-    try {
-      status_ = run_plan(std::any_cast<PlanArgs>(parse_command_line("pal", args).args));
-    } catch (const Error& error) {
-      status_ = error.exit_code, error_ = error.what();
-    }
-    return testing::internal::GetCapturedStdout();
+  std::vector<std::string> words(const std::vector<std::string>& more, bool ssdc) const {
+    std::vector<std::string> all{"--config", (folder_.path() / "net.yaml").string()};
+    if (ssdc) all.insert(all.end(), {"--set", "memory.encode=[ssdc]"});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   }
-  nlohmann::json plan_json(std::vector<std::string> more) {
-    more.push_back("--json");
-    const std::string out = plan(more);
-    EXPECT_FALSE(out.empty()) << error_;
-    return out.empty() ? nlohmann::json() : nlohmann::json::parse(out);
+  std::string plan(const std::vector<std::string>& more, bool ssdc = true) {
+    return run(words(more, ssdc));
+  }
+  nlohmann::json plan_json(const std::vector<std::string>& more) {
+    return run_json(words(more, true));
   }
   // Rows like a run's: the sparse maps of a plan, of these densities one row after the other. All
   // but the first `left_out`.
@@ -66,8 +56,6 @@ class PlanDensity : public testing::Test {
 
   const TemporaryFolder folder_;
   const fs::path run_ = folder_.path() / "run";
-  int status_ = -1;
-  std::string error_;
 };
 
 TEST_F(PlanDensity, ANumberIsAssumedOfEveryMap) {
@@ -106,7 +94,7 @@ TEST_F(PlanDensity, OfARunTheLargestOfEachMap) {
 TEST_F(PlanDensity, WhatIsNeitherIsSaidWithWhatToDo) {
   auto says = [&](const std::string& density, const std::string& text) {
     EXPECT_EQ(plan({"--density", density}), "");
-    EXPECT_EQ(status_, kExitUsage) << density;
+    EXPECT_EQ(code_, kExitUsage) << density;
     EXPECT_NE(error_.find("--density: "), std::string::npos) << error_;
     EXPECT_NE(error_.find(text), std::string::npos) << error_;
   };
@@ -129,7 +117,7 @@ TEST_F(PlanDensity, WhatIsNeitherIsSaidWithWhatToDo) {
   says(run_.string(), "(encoder/rnn0 tanh) is no feature map");
 
   plan({"--density", "0.5"}, false);
-  EXPECT_EQ(status_, kExitUsage);
+  EXPECT_EQ(code_, kExitUsage);
   EXPECT_NE(error_.find("memory.encode does not have ssdc"), std::string::npos) << error_;
 }
 
@@ -142,11 +130,11 @@ TEST_F(PlanDensity, TheDensePlanHasToFit) {
   const std::string between = std::to_string(sparse + (dense - sparse) / 2);
   // Without recomputation there is nothing to fall back on: rounded maps forbid it.
   const std::string out = plan({"--density", "0.05", "--budget", "400000", "--json"});
-  EXPECT_EQ(status_, kExitBudget);
+  EXPECT_EQ(code_, kExitBudget);
   EXPECT_NE(error_.find("over the budget"), std::string::npos) << error_;
   const auto fitted = plan_json({"--density", "0.05", "--budget", between});
   EXPECT_EQ(fitted["encodings"]["without_sparse_recomputes"], true);
-  EXPECT_EQ(fitted["fits"], status_ == kExitDone);
+  EXPECT_EQ(fitted["fits"], code_ == kExitDone);
 
   // The largest batch is the one up to which a plan is not refused: its fallback recomputes.
   const std::string budget = std::to_string(dense);
@@ -154,7 +142,7 @@ TEST_F(PlanDensity, TheDensePlanHasToFit) {
   EXPECT_GT(largest, 16);
   for (const int64_t more : {0, 1}) {
     plan({"--set", "train.batch_size=" + std::to_string(largest + more), "--budget", budget});
-    EXPECT_EQ(status_, more ? kExitBudget : kExitDone) << largest + more << error_;
+    EXPECT_EQ(code_, more ? kExitBudget : kExitDone) << largest + more << error_;
   }
 }
 
@@ -171,7 +159,7 @@ TEST_F(PlanDensity, WhereNoMapIsKeptSparseThePlanIsTheDenseOne) {
   const int64_t sparse = most["bytes"]["total"], budget = sparse - 1;
   ASSERT_LT(least["bytes"]["total"], budget);
   const auto over = plan_json({"--density", "0.5", "--budget", std::to_string(budget)});
-  EXPECT_EQ(status_, kExitDone) << error_;
+  EXPECT_EQ(code_, kExitDone) << error_;
   EXPECT_EQ(over["fits"], true);
   EXPECT_EQ(over["encodings"]["kept_sparse"], false);
   EXPECT_EQ(over["encodings"]["without_sparse_recomputes"], true);
@@ -184,7 +172,7 @@ TEST_F(PlanDensity, WhereNoMapIsKeptSparseThePlanIsTheDenseOne) {
 TEST_F(PlanDensity, ThePageHasWhatARunNeeds) {
   const std::string page = (folder_.path() / "plan.html").string();
   plan({"--html", page});
-  EXPECT_EQ(status_, kExitDone) << error_;
+  EXPECT_EQ(code_, kExitDone) << error_;
   const std::string html = read_file(page);
   EXPECT_NE(html.find("a density of 0.5 is assumed"), std::string::npos);
   EXPECT_NE(html.find("a run needs the larger of both"), std::string::npos);

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "tests/support/files.h"
+#include "tests/support/variable.h"
 
 namespace pal {
 namespace {
@@ -102,21 +103,6 @@ TEST(Profile, AnUnknownNameListsThoseThereAre) {
     EXPECT_NE(e.find(name), std::string::npos) << e;
   }
 }
-
-// Sets a variable for as long as it lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old, had_ = true;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { had_ ? setenv(name_, old_.c_str(), 1) : unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::string old_;
-  bool had_ = false;
-};
 
 TEST(Profile, CpuIsWhereTheUsersConfigurationIs) {
   const TemporaryFolder folder;

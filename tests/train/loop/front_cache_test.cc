@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "memory/price/node_times.h"
+#include "tests/memory/toy_card.h"
 #include "tests/support/files.h"
 #include "tests/support/random_network.h"
 #include "train/loop/auto_plan.h"
@@ -17,16 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As a data sheet has it, small enough that toy networks take time.
-CompileOptions on_toy(double link) {
-  return {.profile = DeviceProfile{.name = "toy",
-                                   .f32 = 1e9,
-                                   .vector = 1e9,
-                                   .memory = 1e8,
-                                   .link = link,
-                                   .launch = 1e-6,
-                                   .tile = 1}};
-}
+CompileOptions on_toy(double link) { return {.profile = test::toy_card(link)}; }
 
 // A step with several plans to choose from, and its number.
 uint64_t rich_seed() {

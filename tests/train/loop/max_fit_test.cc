@@ -13,8 +13,7 @@
 #include "core/error.h"
 #include "memory/compile.h"
 #include "tests/support/files.h"
-#include "train/commands/cli.h"
-#include "train/commands/commands.h"
+#include "tests/train/commands/plan_command.h"
 #include "train/loop/trainer.h"
 #include "train/tasks/make_task.h"
 
@@ -102,7 +101,7 @@ constexpr const char* kTiny =
     "memory: {auto: false}\n"
     "device: {threads: 1}\n";
 
-class PlanCommand : public testing::Test {
+class PlanCommand : public test::PlanRun {
  protected:
   PlanCommand() {
     std::string text = kTiny;
@@ -113,24 +112,13 @@ class PlanCommand : public testing::Test {
   }
   ~PlanCommand() override { fs::remove_all(dir_); }
 
-  // Standard output of pal plan; its exit code is in code_, its error, if it throws, in error_.
-  std::string plan(std::vector<std::string> args) {
-    args.insert(args.begin(), {"plan", "--config", (dir_ / config_).string(), "--bucket", "10,12"});
-    code_ = -1, error_.clear();
-    testing::internal::CaptureStdout();
-    try {
-      code_ = run_plan(std::any_cast<PlanArgs>(parse_command_line("pal", args).args));
-    } catch (const Error& e) {
-      code_ = e.exit_code;
-      error_ = e.what();
-    }
-    return testing::internal::GetCapturedStdout();
+  std::vector<std::string> on_config(std::vector<std::string> args) const {
+    args.insert(args.begin(), {"--config", (dir_ / config_).string(), "--bucket", "10,12"});
+    return args;
   }
+  std::string plan(std::vector<std::string> args) { return run(on_config(std::move(args))); }
   nlohmann::json plan_json(std::vector<std::string> args) {
-    args.push_back("--json");
-    const std::string out = plan(args);
-    EXPECT_FALSE(out.empty()) << error_;
-    return out.empty() ? nlohmann::json() : nlohmann::json::parse(out);
+    return run_json(on_config(std::move(args)));
   }
   // With `budget`, where it may decide how much is recomputed; the plan is printed in any case.
   int64_t bytes_at(const std::string& assignment, const std::string& more = "train.seed=1",
@@ -141,8 +129,6 @@ class PlanCommand : public testing::Test {
 
   const TemporaryFolder folder_;
   const fs::path dir_ = folder_.path();
-  int code_ = -1;
-  std::string error_;
   std::string config_ = "tiny.yaml";
 };
 

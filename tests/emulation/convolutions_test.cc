@@ -1,0 +1,93 @@
+// Convolutions on the emulated GPU: in stripes, as windows, and cuDNN's where it takes them. In a
+// CUDA build, the same on a real GPU as far as it can be told.
+#include <gtest/gtest.h>
+
+#include "ops/convolution/conv2d.h"
+#include "ops/convolution/conv3d.h"
+#include "ops/convolution/convolution.h"
+#include "ops/libraries/cudnn_shape.h"
+#include "tests/emulation/emulation.h"
+#include "tests/emulation/op_cases.h"
+
+namespace pal::test {
+namespace {
+
+// Every convolution there gives what the CPU does.
+void expect_convolutions(const std::shared_ptr<Accelerator>& accelerator) {
+  for (const OpDef* op : all_ops()) {
+    if (!is_convolution(*op)) continue;
+    const std::vector<Case> on_cpu = cases_of(*op, nullptr);
+    for (const Case& c : cases_of(*op, accelerator)) {
+      Problems problems;
+      const auto want = evaluate(on_cpu[c.seed - 1], {}, problems);
+      const auto got = evaluate(c, {}, problems);
+      EXPECT_EQ(difference(c.program.value(c.out[0]).spec, want[0], got[0], false), "")
+          << op->name << " case " << c.seed - 1;
+      EXPECT_TRUE(problems.empty()) << problems[0];
+    }
+  }
+}
+
+// On a GPU with so little memory that windows are laid out line by line, or a few lines at a time,
+// and that cuDNN may not have the workspace that it asks for.
+TEST(Convolutions, InStripesAsWhole) {
+  if (emulation::real()) GTEST_SKIP() << "a GPU's memory is what it is";
+  for (const int64_t memory : {int64_t(1) << 18, int64_t(3) << 20}) {
+    emulation::settings() = {.memory = memory};
+    const std::shared_ptr<Accelerator> small = cuda_device().accelerator;
+    emulation::settings() = {};
+    expect_convolutions(small);
+  }
+}
+
+TEST(Convolutions, AsWindowsWhereThereIsNoCudnn) {
+  if (emulation::real()) GTEST_SKIP() << "the libraries are what they are";
+  emulation::settings() = {.cudnn = false};
+  const int64_t before = emulation::convolutions_run();
+  expect_convolutions(cuda_device().accelerator);
+  EXPECT_EQ(emulation::convolutions_run(), before);
+  emulation::settings() = {};
+}
+
+ConvShape shape_of(const Case& c) {
+  Specs in;
+  for (ValueId v : c.in) in.push_back(v == kNone ? TensorSpec{} : c.program.value(v).spec);
+  const std::string name = c.op->name;
+  const ConvKind kind = name.ends_with("data_grad")     ? ConvKind::data_grad
+                        : name.ends_with("weight_grad") ? ConvKind::weight_grad
+                                                        : ConvKind::forward;
+  const Attrs& attrs = c.program.nodes[0].attrs;
+  return conv_shape_of(kind, in,
+                       name.starts_with("conv2d") ? geometry_of(attrs.as<Conv2dAttrs>())
+                                                  : geometry_of(attrs.as<Conv3dAttrs>()));
+}
+
+// Those that it has words for, but for groups of one channel, and 16-bit operands with an f32
+// result; and none that it may not.
+TEST(Convolutions, AreCudnnsWhereItTakesThem) {
+  emulation::settings() = {};
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  RecordProperty("cudnn", cudnn_version && !cudnn_version().empty() ? cudnn_version() : "none");
+  if (emulation::real()) return;  // which it takes is not counted
+  int taken = 0;
+  for (const OpDef* op : all_ops()) {
+    if (!is_convolution(*op)) continue;
+    for (const Case& c : cases_of(*op, gpu())) {
+      Problems problems;
+      const int64_t before = emulation::convolutions_run();
+      evaluate(c, {}, problems);
+      const bool cudnns = emulation::convolutions_run() > before;
+      const ConvShape shape = shape_of(c);
+      const bool depthwise = shape.groups > 1 && shape.groups == shape.c;
+      auto type = [&](ValueId v) { return c.program.value(v).spec.dtype; };
+      const bool one_type = type(c.in[0]) == type(c.out[0]);
+      EXPECT_EQ(cudnns, c.cudnn && !depthwise && one_type && cudnn_shape(shape))
+          << op->name << " case " << c.seed - 1;
+      taken += cudnns;
+    }
+  }
+  EXPECT_GT(taken, 20);
+}
+
+}  // namespace
+}  // namespace pal::test

@@ -1,0 +1,170 @@
+// The cases of every operator on the emulated GPU, and how far results may be apart.
+#include "tests/emulation/op_cases.h"
+
+#include <cmath>
+
+#include "ops/convolution/conv2d.h"
+#include "ops/convolution/convolution.h"
+#include "ops/losses/cross_entropy.h"
+#include "ops/norms/lrn.h"
+#include "ops/optimizer/adam.h"
+#include "ops/sums/gates.h"
+#include "ops/tensors/embedding.h"
+
+namespace pal::test {
+
+bool is_convolution(const OpDef& op) {
+  const std::string name = op.name;
+  return name.starts_with("conv2d") || name.starts_with("conv3d");
+}
+
+// Never destroyed: at the program's end the libraries whose handles it has may have gone before it.
+std::shared_ptr<Accelerator> gpu() {
+  static const auto* const one = new std::shared_ptr<Accelerator>([] {
+    try {
+      return cuda_device().accelerator;
+    } catch (const UsageError&) {
+      return std::shared_ptr<Accelerator>();
+    }
+  }());
+  return *one;
+}
+
+std::vector<const OpDef*> ops_with_kernels() {
+  std::vector<const OpDef*> out;
+  for (const OpDef* op : all_ops()) {
+    if (op->cuda && op->cuda->run) out.push_back(op);
+  }
+  return out;
+}
+
+namespace {
+
+// Two outputs a channel; the widths of vectors; 1 x 1 in groups, which needs no windows.
+std::vector<Example> convolutions(const OpDef& op) {
+  struct Shapes {
+    Shape x, w, y;
+    Conv2dAttrs attrs;
+  };
+  std::vector<Shapes> all = {
+      {{3, 7, 9, 9}, {18, 3, 3, 1}, {3, 4, 5, 18}, conv2d_attrs(2, 1, 9)},
+      {{2, 7, 5, 16},
+       {16, 3, 2, 1},
+       {2, 7, 6, 16},
+       {.top = 1, .left = 1, .bottom = 1, .right = 1, .groups = 16}},
+      {{2, 5, 3, 6}, {9, 1, 1, 2}, {2, 5, 3, 9}, {.groups = 3}},
+  };
+  std::vector<Example> out;
+  for (Shapes& s : all) {
+    if (&op == &conv2d_op) {
+      out.push_back(
+          {.operands = {example(s.x), example(s.w), example({s.w[0]})}, .attrs = s.attrs});
+    } else if (&op == &conv2d_data_grad_op) {
+      s.attrs.height = s.x[1], s.attrs.width = s.x[2];
+      out.push_back({.operands = {example(s.y), example(s.w)}, .attrs = s.attrs});
+    } else {
+      s.attrs.height = s.w[1], s.attrs.width = s.w[2];
+      out.push_back({.operands = {example(s.x), example(s.y), example(s.w)}, .attrs = s.attrs});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Example> examples_of(const OpDef& op) {
+  std::vector<Example> out = op.examples;
+  const std::string name = op.name;
+  const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
+  if (name == "embedding_grad") {
+    for (const int64_t count : {2048, 2049, 9000}) {
+      out.push_back(
+          {.operands = {example({count, 3}), example({count}, DType::i32, 0, 60), absent_example()},
+           .attrs = EmbeddingGradAttrs{61, 7}});
+    }
+  } else if (name == "masked_softmax") {
+    out.push_back({.operands = {example({700, 3}), example({3}, DType::i32, 0, 700)}});
+  } else if (name == "attention" || name == "attention_grad") {  // heads of 4 and 8 chunks
+    for (const int64_t width : {200, 464}) {
+      Example wide = out[4];
+      for (ExampleOperand& x : wide.operands) {
+        if (x.spec.shape.rank() == 3 && x.spec.shape[2] == 80) x.spec.shape[2] = width;
+      }
+      out.push_back(std::move(wide));
+    }
+    Example halves = out[4];  // several tiles of keys, added up before they are rounded
+    for (ExampleOperand& x : halves.operands) {
+      if (x.spec.shape.rank() == 3 && x.spec.shape[2] == 80) x.spec.dtype = DType::bf16;
+    }
+    out.push_back(std::move(halves));
+  } else if (name == "lrn" || name == "lrn_grad") {  // the widest rows, fewer to a block
+    const std::vector<ExampleOperand> rows(out[0].operands.size(), example({3, 2048}));
+    out.push_back({.operands = rows, .attrs = LrnAttrs{5, 0.3f, 0.6f, 2}});
+  } else if (name.starts_with("conv2d")) {
+    for (Example& more : convolutions(op)) out.push_back(std::move(more));
+  } else if (name == "masked_softmax_grad") {
+    out.push_back({.operands = {example({321, 33}, DType::f32, 0, 1), example({321, 33})}});
+  } else if (name == "cross_entropy") {  // more chunks than the last kernel has threads
+    out.push_back({.operands = {example({2100, 3}), example({2100}, DType::i32, 0, 2), scalars},
+                   .attrs = CrossEntropyAttrs{0.1f, 0}});
+    for (const DType type : {DType::f32, DType::bf16}) {  // rows that a block has
+      for (const int64_t width : {2048, 2301}) {
+        out.push_back({.operands = {example({5, width}, type, -3, 3),
+                                    example({5}, DType::i32, 0, float(width)), scalars},
+                       .attrs = CrossEntropyAttrs{type == DType::f32 ? 0.1f : 0.0f, 3}});
+      }
+    }
+  } else if (name == "clip_norm_gate") {
+    Example many{.operands = {scalars, absent_example()}, .attrs = ClipNormAttrs{0.5f}};
+    for (int k = 0; k < 600; ++k) {
+      many.operands.push_back(k % 7 ? example({1}, DType::f32, 0, 4) : absent_example());
+    }
+    out.push_back(std::move(many));
+  } else if (name == "adam") {
+    Example many{.attrs = AdamAttrs{.weight_decay = 0.1f, .decoupled = true}};
+    for (int64_t k = 0; k < 70; ++k) {
+      const Shape shape{k % 5 == 0 ? 300 : 3, 1 + k};
+      many.operands.insert(many.operands.end(), {example(shape), example(shape), example(shape),
+                                                 example(shape, DType::f32, 0, 2), scalars,
+                                                 example({4}, DType::f32, 0.5f, 1)});
+    }
+    out.push_back(std::move(many));
+  }
+  return out;
+}
+
+std::vector<Case> cases_of(const OpDef& op, const std::shared_ptr<Accelerator>& accelerator) {
+  std::vector<Case> out;
+  for (const bool cudnn : {true, false}) {
+    if (!cudnn && !is_convolution(op)) break;
+    for (const Example& example : examples_of(op)) {
+      out.push_back(make_case(op, example, out.size() + 1, accelerator));
+      out.back().cudnn = cudnn;
+    }
+  }
+  return out;
+}
+
+namespace {
+
+// Half a unit in the last place of the type, relative to the larger number.
+float tolerance_of(DType type) {
+  return type == DType::bf16 ? 0x1p-8f : type == DType::f16 ? 0x1p-10f : 3e-6f;
+}
+
+}  // namespace
+
+std::string difference(const TensorSpec& spec, const Bytes& want, const Bytes& got, bool bitwise) {
+  if (bitwise) return first_difference(spec, want, got);
+  const std::vector<float> a = decode(spec, want), b = decode(spec, got);
+  float scale = 0;
+  for (float x : a) scale = std::max(scale, std::fabs(x));
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::fabs(a[i] - b[i]) <= tolerance_of(spec.dtype) * scale) continue;
+    return "element " + std::to_string(i) + ": " + std::to_string(a[i]) + " against " +
+           std::to_string(b[i]);
+  }
+  return "";
+}
+
+}  // namespace pal::test
