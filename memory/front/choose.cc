@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "memory/front/descent.h"
+#include "memory/front/fused_clones.h"
 #include "memory/pass.h"
 #include "memory/passes/parts.h"
+#include "memory/price/predict.h"
 #include "memory/schedule/delay_forward.h"
 #include "memory/schedule/early_updates.h"
 #include "memory/storages/lifetimes.h"
@@ -149,6 +151,19 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     out.push_back(std::move(chosen));
   }
   return out;
+}
+
+bool rerun_may_be_faster(const Program& program, const CompileOptions& options) {
+  if (!options.fuse_recompute || !options.profile) return false;
+  const Program step = before_clones(program, options);
+  const StepView view(step, nothing_heavy(options.recompute_options));
+  const ByNode<double> ms = predict(step, *options.profile).node_ms;
+  const std::vector<FusedClones> all = fused_clones(view, *options.profile);
+  return std::any_of(all.begin(), all.end(), [&](const FusedClones& one) {
+    double again = 0;
+    for (const NodeId n : one.nodes) again += ms[n];
+    return one.saved_ms > again;
+  });
 }
 
 }  // namespace pal

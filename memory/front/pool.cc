@@ -43,9 +43,11 @@ class Pool {
  public:
   Pool(const Program& recorded, KernelCache& cache, const StateLayout& layout,
        const CompileOptions& options, const FrontChoices& choices)
-      : recorded_(recorded), cache_(cache), layout_(layout), plain_(options), choices_(choices) {
-    plain_.recompute = Recompute::none, plain_.encode = {}, plain_.swap.method = Swap::none;
-    plain_.budget.reset(), plain_.must_fit = false;
+      : recorded_(recorded),
+        cache_(cache),
+        layout_(layout),
+        plain_(without_techniques(options)),
+        choices_(choices) {
     if (!plain_.profile) plain_.profile = priced_device(options);
     for (ValueId v : recorded_.values.ids()) recorded_.value(v).origin = v;
   }
@@ -67,6 +69,7 @@ class Pool {
 
  private:
   void bound(Front& front) const {
+    if (plain_.profile->times) return;  // bounds are of the profile's roofline
     std::vector<int64_t> bytes;
     for (const FrontPoint& point : front.points) bytes.push_back(point.bytes);
     const std::vector<double> ms = bounds_ms(recorded_, layout_, plain_, *plain_.profile, bytes);
@@ -223,6 +226,13 @@ class Pool {
 };
 
 }  // namespace
+
+CompileOptions without_techniques(CompileOptions options) {
+  options.recompute = Recompute::none, options.recompute_options = {};
+  options.encode = {}, options.swap = {.vdnn = options.swap.vdnn};
+  options.budget.reset(), options.must_fit = false;
+  return options;
+}
 
 const FrontPoint* Front::pick(int64_t budget) const {
   const FrontPoint* fastest = nullptr;

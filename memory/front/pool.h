@@ -20,7 +20,8 @@ struct FrontPoint {
   std::string from;        // "echo 9 %", "chosen for 1.20 GB"
   int64_t bytes = 0;       // placed, with the state
   double step_ms = 0;      // predicted
-  double bound_ms = 0;     // no plan of so many bytes is faster (memory/front/bound.h)
+  // No plan of so many bytes is faster (memory/front/bound.h); 0: not known, by measured times.
+  double bound_ms = 0;
   // Bytes of feature maps that the backward pass reads: kept as they are, made again, kept in other
   // forms, and copied to the host's memory; and what the host holds at most.
   int64_t kept = 0, recomputed = 0, encoded = 0, offloaded = 0, host = 0;
@@ -56,6 +57,10 @@ struct Front {
 struct FrontChoices {
   bool lossy = false;  // rounded forms of maps
 };
+
+// These options without recomputation, encodings, swapping and a budget, as if none had been asked
+// for.
+CompileOptions without_techniques(CompileOptions options);
 
 // `options`: what every candidate has (schedule, in-place, host_budget, profile); what they ask of
 // recomputation, encodings, swapping and a budget does not count. Without a profile, times are

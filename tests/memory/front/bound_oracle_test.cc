@@ -17,6 +17,7 @@
 #include "tests/memory/front/chain_network.h"
 #include "tests/memory/front/checkmate.h"
 #include "tests/memory/front/pieces.h"
+#include "tests/memory/toy_card.h"
 
 namespace pal::test {
 namespace {
@@ -25,9 +26,7 @@ constexpr double kRounding = 1e-6;
 
 // The planner in the oracle's terms: the program's order and nodes, nothing in place, no bits.
 CompileOptions in_oracle_terms() {
-  CompileOptions options{
-      .profile = DeviceProfile{
-          .name = "toy", .f32 = 1e9, .vector = 1e9, .memory = 1e8, .launch = 1e-6, .tile = 1}};
+  CompileOptions options{.profile = toy_card()};
   options.inplace = false, options.schedule = Schedule::program;
   options.fuse_recompute = options.fuse_epilogues = options.fuse_updates = options.layouts = false;
   options.recompute_options.bits = false;
@@ -109,6 +108,7 @@ TEST(BoundOracle, OnceAtMost) {
   }
   ratios.print("once");
   EXPECT_GT(ratios.proved, ratios.budgets / 2);
+  EXPECT_FALSE(ratios.front.empty());
 }
 
 // Checkmate: as often as it likes.
@@ -121,6 +121,7 @@ TEST(BoundOracle, AsOftenAsItLikes) {
   }
   ratios.print("checkmate");
   EXPECT_GT(ratios.proved, ratios.budgets / 2);
+  EXPECT_FALSE(ratios.front.empty());
 }
 
 // Real pieces take CBC minutes: with PAL_TEST_ORACLES alone. Bytes while nodes run again do not
@@ -136,6 +137,7 @@ TEST(BoundOracle, RealPieces) {
     Ratios ratios;
     compare(split_parts(step), {.transients = false, .nodes = 20}, ratios, name);
     ratios.print(name);
+    EXPECT_FALSE(ratios.bound.empty()) << name;
     std::fflush(stdout);
   }
 }
