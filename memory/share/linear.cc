@@ -11,6 +11,7 @@ namespace pal {
 namespace {
 
 constexpr double kZero = 1e-11;
+constexpr int kMostCorners = 100'000;  // rounding may make a circle where there is none
 
 // Column `enters` becomes basic in row `leaves`, in all rows.
 void pivot(std::vector<std::vector<double>>& rows, size_t leaves, size_t enters) {
@@ -53,7 +54,8 @@ std::vector<double> most_within(const std::vector<Limit>& limits, const std::vec
     rows[r][n + r] = 1, rows[r][n + m] = limits[r].most, basic[r] = n + r;
   }
   for (size_t c = 0; c < n; ++c) rows[m][c] = -gain[c];
-  while (true) {
+  for (int step = 0;; ++step) {
+    if (step == kMostCorners) throw ProgramError("[share] a linear program that does not end");
     size_t enters = 0;
     while (enters < n + m && rows[m][enters] >= -kZero) ++enters;
     if (enters == n + m) break;

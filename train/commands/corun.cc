@@ -322,6 +322,9 @@ struct CorunFlags {
       throw UsageError(
           "--scheduler zico: only with --mode auto or shared are there jobs that share");
     }
+    if (args.scheduler == CorunScheduler::zico && args.goal == CorunGoal::fair) {
+      throw UsageError("--scheduler zico: knows no --goal fair; leave one of them out");
+    }
     const bool given = !std::isnan(minutes);
     if (given && args.mode != CorunMode::minutes) {
       throw UsageError("--minutes: only with --mode minutes do turns last so long");

@@ -149,7 +149,11 @@ std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
   if (args_.mode == CorunMode::turns || args_.mode == CorunMode::minutes) return turns_of(jobs);
   if (trial_ && trial_->in_turns()) return turns_of(jobs);
   const auto way = best_way(pointers);
-  if (!way) return args_.mode == CorunMode::automatic ? turns_of(jobs) : std::optional<PoolUse>();
+  if (!way) {
+    const bool in_turns =  // the planned scheduler has these among its ways
+        args_.scheduler == CorunScheduler::zico && args_.mode == CorunMode::automatic;
+    return in_turns ? turns_of(jobs) : std::optional<PoolUse>();
+  }
   if (way->kind == CorunWay::Kind::turns) return turns_of(jobs);
   PoolUse use{.way = *way, .jobs = jobs};
   use.shapes = std::move(shapes);

@@ -73,7 +73,7 @@ Planned Planner::bucket(Lengths bucket, CompileOptions options) const {
 
 // The plan that memory.auto chooses for a bucket.
 Planned Planner::chosen(Lengths bucket, int64_t budget) const {
-  const AutoLimits limits{.device = budget, .host = host_limit(args.config.memory)};
+  const AutoLimits limits{.device = budget, .host = host_limit_of_any(args.config.memory)};
   ChosenRecording best = choose_recording(task, args.config, bucket, *automatic, cache, limits);
   Compiled step = std::move(best.plan.step);
   const std::string over = best.plan.over;
@@ -276,13 +276,17 @@ int run_plan(const PlanArgs& given) {
   }
   if (!planned.over.empty()) {
     std::optional<CompileOptions> fewest;
-    std::string allowed;
     if (automatic) {
       fewest = planned.of.plan.point().options;
-      allowed = allow_advice(*task, args.config, planned.bucket, *fewest, cache, *options.budget);
+      // What is chosen is of the recording that needs least.
+      const Config& own = planned.of.recording.config;
+      const auto its_task = task->variant(own);
+      throw BudgetError(
+          planned.over +
+          allow_advice(*its_task, own, planned.bucket, *fewest, cache, *options.budget) +
+          batch_advice(*its_task, own, planned.bucket, fewest));
     }
-    throw BudgetError(planned.over + allowed +
-                      batch_advice(*task, args.config, planned.bucket, fewest));
+    throw BudgetError(planned.over + batch_advice(*task, args.config, planned.bucket, fewest));
   }
   if (args.json) return kExitDone;
   std::printf("%s, bucket %s\n", args.name.c_str(), bucket.c_str());

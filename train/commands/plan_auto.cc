@@ -14,7 +14,7 @@ namespace pal {
 ChosenFit search_chosen(const Task& task, const PlanArgs& args, const std::string& key,
                         std::pair<int64_t, int64_t> bucket, const AutoPlanner& planner,
                         KernelCache& kernels, int64_t capacity) {
-  AutoLimits limits{.device = capacity, .host = host_limit(args.config.memory)};
+  AutoLimits limits{.device = capacity, .host = host_limit_of_any(args.config.memory)};
   if (args.max_overhead) limits.overhead = *args.max_overhead;
   std::map<int64_t, AnswerCost> costs;
   ChosenFit out;

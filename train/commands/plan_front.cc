@@ -88,12 +88,12 @@ int run_front(const PlanArgs& given) {
   const AutoPlanner planner(options, {.lossy = allows(args.config.memory, "lossy")});
   const FrontOfAll all = front_of_all(*task, args.config, bucket, planner, cache);
   const Front& front = all.made.front;
-  AutoLimits limits{.device = budget.value_or(front.points.back().bytes)};
-  if (args.config.memory.host_budget->has_value()) limits.host = host_limit(args.config.memory);
+  const AutoLimits limits{.device = budget.value_or(front.points.back().bytes),
+                          .host = host_limit_of_any(args.config.memory)};
   const FrontPoint* chosen = pick(front, limits);
   std::optional<Compiled> plan;
   if (chosen && (args.json || !args.html.empty())) {
-    const Program& program = all.program_of(*chosen);
+    const Program& program = all.of(*chosen).second;
     plan = compile(program, cache, StateLayout(program), chosen->options);
   }
   const auto [source, target] = bucket;
@@ -122,10 +122,12 @@ int run_front(const PlanArgs& given) {
           (plan && !args.html.empty() ? "page " + args.html.string() + "\n" : ""));
   }
   if (!chosen) {
-    const CompileOptions least = front.points.front().options;
+    const FrontPoint& least = front.points.front();
+    const Config& own = all.of(least).first.config;
+    const auto its_task = task->variant(own);
     throw BudgetError(below(front, limits) +
-                      allow_advice(*task, args.config, bucket, least, cache, limits.device) +
-                      batch_advice(*task, args.config, bucket, least));
+                      allow_advice(*its_task, own, bucket, least.options, cache, limits.device) +
+                      batch_advice(*its_task, own, bucket, least.options));
   }
   return kExitDone;
 }

@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/front/choose.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
 #include "train/loop/step_program.h"
@@ -19,8 +20,7 @@ namespace pal {
 
 AutoPlanner::AutoPlanner(CompileOptions options, FrontChoices choices, FrontCache cache)
     : options_(std::move(options)), choices_(choices), cache_(std::move(cache)) {
-  options_.recompute = Recompute::none, options_.encode = {}, options_.swap.method = Swap::none;
-  options_.budget.reset(), options_.must_fit = false;
+  options_ = without_techniques(std::move(options_));
 }
 
 AutoPlanner AutoPlanner::with_profile(const DeviceProfile& profile) const {
@@ -65,7 +65,8 @@ AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const 
   CompileOptions plain = options_;
   plain.budget = limits.device;
   out.step = compile(recorded, kernels, layout, plain);
-  if (out.step.plan.device().bytes <= limits.device) return out;
+  const bool fits = out.step.plan.device().bytes <= limits.device;
+  if (fits && !rerun_may_be_faster(recorded, options_)) return out;
   out.made = front(recorded, kernels, layout);
   if (choose(out, recorded, kernels, layout, limits)) return out;
   if (out.made->cached) {

@@ -85,7 +85,9 @@ void AutoSteps::ran(const std::string& name, Executable& program) {
 bool AutoSteps::timed() {
   if (!timing_ || clocks_.empty()) return false;
   // The update that started the clocks, one that does not count, and those that do.
-  return ++updates_ >= *config_.profile_steps + 2;
+  const auto done = [](const auto& clock) { return !clock.second.medians().empty(); };
+  return ++updates_ >= *config_.profile_steps + 2 &&
+         std::any_of(clocks_.begin(), clocks_.end(), done);
 }
 
 void AutoSteps::plan_by_times() {
@@ -121,7 +123,11 @@ void AutoSteps::plan_by_times() {
   }
   if (all.measured > 0) times->scale = all.measured / all.predicted;
   for (const auto& [op, sum] : by_op) times->by_op[op] = sum.measured / sum.predicted;
-  save_node_times(times_file(), device_name(), *times);
+  try {
+    save_node_times(times_file(), device_name(), *times);
+  } catch (const Error& error) {  // the next session measures again
+    log_info(std::string("auto: ") + error.what());
+  }
   log_info("auto: " + std::to_string(times->ms.size()) + " kinds of nodes timed, in all " +
            fixed(times->scale, 2) +
            " times what was predicted; the plans are made anew by these times");
@@ -133,7 +139,7 @@ void AutoSteps::plan_by_times() {
 void AutoSteps::add_again(const std::string& name, const Program& recorded) {
   try {
     add(name, recorded);
-  } catch (const BudgetError& error) {
+  } catch (const Error& error) {
     log_info("auto " + name + ": stays as it is (" + error.what() + ")");
   }
 }

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
-constexpr int64_t kPlannerVersion = 1;
+constexpr int64_t kPlannerVersion = 2;
 
 void take_program(Fingerprint& f, const Program& p) {
   f.take(int64_t(p.values.size()));
@@ -44,6 +44,7 @@ void take_program(Fingerprint& f, const Program& p) {
     for (ValueId v : node.in) f.take(int32_t(v));
     for (ValueId v : node.out) f.take(int32_t(v));
     f.take(int64_t(node.phase)), f.take(int64_t(node.queue)), f.take(node.scope);
+    f.take(int64_t(node.step));
   }
   for (const StateSlot& slot : p.state) {
     f.take(slot.name), f.take(int32_t(slot.start)), f.take(int32_t(slot.end));

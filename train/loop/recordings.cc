@@ -78,9 +78,9 @@ Config with_recording(Config config, const Config& pinned) {
   return config;
 }
 
-const Program& FrontOfAll::program_of(const FrontPoint& point) const {
-  for (const auto& [recording, program] : programs) {
-    if (recording.name == point.recording) return program;
+const std::pair<Recording, Program>& FrontOfAll::of(const FrontPoint& point) const {
+  for (const auto& each : programs) {
+    if (each.first.name == point.recording) return each;
   }
   throw ProgramError("[auto] there is no recording " + point.recording);
 }
@@ -95,6 +95,7 @@ FrontOfAll front_of_all(const Task& task, const Config& config, std::pair<int64_
     const auto made = planner.front(program, kernels, StateLayout(program));
     if (out.programs.empty()) {
       out.made.front.floor = made->front.floor, out.made.front.plain_ms = made->front.plain_ms;
+      out.made.front.alone = made->front.alone;
       out.made.cached = true;
     }
     if (made->front.floor.bytes < out.made.front.floor.bytes) {
@@ -127,7 +128,7 @@ std::string allow_advice(const Task& task, const Config& config, std::pair<int64
     out += std::string(out.empty() ? "; memory.allow: [" : ", [") + what + "] would fit (" + how +
            ": " + format_bytes(needs) + ")";
   };
-  // The prices of one step are not those of another.
+  // What is chosen by the numbers of one step's values is nothing to another.
   std::vector<CompileOptions> ways{least, least};
   ways[0].recompute = Recompute::sqrt, ways[1].recompute = Recompute::echo;
   ways.push_back(least);

@@ -26,7 +26,7 @@ struct FrontOfAll {
   MadeFront made;
   std::vector<std::pair<Recording, Program>> programs;  // in the order of recordings_of()
 
-  const Program& program_of(const FrontPoint& point) const;
+  const std::pair<Recording, Program>& of(const FrontPoint& point) const;
 };
 FrontOfAll front_of_all(const Task& task, const Config& config, std::pair<int64_t, int64_t> bucket,
                         const AutoPlanner& planner, KernelCache& kernels);

@@ -90,9 +90,14 @@ bool rounds(const MemoryConfig& config) {
 }
 
 int64_t host_limit(const MemoryConfig& config) {
-  if (config.host_budget->has_value()) return (*config.host_budget)->bytes;
   const std::optional<int64_t> free = free_host_bytes();
-  return free ? *free / 5 * 4 : std::numeric_limits<int64_t>::max();
+  const int64_t told = host_limit_of_any(config);
+  return config.host_budget->has_value() || !free ? told : *free / 5 * 4;
+}
+
+int64_t host_limit_of_any(const MemoryConfig& config) {
+  return config.host_budget->has_value() ? (*config.host_budget)->bytes
+                                         : std::numeric_limits<int64_t>::max();
 }
 
 Device choose_device(const DeviceConfig& config, std::string* said) {

@@ -16,6 +16,8 @@ CompileOptions run_options(const MemoryConfig& config);
 bool rounds(const MemoryConfig& config);
 // Bytes of the host's memory that copies may take: memory.host_budget, or 80 % of what is free now.
 int64_t host_limit(const MemoryConfig& config);
+// Likewise for any machine, not this one: as much as there is where none is named.
+int64_t host_limit_of_any(const MemoryConfig& config);
 // UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
 // device it is, and with auto why it is not a GPU.
 Device choose_device(const DeviceConfig& config, std::string* said = nullptr);

@@ -58,7 +58,6 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
     steps_.round_as(state_.rounded);
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
-    keep();  // a run that was ended between the two did not
   } else {
     initialise(programs_, uint64_t(*config_.train.seed));
     if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_);
@@ -350,6 +349,7 @@ void Trainer::renew_device() {
 std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool()>& go_on) {
   metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
                           : MetricsWriter::create(file("metrics.jsonl"));
+  if (args_.resume) keep();  // one that was ended right after it saved did not
   events_.emplace(args_.out, state_.step);
   steps_.tell([this](PlanRow row) {
     row.step = state_.step;

@@ -55,6 +55,7 @@ std::optional<NodeTimes> load_node_times(const std::filesystem::path& file,
     for (const auto& [key, ms] : root.at("ms").items()) {
       times.ms[std::strtoull(key.c_str(), nullptr, 16)] = time_in(ms);
     }
+    if (times.ms.empty()) throw UsageError("it holds none");
     if (times.ms.size() != root.at("count").get<size_t>()) throw UsageError("times are missing");
     return times;
   } catch (const std::exception& fault) {

@@ -70,6 +70,9 @@ class AutoRuns : public RunTest {
 const std::string kWide =
     "--config tiny.yaml --set train.batch_size=32 --set data.target_vocab_size=600";
 
+// Its step runs in every update, so that a few of these time it.
+const std::string kOneBucket = " --set data.bucket_width=20 ";
+
 struct Small {
   const char *name, *sets;
 };
@@ -225,7 +228,7 @@ TEST_F(AutoRuns, WhereRoundingIsAllowedTheBudgetStays) {
 
 // Nodes are timed for a few steps, and the plan is made anew once; the times stay for --resume.
 TEST_F(AutoRuns, PlansAnewByTheTimesOfItsNodes) {
-  const std::string config = kWide + " ";
+  const std::string config = kWide + kOneBucket;
   const int64_t budget = (this->most(config) + this->least(config)) / 2;
   const std::string within =
       config + "--set memory.profile_steps=2 --set memory.budget=" + std::to_string(budget);
@@ -243,6 +246,7 @@ TEST_F(AutoRuns, PlansAnewByTheTimesOfItsNodes) {
   EXPECT_EQ(first.err.find(timed, at + 1), std::string::npos) << first.err;
   EXPECT_NE(first.err.find("auto train/", at), std::string::npos) << first.err;
   const std::string times = read_file(dir_ / "run/times.json");
+  EXPECT_EQ(times.find("\"count\":0,"), std::string::npos) << times;
   EXPECT_NE(times.find("\"device\":\"cpu, 1 threads\""), std::string::npos) << times;
   int64_t step = 9;
   const auto resume = [&](const std::string& what) {
@@ -273,7 +277,7 @@ TEST_F(AutoRuns, PlansAnewByTheTimesOfItsNodes) {
 
 // At any moment: while timing, while the plans are made anew, after.
 TEST_F(AutoRuns, KilledWhileTimingOrPlanningAnewItGoesOnWithTheSameBits) {
-  const std::string config = kWide + " ";
+  const std::string config = kWide + kOneBucket;
   const int64_t budget = (this->most(config) + this->least(config)) / 2;
   ASSERT_EQ(train("free", config + "--steps 12").status, 0);
   std::istringstream words(
@@ -291,6 +295,7 @@ TEST_F(AutoRuns, KilledWhileTimingOrPlanningAnewItGoesOnWithTheSameBits) {
     const auto whole = std::chrono::steady_clock::now() - begin;
     whole_ms = int(std::chrono::duration_cast<std::chrono::milliseconds>(whole).count());
   }
+  ASSERT_TRUE(fs::exists(dir_ / "timed/times.json"));
   int killed = 0;
   RunResult last{.status = -SIGKILL};
   for (int tenths = 1; last.status == -SIGKILL; ++tenths) {

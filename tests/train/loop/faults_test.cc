@@ -81,7 +81,9 @@ class SystemCallFaults : public RunTest, public testing::WithParamInterface<Kind
     const std::string said = read_file(dir_ / "stderr.txt");
     const bool harmless = fault == Fault::interrupt || fault == Fault::part;
     if (fault == Fault::kill) {
-      EXPECT_EQ(run.status, -SIGKILL) << said;
+      // A text with times in it may be a write shorter this time.
+      const bool met = int64_t(run.calls.size()) > call;
+      EXPECT_EQ(run.status, met ? -SIGKILL : 0) << said;
     } else if (harmless) {
       EXPECT_EQ(run.status, 0) << said;
     } else {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 
 #include "memory/price/node_times.h"
 #include "tests/memory/toy_card.h"
@@ -22,12 +23,13 @@ CompileOptions on_toy(double link) { return {.profile = test::toy_card(link)}; }
 
 // A step with several plans to choose from, and its number.
 uint64_t rich_seed() {
-  static const uint64_t found = [] {
-    for (uint64_t seed = 0;; ++seed) {
+  static const uint64_t found = []() -> uint64_t {
+    for (uint64_t seed = 0; seed < 100; ++seed) {
       const Program step = test::random_network(seed, {.batch = 64});
       KernelCache kernels{Device{}};
       if (make_front(step, kernels, StateLayout(step), on_toy(1e7)).points.size() > 3) return seed;
     }
+    throw std::runtime_error("no step has so many plans");
   }();
   return found;
 }

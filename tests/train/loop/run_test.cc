@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -237,6 +238,26 @@ TEST_F(RunTest, ARunStoppedBeforeItsFirstCheckpointStartsAgain) {
   r = pal({"train", "--config", "tiny.yaml", "--steps", "2", "--out", "run", "--resume"});
   ASSERT_EQ(r.status, 0) << r.err;
   EXPECT_TRUE(whole == read_file(dir_ / "run/last.safetensors"));
+}
+
+TEST_F(RunTest, ADryRunChangesNothingInTheRunsFolder) {
+  ASSERT_EQ(pal({"train", "--config", "tiny.yaml", "--steps", "4", "--out", "run", "--set",
+                 "train.keep_last=3"})
+                .status,
+            0);
+  const auto look = [&] {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(dir_ / "run")) {
+      files[entry.path().filename().string()] = read_file(entry.path());
+    }
+    return files;
+  };
+  const auto before = look();
+  ASSERT_TRUE(before.contains("step-3.safetensors"));
+  const RunResult r =
+      pal({"train", "--out", "run", "--resume", "--dry-run", "--set", "train.keep_last=1"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(look() == before);
 }
 
 TEST_F(RunTest, ATooSmallBudgetExits3AndSaysByHowMuch) {
