@@ -72,7 +72,7 @@ struct CudaProduct::Parts {
     set(product.get, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address(kMaskBoundary));
   }
 
-  void expect_bias() {
+  void expect_bias() const {
     if (bias) set(product.get, CUBLASLT_MATMUL_DESC_BIAS_POINTER, address(boundaries.bias));
   }
   static const void* address(int64_t boundary) {
