@@ -2,10 +2,10 @@
 #include "memory/share/zico_gate.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 
 #include "core/error.h"
+#include "memory/share/moments.h"
 
 namespace pal {
 namespace {
@@ -53,9 +53,8 @@ class Gate final : public ZicoGate {
     Job& j = at(job);
     held_ -= j.held * j.bytes;
     Program& p = j.now();
-    p.taken = std::move(j.seen_taken), p.given = std::move(j.seen_given);
     informed_steps_ += p.profiled;
-    p.profiled = true;
+    p.learn(j.seen_taken, j.seen_given);
     if (places_.gate) {
       places_.gate->end_step(job);
       j.wrong_steps = j.is_wrong ? j.wrong_steps + 1 : 0;
@@ -63,14 +62,12 @@ class Gate final : public ZicoGate {
     }
     stop(j);
   }
-  const std::vector<int64_t>& asks(JobId job) const override { return at(job).now().asks; }
-  const std::vector<int64_t>& reports(JobId job) const override { return at(job).now().reports; }
+  const std::vector<int64_t>& asks(JobId job) const override { return at(job).now().edges->asks; }
+  const std::vector<int64_t>& reports(JobId job) const override {
+    return at(job).now().edges->reports;
+  }
   std::vector<int64_t> stops(JobId job) const override {
-    if (!places_.gate) return ZicoGate::stops(job);
-    std::vector<int64_t> all;
-    std::set_union(asks(job).begin(), asks(job).end(), reports(job).begin(), reports(job).end(),
-                   std::back_inserter(all));
-    return all;
+    return places_.gate ? merged_moments(asks(job), reports(job)) : ZicoGate::stops(job);
   }
 
   bool may_pass(JobId job, int64_t moment) override {
@@ -139,18 +136,45 @@ class Gate final : public ZicoGate {
   double shifted_ms(JobId job) const override { return at(job).shifted_ms; }
 
  private:
-  struct Program {
+  struct Edges {  // of a program
     std::vector<RegionUse> uses;
     std::vector<int64_t> asks{0}, reports;
-    // Of the last step: when each region was taken and given, from its beginning.
-    std::vector<double> taken = {}, given = {};
-    bool profiled = false;
 
-    explicit Program(RegionProgram program) : uses(std::move(program.uses)) {
+    explicit Edges(RegionProgram program) : uses(std::move(program.uses)) {
       for (const RegionUse& use : uses) {
         if (!use.takes.empty() && use.moment > 0) asks.push_back(use.moment);
         if (!use.gives.empty()) reports.push_back(use.moment);
       }
+    }
+  };
+  struct Change {  // of the regions that a step holds, in the order in which it was seen
+    double ms = 0;
+    uint32_t region = 0;
+    bool takes = false;
+    bool operator<(const Change& other) const {  // what is given comes before what is taken
+      return ms != other.ms ? ms < other.ms : takes < other.takes;
+    }
+  };
+  struct Program {
+    std::shared_ptr<const Edges> edges;
+    // Of the last step: when each region was taken and given, from its beginning.
+    std::vector<double> taken = {}, given = {};
+    std::vector<Change> changes = {};
+    bool profiled = false;
+
+    explicit Program(RegionProgram program)
+        : edges(std::make_shared<const Edges>(std::move(program))) {}
+    // A step has been seen.
+    void learn(std::vector<double>& seen_taken, std::vector<double>& seen_given) {
+      std::swap(taken, seen_taken), std::swap(given, seen_given);
+      profiled = true;
+      changes.clear();
+      for (size_t r = 0; r < taken.size(); ++r) {
+        if (taken[r] < 0) continue;
+        changes.push_back({taken[r], uint32_t(r), true});
+        changes.push_back({given[r], uint32_t(r), false});
+      }
+      std::sort(changes.begin(), changes.end());
     }
   };
   struct Job {
@@ -181,7 +205,7 @@ class Gate final : public ZicoGate {
 
   // Moments are met in order.
   static const RegionUse* use_at(Job& j, int64_t moment) {
-    const auto& uses = j.now().uses;
+    const auto& uses = j.now().edges->uses;
     while (j.next < uses.size() && uses[j.next].moment < moment) ++j.next;
     return j.next < uses.size() && uses[j.next].moment == moment ? &uses[j.next] : nullptr;
   }
@@ -263,26 +287,69 @@ class Gate final : public ZicoGate {
     return shift;
   }
 
+  // Of a step that is followed from now on: what it has yet to take and give.
+  class Ahead {
+   public:
+    // `starts`: the step begins now; else it is within it.
+    Ahead(const Job& job, double from, bool starts)
+        : job_(&job),
+          next_(job.now().changes.data()),
+          end_(next_ + job.now().changes.size()),
+          from_(from),
+          starts_(starts) {
+      skip();
+    }
+    bool over() const { return next_ == end_; }
+    double ms() const { return from_ + next_->ms; }
+    bool takes() const { return next_->takes; }
+    double bytes() const { return double(takes() ? job_->bytes : -job_->bytes); }
+    void advance() { ++next_, skip(); }
+    bool comes_before(const Ahead& other) const {  // what is given comes before what is taken
+      return ms() != other.ms() ? ms() < other.ms() : takes() < other.takes();
+    }
+
+   private:
+    // What has been so far.
+    void skip() {
+      for (; !starts_ && !over(); ++next_) {
+        const bool is_done = job_->seen_given[next_->region] >= 0 ||
+                             (next_->takes && job_->seen_taken[next_->region] >= 0);
+        if (!is_done) return;
+      }
+    }
+    const Job* job_;
+    const Change *next_, *end_;
+    double from_;
+    bool starts_;
+  };
+
   // The bytes of all as they were seen to change, each from where it is now.
   bool would_fit(const Job& starting) const {
-    std::vector<std::pair<double, int64_t>> changes;
+    const double most = allowed();
+    auto bytes = double(local_ + held_);
+    bool takes = false;
+    std::vector<Ahead> all;
+    all.reserve(jobs_.size());
     for (const Job& j : jobs_) {
       const bool starts = &j == &starting;
       if (!j.inside && !starts) continue;
-      const double from = starts ? *clock_ : j.due_ms();
-      const Program& p = j.now();
-      for (size_t r = 0; r < j.regions; ++r) {
-        const bool is_taken = !starts && j.seen_taken[r] >= 0;
-        if (p.taken[r] < 0 || (!starts && j.seen_given[r] >= 0)) continue;
-        const double taken = std::max(*clock_, from + p.taken[r]);
-        if (!is_taken) changes.emplace_back(taken, j.bytes);
-        changes.emplace_back(std::max(is_taken ? *clock_ : taken, from + p.given[r]), -j.bytes);
+      // What is late comes at once.
+      Ahead ahead(j, starts ? *clock_ : j.due_ms(), starts);
+      for (; !ahead.over() && ahead.ms() <= *clock_; ahead.advance()) {
+        bytes += ahead.bytes(), takes |= ahead.takes();
       }
+      if (!ahead.over()) all.push_back(ahead);
     }
-    std::sort(changes.begin(), changes.end());  // what is given comes before what is taken
-    double bytes = double(local_ + held_);
-    for (const auto& [when, change] : changes) {
-      if ((bytes += double(change)) > allowed() && change > 0) return false;
+    if (takes && bytes > most) return false;
+    while (!all.empty()) {
+      Ahead* next = all.data();
+      for (Ahead& a : all) next = a.comes_before(*next) ? &a : next;
+      bytes += next->bytes();
+      if (next->takes() && bytes > most) return false;
+      next->advance();
+      if (!next->over()) continue;
+      *next = all.back();
+      all.pop_back();
     }
     return true;
   }
