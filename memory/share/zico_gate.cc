@@ -2,6 +2,7 @@
 #include "memory/share/zico_gate.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
@@ -287,46 +288,39 @@ class Gate final : public ZicoGate {
     return shift;
   }
 
-  // Of a step that is followed from now on: what it has yet to take and give.
-  class Ahead {
-   public:
-    // `starts`: the step begins now; else it is within it.
-    Ahead(const Job& job, double from, bool starts)
-        : job_(&job),
-          next_(job.now().changes.data()),
-          end_(next_ + job.now().changes.size()),
-          from_(from),
-          starts_(starts) {
+  // A step that is followed from now on: what it has yet to take and give.
+  struct Ahead {
+    const Change *next, *end;
+    double from, ms;    // when it began, or would have; of the next change, kNever behind the last
+    double bytes;       // of a region
+    const Job* within;  // null: the step begins now
+
+    Ahead(const Job& job, double began, bool starts)
+        : next(job.now().changes.data()),
+          end(next + job.now().changes.size()),
+          from(began),
+          bytes(double(job.bytes)),
+          within(starts ? nullptr : &job) {
       skip();
     }
-    bool over() const { return next_ == end_; }
-    double ms() const { return from_ + next_->ms; }
-    bool takes() const { return next_->takes; }
-    double bytes() const { return double(takes() ? job_->bytes : -job_->bytes); }
-    void advance() { ++next_, skip(); }
-    bool comes_before(const Ahead& other) const {  // what is given comes before what is taken
-      return ms() != other.ms() ? ms() < other.ms() : takes() < other.takes();
-    }
-
-   private:
-    // What has been so far.
+    void advance() { ++next, skip(); }
     void skip() {
-      for (; !starts_ && !over(); ++next_) {
-        const bool is_done = job_->seen_given[next_->region] >= 0 ||
-                             (next_->takes && job_->seen_taken[next_->region] >= 0);
-        if (!is_done) return;
-      }
+      while (within && next != end && is_done(*next)) ++next;
+      ms = next == end ? kNever : from + next->ms;
     }
-    const Job* job_;
-    const Change *next_, *end_;
-    double from_;
-    bool starts_;
+    bool is_done(const Change& c) const {
+      return within->seen_given[c.region] >= 0 || (c.takes && within->seen_taken[c.region] >= 0);
+    }
+    // What is given comes before what is taken.
+    bool comes_before(const Ahead& other) const {
+      return ms < other.ms || (ms == other.ms && ms < kNever && !next->takes);
+    }
   };
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   // The bytes of all as they were seen to change, each from where it is now.
   bool would_fit(const Job& starting) const {
-    const double most = allowed();
-    auto bytes = double(local_ + held_);
+    double room = allowed() - double(local_ + held_);
     bool takes = false;
     std::vector<Ahead> all;
     all.reserve(jobs_.size());
@@ -335,23 +329,23 @@ class Gate final : public ZicoGate {
       if (!j.inside && !starts) continue;
       // What is late comes at once.
       Ahead ahead(j, starts ? *clock_ : j.due_ms(), starts);
-      for (; !ahead.over() && ahead.ms() <= *clock_; ahead.advance()) {
-        bytes += ahead.bytes(), takes |= ahead.takes();
+      for (; ahead.ms <= *clock_; ahead.advance()) {
+        room -= ahead.next->takes ? ahead.bytes : -ahead.bytes, takes |= ahead.next->takes;
       }
-      if (!ahead.over()) all.push_back(ahead);
+      all.push_back(ahead);
     }
-    if (takes && bytes > most) return false;
-    while (!all.empty()) {
+    if (takes && room < 0) return false;
+    while (true) {
       Ahead* next = all.data();
-      for (Ahead& a : all) next = a.comes_before(*next) ? &a : next;
-      bytes += next->bytes();
-      if (next->takes() && bytes > most) return false;
+      for (size_t i = 1; i < all.size(); ++i) next = all[i].comes_before(*next) ? &all[i] : next;
+      if (next->ms == kNever) return true;
+      if (!next->next->takes) {
+        room += next->bytes;
+      } else if ((room -= next->bytes) < 0) {
+        return false;
+      }
       next->advance();
-      if (!next->over()) continue;
-      *next = all.back();
-      all.pop_back();
     }
-    return true;
   }
 
   ZicoOptions options_;

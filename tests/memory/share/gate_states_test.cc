@@ -2,8 +2,8 @@
 // wrong are noticed.
 //
 // All combinations of needs are tried, but for the order of regions and of jobs; of those, by
-// default, one of many. PAL_TEST_ALL_GATES=N: one of N; 1 takes minutes with tickets, and hours
-// under Zico's gate.
+// default, one of many. PAL_TEST_ALL_GATES=N: one of N; 1 takes a minute with tickets, and half an
+// hour under Zico's gate.
 #include "tests/memory/share/gate_states.h"
 
 #include <gtest/gtest.h>
