@@ -201,7 +201,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
     // asked for is done when all are between steps.
     if (!is_right() && gate_ && m.slot >= 0) {
       gate_->leave(slot(job));
-      if (!has_one_rule()) is_current_ = false;
+      if (!has_one_rule(group_of(job))) is_current_ = false;
       changed_.notify_all();
     }
     if (!is_right() && !any_inside()) {
@@ -261,9 +261,9 @@ void SharedPool::wait_in_thread(JobId job, int64_t moment, std::unique_lock<std:
                           may_go_on)) {
       break;
     }
-    if (!is_circle_) continue;
-    for (size_t j = 0; j < members_.size(); ++j) {
-      Member& late = members_[j];
+    if (!group_of(job).is_circle) continue;
+    for (const JobId j : group_of(job).jobs) {
+      Member& late = at(j);
       if (late.inside || late.left || late.slot < 0) continue;
       gate_->leave(JobId(late.slot)), late.late = true;  // until it begins a step
     }
@@ -294,7 +294,7 @@ void SharedPool::end_step(JobId job) {
   if (m.events) {
     m.events->end_step();
     if (m.programs[m.program].alone) ++barrier_;
-    if (is_in_turns() || follows_device()) {
+    if (is_in_turns(job) || follows_device()) {
       lock.unlock();
       m.events->wait_for_last();
       lock.lock();

@@ -29,6 +29,7 @@ struct CorunWay {
     tickets,  // placed apart, regions of the pool taken as they become free
     turns,    // one step at a time
     zico,     // regions as they become free, steps that begin late enough (zico_plan.h)
+    groups,   // some jobs this way, some that, each group in a part of the pool (pairs_plan.h)
   };
   Kind kind = Kind::turns;
   int64_t pool_bytes = 0;
@@ -39,6 +40,10 @@ struct CorunWay {
   CircleWaits waits = {};
   JobId first = -1;  // whose nodes go first where all cannot have what they ask for; -1: nobody's
 
+  // Of the kind groups: how each goes, one behind the other in the pool, and whose they are.
+  std::vector<CorunWay> groups = {};
+  std::vector<std::vector<JobId>> members = {};
+
   // Not of the kind zico, which goes by a clock: zico_gate_of().
   std::unique_ptr<PoolGate> gate(const std::vector<const StepShape*>& shapes) const;
 };
@@ -46,6 +51,13 @@ const char* to_string(CorunWay::Kind kind);
 
 // What each job's rate is in turns: its part of a round in which every job takes a step.
 std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes);
+
+// Whether letting one job go first leaves another much less than its rate in turns.
+bool starves(const CorunWay& way, const std::vector<double>& in_turns);
+
+// Simulates a way, and fills in its rates, relative to each job alone. Returns them relative to the
+// shapes' own times.
+std::vector<double> simulate_way(CorunWay& way, const std::vector<const StepShape*>& shapes);
 
 struct CorunSearchOptions {
   int64_t grain = 64;      // bytes by which storages of two jobs are told apart
@@ -87,15 +99,12 @@ class CorunSearch {
     std::vector<double> speed;
   };
   Beside beside_with(JobId first) const;
-  bool starves(const CorunWay& way) const;
   void add_tickets(JobId first);
   void add_circles(const Beside& beside);
   void add_tries(const Beside& beside, const std::vector<int>& steps);
   void add_paced(const Beside& beside, const std::vector<int>& steps);
   double paced_total(const Circle& circle) const;
   const CorunWay& place(Try& t);
-  // Fills in the rates, relative to each job alone. Returns them relative to the shapes' own times.
-  std::vector<double> simulate_way(CorunWay& way) const;
   const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);
 
   std::vector<const StepShape*> shapes_;

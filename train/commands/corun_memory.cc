@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/share/pairs_plan.h"
 #include "memory/share/zico_plan.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
@@ -159,6 +160,11 @@ std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
   use.shapes = std::move(shapes);
   use.bytes = std::max(way->pool_bytes, tallest(jobs));
   if (way->kind == CorunWay::Kind::beside) fit_parts(use);
+  if (way->kind == CorunWay::Kind::groups) {
+    for (const StepShape* step : pointers) {
+      use.parts.push_back(align_up(step->alone_bytes - step->own_bytes));
+    }
+  }
   return use;
 }
 
@@ -169,8 +175,7 @@ std::optional<CorunWay> CorunMemory::best_way(const std::vector<const StepShape*
     const bool slower = way && way->total <= 1;
     return !way || (slower && !shared) ? std::nullopt : way;
   }
-  CorunSearch search(steps, {.can_prefer = !on_processor_});
-  return shared ? search.side_by_side(budget_, args_.goal) : search.within(budget_, args_.goal);
+  return best_way_within(steps, budget_, args_.goal, shared, {.can_prefer = !on_processor_});
 }
 
 // Beside each other each job has what its largest step needs, and what all its programs need where
