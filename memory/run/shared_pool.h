@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -91,6 +92,8 @@ class SharedPool {
   const PoolOffsets& offset(JobId job, size_t program) const;
   // Likewise, of the program with this shape; empty where there is none.
   PoolOffsets offset_of(JobId job, const StepShape& shape) const;
+  // How many steps the program with this shape has run.
+  int64_t steps_of(JobId job, const StepShape& shape) const;
   // Counts the uses.
   int64_t version() const { return version_; }
   // Counts the uses and the gates: so long offset() and stops() stay.
@@ -122,14 +125,15 @@ class SharedPool {
     int64_t height = 0;          // of them
     PoolOffsets offset = {};     // now
     RegionProgram regions = {};  // now
+    int64_t steps = 0;           // that it has run
     bool alone = false;          // now: nobody else may be inside a step meanwhile
   };
   struct Member {
     std::deque<Added> programs;
-    std::optional<size_t> on_circle;  // the program that the circle is for
-    size_t program = 0;               // that it runs, or ran last
-    int slot = -1;                    // of the way's jobs; -1: none
-    size_t group = 0, place = 0;      // where that is: its group, and which of the group's jobs
+    std::map<size_t, size_t> on_circle;  // programs that are on it, and which of its own they are
+    size_t program = 0;                  // that it runs, or ran last
+    int slot = -1;                       // of the way's jobs; -1: none
+    size_t group = 0, place = 0;         // where that is: its group, and which of the group's jobs
     bool inside = false, left = false;
     bool late = false;          // others on the circle go on without it
     double step_seconds = 0;    // of its last step, without waiting

@@ -8,6 +8,16 @@
 #include "memory/share/zico_plan.h"
 
 namespace pal {
+namespace {
+
+std::optional<size_t> program_on(const JobOnCircle& job, const StepShape& shape) {
+  for (size_t p = 0; p < job.programs(); ++p) {
+    if (job.program(p).buffers == shape.buffers) return p;
+  }
+  return {};
+}
+
+}  // namespace
 
 // With nobody inside a step. What lay in the pool is lost.
 void SharedPool::commit(int64_t bytes, int64_t addresses) {
@@ -51,9 +61,12 @@ void SharedPool::place(JobId job, size_t program) {
       break;
     }
     case CorunWay::Kind::circle:
-      if (added.shape.buffers == way.circle.jobs[m.place].shape->buffers) {
-        added.offset = way.placement.offset[m.place];
-        m.on_circle = program;
+      if (const auto on_circle = program_on(way.circle.jobs[m.place], added.shape)) {
+        added.offset.clear();
+        for (size_t i = 0; i < added.shape.buffers.size(); ++i) {
+          added.offset.push_back(pal::offset_of(way.placement, m.place, *on_circle, i));
+        }
+        m.on_circle[program] = *on_circle;
         break;
       }
       [[fallthrough]];
@@ -89,7 +102,7 @@ bool SharedPool::has_one_rule(const Group& group) {
 bool SharedPool::all_on_circle(const Group& group) const {
   return std::all_of(group.jobs.begin(), group.jobs.end(), [&](JobId job) {
     const Member& m = at(job);
-    return m.left || m.slot < 0 || (m.on_circle && m.program == *m.on_circle);
+    return m.left || m.slot < 0 || m.on_circle.contains(m.program);
   });
 }
 
@@ -116,7 +129,7 @@ void SharedPool::settle() {
     use_ = std::move(next);
     in_use_ = true, ++version_;
     gate_.reset(), zico_ = nullptr;
-    for (Member& m : members_) m.slot = -1, m.on_circle.reset();
+    for (Member& m : members_) m.slot = -1, m.on_circle.clear();
     make_groups();
     for (size_t j = 0; j < members_.size(); ++j) {
       for (size_t p = 0; p < members_[j].programs.size(); ++p) place(JobId(j), p);
@@ -155,7 +168,7 @@ std::unique_ptr<PoolGate> SharedPool::gate_for(Group& group) {
   group.is_circle = wants_circle(group);
   if (way.kind == CorunWay::Kind::turns) return turn_gate();
   if (way.kind == CorunWay::Kind::beside) return open_gate();
-  if (group.is_circle) return circle_gate(way.circle, way.waits);
+  if (group.is_circle) return way.gate({});
   std::vector<std::vector<RegionProgram>> programs;
   for (const JobId job : group.jobs) {
     auto& of_job = programs.emplace_back();

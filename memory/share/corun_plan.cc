@@ -129,7 +129,9 @@ std::vector<double> simulate_way(CorunWay& way, const std::vector<const StepShap
 std::unique_ptr<PoolGate> CorunWay::gate(const std::vector<const StepShape*>& shapes) const {
   switch (kind) {
     case Kind::beside: return open_gate();
-    case Kind::circle: return circle_gate(circle, waits);
+    case Kind::circle:
+      return program_waits.empty() ? circle_gate(circle, waits)
+                                   : programs_gate(circle, program_waits);
     case Kind::turns: return turn_gate();
     case Kind::zico: throw ProgramError("[share] Zico's gate goes by a clock");
     case Kind::groups: {
@@ -302,6 +304,7 @@ const CorunWay& CorunSearch::place(Try& t) {
   check_placement(way.circle, way.placement);
   way.pool_bytes = way.placement.height;
   way.waits = waits_of(way.circle, way.placement, grain_);
+  way.paced = t.paced;
   if (t.paced) way.waits = paced(way.circle, std::move(way.waits));
   check_waits(way.circle, way.waits);
   simulate_way(way, shapes_);

@@ -9,6 +9,7 @@
 
 #include "memory/share/circle.h"
 #include "memory/share/gate.h"
+#include "memory/share/programs_gate.h"
 #include "memory/share/simulate.h"
 #include "memory/share/step_shape.h"
 
@@ -38,6 +39,8 @@ struct CorunWay {
   PoolPlacement placement = {};   // of a circle and of tickets
   Circle circle = {};
   CircleWaits waits = {};
+  bool paced = false;               // they have those of pace.h
+  ProgramWaits program_waits = {};  // where other programs are on the circle too
   JobId first = -1;  // whose nodes go first where all cannot have what they ask for; -1: nobody's
 
   // Of the kind groups: how each goes, one behind the other in the pool, and whose they are.
@@ -58,6 +61,13 @@ bool starves(const CorunWay& way, const std::vector<double>& in_turns);
 // Simulates a way, and fills in its rates, relative to each job alone. Returns them relative to the
 // shapes' own times.
 std::vector<double> simulate_way(CorunWay& way, const std::vector<const StepShape*>& shapes);
+
+// Puts other programs of the jobs on a way's circle, by job, the commonest first: as many of them
+// as there is room for in a pool of so many bytes, with what they need for waits. Those that take
+// longer than the circle's steps are left out. A way of another kind, and one for which there is no
+// room, stays as it is.
+void add_programs(CorunWay& way, const std::vector<std::vector<const StepShape*>>& others,
+                  int64_t pool_bytes);
 
 struct CorunSearchOptions {
   int64_t grain = 64;      // bytes by which storages of two jobs are told apart

@@ -19,6 +19,9 @@ namespace {
 // What kernels of more threads may need beside what is planned.
 constexpr int64_t kThreadRoom = int64_t(64) << 20;
 
+// Programs of a job beside its largest step that may be on a circle.
+constexpr size_t kMostOthers = 15;
+
 std::string advice(CorunMode mode) {
   return "; give smaller batches, a job its own memory.budget (--set 1:memory.budget=SIZE)" +
          std::string(mode == CorunMode::shared ? ", or --mode turns" : "");
@@ -76,6 +79,7 @@ void CorunMemory::look_at(size_t j) {
   }
   m.needs = pool_->needs(JobId(j));
   m.step = m.job->largest_step(device_);
+  m.others = m.job->other_steps(device_);
   // Of its own a job has what any of its programs needs.
   m.step.alone_bytes += m.needs.own_bytes - m.step.own_bytes;
   m.step.own_bytes = m.needs.own_bytes;
@@ -143,6 +147,7 @@ PoolUse CorunMemory::turns_of(const Ids& jobs) const {
 // The way of the mode that is predicted to do most; nothing where it needs more than there is.
 std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
   auto shapes = std::make_shared<std::vector<StepShape>>();
+  shapes->reserve(jobs.size() * (1 + kMostOthers));  // pointers to them stay
   for (const JobId j : jobs) shapes->push_back(step_beside(members_[size_t(j)], jobs.size()));
   std::vector<const StepShape*> pointers;
   for (const StepShape& shape : *shapes) pointers.push_back(&shape);
@@ -157,8 +162,9 @@ std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
   }
   if (way->kind == CorunWay::Kind::turns) return turns_of(jobs);
   PoolUse use{.way = *way, .jobs = jobs};
+  add_others(use, *shapes);
   use.shapes = std::move(shapes);
-  use.bytes = std::max(way->pool_bytes, tallest(jobs));
+  use.bytes = std::max(use.way.pool_bytes, tallest(jobs));
   if (way->kind == CorunWay::Kind::beside) fit_parts(use);
   if (way->kind == CorunWay::Kind::groups) {
     for (const StepShape* step : pointers) {
@@ -166,6 +172,30 @@ std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
     }
   }
   return use;
+}
+
+// Other programs, those first that have run most so far, on the circles for the largest steps.
+void CorunMemory::add_others(PoolUse& use, std::vector<StepShape>& shapes) const {
+  std::vector<std::vector<const StepShape*>> others;
+  for (const JobId j : use.jobs) {
+    std::vector<std::pair<int64_t, const StepShape*>> by_steps;
+    for (const StepShape& other : members_[size_t(j)].others) {
+      by_steps.emplace_back(-pool_->steps_of(j, other), &other);
+    }
+    std::stable_sort(by_steps.begin(), by_steps.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    by_steps.resize(std::min(by_steps.size(), kMostOthers));
+    auto& of_job = others.emplace_back();
+    for (const auto& [steps, other] : by_steps) of_job.push_back(&shapes.emplace_back(*other));
+  }
+  if (use.way.kind != CorunWay::Kind::groups) {
+    return add_programs(use.way, others, (budget_ - own_bytes(use.jobs)) / kAlignment * kAlignment);
+  }
+  for (size_t g = 0; g < use.way.groups.size(); ++g) {
+    std::vector<std::vector<const StepShape*>> of_group;
+    for (const JobId j : use.way.members[g]) of_group.push_back(others[size_t(j)]);
+    add_programs(use.way.groups[g], of_group, use.way.groups[g].pool_bytes);
+  }
 }
 
 std::optional<CorunWay> CorunMemory::best_way(const std::vector<const StepShape*>& steps) const {

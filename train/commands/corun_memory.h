@@ -50,7 +50,8 @@ class CorunMemory {
  private:
   struct Member {
     Job* job = nullptr;
-    StepShape step;  // the largest
+    StepShape step;                 // the largest
+    std::vector<StepShape> others;  // other programs
     JobNeeds needs;  // of all its programs
     int threads = 0;
     bool left = false;           // it has ended
@@ -78,6 +79,7 @@ class CorunMemory {
   std::optional<PoolUse> best_of(const Ids& jobs);
   std::optional<CorunWay> best_way(const std::vector<const StepShape*>& steps) const;
   void fit_parts(PoolUse& use) const;
+  void add_others(PoolUse& use, std::vector<StepShape>& shapes) const;
   void begin_use(PoolUse use);
   void replan(bool stay_in_turns);
   int threads_beside(const Member& member, size_t jobs) const;

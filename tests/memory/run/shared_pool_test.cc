@@ -190,6 +190,56 @@ TEST(SharedPool, JobsChangeTheirProgramsOnTheWay) {
   EXPECT_GT(pool->stats(0).switches, 2);
 }
 
+// Buckets of both jobs on one circle: whichever they run, in whatever order, the rule stays.
+TEST(SharedPool, ProgramsOfACircleTakeItsSteps) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    std::vector<PooledJobs> jobs(2);  // by job, its programs, the largest first
+    for (size_t j = 0; j < 2; ++j) {
+      for (const int depth : {18, 12, 7}) {
+        jobs[j].push_back(std::make_unique<PooledJob>(hourglass(depth, 600 + 50 * int64_t(seed))));
+      }
+    }
+    const Shapes largest{&jobs[0][0]->shape, &jobs[1][0]->shape};
+    CorunSearch search(largest);
+    std::optional<CorunWay> way;
+    for (int i = 0; i < 16 && (!way || way->kind != CorunWay::Kind::circle); ++i) {
+      way = search.within(search.least_bytes() +
+                          (search.most_bytes() - search.least_bytes()) * i / 16);
+    }
+    ASSERT_EQ(way->kind, CorunWay::Kind::circle);
+    std::vector<std::vector<const StepShape*>> others;
+    for (const PooledJobs& job : jobs) others.push_back({&job[1]->shape, &job[2]->shape});
+    add_programs(*way, others, way->pool_bytes * 5 / 4);
+    ASSERT_EQ(way->circle.jobs[0].others.size() + way->circle.jobs[1].others.size(), 4u);
+    SharedPool pool(*way, 2, way->pool_bytes);
+    std::vector<std::thread> threads;
+    std::vector<int> wrong(2, 0);
+    std::vector<std::vector<std::unique_ptr<SharedPlan>>> memories(2);
+    for (size_t j = 0; j < 2; ++j) {
+      for (const auto& job : jobs[j]) {
+        memories[j].push_back(std::make_unique<SharedPlan>(job->ready.storages, job->plan,
+                                                           job->shape, job->arena, pool, JobId(j)));
+      }
+    }
+    for (size_t j = 0; j < 2; ++j) {
+      threads.emplace_back([&, j] {
+        std::mt19937 random(uint32_t(2 * seed + j));
+        for (int step = 0; step < 40; ++step) {
+          const size_t p = random() % 3;
+          wrong[j] +=
+              steps_of(jobs[j], *memories[j][p], p, 1) != reference(jobs[j][p]->ready.program, 1);
+        }
+        pool.leave(JobId(j));
+      });
+    }
+    for (auto& t : threads) t.join();
+    EXPECT_EQ(wrong, std::vector<int>(2, 0)) << "seed " << seed;
+    EXPECT_EQ(pool.steps_of(0, jobs[0][0]->shape) + pool.steps_of(0, jobs[0][1]->shape) +
+                  pool.steps_of(0, jobs[0][2]->shape),
+              40);
+  }
+}
+
 // A job that is busy elsewhere holds nobody up for longer than the other's patience.
 TEST(SharedPool, AJobThatIsLateHoldsNobodyUp) {
   PooledJobs jobs;
