@@ -7,7 +7,7 @@ namespace pal {
 namespace {
 
 // Of all programs together: first fit compares each with each.
-constexpr size_t kMostBuffers = 4000;
+constexpr size_t kMostBuffers = 40000;
 
 using Others = std::vector<std::vector<const StepShape*>>;
 

@@ -29,6 +29,10 @@ std::vector<std::string> CorunMemory::lines() const {
               " ms later";
     }
   }
+  if (!way.program_waits.empty()) {
+    head += ", with other programs of theirs:";
+    for (const JobOnCircle& job : way.circle.jobs) head += " " + std::to_string(job.others.size());
+  }
   for (size_t g = 0; g < way.groups.size(); ++g) {
     head += (g == 0 ? ": " : "; ") + std::string("job ");
     for (size_t i = 0; i < way.members[g].size(); ++i) {
@@ -73,7 +77,9 @@ nlohmann::json CorunMemory::json() const {
   if (way.kind == CorunWay::Kind::circle) {
     out["period_ms"] = double(way.circle.period) * 1e-6;
     for (const JobOnCircle& job : way.circle.jobs) {
-      out["pattern"].push_back({{"steps", job.steps}, {"begins_ms", double(job.begins) * 1e-6}});
+      out["pattern"].push_back({{"steps", job.steps},
+                                {"begins_ms", double(job.begins) * 1e-6},
+                                {"programs", job.programs()}});
     }
   }
   return out;
