@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "memory/share/grouped_gate.h"
+#include "memory/share/local_areas.h"
 #include "memory/share/pace.h"
 
 namespace pal {
@@ -18,9 +19,10 @@ constexpr size_t kPatterns = 4;  // that are tried, those with the shortest idle
 constexpr int kShifts = 48;
 // How far a circle is stretched, from all at once to one after the other.
 constexpr std::array kStretches = {0.0, 0.08, 0.16, 0.3, 0.45, 0.6, 0.8};
-constexpr int kHeights = 8;     // of a pool for tickets
-constexpr double kRounds = 12;  // that are simulated
-constexpr int kBins = 256;      // of a step
+constexpr int kHeights = 8;        // of a pool for tickets
+constexpr double kRounds = 12;     // that are simulated
+constexpr int kBins = 256;         // of a step
+constexpr double kNoGain = 0.005;  // of the rates
 constexpr int kPacedShifts = 32;
 constexpr size_t kPaced = 4;        // of them, the fastest
 constexpr double kPacedRounds = 6;  // that are simulated to know which
@@ -296,11 +298,11 @@ void CorunSearch::add_tries(const Beside& beside, const std::vector<int>& steps)
   }
 }
 
-const CorunWay& CorunSearch::place(Try& t) {
-  if (t.way) return *t.way;
+CorunWay CorunSearch::placed(const Try& t, bool local) const {
   CorunWay way{.kind = CorunWay::Kind::circle, .first = t.first};
   way.circle = t.circle;
-  way.placement = place_on(way.circle);
+  way.has_local = local;
+  way.placement = local ? place_with_local(way.circle) : place_on(way.circle);
   check_placement(way.circle, way.placement);
   way.pool_bytes = way.placement.height;
   way.waits = waits_of(way.circle, way.placement, grain_);
@@ -308,7 +310,15 @@ const CorunWay& CorunSearch::place(Try& t) {
   if (t.paced) way.waits = paced(way.circle, std::move(way.waits));
   check_waits(way.circle, way.waits);
   simulate_way(way, shapes_);
-  return *(t.way = std::move(way));
+  return way;
+}
+
+const CorunWay& CorunSearch::place(Try& t) {
+  if (t.way) return *t.way;
+  t.way = placed(t, false);
+  const bool waits = t.way->total < (1 - kNoGain) * beside_.total;
+  if (waits) t.with_local = placed(t, true);
+  return *t.way;
 }
 
 // The best of `best`, which may be null, and of all ways side by side.
@@ -325,7 +335,9 @@ const CorunWay* CorunSearch::best(int64_t budget, CorunGoal goal, const CorunWay
   for (const CorunWay& way : besides_) consider(way);
   for (const CorunWay& way : tickets_) consider(way);
   for (Try& t : tries_) {
-    if (t.at_least <= pool) consider(place(t));
+    if (t.at_least > pool) continue;
+    consider(place(t));
+    if (t.with_local) consider(*t.with_local);
   }
   return best;
 }

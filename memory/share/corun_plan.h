@@ -40,6 +40,7 @@ struct CorunWay {
   Circle circle = {};
   CircleWaits waits = {};
   bool paced = false;               // they have those of pace.h
+  bool has_local = false;           // what lives for a moment lies apart (local_areas.h)
   ProgramWaits program_waits = {};  // where other programs are on the circle too
   JobId first = -1;  // whose nodes go first where all cannot have what they ask for; -1: nobody's
 
@@ -102,6 +103,8 @@ class CorunSearch {
     bool paced = false;           // jobs keep their shift (pace.h)
     int64_t at_least = 0;         // most bytes alive
     std::optional<CorunWay> way;  // once it has been placed and simulated
+    // Likewise, with local areas; nothing where nobody waits anyway.
+    std::optional<CorunWay> with_local;
   };
   // Each job with all that it needs, and what its speed is then relative to the shape's own time.
   struct Beside {
@@ -115,6 +118,7 @@ class CorunSearch {
   void add_paced(const Beside& beside, const std::vector<int>& steps);
   double paced_total(const Circle& circle) const;
   const CorunWay& place(Try& t);
+  CorunWay placed(const Try& t, bool local) const;
   const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);
 
   std::vector<const StepShape*> shapes_;

@@ -57,6 +57,7 @@ void add_programs(CorunWay& way, const std::vector<std::vector<const StepShape*>
     check_placement(circle, placement);
     way.program_waits = program_waits_of(circle, placement, way.paced);
     check_waits(circle, way.program_waits);
+    way.has_local = false;
     way.circle = std::move(circle), way.placement = std::move(placement);
     way.pool_bytes = std::max(way.pool_bytes, way.placement.height);
     return;

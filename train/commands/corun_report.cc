@@ -29,6 +29,7 @@ std::vector<std::string> CorunMemory::lines() const {
               " ms later";
     }
   }
+  if (way.has_local) head += ", workspaces and gradient maps apart";
   if (!way.program_waits.empty()) {
     head += ", with other programs of theirs:";
     for (const JobOnCircle& job : way.circle.jobs) head += " " + std::to_string(job.others.size());
