@@ -124,10 +124,32 @@ TEST_F(Ranks, SameBitsUnderOptionsOfMemory) {
   EXPECT_TRUE(state("plain") == state("echo"));
 }
 
+// Whatever ranks divide among themselves.
+TEST_F(Ranks, SameBitsHoweverStateIsDivided) {
+  for (const char* clip : {"train.clip_norm=0.5", "train.clip_norm=null"}) {
+    const Sets base{clip, "train.ema=0.9"};
+    const std::string alone = "alone" + std::to_string(++runs_);
+    run(alone, 1, base);
+    for (const char* shard : {"optimizer", "gradients"}) {
+      for (const int ranks : {2, 4}) {
+        const std::string out = alone + shard + std::to_string(ranks);
+        run(out, ranks, {clip, "train.ema=0.9", std::string("train.shard=") + shard});
+        EXPECT_TRUE(state(alone) == state(out)) << out << " " << clip;
+        EXPECT_TRUE(read_file(dir_ / alone / "best.safetensors") ==
+                    read_file(dir_ / out / "best.safetensors"))
+            << out << " " << clip;
+        EXPECT_EQ(steps(alone), steps(out)) << out;
+      }
+    }
+  }
+}
+
 TEST_F(Ranks, SmallBucketsChangeNothing) {
   run("large", 2);
   run("small", 2, {"train.bucket=1KiB"});
+  run("sharded", 2, {"train.bucket=1KiB", "train.shard=optimizer"});
   EXPECT_TRUE(state("large") == state("small"));
+  EXPECT_TRUE(state("large") == state("sharded"));
 }
 
 TEST_F(Ranks, SameBitsOfImages) {
@@ -137,8 +159,8 @@ TEST_F(Ranks, SameBitsOfImages) {
 
 TEST_F(Ranks, GoesOnWithAnyNumber) {
   run("whole", 1);
-  run("parts", 4, {"train.steps=2"});
-  run("parts", 2, {"train.steps=3"});
+  run("parts", 4, {"train.steps=2", "train.shard=optimizer"});
+  run("parts", 2, {"train.steps=3", "train.shard=gradients"});
   run("parts", 1, {"train.steps=5"});
   run("parts", 4);
   EXPECT_TRUE(state("whole") == state("parts"));
