@@ -51,9 +51,15 @@ struct TrainSection : Section {
       "of weights; gradients: their sums too, also those of micro-batches with reduction: library; "
       "weights: these too, gathered for each use",
       {.effect = Effect::none});
-  Option<std::optional<Size>> bucket =
-      option("bucket", {}, "of several ranks: bytes of gradients that travel together; null: 25MiB",
+  Option<std::string> bucket =
+      option("bucket", "auto",
+             "of several ranks: gradients that travel together, as bytes (4MiB); auto: 25MiB",
              {.effect = Effect::none});
+  Option<std::string> exchange = option(
+      "exchange", "f32",
+      "of several ranks: what gradients and their sums travel as. bf16: in half the bytes, rounded, "
+      "so that results depend on the number of ranks",
+      {.choices = {"f32", "bf16"}});
   Option<double> rank_timeout =
       option("rank_timeout", 300.0,
              "of several ranks: seconds after which one that does not answer ends the run",

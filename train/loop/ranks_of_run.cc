@@ -39,6 +39,11 @@ void check_options(const Config& config) {
   if (std::find(encode.begin(), encode.end(), "ssdc") != encode.end()) {
     refuse("memory.encode: ssdc", "a step that overflows runs again on one rank alone");
   }
+  if (*config.train.exchange == "bf16" && !is_ordered(config.train, config.ranks)) {
+    throw UsageError(
+        "train.exchange: bf16 needs train.reduction: ordered, which adds in f32 what has travelled; "
+        "set it, or leave one of them out");
+  }
   if (*config.train.overlap_micro_batches) {
     refuse("train.overlap_micro_batches", "their sums belong to one micro-batch after the other");
   }

@@ -7,6 +7,7 @@
 
 #include "ops/exchange/exchange.h"
 #include "ops/sums/square_tiles.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/state_rows.h"
 #include "ops/tensors/views.h"
 
@@ -31,7 +32,14 @@ std::vector<std::vector<size_t>> buckets_of(const Program& p, const std::vector<
   return out;
 }
 
-std::vector<Val> summed(const std::vector<Val>& bucket, const Update& update) {
+std::vector<Val> as_type(std::vector<Val> values, DType type) {
+  for (Val& value : values) value = cast(value, type);
+  return values;
+}
+
+std::vector<Val> summed(const std::vector<Val>& given, const Update& update) {
+  const DType travels = update.travels_as();
+  const std::vector<Val> bucket = as_type(given, travels);
   if (!update.is_ordered()) {
     return update.has_pieces() ? reduce_scatter(bucket, update.ranks())
                                : all_reduce(bucket, update.ranks());
@@ -41,14 +49,15 @@ std::vector<Val> summed(const std::vector<Val>& bucket, const Update& update) {
   if (update.has_pieces()) return pieces;
   std::vector<Shape> wholes;
   for (Val g : bucket) wholes.push_back(g.shape());
-  return all_gather(pieces, std::move(wholes), update.ranks());
+  return as_type(all_gather(as_type(pieces, travels), std::move(wholes), update.ranks()),
+                 DType::f32);
 }
 
 }  // namespace
 
 int64_t bucket_bytes(const TrainConfig& config) {
   constexpr int64_t kAuto = int64_t(25) << 20;
-  return config.bucket->has_value() ? (*config.bucket)->bytes : kAuto;
+  return *config.bucket == "auto" ? kAuto : parse_size(*config.bucket).bytes;
 }
 
 Val sum_over_ranks(Val loss, const Update& update) {
