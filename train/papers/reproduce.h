@@ -47,6 +47,7 @@ struct Reproduction {
 
 // What there is, by paper.
 std::span<const Reproduction> echo_reproductions();
+std::span<const Reproduction> echo_device_reproductions();
 std::span<const Reproduction> echo_model_reproductions();
 std::span<const Reproduction> olla_reproductions();
 std::span<const Reproduction> zoo_reproductions();
@@ -70,16 +71,20 @@ struct Recipe {
   std::pair<int64_t, int64_t> bucket;
 };
 
+// Ranks that run a recipe together, each with its batch, over what joins them.
+DeviceProfile joined(DeviceProfile device, const Links& links);
+
 struct PlannedRecipe {
   Config config;
   Program recorded;  // before any pass
   Compiled step;
-  double step_ms = 0;  // predicted
-  double samples_per_s = 0;
+  double step_ms = 0;        // predicted
+  double samples_per_s = 0;  // of all ranks
 
   double gb() const { return double(step.plan.device().bytes) * 1e-9; }
 };
-// `adjust`, where given, changes the options of compile() that no configuration has.
+// For as many ranks as the device's links join. `adjust`, where given, changes the options of
+// compile() that no configuration has.
 PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
                           void (*adjust)(CompileOptions&) = nullptr);
 
