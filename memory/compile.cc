@@ -49,9 +49,7 @@ Made choose_operand_layouts(const Program& p, Context context, std::string* note
 }
 
 // Clones were chosen with what they fuse to in mind.
-bool is_chosen(Options o) {
-  return o.recompute == Recompute::priced && o.recompute_options.chosen.has_value();
-}
+bool is_chosen(Options o) { return o.recompute == Recompute::chosen; }
 
 // The order of the passes. A pass is a row here and a function of its room, or of memory/choices.h.
 constexpr bool kTradesTime = true;
@@ -64,8 +62,7 @@ const Pass kPasses[] = {
      Keep::if_final_peak_not_higher, kTradesTime},
     {"echo", recompute_some, [](Options o) { return o.recompute == Recompute::echo; },
      Keep::if_final_peak_not_higher, kTradesTime},
-    {"priced", recompute_some, [](Options o) { return o.recompute == Recompute::priced; },
-     Keep::always, kTradesTime},
+    {"chosen", recompute_some, is_chosen, Keep::always, kTradesTime},
     {"reruns", recompute_some, [](Options o) { return o.recompute == Recompute::reruns; },
      Keep::always, kTradesTime},
     {"fuse_recompute", fold_clones,
@@ -81,9 +78,8 @@ const Pass kPasses[] = {
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_encoders", fuse_bits,
      [](Options o) {
-       return o.fuse_epilogues &&
-              (o.encode.any() || o.recompute == Recompute::echo ||
-               o.recompute == Recompute::priced || o.recompute == Recompute::reruns);
+       return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo ||
+                                   is_chosen(o) || o.recompute == Recompute::reruns);
      },
      Keep::if_peak_not_higher},
     {"fuse_updates",

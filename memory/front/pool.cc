@@ -160,7 +160,7 @@ class Pool {
   // Choices by the sketch, down to the floor.
   void add_chosen(int64_t least) {
     CompileOptions chosen = plain_;
-    chosen.recompute = Recompute::priced;
+    chosen.recompute = Recompute::chosen;
     for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least)) {
       chosen.recompute_options.chosen = std::move(each.again);
       chosen.swap = {};

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
-constexpr int64_t kPlannerVersion = 2;
+constexpr int64_t kPlannerVersion = 3;
 
 void take_program(Fingerprint& f, const Program& p) {
   f.take(int64_t(p.values.size()));
@@ -79,32 +79,27 @@ json numbers_of(const std::vector<ValueId>& values) {
   return out;
 }
 
-std::optional<std::vector<ValueId>> values_in(const json& j, const char* key) {
-  if (!j.contains(key)) return {};
+std::vector<ValueId> values_in(const json& numbers) {
   std::vector<ValueId> out;
-  for (const json& number : j.at(key)) out.push_back(ValueId(number.get<int32_t>()));
+  for (const json& number : numbers) out.push_back(ValueId(number.get<int32_t>()));
   return out;
 }
 
 json options_json(const CompileOptions& o) {
   const RecomputeOptions& r = o.recompute_options;
-  json prices = json::array();
-  for (const PricePiece& piece : r.prices) prices.push_back({piece.begin, piece.price});
   json out{{"recompute", int(o.recompute)},
            {"heavy", r.heavy},
            {"heavier", r.heavier},
            {"exchange", r.exchange},
            {"overhead", r.overhead},
            {"bits", r.bits},
-           {"prices", prices},
-           {"rounds", r.rounds},
            {"scopes", r.scopes},
            {"binarize", o.encode.binarize},
            {"dropout_bits", o.encode.dropout_bits},
            {"swap", int(o.swap.method)},
            {"vdnn", int(o.swap.vdnn)},
            {"must_fit", o.must_fit}};
-  if (r.chosen) out["chosen"] = numbers_of(*r.chosen);
+  out["chosen"] = numbers_of(r.chosen);
   json reruns = json::array();
   for (const Rerun& each : r.reruns) {
     reruns.push_back({int32_t(each.makes), int32_t(each.before)});
@@ -121,19 +116,14 @@ CompileOptions options_of(const json& j, const CompileOptions& given) {
   RecomputeOptions& r = o.recompute_options;
   o.recompute = Recompute(j.at("recompute").get<int>());
   r.heavy = j.at("heavy"), r.heavier = j.at("heavier"), r.exchange = j.at("exchange");
-  r.overhead = j.at("overhead"), r.bits = j.at("bits"), r.rounds = j.at("rounds");
+  r.overhead = j.at("overhead"), r.bits = j.at("bits");
   r.scopes = j.at("scopes").get<std::vector<std::string>>();
-  r.prices.clear();
-  for (const json& piece : j.at("prices")) {
-    r.prices.push_back({piece.at(0).get<Position>(), piece.at(1).get<int64_t>()});
-  }
   o.encode = {};
   o.encode.binarize = j.at("binarize"), o.encode.dropout_bits = j.at("dropout_bits");
   if (j.contains("dpr")) o.encode.dpr = Dpr(j.at("dpr").get<int>());
-  o.swap = {.method = Swap(j.at("swap").get<int>()),
-            .vdnn = VdnnInputs(j.at("vdnn").get<int>()),
-            .chosen = values_in(j, "away")};
-  r.chosen = values_in(j, "chosen");
+  o.swap = {.method = Swap(j.at("swap").get<int>()), .vdnn = VdnnInputs(j.at("vdnn").get<int>())};
+  if (j.contains("away")) o.swap.chosen = values_in(j.at("away"));
+  r.chosen = values_in(j.at("chosen"));
   r.reruns.clear();
   for (const json& each : j.at("reruns")) {
     r.reruns.push_back({ValueId(each.at(0).get<int32_t>()), ValueId(each.at(1).get<int32_t>())});
