@@ -109,13 +109,7 @@ void share(Compiled& out, const ByNode<int64_t>& workspace, Options options) {
 
 void place(Compiled& out, const StateLayout& layout, Options options) {
   const Clock::time_point start = Clock::now();
-  out.plan = make_plan(out.program, out.storages, layout);
-  // A search for a given height finds what one for the least may not.
-  if (options.budget && out.plan.device().bytes > *options.budget &&
-      out.plan.device().lower_bound <= *options.budget) {
-    Plan within = make_plan(out.program, out.storages, layout, *options.budget);
-    if (within.device().bytes < out.plan.device().bytes) out.plan = std::move(within);
-  }
+  out.plan = plan_passed(out, layout, options);
   PassReport report{.name = "place",
                     .before_bytes = out.plan.device().lower_bound,
                     .after_bytes = out.plan.device().bytes,
@@ -240,6 +234,20 @@ int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layo
     passed->storages = std::move(storages);
   }
   return foreign + peak;
+}
+
+Plan plan_passed(const Compiled& passed, const StateLayout& layout, const CompileOptions& options) {
+  const auto made = [&](int64_t enough) {
+    return make_plan(passed.program, passed.storages, layout, enough, options.place_effort);
+  };
+  Plan plan = made(0);
+  // A search for a given height finds what one for the least may not.
+  if (options.budget && plan.device().bytes > *options.budget &&
+      plan.device().lower_bound <= *options.budget) {
+    Plan within = made(*options.budget);
+    if (within.device().bytes < plan.device().bytes) plan = std::move(within);
+  }
+  return plan;
 }
 
 MapsAlone plan_maps_alone(Program program, KernelCache& cache, CompileOptions options) {

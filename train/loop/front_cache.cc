@@ -98,6 +98,8 @@ json options_json(const CompileOptions& o) {
            {"dropout_bits", o.encode.dropout_bits},
            {"swap", int(o.swap.method)},
            {"vdnn", int(o.swap.vdnn)},
+           {"place_nodes", o.place_effort.nodes},
+           {"place_slack", o.place_effort.slack},
            {"must_fit", o.must_fit}};
   out["chosen"] = numbers_of(r.chosen);
   json reruns = json::array();
@@ -128,6 +130,7 @@ CompileOptions options_of(const json& j, const CompileOptions& given) {
   for (const json& each : j.at("reruns")) {
     r.reruns.push_back({ValueId(each.at(0).get<int32_t>()), ValueId(each.at(1).get<int32_t>())});
   }
+  o.place_effort = {.nodes = j.at("place_nodes"), .slack = j.at("place_slack")};
   o.must_fit = j.at("must_fit");
   o.budget.reset();
   if (j.contains("budget")) o.budget = j.at("budget").get<int64_t>();
