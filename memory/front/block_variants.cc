@@ -308,9 +308,16 @@ BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
     CloneList again{.clones = {}, .needed = list.needed};
     if (anew) again.clones = ListAnew(view, list, node_ms, ms_per_byte).run();
     const bool more = again.clones.size() > list.clones.size();
-    add_rung(std::move(list), options, device);
-    if (more) add_rung(std::move(again), options, device);
+    if (is_new(list)) add_rung(std::move(list), options, device);
+    if (more && is_new(again)) add_rung(std::move(again), options, device);
   }
+}
+
+// Whether no rung has these clones.
+bool BlockVariants::is_new(const CloneList& list) const {
+  return std::none_of(rungs_.begin(), rungs_.end(), [&](const Rung& rung) {
+    return rung.list.clones == list.clones && rung.list.needed == list.needed;
+  });
 }
 
 void BlockVariants::add_rung(CloneList list, const CompileOptions& options,

@@ -53,6 +53,7 @@ class BlockVariants {
     CloneList list;
     ByValue<char> kept;  // of blocks, read after the forward phase as they are
   };
+  bool is_new(const CloneList& list) const;
   void add_rung(CloneList list, const CompileOptions& options, const DeviceProfile& device);
   std::vector<NodeId> closure(int block, const ByValue<char>* kept) const;
   double time_of(const std::vector<NodeId>& nodes) const;

@@ -22,7 +22,7 @@ namespace {
 constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
 // What is chosen is many plans near each other: none is looked at for long. Techniques alone are
 // placed as the user who asks for one has them placed.
-constexpr PlaceEffort kQuickly{.nodes = 40'000, .slack = 0.0005};
+constexpr PlaceEffort kQuickly{.nodes = 100'000, .slack = 0.0005};
 
 // A plan that is not placed yet.
 struct Unplaced {

@@ -63,6 +63,7 @@ void Sketch::set_run(NodeId n, Run now) {
   const Run was = std::exchange(run_[n], now);
   ticks_ += t_.ticks[n] * ((now.before != kNone) + now.twice - (was.before != kNone) - was.twice);
   if (now.before == was.before) return;
+  has_places_ = false;
   if (was.before != kNone) {
     const auto at = size_t(t_.position[was.before]);
     slots_[at].erase(std::lower_bound(slots_[at].begin(), slots_[at].end(), n));
@@ -187,6 +188,7 @@ int64_t Sketch::shared_at(NodeId n, Place here, bool later) const {
 
 // All places, and when each begins.
 void Sketch::list_places() {
+  if (std::exchange(has_places_, true)) return;
   places_.clear(), start_.assign(1, 0);
   index_of_node_.resize(t_.order.size()), index_of_clone_.resize(run_.size());
   for (size_t i = 0; i < t_.order.size(); ++i) {
@@ -212,36 +214,31 @@ size_t Sketch::index_at(int64_t ticks) const {
 
 // From when to when copies are away.
 void Sketch::send_away() {
-  trips_.clear();
+  if (away_.empty()) return;
+  trips_.clear(), homeward_.clear();
   for (const StorageId s : away_) {
-    Spans spans = spans_of(s);
+    const Spans spans = spans_of(s);
     if (spans.cloned.is_empty()) {
       settle(s, spans);
-    } else {
-      trips_.push_back({s, spans});
+      continue;
     }
+    homeward_.emplace_back(-spans.cloned.begin, trips_.size());
+    trips_.push_back({s, spans, int64_t(t_.copy_ticks * double(t_.bytes[s]))});
   }
   if (trips_.empty()) return;
   list_places();
-  const auto takes = [&](StorageId s) { return int64_t(t_.copy_ticks * double(t_.bytes[s])); };
-  std::sort(trips_.begin(), trips_.end(), [&](const Trip& a, const Trip& b) {
-    const int32_t of_a = t_.made[a.map], of_b = t_.made[b.map];
-    return of_a != of_b ? of_a < of_b : a.map < b.map;
-  });
   int64_t link = 0;
   for (Trip& trip : trips_) {
     const size_t made = index_of_node_[size_t(t_.made[trip.map])];
-    link = std::max(link, start_[made + 1]) + takes(trip.map);
+    link = std::max(link, start_[made + 1]) + trip.takes;
     trip.spans.kept.end = std::max(trip.spans.kept.end, places_[index_at(link)]);
   }
-  std::sort(trips_.begin(), trips_.end(), [](const Trip& a, const Trip& b) {
-    const Place of_a = a.spans.cloned.begin, of_b = b.spans.cloned.begin;
-    return of_a != of_b ? of_a > of_b : a.map < b.map;
-  });
+  std::sort(homeward_.begin(), homeward_.end());  // the last one first
   link = start_.back();
-  for (Trip& trip : trips_) {
+  for (const auto& [begin, number] : homeward_) {
+    Trip& trip = trips_[number];
     PlaceSpan &kept = trip.spans.kept, &back = trip.spans.cloned;
-    link = std::min(link, start_[index_of(back.begin)]) - takes(trip.map);
+    link = std::min(link, start_[index_of(back.begin)]) - trip.takes;
     back.begin = std::min(back.begin, places_[index_at(link)]);
     if (back.begin <= kept.end) {  // it never leaves
       const size_t next = index_of(kept.end) + 1;
@@ -261,7 +258,12 @@ void Sketch::change_to(const Fates& fates) {
   const auto change = [&](StorageId s) {
     if (fates[s] == fates_[s]) return;
     if (fates_[s] == Fate::away) std::erase(away_, s);
-    if (fates[s] == Fate::away) away_.push_back(s);
+    if (fates[s] == Fate::away) {
+      const auto leaves_before = [&](StorageId a, StorageId b) {
+        return t_.made[a] != t_.made[b] ? t_.made[a] < t_.made[b] : a < b;
+      };
+      away_.insert(std::lower_bound(away_.begin(), away_.end(), s, leaves_before), s);
+    }
     fates_[s] = fates[s];
     mark(s);
     for (const SketchTable::Made& made : t_.made_by[s]) queue(made.node);

@@ -123,13 +123,17 @@ class Sketch {
   ByStorage<char> is_marked_;
   std::vector<NodeId> sharing_;
 
-  // Of copies: maps that go away, and all places in their order, with the times when they begin.
+  // Of copies: maps that go away, as they are made, and all places in their order, with the times
+  // when they begin.
   struct Trip {
     StorageId map;
     Spans spans;
+    int64_t takes;  // ticks, each way
   };
   std::vector<StorageId> away_;
   std::vector<Trip> trips_;
+  std::vector<std::pair<Place, size_t>> homeward_;  // by when they have to be back, negative
+  bool has_places_ = false;
   std::vector<Place> places_;
   std::vector<int64_t> start_;
   std::vector<size_t> index_of_node_;

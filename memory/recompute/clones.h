@@ -15,6 +15,7 @@ namespace pal {
 struct CloneList {
   struct Clone {
     NodeId reader, original;
+    bool operator==(const Clone&) const = default;
   };
   std::vector<Clone> clones;
   Choice needed;  // by value: 1 where a clone's output is read
