@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "memory/front/block_variants.h"
@@ -15,15 +16,17 @@ namespace pal {
 namespace {
 
 constexpr size_t kMostBlocks = 64;
-// So many blocks are also taken as one.
-constexpr size_t kTogether[] = {1, 2, 3, 4, 6, 8};
+// So many blocks are also taken as one; in a step of many nodes these.
+constexpr size_t kTogether[] = {1, 2, 3, 4, 6, 8}, kTogetherOfMany[] = {1, 2, 4};
+constexpr size_t kManyNodes = 8000;
 
 // Every variant of every run of blocks that is looked at, as one chain.
 class VariantSets {
  public:
   VariantSets(const StepView& view, const Segments& segments, const ByNode<double>& node_ms,
               const CompileOptions& options, const DeviceProfile& device) {
-    for (const size_t together : kTogether) {
+    const bool many = view.program.nodes.size() > kManyNodes;
+    for (const size_t together : many ? std::span<const size_t>(kTogetherOfMany) : kTogether) {
       for (size_t offset = 0; offset < together; ++offset) {
         add(view, segments, together, offset, node_ms, options, device);
       }

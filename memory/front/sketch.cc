@@ -18,6 +18,7 @@ Sketch::Sketch(const StepView& view, std::vector<NodeId> order, const DeviceProf
   clone_reads_.assign(count, 0), inside_.assign(count, 0), is_marked_.assign(count, 0);
   for (const SketchTable::Fused& one : t_.fused) missing_.push_back(int32_t(one.run.size()));
   slots_.resize(nodes), has_clones_.assign(nodes, 0), begins_.resize(nodes + 1);
+  index_of_node_.assign(nodes, 0), index_of_clone_.assign(nodes, 0);
   ends_in_slot_.assign(nodes, 0), shared_.assign(nodes, 0), shares_anew_.assign(nodes, 0);
   for (StorageId s : t_.bytes.ids()) {
     if (t_.is_map[s]) mark(s);
@@ -63,14 +64,15 @@ void Sketch::set_run(NodeId n, Run now) {
   const Run was = std::exchange(run_[n], now);
   ticks_ += t_.ticks[n] * ((now.before != kNone) + now.twice - (was.before != kNone) - was.twice);
   if (now.before == was.before) return;
-  has_places_ = false;
   if (was.before != kNone) {
     const auto at = size_t(t_.position[was.before]);
+    listed_ = std::min(listed_, at);
     slots_[at].erase(std::lower_bound(slots_[at].begin(), slots_[at].end(), n));
     has_clones_[at] = !slots_[at].empty();
   }
   if (now.before != kNone) {
     const auto at = size_t(t_.position[now.before]);
+    listed_ = std::min(listed_, at);
     slots_[at].insert(std::lower_bound(slots_[at].begin(), slots_[at].end(), n), n);
     has_clones_[at] = 1;
   }
@@ -186,12 +188,11 @@ int64_t Sketch::shared_at(NodeId n, Place here, bool later) const {
   return bytes;
 }
 
-// All places, and when each begins.
+// All places, and when each begins, from the first clone on that came or went.
 void Sketch::list_places() {
-  if (std::exchange(has_places_, true)) return;
-  places_.clear(), start_.assign(1, 0);
-  index_of_node_.resize(t_.order.size()), index_of_clone_.resize(run_.size());
-  for (size_t i = 0; i < t_.order.size(); ++i) {
+  const size_t known = listed_ == 0 ? 0 : index_of_node_[listed_ - 1] + 1;
+  places_.resize(known), start_.resize(known + 1);
+  for (size_t i = listed_; i < t_.order.size(); ++i) {
     for (const NodeId n : slots_[i]) {
       index_of_clone_[n] = places_.size(), places_.push_back(place_of_clone(int32_t(i), n));
       start_.push_back(start_.back() + t_.ticks[n]);
@@ -199,6 +200,7 @@ void Sketch::list_places() {
     index_of_node_[i] = places_.size(), places_.push_back(place_of_node(int32_t(i)));
     start_.push_back(start_.back() + t_.ticks[t_.order[i]]);
   }
+  listed_ = t_.order.size();
 }
 
 size_t Sketch::index_of(Place place) const {

@@ -133,7 +133,7 @@ class Sketch {
   std::vector<StorageId> away_;
   std::vector<Trip> trips_;
   std::vector<std::pair<Place, size_t>> homeward_;  // by when they have to be back, negative
-  bool has_places_ = false;
+  size_t listed_ = 0;                               // places up to that position
   std::vector<Place> places_;
   std::vector<int64_t> start_;
   std::vector<size_t> index_of_node_;
