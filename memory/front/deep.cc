@@ -7,7 +7,9 @@
 #include <span>
 #include <utility>
 
+#include "memory/front/block_count.h"
 #include "memory/front/block_variants.h"
+#include "memory/front/unbeaten.h"
 #include "memory/passes/parts.h"
 #include "memory/recompute/reruns.h"
 #include "memory/schedule/delay_forward.h"
@@ -169,16 +171,7 @@ std::vector<DeepPlan> deep_plans(const Program& program, const CompileOptions& o
     plan.bytes = step.bytes, plan.ms = step.times.step_ms;
     plans.push_back(std::move(plan));
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const DeepPlan& a, const DeepPlan& b) {
-    return a.ms != b.ms ? a.ms < b.ms : a.bytes < b.bytes;
-  });
-  int64_t least = std::numeric_limits<int64_t>::max();
-  std::erase_if(plans, [&](const DeepPlan& plan) {
-    if (plan.bytes >= least) return true;
-    least = plan.bytes;
-    return false;
-  });
-  return plans;
+  return unbeaten(std::move(plans), &DeepPlan::ms, &DeepPlan::bytes);
 }
 
 }  // namespace pal

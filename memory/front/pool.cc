@@ -12,6 +12,7 @@
 #include "memory/front/choose.h"
 #include "memory/front/deep.h"
 #include "memory/front/maps.h"
+#include "memory/front/unbeaten.h"
 #include "memory/pass.h"
 #include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
@@ -69,7 +70,8 @@ class Pool {
     for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     add_deep();
     place_pool();
-    front.points = unbeaten();
+    front.points = unbeaten(std::move(placed_), &FrontPoint::step_ms, &FrontPoint::bytes);
+    std::reverse(front.points.begin(), front.points.end());
     bound(front);
     return front;
   }
@@ -213,18 +215,6 @@ class Pool {
     pool_.clear();
   }
 
-  std::vector<FrontPoint> unbeaten() {
-    std::stable_sort(placed_.begin(), placed_.end(), [](const FrontPoint& a, const FrontPoint& b) {
-      return a.step_ms != b.step_ms ? a.step_ms < b.step_ms : a.bytes < b.bytes;
-    });
-    std::vector<FrontPoint> points;
-    for (FrontPoint& point : placed_) {
-      if (points.empty() || point.bytes < points.back().bytes) points.push_back(std::move(point));
-    }
-    std::reverse(points.begin(), points.end());
-    return points;
-  }
-
   Program recorded_;
   KernelCache& cache_;
   const StateLayout& layout_;
@@ -243,10 +233,12 @@ CompileOptions without_techniques(CompileOptions options) {
   return options;
 }
 
-const FrontPoint* Front::pick(int64_t budget) const {
+const FrontPoint* Front::pick(const FrontLimits& limits) const {
   const FrontPoint* fastest = nullptr;
   for (const FrontPoint& point : points) {
-    if (point.bytes <= budget) fastest = &point;
+    if (point.bytes > limits.device || point.step_ms > limits.step_ms) continue;
+    if (point.offloaded > 0 && point.host > limits.host) continue;
+    fastest = &point;
   }
   return fastest;
 }

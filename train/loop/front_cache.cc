@@ -1,8 +1,11 @@
 // Keys, and fronts as JSON.
 #include "train/loop/front_cache.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -27,6 +30,8 @@ using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
 constexpr int64_t kPlannerVersion = 3;
+// What is being written is done by then.
+constexpr std::chrono::hours kLeftBehind{24};
 
 void take_program(Fingerprint& f, const Program& p) {
   f.take(int64_t(p.values.size()));
@@ -247,10 +252,13 @@ void FrontCache::keep(uint64_t key, const Front& front) const {
   try {
     fs::create_directories(folder_);
     const std::string body = front_json(front).dump() + "\n", head = head_of(key, body);
-    AtomicFile file(file_of(key).string());
+    // Two processes may make the same front: each writes a file of its own.
+    const fs::path own = file_of(key).replace_extension(std::to_string(::getpid()));
+    AtomicFile file(own.string());
     file.write(head.data(), head.size());
     file.write(body.data(), body.size());
     file.commit();
+    fs::rename(own, file_of(key));
     make_room();
   } catch (const std::exception& fault) {
     log_info("the front is not kept for the next time: " + one_line(fault.what()));
@@ -260,9 +268,13 @@ void FrontCache::keep(uint64_t key, const Front& front) const {
 void FrontCache::make_room() const {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code gone;  // another process may remove them too
+  const auto now = fs::file_time_type::clock::now();
   for (const auto& entry : fs::directory_iterator(folder_, gone)) {
     const fs::file_time_type used = entry.last_write_time(gone);
-    if (!gone) files.emplace_back(used, entry.path());
+    if (gone) continue;
+    // What is not whole is some writer's, or was left by one that was killed.
+    const bool whole = entry.path().extension() == ".json";
+    if (whole || now - used > kLeftBehind) files.emplace_back(used, entry.path());
   }
   if (files.size() <= most_files_) return;
   std::sort(files.begin(), files.end());
