@@ -29,8 +29,24 @@ struct TrainSection : Section {
              "instead of batch_size: every bucket's batch is as many sentences as fit this many "
              "words of its longer padded side (a multiple of 8 when at least 8); null: off",
              {.min = 1, .max = 10'000'000});
-  Option<int64_t> accumulate =
-      option("accumulate", 1, "micro-batches summed in one update", {.min = 1, .max = 10'000});
+  Option<std::optional<int64_t>> accumulate =
+      option("accumulate", {},
+             "micro-batches summed in one update, of all ranks together, which divide them evenly; "
+             "null: one a rank",
+             {.min = 1, .max = 10'000});
+  Option<std::optional<std::string>> reduction = option(
+      "reduction", {},
+      "how gradients of micro-batches become one sum. ordered: along a fixed binary tree, so that "
+      "results do not depend on the number of ranks; library: one after the other, and over ranks "
+      "as MPI or NCCL likes; null: ordered with several ranks, else library",
+      {.choices = {"ordered", "library"}});
+  Option<std::optional<Size>> bucket =
+      option("bucket", {}, "of several ranks: bytes of gradients that travel together; null: 25MiB",
+             {.effect = Effect::none});
+  Option<double> rank_timeout =
+      option("rank_timeout", 300.0,
+             "of several ranks: seconds after which one that does not answer ends the run",
+             {.min = 1, .max = 1e6, .effect = Effect::none});
   Option<bool> overlap_micro_batches = option(
       "overlap_micro_batches", false,
       "of accumulate: run two micro-batches side by side, the forward pass of one beside the "

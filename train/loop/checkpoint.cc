@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "train/loop/ema.h"
+#include "train/loop/micro_batch.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal {
@@ -47,6 +48,13 @@ bool is_weight(const StateTensor& slot) {
   return slot.role == Role::weight || slot.role == Role::statistic;
 }
 
+// What accumulators hold is of one update: nothing to go on from.
+bool is_accumulator(const std::string& name) { return name.starts_with(kAccumulator); }
+
+bool is_kept(const StateTensor& slot, bool all) {
+  return is_weight(slot) || (all && !is_accumulator(slot.name));
+}
+
 // The 120 of "step-120.safetensors"; -1 for other names.
 int64_t step_of(const std::string& name) {
   constexpr std::string_view begin = "step-", end = ".safetensors";
@@ -61,7 +69,7 @@ void save(const std::filesystem::path& file, ProgramSet& programs, bool all,
           const std::map<std::string, std::string>& metadata) {
   std::vector<TensorView> views;
   for (const StateTensor& slot : programs.state()) {
-    if (all || is_weight(slot)) views.push_back(view_of(slot));
+    if (is_kept(slot, all)) views.push_back(view_of(slot));
   }
   save_safetensors(file.string(), views, metadata);
 }
@@ -71,7 +79,7 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
           bool all) {
   std::vector<StateTensor> slots;
   for (StateTensor& slot : programs.state()) {
-    if (all || is_weight(slot)) slots.push_back(slot);
+    if (is_kept(slot, all)) slots.push_back(slot);
   }
   std::string faults;
   auto fault = [&](const std::string& what) { faults += (faults.empty() ? "" : "; ") + what; };
@@ -88,6 +96,7 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
   }
   for (const TensorView& tensor : source.tensors()) {
     if (known.contains(tensor.name) || (!all && !names_weight(tensor.name))) continue;
+    if (is_accumulator(tensor.name)) continue;  // earlier versions kept them
     fault(tensor.name + " is not in the model");
   }
   if (!faults.empty()) {
@@ -149,7 +158,7 @@ TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& prog
 }
 
 bool names_weight(const std::string& tensor) {  // the others have prefixes
-  for (const char* prefix : {"optimizer/", "accumulator/", kEmaPrefix}) {
+  for (const char* prefix : {"optimizer/", kAccumulator, kEmaPrefix}) {
     if (tensor.starts_with(prefix)) return false;
   }
   return true;
