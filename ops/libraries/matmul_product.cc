@@ -93,7 +93,7 @@ std::unique_ptr<Launch> launch_whole(ProductShape s, int threads) {
   const auto pd = describe(axes, s, b_desc(axes, s));
   const std::string_view kernel = pd.impl_info_str();
   if (!kernel.starts_with("brg")) return nullptr;
-  const bool tiles = kernel.find("amx") != kernel.npos;
+  const bool tiles = kernel.find("amx") != std::string_view::npos;
   if (tiles && s.batch == 1 && s.k > kSplitTileSum && threads >= kSplitTileThreads) {
     return launch_whole(s, kSplitTileThreads - 1);
   }
