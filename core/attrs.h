@@ -6,7 +6,7 @@
 //   };
 //
 // fields() gives printing, hashing and equality; values may be bool, integers, floats, DType,
-// Shape.
+// Shape, lists of Shape.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <tuple>
 #include <type_traits>
 #include <typeinfo>
+#include <vector>
 
 #include "core/spec.h"
 #include "core/text.h"
@@ -61,7 +62,11 @@ class Attrs {
       return to_string(value);
     else if constexpr (std::is_floating_point_v<T>)
       return print_float(value);
-    else
+    else if constexpr (std::is_same_v<T, std::vector<Shape>>) {
+      std::string out;
+      for (const Shape& shape : value) out += to_string(shape) += ' ';
+      return out;
+    } else
       return std::to_string(static_cast<int64_t>(value));
   }
   template <class T> static size_t number(const T& value) {
@@ -69,7 +74,11 @@ class Attrs {
       return hash_of(TensorSpec{value});
     else if constexpr (std::is_floating_point_v<T>)
       return std::bit_cast<uint64_t>(double(value));
-    else
+    else if constexpr (std::is_same_v<T, std::vector<Shape>>) {
+      size_t h = value.size();
+      for (const Shape& shape : value) h = hash_combine(h, number(shape));
+      return h;
+    } else
       return static_cast<size_t>(value);
   }
   template <class A> struct Boxed final : Base {

@@ -98,6 +98,11 @@ std::vector<Val> Builder::emit(const OpDef& op, std::vector<Val> in, Attrs attrs
             .scope = scope_,
             .step = step_};
   if (op.writes_state) node.phase = Phase::update;
+  if (op.collective) {
+    for (NodeId n = program_.node_count(); n-- > 0 && node.waits.empty();) {
+      if (program_.node(n).op->collective) node.waits = {n};
+    }
+  }
   std::vector<Val> out;
   for (size_t i = 0; i < out_specs.size(); ++i) {
     Value value{.spec = std::move(out_specs[i]),

@@ -9,6 +9,7 @@
 namespace pal {
 
 class Accelerator;  // core/accelerator.h
+class Group;        // core/ranks/group.h
 
 enum class DeviceKind : uint8_t { cpu, cuda };
 
@@ -19,6 +20,7 @@ struct Device {
   // Of an accelerator: record a step once and replay it; round f32 operands of products to 11 bits
   // (TF32) for tensor cores, with f32 sums; give convolutions to cuDNN where it is found.
   bool graphs = true, tf32 = false, cudnn = true;
+  std::shared_ptr<Group> group = nullptr;  // the ranks that it trains with; null: it is alone
 };
 
 // All processors this process may use, or `threads` where it is positive.

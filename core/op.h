@@ -63,6 +63,7 @@ struct Window {
 
 struct Cost {
   double flops = 0, bytes = 0;
+  double link = 0;  // bytes that a rank sends to others
 };
 
 struct Queue;  // where a kernel runs: on the CPU a thread with its number of workers
@@ -140,6 +141,9 @@ struct OpDef {
   std::vector<Window> (*windows)(SpecSpan in, SpecSpan out, const Attrs&) = nullptr;
   Cost (*cost)(SpecSpan in, SpecSpan out,
                const Attrs&) = nullptr;  // null: one flop an output element, none of a window
+  // Ranks exchange bytes in it: every rank runs the same of them in the same order, so none may be
+  // run again, dropped or moved past another.
+  bool collective = false;
   bool writes_state = false;  // an update: output i is the next value of the state that operand
                               // shares[i].operand holds
 

@@ -1,6 +1,8 @@
 // Checks of a whole program, rule by rule.
 #include "core/verify.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/op.h"
 #include "core/order.h"
@@ -46,6 +48,24 @@ void check_waits(const Program& p) {
       if (w >= 0 && w < n) continue;
       fail(p, n, "waits for node " + std::to_string(w) + ", which is not earlier");
     }
+  }
+}
+
+// Ranks whose collectives came in another order would wait for each other for ever.
+void check_collectives(const Program& p) {
+  NodeId last = kNone;
+  const int queues = queue_count(p);
+  for (NodeId n : p.nodes.ids()) {
+    const Node& node = p.node(n);
+    if (!node.op->collective) continue;
+    const bool waits = last == kNone ||
+                       std::find(node.waits.begin(), node.waits.end(), last) != node.waits.end();
+    // Once there are several queues no pass reorders one.
+    const bool follows = queues > 1 && p.node(last).queue == node.queue;
+    if (!waits && !follows) {
+      fail(p, n, "does not wait for node " + std::to_string(last) + ", the collective before it");
+    }
+    last = n;
   }
 }
 
@@ -156,6 +176,7 @@ void check_state(const Program& p, const Values& values, const Order& order) {
 void verify(const Program& program) {
   Values values(program);
   check_waits(program);
+  check_collectives(program);
   const Order order(program);
   for (NodeId n : program.nodes.ids()) {
     check_operands(program, n, values, order);

@@ -93,15 +93,20 @@ void BatchOrder::start_epoch() {
   ready_ = true;
 }
 
+void BatchOrder::pass_over(int64_t batches) {
+  const int64_t at = state_.batch_in_epoch + batches, each = batches_per_epoch();
+  ready_ = ready_ && at < each;
+  state_ = {state_.epoch + at / each, at % each};
+}
+
 BatchOrder::Batch BatchOrder::next() {
+  if (taken_ % share_.count == 0) pass_over(share_.first);
   if (!ready_) start_epoch();
   const Cut cut = cuts_[static_cast<size_t>(order_[static_cast<size_t>(state_.batch_in_epoch)])];
   Batch batch{
       cut.bucket, std::span(items_).subspan(size_t(cut.begin), size_t(cut.count)), state_, {}};
-  if (++state_.batch_in_epoch == batches_per_epoch()) {
-    state_ = {state_.epoch + 1, 0};
-    ready_ = false;
-  }
+  pass_over(1);
+  if (++taken_ % share_.count == 0) pass_over(share_.of - share_.first - share_.count);
   batch.resume = state_;
   return batch;
 }

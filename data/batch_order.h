@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "data/batch_share.h"
 #include "data/batches.h"
 
 namespace pal {
@@ -36,6 +37,8 @@ class BatchOrder {
   IteratorState state() const { return state_; }  // of the batch that next() will give
   // Goes on from there. UsageError when the epoch has no such batch: other data or another ladder.
   void restore(IteratorState state);
+  // From where it stands now, next() gives those of a share alone, and resume counts the others too.
+  void take_share(BatchShare share) { share_ = share, taken_ = 0; }
 
  private:
   struct Cut {
@@ -43,7 +46,10 @@ class BatchOrder {
     int32_t begin, count;  // in items_
   };
   void start_epoch();
+  void pass_over(int64_t batches);
 
+  BatchShare share_;
+  int64_t taken_ = 0;
   uint64_t seed_;
   IteratorState state_;
   bool ready_ = false;                  // the order of state_.epoch is made

@@ -23,6 +23,7 @@ class TrainIterator {
   IteratorState state() const { return order_.state(); }  // of the batch that next() will give
   // Goes on from there. UsageError when the epoch has no such batch: another corpus or ladder.
   void restore(IteratorState state) { order_.restore(state); }
+  void take_share(BatchShare share) { order_.take_share(share); }
 
  private:
   const EncodedText& text_;

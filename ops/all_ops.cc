@@ -17,6 +17,7 @@
 #include "ops/elementwise/self_gated.h"
 #include "ops/encodings/dpr.h"
 #include "ops/encodings/ssdc.h"
+#include "ops/exchange/exchange.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/losses/ctc_loss.h"
 #include "ops/losses/log_softmax.h"
@@ -38,6 +39,7 @@
 #include "ops/sums/gates.h"
 #include "ops/sums/reduce.h"
 #include "ops/sums/scale_by.h"
+#include "ops/sums/square_tiles.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/clip_bits.h"
 #include "ops/tensors/columns.h"
@@ -47,6 +49,7 @@
 #include "ops/tensors/reorder.h"
 #include "ops/tensors/row_order.h"
 #include "ops/tensors/state.h"
+#include "ops/tensors/state_rows.h"
 #include "ops/tensors/subsample.h"
 #include "ops/tensors/transfers.h"
 #include "ops/tensors/views.h"
@@ -60,6 +63,9 @@ std::span<const OpDef* const> all_ops() {
       &add_broadcast_op,
       &add_outer_op,
       &add_positions_op,
+      &all_gather_op,
+      &all_reduce_op,
+      &all_to_all_op,
       &argmax_rows_op,
       &assign_op,
       &attention_op,
@@ -110,6 +116,7 @@ std::span<const OpDef* const> all_ops() {
       &frame_norm_grad_op,
       &frame_norm_infer_op,
       &gate_and_op,
+      &gather_state_op,
       &gelu_op,
       &gelu_grad_op,
       &gelu_tanh_op,
@@ -143,8 +150,12 @@ std::span<const OpDef* const> all_ops() {
       &momentum_op,
       &move_op,
       &moving_average_op,
+      &moving_averages_op,
       &mul_op,
+      &own_piece_op,
       &pass_inside_op,
+      &put_row_op,
+      &reduce_scatter_op,
       &relu_op,
       &reorder_op,
       &reshape_op,
@@ -163,6 +174,7 @@ std::span<const OpDef* const> all_ops() {
       &slice_grad_op,
       &softmax_op,
       &softmax_grad_op,
+      &square_tiles_op,
       &ssdc_decode_op,
       &ssdc_encode_op,
       &stack_op,
@@ -173,10 +185,12 @@ std::span<const OpDef* const> all_ops() {
       &sum_all_op,
       &sum_leading_op,
       &sum_of_squares_op,
+      &sum_tiles_op,
       &swap_leading_op,
       &tanh_op,
       &tanh_grad_op,
       &to_bits_op,
+      &tree_sum_op,
       &unbind_op,
   };
   return ops;

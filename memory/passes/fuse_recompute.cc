@@ -267,7 +267,13 @@ Program fuse(Program program, std::string* note, std::span<const Rewrite* const>
   for (const Match& m : matches.list()) {
     if (m.stays() != kNone) program.node(m.stays()).attrs = m.pattern->form.stays.attrs;
   }
+  // Nodes of matches wait for none and nobody waits for them; the others keep their order.
+  ByNode<NodeId> number(program.nodes.size(), kNone);
   for (const Arrangement::Item& item : arranged->order()) {
+    if (item.node != kNone) {
+      number[item.node] = nodes.next_id();
+      for (NodeId& wait : program.node(item.node).waits) wait = number[wait];
+    }
     nodes.push_back(std::move(item.node == kNone ? made[item.match] : program.node(item.node)));
   }
   program.nodes = std::move(nodes);

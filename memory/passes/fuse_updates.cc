@@ -18,7 +18,7 @@ struct Run {
 
   bool accepts(const Program& p, NodeId n) const {
     const Node &first = p.node(nodes.front()), &node = p.node(n);
-    if (node.op != first.op || !node.waits.empty() || !(node.attrs == first.attrs)) {
+    if (node.op != first.op || !node.waits.empty() || node.op->collective || !(node.attrs == first.attrs)) {
       return false;
     }
     // The groups of one node run in any order: none may read what another writes.
@@ -44,7 +44,9 @@ struct Run {
   }
 };
 
-bool can_batch(const Node& node) { return node.op->writes_state && node.op->arity; }
+bool can_batch(const Node& node) {
+  return node.op->writes_state && node.op->arity && !node.op->collective;
+}
 
 Node fused(const Program& p, const std::vector<NodeId>& run) {
   Node out = p.node(run.front());

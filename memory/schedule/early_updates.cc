@@ -24,11 +24,12 @@ ByNode<char> from_gradients(const Program& p) {
 bool is_gate(const Program& p, ValueId v) { return p.value(v).role == Role::gate; }
 
 // By node: updates, and nodes made of weight gradients, and gates, that nobody but moving nodes
-// reads.
+// reads or waits for.
 ByNode<char> moving(const Program& p) {
   const ByNode<char> gradients = from_gradients(p);
   const Readers readers(p);
   ByNode<char> moves(p.nodes.size(), 0);
+  ByNode<char> awaited(p.nodes.size(), 0);  // by one that stays
   for (NodeId n = p.node_count(); n-- > 0;) {
     const Node& node = p.node(n);
     bool all = gradients[n];
@@ -36,7 +37,8 @@ ByNode<char> moving(const Program& p) {
     for (ValueId v : present(node.out)) {
       for (NodeId r : readers[v]) all &= bool(moves[r]);
     }
-    moves[n] = node.op->writes_state || all;
+    moves[n] = (node.op->writes_state || all) && !awaited[n];
+    for (NodeId w : node.waits) awaited[w] |= !moves[n];
   }
   return moves;
 }

@@ -286,5 +286,42 @@ TEST(Prefetch, BuffersCirculate) {
   EXPECT_LE(buffers.size(), 3u);  // two slots and the consumer's own
 }
 
+// Ranks that share the batches of updates see each once, in the same places, over epochs; and say
+// the same of where they stand.
+TEST(TrainIterator, SharesBatches) {
+  const EncodedText text = some_text(37);
+  for (const auto& [ranks, of] : {std::pair{2, 4}, {4, 4}, {3, 6}, {2, 10}}) {
+    TrainIterator whole(text, kLadder, 5);
+    whole.restore({1, 2});
+    std::vector<TrainIterator> parts;
+    for (int r = 0; r < ranks; ++r) {
+      parts.emplace_back(text, kLadder, 5).restore({1, 2});
+      parts.back().take_share({r * of / ranks, of / ranks, of});
+    }
+    for (int update = 0; update < 9; ++update) {
+      std::vector<std::vector<int32_t>> rows;
+      TextBatch batch;
+      for (int i = 0; i < of; ++i) whole.next(batch), rows.push_back(batch.rows);
+      const IteratorState resume = batch.resume;
+      for (int r = 0; r < ranks; ++r) {
+        for (int i = 0; i < of / ranks; ++i) {
+          parts[size_t(r)].next(batch);
+          EXPECT_EQ(batch.rows, rows[size_t(r * of / ranks + i)]);
+        }
+        EXPECT_EQ(batch.resume, resume) << "rank " << r << " of " << ranks;
+      }
+    }
+  }
+}
+
+TEST(BatchShare, CountsOthersToo) {
+  const BatchShare share{2, 2, 6};
+  const int64_t numbers[] = {2, 3, 8, 9}, done[] = {0, 3, 6, 9, 12};
+  for (int64_t n = 0; n < 4; ++n) EXPECT_EQ(share.number(n), numbers[n]);
+  for (int64_t n = 0; n < 5; ++n) EXPECT_EQ(share.done(n), done[n]);
+  EXPECT_EQ(BatchShare().number(7), 7);
+  EXPECT_EQ(BatchShare().done(7), 7);
+}
+
 }  // namespace
 }  // namespace pal

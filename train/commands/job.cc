@@ -9,6 +9,7 @@
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/images/image_task.h"
+#include "train/loop/ranks_of_run.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
 #include "train/report/plan_report.h"
@@ -75,6 +76,15 @@ void Job::set_threads(int threads) {
 }
 
 void Job::check_folder() {
+  check_run();
+  const std::optional<Config> saved =
+      args_.resume ? std::optional(load_config(args_.out / "config.yaml")) : std::nullopt;
+  args_.config = with_ranks(args_.config, args_.config.ranks, saved ? &*saved : nullptr);
+  running_.config = with_ranks(running_.config, args_.config.ranks, saved ? &*saved : nullptr);
+  if (saved) check_resume(args_);
+}
+
+void Job::check_run() {
   if (args_.resume && !holds_run(args_.out)) {
     throw UsageError(args_.out.string() + ": holds no run to resume; start it without --resume");
   }
@@ -87,7 +97,6 @@ void Job::check_folder() {
       args_.config = with_recording(args_.config, saved);
       running_.config = with_recording(running_.config, saved);
     }
-    check_resume(args_);
   } else if (!args_.dry_run && holds_run(args_.out)) {
     throw UsageError(args_.out.string() +
                      ": holds a run already; go on with --resume, or choose "
@@ -122,6 +131,10 @@ void Job::pin_recording() {
 
 void Job::prepare(PoolShare share) {
   share_ = std::move(share);
+  if (running_.group && !running_.config.device.threads->has_value()) {
+    const Device whole = cpu_device();
+    set_threads(std::max(1, whole.threads / running_.group->local_size()));
+  }
   trainer_ = std::make_unique<Trainer>(running_, std::move(task_), share_);
 }
 
@@ -176,6 +189,7 @@ std::string Job::plan() {
 int64_t Job::bytes() const { return trainer_->arena_bytes(); }
 
 void Job::begin_folder() {
+  if (running_.group && running_.group->rank() > 0) return;
   std::error_code error;
   std::filesystem::create_directories(args_.out, error);
   if (error) throw UsageError(args_.out.string() + ": cannot be made: " + error.message());

@@ -72,6 +72,7 @@ class Job {
   const Config& config() const { return running_.config; }  // with the threads
 
  private:
+  void check_run();
   void pin_recording();
 
   TrainArgs args_;

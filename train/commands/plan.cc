@@ -56,8 +56,8 @@ struct Planner {
 Planned Planner::bucket(Lengths bucket, CompileOptions options) const {
   Program program = record_plan_step(task, args.config, bucket);
   if (options.encode.ssdc) {
-    const int64_t n = *args.config.train.accumulate;
-    densities.put_into(options.encode, step_name(bucket, micro_batch_of(n - 1, n)), program);
+    const MicroBatch last = Update(args.config.train, args.config.ranks).last();
+    densities.put_into(options.encode, step_name(bucket, last), program);
   }
   const StateLayout layout(program);
   if (!options.must_fit) return {compile(std::move(program), cache, layout, options), bucket, ""};
@@ -120,8 +120,9 @@ int64_t Planner::without_sparse(Planned& step, const CompileOptions& options,
 
 // What the last two micro-batches of an update that run side by side need.
 PairFacts overlapped(const Planner& planner, Lengths bucket, const CompileOptions& options) {
-  const int64_t n = *planner.args.config.train.accumulate, i = n - 2 - n % 2;
-  const MicroBatch of_first = micro_batch_of(i, n), of_second = micro_batch_of(i + 1, n);
+  const Update update(planner.args.config.train, planner.args.config.ranks);
+  const int64_t n = update.per_rank(), i = n - 2 - n % 2;
+  const MicroBatch of_first = update.kind(i), of_second = update.kind(i + 1);
   const auto record = [&](MicroBatch kind) {
     return record_bucket_step(planner.task, planner.args.config, bucket, kind);
   };
@@ -129,7 +130,7 @@ PairFacts overlapped(const Planner& planner, Lengths bucket, const CompileOption
   StateLayout layout(first);
   layout.add(second);
   const PairQueues queues = planner.cache.device().accelerator ? PairQueues::two : PairQueues::one;
-  PairFacts facts{.micro_batches = std::string(to_string(of_first)) + "+" + to_string(of_second)};
+  PairFacts facts{.micro_batches = to_string(of_first) + "+" + to_string(of_second)};
   try {
     const CompiledPair pair = compile_pair(first, second, planner.cache, layout, options, queues);
     facts.line = "micro-batches " + to_string(pair.step.passes.back());

@@ -21,6 +21,7 @@ const std::atomic<bool>& catch_stop_signals() {
   stop_requested = false;
   std::signal(SIGTERM, on_signal);
   std::signal(SIGINT, on_signal);
+  std::signal(SIGUSR1, on_signal);
   return stop_requested;
 }
 

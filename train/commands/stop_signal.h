@@ -1,10 +1,10 @@
-// SIGTERM and SIGINT: the first asks runs to stop between steps, a second ends the process at once.
+// SIGTERM, SIGINT, and SIGUSR1, which mpirun passes on: the first asks runs to stop between steps, a second ends the process at once.
 #pragma once
 #include <atomic>
 
 namespace pal {
 
-// Takes both signals from now on. What it returns turns true when one comes.
+// Takes these signals from now on. What it returns turns true when one comes.
 const std::atomic<bool>& catch_stop_signals();
 
 }  // namespace pal

@@ -1,32 +1,78 @@
 // pal train: a run from its configuration to its last checkpoint.
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "core/ranks/launch.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/commands/job.h"
+#include "train/commands/launch_ranks.h"
 #include "train/commands/stop_signal.h"
+#include "train/loop/rank_talk.h"
+#include "train/loop/ranks_of_run.h"
+#include "train/run_files/log.h"
 
 namespace pal {
 
-int run_train(const TrainArgs& args) {
+namespace {
+
+int train(const TrainArgs& args) {
   Job job(args);
   job.check_folder();
   job.load();
   job.prepare();
   job.describe();
-  if (args.dry_run) return args.json ? print(job.plan() + "\n") : kExitDone;
+  const bool prints = args.json && !(args.group && args.group->rank() > 0);
+  if (args.dry_run) return prints ? pal::print(job.plan() + "\n") : kExitDone;
   job.begin_folder();
   job.run(catch_stop_signals());
   const nlohmann::json summary = job.finish();
-  if (args.json) print(summary.dump() + "\n");
+  if (prints) pal::print(summary.dump() + "\n");
   return job.interrupted() ? kExitInterrupted : kExitDone;
 }
 
+// A rank that cannot go on ends the others too, once it has said why. What all of them find wrong is
+// said by rank 0, which is the quickest.
+int train_as_rank(TrainArgs args, std::shared_ptr<Group> group) {
+  args.config.ranks = group->size();
+  group->set_timeout(*args.config.train.rank_timeout);
+  args.group = group;
+  try {
+    const int code = train(args);
+    const RankTalk ranks(group);
+    ranks.now("the end");
+    ranks.meet();
+    return code;
+  } catch (...) {
+    const Failure failure = failure_at_hand();
+    if (group->rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    log_error(failure.what);
+    group->abandon(failure.exit_code);
+  }
+}
+
+}  // namespace
+
+int run_train(const TrainArgs& args) {
+  if (std::shared_ptr<Group> group = ranks_at_hand()) return train_as_rank(args, std::move(group));
+  return train(args);
+}
+
 namespace {
+
+struct RankedRun {
+  int64_t ranks;
+  std::vector<std::string> arguments;
+};
+int run_ranks(const RankedRun& run) { return launch_ranks(run.ranks, run.arguments); }
 
 struct TrainFlags {
   TrainArgs args;
   ConfigFlags config;
   std::string steps, device;
   bool dump = false;
+  std::optional<int64_t> ranks;
 
   void declare(Flags& flags) {
     config.add(flags);
@@ -35,8 +81,23 @@ struct TrainFlags {
     flags.add("--resume", args.resume, "go on with the run in --out");
     flags.add("--device", device, "cpu, cuda or auto", {.type = "D"});
     flags.add("--dump-config", dump, "print the resolved configuration and exit");
+    flags.add("--ranks", ranks, "train with N processes of this machine (MPI)", {.type = "N"});
     flags.add("--dry-run", args.dry_run, "plan the step, print it, and train nothing");
     add_json(flags, args.json, "--dump-config");
+  }
+  // The command that each of several ranks runs.
+  std::vector<std::string> arguments() const {
+    std::vector<std::string> out{"train"};
+    const auto add = [&](const char* flag, const std::string& value) {
+      if (!value.empty()) out.insert(out.end(), {flag, value});
+    };
+    add("--config", config.config);
+    for (const std::string& assignment : config.set) add("--set", assignment);
+    add("--steps", steps), add("--device", device), add("--out", args.out.string());
+    if (args.resume) out.emplace_back("--resume");
+    if (args.dry_run) out.emplace_back("--dry-run");
+    if (args.json) out.emplace_back("--json");
+    return out;
   }
   Request read() {
     std::vector<Override> overrides;
@@ -50,8 +111,12 @@ struct TrainFlags {
     std::filesystem::path own;
     if (args.resume && !args.out.empty()) own = args.out / "config.yaml";
     args.config = config.read("train", own, overrides, args.name);
+    if (ranks) check_range("--ranks", *ranks, 1, 4096);
     if (dump) return request<run_print>(PrintText{dump_config(args.config)});
     if (args.out.empty()) args.out = std::filesystem::path("runs") / args.name;
+    if (ranks.value_or(1) > 1 && !launch_at_hand()) {
+      return request<run_ranks>(RankedRun{*ranks, arguments()});
+    }
     return request<run_train>(args);
   }
 };

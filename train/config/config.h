@@ -58,6 +58,8 @@ struct Config {
   TrainConfig train;
   MemoryConfig memory;
   DeviceConfig device;
+  // Processes that train together. No option: a launcher says it, or who plans for several.
+  int64_t ranks = 1;
 
   // Out of line: compiled once, not in every file that copies a configuration.
   Config();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "ops/encodings/dpr.h"
 
 namespace pal {
@@ -37,9 +38,26 @@ Rules<TrainConfig> train_rules() {
       {"train.overlap_micro_batches, train.accumulate",
        "overlapping takes two micro-batches or more",
        [](const TrainConfig& t) -> std::string {
-         if (!*t.overlap_micro_batches || *t.accumulate > 1) return "";
+         if (!*t.overlap_micro_batches || t.accumulate->value_or(1) > 1) return "";
          return "train.overlap_micro_batches: there is one micro-batch in an update; raise "
                 "train.accumulate, or leave it out";
+       }},
+      {"train.bucket", "auto, or a size",
+       [](const TrainConfig& t) -> std::string {
+         if (*t.bucket == "auto") return "";
+         try {
+           parse_size(*t.bucket);
+         } catch (const UsageError& error) {
+           return std::string("train.bucket: ") + error.what() + "; give a size, or auto";
+         }
+         return "";
+       }},
+      {"train.overlap_micro_batches, train.reduction",
+       "overlapped micro-batches are summed one after the other",
+       [](const TrainConfig& t) -> std::string {
+         if (!*t.overlap_micro_batches || t.reduction->value_or("library") == "library") return "";
+         return "train.overlap_micro_batches: does not combine with train.reduction: ordered; leave "
+                "one of them out";
        }},
       {"train.lr_min, train.lr", "lr_min is at most lr",
        [](const TrainConfig& t) -> std::string {

@@ -1,5 +1,6 @@
 // The sections "train", "memory" and "device" of every configuration.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +16,10 @@
 
 namespace pal {
 
+// What ranks divide among themselves (ZeRO, Rajbhandari et al. 2020, stages 1 to 3).
+enum class Shard : uint8_t { none, optimizer, gradients, weights };
+constexpr auto names(Shard) { return std::array{"none", "optimizer", "gradients", "weights"}; }
+
 struct TrainSection : Section {
   Option<std::optional<int64_t>> steps =
       option("steps", {}, "end after this many optimizer updates (or --steps)",
@@ -29,8 +34,36 @@ struct TrainSection : Section {
              "instead of batch_size: every bucket's batch is as many sentences as fit this many "
              "words of its longer padded side (a multiple of 8 when at least 8); null: off",
              {.min = 1, .max = 10'000'000});
-  Option<int64_t> accumulate =
-      option("accumulate", 1, "micro-batches summed in one update", {.min = 1, .max = 10'000});
+  Option<std::optional<int64_t>> accumulate =
+      option("accumulate", {},
+             "micro-batches summed in one update, of all ranks together, which divide them evenly; "
+             "null: one a rank",
+             {.min = 1, .max = 10'000});
+  Option<std::optional<std::string>> reduction = option(
+      "reduction", {},
+      "how gradients of micro-batches become one sum. ordered: along a fixed binary tree, so that "
+      "results do not depend on the number of ranks; library: one after the other, and over ranks "
+      "as MPI or NCCL likes; null: ordered with several ranks, else library",
+      {.choices = {"ordered", "library"}});
+  Option<Shard> shard = option(
+      "shard", Shard::none,
+      "of several ranks: what each has its piece of. optimizer: the optimizer's state and averages "
+      "of weights; gradients: their sums too, also those of micro-batches with reduction: library; "
+      "weights: these too, gathered for each use",
+      {.effect = Effect::none});
+  Option<std::string> bucket =
+      option("bucket", "auto",
+             "of several ranks: gradients that travel together, as bytes (4MiB); auto: 25MiB",
+             {.effect = Effect::none});
+  Option<std::string> exchange = option(
+      "exchange", "f32",
+      "of several ranks: what gradients and their sums travel as. bf16: in half the bytes, rounded, "
+      "so that results depend on the number of ranks",
+      {.choices = {"f32", "bf16"}});
+  Option<double> rank_timeout =
+      option("rank_timeout", 300.0,
+             "of several ranks: seconds after which one that does not answer ends the run",
+             {.min = 1, .max = 1e6, .effect = Effect::none});
   Option<bool> overlap_micro_batches = option(
       "overlap_micro_batches", false,
       "of accumulate: run two micro-batches side by side, the forward pass of one beside the "

@@ -59,20 +59,18 @@ void ImageTask::start_batches() {
   ImagePart& part = data_->train();
   const TrainingBatchOptions options{batch_, seed_, *data_->config().mixup};
   training_ = std::make_unique<TrainingImages>(part.set, data_->transform(), options, part.bad);
+  start_counting();
   prefetch_ = std::make_unique<ParallelPrefetch<ImageBatch>>(
-      [training = training_.get()](int64_t n, ImageBatch& batch) { training->fill(n, batch); },
-      position_[0], workers_);
+      [this](int64_t own, ImageBatch& batch) { training_->fill(number_of(own), batch); }, 0,
+      workers_);
 }
 
 BatchInfo ImageTask::take(ImageBatch& batch) {
   prefetch_->next(batch);
   data_->warn(data_->train().bad);
-  const int64_t done = ++position_[0], each = training_->batches_per_epoch();
-  return {.normalizer = double(batch.count),
-          .samples = batch.count,
-          .tokens = batch.count,
-          .epoch = double(done) / double(each),
-          .last_of_epoch = done % each == 0};
+  BatchInfo info{.normalizer = double(batch.count), .samples = batch.count, .tokens = batch.count};
+  count_taken(training_->batches_per_epoch(), info);
+  return info;
 }
 
 void ImageTask::fill_batch(Executable& program, const ImageBatch& batch) const {

@@ -63,7 +63,7 @@ int64_t LanguageTask::batches_per_epoch() const {
 }
 
 BatchInfo LanguageTask::take(LanguageBatch& batch) {
-  const int64_t each = batches_per_epoch(), number = position_[0]++;
+  const int64_t each = batches_per_epoch(), number = number_of(taken());
   const int64_t epoch = number / each, first = number % each * batch_;
   if (ordered_ != epoch) {
     order_.resize(static_cast<size_t>(data_->samples("train")));
@@ -72,11 +72,11 @@ BatchInfo LanguageTask::take(LanguageBatch& batch) {
   }
   const size_t rows = std::min(order_.size() - size_t(first), size_t(batch_));
   data_->fill("train", {order_.data() + first, rows}, batch_, model_, uint32_t(epoch), batch);
-  return {.normalizer = double(std::max<int64_t>(batch.targets, 1)),
-          .samples = batch.samples,
-          .tokens = batch.words,
-          .epoch = double(number + 1) / double(each),
-          .last_of_epoch = (number + 1) % each == 0};
+  BatchInfo info{.normalizer = double(std::max<int64_t>(batch.targets, 1)),
+                 .samples = batch.samples,
+                 .tokens = batch.words};
+  count_taken(each, info);
+  return info;
 }
 
 void LanguageTask::fill_batch(Executable& program, const LanguageBatch& batch) const {

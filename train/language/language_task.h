@@ -30,7 +30,7 @@ class LanguageTask final : public BatchedTask<LanguageBatch, LanguageData> {
  private:
   LanguageTask(const Config& config, std::shared_ptr<LanguageData> data);
   int64_t batches_per_epoch() const;
-  void start_batches() override {}  // they are made as they are taken
+  void start_batches() override { start_counting(); }  // they are made as they are taken
   BatchInfo take(LanguageBatch& batch) override;
   void fill_batch(Executable& program, const LanguageBatch& batch) const override;
 

@@ -46,6 +46,7 @@ template <class Batch, class Data> class BatchedTask : public Task {
   Recorded record(Builder& builder, int bucket, Val scalars, bool training) const override {
     return record_lengths(builder, bucket_lengths(bucket), scalars, training);
   }
+  void take_share(BatchShare share) final { share_ = share; }
   const std::vector<BatchInfo>& next(int count) final {
     batches_.resize(size_t(count));
     infos_.clear();
@@ -85,12 +86,26 @@ template <class Batch, class Data> class BatchedTask : public Task {
   // All inputs of a program but the scalars.
   virtual void fill_batch(Executable& program, const Batch& batch) const = 0;
 
+  // For a task whose position is one number of batches, `each` of which are an epoch.
+  void start_counting() { first_ = position_[0], taken_ = 0; }
+  int64_t number_of(int64_t own) const { return first_ + share_.number(own); }
+  // Counts a batch that was taken; info's epoch is that of the position behind it.
+  void count_taken(int64_t each, BatchInfo& info) {
+    const int64_t before = position_[0];
+    position_[0] = first_ + share_.done(++taken_);
+    info.epoch = double(position_[0]) / double(each);
+    info.last_of_epoch = position_[0] / each > before / each;
+  }
+  int64_t taken() const { return taken_; }
+
   const PositionWords words_;
   const uint64_t seed_;
   std::shared_ptr<Data> data_;
   std::vector<int64_t> position_;  // as words_.numbers says
+  BatchShare share_;
 
  private:
+  int64_t first_ = 0, taken_ = 0;  // the position at which counting began, and its own since
   bool started_ = false;
   std::vector<Batch> batches_;
   std::vector<BatchInfo> infos_;
@@ -111,10 +126,11 @@ template <class Batch, class Data> class PrefetchedTask : public BatchedTask<Bat
       throw ProgramError(this->words_.task + " the training batches came to an end");
     }
     const auto [epoch, done] = batch.resume;
+    const int64_t before = this->position_[0];
     this->position_ = {epoch, done};
     return {.bucket = batch.bucket,
             .epoch = double(epoch) + double(done) / double(batches_per_epoch),
-            .last_of_epoch = done == 0};
+            .last_of_epoch = epoch > before};
   }
 };
 

@@ -7,9 +7,9 @@
 namespace pal {
 
 std::pair<MicroBatch, MicroBatch> MicroBatchPairs::last_pair() const {
-  const int64_t n = *config_.accumulate, i = n - 2 - n % 2;
+  const int64_t n = update_.per_rank(), i = n - 2 - n % 2;
   if (i < 0) return {MicroBatch::only, MicroBatch::only};
-  return {micro_batch_of(i, n), micro_batch_of(i + 1, n)};
+  return {update_.kind(i), update_.kind(i + 1)};
 }
 
 std::pair<Executable*, bool> MicroBatchPairs::find(const std::string& name,

@@ -14,8 +14,8 @@ namespace pal {
 
 class MicroBatchPairs {
  public:
-  MicroBatchPairs(const TrainConfig& config, ProgramSet& programs)
-      : config_(config), programs_(programs) {}
+  MicroBatchPairs(const Config& config, ProgramSet& programs)
+      : config_(config.train), update_(config.train, config.ranks), programs_(programs) {}
 
   // The kinds of the last two micro-batches that run side by side in an update: its last two, or,
   // where their number is odd, those before.
@@ -32,6 +32,7 @@ class MicroBatchPairs {
 
  private:
   const TrainConfig& config_;
+  const Update update_;
   ProgramSet& programs_;
   std::set<std::string> too_large_;
   std::string described_;

@@ -106,7 +106,7 @@ class GradientProbe {
 
   void record(int bucket) {
     TrainConfig accumulating = config_.train;
-    accumulating.accumulate = 2;
+    accumulating.accumulate = 2, accumulating.reduction = "library";
     recorded_ =
         record_step([&](Builder& b, Val scalars) { return task_.record(b, bucket, scalars, true); },
                     accumulating, MicroBatch::first);

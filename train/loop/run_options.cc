@@ -7,6 +7,7 @@
 
 #include "core/accelerator.h"
 #include "core/error.h"
+#include "ops/libraries/numerics.h"
 
 namespace pal {
 
@@ -119,6 +120,10 @@ Device choose_device(const DeviceConfig& config, std::string* said) {
             (cpu.threads == 1 ? " thread" : " threads") + (why.empty() ? "" : " (" + why + ")");
   }
   return cpu;
+}
+
+std::string numerics_of(const Device& device) {
+  return (device.accelerator ? device.accelerator->description() : "cpu") + ", " + cpu_numerics();
 }
 
 Device training_device(const Config& config, std::string* said) {

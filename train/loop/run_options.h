@@ -25,4 +25,7 @@ Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
 // device does not have it.
 Device training_device(const Config& config, std::string* said = nullptr);
 
+// What the bits of results depend on besides the configuration and the data.
+std::string numerics_of(const Device& device);
+
 }  // namespace pal

@@ -1,15 +1,19 @@
 // Recording a training step.
 #include "train/loop/step_program.h"
 
+#include <optional>
+
 #include "autograd/differentiate.h"
 #include "autograd/optimizer.h"
 #include "core/error.h"
 #include "core/scalars.h"
+#include "ops/elementwise/add.h"
 #include "ops/sums/gates.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/state.h"
 #include "ops/tensors/transfers.h"
 #include "train/loop/ema.h"
+#include "train/loop/sums_over_ranks.h"
 
 namespace pal {
 namespace {
@@ -45,71 +49,168 @@ void move_statistics(Builder& b, const std::vector<MovedStatistic>& moved, Val g
 
 }  // namespace
 
-MicroBatch micro_batch_of(int64_t i, int64_t n) {
-  if (n == 1) return MicroBatch::only;
-  return i == 0 ? MicroBatch::first : i + 1 == n ? MicroBatch::last : MicroBatch::middle;
-}
+namespace {
 
-const char* to_string(MicroBatch kind) {
-  static constexpr const char* names[] = {"only", "first", "middle", "last"};
-  return names[size_t(kind)];
-}
+// The sums that micro-batches before this one have left, by accumulator; none where there is one.
+class Accumulators {
+ public:
+  // The same state in every program of the set.
+  Accumulators(Builder& b, const Update& update, const std::vector<std::string>& names,
+               const std::vector<Val>& like) {
+    for (int level = 0; level < update.accumulators(); ++level) {
+      const std::string prefix = kAccumulator + (level ? std::to_string(level) + "/" : "");
+      std::vector<Val>& sums = levels_.emplace_back();
+      for (size_t i = 0; i < names.size(); ++i) {
+        sums.push_back(b.state(prefix + names[i], like[i].spec(), Role::weight_gradient));
+      }
+    }
+  }
+  const std::vector<Val>& level(int level) const { return levels_.at(size_t(level)); }
+
+  // x and the sums that this micro-batch adds; number i of each.
+  Val added(MicroBatch kind, size_t i, Val x) const {
+    for (size_t level = 0; level < levels_.size(); ++level) {
+      if (kind.adds >> level & 1) x = add(levels_[level][i], x);
+    }
+    return x;
+  }
+
+ private:
+  std::vector<std::vector<Val>> levels_;
+};
+
+// Records what follows the forward pass.
+class StepRecorder {
+ public:
+  StepRecorder(Builder& b, const TrainConfig& config, MicroBatch kind, Update update, Val scalars,
+               Recorded recorded)
+      : b_(b),
+        config_(config),
+        kind_(kind),
+        update_(update),
+        scalars_(scalars),
+        recorded_(std::move(recorded)) {
+    for (const StateSlot& slot : b.program().state) {
+      if (slot.role != Role::weight) continue;
+      weights_.push_back({&b, slot.start});
+      names_.push_back(slot.name);
+    }
+  }
+
+  void record() {
+    const Accumulators sums(b_, update_, names_, weights_);
+    std::optional<Accumulators> losses;
+    if (update_.is_whole()) {
+      losses.emplace(b_, update_, std::vector<std::string>{kLossName},
+                     std::vector<Val>{recorded_.loss});
+    }
+    std::vector<Val> gradients = make_gradients(sums);
+    if (!kind_.updates()) {
+      keep(sums, gradients);
+      b_.output("loss", recorded_.loss);
+      if (!losses) return move_own_statistics();
+      keep_loss(*losses);
+      KeptStatistics(b_, update_, recorded_.moved, scalars_);
+      return;
+    }
+    Val loss = recorded_.loss;
+    if (losses) {
+      Builder::Within phase(b_, Phase::backward);
+      loss = losses->added(kind_, 0, loss);
+      if (update_.ranks() > 1) b_.output(kOwnLoss, loss);
+      loss = sum_over_ranks(loss, update_);
+    }
+    b_.output("loss", loss);
+    gradients = sum_over_ranks(b_, gradients, update_, bucket_bytes(config_));
+    const Val gate = finish(gradients, loss);
+    OptimizerSpec optimizer = optimizer_of(config_);
+    if (update_.has_pieces()) optimizer.ranks = update_.ranks();
+    apply_optimizer(b_, optimizer, weights_, gradients, scalars_, gate);
+    if (update_.has_pieces()) gather_weights(b_, weights_, update_, bucket_bytes(config_));
+    if (update_.is_whole()) {
+      KeptStatistics(b_, update_, recorded_.moved, scalars_).move(gate);
+    } else {
+      move_statistics(b_, recorded_.moved, gate);
+    }
+    if (config_.ema->has_value()) {
+      append_ema(b_, weights_, **config_.ema, gate, optimizer.ranks);
+    }
+  }
+
+ private:
+  static constexpr const char* kLossName = "loss";
+
+  std::vector<Val> make_gradients(const Accumulators& sums) {
+    const bool grows = kind_.folds && kind_.adds;
+    std::vector<Val> gradients = differentiate(b_, recorded_.loss, weights_,
+                                               grows ? sums.level(0) : std::vector<Val>{});
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      if (!gradients[i]) {
+        throw ProgramError("the loss does not depend on weight " + names_[i]);
+      }
+      if (grows || !kind_.adds) continue;
+      const Node in_scope{.scope = b_.program().value(gradients[i].id).scope};
+      Builder::Within where(b_, in_scope, Phase::backward);
+      gradients[i] = sums.added(kind_, i, gradients[i]);
+      b_.program().value(gradients[i].id).role = Role::weight_gradient;
+    }
+    return gradients;
+  }
+  void keep(const Accumulators& sums, const std::vector<Val>& gradients) {
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      Builder::Within scope(b_, names_[i]);
+      assign(sums.level(kind_.stores)[i], gradients[i]);
+    }
+  }
+  void keep_loss(const Accumulators& losses) {
+    Builder::Within phase(b_, Phase::backward);
+    assign(losses.level(kind_.stores)[0], losses.added(kind_, 0, recorded_.loss));
+  }
+  // Of a micro-batch by itself.
+  void move_own_statistics() {
+    const bool in_pair = *config_.overlap_micro_batches;
+    if (!in_pair && recorded_.moved.empty()) return;
+    Builder::Within phase(b_, Phase::backward);
+    const Val gate = clip_norm_gate(scalars_, recorded_.loss, {});
+    if (in_pair) b_.output("gate", gate);  // the second's is shut with it
+    move_statistics(b_, recorded_.moved, gate);
+  }
+  Val finish(const std::vector<Val>& gradients, Val loss) {
+    Builder::Within phase(b_, Phase::backward);
+    Builder::Within scope(b_, "grad_norm");
+    std::vector<Val> partials;
+    if (update_.has_pieces()) {
+      partials = squares_of_pieces(gradients, weights_, update_);
+    } else {
+      for (Val g : gradients) partials.push_back(sum_of_squares(g));
+    }
+    const Val gate = gate_of(scalars_, loss, partials, config_);
+    b_.output("gate", gate);
+    b_.output("grad_norm",
+              config_.clip_norm->has_value() ? gate : clip_norm_gate(scalars_, {}, partials));
+    return gate;
+  }
+
+  Builder& b_;
+  const TrainConfig& config_;
+  const MicroBatch kind_;
+  const Update update_;
+  const Val scalars_;
+  const Recorded recorded_;
+  std::vector<Val> weights_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
 
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
-                    const TrainConfig& config, MicroBatch kind) {
+                    const TrainConfig& config, MicroBatch kind, int64_t ranks) {
   Builder b;
   if (*config.precision == "bf16") b.read_weights_as(DType::bf16, cast);
   Val scalars = step_scalars(b.input(kScalarsInput, scalars_spec(), Space::host));
   Recorded recorded = forward(b, scalars);
-  b.output("loss", recorded.loss);
   for (auto& [name, value] : recorded.outputs) b.output(name, value);
-
-  std::vector<Val> weights, sums;
-  std::vector<std::string> names;
-  for (const StateSlot& slot : b.program().state) {
-    if (slot.role != Role::weight) continue;
-    weights.push_back({&b, slot.start});
-    names.push_back(slot.name);
-  }
-  if (*config.accumulate > 1) {  // the same state in every program of the set
-    for (size_t i = 0; i < weights.size(); ++i) {
-      sums.push_back(b.state(kAccumulator + names[i], weights[i].spec(), Role::weight_gradient));
-    }
-  }
-  const bool adds = kind == MicroBatch::middle || kind == MicroBatch::last;
-  std::vector<Val> gradients =
-      differentiate(b, recorded.loss, weights, adds ? sums : std::vector<Val>{});
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (!gradients[i]) throw ProgramError("the loss does not depend on weight " + names[i]);
-  }
-  if (kind == MicroBatch::first || kind == MicroBatch::middle) {
-    for (size_t i = 0; i < weights.size(); ++i) {
-      Builder::Within scope(b, names[i]);
-      assign(sums[i], gradients[i]);
-    }
-    const bool in_pair = *config.overlap_micro_batches;
-    if (in_pair || !recorded.moved.empty()) {
-      Builder::Within phase(b, Phase::backward);
-      const Val gate = clip_norm_gate(scalars, recorded.loss, {});
-      if (in_pair) b.output("gate", gate);  // the second's is shut with it
-      move_statistics(b, recorded.moved, gate);
-    }
-    return b.take();
-  }
-
-  std::vector<Val> partials;
-  {
-    Builder::Within phase(b, Phase::backward);
-    Builder::Within scope(b, "grad_norm");
-    for (Val g : gradients) partials.push_back(sum_of_squares(g));
-    Val gate = gate_of(scalars, recorded.loss, partials, config);
-    b.output("gate", gate);
-    b.output("grad_norm",
-             config.clip_norm->has_value() ? gate : clip_norm_gate(scalars, {}, partials));
-    apply_optimizer(b, optimizer_of(config), weights, gradients, scalars, gate);
-    move_statistics(b, recorded.moved, gate);
-    if (config.ema->has_value()) append_ema(b, weights, **config.ema, gate);
-  }
+  StepRecorder(b, config, kind, Update(config, ranks), scalars, std::move(recorded)).record();
   return b.take();
 }
 
@@ -127,13 +228,12 @@ Program record_bucket_step(const Task& task, const Config& config,
   auto forward = [&](Builder& b, Val scalars) {
     return task.record_lengths(b, bucket, scalars, true);
   };
-  return record_step(forward, config.train, kind);
+  return record_step(forward, config.train, kind, config.ranks);
 }
 
 Program record_plan_step(const Task& task, const Config& config,
                          std::pair<int64_t, int64_t> bucket) {
-  const int64_t n = *config.train.accumulate;
-  return record_bucket_step(task, config, bucket, micro_batch_of(n - 1, n));
+  return record_bucket_step(task, config, bucket, Update(config.train, config.ranks).last());
 }
 
 }  // namespace pal

@@ -7,32 +7,24 @@
 
 #include "core/program.h"
 #include "train/config/config.h"
+#include "train/loop/micro_batch.h"
 #include "train/loop/task.h"
 
 namespace pal {
 
-// Which micro-batch of an update a program runs. Every one but `only` and `last` adds its gradients
-// to accumulators in the state ("accumulator/" + weight) and updates nothing else.
-enum class MicroBatch { only, first, middle, last };
-inline constexpr MicroBatch kMicroBatches[] = {MicroBatch::only, MicroBatch::first,
-                                               MicroBatch::middle, MicroBatch::last};
-
-// The place of micro-batch i of n.
-MicroBatch micro_batch_of(int64_t i, int64_t n);
-const char* to_string(MicroBatch kind);
-
 // "train/30x40/only": the name of a bucket's program, in a run's set and in its metrics.
 std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind);
 
-inline constexpr const char* kAccumulator = "accumulator/";  // before a weight's name
-inline constexpr const char* kScalarsInput = "scalars";      // host, one StepScalars
+inline constexpr const char* kScalarsInput = "scalars";  // host, one StepScalars
+inline constexpr const char* kOwnLoss = "own_loss";      // of several ranks: this one's part
 
-// Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part), what the
-// forward pass named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and
-// "grad_norm" likewise (element 2). With train.overlap_micro_batches every micro-batch has a
-// "gate": it is shut where the loss is not finite.
+// Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part; of the last
+// of an update that is summed as a whole, that of all its micro-batches), what the forward pass
+// named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and "grad_norm"
+// likewise (element 2). With train.overlap_micro_batches every micro-batch has a "gate": it is shut
+// where the loss is not finite. `ranks`: how many train together.
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
-                    const TrainConfig& config, MicroBatch kind);
+                    const TrainConfig& config, MicroBatch kind, int64_t ranks = 1);
 
 // "train/30x40/first+last": of two micro-batches side by side.
 std::string pair_name(std::pair<int64_t, int64_t> lengths, MicroBatch first, MicroBatch second);

@@ -64,7 +64,7 @@ Executable& StepPrograms::find(int bucket, MicroBatch kind) {
 
 Program StepPrograms::recorded(int bucket, MicroBatch kind) const {
   auto forward = [&](Builder& b, Val scalars) { return task_.record(b, bucket, scalars, true); };
-  return record_step(forward, config_.train, kind);
+  return record_step(forward, config_.train, kind, config_.ranks);
 }
 
 Executable* StepPrograms::find_pair(int bucket, MicroBatch first, MicroBatch second) {
@@ -83,12 +83,12 @@ void StepPrograms::add_largest_pair() {
 }
 
 void StepPrograms::add_all() {
-  const int64_t n = *config_.train.accumulate;
+  const int64_t n = update_.per_rank();
   for (int bucket = 0; bucket < task_.bucket_count(); ++bucket) {
-    for (const int64_t i : {int64_t(0), n / 2, n - 1}) find(bucket, micro_batch_of(i, n));
+    for (const MicroBatch kind : update_.kinds()) find(bucket, kind);
     for (const int64_t i : {int64_t(0), int64_t(1), n - 2}) {
       if (i < 0 || i + 1 >= n) continue;
-      find_pair(bucket, micro_batch_of(i, n), micro_batch_of(i + 1, n));
+      find_pair(bucket, update_.kind(i), update_.kind(i + 1));
     }
   }
 }
@@ -128,7 +128,7 @@ void StepPrograms::update_done() {
   if (programs_.device().accelerator) programs_.device().accelerator->synchronize();
   auto_.plan_by_times();
   for (int bucket = 0; bucket < task_.bucket_count(); ++bucket) {
-    for (const MicroBatch kind : kMicroBatches) {
+    for (const MicroBatch kind : update_.kinds()) {
       const std::string name = this->name(bucket, kind);
       if (!auto_.front_of(name)) continue;
       auto_.add_again(name, recorded(bucket, kind));
@@ -152,9 +152,9 @@ void StepPrograms::round_as(const std::map<std::string, std::string>& rounded) {
   for (const auto& [name, digits] : ready) check_rounding(name, digits);
   if (rounded_.empty()) return;
   for (int bucket = 0; bucket < task_.bucket_count(); ++bucket) {
-    for (const MicroBatch kind : kMicroBatches) {
+    for (const MicroBatch kind : update_.kinds()) {
       if (rounded_.contains(name(bucket, kind))) find(bucket, kind);
-      for (const MicroBatch then : kMicroBatches) {
+      for (const MicroBatch then : update_.kinds()) {
         const std::string pair = pair_name(task_.bucket_lengths(bucket), kind, then);
         if (rounded_.contains(pair)) find_pair(bucket, kind, then);
       }

@@ -30,7 +30,8 @@ class StepPrograms {
         checkpoint_(std::move(checkpoint)),
         sparse_(config.memory, programs),
         auto_(config.memory, programs, std::move(times)),
-        pairs_(config.train, programs) {}
+        pairs_(config, programs),
+        update_(config.train, config.ranks) {}
 
   // Of the last micro-batch, the one with the largest plan, and its bucket.
   Executable& largest();
@@ -67,14 +68,12 @@ class StepPrograms {
   const AutoSteps& chosen() const { return auto_; }
   const SparseSteps& sparse() const { return sparse_; }
   const MicroBatchPairs& pairs() const { return pairs_; }
+  const Update& update() const { return update_; }
 
  private:
   Program recorded(int bucket, MicroBatch kind) const;
   int largest_as_recorded();
-  MicroBatch largest_kind() const {
-    const int64_t n = *config_.train.accumulate;
-    return micro_batch_of(n - 1, n);
-  }
+  MicroBatch largest_kind() const { return update_.last(); }
   void tell_of(const std::string& name, int bucket, const Compiled& compiled);
   void check_rounding(const std::string& name, const std::string& digits);
 
@@ -85,6 +84,7 @@ class StepPrograms {
   SparseSteps sparse_;
   AutoSteps auto_;
   MicroBatchPairs pairs_;
+  const Update update_;
   std::map<std::string, std::string> rounded_;
   std::vector<PlanRow> untold_;
   std::function<void(PlanRow)> tell_;

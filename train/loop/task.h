@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/builder.h"
+#include "data/batch_share.h"
 #include "memory/run/program_set.h"
 #include "models/moved_statistic.h"
 #include "train/config/config.h"
@@ -65,6 +66,9 @@ class Task {
   // planning what they would need. Not to be trained.
   virtual std::unique_ptr<Task> variant(const Config& config) const = 0;
 
+  // Of the micro-batches of an update it takes these alone; its position counts all of them. Before
+  // the first next() and before restore().
+  virtual void take_share(BatchShare share) = 0;
   // Takes the micro-batches of the next update (made ahead by a thread); fill() puts number i of
   // them into a program's inputs, all but the scalars.
   virtual const std::vector<BatchInfo>& next(int count) = 0;

@@ -1,8 +1,10 @@
 // A training run as the command line asks for it.
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <string>
 
+#include "core/ranks/group.h"
 #include "train/config/config.h"
 
 namespace pal {
@@ -14,6 +16,7 @@ struct TrainArgs {
   bool resume = false;
   bool dry_run = false;  // plan, print, and train nothing
   bool json = false;
+  std::shared_ptr<Group> group = nullptr;  // the ranks that train together; null: it is alone
 };
 
 }  // namespace pal

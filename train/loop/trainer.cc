@@ -36,6 +36,16 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
   return by;
 }
 
+Device device_of(const TrainArgs& args, std::string* said) {
+  Device device = training_device(args.config, said);
+  device.group = args.group;
+  if (args.group && device.accelerator) {
+    throw UsageError("device.type: cuda: several ranks train on processors in this version; give "
+                     "--device cpu, or train with one rank");
+  }
+  return device;
+}
+
 // A plan that is only shown has no steps to time, and a shared pool's steps have their own clocks.
 std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share) {
   return args.dry_run || share.pool ? std::filesystem::path() : args.out;
@@ -46,53 +56,77 @@ std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share
 Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolShare& share)
     : args_(args),
       config_(args.config),
+      ranks_(args.group),
       task_(std::move(task)),
-      programs_(run_options(config_.memory), training_device(config_, &device_line_), share),
+      programs_(run_options(config_.memory), device_of(args, &device_line_), share),
       steps_(config_, *task_, programs_, file("last.safetensors").string(),
              times_folder(args, share)),
-      watch_(programs_.device().accelerator, *config_.train.log_every * *config_.train.accumulate) {
+      sharded_(sharded_state()),
+      watch_(programs_.device().accelerator, *config_.train.log_every * steps_.update().per_rank()) {
+  task_->take_share(ranks_.share(steps_.update()));
   steps_.add_largest_pair();
   if (steps_.chosen().on()) add_validation();
   if (args.resume) {
-    state_ = load_checkpoint(file("last.safetensors"), programs_);
+    state_ = load_checkpoint(file("last.safetensors"), programs_, sharded_);
     steps_.round_as(state_.rounded);
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
   } else {
     initialise(programs_, uint64_t(*config_.train.seed));
-    if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_);
+    if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_, sharded_);
     state_.position = task_->position();
   }
   first_step_ = state_.step;
+  if (!ranks_.is_alone()) check_alike();
 }
 
-StepScalars Trainer::scalars_of(const std::vector<BatchInfo>& batches) const {
+ShardedState Trainer::sharded_state() const {
+  if (!steps_.update().has_pieces()) return {};
+  Config alone = config_;
+  alone.ranks = 1;
+  return {args_.group, record_plan_step(*task_, alone, task_->bucket_lengths(0))};
+}
+
+// Ranks that differ would wait for each other, or train different weights.
+void Trainer::check_alike() {
+  const Program& step = largest().program();
+  std::string exchanged;  // who waits for what
+  for (const Node& node : step.nodes) {
+    if (node.op->collective) exchanged += node.op->name + node.attrs.print() + " ";
+  }
+  ranks_.require_alike({{"the configuration", dump_config(config_)},
+                        {"the machine: processor, device, libraries", numerics_of(programs_.device())},
+                        {"the data", state_.position},
+                        {"the step they go on from", std::to_string(state_.step)},
+                        {"what they exchange", exchanged}});
+}
+
+StepScalars Trainer::scalars_of(double normalizer) const {
   StepScalars scalars{
       .learning_rate = float(learning_rate(config_.train, state_.step, state_.plateau)),
       .step = int32_t(state_.step)};
   const uint64_t seed = uint64_t(*config_.train.seed);
   scalars.seed_low = uint32_t(seed), scalars.seed_high = uint32_t(seed >> 32);
-  double normalizer = 0;
-  for (const BatchInfo& batch : batches) normalizer += batch.normalizer;
   scalars.tokens = float(normalizer);
   return scalars;
 }
 
-void Trainer::fill(Executable& program, const StepScalars& scalars) {
-  task_->fill(program, scalars.micro_batch);
+void Trainer::fill(Executable& program, const StepScalars& scalars, int i) {
+  task_->fill(program, i);
   std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
 }
 
 // Returns the program whose outputs and updates count.
-Executable& Trainer::run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars) {
+Executable& Trainer::run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars,
+                                     int i) {
   last_ran_ = steps_.name(bucket, kind);
   return steps_.run(
-      bucket, kind, [&](Executable& program) { fill(program, scalars); },
+      bucket, kind, [&](Executable& program) { fill(program, scalars, i); },
       [&](const std::vector<std::string>& layers) {
-        metrics_->write(OverflowRow{.step = state_.step + 1,
-                                    .micro_batch = scalars.micro_batch,
-                                    .program = last_ran_,
-                                    .layers = layers});
+        write(OverflowRow{.step = state_.step + 1,
+                          .micro_batch = scalars.micro_batch,
+                          .program = last_ran_,
+                          .layers = layers});
       });
 }
 
@@ -101,11 +135,10 @@ Trainer::Ran Trainer::run_micro_batches(const std::vector<BatchInfo>& batches, S
   Ran ran;
   const int count = int(batches.size());
   for (int i = 0; i < count;) {
-    scalars.micro_batch = i;
+    scalars.micro_batch = number_of(i);
     Executable* const pair = run_pair(batches, i, scalars);
     Executable& program =
-        pair ? *pair
-             : run_micro_batch(batches[size_t(i)].bucket, micro_batch_of(i, count), scalars);
+        pair ? *pair : run_micro_batch(batches[size_t(i)].bucket, steps_.update().kind(i), scalars, i);
     ran.peak = std::max(ran.peak, program.compiled().plan.device().bytes);
     ran.last = &program;
     for (int part = 0; part < (pair ? 2 : 1); ++part, ++i) {
@@ -125,12 +158,12 @@ Executable* Trainer::run_pair(const std::vector<BatchInfo>& batches, int i, Step
   const int count = int(batches.size()), bucket = batches[size_t(i)].bucket;
   if (i + 1 == count || batches[size_t(i) + 1].bucket != bucket) return nullptr;
   Executable* const pair =
-      steps_.find_pair(bucket, micro_batch_of(i, count), micro_batch_of(i + 1, count));
+      steps_.find_pair(bucket, steps_.update().kind(i), steps_.update().kind(i + 1));
   if (!pair) return nullptr;
   for (int part = 0; part < 2; ++part) {
-    scalars.micro_batch = i + part;
+    scalars.micro_batch = number_of(i + part);
     pair->look_at(part);
-    fill(*pair, scalars);
+    fill(*pair, scalars, i + part);
   }
   pair->run();
   return pair;
@@ -139,7 +172,12 @@ Executable* Trainer::run_pair(const std::vector<BatchInfo>& batches, int i, Step
 // The results of a micro-batch; `last`: of the update.
 void Trainer::read(Executable& program, Ran& ran, bool last) {
   check_watch();
-  ran.loss += double(*program.output("loss"));
+  if (steps_.update().is_whole()) {
+    if (!last) return;  // whose loss is that of all
+    ran.loss = double(*program.output("loss"));
+  } else {
+    ran.loss += double(*program.output("loss"));
+  }
   if (!std::isfinite(ran.loss)) stop_on_nan(program);
   if (!last) return;
   ran.norm = double(program.output("grad_norm")[2]);
@@ -148,8 +186,10 @@ void Trainer::read(Executable& program, Ran& ran, bool last) {
 
 void Trainer::train_step() {
   const auto begin = Clock::now();
-  const std::vector<BatchInfo>& batches = task_->next(int(*config_.train.accumulate));
-  const StepScalars scalars = scalars_of(batches);
+  ranks_.now("step " + std::to_string(state_.step + 1));
+  const std::vector<BatchInfo>& batches = task_->next(int(steps_.update().per_rank()));
+  const RankTalk::Counts counts = ranks_.count(batches);
+  const StepScalars scalars = scalars_of(counts.normalizer);
   const bool due = (state_.step + 1) % *config_.train.log_every == 0;
   // Reading anything waits for an accelerator: there the loss of the steps that are logged is read.
   // Those in between are watched, and a gate that was shut has left the state as it was.
@@ -159,13 +199,11 @@ void Trainer::train_step() {
   ++state_.step;
   state_.position = task_->position();
   state_.epoch = batches.back().epoch;
-  for (const BatchInfo& batch : batches) {
-    samples_ += batch.samples, tokens_ += batch.tokens;
-    epoch_ended_ |= batch.last_of_epoch;
-  }
+  samples_ += counts.samples, tokens_ += counts.tokens;
+  for (const BatchInfo& batch : batches) epoch_ended_ |= batch.last_of_epoch;
   ++updates_;
   seconds_ += seconds_since(begin);
-  show_progress(due);
+  if (ranks_.writes()) show_progress(due);
   if (due) write_row(ran, double(scalars.learning_rate));
   steps_.update_done();
 }
@@ -197,22 +235,22 @@ void Trainer::write_row(const Ran& ran, double lr) {
                     .peak_bytes = ran.peak,
                     .process_peak_bytes = process_peak_bytes(),
                     .traffic = traffic_json(ran.last->compiled())};
-  metrics_->write(row);
-  events_->write(row);
+  write(row);
+  if (events_) events_->write(row);
   if (steps_.sparse().on()) {
-    metrics_->write(DensityRow{
+    write(DensityRow{
         .step = state_.step, .program = last_ran_, .maps = steps_.sparse().densities(*ran.last)});
   }
   samples_ = tokens_ = updates_ = 0, seconds_ = 0;
 }
 
 void Trainer::write_end(int64_t step, const std::string& reason) {
-  metrics_->write(EndRow{.step = step,
-                         .epoch = state_.epoch,
-                         .reason = reason,
-                         .seconds = seconds(),
-                         .arena_bytes = arena_bytes(),
-                         .process_peak_bytes = process_peak_bytes()});
+  write(EndRow{.step = step,
+               .epoch = state_.epoch,
+               .reason = reason,
+               .seconds = seconds(),
+               .arena_bytes = arena_bytes(),
+               .process_peak_bytes = process_peak_bytes()});
 }
 
 void Trainer::check_watch() {
@@ -228,6 +266,17 @@ void Trainer::check_watch() {
 
 void Trainer::stop_on_nan(Executable& program) {
   progress_.finish();
+  if (!ranks_.is_alone()) {  // whose steps end only together
+    const std::vector<int> bad = ranks_.who(!std::isfinite(*program.output(kOwnLoss)));
+    write_end(state_.step, "nan");
+    std::string where;
+    for (const int rank : bad) where += (where.empty() ? " on rank " : ", ") + std::to_string(rank);
+    throw Error(kExitFailed,
+                (bad.empty() ? "a gradient" : "the loss") + std::string(" is not finite at step ") +
+                    std::to_string(state_.step + 1) + where +
+                    "; the last checkpoint is whole: resume one rank from it to see which node "
+                    "made it so, or lower train.lr or clip");
+  }
   // The gate has kept the state as it was, so the same step can be run again, watched. (Where it
   // judged by the loss alone, and only gradients are NaNs, these show again.)
   program.runner().set_options({.check_finite = true});
@@ -249,7 +298,9 @@ void Trainer::validate(bool scheduled) {
   check_watch();
   progress_.finish();
   std::optional<EmaWeights> averages;
-  if (config_.train.ema->has_value()) averages.emplace(programs_, **config_.train.ema, state_.step);
+  if (config_.train.ema->has_value()) {
+    averages.emplace(programs_, **config_.train.ema, state_.step, sharded_);
+  }
   const Validation valid = task_->validate(programs_, "valid");
   validated_ = state_.step;
   samples_of_valid_ = valid.samples;
@@ -258,12 +309,13 @@ void Trainer::validate(bool scheduled) {
   const auto [metric, higher] = judge(valid, line);
   const ValidRow row{
       .step = state_.step, .epoch = state_.epoch, .loss = valid.loss, .metrics = valid.metrics};
-  metrics_->write(row);
-  events_->write(row);
+  write(row);
+  if (events_) events_->write(row);
   const bool better = higher ? metric > state_.best : metric < state_.best;
   const bool improved = std::isfinite(metric) && (!state_.has_best || better);
   if (improved) {
-    save_weights(file("best.safetensors"), programs_);  // the averages, where they stand in
+    // The averages, where they stand in.
+    save_best();
     best_saved_ = metric;
     line += "  (best)";
   }
@@ -284,12 +336,21 @@ void Trainer::save() {
   check_watch();
   if (saved_ == state_.step) return;
   state_.rounded = steps_.rounded();
-  save_checkpoint(file("last.safetensors"), programs_, state_);
+  if (ranks_.writes() || steps_.update().has_pieces()) {
+    save_checkpoint(file("last.safetensors"), programs_, state_, sharded_);
+  }
   saved_ = state_.step;
   keep();
+  ranks_.meet();
+}
+
+void Trainer::save_best() {
+  if (!ranks_.writes() && !steps_.update().has_pieces()) return;
+  save_weights(file("best.safetensors"), programs_, sharded_);
 }
 
 void Trainer::keep() {
+  if (!ranks_.writes()) return;
   keep_checkpoint(args_.out, state_.step,
                   std::max(*config_.train.keep_last, config_.train.average_last->value_or(0)));
 }
@@ -298,21 +359,23 @@ void Trainer::try_average() {
   if (!config_.train.average_last->has_value()) return;
   const auto files = last_checkpoints(args_.out, **config_.train.average_last);
   if (files.size() < 2) return log_warn("train.average_last: there is but one checkpoint");
-  average_checkpoints(files, file("average.safetensors"));
-  load_weights(file("average.safetensors"), programs_);
+  if (ranks_.writes()) average_checkpoints(files, file("average.safetensors"));
+  ranks_.meet();
+  load_weights(file("average.safetensors"), programs_, sharded_);
   const Validation valid = task_->validate(programs_, "valid");
   std::string line = "valid  mean of the last " + std::to_string(files.size()) +
                      " checkpoints  loss " + std::to_string(valid.loss).substr(0, 6);
   const auto [metric, higher] = judge(valid, line);
   const bool better = !best_saved_ || (higher ? metric > *best_saved_ : metric < *best_saved_);
   if (std::isfinite(metric) && better) {
-    save_weights(file("best.safetensors"), programs_);
+    save_best();
     best_saved_ = metric;
     samples_of_valid_ = valid.samples;
     line += "  (best)";
   }
   log_info(line);
-  load_weights(file("last.safetensors"), programs_);
+  load_weights(file("last.safetensors"), programs_, sharded_);
+  ranks_.meet();
 }
 
 std::string Trainer::finished() const {
@@ -347,16 +410,18 @@ void Trainer::renew_device() {
 }
 
 std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool()>& go_on) {
-  metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
-                          : MetricsWriter::create(file("metrics.jsonl"));
+  if (ranks_.writes()) {
+    metrics_ = args_.resume ? MetricsWriter::resume(file("metrics.jsonl"), state_.step)
+                            : MetricsWriter::create(file("metrics.jsonl"));
+    events_.emplace(args_.out, state_.step);
+  }
   if (args_.resume) keep();  // one that was ended right after it saved did not
-  events_.emplace(args_.out, state_.step);
   steps_.tell([this](PlanRow row) {
     row.step = state_.step;
-    metrics_->write(row);
+    write(row);
   });
   auto& t = config_.train;
-  while (finished().empty() && !stop && (!go_on || go_on())) {
+  while (finished().empty() && !ranks_.any(stop) && (!go_on || go_on())) {
     epoch_ended_ = false;
     train_step();
     const bool valid_due =
@@ -378,6 +443,7 @@ std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool
 }
 
 void Trainer::write_report(const std::string& state, const Validation* test) {
+  if (!ranks_.writes()) return;
   try {
     RunReport report{.name = args_.name, .state = state};
     report.config = dump_config(config_);
@@ -413,8 +479,9 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
 }
 
 Validation Trainer::evaluate_best(const std::string& part) {
+  ranks_.meet();  // where rank 0 has written it
   if (std::filesystem::exists(file("best.safetensors"))) {
-    load_weights(file("best.safetensors"), programs_);
+    load_weights(file("best.safetensors"), programs_, sharded_);
   }
   return task_->validate(programs_, part);
 }

@@ -13,6 +13,7 @@
 #include "core/scalars.h"
 #include "memory/run/program_set.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/rank_talk.h"
 #include "train/loop/step_programs.h"
 #include "train/loop/step_watch.h"
 #include "train/loop/task.h"
@@ -65,17 +66,21 @@ class Trainer {
  private:
   void add_validation();
   void train_step();
-  StepScalars scalars_of(const std::vector<BatchInfo>& batches) const;
+  StepScalars scalars_of(double normalizer) const;
   // What an update computed; loss and norm only where they were looked at.
   struct Ran {
     double loss = 0, norm = 0;
     int64_t peak = 0;            // bytes of the largest plan
     Executable* last = nullptr;  // of the last micro-batch
   };
-  void fill(Executable& program, const StepScalars& scalars);
+  // Its own micro-batch i, and the number that it has among those of all ranks.
+  void fill(Executable& program, const StepScalars& scalars, int i);
+  int32_t number_of(int i) const {
+    return int32_t(ranks_.rank() * steps_.update().per_rank()) + i;
+  }
   Executable* run_pair(const std::vector<BatchInfo>& batches, int i, StepScalars scalars);
   void read(Executable& program, Ran& ran, bool last);
-  Executable& run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars);
+  Executable& run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars, int i);
   Ran run_micro_batches(const std::vector<BatchInfo>& batches, StepScalars scalars, bool look);
   void show_progress(bool due);
   void write_row(const Ran& ran, double lr);
@@ -84,19 +89,28 @@ class Trainer {
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
   void save();
+  void save_best();
   void keep();  // train.keep_last, of what was saved last
   // train.average_last: validates the mean of the last checkpoints.
   void try_average();
   // Why training is over, or nothing.
   std::string finished() const;
   std::filesystem::path file(const char* name) const { return args_.out / name; }
+  // Rows of metrics; rank 0's.
+  template <class Row> void write(const Row& row) {
+    if (metrics_) metrics_->write(row);
+  }
+  void check_alike();
+  ShardedState sharded_state() const;
 
   const TrainArgs& args_;
   const Config& config_;
+  const RankTalk ranks_;
   std::unique_ptr<Task> task_;
   std::string device_line_;
   ProgramSet programs_;
   StepPrograms steps_;
+  const ShardedState sharded_;
   std::string last_ran_;  // the name of the micro-batch's program
   StepWatch watch_;
   double loss_ = 0;  // as last read

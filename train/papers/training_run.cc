@@ -20,7 +20,7 @@ const Config& checked(const Config& config) {
   if (!std::holds_alternative<ImageConfig>(config.data)) {
     throw UsageError("reproduce: model.type: this is trained with image classifiers alone");
   }
-  if (*config.train.accumulate != 1) {
+  if (micro_batches(config.train) != 1) {
     throw UsageError("reproduce: train.accumulate: steps here have one micro-batch");
   }
   return config;

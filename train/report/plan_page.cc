@@ -22,17 +22,17 @@ namespace {
 
 using Parts = std::array<int64_t, kRoles>;
 
-struct Group {
+struct LayerGroup {
   std::string name;
   int64_t count = 0, bytes = 0;
   Parts by_role{};
 };
 
-std::vector<Group> largest_first(const std::map<std::string, Group>& groups) {
-  std::vector<Group> out;
+std::vector<LayerGroup> largest_first(const std::map<std::string, LayerGroup>& groups) {
+  std::vector<LayerGroup> out;
   for (auto& [name, group] : groups) out.push_back(group), out.back().name = name;
   std::stable_sort(out.begin(), out.end(),
-                   [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
+                   [](const LayerGroup& a, const LayerGroup& b) { return a.bytes > b.bytes; });
   return out;
 }
 
@@ -61,14 +61,14 @@ std::string origin_of(const Program& program, const Storages& storages, const He
   return in_scope(program.scopes[value.scope], what);
 }
 
-std::vector<Group> alive_at_peak(const PlanView& view,
+std::vector<LayerGroup> alive_at_peak(const PlanView& view,
                                  const std::function<std::string(const Held&)>& name) {
-  std::map<std::string, Group> groups;
+  std::map<std::string, LayerGroup> groups;
   const int64_t moment = view.footprint.peak.moment;
   for (const Held& held : view.held) {
     const Storage& storage = view.c.storages[held.storage];
     if (storage.space != Space::device || moment < held.begin || moment >= held.end) continue;
-    Group& group = groups[name(held)];
+    LayerGroup& group = groups[name(held)];
     const int64_t bytes = footprint(storage);
     ++group.count;
     group.bytes += bytes;
@@ -90,18 +90,18 @@ std::string track(const Parts& parts, int64_t most) {
   return out + "</div></td>";
 }
 
-std::string group_table(const std::vector<Group>& groups, size_t rows, bool counted) {
+std::string group_table(const std::vector<LayerGroup>& groups, size_t rows, bool counted) {
   std::string out = "<table>";
   const int64_t most = groups.empty() ? 1 : groups.front().bytes;
-  Group rest{.name = "all the rest"};
-  auto add_row = [&](const Group& group, int64_t longest) {
+  LayerGroup rest{.name = "all the rest"};
+  auto add_row = [&](const LayerGroup& group, int64_t longest) {
     out += "<tr><td class=\"name\">" + escape_html(group.name) + "</td>" +
            (counted ? "<td class=\"n\">" + std::to_string(group.count) + " &times;</td>" : "") +
            "<td class=\"n\">" + format_bytes(group.bytes) + "</td>" +
            track(group.by_role, longest) + "</tr>";
   };
   for (size_t i = 0; i < groups.size(); ++i) {
-    const Group& group = groups[i];
+    const LayerGroup& group = groups[i];
     if (i < rows) {
       add_row(group, most);
       continue;
@@ -168,13 +168,13 @@ std::string plan_html(const Compiled& c, const PlanPage& page, const PlanFacts& 
   if (total > view.footprint.lower_bound) {
     roles.emplace_back("lost to packing", total - view.footprint.lower_bound);
   }
-  const std::vector<Group> layers = alive_at_peak(view, [&](const Held& held) {
+  const std::vector<LayerGroup> layers = alive_at_peak(view, [&](const Held& held) {
     const ScopeId scope = held.value == kNone
                               ? program.node(c.storages[held.storage].workspace_of).scope
                               : program.value(held.value).scope;
     return kind_of_layers(program.scopes[size_t(scope)]);
   });
-  const std::vector<Group> values =
+  const std::vector<LayerGroup> values =
       alive_at_peak(view, [&](const Held& held) { return origin_of(program, c.storages, held); });
 
   std::string out = page_header(page.name, "") + "<p class=\"soft\">" + escape_html(page.what) +

@@ -18,6 +18,10 @@ namespace {
 bool on_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 thread_local std::string log_prefix;
+int log_rank = 0;  // said once, before there are threads
+std::string prefix() {
+  return (log_rank ? "[rank " + std::to_string(log_rank) + "] " : "") + log_prefix;
+}
 
 // One logger for the process. On a terminal it first wipes the line that Progress may have left.
 spdlog::logger& logger() {
@@ -39,12 +43,16 @@ std::string clock(double seconds) {
 
 }  // namespace
 
-void log_info(const std::string& message) { logger().info("{}{}", log_prefix, one_line(message)); }
+void log_as_rank(int rank) { log_rank = rank; }
+
+void log_info(const std::string& message) {
+  if (log_rank == 0) logger().info("{}{}", log_prefix, one_line(message));
+}
 void log_warn(const std::string& message) {
-  logger().warn("{}warning: {}", log_prefix, one_line(message));
+  logger().warn("{}warning: {}", prefix(), one_line(message));
 }
 void log_error(const std::string& message) {
-  logger().error("{}pal: {}", log_prefix, one_line(message));
+  logger().error("{}pal: {}", prefix(), one_line(message));
 }
 
 LogPrefix::LogPrefix(const std::string& words) { log_prefix = one_line(words) + " "; }

@@ -12,6 +12,10 @@ void log_info(const std::string& message);
 void log_warn(const std::string& message);
 void log_error(const std::string& message);
 
+// Where several processes share a run: from here on, of a rank other than 0, what log_info says is
+// left out, and warnings and errors begin with "[rank 2] ".
+void log_as_rank(int rank);
+
 // Where several runs share a process: while it lives, what its thread logs begins with `words` and
 // a space.
 class LogPrefix {

@@ -118,6 +118,7 @@ void SpeechTask::start_batches() {
   order_ = std::make_unique<BatchOrder>(speech_lengths(utterances, data_->variety().tempo),
                                         data_->ladder(), seed_, "utterances");
   order_->restore(resume());
+  order_->take_share(share_);
   reader_ = std::make_unique<FeatureReader>(data_->options());
   prefetch_ = std::make_unique<Prefetch<SpeechBatch>>([this, &utterances](SpeechBatch& batch) {
     const BatchOrder::Batch next = order_->next();

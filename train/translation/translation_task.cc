@@ -113,6 +113,7 @@ void TranslationTask::start_batches() {
   prefetch_.reset();  // before the iterator that its thread uses
   iterator_ = std::make_unique<TrainIterator>(data_->train(), data_->ladder(), seed_);
   iterator_->restore(resume());
+  iterator_->take_share(share_);
   prefetch_ = std::make_unique<Prefetch<TextBatch>>(
       [iterator = iterator_.get()](TextBatch& batch) { return iterator->next(batch); });
 }

@@ -47,6 +47,7 @@ class GivenTask : public Task {
     return {.loss = sum_all(mul(x, x))};
   }
   std::unique_ptr<Task> variant(const Config&) const override { return nullptr; }
+  void take_share(BatchShare) override {}
   const std::vector<BatchInfo>& next(int count) override {
     first_ = next_, next_ += size_t(count);
     infos_.clear();

@@ -68,7 +68,7 @@ class Training {
       : setup_(std::move(setup)),
         programs(setup_.options, setup_.device),
         sparse(setup_.memory, programs) {
-    const int count = int(*setup_.config.accumulate);
+    const int count = int(micro_batches(setup_.config));
     for (const MicroBatch kind : kMicroBatches) {
       if ((kind == MicroBatch::only) == (count == 1)) programs.declare(recorded(kind));
     }
@@ -92,9 +92,9 @@ class Training {
   // One update; the loss of each micro-batch.
   std::vector<float> step(int64_t number) {
     std::vector<float> losses;
-    const int count = int(*setup_.config.accumulate);
+    const int count = int(micro_batches(setup_.config));
     for (int i = 0; i < count; ++i) {
-      Executable& program = run(micro_batch_of(i, count), number, i);
+      Executable& program = run(Update(setup_.config, 1).kind(i), number, i);
       losses.push_back(*program.output("loss"));
     }
     return losses;

@@ -54,7 +54,8 @@ struct Outcome {
 Outcome train(const Config& config, int steps) {
   const std::unique_ptr<Task> task = make_task(config);
   ProgramSet programs(compile_options(config.memory), choose_device(config.device));
-  const int n = int(*config.train.accumulate);
+  const int n = int(micro_batches(config.train));
+  const Update update(config.train, 1);
   // All programs before the first weight is drawn: they share one state.
   std::map<std::string, Executable*> ready;
   auto program = [&](int bucket, MicroBatch kind) -> Executable& {
@@ -67,7 +68,7 @@ Outcome train(const Config& config, int steps) {
     return *found;
   };
   for (int bucket = task->bucket_count(); bucket-- > 0;) {
-    for (int i = n; i-- > 0;) program(bucket, micro_batch_of(i, n));  // the last has all state
+    for (int i = n; i-- > 0;) program(bucket, update.kind(i));  // the last has all state
   }
   initialise(programs, uint64_t(*config.train.seed));
   Outcome run;
@@ -77,7 +78,7 @@ Outcome train(const Config& config, int steps) {
     for (const BatchInfo& batch : batches) words += batch.normalizer;
     float loss = 0, nll = 0;
     for (int i = 0; i < n; ++i) {
-      Executable& e = program(batches[size_t(i)].bucket, micro_batch_of(i, n));
+      Executable& e = program(batches[size_t(i)].bucket, update.kind(i));
       task->fill(e, i);
       const StepScalars scalars{.learning_rate = float(*config.train.lr),
                                 .step = step,
@@ -94,7 +95,7 @@ Outcome train(const Config& config, int steps) {
     if (slot.role != Role::weight) continue;
     run.weights.append(reinterpret_cast<const char*>(slot.data), size_t(slot.spec.bytes()));
   }
-  const Compiled& largest = program(task->bucket_count() - 1, micro_batch_of(n - 1, n)).compiled();
+  const Compiled& largest = program(task->bucket_count() - 1, update.last()).compiled();
   run.bytes = largest.plan.device().bytes;
   for (const PassReport& pass : largest.passes) run.passes.push_back(pass.name);
   return run;

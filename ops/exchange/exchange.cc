@@ -1,0 +1,322 @@
+// all_to_all, all_gather, all_reduce, reduce_scatter: what MPI and NCCL call so.
+// own_piece: x[rank]. gather_state: all_gather as an update. tree_sum: ((0+1)+(2+3))+...
+//
+// Without a group of ranks a step can be planned and priced, and run where there is one rank alone.
+#include "ops/exchange/exchange.h"
+
+#include <cstring>
+
+#include "core/builder.h"
+#include "ops/kernels/operands.h"
+#include "ops/kernels/ranks.h"
+
+namespace pal {
+namespace {
+
+int64_t element_bytes(const TensorSpec& spec) { return bits(spec.dtype) / 8; }
+Divided divided(const TensorSpec& whole, int64_t piece_elements) {
+  return {whole.bytes(), piece_elements * element_bytes(whole)};
+}
+const std::byte* bytes_in(const KernelArgs& a, size_t i) {
+  return static_cast<const std::byte*>(a.in[i]);
+}
+std::byte* bytes_out(const KernelArgs& a, size_t i) { return static_cast<std::byte*>(a.out[i]); }
+
+// A tensor that no rank reads is not exchanged: all have the same program.
+void run_all_to_all(const KernelArgs& a) {
+  Group* const group = group_of(a);
+  std::vector<Exchanged> tensors;
+  for (size_t i = 0; i < a.in.size(); ++i) {
+    if (!a.out[i]) continue;
+    const Divided d = divided(a.in_spec[i], a.out_spec[i].shape[1]);
+    const int rank = group ? group->rank() : 0;
+    for (int64_t row = 0; row < a.out_spec[i].shape[0]; ++row) {
+      std::memset(bytes_out(a, i) + row * d.piece + d.bytes(rank), 0,
+                  size_t(d.piece - d.bytes(rank)));
+    }
+    tensors.push_back({bytes_in(a, i), bytes_out(a, i), d});
+  }
+  if (group) return group->all_to_all(tensors);
+  for (const Exchanged& x : tensors) std::memcpy(x.to, x.from, size_t(x.divided.whole));
+}
+
+// Of a state the operand is the whole already, but for the others' pieces.
+void run_gather(const KernelArgs& a) {
+  Group* const group = group_of(a);
+  std::vector<Exchanged> tensors;
+  for (size_t i = 0; i < a.out.size(); ++i) {
+    if (!a.out[i]) continue;
+    const bool state = a.in_spec[i] == a.out_spec[i];
+    const int64_t piece = state ? piece_elements(a.in_spec[i].numel(), group ? group->size() : 1)
+                                : a.in_spec[i].numel();
+    const Divided d = divided(a.out_spec[i], piece);
+    const int64_t begin = state && group ? d.begin(group->rank()) : 0;
+    tensors.push_back({bytes_in(a, i) + begin, bytes_out(a, i), d});
+  }
+  if (group) return group->all_gather(tensors);
+  for (const Exchanged& x : tensors) {
+    if (x.to != x.from) std::memcpy(x.to, x.from, size_t(x.divided.whole));
+  }
+}
+
+// All of a sum, or this rank's piece.
+void reduce(const KernelArgs& a, bool piece) {
+  Group* const group = group_of(a);
+  std::vector<Reduced> tensors;
+  for (size_t i = 0; i < a.in.size(); ++i) {
+    if (!a.out[i]) continue;
+    const Divided d = divided(
+        a.in_spec[i], piece_elements(a.in_spec[i].numel(), group ? group->size() : 1));
+    tensors.push_back({a.input<float>(i), a.output<float>(i), d});
+    if (!piece) continue;
+    const int64_t own = d.bytes(group ? group->rank() : 0);
+    std::memset(bytes_out(a, i) + own, 0, size_t(a.out_spec[i].bytes() - own));
+  }
+  if (group) return piece ? group->reduce_scatter(tensors) : group->all_reduce(tensors);
+  for (const Reduced& x : tensors) {
+    if (x.to != x.from) std::memcpy(x.to, x.from, size_t(x.divided.whole));
+  }
+}
+
+void run_own_piece(const KernelArgs& a) {
+  const OwnPiece own = own_piece_of(a, a.in_spec[0].numel());
+  const int64_t each = element_bytes(a.in_spec[0]), bytes = own.count * each;
+  std::memcpy(a.out[0], bytes_in(a, 0) + own.begin * each, size_t(bytes));
+  std::memset(bytes_out(a, 0) + bytes, 0, size_t(a.out_spec[0].bytes() - bytes));
+}
+
+// The sum of rows [first, first + count) of n, a tile of it from element i on.
+struct TreeSum {
+  const KernelArgs& a;
+  int64_t row;  // elements
+
+  void sum(int64_t first, int64_t count, int64_t i, int64_t n, float* out) const {
+    if (count == 1) {
+      const float* x = load_tile(a.in[0], a.in_spec[0].dtype, first * row + i, n, out);
+      if (x != out) std::memcpy(out, x, size_t(n) * sizeof(float));
+      return;
+    }
+    int64_t left = 1;  // the largest power of two below count
+    while (2 * left < count) left *= 2;
+    sum(first, left, i, n, out);
+    alignas(64) float right[kTile];
+    sum(first + left, count - left, i, n, right);
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) out[j] += right[j];
+  }
+};
+void run_tree_sum(const KernelArgs& a) {
+  const TreeSum tree{a, a.out_spec[0].numel()};
+  const int64_t rows = a.in_spec[0].shape[0];
+  parallel_chunks(a.queue, tree.row, kElementGrain, [&](int64_t begin, int64_t end) {
+    alignas(64) float tile[kTile];
+    for (int64_t i = begin; i < end; i += kTile) {
+      const int64_t n = std::min(end - i, kTile);
+      tree.sum(0, rows, i, n, tile);
+      std::memcpy(a.output(0) + i, tile, size_t(n) * sizeof(float));
+    }
+  });
+}
+
+int64_t ranks_in(int64_t ranks) {
+  require(ranks >= 1, "is for ", ranks, " ranks; want 1 or more");
+  return ranks;
+}
+void require_floats(SpecSpan in) {
+  require(!in.empty(), "exchanges nothing");
+  for (const TensorSpec& spec : in) {
+    require(is_float(spec.dtype) && !spec.layout && present(spec), spec, ": want plain floats");
+  }
+}
+
+Specs infer_pieces(SpecSpan in, int64_t ranks, bool rows) {
+  require_floats(in);
+  Specs out;
+  for (const TensorSpec& spec : in) {
+    const int64_t piece = piece_elements(spec.numel(), ranks_in(ranks));
+    out.push_back({rows ? Shape{ranks, piece} : Shape{piece}, spec.dtype});
+  }
+  return out;
+}
+void require_sums(SpecSpan in) {
+  for (const TensorSpec& spec : in) require(spec.dtype == DType::f32, spec, ": want f32");
+}
+void require_pieces(const TensorSpec& piece, const Shape& whole, int64_t ranks) {
+  require(piece.numel() <= whole.numel() && piece.numel() * ranks_in(ranks) >= whole.numel(),
+          piece, " of ", ranks, " ranks does not make ", whole);
+}
+
+// Of each tensor all but a rank's own piece, `times`: out and back.
+Cost link_cost(SpecSpan in, SpecSpan out, double moved, int64_t ranks, double times) {
+  Cost cost;
+  for (const TensorSpec& spec : in) cost.bytes += double(spec.bytes());
+  for (const TensorSpec& spec : out) cost.bytes += double(spec.bytes());
+  cost.link = times * moved * double(ranks - 1) / double(ranks);
+  return cost;
+}
+double bytes_of(SpecSpan specs) {
+  double bytes = 0;
+  for (const TensorSpec& spec : specs) bytes += double(spec.bytes());
+  return bytes;
+}
+
+ExampleOperand fixed(Shape shape, DType type = DType::f32) {
+  return constant(example(shape, type));
+}
+
+}  // namespace
+
+const OpDef all_to_all_op{
+    .name = "all_to_all",
+    .formula = "row q: rank q's part of this rank's piece of x",
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      return infer_pieces(in, attrs.as<RanksAttrs>().ranks, true);
+    },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 1);
+    },
+    .collective = true,
+    .cpu = {.run = run_all_to_all, .prepare = prepare_ranks<RanksAttrs>},
+    .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
+                 {.operands = {fixed({33, 1031}), fixed({5}, DType::bf16)},
+                  .attrs = RanksAttrs{}}},
+};
+
+const OpDef all_gather_op{
+    .name = "all_gather",
+    .formula = "the whole of which every rank has its piece",
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      const auto& gather = attrs.as<GatherAttrs>();
+      require_floats(in);
+      require(gather.wholes.size() == in.size(), "has ", int64_t(in.size()), " pieces and ",
+              int64_t(gather.wholes.size()), " wholes");
+      Specs out;
+      for (size_t i = 0; i < in.size(); ++i) {
+        require_pieces(in[i], gather.wholes[i], gather.ranks);
+        out.push_back({gather.wholes[i], in[i].dtype});
+      }
+      return out;
+    },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return link_cost(in, out, bytes_of(out), attrs.as<GatherAttrs>().ranks, 1);
+    },
+    .collective = true,
+    .cpu = {.run = run_gather, .prepare = prepare_ranks<GatherAttrs>},
+    .examples = {{.operands = {fixed({21})}, .attrs = GatherAttrs{1, {Shape{3, 7}}}},
+                 {.operands = {fixed({2, 600}), fixed({5}, DType::bf16)},
+                  .attrs = GatherAttrs{1, {Shape{1200}, Shape{5}}}}},
+};
+
+const OpDef all_reduce_op{
+    .name = "all_reduce",
+    .formula = "the sum of all ranks' x",
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      ranks_in(attrs.as<RanksAttrs>().ranks);
+      require_floats(in);
+      require_sums(in);
+      return {in.begin(), in.end()};
+    },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 2);
+    },
+    .collective = true,
+    .cpu = {.run = [](const KernelArgs& a) { reduce(a, false); },
+            .prepare = prepare_ranks<RanksAttrs>},
+    .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
+                 {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
+};
+
+const OpDef reduce_scatter_op{
+    .name = "reduce_scatter",
+    .formula = "this rank's piece of the sum of all ranks' x",
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_sums(in);
+      return infer_pieces(in, attrs.as<RanksAttrs>().ranks, false);
+    },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 1);
+    },
+    .collective = true,
+    .cpu = {.run = [](const KernelArgs& a) { reduce(a, true); },
+            .prepare = prepare_ranks<RanksAttrs>},
+    .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
+                 {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
+};
+
+const OpDef own_piece_op{
+    .name = "own_piece",
+    .formula = "this rank's piece of x",
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_operands(in, 1, 1);
+      return infer_pieces(in, attrs.as<RanksAttrs>().ranks, false);
+    },
+    .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost { return {0, 2 * bytes_of(out)}; },
+    .cpu = {.run = run_own_piece, .prepare = prepare_ranks<RanksAttrs>},
+    .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
+                 {.operands = {fixed({33, 1031}, DType::bf16)}, .attrs = RanksAttrs{}}},
+};
+
+const OpDef gather_state_op{
+    .name = "gather_state",
+    .formula = "the state, the others' pieces as they have them",
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      ranks_in(attrs.as<RanksAttrs>().ranks);
+      require_floats(in);
+      return {in.begin(), in.end()};
+    },
+    .arity = 1,
+    .shares = {{0, 0}},
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
+      Cost cost = link_cost({}, out, bytes_of(out), attrs.as<RanksAttrs>().ranks, 1);
+      cost.bytes += bytes_of(in) / double(attrs.as<RanksAttrs>().ranks);
+      return cost;
+    },
+    .collective = true,
+    .writes_state = true,
+    .cpu = {.run = run_gather, .prepare = prepare_ranks<RanksAttrs>},
+    .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
+                 {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
+};
+
+const OpDef tree_sum_op{
+    .name = "tree_sum",
+    .formula = "((x0 + x1) + (x2 + x3)) + .., of rows",
+    .infer = [](SpecSpan in, const Attrs&) -> Specs {
+      require_operands(in, 1, 1);
+      require_floats(in);
+      require(in[0].shape.rank() >= 2, in[0], ": want rows");
+      return {{in[0].shape.without(0), DType::f32}};
+    },
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {double(in[0].numel()), bytes_of(in) + bytes_of(out)};
+    },
+    .cpu = {.run = run_tree_sum},
+    .examples = {{.operands = {fixed({1, 7})}},
+                 {.operands = {fixed({6, 3, 5})}},
+                 {.operands = {fixed({7, 1031}, DType::bf16)}}},
+};
+
+std::vector<Val> all_to_all(const std::vector<Val>& xs, int64_t ranks) {
+  return xs.at(0).builder->emit(all_to_all_op, xs, RanksAttrs{ranks});
+}
+std::vector<Val> all_gather(const std::vector<Val>& pieces, std::vector<Shape> wholes,
+                            int64_t ranks) {
+  return pieces.at(0).builder->emit(all_gather_op, pieces,
+                                    GatherAttrs{ranks, std::move(wholes)});
+}
+std::vector<Val> all_reduce(const std::vector<Val>& xs, int64_t ranks) {
+  return xs.at(0).builder->emit(all_reduce_op, xs, RanksAttrs{ranks});
+}
+std::vector<Val> reduce_scatter(const std::vector<Val>& xs, int64_t ranks) {
+  return xs.at(0).builder->emit(reduce_scatter_op, xs, RanksAttrs{ranks});
+}
+Val own_piece(Val x, int64_t ranks) {
+  return x.builder->emit1(own_piece_op, {x}, RanksAttrs{ranks});
+}
+Val tree_sum(Val rows) { return rows.builder->emit1(tree_sum_op, {rows}); }
+
+void gather_state(const std::vector<Val>& states, int64_t ranks) {
+  states.at(0).builder->emit(gather_state_op, states, RanksAttrs{ranks});
+}
+
+}  // namespace pal

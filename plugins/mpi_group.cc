@@ -1,0 +1,248 @@
+// The ranks of a run over MPI: libpal_mpi.so, opened only where a launcher has started several
+// processes (core/ranks/launch.h), so that nobody else needs MPI.
+//
+// Bytes go from rank to rank in messages of their own: who does not answer has a name. Waiting
+// polls, so that a rank that hangs is found out, and leaves the processor to others in between.
+#include <mpi.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <set>
+
+#include "core/ranks/group.h"
+
+namespace pal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMostBytes = int64_t(1) << 30;  // of a message: MPI counts in int
+constexpr int kSpins = 2000;                      // polls before a waiting rank sleeps
+
+void check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw RankError(std::string(call) + ": " + std::string(text, size_t(length)));
+}
+
+// Messages under way, and whom each is for.
+class Messages {
+ public:
+  Messages(MPI_Comm comm, int rank) : comm_(comm), rank_(rank) {}
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  void receive(std::byte* to, int64_t bytes, int from) {
+    each_part(bytes, [&](int64_t begin, int count) {
+      check(MPI_Irecv(to + begin, count, MPI_BYTE, from, 0, comm_, add(from)), "MPI_Irecv");
+    });
+  }
+  void send(const std::byte* from, int64_t bytes, int to) {
+    each_part(bytes, [&](int64_t begin, int count) {
+      check(MPI_Isend(from + begin, count, MPI_BYTE, to, 0, comm_, add(to)), "MPI_Isend");
+    });
+  }
+  MPI_Request* add(int peer) {
+    peers_.push_back(peer);
+    return &requests_.emplace_back(MPI_REQUEST_NULL);
+  }
+  // Until all have arrived.
+  void finish(double seconds, const char* call, const std::string& activity) {
+    const Clock::time_point begin = Clock::now();
+    for (int polls = 0;; ++polls) {
+      int done = 0;
+      check(MPI_Testall(int(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), call);
+      if (done) return;
+      if (polls < kSpins) {
+        sched_yield();
+        continue;
+      }
+      usleep(50);
+      if (polls % 256) continue;
+      const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (waited > seconds) give_up(waited, call, activity);
+    }
+  }
+
+ private:
+  template <class F> static void each_part(int64_t bytes, F f) {
+    for (int64_t at = 0; at < bytes; at += kMostBytes) {
+      f(at, int(std::min(kMostBytes, bytes - at)));
+    }
+  }
+  [[noreturn]] void give_up(double waited, const char* call, const std::string& activity) {
+    std::set<int> missing;
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] != MPI_REQUEST_NULL && peers_[i] != rank_) missing.insert(peers_[i]);
+    }
+    std::string who;
+    for (const int peer : missing) who += (who.empty() ? "" : ", ") + std::to_string(peer);
+    if (who.empty()) who = "of another";
+    throw RankError("rank " + who + " did not answer for " + std::to_string(int64_t(waited)) +
+                    " s, in " + call + " at " + activity +
+                    "; the last checkpoint is whole: resume from it (train.rank_timeout)");
+  }
+
+  MPI_Comm comm_;
+  int rank_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> peers_;
+};
+
+class MpiGroup final : public Group {
+ public:
+  MpiGroup() {
+    int given = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
+    if (given < MPI_THREAD_SERIALIZED) {
+      throw UsageError("ranks: this MPI cannot be called by more than one thread");
+    }
+    // Tensors and the few bytes between steps do not meet.
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &tensors_), "MPI_Comm_dup");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &words_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(tensors_, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(words_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(tensors_, &rank_);
+    MPI_Comm_size(tensors_, &size_);
+    MPI_Comm local = MPI_COMM_NULL;
+    check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
+          "MPI_Comm_split_type");
+    MPI_Comm_rank(local, &local_rank_);
+    MPI_Comm_size(local, &local_size_);
+    MPI_Comm_free(&local);
+  }
+  ~MpiGroup() override {
+    MPI_Comm_free(&tensors_);
+    MPI_Comm_free(&words_);
+    MPI_Finalize();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
+  int local_size() const override { return local_size_; }
+  std::string description() const override {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string all(text, size_t(length));
+    return all.substr(0, all.find_first_of(",\n"));
+  }
+
+  void all_to_all(std::span<const Exchanged> tensors) override {
+    Messages messages(tensors_, rank_);
+    for (const Exchanged& x : tensors) {
+      each_peer([&](int peer) {
+        messages.receive(x.to + peer * x.divided.piece, x.divided.bytes(rank_), peer);
+      });
+    }
+    for (const Exchanged& x : tensors) {
+      each_peer([&](int peer) {
+        send(messages, x.from + x.divided.begin(peer), x.divided.bytes(peer), peer);
+      });
+      std::memcpy(x.to + rank_ * x.divided.piece, x.from + x.divided.begin(rank_),
+                  size_t(x.divided.bytes(rank_)));
+    }
+    messages.finish(timeout_, "all_to_all", activity());
+  }
+
+  void all_gather(std::span<const Exchanged> tensors) override {
+    Messages messages(tensors_, rank_);
+    for (const Exchanged& x : tensors) {
+      each_peer([&](int peer) {
+        messages.receive(x.to + x.divided.begin(peer), x.divided.bytes(peer), peer);
+      });
+    }
+    for (const Exchanged& x : tensors) {
+      each_peer([&](int peer) { send(messages, x.from, x.divided.bytes(rank_), peer); });
+      std::byte* const own = x.to + x.divided.begin(rank_);
+      if (own != x.from) std::memmove(own, x.from, size_t(x.divided.bytes(rank_)));
+    }
+    messages.finish(timeout_, "all_gather", activity());
+  }
+
+  void all_reduce(std::span<const Reduced> tensors) override {
+    Messages messages(tensors_, rank_);
+    for (const Reduced& x : tensors) {
+      const int count = floats(x.divided.whole);
+      if (x.from != x.to) std::memcpy(x.to, x.from, size_t(x.divided.whole));
+      check(MPI_Iallreduce(MPI_IN_PLACE, x.to, count, MPI_FLOAT, MPI_SUM, tensors_,
+                           messages.add(rank_)),
+            "MPI_Iallreduce");
+      count_sent(2 * (x.divided.whole - x.divided.bytes(rank_)));
+    }
+    messages.finish(timeout_, "all_reduce", activity());
+  }
+
+  void reduce_scatter(std::span<const Reduced> tensors) override {
+    Messages messages(tensors_, rank_);
+    std::vector<std::vector<int>> counts;  // read until the end
+    for (const Reduced& x : tensors) {
+      std::vector<int>& each = counts.emplace_back();
+      for (int q = 0; q < size_; ++q) each.push_back(floats(x.divided.bytes(q)));
+      check(MPI_Ireduce_scatter(x.from, x.to, each.data(), MPI_FLOAT, MPI_SUM, tensors_,
+                                messages.add(rank_)),
+            "MPI_Ireduce_scatter");
+      count_sent(x.divided.whole - x.divided.bytes(rank_));
+    }
+    messages.finish(timeout_, "reduce_scatter", activity());
+  }
+
+  void share(const void* mine, void* all, int64_t bytes) override {
+    Messages messages(words_, rank_);
+    auto* const rows = static_cast<std::byte*>(all);
+    const auto* const own = static_cast<const std::byte*>(mine);
+    each_peer([&](int peer) { messages.receive(rows + peer * bytes, bytes, peer); });
+    each_peer([&](int peer) { messages.send(own, bytes, peer); });
+    std::memcpy(rows + rank_ * bytes, own, size_t(bytes));
+    messages.finish(timeout_, "the talk between steps", activity());
+  }
+  void broadcast(void* data, int64_t bytes) override {
+    Messages messages(words_, rank_);
+    auto* const own = static_cast<std::byte*>(data);
+    if (rank_ == 0) {
+      each_peer([&](int peer) { messages.send(own, bytes, peer); });
+    } else {
+      messages.receive(own, bytes, 0);
+    }
+    messages.finish(timeout_, "the talk between steps", activity());
+  }
+  void bring(void* data, int64_t bytes, int from) override {
+    Messages messages(words_, rank_);
+    if (rank_ == 0) messages.receive(static_cast<std::byte*>(data), bytes, from);
+    if (rank_ == from) messages.send(static_cast<std::byte*>(data), bytes, 0);
+    messages.finish(timeout_, "the gathering of a checkpoint", activity());
+  }
+  void set_timeout(double seconds) override { timeout_ = seconds; }
+
+ private:
+  void end_all(int exit_code) override { MPI_Abort(MPI_COMM_WORLD, exit_code); }
+  template <class F> void each_peer(F f) const {  // the next rank first, so that none is flooded
+    for (int i = 1; i < size_; ++i) f((rank_ + i) % size_);
+  }
+  void send(Messages& messages, const std::byte* from, int64_t bytes, int peer) {
+    messages.send(from, bytes, peer);
+    count_sent(bytes);
+  }
+  static int floats(int64_t bytes) {
+    const int64_t count = bytes / int64_t(sizeof(float));
+    if (count > INT32_MAX) {
+      throw UsageError("ranks: a tensor of " + std::to_string(count) +
+                       " numbers is too large for MPI to add up; use train.reduction: ordered");
+    }
+    return int(count);
+  }
+
+  MPI_Comm tensors_ = MPI_COMM_NULL, words_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+  double timeout_ = 300;
+};
+
+}  // namespace
+}  // namespace pal
+
+extern "C" pal::Group* pal_open_group() { return new pal::MpiGroup(); }

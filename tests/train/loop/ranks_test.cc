@@ -1,0 +1,385 @@
+// Runs of several ranks, as threads of this process: the same bits for any number of ranks, resumed
+// on any other, with every option that leaves results alone; what ranks refuse.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "tests/support/files.h"
+#include "tests/support/thread_group.h"
+#include "ops/kernels/tiles.h"
+#include "train/config/published_sizes.h"
+#include "train/images/image_models.h"
+#include "train/images/image_task.h"
+#include "train/loop/checkpoint.h"
+#include "train/loop/micro_batch.h"
+#include "train/loop/ranks_of_run.h"
+#include "train/loop/step_program.h"
+#include "train/loop/trainer.h"
+#include "train/run_files/safetensors.h"
+#include "train/tasks/make_task.h"
+
+namespace pal {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Sets = std::vector<std::string>;
+
+constexpr const char* kTranslator =
+    "model: {type: nmt, hidden: 24, embedding: 20, attention_size: 8, encoder_layers: 1,\n"
+    "  decoder_layers: 1, dropout: 0.2}\n"
+    "data: {synthetic: true, source_vocab_size: 60, target_vocab_size: 50, max_length: 12}\n"
+    "train: {batch_size: 8, steps: 6, lr: 0.02, valid_every: 4, log_every: 1, accumulate: 4,\n"
+    "  reduction: ordered}\n"
+    "device: {threads: 1}\n";
+
+constexpr const char* kImages =
+    "model: {type: resnet, family: cifar, depth: 8, width: 4}\n"
+    "data: {synthetic: true, classes: 4, image_size: 8, crop: random_resized}\n"
+    "train: {batch_size: 4, steps: 4, lr: 0.02, valid_every: 2, log_every: 1, accumulate: 4,\n"
+    "  reduction: ordered, optimizer: momentum}\n"
+    "device: {threads: 1}\n";
+
+class Ranks : public testing::Test {
+ protected:
+  TrainArgs args(const std::string& out, const Sets& sets, std::shared_ptr<Group> group) const {
+    std::vector<Override> overrides;
+    for (const std::string& set : sets) overrides.push_back(parse_set(set));
+    TrainArgs a;
+    a.group = group;
+    a.config = with_ranks(parse_config(config_, "test.yaml", overrides), group ? group->size() : 1);
+    a.name = "test";
+    a.out = dir_ / out;
+    a.resume = fs::exists(a.out / "last.safetensors");
+    return a;
+  }
+  // Starts a run or goes on with it. Returns the bytes that all ranks have sent in steps.
+  int64_t run(const std::string& out, int ranks, const Sets& sets = {}) {
+    fs::create_directories(dir_ / out);
+    std::atomic<int64_t> sent{0};
+    test::as_ranks(ranks, [&](std::shared_ptr<Group> group) {
+      const TrainArgs a = args(out, sets, group);
+      Trainer trainer(a, make_task(a));
+      if (!a.resume && (!group || group->rank() == 0)) trainer.task().save_files(a.out);
+      const std::atomic<bool> stop{false};
+      trainer.run(stop);
+      if (group) sent += group->sent_bytes();
+    });
+    return sent;
+  }
+  std::string state(const std::string& out) const {
+    return read_file(dir_ / out / "last.safetensors");
+  }
+  // What a metrics file says of steps, without times and places.
+  std::vector<std::string> steps(const std::string& out) const {
+    std::vector<std::string> found;
+    std::ifstream in(dir_ / out / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (row["event"] != "step" && row["event"] != "valid") continue;
+      std::string text;
+      for (const char* key : {"step", "epoch", "loss", "lr", "grad_norm", "bleu", "top1"}) {
+        if (row.contains(key)) text += std::string(key) + "=" + row[key].dump() + " ";
+      }
+      found.push_back(text);
+    }
+    return found;
+  }
+  // Of one rank and of each of these, with the same options.
+  void same_for(const std::vector<int>& counts, const Sets& sets) {
+    std::string words;
+    for (const std::string& set : sets) words += set + " ";
+    SCOPED_TRACE(words);
+    const std::string alone = "alone" + std::to_string(++runs_);
+    run(alone, 1, sets);
+    for (const int ranks : counts) {
+      const std::string out = alone + "-" + std::to_string(ranks);
+      run(out, ranks, sets);
+      EXPECT_TRUE(state(alone) == state(out)) << ranks << " ranks";
+      EXPECT_EQ(steps(alone), steps(out)) << ranks << " ranks";
+    }
+  }
+
+  std::string config_ = kTranslator;
+  const TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
+  int runs_ = 0;
+};
+
+TEST_F(Ranks, SameBitsForAnyNumber) {
+  same_for({2, 4}, {});
+  same_for({3, 6}, {"train.accumulate=6"});
+  same_for({2}, {"train.accumulate=2", "train.precision=bf16"});
+}
+
+TEST_F(Ranks, SameBitsWithClippedNormsAndAverages) {
+  same_for({2, 4}, {"train.clip_norm=0.5", "train.ema=0.9"});
+  same_for({4}, {"train.clip_value=0.01", "train.optimizer=nesterov", "train.weight_decay=0.01"});
+}
+
+TEST_F(Ranks, SameBitsUnderOptionsOfMemory) {
+  same_for({2}, {"memory.recompute=echo"});
+  same_for({2}, {"memory.recompute=sqrt", "train.clip_norm=0.5"});
+  same_for({2}, {"memory.swap=planned"});
+  same_for({2}, {"memory.encode=[binarize]", "memory.schedule=program"});
+  // And the same as without it.
+  run("plain", 4);
+  run("echo", 4, {"memory.recompute=echo"});
+  EXPECT_TRUE(state("plain") == state("echo"));
+}
+
+// Whatever ranks divide among themselves.
+TEST_F(Ranks, SameBitsHoweverStateIsDivided) {
+  for (const char* clip : {"train.clip_norm=0.5", "train.clip_norm=null"}) {
+    const Sets base{clip, "train.ema=0.9"};
+    const std::string alone = "alone" + std::to_string(++runs_);
+    run(alone, 1, base);
+    for (const char* shard : {"optimizer", "gradients"}) {
+      for (const int ranks : {2, 4}) {
+        const std::string out = alone + shard + std::to_string(ranks);
+        run(out, ranks, {clip, "train.ema=0.9", std::string("train.shard=") + shard});
+        EXPECT_TRUE(state(alone) == state(out)) << out << " " << clip;
+        EXPECT_TRUE(read_file(dir_ / alone / "best.safetensors") ==
+                    read_file(dir_ / out / "best.safetensors"))
+            << out << " " << clip;
+        EXPECT_EQ(steps(alone), steps(out)) << out;
+      }
+    }
+  }
+}
+
+TEST_F(Ranks, SmallBucketsChangeNothing) {
+  run("large", 2);
+  run("small", 2, {"train.bucket=1KiB"});
+  run("sharded", 2, {"train.bucket=1KiB", "train.shard=optimizer"});
+  EXPECT_TRUE(state("large") == state("small"));
+  EXPECT_TRUE(state("large") == state("sharded"));
+}
+
+TEST_F(Ranks, SameBitsOfImages) {
+  config_ = kImages;
+  same_for({2, 4}, {});
+}
+
+TEST_F(Ranks, GoesOnWithAnyNumber) {
+  run("whole", 1);
+  run("parts", 4, {"train.steps=2", "train.shard=optimizer"});
+  run("parts", 2, {"train.steps=3", "train.shard=gradients"});
+  run("parts", 1, {"train.steps=5"});
+  run("parts", 4);
+  EXPECT_TRUE(state("whole") == state("parts"));
+}
+
+// To the byte: gradients out and sums (or weights) back, the loss, and of pieces a sum of squares for
+// every tile.
+TEST_F(Ranks, SendWhatTheTableSays) {
+  constexpr int64_t kSteps = 3;
+  run("one", 1, {"train.steps=3"});
+  const SafetensorsFile file = SafetensorsFile::open((dir_ / "one/last.safetensors").string());
+  int64_t weights = 0, tiles = 0;
+  for (const TensorView& tensor : file.tensors()) {
+    if (!names_weight(tensor.name)) continue;
+    weights += int64_t(tensor.bytes);
+    tiles += (int64_t(tensor.bytes) / 4 + kTile - 1) / kTile;
+  }
+  ASSERT_GT(weights, 0);
+  for (const int64_t ranks : {2, 4}) {
+    const int64_t losses = 4 * ranks * (ranks - 1), all = 2 * (ranks - 1) * weights;
+    const auto run_with = [&](const char* reduction, const char* shard) {
+      return run(std::string(reduction) + shard + std::to_string(ranks), int(ranks),
+                 {"train.steps=3", std::string("train.reduction=") + reduction,
+                  std::string("train.shard=") + shard});
+    };
+    for (const char* reduction : {"ordered", "library"}) {
+      EXPECT_EQ(run_with(reduction, "none"), kSteps * (all + losses)) << reduction << ranks;
+      EXPECT_EQ(run_with(reduction, "optimizer"),
+                kSteps * (all + losses + 4 * (ranks - 1) * tiles))
+          << reduction << ranks;
+    }
+  }
+}
+
+// Rounded on their way: half the bytes of gradients and sums, near the same losses.
+TEST_F(Ranks, TravelInHalfTheBytes) {
+  const Sets sets{"train.steps=3"};
+  const int64_t whole = run("f32", 2, sets);
+  const int64_t half = run("bf16", 2, {"train.steps=3", "train.exchange=bf16"});
+  const int64_t losses = 3 * 4 * 2;
+  EXPECT_EQ(half - losses, (whole - losses) / 2);
+  const auto loss_of = [](const std::string& row) {
+    return std::stod(row.substr(row.find("loss=") + 5));
+  };
+  const auto exact = steps("f32"), rounded = steps("bf16");
+  ASSERT_EQ(exact.size(), rounded.size());
+  EXPECT_NE(exact, rounded);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_NEAR(loss_of(exact[i]), loss_of(rounded[i]), 1e-2);
+  }
+}
+
+// A library's sums depend on the number of ranks, in their last bits alone.
+TEST_F(Ranks, LibrarySumsAreNear) {
+  run("one", 1, {"train.reduction=library"});
+  run("four", 4, {"train.reduction=library"});
+  const auto loss_of = [](const std::string& row) {
+    return std::stod(row.substr(row.find("loss=") + 5));
+  };
+  const auto one = steps("one"), four = steps("four");
+  ASSERT_EQ(one.size(), four.size());
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(loss_of(one[i]), loss_of(four[i]), 1e-5);
+}
+
+// Images of which one rank's third batch holds a NaN.
+class SpoiltImages : public ImageTask {
+ public:
+  SpoiltImages(const Config& config, bool spoilt) : ImageTask(config), spoilt_(spoilt) {}
+
+ private:
+  void fill_batch(Executable& program, const ImageBatch& batch) const override {
+    ImageTask::fill_batch(program, batch);
+    if (!spoilt_ || ++filled_ != 3) return;
+    *reinterpret_cast<float*>(program.input(image_input::kImages)) = std::nanf("");
+  }
+  const bool spoilt_;
+  mutable int filled_ = 0;
+};
+
+// No rank updates anything, though the NaN is in the first micro-batch of another one.
+TEST_F(Ranks, ANanAnywhereStopsAll) {
+  config_ = kImages;
+  std::vector<int64_t> steps(4, -1);
+  std::vector<std::string> said(4);
+  fs::create_directories(dir_ / "nan");
+  test::as_ranks(4, [&](std::shared_ptr<Group> group) {
+    const TrainArgs a = args("nan", {"train.accumulate=8"}, group);
+    const size_t rank = size_t(group->rank());
+    Trainer trainer(a, std::make_unique<SpoiltImages>(a.config, rank == 2));
+    const std::atomic<bool> stop{false};
+    try {
+      trainer.run(stop);
+    } catch (const Error& error) {
+      said[rank] = error.what();
+    }
+    steps[rank] = trainer.state().step;
+  });
+  EXPECT_EQ(steps, std::vector<int64_t>(4, 1));  // the second update was none
+  for (const std::string& each : said) EXPECT_NE(each.find("at step 2"), std::string::npos) << each;
+}
+
+TEST(Updates, AreDividedAlongATree) {
+  TrainConfig config;
+  config.accumulate = 6, config.reduction = "ordered";
+  EXPECT_EQ(possible_ranks(6, true), (std::vector<int64_t>{1, 3, 6}));
+  EXPECT_EQ(possible_ranks(6, false), (std::vector<int64_t>{1, 2, 3, 6}));
+  EXPECT_NO_THROW(check_ranks(config, 3));
+  try {
+    check_ranks(config, 2);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("start 1, 3, 6 ranks"), std::string::npos)
+        << error.what();
+  }
+}
+
+// The sums that are there when a micro-batch is done: those of the bits of its number.
+// transformer_base on four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are cut
+// at tiles.
+TEST(RankedSteps, DivideTheOptimizersState) {
+  const auto state_bytes = [](int64_t ranks, const char* shard) {
+    Config config = load_config(find_config("transformer_base"),
+                                {parse_set("train.accumulate=4"),
+                                 parse_set(std::string("train.shard=") + shard)});
+    use_published_sizes(config);
+    config = with_ranks(config, ranks);
+    const std::unique_ptr<Task> task = make_task(config);
+    const Program step = record_plan_step(*task, config, task->bucket_lengths(0));
+    std::map<Role, int64_t> bytes;
+    for (const StateSlot& slot : step.state) {
+      if (slot.name.starts_with(kAccumulator)) continue;
+      bytes[slot.role] += step.value(slot.start).spec.bytes();
+    }
+    return bytes;
+  };
+  auto whole = state_bytes(4, "none"), pieces = state_bytes(4, "optimizer");
+  const int64_t moments = whole[Role::optimizer_state];
+  EXPECT_EQ(moments, state_bytes(1, "optimizer")[Role::optimizer_state]);
+  EXPECT_EQ(moments, 504'397'824);
+  EXPECT_GE(pieces[Role::optimizer_state], moments / 4);
+  EXPECT_LE(pieces[Role::optimizer_state], moments / 4 * 1.01);
+  EXPECT_EQ(pieces[Role::weight], whole[Role::weight]);
+}
+
+TEST(Updates, CountInBinary) {
+  for (int64_t n = 1; n <= 64; ++n) {
+    TrainConfig config;
+    config.accumulate = n, config.reduction = "ordered";
+    const Update update(config, 1);
+    std::vector<int64_t> sums(8, 0);  // by accumulator: micro-batches in it
+    const std::vector<MicroBatch> kinds = update.kinds();
+    for (int64_t i = 0; i < n; ++i) {
+      const MicroBatch kind = update.kind(i);
+      EXPECT_NE(std::find(kinds.begin(), kinds.end(), kind), kinds.end()) << i << " of " << n;
+      int64_t sum = 1;
+      for (size_t level = 0; level < sums.size(); ++level) {
+        if (!(kind.adds >> level & 1)) continue;
+        EXPECT_EQ(sums[level], int64_t(1) << level) << i << " of " << n;
+        sum += std::exchange(sums[level], 0);
+      }
+      EXPECT_EQ(kind.updates(), i + 1 == n);
+      if (kind.updates()) {
+        EXPECT_EQ(sum, n);
+      } else {
+        ASSERT_LT(kind.stores, update.accumulators());
+        EXPECT_EQ(sums[size_t(kind.stores)], 0);
+        EXPECT_EQ(sum, int64_t(1) << kind.stores);
+        sums[size_t(kind.stores)] = sum;
+      }
+    }
+  }
+}
+
+TEST(Updates, NullIsOneMicroBatchARank) {
+  Config config = parse_config(kTranslator, "test.yaml",
+                               {parse_set("train.accumulate=null"), parse_set("train.reduction=null")});
+  const Config four = with_ranks(config, 4);
+  EXPECT_EQ(**four.train.accumulate, 4);
+  EXPECT_EQ(**four.train.reduction, "ordered");
+  const Config one = with_ranks(config, 1);
+  EXPECT_EQ(**one.train.accumulate, 1);
+  EXPECT_EQ(**one.train.reduction, "library");
+  const Config again = with_ranks(config, 2, &four);  // goes on as it began
+  EXPECT_EQ(**again.train.accumulate, 4);
+  EXPECT_EQ(**again.train.reduction, "ordered");
+}
+
+TEST_F(Ranks, ThatDifferAreNamed) {
+  const auto fails = [&](const std::string& what, const std::function<Sets(int)>& sets_of) {
+    fs::create_directories(dir_ / "differ");
+    try {
+      test::as_ranks(3, [&](std::shared_ptr<Group> group) {
+        const TrainArgs a = args("differ", sets_of(group->rank()), group);
+        Trainer trainer(a, make_task(a));
+      });
+      ADD_FAILURE() << "ranks that differ went on: " << what;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 0 and rank 2 differ in " + what),
+                std::string::npos)
+          << error.what();
+    }
+  };
+  fails("the configuration",
+        [](int rank) {
+          return Sets{"train.accumulate=3", rank == 2 ? "train.lr=0.1" : "train.lr=0.2"};
+        });
+}
+
+}  // namespace
+}  // namespace pal

@@ -1,0 +1,75 @@
+// An update and its micro-batches: how many there are, which rank runs which, and how their
+// gradients become one sum.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/config/config.h"
+
+namespace pal {
+
+inline constexpr const char* kAccumulator = "accumulator/";  // before a weight's name, in the state
+
+// Which micro-batch of an update a program runs: what becomes of its gradients. Every one but the
+// last of a rank keeps its sum in an accumulator and updates nothing else.
+struct MicroBatch {
+  uint32_t adds = 0;   // accumulators that are added to it, a bit for each
+  int8_t stores = -1;  // the accumulator that takes the sum; -1: weights are updated
+  bool folds = true;   // gradients grow from accumulator 0, as PyTorch's; false: they are made apart,
+                       // and sums are added along a binary tree
+  bool operator==(const MicroBatch&) const = default;
+
+  bool updates() const { return stores < 0; }
+  // The kinds of an update whose gradients are folded.
+  static const MicroBatch only, first, middle, last;
+};
+inline constexpr MicroBatch MicroBatch::only{};
+inline constexpr MicroBatch MicroBatch::first{.stores = 0};
+inline constexpr MicroBatch MicroBatch::middle{.adds = 1, .stores = 0};
+inline constexpr MicroBatch MicroBatch::last{.adds = 1};
+inline constexpr MicroBatch kMicroBatches[] = {MicroBatch::only, MicroBatch::first,
+                                               MicroBatch::middle, MicroBatch::last};
+
+// "only", "first", "middle", "last"; where sums are a tree also "carry1", "last+01".
+std::string to_string(MicroBatch kind);
+
+// train.accumulate, train.reduction: an update of a run with so many ranks.
+class Update {
+ public:
+  Update(const TrainConfig& config, int64_t ranks);
+
+  int64_t micro_batches() const { return micro_batches_; }  // of all ranks
+  int64_t ranks() const { return ranks_; }
+  int64_t per_rank() const { return micro_batches_ / ranks_; }
+  bool is_ordered() const { return ordered_; }
+  // What gradients and their sums travel as.
+  DType travels_as() const { return travels_; }
+  // Whether the sums of gradients, and what the optimizer keeps, are a piece on each rank.
+  bool has_pieces() const { return ranks_ > 1 && shard_ != Shard::none; }
+  // Loss and running statistics are those of the whole update, and the last micro-batch has them.
+  bool is_whole() const { return (ordered_ && micro_batches_ > 1) || ranks_ > 1; }
+  // What micro-batch i of a rank's does, and all there are, each once.
+  MicroBatch kind(int64_t i) const;
+  MicroBatch last() const { return kind(per_rank() - 1); }
+  std::vector<MicroBatch> kinds() const;
+  // Sums that are kept at a time.
+  int accumulators() const;
+
+ private:
+  int64_t micro_batches_, ranks_;
+  bool ordered_;
+  Shard shard_;
+  DType travels_;
+};
+
+// Numbers of ranks that train.accumulate can be divided among.
+std::vector<int64_t> possible_ranks(int64_t micro_batches, bool ordered);
+// UsageError where an update cannot be divided among so many ranks, with numbers that can.
+void check_ranks(const TrainConfig& config, int64_t ranks);
+
+// What null stands for in a run of so many ranks: one micro-batch a rank; ordered for several.
+int64_t micro_batches(const TrainConfig& config, int64_t ranks = 1);
+bool is_ordered(const TrainConfig& config, int64_t ranks = 1);
+
+}  // namespace pal
