@@ -52,7 +52,7 @@ class CorunMemory {
     Job* job = nullptr;
     StepShape step;                 // the largest
     std::vector<StepShape> others;  // other programs
-    JobNeeds needs;  // of all its programs
+    JobNeeds needs;                 // of all its programs
     int threads = 0;
     bool left = false;           // it has ended
     std::string ends;            // why it must; empty: it need not
