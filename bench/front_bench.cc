@@ -110,7 +110,7 @@ void measure(const std::string& name, const std::string& profile, const Args& ar
   std::string broken;
   double last = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < budgets.size(); ++i) {
-    const FrontPoint* pick = front.pick(budgets[i]);
+    const FrontPoint* pick = front.pick({budgets[i]});
     if (!pick) continue;
     gaps.push_back(1 - bounds[i] / pick->step_ms);
     if (bounds[i] > pick->step_ms * kUpToRounding) broken += " BELOW-BOUND";

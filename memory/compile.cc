@@ -49,9 +49,7 @@ Made choose_operand_layouts(const Program& p, Context context, std::string* note
 }
 
 // Clones were chosen with what they fuse to in mind.
-bool is_chosen(Options o) {
-  return o.recompute == Recompute::priced && o.recompute_options.chosen.has_value();
-}
+bool is_chosen(Options o) { return o.recompute == Recompute::chosen; }
 
 // The order of the passes. A pass is a row here and a function of its room, or of memory/choices.h.
 constexpr bool kTradesTime = true;
@@ -64,8 +62,7 @@ const Pass kPasses[] = {
      Keep::if_final_peak_not_higher, kTradesTime},
     {"echo", recompute_some, [](Options o) { return o.recompute == Recompute::echo; },
      Keep::if_final_peak_not_higher, kTradesTime},
-    {"priced", recompute_some, [](Options o) { return o.recompute == Recompute::priced; },
-     Keep::always, kTradesTime},
+    {"chosen", recompute_some, is_chosen, Keep::always, kTradesTime},
     {"reruns", recompute_some, [](Options o) { return o.recompute == Recompute::reruns; },
      Keep::always, kTradesTime},
     {"fuse_recompute", fold_clones,
@@ -81,9 +78,8 @@ const Pass kPasses[] = {
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_encoders", fuse_bits,
      [](Options o) {
-       return o.fuse_epilogues &&
-              (o.encode.any() || o.recompute == Recompute::echo ||
-               o.recompute == Recompute::priced || o.recompute == Recompute::reruns);
+       return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo ||
+                                   is_chosen(o) || o.recompute == Recompute::reruns);
      },
      Keep::if_peak_not_higher},
     {"fuse_updates",
@@ -113,13 +109,7 @@ void share(Compiled& out, const ByNode<int64_t>& workspace, Options options) {
 
 void place(Compiled& out, const StateLayout& layout, Options options) {
   const Clock::time_point start = Clock::now();
-  out.plan = make_plan(out.program, out.storages, layout);
-  // A search for a given height finds what one for the least may not.
-  if (options.budget && out.plan.device().bytes > *options.budget &&
-      out.plan.device().lower_bound <= *options.budget) {
-    Plan within = make_plan(out.program, out.storages, layout, *options.budget);
-    if (within.device().bytes < out.plan.device().bytes) out.plan = std::move(within);
-  }
+  out.plan = plan_passed(out, layout, options);
   PassReport report{.name = "place",
                     .before_bytes = out.plan.device().lower_bound,
                     .after_bytes = out.plan.device().bytes,
@@ -244,6 +234,20 @@ int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layo
     passed->storages = std::move(storages);
   }
   return foreign + peak;
+}
+
+Plan plan_passed(const Compiled& passed, const StateLayout& layout, const CompileOptions& options) {
+  const auto made = [&](int64_t enough) {
+    return make_plan(passed.program, passed.storages, layout, enough, options.place_effort);
+  };
+  Plan plan = made(0);
+  // A search for a given height finds what one for the least may not.
+  if (options.budget && plan.device().bytes > *options.budget &&
+      plan.device().lower_bound <= *options.budget) {
+    Plan within = made(*options.budget);
+    if (within.device().bytes < plan.device().bytes) plan = std::move(within);
+  }
+  return plan;
 }
 
 MapsAlone plan_maps_alone(Program program, KernelCache& cache, CompileOptions options) {

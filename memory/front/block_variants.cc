@@ -1,16 +1,13 @@
-// Cuts, and the count of what they come to by block.
+// Cuts, and the variants that they give.
 #include "memory/front/block_variants.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "memory/pass.h"
-#include "memory/passes/fuse_recompute.h"
+#include "memory/front/block_count.h"
 #include "memory/recompute/region_cut.h"
 #include "memory/recompute/reruns.h"
-#include "memory/schedule/schedule.h"
-#include "memory/storages/lifetimes.h"
 
 namespace pal {
 namespace {
@@ -40,148 +37,6 @@ class FlatWeights : public CutWeights {
   const ByNode<double>& node_ms_;
   const DeviceProfile& device_;
   const double ms_per_byte_;
-};
-
-// A counted step by blocks. Values of the step in parts keep their numbers in it.
-class BlockCount {
- public:
-  BlockCount(const StepView& view, const Segments& segments, const ByValue<int>& border_of,
-             const CountedStep& step)
-      : view_(view),
-        segments_(segments),
-        border_of_(border_of),
-        step_(step),
-        p_(step.program),
-        blocks(segments.blocks()) {
-    place_nodes();
-    place_storages();
-    sum();
-  }
-
-  struct Block {
-    int64_t kept = 0, forward_peak = 0, backward_peak = 0, base = 0;
-    int64_t over_border = 0;  // bytes of the border that it reads which it writes over
-    double ms = 0;
-    bool border_stays = false;  // the one that it makes, between the phases
-  };
-
- private:
-  const StepView& view_;
-  const Segments& segments_;
-  const ByValue<int>& border_of_;
-  const CountedStep& step_;
-  const Program& p_;
-
- public:
-  std::vector<Block> blocks;
-  int64_t base = 0;  // between the phases, beside all blocks and borders
-
- private:
-  bool is_recorded(ValueId v) const { return v < view_.program.values.next_id(); }
-
-  bool reads_maps(const Node& node) const {
-    if (node.phase == Phase::update || node.phase == Phase::encode) return false;
-    return std::any_of(node.in.begin(), node.in.end(), [&](ValueId v) {
-      return v != kNone && (!is_recorded(v) || !view_.stays(v));
-    });
-  }
-
-  // A node goes by its outputs; one that was added, in the backward phase by the next gradient, for
-  // which it was, before it by the last forward node. Windows come one after the other: a gate that
-  // moved up is counted where it is.
-  void place_nodes() {
-    block_.assign(p_.nodes.size(), kNone);
-    for (NodeId n : p_.nodes.ids()) {
-      const Phase phase = p_.node(n).phase;
-      if (phase != Phase::forward && first_backward_ == kNone && reads_maps(p_.node(n))) {
-        first_backward_ = n;
-      }
-      if (phase != (first_backward_ == kNone ? Phase::forward : Phase::backward)) continue;
-      for (ValueId v : present(p_.node(n).out)) {
-        if (!is_recorded(v)) continue;
-        const NodeId maker = view_.program.value(v).producer;
-        if (view_.program.node(maker).phase != phase) continue;
-        block_[n] = int(phase == Phase::forward ? segments_.block_of_forward(maker)
-                                                : segments_.block_of_backward(maker));
-        break;
-      }
-    }
-    int next = 0;
-    for (NodeId n = p_.node_count(); n-- > first_backward_;) {
-      block_[n] = next = std::max(block_[n], next);
-    }
-    int last = 0;
-    for (NodeId n = 0; n < first_backward_; ++n) {
-      if (block_[n] == kNone) block_[n] = last;
-      last = block_[n];
-    }
-  }
-
-  void place_storages() {
-    const StorageId count = step_.storages.list.size();
-    owner_.assign(size_t(count), kNone), is_border_.assign(size_t(count), 0);
-    for (StorageId s : owner_.ids()) {
-      const Storage& storage = step_.storages[s];
-      if (storage.persistent || storage.input || storage.output || storage.space != Space::device) {
-        continue;
-      }
-      int border = kNone;  // that lies there
-      for (ValueId v : step_.storages.values_of(s)) {
-        const NodeId maker = p_.value(v).producer;
-        if (maker == kNone || maker >= first_backward_) continue;
-        const Phase phase = p_.node(maker).phase;
-        if (phase != Phase::forward && phase != Phase::encode) continue;
-        if (is_recorded(v) && (view_.pinned[v] || segments_.kept[view_.storage[v]])) continue;
-        // The last that was written there is what stays.
-        is_border_[s] = is_recorded(v) && border_of_[v] != kNone;
-        owner_[s] = is_border_[s] ? border_of_[v] : block_[maker];
-        // Written over a border, which is forgotten there: these bytes are not beside it.
-        if (border != kNone && owner_[s] != border && size_t(border) + 1 < blocks.size()) {
-          blocks[size_t(border) + 1].over_border += footprint(storage);
-        }
-        border = is_border_[s] ? owner_[s] : int(kNone);
-      }
-    }
-  }
-
-  void sum() {
-    const int64_t turn = start_of(first_backward_);
-    std::vector<std::vector<StorageId>> born(step_.live.size() + 1), dead(step_.live.size() + 1);
-    for (StorageId s : owner_.ids()) {
-      const Lifetime& life = step_.lifetimes[s];
-      if (owner_[s] == kNone || life.begin >= life.end) continue;
-      born[size_t(life.begin)].push_back(s), dead[size_t(life.end)].push_back(s);
-      if (!life.contains(turn)) continue;
-      Block& block = blocks[size_t(owner_[s])];
-      is_border_[s] ? block.border_stays = true
-                    : (block.kept += footprint(step_.storages[s]), true);
-    }
-    std::vector<int64_t> alive(blocks.size(), 0);
-    std::vector<char> begun(blocks.size(), 0);
-    for (size_t moment = 0; moment < step_.live.size(); ++moment) {
-      for (StorageId s : dead[moment]) alive[size_t(owner_[s])] -= footprint(step_.storages[s]);
-      for (StorageId s : born[moment]) alive[size_t(owner_[s])] += footprint(step_.storages[s]);
-      const NodeId n = NodeId(int32_t(moment / 2));
-      const auto k = size_t(block_[n]);
-      int64_t before = 0;
-      for (size_t j = 0; j < k; ++j) before += alive[j];
-      const int64_t own = step_.live[moment] - before;
-      Block& block = blocks[k];
-      if (n < first_backward_) {
-        block.forward_peak = std::max(block.forward_peak, own);
-      } else {
-        block.backward_peak = std::max(block.backward_peak, own);
-        if (!std::exchange(begun[k], 1)) block.base = own - alive[k];
-        if (int64_t(moment) == turn) base = block.base;
-      }
-      if (moment % 2 == 0) block.ms += step_.times.node_ms[n];
-    }
-  }
-
-  NodeId first_backward_ = kNone;
-  ByNode<int> block_;
-  ByStorage<int> owner_;  // the block that made it, or whose border it is
-  ByStorage<char> is_border_;
 };
 
 // Clones that are made again for a reader rather than held since the last one, where that costs
@@ -250,21 +105,6 @@ bool no_worse(const ChainVariant& a, const ChainVariant& b) {
 
 }  // namespace
 
-CountedStep count_step(const Program& program, const CompileOptions& options,
-                       const DeviceProfile& device) {
-  const StorageOptions counted = storage_options(options);
-  CountedStep out{.program = options.fuse_recompute ? fuse_recompute(program) : program};
-  if (options.schedule != Schedule::program) {
-    out.program = schedule_early_updates(out.program, nullptr, {}, counted);
-  }
-  out.storages = assign_storages(out.program, {}, counted);
-  out.lifetimes = lifetimes_of(out.program, out.storages);
-  out.live = live_bytes(out.program, out.storages, out.lifetimes);
-  out.times = predict(out.program, device, &out.storages);
-  for (const int64_t bytes : out.live) out.bytes = std::max(out.bytes, bytes);
-  return out;
-}
-
 std::vector<Rerun> reruns_of(const Program& parts, const std::vector<CloneList::Clone>& clones) {
   const auto made = [&](NodeId n) { return *present(parts.node(n).out).begin(); };
   std::vector<Rerun> reruns;
@@ -308,9 +148,16 @@ BlockVariants::BlockVariants(const StepView& view, const Segments& segments,
     CloneList again{.clones = {}, .needed = list.needed};
     if (anew) again.clones = ListAnew(view, list, node_ms, ms_per_byte).run();
     const bool more = again.clones.size() > list.clones.size();
-    add_rung(std::move(list), options, device);
-    if (more) add_rung(std::move(again), options, device);
+    if (is_new(list)) add_rung(std::move(list), options, device);
+    if (more && is_new(again)) add_rung(std::move(again), options, device);
   }
+}
+
+// Whether no rung has these clones.
+bool BlockVariants::is_new(const CloneList& list) const {
+  return std::none_of(rungs_.begin(), rungs_.end(), [&](const Rung& rung) {
+    return rung.list.clones == list.clones && rung.list.needed == list.needed;
+  });
 }
 
 void BlockVariants::add_rung(CloneList list, const CompileOptions& options,
@@ -328,7 +175,7 @@ void BlockVariants::add_rung(CloneList list, const CompileOptions& options,
   RecomputeOptions asked = options.recompute_options;
   asked.reruns = reruns_of(view_.program, rung.list.clones);
   const CountedStep step = count_step(rerun_clones(view_, asked).program, options, device);
-  const BlockCount count(view_, segments_, border_of_, step);
+  const BlockCounts count = count_blocks(view_, segments_, border_of_, step);
   const bool plain = rungs_.empty();
   rungs_.push_back(std::move(rung));
   if (plain) {
@@ -336,7 +183,7 @@ void BlockVariants::add_rung(CloneList list, const CompileOptions& options,
     for (const auto& block : count.blocks) plain_ms_.push_back(block.ms);
   }
   for (size_t k = 0; k < count.blocks.size(); ++k) {
-    const BlockCount::Block& counted = count.blocks[k];
+    const BlockCounts::Block& counted = count.blocks[k];
     ChainBlock& block = chain_.blocks[k];
     if (plain) block.base = counted.base;
     block.pass_peak = counted.forward_peak - chain_.base;  // of the last rung in the end

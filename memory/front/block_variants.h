@@ -15,21 +15,8 @@
 #include "memory/front/segments.h"
 #include "memory/price/predict.h"
 #include "memory/recompute/clones.h"
-#include "memory/storages/lifetimes.h"
 
 namespace pal {
-
-// A step with early updates and its bytes: how every candidate is judged here.
-struct CountedStep {
-  Program program;
-  Storages storages;
-  ByStorage<Lifetime> lifetimes;
-  std::vector<int64_t> live;  // by moment
-  Prediction times;
-  int64_t bytes = 0;  // the peak
-};
-CountedStep count_step(const Program& program, const CompileOptions& options,
-                       const DeviceProfile& device);
 
 // As they are named in options.
 std::vector<Rerun> reruns_of(const Program& parts, const std::vector<CloneList::Clone>& clones);
@@ -53,6 +40,7 @@ class BlockVariants {
     CloneList list;
     ByValue<char> kept;  // of blocks, read after the forward phase as they are
   };
+  bool is_new(const CloneList& list) const;
   void add_rung(CloneList list, const CompileOptions& options, const DeviceProfile& device);
   std::vector<NodeId> closure(int block, const ByValue<char>* kept) const;
   double time_of(const std::vector<NodeId>& nodes) const;

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "memory/front/small_lp.h"
+#include "memory/linear/best_prices.h"
 #include "memory/passes/parts.h"
 
 namespace pal {

@@ -70,10 +70,6 @@ struct Found {
   Sketch::Count count;
 };
 
-bool is_better(const Sketch::Count& a, const Sketch::Count& b) {
-  return a.over != b.over ? a.over < b.over : a.ms < b.ms;
-}
-
 }  // namespace
 
 std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& options,

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 
+#include "memory/front/block_count.h"
 #include "memory/front/block_variants.h"
+#include "memory/front/unbeaten.h"
 #include "memory/passes/parts.h"
 #include "memory/recompute/reruns.h"
 #include "memory/schedule/delay_forward.h"
@@ -15,15 +18,17 @@ namespace pal {
 namespace {
 
 constexpr size_t kMostBlocks = 64;
-// So many blocks are also taken as one.
-constexpr size_t kTogether[] = {1, 2, 3, 4, 6, 8};
+// So many blocks are also taken as one; in a step of many nodes these.
+constexpr size_t kTogether[] = {1, 2, 3, 4, 6, 8}, kTogetherOfMany[] = {1, 2, 4};
+constexpr size_t kManyNodes = 8000;
 
 // Every variant of every run of blocks that is looked at, as one chain.
 class VariantSets {
  public:
   VariantSets(const StepView& view, const Segments& segments, const ByNode<double>& node_ms,
               const CompileOptions& options, const DeviceProfile& device) {
-    for (const size_t together : kTogether) {
+    const bool many = view.program.nodes.size() > kManyNodes;
+    for (const size_t together : many ? std::span<const size_t>(kTogetherOfMany) : kTogether) {
       for (size_t offset = 0; offset < together; ++offset) {
         add(view, segments, together, offset, node_ms, options, device);
       }
@@ -166,16 +171,7 @@ std::vector<DeepPlan> deep_plans(const Program& program, const CompileOptions& o
     plan.bytes = step.bytes, plan.ms = step.times.step_ms;
     plans.push_back(std::move(plan));
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const DeepPlan& a, const DeepPlan& b) {
-    return a.ms != b.ms ? a.ms < b.ms : a.bytes < b.bytes;
-  });
-  int64_t least = std::numeric_limits<int64_t>::max();
-  std::erase_if(plans, [&](const DeepPlan& plan) {
-    if (plan.bytes >= least) return true;
-    least = plan.bytes;
-    return false;
-  });
-  return plans;
+  return unbeaten(std::move(plans), &DeepPlan::ms, &DeepPlan::bytes);
 }
 
 }  // namespace pal

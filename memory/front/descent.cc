@@ -122,7 +122,7 @@ void Descent::raise(int64_t limit, Range range) {
   }
 }
 
-bool Descent::is_better(const Sketch::Count& a, const Sketch::Count& b) const {
+bool is_better(const Sketch::Count& a, const Sketch::Count& b) {
   return a.over != b.over ? a.over < b.over : a.ms < b.ms - kLessMs;
 }
 

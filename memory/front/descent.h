@@ -18,6 +18,9 @@
 
 namespace pal {
 
+// Less above the limit, or, of equals, in less time.
+bool is_better(const Sketch::Count& a, const Sketch::Count& b);
+
 class Descent {
  public:
   using Group = std::vector<StorageId>;
@@ -56,7 +59,6 @@ class Descent {
   double worth(const Move& move, int64_t limit);
   bool lower(int64_t limit, Range range);
   void raise(int64_t limit, Range range);
-  bool is_better(const Sketch::Count& a, const Sketch::Count& b) const;
 
   Sketch& sketch_;
   const std::vector<Group> groups_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "core/error.h"
@@ -11,6 +12,7 @@
 #include "memory/front/choose.h"
 #include "memory/front/deep.h"
 #include "memory/front/maps.h"
+#include "memory/front/unbeaten.h"
 #include "memory/pass.h"
 #include "memory/passes/forms.h"
 #include "memory/storages/lifetimes.h"
@@ -19,24 +21,29 @@ namespace pal {
 namespace {
 
 constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
+// What is chosen is many plans near each other: none is looked at for long. Techniques alone are
+// placed as the user who asks for one has them placed.
+constexpr PlaceEffort kQuickly{.nodes = 100'000, .slack = 0.0005};
+
 // A plan that is not placed yet.
 struct Unplaced {
   CompileOptions options;
   std::string from;
   int64_t alive = 0;
   double ms = 0;
+  std::shared_ptr<const Compiled> passed;
 };
 
 bool faster(const Unplaced& a, const Unplaced& b) {
   return a.ms != b.ms ? a.ms < b.ms : a.alive < b.alive;
 }
 
-void count_maps(const Compiled& step, FrontPoint& point) {
+void count_maps(const Compiled& step, const Plan& plan, FrontPoint& point) {
   each_map(step, [&](ValueId, MapIs is, int64_t bytes) {
     int64_t* const of[] = {&point.kept, &point.recomputed, &point.encoded, &point.offloaded};
     *of[size_t(is)] += bytes;
   });
-  point.host = step.plan.host().bytes;
+  point.host = plan.host().bytes;
 }
 
 class Pool {
@@ -53,16 +60,18 @@ class Pool {
   }
 
   Front run() {
-    Compiled passed;
-    const Unplaced none = judged(plain_, "none", &passed);
-    pool_.push_back(none);
-    Front front{.floor = floor_of(passed), .plain_ms = none.ms};
+    Unplaced none = judged(plain_, "none");
+    Front front{.floor = floor_of(*none.passed), .plain_ms = none.ms};
+    pool_.push_back(std::move(none));
+    front.alone.push_back({"none", pool_[0].alive, pool_[0].ms});
     add_chosen(front.floor.bytes);
+    place_pool();
     add_techniques();
     for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     add_deep();
-    place_techniques();
-    front.points = unbeaten();
+    place_pool();
+    front.points = unbeaten(std::move(placed_), &FrontPoint::step_ms, &FrontPoint::bytes);
+    std::reverse(front.points.begin(), front.points.end());
     bound(front);
     return front;
   }
@@ -75,16 +84,18 @@ class Pool {
     const std::vector<double> ms = bounds_ms(recorded_, layout_, plain_, *plain_.profile, bytes);
     for (size_t i = 0; i < ms.size(); ++i) front.points[i].bound_ms = ms[i];
   }
-  Unplaced judged(CompileOptions options, std::string from, Compiled* passed = nullptr) {
-    Compiled own;
-    if (!passed) passed = &own;
+  Unplaced judged(CompileOptions options, std::string from) {
+    auto passed = std::make_shared<Compiled>();
     Unplaced out{.options = std::move(options), .from = std::move(from)};
-    out.alive = least_bytes(recorded_, cache_, layout_, out.options, passed);
+    out.alive = least_bytes(recorded_, cache_, layout_, out.options, passed.get());
     out.ms = predict(passed->program, *plain_.profile, &passed->storages).step_ms;
+    out.passed = std::move(passed);
     return out;
   }
+  // Nothing is kept of what is beaten already.
   void add(CompileOptions options, std::string from) {
     pool_.push_back(judged(std::move(options), std::move(from)));
+    if (is_beaten(pool_.back())) pool_.back().passed.reset();
   }
 
   FrontFloor floor_of(const Compiled& step) const {
@@ -160,7 +171,7 @@ class Pool {
   // Choices by the sketch, down to the floor.
   void add_chosen(int64_t least) {
     CompileOptions chosen = plain_;
-    chosen.recompute = Recompute::priced;
+    chosen.recompute = Recompute::chosen, chosen.place_effort = kQuickly;
     for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least)) {
       chosen.recompute_options.chosen = std::move(each.again);
       chosen.swap = {};
@@ -168,52 +179,40 @@ class Pool {
         chosen.swap = {.method = Swap::planned, .chosen = std::move(each.away)};
       }
       chosen.budget = each.limit;
-      place(chosen, "chosen for " + format_bytes(each.limit));
+      add(chosen, "chosen for " + format_bytes(each.limit));
     }
   }
 
   void add_deep() {
     CompileOptions deep = plain_;
-    deep.recompute = Recompute::reruns;
+    deep.recompute = Recompute::reruns, deep.place_effort = kQuickly;
     for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
       deep.recompute_options.reruns = std::move(plan.reruns);
       add(deep, "segments");
     }
   }
 
-  // Adds a point.
-  const FrontPoint& place(const CompileOptions& options, std::string from) {
-    const Compiled step = compile(recorded_, cache_, layout_, options);
-    FrontPoint point{.options = options,
-                     .from = std::move(from),
-                     .bytes = step.plan.device().bytes,
-                     .step_ms = step.time->step_ms};
-    count_maps(step, point);
-    placed_.push_back(std::move(point));
-    return placed_.back();
-  }
-
-  // Techniques are placed where no plan has both fewer bytes than they could and less time.
-  void place_techniques() {
-    std::stable_sort(pool_.begin(), pool_.end(), faster);
-    for (const Unplaced& each : pool_) {
-      const bool beaten = std::any_of(placed_.begin(), placed_.end(), [&](const FrontPoint& point) {
-        return point.bytes <= each.alive && point.step_ms <= each.ms;
-      });
-      if (!beaten) place(each.options, each.from);
-    }
-  }
-
-  std::vector<FrontPoint> unbeaten() {
-    std::stable_sort(placed_.begin(), placed_.end(), [](const FrontPoint& a, const FrontPoint& b) {
-      return a.step_ms != b.step_ms ? a.step_ms < b.step_ms : a.bytes < b.bytes;
+  // By some plan of as few bytes as this one has at least.
+  bool is_beaten(const Unplaced& one) const {
+    return std::any_of(placed_.begin(), placed_.end(), [&](const FrontPoint& point) {
+      return point.bytes <= one.alive && point.step_ms <= one.ms;
     });
-    std::vector<FrontPoint> points;
-    for (FrontPoint& point : placed_) {
-      if (points.empty() || point.bytes < points.back().bytes) points.push_back(std::move(point));
+  }
+
+  // The fastest first, and none that is beaten.
+  void place_pool() {
+    std::stable_sort(pool_.begin(), pool_.end(), faster);
+    for (Unplaced& each : pool_) {
+      if (is_beaten(each)) continue;
+      const Plan plan = plan_passed(*each.passed, layout_, each.options);
+      FrontPoint point{.options = std::move(each.options),
+                       .from = std::move(each.from),
+                       .bytes = plan.device().bytes,
+                       .step_ms = each.ms};
+      count_maps(*each.passed, plan, point);
+      placed_.push_back(std::move(point));
     }
-    std::reverse(points.begin(), points.end());
-    return points;
+    pool_.clear();
   }
 
   Program recorded_;
@@ -234,10 +233,12 @@ CompileOptions without_techniques(CompileOptions options) {
   return options;
 }
 
-const FrontPoint* Front::pick(int64_t budget) const {
+const FrontPoint* Front::pick(const FrontLimits& limits) const {
   const FrontPoint* fastest = nullptr;
   for (const FrontPoint& point : points) {
-    if (point.bytes <= budget) fastest = &point;
+    if (point.bytes > limits.device || point.step_ms > limits.step_ms) continue;
+    if (point.offloaded > 0 && point.host > limits.host) continue;
+    fastest = &point;
   }
   return fastest;
 }

@@ -7,6 +7,7 @@
 // placement goes below, and by its predicted time, and is placed where no other plan beats that. So
 // pick() is never slower than a technique alone that fits, and never slower with a larger budget.
 #pragma once
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -40,14 +41,21 @@ struct FrontFloor {
   std::string node;  // "features/2 conv2d"
 };
 
+// What a step may take.
+struct FrontLimits {
+  int64_t device = 0;                                  // bytes
+  int64_t host = std::numeric_limits<int64_t>::max();  // of copies
+  double step_ms = std::numeric_limits<double>::infinity();
+};
+
 struct Front {
   std::vector<FrontPoint> points;  // ascending in bytes, descending in time
   FrontFloor floor;
   double plain_ms = 0;  // of the step as it was recorded
   std::vector<FrontAlone> alone;
 
-  // The fastest that fits; null where none does.
-  const FrontPoint* pick(int64_t budget) const;
+  // The fastest within the limits; null where there is none.
+  const FrontPoint* pick(const FrontLimits& limits) const;
   double overhead(const FrontPoint& point) const { return point.step_ms / plain_ms - 1; }
   // The part of the point's time that a faster plan could save at most.
   static double gap(const FrontPoint& point) { return 1 - point.bound_ms / point.step_ms; }

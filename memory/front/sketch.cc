@@ -1,413 +1,362 @@
-// Which nodes run again and where, how long everything is held, and a sweep over that.
+// What changes with a fate: which clones run and where, how long everything is held, and sums of
+// it.
 #include "memory/front/sketch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
-
-#include "memory/passes/forms.h"
-#include "memory/price/predict.h"
-#include "memory/storages/lifetimes.h"
-#include "memory/storages/storages.h"
 
 namespace pal {
 
 Sketch::Sketch(const StepView& view, std::vector<NodeId> order, const DeviceProfile& device,
                const RecomputeOptions& options)
-    : view_(view),
-      p_(view.program),
-      order_(std::move(order)),
-      ms_(predict(view.program, device).node_ms),
-      copy_ms_(device.link > 0 ? 1e3 / (device.link * device.link_efficiency) : 0),
-      fused_(fused_clones(view, device)) {
-  const Storages storages = assign_storages(p_, {}, {.inplace = false});
-  list_nodes(storages);
-  list_storages(storages);
-  list_bits(device, options.bits);
-  const size_t values = p_.values.size(), nodes = p_.nodes.size(), count = storages.list.size();
-  first_.resize(values), last_.resize(values);
-  read_by_clone_.resize(count), needed_storage_.resize(count), inside_.resize(count);
-  runs_before_.resize(nodes), place_.resize(nodes), clone_place_.resize(nodes);
-  clones_before_.resize(nodes), place_of_.resize(nodes);
-  spans_.resize(count), cloned_.resize(count);
-  for (ValueId v : p_.values.ids()) {
-    if (!view_.stays(v) && view_.first_use[v] != kNone) read_later_.push_back(v);
-  }
-  list_fixed();
-}
-
-// What nodes read and make of the maps that may be made again, and which outputs may take the bytes
-// of which operands.
-void Sketch::list_nodes(const Storages& storages) {
-  const auto whole = [&](ValueId v) {
-    return p_.value(v).spec.bytes() == storages[storages.of[v]].bytes;
-  };
-  in_.begin.push_back(0), out_.begin.push_back(0), pairs_.begin.push_back(0);
-  for (NodeId n : p_.nodes.ids()) {
-    const Node& node = p_.node(n);
-    is_forward_.push_back(node.phase == Phase::forward);
-    if (node.phase == Phase::forward) {
-      forward_.push_back(n);
-      for (ValueId v : present(node.in)) {
-        if (!view_.pinned[v]) in_.items.push_back(v);
-      }
-      for (ValueId v : present(node.out)) {
-        if (!view_.pinned[v]) out_.items.push_back(v);
-      }
-    }
-    if (!node.op->writes_state && !node.op->shares.empty()) {
-      for (const Share share : shares_of(*node.op, node.in.size())) {
-        if (size_t(share.output) >= node.out.size() || size_t(share.operand) >= node.in.size()) {
-          continue;
-        }
-        const ValueId now = node.out[share.output], old = node.in[share.operand];
-        if (now == kNone || old == kNone || !whole(now) || !whole(old)) continue;
-        const StorageId to = storages.of[now], from = storages.of[old];
-        if (to == from || storages[to].bytes != storages[from].bytes) continue;
-        if (!storages[from].is_transient() || storages[from].output) continue;
-        if (!storages[to].is_transient()) continue;
-        pairs_.items.push_back({to, from});
-      }
-    }
-    in_.begin.push_back(int32_t(in_.items.size()));
-    out_.begin.push_back(int32_t(out_.items.size()));
-    pairs_.begin.push_back(int32_t(pairs_.items.size()));
-  }
-  std::reverse(forward_.begin(), forward_.end());
-}
-
-void Sketch::list_storages(const Storages& storages) {
-  const size_t count = storages.list.size();
-  ByNode<Place> rank(order_.size());
-  for (size_t i = 0; i < order_.size(); ++i) rank[order_[i]] = Place(i);
-  nodes_.assign(count, {Place(order_.size()), -1});
-  made_.assign(count, -1);
-  bytes_.assign(count, 0), is_open_.assign(count, 0);
-  is_map_.assign(count, 0);
-  ByStorage<char> closed(count, 0);
-  for (NodeId n : p_.nodes.ids()) {
-    const Node& node = p_.node(n);
-    const auto touch = [&](ValueId v) {
-      const StorageId s = storages.of[v];
-      if (s == kNone) return;
-      nodes_[s].begin = std::min(nodes_[s].begin, rank[n]);
-      // What reads a map after the forward phase depends on the choice.
-      if (view_.pinned[v] || node.phase == Phase::forward) {
-        nodes_[s].end = std::max(nodes_[s].end, rank[n]);
-      }
-    };
-    for (ValueId v : present(node.in)) touch(v);
-    for (ValueId v : present(node.out)) {
-      touch(v);
-      if (storages.of[v] == kNone || node.phase != Phase::forward) continue;
-      made_[storages.of[v]] = std::max(made_[storages.of[v]], rank[n]);
-    }
-  }
-  for (ValueId v : p_.values.ids()) {
-    const StorageId s = storages.of[v];
-    if (s == kNone) continue;
-    closed[s] |= view_.pinned[v] || !view_.clonable[p_.value(v).producer];
-    is_map_[s] |= !view_.pinned[v];
-  }
-  for (StorageId s : storages.list.ids()) {
-    const Storage& storage = storages[s];
-    if (storage.space != Space::device) continue;
-    if (!storage.is_transient()) {
-      constant_ += footprint(storage);
-      continue;
-    }
-    bytes_[s] = footprint(storage);
-    if (storage.output) nodes_[s].end = Place(order_.size()) - 1;
-    if (nodes_[s].begin > nodes_[s].end) bytes_[s] = 0;
-    if (!is_map_[s] || closed[s]) continue;
-    is_open_[s] = 1;
-    open_.push_back(s);
-  }
-}
-
-// What there is no choice about: alive while a node runs, and between the one before it and it.
-void Sketch::list_fixed() {
-  std::vector<int64_t> during(order_.size() + 1, 0), before(order_.size() + 1, 0);
-  for (StorageId s : bytes_.ids()) {
-    if (bytes_[s] == 0) continue;
-    if (is_map_[s]) {
-      maps_.push_back(s);
-      continue;
-    }
-    const Span& span = nodes_[s];
-    during[size_t(span.begin)] += bytes_[s], during[size_t(span.end) + 1] -= bytes_[s];
-    if (span.begin == span.end) continue;
-    before[size_t(span.begin) + 1] += bytes_[s], before[size_t(span.end) + 1] -= bytes_[s];
-  }
-  int64_t at = constant_, between = constant_;
-  for (size_t i = 0; i < order_.size(); ++i) {
-    fixed_during_.push_back(at += during[i]), fixed_before_.push_back(between += before[i]);
-  }
-  for (size_t i = 0; i < order_.size(); ++i) {
-    const NodeId n = order_[i];
-    StorageId taken = kNone, given = kNone;
-    bool choice = false;
-    for (const Pair* pair = pairs_.first(n); pair != pairs_.last(n); ++pair) {
-      choice |= is_map_[pair->operand] || is_map_[pair->output];
-    }
-    if (choice) {
-      sharing_.push_back(n);
-      continue;
-    }
-    for (const Pair* pair = pairs_.first(n); pair != pairs_.last(n); ++pair) {
-      if (pair->operand == taken || pair->output == given) continue;
-      const Span &from = nodes_[pair->operand], &to = nodes_[pair->output];
-      if (from.end != Place(i) || to.begin != Place(i) || from.begin == Place(i)) continue;
-      taken = pair->operand, given = pair->output;
-      fixed_during_[i] -= bytes_[taken];
-    }
-  }
-  for (StorageId s : bytes_.ids()) {  // of the rest, places of clones do not matter
-    if (bytes_[s] > 0 && !is_map_[s]) fixed_.push_back(s);
-  }
-}
-
-void Sketch::list_bits(const DeviceProfile& device, bool wanted) {
-  bit_bytes_.assign(bytes_.size(), 0), bit_ms_.assign(bytes_.size(), 0);
-  if (!wanted) return;
-  ByStorage<int32_t> members(bytes_.size(), 0);
-  for (ValueId v : p_.values.ids()) {
-    if (view_.storage[v] != kNone) ++members[view_.storage[v]];
-  }
-  for (ValueId v : p_.values.ids()) {
-    if (view_.stays(v) || view_.first_use[v] == kNone) continue;
-    const StorageId s = view_.storage[v];
-    const TensorSpec& spec = p_.value(v).spec;
-    if (members[s] != 1 || spec.dtype == DType::bit || spec.layout ||
-        bit_bytes(spec) >= spec.bytes() || !asked_of(p_, view_.readers, v).bits_will_do()) {
-      continue;
-    }
-    bit_bytes_[s] = align_up(bit_bytes(spec));
-    bit_ms_[s] = time_ms({.bytes = double(spec.bytes() + bit_bytes(spec))}, device);
+    : t_(view, std::move(order), device, options), p_(view.program) {
+  const size_t nodes = p_.nodes.size(), count = t_.bytes.size();
+  fates_.assign(count, Fate::keep), spans_.resize(count);
+  run_.resize(nodes), of_clone_.resize(nodes), is_queued_.assign(nodes, 0);
+  first_ = view.first_use, last_ = view.last_use;
+  clone_reads_.assign(count, 0), inside_.assign(count, 0), is_marked_.assign(count, 0);
+  for (const SketchTable::Fused& one : t_.fused) missing_.push_back(int32_t(one.run.size()));
+  slots_.resize(nodes), has_clones_.assign(nodes, 0), begins_.resize(nodes + 1);
+  index_of_node_.assign(nodes, 0), index_of_clone_.assign(nodes, 0);
+  ends_in_slot_.assign(nodes, 0), shared_.assign(nodes, 0), shares_anew_.assign(nodes, 0);
+  for (StorageId s : t_.bytes.ids()) {
+    if (t_.is_map[s]) mark(s);
   }
 }
 
 Fates Sketch::nothing() const {
-  Fates fates(bytes_.size(), Fate::keep);
-  for (const StorageId s : open_) fates[s] = Fate::again;
-  for (ValueId v : p_.values.ids()) {
-    if (!view_.stays(v) && view_.first_use[v] != kNone) fates[view_.storage[v]] = Fate::keep;
+  Fates fates(t_.bytes.size(), Fate::keep);
+  for (const StorageId s : t_.open) {
+    fates[s] = t_.gradients[s].is_empty() ? Fate::again : Fate::keep;
   }
   return fates;
 }
 
-// What gradients need, what runs again for that, and before which gradient.
-void Sketch::find_clones(const Fates& fates) {
-  std::fill(read_by_clone_.begin(), read_by_clone_.end(), 0);
-  std::fill(needed_storage_.begin(), needed_storage_.end(), 0);
-  std::fill(clones_before_.begin(), clones_before_.end(), 0);
-  std::copy(view_.first_use.begin(), view_.first_use.end(), first_.begin());
-  std::copy(view_.last_use.begin(), view_.last_use.end(), last_.begin());
-  clones_.clear(), ms_added_ = 0;
-  for (const NodeId n : forward_) {
-    runs_before_[n] = kNone;
-    NodeId first = kNone, last = kNone;
-    for (const ValueId* v = out_.first(n); v != out_.last(n); ++v) {
-      if (first_[*v] == kNone) continue;
-      const StorageId s = view_.storage[*v];
-      needed_storage_[s] = 1;
-      if (fates[s] != Fate::again) continue;
-      first = first == kNone ? first_[*v] : std::min(first, first_[*v]);
-      last = std::max(last, last_[*v]);
+void Sketch::mark(StorageId s) {
+  if (!std::exchange(is_marked_[s], 1)) marked_.push_back(s);
+}
+
+void Sketch::mark_share(NodeId n) {
+  if (!std::exchange(shares_anew_[n], 1)) sharing_.push_back(n);
+}
+
+void Sketch::queue(NodeId n) {
+  if (std::exchange(is_queued_[n], 1)) return;
+  queue_.push_back(n);
+  std::push_heap(queue_.begin(), queue_.end());
+}
+
+// The node runs again before the first gradient that needs what is to be made again of its maps.
+void Sketch::look_at(NodeId n) {
+  NodeId first = kNone, last = kNone;
+  for (const ValueId v : t_.out[n]) {
+    if (first_[v] == kNone || fates_[t_.view.storage[v]] != Fate::again) continue;
+    first = first == kNone ? first_[v] : std::min(first, first_[v]);
+    last = std::max(last, last_[v]);
+  }
+  const bool twice = first != kNone && last - first > kClonesFar && t_.view.from_pinned(n);
+  const Run now{first, twice};
+  if (now != run_[n]) set_run(n, now);
+}
+
+void Sketch::set_run(NodeId n, Run now) {
+  const Run was = std::exchange(run_[n], now);
+  ticks_ += t_.ticks[n] * ((now.before != kNone) + now.twice - (was.before != kNone) - was.twice);
+  if (now.before == was.before) return;
+  if (was.before != kNone) {
+    const auto at = size_t(t_.position[was.before]);
+    listed_ = std::min(listed_, at);
+    slots_[at].erase(std::lower_bound(slots_[at].begin(), slots_[at].end(), n));
+    has_clones_[at] = !slots_[at].empty();
+  }
+  if (now.before != kNone) {
+    const auto at = size_t(t_.position[now.before]);
+    listed_ = std::min(listed_, at);
+    slots_[at].insert(std::lower_bound(slots_[at].begin(), slots_[at].end(), n), n);
+    has_clones_[at] = 1;
+  }
+  const int more = (now.before != kNone) - (was.before != kNone);
+  if (more != 0) count_fused(n, more > 0);
+  mark_share(n);
+  for (const ValueId v : t_.in[n]) {
+    clone_reads_[t_.view.storage[v]] += more;
+    mark(t_.view.storage[v]);
+    look_at(v);
+  }
+  for (const ValueId v : t_.out[n]) mark(t_.view.storage[v]);
+}
+
+void Sketch::look_at(ValueId v) {
+  NodeId first = t_.view.first_use[v], last = t_.view.last_use[v];
+  for (const NodeId n : t_.readers[v]) {
+    const NodeId before = run_[n].before;
+    if (before == kNone) continue;
+    first = first == kNone ? before : std::min(first, before);
+    last = std::max(last, before);
+  }
+  if (first == first_[v] && last == last_[v]) return;
+  if ((first == kNone) != (first_[v] == kNone)) mark(t_.view.storage[v]);
+  first_[v] = first, last_[v] = last;
+  queue(p_.value(v).producer);
+}
+
+// A node runs again now, or no longer.
+void Sketch::count_fused(NodeId n, bool runs) {
+  for (const SketchTable::OfFused& part : t_.fused_of[n]) {
+    int32_t& missing = missing_[size_t(part.fused)];
+    const bool was = missing == 0;
+    missing += part.runs == runs ? -1 : 1;
+    if (was == (missing == 0)) continue;
+    const SketchTable::Fused& one = t_.fused[size_t(part.fused)];
+    ticks_ += was ? one.saved : -one.saved;
+    for (const StorageId s : one.inside) {
+      inside_[s] += was ? -1 : 1;
+      mark(s);
     }
-    if (first == kNone) continue;
-    runs_before_[n] = first, ++clones_before_[first];
-    clones_.push_back(n);
-    ms_added_ += ms_[n];
-    if (last - first > kClonesFar && view_.from_pinned(n)) ms_added_ += ms_[n];
-    for (const ValueId* v = in_.first(n); v != in_.last(n); ++v) {
-      NodeId &f = first_[*v], &l = last_[*v];
-      f = f == kNone ? first : std::min(f, first);
-      l = std::max(l, first);
-      read_by_clone_[view_.storage[*v]] = 1;
+  }
+}
+
+Sketch::Spans Sketch::spans_of(StorageId s) const {
+  Spans spans{.kept = t_.nodes[s], .cloned = {}, .bits = {}, .inside = inside_[s] > 0};
+  const Fate fate = fates_[s];
+  PlaceSpan& later = fate == Fate::keep ? spans.kept : spans.cloned;
+  for (const NodeId n : t_.read_by[s]) {
+    if (run_[n].before != kNone) later.touch(clone_place(n));
+  }
+  if (fate == Fate::again) {
+    for (const SketchTable::Made& made : t_.made_by[s]) {
+      if (run_[made.node].before == kNone || first_[made.value] == kNone) continue;
+      spans.cloned.touch(clone_place(made.node));
     }
   }
-  std::reverse(clones_.begin(), clones_.end());
+  const PlaceSpan& gradients = t_.gradients[s];
+  if (t_.bit_bytes[s] > 0 && fate != Fate::again && clone_reads_[s] == 0) {
+    spans.bits = {spans.kept.begin, gradients.end};
+  } else if (!gradients.is_empty()) {
+    later.touch(gradients.begin), later.touch(gradients.end);
+  }
+  return spans;
 }
 
-// Of the clones, those that are one kernel.
-void Sketch::find_fused() {
-  std::fill(inside_.begin(), inside_.end(), 0);
-  for (const FusedClones& one : fused_) {
-    const auto within = [&](NodeId n) {
-      const auto& nodes = is_forward_[n] ? one.nodes : one.gradients;
-      return std::find(nodes.begin(), nodes.end(), n) != nodes.end();
-    };
-    const auto is_inside = [&](ValueId v) {
-      return std::all_of(view_.readers[v].begin(), view_.readers[v].end(), [&](NodeId n) {
-        return within(n) || (is_forward_[n] && runs_before_[n] == kNone);
-      });
-    };
-    if (!std::all_of(one.nodes.begin(), one.nodes.end(),
-                     [&](NodeId n) { return runs_before_[n] != kNone; }) ||
-        !std::all_of(one.interior.begin(), one.interior.end(), is_inside)) {
-      continue;
-    }
-    ms_added_ -= one.saved_ms;
-    for (ValueId v : one.interior) inside_[view_.storage[v]] = 1;
-  }
+void Sketch::hold(StorageId s, const Spans& spans, int64_t sign) {
+  if (t_.bytes[s] == 0) return;
+  if (!spans.kept.is_empty()) hold(spans.kept, sign * t_.bytes[s]);
+  if (!spans.inside && !spans.cloned.is_empty()) hold(spans.cloned, sign * t_.bytes[s]);
+  if (spans.bits.is_empty()) return;
+  hold(spans.bits, sign * t_.bit_bytes[s]);
+  ticks_ += sign * t_.bit_ticks[s];
 }
 
-void Sketch::place_clones() {
-  Place before = 0;
-  for (size_t i = 0; i < order_.size(); ++i) {
-    Place& clones = clones_before_[order_[i]];
-    const Place first = Place(i) + before;
-    before += std::exchange(clones, first);  // from now on: where the next one goes
-    place_[order_[i]] = place_of_[i] = Place(i) + before;
+void Sketch::hold(const PlaceSpan& span, int64_t bytes) {
+  const int32_t begin = position_of(span.begin), end = position_of(span.end);
+  const bool in_slot = runs_at(span.end) != kNodeItself;
+  const auto after = size_t(in_slot ? end : end + 1);  // the first node without it
+  if (size_t(begin) < after) begins_[size_t(begin)].node += bytes, begins_[after].node -= bytes;
+  if (size_t(begin) + 1 < after) {
+    begins_[size_t(begin) + 1].slot += bytes, begins_[after].slot -= bytes;
   }
-  for (const NodeId n : clones_) clone_place_[n] = clones_before_[runs_before_[n]]++;
+  if (runs_at(span.begin) != kNodeItself) of_clone_[runs_at(span.begin)].begins += bytes;
+  if (!in_slot) return;
+  of_clone_[runs_at(span.end)].ends += bytes;
+  if (begin < end) ends_in_slot_[size_t(end)] += bytes;
 }
 
-void Sketch::hold(Place begin, Place end, int64_t bytes) {
-  alive_[size_t(begin)] += bytes, alive_[size_t(end) + 1] -= bytes;
+void Sketch::settle(StorageId s, const Spans& now) {
+  if (now == spans_[s]) return;
+  hold(s, spans_[s], -1), hold(s, now, 1);
+  spans_[s] = now;
+  for (const NodeId n : t_.shared_by[s]) mark_share(n);
 }
 
-void Sketch::find_spans(const Fates& fates) {
-  const Place end = Place(p_.nodes.size() + clones_.size());
-  for (const StorageId s : maps_) {
-    cloned_[s] = {end, -1};
-    spans_[s] = {place_of(nodes_[s].begin), place_of(nodes_[s].end)};
-  }
-  for (const StorageId s : fixed_) {
-    spans_[s] = {place_of(nodes_[s].begin), place_of(nodes_[s].end)};
-  }
-  const auto touch = [](Span& span, Place at) {
-    span.begin = std::min(span.begin, at), span.end = std::max(span.end, at);
+// The bytes of operands that die there, which outputs may take.
+int64_t Sketch::shared_at(NodeId n, Place here, bool later) const {
+  int64_t bytes = 0;
+  StorageId taken = kNone, given = kNone;
+  const auto span = [&](StorageId s) -> const PlaceSpan& {
+    if (!t_.is_map[s]) return t_.nodes[s];
+    return later && t_.is_open[s] && fates_[s] != Fate::keep ? spans_[s].cloned : spans_[s].kept;
   };
-  for (const NodeId n : clones_) {
-    const Place at = clone_place_[n];
-    for (const ValueId* v = in_.first(n); v != in_.last(n); ++v) {
-      const StorageId s = view_.storage[*v];
-      touch(fates[s] == Fate::keep ? spans_[s] : cloned_[s], at);
-    }
-    for (const ValueId* v = out_.first(n); v != out_.last(n); ++v) {
-      const StorageId s = view_.storage[*v];
-      if (first_[*v] != kNone && fates[s] == Fate::again) touch(cloned_[s], at);
-    }
+  for (const SketchTable::Pair& pair : t_.pairs[n]) {
+    if (pair.operand == taken || pair.output == given) continue;
+    const PlaceSpan &from = span(pair.operand), &to = span(pair.output);
+    if (from.end != here || to.begin != here || from.begin == here) continue;
+    if (later && spans_[pair.operand].inside) continue;
+    taken = pair.operand, given = pair.output;
+    bytes += t_.bytes[taken];
   }
-  for (const ValueId v : read_later_) {
-    const StorageId s = view_.storage[v];
-    if (has_bits(s, fates)) continue;
-    Span& span = fates[s] == Fate::keep ? spans_[s] : cloned_[s];
-    touch(span, place_[view_.first_use[v]]), touch(span, place_[view_.last_use[v]]);
-  }
+  return bytes;
 }
 
-bool Sketch::has_bits(StorageId s, const Fates& fates) const {
-  return bit_bytes_[s] > 0 && fates[s] != Fate::again && !read_by_clone_[s];
+// All places, and when each begins, from the first clone on that came or went.
+void Sketch::list_places() {
+  const size_t known = listed_ == 0 ? 0 : index_of_node_[listed_ - 1] + 1;
+  places_.resize(known), start_.resize(known + 1);
+  for (size_t i = listed_; i < t_.order.size(); ++i) {
+    for (const NodeId n : slots_[i]) {
+      index_of_clone_[n] = places_.size(), places_.push_back(place_of_clone(int32_t(i), n));
+      start_.push_back(start_.back() + t_.ticks[n]);
+    }
+    index_of_node_[i] = places_.size(), places_.push_back(place_of_node(int32_t(i)));
+    start_.push_back(start_.back() + t_.ticks[t_.order[i]]);
+  }
+  listed_ = t_.order.size();
 }
 
-Sketch::Place Sketch::place_at(double ms) const {
-  return Place(std::upper_bound(start_.begin(), start_.end(), ms) - start_.begin()) - 1;
+size_t Sketch::index_of(Place place) const {
+  const int32_t what = runs_at(place);
+  return what == kNodeItself ? index_of_node_[size_t(position_of(place))] : index_of_clone_[what];
+}
+
+// The last place that begins by then.
+size_t Sketch::index_at(int64_t ticks) const {
+  const auto after = std::upper_bound(start_.begin(), start_.end() - 1, ticks);
+  return after == start_.begin() ? 0 : size_t(after - start_.begin()) - 1;
 }
 
 // From when to when copies are away.
-void Sketch::send_away(const Fates& fates) {
-  away_.clear();
-  for (const StorageId s : maps_) {
-    if (fates[s] == Fate::away && cloned_[s].end >= 0) away_.push_back(s);
-  }
+void Sketch::send_away() {
   if (away_.empty()) return;
-  start_.assign(p_.nodes.size() + clones_.size() + 1, 0);
-  for (const NodeId n : order_) start_[size_t(place_[n]) + 1] = ms_[n];
-  for (const NodeId n : clones_) start_[size_t(clone_place_[n]) + 1] = ms_[n];
-  for (size_t i = 1; i < start_.size(); ++i) start_[i] += start_[i - 1];
-  std::sort(away_.begin(), away_.end(), [&](StorageId a, StorageId b) {
-    return made_[a] != made_[b] ? made_[a] < made_[b] : a < b;
-  });
-  double link = 0;
+  trips_.clear(), homeward_.clear();
   for (const StorageId s : away_) {
-    link = std::max(link, start_[size_t(place_of(made_[s])) + 1]) + copy_ms_ * double(bytes_[s]);
-    spans_[s].end = std::max(spans_[s].end, place_at(link));
+    const Spans spans = spans_of(s);
+    if (spans.cloned.is_empty()) {
+      settle(s, spans);
+      continue;
+    }
+    homeward_.emplace_back(-spans.cloned.begin, trips_.size());
+    trips_.push_back({s, spans, int64_t(t_.copy_ticks * double(t_.bytes[s]))});
   }
-  std::sort(away_.begin(), away_.end(), [&](StorageId a, StorageId b) {
-    return cloned_[a].begin != cloned_[b].begin ? cloned_[a].begin > cloned_[b].begin : a < b;
-  });
+  if (trips_.empty()) return;
+  list_places();
+  int64_t link = 0;
+  for (Trip& trip : trips_) {
+    const size_t made = index_of_node_[size_t(t_.made[trip.map])];
+    link = std::max(link, start_[made + 1]) + trip.takes;
+    trip.spans.kept.end = std::max(trip.spans.kept.end, places_[index_at(link)]);
+  }
+  std::sort(homeward_.begin(), homeward_.end());  // the last one first
   link = start_.back();
-  for (const StorageId s : away_) {
-    link = std::min(link, start_[size_t(cloned_[s].begin)]) - copy_ms_ * double(bytes_[s]);
-    cloned_[s].begin = std::min(cloned_[s].begin, std::max(place_at(link), 0));
-    if (cloned_[s].begin > spans_[s].end) continue;
-    cloned_[s].begin = spans_[s].end + 1;  // it never leaves
-    if (cloned_[s].end < cloned_[s].begin) spans_[s].end = cloned_[s].end, cloned_[s] = {0, -1};
+  for (const auto& [begin, number] : homeward_) {
+    Trip& trip = trips_[number];
+    PlaceSpan &kept = trip.spans.kept, &back = trip.spans.cloned;
+    link = std::min(link, start_[index_of(back.begin)]) - trip.takes;
+    back.begin = std::min(back.begin, places_[index_at(link)]);
+    if (back.begin <= kept.end) {  // it never leaves
+      const size_t next = index_of(kept.end) + 1;
+      if (next < places_.size() && places_[next] <= back.end) {
+        back.begin = places_[next];
+      } else {
+        kept.end = back.end, back = {};
+      }
+    }
+    settle(trip.map, trip.spans);
   }
 }
 
-// The bytes of an operand that dies there, which an output may take.
-void Sketch::share(NodeId n, Place at, bool clone, const Fates& fates) {
-  int32_t taken = -1, given = -1;
-  const bool later = clone || !is_forward_[n];
-  for (const Pair* pair = pairs_.first(n); pair != pairs_.last(n); ++pair) {
-    if (pair->operand == taken || pair->output == given) continue;
-    const auto span = [&](StorageId s) -> const Span& {
-      return later && is_open_[s] && fates[s] != Fate::keep ? cloned_[s] : spans_[s];
-    };
-    if (span(pair->operand).end != at || span(pair->output).begin != at) continue;
-    if (span(pair->operand).begin == at || (later && inside_[pair->operand])) continue;
-    taken = pair->operand, given = pair->output;
-    hold(at, at, -bytes_[pair->operand]);
+// From the fates that were counted last to these.
+void Sketch::change_to(const Fates& fates) {
+  constexpr size_t kBlock = sizeof(uint64_t);
+  const auto change = [&](StorageId s) {
+    if (fates[s] == fates_[s]) return;
+    if (fates_[s] == Fate::away) std::erase(away_, s);
+    if (fates[s] == Fate::away) {
+      const auto leaves_before = [&](StorageId a, StorageId b) {
+        return t_.made[a] != t_.made[b] ? t_.made[a] < t_.made[b] : a < b;
+      };
+      away_.insert(std::lower_bound(away_.begin(), away_.end(), s, leaves_before), s);
+    }
+    fates_[s] = fates[s];
+    mark(s);
+    for (const SketchTable::Made& made : t_.made_by[s]) queue(made.node);
+    for (const NodeId n : t_.shared_by[s]) mark_share(n);
+  };
+  for (size_t i = 0; i < fates.size(); i += kBlock) {
+    const size_t count = std::min(kBlock, fates.size() - i);
+    if (std::memcmp(fates.data() + i, fates_.data() + i, count) == 0) continue;
+    for (size_t k = i; k < i + count; ++k) change(StorageId(int32_t(k)));
   }
+  while (!queue_.empty()) {  // the last one first
+    std::pop_heap(queue_.begin(), queue_.end());
+    const NodeId n = queue_.back();
+    queue_.pop_back();
+    is_queued_[n] = 0;
+    look_at(n);
+  }
+  for (const StorageId s : marked_) {
+    is_marked_[s] = 0;
+    if (fates_[s] != Fate::away) settle(s, spans_of(s));
+  }
+  marked_.clear();
+  send_away();
+  for (const NodeId n : sharing_) {
+    shares_anew_[n] = 0;
+    const int32_t at = t_.position[n];
+    if (t_.shares[size_t(n)]) {
+      shared_[size_t(at)] = shared_at(n, place_of_node(at), !t_.is_forward[n]);
+    }
+    of_clone_[n].shared = run_[n].before == kNone ? 0 : shared_at(n, clone_place(n), true);
+  }
+  sharing_.clear();
+}
+
+template <bool kKeepsSums> void Sketch::sweep(int64_t limit) {
+  int64_t now = 0, through = 0, most = 0, over = 0;
+  const auto reach = [&](int64_t alive) {
+    most = std::max(most, alive);
+    over += std::max<int64_t>(alive - limit, 0);
+  };
+  for (size_t i = 0; i < t_.order.size(); ++i) {
+    now += begins_[i].node, through += begins_[i].slot;
+    if (has_clones_[i]) {
+      int64_t alive = through + t_.before[i] + ends_in_slot_[i];
+      for (const NodeId n : slots_[i]) {
+        const OfClone& clone = of_clone_[n];
+        alive += clone.begins;
+        if constexpr (kKeepsSums) above_clone_[n] = over;
+        reach(alive - clone.shared);
+        alive -= clone.ends;
+      }
+    }
+    if constexpr (kKeepsSums) above_node_[i] = over;
+    reach(now + t_.during[i] - shared_[i]);
+  }
+  now_ = {.bytes = most, .over = double(over), .ms = double(ticks_) / kSketchTicks};
 }
 
 Sketch::Count Sketch::count(const Fates& fates, int64_t limit) {
-  find_clones(fates);
-  find_fused();
-  place_clones();
-  find_spans(fates);
-  if (has_link()) send_away(fates);
-  const size_t places = p_.nodes.size() + clones_.size();
-  alive_.assign(places + 1, 0);
-  Count out{.ms = ms_added_};
-  for (const StorageId s : maps_) {
-    if (spans_[s].end >= spans_[s].begin) hold(spans_[s].begin, spans_[s].end, bytes_[s]);
-    if (!inside_[s] && cloned_[s].end >= cloned_[s].begin) {
-      hold(cloned_[s].begin, cloned_[s].end, bytes_[s]);
-    }
-  }
-  for (const ValueId v : read_later_) {
-    const StorageId s = view_.storage[v];
-    if (!has_bits(s, fates)) continue;
-    hold(spans_[s].begin, place_[view_.last_use[v]], bit_bytes_[s]);
-    out.ms += bit_ms_[s];
-  }
-  for (const NodeId n : sharing_) share(n, place_[n], false, fates);
-  for (const NodeId n : clones_) share(n, clone_place_[n], true, fates);
-  above_.resize(places + 1);
-  int64_t choice = 0;
-  double over = 0;
-  size_t place = 0;
-  const auto reach = [&](int64_t fixed) {
-    choice += alive_[place];
-    const int64_t alive = choice + fixed;
-    out.bytes = std::max(out.bytes, alive);
-    if (alive > limit) over += double(alive - limit);
-    above_[++place] = over;
-  };
-  above_[0] = 0;
-  for (size_t i = 0; i < order_.size(); ++i) {
-    while (place < size_t(place_of_[i])) reach(fixed_before_[i]);
-    reach(fixed_during_[i]);
-  }
-  out.over = over;
-  return out;
+  change_to(fates);
+  limit_ = limit, has_sums_ = false;
+  sweep<false>(limit);
+  return now_;
 }
 
-bool Sketch::waits_above(StorageId s) const {
-  const Span& kept = spans_[s];
-  const Place begin = place_of(nodes_[s].end) + 1;
-  return kept.end > begin && above_[size_t(kept.end)] > above_[size_t(begin)];
+bool Sketch::is_needed(StorageId s) const {
+  const auto made = t_.made_by[s];
+  return std::any_of(made.begin(), made.end(),
+                     [&](const SketchTable::Made& one) { return first_[one.value] != kNone; });
+}
+
+bool Sketch::waits_above(StorageId s) {
+  const Place made = t_.nodes[s].end, until = spans_[s].kept.end;
+  if (until <= made) return false;
+  if (!std::exchange(has_sums_, true)) {
+    above_node_.resize(t_.order.size()), above_clone_.resize(run_.size());
+    sweep<true>(limit_);
+  }
+  const auto next = size_t(position_of(made)) + 1;
+  const int64_t before = has_clones_[next] ? above_clone_[slots_[next].front()] : above_node_[next];
+  const int32_t what = runs_at(until);
+  const int64_t after =
+      what == kNodeItself ? above_node_[size_t(position_of(until))] : above_clone_[what];
+  return after > before;
 }
 
 Choice Sketch::choice_of(const Fates& fates) const {
   Choice choice(p_.values.size(), 0);
   for (ValueId v : p_.values.ids()) {
-    const StorageId s = view_.storage[v];
-    choice[v] = s != kNone && is_open_[s] && fates[s] == Fate::again && !view_.pinned[v];
+    const StorageId s = t_.view.storage[v];
+    choice[v] = s != kNone && t_.is_open[s] && fates[s] == Fate::again && !t_.view.pinned[v];
   }
   return choice;
 }
@@ -415,8 +364,8 @@ Choice Sketch::choice_of(const Fates& fates) const {
 std::vector<ValueId> Sketch::away_of(const Fates& fates) const {
   std::vector<ValueId> values;
   for (ValueId v : p_.values.ids()) {
-    const StorageId s = view_.storage[v];
-    if (s != kNone && fates[s] == Fate::away && !view_.pinned[v]) values.push_back(v);
+    const StorageId s = t_.view.storage[v];
+    if (s != kNone && fates[s] == Fate::away && !t_.view.pinned[v]) values.push_back(v);
   }
   return values;
 }

@@ -1,5 +1,6 @@
 // What is alive, and what the step takes, if some maps are made again: counted from a table of the
-// step, without making the program. A thousand nodes take some 20 us.
+// step (memory/front/sketch_table.h), without making the program. A count follows from the one
+// before it by what changed, and takes some 2 us for a thousand nodes.
 //
 // Maps that share bytes through views are one storage and have one fate. What is counted is what
 // insert_clones and stash_bits (memory/recompute/clones.h) would leave: clones run before the first
@@ -14,11 +15,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/memory.h"
-#include "memory/front/fused_clones.h"
-#include "memory/price/predict.h"
+#include "memory/front/sketch_table.h"
 #include "memory/recompute/clones.h"
-#include "memory/recompute/step_view.h"
 
 namespace pal {
 
@@ -46,86 +44,105 @@ class Sketch {
   // What gradients read is kept; what only clones would read is made again.
   Fates nothing() const;
   // Storages that there is a choice for.
-  const std::vector<StorageId>& open() const { return open_; }
-  int64_t size(StorageId s) const { return bytes_[s]; }
-  bool has_link() const { return copy_ms_ > 0; }
+  const std::vector<StorageId>& open() const { return t_.open; }
+  bool has_link() const { return t_.copy_ticks > 0; }
   // Of the last count: whether gradients or clones need it, and whether anything lies above the
   // limit while it waits for them.
-  bool is_needed(StorageId s) const { return needed_storage_[s]; }
-  bool waits_above(StorageId s) const;
+  bool is_needed(StorageId s) const;
+  bool waits_above(StorageId s);
 
   Choice choice_of(const Fates& fates) const;
   // Values that leave.
   std::vector<ValueId> away_of(const Fates& fates) const;
 
  private:
-  using Place = int32_t;  // of a node, or of a node or clone in the order in which they run
-  struct Span {           // closed
-    Place begin = 0, end = -1;
+  struct Spans {
+    PlaceSpan kept, cloned;  // while it is there, and while the clone's result, or the copy, is
+    PlaceSpan bits;
+    bool inside = false;  // of a kernel, and never in memory: what would be cloned
+    bool operator==(const Spans&) const = default;
   };
-  struct Pair {  // storages: the output may take the operand's bytes
-    StorageId output, operand;
-  };
-  template <class T> struct Lists {  // by node, in one table
-    std::vector<int32_t> begin;
-    std::vector<T> items;
-    const T* first(NodeId n) const { return items.data() + begin[size_t(n)]; }
-    const T* last(NodeId n) const { return items.data() + begin[size_t(n) + 1]; }
+  struct Run {              // a node again
+    NodeId before = kNone;  // the gradient; kNone: it does not
+    bool twice = false;     // its readers are far from each other
+    bool operator==(const Run&) const = default;
   };
 
-  void list_nodes(const Storages& storages);
-  void list_storages(const Storages& storages);
-  void list_bits(const DeviceProfile& device, bool wanted);
-  void list_fixed();
-  void find_clones(const Fates& fates);
-  void place_clones();
-  void find_spans(const Fates& fates);
-  bool has_bits(StorageId s, const Fates& fates) const;
-  void send_away(const Fates& fates);
-  Place place_at(double ms) const;  // the last that begins by then
-  void share(NodeId n, Place at, bool clone, const Fates& fates);
-  Place place_of(Place number) const { return place_of_[size_t(number)]; }
-  void find_fused();
-  void hold(Place begin, Place end, int64_t bytes);
+  void change_to(const Fates& fates);
+  void look_at(NodeId n);
+  void look_at(ValueId v);
+  void set_run(NodeId n, Run now);
+  void count_fused(NodeId n, bool runs);
+  void mark(StorageId s);
+  void mark_share(NodeId n);
+  void queue(NodeId n);
+  Place clone_place(NodeId n) const { return place_of_clone(t_.position[run_[n].before], n); }
+  Spans spans_of(StorageId s) const;
+  void hold(StorageId s, const Spans& spans, int64_t sign);
+  void hold(const PlaceSpan& span, int64_t bytes);
+  void settle(StorageId s, const Spans& now);
+  void list_places();
+  void send_away();
+  size_t index_of(Place place) const;
+  size_t index_at(int64_t ticks) const;
+  int64_t shared_at(NodeId n, Place here, bool later) const;
+  template <bool kKeepsSums> void sweep(int64_t limit);
 
-  const StepView& view_;
+  const SketchTable t_;
   const Program& p_;
-  const std::vector<NodeId> order_;
-  const ByNode<double> ms_;
-  std::vector<NodeId> forward_;  // the last one first
-  ByNode<char> is_forward_;
-  Lists<ValueId> in_, out_;  // of forward nodes: maps
-  Lists<Pair> pairs_;
-  int64_t constant_ = 0;  // state and inputs
-  const double copy_ms_;  // a byte's
-  std::vector<FusedClones> fused_;
-  std::vector<StorageId> open_;
-  ByStorage<char> is_map_, is_open_;
-  std::vector<StorageId> maps_, fixed_;  // what choices may change, and what they do not
-  std::vector<int64_t> fixed_during_, fixed_before_;
-  std::vector<NodeId> sharing_;      // nodes whose outputs may take a map's bytes, or become a map
-  std::vector<ValueId> read_later_;  // by gradients
-  ByStorage<int64_t> bytes_;
-  ByStorage<Place> made_;  // the number of the last node of the forward phase that makes it
-  ByStorage<Span> nodes_;  // that touch it, by their number in the order; of maps: forward ones
-  ByStorage<int64_t> bit_bytes_;  // 0: bits would not do
-  ByStorage<double> bit_ms_;
 
-  // Of the last count.
-  ByValue<NodeId> first_, last_;  // that read it after the forward phase, clones at their reader
-  ByStorage<char> needed_storage_, read_by_clone_;
-  ByStorage<char> inside_;  // of one kernel, and never in memory
-  std::vector<NodeId> clones_;
-  double ms_added_ = 0;
-  ByNode<NodeId> runs_before_;  // the gradient before which its clone runs
-  ByNode<Place> place_, clone_place_;
-  ByNode<Place> clones_before_;
-  std::vector<Place> place_of_;     // of the nodes in the order
-  ByStorage<Span> spans_, cloned_;  // while it is there, and while the clone's, or the copy, is
+  // What the last count was of.
+  Fates fates_;
+  ByNode<Run> run_;
+  ByValue<NodeId> first_, last_;    // that read it after the forward phase, clones at their reader
+  ByStorage<int32_t> clone_reads_;  // by clones
+  ByStorage<int32_t> inside_;       // of so many kernels, and never in memory
+  std::vector<int32_t> missing_;    // by kernel: nodes that do not do what they would have to
+  ByStorage<Spans> spans_;
+  int64_t ticks_ = 0;                       // added to the step
+  std::vector<std::vector<NodeId>> slots_;  // by position: clones before it
+  std::vector<char> has_clones_;            // likewise
+  // Sums of bytes by position: what begins there less what has ended, while nodes run, and through
+  // the clones before; what comes from before and ends at one of these; what lies on operands.
+  struct At {
+    int64_t node = 0, slot = 0;
+  };
+  std::vector<At> begins_;
+  std::vector<int64_t> ends_in_slot_, shared_;
+  struct OfClone {
+    int64_t begins = 0, ends = 0, shared = 0;
+  };
+  ByNode<OfClone> of_clone_;
+  Count now_;
+  int64_t limit_ = 0;
+
+  // While a count changes.
+  std::vector<int32_t> queue_;  // a heap of nodes
+  ByNode<char> is_queued_, shares_anew_;
+  std::vector<StorageId> marked_;
+  ByStorage<char> is_marked_;
+  std::vector<NodeId> sharing_;
+
+  // Of copies: maps that go away, as they are made, and all places in their order, with the times
+  // when they begin.
+  struct Trip {
+    StorageId map;
+    Spans spans;
+    int64_t takes;  // ticks, each way
+  };
   std::vector<StorageId> away_;
-  std::vector<double> start_;   // by place, in ms
-  std::vector<int64_t> alive_;  // by place
-  std::vector<double> above_;   // what lies above the limit, summed over all places before
+  std::vector<Trip> trips_;
+  std::vector<std::pair<Place, size_t>> homeward_;  // by when they have to be back, negative
+  size_t listed_ = 0;                               // places up to that position
+  std::vector<Place> places_;
+  std::vector<int64_t> start_;
+  std::vector<size_t> index_of_node_;
+  ByNode<size_t> index_of_clone_;
+
+  // What lies above the limit, summed over all places before.
+  bool has_sums_ = false;
+  std::vector<int64_t> above_node_;
+  ByNode<int64_t> above_clone_;
 };
 
 }  // namespace pal

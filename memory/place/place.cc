@@ -32,7 +32,8 @@ Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
   Placement out;
   out.proven = out.lower_bound = lower_bound_of(buffers);
   out.offset.assign(buffers.size(), 0);
-  const int64_t enough = std::max(options.enough, out.lower_bound);
+  const auto slack = int64_t(options.slack * double(out.lower_bound));
+  const int64_t enough = std::max(options.enough, out.lower_bound + slack);
   std::vector<Stretch> stretches = placed_greedily(buffers, enough, options.deadline);
   int64_t nodes = options.nodes;
   for (size_t k = 0; k < stretches.size(); ++k) {

@@ -10,12 +10,19 @@
 
 namespace pal {
 
-struct PlaceOptions {
-  int64_t enough = 0;  // bytes: stop at the first placement of at most this height
+// How hard to look for one.
+struct PlaceEffort {
   // Of the search after the greedy orders. The default is three seconds at most or so, and does not
   // depend on the machine: a plan is the same on every one.
   int64_t nodes = 300'000;
+  double slack = 0;  // so large a part above the bytes alive is good enough
+};
+
+struct PlaceOptions {
+  int64_t enough = 0;  // bytes: stop at the first placement of at most this height
+  int64_t nodes = PlaceEffort{}.nodes;
   Deadline deadline = {};  // none: deterministic
+  double slack = 0;
 };
 
 // Anytime placement. Stretches of time that share no buffer are placed on their own (stretch.h),

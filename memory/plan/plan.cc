@@ -66,13 +66,14 @@ Plan plan_of_fixed(const Program& program, const Storages& storages, const State
 }
 
 Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
-               int64_t enough) {
+               int64_t enough, const PlaceEffort& effort) {
   Plan plan = plan_of_fixed(program, storages, layout);
   for (Space space : {Space::device, Space::host}) {
     Region& region = plan.regions[region_of(space)];
     const Transients transients = transients_of(program, storages, space);
     const int64_t left = space == Space::device ? enough - region.transients_begin() : 0;
-    const Placement placement = place(transients.buffers, {.enough = left});
+    const Placement placement =
+        place(transients.buffers, {.enough = left, .nodes = effort.nodes, .slack = effort.slack});
     for (size_t i = 0; i < transients.storage.size(); ++i) {
       plan.offset[transients.storage[i]] = region.transients_begin() + placement.offset[i];
     }

@@ -73,7 +73,7 @@ Plan plan_of_fixed(const Program& program, const Storages& storages, const State
 // Places the program's storages. `enough`: placement stops improving once the device's region fits
 // this many bytes.
 Plan make_plan(const Program& program, const Storages& storages, const StateLayout& layout,
-               int64_t enough = 0);
+               int64_t enough = 0, const PlaceEffort& effort = {});
 
 // Checks the plan without the planner's lifetimes: follows every byte of every region through the
 // step and asserts that each node reads what was written for it, that nothing reads or writes bytes

@@ -15,6 +15,7 @@ namespace pal {
 struct CloneList {
   struct Clone {
     NodeId reader, original;
+    bool operator==(const Clone&) const = default;
   };
   std::vector<Clone> clones;
   Choice needed;  // by value: 1 where a clone's output is read
@@ -37,8 +38,8 @@ Clones insert_clones(const StepView& view, Choice choice, NodeId far);
 // Stashes bits in the clones' program, and counts what that adds.
 void stash_bits(Clones& clones);
 
-// Of echo and prices: clones of nodes whose operands are there anyway serve readers at most so far
-// apart.
+// Of echo and what is chosen: clones of nodes whose operands are there anyway serve readers at most
+// so far apart.
 constexpr NodeId kClonesFar = 1024;
 
 }  // namespace pal

@@ -9,7 +9,6 @@
 
 #include "core/names.h"
 #include "core/program.h"
-#include "memory/recompute/prices.h"
 
 namespace pal {
 
@@ -19,7 +18,7 @@ enum class Recompute : uint8_t {
   sqrt,    // Chen et al. 2016, section 4.1: all but what crosses the borders of sqrt(n) segments
   echo,    // Zheng et al. 2020, Algorithm 1 (memory/recompute/echo.h)
   // What the planner chooses, not the user:
-  priced,  // by prices (memory/recompute/priced.h)
+  chosen,  // value by value (memory/recompute/chosen.h)
   reruns,  // node by node (memory/recompute/reruns.h)
 };
 // The values of memory.recompute.
@@ -55,16 +54,13 @@ struct RecomputeOptions {
   // (memory/recompute/echo_trials.h), so that more time never costs bytes. Where nothing is that
   // cheap, the cheapest is taken.
   double overhead = 0.09;
-  // echo, priced, reruns: one bit an element in place of a value, where that is all that gradients
+  // echo, chosen, reruns: one bit an element in place of a value, where that is all that gradients
   // ask of it (memory/passes/encode.h).
   bool bits = true;
-  // priced: what bytes cost by position, and how often the cut is made.
-  Prices prices = {};
-  int rounds = 2;
-  // priced: these values run again, and no cut is made: numbers of the step with operators of
-  // several parts taken apart (memory/passes/parts.h). What only they need runs again where it is
-  // among them, and is kept otherwise.
-  std::optional<std::vector<ValueId>> chosen = {};
+  // chosen: these values run again: numbers of the step with operators of several parts taken apart
+  // (memory/passes/parts.h). What only they need runs again where it is among them, and is kept
+  // otherwise.
+  std::vector<ValueId> chosen = {};
   // reruns: in the order in which they run, so `before` ascends by its node. Numbers are those of
   // the recorded step with its operators in parts (split_parts).
   std::vector<Rerun> reruns = {};
@@ -76,8 +72,7 @@ struct RecomputeOptions {
 // sqrt once it is scheduled.
 using FootprintOf = std::function<int64_t(const Program&)>;
 
-struct Encodings;      // memory/passes/forms.h
-struct DeviceProfile;  // memory/price/predict.h
+struct Encodings;  // memory/passes/forms.h
 
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {
@@ -88,8 +83,6 @@ struct RecomputeGoal {
   bool fuse = false;
   // echo: what a later pass makes of maps that are stashed. Null: nothing.
   const Encodings* encodings = nullptr;
-  // priced: whose times count. Needed there.
-  const DeviceProfile* device = nullptr;
   // Bytes are those of maps alone (StorageOptions).
   bool maps_alone = false;
 };

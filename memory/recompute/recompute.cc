@@ -8,9 +8,9 @@
 
 #include "core/text.h"
 #include "memory/passes/parts.h"
+#include "memory/recompute/chosen.h"
 #include "memory/recompute/echo_trials.h"
 #include "memory/recompute/mirror_sqrt.h"
-#include "memory/recompute/priced.h"
 #include "memory/recompute/reruns.h"
 
 namespace pal {
@@ -31,7 +31,7 @@ constexpr NodeId kAnyDistance = std::numeric_limits<NodeId>::max();
 }  // namespace
 
 const char* to_string(Recompute method) {
-  if (method == Recompute::priced) return "priced";
+  if (method == Recompute::chosen) return "chosen";
   return method == Recompute::reruns ? "reruns" : names(method)[size_t(method)];
 }
 
@@ -45,19 +45,19 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
     return program;
   }
   // Chen et al. run whole layers again, but no convolution, however few its channels.
-  const bool echo = method == Recompute::echo, priced = method == Recompute::priced;
+  const bool echo = method == Recompute::echo, chosen = method == Recompute::chosen;
   const bool reruns = method == Recompute::reruns;
-  const bool chen = !echo && !priced && !reruns;
+  const bool chen = !echo && !chosen && !reruns;
   RecomputeOptions own = options;
   if (chen) own.heavy = std::min(own.heavy, kMirrorHeavy);
-  if (priced) own.heavy = std::numeric_limits<double>::infinity();
+  if (chosen) own.heavy = std::numeric_limits<double>::infinity();
   const Program parts = chen ? Program{} : split_parts(program);
   const StepView view(chen ? program : parts, own);
   Clones best;
   if (echo) {
     best = best_echo(view, options, goal, footprint);
-  } else if (priced) {
-    best = priced_clones(view, options, *goal.device);
+  } else if (chosen) {
+    best = chosen_clones(view, options);
   } else if (reruns) {
     best = rerun_clones(view, options);
   } else {
@@ -73,7 +73,8 @@ Program recompute(const Program& program, Recompute method, const FootprintOf& f
       (best.encoded ? ", " + std::to_string(best.encoded) + " values kept as bits" : "") + ": " +
       amount(best.cost.flops * 1e-9, "Gflop") + " and " +
       amount(best.cost.bytes * 1e-9, "GB moved");
-  if (priced || reruns) return say(added), std::move(best.program);  // dear bytes may lie anywhere
+  // What a planner chose stands.
+  if (chosen || reruns) return say(added), std::move(best.program);
   const int64_t bytes = echo ? best.bytes : footprint(best.program);
   if (bytes >= footprint(program)) {
     say("undone: with " + added + " the step would need " + format_bytes(bytes));

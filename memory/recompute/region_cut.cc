@@ -6,21 +6,6 @@
 namespace pal {
 namespace {
 
-bool runs_again(const Node& node, const Choice& chosen) {
-  return std::any_of(node.out.begin(), node.out.end(),
-                     [&](ValueId v) { return v != kNone && chosen[v]; });
-}
-
-// The first gradient that reads an output of the node; `otherwise` where none does.
-NodeId own_first(const StepView& view, const Node& node, NodeId otherwise) {
-  NodeId first = kNone;
-  for (ValueId v : node.out) {
-    if (view.stays(v) || view.first_use[v] == kNone) continue;
-    first = first == kNone ? view.first_use[v] : std::min(first, view.first_use[v]);
-  }
-  return first == kNone ? otherwise : first;
-}
-
 // The minimum cut through what may be run again.
 class RegionCut {
  public:
@@ -166,9 +151,17 @@ class RegionCut {
   MinCut cut_;
 };
 
+constexpr double kTicksPerMs = 1e15 / double(1 << 20);
+
 }  // namespace
 
-Reach expand(const StepView& view, NodeId near, const Choice* chosen) {
+int64_t ticks_of(double ms) {
+  const double ticks = ms * kTicksPerMs;
+  if (!(ticks > 0)) return 0;
+  return ticks < double(kMostTicks) ? int64_t(ticks) : kMostTicks;
+}
+
+Reach expand(const StepView& view, NodeId near) {
   const Program& p = view.program;
   Reach reach{ByNode<char>(p.nodes.size(), 0), view.first_use, view.last_use};
   for (NodeId n = p.node_count(); n-- > 0;) {
@@ -183,7 +176,6 @@ Reach expand(const StepView& view, NodeId near, const Choice* chosen) {
     if (first == kNone || view.heavy[n] || !view.clonable[n]) continue;
     if (last - first > near && !view.from_pinned(n)) continue;
     reach.candidate[n] = 1;
-    if (chosen && !runs_again(node, *chosen)) first = own_first(view, node, first);
     for (ValueId v : node.in) {
       if (view.stays(v)) continue;
       NodeId &f = reach.first[v], &l = reach.last[v];

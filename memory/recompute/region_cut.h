@@ -20,10 +20,14 @@ struct Reach {
 };
 
 // From the last forward node to the first: all that is not heavy and whose readers are at most
-// `near` nodes apart. With `chosen`, values count as read by those clones alone that it has.
-Reach expand(const StepView& view, NodeId near, const Choice* chosen = nullptr);
+// `near` nodes apart.
+Reach expand(const StepView& view, NodeId near);
 
-// The weights of a cut, all in one unit, none below 0 or above MinCut::kInfinite.
+// The weights of a cut, all in one unit, none below 0 or above MinCut::kInfinite. Times are in
+// ticks of 2^20 attoseconds, about a picosecond, and none weighs more than kMostTicks, so that sums
+// stay far from the ends of 64 bits.
+constexpr int64_t kMostTicks = int64_t{1} << 45;  // about 37 s
+int64_t ticks_of(double ms);
 class CutWeights {
  public:
   virtual ~CutWeights() = default;

@@ -24,14 +24,15 @@ size_t in_pages(int64_t bytes) {
 
 // Anonymous pages: zero, and no memory at all until they are written. Those of `old`, if any, move
 // to the new place as they are, so that an arena that grows is never in memory twice.
-std::byte* map_pages(std::byte* old, int64_t had, int64_t bytes) {
+std::byte* map_pages(std::byte* old, int64_t had, int64_t bytes, Space space) {
   if (old) ASAN_UNPOISON_MEMORY_REGION(old, in_pages(had));
   void* const place = old ? ::mremap(old, in_pages(had), in_pages(bytes), MREMAP_MAYMOVE)
                           : ::mmap(nullptr, in_pages(bytes), PROT_READ | PROT_WRITE,
                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED && errno == ENOMEM) {
-    throw BudgetError("the machine has no " + std::to_string(bytes) +
-                      " bytes for the arena; lower memory.budget or the batch");
+    const std::string what = "the machine has no " + std::to_string(bytes) + " bytes for ";
+    if (space == Space::host) throw HostBudgetError(what + "copies; lower memory.host_budget");
+    throw BudgetError(what + "the arena; lower memory.budget or the batch");
   }
   if (place == MAP_FAILED) {
     throw Error(kExitFailed, "the arena's " + std::to_string(bytes) +
@@ -58,7 +59,7 @@ void Arena::reserve(Space space, int64_t bytes, int64_t keep) {
   Block& block = blocks_[region_of(space)];
   if (bytes <= block.bytes) return;
   if (!accelerator_) {
-    std::byte* const pages = map_pages(block.data.get(), block.bytes, bytes);
+    std::byte* const pages = map_pages(block.data.get(), block.bytes, bytes, space);
     static_cast<void>(block.data.release());  // its pages have moved
     block = {{pages, [bytes](std::byte* p) { unmap_pages(p, bytes); }}, bytes};
     return;
@@ -76,8 +77,9 @@ void Arena::reserve(Space space, int64_t bytes, int64_t keep) {
   block = {};
   try {
     hold(bytes, false);
-  } catch (const BudgetError&) {
+  } catch (const BudgetError& refused) {
     if (had > 0) hold(had, true);
+    if (space == Space::host) throw HostBudgetError(refused.what());
     throw;
   }
 }

@@ -11,6 +11,11 @@
 
 namespace pal {
 
+// The machine has not so much memory for copies.
+struct HostBudgetError : BudgetError {
+  using BudgetError::BudgetError;
+};
+
 // The memory of a program set: one block for the device, one for host copies. Programs over the
 // same StateLayout find their state at the same place in it. On an accelerator the first is its own
 // memory, which the processor cannot read, the second is pinned.

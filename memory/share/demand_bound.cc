@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "memory/share/linear.h"
+#include "memory/linear/most_within.h"
 
 namespace pal {
 namespace {

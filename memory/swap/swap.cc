@@ -109,10 +109,11 @@ class Search {
   // With the gaps between the forward phase and what is after it.
   std::vector<std::pair<size_t, Gap>> chosen_units() const {
     std::vector<std::pair<size_t, Gap>> chosen;
+    std::vector<ValueId> leaves = *options_.chosen;
+    std::sort(leaves.begin(), leaves.end());
     for (size_t u = 0; u < units_.size(); ++u) {
       const auto is_chosen = [&](ValueId v) {
-        return std::find(options_.chosen->begin(), options_.chosen->end(), v) !=
-               options_.chosen->end();
+        return std::binary_search(leaves.begin(), leaves.end(), v);
       };
       if (std::none_of(units_[u].copied.begin(), units_[u].copied.end(), is_chosen)) continue;
       if (const auto gap = stashed_gap(p_, units_[u])) chosen.emplace_back(u, *gap);

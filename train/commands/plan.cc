@@ -74,7 +74,7 @@ Planned Planner::bucket(Lengths bucket, CompileOptions options) const {
 
 // The plan that memory.auto chooses for a bucket.
 Planned Planner::chosen(Lengths bucket, int64_t budget) const {
-  const AutoLimits limits{.device = budget, .host = host_limit_of_any(args.config.memory)};
+  const FrontLimits limits{.device = budget, .host = host_limit_of_any(args.config.memory)};
   ChosenRecording best = choose_recording(task, args.config, bucket, *automatic, cache, limits);
   Compiled step = std::move(best.plan.step);
   const std::string over = best.plan.over;

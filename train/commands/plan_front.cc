@@ -89,9 +89,9 @@ int run_front(const PlanArgs& given) {
   const AutoPlanner planner(options, {.lossy = allows(args.config.memory, "lossy")});
   const FrontOfAll all = front_of_all(*task, args.config, bucket, planner, cache);
   const Front& front = all.made.front;
-  const AutoLimits limits{.device = budget.value_or(front.points.back().bytes),
+  const FrontLimits limits{.device = budget.value_or(front.points.back().bytes),
                           .host = host_limit_of_any(args.config.memory)};
-  const FrontPoint* chosen = pick(front, limits);
+  const FrontPoint* chosen = front.pick(limits);
   std::optional<Compiled> plan;
   if (chosen && (args.json || !args.html.empty())) {
     const Program& program = all.of(*chosen).second;

@@ -341,6 +341,15 @@ std::vector<std::pair<std::string, const Section*>> Config::sections() const {
   return {list.begin(), list.end()};
 }
 
+AnyOption* Config::find(const std::string& key) {
+  const size_t dot = key.find('.');
+  if (dot == std::string::npos) return nullptr;
+  for (auto& [name, section] : sections()) {
+    if (name == key.substr(0, dot)) return section->find(key.substr(dot + 1));
+  }
+  return nullptr;
+}
+
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
   // A third of the letters may be wrong: enough for typing errors, too little for nonsense.

@@ -82,6 +82,8 @@ struct Config {
   // "model", "data", "train", "memory", "device", in this order.
   std::vector<std::pair<std::string, Section*>> sections();
   std::vector<std::pair<std::string, const Section*>> sections() const;
+  // "train.lr"; null: there is no such option.
+  AnyOption* find(const std::string& key);
 };
 
 // A value given on the command line: `--set key=value`, or a flag that stands for one.

@@ -30,11 +30,13 @@ AutoPlanner AutoPlanner::with_profile(const DeviceProfile& profile) const {
 }
 
 std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, KernelCache& kernels,
-                                                    const StateLayout& layout) const {
+                                                    const StateLayout& layout, bool anew) const {
   const Clock::time_point start = Clock::now();
   const uint64_t key = front_key(recorded, layout, options_, kernels.device(), choices_);
   auto made = std::make_shared<MadeFront>();
-  if (auto kept = cache_.find(key, options_)) {
+  std::optional<Front> kept;
+  if (!anew) kept = cache_.find(key, options_);
+  if (kept) {
     made->front = std::move(*kept), made->cached = true;
   } else {
     made->front = make_front(recorded, kernels, layout, options_, choices_);
@@ -46,9 +48,9 @@ std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, Ker
 
 // False: the front's plans are not what it says.
 bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& kernels,
-                         const StateLayout& layout, const AutoLimits& limits) const {
+                         const StateLayout& layout, const FrontLimits& limits) const {
   const Front& front = plan.made->front;
-  const FrontPoint* chosen = pick(front, limits);
+  const FrontPoint* chosen = front.pick(limits);
   if (!chosen) {
     plan.over = below(front, limits);
     chosen = &front.points.front();
@@ -60,7 +62,7 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
 }
 
 AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
-                           const AutoLimits& limits) const {
+                           const FrontLimits& limits) const {
   AutoPlan out;
   CompileOptions plain = options_;
   plain.budget = limits.device;
@@ -71,10 +73,7 @@ AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const 
   if (choose(out, recorded, kernels, layout, limits)) return out;
   if (out.made->cached) {
     log_info("a front that was kept holds other plans than it says; it is made anew");
-    AutoPlanner uncached = *this;
-    uncached.cache_ = FrontCache(std::filesystem::path());
-    out.made = uncached.front(recorded, kernels, layout);
-    cache_.keep(front_key(recorded, layout, options_, kernels.device(), choices_), out.made->front);
+    out.made = front(recorded, kernels, layout, true);
     if (choose(out, recorded, kernels, layout, limits)) return out;
   }
   throw ProgramError("[auto] " + out.point().from + ": the front says " +
@@ -82,17 +81,7 @@ AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const 
                      format_bytes(out.step.plan.device().bytes));
 }
 
-const FrontPoint* pick(const Front& front, const AutoLimits& limits) {
-  const FrontPoint* fastest = nullptr;
-  for (const FrontPoint& point : front.points) {
-    if (point.bytes > limits.device) continue;
-    if (point.offloaded > 0 && point.host > limits.host) continue;
-    if (front.overhead(point) <= limits.overhead) fastest = &point;
-  }
-  return fastest;
-}
-
-std::string below(const Front& front, const AutoLimits& limits) {
+std::string below(const Front& front, const FrontLimits& limits) {
   const FrontPoint& least = front.points.front();
   std::string text = "no plan keeps to the budget of " + format_bytes(limits.device) +
                      ": the least found is " + format_bytes(least.bytes) + " (" + least.from + ")";
@@ -104,7 +93,7 @@ std::string below(const Front& front, const AutoLimits& limits) {
          format_bytes(front.floor.bytes);
 }
 
-std::string describe(const AutoPlan& plan, const AutoLimits& limits) {
+std::string describe(const AutoPlan& plan, const FrontLimits& limits) {
   if (!plan.made) {
     return "the step fits " + format_bytes(limits.device) + " as it was recorded";
   }

@@ -4,7 +4,6 @@
 // front is made, or found among those on disk, and its fastest plan that keeps to the budget taken
 // (memory/front/pool.h).
 #pragma once
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,13 +31,6 @@ struct AutoPlan {
   const FrontPoint& point() const { return made->front.points[chosen]; }
 };
 
-// What a step may take.
-struct AutoLimits {
-  int64_t device = 0;
-  int64_t host = std::numeric_limits<int64_t>::max();
-  double overhead = std::numeric_limits<double>::infinity();  // of its time, 0.05 for 5 %
-};
-
 class AutoPlanner {
  public:
   // `options`: the configuration's, with a profile: what every plan has in common. The budget in
@@ -46,30 +38,29 @@ class AutoPlanner {
   AutoPlanner(CompileOptions options, FrontChoices choices, FrontCache cache = FrontCache());
 
   // Made or found. A front that was found and whose plans are not what it says is made anew.
+  // `anew`: made in any case.
   std::shared_ptr<const MadeFront> front(const Program& recorded, KernelCache& kernels,
-                                         const StateLayout& layout) const;
+                                         const StateLayout& layout, bool anew = false) const;
   AutoPlan plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,
-                const AutoLimits& limits) const;
+                const FrontLimits& limits) const;
   const CompileOptions& options() const { return options_; }
   // The same with other times.
   AutoPlanner with_profile(const DeviceProfile& profile) const;
 
  private:
   bool choose(AutoPlan& plan, const Program& recorded, KernelCache& kernels,
-              const StateLayout& layout, const AutoLimits& limits) const;
+              const StateLayout& layout, const FrontLimits& limits) const;
 
   CompileOptions options_;  // no technique, no budget
   FrontChoices choices_;
   FrontCache cache_;
 };
 
-// The fastest within the limits; null where there is none.
-const FrontPoint* pick(const Front& front, const AutoLimits& limits);
 // "no plan keeps to the budget of 1.00 GB: the least found is 1.20 GB (sqrt); state, inputs and
 // what encoder/rnn/0 lstm touches are 1.05 GB".
-std::string below(const Front& front, const AutoLimits& limits);
+std::string below(const Front& front, const FrontLimits& limits);
 // "echo 9 %, 1.20 GB of 1.30 GB, +3.4 % predicted (RTX 2080 Ti); one of 14 plans, made in 2.3 s".
-std::string describe(const AutoPlan& plan, const AutoLimits& limits);
+std::string describe(const AutoPlan& plan, const FrontLimits& limits);
 
 // Of the buckets that may be the largest, the one whose step needs most as it was recorded.
 std::pair<int64_t, int64_t> largest_bucket(const Task& task, const Config& config,

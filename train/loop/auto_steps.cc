@@ -39,10 +39,16 @@ AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::file
 
 Executable& AutoSteps::add(const std::string& name, const Program& recorded) {
   programs_.declare(recorded);
-  AutoLimits limits{.device = (*config_.budget)->bytes, .host = host_limit(config_)};
+  FrontLimits limits{.device = (*config_.budget)->bytes, .host = host_limit(config_)};
+  const int64_t most = limits.host;
   if (pinned_) limits.host = std::min(limits.host, *pinned_);
+  bool grows = limits.host < most;  // only where nothing else keeps to the budget
   while (true) {
     AutoPlan plan = planner_->plan(recorded, programs_.kernels(), programs_.layout(), limits);
+    if (!plan.over.empty() && std::exchange(grows, false)) {
+      limits.host = most;
+      continue;
+    }
     if (!plan.over.empty()) {
       least_ = plan.point().options;
       throw BudgetError(plan.over);
@@ -56,12 +62,12 @@ Executable& AutoSteps::add(const std::string& name, const Program& recorded) {
       chosen_[name] = {plan.made, plan.chosen};
       pinned_ = std::max(pinned_.value_or(0), host);
       return added;
-    } catch (const BudgetError& refused) {
+    } catch (const HostBudgetError& refused) {
       if (!plan.made || plan.point().offloaded == 0) throw;
       log_info("auto " + name + ": " + plan.point().from + " would take " + format_bytes(host) +
                " of pinned memory, which is refused (" + refused.what() +
                "); the next plan that takes less");
-      limits.host = plan.point().host - 1;
+      limits.host = plan.point().host - 1, grows = false;
     }
   }
 }

@@ -25,7 +25,8 @@ class AutoSteps {
 
   // Plans a step and adds it. Where the machine has not so much pinned memory as the fastest plan
   // takes, the next that takes less; later steps take no more than there is by then, so that
-  // nothing is refused while training. BudgetError where no plan keeps to the budget.
+  // nothing is refused while training, unless they keep to the budget no other way. BudgetError
+  // where no plan does.
   Executable& add(const std::string& name, const Program& recorded);
   // The front of a step that was added, and the point that it runs at; null: it fits as it was
   // recorded, or is not there.

@@ -1,8 +1,11 @@
 // Keys, and fronts as JSON.
 #include "train/loop/front_cache.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -26,7 +29,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
-constexpr int64_t kPlannerVersion = 2;
+constexpr int64_t kPlannerVersion = 3;
+// What is being written is done by then.
+constexpr std::chrono::hours kLeftBehind{24};
 
 void take_program(Fingerprint& f, const Program& p) {
   f.take(int64_t(p.values.size()));
@@ -79,32 +84,29 @@ json numbers_of(const std::vector<ValueId>& values) {
   return out;
 }
 
-std::optional<std::vector<ValueId>> values_in(const json& j, const char* key) {
-  if (!j.contains(key)) return {};
+std::vector<ValueId> values_in(const json& numbers) {
   std::vector<ValueId> out;
-  for (const json& number : j.at(key)) out.push_back(ValueId(number.get<int32_t>()));
+  for (const json& number : numbers) out.push_back(ValueId(number.get<int32_t>()));
   return out;
 }
 
 json options_json(const CompileOptions& o) {
   const RecomputeOptions& r = o.recompute_options;
-  json prices = json::array();
-  for (const PricePiece& piece : r.prices) prices.push_back({piece.begin, piece.price});
   json out{{"recompute", int(o.recompute)},
            {"heavy", r.heavy},
            {"heavier", r.heavier},
            {"exchange", r.exchange},
            {"overhead", r.overhead},
            {"bits", r.bits},
-           {"prices", prices},
-           {"rounds", r.rounds},
            {"scopes", r.scopes},
            {"binarize", o.encode.binarize},
            {"dropout_bits", o.encode.dropout_bits},
            {"swap", int(o.swap.method)},
            {"vdnn", int(o.swap.vdnn)},
+           {"place_nodes", o.place_effort.nodes},
+           {"place_slack", o.place_effort.slack},
            {"must_fit", o.must_fit}};
-  if (r.chosen) out["chosen"] = numbers_of(*r.chosen);
+  out["chosen"] = numbers_of(r.chosen);
   json reruns = json::array();
   for (const Rerun& each : r.reruns) {
     reruns.push_back({int32_t(each.makes), int32_t(each.before)});
@@ -121,23 +123,19 @@ CompileOptions options_of(const json& j, const CompileOptions& given) {
   RecomputeOptions& r = o.recompute_options;
   o.recompute = Recompute(j.at("recompute").get<int>());
   r.heavy = j.at("heavy"), r.heavier = j.at("heavier"), r.exchange = j.at("exchange");
-  r.overhead = j.at("overhead"), r.bits = j.at("bits"), r.rounds = j.at("rounds");
+  r.overhead = j.at("overhead"), r.bits = j.at("bits");
   r.scopes = j.at("scopes").get<std::vector<std::string>>();
-  r.prices.clear();
-  for (const json& piece : j.at("prices")) {
-    r.prices.push_back({piece.at(0).get<Position>(), piece.at(1).get<int64_t>()});
-  }
   o.encode = {};
   o.encode.binarize = j.at("binarize"), o.encode.dropout_bits = j.at("dropout_bits");
   if (j.contains("dpr")) o.encode.dpr = Dpr(j.at("dpr").get<int>());
-  o.swap = {.method = Swap(j.at("swap").get<int>()),
-            .vdnn = VdnnInputs(j.at("vdnn").get<int>()),
-            .chosen = values_in(j, "away")};
-  r.chosen = values_in(j, "chosen");
+  o.swap = {.method = Swap(j.at("swap").get<int>()), .vdnn = VdnnInputs(j.at("vdnn").get<int>())};
+  if (j.contains("away")) o.swap.chosen = values_in(j.at("away"));
+  r.chosen = values_in(j.at("chosen"));
   r.reruns.clear();
   for (const json& each : j.at("reruns")) {
     r.reruns.push_back({ValueId(each.at(0).get<int32_t>()), ValueId(each.at(1).get<int32_t>())});
   }
+  o.place_effort = {.nodes = j.at("place_nodes"), .slack = j.at("place_slack")};
   o.must_fit = j.at("must_fit");
   o.budget.reset();
   if (j.contains("budget")) o.budget = j.at("budget").get<int64_t>();
@@ -254,10 +252,13 @@ void FrontCache::keep(uint64_t key, const Front& front) const {
   try {
     fs::create_directories(folder_);
     const std::string body = front_json(front).dump() + "\n", head = head_of(key, body);
-    AtomicFile file(file_of(key).string());
+    // Two processes may make the same front: each writes a file of its own.
+    const fs::path own = file_of(key).replace_extension(std::to_string(::getpid()));
+    AtomicFile file(own.string());
     file.write(head.data(), head.size());
     file.write(body.data(), body.size());
     file.commit();
+    fs::rename(own, file_of(key));
     make_room();
   } catch (const std::exception& fault) {
     log_info("the front is not kept for the next time: " + one_line(fault.what()));
@@ -267,9 +268,13 @@ void FrontCache::keep(uint64_t key, const Front& front) const {
 void FrontCache::make_room() const {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code gone;  // another process may remove them too
+  const auto now = fs::file_time_type::clock::now();
   for (const auto& entry : fs::directory_iterator(folder_, gone)) {
     const fs::file_time_type used = entry.last_write_time(gone);
-    if (!gone) files.emplace_back(used, entry.path());
+    if (gone) continue;
+    // What is not whole is some writer's, or was left by one that was killed.
+    const bool whole = entry.path().extension() == ".json";
+    if (whole || now - used > kLeftBehind) files.emplace_back(used, entry.path());
   }
   if (files.size() <= most_files_) return;
   std::sort(files.begin(), files.end());

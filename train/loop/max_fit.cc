@@ -17,16 +17,6 @@
 namespace pal {
 namespace {
 
-AnyOption* find_option(Config& config, const std::string& key) {
-  const size_t dot = key.find('.');
-  for (auto& [name, section] : config.sections()) {
-    if (name == key.substr(0, dot) && dot != std::string::npos) {
-      return section->find(key.substr(dot + 1));
-    }
-  }
-  return nullptr;
-}
-
 // The option's value and limits. UsageError when it is no integer option of the model, or the
 // batch.
 FitRange range_of(Config config, const std::string& key, std::pair<int64_t, int64_t> bucket) {
@@ -49,7 +39,7 @@ FitRange range_of(Config config, const std::string& key, std::pair<int64_t, int6
                      (near.empty() ? "" : "; did you mean " + near + "?") + " (there are: " + list +
                      ")");
   }
-  const AnyOption& option = *find_option(config, key);
+  const AnyOption& option = *config.find(key);
   FitRange range{.least = 1, .most = 1'000'000'000};
   if (option.rules.min > double(range.least)) range.least = int64_t(option.rules.min);
   if (option.rules.max < double(range.most)) range.most = int64_t(option.rules.max);
@@ -63,14 +53,14 @@ FitRange range_of(Config config, const std::string& key, std::pair<int64_t, int6
 bool is_set(Config config, const std::string& key) {
   if (key == kLengthKey) return true;
   if (key == kBatchKey && config.train.batch_words->has_value()) return false;
-  const OptionValue held = find_option(config, key)->value();
+  const OptionValue held = config.find(key)->value();
   const auto* value = std::get_if<std::optional<int64_t>>(&held);
   return !value || value->has_value();
 }
 
 Config with_value(Config config, const std::string& key, int64_t value) {
   if (key == kLengthKey) return config;
-  AnyOption& option = *find_option(config, key);
+  AnyOption& option = *config.find(key);
   if (std::holds_alternative<int64_t>(option.value())) {
     option.set(value);
   } else {

@@ -7,17 +7,11 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "memory/front/unbeaten.h"
 #include "train/loop/step_program.h"
 
 namespace pal {
 namespace {
-
-AnyOption* option_of(Config& config, const std::string& key) {
-  for (auto& [name, section] : config.sections()) {
-    if (key.rfind(name + ".", 0) == 0) return section->find(key.substr(name.size() + 1));
-  }
-  return nullptr;
-}
 
 // The options that have recordings, with the values that they may take, the configured one first.
 std::vector<std::pair<std::string, std::vector<std::string>>> choices_of(const Config& config) {
@@ -46,7 +40,7 @@ std::vector<Recording> recordings_of(const Config& config) {
       for (const std::string& value : values) {
         Recording next{each.name + (each.name.empty() ? "" : ", ") + key + ": " + value,
                        each.config};
-        AnyOption& option = *option_of(next.config, key);
+        AnyOption& option = *next.config.find(key);
         if (yaml_text(option.value()) != value) {
           if (std::holds_alternative<bool>(option.value())) {
             option.set(value == "true");
@@ -72,8 +66,8 @@ std::vector<Recording> recordings_of(const Config& config) {
 Config with_recording(Config config, const Config& pinned) {
   Config from = pinned;
   for (const auto& [key, values] : choices_of(config)) {
-    const AnyOption* its = option_of(from, key);
-    if (its) option_of(config, key)->set(its->value());
+    const AnyOption* its = from.find(key);
+    if (its) config.find(key)->set(its->value());
   }
   return config;
 }
@@ -108,13 +102,7 @@ FrontOfAll front_of_all(const Task& task, const Config& config, std::pair<int64_
     }
     out.programs.emplace_back(std::move(recording), std::move(program));
   }
-  std::stable_sort(all.begin(), all.end(), [](const FrontPoint& a, const FrontPoint& b) {
-    return a.step_ms != b.step_ms ? a.step_ms < b.step_ms : a.bytes < b.bytes;
-  });
-  for (FrontPoint& point : all) {
-    auto& points = out.made.front.points;
-    if (points.empty() || point.bytes < points.back().bytes) points.push_back(std::move(point));
-  }
+  out.made.front.points = unbeaten(std::move(all), &FrontPoint::step_ms, &FrontPoint::bytes);
   std::reverse(out.made.front.points.begin(), out.made.front.points.end());
   return out;
 }
@@ -166,7 +154,7 @@ std::string allow_advice(const Task& task, const Config& config, std::pair<int64
 
 ChosenRecording choose_recording(const Task& task, const Config& config,
                                  std::pair<int64_t, int64_t> bucket, const AutoPlanner& planner,
-                                 KernelCache& kernels, const AutoLimits& limits) {
+                                 KernelCache& kernels, const FrontLimits& limits) {
   std::optional<ChosenRecording> best;
   for (Recording& recording : recordings_of(config)) {
     const Config& own = recording.config;

@@ -39,7 +39,7 @@ struct ChosenRecording {
 };
 ChosenRecording choose_recording(const Task& task, const Config& config,
                                  std::pair<int64_t, int64_t> bucket, const AutoPlanner& planner,
-                                 KernelCache& kernels, const AutoLimits& limits);
+                                 KernelCache& kernels, const FrontLimits& limits);
 
 // "; memory.allow: [lossy] would fit (fp8: 17.1 MB)" for a BudgetError's end: what is not allowed
 // and would keep to the bytes, with what else `least` does. "" where nothing was found.

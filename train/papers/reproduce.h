@@ -57,7 +57,9 @@ std::span<const Reproduction> gist_priced_reproductions();
 std::span<const Reproduction> gist_measured_reproductions();
 std::span<const Reproduction> gist_trained_reproductions();
 std::span<const Reproduction> delta_reproductions();
-std::span<const Reproduction> zico_reproductions();       // of bytes over time
+std::span<const Reproduction> zico_reproductions();        // of bytes over time
+std::span<const Reproduction> zico_table_reproductions();  // of what tracking costs
+std::span<const Reproduction> zico_bucket_reproductions();
 std::span<const Reproduction> zico_rate_reproductions();  // of what sharing gains
 std::span<const Reproduction> zico_accumulate_reproductions();
 std::vector<Reproduction> reproductions();  // all of them

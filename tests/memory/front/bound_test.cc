@@ -11,7 +11,7 @@
 #include "core/builder.h"
 #include "memory/compile.h"
 #include "memory/front/pool.h"
-#include "memory/front/small_lp.h"
+#include "memory/passes/parts.h"
 #include "tests/memory/front/chain_network.h"
 #include "tests/memory/front/pieces.h"
 #include "tests/memory/toy_card.h"
@@ -23,17 +23,18 @@ namespace {
 
 constexpr double kUpToRounding = 1 + 1e-9;
 
-Prices random_prices(std::mt19937_64& random, double height) {
-  Prices prices;
-  for (Position begin = 0; prices.size() < 6; begin += 1 + Position(random() % 30)) {
-    prices.push_back({begin, int64_t(height * double(random() % 1000) / 1000)});
+// About one of `one_of` of the step's values.
+std::vector<ValueId> random_values(const Program& step, std::mt19937_64& random, uint64_t one_of) {
+  std::vector<ValueId> values;
+  for (ValueId v : split_parts(step).values.ids()) {
+    if (random() % one_of == 0) values.push_back(v);
   }
-  return prices;
+  return values;
 }
 
-// What can be asked of a step, and random prices beside it.
-std::vector<CompileOptions> plans_of(const CompileOptions& base, int64_t plain_bytes,
-                                     uint64_t seed) {
+// What can be asked of a step, and random values that are made again.
+std::vector<CompileOptions> plans_of(const Program& step, const CompileOptions& base,
+                                     int64_t plain_bytes, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<CompileOptions> plans{base};
   for (const Recompute method : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
@@ -41,9 +42,9 @@ std::vector<CompileOptions> plans_of(const CompileOptions& base, int64_t plain_b
     plans.back().recompute_options.overhead = 0.3;
   }
   plans.push_back(base), plans.back().encode = kBits;
-  for (const double height : {1e9, 1e10, 1e11, 1e12, 1e13, 1e14}) {
-    plans.push_back(base), plans.back().recompute = Recompute::priced;
-    plans.back().recompute_options.prices = random_prices(random, height);
+  for (const uint64_t one_of : {1, 2, 3, 5, 8, 20}) {
+    plans.push_back(base), plans.back().recompute = Recompute::chosen;
+    plans.back().recompute_options.chosen = random_values(step, random, one_of);
   }
   if (base.profile->link > 0) {
     for (size_t i = 0, end = plans.size(); i < end; ++i) {
@@ -80,7 +81,7 @@ TEST(Bound, NoPlanIsFaster) {
     if (seed % 7 == 6) base.fuse_recompute = base.fuse_epilogues = false;
     Bound bound(step, layout, base, *base.profile);
     const int64_t plain = least_bytes(step, cache, layout, base);
-    for (const CompileOptions& options : plans_of(base, plain, seed)) {
+    for (const CompileOptions& options : plans_of(step, base, plain, seed)) {
       const Compiled plan = compile(step, cache, layout, options);
       const int64_t bytes = plan.plan.device().bytes;
       ASSERT_LE(bound.least_bytes(), bytes) << "seed " << seed;
@@ -220,22 +221,6 @@ TEST(BoundGraph, CountsBytesByWhatTheySay) {
   int64_t bytes = 0;
   for (const Atom& atom : graph.atoms()) bytes += atom.bytes;
   EXPECT_EQ(bytes, 4096 + 2048 + 4096);  // h, the affine of a half, y
-}
-
-TEST(SmallLp, BestPrices) {
-  // One row: lines 1 + z and 3 - z meet at z = 1, at 2.
-  const BestPrices one = best_prices({{1, 3}, {{1}, {-1}}}, 100, false);
-  EXPECT_NEAR(one.value, 2, 1e-12);
-  EXPECT_NEAR(one.z[0], 1, 1e-12);
-  // No answer is possible: the price is as high as it may be.
-  EXPECT_NEAR(best_prices({{1}, {{0.5}}}, 100, false).value, 51, 1e-9);
-  // Together they sum to one: the better row has all of it.
-  const BestPrices two = best_prices({{1}, {{0.25, 0.5}}}, 1, true);
-  EXPECT_NEAR(two.value, 1.5, 1e-12);
-  EXPECT_NEAR(two.z[1], 1, 1e-12);
-  // Nothing to gain, and no rows.
-  EXPECT_EQ(best_prices({{1, 2}, {{-1}, {1}}}, 100, false).value, 1);
-  EXPECT_EQ(best_prices({{2, 1}, {{}, {}}}, 100, false).value, 1);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST(Front, FastestThatFitsWithTheSameBits) {
     for (const Alone& alone : kAlone) {
       if (alone.swap != Swap::none && !base.profile->link) continue;
       const Compiled c = compile(step, cache, layout, options_of(alone, base));
-      const FrontPoint* pick = front.pick(c.plan.device().bytes);
+      const FrontPoint* pick = front.pick({c.plan.device().bytes});
       ASSERT_TRUE(pick) << where << " " << alone.what;
       ASSERT_LE(pick->step_ms, c.time->step_ms) << where << " " << alone.what;
       least_alone = std::min(least_alone, c.plan.device().bytes);
@@ -74,12 +74,12 @@ TEST(Front, FastestThatFitsWithTheSameBits) {
     const Bits expected = bits_of(compile(step, cache, layout, base));
     const int64_t least = front.points.front().bytes, most = front.points.back().bytes;
     ASSERT_GE(least, front.floor.bytes) << where;
-    ASSERT_EQ(front.pick(least - 1), nullptr) << where;
+    ASSERT_EQ(front.pick({least - 1}), nullptr) << where;
     below_all += least < least_alone;
     double before = std::numeric_limits<double>::infinity();
     for (int i = 0; i <= 10; ++i) {
       const int64_t budget = least + (most - least) * i / 10;
-      const FrontPoint* pick = front.pick(budget);
+      const FrontPoint* pick = front.pick({budget});
       ASSERT_TRUE(pick) << where;
       ASSERT_LE(pick->step_ms, before) << where;
       before = pick->step_ms;
@@ -119,7 +119,7 @@ TEST(Front, StepsWithoutMuchToChoose) {
   const Front front = make_front(forward, cache, none, on_card(1e8));
   ASSERT_EQ(front.points.size(), 1u);
   EXPECT_EQ(front.points[0].from, "none");
-  EXPECT_EQ(front.pick(front.points[0].bytes), &front.points[0]);
+  EXPECT_EQ(front.pick({front.points[0].bytes}), &front.points[0]);
   EXPECT_EQ(front.points[0].kept, 0);
 }
 

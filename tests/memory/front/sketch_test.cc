@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <random>
 
 #include "memory/front/choose.h"
 #include "memory/front/descent.h"
@@ -77,6 +79,40 @@ TEST(Sketch, CountsWhatTheStepHolds) {
   }
   EXPECT_GT(same, cases * 7 / 10);
   EXPECT_GT(as_fast, cases * 8 / 10);
+}
+
+// A count follows from the one before it: it is what a sketch counts that has counted nothing else.
+TEST(Sketch, FollowsFromTheCountBefore) {
+  int away = 0;
+  const uint64_t networks = networks_asked(40);
+  for (uint64_t seed = 0; seed < networks; ++seed) {
+    const Program step = random_network(seed, {.layers = 12, .batch = 16, .width = 32});
+    const double link = seed % 3 ? 1e5 * std::pow(10.0, double(seed % 4)) : 0;
+    Sketched walked(step, link);
+    std::mt19937_64 random(seed);
+    Fates fates = walked.sketch.nothing();
+    const int64_t most = walked.sketch.count(fates, kNoLimit).bytes;
+    for (int k = 0; k < 60; ++k) {
+      if (walked.sketch.open().empty()) break;
+      for (uint64_t changes = random() % 4 + 1; changes > 0; --changes) {
+        const StorageId s = walked.sketch.open()[random() % walked.sketch.open().size()];
+        fates[s] = Fate(random() % (link > 0 ? 3 : 2));
+        away += fates[s] == Fate::away;
+      }
+      const int64_t limit = most * int64_t(random() % 100) / 100;
+      const Sketch::Count count = walked.sketch.count(fates, limit);
+      Sketched fresh(step, link);
+      const Sketch::Count same = fresh.sketch.count(fates, limit);
+      ASSERT_EQ(count.bytes, same.bytes) << seed << " " << k;
+      ASSERT_EQ(count.over, same.over) << seed << " " << k;
+      ASSERT_EQ(count.ms, same.ms) << seed << " " << k;
+      for (const StorageId s : walked.sketch.open()) {
+        ASSERT_EQ(walked.sketch.is_needed(s), fresh.sketch.is_needed(s)) << seed << " " << k;
+        ASSERT_EQ(walked.sketch.waits_above(s), fresh.sketch.waits_above(s)) << seed << " " << k;
+      }
+    }
+  }
+  EXPECT_GT(away, 0);
 }
 
 // What lies above a limit is summed over nodes, and nothing above the peak.

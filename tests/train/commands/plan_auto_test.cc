@@ -89,6 +89,52 @@ TEST_F(PlanAuto, BelowTheLeastItSaysSoBesideThatPlan) {
   }
 }
 
+// Clones that run inside of gradients are faster than reading what was kept: a plan of the front is
+// the fastest, however many bytes there are.
+TEST_F(PlanAuto, AllTheMemoryThereIsIsNeverSlowerThanLess) {
+  const auto front = json({"--front", "--bucket", "10,12"});
+  ASSERT_EQ(code_, kExitDone) << error_;
+  EXPECT_NE(front["points"].back()["from"], "none");
+  const auto any = within(int64_t(1) << 50);
+  ASSERT_EQ(code_, kExitDone) << error_;
+  for (const auto& point : front["points"]) EXPECT_LE(any["time"]["step_ms"], point["step_ms"]);
+}
+
+TEST_F(PlanAuto, BelowTheLeastOfAllRecordingsItSaysSo) {
+  const std::vector<std::string> allowed{"--set", "memory.allow=[reordered]"};
+  auto words = allowed;
+  words.insert(words.end(), {"--front", "--bucket", "10,12"});
+  const int64_t least = json(words)["points"][0]["bytes"];
+  const auto plan = within(least - 1, allowed);
+  EXPECT_EQ(code_, kExitBudget);
+  EXPECT_EQ(plan["bytes"]["total"], least);
+  EXPECT_NE(error_.find("the least found is "), std::string::npos) << error_;
+  EXPECT_EQ(error_.find("[reordered]"), std::string::npos) << error_;
+  within(least, allowed);
+  EXPECT_EQ(code_, kExitDone) << error_;
+}
+
+// Rounded maps are taken where they are allowed and nothing else fits; where they are not, it is
+// said that they would.
+TEST_F(PlanAuto, RoundedMapsWhereNothingElseFits) {
+  const std::vector<std::string> small{"--config", "resnet_small", "--set", "train.batch_size=32"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), small.begin(), small.end());
+    return run_json(more);
+  };
+  const std::string lossy = "memory.allow=[lossy]";
+  const int64_t exact = with({"--front"})["points"][0]["bytes"];
+  const int64_t rounded = with({"--front", "--set", lossy})["points"][0]["bytes"];
+  ASSERT_LT(rounded * 100 / 98, exact);
+  const std::string budget = std::to_string(rounded * 100 / 98);
+  const auto plan = with({"--budget", budget, "--set", lossy});
+  EXPECT_EQ(code_, kExitDone) << error_;
+  EXPECT_GT(plan["bytes"]["encoded"], 0);
+  with({"--budget", budget});
+  EXPECT_EQ(code_, kExitBudget);
+  EXPECT_NE(error_.find("; memory.allow: [lossy] would fit ("), std::string::npos) << error_;
+}
+
 TEST_F(PlanAuto, SearchesSayWhatTheAnswerCosts) {
   const int64_t budget = 1'000'000;
   const std::string size = std::to_string(budget);
@@ -105,6 +151,14 @@ TEST_F(PlanAuto, SearchesSayWhatTheAnswerCosts) {
   EXPECT_GE(any["max_batch"], cheap["max_batch"]);
   EXPECT_GE(cheap["max_batch"], plain["max_batch"]);
   EXPECT_LE(cheap["answer"]["overhead"].get<double>(), 0.05);
+  // The part is of the step as it is configured, also where it may be recorded otherwise.
+  const auto recorded = search({"--max-batch", "--max-overhead", "5%", "--set",
+                                "memory.allow=[reordered]", "--set", "model.fused=true"});
+  const std::string batch = std::to_string(recorded["max_batch"].get<int64_t>());
+  const auto as_configured = json(
+      {"--bucket", "10,12", "--set", "model.fused=true", "--set", "train.batch_size=" + batch});
+  EXPECT_LE(recorded["answer"]["step_ms"].get<double>(),
+            1.05 * as_configured["time"]["step_ms"].get<double>());
   EXPECT_FALSE(plain.contains("answer"));
   const int64_t found = any["max_batch"];
   within(budget, {"--set", "train.batch_size=" + std::to_string(found)});

@@ -79,6 +79,56 @@ TEST(AutoSteps, LaterStepsTakeNoMorePinnedMemoryThanThereIs) {
   EXPECT_EQ(steps.point_of("large")->offloaded, 0);
 }
 
+// A later step that keeps to the budget no other way takes memory that was not there before.
+TEST(AutoSteps, ALaterStepThatHasToCopyDoes) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Program step = test::random_network(seed, {.layers = 12, .batch = 4096});
+    KernelCache kernels{Device{}};
+    const Front front =
+        make_front(step, kernels, StateLayout(step), {.profile = test::toy_card(1e8)});
+    const FrontPoint& least = front.points.front();
+    if (least.offloaded == 0 || front.pick({.device = least.bytes, .host = 0})) continue;
+    Program small = test::random_network(1, {.layers = 2, .batch = 2});
+    for (StateSlot& slot : small.state) slot.name = "small/" + slot.name;
+    const MemoryConfig config = within(least.bytes + StateLayout(small).bytes());
+    ProgramSet programs({}, Device{});
+    AutoSteps steps(config, programs, "", test::toy_card(1e8));
+    programs.declare(step);
+    programs.declare(small);
+    steps.add("small", small);  // copies nothing
+    EXPECT_EQ(steps.point_of("small"), nullptr);
+    steps.add("large", step);
+    ASSERT_TRUE(steps.point_of("large"));
+    EXPECT_GT(steps.point_of("large")->offloaded, 0);
+    return;
+  }
+  FAIL() << "no step has to copy";
+}
+
+// What a run under a budget touches is what the plan says, to the byte.
+TEST(AutoSteps, TheHighestByteWrittenIsThePlans) {
+  int plans = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const Program step = test::random_network(seed, {.layers = 10, .batch = 64});
+    KernelCache kernels{Device{}};
+    const DeviceProfile card = test::toy_card(seed % 2 ? 1e8 : 0);
+    const Front front = make_front(step, kernels, StateLayout(step), {.profile = card});
+    const int64_t least = front.points.front().bytes, most = front.points.back().bytes;
+    for (const int64_t budget : {least, (least + most) / 2}) {
+      ProgramSet programs({}, Device{});
+      const MemoryConfig config = within(budget);
+      AutoSteps steps(config, programs, "", card);
+      Executable& made = steps.add("step", step);
+      made.memory().fill_canary();
+      made.run();
+      EXPECT_EQ(made.memory().recorded_peak(), made.compiled().plan.device().bytes) << seed;
+      EXPECT_LE(made.memory().recorded_peak(), budget) << seed;
+      plans += steps.point_of("step") != nullptr;
+    }
+  }
+  EXPECT_GT(plans, 6);
+}
+
 // Of the process's addresses, for as long as it lives.
 class AddressLimit {
  public:

@@ -163,7 +163,7 @@ TEST_F(FrontCacheTest, AFrontWithOtherPlansIsMadeAnew) {
   ASSERT_FALSE(made->cached);
   ASSERT_TRUE(planner.front(program_, kernels_, layout_)->cached);
   const int64_t budget = (made->front.points.front().bytes + made->front.points.back().bytes) / 2;
-  const AutoLimits limits{.device = budget};
+  const FrontLimits limits{.device = budget};
   const AutoPlan expected = planner.plan(program_, kernels_, layout_, limits);
   EXPECT_TRUE(expected.made->cached);
   Front wrong = made->front;
@@ -175,6 +175,42 @@ TEST_F(FrontCacheTest, AFrontWithOtherPlansIsMadeAnew) {
   EXPECT_TRUE(planner.plan(program_, kernels_, layout_, limits).made->cached);
 }
 
+// What is asked of recomputation is nothing to a front, rounded maps or not: the same file serves.
+TEST_F(FrontCacheTest, OverheadsShareAFront) {
+  CompileOptions little = options_, much = options_;
+  little.recompute = much.recompute = Recompute::echo;
+  little.recompute_options.overhead = 0.02, much.recompute_options.overhead = 0.3;
+  const FrontChoices lossy{.lossy = true};
+  const auto made = AutoPlanner(little, lossy, cache_).front(program_, kernels_, layout_);
+  const auto found = AutoPlanner(much, lossy, cache_).front(program_, kernels_, layout_);
+  EXPECT_FALSE(made->cached);
+  ASSERT_TRUE(found->cached);
+  const Front anew = make_front(program_, kernels_, layout_, much, lossy);
+  ASSERT_EQ(found->front.points.size(), anew.points.size());
+  for (size_t i = 0; i < anew.points.size(); ++i) {
+    const FrontPoint &a = found->front.points[i], &b = anew.points[i];
+    EXPECT_EQ(a.step_ms, b.step_ms);
+    const Compiled plan = compile(program_, kernels_, layout_, a.options);
+    EXPECT_EQ(plan.plan.device().bytes, b.bytes) << a.from;
+  }
+}
+
+// Of another process, which is still writing it; a day later nobody is.
+TEST_F(FrontCacheTest, FilesThatAreBeingWrittenStay) {
+  const FrontCache one(dir_, 1);
+  const Front front = make_front(program_, kernels_, layout_, options_);
+  one.keep(1, front);
+  const fs::path fresh = dir_ / "0000000000000005.77.tmp", old = dir_ / "0000000000000006.78.tmp";
+  for (const fs::path& file : {fresh, old}) std::ofstream(file) << "half";
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(30));
+  one.keep(2, front);
+  EXPECT_TRUE(fs::exists(fresh));
+  EXPECT_FALSE(fs::exists(old));
+  one.keep(3, front);
+  EXPECT_TRUE(fs::exists(fresh));
+  EXPECT_TRUE(one.find(3, options_));
+}
+
 TEST_F(FrontCacheTest, PicksTheFastestWithinAllLimits) {
   int with_copies = 0;
   for (uint32_t seed = 0; seed < 12; ++seed) {
@@ -184,10 +220,10 @@ TEST_F(FrontCacheTest, PicksTheFastestWithinAllLimits) {
     const Front front = planner.front(step, kernels_, layout)->front;
     for (const FrontPoint& at : front.points) {
       for (const int64_t host : {int64_t(0), at.host - 1, at.host}) {
-        const AutoLimits limits{.device = at.bytes, .host = host, .overhead = 0.3};
-        const FrontPoint* picked = pick(front, limits);
+        const FrontLimits limits{.device = at.bytes, .host = host, .step_ms = 1.3 * front.plain_ms};
+        const FrontPoint* picked = front.pick(limits);
         for (const FrontPoint& p : front.points) {
-          if (p.bytes > limits.device || front.overhead(p) > limits.overhead) continue;
+          if (p.bytes > limits.device || p.step_ms > limits.step_ms) continue;
           if (p.offloaded > 0 && p.host > host) continue;
           ASSERT_TRUE(picked);
           EXPECT_LE(picked->step_ms, p.step_ms);
@@ -195,7 +231,7 @@ TEST_F(FrontCacheTest, PicksTheFastestWithinAllLimits) {
         if (!picked) continue;
         EXPECT_LE(picked->bytes, limits.device);
         EXPECT_TRUE(picked->offloaded == 0 || picked->host <= host);
-        EXPECT_LE(front.overhead(*picked), limits.overhead);
+        EXPECT_LE(picked->step_ms, limits.step_ms);
       }
       with_copies += at.offloaded > 0;
     }

@@ -1,5 +1,5 @@
 // Corners of small linear programs, by hand and against all corners tried.
-#include "memory/share/linear.h"
+#include "memory/linear/most_within.h"
 
 #include <gtest/gtest.h>
 

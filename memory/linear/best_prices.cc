@@ -1,10 +1,12 @@
 // A dense tableau: minimize sum w_i time_i + most * elastic, with sum w_i = 1 and, of every row k,
 // sum w_i gain_ik + slack_k = elastic_k. What is asked for are the reduced costs of the slacks.
-#include "memory/front/small_lp.h"
+#include "memory/linear/best_prices.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "memory/linear/simplex.h"
 
 namespace pal {
 namespace {
@@ -18,17 +20,16 @@ class Tableau {
       : rows_(known.gain.empty() ? 0 : known.gain[0].size()),
         elastic_(together ? 1 : rows_),
         columns_(rows_ + elastic_ + known.time.size()),
-        row_(rows_ + 1, std::vector<double>(columns_ + 1, 0)),
-        cost_(columns_ + 1, 0),
+        row_(rows_ + 2, std::vector<double>(columns_ + 1, 0)),
         basic_(rows_ + 1) {
     for (size_t k = 0; k < rows_; ++k) {
       row_[k][k] = 1, row_[k][rows_ + (together ? 0 : k)] = -1;
     }
-    std::fill_n(cost_.begin() + std::ptrdiff_t(rows_), elastic_, most);
+    std::fill_n(cost().begin() + std::ptrdiff_t(rows_), elastic_, most);
     for (size_t i = 0; i < known.time.size(); ++i) {
       const size_t c = rows_ + elastic_ + i;
       for (size_t k = 0; k < rows_; ++k) row_[k][c] = known.gain[i][k];
-      row_[rows_][c] = 1, cost_[c] = known.time[i];
+      row_[rows_][c] = 1, cost()[c] = known.time[i];
     }
     row_[rows_][columns_] = 1;
     // The first answer, and what it takes to make it possible.
@@ -50,33 +51,24 @@ class Tableau {
   BestPrices run() {
     for (int i = 0; i < kMostPivots && step(i >= kPivotsByCost); ++i) {
     }
-    BestPrices out{.value = -cost_[columns_]};
-    for (size_t k = 0; k < rows_; ++k) out.z.push_back(std::max(0.0, cost_[k]));
+    BestPrices out{.value = -cost()[columns_]};
+    for (size_t k = 0; k < rows_; ++k) out.z.push_back(std::max(0.0, cost()[k]));
     return out;
   }
 
  private:
-  void pivot(size_t r, size_t c) {
-    std::vector<double>& row = row_[r];
-    const double by = row[c];
-    for (double& x : row) x /= by;
-    const auto clear = [&](std::vector<double>& other) {
-      const double part = other[c];
-      if (part == 0) return;
-      for (size_t j = 0; j < other.size(); ++j) other[j] -= part * row[j];
-    };
-    for (size_t k = 0; k <= rows_; ++k) {
-      if (k != r) clear(row_[k]);
-    }
-    clear(cost_);
-    basic_[r] = c;
+  void pivot(size_t leaves, size_t enters) {
+    pal::pivot(row_, leaves, enters);
+    basic_[leaves] = enters;
   }
+  // The last row: what an answer costs beyond those that are basic.
+  std::vector<double>& cost() { return row_.back(); }
 
   bool step(bool by_number) {
     size_t enters = columns_;
     double least = -kTiny;
     for (size_t c = 0; c < columns_ && !(by_number && enters < columns_); ++c) {
-      if (cost_[c] < least) enters = c, least = by_number ? least : cost_[c];
+      if (cost()[c] < least) enters = c, least = by_number ? least : cost()[c];
     }
     if (enters == columns_) return false;
     size_t leaves = rows_ + 1;
@@ -95,7 +87,6 @@ class Tableau {
 
   const size_t rows_, elastic_, columns_;
   std::vector<std::vector<double>> row_;  // the last entry: the right-hand side
-  std::vector<double> cost_;
   std::vector<size_t> basic_;
 };
 

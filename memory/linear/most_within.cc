@@ -1,28 +1,18 @@
 // The simplex method with Bland's rule, which does not cycle.
-#include "memory/share/linear.h"
+#include "memory/linear/most_within.h"
 
 #include <cmath>
 #include <cstddef>
 #include <utility>
 
 #include "core/error.h"
+#include "memory/linear/simplex.h"
 
 namespace pal {
 namespace {
 
 constexpr double kZero = 1e-11;
 constexpr int kMostCorners = 100'000;  // rounding may make a circle where there is none
-
-// Column `enters` becomes basic in row `leaves`, in all rows.
-void pivot(std::vector<std::vector<double>>& rows, size_t leaves, size_t enters) {
-  const double by = rows[leaves][enters];
-  for (double& x : rows[leaves]) x /= by;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const double times = rows[r][enters];
-    if (r == leaves || times == 0) continue;
-    for (size_t c = 0; c < rows[r].size(); ++c) rows[r][c] -= times * rows[leaves][c];
-  }
-}
 
 // Solves a square system whose rows end with the right side; by Gauss, with pivots. All that the
 // many steps to a corner have rounded is gone then.
@@ -55,7 +45,7 @@ std::vector<double> most_within(const std::vector<Limit>& limits, const std::vec
   }
   for (size_t c = 0; c < n; ++c) rows[m][c] = -gain[c];
   for (int step = 0;; ++step) {
-    if (step == kMostCorners) throw ProgramError("[share] a linear program that does not end");
+    if (step == kMostCorners) throw ProgramError("[linear] a linear program that does not end");
     size_t enters = 0;
     while (enters < n + m && rows[m][enters] >= -kZero) ++enters;
     if (enters == n + m) break;
@@ -70,7 +60,7 @@ std::vector<double> most_within(const std::vector<Limit>& limits, const std::vec
       const double best = rows[leaves][n + m] / rows[leaves][enters];
       if (now < best || (now == best && basic[r] < basic[leaves])) leaves = r;
     }
-    if (leaves == m) throw ProgramError("[share] a linear program without bounds");
+    if (leaves == m) throw ProgramError("[linear] a linear program without bounds");
     pivot(rows, leaves, enters);
     basic[leaves] = enters;
   }

@@ -1,0 +1,126 @@
+// The step as a sketch asks about it (memory/front/sketch.h): who makes and reads which maps, what
+// outputs may take whose bytes, what every node takes, and all that no choice changes.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "memory/front/fused_clones.h"
+#include "memory/price/predict.h"
+#include "memory/recompute/step_view.h"
+#include "memory/storages/storages.h"
+
+namespace pal {
+
+// When something runs: a node by its position in the order, or a clone right before one. Clones
+// before the same node run in the order of the nodes that they are of. Places compare as they run.
+using Place = int64_t;
+constexpr int32_t kNodeItself = std::numeric_limits<int32_t>::max();
+constexpr Place place_of_node(int32_t position) { return Place{position} << 32 | kNodeItself; }
+constexpr Place place_of_clone(int32_t position, NodeId n) {
+  return Place{position} << 32 | int32_t(n);
+}
+constexpr int32_t position_of(Place place) { return int32_t(place >> 32); }
+constexpr int32_t runs_at(Place place) { return int32_t(place & kNodeItself); }  // or kNodeItself
+
+struct PlaceSpan {  // closed; empty where it ends before it begins
+  Place begin = std::numeric_limits<Place>::max(), end = -1;
+
+  bool is_empty() const { return end < begin; }
+  void touch(Place place) { begin = std::min(begin, place), end = std::max(end, place); }
+  bool operator==(const PlaceSpan&) const = default;
+};
+
+// Items by number, in one table.
+template <class T> class Lists {
+ public:
+  Lists() = default;
+  explicit Lists(const std::vector<std::vector<T>>& lists) {
+    for (const std::vector<T>& list : lists) {
+      begin_.push_back(items_.size());
+      items_.insert(items_.end(), list.begin(), list.end());
+    }
+    begin_.push_back(items_.size());
+  }
+  std::span<const T> operator[](int32_t i) const {
+    return {items_.data() + begin_[size_t(i)], begin_[size_t(i) + 1] - begin_[size_t(i)]};
+  }
+
+ private:
+  std::vector<size_t> begin_;
+  std::vector<T> items_;
+};
+
+// Times are in ticks of a picosecond: sums of whole numbers do not depend on their order.
+constexpr double kSketchTicks = 1e9;  // a millisecond
+int64_t sketch_ticks(double ms);
+
+struct SketchTable {
+  struct Pair {  // storages: the output may take the operand's bytes
+    StorageId output, operand;
+  };
+  struct Made {
+    NodeId node;
+    ValueId value;
+  };
+  // Nodes that have to run again and others that must not: then one kernel runs them, and what lies
+  // inside it is never in memory.
+  struct Fused {
+    std::vector<NodeId> run, stay;
+    std::vector<StorageId> inside;
+    int64_t saved = 0;  // ticks
+  };
+  struct OfFused {  // a node's part in one
+    int32_t fused;
+    bool runs;
+  };
+
+  // `view`: with infinite RecomputeOptions::heavy. `order`: in which its nodes will run, where
+  // gradients keep theirs.
+  SketchTable(const StepView& view, std::vector<NodeId> order, const DeviceProfile& device,
+              const RecomputeOptions& options);
+
+  const StepView& view;
+  const Program& p;
+  const std::vector<NodeId> order;
+  ByNode<int32_t> position;
+  ByNode<int64_t> ticks;
+  ByNode<char> is_forward;
+  const double copy_ticks;  // a byte's; 0: no link
+
+  // Maps: values that are neither pinned nor anything but the forward phase's.
+  Lists<ValueId> in, out;    // by forward node
+  Lists<NodeId> readers;     // by map: forward nodes
+  Lists<NodeId> read_by;     // by storage: forward nodes that read some of its maps
+  Lists<Made> made_by;       // by storage
+  Lists<Pair> pairs;         // by node
+  Lists<NodeId> shared_by;   // by map's storage: nodes with a pair that it is in
+  std::vector<char> shares;  // by node: some pair of it is of a map's storage
+  std::vector<Fused> fused;
+  Lists<OfFused> fused_of;  // by node
+
+  std::vector<StorageId> open;  // those that there is a choice for
+  ByStorage<char> is_map, is_open;
+  ByStorage<int64_t> bytes;        // on the device; 0: of none that counts
+  ByStorage<int32_t> made;         // position of the last forward node that makes it
+  ByStorage<PlaceSpan> nodes;      // that touch it; of maps: forward ones
+  ByStorage<PlaceSpan> gradients;  // the first and the last that read its maps
+  ByStorage<int64_t> bit_bytes;    // 0: bits would not do
+  ByStorage<int64_t> bit_ticks;
+  // What there is no choice about: alive while a node runs, and between the one before it and it.
+  std::vector<int64_t> during, before;  // by position
+
+ private:
+  void list_nodes(const Storages& storages);
+  void list_storages(const Storages& storages);
+  void list_gradients();
+  void list_bits(const DeviceProfile& device);
+  void list_fixed();
+  void list_fused(const std::vector<FusedClones>& found);
+
+  int64_t constant_ = 0;  // state and inputs
+};
+
+}  // namespace pal
