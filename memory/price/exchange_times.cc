@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "core/op.h"
@@ -25,11 +26,12 @@ class OwnQueue {
       if (lanes_.size() <= size_t(node.queue) + 1) lanes_.resize(size_t(node.queue) + 2);
     }
     add_edges();
+    rank_nodes();
   }
 
   double step_ms() {
     for (NodeId n : program_.nodes.ids()) {
-      if (waiting_[n] == 0) lane_of(n).ready.push(n);
+      if (waiting_[n] == 0) lane_of(n).ready.push({turn_[n], n});
     }
     double now = 0;
     while (Lane* const next = first_to_end(now)) {
@@ -37,14 +39,15 @@ class OwnQueue {
       const NodeId done = next->running;
       next->running = kNone;
       for (const NodeId n : followers_[done]) {
-        if (--waiting_[n] == 0) lane_of(n).ready.push(n);
+        if (--waiting_[n] == 0) lane_of(n).ready.push({turn_[n], n});
       }
     }
     return now;
   }
 
  private:
-  using Earliest = std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>>;
+  using Turn = std::pair<int, NodeId>;
+  using Earliest = std::priority_queue<Turn, std::vector<Turn>, std::greater<>>;
   struct Lane {
     Earliest ready;
     NodeId running = kNone;
@@ -61,7 +64,7 @@ class OwnQueue {
     Lane* first = nullptr;
     for (Lane& lane : lanes_) {
       if (lane.running == kNone && !lane.ready.empty()) {
-        lane.running = lane.ready.top(), lane.ready.pop();
+        lane.running = lane.ready.top().second, lane.ready.pop();
         lane.ends = now + node_ms_[lane.running];
       }
       if (lane.running != kNone && (!first || lane.ends < first->ends)) first = &lane;
@@ -98,10 +101,25 @@ class OwnQueue {
     }
   }
 
+  // In the program's order, but that those come first which take what an exchange brought to
+  // another exchange: sums of pieces.
+  void rank_nodes() {
+    ByNode<char> after(program_.nodes.size(), 0), before(program_.nodes.size(), 0);
+    turn_.resize(program_.nodes.size());
+    for (NodeId n : program_.nodes.ids()) {
+      for (const NodeId f : followers_[n]) after[f] |= after[n] | is_exchange(program_.node(n));
+    }
+    for (NodeId n = program_.node_count(); n-- > 0;) {
+      for (const NodeId f : followers_[n]) before[n] |= before[f] | is_exchange(program_.node(f));
+      turn_[n] = after[n] && before[n] ? 0 : 1;
+    }
+  }
+
   const Program& program_;
   const ByNode<double>& node_ms_;
   ByNode<int> waiting_;  // for how many others
   ByNode<std::vector<NodeId>> followers_;
+  ByNode<int> turn_;  // lower ones first
   std::vector<Lane> lanes_;
 };
 

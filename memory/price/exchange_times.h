@@ -15,7 +15,8 @@ struct ExchangeTimes {
   double exposed_ms = 0;
   // If they had a queue of their own, on which each begins when its operands are made and those
   // before it are done, while every other queue goes on with the first of its nodes that need no
-  // wait: so readers come as late as they must. The step, and what would be exposed of exchanges.
+  // wait (sums that another exchange takes before all others): so readers come as late as they
+  // must. The step, and what would be exposed of exchanges.
   double own_queue_step_ms = 0, own_queue_exposed_ms = 0;
 };
 

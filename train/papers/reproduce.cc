@@ -18,8 +18,8 @@ std::vector<Reproduction> reproductions() {
         olla_reproductions(), zoo_reproductions(), gist_reproductions(),
         gist_encoded_reproductions(), gist_priced_reproductions(), gist_measured_reproductions(),
         gist_trained_reproductions(), delta_reproductions(), zico_reproductions(),
-        zico_table_reproductions(), zico_bucket_reproductions(),
-        zico_rate_reproductions(), zico_accumulate_reproductions()}) {
+        zico_table_reproductions(), zico_bucket_reproductions(), zico_rate_reproductions(),
+        zico_accumulate_reproductions()}) {
     list.insert(list.end(), some.begin(), some.end());
   }
   return list;

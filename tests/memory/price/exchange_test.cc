@@ -134,6 +134,18 @@ TEST(ExchangeTimes, AnUpdateWaitsForReadersOfWhatItWrites) {
   EXPECT_EQ(out.own_queue_step_ms, 16) << "w is read at 12 and written after";
 }
 
+TEST(ExchangeTimes, SumsThatAnotherExchangeTakesGoFirst) {
+  Builder b;
+  Val a = tanh(b.input("x", {{8}}));                      // 0: 1 ms
+  Val far = tanh(tanh(tanh(a)));                          // 1, 2, 3: 2 ms each
+  Val sum = tanh(all_reduce({a}, 2)[0]);                  // 4: 1 ms, 5: 1 ms
+  b.output("y", pal::add(all_reduce({sum}, 2)[0], far));  // 6: 3 ms, 7: 1 ms
+  const Program p = b.take();
+  // The first exchange is there at 2; its sum, in turn behind the node that runs, at 4; the second
+  // at 7, while the rest runs until 8.
+  EXPECT_EQ(exchange_times(p, timed(p, {1, 2, 2, 2, 1, 1, 3, 1})).own_queue_step_ms, 9);
+}
+
 TEST(ExchangeTimes, LieBetweenTheBounds) {
   std::mt19937 random(11);
   for (int i = 0; i < 100; ++i) {
