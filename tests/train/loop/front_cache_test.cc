@@ -202,7 +202,8 @@ TEST_F(FrontCacheTest, RoundedMapsWhereTheyAreAllowedAndNeeded) {
     const StateLayout layout(step);
     const AutoPlanner exact(on_toy(0), {}, FrontCache(fs::path()));
     const AutoPlanner rounding(on_toy(0), {.lossy = true}, FrontCache(fs::path()));
-    for (const FrontPoint& point : rounding.front(step, kernels_, layout)->front.points) {
+    const auto made = rounding.front(step, kernels_, layout);
+    for (const FrontPoint& point : made->front.points) {
       if (!point.options.encode.dpr) continue;
       const FrontLimits limits{.device = point.bytes};
       const AutoPlan plan = rounding.plan(step, kernels_, layout, limits);
