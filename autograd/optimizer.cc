@@ -19,24 +19,25 @@ std::string name_of(const Program& program, Val weight) {
 void update(Builder& builder, const OptimizerSpec& spec, Val w, Val g, Val scalars, Val gate) {
   const std::string name = name_of(builder.program(), w);
   auto slot = [&](const char* kind) {
-    return builder.state(std::string("optimizer/") + kind + "/" + name, {w.shape(), DType::f32},
+    return builder.state(std::string("optimizer/") + kind + "/" + name, {g.shape(), DType::f32},
                          Role::optimizer_state);
   };
   const float decay = spec.decay_vectors || w.shape().rank() > 1 ? spec.weight_decay : 0.0f;
   using Kind = OptimizerSpec::Kind;
   switch (spec.kind) {
-    case Kind::sgd: sgd(w, g, scalars, gate, {spec.lr, decay, spec.clip_value}); return;
+    case Kind::sgd: sgd(w, g, scalars, gate, {spec.lr, decay, spec.clip_value, spec.ranks}); return;
     case Kind::momentum:
     case Kind::nesterov:
       momentum(w, g, slot("m"), scalars, gate,
-               {spec.lr, decay, spec.clip_value, spec.momentum, spec.kind == Kind::nesterov});
+               {spec.lr, decay, spec.clip_value, spec.momentum, spec.kind == Kind::nesterov,
+                spec.ranks});
       return;
     case Kind::adam:
     case Kind::adamw:
       const Val m = slot("m"), v = slot("v");
       adam(w, g, m, v, scalars, gate,
            {spec.lr, spec.beta1, spec.beta2, spec.eps, decay, spec.kind == Kind::adamw,
-            spec.clip_value});
+            spec.clip_value, spec.ranks});
       return;
   }
 }

@@ -16,6 +16,8 @@ struct OptimizerSpec {
   float weight_decay = 0;
   bool decay_vectors = true;  // false: biases and gains (rank 1 or less) are not decayed
   float clip_value = 0;       // clamps every element of the scaled gradient; 0: no
+  int64_t ranks = 1;  // above 1: every gradient is this rank's piece, and so are the states; each
+                      // rank updates its own piece of the weights (ops/exchange: gather_state)
 };
 constexpr auto names(OptimizerSpec::Kind) {
   return std::array{"sgd", "momentum", "nesterov", "adam", "adamw"};

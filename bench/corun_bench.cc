@@ -107,7 +107,7 @@ int share_pair(const StepShape& a, const StepShape& b, const Args& args) {
     }
     slower += way->total < last;
     last = way->total;
-    line += printed("  %6.3f %c", way->total, to_string(way->kind)[0]);
+    line += printed("  %6.3f %c", way->total, way->has_local ? 'l' : to_string(way->kind)[0]);
   }
   const double bound = demand_bound({&a, &b}).total;
   line += printed("  %6.3f  %6.3f %4.0f %%  %3.0f %% %3.0f %% %7.1f s", search.beside().total,

@@ -4,6 +4,7 @@
 // waits, and where each waits for the other all the time.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "core/builder.h"
@@ -14,6 +15,7 @@
 #include "memory/run/shared_pool.h"
 #include "memory/run/static_plan.h"
 #include "memory/share/gate.h"
+#include "memory/share/zico_gate.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -94,6 +96,101 @@ void Gate_TicketDecisions(benchmark::State& state) {
       double(decisions), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
+// Whether a step may begin under Zico's gate, and every decision within it, each job half a step
+// behind the one before it: what is held and will be is followed through all steps under way.
+void Gate_ZicoDecisions(benchmark::State& state) {
+  const auto jobs = size_t(state.range(0));
+  const auto regions = int32_t(state.range(1));
+  std::vector<RegionUse> uses;
+  for (int32_t r = 0; r < regions; ++r) uses.push_back({2 * r, {r}, {}});
+  for (int32_t r = regions - 1; r >= 0; --r) uses.push_back({4 * regions - 2 * r, {}, {r}});
+  const int64_t moments = 4 * int64_t(regions) + 2;
+  ZicoPool pool{.programs = {}, .region_bytes = 64, .regions = int32_t(jobs) * regions};
+  for (size_t j = 0; j < jobs; ++j) {
+    auto mine = uses;
+    for (RegionUse& use : mine) {
+      for (auto* list : {&use.takes, &use.gives}) {
+        for (int32_t& r : *list) r += int32_t(j) * regions;
+      }
+    }
+    pool.programs.push_back({{.moments = moments, .uses = std::move(mine)}});
+  }
+  double clock = 0;
+  const auto gate = zico_gate(std::move(pool), &clock, {.first_part = 1});
+  std::vector<int64_t> at(jobs, -1);  // the next moment; negative: when its step begins
+  int64_t decisions = 0;
+  bool passed = true;
+  const auto go_on = [&](size_t j) {
+    const auto job = JobId(j);
+    const int64_t m = at[j]++;
+    if (m < 0) return;
+    if (m == 0) gate->begin_step(job, 0);
+    const auto& asks = gate->asks(job);
+    const auto& reports = gate->reports(job);
+    if (std::binary_search(asks.begin(), asks.end(), m)) {
+      passed &= gate->may_pass(job, m), ++decisions;
+    }
+    if (std::binary_search(reports.begin(), reports.end(), m)) gate->passed(job, m);
+    if (m == moments) gate->end_step(job), at[j] = 0;
+  };
+  for (size_t j = 0; j < jobs; ++j) {  // each is seen alone
+    for (at[j] = 0; clock += 1, go_on(j), at[j] > 0;) {
+    }
+    at[j] = -1 - int64_t(j) * moments / 2;
+  }
+  for (auto _ : state) {
+    const int64_t before = decisions;
+    while (decisions < before + 1000) {
+      clock += 1;
+      for (size_t j = 0; j < jobs; ++j) go_on(j);
+    }
+  }
+  if (!passed) state.SkipWithError("a step waited that had room");
+  state.counters["per_decision"] = benchmark::Counter(
+      double(decisions), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+// Of those, whether a step may begin beside one that is a part of the way through.
+void Gate_ZicoBegins(benchmark::State& state) {
+  const auto regions = int32_t(state.range(0));
+  ZicoPool pool{.programs = {}, .region_bytes = 64, .regions = 2 * regions};
+  const int64_t moments = 4 * int64_t(regions) + 2;
+  for (int32_t j = 0; j < 2; ++j) {
+    RegionProgram program{.moments = moments, .uses = {}};
+    for (int32_t r = 0; r < regions; ++r) program.uses.push_back({2 * r, {j * regions + r}, {}});
+    for (int32_t r = regions - 1; r >= 0; --r) {
+      program.uses.push_back({4 * regions - 2 * r, {}, {j * regions + r}});
+    }
+    pool.programs.push_back({std::move(program)});
+  }
+  double clock = 0;
+  const auto gate = zico_gate(std::move(pool), &clock, {.first_part = 0.8});
+  const auto walk = [&](JobId job, int64_t from, int64_t to) {
+    const auto& asks = gate->asks(job);
+    const auto& reports = gate->reports(job);
+    bool passed = true;
+    for (int64_t m = from; m < to; ++m, ++clock) {
+      if (std::binary_search(asks.begin(), asks.end(), m)) passed &= gate->may_pass(job, m);
+      if (std::binary_search(reports.begin(), reports.end(), m)) gate->passed(job, m);
+    }
+    return passed;
+  };
+  bool passed = true;
+  for (JobId job = 0; job < 2; ++job) {
+    gate->begin_step(job, 0);
+    passed &= walk(job, 0, moments + 1);
+    gate->end_step(job);
+  }
+  gate->begin_step(0, 0);
+  passed &= walk(0, 0, moments / state.range(1));
+  for (auto _ : state) {
+    gate->begin_step(1, 0);
+    passed &= gate->may_pass(1, 0);
+    gate->leave(1);
+  }
+  if (!passed) state.SkipWithError("a step waited that had room");
+}
+
 // What a job's thread does at the edges of a step, with nobody to wait for: it asks and reports at
 // each node of a chain under tickets, jobs a step each in turn.
 void Pool_AsksAndReports(benchmark::State& state) {
@@ -167,7 +264,11 @@ void Pool_WakesAnotherThread(benchmark::State& state) {
 BENCHMARK(Pool_WakesAnotherThread)->Arg(2000)->UseRealTime()->Unit(benchmark::kMicrosecond);
 BENCHMARK(Pool_AsksAndReports)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Gate_TicketDecisions)->Args({2, 64})->Args({4, 64})->Unit(benchmark::kMicrosecond);
+BENCHMARK(Gate_ZicoDecisions)->Args({2, 64})->Args({4, 64})->Unit(benchmark::kMicrosecond);
+BENCHMARK(Gate_ZicoBegins)->Args({64, 2})->Args({64, 4})->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_EmptyKernels)->Arg(1000)->Arg(20000)->Unit(benchmark::kMicrosecond);
+BENCHMARK(Gate_ZicoDecisions)->Args({2, 64})->Args({4, 64})->Unit(benchmark::kMicrosecond);
+BENCHMARK(Gate_ZicoBegins)->Args({64, 2})->Args({64, 4})->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_EmptyKernelsTraced)->Arg(20000)->Unit(benchmark::kMicrosecond);
 BENCHMARK(Runner_TwoQueuesHopEvery100)->Arg(20000)->UseRealTime()->Unit(benchmark::kMicrosecond);
 

@@ -39,6 +39,7 @@
 #include "ops/sums/gates.h"
 #include "ops/sums/reduce.h"
 #include "ops/sums/scale_by.h"
+#include "ops/sums/square_tiles.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/clip_bits.h"
 #include "ops/tensors/columns.h"
@@ -173,6 +174,7 @@ std::span<const OpDef* const> all_ops() {
       &slice_grad_op,
       &softmax_op,
       &softmax_grad_op,
+      &square_tiles_op,
       &ssdc_decode_op,
       &ssdc_encode_op,
       &stack_op,
@@ -183,6 +185,7 @@ std::span<const OpDef* const> all_ops() {
       &sum_all_op,
       &sum_leading_op,
       &sum_of_squares_op,
+      &sum_tiles_op,
       &swap_leading_op,
       &tanh_op,
       &tanh_grad_op,

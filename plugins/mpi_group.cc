@@ -211,6 +211,12 @@ class MpiGroup final : public Group {
     }
     messages.finish(timeout_, "the talk between steps", activity());
   }
+  void bring(void* data, int64_t bytes, int from) override {
+    Messages messages(words_, rank_);
+    if (rank_ == 0) messages.receive(static_cast<std::byte*>(data), bytes, from);
+    if (rank_ == from) messages.send(static_cast<std::byte*>(data), bytes, 0);
+    messages.finish(timeout_, "the gathering of a checkpoint", activity());
+  }
   void set_timeout(double seconds) override { timeout_ = seconds; }
 
  private:

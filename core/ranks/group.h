@@ -67,6 +67,8 @@ class Group {
   virtual void share(const void* mine, void* all, int64_t bytes) = 0;
   // Of rank 0, to all.
   virtual void broadcast(void* data, int64_t bytes) = 0;
+  // Of another rank, to rank 0; the ranks that are neither do nothing.
+  virtual void bring(void* data, int64_t bytes, int from) = 0;
   // Ends all ranks, where this one cannot go on. To be called once its own error is told.
   [[noreturn]] void abandon(int exit_code) {
     end_all(exit_code);

@@ -63,10 +63,18 @@ class Worker {
       work.elements = std::max(work.elements, std::min(double(spec.numel()), touched));
     }
     work.bytes = std::max(0.0, work.bytes - work.host_bytes);
+    work.link_bytes = cost.link;
+    if (cost.link > 0) work.exchanged = std::max(bytes_of(in), bytes_of(out));
     return work;
   }
 
  private:
+  static double bytes_of(SpecSpan specs) {
+    double bytes = 0;
+    for (const TensorSpec& spec : specs) bytes += double(spec.bytes());
+    return bytes;
+  }
+
   int64_t copied_bytes(NodeId n) const {
     if (!storages_) return 0;
     const Node& node = program_.node(n);
@@ -150,6 +158,9 @@ double time_ms(const Work& work, const DeviceProfile& device) {
                      ? of_pieces(device.cache, device.thread_cache)
                      : of_pieces(device.memory, device.thread_memory) * device.memory_efficiency);
   if (linked) at_least(work.host_bytes, device.link * device.link_efficiency);
+  if (device.links) {
+    seconds = std::max(seconds, exchange_seconds(work.link_bytes, work.exchanged, *device.links));
+  }
   return kMs * (seconds + device.launch + (pieces > 1 ? device.fork : 0));
 }
 
@@ -207,30 +218,49 @@ void share_link(const Program& program, double part, Prediction& out) {
   out.step_ms = now;
 }
 
+// Every queue in order; returns how many there are.
+size_t run_queues(const Program& program, const ByNode<double>& node_ms, ByNode<double>& end_ms,
+                  double& step_ms) {
+  end_ms.resize(program.nodes.size());
+  std::vector<double> clock;  // by queue
+  for (NodeId n : program.nodes.ids()) {
+    const Node& node = program.node(n);
+    if (clock.size() <= node.queue) clock.resize(size_t(node.queue) + 1, 0);
+    double& now = clock[node.queue];
+    for (NodeId other : node.waits) now = std::max(now, end_ms[other]);
+    end_ms[n] = now += node_ms[n];
+    step_ms = std::max(step_ms, now);
+  }
+  return clock.size();
+}
+
 }  // namespace
+
+double step_ms_of(const Program& program, const ByNode<double>& node_ms) {
+  ByNode<double> end_ms;
+  double step_ms = 0;
+  run_queues(program, node_ms, end_ms, step_ms);
+  return step_ms;
+}
 
 Prediction predict(const Program& program, const DeviceProfile& device, const Storages* storages) {
   Prediction out;
   out.node_ms.resize(program.nodes.size());
   Worker worker(program, storages);
-  out.end_ms.resize(program.nodes.size());
-  std::vector<double> clock;  // by queue
   for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
     const Work work = worker.work(n);
     double ms = time_ms(work, device);
-    if (device.times && work.runs) ms = device.times->of(program, n, ms);
+    const bool on_the_way = device.links && work.link_bytes > 0;  // nobody has measured that here
+    if (device.times && work.runs && !on_the_way) ms = device.times->of(program, n, ms);
     out.node_ms[n] = ms;
     out.by_phase[size_t(node.phase)] += ms;
     out.flops += work.flops, out.bytes += work.bytes, out.host_bytes += work.host_bytes;
-    if (clock.size() <= node.queue) clock.resize(size_t(node.queue) + 1, 0);
-    double& now = clock[node.queue];
-    for (NodeId other : node.waits) now = std::max(now, out.end_ms[other]);
-    out.end_ms[n] = now += ms;
-    out.step_ms = std::max(out.step_ms, now);
+    out.link_bytes += work.link_bytes;
   }
+  const size_t queues = run_queues(program, out.node_ms, out.end_ms, out.step_ms);
   const double part = device.link > 0 ? device.link_both / (2 * device.link) : 0;
-  if (part > 0 && part < 1 && clock.size() > 2) share_link(program, part, out);
+  if (part > 0 && part < 1 && queues > 2) share_link(program, part, out);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/op.h"
 #include "core/program.h"
+#include "memory/price/links.h"
 
 namespace pal {
 
@@ -43,6 +44,9 @@ struct DeviceProfile {
   double thread_f32 = 0, thread_vector = 0, thread_memory = 0, thread_cache = 0;
   double fork = 0;
   double matmul_efficiency = 1, memory_efficiency = 1, link_efficiency = 1;
+  double busy = 0, idle = 0;  // watts while it computes, and while it waits; 0: not known
+  // What joins it to the devices of the other ranks; null: exchanges take no time on the way.
+  std::shared_ptr<const Links> links = nullptr;
   std::shared_ptr<const NodeTimes> times =
       nullptr;  // measured, in place of what follows from these
 };
@@ -63,6 +67,8 @@ struct Work {
   double flops = 0;
   double bytes = 0;         // in the device's memory
   double host_bytes = 0;    // over the host link
+  double link_bytes = 0;    // that a rank sends to others: Cost::link
+  double exchanged = 0;     // bytes of the tensors that they are of, whole
   double results = 0;       // elements of the largest output
   double elements = 0;      // of the largest output or operand, of which as much as is read
   DType type = DType::f32;  // of the operands: 16 bits where two of them have 16
@@ -85,7 +91,8 @@ double peak_rate(const Work& work, const DeviceProfile& device);
 double pieces_of(const Work& work, const DeviceProfile& device);
 double occupancy(const Work& work, const DeviceProfile& device);
 
-// max(flops / rate, bytes / bandwidth, host bytes / link) + launch, in milliseconds. Where a
+// max(flops / rate, bytes / bandwidth, host bytes / link, exchange_seconds()) + launch, in
+// milliseconds. Where a
 // thread's rates are known, a node of few pieces has those of as many threads; a node of more than
 // one piece costs the fork.
 double time_ms(const Work& work, const DeviceProfile& device);
@@ -94,16 +101,19 @@ struct Prediction {
   double step_ms = 0;                      // until the last queue is done
   std::array<double, kPhases> by_phase{};  // milliseconds of the nodes of a phase, on any queue
   ByNode<double> node_ms, end_ms;          // what it takes; when it is done
-  double flops = 0, bytes = 0, host_bytes = 0;
+  double flops = 0, bytes = 0, host_bytes = 0, link_bytes = 0;
 
   double of(Phase phase) const { return by_phase[size_t(phase)]; }
 };
 
 // Every queue runs its nodes in order, and each node once the ones that it waits for are done.
 // Where the directions of the link share it (link_both), copies under way at once take longer.
-// Takes time linear in the program; about 5 ms for 20,000 nodes.
+// Exchanges between ranks stand in the queue that their node names: what others do in the meantime
+// they do not see. Takes time linear in the program; about 5 ms for 20,000 nodes.
 Prediction predict(const Program& program, const DeviceProfile& device,
                    const Storages* storages = nullptr);
+// When the step would end if its nodes took so long, in milliseconds.
+double step_ms_of(const Program& program, const ByNode<double>& node_ms);
 
 // A step's predicted time, as plans report it.
 struct StepTime {

@@ -221,6 +221,12 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
   return *(programs_[name] = std::move(made));
 }
 
+std::vector<Executable*> ProgramSet::all() {
+  std::vector<Executable*> out;
+  for (const auto& [name, program] : programs_) out.push_back(program.get());
+  return out;
+}
+
 Executable* ProgramSet::find(const std::string& name) {
   auto found = programs_.find(name);
   return found == programs_.end() ? nullptr : found->second.get();

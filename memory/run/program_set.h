@@ -169,6 +169,7 @@ class ProgramSet {
   Executable* add_below(int64_t bytes, const std::string& name, Program program,
                         const CompileOptions& options);
   Executable* find(const std::string& name);
+  std::vector<Executable*> all();  // by name
   // The same device with another number of threads, say: the programs are gone, to be added again
   // for it. The state stays.
   void use_device(const Device& device);

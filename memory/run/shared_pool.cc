@@ -99,7 +99,7 @@ void SharedPool::attach(JobId job, const std::shared_ptr<Accelerator>& queues) {
 void SharedPool::forget(JobId job) {
   std::lock_guard lock(mutex_);
   Member& m = at(job);
-  m.programs.clear(), m.on_circle.reset(), m.program = 0, m.own_bytes = 0;
+  m.programs.clear(), m.on_circle.clear(), m.program = 0, m.own_bytes = 0;
   is_current_ = false;
 }
 
@@ -129,6 +129,14 @@ PoolOffsets SharedPool::offset_of(JobId job, const StepShape& shape) const {
     if (program.shape.buffers == shape.buffers) return program.offset;
   }
   return {};
+}
+
+int64_t SharedPool::steps_of(JobId job, const StepShape& shape) const {
+  std::lock_guard lock(mutex_);
+  for (const Added& program : at(job).programs) {
+    if (program.shape.buffers == shape.buffers) return program.steps;
+  }
+  return 0;
 }
 
 int64_t SharedPool::resident() const {
@@ -192,16 +200,17 @@ void SharedPool::begin_step(JobId job, size_t program) {
   std::unique_lock lock(mutex_);
   Member& m = at(job);
   m.program = program;
-  if (std::exchange(m.late, false)) is_current_ = false;
   if (!in_use_) throw ProgramError("a pool that is not yet in use");
   const Clock::time_point begin = Clock::now();
   bool waited = false, asked_alone = false;
   while (true) {
+    // Others may have gone on without it, also while it waits here.
+    if (std::exchange(m.late, false)) is_current_ = false;
     // Whoever is inside a step need not wait for this job meanwhile: it holds nothing. What is
     // asked for is done when all are between steps.
     if (!is_right() && gate_ && m.slot >= 0) {
       gate_->leave(slot(job));
-      if (!has_one_rule()) is_current_ = false;
+      if (!has_one_rule(group_of(job))) is_current_ = false;
       changed_.notify_all();
     }
     if (!is_right() && !any_inside()) {
@@ -228,7 +237,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
   m.inside = true, m.waited_seconds = 0, m.begun = Clock::now();
   if (holder_ == job) holder_stepped_ = true;
   look_at_clock();
-  gate_->begin_step(slot(job), program);
+  gate_->begin_step(slot(job), group_of(job).is_circle ? m.on_circle.at(program) : program);
   if (!m.events) return;
   m.queues->prefer(use_.way.first == slot(job));
   if (m.programs[program].alone) ++barrier_;
@@ -261,9 +270,9 @@ void SharedPool::wait_in_thread(JobId job, int64_t moment, std::unique_lock<std:
                           may_go_on)) {
       break;
     }
-    if (!is_circle_) continue;
-    for (size_t j = 0; j < members_.size(); ++j) {
-      Member& late = members_[j];
+    if (!group_of(job).is_circle) continue;
+    for (const JobId j : group_of(job).jobs) {
+      Member& late = at(j);
       if (late.inside || late.left || late.slot < 0) continue;
       gate_->leave(JobId(late.slot)), late.late = true;  // until it begins a step
     }
@@ -294,7 +303,7 @@ void SharedPool::end_step(JobId job) {
   if (m.events) {
     m.events->end_step();
     if (m.programs[m.program].alone) ++barrier_;
-    if (is_in_turns() || follows_device()) {
+    if (is_in_turns(job) || follows_device()) {
       lock.unlock();
       m.events->wait_for_last();
       lock.lock();
@@ -304,6 +313,7 @@ void SharedPool::end_step(JobId job) {
   gate_->end_step(slot(job));
   count_shift(job);
   m.inside = false, m.step_seconds = seconds_since(m.begun) - m.waited_seconds;
+  ++m.programs[m.program].steps;
   ++m.stats.steps, m.stats.worked_seconds += m.step_seconds;
   m.stats.predicted_ms += m.programs[m.program].shape.ms();
   std::erase(alone_, job);

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,12 +47,13 @@ struct JobNeeds {
 // How a pool is used from now on.
 struct PoolUse {
   // Its kind is the rule, for the steps that it was planned for. Under a circle or tickets, steps
-  // of other programs (other buckets, validation) run under tickets.
+  // of other programs (other buckets, validation) run under tickets. Of groups each has a part of
+  // the pool and a rule of its own; a program that is taller than the part runs alone.
   CorunWay way;
   std::vector<JobId> jobs;  // the pool's job that each of the way's jobs is; none are left out
   int64_t bytes = 0;        // of the pool
-  // By job of the way: the bytes of its part where jobs run beside each other. A program that needs
-  // more runs alone, and may have the whole pool.
+  // By job of the way: the bytes of its part where jobs run beside each other (also within a
+  // group). A program that needs more runs alone, and may have the whole pool.
   std::vector<int64_t> parts = {};
   double slice_seconds = 0;  // in turns: a job's turn lasts so long; 0: one step
   // Shapes of a circle, which it points to.
@@ -90,6 +92,8 @@ class SharedPool {
   const PoolOffsets& offset(JobId job, size_t program) const;
   // Likewise, of the program with this shape; empty where there is none.
   PoolOffsets offset_of(JobId job, const StepShape& shape) const;
+  // How many steps the program with this shape has run.
+  int64_t steps_of(JobId job, const StepShape& shape) const;
   // Counts the uses.
   int64_t version() const { return version_; }
   // Counts the uses and the gates: so long offset() and stops() stay.
@@ -121,13 +125,15 @@ class SharedPool {
     int64_t height = 0;          // of them
     PoolOffsets offset = {};     // now
     RegionProgram regions = {};  // now
+    int64_t steps = 0;           // that it has run
     bool alone = false;          // now: nobody else may be inside a step meanwhile
   };
   struct Member {
     std::deque<Added> programs;
-    std::optional<size_t> on_circle;  // the program that the circle is for
-    size_t program = 0;               // that it runs, or ran last
-    int slot = -1;                    // of the way's jobs; -1: none
+    std::map<size_t, size_t> on_circle;  // programs that are on it, and which of its own they are
+    size_t program = 0;                  // that it runs, or ran last
+    int slot = -1;                       // of the way's jobs; -1: none
+    size_t group = 0, place = 0;         // where that is: its group, and which of the group's jobs
     bool inside = false, left = false;
     bool late = false;          // others on the circle go on without it
     double step_seconds = 0;    // of its last step, without waiting
@@ -143,11 +149,21 @@ class SharedPool {
     int64_t seen = 0;            // the barrier that its queue has waited at
     std::vector<Passed> behind;  // what of each of the way's jobs it has waited for
   };
+  // Jobs that go by one rule in a part of the pool.
+  struct Group {
+    const CorunWay* way = nullptr;
+    std::vector<JobId> jobs;  // of the pool
+    int64_t base = 0, bytes = 0;
+    int64_t region_bytes = 64;
+    bool is_circle = false;  // the rule that is in force
+  };
   Member& at(JobId job) { return members_[size_t(job)]; }
   const Member& at(JobId job) const { return members_[size_t(job)]; }
   JobId slot(JobId job) const { return JobId(at(job).slot); }
-  bool has_one_rule() const;
-  bool all_on_circle() const;
+  Group& group_of(JobId job) { return groups_[at(job).group]; }
+  static bool has_one_rule(const Group& group);
+  bool all_on_circle(const Group& group) const;
+  bool wants_circle(const Group& group) const;
   bool any_inside() const;
   bool is_right() const;
   bool may_enter(JobId job);
@@ -155,7 +171,9 @@ class SharedPool {
   void pass_turn(JobId from);
   void place(JobId job, size_t program);
   void settle();
+  void make_groups();
   void make_gate();
+  std::unique_ptr<PoolGate> gate_for(Group& group);
   void commit(int64_t bytes, int64_t addresses);
   void wait_in_thread(JobId job, int64_t moment, std::unique_lock<std::mutex>& lock);
   void wait_on_device(JobId job, const std::vector<Passed>& others);
@@ -165,7 +183,7 @@ class SharedPool {
     if (zico_) clock_ms_ = 1000 * seconds_since(made_);
   }
   void count_shift(JobId job);
-  bool is_in_turns() const { return use_.way.kind == CorunWay::Kind::turns; }
+  bool is_in_turns(JobId job) { return group_of(job).way->kind == CorunWay::Kind::turns; }
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -173,8 +191,8 @@ class SharedPool {
   std::optional<PoolUse> next_;
   bool in_use_ = false;
   int64_t version_ = 0, gate_version_ = 0;
-  int64_t region_bytes_ = 64;
-  CommittedPages pages_;  // of the processor
+  std::vector<Group> groups_;  // of the use
+  CommittedPages pages_;       // of the processor
   const std::shared_ptr<Accelerator> accelerator_;
   std::byte* block_ = nullptr;  // of the accelerator
   int64_t block_bytes_ = 0;
@@ -183,7 +201,6 @@ class SharedPool {
   double clock_ms_ = 0;  // since then; for gates that go by a clock
   std::unique_ptr<PoolGate> gate_;
   const ZicoGate* zico_ = nullptr;  // the gate, where it is Zico's
-  bool is_circle_ = false;          // the gate's rule
   bool is_current_ = false;         // it knows all programs, and who takes part
   std::deque<JobId> alone_;         // who runs alone, or waits for it
   // Counts the moments behind which whoever begins a step comes behind all steps before them.

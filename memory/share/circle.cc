@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/spec.h"
@@ -17,18 +18,19 @@ struct Stretch {
 };
 
 struct Item {
-  size_t job, buffer;
+  size_t job, program, buffer;
   int64_t bytes;
   Lifetime life;                   // within its job's step
   std::vector<Stretch> stretches;  // in order
 };
 
-std::vector<Stretch> stretches_of(const Circle& circle, const JobOnCircle& job,
+std::vector<Stretch> stretches_of(const Circle& circle, const JobOnCircle& job, size_t program,
                                   const Lifetime& life) {
   std::vector<Stretch> out;
   const int64_t period = circle.period;
   for (int i = 0; i < job.steps; ++i) {
-    const int64_t from = job.time(i, life.begin), length = job.time(i, life.end) - from;
+    const int64_t from = job.time(i, life.begin, program);
+    const int64_t length = job.time(i, life.end, program) - from;
     const int64_t begin = from % period, end = begin + length;
     if (end > period) out.push_back({0, end - period});
     out.push_back({begin, std::min(end, period)});
@@ -42,17 +44,21 @@ std::vector<Item> items_of(const Circle& circle) {
   std::vector<Item> items;
   for (size_t j = 0; j < circle.jobs.size(); ++j) {
     const JobOnCircle& job = circle.jobs[j];
-    for (size_t i = 0; i < job.shape->buffers.size(); ++i) {
-      const SharableBuffer& b = job.shape->buffers[i];
-      items.push_back({j, i, b.bytes, b.life, stretches_of(circle, job, b.life)});
+    for (size_t p = 0; p < job.programs(); ++p) {
+      const auto& buffers = job.program(p).buffers;
+      for (size_t i = 0; i < buffers.size(); ++i) {
+        const SharableBuffer& b = buffers[i];
+        items.push_back({j, p, i, b.bytes, b.life, stretches_of(circle, job, p, b.life)});
+      }
     }
   }
   return items;
 }
 
-// Steps of one job follow one another, so that what it holds is compared within a step.
+// Steps of one job follow one another, so that what it holds is compared within a step, which is of
+// one program.
 bool alive_together(const Item& a, const Item& b) {
-  if (a.job == b.job) return a.life.overlaps(b.life);
+  if (a.job == b.job) return a.program == b.program && a.life.overlaps(b.life);
   auto i = a.stretches.begin();
   auto j = b.stretches.begin();
   while (i != a.stretches.end() && j != b.stretches.end()) {
@@ -107,7 +113,7 @@ class Fitter {
   std::vector<size_t> placed_;  // by offset
 };
 
-// The stretch of the circle over which most bytes are alive: a time in it.
+// The stretch of the circle over which most bytes may be alive: a time in it.
 struct Hottest {
   int64_t time = 0, bytes = 0;
 };
@@ -115,12 +121,16 @@ struct Hottest {
 Hottest hottest_of(const std::vector<Item>& items) {
   struct Change {
     int64_t time, bytes;
+    size_t job, program;
   };
   std::vector<Change> changes;
+  std::vector<std::vector<int64_t>> held;  // by job, by program
   for (const Item& item : items) {
+    held.resize(std::max(held.size(), item.job + 1));
+    held[item.job].resize(std::max(held[item.job].size(), item.program + 1), 0);
     for (const Stretch& s : item.stretches) {
-      changes.push_back({s.begin, item.bytes});
-      changes.push_back({s.end, -item.bytes});
+      changes.push_back({s.begin, item.bytes, item.job, item.program});
+      changes.push_back({s.end, -item.bytes, item.job, item.program});
     }
   }
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
@@ -129,7 +139,11 @@ Hottest hottest_of(const std::vector<Item>& items) {
   Hottest most;
   int64_t alive = 0;
   for (const Change& change : changes) {
-    alive += change.bytes;
+    // Of a job's programs one runs: the one that holds most.
+    std::vector<int64_t>& programs = held[change.job];
+    alive -= *std::max_element(programs.begin(), programs.end());
+    programs[change.program] += change.bytes;
+    alive += *std::max_element(programs.begin(), programs.end());
     if (alive > most.bytes) most = {change.time, alive};
   }
   return most;
@@ -138,23 +152,39 @@ Hottest hottest_of(const std::vector<Item>& items) {
 PoolPlacement taken_apart(const Circle& circle, const std::vector<Item>& items,
                           const std::vector<int64_t>& offset, int64_t height, int64_t bound) {
   PoolPlacement out{.height = height, .lower_bound = bound};
-  for (const JobOnCircle& job : circle.jobs) out.offset.emplace_back(job.shape->buffers.size());
-  for (size_t i = 0; i < items.size(); ++i) out.offset[items[i].job][items[i].buffer] = offset[i];
+  for (const JobOnCircle& job : circle.jobs) {
+    out.offset.emplace_back(job.shape->buffers.size());
+    auto& others = out.others.emplace_back();
+    for (const StepShape* other : job.others) others.emplace_back(other->buffers.size());
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    const auto [job, program, buffer] = std::tuple(items[i].job, items[i].program, items[i].buffer);
+    (program == 0 ? out.offset[job] : out.others[job][program - 1])[buffer] = offset[i];
+  }
   return out;
 }
 
 }  // namespace
 
-int64_t JobOnCircle::time(int i, int64_t moment) const {
+int64_t JobOnCircle::time(int i, int64_t moment, size_t p) const {
   // Both terms rise, the first one strictly.
-  const int64_t tick = shape->tick[size_t(moment)];
-  const double part = double(tick) / double(shape->ticks());
-  return begins + i * lasts + tick + int64_t(part * double(lasts - shape->ticks()));
+  const StepShape& step = program(p);
+  const int64_t tick = step.tick[size_t(moment)];
+  const double part = double(tick) / double(step.ticks());
+  return begins + i * lasts + tick + int64_t(part * double(lasts - step.ticks()));
+}
+
+int64_t offset_of(const PoolPlacement& placement, size_t job, size_t program, size_t buffer) {
+  return (program == 0 ? placement.offset[job] : placement.others[job][program - 1])[buffer];
 }
 
 void check_circle(const Circle& circle) {
   for (const JobOnCircle& job : circle.jobs) {
-    if (job.lasts < job.shape->ticks() || job.steps < 1 || job.begins < 0 ||
+    int64_t longest = 0;
+    for (size_t p = 0; p < job.programs(); ++p) {
+      longest = std::max(longest, job.program(p).ticks());
+    }
+    if (job.lasts < longest || job.steps < 1 || job.begins < 0 ||
         job.steps * job.lasts > circle.period) {
       throw ProgramError("[share] " + std::to_string(job.steps) + " steps of " + job.shape->name +
                          ", " + std::to_string(job.lasts) + " ticks each, do not fit a period of " +
@@ -237,7 +267,9 @@ PoolPlacement place_apart(std::span<const StepShape* const> shapes, int64_t heig
 void check_placement(const Circle& circle, const PoolPlacement& placement) {
   check_circle(circle);
   const std::vector<Item> items = items_of(circle);
-  const auto begin = [&](const Item& item) { return placement.offset[item.job][item.buffer]; };
+  const auto begin = [&](const Item& item) {
+    return offset_of(placement, item.job, item.program, item.buffer);
+  };
   std::vector<const Item*> by_offset;
   for (const Item& item : items) {
     if (begin(item) < 0 || begin(item) + item.bytes > placement.height) {

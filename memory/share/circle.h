@@ -20,9 +20,14 @@ struct JobOnCircle {
   int steps = 1;
   int64_t begins = 0;  // ticks: of the first step
   int64_t lasts = 0;   // ticks that each step takes, no fewer than alone
+  // Other programs of the job, its other buckets say, any of which may run in a step's place: how
+  // far they are is counted in the circle's time, in which all last equally long.
+  std::vector<const StepShape*> others = {};
 
+  size_t programs() const { return 1 + others.size(); }
+  const StepShape& program(size_t p) const { return p == 0 ? *shape : *others[p - 1]; }
   // When a moment of step `i` comes, on a line: it may be a period or more.
-  int64_t time(int i, int64_t moment) const;
+  int64_t time(int i, int64_t moment, size_t program = 0) const;
 };
 
 struct Circle {
@@ -30,7 +35,7 @@ struct Circle {
   std::vector<JobOnCircle> jobs;
 };
 
-// ProgramError where a job's steps do not fit the period, or are shorter than alone.
+// ProgramError where a job's steps do not fit the period, or are shorter than any program alone.
 void check_circle(const Circle& circle);
 
 // Most bytes of the pool alive at once: no placement is lower.
@@ -40,10 +45,14 @@ int64_t most_alive(const Circle& circle);
 using PoolOffsets = std::vector<int64_t>;
 
 struct PoolPlacement {
-  std::vector<PoolOffsets> offset = {};  // by job
-  int64_t height = 0;                    // bytes of the pool
-  int64_t lower_bound = 0;               // most_alive()
+  std::vector<PoolOffsets> offset = {};               // by job
+  std::vector<std::vector<PoolOffsets>> others = {};  // by job, by other program
+  int64_t height = 0;                                 // bytes of the pool
+  int64_t lower_bound = 0;                            // most_alive()
 };
+
+// What a storage begins at in the pool.
+int64_t offset_of(const PoolPlacement& placement, size_t job, size_t program, size_t buffer);
 
 // First fit by several orders; the lowest, or the first within `enough` bytes.
 PoolPlacement place_on(const Circle& circle, int64_t enough = 0, const Deadline& deadline = {});

@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "memory/share/grouped_gate.h"
+#include "memory/share/local_areas.h"
 #include "memory/share/pace.h"
 
 namespace pal {
@@ -17,9 +19,10 @@ constexpr size_t kPatterns = 4;  // that are tried, those with the shortest idle
 constexpr int kShifts = 48;
 // How far a circle is stretched, from all at once to one after the other.
 constexpr std::array kStretches = {0.0, 0.08, 0.16, 0.3, 0.45, 0.6, 0.8};
-constexpr int kHeights = 8;     // of a pool for tickets
-constexpr double kRounds = 12;  // that are simulated
-constexpr int kBins = 256;      // of a step
+constexpr int kHeights = 8;        // of a pool for tickets
+constexpr double kRounds = 12;     // that are simulated
+constexpr int kBins = 256;         // of a step
+constexpr double kNoGain = 0.005;  // of the rates
 constexpr int kPacedShifts = 32;
 constexpr size_t kPaced = 4;        // of them, the fastest
 constexpr double kPacedRounds = 6;  // that are simulated to know which
@@ -88,6 +91,7 @@ const char* to_string(CorunWay::Kind kind) {
     case CorunWay::Kind::tickets: return "tickets";
     case CorunWay::Kind::turns: return "turns";
     case CorunWay::Kind::zico: return "zico";
+    case CorunWay::Kind::groups: return "groups";
   }
   return "";
 }
@@ -100,12 +104,47 @@ std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes) 
   return rates;
 }
 
+bool starves(const CorunWay& way, const std::vector<double>& in_turns) {
+  constexpr double kLeast = 0.5;
+  for (size_t j = 0; way.first >= 0 && j < way.rate.size(); ++j) {
+    if (way.rate[j] < kLeast * in_turns[j]) return true;
+  }
+  return false;
+}
+
+std::vector<double> simulate_way(CorunWay& way, const std::vector<const StepShape*>& shapes) {
+  std::vector<SimulatedJob> jobs;
+  double round_ms = 0;
+  for (const StepShape* shape : shapes) {
+    jobs.push_back({.programs = {shape}}), round_ms += shape->ms();
+  }
+  const auto gate = way.gate(shapes);
+  const SimulatedRun run = simulate(jobs, *gate, kRounds * round_ms, {.first = way.first});
+  way.rate = run.rate;
+  for (size_t j = 0; j < way.rate.size(); ++j) {
+    way.rate[j] *= shapes[j]->ms_alone() / shapes[j]->ms();
+  }
+  way.total = std::accumulate(way.rate.begin(), way.rate.end(), 0.0);
+  return run.rate;
+}
+
 std::unique_ptr<PoolGate> CorunWay::gate(const std::vector<const StepShape*>& shapes) const {
   switch (kind) {
     case Kind::beside: return open_gate();
-    case Kind::circle: return circle_gate(circle, waits);
+    case Kind::circle:
+      return program_waits.empty() ? circle_gate(circle, waits)
+                                   : programs_gate(circle, program_waits);
     case Kind::turns: return turn_gate();
     case Kind::zico: throw ProgramError("[share] Zico's gate goes by a clock");
+    case Kind::groups: {
+      std::vector<std::unique_ptr<PoolGate>> gates;
+      for (size_t g = 0; g < groups.size(); ++g) {
+        std::vector<const StepShape*> of_group;
+        for (const JobId j : members[g]) of_group.push_back(shapes[size_t(j)]);
+        gates.push_back(groups[g].gate(of_group));
+      }
+      return grouped_gate(std::move(gates), members);
+    }
     case Kind::tickets: break;
   }
   const int64_t region = region_bytes_of(pool_bytes);
@@ -132,7 +171,7 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearch
   // Of the jobs that could go first, the one that makes most of it.
   for (size_t j = 0; options.can_prefer && shapes_.size() > 1 && j < shapes_.size(); ++j) {
     Beside with = beside_with(JobId(j));
-    if (with.way.total <= ways.back().way.total || starves(with.way)) continue;
+    if (with.way.total <= ways.back().way.total || starves(with.way, turns_.rate)) continue;
     ways.resize(1);
     ways.push_back(std::move(with));
   }
@@ -142,19 +181,10 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearch
   for (const Beside& way : ways) add_tickets(way.way.first), add_circles(way);
 }
 
-// Whether letting one job go first leaves another much less than turns would.
-bool CorunSearch::starves(const CorunWay& way) const {
-  constexpr double kLeast = 0.5;
-  for (size_t j = 0; way.first >= 0 && j < way.rate.size(); ++j) {
-    if (way.rate[j] < kLeast * turns_.rate[j]) return true;
-  }
-  return false;
-}
-
 CorunSearch::Beside CorunSearch::beside_with(JobId first) const {
   Beside out{.way = {.kind = CorunWay::Kind::beside, .first = first}, .speed = {}};
   for (size_t j = 0; j < shapes_.size(); ++j) out.way.pool_bytes += part_of(j);
-  out.speed = simulate_way(out.way);
+  out.speed = simulate_way(out.way, shapes_);
   return out;
 }
 
@@ -166,7 +196,7 @@ void CorunSearch::add_tickets(JobId first) {
         tickets_.emplace_back(CorunWay{.kind = CorunWay::Kind::tickets, .first = first});
     way.placement = place_apart(shapes_, height);
     way.pool_bytes = way.placement.height;
-    simulate_way(way);
+    simulate_way(way, shapes_);
   }
 }
 
@@ -268,38 +298,35 @@ void CorunSearch::add_tries(const Beside& beside, const std::vector<int>& steps)
   }
 }
 
-std::vector<double> CorunSearch::simulate_way(CorunWay& way) const {
-  std::vector<SimulatedJob> jobs;
-  for (const StepShape* shape : shapes_) jobs.push_back({.programs = {shape}});
-  const auto gate = way.gate(shapes_);
-  const SimulatedRun run = simulate(jobs, *gate, kRounds * round_ms_, {.first = way.first});
-  way.rate = run.rate;
-  for (size_t j = 0; j < way.rate.size(); ++j) {
-    way.rate[j] *= shapes_[j]->ms_alone() / shapes_[j]->ms();
-  }
-  way.total = std::accumulate(way.rate.begin(), way.rate.end(), 0.0);
-  return run.rate;
+CorunWay CorunSearch::placed(const Try& t, bool local) const {
+  CorunWay way{.kind = CorunWay::Kind::circle, .first = t.first};
+  way.circle = t.circle;
+  way.has_local = local;
+  way.placement = local ? place_with_local(way.circle) : place_on(way.circle);
+  check_placement(way.circle, way.placement);
+  way.pool_bytes = way.placement.height;
+  way.waits = waits_of(way.circle, way.placement, grain_);
+  way.paced = t.paced;
+  if (t.paced) way.waits = paced(way.circle, std::move(way.waits));
+  check_waits(way.circle, way.waits);
+  simulate_way(way, shapes_);
+  return way;
 }
 
 const CorunWay& CorunSearch::place(Try& t) {
   if (t.way) return *t.way;
-  CorunWay way{.kind = CorunWay::Kind::circle, .first = t.first};
-  way.circle = t.circle;
-  way.placement = place_on(way.circle);
-  check_placement(way.circle, way.placement);
-  way.pool_bytes = way.placement.height;
-  way.waits = waits_of(way.circle, way.placement, grain_);
-  if (t.paced) way.waits = paced(way.circle, std::move(way.waits));
-  check_waits(way.circle, way.waits);
-  simulate_way(way);
-  return *(t.way = std::move(way));
+  t.way = placed(t, false);
+  const bool waits = t.way->total < (1 - kNoGain) * beside_.total;
+  if (waits) t.with_local = placed(t, true);
+  return *t.way;
 }
 
 // The best of `best`, which may be null, and of all ways side by side.
 const CorunWay* CorunSearch::best(int64_t budget, CorunGoal goal, const CorunWay* best) {
   const int64_t pool = budget - own_bytes_;
   const auto consider = [&](const CorunWay& way) {
-    if (way.pool_bytes > pool || (best && way.total <= best->total) || starves(way)) return;
+    if (way.pool_bytes > pool || (best && way.total <= best->total) || starves(way, turns_.rate))
+      return;
     for (size_t j = 0; goal == CorunGoal::fair && j < way.rate.size(); ++j) {
       if (way.rate[j] < turns_.rate[j]) return;
     }
@@ -308,7 +335,9 @@ const CorunWay* CorunSearch::best(int64_t budget, CorunGoal goal, const CorunWay
   for (const CorunWay& way : besides_) consider(way);
   for (const CorunWay& way : tickets_) consider(way);
   for (Try& t : tries_) {
-    if (t.at_least <= pool) consider(place(t));
+    if (t.at_least > pool) continue;
+    consider(place(t));
+    if (t.with_local) consider(*t.with_local);
   }
   return best;
 }

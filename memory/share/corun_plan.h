@@ -9,6 +9,7 @@
 
 #include "memory/share/circle.h"
 #include "memory/share/gate.h"
+#include "memory/share/programs_gate.h"
 #include "memory/share/simulate.h"
 #include "memory/share/step_shape.h"
 
@@ -29,6 +30,7 @@ struct CorunWay {
     tickets,  // placed apart, regions of the pool taken as they become free
     turns,    // one step at a time
     zico,     // regions as they become free, steps that begin late enough (zico_plan.h)
+    groups,   // some jobs this way, some that, each group in a part of the pool (pairs_plan.h)
   };
   Kind kind = Kind::turns;
   int64_t pool_bytes = 0;
@@ -37,7 +39,14 @@ struct CorunWay {
   PoolPlacement placement = {};   // of a circle and of tickets
   Circle circle = {};
   CircleWaits waits = {};
+  bool paced = false;               // they have those of pace.h
+  bool has_local = false;           // what lives for a moment lies apart (local_areas.h)
+  ProgramWaits program_waits = {};  // where other programs are on the circle too
   JobId first = -1;  // whose nodes go first where all cannot have what they ask for; -1: nobody's
+
+  // Of the kind groups: how each goes, one behind the other in the pool, and whose they are.
+  std::vector<CorunWay> groups = {};
+  std::vector<std::vector<JobId>> members = {};
 
   // Not of the kind zico, which goes by a clock: zico_gate_of().
   std::unique_ptr<PoolGate> gate(const std::vector<const StepShape*>& shapes) const;
@@ -46,6 +55,20 @@ const char* to_string(CorunWay::Kind kind);
 
 // What each job's rate is in turns: its part of a round in which every job takes a step.
 std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes);
+
+// Whether letting one job go first leaves another much less than its rate in turns.
+bool starves(const CorunWay& way, const std::vector<double>& in_turns);
+
+// Simulates a way, and fills in its rates, relative to each job alone. Returns them relative to the
+// shapes' own times.
+std::vector<double> simulate_way(CorunWay& way, const std::vector<const StepShape*>& shapes);
+
+// Puts other programs of the jobs on a way's circle, by job, the commonest first: as many of them
+// as there is room for in a pool of so many bytes, with what they need for waits. Those that take
+// longer than the circle's steps are left out. A way of another kind, and one for which there is no
+// room, stays as it is.
+void add_programs(CorunWay& way, const std::vector<std::vector<const StepShape*>>& others,
+                  int64_t pool_bytes);
 
 struct CorunSearchOptions {
   int64_t grain = 64;      // bytes by which storages of two jobs are told apart
@@ -80,6 +103,8 @@ class CorunSearch {
     bool paced = false;           // jobs keep their shift (pace.h)
     int64_t at_least = 0;         // most bytes alive
     std::optional<CorunWay> way;  // once it has been placed and simulated
+    // Likewise, with local areas; nothing where nobody waits anyway.
+    std::optional<CorunWay> with_local;
   };
   // Each job with all that it needs, and what its speed is then relative to the shape's own time.
   struct Beside {
@@ -87,15 +112,13 @@ class CorunSearch {
     std::vector<double> speed;
   };
   Beside beside_with(JobId first) const;
-  bool starves(const CorunWay& way) const;
   void add_tickets(JobId first);
   void add_circles(const Beside& beside);
   void add_tries(const Beside& beside, const std::vector<int>& steps);
   void add_paced(const Beside& beside, const std::vector<int>& steps);
   double paced_total(const Circle& circle) const;
   const CorunWay& place(Try& t);
-  // Fills in the rates, relative to each job alone. Returns them relative to the shapes' own times.
-  std::vector<double> simulate_way(CorunWay& way) const;
+  CorunWay placed(const Try& t, bool local) const;
   const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);
 
   std::vector<const StepShape*> shapes_;

@@ -1,14 +1,14 @@
-// Four rules: waits of a circle, tickets for regions, turns, and none.
+// Three rules: waits of a circle, turns, and none.
 #include "memory/share/gate.h"
 
 #include <algorithm>
 #include <deque>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
 
 #include "core/error.h"
+#include "memory/share/moments.h"
 
 namespace pal {
 namespace {
@@ -57,13 +57,6 @@ Progress last_end_before(const Circle& circle, const Piece& earlier, const Piece
     last.step = std::max(last.step, s + periods * a.steps);
   }
   return last;
-}
-
-// Both sorted.
-std::vector<int64_t> merged(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-  std::vector<int64_t> all;
-  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(all));
-  return all;
 }
 
 class CircleGate final : public PoolGate {
@@ -132,7 +125,7 @@ class CircleGate final : public PoolGate {
   }
   std::vector<int64_t> stops(JobId job) const override {
     std::vector<int64_t> all = reports_[size_t(job)][0];
-    for (const auto& asks : asks_[size_t(job)]) all = merged(all, asks);
+    for (const auto& asks : asks_[size_t(job)]) all = merged_moments(all, asks);
     return all;
   }
   void leave(JobId job) override { at(job).left = true; }
@@ -155,113 +148,6 @@ class CircleGate final : public PoolGate {
   CircleWaits waits_;
   std::vector<Job> jobs_;
   std::vector<std::vector<std::vector<int64_t>>> asks_, reports_;  // by job, by step on the circle
-};
-
-class TicketGate final : public PoolGate {
- public:
-  TicketGate(std::vector<std::vector<RegionProgram>> programs, int32_t regions)
-      : jobs_(programs.size()) {
-    auto steps = std::make_shared<std::vector<std::vector<Step>>>();
-    for (auto& of_job : programs) {
-      auto& steps_of_job = steps->emplace_back();
-      for (RegionProgram& program : of_job) {
-        Step& step = steps_of_job.emplace_back();
-        step.last.assign(size_t(regions), -1);
-        for (const RegionUse& use : program.uses) {
-          if (!use.takes.empty()) step.asks.push_back(use.moment);
-          if (!use.gives.empty()) step.reports.push_back(use.moment);
-          for (int32_t r : use.takes) step.last[size_t(r)] = kNever;  // until it is given back
-          for (int32_t r : use.gives) step.last[size_t(r)] = use.moment;
-        }
-        step.uses = std::move(program.uses);
-      }
-    }
-    steps_ = std::move(steps);
-  }
-
-  void begin_step(JobId job, size_t program) override {
-    Job& j = at(job);
-    j.program_before = std::exchange(j.program, program);
-    j.began = ++tickets_, j.now = -1, j.next = 0, ++j.steps;
-  }
-  void end_step(JobId job) override { at(job).began = 0; }
-  const std::vector<int64_t>& asks(JobId job) const override { return step_of(job).asks; }
-  const std::vector<int64_t>& reports(JobId job) const override { return step_of(job).reports; }
-  bool may_pass(JobId job, int64_t moment) override {
-    const RegionUse* use = use_at(job, moment);
-    if (!use) return true;
-    return std::all_of(use->takes.begin(), use->takes.end(),
-                       [&](int32_t r) { return may_take(job, r); });
-  }
-  void passed(JobId job, int64_t moment) override { at(job).now = moment; }
-  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
-    const auto& uses = step_of(job).uses;
-    const auto use = std::lower_bound(uses.begin(), uses.end(), moment,
-                                      [](const RegionUse& u, int64_t m) { return u.moment < m; });
-    if (use == uses.end() || use->moment != moment) return;
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      if (JobId(i) == job) continue;
-      Progress latest{-1, -1};
-      for (const int32_t r : use->takes) latest = std::max(latest, given(JobId(i), r));
-      if (latest.step >= 0) out.push_back({JobId(i), latest.step, latest.moment});
-    }
-  }
-  std::vector<int64_t> stops(JobId job) const override { return merged(asks(job), reports(job)); }
-  void leave(JobId job) override { end_step(job); }
-  std::unique_ptr<PoolGate> clone() const override { return std::make_unique<TicketGate>(*this); }
-
- private:
-  struct Step {  // of a program
-    std::vector<RegionUse> uses;
-    std::vector<int64_t> asks, reports, last;  // last: by region, when it is given back
-  };
-  struct Job {
-    size_t program = 0, program_before = 0;  // of its last step, of the one before
-    int64_t began = 0;                       // ticket of the running step, 0 between steps
-    int64_t now = -1;                        // the moment that it has passed
-    size_t next = 0;                         // of the uses of its program
-    int64_t steps = 0;                       // begun
-  };
-  Job& at(JobId job) { return jobs_[size_t(job)]; }
-  const Step& step_of(JobId job) const {
-    return (*steps_)[size_t(job)][jobs_[size_t(job)].program];
-  }
-
-  // When a job last gave a region back, as far as its last two steps can tell: no later than that
-  // where it was earlier. Negative: never.
-  Progress given(JobId job, int32_t region) const {
-    const Job& j = jobs_[size_t(job)];
-    if (j.steps == 0) return {-1, -1};
-    const int64_t last = step_of(job).last[size_t(region)];
-    if (last >= 0 && (j.began == 0 || last <= j.now)) return {j.steps - 1, last};
-    if (j.steps == 1) return {-1, -1};
-    const int64_t before = (*steps_)[size_t(job)][j.program_before].last[size_t(region)];
-    if (before >= 0) return {j.steps - 2, before};
-    return {j.steps - 3, Passed::kEnd};
-  }
-
-  // Moments are met in order.
-  const RegionUse* use_at(JobId job, int64_t moment) {
-    Job& j = at(job);
-    const auto& uses = step_of(job).uses;
-    while (j.next < uses.size() && uses[j.next].moment < moment) ++j.next;
-    return j.next < uses.size() && uses[j.next].moment == moment ? &uses[j.next] : nullptr;
-  }
-  // Only steps that began earlier can be in the way: a later one was not given what this step still
-  // needs.
-  bool may_take(JobId job, int32_t region) {
-    const int64_t mine = at(job).began;
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      const Job& other = jobs_[i];
-      if (other.began == 0 || other.began >= mine) continue;
-      if (step_of(JobId(i)).last[size_t(region)] > other.now) return false;
-    }
-    return true;
-  }
-
-  std::shared_ptr<const std::vector<std::vector<Step>>> steps_;  // by job, by program
-  std::vector<Job> jobs_;
-  int64_t tickets_ = 0;
 };
 
 class OpenGate final : public PoolGate {
@@ -394,11 +280,6 @@ void check_waits(const Circle& circle, const CircleWaits& waits) {
 
 std::unique_ptr<PoolGate> circle_gate(const Circle& circle, const CircleWaits& waits) {
   return std::make_unique<CircleGate>(circle, waits);
-}
-
-std::unique_ptr<PoolGate> ticket_gate(std::vector<std::vector<RegionProgram>> programs,
-                                      int32_t regions) {
-  return std::make_unique<TicketGate>(std::move(programs), regions);
 }
 
 std::unique_ptr<PoolGate> open_gate() { return std::make_unique<OpenGate>(); }

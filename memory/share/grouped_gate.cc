@@ -20,6 +20,7 @@ class GroupedGate final : public PoolGate {
         places_[job] = {int32_t(g), JobId(i)};
       }
     }
+    jobs_ = groups;
     for (const Place& place : places_) {
       if (place.group < 0) throw ProgramError("[share] a job is in no group");
     }
@@ -32,11 +33,19 @@ class GroupedGate final : public PoolGate {
   }
   bool may_pass(JobId job, int64_t moment) override { return gate(job).may_pass(id(job), moment); }
   void passed(JobId job, int64_t moment) override { gate(job).passed(id(job), moment); }
+  void after(JobId job, int64_t moment, std::vector<Passed>& out) const override {
+    const size_t from = out.size();
+    gate(job).after(id(job), moment, out);
+    const auto& jobs = jobs_[size_t(places_[size_t(job)].group)];
+    for (size_t i = from; i < out.size(); ++i) out[i].job = jobs[size_t(out[i].job)];
+  }
+  double again_ms(JobId job) const override { return gate(job).again_ms(id(job)); }
+  std::vector<int64_t> stops(JobId job) const override { return gate(job).stops(id(job)); }
   void leave(JobId job) override { gate(job).leave(id(job)); }
   std::unique_ptr<PoolGate> clone() const override {
     auto copy = std::unique_ptr<GroupedGate>(new GroupedGate);
     for (const auto& g : gates_) copy->gates_.push_back(g->clone());
-    copy->places_ = places_;
+    copy->places_ = places_, copy->jobs_ = jobs_;
     return copy;
   }
 
@@ -50,7 +59,8 @@ class GroupedGate final : public PoolGate {
   JobId id(JobId job) const { return places_[size_t(job)].id; }
 
   std::vector<std::unique_ptr<PoolGate>> gates_;
-  std::vector<Place> places_;  // by job
+  std::vector<Place> places_;             // by job
+  std::vector<std::vector<JobId>> jobs_;  // by group
 };
 
 }  // namespace

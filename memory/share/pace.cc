@@ -29,7 +29,9 @@ CircleWait done_by(const Circle& circle, size_t job, int64_t time) {
           high = node - 1;
         }
       }
-      if (moment < 0) continue;
+      // Copies take no time: those before the first node of compute are no progress, or two jobs
+      // that begin at once would wait for each other's.
+      if (moment < 0 || on.time(step, moment) == on.time(step, 0)) continue;
       const int64_t at = on.time(step, moment) + period * circle.period;
       const auto other_step = int32_t(step + period * on.steps);
       if (std::tie(at, other_step) <= std::tie(best_time, best.other_step)) continue;

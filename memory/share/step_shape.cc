@@ -9,11 +9,27 @@
 
 namespace pal {
 
+namespace {
+
+ByStorage<Role> roles_of(const Program& program, const Storages& storages) {
+  ByStorage<Role> role(storages.list.size(), Role::workspace);
+  ByStorage<char> is_known(storages.list.size(), 0);
+  for (ValueId v : program.values.ids()) {
+    const StorageId s = storages.of[v];
+    if (s == kNone || is_known[s]) continue;
+    role[s] = program.value(v).role, is_known[s] = 1;
+  }
+  return role;
+}
+
+}  // namespace
+
 StepShape step_shape(const std::string& name, const Program& program, const Storages& storages,
                      const Plan& plan, const DeviceProfile& device) {
   StepShape shape;
   shape.name = name;
   const ByStorage<Lifetime> lifetimes = lifetimes_of(program, storages);
+  const ByStorage<Role> role = roles_of(program, storages);
   const Region& region = plan.device();
   shape.own_bytes = region.transients_begin();
   for (StorageId s : storages.list.ids()) {
@@ -24,7 +40,8 @@ StepShape step_shape(const std::string& name, const Program& program, const Stor
     if (storage.output || bytes == 0 || lifetimes[s].begin >= lifetimes[s].end) continue;
     const Lifetime& life = lifetimes[s];
     const int64_t end = start_of(program.node_count());
-    shape.buffers.push_back({{life.begin / 2 * 2, std::min(life.end / 2 * 2 + 1, end)}, bytes, s});
+    shape.buffers.push_back(
+        {{life.begin / 2 * 2, std::min(life.end / 2 * 2 + 1, end)}, bytes, s, role[s]});
   }
   // What the pool must hold for the job alone lies behind what is its own.
   int64_t height = 0;

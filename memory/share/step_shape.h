@@ -20,6 +20,7 @@ struct SharableBuffer {
   Lifetime life;      // from the start of a node until a node is done, or the step
   int64_t bytes = 0;  // aligned
   StorageId storage;
+  Role role = Role::feature_map;  // of what was put there first
   bool operator==(const SharableBuffer& other) const {
     return bytes == other.bytes && storage == other.storage && life.begin == other.life.begin &&
            life.end == other.life.end;

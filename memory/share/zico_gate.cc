@@ -2,10 +2,11 @@
 #include "memory/share/zico_gate.h"
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "core/error.h"
+#include "memory/share/moments.h"
 
 namespace pal {
 namespace {
@@ -53,9 +54,8 @@ class Gate final : public ZicoGate {
     Job& j = at(job);
     held_ -= j.held * j.bytes;
     Program& p = j.now();
-    p.taken = std::move(j.seen_taken), p.given = std::move(j.seen_given);
     informed_steps_ += p.profiled;
-    p.profiled = true;
+    p.learn(j.seen_taken, j.seen_given);
     if (places_.gate) {
       places_.gate->end_step(job);
       j.wrong_steps = j.is_wrong ? j.wrong_steps + 1 : 0;
@@ -63,14 +63,12 @@ class Gate final : public ZicoGate {
     }
     stop(j);
   }
-  const std::vector<int64_t>& asks(JobId job) const override { return at(job).now().asks; }
-  const std::vector<int64_t>& reports(JobId job) const override { return at(job).now().reports; }
+  const std::vector<int64_t>& asks(JobId job) const override { return at(job).now().edges->asks; }
+  const std::vector<int64_t>& reports(JobId job) const override {
+    return at(job).now().edges->reports;
+  }
   std::vector<int64_t> stops(JobId job) const override {
-    if (!places_.gate) return ZicoGate::stops(job);
-    std::vector<int64_t> all;
-    std::set_union(asks(job).begin(), asks(job).end(), reports(job).begin(), reports(job).end(),
-                   std::back_inserter(all));
-    return all;
+    return places_.gate ? merged_moments(asks(job), reports(job)) : ZicoGate::stops(job);
   }
 
   bool may_pass(JobId job, int64_t moment) override {
@@ -139,18 +137,45 @@ class Gate final : public ZicoGate {
   double shifted_ms(JobId job) const override { return at(job).shifted_ms; }
 
  private:
-  struct Program {
+  struct Edges {  // of a program
     std::vector<RegionUse> uses;
     std::vector<int64_t> asks{0}, reports;
-    // Of the last step: when each region was taken and given, from its beginning.
-    std::vector<double> taken = {}, given = {};
-    bool profiled = false;
 
-    explicit Program(RegionProgram program) : uses(std::move(program.uses)) {
+    explicit Edges(RegionProgram program) : uses(std::move(program.uses)) {
       for (const RegionUse& use : uses) {
         if (!use.takes.empty() && use.moment > 0) asks.push_back(use.moment);
         if (!use.gives.empty()) reports.push_back(use.moment);
       }
+    }
+  };
+  struct Change {  // of the regions that a step holds, in the order in which it was seen
+    double ms = 0;
+    uint32_t region = 0;
+    bool takes = false;
+    bool operator<(const Change& other) const {  // what is given comes before what is taken
+      return ms != other.ms ? ms < other.ms : takes < other.takes;
+    }
+  };
+  struct Program {
+    std::shared_ptr<const Edges> edges;
+    // Of the last step: when each region was taken and given, from its beginning.
+    std::vector<double> taken = {}, given = {};
+    std::vector<Change> changes = {};
+    bool profiled = false;
+
+    explicit Program(RegionProgram program)
+        : edges(std::make_shared<const Edges>(std::move(program))) {}
+    // A step has been seen.
+    void learn(std::vector<double>& seen_taken, std::vector<double>& seen_given) {
+      std::swap(taken, seen_taken), std::swap(given, seen_given);
+      profiled = true;
+      changes.clear();
+      for (size_t r = 0; r < taken.size(); ++r) {
+        if (taken[r] < 0) continue;
+        changes.push_back({taken[r], uint32_t(r), true});
+        changes.push_back({given[r], uint32_t(r), false});
+      }
+      std::sort(changes.begin(), changes.end());
     }
   };
   struct Job {
@@ -181,7 +206,7 @@ class Gate final : public ZicoGate {
 
   // Moments are met in order.
   static const RegionUse* use_at(Job& j, int64_t moment) {
-    const auto& uses = j.now().uses;
+    const auto& uses = j.now().edges->uses;
     while (j.next < uses.size() && uses[j.next].moment < moment) ++j.next;
     return j.next < uses.size() && uses[j.next].moment == moment ? &uses[j.next] : nullptr;
   }
@@ -263,28 +288,64 @@ class Gate final : public ZicoGate {
     return shift;
   }
 
+  // A step that is followed from now on: what it has yet to take and give.
+  struct Ahead {
+    const Change *next, *end;
+    double from, ms;    // when it began, or would have; of the next change, kNever behind the last
+    double bytes;       // of a region
+    const Job* within;  // null: the step begins now
+
+    Ahead(const Job& job, double began, bool starts)
+        : next(job.now().changes.data()),
+          end(next + job.now().changes.size()),
+          from(began),
+          bytes(double(job.bytes)),
+          within(starts ? nullptr : &job) {
+      skip();
+    }
+    void advance() { ++next, skip(); }
+    void skip() {
+      while (within && next != end && is_done(*next)) ++next;
+      ms = next == end ? kNever : from + next->ms;
+    }
+    bool is_done(const Change& c) const {
+      return within->seen_given[c.region] >= 0 || (c.takes && within->seen_taken[c.region] >= 0);
+    }
+    // What is given comes before what is taken.
+    bool comes_before(const Ahead& other) const {
+      return ms < other.ms || (ms == other.ms && ms < kNever && !next->takes);
+    }
+  };
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   // The bytes of all as they were seen to change, each from where it is now.
   bool would_fit(const Job& starting) const {
-    std::vector<std::pair<double, int64_t>> changes;
+    double room = allowed() - double(local_ + held_);
+    bool takes = false;
+    std::vector<Ahead> all;
+    all.reserve(jobs_.size());
     for (const Job& j : jobs_) {
       const bool starts = &j == &starting;
       if (!j.inside && !starts) continue;
-      const double from = starts ? *clock_ : j.due_ms();
-      const Program& p = j.now();
-      for (size_t r = 0; r < j.regions; ++r) {
-        const bool is_taken = !starts && j.seen_taken[r] >= 0;
-        if (p.taken[r] < 0 || (!starts && j.seen_given[r] >= 0)) continue;
-        const double taken = std::max(*clock_, from + p.taken[r]);
-        if (!is_taken) changes.emplace_back(taken, j.bytes);
-        changes.emplace_back(std::max(is_taken ? *clock_ : taken, from + p.given[r]), -j.bytes);
+      // What is late comes at once.
+      Ahead ahead(j, starts ? *clock_ : j.due_ms(), starts);
+      for (; ahead.ms <= *clock_; ahead.advance()) {
+        room -= ahead.next->takes ? ahead.bytes : -ahead.bytes, takes |= ahead.next->takes;
       }
+      all.push_back(ahead);
     }
-    std::sort(changes.begin(), changes.end());  // what is given comes before what is taken
-    double bytes = double(local_ + held_);
-    for (const auto& [when, change] : changes) {
-      if ((bytes += double(change)) > allowed() && change > 0) return false;
+    if (takes && room < 0) return false;
+    while (true) {
+      Ahead* next = all.data();
+      for (size_t i = 1; i < all.size(); ++i) next = all[i].comes_before(*next) ? &all[i] : next;
+      if (next->ms == kNever) return true;
+      if (!next->next->takes) {
+        room += next->bytes;
+      } else if ((room -= next->bytes) < 0) {
+        return false;
+      }
+      next->advance();
     }
-    return true;
   }
 
   ZicoOptions options_;

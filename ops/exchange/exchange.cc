@@ -7,31 +7,11 @@
 #include <cstring>
 
 #include "core/builder.h"
-#include "core/ranks/group.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/ranks.h"
 
 namespace pal {
 namespace {
-
-// What the kernels find in their state.
-struct Ranks {
-  std::shared_ptr<Group> group;  // null: one rank alone
-  int64_t count;
-};
-template <class A> Prepared prepare_ranks(const Device& device, SpecSpan, SpecSpan, const Attrs& a) {
-  return {.state = std::make_shared<Ranks>(Ranks{device.group, a.as<A>().ranks})};
-}
-// Null where there is one rank.
-Group* group_of(const KernelArgs& a) {
-  const Ranks& ranks = *static_cast<const Ranks*>(a.state);
-  if (ranks.count == 1) return nullptr;
-  if (!ranks.group || ranks.group->size() != ranks.count) {
-    throw ProgramError("[ranks] the step is for " + std::to_string(ranks.count) +
-                       " ranks and there are " +
-                       std::to_string(ranks.group ? ranks.group->size() : 1));
-  }
-  return ranks.group.get();
-}
 
 int64_t element_bytes(const TensorSpec& spec) { return bits(spec.dtype) / 8; }
 Divided divided(const TensorSpec& whole, int64_t piece_elements) {
@@ -60,16 +40,20 @@ void run_all_to_all(const KernelArgs& a) {
   for (const Exchanged& x : tensors) std::memcpy(x.to, x.from, size_t(x.divided.whole));
 }
 
-// Operand and output i of a gather; an update's pieces stand behind its states.
-void gather(const KernelArgs& a, size_t step, size_t piece) {
+// Of a state the operand is the whole already, but for the others' pieces.
+void run_gather(const KernelArgs& a) {
+  Group* const group = group_of(a);
   std::vector<Exchanged> tensors;
   for (size_t i = 0; i < a.out.size(); ++i) {
     if (!a.out[i]) continue;
-    const size_t at = i * step + piece;
-    tensors.push_back({bytes_in(a, at), bytes_out(a, i),
-                       divided(a.out_spec[i], a.in_spec[at].numel())});
+    const bool state = a.in_spec[i] == a.out_spec[i];
+    const int64_t piece = state ? piece_elements(a.in_spec[i].numel(), group ? group->size() : 1)
+                                : a.in_spec[i].numel();
+    const Divided d = divided(a.out_spec[i], piece);
+    const int64_t begin = state && group ? d.begin(group->rank()) : 0;
+    tensors.push_back({bytes_in(a, i) + begin, bytes_out(a, i), d});
   }
-  if (Group* const group = group_of(a)) return group->all_gather(tensors);
+  if (group) return group->all_gather(tensors);
   for (const Exchanged& x : tensors) {
     if (x.to != x.from) std::memcpy(x.to, x.from, size_t(x.divided.whole));
   }
@@ -95,11 +79,10 @@ void reduce(const KernelArgs& a, bool piece) {
 }
 
 void run_own_piece(const KernelArgs& a) {
-  Group* const group = group_of(a);
-  const Divided d = divided(a.in_spec[0], a.out_spec[0].numel());
-  const int rank = group ? group->rank() : 0;
-  std::memcpy(a.out[0], bytes_in(a, 0) + d.begin(rank), size_t(d.bytes(rank)));
-  std::memset(bytes_out(a, 0) + d.bytes(rank), 0, size_t(d.piece - d.bytes(rank)));
+  const OwnPiece own = own_piece_of(a, a.in_spec[0].numel());
+  const int64_t each = element_bytes(a.in_spec[0]), bytes = own.count * each;
+  std::memcpy(a.out[0], bytes_in(a, 0) + own.begin * each, size_t(bytes));
+  std::memset(bytes_out(a, 0) + bytes, 0, size_t(a.out_spec[0].bytes() - bytes));
 }
 
 // The sum of rows [first, first + count) of n, a tile of it from element i on.
@@ -183,11 +166,6 @@ ExampleOperand fixed(Shape shape, DType type = DType::f32) {
 
 }  // namespace
 
-int64_t piece_elements(int64_t elements, int64_t ranks) {
-  const int64_t grains = (elements + kPieceGrain - 1) / kPieceGrain;
-  return std::min(elements, (grains + ranks - 1) / ranks * kPieceGrain);
-}
-
 const OpDef all_to_all_op{
     .name = "all_to_all",
     .formula = "row q: rank q's part of this rank's piece of x",
@@ -223,8 +201,7 @@ const OpDef all_gather_op{
       return link_cost(in, out, bytes_of(out), attrs.as<GatherAttrs>().ranks, 1);
     },
     .collective = true,
-    .cpu = {.run = [](const KernelArgs& a) { gather(a, 1, 0); },
-            .prepare = prepare_ranks<GatherAttrs>},
+    .cpu = {.run = run_gather, .prepare = prepare_ranks<GatherAttrs>},
     .examples = {{.operands = {fixed({21})}, .attrs = GatherAttrs{1, {Shape{3, 7}}}},
                  {.operands = {fixed({2, 600}), fixed({5}, DType::bf16)},
                   .attrs = GatherAttrs{1, {Shape{1200}, Shape{5}}}}},
@@ -281,34 +258,24 @@ const OpDef own_piece_op{
 
 const OpDef gather_state_op{
     .name = "gather_state",
-    .formula = "the state of which every rank has its piece",
+    .formula = "the state, the others' pieces as they have them",
     .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      require(in.size() % 2 == 0, "takes states, each with its piece");
+      ranks_in(attrs.as<RanksAttrs>().ranks);
       require_floats(in);
-      Specs out;
-      for (size_t i = 0; i < in.size(); i += 2) {
-        require(in[i].dtype == in[i + 1].dtype, in[i], " cannot become ", in[i + 1]);
-        require_pieces(in[i + 1], in[i].shape, attrs.as<RanksAttrs>().ranks);
-        out.push_back(in[i]);
-      }
-      return out;
+      return {in.begin(), in.end()};
     },
-    .arity = 2,
+    .arity = 1,
     .shares = {{0, 0}},
-    .reads = [](int operand, const Attrs&) { return operand % 2 ? reads_values() : reads_shape(); },
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
-      const double pieces = bytes_of(in) - bytes_of(out);
       Cost cost = link_cost({}, out, bytes_of(out), attrs.as<RanksAttrs>().ranks, 1);
-      cost.bytes += pieces;
+      cost.bytes += bytes_of(in) / double(attrs.as<RanksAttrs>().ranks);
       return cost;
     },
     .collective = true,
     .writes_state = true,
-    .cpu = {.run = [](const KernelArgs& a) { gather(a, 2, 1); },
-            .prepare = prepare_ranks<RanksAttrs>},
-    .examples = {{.operands = {fixed({3, 7}), fixed({21})}, .attrs = RanksAttrs{}},
-                 {.operands = {fixed({33, 1031}), fixed({33 * 1031}), fixed({5}), fixed({5})},
-                  .attrs = RanksAttrs{}}},
+    .cpu = {.run = run_gather, .prepare = prepare_ranks<RanksAttrs>},
+    .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
+                 {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };
 
 const OpDef tree_sum_op{
@@ -348,10 +315,8 @@ Val own_piece(Val x, int64_t ranks) {
 }
 Val tree_sum(Val rows) { return rows.builder->emit1(tree_sum_op, {rows}); }
 
-void gather_state(const std::vector<Val>& states, const std::vector<Val>& pieces, int64_t ranks) {
-  std::vector<Val> in;
-  for (size_t i = 0; i < states.size(); ++i) in.insert(in.end(), {states[i], pieces.at(i)});
-  in.at(0).builder->emit(gather_state_op, in, RanksAttrs{ranks});
+void gather_state(const std::vector<Val>& states, int64_t ranks) {
+  states.at(0).builder->emit(gather_state_op, states, RanksAttrs{ranks});
 }
 
 }  // namespace pal

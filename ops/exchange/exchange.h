@@ -7,19 +7,12 @@
 
 #include "core/op.h"
 #include "core/val.h"
-#include "ops/kernels/tiles.h"
+#include "ops/kernels/ranks.h"
 
 namespace pal {
 
 extern const OpDef all_gather_op, all_reduce_op, all_to_all_op, gather_state_op, own_piece_op,
     reduce_scatter_op, tree_sum_op;
-
-// Where pieces are cut: so that sums of squares (square_tiles) are those of the whole.
-constexpr int64_t kPieceGrain = kTile;
-
-// Elements of each rank's piece of a tensor: the least multiple of the grain with which so many
-// pieces hold all, and no more than all. The last ranks' may hold fewer, or none.
-int64_t piece_elements(int64_t elements, int64_t ranks);
 
 struct RanksAttrs {
   int64_t ranks = 1;
@@ -48,7 +41,7 @@ Val own_piece(Val x, int64_t ranks);
 // aligned pairs make: ((0 1)(2 3))((4 5)(6 7)).. What is left over at a level goes up as it is.
 // So the sum over all is that over blocks of a power of two rows, summed the same way.
 Val tree_sum(Val rows);
-// Updates: each state, whole on every rank, from its pieces.
-void gather_state(const std::vector<Val>& states, const std::vector<Val>& pieces, int64_t ranks);
+// Updates: each state, of which every rank has changed its own piece, as all have changed it.
+void gather_state(const std::vector<Val>& states, int64_t ranks);
 
 }  // namespace pal

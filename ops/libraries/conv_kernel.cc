@@ -1,15 +1,17 @@
 // oneDNN's direct kernels compute every output element in one fixed order, whoever does it:
-// measured bit-identical for 1 to 4 threads and for every offset of 4 bytes. Its weight gradients,
-// though, are sums of one partial result per thread, and its gemm kernels cut their sums by thread
-// too. These run on chunks of images that depend on the shape alone, each on one thread; the
-// chunks' weight gradients are added in order. So do products with windows where oneDNN has only
-// its reference code (for the gradients of an 11 x 21 kernel, say: [M] a hundred times slower), and
-// sums over pixels where it has no depthwise weight gradient.
+// measured bit-identical for 1 to 16 threads and for every offset of 4 bytes. Its weight gradients,
+// though, are sums of one partial result per thread, its gemm kernels cut their sums by thread too,
+// and its "brgconv" cuts sums where the number of threads makes that look faster
+// (docs/decisions/determinism.md). These run on chunks of images that depend on the shape alone,
+// each on one thread; the chunks' weight gradients are added in order. So do products with windows
+// where oneDNN has only its reference code (for the gradients of an 11 x 21 kernel, say: [M] a
+// hundred times slower), and sums over pixels where it has no depthwise weight gradient.
 #include "ops/libraries/conv_kernel.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/parallel.h"
@@ -26,6 +28,7 @@ using onednn::Dims;
 using onednn::Launch;
 
 constexpr int64_t kChunks = 16;                       // of images, at most
+constexpr int64_t kFewImages = 8, kFewPixels = 49;    // see below: a direct kernel
 constexpr int64_t kWeightGradChunks = 8;              // the same where each has a weight gradient,
 constexpr int64_t kPartialBytes = int64_t{16} << 20;  // and their bytes, unless there are two only
 
@@ -76,7 +79,11 @@ Desc any_weights(const ConvShape& s) {
   return {dims, memory::data_type::f32, memory::format_tag::any};
 }
 
-Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc& weights) {
+bool is_brgconv(std::string_view implementation) { return implementation.starts_with("brgconv:"); }
+
+// `brgconv`: whether a forward pass may be that one, or the next in oneDNN's list instead.
+Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc& weights,
+                   bool brgconv = true) {
   const auto f32 = memory::data_type::f32;
   const auto algorithm = dnnl::algorithm::convolution_direct;
   const auto channels_last = s.axes == 2 ? memory::format_tag::nhwc : memory::format_tag::ndhwc;
@@ -96,7 +103,9 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
       s.bias ? Forward::desc(training, algorithm, x, weights, bias, y, strides, dilations, before,
                              after)
              : Forward::desc(training, algorithm, x, weights, y, strides, dilations, before, after);
-  const Forward::primitive_desc forward(desc, attr, onednn::engine());
+  Forward::primitive_desc forward(desc, attr, onednn::engine());
+  while (!brgconv && is_brgconv(forward.impl_info_str()) && forward.next_impl()) {
+  }
   Described d;
   auto set = [&](const auto& primitive, const auto& pd, const Desc& own_weights) {
     d.primitive = primitive, d.implementation = pd.impl_info_str();
@@ -122,10 +131,26 @@ Described describe(ConvKind kind, const ConvShape& s, int64_t images, const Desc
   return d;
 }
 
+// Instead of brgconv: chunks of few images leave threads idle, and of few pixels they read all
+// weights too often ([M] 3 x 3, 512 channels, 32 images of 7 x 7: 0.8 of its time).
+bool wants_direct(ConvKind kind, const ConvShape& s) {
+  return kind == ConvKind::forward && (s.n < kFewImages || s.pixels_out() <= kFewPixels);
+}
+
 bool any_thread_same_bits(ConvKind kind, const std::string& implementation) {
   return kind != ConvKind::weight_grad &&
-         (implementation.starts_with("brg") || implementation.starts_with("brdgmm") ||
+         (implementation.starts_with("brgconv_1x1") || implementation.starts_with("brdgmm") ||
           implementation.starts_with("jit"));
+}
+
+// The images of a chunk, between 1/16 and 1/8 of all, with which two threads are done first.
+int64_t even_chunk(int64_t n) {
+  const auto longer_half = [n](int64_t images) { return ((n - 1) / images / 2 + 1) * images; };
+  int64_t best = (n + kChunks - 1) / kChunks;
+  for (int64_t images = best + 1; images <= n * 2 / kChunks; ++images) {
+    if (longer_half(images) < longer_half(best)) best = images;
+  }
+  return best;
 }
 
 bool reference_gradient(ConvKind kind, const ConvShape& s, const std::string& implementation) {
@@ -158,7 +183,7 @@ struct ConvKernel::Parts {
     if (kind == ConvKind::weight_grad) {
       chunks = std::clamp<int64_t>(kPartialBytes / (shape.weights() * 4), 2, kWeightGradChunks);
     }
-    images = (shape.n + chunks - 1) / chunks;
+    images = kind == ConvKind::weight_grad ? (shape.n + chunks - 1) / chunks : even_chunk(shape.n);
     count = (shape.n + images - 1) / images;
     workers = std::clamp<int64_t>(device.threads, 1, count);
     const onednn::ThreadScope alone(1);
@@ -262,7 +287,8 @@ ConvKernel::ConvKernel(const Device& device, ConvKind kind, const ConvShape& sha
   Parts& p = *parts_;
   p.kind = kind, p.shape = shape, p.coded = coded;
   const onednn::ThreadScope threads(std::max(device.threads, 1));
-  const Described d = describe(kind, shape, shape.n, any_weights(shape));
+  const Described d =
+      describe(kind, shape, shape.n, any_weights(shape), !wants_direct(kind, shape));
   if (any_thread_same_bits(kind, d.implementation)) {
     p.weights = d.weights;
     p.whole = d.launch();

@@ -1,12 +1,18 @@
 // oneDNN's brgemm kernels share the m·n tiles among the threads and run through k in one fixed
-// order, whoever does it: measured bit-identical for 1, 2 and 4 threads and for every offset of 4
-// bytes. Its gemm kernels, the choice where there is no AVX-512, split k among the threads where m
-// and n are small. There the product is cut into parts that depend on the shape alone (batch
-// elements, or slabs of rows or columns), and each part is computed by one thread.
+// order, whoever does it, and for every offset of 4 bytes; but where a is transposed, k is 2048 or
+// more and there are more threads than blocks of 64 columns, they split k among up to four threads.
+// They do not where a is described as one of a time-major batch (of one), which is the same bytes:
+// so these products are described. Where that cannot be, no more threads are asked for than there
+// are blocks. Measured bit-identical for 1 to 16 threads: docs/decisions/determinism.md.
+//
+// Its gemm kernels, the choice where there is no AVX-512, split k among the threads where m and n
+// are small. There the product is cut into parts that depend on the shape alone (batch elements, or
+// slabs of rows or columns), and each part is computed by one thread.
 #include "ops/libraries/matmul_product.h"
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "core/parallel.h"
@@ -22,31 +28,46 @@ using onednn::Launch;
 constexpr int64_t kSlabs = 16;      // at most so many parts of a product without a batch
 constexpr int64_t kSlabWidth = 48;  // rows or columns of a part: a multiple of this
 
-Desc matrix(const ProductShape& s, DType type, int64_t rows, int64_t columns,
+// oneDNN 2.6.3: a transposed a's sums of so many may be split, where threads outnumber the blocks
+// of so many columns. On AMX, sums of more than the third number may be, by so many threads.
+constexpr int64_t kSplitSum = 2048, kColumnBlock = 64, kSplitTileSum = 1024;
+constexpr int kSplitTileThreads = 16;
+
+bool may_split_sum(const ProductShape& s) { return s.a[1] == 1 && s.k >= kSplitSum; }
+
+// `axes`: 2, or 4, of which the first has one element. With three, only batch-major operands reach
+// the fast kernels.
+Desc matrix(int axes, int64_t batch, DType type, int64_t rows, int64_t columns,
             const std::array<int64_t, 3>& stride) {
-  if (s.batch == 1) return {{rows, columns}, onednn::data_type(type), {stride[1], stride[2]}};
-  // Four axes, the first of one element: with three, only batch-major operands reach the fast
-  // kernels.
-  const int64_t all = std::max({s.batch * stride[0], rows * stride[1], columns * stride[2]});
-  return {
-      {1, s.batch, rows, columns}, onednn::data_type(type), {all, stride[0], stride[1], stride[2]}};
+  const auto element = onednn::data_type(type);
+  if (axes == 2) return {{rows, columns}, element, {stride[1], stride[2]}};
+  const int64_t all = std::max({batch * stride[0], rows * stride[1], columns * stride[2]});
+  return {{1, batch, rows, columns}, element, {all, stride[0], stride[1], stride[2]}};
 }
 
-Desc bias_desc(const ProductShape& s) {
-  return s.bias ? Desc({1, s.n}, dnnl::memory::data_type::f32, Dims{s.n, 1}) : Desc();
+Desc bias_desc(int axes, int64_t n) {
+  const auto f32 = dnnl::memory::data_type::f32;
+  return axes == 2 ? Desc({1, n}, f32, Dims{n, 1}) : Desc({1, 1, 1, n}, f32, Dims{n, n, n, 1});
 }
 
-Desc b_desc(const ProductShape& s) {
-  if (!s.b_layout) return matrix(s, s.in, s.k, s.n, s.b);
+Desc b_desc(int axes, const ProductShape& s) {
+  if (!s.b_layout) return matrix(axes, s.batch, s.in, s.k, s.n, s.b);
   Desc packed = *static_cast<const Desc*>(s.b_layout->descriptor.get());
   return s.b_transposed ? packed.permute_axes({1, 0}) : packed;
 }
 
-dnnl::matmul::primitive_desc describe(const ProductShape& s, const Desc& b) {
-  const Desc a = matrix(s, s.in, s.m, s.k, s.a), c = matrix(s, s.out, s.m, s.n, s.c);
+dnnl::matmul::primitive_desc describe(int axes, const ProductShape& s, const Desc& b) {
+  const Desc a = matrix(axes, s.batch, s.in, s.m, s.k, s.a);
+  const Desc c = matrix(axes, s.batch, s.out, s.m, s.n, s.c);
   const dnnl::matmul::desc desc =
-      s.bias ? dnnl::matmul::desc(a, b, bias_desc(s), c) : dnnl::matmul::desc(a, b, c);
+      s.bias ? dnnl::matmul::desc(a, b, bias_desc(axes, s.n), c) : dnnl::matmul::desc(a, b, c);
   return {desc, onednn::user_scratchpad(s.accumulate), onednn::engine()};
+}
+
+// A part, which one thread computes.
+dnnl::matmul::primitive_desc describe(const ProductShape& s) {
+  const int axes = s.batch == 1 ? 2 : 4;
+  return describe(axes, s, b_desc(axes, s));
 }
 
 std::unique_ptr<Launch> launch(const dnnl::matmul::primitive_desc& pd, bool bias) {
@@ -55,6 +76,28 @@ std::unique_ptr<Launch> launch(const dnnl::matmul::primitive_desc& pd, bool bias
                                              {DNNL_ARG_DST, pd.dst_desc()}};
   if (bias) operands.push_back({DNNL_ARG_BIAS, pd.bias_desc()});
   return std::make_unique<Launch>(dnnl::matmul(pd), pd.scratchpad_desc(), std::move(operands));
+}
+
+// For many threads, none of which is given a part of a sum. Null where the kernel is another kind.
+// Made as well as described under one setting of threads: by it oneDNN finds what it made before.
+std::unique_ptr<Launch> launch_whole(ProductShape s, int threads) {
+  int axes = s.batch == 1 ? 2 : 4;
+  if (may_split_sum(s) && s.batch == 1 && !s.b_layout) {
+    axes = 4;
+    s.a[0] = s.m, s.b[0] = s.k * s.n, s.c[0] = s.m * s.n;  // a: (1, k, batch, m)
+  } else if (may_split_sum(s)) {
+    const int64_t blocks = s.batch * ((s.n + kColumnBlock - 1) / kColumnBlock);
+    threads = int(std::min<int64_t>(threads, blocks));
+  }
+  const onednn::ThreadScope scope(threads);
+  const auto pd = describe(axes, s, b_desc(axes, s));
+  const std::string_view kernel = pd.impl_info_str();
+  if (!kernel.starts_with("brg")) return nullptr;
+  const bool tiles = kernel.find("amx") != std::string_view::npos;
+  if (tiles && s.batch == 1 && s.k > kSplitTileSum && threads >= kSplitTileThreads) {
+    return launch_whole(s, kSplitTileThreads - 1);
+  }
+  return launch(pd, s.bias);
 }
 
 void start(Launch& launch, const void* a, const void* b, void* c, const void* bias,
@@ -101,7 +144,7 @@ struct Product::Parts {
       }
     }
     const onednn::ThreadScope alone(1);
-    const auto pd = describe(one, b_desc(one)), pd_last = describe(tail, b_desc(tail));
+    const auto pd = describe(one), pd_last = describe(tail);
     for (int w = 0; w < std::max(device.threads, 1); ++w) {
       each.push_back(launch(pd, shape.bias));
       last.push_back(launch(pd_last, shape.bias));
@@ -120,13 +163,8 @@ struct Product::Parts {
 Product::Product(const Device& device, const ProductShape& shape)
     : parts_(std::make_unique<Parts>()) {
   parts_->shape = shape;
-  const onednn::ThreadScope threads(std::max(device.threads, 1));
-  const auto pd = describe(shape, b_desc(shape));
-  if (std::strncmp(pd.impl_info_str(), "brg", 3) == 0) {
-    parts_->whole = launch(pd, shape.bias);
-  } else {
-    parts_->cut(device);
-  }
+  parts_->whole = launch_whole(shape, std::max(device.threads, 1));
+  if (!parts_->whole) parts_->cut(device);
 }
 
 Product::~Product() = default;
@@ -157,9 +195,10 @@ bool Product::has_bf16() {
 }
 
 Layout Product::packed_b(const Device& device, const ProductShape& shape) {
+  if (may_split_sum(shape)) return nullptr;
   const onednn::ThreadScope threads(std::max(device.threads, 1));
   const Desc any({shape.k, shape.n}, onednn::data_type(shape.in), dnnl::memory::format_tag::any);
-  const auto pd = describe(shape, any);
+  const auto pd = describe(2, shape, any);
   if (std::strncmp(pd.impl_info_str(), "brg", 3) != 0) return nullptr;
   const Desc chosen = pd.weights_desc();
   return onednn::layout_of(shape.b_transposed ? chosen.permute_axes({1, 0}) : chosen);

@@ -13,7 +13,7 @@ const OpDef adam_op = update_op<Adam, AdamAttrs, adam_op>({
       auto& adam = attrs.as<AdamAttrs>();
       require(adam.beta1 >= 0 && adam.beta1 < 1 && adam.beta2 >= 0 && adam.beta2 < 1,
               "want betas from 0 to below 1");
-      return infer_updates(adam_op, in);
+      return infer_updates(adam_op, in, adam.ranks);
     },
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       double elements = 0;

@@ -4,6 +4,6 @@
 
 namespace pal {
 
-const Backend adam_cuda{.run = run_update<Adam, AdamAttrs>};
+const Backend adam_cuda{.run = run_update<Adam, AdamAttrs>, .prepare = prepare_ranks<AdamAttrs>};
 
 }  // namespace pal

@@ -18,6 +18,7 @@ struct AdamAttrs {
   float weight_decay = 0;
   bool decoupled = false;  // AdamW: the decay bypasses the moments
   float clip_value = 0;    // every element of the scaled gradient is clamped to +-this; 0: no
+  int64_t ranks = 1;       // above 1: g, m and v are this rank's piece of what is like w
   auto fields() const {
     return std::tuple{field("lr", lr),
                       field("beta1", beta1),
@@ -25,7 +26,8 @@ struct AdamAttrs {
                       field("eps", eps),
                       field("weight_decay", weight_decay),
                       field("decoupled", decoupled),
-                      field("clip_value", clip_value)};
+                      field("clip_value", clip_value),
+                      field("ranks", ranks)};
   }
 };
 

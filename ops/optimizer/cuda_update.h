@@ -99,8 +99,14 @@ template <class Rule, class A> void run_update(const KernelArgs& a) {
   };
   for (size_t first = 0, first_out = 0; first < a.in.size(); first += in, first_out += out) {
     UpdateTensor& t = tensors.at[tensors.count];
-    t.w = a.input(first), t.w_out = a.output(first_out), t.g = a.in[first + 1];
-    t.type = a.in_spec[first + 1].dtype, t.n = a.in_spec[first].numel();
+    const OwnPiece own = own_piece_of(a, a.in_spec[first].numel());
+    if (own.count < a.in_spec[first].numel() && a.out[first_out] != a.in[first]) {
+      copy_async(a, a.out[first_out], a.in[first], a.in_spec[first].bytes());
+    }
+    t.w = a.input(first) + own.begin, t.w_out = a.output(first_out);
+    if (t.w_out) t.w_out += own.begin;
+    t.g = a.in[first + 1];
+    t.type = a.in_spec[first + 1].dtype, t.n = own.count;
     for (int s = 0; s < Rule::kStates; ++s) {
       t.s[s] = a.input(first + 2 + size_t(s)), t.s_out[s] = a.output(first_out + 1 + size_t(s));
     }

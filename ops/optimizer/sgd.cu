@@ -4,7 +4,8 @@
 
 namespace pal {
 
-const Backend momentum_cuda{.run = run_update<Momentum, MomentumAttrs>};
-const Backend sgd_cuda{.run = run_update<Sgd, SgdAttrs>};
+const Backend momentum_cuda{.run = run_update<Momentum, MomentumAttrs>,
+                            .prepare = prepare_ranks<MomentumAttrs>};
+const Backend sgd_cuda{.run = run_update<Sgd, SgdAttrs>, .prepare = prepare_ranks<SgdAttrs>};
 
 }  // namespace pal

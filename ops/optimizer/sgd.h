@@ -13,19 +13,21 @@ struct SgdAttrs {
   float lr = 1;            // times the step's learning rate
   float weight_decay = 0;  // added to the gradient, times the weight
   float clip_value = 0;    // every element of the scaled gradient is clamped to +-this; 0: no
+  int64_t ranks = 1;       // above 1: g, and the states, are this rank's piece of what is like w
   auto fields() const {
     return std::tuple{field("lr", lr), field("weight_decay", weight_decay),
-                      field("clip_value", clip_value)};
+                      field("clip_value", clip_value), field("ranks", ranks)};
   }
 };
 struct MomentumAttrs {
   float lr = 1, weight_decay = 0, clip_value = 0;  // as above
   float momentum = 0.9f;
   bool nesterov = false;
+  int64_t ranks = 1;
   auto fields() const {
     return std::tuple{field("lr", lr), field("weight_decay", weight_decay),
                       field("clip_value", clip_value), field("momentum", momentum),
-                      field("nesterov", nesterov)};
+                      field("nesterov", nesterov), field("ranks", ranks)};
   }
 };
 

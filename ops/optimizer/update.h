@@ -8,6 +8,7 @@
 #include "core/scalars.h"
 #include "ops/kernels/gate.h"
 #include "ops/kernels/operands.h"
+#include "ops/kernels/ranks.h"
 #include "ops/kernels/tiles.h"
 #include "ops/optimizer/updated.h"
 
@@ -40,12 +41,17 @@ inline UpdateStep update_step(const void* scalars, const float* gate, float lr_f
   return step;
 }
 
-// w f32, g like w of any float type, `states` more f32 like w, scalars, gate (or absent).
-inline void check_update_operands(SpecSpan in, size_t states) {
-  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == in[0].shape, in[0],
+// w f32, g like w of any float type, `states` more f32 like w, scalars, gate (or absent). Of several
+// ranks g and the states are (piece).
+inline void check_update_operands(SpecSpan in, size_t states, int64_t ranks) {
+  require(ranks >= 1, "is for ", ranks, " ranks; want 1 or more");
+  const Shape like =
+      ranks == 1 ? in[0].shape : Shape{piece_elements(in[0].numel(), ranks)};
+  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == like, in[0],
           ", ", in[1], ": want a weight f32 and its gradient");
   for (size_t k = 2; k < 2 + states; ++k) {
-    require(in[k] == in[0], in[0], ", ", in[k], ": the optimizer's state is not like the weight");
+    require(in[k] == TensorSpec{like, DType::f32}, in[0], ", ", in[k],
+            ": the optimizer's state is not like the weight");
   }
   require(in[2 + states] == scalars_spec(), in[2 + states], ": want the step's scalars, ",
           scalars_spec());
@@ -54,14 +60,14 @@ inline void check_update_operands(SpecSpan in, size_t states) {
 }
 
 // Specs of all groups.
-inline Specs infer_updates(const OpDef& op, SpecSpan in) {
+inline Specs infer_updates(const OpDef& op, SpecSpan in, int64_t ranks) {
   const size_t arity = size_t(op.arity);
   require(!in.empty() && in.size() % arity == 0, "takes groups of ", arity, " operands");
   Specs out;
   for (size_t first = 0; first < in.size(); first += arity) {
     const SpecSpan group = in.subspan(first, arity);
     try {
-      check_update_operands(group, arity - 4);
+      check_update_operands(group, arity - 4, ranks);
     } catch (const ProgramError& error) {
       if (in.size() == arity) throw;
       require(false, error.what(), (", in group " + std::to_string(first / arity)));
@@ -88,17 +94,21 @@ template <class Rule, class A> void run_updates(const OpDef& op, const KernelArg
     }
     const Rule rule = Rule::of(attrs, step.learning_rate, step.count);
     const DType type = a.in_spec[in + 1].dtype;
-    parallel_chunks(a.queue, a.in_spec[in].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
+    const OwnPiece own = own_piece_of(a, a.in_spec[in].numel());
+    if (own.count < a.in_spec[in].numel()) {  // the others' pieces, as they were
+      copy_bytes(a.queue, a.out[out], a.in[in], a.in_spec[in].bytes());
+    }
+    parallel_chunks(a.queue, own.count, kElementGrain, [&](int64_t begin, int64_t end) {
       const Rule local = rule;  // seen through the closure, stores could change it
       const GradientScale scale = step.gradient;
       alignas(64) float buffer[kTile];
       for (int64_t i = begin; i < end; i += kTile) {
         const int64_t n = std::min(kTile, end - i);
         const float* g = load_tile(a.in[in + 1], type, i, n, buffer);
-        const float* w = a.input(in) + i;
+        const float* w = a.input(in) + own.begin + i;
         const float* first = states > 0 ? a.input(in + 2) + i : nullptr;
         const float* second = states > 1 ? a.input(in + 3) + i : nullptr;
-        float* to_w = a.output(out) + i;
+        float* to_w = a.output(out) + own.begin + i;
         float* to_first = states > 0 ? a.output(out + 1) + i : nullptr;
         float* to_second = states > 1 ? a.output(out + 2) + i : nullptr;
 #pragma omp simd
@@ -119,8 +129,7 @@ template <class Rule, class A, const OpDef& op> OpDef update_op(OpDef facts) {
   constexpr int states = Rule::kStates;
   if (!facts.infer) {
     facts.infer = [](SpecSpan in, const Attrs& attrs) {
-      (void)attrs.as<A>();
-      return infer_updates(op, in);
+      return infer_updates(op, in, attrs.as<A>().ranks);
     };
   }
   facts.optional_from = 3 + states, facts.arity = 4 + states;
@@ -128,6 +137,7 @@ template <class Rule, class A, const OpDef& op> OpDef update_op(OpDef facts) {
   for (int s = 0; s < states; ++s) facts.shares.push_back({1 + s, 2 + s});
   facts.writes_state = true;
   facts.cpu.run = [](const KernelArgs& a) { run_updates<Rule, A>(op, a); };
+  facts.cpu.prepare = prepare_ranks<A>;
   return facts;
 }
 

@@ -108,6 +108,11 @@ class ThreadGroup final : public Group {
       if (rank_ > 0) std::memcpy(data, brought[0], size_t(bytes));
     });
   }
+  void bring(void* data, int64_t bytes, int from) override {
+    place_->meet(rank_, "bring " + std::to_string(from), data, [&](const auto& brought) {
+      if (rank_ == 0) std::memcpy(data, brought[size_t(from)], size_t(bytes));
+    });
+  }
   void set_timeout(double) override {}
 
  private:

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -90,6 +91,7 @@ struct PlanArgs {
   bool max_length = false;  // and the longest samples
   // Of these, with a plan that is chosen: what it may cost; none: anything.
   std::optional<double> max_overhead;
+  std::shared_ptr<const Links> links;  // of --devices, as many as config.ranks; null: of none
   bool json = false;
 };
 int run_plan(const PlanArgs& args);

@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "memory/share/zico_plan.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
 #include "train/loop/run_options.h"
@@ -75,6 +74,7 @@ void CorunMemory::look_at(size_t j) {
   }
   m.needs = pool_->needs(JobId(j));
   m.step = m.job->largest_step(device_);
+  m.others = m.job->other_steps(device_);
   // Of its own a job has what any of its programs needs.
   m.step.alone_bytes += m.needs.own_bytes - m.step.own_bytes;
   m.step.own_bytes = m.needs.own_bytes;
@@ -127,69 +127,6 @@ void CorunMemory::check_least(const Ids& jobs) const {
   throw BudgetError("--budget: " + format_bytes(budget_) + " is " + format_bytes(least - budget_) +
                     " short of what the jobs need in mode " + name_of(args_.mode) + " (" +
                     format_bytes(least) + "): " + needs_of(jobs) + advice(args_.mode));
-}
-
-PoolUse CorunMemory::turns_of(const Ids& jobs) const {
-  std::vector<const StepShape*> steps;
-  for (const JobId j : jobs) steps.push_back(&members_[size_t(j)].step);
-  PoolUse use{.way = {.kind = CorunWay::Kind::turns, .pool_bytes = tallest(jobs)}, .jobs = jobs};
-  use.way.rate = rates_in_turns(steps);
-  use.bytes = use.way.pool_bytes;
-  if (args_.mode == CorunMode::minutes) use.slice_seconds = 60 * args_.minutes;
-  return use;
-}
-
-// The way of the mode that is predicted to do most; nothing where it needs more than there is.
-std::optional<PoolUse> CorunMemory::best_of(const Ids& jobs) {
-  auto shapes = std::make_shared<std::vector<StepShape>>();
-  for (const JobId j : jobs) shapes->push_back(step_beside(members_[size_t(j)], jobs.size()));
-  std::vector<const StepShape*> pointers;
-  for (const StepShape& shape : *shapes) pointers.push_back(&shape);
-  turns_ = rates_in_turns(pointers);
-  if (args_.mode == CorunMode::turns || args_.mode == CorunMode::minutes) return turns_of(jobs);
-  if (trial_ && trial_->in_turns()) return turns_of(jobs);
-  const auto way = best_way(pointers);
-  if (!way) {
-    const bool in_turns =  // the planned scheduler has these among its ways
-        args_.scheduler == CorunScheduler::zico && args_.mode == CorunMode::automatic;
-    return in_turns ? turns_of(jobs) : std::optional<PoolUse>();
-  }
-  if (way->kind == CorunWay::Kind::turns) return turns_of(jobs);
-  PoolUse use{.way = *way, .jobs = jobs};
-  use.shapes = std::move(shapes);
-  use.bytes = std::max(way->pool_bytes, tallest(jobs));
-  if (way->kind == CorunWay::Kind::beside) fit_parts(use);
-  return use;
-}
-
-std::optional<CorunWay> CorunMemory::best_way(const std::vector<const StepShape*>& steps) const {
-  const bool shared = args_.mode == CorunMode::shared || trial_;
-  if (args_.scheduler == CorunScheduler::zico) {
-    const auto way = zico_within(steps, budget_);
-    const bool slower = way && way->total <= 1;
-    return !way || (slower && !shared) ? std::nullopt : way;
-  }
-  CorunSearch search(steps, {.can_prefer = !on_processor_});
-  return shared ? search.side_by_side(budget_, args_.goal) : search.within(budget_, args_.goal);
-}
-
-// Beside each other each job has what its largest step needs, and what all its programs need where
-// there is so much.
-void CorunMemory::fit_parts(PoolUse& use) const {
-  int64_t spare = budget_ - own_bytes(use.jobs);
-  for (const JobId j : use.jobs) {
-    const StepShape& step = members_[size_t(j)].step;
-    use.parts.push_back(align_up(step.alone_bytes - step.own_bytes));
-    spare -= use.parts.back();
-  }
-  int64_t sum = 0;
-  for (size_t i = 0; i < use.jobs.size(); ++i) {
-    const int64_t more = members_[size_t(use.jobs[i])].needs.height - use.parts[i];
-    if (more > 0 && align_up(more) <= spare)
-      use.parts[i] += align_up(more), spare -= align_up(more);
-    sum += use.parts[i];
-  }
-  use.bytes = std::max(use.bytes, sum);
 }
 
 // Kernels of more threads may need more: room for them, as far as there is any.
@@ -261,23 +198,6 @@ void CorunMemory::replan(bool stay_in_turns) {
   if (own_bytes(all) + use_.bytes > budget_) begin_use(turns_of(all));
   const auto better = best_of(all);
   begin_use(better ? *better : turns_of(all));
-}
-
-// Beside others a job of the processor has its part of the threads, and no more.
-int CorunMemory::threads_beside(const Member& m, size_t jobs) const {
-  return m.keeps_threads ? m.threads : std::max(1, cpu_device(0).threads / int(jobs));
-}
-
-StepShape CorunMemory::step_beside(const Member& m, size_t jobs) const {
-  if (!on_processor_) return m.step;
-  const int threads = threads_beside(m, jobs);
-  const double share = std::min(1.0, double(threads) / cpu_device(0).threads);
-  const bool measured =
-      m.measured_threads == threads && m.node_ns.size() == size_t(m.step.moments() / 2);
-  StepShape step =
-      with_share(m.step, device_, share, measured ? m.node_ns : std::vector<int64_t>{});
-  if (m.keeps_threads) step.alone_ms = 0;  // alone it has no more
-  return step;
 }
 
 // Side by side the times of a job's nodes are measured once with its threads; when those of all are

@@ -50,8 +50,9 @@ class CorunMemory {
  private:
   struct Member {
     Job* job = nullptr;
-    StepShape step;  // the largest
-    JobNeeds needs;  // of all its programs
+    StepShape step;                 // the largest
+    std::vector<StepShape> others;  // other programs
+    JobNeeds needs;                 // of all its programs
     int threads = 0;
     bool left = false;           // it has ended
     std::string ends;            // why it must; empty: it need not
@@ -78,6 +79,7 @@ class CorunMemory {
   std::optional<PoolUse> best_of(const Ids& jobs);
   std::optional<CorunWay> best_way(const std::vector<const StepShape*>& steps) const;
   void fit_parts(PoolUse& use) const;
+  void add_others(PoolUse& use, std::vector<StepShape>& shapes) const;
   void begin_use(PoolUse use);
   void replan(bool stay_in_turns);
   int threads_beside(const Member& member, size_t jobs) const;

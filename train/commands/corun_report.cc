@@ -29,6 +29,19 @@ std::vector<std::string> CorunMemory::lines() const {
               " ms later";
     }
   }
+  if (way.has_local) head += ", workspaces and gradient maps apart";
+  if (!way.program_waits.empty()) {
+    head += ", with other programs of theirs:";
+    for (const JobOnCircle& job : way.circle.jobs) head += " " + std::to_string(job.others.size());
+  }
+  for (size_t g = 0; g < way.groups.size(); ++g) {
+    head += (g == 0 ? ": " : "; ") + std::string("job ");
+    for (size_t i = 0; i < way.members[g].size(); ++i) {
+      head += (i == 0 ? "" : " with ") + std::to_string(use_.jobs[size_t(way.members[g][i])] + 1);
+    }
+    head += " in " + format_bytes(way.groups[g].pool_bytes) + " (" + to_string(way.groups[g].kind) +
+            ")";
+  }
   if (way.first >= 0)
     head += ", job " + std::to_string(use_.jobs[size_t(way.first)] + 1) + "'s kernels first";
   std::vector<std::string> lines{head + ")"};
@@ -56,10 +69,18 @@ nlohmann::json CorunMemory::json() const {
                      {"predicted", {{"total", way.total}, {"rates", way.rate}}},
                      {"turns", {{"total", 1}, {"rates", turns_}}}};
   if (way.first >= 0) out["first"] = use_.jobs[size_t(way.first)] + 1;
+  for (size_t g = 0; g < way.groups.size(); ++g) {
+    nlohmann::json group{{"way", to_string(way.groups[g].kind)},
+                         {"pool_bytes", way.groups[g].pool_bytes}};
+    for (const JobId j : way.members[g]) group["jobs"].push_back(use_.jobs[size_t(j)] + 1);
+    out["groups"].push_back(std::move(group));
+  }
   if (way.kind == CorunWay::Kind::circle) {
     out["period_ms"] = double(way.circle.period) * 1e-6;
     for (const JobOnCircle& job : way.circle.jobs) {
-      out["pattern"].push_back({{"steps", job.steps}, {"begins_ms", double(job.begins) * 1e-6}});
+      out["pattern"].push_back({{"steps", job.steps},
+                                {"begins_ms", double(job.begins) * 1e-6},
+                                {"programs", job.programs()}});
     }
   }
   return out;

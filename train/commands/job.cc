@@ -145,6 +145,16 @@ StepShape Job::largest_step(const DeviceProfile& device) {
   return step_shape(args_.name, c.program, c.storages, c.plan, device);
 }
 
+std::vector<StepShape> Job::other_steps(const DeviceProfile& device) {
+  std::vector<StepShape> out;
+  for (Executable* program : trainer_->programs().all()) {
+    if (program == &trainer_->largest()) continue;
+    const Compiled& c = program->compiled();
+    out.push_back(step_shape(args_.name, c.program, c.storages, c.plan, device));
+  }
+  return out;
+}
+
 std::optional<std::vector<int64_t>> Job::measured_times(bool last) {
   constexpr size_t kRuns = 4;
   Runner& runner = trainer_->largest().runner();

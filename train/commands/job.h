@@ -42,6 +42,8 @@ class Job {
   void plan_all();
   // The step that needs most, with the times of a device.
   StepShape largest_step(const DeviceProfile& device);
+  // All other programs that are compiled by now.
+  std::vector<StepShape> other_steps(const DeviceProfile& device);
   // Between steps. From the first call on, how long each node of that step takes is measured; the
   // median of a few steps, in nanoseconds, once there are so many. `last`: no call will follow.
   std::optional<std::vector<int64_t>> measured_times(bool last);

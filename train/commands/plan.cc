@@ -11,15 +11,16 @@
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/commands/plan_auto.h"
+#include "train/commands/plan_devices.h"
 #include "train/commands/plan_front.h"
 #include "train/commands/plan_probe.h"
-#include "train/config/profile.h"
 #include "train/config/published_sizes.h"
 #include "train/config/wording.h"
 #include "train/loop/max_fit.h"
 #include "train/loop/run_options.h"
 #include "train/loop/sparse_steps.h"
 #include "train/loop/step_program.h"
+#include "train/report/device_facts.h"
 #include "train/report/plan_densities.h"
 #include "train/report/plan_page.h"
 #include "train/report/plan_report.h"
@@ -190,7 +191,7 @@ int run_plan(const PlanArgs& given) {
   const std::string made_up = use_published_sizes(args.config);
   const bool searches = args.max_batch || args.max_length || !args.max_depth.empty();
   CompileOptions options = compile_options(args.config.memory);
-  options.profile = args.profile.empty() ? default_profile() : load_profile(args.profile);
+  options.profile = profile_of(args);
   PlanFacts facts{.capacity = options.budget};
   if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->capacity;
   std::optional<AutoPlanner> automatic;
@@ -211,7 +212,9 @@ int run_plan(const PlanArgs& given) {
                                                    : "--max-depth") +
                      ": how much memory there is, is not known; give --budget or --profile");
   }
-  if (!args.config.train.batch_words->has_value()) facts.samples = *args.config.train.batch_size;
+  if (!args.config.train.batch_words->has_value()) {
+    facts.samples = *args.config.train.batch_size * args.config.ranks;
+  }
 
   const PlanDensities densities(args.density, options.encode.ssdc);
   const auto task = make_task(args.config);
@@ -259,6 +262,7 @@ int run_plan(const PlanArgs& given) {
   if (args.max_length) facts.max_length = search(kLengthKey);
   if (!args.max_depth.empty()) facts.max_depth = search(args.max_depth);
 
+  if (args.links) facts.devices = device_facts(planned.step, *options.profile);
   const auto [source, target] = planned.bucket;
   const std::string bucket = std::to_string(source) + "," + std::to_string(target);
   if (!args.html.empty()) {
@@ -318,6 +322,7 @@ std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
 struct PlanFlags {
   PlanArgs args;
   ConfigFlags config;
+  DeviceFlags devices;
   std::string budget, host_budget, bucket, max_overhead;
 
   void declare(Flags& flags) {
@@ -333,6 +338,7 @@ struct PlanFlags {
               "device that the time is predicted for, and whose memory it should fit: a name "
               "in configs/devices, cpu, or a file",
               {.type = "NAME"});
+    devices.declare(flags);
     flags.add("--density", args.density,
               "of ssdc: the part of a map that is not zero, assumed where layers make zeros (0.5), "
               "or the folder of a run that measured it",
@@ -372,6 +378,7 @@ struct PlanFlags {
         args.probe.extension() == ".safetensors" ? args.probe.parent_path() : args.probe;
     args.config =
         config.read("plan", args.probe.empty() ? "" : folder / "config.yaml", overrides, args.name);
+    devices.apply(args);
     return request<run_plan>(args);
   }
 };

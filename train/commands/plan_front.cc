@@ -5,12 +5,13 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "train/config/profile.h"
+#include "train/commands/plan_devices.h"
 #include "train/config/published_sizes.h"
 #include "train/config/wording.h"
 #include "train/loop/max_fit.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
+#include "train/report/device_facts.h"
 #include "train/report/plan_page.h"
 #include "train/report/plan_report.h"
 #include "train/run_files/log.h"
@@ -78,7 +79,7 @@ int run_front(const PlanArgs& given) {
   PlanArgs args = given;
   const std::string made_up = use_published_sizes(args.config);
   CompileOptions options = compile_options(args.config.memory);
-  options.profile = args.profile.empty() ? default_profile() : load_profile(args.profile);
+  options.profile = profile_of(args);
   std::optional<int64_t> budget = options.budget;
   if (!budget && !args.profile.empty()) budget = options.profile->capacity;
 
@@ -98,7 +99,8 @@ int run_front(const PlanArgs& given) {
   }
   const auto [source, target] = bucket;
   const std::string title = "bucket " + std::to_string(source) + "," + std::to_string(target);
-  const PlanFacts facts{.capacity = budget, .front = &front, .chosen = chosen};
+  PlanFacts facts{.capacity = budget, .front = &front, .chosen = chosen};
+  if (plan && args.links) facts.devices = device_facts(*plan, *options.profile);
   if (plan && !args.html.empty()) {
     save_plan_page(args.html, *plan,
                    {.name = args.name,

@@ -2,16 +2,12 @@
 #include "train/config/profile.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
-#include <set>
-#include <sstream>
 
 #include "core/error.h"
-#include "core/paths.h"
 #include "train/config/config.h"
+#include "train/config/figures.h"
 #include "train/config/wording.h"
 #include "train/config/yaml.h"
 
@@ -52,6 +48,8 @@ const std::vector<NumberField>& fields() {
       {"matmul_efficiency", &DeviceProfile::matmul_efficiency, 1, true, 1},
       {"memory_efficiency", &DeviceProfile::memory_efficiency, 1, true, 1},
       {"link_efficiency", &DeviceProfile::link_efficiency, 1, false, 1},
+      {"busy_w", &DeviceProfile::busy, 1, false},
+      {"idle_w", &DeviceProfile::idle, 1, false},
   };
   return table;
 }
@@ -64,59 +62,32 @@ struct SizeField {
 constexpr SizeField kSizes[] = {{"capacity", &DeviceProfile::capacity, true},
                                 {"cache", &DeviceProfile::cache_bytes, false}};
 
-std::vector<std::string> keys() {
-  std::vector<std::string> all{"name", "measured"};
-  for (const NumberField& f : fields()) all.emplace_back(f.key);
-  for (const SizeField& f : kSizes) all.emplace_back(f.key);
+std::vector<FigureKey> keys_of(DeviceProfile& profile) {
+  std::vector<FigureKey> all{text_key("name", true, profile.name),
+                             truth_key("measured", false, profile.measured)};
+  for (const NumberField& f : fields()) {
+    all.push_back(number_key(f.key, f.required, profile.*f.field, f.scale, f.most));
+  }
+  for (const SizeField& f : kSizes) all.push_back(size_key(f.key, f.required, profile.*f.field));
   return all;
 }
 
-void read_value(DeviceProfile& profile, const std::string& key, const YamlNode& node,
-                const std::string& where) {
-  auto fail = [&](const std::string& want) {
-    throw UsageError(where + ": " + key + ": expected " + want + ", got " + describe(node));
-  };
-  if (node.kind != YamlNode::Kind::scalar) fail("one value");
-  if (key == "name") {
-    profile.name = node.text;
-    return;
-  }
-  if (key == "measured") {
-    if (scalar_type(node) != ScalarType::boolean) fail("true or false");
-    profile.measured = node.text[0] == 't' || node.text[0] == 'T';
-    return;
-  }
-  for (const SizeField& f : kSizes) {
-    if (key != f.key) continue;
-    try {
-      profile.*f.field = parse_size(node.text).bytes;
-    } catch (const UsageError& e) {
-      throw UsageError(where + ": " + key + ": " + e.what());
-    }
-    return;
-  }
-  for (const NumberField& f : fields()) {
-    if (key != f.key) continue;
-    const ScalarType type = scalar_type(node);
-    const bool number = type == ScalarType::integer || type == ScalarType::number;
-    const double v = number ? std::strtod(node.text.c_str(), nullptr) : -1;
-    if (!(v > 0 && v <= f.most && std::isfinite(v))) {
-      fail(f.most == 1 ? "a number above 0 and at most 1" : "a number above 0");
-    }
-    profile.*f.field = v * f.scale;
-    return;
-  }
-  throw UsageError(where + ": " + key + ": unknown key" + did_you_mean(nearest(key, keys())) +
-                   " (there are: " + comma_list(keys()) + ")");
+constexpr const char* kDeviceFolder = "devices";
+constexpr const char* kDeviceWords = "a device profile";
+
+DeviceProfile read_profile(const FiguresFile& file) {
+  return parse_profile(file.text, file.path.string());
 }
 
-DeviceProfile read_profile(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
-    throw UsageError(file.string() + ": cannot be read; is it a device profile?");
+// What links are, for profile_text: a comment, since they are no part of the device.
+std::string comment_of(const Links& links) {
+  std::string text = printed("# %lld ranks, %lld a node:", static_cast<long long>(links.ranks),
+                             static_cast<long long>(links.per_node));
+  for (const Link* link : {&links.inside, &links.between}) {
+    text += " " + yaml_quoted(link->name) +
+            printed(" %.17g %.17g %.17g", link->rate, link->latency, link->efficiency);
   }
-  return parse_profile(text.str(), file.string());
+  return text + "\n";
 }
 
 bool is_file(const fs::path& path) {
@@ -138,30 +109,12 @@ fs::path cpu_path() {
 }  // namespace
 
 DeviceProfile parse_profile(const std::string& text, const std::string& file) {
-  const YamlNode root = parse_yaml(text, file);
-  if (root.kind != YamlNode::Kind::map) {
-    throw UsageError(file + ":1: expected a device profile, one `key: value` a line, got " +
-                     describe(root));
-  }
   DeviceProfile profile;
-  std::set<std::string> given;
-  for (size_t i = 0; i < root.keys.size(); ++i) {
-    const std::string& key = root.keys[i].text;
-    read_value(profile, key, root.items[i], file + ":" + std::to_string(root.keys[i].line));
-    given.insert(key);
-  }
-  auto require_key = [&](const std::string& key) {
-    if (!given.contains(key)) throw UsageError(file + ": " + key + ": missing; add it");
-  };
-  require_key("name");
-  for (const NumberField& f : fields()) {
-    if (f.required) require_key(f.key);
-  }
-  for (const SizeField& f : kSizes) {
-    if (f.required) require_key(f.key);
-  }
+  const std::vector<std::string> given = read_figures(text, file, kDeviceWords, keys_of(profile));
   // Elementwise kernels mix additions and products, which fuse less than half of the time.
-  if (!given.contains("vector_tflops")) profile.vector = profile.f32 / 2;
+  if (std::find(given.begin(), given.end(), "vector_tflops") == given.end()) {
+    profile.vector = profile.f32 / 2;
+  }
   return profile;
 }
 
@@ -182,6 +135,7 @@ std::string profile_text(const DeviceProfile& profile, const std::vector<std::st
       text += std::string(f.key) + ": " + to_string(Size{profile.*f.field}) + "\n";
     }
   }
+  if (profile.links) text += comment_of(*profile.links);
   return text;
 }
 
@@ -200,35 +154,18 @@ DeviceProfile load_profile(const std::string& name) {
       throw UsageError("--profile: cpu: this machine is not measured yet (" + file.string() +
                        "); run pal bench --profile, which takes a few seconds");
     }
-    return read_profile(file);
+    return read_profile(open_figures(file, kDeviceWords));
   }
-  if (!name.empty() && is_file(name)) return read_profile(name);
-  for (const fs::path& folder : {fs::path("configs"), resource_dir() / "configs"}) {
-    for (const std::string& file : {name, name + ".yaml"}) {
-      if (!name.empty() && is_file(folder / "devices" / file)) {
-        return read_profile(folder / "devices" / file);
-      }
-    }
-  }
-  const std::vector<std::string> names = profile_names();
-  const std::string stem = fs::path(name).stem().string();
-  std::string near = nearest(stem, names);
-  for (const std::string& known : names) {  // v100: v100_16
-    if (!stem.empty() && known.rfind(stem, 0) == 0) near = known;
-  }
-  throw UsageError("--profile: there is no file '" + name + "' and no device of that name" +
-                   did_you_mean(near) + " (there are: " + comma_list(names) + ")");
+  const FiguresFile file = find_figures(kDeviceFolder, name, kDeviceWords);
+  if (file.path.empty()) no_figures("--profile", name, "device", profile_names());
+  return read_profile(file);
 }
 
 std::vector<std::string> profile_names() {
-  std::set<std::string> names{"cpu"};
-  for (const fs::path& folder : {fs::path("configs"), resource_dir() / "configs"}) {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder / "devices", ignored)) {
-      if (entry.path().extension() == ".yaml") names.insert(entry.path().stem().string());
-    }
-  }
-  return {names.begin(), names.end()};
+  std::vector<std::string> names = figure_names(kDeviceFolder);
+  names.emplace_back("cpu");
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 bool is_cpu_measured() { return is_file(cpu_path()); }

@@ -24,7 +24,8 @@ std::vector<std::string> profile_names();
 
 // The profile in the file's text; `file` only names it in errors.
 DeviceProfile parse_profile(const std::string& text, const std::string& file);
-// Text that parse_profile reads back equal; `comments` are lines for its head.
+// Text that parse_profile reads back equal; `comments` are lines for its head. Links, which are no
+// part of a device, are one more comment, so that texts differ where they do.
 std::string profile_text(const DeviceProfile& profile, const std::vector<std::string>& comments);
 
 // Where `cpu` is: $XDG_CONFIG_HOME/palimpsest/cpu.yaml, or ~/.config/palimpsest/cpu.yaml.

@@ -13,6 +13,7 @@ const std::vector<Available>& available_values() {
   static constexpr auto all = names(Recompute());
   static const std::vector<Available> table = {
       {"memory.recompute", {all.begin(), all.end()}},
+      {"train.shard", {"none", "optimizer", "gradients"}},
   };
   return table;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "ops/encodings/dpr.h"
 
 namespace pal {
@@ -40,6 +41,16 @@ Rules<TrainConfig> train_rules() {
          if (!*t.overlap_micro_batches || t.accumulate->value_or(1) > 1) return "";
          return "train.overlap_micro_batches: there is one micro-batch in an update; raise "
                 "train.accumulate, or leave it out";
+       }},
+      {"train.bucket", "auto, or a size",
+       [](const TrainConfig& t) -> std::string {
+         if (*t.bucket == "auto") return "";
+         try {
+           parse_size(*t.bucket);
+         } catch (const UsageError& error) {
+           return std::string("train.bucket: ") + error.what() + "; give a size, or auto";
+         }
+         return "";
        }},
       {"train.overlap_micro_batches, train.reduction",
        "overlapped micro-batches are summed one after the other",

@@ -1,5 +1,6 @@
 // The sections "train", "memory" and "device" of every configuration.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,10 @@
 #include "train/config/option.h"
 
 namespace pal {
+
+// What ranks divide among themselves (ZeRO, Rajbhandari et al. 2020, stages 1 to 3).
+enum class Shard : uint8_t { none, optimizer, gradients, weights };
+constexpr auto names(Shard) { return std::array{"none", "optimizer", "gradients", "weights"}; }
 
 struct TrainSection : Section {
   Option<std::optional<int64_t>> steps =
@@ -40,9 +45,21 @@ struct TrainSection : Section {
       "results do not depend on the number of ranks; library: one after the other, and over ranks "
       "as MPI or NCCL likes; null: ordered with several ranks, else library",
       {.choices = {"ordered", "library"}});
-  Option<std::optional<Size>> bucket =
-      option("bucket", {}, "of several ranks: bytes of gradients that travel together; null: 25MiB",
+  Option<Shard> shard = option(
+      "shard", Shard::none,
+      "of several ranks: what each has its piece of. optimizer: the optimizer's state and averages "
+      "of weights; gradients: their sums too, also those of micro-batches with reduction: library; "
+      "weights: these too, gathered for each use",
+      {.effect = Effect::none});
+  Option<std::string> bucket =
+      option("bucket", "auto",
+             "of several ranks: gradients that travel together, as bytes (4MiB); auto: 25MiB",
              {.effect = Effect::none});
+  Option<std::string> exchange = option(
+      "exchange", "f32",
+      "of several ranks: what gradients and their sums travel as. bf16: in half the bytes, rounded, "
+      "so that results depend on the number of ranks",
+      {.choices = {"f32", "bf16"}});
   Option<double> rank_timeout =
       option("rank_timeout", 300.0,
              "of several ranks: seconds after which one that does not answer ends the run",

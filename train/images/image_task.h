@@ -20,7 +20,7 @@ struct ImageEvaluation {
 // Threads that read and augment ahead.
 int workers_of(const ImageConfig& config);
 
-class ImageTask final : public BatchedTask<ImageBatch, ImageData> {
+class ImageTask : public BatchedTask<ImageBatch, ImageData> {
  public:
   explicit ImageTask(const Config& config, const std::filesystem::path& model_dir = {});
 
@@ -45,11 +45,13 @@ class ImageTask final : public BatchedTask<ImageBatch, ImageData> {
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const { inference(programs, 1); }
 
+ protected:
+  void fill_batch(Executable& program, const ImageBatch& batch) const override;
+
  private:
   ImageTask(const Config& config, std::shared_ptr<ImageData> data);
   void start_batches() override;
   BatchInfo take(ImageBatch& batch) override;
-  void fill_batch(Executable& program, const ImageBatch& batch) const override;
 
   int64_t batch_;
   ImageModel model_;

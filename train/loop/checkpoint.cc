@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
@@ -33,9 +34,9 @@ std::string dtype_name(DType type) {
 
 std::vector<int64_t> extents(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-TensorView view_of(const StateTensor& slot) {
-  return {slot.name, dtype_name(slot.spec.dtype), extents(slot.spec.shape), slot.data,
-          size_t(slot.spec.bytes())};
+TensorView view_of(const StateTensor& slot, const TensorSpec& whole) {
+  return {slot.name, dtype_name(whole.dtype), extents(whole.shape), slot.data,
+          size_t(whole.bytes())};
 }
 
 std::string shape_text(const std::string& dtype, const std::vector<int64_t>& shape) {
@@ -66,17 +67,27 @@ int64_t step_of(const std::string& name) {
 }
 
 void save(const std::filesystem::path& file, ProgramSet& programs, bool all,
-          const std::map<std::string, std::string>& metadata) {
+          const std::map<std::string, std::string>& metadata, const ShardedState& sharded) {
   std::vector<TensorView> views;
+  std::map<std::string, StateTensor> slots;  // in the order of the file, where pieces are f32
   for (const StateTensor& slot : programs.state()) {
-    if (is_kept(slot, all)) views.push_back(view_of(slot));
+    if (!is_kept(slot, all)) continue;
+    views.push_back(view_of(slot, sharded.whole(slot)));
+    slots.emplace(slot.name, slot);
   }
-  save_safetensors(file.string(), views, metadata);
+  if (!sharded.writes()) {
+    for (const auto& [name, slot] : slots) sharded.collect(slot, {});
+    return;
+  }
+  save_safetensors(file.string(), views, metadata,
+                   [&](const TensorView& each, const WriteBytes& write) {
+                     sharded.collect(slots.at(each.name), write);
+                   });
 }
 
 // Copies the file's tensors into the slots, after all of them were found to fit and whole.
 void load(const SafetensorsFile& source, const std::filesystem::path& file, ProgramSet& programs,
-          bool all) {
+          bool all, const ShardedState& sharded) {
   std::vector<StateTensor> slots;
   for (StateTensor& slot : programs.state()) {
     if (is_kept(slot, all)) slots.push_back(slot);
@@ -87,7 +98,8 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
   for (const StateTensor& slot : slots) {
     known.insert(slot.name);
     const TensorView* found = source.find(slot.name);
-    const std::string want = shape_text(dtype_name(slot.spec.dtype), extents(slot.spec.shape));
+    const TensorSpec& whole = sharded.whole(slot);
+    const std::string want = shape_text(dtype_name(whole.dtype), extents(whole.shape));
     if (!found) {
       fault(slot.name + " is missing");
     } else if (std::string have = shape_text(found->dtype, found->shape); have != want) {
@@ -105,7 +117,9 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
   }
   for (const StateTensor& slot : slots) source.check(*source.find(slot.name));
   for (const StateTensor& slot : slots) {
-    source.read(*source.find(slot.name), 0, size_t(slot.spec.bytes()), slot.data);
+    const auto [begin, bytes] = sharded.own(slot);
+    source.read(*source.find(slot.name), size_t(begin), size_t(bytes), slot.data);
+    std::memset(slot.data + bytes, 0, size_t(slot.spec.bytes() - bytes));
   }
 }
 
@@ -142,18 +156,19 @@ TrainerState TrainerState::from_json(const std::string& text, const std::string&
 }
 
 void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
-                     const TrainerState& state) {
-  save(file, programs, true, {{kTrainerKey, state.to_json()}});
+                     const TrainerState& state, const ShardedState& sharded) {
+  save(file, programs, true, {{kTrainerKey, state.to_json()}}, sharded);
 }
 
-TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs) {
+TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
+                             const ShardedState& sharded) {
   auto source = SafetensorsFile::open(file.string());
   auto found = source.metadata().find(kTrainerKey);
   if (found == source.metadata().end()) {
     throw UsageError(file.string() + ": holds weights but no trainer state; it cannot be resumed");
   }
   TrainerState state = TrainerState::from_json(found->second, file.string());
-  load(source, file, programs, true);
+  load(source, file, programs, true, sharded);
   return state;
 }
 
@@ -202,7 +217,8 @@ void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t 
   }
 }
 
-void load_initial(const std::filesystem::path& from, ProgramSet& programs) {
+void load_initial(const std::filesystem::path& from, ProgramSet& programs,
+                  const ShardedState& sharded) {
   namespace fs = std::filesystem;
   fs::path file = from;
   std::error_code ignored;
@@ -217,19 +233,21 @@ void load_initial(const std::filesystem::path& from, ProgramSet& programs) {
     }
   }
   try {
-    load_weights(file, programs);
+    load_weights(file, programs, sharded);
   } catch (const UsageError& error) {
     throw UsageError(std::string("train.init_from: ") + error.what());
   }
 }
 
-void save_weights(const std::filesystem::path& file, ProgramSet& programs) {
-  save(file, programs, false, {});
+void save_weights(const std::filesystem::path& file, ProgramSet& programs,
+                  const ShardedState& sharded) {
+  save(file, programs, false, {}, sharded);
 }
 
-void load_weights(const std::filesystem::path& file, ProgramSet& programs) {
+void load_weights(const std::filesystem::path& file, ProgramSet& programs,
+                  const ShardedState& sharded) {
   auto source = SafetensorsFile::open(file.string());
-  load(source, file, programs, false);
+  load(source, file, programs, false, sharded);
 }
 
 }  // namespace pal

@@ -8,6 +8,7 @@
 
 #include "memory/run/program_set.h"
 #include "train/loop/learning_rate.h"
+#include "train/loop/sharded_state.h"
 
 namespace pal {
 
@@ -28,12 +29,14 @@ struct TrainerState {
   static TrainerState from_json(const std::string& text, const std::string& file);
 };
 
-// Everything: weights, optimizer state, and where the run stands. Written beside and renamed.
+// Everything: weights, optimizer state, and where the run stands. Written beside and renamed. All
+// ranks call these, and rank 0 writes.
 void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
-                     const TrainerState& state);
+                     const TrainerState& state, const ShardedState& sharded = {});
 // UsageError that lists every slot that is missing, left over, or of another shape; then nothing
 // was loaded.
-TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs);
+TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
+                             const ShardedState& sharded = {});
 
 // Keeps last.safetensors of `folder` as step-<step>.safetensors too, by a second name for the same
 // file where the file system can, else by a copy; and removes all but the `keep` newest of these.
@@ -47,14 +50,17 @@ std::filesystem::path kept_checkpoint(const std::filesystem::path& folder, int64
 // train.init_from: weights of another run, from a .safetensors file or from a run's folder (its
 // best.safetensors, else its last). UsageError that lists what does not fit; nothing is loaded
 // then.
-void load_initial(const std::filesystem::path& from, ProgramSet& programs);
+void load_initial(const std::filesystem::path& from, ProgramSet& programs,
+                  const ShardedState& sharded = {});
 
 // Whether a whole checkpoint's tensor is a weight, going by its name.
 bool names_weight(const std::string& tensor);
 
 // Weights alone, as best.safetensors holds them. Loading takes them from a whole checkpoint too; a
 // weight in the file that the model does not have is a mismatch like any other.
-void save_weights(const std::filesystem::path& file, ProgramSet& programs);
-void load_weights(const std::filesystem::path& file, ProgramSet& programs);
+void save_weights(const std::filesystem::path& file, ProgramSet& programs,
+                  const ShardedState& sharded = {});
+void load_weights(const std::filesystem::path& file, ProgramSet& programs,
+                  const ShardedState& sharded = {});
 
 }  // namespace pal

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "ops/exchange/exchange.h"
 #include "ops/tensors/state.h"
 
 namespace pal {
@@ -20,23 +21,30 @@ namespace {
 
 }  // namespace
 
-void append_ema(Builder& builder, std::span<const Val> weights, double decay, Val gate) {
+void append_ema(Builder& builder, std::span<const Val> weights, double decay, Val gate,
+                int64_t ranks) {
   for (Val weight : weights) {
     const auto& slots = builder.program().state;
     const auto slot = std::find_if(slots.begin(), slots.end(),
                                    [&](const StateSlot& s) { return s.start == weight.id; });
     if (slot == slots.end()) throw ProgramError("ema: a value that is no state slot's start");
     const std::string name = slot->name;
-    const Val next{&builder, slot->end};
+    Val next{&builder, slot->end};
     const Node in_scope{.scope = builder.program().value(weight.id).scope};
     Builder::Within where(builder, in_scope, Phase::update);
+    if (ranks > 1) {
+      Builder::Within phase(builder, Phase::backward);  // it updates nothing itself
+      next = own_piece(next, ranks);
+    }
     Val average =
-        builder.state(kEmaPrefix + name, {weight.shape(), DType::f32}, Role::optimizer_state);
+        builder.state(kEmaPrefix + name, {next.shape(), DType::f32}, Role::optimizer_state);
     moving_average(average, next, float(1 - decay), gate);
   }
 }
 
-EmaWeights::EmaWeights(ProgramSet& programs, double decay, int64_t updates) : programs_(programs) {
+EmaWeights::EmaWeights(ProgramSet& programs, double decay, int64_t updates,
+                       const ShardedState& sharded)
+    : programs_(programs) {
   if (updates <= 0) return;
   // The kernel's own rounding of 1 - decay, so that the average of equal weights is that weight.
   const double kept = 1 - double(float(1 - decay));
@@ -57,7 +65,10 @@ EmaWeights::EmaWeights(ProgramSet& programs, double decay, int64_t updates) : pr
   if (!file_ || std::fflush(file_.get()) != 0) fail("written");
   for (const auto& [weight, average] : pairs) {
     auto* to = reinterpret_cast<float*>(weight->data);
-    const auto* from = reinterpret_cast<const float*>(average->data);
+    const bool pieces = sharded.is_piece(*average) && !sharded.is_piece(*weight);
+    std::vector<std::byte> whole;
+    if (pieces) whole = sharded.gather(*average);
+    const auto* from = reinterpret_cast<const float*>(pieces ? whole.data() : average->data);
     for (int64_t i = 0; i < weight->spec.numel(); ++i) to[i] = float(double(from[i]) * correction);
     kept_.push_back(weight->name);
   }

@@ -10,6 +10,7 @@
 
 #include "core/builder.h"
 #include "memory/run/program_set.h"
+#include "train/loop/sharded_state.h"
 
 namespace pal {
 
@@ -18,7 +19,9 @@ inline constexpr const char* kEmaPrefix = "ema/";
 // Appends an update node a weight, after the optimizer's: "ema/<weight>" <- decay ema +
 // (1 - decay) weight, from the weight's next value. The slots start at zero and count as optimizer
 // state. `gate` holds them still as it holds the weights. `weights`: values at the step's start.
-void append_ema(Builder& builder, std::span<const Val> weights, double decay, Val gate);
+// `ranks`: above 1 every rank keeps its piece of the averages.
+void append_ema(Builder& builder, std::span<const Val> weights, double decay, Val gate,
+                int64_t ranks = 1);
 
 // While it lives, the weights of a set are their averages, ema / (1 - decay^updates): the
 // correction makes the average of the first updates one of weights alone, not of weights and the
@@ -27,7 +30,9 @@ void append_ema(Builder& builder, std::span<const Val> weights, double decay, Va
 // it does nothing. Error with kExitFailed where there is no room for the file.
 class EmaWeights {
  public:
-  EmaWeights(ProgramSet& programs, double decay, int64_t updates);
+  // All ranks make one at the same time.
+  EmaWeights(ProgramSet& programs, double decay, int64_t updates,
+             const ShardedState& sharded = {});
   ~EmaWeights();
   void restore();  // at the end of its life, or now
   EmaWeights(const EmaWeights&) = delete;

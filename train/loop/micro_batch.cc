@@ -33,7 +33,9 @@ bool is_ordered(const TrainConfig& config, int64_t ranks) {
 Update::Update(const TrainConfig& config, int64_t ranks)
     : micro_batches_(pal::micro_batches(config, ranks)),
       ranks_(ranks),
-      ordered_(pal::is_ordered(config, ranks)) {
+      ordered_(pal::is_ordered(config, ranks)),
+      shard_(*config.shard),
+      travels_(*config.exchange == "bf16" ? DType::bf16 : DType::f32) {
   if (micro_batches_ % ranks_ != 0) throw ProgramError("[update] a rank has part of a micro-batch");
 }
 

@@ -43,6 +43,10 @@ class Update {
   int64_t ranks() const { return ranks_; }
   int64_t per_rank() const { return micro_batches_ / ranks_; }
   bool is_ordered() const { return ordered_; }
+  // What gradients and their sums travel as.
+  DType travels_as() const { return travels_; }
+  // Whether the sums of gradients, and what the optimizer keeps, are a piece on each rank.
+  bool has_pieces() const { return ranks_ > 1 && shard_ != Shard::none; }
   // Loss and running statistics are those of the whole update, and the last micro-batch has them.
   bool is_whole() const { return (ordered_ && micro_batches_ > 1) || ranks_ > 1; }
   // What micro-batch i of a rank's does, and all there are, each once.
@@ -55,6 +59,8 @@ class Update {
  private:
   int64_t micro_batches_, ranks_;
   bool ordered_;
+  Shard shard_;
+  DType travels_;
 };
 
 // Numbers of ranks that train.accumulate can be divided among.

@@ -31,10 +31,14 @@ RankTalk::Counts RankTalk::count(const std::vector<BatchInfo>& own) const {
   return sum;
 }
 
-bool RankTalk::any(bool own) const {
-  if (!group_) return own;
-  const std::vector<char> all = share_among(*group_, char(own));
-  return std::find(all.begin(), all.end(), char(true)) != all.end();
+std::vector<int> RankTalk::who(bool own) const {
+  const std::vector<char> all =
+      group_ ? share_among(*group_, char(own)) : std::vector<char>{char(own)};
+  std::vector<int> out;
+  for (size_t q = 0; q < all.size(); ++q) {
+    if (all[q]) out.push_back(int(q));
+  }
+  return out;
 }
 
 void RankTalk::require_alike(const std::vector<std::pair<std::string, std::string>>& facts) const {

@@ -32,8 +32,9 @@ class RankTalk {
     int64_t samples = 0, tokens = 0;
   };
   Counts count(const std::vector<BatchInfo>& own) const;
-  // Whether any rank says yes.
-  bool any(bool own) const;
+  // The ranks that say yes, and whether any does.
+  std::vector<int> who(bool own) const;
+  bool any(bool own) const { return group_ ? !who(own).empty() : own; }
   // Until all ranks are here.
   void meet() const { any(false); }
   // For errors: what comes now.

@@ -1,6 +1,8 @@
 // One process that a launcher has started by itself is as good as none.
 #include "train/loop/ranks_of_run.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/ranks/launch.h"
 #include "train/loop/micro_batch.h"
@@ -21,12 +23,41 @@ std::shared_ptr<Group> ranks_at_hand() {
   return group;
 }
 
+namespace {
+
+// What runs of several ranks do not have.
+void check_options(const Config& config) {
+  const auto refuse = [](const std::string& option, const std::string& why) {
+    throw UsageError(option + " does not combine with several ranks: " + why +
+                     "; leave it out, or train with one");
+  };
+  const MemoryConfig& memory = config.memory;
+  if (*memory.manager != Manager::fixed) {
+    refuse("memory.manager: " + name_of(*memory.manager), "a manager's step knows no exchange");
+  }
+  const std::vector<std::string>& encode = *memory.encode;
+  if (std::find(encode.begin(), encode.end(), "ssdc") != encode.end()) {
+    refuse("memory.encode: ssdc", "a step that overflows runs again on one rank alone");
+  }
+  if (*config.train.exchange == "bf16" && !is_ordered(config.train, config.ranks)) {
+    throw UsageError(
+        "train.exchange: bf16 needs train.reduction: ordered, which adds in f32 what has travelled; "
+        "set it, or leave one of them out");
+  }
+  if (*config.train.overlap_micro_batches) {
+    refuse("train.overlap_micro_batches", "their sums belong to one micro-batch after the other");
+  }
+}
+
+}  // namespace
+
 Config with_ranks(Config config, int64_t ranks, const Config* saved) {
   config.ranks = ranks;
   TrainConfig& train = config.train;
   if (saved && !train.accumulate->has_value()) train.accumulate = *saved->train.accumulate;
   if (saved && !train.reduction->has_value()) train.reduction = *saved->train.reduction;
   check_ranks(train, ranks);
+  if (ranks > 1) check_options(config);
   train.accumulate = micro_batches(train, ranks);
   train.reduction = is_ordered(train, ranks) ? "ordered" : "library";
   check_config(config);

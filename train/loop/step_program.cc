@@ -116,18 +116,25 @@ class StepRecorder {
     Val loss = recorded_.loss;
     if (losses) {
       Builder::Within phase(b_, Phase::backward);
-      loss = sum_over_ranks(losses->added(kind_, 0, loss), update_);
+      loss = losses->added(kind_, 0, loss);
+      if (update_.ranks() > 1) b_.output(kOwnLoss, loss);
+      loss = sum_over_ranks(loss, update_);
     }
     b_.output("loss", loss);
     gradients = sum_over_ranks(b_, gradients, update_, bucket_bytes(config_));
     const Val gate = finish(gradients, loss);
-    apply_optimizer(b_, optimizer_of(config_), weights_, gradients, scalars_, gate);
+    OptimizerSpec optimizer = optimizer_of(config_);
+    if (update_.has_pieces()) optimizer.ranks = update_.ranks();
+    apply_optimizer(b_, optimizer, weights_, gradients, scalars_, gate);
+    if (update_.has_pieces()) gather_weights(b_, weights_, update_, bucket_bytes(config_));
     if (update_.is_whole()) {
       KeptStatistics(b_, update_, recorded_.moved, scalars_).move(gate);
     } else {
       move_statistics(b_, recorded_.moved, gate);
     }
-    if (config_.ema->has_value()) append_ema(b_, weights_, **config_.ema, gate);
+    if (config_.ema->has_value()) {
+      append_ema(b_, weights_, **config_.ema, gate, optimizer.ranks);
+    }
   }
 
  private:
@@ -172,7 +179,11 @@ class StepRecorder {
     Builder::Within phase(b_, Phase::backward);
     Builder::Within scope(b_, "grad_norm");
     std::vector<Val> partials;
-    for (Val g : gradients) partials.push_back(sum_of_squares(g));
+    if (update_.has_pieces()) {
+      partials = squares_of_pieces(gradients, weights_, update_);
+    } else {
+      for (Val g : gradients) partials.push_back(sum_of_squares(g));
+    }
     const Val gate = gate_of(scalars_, loss, partials, config_);
     b_.output("gate", gate);
     b_.output("grad_norm",

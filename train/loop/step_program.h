@@ -16,6 +16,7 @@ namespace pal {
 std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind);
 
 inline constexpr const char* kScalarsInput = "scalars";  // host, one StepScalars
+inline constexpr const char* kOwnLoss = "own_loss";      // of several ranks: this one's part
 
 // Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part; of the last
 // of an update that is summed as a whole, that of all its micro-batches), what the forward pass

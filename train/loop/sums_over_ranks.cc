@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "ops/exchange/exchange.h"
+#include "ops/sums/square_tiles.h"
+#include "ops/tensors/casts.h"
 #include "ops/tensors/state_rows.h"
 #include "ops/tensors/views.h"
 
@@ -29,20 +32,32 @@ std::vector<std::vector<size_t>> buckets_of(const Program& p, const std::vector<
   return out;
 }
 
-std::vector<Val> summed(const std::vector<Val>& bucket, const Update& update) {
-  if (!update.is_ordered()) return all_reduce(bucket, update.ranks());
+std::vector<Val> as_type(std::vector<Val> values, DType type) {
+  for (Val& value : values) value = cast(value, type);
+  return values;
+}
+
+std::vector<Val> summed(const std::vector<Val>& given, const Update& update) {
+  const DType travels = update.travels_as();
+  const std::vector<Val> bucket = as_type(given, travels);
+  if (!update.is_ordered()) {
+    return update.has_pieces() ? reduce_scatter(bucket, update.ranks())
+                               : all_reduce(bucket, update.ranks());
+  }
   std::vector<Val> pieces;
   for (Val rows : all_to_all(bucket, update.ranks())) pieces.push_back(tree_sum(rows));
+  if (update.has_pieces()) return pieces;
   std::vector<Shape> wholes;
   for (Val g : bucket) wholes.push_back(g.shape());
-  return all_gather(pieces, std::move(wholes), update.ranks());
+  return as_type(all_gather(as_type(pieces, travels), std::move(wholes), update.ranks()),
+                 DType::f32);
 }
 
 }  // namespace
 
 int64_t bucket_bytes(const TrainConfig& config) {
   constexpr int64_t kAuto = int64_t(25) << 20;
-  return config.bucket->has_value() ? (*config.bucket)->bytes : kAuto;
+  return *config.bucket == "auto" ? kAuto : parse_size(*config.bucket).bytes;
 }
 
 Val sum_over_ranks(Val loss, const Update& update) {
@@ -67,6 +82,37 @@ std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients,
     }
   }
   return out;
+}
+
+std::vector<Val> squares_of_pieces(const std::vector<Val>& pieces, const std::vector<Val>& wholes,
+                                   const Update& update) {
+  std::vector<Val> tiles, out;
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    tiles.push_back(square_tiles(pieces[i]));
+    shapes.push_back({(wholes[i].shape().numel() + kTile - 1) / kTile});
+  }
+  for (Val all : all_gather(tiles, std::move(shapes), update.ranks())) {
+    out.push_back(sum_tiles(all));
+  }
+  return out;
+}
+
+void gather_weights(Builder& b, const std::vector<Val>& weights, const Update& update,
+                    int64_t bucket_bytes) {
+  Builder::Within scope(b, "exchange");
+  std::vector<Val> bucket;
+  int64_t bytes = 0;
+  for (Val start : weights) {
+    const auto slot = std::find_if(b.program().state.begin(), b.program().state.end(),
+                                   [&](const StateSlot& s) { return s.start == start.id; });
+    const int64_t own = start.spec().bytes();
+    if (bytes + own > bucket_bytes && !bucket.empty()) {
+      gather_state(std::exchange(bucket, {}), update.ranks()), bytes = 0;
+    }
+    bucket.push_back({&b, slot->end}), bytes += own;
+  }
+  gather_state(bucket, update.ranks());
 }
 
 KeptStatistics::KeptStatistics(Builder& b, const Update& update,

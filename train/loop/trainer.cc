@@ -39,6 +39,10 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
 Device device_of(const TrainArgs& args, std::string* said) {
   Device device = training_device(args.config, said);
   device.group = args.group;
+  if (args.group && device.accelerator) {
+    throw UsageError("device.type: cuda: several ranks train on processors in this version; give "
+                     "--device cpu, or train with one rank");
+  }
   return device;
 }
 
@@ -57,22 +61,30 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
       programs_(run_options(config_.memory), device_of(args, &device_line_), share),
       steps_(config_, *task_, programs_, file("last.safetensors").string(),
              times_folder(args, share)),
+      sharded_(sharded_state()),
       watch_(programs_.device().accelerator, *config_.train.log_every * steps_.update().per_rank()) {
   task_->take_share(ranks_.share(steps_.update()));
   steps_.add_largest_pair();
   if (steps_.chosen().on()) add_validation();
   if (args.resume) {
-    state_ = load_checkpoint(file("last.safetensors"), programs_);
+    state_ = load_checkpoint(file("last.safetensors"), programs_, sharded_);
     steps_.round_as(state_.rounded);
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
   } else {
     initialise(programs_, uint64_t(*config_.train.seed));
-    if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_);
+    if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_, sharded_);
     state_.position = task_->position();
   }
   first_step_ = state_.step;
   if (!ranks_.is_alone()) check_alike();
+}
+
+ShardedState Trainer::sharded_state() const {
+  if (!steps_.update().has_pieces()) return {};
+  Config alone = config_;
+  alone.ranks = 1;
+  return {args_.group, record_plan_step(*task_, alone, task_->bucket_lengths(0))};
 }
 
 // Ranks that differ would wait for each other, or train different weights.
@@ -254,6 +266,17 @@ void Trainer::check_watch() {
 
 void Trainer::stop_on_nan(Executable& program) {
   progress_.finish();
+  if (!ranks_.is_alone()) {  // whose steps end only together
+    const std::vector<int> bad = ranks_.who(!std::isfinite(*program.output(kOwnLoss)));
+    write_end(state_.step, "nan");
+    std::string where;
+    for (const int rank : bad) where += (where.empty() ? " on rank " : ", ") + std::to_string(rank);
+    throw Error(kExitFailed,
+                (bad.empty() ? "a gradient" : "the loss") + std::string(" is not finite at step ") +
+                    std::to_string(state_.step + 1) + where +
+                    "; the last checkpoint is whole: resume one rank from it to see which node "
+                    "made it so, or lower train.lr or clip");
+  }
   // The gate has kept the state as it was, so the same step can be run again, watched. (Where it
   // judged by the loss alone, and only gradients are NaNs, these show again.)
   program.runner().set_options({.check_finite = true});
@@ -275,7 +298,9 @@ void Trainer::validate(bool scheduled) {
   check_watch();
   progress_.finish();
   std::optional<EmaWeights> averages;
-  if (config_.train.ema->has_value()) averages.emplace(programs_, **config_.train.ema, state_.step);
+  if (config_.train.ema->has_value()) {
+    averages.emplace(programs_, **config_.train.ema, state_.step, sharded_);
+  }
   const Validation valid = task_->validate(programs_, "valid");
   validated_ = state_.step;
   samples_of_valid_ = valid.samples;
@@ -290,7 +315,7 @@ void Trainer::validate(bool scheduled) {
   const bool improved = std::isfinite(metric) && (!state_.has_best || better);
   if (improved) {
     // The averages, where they stand in.
-    if (ranks_.writes()) save_weights(file("best.safetensors"), programs_);
+    save_best();
     best_saved_ = metric;
     line += "  (best)";
   }
@@ -311,10 +336,17 @@ void Trainer::save() {
   check_watch();
   if (saved_ == state_.step) return;
   state_.rounded = steps_.rounded();
-  if (ranks_.writes()) save_checkpoint(file("last.safetensors"), programs_, state_);
+  if (ranks_.writes() || steps_.update().has_pieces()) {
+    save_checkpoint(file("last.safetensors"), programs_, state_, sharded_);
+  }
   saved_ = state_.step;
   keep();
   ranks_.meet();
+}
+
+void Trainer::save_best() {
+  if (!ranks_.writes() && !steps_.update().has_pieces()) return;
+  save_weights(file("best.safetensors"), programs_, sharded_);
 }
 
 void Trainer::keep() {
@@ -329,20 +361,20 @@ void Trainer::try_average() {
   if (files.size() < 2) return log_warn("train.average_last: there is but one checkpoint");
   if (ranks_.writes()) average_checkpoints(files, file("average.safetensors"));
   ranks_.meet();
-  load_weights(file("average.safetensors"), programs_);
+  load_weights(file("average.safetensors"), programs_, sharded_);
   const Validation valid = task_->validate(programs_, "valid");
   std::string line = "valid  mean of the last " + std::to_string(files.size()) +
                      " checkpoints  loss " + std::to_string(valid.loss).substr(0, 6);
   const auto [metric, higher] = judge(valid, line);
   const bool better = !best_saved_ || (higher ? metric > *best_saved_ : metric < *best_saved_);
   if (std::isfinite(metric) && better) {
-    if (ranks_.writes()) save_weights(file("best.safetensors"), programs_);
+    save_best();
     best_saved_ = metric;
     samples_of_valid_ = valid.samples;
     line += "  (best)";
   }
   log_info(line);
-  load_weights(file("last.safetensors"), programs_);
+  load_weights(file("last.safetensors"), programs_, sharded_);
   ranks_.meet();
 }
 
@@ -449,7 +481,7 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
 Validation Trainer::evaluate_best(const std::string& part) {
   ranks_.meet();  // where rank 0 has written it
   if (std::filesystem::exists(file("best.safetensors"))) {
-    load_weights(file("best.safetensors"), programs_);
+    load_weights(file("best.safetensors"), programs_, sharded_);
   }
   return task_->validate(programs_, part);
 }

@@ -89,6 +89,7 @@ class Trainer {
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
   void save();
+  void save_best();
   void keep();  // train.keep_last, of what was saved last
   // train.average_last: validates the mean of the last checkpoints.
   void try_average();
@@ -100,6 +101,7 @@ class Trainer {
     if (metrics_) metrics_->write(row);
   }
   void check_alike();
+  ShardedState sharded_state() const;
 
   const TrainArgs& args_;
   const Config& config_;
@@ -108,6 +110,7 @@ class Trainer {
   std::string device_line_;
   ProgramSet programs_;
   StepPrograms steps_;
+  const ShardedState sharded_;
   std::string last_ran_;  // the name of the micro-batch's program
   StepWatch watch_;
   double loss_ = 0;  // as last read

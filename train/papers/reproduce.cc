@@ -5,6 +5,7 @@
 
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
+#include "train/loop/ranks_of_run.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
 #include "train/tasks/make_task.h"
@@ -13,10 +14,12 @@ namespace pal {
 std::vector<Reproduction> reproductions() {
   std::vector<Reproduction> list;
   for (const auto& some :
-       {echo_reproductions(), echo_model_reproductions(), olla_reproductions(), zoo_reproductions(),
-        gist_reproductions(), gist_encoded_reproductions(), gist_priced_reproductions(),
-        gist_measured_reproductions(), gist_trained_reproductions(), delta_reproductions(),
-        zico_reproductions(), zico_rate_reproductions(), zico_accumulate_reproductions()}) {
+       {echo_reproductions(), echo_device_reproductions(), echo_model_reproductions(),
+        olla_reproductions(), zoo_reproductions(), gist_reproductions(),
+        gist_encoded_reproductions(), gist_priced_reproductions(), gist_measured_reproductions(),
+        gist_trained_reproductions(), delta_reproductions(), zico_reproductions(),
+        zico_table_reproductions(), zico_bucket_reproductions(),
+        zico_rate_reproductions(), zico_accumulate_reproductions()}) {
     list.insert(list.end(), some.begin(), some.end());
   }
   return list;
@@ -58,12 +61,18 @@ std::string gigabytes(int64_t bytes, int digits) { return fixed(double(bytes) * 
 
 std::string percent(double fraction) { return fixed(100 * fraction, 1) + " %"; }
 
+DeviceProfile joined(DeviceProfile device, const Links& links) {
+  device.links = std::make_shared<const Links>(links);
+  return device;
+}
+
 PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
                           void (*adjust)(CompileOptions&)) {
   std::vector<Override> overrides;
   for (const std::string& set : recipe.sets) overrides.push_back(parse_set(set));
   PlannedRecipe out;
   out.config = load_config(find_config(recipe.config), overrides);
+  if (device.links) out.config = with_ranks(out.config, device.links->ranks);
   out.recorded = record_plan_step(*make_task(out.config), out.config, recipe.bucket);
   const StateLayout layout(out.recorded);
   KernelCache cache(choose_device(out.config.device));
@@ -72,7 +81,8 @@ PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
   if (adjust) adjust(options);
   out.step = compile(out.recorded, cache, layout, options);
   out.step_ms = out.step.time->step_ms;
-  out.samples_per_s = 1000 * double(*out.config.train.batch_size) / out.step_ms;
+  const int64_t samples = *out.config.train.batch_size * out.config.ranks;
+  out.samples_per_s = 1000 * double(samples) / out.step_ms;
   return out;
 }
 

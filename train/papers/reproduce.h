@@ -47,6 +47,7 @@ struct Reproduction {
 
 // What there is, by paper.
 std::span<const Reproduction> echo_reproductions();
+std::span<const Reproduction> echo_device_reproductions();
 std::span<const Reproduction> echo_model_reproductions();
 std::span<const Reproduction> olla_reproductions();
 std::span<const Reproduction> zoo_reproductions();
@@ -56,7 +57,9 @@ std::span<const Reproduction> gist_priced_reproductions();
 std::span<const Reproduction> gist_measured_reproductions();
 std::span<const Reproduction> gist_trained_reproductions();
 std::span<const Reproduction> delta_reproductions();
-std::span<const Reproduction> zico_reproductions();       // of bytes over time
+std::span<const Reproduction> zico_reproductions();        // of bytes over time
+std::span<const Reproduction> zico_table_reproductions();  // of what tracking costs
+std::span<const Reproduction> zico_bucket_reproductions();
 std::span<const Reproduction> zico_rate_reproductions();  // of what sharing gains
 std::span<const Reproduction> zico_accumulate_reproductions();
 std::vector<Reproduction> reproductions();  // all of them
@@ -68,16 +71,20 @@ struct Recipe {
   std::pair<int64_t, int64_t> bucket;
 };
 
+// Ranks that run a recipe together, each with its batch, over what joins them.
+DeviceProfile joined(DeviceProfile device, const Links& links);
+
 struct PlannedRecipe {
   Config config;
   Program recorded;  // before any pass
   Compiled step;
-  double step_ms = 0;  // predicted
-  double samples_per_s = 0;
+  double step_ms = 0;        // predicted
+  double samples_per_s = 0;  // of all ranks
 
   double gb() const { return double(step.plan.device().bytes) * 1e-9; }
 };
-// `adjust`, where given, changes the options of compile() that no configuration has.
+// For as many ranks as the device's links join. `adjust`, where given, changes the options of
+// compile() that no configuration has.
 PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
                           void (*adjust)(CompileOptions&) = nullptr);
 

@@ -1,5 +1,5 @@
-// Echo (Zheng, Vijaykumar, Pekhimenko, ISCA 2020): table I and figures 4, 15 to 18, on its two
-// translators.
+// Echo (Zheng, Vijaykumar, Pekhimenko, ISCA 2020): table I and figures 4, 15 to 17, on its
+// English-Vietnamese translator.
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
 #include "train/papers/reproduce.h"
@@ -14,16 +14,6 @@ Recipe vietnamese(std::vector<std::string> sets) {
   sets.insert(sets.begin(), {"data.synthetic=true", "data.source_vocab_size=17188",
                              "data.target_vocab_size=7706"});
   return {"nmt_iwslt", sets, {100, 100}};
-}
-
-// "English-German": Hieber et al.'s best, four layers a side. The paper does not give its
-// vocabularies; 32,000 pieces a side are usual.
-Recipe german(int batch, const std::string& recompute) {
-  return {"nmt_wmt_best",
-          {"data.synthetic=true", "data.source_vocab_size=32000", "data.target_vocab_size=32000",
-           "train.batch_words=null", "train.batch_size=" + std::to_string(batch),
-           "memory.recompute=" + recompute},
-          {100, 100}};
 }
 
 std::string recompute(const std::string& method) { return "memory.recompute=" + method; }
@@ -174,36 +164,12 @@ std::vector<Table> fig17(const DeviceProfile& device) {
   return {table};
 }
 
-std::vector<Table> fig18(const DeviceProfile& device) {
-  Table table{.title = "English-German NMT (4:4 layers of 1024): footprint, GB",
-              .columns = {"", "B=16", "B=64", "B=128", "predicted samples/s, B=16"}};
-  for (const char* method : {"none", "mirror", "echo"}) {
-    std::vector<std::string> row{method};
-    std::string speed;
-    for (int batch : {16, 64, 128}) {
-      const PlannedRecipe p = plan_recipe(german(batch, method), device);
-      row.push_back(fixed(p.gb(), 2));
-      if (batch == 16) speed = fixed(p.samples_per_s, 0);
-    }
-    row.push_back(speed);
-    table.rows.push_back(row);
-  }
-  table.rows.push_back({"paper: baseline", "over 8", "4 GPUs", "", ""});
-  table.rows.push_back({"paper: mirror", "", "2 GPUs", "", ""});
-  table.rows.push_back({"paper: echo", "", "fits 11", "9.6", "-14 % of baseline"});
-  table.notes = {
-      "The largest batch that fits a card: pal plan --config nmt_wmt_best --max-batch "
-      "--profile rtx2080ti."};
-  return {table};
-}
-
 constexpr Reproduction kEcho[] = {
     {"echo-table1", "Echo, Table I: NMT with and without Chen et al.'s recomputation", table1},
     {"echo-fig4", "Echo, Figure 4: where an NMT step's memory goes", fig4},
     {"echo-fig15", "Echo, Figure 15: memory and throughput, English-Vietnamese NMT", fig15},
     {"echo-fig16", "Echo, Figure 16: footprint by layer type, baseline, mirror, echo", fig16},
     {"echo-fig17", "Echo, Figure 17: what recomputing each layer type is worth", fig17},
-    {"echo-fig18", "Echo, Figure 18: English-German NMT by batch size", fig18},
 };
 
 }  // namespace

@@ -99,6 +99,21 @@ const ZicoStep& ZicoPlanner::step(const ZicoNetwork& network, int64_t batch) {
   return out;
 }
 
+std::vector<StepShape> ZicoPlanner::bucket_steps(const ZicoNetwork& network, int64_t batch,
+                                                 int most) {
+  const ZicoTask job(network, batch);
+  KernelCache cache(choose_device(job.config.device));
+  CompileOptions options = compile_options(job.config.memory);
+  options.profile = device_;
+  std::vector<StepShape> out;
+  for (int b = job.task->bucket_count() - 1; b >= 0 && int(out.size()) < most; --b) {
+    const Program recorded = record_plan_step(*job.task, job.config, job.task->bucket_lengths(b));
+    const Compiled c = compile(recorded, cache, StateLayout(recorded), options);
+    out.push_back(step_shape(network.name, c.program, c.storages, c.plan, device_));
+  }
+  return out;
+}
+
 const ZicoStep& ZicoPlanner::part_of_card(const ZicoNetwork& network, double part) {
   return step(network, largest_batch(network, int64_t(part * double(device_.capacity))));
 }

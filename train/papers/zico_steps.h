@@ -15,6 +15,13 @@
 
 namespace pal {
 
+// Notes of several tables.
+inline constexpr const char* kHalfOfLargest =
+    "Half of the largest batch that fits the card alone: the paper's text does not give its "
+    "batches.";
+inline constexpr const char* kPaperMeasured =
+    "Everything of ours is predicted; the paper measured.";
+
 struct ZicoNetwork {
   const char *name, *config;
   bool large;  // runs on the paper's larger card
@@ -39,6 +46,8 @@ class ZicoPlanner {
   // The largest batch whose step fits `bytes`, 0: the card.
   int64_t largest_batch(const ZicoNetwork& network, int64_t bytes = 0);
   const ZicoStep& step(const ZicoNetwork& network, int64_t batch);
+  // Its steps at a batch for its buckets, the longest first, no more than `most`.
+  std::vector<StepShape> bucket_steps(const ZicoNetwork& network, int64_t batch, int most);
   // The largest batch that takes at most a part of the card.
   const ZicoStep& part_of_card(const ZicoNetwork& network, double part);
   // A part of the largest batch.

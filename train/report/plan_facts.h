@@ -27,10 +27,26 @@ struct AnswerCost {
   std::string from, recording;       // "": as it was recorded; as configured
 };
 
+// What several devices that train together cost (pal plan --devices). Predicted, of the step that
+// is planned.
+struct DeviceFacts {
+  int64_t ranks = 1, per_node = 1;
+  std::string link;
+  double communication_ms = 0,
+         exposed_ms = 0;  // of all exchanges; of them, with nothing else to do
+  double link_bytes = 0;  // that a rank sends
+  int64_t bytes_per_rank = 0;
+  std::optional<double> joules = {};  // of all devices; none: the profile knows no watts
+  // Samples a second over those of one device that exchanges nothing.
+  double speedup = 1;
+  // With a queue for exchanges, which no step has yet: the step, and what would be exposed.
+  double own_queue_step_ms = 0, own_queue_exposed_ms = 0;
+};
+
 // What a plan does not know of itself.
 struct PlanFacts {
   std::optional<int64_t> capacity = {};  // bytes that the step should fit; none: any
-  int64_t samples = 0;                   // of the planned program's batch; 0: not known
+  int64_t samples = 0;  // of the planned program's batch, on all ranks; 0: not known
   // Of sparse maps: the run that measured their densities; "": they are assumed, or nothing is
   // sparse.
   std::string densities_from = {};
@@ -48,6 +64,7 @@ struct PlanFacts {
   std::optional<int64_t> max_batch = {}, max_depth = {};  // where asked for; 0: nothing fits
   std::optional<int64_t> max_length = {};                 // likewise
   std::optional<AnswerCost> answer = {};                  // of the last of them
+  std::optional<DeviceFacts> devices = {};                // where there are several
 };
 
 }  // namespace pal

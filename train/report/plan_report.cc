@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "memory/plan/report.h"
 #include "train/config/wording.h"
+#include "train/report/device_facts.h"
 #include "train/report/encoding_report.h"
 #include "train/report/traffic_report.h"
 
@@ -44,6 +45,22 @@ nlohmann::ordered_json pair_json(const PairFacts& pair, const std::optional<Step
                   {"least_ms", pair.least_ms},
                   {"predicted", true}};
   if (time) json["time"]["profile"] = time->profile;
+  return json;
+}
+
+nlohmann::ordered_json devices_json(const DeviceFacts& f) {
+  nlohmann::ordered_json json{{"ranks", f.ranks},
+                              {"per_node", f.per_node},
+                              {"link", f.link},
+                              {"communication_ms", f.communication_ms},
+                              {"exposed_ms", f.exposed_ms},
+                              {"link_bytes", f.link_bytes},
+                              {"bytes_per_rank", f.bytes_per_rank}};
+  json["joules"] = nullptr;
+  if (f.joules) json["joules"] = *f.joules;
+  json["speedup"] = f.speedup;
+  json["own_queue"] = {{"step_ms", f.own_queue_step_ms}, {"exposed_ms", f.own_queue_exposed_ms}};
+  json["predicted"] = true;
   return json;
 }
 
@@ -93,6 +110,7 @@ std::string plan_json(const Compiled& c, std::pair<int64_t, int64_t> bucket,
   }
   json["time"] = time_json(c.time, facts);
   if (facts.pair) json["pair"] = pair_json(*facts.pair, c.time, facts.capacity);
+  if (facts.devices) json["devices"] = devices_json(*facts.devices);
   json["compile_seconds"] = c.seconds;
   json["fits"] =
       !facts.capacity || std::max(f.arena, facts.dense_bytes.value_or(0)) <= *facts.capacity;
@@ -141,6 +159,7 @@ std::vector<std::string> plan_lines(const Compiled& c, const PlanFacts& facts) {
   for (const std::string& line : traffic_lines(c)) lines.push_back("  " + line);
   for (const std::string& line : encoding_lines(c, facts)) lines.push_back("  " + line);
   if (c.time) lines.push_back("  " + time_line(c, facts));
+  if (facts.devices) lines.push_back("  " + line_of(*facts.devices));
   const int64_t needed = std::max(f.arena, facts.dense_bytes.value_or(0));
   if (facts.capacity && needed > *facts.capacity) {
     lines.push_back("  does not fit " + format_bytes(*facts.capacity) + ": " +

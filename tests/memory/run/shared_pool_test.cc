@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "memory/share/pairs_plan.h"
 #include "tests/memory/run/pool_jobs.h"
 
 namespace pal::test {
@@ -56,6 +57,79 @@ TEST(SharedPool, EveryWayWithinEveryBudgetLeavesTheBits) {
       EXPECT_LE(pool->bytes() + search.own_bytes(), budget);
       run_all(jobs, *pool, {7, 5});
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << ", " << to_string(way->kind);
+    }
+  }
+  EXPECT_TRUE(kinds.contains(CorunWay::Kind::circle));
+  EXPECT_TRUE(kinds.contains(CorunWay::Kind::beside));
+  EXPECT_TRUE(kinds.contains(CorunWay::Kind::turns));
+}
+
+using Shapes = std::vector<const StepShape*>;
+
+std::vector<int64_t> parts_of(const Shapes& shapes) {
+  std::vector<int64_t> parts;
+  for (const StepShape* shape : shapes) parts.push_back(shape->alone_bytes - shape->own_bytes);
+  return parts;
+}
+
+// The first two in turns, and the others.
+CorunWay pairs_in_turns(const PooledJobs& jobs) {
+  CorunWay way{.kind = CorunWay::Kind::groups};
+  for (size_t first = 0; first < jobs.size(); first += 2) {
+    auto& members = way.members.emplace_back();
+    int64_t bytes = 0;
+    for (size_t j = first; j < std::min(first + 2, jobs.size()); ++j) {
+      members.push_back(JobId(j)), bytes = std::max(bytes, jobs[j]->height());
+    }
+    way.groups.push_back(turns(align_up(bytes)));
+    way.pool_bytes += way.groups.back().pool_bytes;
+  }
+  return way;
+}
+
+// Pairs in parts of the pool, whatever their ways; a job that has none to be with; and now and then
+// a program that is taller than the part, which runs alone.
+TEST(SharedPool, PairsHaveAPartEachAndLeaveTheBits) {
+  std::set<CorunWay::Kind> kinds;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    PooledJobs jobs, taller;
+    for (uint64_t j = 0; j < 3 + seed % 2; ++j) {
+      const int64_t n = 500 + 50 * int64_t(seed + j);
+      jobs.push_back(std::make_unique<PooledJob>(j == 2 ? random_program(seed, {.nodes = 40})
+                                                        : hourglass(10 + int(j), n)));
+      taller.push_back(std::make_unique<PooledJob>(hourglass(30, n)));
+    }
+    const Shapes shapes = shapes_of(jobs);
+    CorunSearch joint(shapes);
+    PairsSearch pairs(shapes);
+    for (int i = 0; i <= 4; ++i) {
+      const int64_t budget =
+          joint.least_bytes() + (joint.most_bytes() - joint.least_bytes()) * i / 4;
+      const auto way = i == 0 ? pairs_in_turns(jobs) : pairs.within(budget);
+      if (!way) continue;
+      for (const CorunWay& group : way->groups) kinds.insert(group.kind);
+      int64_t bytes = way->pool_bytes;
+      for (const auto& job : taller) bytes = std::max(bytes, job->height());
+      SharedPool pool(*way, jobs.size(), bytes, parts_of(shapes));
+      std::vector<std::thread> threads;
+      std::vector<Results> results(jobs.size()), of_taller(jobs.size());
+      const auto memories = memories_of(jobs, pool), of_others = memories_of(taller, pool);
+      for (size_t j = 0; j < jobs.size(); ++j) {
+        threads.emplace_back([&, j] {
+          for (int round = 0; round < 2; ++round) {
+            results[j] = steps_of(jobs, *memories[j], j, 4);
+            if (j != 1) of_taller[j] = steps_of(taller, *of_others[j], j, 2);
+          }
+          pool.leave(JobId(j));
+        });
+      }
+      for (auto& t : threads) t.join();
+      for (size_t j = 0; j < jobs.size(); ++j) {
+        EXPECT_EQ(results[j], reference(jobs[j]->ready.program, 4)) << j;
+        if (j == 1) continue;
+        EXPECT_EQ(of_taller[j], reference(taller[j]->ready.program, 2)) << j;
+      }
+      if (testing::Test::HasFailure()) FAIL() << "seed " << seed << ", budget " << i;
     }
   }
   EXPECT_TRUE(kinds.contains(CorunWay::Kind::circle));
@@ -114,6 +188,56 @@ TEST(SharedPool, JobsChangeTheirProgramsOnTheWay) {
     EXPECT_EQ(of_others[j], reference(others[j]->ready.program, 1 + int(j)));
   }
   EXPECT_GT(pool->stats(0).switches, 2);
+}
+
+// Buckets of both jobs on one circle: whichever they run, in whatever order, the rule stays.
+TEST(SharedPool, ProgramsOfACircleTakeItsSteps) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    std::vector<PooledJobs> jobs(2);  // by job, its programs, the largest first
+    for (size_t j = 0; j < 2; ++j) {
+      for (const int depth : {18, 12, 7}) {
+        jobs[j].push_back(std::make_unique<PooledJob>(hourglass(depth, 600 + 50 * int64_t(seed))));
+      }
+    }
+    const Shapes largest{&jobs[0][0]->shape, &jobs[1][0]->shape};
+    CorunSearch search(largest);
+    std::optional<CorunWay> way;
+    for (int i = 0; i < 16 && (!way || way->kind != CorunWay::Kind::circle); ++i) {
+      way = search.within(search.least_bytes() +
+                          (search.most_bytes() - search.least_bytes()) * i / 16);
+    }
+    ASSERT_EQ(way->kind, CorunWay::Kind::circle);
+    std::vector<std::vector<const StepShape*>> others;
+    for (const PooledJobs& job : jobs) others.push_back({&job[1]->shape, &job[2]->shape});
+    add_programs(*way, others, way->pool_bytes * 5 / 4);
+    ASSERT_EQ(way->circle.jobs[0].others.size() + way->circle.jobs[1].others.size(), 4u);
+    SharedPool pool(*way, 2, way->pool_bytes);
+    std::vector<std::thread> threads;
+    std::vector<int> wrong(2, 0);
+    std::vector<std::vector<std::unique_ptr<SharedPlan>>> memories(2);
+    for (size_t j = 0; j < 2; ++j) {
+      for (const auto& job : jobs[j]) {
+        memories[j].push_back(std::make_unique<SharedPlan>(job->ready.storages, job->plan,
+                                                           job->shape, job->arena, pool, JobId(j)));
+      }
+    }
+    for (size_t j = 0; j < 2; ++j) {
+      threads.emplace_back([&, j] {
+        std::mt19937 random(uint32_t(2 * seed + j));
+        for (int step = 0; step < 40; ++step) {
+          const size_t p = random() % 3;
+          wrong[j] +=
+              steps_of(jobs[j], *memories[j][p], p, 1) != reference(jobs[j][p]->ready.program, 1);
+        }
+        pool.leave(JobId(j));
+      });
+    }
+    for (auto& t : threads) t.join();
+    EXPECT_EQ(wrong, std::vector<int>(2, 0)) << "seed " << seed;
+    EXPECT_EQ(pool.steps_of(0, jobs[0][0]->shape) + pool.steps_of(0, jobs[0][1]->shape) +
+                  pool.steps_of(0, jobs[0][2]->shape),
+              40);
+  }
 }
 
 // A job that is busy elsewhere holds nobody up for longer than the other's patience.

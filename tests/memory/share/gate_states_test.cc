@@ -1,252 +1,183 @@
-// Every state that jobs with tickets can come to.
+// Every state that jobs can come to with tickets and under Zico's gate, and whether gates that are
+// wrong are noticed.
 //
-// A job's step has a number of edges; each region is needed from the start of one edge until one is
-// done, or not at all. Jobs take that step again and again, and may leave at any moment. All
-// combinations of needs are tried, but for the order of regions and of jobs; of those, by default,
-// one of many. PAL_TEST_ALL_GATES=N: one of N; 1 takes about a minute.
+// All combinations of needs are tried, but for the order of regions and of jobs; of those, by
+// default, one of many. PAL_TEST_ALL_GATES=N: one of N; 1 takes a minute with tickets, and half an
+// hour under Zico's gate.
+#include "tests/memory/share/gate_states.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "memory/share/gate.h"
-
 namespace pal::test {
 namespace {
 
-constexpr size_t kMostJobs = 3;
-
-struct Move {
-  enum class Kind : uint8_t { begins, asks, reports, ends };
-  Kind kind;
-  int64_t moment = 0;
-};
-
-class States {
- public:
-  States(std::vector<RegionProgram> programs, int32_t regions) : jobs_(programs.size()) {
-    std::vector<std::vector<RegionProgram>> of_jobs;
-    for (RegionProgram& program : programs) {
-      std::vector<Move>& moves = moves_.emplace_back();
-      std::vector<unsigned>& holds = holds_.emplace_back();
-      unsigned held = 0;
-      const auto add = [&](const Move& move) { moves.push_back(move), holds.push_back(held); };
-      add({Move::Kind::begins});
-      for (const RegionUse& use : program.uses) {
-        if (!use.takes.empty()) add({Move::Kind::asks, use.moment});
-        held |= bits(use.takes);
-        if (!use.gives.empty()) add({Move::Kind::reports, use.moment});
-        held &= ~bits(use.gives);
-      }
-      add({Move::Kind::ends});
-      holds.resize(2 * moves.size(), 0);
-      of_jobs.push_back({std::move(program)});
-    }
-    size_t all = 1;
-    for (size_t j = 0; j < jobs_; ++j) all *= 2 * moves_[j].size() * (jobs_ + 1);
-    known_.resize(all);
-    reach({ticket_gate(std::move(of_jobs), regions), {}, {}, 0});
-  }
-
-  // "", or what goes wrong in a state that can be reached.
-  std::string explore() {
-    while (!open_.empty() && wrong_.empty()) {
-      State state = std::move(open_.back());
-      open_.pop_back();
-      for (size_t j = 0; j < jobs_; ++j) try_move(state, j);
-    }
-    return wrong_;
-  }
-  int64_t states() const { return states_; }
-
- private:
-  struct State {
-    std::unique_ptr<PoolGate> gate;
-    // By job its move, behind all of them where it would have been had it not left. What it holds
-    // follows.
-    std::array<uint8_t, kMostJobs> next;
-    std::array<uint8_t, kMostJobs> order;  // of jobs within a step, the one that began first
-    uint8_t within = 0;                    // how many these are
-  };
-
-  static unsigned bits(const std::vector<int32_t>& regions) {
-    unsigned out = 0;
-    for (const int32_t r : regions) out |= 1u << r;
-    return out;
-  }
-  bool has_left(const State& s, size_t j) const { return s.next[j] >= moves_[j].size(); }
-
-  void try_move(const State& s, size_t j) {
-    if (has_left(s, j)) return;
-    const Move& move = moves_[j][s.next[j]];
-    State to{nullptr, s.next, s.order, s.within};
-    ++to.next[j];
-    if (move.kind == Move::Kind::begins) to.order[to.within++] = uint8_t(j);
-    if (move.kind == Move::Kind::ends) to.next[j] = 0, take_out(to, j);
-    const bool is_first = s.within > 0 && s.order[0] == j;
-    if (is_first || !is_known(to)) {
-      to.gate = s.gate->clone();
-      bool passes = true;
-      switch (move.kind) {
-        case Move::Kind::begins: to.gate->begin_step(JobId(j), 0); break;
-        case Move::Kind::asks: passes = to.gate->may_pass(JobId(j), move.moment); break;
-        case Move::Kind::reports: to.gate->passed(JobId(j), move.moment); break;
-        case Move::Kind::ends: to.gate->end_step(JobId(j)); break;
-      }
-      // Then somebody can always move: the first, or whoever is between steps.
-      if (is_first && !passes) wrong_ = "the job whose step began first waits";
-      if (passes && !is_known(to)) reach(std::move(to));
-    }
-    State without{nullptr, s.next, s.order, s.within};
-    without.next[j] = uint8_t(without.next[j] + moves_[j].size());
-    if (move.kind != Move::Kind::begins) take_out(without, j);
-    if (is_known(without)) return;
-    without.gate = s.gate->clone();
-    without.gate->leave(JobId(j));
-    reach(std::move(without));
-  }
-
-  static void take_out(State& s, size_t j) {
-    const auto end = s.order.begin() + s.within;
-    std::copy(std::find(s.order.begin(), end, j) + 1, end, std::find(s.order.begin(), end, j));
-    --s.within;
-  }
-
-  void reach(State state) {
-    known_[number_of(state)] = 1, ++states_;
-    unsigned held = 0;
-    for (size_t j = 0; j < jobs_; ++j) {
-      const unsigned own = holds_[j][state.next[j]];
-      if (held & own) wrong_ = "a region has two holders";
-      held |= own;
-    }
-    open_.push_back(std::move(state));
-  }
-
-  size_t number_of(const State& s) const {
-    size_t number = 0;
-    for (size_t j = 0; j < jobs_; ++j) number = number * 2 * moves_[j].size() + s.next[j];
-    for (size_t i = 0; i < jobs_; ++i) {
-      number = number * (jobs_ + 1) + (i < s.within ? s.order[i] + 1u : 0);
-    }
-    return number;
-  }
-  bool is_known(const State& s) const { return known_[number_of(s)]; }
-
-  size_t jobs_;
-  std::vector<std::vector<Move>> moves_;      // by job
-  std::vector<std::vector<unsigned>> holds_;  // regions before each move, a bit each
-  std::vector<char> known_;
-  std::vector<State> open_;
-  int64_t states_ = 0;
-  std::string wrong_;
-};
-
-// The edges at which a region is needed; none: first is behind last.
-struct Need {
-  int64_t first = 0, last = -1;
-};
-
-RegionProgram program_of(const std::vector<Need>& needs, int64_t edges) {
-  RegionProgram out{.moments = 2 * edges, .uses = {}};
-  for (int64_t moment = 0; moment < out.moments; ++moment) {
-    RegionUse use{.moment = moment, .takes = {}, .gives = {}};
-    for (size_t r = 0; r < needs.size(); ++r) {
-      if (needs[r].first > needs[r].last) continue;
-      if (moment == 2 * needs[r].first) use.takes.push_back(int32_t(r));
-      if (moment == 2 * needs[r].last + 1) use.gives.push_back(int32_t(r));
-    }
-    if (!use.takes.empty() || !use.gives.empty()) out.uses.push_back(std::move(use));
-  }
+std::vector<std::vector<RegionProgram>> one_each(std::vector<RegionProgram> programs) {
+  std::vector<std::vector<RegionProgram>> out;
+  for (RegionProgram& program : programs) out.push_back({std::move(program)});
   return out;
 }
 
-struct Size {
-  size_t jobs = 0, regions = 0;
-  int64_t edges = 0;
-};
-
-// Goes through all combinations: by region, the jobs' needs of it as one number.
-class Combinations {
- public:
-  explicit Combinations(const Size& size) : size_(size), code_(size.regions, 0) {
-    needs_.push_back({});
-    for (int64_t first = 0; first < size.edges; ++first) {
-      for (int64_t last = first; last < size.edges; ++last) needs_.push_back({first, last});
-    }
-    for (size_t j = 0; j < size.jobs; ++j) codes_ *= needs_.size();
-  }
-
-  // The next one in which regions rise; false behind the last.
-  bool advance() {
-    size_t r = code_.size();
-    while (r > 0 && code_[r - 1] + 1 == codes_) --r;
-    if (r == 0) return false;
-    ++code_[r - 1];
-    std::fill(code_.begin() + int64_t(r), code_.end(), code_[r - 1]);
-    return true;
-  }
-  // Of those that differ by the order of jobs, the first.
-  bool is_first() const {
-    std::vector<size_t> job(size_.jobs);
-    for (size_t j = 0; j < job.size(); ++j) job[j] = j;
-    while (std::next_permutation(job.begin(), job.end())) {
-      std::vector<size_t> other;
-      for (const size_t code : code_) {
-        size_t permuted = 0;
-        for (const size_t j : job) permuted = permuted * needs_.size() + need_of(code, j);
-        other.push_back(permuted);
-      }
-      std::sort(other.begin(), other.end());
-      if (other < code_) return false;
-    }
-    return true;
-  }
-  std::vector<RegionProgram> programs() const {
-    std::vector<RegionProgram> out;
-    for (size_t j = 0; j < size_.jobs; ++j) {
-      std::vector<Need> needs;
-      for (const size_t code : code_) needs.push_back(needs_[need_of(code, j)]);
-      out.push_back(program_of(needs, size_.edges));
-    }
-    return out;
-  }
-
- private:
-  size_t need_of(size_t code, size_t job) const {
-    for (size_t j = job + 1; j < size_.jobs; ++j) code /= needs_.size();
-    return code % needs_.size();
-  }
-
-  Size size_;
-  std::vector<Need> needs_;
-  size_t codes_ = 1;
-  std::vector<size_t> code_;
-};
-
-void explore(const Size& size, int64_t usual) {
-  const char* asked = std::getenv("PAL_TEST_ALL_GATES");
-  const int64_t stride = asked ? std::max<int64_t>(1, std::atoll(asked)) : usual;
-  Combinations combinations(size);
-  int64_t number = 0, explored = 0, states = 0;
-  do {
-    if (!combinations.is_first() || number++ % stride) continue;
-    States all(combinations.programs(), int32_t(size.regions));
-    ASSERT_EQ(all.explore(), "") << "combination " << number - 1;
-    ++explored, states += all.states();
-  } while (combinations.advance());
-  EXPECT_EQ(explored, (number + stride - 1) / stride);
-  EXPECT_GT(states, 10 * explored);
-  std::printf("%ld of %ld combinations, %ld states\n", long(explored), long(number), long(states));
+std::unique_ptr<PoolGate> tickets(std::vector<RegionProgram> programs, int32_t regions,
+                                  const double*) {
+  return ticket_gate(one_each(std::move(programs)), regions);
 }
 
-TEST(TicketGateStates, TwoJobsOfFiveEdgesAndThreeRegions) { explore({2, 3, 5}, 100); }
-TEST(TicketGateStates, ThreeJobsOfThreeEdgesAndTwoRegions) { explore({3, 2, 3}, 5); }
+// It goes by turns as soon as one step was foreseen wrongly.
+std::unique_ptr<PoolGate> zico(std::vector<RegionProgram> programs, int32_t regions,
+                               const double* clock) {
+  return zico_gate(
+      {.programs = one_each(std::move(programs)), .region_bytes = 64, .regions = regions}, clock,
+      {.first_part = 1, .wrong_steps = 1});
+}
+
+// Calls with every `usual`th combination.
+template <class Work> int64_t each_combination(const GateSize& size, int64_t usual, Work work) {
+  const char* asked = std::getenv("PAL_TEST_ALL_GATES");
+  const int64_t stride = asked ? std::max<int64_t>(1, std::atoll(asked)) : usual;
+  NeedCombinations combinations(size);
+  int64_t number = 0, explored = 0;
+  do {
+    if (!combinations.is_first() || number++ % stride) continue;
+    SCOPED_TRACE("combination " + std::to_string(number - 1));
+    work(combinations.programs());
+    ++explored;
+  } while (!testing::Test::HasFailure() && combinations.advance());
+  std::printf("%ld of %ld combinations", long(explored), long(number));
+  return explored;
+}
+
+void explore_tickets(const GateSize& size, int64_t usual) {
+  int64_t states = 0;
+  const int64_t explored =
+      each_combination(size, usual, [&](const std::vector<RegionProgram>& programs) {
+        GateStates all(programs, int32_t(size.regions), tickets);
+        ASSERT_EQ(all.explore(), "");
+        states += all.states();
+      });
+  EXPECT_GT(states, 10 * explored);
+  std::printf(", %ld states\n", long(states));
+}
+
+TEST(GateStates, TicketsOfTwoJobsOfFiveEdgesAndThreeRegions) { explore_tickets({2, 3, 5}, 200); }
+TEST(GateStates, TicketsOfThreeJobsOfThreeEdgesAndTwoRegions) { explore_tickets({3, 2, 3}, 20); }
+
+// Within steps the learning gate goes by tickets: with some times or other it comes to every state
+// that tickets allow.
+void explore_zico(const GateSize& size, int64_t usual) {
+  int64_t states = 0, within = 0, gave_up = 0;
+  const int64_t explored =
+      each_combination(size, usual, [&](const std::vector<RegionProgram>& programs) {
+        GateStates all(programs, int32_t(size.regions), zico);
+        ASSERT_EQ(all.explore(), "");
+        GateStates allowed(programs, int32_t(size.regions), tickets);
+        ASSERT_EQ(allowed.explore(), "");
+        const auto came_to = all.within(), could = allowed.within();
+        EXPECT_EQ(came_to.size(), could.size());
+        EXPECT_TRUE(std::includes(came_to.begin(), came_to.end(), could.begin(), could.end()));
+        states += all.states(), within += int64_t(could.size()), gave_up += all.gave_up();
+      });
+  EXPECT_GT(states, 10 * explored);
+  EXPECT_GT(gave_up, 0);
+  std::printf(", %ld states, %ld of all within steps, turns in %ld\n", long(states), long(within),
+              long(gave_up));
+}
+
+TEST(GateStates, ZicosOfTwoJobsOfFiveEdgesAndThreeRegions) { explore_zico({2, 3, 5}, 5000); }
+TEST(GateStates, ZicosOfThreeJobsOfThreeEdgesAndTwoRegions) { explore_zico({3, 2, 3}, 500); }
+
+enum class Wrong : uint8_t { ignores_tickets, frees_at_issue, keeps_what_the_dead_had };
+
+// Takes what is free, whoever began first and needs it still; gives a region back when its last
+// reader has been issued; or keeps what a job that left had.
+class WrongGate final : public ZicoGate {
+ public:
+  WrongGate(std::unique_ptr<PoolGate> right, std::vector<RegionProgram> programs, Wrong wrong)
+      : right_(std::move(right)),
+        programs_(std::move(programs)),
+        held_(programs_.size(), 0),
+        wrong_(wrong) {}
+  WrongGate(const WrongGate& other)
+      : right_(other.right_->clone()),
+        programs_(other.programs_),
+        held_(other.held_),
+        wrong_(other.wrong_) {}
+  WrongGate& operator=(const WrongGate&) = delete;
+
+  void begin_step(JobId job, size_t program) override { right_->begin_step(job, program); }
+  void end_step(JobId job) override { right_->end_step(job); }
+  const std::vector<int64_t>& asks(JobId job) const override { return right_->asks(job); }
+  const std::vector<int64_t>& reports(JobId job) const override { return right_->reports(job); }
+  bool may_pass(JobId job, int64_t moment) override {
+    unsigned takes = 0, others = 0;
+    for (const RegionUse& use : programs_[size_t(job)].uses) {
+      for (const int32_t r : use.takes) takes |= use.moment == moment ? 1u << r : 0;
+    }
+    for (size_t i = 0; i < held_.size(); ++i) others |= JobId(i) == job ? 0 : held_[i];
+    const bool free = wrong_ == Wrong::ignores_tickets && moment > 0 && !(takes & others);
+    if (!right_->may_pass(job, moment) && !free) return false;
+    held_[size_t(job)] |= takes;
+    if (wrong_ == Wrong::frees_at_issue) right_->passed(job, moment + 1);
+    return true;
+  }
+  void passed(JobId job, int64_t moment) override {
+    for (const RegionUse& use : programs_[size_t(job)].uses) {
+      for (const int32_t r : use.gives)
+        held_[size_t(job)] &= use.moment == moment ? ~(1u << r) : ~0u;
+    }
+    right_->passed(job, moment);
+  }
+  void leave(JobId job) override {
+    if (wrong_ != Wrong::keeps_what_the_dead_had) right_->leave(job), held_[size_t(job)] = 0;
+  }
+  std::unique_ptr<PoolGate> clone() const override { return std::make_unique<WrongGate>(*this); }
+  bool gave_up() const override { return learning() && learning()->gave_up(); }
+  int64_t most_bytes() const override { return learning()->most_bytes(); }
+  double shifted_ms(JobId job) const override { return learning()->shifted_ms(job); }
+
+ private:
+  const ZicoGate* learning() const { return dynamic_cast<const ZicoGate*>(right_.get()); }
+
+  std::unique_ptr<PoolGate> right_;
+  std::vector<RegionProgram> programs_;
+  std::vector<unsigned> held_;
+  Wrong wrong_;
+};
+
+// What is said of the first combinations that go wrong.
+std::vector<std::string> said_of(Wrong wrong) {
+  std::vector<std::string> said;
+  const GateSize size{2, 2, 3};
+  each_combination(size, 1, [&](const std::vector<RegionProgram>& programs) {
+    const MakeGate make = [&](std::vector<RegionProgram> of, int32_t regions, const double* clock) {
+      return std::make_unique<WrongGate>(zico(std::move(of), regions, clock), programs, wrong);
+    };
+    GateStates states(programs, int32_t(size.regions), make);
+    if (std::string what = states.explore(); !what.empty()) said.push_back(std::move(what));
+  });
+  std::printf(", %zu noticed\n", said.size());
+  return said;
+}
+
+bool any(const std::vector<std::string>& said, const char* what) {
+  return std::find(said.begin(), said.end(), what) != said.end();
+}
+
+TEST(GateStates, TicketsThatAreIgnoredAreNoticed) {
+  EXPECT_TRUE(any(said_of(Wrong::ignores_tickets), "a region has two holders"));
+}
+TEST(GateStates, RegionsThatAreFreedAtIssueAreNoticed) {
+  EXPECT_TRUE(any(said_of(Wrong::frees_at_issue), "a region has two holders"));
+}
+TEST(GateStates, RegionsThatTheDeadKeepAreNoticed) {
+  EXPECT_TRUE(any(said_of(Wrong::keeps_what_the_dead_had), "the job whose step began first waits"));
+}
 
 }  // namespace
 }  // namespace pal::test

@@ -87,6 +87,29 @@ TEST(GroupedGate, AGateCountsItsOwnJobs) {
   EXPECT_EQ(second, expected);
 }
 
+// A device's queue waits for jobs by their own numbers.
+TEST(GroupedGate, WhoLetAJobPassIsSaidByItsOwnNumber) {
+  const RegionProgram all{.moments = 4, .uses = {{0, {0}, {}}, {3, {}, {0}}}};
+  std::vector<std::unique_ptr<PoolGate>> gates;
+  gates.push_back(open_gate());
+  gates.push_back(ticket_gate({{all}, {all}}, 1));
+  const auto gate = grouped_gate(std::move(gates), {{1}, {2, 0}});
+  EXPECT_EQ(gate->stops(0), (std::vector<int64_t>{0, 3}));
+  EXPECT_TRUE(gate->stops(1).empty());
+  gate->begin_step(2, 0), gate->begin_step(0, 0), gate->begin_step(1, 0);
+  EXPECT_TRUE(gate->may_pass(2, 0));
+  EXPECT_FALSE(gate->may_pass(0, 0));
+  gate->passed(2, 3);
+  EXPECT_TRUE(gate->may_pass(0, 0));
+  std::vector<Passed> after{{1, 0, 0}};
+  gate->after(0, 0, after);
+  ASSERT_EQ(after.size(), 2u);
+  EXPECT_EQ(after[0].job, 1) << "what was there stays";
+  EXPECT_EQ(after[1].job, 2);
+  EXPECT_EQ(after[1].step, 0);
+  EXPECT_EQ(after[1].moment, 3);
+}
+
 TEST(GroupedGate, EveryJobIsInAGroup) {
   std::vector<std::unique_ptr<PoolGate>> gates;
   gates.push_back(open_gate());

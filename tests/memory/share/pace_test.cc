@@ -39,6 +39,16 @@ TEST(Paced, AJobWaitsForWhatTheOtherHasDoneByThen) {
   EXPECT_NO_THROW(check_waits(circle, waits));
 }
 
+// Two that begin at once, each with a copy first, do not wait for each other's.
+TEST(Paced, ACopyThatComesFirstIsNoProgress) {
+  StepShape shape = half_and_half(8);
+  shape.tick.insert(shape.tick.begin(), 2, 0);
+  for (NodeId& node : shape.node) node = NodeId(int32_t(node) + 1);
+  const Circle circle{shape.ticks(),
+                      {{&shape, 1, 0, shape.ticks()}, {&shape, 1, 0, shape.ticks()}}};
+  EXPECT_NO_THROW(check_waits(circle, paced(circle, {{{}}, {{}}})));
+}
+
 // Two that begin at once are in each other's way all the time; half a step apart never.
 TEST(Paced, TheShiftDecidesHowFastTheyAre) {
   const StepShape shape = half_and_half(8);

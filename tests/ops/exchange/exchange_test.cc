@@ -11,6 +11,9 @@
 #include "core/builder.h"
 #include "core/error.h"
 #include "core/verify.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/sums/gates.h"
+#include "ops/sums/square_tiles.h"
 #include "tests/support/eval.h"
 #include "tests/support/thread_group.h"
 
@@ -181,6 +184,24 @@ TEST(TreeSum, OfBlocksIsThatOfAll) {
         sums.insert(sums.end(), sum.begin(), sum.end());
       }
       EXPECT_EQ(tree(sums, count / block), all) << count << " rows in blocks of " << block;
+    }
+  }
+}
+
+// By way of tiles, of pieces, a sum of squares keeps its bits.
+TEST(SquareTiles, OfPiecesAreThoseOfTheWhole) {
+  for (const int64_t n : {5, 512, 1300, 16384, 40000}) {
+    for (const int ranks : {1, 2, 3}) {
+      const auto sums = exchange(ranks, {n}, [&](const std::vector<Val>& xs) {
+        const Val x = scale(xs[0], 0.1f);
+        if (ranks == 1) return std::vector<Val>{sum_of_squares(x), sum_tiles(square_tiles(x))};
+        const Val whole = tree_sum(all_gather({x}, {Shape{ranks, n}}, ranks)[0]);
+        const Val tiles = square_tiles(own_piece(whole, ranks));
+        const Shape all{(n + kTile - 1) / kTile};
+        return std::vector<Val>{sum_of_squares(whole),
+                                sum_tiles(all_gather({tiles}, {all}, ranks)[0])};
+      });
+      for (const Sent& each : sums) EXPECT_EQ(each.outputs[0], each.outputs[1]) << n;
     }
   }
 }

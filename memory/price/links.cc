@@ -1,0 +1,22 @@
+// The two levels of an exchange.
+#include "memory/price/links.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pal {
+
+double exchange_seconds(double bytes, double whole, const Links& links) {
+  const auto others = double(links.ranks - 1);
+  if (others < 1 || bytes <= 0) return 0;
+  const double once = whole * others / double(links.ranks);
+  const double rounds = once > 0 ? std::max(1.0, std::round(bytes / once)) : 1;
+  const auto nodes = double(links.nodes()), beside = double(links.per_node - 1);
+  const auto level = [](const Link& link, double messages, double sent) {
+    return messages > 0 ? messages * link.latency + sent / (link.rate * link.efficiency) : 0;
+  };
+  return level(links.inside, rounds * beside, bytes * nodes * beside / others) +
+         level(links.between, rounds * (nodes - 1), bytes * (nodes - 1) / others);
+}
+
+}  // namespace pal

@@ -1,0 +1,184 @@
+// Exchanges between ranks: their price by hand, and what a queue of their own would hide.
+#include "ops/exchange/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "core/builder.h"
+#include "memory/price/exchange_times.h"
+#include "memory/price/links.h"
+#include "ops/elementwise/activations.h"
+#include "ops/elementwise/add.h"
+#include "ops/elementwise/arithmetic.h"
+#include "ops/tensors/state.h"
+
+namespace pal::test {
+namespace {
+
+// 0.5 GB/s of what is printed on it, 1 us a message.
+Link slow() { return {.name = "slow", .rate = 1e9, .latency = 1e-6, .efficiency = 0.5}; }
+Link slower() { return {.name = "slower", .rate = 1e8, .latency = 1e-5, .efficiency = 1}; }
+
+TEST(Exchange, ARingOfOneNode) {
+  const Links four{.ranks = 4, .per_node = 4, .inside = slow()};
+  // A gather of 4 MB: three quarters are sent, in three messages. A reduction: twice that.
+  EXPECT_NEAR(exchange_seconds(3e6, 4e6, four), 3e-6 + 3e6 / 5e8, 1e-15);
+  EXPECT_NEAR(exchange_seconds(6e6, 4e6, four), 6e-6 + 6e6 / 5e8, 1e-15);
+  EXPECT_EQ(exchange_seconds(0, 4e6, four), 0);
+  EXPECT_EQ(exchange_seconds(0, 4e6, {}), 0) << "one rank";
+}
+
+TEST(Exchange, NodesSumInsideFirst) {
+  // 8 MB summed on two nodes of four: inside each rank sends 3/4 of it (6 MB, three messages), and
+  // of the quarter that it holds then one half to the other node (1 MB, one message).
+  const Links eight{.ranks = 8, .per_node = 4, .inside = slow(), .between = slower()};
+  EXPECT_NEAR(exchange_seconds(7e6, 8e6, eight), 3e-6 + 6e6 / 5e8 + 1e-5 + 1e6 / 1e8, 1e-12);
+  // Of nodes of one device all goes between.
+  const Links apart{.ranks = 8, .per_node = 1, .inside = {}, .between = slower()};
+  EXPECT_NEAR(exchange_seconds(7e6, 8e6, apart), 7e-5 + 7e6 / 1e8, 1e-12);
+}
+
+DeviceProfile device(const Links& links) {
+  return {.name = "toy",
+          .f32 = 1e12,
+          .vector = 1e11,
+          .memory = 1e12,
+          .launch = 1e-6,
+          .links = std::make_shared<const Links>(links)};
+}
+
+Program reduction(int64_t elements, int64_t ranks) {
+  Builder b;
+  b.output("y", all_reduce({tanh(b.input("x", {{elements}}))}, ranks)[0]);
+  return b.take();
+}
+
+TEST(Exchange, ANodesPriceIsItsLinkBytes) {
+  const Links four{.ranks = 4, .per_node = 4, .inside = slow()};
+  const Program p = reduction(1 << 20, 4);
+  DeviceProfile d = device(four);
+  const double sent = 2 * 0.75 * 4 * (1 << 20);
+  const Prediction out = predict(p, d);
+  EXPECT_EQ(out.link_bytes, sent);
+  EXPECT_NEAR(out.node_ms.at(1), 1e3 * (6e-6 + sent / 5e8 + 1e-6), 1e-9);
+  EXPECT_NEAR(out.step_ms, out.node_ms.at(0) + out.node_ms.at(1), 1e-9);
+  // Memory that is slower than the link is what counts; without links it is all there is.
+  d.memory = 1e8;
+  EXPECT_NEAR(predict(p, d).node_ms.at(1), 1e3 * (2.0 * 4 * (1 << 20) / 1e8 + 1e-6), 1e-6);
+  d.memory = 1e12, d.links = nullptr;
+  EXPECT_NEAR(predict(p, d).node_ms.at(1), 1e3 * (2.0 * 4 * (1 << 20) / 1e12 + 1e-6), 1e-9);
+}
+
+TEST(Exchange, MoreOfALinkIsNeverSlower) {
+  std::mt19937 random(7);
+  const auto between = [&](double lo, double hi) {
+    return std::uniform_real_distribution<double>(lo, hi)(random);
+  };
+  for (int i = 0; i < 200; ++i) {
+    const int64_t per_node = 1 << (random() % 4), nodes = 1 + int64_t(random() % 5);
+    Links links{.ranks = nodes * per_node,
+                .per_node = per_node,
+                .inside = {"", between(1e8, 1e11), between(0, 1e-4), between(0.1, 1)},
+                .between = {"", between(1e8, 1e11), between(0, 1e-4), between(0.1, 1)}};
+    const Program p = reduction(1 + int64_t(random() % 100000), links.ranks);
+    const double before = predict(p, device(links)).step_ms;
+    Link& one = random() % 2 ? links.inside : links.between;
+    switch (random() % 3) {
+      case 0: one.rate *= between(1, 10); break;
+      case 1: one.latency *= between(0, 1); break;
+      default: one.efficiency += (1 - one.efficiency) * between(0, 1);
+    }
+    EXPECT_LE(predict(p, device(links)).step_ms, before) << i;
+  }
+}
+
+// Times of nodes, in order.
+Prediction timed(const Program& p, const std::vector<double>& ms) {
+  Prediction out;
+  for (const double each : ms) out.node_ms.push_back(each);
+  out.step_ms = step_ms_of(p, out.node_ms);
+  return out;
+}
+
+TEST(ExchangeTimes, AQueueOfTheirOwnHidesThem) {
+  Builder b;
+  Val a = tanh(b.input("x", {{8}}));  // 0: 1 ms
+  Val sum = all_reduce({a}, 2)[0];    // 1: 5 ms
+  Val c = tanh(tanh(a));              // 2, 3: 2 ms each
+  b.output("y", pal::add(sum, c));    // 4: 1 ms
+  const Program p = b.take();
+  const ExchangeTimes out = exchange_times(p, timed(p, {1, 5, 2, 2, 1}));
+  EXPECT_EQ(out.count, 1);
+  EXPECT_EQ(out.ms, 5);
+  EXPECT_EQ(out.exposed_ms, 5) << "on the one queue nothing is hidden";
+  EXPECT_EQ(out.own_queue_step_ms, 7) << "1, the exchange, 1";
+  EXPECT_EQ(out.own_queue_exposed_ms, 1);
+  // A short one is hidden whole.
+  EXPECT_EQ(exchange_times(p, timed(p, {1, 3, 2, 2, 1})).own_queue_exposed_ms, 0);
+}
+
+TEST(ExchangeTimes, AnUpdateWaitsForReadersOfWhatItWrites) {
+  Builder b;
+  Val w = b.state("w", {{8}}, Role::weight);
+  Val g = tanh(b.input("x", {{8}}));    // 0: 1 ms
+  Val r = all_reduce({g}, 2)[0];        // 1: 1 ms
+  Val s = all_reduce({tanh(g)}, 2)[0];  // 2: 0 ms, 3: 10 ms
+  b.output("y", mul(w, s));             // 4: 1 ms
+  assign(w, r);                         // 5: 3 ms
+  const Program p = b.take();
+  const ExchangeTimes out = exchange_times(p, timed(p, {1, 1, 0, 10, 1, 3}));
+  EXPECT_EQ(out.exposed_ms, 11);
+  EXPECT_EQ(out.own_queue_step_ms, 16) << "w is read at 12 and written after";
+}
+
+TEST(ExchangeTimes, LieBetweenTheBounds) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 100; ++i) {
+    Builder b;
+    std::vector<Val> made{b.input("x", {{8}})};
+    const auto any = [&] { return made[random() % made.size()]; };
+    for (int k = 0; k < 40; ++k) {
+      made.push_back(random() % 4 == 0   ? all_reduce({any()}, 2)[0]
+                     : random() % 2 == 0 ? tanh(any())
+                                         : pal::add(any(), any()));
+    }
+    b.output("y", made.back());
+    const Program p = b.take();
+    std::vector<double> ms;
+    double exchanges = 0, others = 0;
+    ByNode<double> path(p.nodes.size());  // when a node could end if nothing else ran
+    double longest = 0;
+    for (NodeId n : p.nodes.ids()) {
+      const Node& node = p.node(n);
+      ms.push_back(double(random() % 8));
+      (node.op->collective ? exchanges : others) += ms.back();
+      double begin = 0;
+      for (const ValueId v : node.in) {
+        if (p.value(v).producer != kNone) begin = std::max(begin, path[p.value(v).producer]);
+      }
+      path[n] = begin + ms.back();
+      longest = std::max(longest, path[n]);
+    }
+    const ExchangeTimes out = exchange_times(p, timed(p, ms));
+    EXPECT_EQ(out.ms, exchanges);
+    EXPECT_EQ(out.exposed_ms, exchanges);
+    EXPECT_LE(out.own_queue_step_ms, exchanges + others);
+    EXPECT_GE(out.own_queue_step_ms, std::max({exchanges, others, longest}));
+  }
+}
+
+TEST(ExchangeTimes, OfNoneNothingChanges) {
+  Builder b;
+  b.output("y", tanh(tanh(b.input("x", {{8}}))));
+  const Program p = b.take();
+  const ExchangeTimes out = exchange_times(p, timed(p, {2, 3}));
+  EXPECT_EQ(out.count, 0);
+  EXPECT_EQ(out.exposed_ms, 0);
+  EXPECT_EQ(out.own_queue_step_ms, 5);
+}
+
+}  // namespace
+}  // namespace pal::test

@@ -1,0 +1,171 @@
+// Runs of several processes, over MPI: the bits of one, signals, ranks that die, hang or were started
+// without MPI, and how runs of several ranks begin. Left out where this build has no MPI.
+#include <algorithm>
+#include <random>
+
+#include "tests/train/loop/whole_runs.h"
+#include "train/run_files/safetensors.h"
+
+namespace pal {
+namespace {
+
+const fs::path kPlugin = fs::path(PAL_BINARY).parent_path() / "libpal_mpi.so";
+
+// The processes that run this test's program with these words, but for launchers.
+std::vector<pid_t> ranks_of(const std::string& folder) {
+  std::vector<pid_t> out;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream in(entry.path() / "cmdline");
+    std::string words((std::istreambuf_iterator<char>(in)), {});
+    std::replace(words.begin(), words.end(), '\0', ' ');
+    if (words.starts_with(PAL_BINARY) && words.find(folder) != std::string::npos &&
+        words.find("--ranks") == std::string::npos) {
+      out.push_back(pid_t(std::stol(name)));
+    }
+  }
+  return out;
+}
+
+class MpiRuns : public RunTest {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(kPlugin)) GTEST_SKIP() << "this build has no MPI (" << kPlugin << ")";
+  }
+  std::vector<std::string> words(const std::string& out, int ranks,
+                                 const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all{"train", "--config", "tiny.yaml", "--out", out,
+                                 "--set", "train.accumulate=4", "--set", "train.reduction=ordered"};
+    if (ranks > 1) all.insert(all.end(), {"--ranks", std::to_string(ranks)});
+    if (fs::exists(dir_ / out / "config.yaml")) all.emplace_back("--resume");
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string weights(const std::string& out) const {
+    return read_file(dir_ / out / "last.safetensors");
+  }
+  // Once the run of several ranks has saved: its processes.
+  std::vector<pid_t> running(const std::string& out, size_t ranks) const {
+    for (int i = 0; i < 600; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (!fs::exists(dir_ / out / "last.safetensors")) continue;
+      const std::vector<pid_t> pids = ranks_of(" " + out + " ");
+      if (pids.size() == ranks) return pids;
+    }
+    return {};
+  }
+};
+
+TEST_F(MpiRuns, HaveTheBitsOfOneProcess) {
+  ASSERT_EQ(pal(words("one", 1, {"--steps", "6"})).status, 0);
+  for (const char* shard : {"none", "optimizer"}) {
+    const std::string out = std::string("two-") + shard;
+    const RunResult two =
+        pal(words(out, 2, {"--steps", "6", "--set", std::string("train.shard=") + shard}));
+    ASSERT_EQ(two.status, 0) << two.err;
+    EXPECT_TRUE(weights("one") == weights(out)) << shard;
+    EXPECT_EQ(steps(dir_ / "one").size(), steps(dir_ / out).size());
+    // One process tells of the run, and one writes.
+    size_t reports = 0;
+    for (size_t at = 0; (at = two.err.find("report ", at)) != std::string::npos; ++at) ++reports;
+    EXPECT_EQ(reports, 1u) << two.err;
+  }
+}
+
+TEST_F(MpiRuns, AreInterruptedTogetherAndGoOn) {
+  ASSERT_EQ(pal(words("whole", 1)).status, 0);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const std::string out = "stopped" + std::to_string(signal);
+    std::thread stop([&] {
+      if (running(out, 4).empty()) ADD_FAILURE() << "the run did not begin";
+      for (const auto& entry : fs::directory_iterator("/proc")) {
+        std::ifstream in(entry.path() / "cmdline");
+        std::string line((std::istreambuf_iterator<char>(in)), {});
+        std::replace(line.begin(), line.end(), '\0', ' ');
+        if (line.starts_with(PAL_BINARY) && line.find("--ranks 4") != std::string::npos &&
+            line.find(" " + out + " ") != std::string::npos) {
+          kill(pid_t(std::stol(entry.path().filename().string())), signal);
+        }
+      }
+    });
+    const RunResult stopped = pal(words(out, 4));
+    stop.join();
+    EXPECT_EQ(stopped.status, 130) << stopped.err;
+    EXPECT_NE(stopped.err.find("interrupted at step"), std::string::npos) << stopped.err;
+    EXPECT_EQ(pal(words(out, 2)).status, 0);
+    EXPECT_TRUE(weights("whole") == weights(out));
+  }
+}
+
+TEST_F(MpiRuns, ThatLoseARankEndAndGoOn) {
+  ASSERT_EQ(pal(words("whole", 1)).status, 0);
+  const char* asked = std::getenv("PAL_TEST_KILLS");
+  std::mt19937 random(7);
+  for (int round = 0; round < (asked ? std::atoi(asked) : 2); ++round) {
+    const std::string out = "lost" + std::to_string(round);
+    std::chrono::steady_clock::time_point killed;
+    std::thread killer([&] {
+      const std::vector<pid_t> pids = running(out, 2);
+      if (pids.empty()) return ADD_FAILURE() << "the run did not begin";
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 500));
+      kill(pids[random() % pids.size()], SIGKILL);
+      killed = std::chrono::steady_clock::now();
+    });
+    const RunResult lost = pal(words(out, 2));
+    killer.join();
+    const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - killed);
+    if (lost.status == 0) continue;  // it was over already
+    EXPECT_LT(seconds.count(), 10) << lost.err;
+    const SafetensorsFile file = SafetensorsFile::open((dir_ / out / "last.safetensors").string());
+    for (const TensorView& tensor : file.tensors()) file.check(tensor);
+    const RunResult resumed = pal(words(out, 4));
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_TRUE(weights("whole") == weights(out)) << "round " << round;
+  }
+}
+
+TEST_F(MpiRuns, GiveUpARankThatHangs) {
+  std::thread stopper([&] {
+    const std::vector<pid_t> pids = running("hung", 2);
+    if (pids.empty()) return ADD_FAILURE() << "the run did not begin";
+    kill(pids[0], SIGSTOP);
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const RunResult hung = pal(words("hung", 2, {"--set", "train.rank_timeout=5"}));
+  stopper.join();
+  for (const pid_t pid : ranks_of(" hung ")) kill(pid, SIGKILL);
+  EXPECT_NE(hung.status, 0);
+  EXPECT_NE(hung.err.find("did not answer for"), std::string::npos) << hung.err;
+  EXPECT_NE(hung.err.find(" at step "), std::string::npos) << hung.err;
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 60);
+}
+
+TEST_F(MpiRuns, SayWhatTheyCannotDo) {
+  const RunResult divided = pal(words("no", 3));
+  EXPECT_EQ(divided.status, 2);
+  EXPECT_NE(divided.err.find("start 1, 2, 4 ranks"), std::string::npos) << divided.err;
+  EXPECT_FALSE(fs::exists(dir_ / "no"));
+  const RunResult many = pal({"train", "--config", "tiny.yaml", "--ranks", "0"});
+  EXPECT_EQ(many.status, 2);
+  EXPECT_NE(many.err.find("--ranks"), std::string::npos) << many.err;
+}
+
+// Started by mpirun where the plug-in is not: not so many runs in one folder.
+TEST(Launched, WithoutThePlugInIsRefused) {
+  const TemporaryFolder folder;
+  fs::copy_file(PAL_BINARY, folder.path() / "pal");
+  const std::string command = "cd '" + folder.path().string() +
+                              "' && OMPI_COMM_WORLD_SIZE=4 ./pal train --config nmt_small "
+                              "--out run 2> err.txt";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  const std::string said = read_file(folder.path() / "err.txt");
+  EXPECT_NE(said.find("OMPI_COMM_WORLD_SIZE says that this is one of 4 processes"),
+            std::string::npos)
+      << said;
+  EXPECT_FALSE(fs::exists(folder.path() / "run"));
+}
+
+}  // namespace
+}  // namespace pal

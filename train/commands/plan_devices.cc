@@ -1,0 +1,47 @@
+// Flags of several devices.
+#include "train/commands/plan_devices.h"
+
+#include <memory>
+
+#include "core/error.h"
+#include "train/config/links.h"
+#include "train/config/profile.h"
+#include "train/loop/ranks_of_run.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kMostDevices = 65536;
+
+}  // namespace
+
+void DeviceFlags::declare(Flags& flags) {
+  flags.add("--devices", devices, "plan for N devices that train together, with --link",
+            {.type = "N"});
+  flags.add("--per-node", per_node, "devices of a node (all of them)", {.type = "M"});
+  flags.add("--link", link,
+            "what joins the devices: a name in configs/links, or a file; two, with a comma: inside "
+            "a node, and between nodes",
+            {.type = "NAME"});
+}
+
+void DeviceFlags::apply(PlanArgs& args) const {
+  if (!devices) {
+    const char* const lone = per_node ? "--per-node" : "--link";
+    if (!per_node && link.empty()) return;
+    throw UsageError(std::string(lone) +
+                     ": is of several devices; add --devices N, or leave it out");
+  }
+  check_range("--devices", *devices, 1, kMostDevices);
+  if (per_node) check_range("--per-node", *per_node, 1, *devices);
+  args.links = std::make_shared<const Links>(links_of(*devices, per_node, link));
+  args.config = with_ranks(args.config, *devices);
+}
+
+DeviceProfile profile_of(const PlanArgs& args) {
+  DeviceProfile device = args.profile.empty() ? default_profile() : load_profile(args.profile);
+  device.links = args.links;
+  return device;
+}
+
+}  // namespace pal

@@ -1,0 +1,26 @@
+// Links as files: those in configs/links, and others of the same form.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memory/price/links.h"
+
+namespace pal {
+
+// A path of a .yaml file, or a name in configs/links (of the working directory, else the program's
+// own). UsageError lists the names there are, or names the line at fault.
+Link load_link(const std::string& name_or_path);
+// The link in the file's text; `file` only names it in errors.
+Link parse_link(const std::string& text, const std::string& file);
+std::vector<std::string> link_names();
+
+// What --devices, --per-node and --link say: `names` is one name, or two with a comma between, of
+// what joins the devices of a node and what joins nodes. One name: there is one node. UsageError
+// where they do not fit together.
+Links links_of(int64_t devices, std::optional<int64_t> per_node, const std::string& names);
+// "NVLink 4, between nodes NDR 400"; "none" of one device without a link.
+std::string to_string(const Links& links);
+
+}  // namespace pal

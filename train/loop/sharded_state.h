@@ -1,0 +1,45 @@
+// The state of a run whose ranks have a piece each of some slots: what a checkpoint holds is whole,
+// so that any number of ranks goes on from it.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/program.h"
+#include "core/ranks/group.h"
+#include "memory/run/program_set.h"
+
+namespace pal {
+
+class ShardedState {
+ public:
+  // Nothing is divided.
+  ShardedState() = default;
+  // `whole`: the same step of one rank, whose slots are whole.
+  ShardedState(std::shared_ptr<Group> group, const Program& whole);
+
+  bool writes() const { return !group_ || group_->rank() == 0; }
+  // Whether the slot is this rank's piece; the spec of the whole.
+  bool is_piece(const StateTensor& slot) const;
+  const TensorSpec& whole(const StateTensor& slot) const;
+  // The first byte of the whole that is this rank's, and how many are; of a slot that is whole, all.
+  std::pair<int64_t, int64_t> own(const StateTensor& slot) const;
+
+  // Hands the bytes of the whole to `write`, in order, on rank 0. All ranks call it for the same
+  // slots in the same order; the bytes travel a window at a time. Rank 0's errors come after that.
+  using Write = std::function<void(const void* data, size_t bytes)>;
+  void collect(const StateTensor& slot, const Write& write) const;
+  // The whole, on every rank. All ranks call it.
+  std::vector<std::byte> gather(const StateTensor& slot) const;
+
+ private:
+  Divided divided(const StateTensor& slot) const;
+
+  std::shared_ptr<Group> group_;
+  std::map<std::string, TensorSpec> whole_;  // of slots that are divided
+};
+
+}  // namespace pal

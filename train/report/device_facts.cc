@@ -1,0 +1,62 @@
+// Predictions of exchanges, put together.
+#include "train/report/device_facts.h"
+
+#include "core/text.h"
+#include "memory/price/exchange_times.h"
+#include "ops/exchange/exchange.h"
+#include "train/config/links.h"
+#include "train/config/wording.h"
+
+namespace pal {
+namespace {
+
+// What the step would take on a device by itself: without exchanges, and without adding up what
+// ranks sent.
+double alone_step_ms(const Program& program, const Prediction& times) {
+  ByNode<double> ms = times.node_ms;
+  for (NodeId n : program.nodes.ids()) {
+    const OpDef* op = program.node(n).op;
+    if (op->collective || op == &tree_sum_op || op == &own_piece_op) ms[n] = 0;
+  }
+  return step_ms_of(program, ms);
+}
+
+}  // namespace
+
+std::optional<double> joules_of(const DeviceProfile& device, int64_t ranks, double step_ms,
+                                double waiting_ms) {
+  if (device.busy <= 0 || device.idle <= 0) return {};
+  const double watt_ms = device.busy * (step_ms - waiting_ms) + device.idle * waiting_ms;
+  return double(ranks) * watt_ms * 1e-3;
+}
+
+DeviceFacts device_facts(const Compiled& step, const DeviceProfile& device) {
+  const Links& links = *device.links;
+  const Prediction times = predict(step.program, device, &step.storages);
+  const ExchangeTimes exchanges = exchange_times(step.program, times);
+  DeviceFacts out{.ranks = links.ranks, .per_node = links.per_node, .link = to_string(links)};
+  out.communication_ms = exchanges.ms, out.exposed_ms = exchanges.exposed_ms;
+  out.link_bytes = times.link_bytes;
+  out.bytes_per_rank = step.plan.device().bytes;
+  const double copies_ms = step.traffic ? step.traffic->stall_ms : 0;
+  out.joules = joules_of(device, links.ranks, times.step_ms, exchanges.exposed_ms + copies_ms);
+  const double alone = alone_step_ms(step.program, times);
+  if (times.step_ms > 0) out.speedup = double(links.ranks) * alone / times.step_ms;
+  out.own_queue_step_ms = exchanges.own_queue_step_ms;
+  out.own_queue_exposed_ms = exchanges.own_queue_exposed_ms;
+  return out;
+}
+
+std::string line_of(const DeviceFacts& f) {
+  std::string line =
+      "devices (predicted): " + thousands(f.ranks) + " ranks, " + thousands(f.per_node) +
+      " a node over " + f.link + ": each sends " + format_bytes(int64_t(f.link_bytes)) +
+      printed(
+          " in %.3g ms, of which %.3g exposed (with a queue of its own %.3g, "
+          "a step of %.4g ms), speedup %.4g",
+          f.communication_ms, f.exposed_ms, f.own_queue_exposed_ms, f.own_queue_step_ms, f.speedup);
+  if (f.joules) line += printed(", %.4g J a step", *f.joules);
+  return line;
+}
+
+}  // namespace pal
