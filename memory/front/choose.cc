@@ -34,7 +34,7 @@ constexpr size_t kUnreached = 4;
 // What is renewed is worth it for this part of the time added, at least. Every so many sizes it is
 // tried whether it is.
 constexpr double kWorthRenewing = 0.002;
-constexpr int kRenewedEvery = 4;
+constexpr int kRenewedEvery = 2;
 // Groups that change together, at most: so many nodes are counted for all of them.
 constexpr size_t kGroupNodes = 2'000'000, kFewestGroups = 100;
 // Sizes at which a step of so many nodes begins anew; larger ones begin with what was above.

@@ -195,6 +195,31 @@ TEST_F(FrontCacheTest, OverheadsShareAFront) {
   }
 }
 
+// Rounded maps are taken where they are allowed, and nothing exact is as fast in so few bytes.
+TEST_F(FrontCacheTest, RoundedMapsWhereTheyAreAllowedAndNeeded) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Program step = test::random_network(seed, {.batch = 64});
+    const StateLayout layout(step);
+    const AutoPlanner exact(on_toy(0), {}, FrontCache(fs::path()));
+    const AutoPlanner rounding(on_toy(0), {.lossy = true}, FrontCache(fs::path()));
+    const auto made = rounding.front(step, kernels_, layout);
+    for (const FrontPoint& point : made->front.points) {
+      if (!point.options.encode.dpr) continue;
+      const FrontLimits limits{.device = point.bytes};
+      const AutoPlan plan = rounding.plan(step, kernels_, layout, limits);
+      ASSERT_TRUE(plan.made);
+      EXPECT_TRUE(plan.point().options.encode.dpr);
+      EXPECT_TRUE(plan.step.encode.is_lossy());
+      EXPECT_LE(plan.step.plan.device().bytes, point.bytes);
+      const AutoPlan without = exact.plan(step, kernels_, layout, limits);
+      EXPECT_FALSE(without.step.encode.is_lossy());
+      EXPECT_TRUE(!without.over.empty() || without.step.time->step_ms > plan.step.time->step_ms);
+      return;
+    }
+  }
+  FAIL() << "no front has rounded maps";
+}
+
 // Of another process, which is still writing it; a day later nobody is.
 TEST_F(FrontCacheTest, FilesThatAreBeingWrittenStay) {
   const FrontCache one(dir_, 1);
