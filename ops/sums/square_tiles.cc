@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTilesPerChunk = kElementGrain / kTile;
 
-void run_squares(const KernelArgs& a) {
+void run_square_tiles(const KernelArgs& a) {
   const DType type = a.in_spec[0].dtype;
   float* const out = a.output(0);
   parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
@@ -23,7 +23,7 @@ void run_squares(const KernelArgs& a) {
   });
 }
 
-void run_sum(const KernelArgs& a) {
+void run_sum_tiles(const KernelArgs& a) {
   const float* const tiles = a.input(0);
   const int64_t count = a.in_spec[0].numel();
   const int64_t chunks = (count + kTilesPerChunk - 1) / kTilesPerChunk;
@@ -50,7 +50,7 @@ const OpDef square_tiles_op{
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       return {2.0 * double(in[0].numel()), double(in[0].bytes() + out[0].bytes())};
     },
-    .cpu = {.run = run_squares},
+    .cpu = {.run = run_square_tiles},
     .cuda = &square_tiles_cuda,
     .examples = {{.operands = {constant(example({3, 7}))}},
                  {.operands = {constant(example({5, 13}, DType::bf16))}},
@@ -65,7 +65,7 @@ const OpDef sum_tiles_op{
       require(in[0].dtype == DType::f32 && in[0].shape.rank() == 1, in[0], ": want f32[tiles]");
       return {{Shape{1}}};
     },
-    .cpu = {.run = run_sum},
+    .cpu = {.run = run_sum_tiles},
     .cuda = &sum_tiles_cuda,
     .examples = {{.operands = {constant(example({5}))}},
                  {.operands = {constant(example({1031}))}}},

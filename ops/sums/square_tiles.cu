@@ -6,7 +6,7 @@ namespace pal {
 namespace {
 
 template <class T>
-__global__ void squares_kernel(float* out, const T* x, int64_t size, int64_t tiles) {
+__global__ void square_tiles_kernel(float* out, const T* x, int64_t size, int64_t tiles) {
   const int64_t tile = thread_number() / kWarp;
   if (tile >= tiles) return;
   const int64_t begin = tile * kTile, n = size - begin < kTile ? size - begin : kTile;
@@ -16,15 +16,15 @@ __global__ void squares_kernel(float* out, const T* x, int64_t size, int64_t til
   });
   if (lane_number() == 0) out[tile] = sum;
 }
-void run_squares(const KernelArgs& a) {
+void run_square_tiles(const KernelArgs& a) {
   const int64_t tiles = a.out_spec[0].numel();
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
-    launch(squares_kernel<T>, Grid{blocks_of(tiles * kWarp, kThreads)}, a, a.output(0),
+    launch(square_tiles_kernel<T>, Grid{blocks_of(tiles * kWarp, kThreads)}, a, a.output(0),
            a.input<T>(0), a.in_spec[0].numel(), tiles);
   });
 }
 
-__global__ void tiles_kernel(float* out, const float* tiles, int64_t count, int64_t chunks) {
+__global__ void sum_tiles_kernel(float* out, const float* tiles, int64_t count, int64_t chunks) {
   const double sum = tree_sum(chunks, shared_memory<double>(), [&](int64_t c) {
     double chunk = 0;
     for (int64_t t = c * kTilesPerChunk; t < (c + 1) * kTilesPerChunk && t < count; ++t) {
@@ -34,15 +34,15 @@ __global__ void tiles_kernel(float* out, const float* tiles, int64_t count, int6
   });
   if (threadIdx.x == 0) *out = float(sum);
 }
-void run_sum(const KernelArgs& a) {
+void run_sum_tiles(const KernelArgs& a) {
   const int64_t count = a.in_spec[0].numel();
-  launch(tiles_kernel, {1}, kTreeLanes, kTreeLanes * sizeof(double), stream_of(a), a.output(0),
+  launch(sum_tiles_kernel, {1}, kTreeLanes, kTreeLanes * sizeof(double), stream_of(a), a.output(0),
          a.input(0), count, blocks_of(count, kTilesPerChunk));
 }
 
 }  // namespace
 
-const Backend square_tiles_cuda{.run = run_squares};
-const Backend sum_tiles_cuda{.run = run_sum};
+const Backend square_tiles_cuda{.run = run_square_tiles};
+const Backend sum_tiles_cuda{.run = run_sum_tiles};
 
 }  // namespace pal

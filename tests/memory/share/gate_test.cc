@@ -104,7 +104,7 @@ TEST(CircleGate, WaitsForEachOtherAreRefused) {
     return std::vector<CircleWait>{{moment, other, step, other_moment}};
   };
   const Circle two = circle_of(2, 1), three = circle_of(3, 1), unequal = circle_of(2, 2);
-  EXPECT_NO_THROW(check_waits(two, {{{}}, {{}}}));
+  EXPECT_NO_THROW(check_waits(two, CircleWaits{{{}}, {{}}}));
   EXPECT_NO_THROW(check_waits(two, {{wait(2, 1, 0, 1)}, {wait(4, 0, 0, 3)}}));
   EXPECT_THROW(check_waits(two, {{wait(2, 1, 0, 3)}, {wait(2, 0, 0, 3)}}), ProgramError);
   // Over the circle's end: each waits for a step that the other makes after this one.
