@@ -58,8 +58,8 @@ void check_collectives(const Program& p) {
   for (NodeId n : p.nodes.ids()) {
     const Node& node = p.node(n);
     if (!node.op->collective) continue;
-    const bool waits = last == kNone ||
-                       std::find(node.waits.begin(), node.waits.end(), last) != node.waits.end();
+    const bool waits =
+        last == kNone || std::find(node.waits.begin(), node.waits.end(), last) != node.waits.end();
     // Once there are several queues no pass reorders one.
     const bool follows = queues > 1 && p.node(last).queue == node.queue;
     if (!waits && !follows) {

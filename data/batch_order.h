@@ -37,7 +37,8 @@ class BatchOrder {
   IteratorState state() const { return state_; }  // of the batch that next() will give
   // Goes on from there. UsageError when the epoch has no such batch: other data or another ladder.
   void restore(IteratorState state);
-  // From where it stands now, next() gives those of a share alone, and resume counts the others too.
+  // From where it stands now, next() gives those of a share alone, and resume counts the others
+  // too.
   void take_share(BatchShare share) { share_ = share, taken_ = 0; }
 
  private:

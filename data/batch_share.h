@@ -1,4 +1,5 @@
-// Which of the batches of a run are this process's: of every `of` in a row, `count` from `first` on.
+// Which of the batches of a run are this process's: of every `of` in a row, `count` from `first`
+// on.
 #pragma once
 #include <cstdint>
 

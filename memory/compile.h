@@ -16,7 +16,8 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
 // no error. `passed`: the program after the passes, with its storages; no plan.
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
                     const CompileOptions& options = {}, Compiled* passed = nullptr);
-// The plan that compile() would make, of what least_bytes() passed with the same options. Unchecked.
+// The plan that compile() would make, of what least_bytes() passed with the same options.
+// Unchecked.
 Plan plan_passed(const Compiled& passed, const StateLayout& layout, const CompileOptions& options);
 
 // What a step's maps take: feature maps and gradient maps, with encoded and decoded copies

@@ -55,10 +55,11 @@ class Group {
   virtual int local_size() const = 0;
   virtual std::string description() const = 0;  // "Open MPI 4.1.4"
 
-  // Of tensors that every rank has whole: `to` gets size() rows of a piece, row q what rank q has of
-  // this rank's piece.
+  // Of tensors that every rank has whole: `to` gets size() rows of a piece, row q what rank q has
+  // of this rank's piece.
   virtual void all_to_all(std::span<const Exchanged> tensors) = 0;
-  // Of tensors of which every rank has its piece: `to` gets the whole. `from` may be its place there.
+  // Of tensors of which every rank has its piece: `to` gets the whole. `from` may be its place
+  // there.
   virtual void all_gather(std::span<const Exchanged> tensors) = 0;
   virtual void all_reduce(std::span<const Reduced> tensors) = 0;
   virtual void reduce_scatter(std::span<const Reduced> tensors) = 0;

@@ -68,8 +68,8 @@ std::shared_ptr<Group> open_group(const Launch& launch) {
     return std::shared_ptr<Group>(open());
   }
   throw UsageError("ranks: " + launch.by + " says that this is one of " +
-                   std::to_string(launch.ranks) +
-                   " processes, and this build has no MPI (no " + tried +
+                   std::to_string(launch.ranks) + " processes, and this build has no MPI (no " +
+                   tried +
                    "); install libopenmpi-dev and openmpi-bin and build again, or start one "
                    "process");
 }

@@ -65,8 +65,8 @@ void reduce(const KernelArgs& a, bool piece) {
   std::vector<Reduced> tensors;
   for (size_t i = 0; i < a.in.size(); ++i) {
     if (!a.out[i]) continue;
-    const Divided d = divided(
-        a.in_spec[i], piece_elements(a.in_spec[i].numel(), group ? group->size() : 1));
+    const Divided d =
+        divided(a.in_spec[i], piece_elements(a.in_spec[i].numel(), group ? group->size() : 1));
     tensors.push_back({a.input<float>(i), a.output<float>(i), d});
     if (!piece) continue;
     const int64_t own = d.bytes(group ? group->rank() : 0);
@@ -142,8 +142,8 @@ void require_sums(SpecSpan in) {
   for (const TensorSpec& spec : in) require(spec.dtype == DType::f32, spec, ": want f32");
 }
 void require_pieces(const TensorSpec& piece, const Shape& whole, int64_t ranks) {
-  require(piece.numel() <= whole.numel() && piece.numel() * ranks_in(ranks) >= whole.numel(),
-          piece, " of ", ranks, " ranks does not make ", whole);
+  require(piece.numel() <= whole.numel() && piece.numel() * ranks_in(ranks) >= whole.numel(), piece,
+          " of ", ranks, " ranks does not make ", whole);
 }
 
 // Of each tensor all but a rank's own piece, `times`: out and back.
@@ -178,8 +178,7 @@ const OpDef all_to_all_op{
     .collective = true,
     .cpu = {.run = run_all_to_all, .prepare = prepare_ranks<RanksAttrs>},
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
-                 {.operands = {fixed({33, 1031}), fixed({5}, DType::bf16)},
-                  .attrs = RanksAttrs{}}},
+                 {.operands = {fixed({33, 1031}), fixed({5}, DType::bf16)}, .attrs = RanksAttrs{}}},
 };
 
 const OpDef all_gather_op{
@@ -250,7 +249,9 @@ const OpDef own_piece_op{
       require_operands(in, 1, 1);
       return infer_pieces(in, attrs.as<RanksAttrs>().ranks, false);
     },
-    .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost { return {0, 2 * bytes_of(out)}; },
+    .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {
+      return {0, 2 * bytes_of(out)};
+    },
     .cpu = {.run = run_own_piece, .prepare = prepare_ranks<RanksAttrs>},
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}, DType::bf16)}, .attrs = RanksAttrs{}}},
@@ -301,8 +302,7 @@ std::vector<Val> all_to_all(const std::vector<Val>& xs, int64_t ranks) {
 }
 std::vector<Val> all_gather(const std::vector<Val>& pieces, std::vector<Shape> wholes,
                             int64_t ranks) {
-  return pieces.at(0).builder->emit(all_gather_op, pieces,
-                                    GatherAttrs{ranks, std::move(wholes)});
+  return pieces.at(0).builder->emit(all_gather_op, pieces, GatherAttrs{ranks, std::move(wholes)});
 }
 std::vector<Val> all_reduce(const std::vector<Val>& xs, int64_t ranks) {
   return xs.at(0).builder->emit(all_reduce_op, xs, RanksAttrs{ranks});

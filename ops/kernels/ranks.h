@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "core/op.h"
 #include "core/device.h"
+#include "core/op.h"
 #include "core/ranks/group.h"
 #include "ops/kernels/tiles.h"
 
@@ -25,7 +25,8 @@ struct Ranks {
   int64_t count;
 };
 // Of an operator whose attributes have `ranks`.
-template <class A> Prepared prepare_ranks(const Device& device, SpecSpan, SpecSpan, const Attrs& a) {
+template <class A>
+Prepared prepare_ranks(const Device& device, SpecSpan, SpecSpan, const Attrs& a) {
   return {.state = std::make_shared<Ranks>(Ranks{device.group, a.as<A>().ranks})};
 }
 // Null where there is one rank. ProgramError where the step is for others than there are.

@@ -25,9 +25,12 @@ struct MomentumAttrs {
   bool nesterov = false;
   int64_t ranks = 1;
   auto fields() const {
-    return std::tuple{field("lr", lr), field("weight_decay", weight_decay),
-                      field("clip_value", clip_value), field("momentum", momentum),
-                      field("nesterov", nesterov), field("ranks", ranks)};
+    return std::tuple{field("lr", lr),
+                      field("weight_decay", weight_decay),
+                      field("clip_value", clip_value),
+                      field("momentum", momentum),
+                      field("nesterov", nesterov),
+                      field("ranks", ranks)};
   }
 };
 

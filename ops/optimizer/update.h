@@ -41,14 +41,13 @@ inline UpdateStep update_step(const void* scalars, const float* gate, float lr_f
   return step;
 }
 
-// w f32, g like w of any float type, `states` more f32 like w, scalars, gate (or absent). Of several
-// ranks g and the states are (piece).
+// w f32, g like w of any float type, `states` more f32 like w, scalars, gate (or absent). Of
+// several ranks g and the states are (piece).
 inline void check_update_operands(SpecSpan in, size_t states, int64_t ranks) {
   require(ranks >= 1, "is for ", ranks, " ranks; want 1 or more");
-  const Shape like =
-      ranks == 1 ? in[0].shape : Shape{piece_elements(in[0].numel(), ranks)};
-  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == like, in[0],
-          ", ", in[1], ": want a weight f32 and its gradient");
+  const Shape like = ranks == 1 ? in[0].shape : Shape{piece_elements(in[0].numel(), ranks)};
+  require(in[0].dtype == DType::f32 && is_float(in[1].dtype) && in[1].shape == like, in[0], ", ",
+          in[1], ": want a weight f32 and its gradient");
   for (size_t k = 2; k < 2 + states; ++k) {
     require(in[k] == TensorSpec{like, DType::f32}, in[0], ", ", in[k],
             ": the optimizer's state is not like the weight");

@@ -16,10 +16,9 @@ void run_square_tiles(const KernelArgs& a) {
   float* const out = a.output(0);
   parallel_chunks(a.queue, a.in_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     alignas(64) float buffer[kTile];
-    each_tile(a.in[0], type, begin, end - begin, buffer,
-              [&](const float* x, int64_t i, int64_t n) {
-                out[(begin + i) / kTile] = row_sum(n, [&](int64_t e) { return x[e] * x[e]; });
-              });
+    each_tile(a.in[0], type, begin, end - begin, buffer, [&](const float* x, int64_t i, int64_t n) {
+      out[(begin + i) / kTile] = row_sum(n, [&](int64_t e) { return x[e] * x[e]; });
+    });
   });
 }
 
@@ -67,8 +66,7 @@ const OpDef sum_tiles_op{
     },
     .cpu = {.run = run_sum_tiles},
     .cuda = &sum_tiles_cuda,
-    .examples = {{.operands = {constant(example({5}))}},
-                 {.operands = {constant(example({1031}))}}},
+    .examples = {{.operands = {constant(example({5}))}}, {.operands = {constant(example({1031}))}}},
 };
 
 Val square_tiles(Val x) { return x.builder->emit1(square_tiles_op, {x}); }

@@ -15,8 +15,8 @@ __global__ void row_kernel(uint8_t* to, const uint8_t* row, int64_t bytes, int64
 void run_put_row(const KernelArgs& a) {
   const int64_t bytes = a.in_spec[1].bytes();
   if (a.out[0] != a.in[0]) copy_async(a, a.out[0], a.in[0], a.out_spec[0].bytes());
-  launch(row_kernel, Grid{blocks_of(bytes, kThreads)}, a, a.output<uint8_t>(0), a.input<uint8_t>(1), bytes,
-         a.in_spec[0].shape[0], a.input<StepScalars>(2));
+  launch(row_kernel, Grid{blocks_of(bytes, kThreads)}, a, a.output<uint8_t>(0), a.input<uint8_t>(1),
+         bytes, a.in_spec[0].shape[0], a.input<StepScalars>(2));
 }
 
 __global__ void averages_kernel(float* out, const float* old, const float* rows, int64_t count,

@@ -27,9 +27,8 @@ void pass_on(int) {
 int launch_ranks(int64_t ranks, const std::vector<std::string>& arguments) {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
   // Ranks may be more than cores, and each has threads: MPI is not to bind them.
-  std::vector<std::string> words{"mpirun",        "-n",        std::to_string(ranks),
-                                 "--oversubscribe", "--bind-to", "none",
-                                 "--quiet"};
+  std::vector<std::string> words{
+      "mpirun", "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none", "--quiet"};
   if (geteuid() == 0) words.push_back("--allow-run-as-root");
   words.push_back(program.string());
   words.insert(words.end(), arguments.begin(), arguments.end());

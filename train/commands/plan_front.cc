@@ -90,7 +90,7 @@ int run_front(const PlanArgs& given) {
   const FrontOfAll all = front_of_all(*task, args.config, bucket, planner, cache);
   const Front& front = all.made.front;
   const FrontLimits limits{.device = budget.value_or(front.points.back().bytes),
-                          .host = host_limit_of_any(args.config.memory)};
+                           .host = host_limit_of_any(args.config.memory)};
   const FrontPoint* chosen = front.pick(limits);
   std::optional<Compiled> plan;
   if (chosen && (args.json || !args.html.empty())) {

@@ -1,4 +1,5 @@
-// SIGTERM, SIGINT, and SIGUSR1, which mpirun passes on: the first asks runs to stop between steps, a second ends the process at once.
+// SIGTERM, SIGINT, and SIGUSR1, which mpirun passes on: the first asks runs to stop between steps,
+// a second ends the process at once.
 #pragma once
 #include <atomic>
 

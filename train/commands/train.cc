@@ -32,8 +32,8 @@ int train(const TrainArgs& args) {
   return job.interrupted() ? kExitInterrupted : kExitDone;
 }
 
-// A rank that cannot go on ends the others too, once it has said why. What all of them find wrong is
-// said by rank 0, which is the quickest.
+// A rank that cannot go on ends the others too, once it has said why. What all of them find wrong
+// is said by rank 0, which is the quickest.
 int train_as_rank(TrainArgs args, std::shared_ptr<Group> group) {
   args.config.ranks = group->size();
   group->set_timeout(*args.config.train.rank_timeout);

@@ -56,7 +56,8 @@ Rules<TrainConfig> train_rules() {
        "overlapped micro-batches are summed one after the other",
        [](const TrainConfig& t) -> std::string {
          if (!*t.overlap_micro_batches || t.reduction->value_or("library") == "library") return "";
-         return "train.overlap_micro_batches: does not combine with train.reduction: ordered; leave "
+         return "train.overlap_micro_batches: does not combine with train.reduction: ordered; "
+                "leave "
                 "one of them out";
        }},
       {"train.lr_min, train.lr", "lr_min is at most lr",

@@ -55,11 +55,11 @@ struct TrainSection : Section {
       option("bucket", "auto",
              "of several ranks: gradients that travel together, as bytes (4MiB); auto: 25MiB",
              {.effect = Effect::none});
-  Option<std::string> exchange = option(
-      "exchange", "f32",
-      "of several ranks: what gradients and their sums travel as. bf16: in half the bytes, rounded, "
-      "so that results depend on the number of ranks",
-      {.choices = {"f32", "bf16"}});
+  Option<std::string> exchange = option("exchange", "f32",
+                                        "of several ranks: what gradients and their sums travel "
+                                        "as. bf16: in half the bytes, rounded, "
+                                        "so that results depend on the number of ranks",
+                                        {.choices = {"f32", "bf16"}});
   Option<double> rank_timeout =
       option("rank_timeout", 300.0,
              "of several ranks: seconds after which one that does not answer ends the run",

@@ -31,8 +31,7 @@ void append_ema(Builder& builder, std::span<const Val> weights, double decay, Va
 class EmaWeights {
  public:
   // All ranks make one at the same time.
-  EmaWeights(ProgramSet& programs, double decay, int64_t updates,
-             const ShardedState& sharded = {});
+  EmaWeights(ProgramSet& programs, double decay, int64_t updates, const ShardedState& sharded = {});
   ~EmaWeights();
   void restore();  // at the end of its life, or now
   EmaWeights(const EmaWeights&) = delete;

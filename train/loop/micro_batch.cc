@@ -1,6 +1,6 @@
-// Sums along a binary tree, with a binary counter: after i micro-batches there is a sum for every bit
-// of i, of as many as the bit counts. So aligned pairs are added, then pairs of pairs, and a block of
-// a power of two has one sum: which rank adds what does not matter.
+// Sums along a binary tree, with a binary counter: after i micro-batches there is a sum for every
+// bit of i, of as many as the bit counts. So aligned pairs are added, then pairs of pairs, and a
+// block of a power of two has one sum: which rank adds what does not matter.
 #include "train/loop/micro_batch.h"
 
 #include <algorithm>
@@ -85,12 +85,12 @@ void check_ranks(const TrainConfig& config, int64_t ranks) {
   if (std::find(possible.begin(), possible.end(), ranks) != possible.end()) return;
   std::vector<std::string> words;
   for (const int64_t each : possible) words.push_back(std::to_string(each));
-  throw UsageError("train.accumulate: the " + std::to_string(n) +
-                   " micro-batches of an update cannot be divided among " + std::to_string(ranks) +
-                   " ranks" +
-                   (ordered ? " (train.reduction: ordered gives each a power of two of them)" : "") +
-                   "; start " + comma_list(words) + " ranks, or set train.accumulate to " +
-                   std::to_string(ranks) + " or " + std::to_string(2 * ranks));
+  throw UsageError(
+      "train.accumulate: the " + std::to_string(n) +
+      " micro-batches of an update cannot be divided among " + std::to_string(ranks) + " ranks" +
+      (ordered ? " (train.reduction: ordered gives each a power of two of them)" : "") +
+      "; start " + comma_list(words) + " ranks, or set train.accumulate to " +
+      std::to_string(ranks) + " or " + std::to_string(2 * ranks));
 }
 
 }  // namespace pal

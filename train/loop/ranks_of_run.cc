@@ -41,7 +41,8 @@ void check_options(const Config& config) {
   }
   if (*config.train.exchange == "bf16" && !is_ordered(config.train, config.ranks)) {
     throw UsageError(
-        "train.exchange: bf16 needs train.reduction: ordered, which adds in f32 what has travelled; "
+        "train.exchange: bf16 needs train.reduction: ordered, which adds in f32 what has "
+        "travelled; "
         "set it, or leave one of them out");
   }
   if (*config.train.overlap_micro_batches) {

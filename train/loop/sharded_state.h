@@ -25,7 +25,8 @@ class ShardedState {
   // Whether the slot is this rank's piece; the spec of the whole.
   bool is_piece(const StateTensor& slot) const;
   const TensorSpec& whole(const StateTensor& slot) const;
-  // The first byte of the whole that is this rank's, and how many are; of a slot that is whole, all.
+  // The first byte of the whole that is this rank's, and how many are; of a slot that is whole,
+  // all.
   std::pair<int64_t, int64_t> own(const StateTensor& slot) const;
 
   // Hands the bytes of the whole to `write`, in order, on rank 0. All ranks call it for the same

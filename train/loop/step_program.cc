@@ -142,8 +142,8 @@ class StepRecorder {
 
   std::vector<Val> make_gradients(const Accumulators& sums) {
     const bool grows = kind_.folds && kind_.adds;
-    std::vector<Val> gradients = differentiate(b_, recorded_.loss, weights_,
-                                               grows ? sums.level(0) : std::vector<Val>{});
+    std::vector<Val> gradients =
+        differentiate(b_, recorded_.loss, weights_, grows ? sums.level(0) : std::vector<Val>{});
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (!gradients[i]) {
         throw ProgramError("the loss does not depend on weight " + names_[i]);

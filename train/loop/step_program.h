@@ -18,9 +18,9 @@ std::string step_name(std::pair<int64_t, int64_t> lengths, MicroBatch kind);
 inline constexpr const char* kScalarsInput = "scalars";  // host, one StepScalars
 inline constexpr const char* kOwnLoss = "own_loss";      // of several ranks: this one's part
 
-// Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part; of the last
-// of an update that is summed as a whole, that of all its micro-batches), what the forward pass
-// named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and "grad_norm"
+// Records a step around a forward pass. Outputs: "loss" f32[1] (this micro-batch's part; of the
+// last of an update that is summed as a whole, that of all its micro-batches), what the forward
+// pass named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and "grad_norm"
 // likewise (element 2). With train.overlap_micro_batches every micro-batch has a "gate": it is shut
 // where the loss is not finite. `ranks`: how many train together.
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,

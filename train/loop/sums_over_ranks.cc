@@ -66,8 +66,8 @@ Val sum_over_ranks(Val loss, const Update& update) {
   return tree_sum(all_gather({loss}, {Shape{update.ranks(), 1}}, update.ranks())[0]);
 }
 
-std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients,
-                                const Update& update, int64_t bucket_bytes) {
+std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, const Update& update,
+                                int64_t bucket_bytes) {
   if (update.ranks() == 1) return gradients;
   Builder::Within phase(b, Phase::backward);
   Builder::Within scope(b, "exchange");

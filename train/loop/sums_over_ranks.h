@@ -17,11 +17,11 @@ Val sum_over_ranks(Val loss, const Update& update);
 // Gradients of every rank -> their sums: whole on every rank, or where train.shard divides them
 // each rank's piece. They travel in buckets, in the order
 // in which the backward pass makes them. Ordered: every rank adds its pieces along a tree.
-std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients,
-                                const Update& update, int64_t bucket_bytes);
+std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, const Update& update,
+                                int64_t bucket_bytes);
 
-// f32[1] each -> the sums of squares of gradients that are pieces; the bits of sum_of_squares of the
-// whole gradients, which are like `wholes`.
+// f32[1] each -> the sums of squares of gradients that are pieces; the bits of sum_of_squares of
+// the whole gradients, which are like `wholes`.
 std::vector<Val> squares_of_pieces(const std::vector<Val>& pieces, const std::vector<Val>& wholes,
                                    const Update& update);
 // Updates: the newest values of weights, of which each rank has changed its piece, whole again.

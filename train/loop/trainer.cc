@@ -40,8 +40,9 @@ Device device_of(const TrainArgs& args, std::string* said) {
   Device device = training_device(args.config, said);
   device.group = args.group;
   if (args.group && device.accelerator) {
-    throw UsageError("device.type: cuda: several ranks train on processors in this version; give "
-                     "--device cpu, or train with one rank");
+    throw UsageError(
+        "device.type: cuda: several ranks train on processors in this version; give "
+        "--device cpu, or train with one rank");
   }
   return device;
 }
@@ -62,7 +63,8 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
       steps_(config_, *task_, programs_, file("last.safetensors").string(),
              times_folder(args, share)),
       sharded_(sharded_state()),
-      watch_(programs_.device().accelerator, *config_.train.log_every * steps_.update().per_rank()) {
+      watch_(programs_.device().accelerator,
+             *config_.train.log_every * steps_.update().per_rank()) {
   task_->take_share(ranks_.share(steps_.update()));
   steps_.add_largest_pair();
   if (steps_.chosen().on()) add_validation();
@@ -73,7 +75,8 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
     task_->restore(state_.position);
   } else {
     initialise(programs_, uint64_t(*config_.train.seed));
-    if (config_.train.init_from->has_value()) load_initial(**config_.train.init_from, programs_, sharded_);
+    if (config_.train.init_from->has_value())
+      load_initial(**config_.train.init_from, programs_, sharded_);
     state_.position = task_->position();
   }
   first_step_ = state_.step;
@@ -94,11 +97,12 @@ void Trainer::check_alike() {
   for (const Node& node : step.nodes) {
     if (node.op->collective) exchanged += node.op->name + node.attrs.print() + " ";
   }
-  ranks_.require_alike({{"the configuration", dump_config(config_)},
-                        {"the machine: processor, device, libraries", numerics_of(programs_.device())},
-                        {"the data", state_.position},
-                        {"the step they go on from", std::to_string(state_.step)},
-                        {"what they exchange", exchanged}});
+  ranks_.require_alike(
+      {{"the configuration", dump_config(config_)},
+       {"the machine: processor, device, libraries", numerics_of(programs_.device())},
+       {"the data", state_.position},
+       {"the step they go on from", std::to_string(state_.step)},
+       {"what they exchange", exchanged}});
 }
 
 StepScalars Trainer::scalars_of(double normalizer) const {
@@ -138,7 +142,8 @@ Trainer::Ran Trainer::run_micro_batches(const std::vector<BatchInfo>& batches, S
     scalars.micro_batch = number_of(i);
     Executable* const pair = run_pair(batches, i, scalars);
     Executable& program =
-        pair ? *pair : run_micro_batch(batches[size_t(i)].bucket, steps_.update().kind(i), scalars, i);
+        pair ? *pair
+             : run_micro_batch(batches[size_t(i)].bucket, steps_.update().kind(i), scalars, i);
     ran.peak = std::max(ran.peak, program.compiled().plan.device().bytes);
     ran.last = &program;
     for (int part = 0; part < (pair ? 2 : 1); ++part, ++i) {

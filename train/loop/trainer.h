@@ -75,9 +75,7 @@ class Trainer {
   };
   // Its own micro-batch i, and the number that it has among those of all ranks.
   void fill(Executable& program, const StepScalars& scalars, int i);
-  int32_t number_of(int i) const {
-    return int32_t(ranks_.rank() * steps_.update().per_rank()) + i;
-  }
+  int32_t number_of(int i) const { return int32_t(ranks_.rank() * steps_.update().per_rank()) + i; }
   Executable* run_pair(const std::vector<BatchInfo>& batches, int i, StepScalars scalars);
   void read(Executable& program, Ran& ran, bool last);
   Executable& run_micro_batch(int bucket, MicroBatch kind, const StepScalars& scalars, int i);

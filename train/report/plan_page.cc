@@ -62,7 +62,7 @@ std::string origin_of(const Program& program, const Storages& storages, const He
 }
 
 std::vector<LayerGroup> alive_at_peak(const PlanView& view,
-                                 const std::function<std::string(const Held&)>& name) {
+                                      const std::function<std::string(const Held&)>& name) {
   std::map<std::string, LayerGroup> groups;
   const int64_t moment = view.footprint.peak.moment;
   for (const Held& held : view.held) {

@@ -53,9 +53,8 @@ struct Sent {
   int64_t bytes = 0;
 };
 // What every rank gets of make(xs), where x has so many elements.
-std::vector<Sent> exchange(
-    int ranks, const std::vector<int64_t>& sizes,
-    const std::function<std::vector<Val>(const std::vector<Val>&)>& make) {
+std::vector<Sent> exchange(int ranks, const std::vector<int64_t>& sizes,
+                           const std::function<std::vector<Val>(const std::vector<Val>&)>& make) {
   std::vector<Sent> out(static_cast<size_t>(ranks));
   as_ranks(ranks, [&](std::shared_ptr<Group> group) {
     const int rank = group ? group->rank() : 0;
@@ -139,8 +138,8 @@ TEST(Exchange, SumsByPiecesAreSums) {
 
 TEST(Exchange, PiecesOfSums) {
   const std::vector<int64_t> sizes{5, 4000};
-  const auto sums = exchange(
-      3, sizes, [&](const std::vector<Val>& xs) { return reduce_scatter(xs, 3); });
+  const auto sums =
+      exchange(3, sizes, [&](const std::vector<Val>& xs) { return reduce_scatter(xs, 3); });
   const auto pieces = exchange(3, sizes, [&](const std::vector<Val>& xs) {
     return std::vector<Val>{own_piece(all_reduce({xs[0]}, 3)[0], 3),
                             own_piece(all_reduce({xs[1]}, 3)[0], 3)};
@@ -178,8 +177,7 @@ TEST(TreeSum, OfBlocksIsThatOfAll) {
       if (count % block != 0) continue;
       std::vector<float> sums;
       for (int64_t first = 0; first < count; first += block) {
-        const std::vector<float> part(rows.begin() + first * n,
-                                      rows.begin() + (first + block) * n);
+        const std::vector<float> part(rows.begin() + first * n, rows.begin() + (first + block) * n);
         const std::vector<float> sum = tree(part, block);
         sums.insert(sums.end(), sum.begin(), sum.end());
       }

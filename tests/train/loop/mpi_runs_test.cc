@@ -1,5 +1,5 @@
-// Runs of several processes, over MPI: the bits of one, signals, ranks that die, hang or were started
-// without MPI, and how runs of several ranks begin. Left out where this build has no MPI.
+// Runs of several processes, over MPI: the bits of one, signals, ranks that die, hang or were
+// started without MPI, and how runs of several ranks begin. Left out where this build has no MPI.
 #include <algorithm>
 #include <random>
 
@@ -35,8 +35,15 @@ class MpiRuns : public RunTest {
   }
   std::vector<std::string> words(const std::string& out, int ranks,
                                  const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> all{"train", "--config", "tiny.yaml", "--out", out,
-                                 "--set", "train.accumulate=4", "--set", "train.reduction=ordered"};
+    std::vector<std::string> all{"train",
+                                 "--config",
+                                 "tiny.yaml",
+                                 "--out",
+                                 out,
+                                 "--set",
+                                 "train.accumulate=4",
+                                 "--set",
+                                 "train.reduction=ordered"};
     if (ranks > 1) all.insert(all.end(), {"--ranks", std::to_string(ranks)});
     if (fs::exists(dir_ / out / "config.yaml")) all.emplace_back("--resume");
     all.insert(all.end(), more.begin(), more.end());

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "ops/kernels/tiles.h"
 #include "tests/support/files.h"
 #include "tests/support/thread_group.h"
-#include "ops/kernels/tiles.h"
 #include "train/config/published_sizes.h"
 #include "train/images/image_models.h"
 #include "train/images/image_task.h"
@@ -178,8 +178,8 @@ TEST_F(Ranks, GoesOnWithAnyNumber) {
   EXPECT_TRUE(state("whole") == state("parts"));
 }
 
-// To the byte: gradients out and sums (or weights) back, the loss, and of pieces a sum of squares for
-// every tile.
+// To the byte: gradients out and sums (or weights) back, the loss, and of pieces a sum of squares
+// for every tile.
 TEST_F(Ranks, SendWhatTheTableSays) {
   constexpr int64_t kSteps = 3;
   run("one", 1, {"train.steps=3"});
@@ -200,8 +200,7 @@ TEST_F(Ranks, SendWhatTheTableSays) {
     };
     for (const char* reduction : {"ordered", "library"}) {
       EXPECT_EQ(run_with(reduction, "none"), kSteps * (all + losses)) << reduction << ranks;
-      EXPECT_EQ(run_with(reduction, "optimizer"),
-                kSteps * (all + losses + 4 * (ranks - 1) * tiles))
+      EXPECT_EQ(run_with(reduction, "optimizer"), kSteps * (all + losses + 4 * (ranks - 1) * tiles))
           << reduction << ranks;
     }
   }
@@ -290,13 +289,13 @@ TEST(Updates, AreDividedAlongATree) {
 }
 
 // The sums that are there when a micro-batch is done: those of the bits of its number.
-// transformer_base on four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are cut
-// at tiles.
+// transformer_base on four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are
+// cut at tiles.
 TEST(RankedSteps, DivideTheOptimizersState) {
   const auto state_bytes = [](int64_t ranks, const char* shard) {
-    Config config = load_config(find_config("transformer_base"),
-                                {parse_set("train.accumulate=4"),
-                                 parse_set(std::string("train.shard=") + shard)});
+    Config config = load_config(
+        find_config("transformer_base"),
+        {parse_set("train.accumulate=4"), parse_set(std::string("train.shard=") + shard)});
     use_published_sizes(config);
     config = with_ranks(config, ranks);
     const std::unique_ptr<Task> task = make_task(config);
@@ -347,8 +346,9 @@ TEST(Updates, CountInBinary) {
 }
 
 TEST(Updates, NullIsOneMicroBatchARank) {
-  Config config = parse_config(kTranslator, "test.yaml",
-                               {parse_set("train.accumulate=null"), parse_set("train.reduction=null")});
+  Config config =
+      parse_config(kTranslator, "test.yaml",
+                   {parse_set("train.accumulate=null"), parse_set("train.reduction=null")});
   const Config four = with_ranks(config, 4);
   EXPECT_EQ(**four.train.accumulate, 4);
   EXPECT_EQ(**four.train.reduction, "ordered");
@@ -375,10 +375,9 @@ TEST_F(Ranks, ThatDifferAreNamed) {
           << error.what();
     }
   };
-  fails("the configuration",
-        [](int rank) {
-          return Sets{"train.accumulate=3", rank == 2 ? "train.lr=0.1" : "train.lr=0.2"};
-        });
+  fails("the configuration", [](int rank) {
+    return Sets{"train.accumulate=3", rank == 2 ? "train.lr=0.1" : "train.lr=0.2"};
+  });
 }
 
 }  // namespace

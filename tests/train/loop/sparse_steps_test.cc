@@ -212,7 +212,9 @@ TEST(SparseStepsProperty, RandomOverflows) {
     ASSERT_LT(step, 100 + 3 * injections);
     const std::vector<float> losses = plain.step(step);
     for (int i = 0; i < 3; ++i) {
-      const std::string name = to_string(i == 0 ? MicroBatch::first : i == 1 ? MicroBatch::middle : MicroBatch::last);
+      const std::string name = to_string(i == 0   ? MicroBatch::first
+                                         : i == 1 ? MicroBatch::middle
+                                                  : MicroBatch::last);
       Executable* program = plans[name][random() % kPlans];
       faulty.put(*program, step, i);
       program->run();
