@@ -13,6 +13,24 @@
 namespace pal {
 namespace {
 
+// A step's exchanges come one after the other, so a kernel's state has room for its tensors.
+struct ExchangeState : Ranks {
+  std::vector<Exchanged> exchanged;
+  std::vector<Reduced> reduced;
+};
+template <class A>
+Prepared prepare_exchange(const Device& device, SpecSpan in, SpecSpan, const Attrs& a) {
+  auto state = std::make_shared<ExchangeState>();
+  state->group = device.group, state->count = a.as<A>().ranks;
+  state->exchanged.reserve(in.size()), state->reduced.reserve(in.size());
+  return {.state = std::shared_ptr<Ranks>(std::move(state))};
+}
+ExchangeState& state_of(const KernelArgs& a) {
+  auto& state = static_cast<ExchangeState&>(*static_cast<Ranks*>(a.state));
+  state.exchanged.clear(), state.reduced.clear();
+  return state;
+}
+
 int64_t element_bytes(const TensorSpec& spec) { return bits(spec.dtype) / 8; }
 Divided divided(const TensorSpec& whole, int64_t piece_elements) {
   return {whole.bytes(), piece_elements * element_bytes(whole)};
@@ -25,7 +43,7 @@ std::byte* bytes_out(const KernelArgs& a, size_t i) { return static_cast<std::by
 // A tensor that no rank reads is not exchanged: all have the same program.
 void run_all_to_all(const KernelArgs& a) {
   Group* const group = group_of(a);
-  std::vector<Exchanged> tensors;
+  std::vector<Exchanged>& tensors = state_of(a).exchanged;
   for (size_t i = 0; i < a.in.size(); ++i) {
     if (!a.out[i]) continue;
     const Divided d = divided(a.in_spec[i], a.out_spec[i].shape[1]);
@@ -43,7 +61,7 @@ void run_all_to_all(const KernelArgs& a) {
 // Of a state the operand is the whole already, but for the others' pieces.
 void run_gather(const KernelArgs& a) {
   Group* const group = group_of(a);
-  std::vector<Exchanged> tensors;
+  std::vector<Exchanged>& tensors = state_of(a).exchanged;
   for (size_t i = 0; i < a.out.size(); ++i) {
     if (!a.out[i]) continue;
     const bool state = a.in_spec[i] == a.out_spec[i];
@@ -62,7 +80,7 @@ void run_gather(const KernelArgs& a) {
 // All of a sum, or this rank's piece.
 void reduce(const KernelArgs& a, bool piece) {
   Group* const group = group_of(a);
-  std::vector<Reduced> tensors;
+  std::vector<Reduced>& tensors = state_of(a).reduced;
   for (size_t i = 0; i < a.in.size(); ++i) {
     if (!a.out[i]) continue;
     const Divided d =
@@ -176,7 +194,7 @@ const OpDef all_to_all_op{
       return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 1);
     },
     .collective = true,
-    .cpu = {.run = run_all_to_all, .prepare = prepare_ranks<RanksAttrs>},
+    .cpu = {.run = run_all_to_all, .prepare = prepare_exchange<RanksAttrs>},
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5}, DType::bf16)}, .attrs = RanksAttrs{}}},
 };
@@ -200,7 +218,7 @@ const OpDef all_gather_op{
       return link_cost(in, out, bytes_of(out), attrs.as<GatherAttrs>().ranks, 1);
     },
     .collective = true,
-    .cpu = {.run = run_gather, .prepare = prepare_ranks<GatherAttrs>},
+    .cpu = {.run = run_gather, .prepare = prepare_exchange<GatherAttrs>},
     .examples = {{.operands = {fixed({21})}, .attrs = GatherAttrs{1, {Shape{3, 7}}}},
                  {.operands = {fixed({2, 600}), fixed({5}, DType::bf16)},
                   .attrs = GatherAttrs{1, {Shape{1200}, Shape{5}}}}},
@@ -220,7 +238,7 @@ const OpDef all_reduce_op{
     },
     .collective = true,
     .cpu = {.run = [](const KernelArgs& a) { reduce(a, false); },
-            .prepare = prepare_ranks<RanksAttrs>},
+            .prepare = prepare_exchange<RanksAttrs>},
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };
@@ -237,7 +255,7 @@ const OpDef reduce_scatter_op{
     },
     .collective = true,
     .cpu = {.run = [](const KernelArgs& a) { reduce(a, true); },
-            .prepare = prepare_ranks<RanksAttrs>},
+            .prepare = prepare_exchange<RanksAttrs>},
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };
@@ -274,7 +292,7 @@ const OpDef gather_state_op{
     },
     .collective = true,
     .writes_state = true,
-    .cpu = {.run = run_gather, .prepare = prepare_ranks<RanksAttrs>},
+    .cpu = {.run = run_gather, .prepare = prepare_exchange<RanksAttrs>},
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };

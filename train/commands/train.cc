@@ -34,7 +34,7 @@ int train(const TrainArgs& args) {
 
 // A rank that cannot go on ends the others too, once it has said why. What all of them find wrong
 // is said by rank 0, which is the quickest.
-int train_as_rank(TrainArgs args, std::shared_ptr<Group> group) {
+int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
   args.config.ranks = group->size();
   group->set_timeout(*args.config.train.rank_timeout);
   args.group = group;
@@ -55,7 +55,7 @@ int train_as_rank(TrainArgs args, std::shared_ptr<Group> group) {
 }  // namespace
 
 int run_train(const TrainArgs& args) {
-  if (std::shared_ptr<Group> group = ranks_at_hand()) return train_as_rank(args, std::move(group));
+  if (const std::shared_ptr<Group> group = ranks_at_hand()) return train_as_rank(args, group);
   return train(args);
 }
 

@@ -110,7 +110,7 @@ class StepRecorder {
       b_.output("loss", recorded_.loss);
       if (!losses) return move_own_statistics();
       keep_loss(*losses);
-      KeptStatistics(b_, update_, recorded_.moved, scalars_);
+      [[maybe_unused]] const KeptStatistics kept(b_, update_, recorded_.moved, scalars_);
       return;
     }
     Val loss = recorded_.loss;

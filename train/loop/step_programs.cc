@@ -9,6 +9,7 @@
 #include "train/loop/max_fit.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
+#include "train/loop/sums_over_ranks.h"
 
 namespace pal {
 
@@ -57,9 +58,22 @@ Executable& StepPrograms::find(int bucket, MicroBatch kind) {
     }
   };
   Executable& made = add();
+  check_exchanges(name, kind, made.program());
   check_rounding(name, rounding_of(made.program()));
   tell_of(name, bucket, made.compiled());
   return made;
+}
+
+// In one update ranks may run the steps of different buckets.
+void StepPrograms::check_exchanges(const std::string& name, MicroBatch kind,
+                                   const Program& program) {
+  if (update_.ranks() == 1) return;
+  const std::string own = exchanges_of(program);
+  const std::string& known = exchanges_.try_emplace(to_string(kind), own).first->second;
+  if (known == own) return;
+  throw ProgramError("[ranks] " + name +
+                     " exchanges other tensors than the steps of other buckets: " + own +
+                     "instead of " + known);
 }
 
 Program StepPrograms::recorded(int bucket, MicroBatch kind) const {

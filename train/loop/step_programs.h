@@ -75,6 +75,7 @@ class StepPrograms {
   int largest_as_recorded();
   MicroBatch largest_kind() const { return update_.last(); }
   void tell_of(const std::string& name, int bucket, const Compiled& compiled);
+  void check_exchanges(const std::string& name, MicroBatch kind, const Program& program);
   void check_rounding(const std::string& name, const std::string& digits);
 
   const Config& config_;
@@ -86,6 +87,7 @@ class StepPrograms {
   MicroBatchPairs pairs_;
   const Update update_;
   std::map<std::string, std::string> rounded_;
+  std::map<std::string, std::string> exchanges_;  // by kind of micro-batch
   std::vector<PlanRow> untold_;
   std::function<void(PlanRow)> tell_;
   int largest_bucket_ = -1;  // not known yet

@@ -60,6 +60,17 @@ int64_t bucket_bytes(const TrainConfig& config) {
   return *config.bucket == "auto" ? kAuto : parse_size(*config.bucket).bytes;
 }
 
+std::string exchanges_of(const Program& program) {
+  std::string out;
+  for (const Node& node : program.nodes) {
+    if (!node.op->collective) continue;
+    out += std::string(node.op->name) + "(" + node.attrs.print() + ")";
+    for (ValueId v : present(node.in)) out += " " + to_string(program.value(v).spec);
+    out += "; ";
+  }
+  return out;
+}
+
 Val sum_over_ranks(Val loss, const Update& update) {
   if (update.ranks() == 1) return loss;
   Builder::Within scope(*loss.builder, "exchange");

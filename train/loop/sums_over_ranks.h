@@ -1,6 +1,7 @@
 // What the ranks of a run add up: gradients, losses, and the running statistics of their
 // micro-batches. Where there is one rank, sums are what they were.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "core/builder.h"
@@ -11,6 +12,9 @@ namespace pal {
 
 // Bytes of gradients that travel together: train.bucket.
 int64_t bucket_bytes(const TrainConfig& config);
+
+// What ranks exchange in a program, in order, as text: those of an update must have the same.
+std::string exchanges_of(const Program& program);
 
 // f32[1] -> the sum over ranks, along a tree, on every rank the same.
 Val sum_over_ranks(Val loss, const Update& update);

@@ -11,6 +11,7 @@
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
 #include "train/loop/run_options.h"
+#include "train/loop/sums_over_ranks.h"
 #include "train/report/traffic_report.h"
 #include "train/run_files/process_memory.h"
 
@@ -73,17 +74,12 @@ ShardedState Trainer::sharded_state() const {
 
 // Ranks that differ would wait for each other, or train different weights.
 void Trainer::check_alike() {
-  const Program& step = largest().program();
-  std::string exchanged;  // who waits for what
-  for (const Node& node : step.nodes) {
-    if (node.op->collective) exchanged += node.op->name + node.attrs.print() + " ";
-  }
   ranks_.require_alike(
       {{"the configuration", dump_config(config_)},
        {"the machine: processor, device, libraries", numerics_of(programs_.device())},
        {"the data", state_.position},
        {"the step they go on from", std::to_string(state_.step)},
-       {"what they exchange", exchanged}});
+       {"what they exchange", exchanges_of(largest().program())}});
 }
 
 StepScalars Trainer::scalars_of(double normalizer) const {
