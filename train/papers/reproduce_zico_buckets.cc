@@ -68,7 +68,7 @@ std::vector<Table> buckets(const DeviceProfile& device) {
   for (const Pair& pair : {Pair{"GNMT", "GNMT", 32, 32}, Pair{"GNMT", "GNMT", 16, 16}}) {
     BucketJobs jobs{{planner.bucket_steps(zico_network(pair.a), pair.batch_a, 4),
                      planner.bucket_steps(zico_network(pair.b), pair.batch_b, 3)}};
-    const std::vector<const StepShape*> largest{&jobs.steps[0][0], &jobs.steps[1][0]};
+    const std::vector<const StepShape*> largest{jobs.steps[0].data(), jobs.steps[1].data()};
     CorunSearch search(largest);
     std::vector<std::vector<const StepShape*>> others(2);
     for (size_t j = 0; j < 2; ++j) {
