@@ -16,8 +16,9 @@ inline constexpr const char* kAccumulator = "accumulator/";  // before a weight'
 struct MicroBatch {
   uint32_t adds = 0;   // accumulators that are added to it, a bit for each
   int8_t stores = -1;  // the accumulator that takes the sum; -1: weights are updated
-  bool folds = true;   // gradients grow from accumulator 0, as PyTorch's; false: they are made
-                      // apart, and sums are added along a binary tree
+  // Gradients grow from accumulator 0, as PyTorch's; false: they are made apart, and sums are added
+  // along a binary tree.
+  bool folds = true;
   bool operator==(const MicroBatch&) const = default;
 
   bool updates() const { return stores < 0; }
