@@ -128,9 +128,9 @@ struct OpDef {
 
   // Operands from this one on may be absent.
   int optional_from = std::numeric_limits<int>::max();
-  // An update that takes several weights at once: the operands of one weight, its group. A node has
-  // any number of groups, one after the other, and shares and optional operands repeat with each.
-  // 0: all operands are one group.
+  // Of an operator that takes several weights (or other tensors) at once: the operands of one, its
+  // group. A node has any number of groups, one after the other, and shares and optional operands
+  // repeat with each. 0: all operands are one group.
   int arity = 0;
   std::vector<Share> shares = {};
   Reads (*reads)(int operand, const Attrs&) = nullptr;  // null: values of every operand

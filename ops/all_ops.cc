@@ -153,6 +153,7 @@ std::span<const OpDef* const> all_ops() {
       &moving_averages_op,
       &mul_op,
       &own_piece_op,
+      &pairwise_sum_op,
       &pass_inside_op,
       &put_row_op,
       &reduce_scatter_op,
@@ -190,7 +191,6 @@ std::span<const OpDef* const> all_ops() {
       &tanh_op,
       &tanh_grad_op,
       &to_bits_op,
-      &tree_sum_op,
       &unbind_op,
   };
   return ops;

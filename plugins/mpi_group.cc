@@ -29,10 +29,11 @@ void check(int status, const char* call) {
   throw RankError(std::string(call) + ": " + std::string(text, size_t(length)));
 }
 
-// Messages under way, and whom each is for.
+// Messages under way, and whom each is for. Kept from one exchange to the next, so that a step
+// allocates nothing.
 class Messages {
  public:
-  Messages(MPI_Comm comm, int rank) : comm_(comm), rank_(rank) {}
+  Messages() = default;
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
@@ -45,6 +46,13 @@ class Messages {
     each_part(bytes, [&](int64_t begin, int count) {
       check(MPI_Isend(from + begin, count, MPI_BYTE, to, 0, comm_, add(to)), "MPI_Isend");
     });
+  }
+  void open(MPI_Comm comm, int rank) { comm_ = comm, rank_ = rank; }
+  MPI_Comm comm() const { return comm_; }
+  void close() { MPI_Comm_free(&comm_); }
+  Messages& start() {
+    requests_.clear(), peers_.clear();
+    return *this;
   }
   MPI_Request* add(int peer) {
     peers_.push_back(peer);
@@ -75,20 +83,26 @@ class Messages {
     }
   }
   [[noreturn]] void give_up(double waited, const char* call, const std::string& activity) {
+    // MPI_Testall has left all as they were: which have come?
+    std::vector<int> come(requests_.size());
+    int count = 0;
+    check(MPI_Testsome(int(requests_.size()), requests_.data(), &count, come.data(),
+                       MPI_STATUSES_IGNORE),
+          call);
     std::set<int> missing;
     for (size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] != MPI_REQUEST_NULL && peers_[i] != rank_) missing.insert(peers_[i]);
     }
     std::string who;
     for (const int peer : missing) who += (who.empty() ? "" : ", ") + std::to_string(peer);
-    if (who.empty()) who = "of another";
-    throw RankError("rank " + who + " did not answer for " + std::to_string(int64_t(waited)) +
-                    " s, in " + call + " at " + activity +
+    // Of a library's sum it is not to be told.
+    throw RankError((who.empty() ? "some rank" : "rank " + who) + " did not answer for " +
+                    std::to_string(int64_t(waited)) + " s, in " + call + " at " + activity +
                     "; the last checkpoint is whole: resume from it (train.rank_timeout)");
   }
 
-  MPI_Comm comm_;
-  int rank_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
   std::vector<MPI_Request> requests_;
   std::vector<int> peers_;
 };
@@ -102,28 +116,28 @@ class MpiGroup final : public Group {
       throw UsageError("ranks: this MPI cannot be called by more than one thread");
     }
     // Tensors and the few bytes between steps do not meet.
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &tensors_), "MPI_Comm_dup");
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &words_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(tensors_, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(words_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(tensors_, &rank_);
-    MPI_Comm_size(tensors_, &size_);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    for (Messages* each : {&tensors_, &words_}) {
+      MPI_Comm comm = MPI_COMM_NULL;
+      check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+      MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+      each->open(comm, rank_);
+    }
     MPI_Comm local = MPI_COMM_NULL;
     check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
           "MPI_Comm_split_type");
-    MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_free(&local);
   }
   ~MpiGroup() override {
-    MPI_Comm_free(&tensors_);
-    MPI_Comm_free(&words_);
+    tensors_.close();
+    words_.close();
     MPI_Finalize();
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int local_rank() const override { return local_rank_; }
   int local_size() const override { return local_size_; }
   std::string description() const override {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -134,7 +148,7 @@ class MpiGroup final : public Group {
   }
 
   void all_to_all(std::span<const Exchanged> tensors) override {
-    Messages messages(tensors_, rank_);
+    Messages& messages = tensors_.start();
     for (const Exchanged& x : tensors) {
       each_peer([&](int peer) {
         messages.receive(x.to + peer * x.divided.piece, x.divided.bytes(rank_), peer);
@@ -151,7 +165,7 @@ class MpiGroup final : public Group {
   }
 
   void all_gather(std::span<const Exchanged> tensors) override {
-    Messages messages(tensors_, rank_);
+    Messages& messages = tensors_.start();
     for (const Exchanged& x : tensors) {
       each_peer([&](int peer) {
         messages.receive(x.to + x.divided.begin(peer), x.divided.bytes(peer), peer);
@@ -166,11 +180,11 @@ class MpiGroup final : public Group {
   }
 
   void all_reduce(std::span<const Reduced> tensors) override {
-    Messages messages(tensors_, rank_);
+    Messages& messages = tensors_.start();
     for (const Reduced& x : tensors) {
       const int count = floats(x.divided.whole);
       if (x.from != x.to) std::memcpy(x.to, x.from, size_t(x.divided.whole));
-      check(MPI_Iallreduce(MPI_IN_PLACE, x.to, count, MPI_FLOAT, MPI_SUM, tensors_,
+      check(MPI_Iallreduce(MPI_IN_PLACE, x.to, count, MPI_FLOAT, MPI_SUM, messages.comm(),
                            messages.add(rank_)),
             "MPI_Iallreduce");
       count_sent(2 * (x.divided.whole - x.divided.bytes(rank_)));
@@ -179,21 +193,22 @@ class MpiGroup final : public Group {
   }
 
   void reduce_scatter(std::span<const Reduced> tensors) override {
-    Messages messages(tensors_, rank_);
-    std::vector<std::vector<int>> counts;  // read until the end
+    Messages& messages = tensors_.start();
+    counts_.resize(tensors.size() * size_t(size_));  // read until the end
+    int* each = counts_.data();
     for (const Reduced& x : tensors) {
-      std::vector<int>& each = counts.emplace_back();
-      for (int q = 0; q < size_; ++q) each.push_back(floats(x.divided.bytes(q)));
-      check(MPI_Ireduce_scatter(x.from, x.to, each.data(), MPI_FLOAT, MPI_SUM, tensors_,
+      for (int q = 0; q < size_; ++q) each[q] = floats(x.divided.bytes(q));
+      check(MPI_Ireduce_scatter(x.from, x.to, each, MPI_FLOAT, MPI_SUM, messages.comm(),
                                 messages.add(rank_)),
             "MPI_Ireduce_scatter");
       count_sent(x.divided.whole - x.divided.bytes(rank_));
+      each += size_;
     }
     messages.finish(timeout_, "reduce_scatter", activity());
   }
 
   void share(const void* mine, void* all, int64_t bytes) override {
-    Messages messages(words_, rank_);
+    Messages& messages = words_.start();
     auto* const rows = static_cast<std::byte*>(all);
     const auto* const own = static_cast<const std::byte*>(mine);
     each_peer([&](int peer) { messages.receive(rows + peer * bytes, bytes, peer); });
@@ -201,18 +216,8 @@ class MpiGroup final : public Group {
     std::memcpy(rows + rank_ * bytes, own, size_t(bytes));
     messages.finish(timeout_, "the talk between steps", activity());
   }
-  void broadcast(void* data, int64_t bytes) override {
-    Messages messages(words_, rank_);
-    auto* const own = static_cast<std::byte*>(data);
-    if (rank_ == 0) {
-      each_peer([&](int peer) { messages.send(own, bytes, peer); });
-    } else {
-      messages.receive(own, bytes, 0);
-    }
-    messages.finish(timeout_, "the talk between steps", activity());
-  }
   void bring(void* data, int64_t bytes, int from) override {
-    Messages messages(words_, rank_);
+    Messages& messages = words_.start();
     if (rank_ == 0) messages.receive(static_cast<std::byte*>(data), bytes, from);
     if (rank_ == from) messages.send(static_cast<std::byte*>(data), bytes, 0);
     messages.finish(timeout_, "the gathering of a checkpoint", activity());
@@ -237,8 +242,9 @@ class MpiGroup final : public Group {
     return int(count);
   }
 
-  MPI_Comm tensors_ = MPI_COMM_NULL, words_ = MPI_COMM_NULL;
-  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
+  Messages tensors_, words_;
+  std::vector<int> counts_;
+  int rank_ = 0, size_ = 1, local_size_ = 1;
   double timeout_ = 300;
 };
 

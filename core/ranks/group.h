@@ -50,9 +50,7 @@ class Group {
   virtual ~Group() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Among the ranks of the same machine.
-  virtual int local_rank() const = 0;
-  virtual int local_size() const = 0;
+  virtual int local_size() const = 0;           // ranks of the same machine
   virtual std::string description() const = 0;  // "Open MPI 4.1.4"
 
   // Of tensors that every rank has whole: `to` gets size() rows of a piece, row q what rank q has
@@ -66,8 +64,6 @@ class Group {
 
   // A few bytes of the host's between steps: `all` gets size() rows, row q is rank q's.
   virtual void share(const void* mine, void* all, int64_t bytes) = 0;
-  // Of rank 0, to all.
-  virtual void broadcast(void* data, int64_t bytes) = 0;
   // Of another rank, to rank 0; the ranks that are neither do nothing.
   virtual void bring(void* data, int64_t bytes, int from) = 0;
   // Ends all ranks, where this one cannot go on. To be called once its own error is told.
@@ -81,7 +77,7 @@ class Group {
   // What the ranks are doing, for errors: "step 12".
   void set_activity(std::string activity) { activity_ = std::move(activity); }
   const std::string& activity() const { return activity_; }
-  // Bytes that this rank has sent to others in collective calls (share() and broadcast() apart).
+  // Bytes that this rank has sent to others in collective calls (share() and bring() apart).
   int64_t sent_bytes() const { return sent_bytes_; }
 
  protected:

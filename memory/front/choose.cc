@@ -11,6 +11,7 @@
 
 #include "memory/front/descent.h"
 #include "memory/front/fused_clones.h"
+#include "memory/front/unbeaten.h"
 #include "memory/pass.h"
 #include "memory/passes/parts.h"
 #include "memory/price/predict.h"
@@ -40,7 +41,8 @@ constexpr size_t kGroupNodes = 2'000'000, kFewestGroups = 100;
 // Sizes at which a step of so many nodes begins anew; larger ones begin with what was above.
 constexpr size_t kAnewNodes = 4000;
 
-// The step as the pass sees it that runs values again.
+}  // namespace
+
 Program before_clones(const Program& program, const CompileOptions& options) {
   Program out = program;
   if (options.schedule != Schedule::program) {
@@ -52,6 +54,8 @@ Program before_clones(const Program& program, const CompileOptions& options) {
   }
   return split_parts(out);
 }
+
+namespace {
 
 std::vector<NodeId> order_of(const Program& program, const CompileOptions& options) {
   if (options.schedule != Schedule::program) return early_updates_order(program);
@@ -134,8 +138,6 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
   for (size_t k = 0; k < found.size(); ++k) {
     const Sketch::Count& count = found[k].count;
     if (count.bytes >= most) continue;
-    while (!out.empty() && out.back().added_ms >= count.ms) out.pop_back();
-    if (!out.empty() && out.back().bytes <= count.bytes) continue;
     const Choice choice = sketch.choice_of(found[k].fates);
     Chosen chosen{.limit = std::max(limits[k], count.bytes),
                   .bytes = count.bytes,
@@ -146,7 +148,7 @@ std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& o
     }
     out.push_back(std::move(chosen));
   }
-  return out;
+  return unbeaten(std::move(out), &Chosen::added_ms, &Chosen::bytes);
 }
 
 bool rerun_may_be_faster(const Program& program, const CompileOptions& options) {

@@ -21,6 +21,9 @@ struct Chosen {
   std::vector<ValueId> again, away;  // RecomputeOptions::chosen, SwapOptions::chosen
 };
 
+// The recorded step as the pass sees it that runs values again.
+Program before_clones(const Program& program, const CompileOptions& options);
+
 // Those that no other beats, the largest first. `program`: recorded.
 std::vector<Chosen> choose_plans(const Program& program, const CompileOptions& options,
                                  const DeviceProfile& device, int64_t floor);

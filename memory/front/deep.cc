@@ -9,10 +9,9 @@
 
 #include "memory/front/block_count.h"
 #include "memory/front/block_variants.h"
+#include "memory/front/choose.h"
 #include "memory/front/unbeaten.h"
-#include "memory/passes/parts.h"
 #include "memory/recompute/reruns.h"
-#include "memory/schedule/delay_forward.h"
 
 namespace pal {
 namespace {
@@ -154,9 +153,7 @@ std::vector<DeepPlan> deep_plans(const Program& program, const CompileOptions& o
                                  const DeviceProfile& device, int budgets) {
   RecomputeOptions asked = options.recompute_options;
   asked.heavy = std::numeric_limits<double>::infinity();
-  std::optional<Program> delayed;
-  if (options.schedule != Schedule::program) delayed = delay_forward(program);
-  const Program parts = split_parts(delayed ? *delayed : program);
+  const Program parts = before_clones(program, options);
   const StepView view(parts, asked);
   const ByNode<double> node_ms = predict(parts, device).node_ms;
   const Segments segments = find_segments(view, node_ms, kMostBlocks);

@@ -62,6 +62,7 @@ class Pool {
   Front run() {
     Unplaced none = judged(plain_, "none");
     Front front{.floor = floor_of(*none.passed), .plain_ms = none.ms};
+    if (!rerun_may_be_faster(recorded_, plain_)) least_ms_ = none.ms;
     pool_.push_back(std::move(none));
     front.alone.push_back({"none", pool_[0].alive, pool_[0].ms});
     add_chosen(front.floor.bytes);
@@ -203,7 +204,7 @@ class Pool {
   void place_pool() {
     std::stable_sort(pool_.begin(), pool_.end(), faster);
     for (Unplaced& each : pool_) {
-      if (is_beaten(each)) continue;
+      if (each.ms < least_ms_ || is_beaten(each)) continue;
       const Plan plan = plan_passed(*each.passed, layout_, each.options);
       FrontPoint point{.options = std::move(each.options),
                        .from = std::move(each.from),
@@ -222,6 +223,9 @@ class Pool {
   FrontChoices choices_;
   std::vector<Unplaced> pool_;
   std::vector<FrontPoint> placed_;
+  // A step that fits as it was recorded runs so, without a front, unless rerun_may_be_faster():
+  // then no plan of fewer bytes may be faster, or more bytes would be slower.
+  double least_ms_ = 0;
 };
 
 }  // namespace

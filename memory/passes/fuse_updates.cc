@@ -18,8 +18,7 @@ struct Run {
 
   bool accepts(const Program& p, NodeId n) const {
     const Node &first = p.node(nodes.front()), &node = p.node(n);
-    if (node.op != first.op || !node.waits.empty() || node.op->collective ||
-        !(node.attrs == first.attrs)) {
+    if (node.op != first.op || !node.waits.empty() || !(node.attrs == first.attrs)) {
       return false;
     }
     // The groups of one node run in any order: none may read what another writes.

@@ -32,14 +32,14 @@ Placement place(std::span<const Buffer> buffers, const PlaceOptions& options) {
   Placement out;
   out.proven = out.lower_bound = lower_bound_of(buffers);
   out.offset.assign(buffers.size(), 0);
-  const auto slack = int64_t(options.slack * double(out.lower_bound));
+  const auto slack = int64_t(options.effort.slack * double(out.lower_bound));
   const int64_t enough = std::max(options.enough, out.lower_bound + slack);
   std::vector<Stretch> stretches = placed_greedily(buffers, enough, options.deadline);
-  int64_t nodes = options.nodes;
+  int64_t nodes = options.effort.nodes;
   for (size_t k = 0; k < stretches.size(); ++k) {
     Stretch& s = stretches[k];
     const int64_t target = std::max(enough, out.height);
-    if (s.best().height > target && options.nodes > 0) {
+    if (s.best().height > target && options.effort.nodes > 0) {
       // Equal shares for those that may need one.
       const auto rest = std::span(stretches).subspan(k);
       const int64_t needy = std::count_if(rest.begin(), rest.end(), [&](const Stretch& other) {

@@ -20,9 +20,8 @@ struct PlaceEffort {
 
 struct PlaceOptions {
   int64_t enough = 0;  // bytes: stop at the first placement of at most this height
-  int64_t nodes = PlaceEffort{}.nodes;
+  PlaceEffort effort = {};
   Deadline deadline = {};  // none: deterministic
-  double slack = 0;
 };
 
 // Anytime placement. Stretches of time that share no buffer are placed on their own (stretch.h),

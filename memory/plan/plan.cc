@@ -72,8 +72,7 @@ Plan make_plan(const Program& program, const Storages& storages, const StateLayo
     Region& region = plan.regions[region_of(space)];
     const Transients transients = transients_of(program, storages, space);
     const int64_t left = space == Space::device ? enough - region.transients_begin() : 0;
-    const Placement placement =
-        place(transients.buffers, {.enough = left, .nodes = effort.nodes, .slack = effort.slack});
+    const Placement placement = place(transients.buffers, {.enough = left, .effort = effort});
     for (size_t i = 0; i < transients.storage.size(); ++i) {
       plan.offset[transients.storage[i]] = region.transients_begin() + placement.offset[i];
     }

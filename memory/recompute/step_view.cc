@@ -58,7 +58,7 @@ StepView::StepView(const Program& p, const RecomputeOptions& options) : program(
     cost[n] = cost_of(*node.op, specs_of(p, node.in), specs_of(p, node.out), node.attrs);
     clonable[n] =
         is_among(p.scopes[node.scope], options.scopes) && node.waits.empty() &&
-        std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
+        !node.op->collective && std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
           return v != kNone && storage[v] != kNone && written[storage[v]] <= last_backward;
         });
   }

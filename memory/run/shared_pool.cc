@@ -238,6 +238,7 @@ void SharedPool::begin_step(JobId job, size_t program) {
   if (holder_ == job) holder_stepped_ = true;
   look_at_clock();
   gate_->begin_step(slot(job), group_of(job).is_circle ? m.on_circle.at(program) : program);
+  changed_.notify_all();  // that it is this program may be what somebody waits for
   if (!m.events) return;
   m.queues->prefer(use_.way.first == slot(job));
   if (m.programs[program].alone) ++barrier_;

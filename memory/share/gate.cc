@@ -63,7 +63,7 @@ class CircleGate final : public PoolGate {
  public:
   CircleGate(const Circle& circle, const CircleWaits& waits) : waits_(waits) {
     for (const JobOnCircle& job : circle.jobs) {
-      jobs_.push_back({.steps = job.steps, .moments = job.shape->moments()});
+      jobs_.push_back({.steps = job.steps});
       asks_.emplace_back(size_t(job.steps));
       reports_.emplace_back(1);
     }
@@ -134,7 +134,6 @@ class CircleGate final : public PoolGate {
  private:
   struct Job {
     int steps = 1;
-    int64_t moments = 0;
     Progress now = {};
     size_t next = 0;  // of the waits of its step
     bool left = false;

@@ -13,6 +13,7 @@ using Others = std::vector<std::vector<const StepShape*>>;
 
 // The rarest of the job that has most; false where there is none.
 bool drop_one(Others& others) {
+  if (others.empty()) return false;
   const auto most =
       std::max_element(others.begin(), others.end(),
                        [](const auto& a, const auto& b) { return a.size() < b.size(); });

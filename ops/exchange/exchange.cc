@@ -1,5 +1,5 @@
 // all_to_all, all_gather, all_reduce, reduce_scatter: what MPI and NCCL call so.
-// own_piece: x[rank]. gather_state: all_gather as an update. tree_sum: ((0+1)+(2+3))+...
+// own_piece: x[rank]. gather_state: all_gather as an update. pairwise_sum: ((0+1)+(2+3))+...
 //
 // Without a group of ranks a step can be planned and priced, and run where there is one rank alone.
 #include "ops/exchange/exchange.h"
@@ -58,17 +58,16 @@ void run_all_to_all(const KernelArgs& a) {
   for (const Exchanged& x : tensors) std::memcpy(x.to, x.from, size_t(x.divided.whole));
 }
 
-// Of a state the operand is the whole already, but for the others' pieces.
-void run_gather(const KernelArgs& a) {
+// `in_place`: the operand is the whole, of which this rank has its own piece; else it is the piece.
+void gather(const KernelArgs& a, bool in_place) {
   Group* const group = group_of(a);
   std::vector<Exchanged>& tensors = state_of(a).exchanged;
   for (size_t i = 0; i < a.out.size(); ++i) {
     if (!a.out[i]) continue;
-    const bool state = a.in_spec[i] == a.out_spec[i];
-    const int64_t piece = state ? piece_elements(a.in_spec[i].numel(), group ? group->size() : 1)
-                                : a.in_spec[i].numel();
-    const Divided d = divided(a.out_spec[i], piece);
-    const int64_t begin = state && group ? d.begin(group->rank()) : 0;
+    const int64_t elements = a.in_spec[i].numel();
+    const int64_t ranks = group ? group->size() : 1;
+    const Divided d = divided(a.out_spec[i], in_place ? piece_elements(elements, ranks) : elements);
+    const int64_t begin = in_place && group ? d.begin(group->rank()) : 0;
     tensors.push_back({bytes_in(a, i) + begin, bytes_out(a, i), d});
   }
   if (group) return group->all_gather(tensors);
@@ -104,7 +103,7 @@ void run_own_piece(const KernelArgs& a) {
 }
 
 // The sum of rows [first, first + count) of n, a tile of it from element i on.
-struct TreeSum {
+struct PairwiseSum {
   const KernelArgs& a;
   int64_t row;  // elements
 
@@ -123,8 +122,8 @@ struct TreeSum {
     for (int64_t j = 0; j < n; ++j) out[j] += right[j];
   }
 };
-void run_tree_sum(const KernelArgs& a) {
-  const TreeSum tree{a, a.out_spec[0].numel()};
+void run_pairwise_sum(const KernelArgs& a) {
+  const PairwiseSum tree{a, a.out_spec[0].numel()};
   const int64_t rows = a.in_spec[0].shape[0];
   parallel_chunks(a.queue, tree.row, kElementGrain, [&](int64_t begin, int64_t end) {
     alignas(64) float tile[kTile];
@@ -218,7 +217,8 @@ const OpDef all_gather_op{
       return link_cost(in, out, bytes_of(out), attrs.as<GatherAttrs>().ranks, 1);
     },
     .collective = true,
-    .cpu = {.run = run_gather, .prepare = prepare_exchange<GatherAttrs>},
+    .cpu = {.run = [](const KernelArgs& a) { gather(a, false); },
+            .prepare = prepare_exchange<GatherAttrs>},
     .examples = {{.operands = {fixed({21})}, .attrs = GatherAttrs{1, {Shape{3, 7}}}},
                  {.operands = {fixed({2, 600}), fixed({5}, DType::bf16)},
                   .attrs = GatherAttrs{1, {Shape{1200}, Shape{5}}}}},
@@ -233,6 +233,8 @@ const OpDef all_reduce_op{
       require_sums(in);
       return {in.begin(), in.end()};
     },
+    .arity = 1,
+    .shares = {{0, 0}},
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
       return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 2);
     },
@@ -292,13 +294,14 @@ const OpDef gather_state_op{
     },
     .collective = true,
     .writes_state = true,
-    .cpu = {.run = run_gather, .prepare = prepare_exchange<RanksAttrs>},
+    .cpu = {.run = [](const KernelArgs& a) { gather(a, true); },
+            .prepare = prepare_exchange<RanksAttrs>},
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };
 
-const OpDef tree_sum_op{
-    .name = "tree_sum",
+const OpDef pairwise_sum_op{
+    .name = "pairwise_sum",
     .formula = "((x0 + x1) + (x2 + x3)) + .., of rows",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
       require_operands(in, 1, 1);
@@ -309,7 +312,7 @@ const OpDef tree_sum_op{
     .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
       return {double(in[0].numel()), bytes_of(in) + bytes_of(out)};
     },
-    .cpu = {.run = run_tree_sum},
+    .cpu = {.run = run_pairwise_sum},
     .examples = {{.operands = {fixed({1, 7})}},
                  {.operands = {fixed({6, 3, 5})}},
                  {.operands = {fixed({7, 1031}, DType::bf16)}}},
@@ -331,7 +334,7 @@ std::vector<Val> reduce_scatter(const std::vector<Val>& xs, int64_t ranks) {
 Val own_piece(Val x, int64_t ranks) {
   return x.builder->emit1(own_piece_op, {x}, RanksAttrs{ranks});
 }
-Val tree_sum(Val rows) { return rows.builder->emit1(tree_sum_op, {rows}); }
+Val pairwise_sum(Val rows) { return rows.builder->emit1(pairwise_sum_op, {rows}); }
 
 void gather_state(const std::vector<Val>& states, int64_t ranks) {
   states.at(0).builder->emit(gather_state_op, states, RanksAttrs{ranks});

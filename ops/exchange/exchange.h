@@ -12,7 +12,7 @@
 namespace pal {
 
 extern const OpDef all_gather_op, all_reduce_op, all_to_all_op, gather_state_op, own_piece_op,
-    reduce_scatter_op, tree_sum_op;
+    pairwise_sum_op, reduce_scatter_op;
 
 struct RanksAttrs {
   int64_t ranks = 1;
@@ -40,7 +40,7 @@ Val own_piece(Val x, int64_t ranks);
 // (n, ..), rows in f32 or 16 bits -> f32 (..): their sum along a fixed binary tree, the one that
 // aligned pairs make: ((0 1)(2 3))((4 5)(6 7)).. What is left over at a level goes up as it is.
 // So the sum over all is that over blocks of a power of two rows, summed the same way.
-Val tree_sum(Val rows);
+Val pairwise_sum(Val rows);
 // Updates: each state, of which every rank has changed its own piece, as all have changed it.
 void gather_state(const std::vector<Val>& states, int64_t ranks);
 

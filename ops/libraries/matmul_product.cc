@@ -80,7 +80,7 @@ std::unique_ptr<Launch> launch(const dnnl::matmul::primitive_desc& pd, bool bias
 
 // For many threads, none of which is given a part of a sum. Null where the kernel is another kind.
 // Made as well as described under one setting of threads: by it oneDNN finds what it made before.
-std::unique_ptr<Launch> launch_whole(ProductShape s, int threads) {
+std::unique_ptr<Launch> launch_whole(ProductShape s, int& threads) {
   int axes = s.batch == 1 ? 2 : 4;
   if (may_split_sum(s) && s.batch == 1 && !s.b_layout) {
     axes = 4;
@@ -95,7 +95,8 @@ std::unique_ptr<Launch> launch_whole(ProductShape s, int threads) {
   if (!kernel.starts_with("brg")) return nullptr;
   const bool tiles = kernel.find("amx") != std::string_view::npos;
   if (tiles && s.batch == 1 && s.k > kSplitTileSum && threads >= kSplitTileThreads) {
-    return launch_whole(s, kSplitTileThreads - 1);
+    threads = kSplitTileThreads - 1;
+    return launch_whole(s, threads);
   }
   return launch(pd, s.bias);
 }
@@ -114,6 +115,7 @@ void start(Launch& launch, const void* a, const void* b, void* c, const void* bi
 struct Product::Parts {
   ProductShape shape;
   std::unique_ptr<Launch> whole;  // null: in parts
+  int threads = 1;                // that it was made for
 
   // By worker: the ordinary part and, where the extent is no multiple of it, the last.
   std::vector<std::unique_ptr<Launch>> each, last;
@@ -163,7 +165,8 @@ struct Product::Parts {
 Product::Product(const Device& device, const ProductShape& shape)
     : parts_(std::make_unique<Parts>()) {
   parts_->shape = shape;
-  parts_->whole = launch_whole(shape, std::max(device.threads, 1));
+  parts_->threads = std::max(device.threads, 1);
+  parts_->whole = launch_whole(shape, parts_->threads);
   if (!parts_->whole) parts_->cut(device);
 }
 
@@ -177,7 +180,8 @@ int64_t Product::workspace() const {
 void Product::run(const void* a, const void* b, void* c, const void* bias, std::byte* workspace,
                   const Queue& queue) const {
   if (parts_->whole) {
-    return start(*parts_->whole, a, b, c, bias, workspace, std::max(queue.workers, 1));
+    const int threads = std::clamp(queue.workers, 1, parts_->threads);
+    return start(*parts_->whole, a, b, c, bias, workspace, threads);
   }
   Queue workers = queue;  // no more of them than prepare made room for
   workers.workers = std::min(queue.workers, int(parts_->each.size()));

@@ -16,9 +16,9 @@ namespace pal::test {
 namespace {
 
 // Operators without CUDA kernels: GPU kernels take plain layouts, there is nothing to reorder.
-const std::set<std::string> kWithout = {"all_gather",   "all_reduce", "all_to_all",
-                                        "gather_state", "own_piece",  "reduce_scatter",
-                                        "reorder",      "tree_sum"};
+const std::set<std::string> kWithout = {"all_gather",     "all_reduce", "all_to_all",
+                                        "gather_state",   "own_piece",  "pairwise_sum",
+                                        "reduce_scatter", "reorder"};
 
 TEST(Kernels, EveryOperatorHasOneOrIsKnownToHaveNone) {
   for (const OpDef* op : all_ops()) {

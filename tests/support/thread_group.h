@@ -75,7 +75,6 @@ class ThreadGroup final : public Group {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int local_rank() const override { return rank_; }
   int local_size() const override { return size_; }
   std::string description() const override { return "threads"; }
 
@@ -101,11 +100,6 @@ class ThreadGroup final : public Group {
       for (int q = 0; q < size_; ++q) {
         std::memcpy(static_cast<std::byte*>(all) + q * bytes, brought[size_t(q)], size_t(bytes));
       }
-    });
-  }
-  void broadcast(void* data, int64_t bytes) override {
-    place_->meet(rank_, "broadcast", data, [&](const auto& brought) {
-      if (rank_ > 0) std::memcpy(data, brought[0], size_t(bytes));
     });
   }
   void bring(void* data, int64_t bytes, int from) override {

@@ -8,9 +8,11 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <optional>
 
 #include "core/accelerator.h"
 #include "core/error.h"
+#include "core/ranks/launch.h"
 #include "train/commands/commands.h"
 #include "train/config/wording.h"
 
@@ -117,6 +119,11 @@ Request parse_command_line(const std::string& program, const std::vector<std::st
   }
   auto used = app.get_subcommands();
   if (used.empty()) return show(app.help());
+  const std::optional<Launch> launch = launch_at_hand();
+  if (launch && launch->ranks > 1 && used[0]->get_name() != "train") {
+    throw UsageError(used[0]->get_name() + ": " + launch->by + " says that this is one of " +
+                     std::to_string(launch->ranks) + " processes, and only train has ranks");
+  }
   return read.at(used[0])();
 }
 

@@ -27,12 +27,11 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
 }
 
 // --resume may change nothing that alters results.
-void check_resume(const TrainArgs& args) {
-  const auto saved = args.out / "config.yaml";
+void check_resume(const TrainArgs& args, const Config& saved) {
   std::string changed;
   // Where validations steer the learning rate, their rhythm alters results.
   const bool steered = *args.config.train.schedule == "plateau";
-  for (const Difference& d : diff(load_config(saved), args.config)) {
+  for (const Difference& d : diff(saved, args.config)) {
     if (!d.alters_results && !(steered && d.key == "train.valid_every")) continue;
     changed += (changed.empty() ? "" : ", ") + d.key + " " + d.a + " -> " + d.b;
   }
@@ -77,11 +76,19 @@ void Job::set_threads(int threads) {
 
 void Job::check_folder() {
   check_run();
-  const std::optional<Config> saved =
-      args_.resume ? std::optional(load_config(args_.out / "config.yaml")) : std::nullopt;
-  args_.config = with_ranks(args_.config, args_.config.ranks, saved ? &*saved : nullptr);
-  running_.config = with_ranks(running_.config, args_.config.ranks, saved ? &*saved : nullptr);
-  if (saved) check_resume(args_);
+  const int64_t ranks = args_.config.ranks;
+  if (!args_.resume) {
+    args_.config = with_ranks(args_.config, ranks);
+    running_.config = with_ranks(running_.config, ranks);
+    return;
+  }
+  // A run of an earlier version says nothing of ranks: it was one.
+  const Config saved = with_ranks(load_config(args_.out / "config.yaml"), 1);
+  for (Config* config : {&args_.config, &running_.config}) {
+    if (allows(config->memory, "reordered")) *config = with_recording(*config, saved);
+    *config = with_ranks(*config, ranks, &saved);
+  }
+  check_resume(args_, saved);
 }
 
 void Job::check_run() {
@@ -91,13 +98,7 @@ void Job::check_run() {
   if (args_.resume && !std::filesystem::exists(args_.out / "last.safetensors")) {
     log_info(args_.out.string() + ": stopped before its first checkpoint; starting at step 0");
     args_.resume = false;
-  } else if (args_.resume) {
-    if (allows(args_.config.memory, "reordered")) {
-      const Config saved = load_config(args_.out / "config.yaml");
-      args_.config = with_recording(args_.config, saved);
-      running_.config = with_recording(running_.config, saved);
-    }
-  } else if (!args_.dry_run && holds_run(args_.out)) {
+  } else if (!args_.resume && !args_.dry_run && holds_run(args_.out)) {
     throw UsageError(args_.out.string() +
                      ": holds a run already; go on with --resume, or choose "
                      "another --out");
@@ -131,10 +132,6 @@ void Job::pin_recording() {
 
 void Job::prepare(PoolShare share) {
   share_ = std::move(share);
-  if (running_.group && !running_.config.device.threads->has_value()) {
-    const Device whole = cpu_device();
-    set_threads(std::max(1, whole.threads / running_.group->local_size()));
-  }
   trainer_ = std::make_unique<Trainer>(running_, std::move(task_), share_);
 }
 

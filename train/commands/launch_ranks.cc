@@ -2,6 +2,7 @@
 #include "train/commands/launch_ranks.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 namespace pal {
 namespace {
 
+constexpr int kStops[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 volatile pid_t launcher = 0;  // read by the handler
 
 // mpirun passes SIGUSR1 on to all ranks, which take it as they take SIGTERM.
@@ -36,19 +38,27 @@ int launch_ranks(int64_t ranks, const std::vector<std::string>& arguments) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
+  // Until the launcher is there a signal has nobody to go to.
+  sigset_t stops, before;
+  sigemptyset(&stops);
+  for (const int signal : kStops) sigaddset(&stops, signal);
+  sigprocmask(SIG_BLOCK, &stops, &before);
   int failed[2];  // exec's error, if it has one
   if (pipe2(failed, O_CLOEXEC) != 0) throw Error(kExitFailed, "--ranks: no pipe");
   const pid_t child = fork();
   if (child < 0) throw Error(kExitFailed, "--ranks: no process: " + std::string(strerror(errno)));
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // nobody would be left to stop it
     setpgid(0, 0);  // what a terminal sends to all comes by way of the parent alone
+    sigprocmask(SIG_SETMASK, &before, nullptr);
     execvp(argv[0], argv.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t written = write(failed[1], &error, sizeof error);
     _exit(127);
   }
   launcher = child;
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) std::signal(signal, pass_on);
+  for (const int signal : kStops) std::signal(signal, pass_on);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
   close(failed[1]);
   int error = 0;
   const bool none = read(failed[0], &error, sizeof error) == sizeof error;

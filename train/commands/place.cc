@@ -34,7 +34,7 @@ int run_place(const PlaceArgs& args) {
   const int64_t bound = lower_bound_of(table.buffers);
   const auto check = 4 * (Clock::now() - start);  // about what the check will take
   const bool hopeless = args.capacity && *args.capacity < bound;
-  options.nodes = hopeless ? 0 : INT64_MAX;  // what cannot fit is not worth a search
+  options.effort.nodes = hopeless ? 0 : INT64_MAX;  // what cannot fit is not worth a search
   options.deadline =
       start +
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(args.time_limit)) -

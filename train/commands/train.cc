@@ -1,8 +1,10 @@
 // pal train: a run from its configuration to its last checkpoint.
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
 
+#include "core/device.h"
 #include "core/ranks/launch.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
@@ -20,6 +22,11 @@ namespace {
 int train(const TrainArgs& args) {
   Job job(args);
   job.check_folder();
+  if (args.group) {
+    const int here = args.group->local_size();
+    job.divide_host(here);
+    job.set_threads(std::max(1, cpu_device().threads / here));
+  }
   job.load();
   job.prepare();
   job.describe();
@@ -38,6 +45,7 @@ int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
   args.config.ranks = group->size();
   group->set_timeout(*args.config.train.rank_timeout);
   args.group = group;
+  catch_stop_signals();  // a launcher's, which would end a rank that is not there yet
   try {
     const int code = train(args);
     const RankTalk ranks(group);
@@ -114,7 +122,12 @@ struct TrainFlags {
     if (ranks) check_range("--ranks", *ranks, 1, 4096);
     if (dump) return request<run_print>(PrintText{dump_config(args.config)});
     if (args.out.empty()) args.out = std::filesystem::path("runs") / args.name;
-    if (ranks.value_or(1) > 1 && !launch_at_hand()) {
+    const std::optional<Launch> launch = launch_at_hand();
+    if (ranks && launch && launch->ranks != *ranks) {
+      throw UsageError("--ranks: " + std::to_string(*ranks) + ", and " + launch->by + " says " +
+                       std::to_string(launch->ranks) + "; leave it to the launcher");
+    }
+    if (ranks.value_or(1) > 1 && !launch) {
       return request<run_ranks>(RankedRun{*ranks, arguments()});
     }
     return request<run_train>(args);

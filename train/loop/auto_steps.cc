@@ -145,7 +145,7 @@ void AutoSteps::plan_by_times() {
 void AutoSteps::add_again(const std::string& name, const Program& recorded) {
   try {
     add(name, recorded);
-  } catch (const Error& error) {
+  } catch (const BudgetError& error) {
     log_info("auto " + name + ": stays as it is (" + error.what() + ")");
   }
 }

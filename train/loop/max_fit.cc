@@ -126,7 +126,7 @@ class Prober {
     if (!last_ || last_->value != value) last_ = passed(value);
     if (options_.dynamic.manager != Manager::fixed) return last_->bytes;
     const Compiled& c = last_->compiled;
-    return make_plan(c.program, c.storages, last_->layout, capacity_).device().bytes;
+    return make_plan(c.program, c.storages, last_->layout, capacity_, last_->effort).device().bytes;
   }
 
  private:
@@ -134,6 +134,7 @@ class Prober {
     int64_t value = 0, bytes = 0;
     Compiled compiled;  // after the passes, without a plan
     StateLayout layout;
+    PlaceEffort effort;
   };
   // By the first of the options that fits, else by the last.
   Step passed(int64_t value) {
@@ -142,6 +143,7 @@ class Prober {
       Program program = record(value);
       step.layout = StateLayout(program);
       step.bytes = least_bytes(std::move(program), cache_, step.layout, tries_[i], &step.compiled);
+      step.effort = tries_[i].place_effort;
       if (step.bytes <= capacity_ || i + 1 == tries_.size()) return step;
     }
   }

@@ -48,6 +48,11 @@ class Update {
   DType travels_as() const { return travels_; }
   // Whether the sums of gradients, and what the optimizer keeps, are a piece on each rank.
   bool has_pieces() const { return ranks_ > 1 && shard_ != Shard::none; }
+  // Whether every micro-batch's gradients are summed over ranks, so that accumulators are pieces
+  // too. Along a tree they cannot be: it needs each rank's sums by themselves.
+  bool sums_each() const {
+    return has_pieces() && shard_ != Shard::optimizer && !ordered_ && per_rank() > 1;
+  }
   // Loss and running statistics are those of the whole update, and the last micro-batch has them.
   bool is_whole() const { return (ordered_ && micro_batches_ > 1) || ranks_ > 1; }
   // What micro-batch i of a rank's does, and all there are, each once.

@@ -39,11 +39,13 @@ void check_options(const Config& config) {
   if (std::find(encode.begin(), encode.end(), "ssdc") != encode.end()) {
     refuse("memory.encode: ssdc", "a step that overflows runs again on one rank alone");
   }
+  if (chooses_plan(memory) && allows(memory, "lossy")) {
+    refuse("memory.allow: lossy", "each rank would choose by itself which values it rounds");
+  }
   if (*config.train.exchange == "bf16" && !is_ordered(config.train, config.ranks)) {
     throw UsageError(
         "train.exchange: bf16 needs train.reduction: ordered, which adds in f32 what has "
-        "travelled; "
-        "set it, or leave one of them out");
+        "travelled; set it, or leave one of them out");
   }
   if (*config.train.overlap_micro_batches) {
     refuse("train.overlap_micro_batches", "their sums belong to one micro-batch after the other");
@@ -55,8 +57,10 @@ void check_options(const Config& config) {
 Config with_ranks(Config config, int64_t ranks, const Config* saved) {
   config.ranks = ranks;
   TrainConfig& train = config.train;
-  if (saved && !train.accumulate->has_value()) train.accumulate = *saved->train.accumulate;
-  if (saved && !train.reduction->has_value()) train.reduction = *saved->train.reduction;
+  if (saved && !train.accumulate->has_value()) train.accumulate = micro_batches(saved->train);
+  if (saved && !train.reduction->has_value()) {
+    train.reduction = is_ordered(saved->train) ? "ordered" : "library";
+  }
   check_ranks(train, ranks);
   if (ranks > 1) check_options(config);
   train.accumulate = micro_batches(train, ranks);

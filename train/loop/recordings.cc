@@ -117,9 +117,8 @@ std::string allow_advice(const Task& task, const Config& config, std::pair<int64
            ": " + format_bytes(needs) + ")";
   };
   // What is chosen by the numbers of one step's values is nothing to another.
-  std::vector<CompileOptions> ways{least, least};
+  std::vector<CompileOptions> ways{least, least, least};
   ways[0].recompute = Recompute::sqrt, ways[1].recompute = Recompute::echo;
-  ways.push_back(least);
   for (CompileOptions& way : ways) way.budget = bytes, way.must_fit = false;
   if (!allows(config.memory, "lossy")) {
     const Program step = record_plan_step(task, config, bucket);
@@ -143,7 +142,9 @@ std::string allow_advice(const Task& task, const Config& config, std::pair<int64
         record_plan_step(*task.variant(recording.config), recording.config, bucket);
     int64_t needs = std::numeric_limits<int64_t>::max();
     for (size_t i = 0; i < 2; ++i) {
-      needs = std::min(needs, least_bytes(step, kernels, StateLayout(step), ways[i]));
+      CompileOptions way = ways[i];
+      way.swap.chosen.reset();
+      needs = std::min(needs, least_bytes(step, kernels, StateLayout(step), way));
     }
     if (needs > enough) continue;
     add("reordered", recording.name, needs);

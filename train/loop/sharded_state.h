@@ -30,7 +30,7 @@ class ShardedState {
   std::pair<int64_t, int64_t> own(const StateTensor& slot) const;
 
   // Hands the bytes of the whole to `write`, in order, on rank 0. All ranks call it for the same
-  // slots in the same order; the bytes travel a window at a time. Rank 0's errors come after that.
+  // slots in the same order; the bytes travel a window at a time.
   using Write = std::function<void(const void* data, size_t bytes)>;
   void collect(const StateTensor& slot, const Write& write) const;
   // The whole, on every rank. All ranks call it.

@@ -47,10 +47,6 @@ void move_statistics(Builder& b, const std::vector<MovedStatistic>& moved, Val g
   }
 }
 
-}  // namespace
-
-namespace {
-
 // The sums that micro-batches before this one have left, by accumulator; none where there is one.
 class Accumulators {
  public:
@@ -74,6 +70,8 @@ class Accumulators {
     }
     return x;
   }
+  // x in the place of what it adds: the accumulator that the micro-batch's sum goes to.
+  void keep(MicroBatch kind, size_t i, Val x) const { assign(level(kind.stores)[i], x); }
 
  private:
   std::vector<std::vector<Val>> levels_;
@@ -98,37 +96,25 @@ class StepRecorder {
   }
 
   void record() {
-    const Accumulators sums(b_, update_, names_, weights_);
-    std::optional<Accumulators> losses;
-    if (update_.is_whole()) {
-      losses.emplace(b_, update_, std::vector<std::string>{kLossName},
-                     std::vector<Val>{recorded_.loss});
-    }
-    std::vector<Val> gradients = make_gradients(sums);
+    const Val loss = update_.is_whole() ? make_loss() : recorded_.loss;
+    b_.output("loss", loss);  // before any state is written
+    std::optional<KeptStatistics> statistics;
+    if (update_.is_whole()) statistics.emplace(b_, update_, kind_, recorded_.moved, scalars_);
+    std::vector<Val> gradients = make_gradients();
     if (!kind_.updates()) {
-      keep(sums, gradients);
-      b_.output("loss", recorded_.loss);
-      if (!losses) return move_own_statistics();
-      keep_loss(*losses);
-      [[maybe_unused]] const KeptStatistics kept(b_, update_, recorded_.moved, scalars_);
+      if (!statistics) move_own_statistics();
       return;
     }
-    Val loss = recorded_.loss;
-    if (losses) {
-      Builder::Within phase(b_, Phase::backward);
-      loss = losses->added(kind_, 0, loss);
-      if (update_.ranks() > 1) b_.output(kOwnLoss, loss);
-      loss = sum_over_ranks(loss, update_);
+    if (!update_.sums_each()) {
+      gradients = sum_over_ranks(b_, gradients, update_, bucket_bytes(config_));
     }
-    b_.output("loss", loss);
-    gradients = sum_over_ranks(b_, gradients, update_, bucket_bytes(config_));
     const Val gate = finish(gradients, loss);
     OptimizerSpec optimizer = optimizer_of(config_);
     if (update_.has_pieces()) optimizer.ranks = update_.ranks();
     apply_optimizer(b_, optimizer, weights_, gradients, scalars_, gate);
     if (update_.has_pieces()) gather_weights(b_, weights_, update_, bucket_bytes(config_));
-    if (update_.is_whole()) {
-      KeptStatistics(b_, update_, recorded_.moved, scalars_).move(gate);
+    if (statistics) {
+      statistics->move(gate);
     } else {
       move_statistics(b_, recorded_.moved, gate);
     }
@@ -138,33 +124,45 @@ class StepRecorder {
   }
 
  private:
-  static constexpr const char* kLossName = "loss";
+  // Of all micro-batches and ranks in the last; in the others this one's, added to what is kept.
+  Val make_loss() {
+    Builder::Within phase(b_, Phase::backward);
+    const Accumulators losses(b_, update_, {"loss"}, {recorded_.loss});
+    Val loss = losses.added(kind_, 0, recorded_.loss);
+    if (!kind_.updates()) {
+      losses.keep(kind_, 0, loss);
+      return recorded_.loss;
+    }
+    if (update_.ranks() > 1) b_.output(kOwnLoss, loss);
+    return sum_over_ranks(loss, update_);
+  }
 
-  std::vector<Val> make_gradients(const Accumulators& sums) {
-    const bool grows = kind_.folds && kind_.adds;
-    std::vector<Val> gradients =
-        differentiate(b_, recorded_.loss, weights_, grows ? sums.level(0) : std::vector<Val>{});
+  // The gradients with what accumulators add to them; kept, where nothing is updated yet.
+  std::vector<Val> make_gradients() {
+    const bool folds = kind_.folds && !update_.sums_each();
+    std::optional<Accumulators> sums;
+    if (!update_.sums_each()) sums.emplace(b_, update_, names_, weights_);
+    std::vector<Val> gradients = differentiate(
+        b_, recorded_.loss, weights_, folds && kind_.adds ? sums->level(0) : std::vector<Val>{});
     for (size_t i = 0; i < weights_.size(); ++i) {
-      if (!gradients[i]) {
-        throw ProgramError("the loss does not depend on weight " + names_[i]);
+      if (!gradients[i]) throw ProgramError("the loss does not depend on weight " + names_[i]);
+    }
+    if (update_.sums_each()) {
+      gradients = sum_over_ranks(b_, gradients, update_, bucket_bytes(config_));
+      sums.emplace(b_, update_, names_, gradients);
+    }
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      if (!folds && kind_.adds) {
+        const Node in_scope{.scope = b_.program().value(gradients[i].id).scope};
+        Builder::Within where(b_, in_scope, Phase::backward);
+        gradients[i] = sums->added(kind_, i, gradients[i]);
+        b_.program().value(gradients[i].id).role = Role::weight_gradient;
       }
-      if (grows || !kind_.adds) continue;
-      const Node in_scope{.scope = b_.program().value(gradients[i].id).scope};
-      Builder::Within where(b_, in_scope, Phase::backward);
-      gradients[i] = sums.added(kind_, i, gradients[i]);
-      b_.program().value(gradients[i].id).role = Role::weight_gradient;
+      if (kind_.updates()) continue;
+      Builder::Within scope(b_, names_[i]);
+      sums->keep(kind_, i, gradients[i]);
     }
     return gradients;
-  }
-  void keep(const Accumulators& sums, const std::vector<Val>& gradients) {
-    for (size_t i = 0; i < weights_.size(); ++i) {
-      Builder::Within scope(b_, names_[i]);
-      assign(sums.level(kind_.stores)[i], gradients[i]);
-    }
-  }
-  void keep_loss(const Accumulators& losses) {
-    Builder::Within phase(b_, Phase::backward);
-    assign(losses.level(kind_.stores)[0], losses.added(kind_, 0, recorded_.loss));
   }
   // Of a micro-batch by itself.
   void move_own_statistics() {

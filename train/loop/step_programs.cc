@@ -42,11 +42,13 @@ std::string StepPrograms::name(int bucket, MicroBatch kind) const {
 Executable& StepPrograms::find(int bucket, MicroBatch kind) {
   const std::string name = this->name(bucket, kind);
   if (Executable* ready = programs_.find(name)) return *ready;
+  Program step = recorded(bucket, kind);
+  const std::string exchanges = update_.ranks() > 1 ? exchanges_of(step) : "";
   auto add = [&]() -> Executable& {
     try {
-      if (sparse_.on()) return sparse_.add(name, recorded(bucket, kind));
-      if (auto_.on()) return auto_.add(name, recorded(bucket, kind));
-      return programs_.add(name, recorded(bucket, kind));
+      if (sparse_.on()) return sparse_.add(name, std::move(step));
+      if (auto_.on()) return auto_.add(name, step);
+      return programs_.add(name, std::move(step));
     } catch (const BudgetError& error) {
       std::string allowed;
       if (auto_.least()) {
@@ -58,22 +60,26 @@ Executable& StepPrograms::find(int bucket, MicroBatch kind) {
     }
   };
   Executable& made = add();
-  check_exchanges(name, kind, made.program());
+  check_exchanges(name, kind, exchanges, made.program());
   check_rounding(name, rounding_of(made.program()));
   tell_of(name, bucket, made.compiled());
   return made;
 }
 
-// In one update ranks may run the steps of different buckets.
+// In one update ranks may run the steps of different buckets, each by a plan of its own: all must
+// exchange what was recorded, in that order.
 void StepPrograms::check_exchanges(const std::string& name, MicroBatch kind,
-                                   const Program& program) {
+                                   const std::string& recorded, const Program& planned) {
   if (update_.ranks() == 1) return;
-  const std::string own = exchanges_of(program);
-  const std::string& known = exchanges_.try_emplace(to_string(kind), own).first->second;
-  if (known == own) return;
-  throw ProgramError("[ranks] " + name +
-                     " exchanges other tensors than the steps of other buckets: " + own +
-                     "instead of " + known);
+  const auto require_same = [&](const std::string& have, const std::string& want,
+                                const char* whose) {
+    if (have == want) return;
+    throw ProgramError("[ranks] " + name + " exchanges other tensors than " + whose + ": " + have +
+                       "instead of " + want);
+  };
+  require_same(exchanges_of(planned), recorded, "were recorded");
+  require_same(recorded, exchanges_.try_emplace(to_string(kind), recorded).first->second,
+               "the steps of other buckets");
 }
 
 Program StepPrograms::recorded(int bucket, MicroBatch kind) const {

@@ -75,7 +75,8 @@ class StepPrograms {
   int largest_as_recorded();
   MicroBatch largest_kind() const { return update_.last(); }
   void tell_of(const std::string& name, int bucket, const Compiled& compiled);
-  void check_exchanges(const std::string& name, MicroBatch kind, const Program& program);
+  void check_exchanges(const std::string& name, MicroBatch kind, const std::string& recorded,
+                       const Program& planned);
   void check_rounding(const std::string& name, const std::string& digits);
 
   const Config& config_;

@@ -2,7 +2,6 @@
 #include "train/loop/sums_over_ranks.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "ops/exchange/exchange.h"
@@ -14,18 +13,13 @@
 namespace pal {
 namespace {
 
-// Numbers of gradients, bucket by bucket: as they are made, so that a bucket is full early.
-std::vector<std::vector<size_t>> buckets_of(const Program& p, const std::vector<Val>& gradients,
-                                            int64_t most) {
-  std::vector<size_t> order(gradients.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return p.value(gradients[a].id).producer < p.value(gradients[b].id).producer;
-  });
+// Numbers of tensors, bucket by bucket, from the last to the first: about as a backward pass makes
+// gradients, so that a bucket is full early, and in every program the same.
+std::vector<std::vector<size_t>> buckets_of(const std::vector<Val>& tensors, int64_t most) {
   std::vector<std::vector<size_t>> out;
   int64_t bytes = most;
-  for (const size_t i : order) {
-    const int64_t own = gradients[i].spec().bytes();
+  for (size_t i = tensors.size(); i-- > 0;) {
+    const int64_t own = tensors[i].spec().bytes();
     if (bytes + own > most) out.emplace_back(), bytes = 0;
     out.back().push_back(i), bytes += own;
   }
@@ -45,7 +39,7 @@ std::vector<Val> summed(const std::vector<Val>& given, const Update& update) {
                                : all_reduce(bucket, update.ranks());
   }
   std::vector<Val> pieces;
-  for (Val rows : all_to_all(bucket, update.ranks())) pieces.push_back(tree_sum(rows));
+  for (Val rows : all_to_all(bucket, update.ranks())) pieces.push_back(pairwise_sum(rows));
   if (update.has_pieces()) return pieces;
   std::vector<Shape> wholes;
   for (Val g : bucket) wholes.push_back(g.shape());
@@ -74,7 +68,7 @@ std::string exchanges_of(const Program& program) {
 Val sum_over_ranks(Val loss, const Update& update) {
   if (update.ranks() == 1) return loss;
   Builder::Within scope(*loss.builder, "exchange");
-  return tree_sum(all_gather({loss}, {Shape{update.ranks(), 1}}, update.ranks())[0]);
+  return pairwise_sum(all_gather({loss}, {Shape{update.ranks(), 1}}, update.ranks())[0]);
 }
 
 std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, const Update& update,
@@ -83,7 +77,7 @@ std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, c
   Builder::Within phase(b, Phase::backward);
   Builder::Within scope(b, "exchange");
   std::vector<Val> out(gradients.size());
-  for (const std::vector<size_t>& numbers : buckets_of(b.program(), gradients, bucket_bytes)) {
+  for (const std::vector<size_t>& numbers : buckets_of(gradients, bucket_bytes)) {
     std::vector<Val> bucket;
     for (const size_t i : numbers) bucket.push_back(gradients[i]);
     const std::vector<Val> sums = summed(bucket, update);
@@ -112,23 +106,21 @@ std::vector<Val> squares_of_pieces(const std::vector<Val>& pieces, const std::ve
 void gather_weights(Builder& b, const std::vector<Val>& weights, const Update& update,
                     int64_t bucket_bytes) {
   Builder::Within scope(b, "exchange");
-  std::vector<Val> bucket;
-  int64_t bytes = 0;
-  for (Val start : weights) {
-    const auto slot = std::find_if(b.program().state.begin(), b.program().state.end(),
-                                   [&](const StateSlot& s) { return s.start == start.id; });
-    const int64_t own = start.spec().bytes();
-    if (bytes + own > bucket_bytes && !bucket.empty()) {
-      gather_state(std::exchange(bucket, {}), update.ranks()), bytes = 0;
+  for (const std::vector<size_t>& numbers : buckets_of(weights, bucket_bytes)) {
+    std::vector<Val> newest;
+    for (const size_t i : numbers) {
+      const auto& slots = b.program().state;
+      newest.push_back({&b, std::find_if(slots.begin(), slots.end(), [&](const StateSlot& s) {
+                              return s.start == weights[i].id;
+                            })->end});
     }
-    bucket.push_back({&b, slot->end}), bytes += own;
+    gather_state(newest, update.ranks());
   }
-  gather_state(bucket, update.ranks());
 }
 
-KeptStatistics::KeptStatistics(Builder& b, const Update& update,
+KeptStatistics::KeptStatistics(Builder& b, const Update& update, MicroBatch kind,
                                const std::vector<MovedStatistic>& moved, Val scalars)
-    : b_(b), update_(update), moved_(moved) {
+    : b_(b), moved_(moved) {
   const int64_t rows = update.per_rank();
   Builder::Within phase(b, Phase::backward);
   for (size_t i = 0; i < moved.size(); ++i) {
@@ -143,25 +135,21 @@ KeptStatistics::KeptStatistics(Builder& b, const Update& update,
                              {spec.shape.with_front(rows), spec.dtype}, Role::weight_gradient);
     rows_.push_back(put_row(slot, moved[i].batch, scalars));
   }
+  if (update.ranks() == 1 || !kind.updates() || rows_.empty()) return;
+  Builder::Within scope(b, "exchange");
+  std::vector<Shape> wholes;
+  for (Val each : rows_) {
+    wholes.push_back(each.shape());
+    wholes.back()[0] *= update.ranks();
+  }
+  rows_ = all_gather(rows_, std::move(wholes), update.ranks());
 }
 
-void KeptStatistics::move(Val gate) {
-  if (rows_.empty()) return;
-  std::vector<Val> all = rows_;
-  if (update_.ranks() > 1) {
-    Builder::Within phase(b_, Phase::backward);
-    Builder::Within scope(b_, "exchange");
-    std::vector<Shape> wholes;
-    for (Val rows : rows_) {
-      wholes.push_back(rows.shape());
-      wholes.back()[0] *= update_.ranks();
-    }
-    all = all_gather(rows_, std::move(wholes), update_.ranks());
-  }
+void KeptStatistics::move(Val gate) const {
   for (size_t i = 0; i < moved_.size(); ++i) {
     const Node in_scope{.scope = b_.program().value(moved_[i].batch.id).scope};
     Builder::Within where(b_, in_scope, Phase::update);
-    moving_averages(moved_[i].running, all[i], moved_[i].momentum, gate);
+    moving_averages(moved_[i].running, rows_[i], moved_[i].momentum, gate);
   }
 }
 

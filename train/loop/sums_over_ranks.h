@@ -19,8 +19,8 @@ std::string exchanges_of(const Program& program);
 // f32[1] -> the sum over ranks, along a tree, on every rank the same.
 Val sum_over_ranks(Val loss, const Update& update);
 // Gradients of every rank -> their sums: whole on every rank, or where train.shard divides them
-// each rank's piece. They travel in buckets, in the order
-// in which the backward pass makes them. Ordered: every rank adds its pieces along a tree.
+// each rank's piece. They travel in buckets, from the last to the first. Ordered: every rank adds
+// its pieces along a tree.
 std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, const Update& update,
                                 int64_t bucket_bytes);
 
@@ -36,17 +36,17 @@ void gather_weights(Builder& b, const std::vector<Val>& weights, const Update& u
 // them are applied in the order of the micro-batches, on every rank the same.
 class KeptStatistics {
  public:
-  // Declares the state that keeps them, and puts this micro-batch's there.
-  KeptStatistics(Builder& b, const Update& update, const std::vector<MovedStatistic>& moved,
-                 Val scalars);
+  // Declares the state that keeps them, and puts this micro-batch's there; the last of a rank gets
+  // those of all ranks.
+  KeptStatistics(Builder& b, const Update& update, MicroBatch kind,
+                 const std::vector<MovedStatistic>& moved, Val scalars);
   // At the end of the update.
-  void move(Val gate);
+  void move(Val gate) const;
 
  private:
   Builder& b_;
-  const Update update_;
   const std::vector<MovedStatistic>& moved_;
-  std::vector<Val> rows_;  // (micro-batches of this rank, ..), by statistic
+  std::vector<Val> rows_;  // (micro-batches of this rank, or of all, ..), by statistic
 };
 
 }  // namespace pal

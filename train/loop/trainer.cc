@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <variant>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/scalars.h"
+#include "memory/passes/encode.h"
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
 #include "train/loop/run_options.h"
@@ -30,8 +32,18 @@ Device device_of(const TrainArgs& args, std::string* said) {
 }
 
 // A plan that is only shown has no steps to time, and a shared pool's steps have their own clocks.
+// Of several ranks the first times: the file is one.
 std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share) {
-  return args.dry_run || share.pool ? std::filesystem::path() : args.out;
+  const bool times = !args.dry_run && !share.pool && (!args.group || args.group->rank() == 0);
+  return times ? args.out : std::filesystem::path();
+}
+
+// What all ranks are to be told: a machine may have other numbers of threads than another.
+std::string as_all_are_told(Config config) {
+  config.device.threads = std::nullopt;
+  config.memory.host_budget = std::nullopt;
+  if (auto* images = std::get_if<ImageConfig>(&config.data)) images->workers = std::nullopt;
+  return dump_config(config);
 }
 
 }  // namespace
@@ -49,6 +61,8 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
              *config_.train.log_every * steps_.update().per_rank()) {
   task_->take_share(ranks_.share(steps_.update()));
   steps_.add_largest_pair();
+  // No rank waits while another plans a step that only it has met.
+  if (!ranks_.is_alone()) steps_.add_all();
   if (steps_.chosen().on()) add_validation();
   if (args.resume) {
     state_ = load_checkpoint(file("last.safetensors"), programs_, sharded_);
@@ -75,10 +89,11 @@ ShardedState Trainer::sharded_state() const {
 // Ranks that differ would wait for each other, or train different weights.
 void Trainer::check_alike() {
   ranks_.require_alike(
-      {{"the configuration", dump_config(config_)},
+      {{"the configuration", as_all_are_told(config_)},
        {"the machine: processor, device, libraries", numerics_of(programs_.device())},
        {"the data", state_.position},
        {"the step they go on from", std::to_string(state_.step)},
+       {"the values that they round", rounding_of(largest().program())},
        {"what they exchange", exchanges_of(largest().program())}});
 }
 
@@ -154,11 +169,13 @@ Executable* Trainer::run_pair(const std::vector<BatchInfo>& batches, int i, Step
 // The results of a micro-batch; `last`: of the update.
 void Trainer::read(Executable& program, Ran& ran, bool last) {
   check_watch();
+  const auto loss = double(*program.output("loss"));
   if (steps_.update().is_whole()) {
-    if (!last) return;  // whose loss is that of all
-    ran.loss = double(*program.output("loss"));
+    ran.loss = loss;  // the last one's is that of all
+    // Alone, this one is run again, watched; several ranks end together, at the update's end.
+    if (!last && !ranks_.is_alone()) return;
   } else {
-    ran.loss += double(*program.output("loss"));
+    ran.loss += loss;
   }
   if (!std::isfinite(ran.loss)) stop_on_nan(program);
   if (!last) return;

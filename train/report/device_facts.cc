@@ -16,7 +16,7 @@ double alone_step_ms(const Program& program, const Prediction& times) {
   ByNode<double> ms = times.node_ms;
   for (NodeId n : program.nodes.ids()) {
     const OpDef* op = program.node(n).op;
-    if (op->collective || op == &tree_sum_op || op == &own_piece_op) ms[n] = 0;
+    if (op->collective || op == &pairwise_sum_op || op == &own_piece_op) ms[n] = 0;
   }
   return step_ms_of(program, ms);
 }

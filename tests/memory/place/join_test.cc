@@ -58,7 +58,7 @@ TEST(JoinBuffers, TakeNoMoreThanTheyMay) {
     for (int64_t grid : {1, 4, 16}) {
       const JoinedBuffers joined = join_buffers(buffers, grid, bound);
       EXPECT_EQ(lower_bound_of(joined.blocks), bound) << "seed " << seed << ", grid " << grid;
-      const Placement p = place(joined.blocks, {.nodes = 0});
+      const Placement p = place(joined.blocks, {.effort = {.nodes = 0}});
       const std::vector<int64_t> offset = joined.offsets(p.offset);
       check_placement(buffers, offset);
       int64_t height = 0;
@@ -90,7 +90,8 @@ TEST(CoarserProblems, AreTheSameBuffersInFewerBlocks) {
       if (count == 0) first = last.size();
       fewest = std::min(fewest, last.size());
       EXPECT_EQ(lower_bound_of(joined.blocks), bound);
-      check_placement(buffers, joined.offsets(place(joined.blocks, {.nodes = 0}).offset));
+      check_placement(buffers,
+                      joined.offsets(place(joined.blocks, {.effort = {.nodes = 0}}).offset));
       EXPECT_GT(problems.take_work(), 0);
       EXPECT_EQ(problems.take_work(), 0);
     }
@@ -110,7 +111,7 @@ TEST(CoarserProblems, ThereIsNoneWithoutRoom) {
 // Too many for a search, and above the bound in every first-fit order.
 TEST(Place, ManyBuffersComeToTheBoundJoined) {
   const auto buffers = test::training_lifetimes(2, 8000, {.chopped = true});
-  EXPECT_GT(place(buffers, {.nodes = 0}).height, lower_bound_of(buffers));
+  EXPECT_GT(place(buffers, {.effort = {.nodes = 0}}).height, lower_bound_of(buffers));
   const Placement p = place(buffers);
   check_placement(buffers, p.offset);
   EXPECT_EQ(p.height, p.lower_bound);

@@ -35,6 +35,27 @@ TEST(Place, AdjacentLifetimesShareBytes) {
   EXPECT_TRUE(p.optimal());
 }
 
+// What is near enough ends the search, and nothing else about it.
+TEST(Place, LessEffortIsNearEnough) {
+  int ended = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto buffers = random_buffers(seed, 5 + seed, 10 + int64_t(seed));
+    const Placement best = place(buffers);
+    for (const double slack : {0.0, 0.02, 0.1}) {
+      const Placement p = place(buffers, {.effort = {.slack = slack}});
+      ASSERT_NO_THROW(check_placement(buffers, p.offset)) << "seed " << seed;
+      const auto enough = p.lower_bound + int64_t(slack * double(p.lower_bound));
+      ASSERT_GE(p.height, best.height);
+      ASSERT_LE(p.height, std::max(best.height, enough)) << "seed " << seed << ", " << slack;
+      if (slack == 0) {
+        ASSERT_EQ(p.offset, best.offset);
+      }
+      ended += p.height > best.height;
+    }
+  }
+  EXPECT_GT(ended, 0) << "no slack ever ended a search";
+}
+
 TEST(Place, EmptyLifetimesAndSizesTakeNoSpace) {
   const std::vector<Buffer> buffers{{3, 3, 640}, {0, 9, 0}, {0, 9, 64}};
   EXPECT_EQ(place(buffers).height, 64);

@@ -113,7 +113,7 @@ TEST(Exchange, SumsByPiecesAreSums) {
     const auto by_tree = exchange(ranks, sizes, [&](const std::vector<Val>& xs) {
       std::vector<Val> pieces;
       std::vector<Shape> wholes;
-      for (Val rows : all_to_all(xs, ranks)) pieces.push_back(tree_sum(rows));
+      for (Val rows : all_to_all(xs, ranks)) pieces.push_back(pairwise_sum(rows));
       for (Val x : xs) wholes.push_back(x.shape());
       return all_gather(pieces, wholes, ranks);
     });
@@ -150,7 +150,7 @@ TEST(Exchange, PiecesOfSums) {
 std::vector<float> tree(const std::vector<float>& rows, int64_t count) {
   const int64_t n = int64_t(rows.size()) / count;
   Builder b;
-  b.output("y", tree_sum(b.input("x", {Shape{count, n}})));
+  b.output("y", pairwise_sum(b.input("x", {Shape{count, n}})));
   Evaluator eval(b.take());
   eval.set("x", rows);
   eval.run();
@@ -158,7 +158,7 @@ std::vector<float> tree(const std::vector<float>& rows, int64_t count) {
 }
 
 // Of blocks of a power of two, and over them: the same bits as over all.
-TEST(TreeSum, OfBlocksIsThatOfAll) {
+TEST(PairwiseSum, OfBlocksIsThatOfAll) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   constexpr int64_t n = 1000;
@@ -193,7 +193,7 @@ TEST(SquareTiles, OfPiecesAreThoseOfTheWhole) {
       const auto sums = exchange(ranks, {n}, [&](const std::vector<Val>& xs) {
         const Val x = scale(xs[0], 0.1f);
         if (ranks == 1) return std::vector<Val>{sum_of_squares(x), sum_tiles(square_tiles(x))};
-        const Val whole = tree_sum(all_gather({x}, {Shape{ranks, n}}, ranks)[0]);
+        const Val whole = pairwise_sum(all_gather({x}, {Shape{ranks, n}}, ranks)[0]);
         const Val tiles = square_tiles(own_piece(whole, ranks));
         const Shape all{(n + kTile - 1) / kTile};
         return std::vector<Val>{sum_of_squares(whole),
@@ -227,9 +227,10 @@ TEST(Exchange, KeepsItsOrder) {
   Program program = b.take();
   EXPECT_NO_THROW(verify(program));
   EXPECT_EQ(program.node(1).waits, std::vector<NodeId>{0});
-  Program swapped = program;
-  swapped.node(1).waits.clear();
-  EXPECT_THROW(verify(swapped), ProgramError);
+  EXPECT_THROW(verify(permuted(program, {1, 0})), ProgramError);
+  Program forgotten = program;
+  forgotten.node(1).waits.clear();
+  EXPECT_THROW(verify(forgotten), ProgramError);
 }
 
 TEST(ThreadGroup, AnotherCallEndsAllWaiting) {

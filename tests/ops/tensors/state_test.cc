@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "core/builder.h"
+#include "core/scalars.h"
 #include "ops/kernels/gate.h"
+#include "ops/tensors/state_rows.h"
 #include "tests/support/eval.h"
 
 namespace pal {
@@ -28,6 +30,39 @@ TEST(State, UpdatesCarryState) {
   eval.run();
   EXPECT_EQ(eval.floats("copy"), (Floats{1, -8}));
   EXPECT_EQ(eval.floats("mean"), (Floats{5 + 0.25f * (1.00390625f - 5), -2}));
+}
+
+// The row of a micro-batch is its number among those of its rank.
+TEST(State, PutsARowByTheMicroBatch) {
+  for (const int32_t number : {0, 1, 2, 5, 7}) {
+    Builder builder;
+    const Val scalars = builder.input("scalars", scalars_spec());
+    put_row(builder.state("rows", {{3, 2}}, Role::statistic), builder.input("x", {{2}}), scalars);
+    test::Evaluator eval(builder.take());
+    eval.as<StepScalars>(eval.find("scalars"))->micro_batch = number;
+    eval.set("x", {8, 9});
+    eval.set("rows", {1, 1, 2, 2, 3, 3});
+    eval.run();
+    Floats want{1, 1, 2, 2, 3, 3};
+    want[size_t(number % 3 * 2)] = 8, want[size_t(number % 3 * 2 + 1)] = 9;
+    EXPECT_EQ(eval.floats("rows"), want) << number;
+  }
+}
+
+// One after the other, and only where the gate is open.
+TEST(State, MovesByRowAfterRow) {
+  for (const float apply : {0.0f, 1.0f}) {
+    Builder builder;
+    const Val gate = builder.input("gate", gate_spec());
+    moving_averages(builder.state("mean", {{1}}, Role::statistic), builder.input("rows", {{2, 1}}),
+                    0.5f, gate);
+    test::Evaluator eval(builder.take());
+    eval.set("rows", {8, 2});
+    eval.set("gate", {1, apply, 0, 0});
+    eval.set("mean", {5});
+    eval.run();
+    EXPECT_EQ(eval.floats("mean")[0], apply ? 4.25f : 5);  // 5 -> 6.5 -> 4.25, not 5 -> 3.5 -> 5.75
+  }
 }
 
 TEST(State, AShutGateKeepsState) {

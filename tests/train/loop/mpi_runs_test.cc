@@ -11,17 +11,17 @@ namespace {
 
 const fs::path kPlugin = fs::path(PAL_BINARY).parent_path() / "libpal_mpi.so";
 
-// The processes that run this test's program with these words, but for launchers.
-std::vector<pid_t> ranks_of(const std::string& folder) {
+// The processes of this test's program whose words contain `words`: ranks, or who has started them.
+std::vector<pid_t> processes(const std::string& words, bool ranks = true) {
   std::vector<pid_t> out;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     std::ifstream in(entry.path() / "cmdline");
-    std::string words((std::istreambuf_iterator<char>(in)), {});
-    std::replace(words.begin(), words.end(), '\0', ' ');
-    if (words.starts_with(PAL_BINARY) && words.find(folder) != std::string::npos &&
-        words.find("--ranks") == std::string::npos) {
+    std::string line((std::istreambuf_iterator<char>(in)), {});
+    std::replace(line.begin(), line.end(), '\0', ' ');
+    if (line.starts_with(PAL_BINARY) && line.find(words) != std::string::npos &&
+        (line.find("--ranks") == std::string::npos) == ranks) {
       out.push_back(pid_t(std::stol(name)));
     }
   }
@@ -57,7 +57,7 @@ class MpiRuns : public RunTest {
     for (int i = 0; i < 600; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       if (!fs::exists(dir_ / out / "last.safetensors")) continue;
-      const std::vector<pid_t> pids = ranks_of(" " + out + " ");
+      std::vector<pid_t> pids = processes(" " + out + " ");
       if (pids.size() == ranks) return pids;
     }
     return {};
@@ -86,15 +86,7 @@ TEST_F(MpiRuns, AreInterruptedTogetherAndGoOn) {
     const std::string out = "stopped" + std::to_string(signal);
     std::thread stop([&] {
       if (running(out, 4).empty()) ADD_FAILURE() << "the run did not begin";
-      for (const auto& entry : fs::directory_iterator("/proc")) {
-        std::ifstream in(entry.path() / "cmdline");
-        std::string line((std::istreambuf_iterator<char>(in)), {});
-        std::replace(line.begin(), line.end(), '\0', ' ');
-        if (line.starts_with(PAL_BINARY) && line.find("--ranks 4") != std::string::npos &&
-            line.find(" " + out + " ") != std::string::npos) {
-          kill(pid_t(std::stol(entry.path().filename().string())), signal);
-        }
-      }
+      for (const pid_t pid : processes(" " + out + " ", false)) kill(pid, signal);
     });
     const RunResult stopped = pal(words(out, 4));
     stop.join();
@@ -108,8 +100,10 @@ TEST_F(MpiRuns, AreInterruptedTogetherAndGoOn) {
 TEST_F(MpiRuns, ThatLoseARankEndAndGoOn) {
   ASSERT_EQ(pal(words("whole", 1)).status, 0);
   const char* asked = std::getenv("PAL_TEST_KILLS");
+  const int rounds = asked ? std::atoi(asked) : 2;
   std::mt19937 random(7);
-  for (int round = 0; round < (asked ? std::atoi(asked) : 2); ++round) {
+  int hits = 0;
+  for (int round = 0; round < rounds; ++round) {
     const std::string out = "lost" + std::to_string(round);
     std::chrono::steady_clock::time_point killed;
     std::thread killer([&] {
@@ -123,6 +117,7 @@ TEST_F(MpiRuns, ThatLoseARankEndAndGoOn) {
     killer.join();
     const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - killed);
     if (lost.status == 0) continue;  // it was over already
+    ++hits;
     EXPECT_LT(seconds.count(), 10) << lost.err;
     const SafetensorsFile file = SafetensorsFile::open((dir_ / out / "last.safetensors").string());
     for (const TensorView& tensor : file.tensors()) file.check(tensor);
@@ -130,22 +125,46 @@ TEST_F(MpiRuns, ThatLoseARankEndAndGoOn) {
     ASSERT_EQ(resumed.status, 0) << resumed.err;
     EXPECT_TRUE(weights("whole") == weights(out)) << "round " << round;
   }
+  EXPECT_GT(hits, 0) << "every kill came too late";
 }
 
-TEST_F(MpiRuns, GiveUpARankThatHangs) {
+// The one that hangs is named, not those that wait for it too.
+TEST_F(MpiRuns, NameARankThatHangs) {
+  std::string rank;
   std::thread stopper([&] {
-    const std::vector<pid_t> pids = running("hung", 2);
+    const std::vector<pid_t> pids = running("hung", 4);
     if (pids.empty()) return ADD_FAILURE() << "the run did not begin";
-    kill(pids[0], SIGSTOP);
+    std::ifstream in("/proc/" + std::to_string(pids[1]) + "/environ");
+    const std::string all((std::istreambuf_iterator<char>(in)), {});
+    const std::string name = "OMPI_COMM_WORLD_RANK=";
+    const size_t at = all.find(name);
+    if (at != std::string::npos) rank = std::string(all.c_str() + at + name.size());
+    kill(pids[1], SIGSTOP);
   });
   const auto begin = std::chrono::steady_clock::now();
-  const RunResult hung = pal(words("hung", 2, {"--set", "train.rank_timeout=5"}));
+  const RunResult hung = pal(words("hung", 4, {"--set", "train.rank_timeout=5"}));
   stopper.join();
-  for (const pid_t pid : ranks_of(" hung ")) kill(pid, SIGKILL);
+  for (const pid_t pid : processes(" hung ")) kill(pid, SIGKILL);
   EXPECT_NE(hung.status, 0);
-  EXPECT_NE(hung.err.find("did not answer for"), std::string::npos) << hung.err;
+  EXPECT_NE(hung.err.find("rank " + rank + " did not answer for"), std::string::npos)
+      << "rank " << rank << " was stopped\n"
+      << hung.err;
   EXPECT_NE(hung.err.find(" at step "), std::string::npos) << hung.err;
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 60);
+}
+
+// A rank that cannot write ends all of them, and says so.
+TEST_F(MpiRuns, EndTogetherWhereRankZeroCannotWrite) {
+  const fs::path in_the_way = dir_ / "full/last.safetensors.tmp";
+  fs::create_directories(in_the_way);
+  const RunResult full = pal(words("full", 2, {"--set", "train.shard=optimizer"}));
+  EXPECT_EQ(full.status, 1) << full.err;
+  EXPECT_NE(full.err.find("last.safetensors"), std::string::npos) << full.err;
+  EXPECT_TRUE(processes(" full ").empty());
+  fs::remove_all(in_the_way);
+  ASSERT_EQ(pal(words("whole", 1)).status, 0);
+  ASSERT_EQ(pal(words("full", 4)).status, 0);
+  EXPECT_TRUE(weights("whole") == weights("full"));
 }
 
 TEST_F(MpiRuns, SayWhatTheyCannotDo) {
@@ -153,9 +172,38 @@ TEST_F(MpiRuns, SayWhatTheyCannotDo) {
   EXPECT_EQ(divided.status, 2);
   EXPECT_NE(divided.err.find("start 1, 2, 4 ranks"), std::string::npos) << divided.err;
   EXPECT_FALSE(fs::exists(dir_ / "no"));
+  const RunResult lossy =
+      pal(words("no", 2, {"--set", "memory.budget=1GB", "--set", "memory.allow=[lossy]"}));
+  EXPECT_EQ(lossy.status, 2);
+  EXPECT_NE(lossy.err.find("does not combine with several ranks"), std::string::npos) << lossy.err;
   const RunResult many = pal({"train", "--config", "tiny.yaml", "--ranks", "0"});
   EXPECT_EQ(many.status, 2);
   EXPECT_NE(many.err.find("--ranks"), std::string::npos) << many.err;
+}
+
+// A run of a version that knew no ranks goes on, with one and with several.
+TEST_F(MpiRuns, GoOnFromARunThatSaysNothingOfRanks) {
+  for (const int ranks : {1, 2}) {
+    const std::string out = "old" + std::to_string(ranks);
+    const std::vector<std::string> begin{"train", "--config",           "tiny.yaml", "--out", out,
+                                         "--set", "train.accumulate=2", "--steps",   "4"};
+    ASSERT_EQ(pal(begin).status, 0);
+    std::ifstream in(dir_ / out / "config.yaml");
+    std::string kept;
+    for (std::string line; std::getline(in, line);) {
+      bool of_ranks = false;
+      for (const char* key : {"reduction:", "shard:", "bucket:", "exchange:", "rank_timeout:"}) {
+        of_ranks |= line.find(key) != std::string::npos;
+      }
+      if (!of_ranks) kept += line + "\n";
+    }
+    std::ofstream(dir_ / out / "config.yaml") << kept;
+    std::vector<std::string> on{"train", "--config", "tiny.yaml", "--out",
+                                out,     "--resume", "--steps",   "6"};
+    if (ranks > 1) on.insert(on.end(), {"--ranks", std::to_string(ranks)});
+    const RunResult resumed = pal(on);
+    EXPECT_EQ(resumed.status, 0) << resumed.err;
+  }
 }
 
 // Started by mpirun where the plug-in is not: not so many runs in one folder.
@@ -172,6 +220,22 @@ TEST(Launched, WithoutThePlugInIsRefused) {
             std::string::npos)
       << said;
   EXPECT_FALSE(fs::exists(folder.path() / "run"));
+}
+
+// Nor does a launcher start several of what has no ranks.
+TEST(Launched, OnlyTrainHasRanks) {
+  for (const auto& [words, said] :
+       {std::pair{"corun resnet_small zoo_small --budget 1GB", "only train has ranks"},
+        std::pair{"plan --config nmt_small", "only train has ranks"},
+        std::pair{"train --config nmt_small --ranks 2", "leave it to the launcher"}}) {
+    const TemporaryFolder folder;
+    const std::string err = (folder.path() / "err.txt").string();
+    const std::string command = "cd '" + folder.path().string() +
+                                "' && OMPI_COMM_WORLD_SIZE=4 " PAL_BINARY " " + words + " 2> " +
+                                err;
+    EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 2) << words;
+    EXPECT_NE(read_file(err).find(said), std::string::npos) << read_file(err);
+  }
 }
 
 }  // namespace

@@ -169,6 +169,44 @@ TEST_F(Ranks, SameBitsOfImages) {
   same_for({2, 4}, {});
 }
 
+// Of words that are hidden, and of a budget that no recorded step keeps to.
+TEST_F(Ranks, SameBitsOfLanguageModels) {
+  config_ =
+      "model: {type: bert, layers: 1, hidden: 12, heads: 3, ffn: 24}\n"
+      "data: {synthetic: true, vocab_size: 40, length: 8}\n"
+      "train: {batch_size: 4, steps: 4, lr: 0.01, valid_every: 100, log_every: 1, accumulate: 4,\n"
+      "  reduction: ordered}\n"
+      "device: {threads: 1}\n";
+  same_for({2, 4}, {});
+}
+
+TEST_F(Ranks, SameBitsWithinABudget) {
+  config_ = kImages;
+  const Sets sets{"train.batch_size=32", "train.steps=2"};
+  run("plain", 1, sets);
+  std::ifstream in(dir_ / "plain/metrics.jsonl");
+  int64_t most = 0;
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["event"] == "plan") most = std::max(most, row["total_bytes"].get<int64_t>());
+  }
+  ASSERT_GT(most, 0);
+  Sets within = sets;
+  within.push_back("memory.budget=" + std::to_string(most / 4 * 3));
+  within.emplace_back("train.shard=optimizer");
+  run("within", 2, within);
+  EXPECT_TRUE(state("plain") == state("within"));
+}
+
+TEST_F(Ranks, SameBitsOfAveragesOfCheckpoints) {
+  same_for({2}, {"train.average_last=2", "train.save_every=2", "train.keep_last=2"});
+  run("from", 2, {"train.init_from=" + (dir_ / "alone1").string(), "train.shard=optimizer"});
+  run("from-one", 1, {"train.init_from=" + (dir_ / "alone1").string()});
+  EXPECT_TRUE(state("from") == state("from-one"));
+  EXPECT_TRUE(read_file(dir_ / "alone1/average.safetensors") ==
+              read_file(dir_ / "alone1-2/average.safetensors"));
+}
+
 TEST_F(Ranks, GoesOnWithAnyNumber) {
   run("whole", 1);
   run("parts", 4, {"train.steps=2", "train.shard=optimizer"});
@@ -273,6 +311,22 @@ TEST_F(Ranks, ANanAnywhereStopsAll) {
   for (const std::string& each : said) EXPECT_NE(each.find("at step 2"), std::string::npos) << each;
 }
 
+// One rank says which node made it, also in a micro-batch that is not the last.
+TEST_F(Ranks, OneRankNamesTheNode) {
+  config_ = kImages;
+  fs::create_directories(dir_ / "nan");
+  const TrainArgs a = args("nan", {"train.accumulate=8"}, nullptr);
+  Trainer trainer(a, std::make_unique<SpoiltImages>(a.config, true));
+  try {
+    trainer.run(std::atomic<bool>(false));
+    FAIL() << "a NaN went by";
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    EXPECT_NE(said.find("[conv2d] made a NaN"), std::string::npos) << said;
+    EXPECT_NE(said.find("at step 1"), std::string::npos) << said;
+  }
+}
+
 TEST(Updates, AreDividedAlongATree) {
   TrainConfig config;
   config.accumulate = 6, config.reduction = "ordered";
@@ -288,7 +342,6 @@ TEST(Updates, AreDividedAlongATree) {
   }
 }
 
-// The sums that are there when a micro-batch is done: those of the bits of its number.
 // transformer_base on four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are
 // cut at tiles.
 TEST(RankedSteps, DivideTheOptimizersState) {
@@ -316,6 +369,7 @@ TEST(RankedSteps, DivideTheOptimizersState) {
   EXPECT_EQ(pieces[Role::weight], whole[Role::weight]);
 }
 
+// The sums that are there when a micro-batch is done: those of the bits of its number.
 TEST(Updates, CountInBinary) {
   for (int64_t n = 1; n <= 64; ++n) {
     TrainConfig config;

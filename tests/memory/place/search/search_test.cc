@@ -86,7 +86,7 @@ TEST(PlaceSearch, SolvesPerfectPackings) {
       const auto buffers = test::perfect_packing(seed, n, 1000, 1 << 20);
       ASSERT_EQ(buffers.size(), size_t(n));
       ASSERT_EQ(lower_bound_of(buffers), 1 << 20);
-      const Placement p = place(buffers, {.nodes = 3'000'000});
+      const Placement p = place(buffers, {.effort = {.nodes = 3'000'000}});
       check_placement(buffers, p.offset);
       EXPECT_EQ(p.height, 1 << 20) << "n " << n << ", seed " << seed;
       EXPECT_TRUE(p.optimal());
@@ -112,7 +112,7 @@ TEST(PlaceSearch, EmptyProblemsFit) {
 
 TEST(Place, StopsAtEnough) {
   const auto buffers = test::perfect_packing(2, 200, 1000, 1 << 20);
-  const Placement greedy = place(buffers, {.nodes = 0});
+  const Placement greedy = place(buffers, {.effort = {.nodes = 0}});
   EXPECT_GT(greedy.height, 1 << 20);
   EXPECT_STREQ(place(buffers, {.enough = greedy.height}).order, greedy.order);
   EXPECT_EQ(place(buffers).height, 1 << 20) << "the default search solves this one";
@@ -142,7 +142,7 @@ TEST(Place, TheHotSectionsAreSearchedAndTheRestLaidAround) {
   }
   const Placement p = place(buffers);
   check_placement(buffers, p.offset);
-  EXPECT_GT(place(buffers, {.nodes = 0}).height, (1 << 20) + 64);
+  EXPECT_GT(place(buffers, {.effort = {.nodes = 0}}).height, (1 << 20) + 64);
   EXPECT_EQ(p.height, (1 << 20) + 64);
 }
 

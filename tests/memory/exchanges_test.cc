@@ -1,0 +1,88 @@
+// Steps whose gradients are exchanged, under all passes: the exchanges stay in the order in which
+// they were recorded, since ranks whose plans differ would wait for each other.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "autograd/differentiate.h"
+#include "autograd/optimizer.h"
+#include "core/scalars.h"
+#include "core/verify.h"
+#include "memory/compile.h"
+#include "ops/elementwise/activations.h"
+#include "ops/exchange/exchange.h"
+#include "ops/products/matmul.h"
+#include "ops/sums/gates.h"
+#include "ops/sums/reduce.h"
+#include "ops/tensors/transfers.h"
+
+namespace pal {
+namespace {
+
+// Layers of several widths with relu, so that products and activations are fused and maps are worth
+// keeping as bits; every gradient is exchanged, the last one's first, and each has a size of its
+// own.
+Program exchanging_step(int layers, bool clips) {
+  Builder b;
+  const Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
+  Val x = b.input("x", {{64, 16}});
+  std::vector<Val> weights;
+  for (int i = 0; i < layers; ++i) {
+    Builder::Within scope(b, "layer" + std::to_string(i));
+    weights.push_back(b.state("w" + std::to_string(i), {{16 + 8 * i, 24 + 8 * i}}, Role::weight));
+    x = relu(matmul(x, weights.back()));
+  }
+  const Val loss = sum_all(x);
+  b.output("loss", loss);
+  std::vector<Val> gradients = differentiate(b, loss, weights), squares;
+  Builder::Within phase(b, Phase::backward);
+  for (size_t i = gradients.size(); i-- > 0;) gradients[i] = all_reduce({gradients[i]}, 1)[0];
+  for (const Val g : gradients) squares.push_back(sum_of_squares(g));
+  const Val gate = clip_norm_gate(scalars, loss, clips ? squares : std::vector<Val>{},
+                                  {.max_norm = clips ? 1.0f : 0.0f});
+  b.output("norm", clip_norm_gate(scalars, {}, squares));
+  apply_optimizer(b, {.kind = OptimizerSpec::Kind::momentum}, weights, gradients, scalars, gate);
+  return b.take();
+}
+
+std::vector<std::string> exchanges(const Program& program) {
+  std::vector<std::string> out;
+  for (const Node& node : program.nodes) {
+    if (node.op->collective) out.push_back(to_string(program.value(node.in[0]).spec));
+  }
+  return out;
+}
+
+TEST(Exchanges, KeepTheirOrderUnderAllPasses) {
+  std::vector<CompileOptions> all(1);
+  for (const Schedule schedule : {Schedule::program, Schedule::lifetime}) {
+    for (const Recompute recompute :
+         {Recompute::none, Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
+      for (const Swap swap : {Swap::none, Swap::naive, Swap::planned}) {
+        CompileOptions o;
+        o.schedule = schedule, o.recompute = recompute, o.swap.method = swap;
+        o.encode.binarize = recompute == Recompute::none;
+        all.push_back(o);
+      }
+    }
+  }
+  for (const int layers : {2, 5, 9}) {
+    for (const bool clips : {false, true}) {
+      const Program recorded = exchanging_step(layers, clips);
+      const std::vector<std::string> wanted = exchanges(recorded);
+      ASSERT_EQ(wanted.size(), size_t(layers));
+      for (const CompileOptions& options : all) {
+        KernelCache cache(cpu_device(1));
+        const Compiled c = compile(recorded, cache, StateLayout(recorded), options);
+        ASSERT_NO_THROW(verify(c.program));
+        EXPECT_EQ(exchanges(c.program), wanted)
+            << layers << " layers, " << to_string(options.recompute) << ", "
+            << to_string(options.schedule) << ", " << name_of(options.swap.method);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pal
