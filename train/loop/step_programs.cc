@@ -46,7 +46,7 @@ Executable& StepPrograms::find(int bucket, MicroBatch kind) {
   const std::string exchanges = update_.ranks() > 1 ? exchanges_of(step) : "";
   auto add = [&]() -> Executable& {
     try {
-      if (sparse_.on()) return sparse_.add(name, std::move(step));
+      if (sparse_.on()) return sparse_.add(name, step);
       if (auto_.on()) return auto_.add(name, step);
       return programs_.add(name, std::move(step));
     } catch (const BudgetError& error) {
