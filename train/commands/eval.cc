@@ -70,7 +70,7 @@ int eval_text(const EvalArgs& args, const SavedRun& run, const Config& config) {
   refuse_source(args, "--part says what to evaluate");
   const auto model = open_saved_model<LanguageTask>(run, config);
   log_info("evaluating " + model.weights.string());
-  const Validation r = model.task->validate(*model.programs, args.part);
+  const Validation r = model.task->validate(*model.programs, args.part, {});
   const double perplexity = r.metrics.at(0).second;
   return print_result(args, {{"perplexity", perplexity}, {"loss", r.loss}},
                       printed("perplexity = %.2f\nloss = %.4f nats a word", perplexity, r.loss));

@@ -134,7 +134,8 @@ std::vector<double> mean_probabilities(std::span<const ImageMember> members,
   return mean;
 }
 
-ImageEvaluation evaluate_images(std::span<const ImageMember> members, const std::string& name) {
+ImageEvaluation evaluate_images(std::span<const ImageMember> members, const std::string& name,
+                                const Dealt& dealt) {
   const ImageTask& first = *members[0].task;
   ImageData& data = first.data();
   ImagePart& part = data.part(name);
@@ -142,14 +143,20 @@ ImageEvaluation evaluate_images(std::span<const ImageMember> members, const std:
   const int64_t batches = (part.set.size() + B - 1) / B;
   ParallelPrefetch<ImageBatch> prefetch(
       [&](int64_t n, ImageBatch& batch) {
-        fill_validation_batch(part.set, data.transform(), B, n, part.bad, batch);
+        const int64_t number = dealt.first() + n * dealt.stride();
+        if (number >= batches) return;
+        fill_validation_batch(part.set, data.transform(), B, number, part.bad, batch);
       },
       0, workers_of(data.config()));
-  ImageEvaluation result;
+  struct Found {  // in a batch
+    double nats = 0;
+    int64_t images = 0, first_of_one = 0, among_five = 0;
+  };
+  std::vector<Found> found(static_cast<size_t>(batches));
   ImageBatch batch;
-  double nats = 0;
-  int64_t first_of_one = 0, among_five = 0;
   for (int64_t n = 0; n < batches; ++n) {
+    if (!dealt.owns(n)) continue;
+    Found& of_batch = found[static_cast<size_t>(n)];
     prefetch.next(batch);
     if (batch.count == 0) continue;
     const std::vector<double> all = mean_probabilities(members, batch);
@@ -162,25 +169,31 @@ ImageEvaluation evaluate_images(std::span<const ImageMember> members, const std:
       for (int64_t c = 0; c < classes; ++c) {
         before += p[c] > p[label] || (p[c] == p[label] && c < label);
       }
-      first_of_one += before == 0;
-      among_five += before < 5;
-      nats -= std::log(std::max(p[label], 1e-300));
+      of_batch.first_of_one += before == 0;
+      of_batch.among_five += before < 5;
+      of_batch.nats -= std::log(std::max(p[label], 1e-300));
     }
-    result.images += batch.count;
+    of_batch.images = batch.count;
   }
   data.warn(part.bad);
-  result.skipped = part.bad.count();
+  dealt.complete(found);
+  ImageEvaluation result{.skipped = dealt.total(part.bad.count())};
+  Found all;
+  for (const Found& each : found) {
+    all.nats += each.nats, all.first_of_one += each.first_of_one;
+    all.among_five += each.among_five, result.images += each.images;
+  }
   if (result.images == 0) throw UsageError("data." + name + ": none of the images can be used");
   const double share = 1 / static_cast<double>(result.images);
-  result.loss = nats * share;
-  result.top1 = 100 * static_cast<double>(first_of_one) * share;
-  result.top5 = 100 * static_cast<double>(among_five) * share;
+  result.loss = all.nats * share;
+  result.top1 = 100 * static_cast<double>(all.first_of_one) * share;
+  result.top5 = 100 * static_cast<double>(all.among_five) * share;
   return result;
 }
 
-Validation ImageTask::validate(ProgramSet& programs, const std::string& part) {
+Validation ImageTask::validate(ProgramSet& programs, const std::string& part, const Dealt& dealt) {
   const ImageMember self{this, &programs};
-  const ImageEvaluation result = evaluate_images({&self, 1}, part);
+  const ImageEvaluation result = evaluate_images({&self, 1}, part, dealt);
   return {.loss = result.loss,
           .metrics = {{"top1", result.top1}, {"top5", result.top5}},
           .best_by = "top1",

@@ -34,7 +34,7 @@ class ImageTask : public BatchedTask<ImageBatch, ImageData> {
   const char* loss_unit() const override { return model_.frames > 0 ? "film" : "image"; }
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   // Metrics "top1" and "top5".
-  Validation validate(ProgramSet& programs, const std::string& part) override;
+  Validation validate(ProgramSet& programs, const std::string& part, const Dealt& dealt) override;
   void add_programs(ProgramSet& programs, const std::string&) override {
     inference(programs, batch_);
   }
@@ -70,6 +70,7 @@ struct ImageMember {
 std::vector<double> mean_probabilities(std::span<const ImageMember> members,
                                        const ImageBatch& batch);
 // Of the first member's data; by mean probabilities.
-ImageEvaluation evaluate_images(std::span<const ImageMember> members, const std::string& part);
+ImageEvaluation evaluate_images(std::span<const ImageMember> members, const std::string& part,
+                                const Dealt& dealt = {});
 
 }  // namespace pal

@@ -117,24 +117,32 @@ Executable& LanguageTask::validation(ProgramSet& programs) const {
   return programs.add("valid", b.take());
 }
 
-Validation LanguageTask::validate(ProgramSet& programs, const std::string& part) {
+Validation LanguageTask::validate(ProgramSet& programs, const std::string& part,
+                                  const Dealt& dealt) {
   Executable& program = validation(programs);
   std::vector<int64_t> which(static_cast<size_t>(data_->samples(part)));
   std::iota(which.begin(), which.end(), 0);
-  double nats = 0;
-  int64_t targets = 0;
+  struct Found {  // in a batch
+    double nats = 0;
+    int64_t targets = 0;
+  };
+  std::vector<Found> found((which.size() + size_t(batch_) - 1) / size_t(batch_));
   LanguageBatch batch;
-  for (size_t at = 0; at < which.size(); at += size_t(batch_)) {
+  for (size_t n = 0; n < found.size(); ++n) {
+    if (!dealt.owns(int64_t(n))) continue;
+    const size_t at = n * size_t(batch_);
     const size_t rows = std::min(which.size() - at, size_t(batch_));
     data_->fill(part, {which.data() + at, rows}, batch_, model_, kValidStream, batch);
     const StepScalars scalars;
     std::memcpy(program.input(kScalarsInput), &scalars, sizeof scalars);
     fill_batch(program, batch);
     program.run();
-    nats += *program.output("nll");
-    targets += batch.targets;
+    found[n] = {double(*program.output("nll")), batch.targets};
   }
-  const double loss = nats / static_cast<double>(std::max<int64_t>(targets, 1));
+  dealt.complete(found);
+  Found all;
+  for (const Found& each : found) all.nats += each.nats, all.targets += each.targets;
+  const double loss = all.nats / static_cast<double>(std::max<int64_t>(all.targets, 1));
   return {.loss = loss,
           .metrics = {{"perplexity", std::exp(loss)}},
           .best_by = "perplexity",

@@ -24,7 +24,7 @@ class LanguageTask final : public BatchedTask<LanguageBatch, LanguageData> {
   Executable& validation(ProgramSet& programs) const;
   void declare_weights(ProgramSet& programs) const { validation(programs); }
   // Metric "perplexity".
-  Validation validate(ProgramSet& programs, const std::string& part) override;
+  Validation validate(ProgramSet& programs, const std::string& part, const Dealt& dealt) override;
   void add_programs(ProgramSet& programs, const std::string&) override { validation(programs); }
 
  private:

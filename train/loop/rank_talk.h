@@ -9,6 +9,7 @@
 
 #include "core/ranks/group.h"
 #include "data/batch_share.h"
+#include "train/loop/dealt.h"
 #include "train/loop/micro_batch.h"
 #include "train/loop/task.h"
 
@@ -25,6 +26,8 @@ class RankTalk {
   bool writes() const { return rank() == 0; }
   // A rank's micro-batches of an update: a block of neighbours.
   BatchShare share(const Update& update) const;
+  // Batches of which each rank runs some, in no order.
+  Dealt dealt() const { return Dealt(group_); }
 
   // What the micro-batches of an update count, of all ranks: added up in their order.
   struct Counts {

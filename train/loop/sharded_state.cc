@@ -64,11 +64,8 @@ void ShardedState::collect(const StateTensor& slot, const Write& write) const {
 
 std::vector<std::byte> ShardedState::gather(const StateTensor& slot) const {
   std::vector<std::byte> all(size_t(whole(slot).bytes()));
-  if (!is_piece(slot)) {
-    std::memcpy(all.data(), slot.data, all.size());
-    return all;
-  }
-  const Divided d = divided(slot);
+  const Divided d =
+      is_piece(slot) ? divided(slot) : Divided{int64_t(all.size()), int64_t(all.size())};
   std::vector<std::byte> rows(size_t(d.piece * group_->size()));
   group_->share(slot.data, rows.data(), d.piece);
   std::memcpy(all.data(), rows.data(), all.size());  // pieces follow each other without gaps

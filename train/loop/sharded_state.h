@@ -21,8 +21,10 @@ class ShardedState {
   // `whole`: the same step of one rank, whose slots are whole.
   ShardedState(std::shared_ptr<Group> group, const Program& whole);
 
+  bool divides() const { return group_ != nullptr; }
   bool writes() const { return !group_ || group_->rank() == 0; }
-  // Whether the slot is this rank's piece; the spec of the whole.
+  // Whether the slot is smaller than the whole, which has this spec. A slot of a tile or less is as
+  // large on every rank, and the first alone has what belongs there.
   bool is_piece(const StateTensor& slot) const;
   const TensorSpec& whole(const StateTensor& slot) const;
   // The first byte of the whole that is this rank's, and how many are; of a slot that is whole,

@@ -13,6 +13,7 @@
 #include "memory/run/program_set.h"
 #include "models/moved_statistic.h"
 #include "train/config/config.h"
+#include "train/loop/dealt.h"
 
 namespace pal {
 
@@ -86,8 +87,9 @@ class Task {
   virtual void restore(const std::string& position) = 0;
 
   // Metrics on the "valid" or "test" part with the weights as they stand. Adds the programs it
-  // needs to the set on first use.
-  virtual Validation validate(ProgramSet& programs, const std::string& part) = 0;
+  // needs to the set on first use. Of several ranks each runs what is dealt to it.
+  virtual Validation validate(ProgramSet& programs, const std::string& part,
+                              const Dealt& dealt) = 0;
   // Adds all programs that validate() needs for that part.
   virtual void add_programs(ProgramSet& programs, const std::string& part) = 0;
   // Files beside the checkpoint without which it is no use (vocabularies). Called once, when a run

@@ -56,7 +56,7 @@ double TrainingRun::step() {
 }
 
 double TrainingRun::top1(const std::string& part) {
-  for (const auto& [name, value] : task_->validate(programs_, part).metrics) {
+  for (const auto& [name, value] : task_->validate(programs_, part, {}).metrics) {
     if (name == "top1") return value;
   }
   throw ProgramError("reproduce: the task has no top1");

@@ -192,26 +192,33 @@ void SpeechTask::add_programs(ProgramSet& programs, const std::string& part) {
   }
 }
 
-SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& part,
-                                      int64_t beam) const {
+SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& part, int64_t beam,
+                                      const Dealt& dealt) const {
   const std::vector<Utterance>& utterances = data_->part(part);
   const std::vector<ValidBatch> batches = valid_batches(utterances, *data_);
   FeatureReader reader(data_->options());
-  size_t made = 0;
+  auto made = static_cast<size_t>(dealt.first());
   Prefetch<SpeechBatch> prefetch([&](SpeechBatch& batch) {
-    if (made == batches.size()) return false;
+    if (made >= batches.size()) return false;
     fill_speech_batch(reader, utterances, batches[made].rows, batches[made].extent, nullptr,
                       data_->skips_faults(), batch);
-    ++made;
+    made += static_cast<size_t>(dealt.stride());
     return true;
   });
   SpeechEvaluation result;
   result.references.resize(utterances.size());
   result.hypotheses.resize(utterances.size());
-  Faults faults;
-  int64_t possible = 0;
+  struct Found {  // in a batch
+    double nats = 0;
+    int64_t utterances = 0, possible = 0, faults = 0;
+    ErrorRate words, characters;
+  };
+  std::vector<Found> found(batches.size());
+  std::vector<std::string> first_faults(batches.size());
+  auto number = static_cast<size_t>(dealt.first());
   SpeechBatch batch;
-  while (prefetch.next(batch)) {
+  for (; prefetch.next(batch); number += static_cast<size_t>(dealt.stride())) {
+    Found& of_batch = found[number];
     const int64_t B = batch.extent.batch;
     Executable* const program = &validation(programs, batch.extent);
     const StepScalars scalars;
@@ -219,8 +226,7 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
     fill_batch(*program, batch);
     program->run();
     const float *nll = program->output("nll"), *probs = program->output("log_probs");
-    if (batch.faults.count > 0)
-      faults.add(batch.faults.first), faults.count += batch.faults.count - 1;
+    of_batch.faults = batch.faults.count, first_faults[number] = batch.faults.first;
     for (size_t b = 0; b < batch.rows.size(); ++b) {
       if (batch.frames[b] == 0) continue;  // could not be read
       const auto row = static_cast<size_t>(batch.rows[b]);
@@ -229,13 +235,25 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
                          model_.labels};
       result.references[row] = utterances[row].transcript;
       result.hypotheses[row] = data_->labels().decode(decode(own, beam).labels);
-      result.words += word_errors(result.hypotheses[row], result.references[row]);
-      result.characters += character_errors(result.hypotheses[row], result.references[row]);
-      ++result.utterances;
+      of_batch.words += word_errors(result.hypotheses[row], result.references[row]);
+      of_batch.characters += character_errors(result.hypotheses[row], result.references[row]);
+      ++of_batch.utterances;
       if (std::isinf(nll[b])) continue;
-      result.loss += double(nll[b]);
-      ++possible;
+      of_batch.nats += double(nll[b]);
+      ++of_batch.possible;
     }
+  }
+  dealt.complete(found);
+  for (auto* texts : {&result.references, &result.hypotheses, &first_faults}) {
+    dealt.complete(*texts);
+  }
+  Faults faults;
+  int64_t possible = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    result.loss += found[i].nats, result.utterances += found[i].utterances;
+    result.words += found[i].words, result.characters += found[i].characters;
+    possible += found[i].possible;
+    if (found[i].faults > 0) faults.add(first_faults[i]), faults.count += found[i].faults - 1;
   }
   if (faults.count > 0) {
     log_warn(std::to_string(faults.count) + " utterances of part '" + part +
@@ -245,8 +263,8 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
   return result;
 }
 
-Validation SpeechTask::validate(ProgramSet& programs, const std::string& part) {
-  const SpeechEvaluation result = evaluate(programs, part, 1);
+Validation SpeechTask::validate(ProgramSet& programs, const std::string& part, const Dealt& dealt) {
+  const SpeechEvaluation result = evaluate(programs, part, 1, dealt);
   Validation validation{
       .loss = result.loss,
       .metrics = {{"wer", result.words.percent()}, {"cer", result.characters.percent()}},

@@ -37,13 +37,14 @@ class SpeechTask final : public PrefetchedTask<SpeechBatch, SpeechData> {
   const char* unit() const override { return "frames"; }
   const char* loss_unit() const override { return "utterance"; }
   // Metrics "wer" and "cer", in percent, of the best path.
-  Validation validate(ProgramSet& programs, const std::string& part) override;
+  Validation validate(ProgramSet& programs, const std::string& part, const Dealt& dealt) override;
   void add_programs(ProgramSet& programs, const std::string& part) override;
 
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
   // By a prefix beam; of 1, by the best path.
-  SpeechEvaluation evaluate(ProgramSet& programs, const std::string& part, int64_t beam) const;
+  SpeechEvaluation evaluate(ProgramSet& programs, const std::string& part, int64_t beam,
+                            const Dealt& dealt = {}) const;
   // What is said in a file. UsageError where it cannot be read.
   Spelling transcribe(ProgramSet& programs, FeatureReader& reader, const std::string& file,
                       int64_t beam) const;

@@ -94,7 +94,7 @@ TranslationEvaluation Ensemble::evaluate(const TranslationPart& part,
   }
   result.bleu = corpus_bleu(result.hypotheses, part.lines.target);
   if (models_.size() == 1) {
-    result.loss = models_[0].task->loss(*models_[0].programs, part, result.truncated);
+    result.loss = models_[0].task->loss(*models_[0].programs, part, {}, result.truncated);
     return result;
   }
   const std::vector<double> scores = score(part.lines.source, part.lines.target);

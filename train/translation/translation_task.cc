@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 
 #include "core/error.h"
 #include "core/philox.h"
@@ -172,23 +173,26 @@ void TranslationTask::add_programs(ProgramSet& programs, const std::string& name
   translator.add_programs(sentences_of(part));
 }
 
-double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part,
+double TranslationTask::loss(ProgramSet& programs, const TranslationPart& part, const Dealt& dealt,
                              int64_t& truncated) const {
   ValidIterator batches(part.text, data_->ladder(), ValidIterator::Order::bucket);
   truncated = batches.truncated();
   TextBatch batch;
-  double sum = 0;
+  std::vector<float> nats;
   int64_t words = 0;
   while (batches.next(batch)) {
+    words += batch.target_tokens;
+    nats.push_back(0);
+    if (!dealt.owns(int64_t(nats.size()) - 1)) continue;
     Executable* const program = &nll(programs, batch);
     const StepScalars scalars;
     std::memcpy(program->input(translation_input::kScalars), &scalars, sizeof scalars);
     fill_batch(*program, batch);
     program->run();
-    sum += *program->output("nll");
-    words += batch.target_tokens;
+    nats.back() = *program->output("nll");
   }
-  return sum / static_cast<double>(words);
+  dealt.complete(nats);
+  return std::accumulate(nats.begin(), nats.end(), 0.0) / static_cast<double>(words);
 }
 
 Translator::Member TranslationTask::translator_member(ProgramSet& programs) const {
@@ -197,21 +201,23 @@ Translator::Member TranslationTask::translator_member(ProgramSet& programs) cons
   return member;
 }
 
-TranslationEvaluation TranslationTask::evaluate(ProgramSet& programs,
-                                                const TranslationPart& part) const {
+TranslationEvaluation TranslationTask::evaluate(ProgramSet& programs, const TranslationPart& part,
+                                                const Dealt& dealt) const {
   TranslationEvaluation result;
-  result.loss = loss(programs, part, result.truncated);
+  result.loss = loss(programs, part, dealt, result.truncated);
   Translator translator({translator_member(programs)}, batch());
-  for (const std::vector<int32_t>& ids : translator.greedy(sentences_of(part))) {
+  for (const std::vector<int32_t>& ids : translator.greedy(sentences_of(part), false, dealt)) {
     result.hypotheses.push_back(data_->target_segmenter().join(data_->target().decode(ids)));
   }
+  dealt.complete(result.hypotheses);
   result.bleu = corpus_bleu(result.hypotheses, part.lines.target);
   return result;
 }
 
-Validation TranslationTask::validate(ProgramSet& programs, const std::string& name) {
+Validation TranslationTask::validate(ProgramSet& programs, const std::string& name,
+                                     const Dealt& dealt) {
   const TranslationPart& part = data_->part(name);
-  const TranslationEvaluation result = evaluate(programs, part);
+  const TranslationEvaluation result = evaluate(programs, part, dealt);
   Validation validation{.loss = result.loss,
                         .metrics = {{"bleu", result.bleu.score}},
                         .best_by = "bleu",

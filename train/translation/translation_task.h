@@ -38,15 +38,17 @@ class TranslationTask final : public PrefetchedTask<TextBatch, TranslationData> 
   std::unique_ptr<Task> variant(const Config& config) const override;
   BatchInfo fill_full(Executable& program, std::pair<int64_t, int64_t> lengths) const override;
   // Metric "bleu"; five samples, evenly spread over the part.
-  Validation validate(ProgramSet& programs, const std::string& part) override;
+  Validation validate(ProgramSet& programs, const std::string& part, const Dealt& dealt) override;
   void add_programs(ProgramSet& programs, const std::string& part) override;
 
   // Gives a set that has no training step the model's weights, by a program that is small.
   void declare_weights(ProgramSet& programs) const;
   // With a greedy translation.
-  TranslationEvaluation evaluate(ProgramSet& programs, const TranslationPart& part) const;
+  TranslationEvaluation evaluate(ProgramSet& programs, const TranslationPart& part,
+                                 const Dealt& dealt = {}) const;
   // Nats a target word; `truncated` counts the pairs of which only the beginning is seen.
-  double loss(ProgramSet& programs, const TranslationPart& part, int64_t& truncated) const;
+  double loss(ProgramSet& programs, const TranslationPart& part, const Dealt& dealt,
+              int64_t& truncated) const;
   // What a Translator needs to know of this model.
   Translator::Member translator_member(ProgramSet& programs) const;
   // Sentences to translate at a time: as many as in a training batch of the longest.

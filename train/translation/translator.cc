@@ -277,11 +277,14 @@ const float* Translator::step(std::span<const int32_t> words, std::span<const in
   return average_.data();
 }
 
-std::vector<std::vector<int32_t>> Translator::greedy(Sentences sources, bool allow_unknown) {
+std::vector<std::vector<int32_t>> Translator::greedy(Sentences sources, bool allow_unknown,
+                                                     const Dealt& dealt) {
   const std::vector<Sentences> all(members_.size(), sources);
   const auto vocabulary = static_cast<size_t>(members_[0].model.target_vocab);
   std::vector<std::vector<int32_t>> out(sources.size());
+  int64_t batches = 0;
   in_batches(all, [&](std::span<const size_t> rows) {
+    if (!dealt.owns(batches++)) return;
     auto most = [&](size_t row) {
       return static_cast<size_t>(longest_translation(static_cast<int64_t>(sources[row].size())));
     };

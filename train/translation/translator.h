@@ -86,7 +86,8 @@ class Translator {
   // The likeliest next word, again and again, until </s> or longest_translation() words.
   // Translations come in the order of the sentences; an empty sentence has an empty translation.
   // <pad> and <s> are never chosen; of equally likely words, the one with the lowest id is.
-  std::vector<std::vector<int32_t>> greedy(Sentences sources, bool allow_unknown = false);
+  std::vector<std::vector<int32_t>> greedy(Sentences sources, bool allow_unknown = false,
+                                           const Dealt& dealt = {});
 
   // Adds all programs that greedy() needs for these sentences.
   void add_programs(Sentences sources);

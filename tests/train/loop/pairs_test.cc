@@ -67,7 +67,7 @@ class GivenTask : public Task {
   BatchInfo fill_full(Executable&, std::pair<int64_t, int64_t>) const override { return {}; }
   std::string position() const override { return ""; }
   void restore(const std::string&) override {}
-  Validation validate(ProgramSet&, const std::string&) override { return {}; }
+  Validation validate(ProgramSet&, const std::string&, const Dealt&) override { return {}; }
   void add_programs(ProgramSet&, const std::string&) override {}
   void save_files(const std::filesystem::path&) const override {}
   std::vector<std::string> describe() const override { return {}; }

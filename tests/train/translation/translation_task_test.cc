@@ -258,7 +258,7 @@ TEST_F(TranslationTaskTest, a_model_that_knows_nothing_costs_the_vocabulary) {
   EXPECT_NEAR(result.loss, std::log(task.data().target().size()), 1e-5);
   // All words are equally likely: </s> has the lowest id of those that may be chosen.
   EXPECT_EQ(result.hypotheses, std::vector<std::string>(4, ""));
-  const Validation validation = task.validate(*set, "valid");
+  const Validation validation = task.validate(*set, "valid", {});
   EXPECT_EQ(validation.loss, result.loss);
   EXPECT_EQ(validation.best_by, "bleu");
   ASSERT_EQ(validation.metrics.size(), 1u);
