@@ -127,16 +127,20 @@ TEST_F(NcclRuns, GoOnWithAnyNumber) {
 // step, all ranks end, and the checkpoint is whole.
 TEST_F(NcclRuns, EndTogetherWhereNcclFails) {
   ASSERT_EQ(train("words", "whole", 1, {"train.reduction=ordered"}, "6").status, 0);
-  for (const auto& [fault, said] : {std::pair{"error=14:1", "NCCL: "},
-                                    std::pair{"hang=14:1", "some rank did not answer for"}}) {
-    const std::string out = std::string(fault).substr(0, 4);
+  struct Fault {
+    std::string fault, said, timeout;
+  };
+  for (const auto& [fault, said, timeout] :
+       {Fault{"error=14:1", "NCCL: ", "60"}, {"hang=14:1", "some rank did not answer for", "5"}}) {
+    const std::string out = fault.substr(0, 4);
     const auto begin = std::chrono::steady_clock::now();
     RunResult ended;
     {
       const Variable faults("PAL_EMULATED_NCCL", fault);
       ended =
           train("words", out, 2,
-                {"train.reduction=ordered", "train.save_every=1", "train.rank_timeout=4"}, "400");
+                {"train.reduction=ordered", "train.save_every=1", "train.rank_timeout=" + timeout},
+                "400");
     }
     EXPECT_EQ(ended.status, 1) << ended.err;
     EXPECT_NE(ended.err.find(said), std::string::npos) << ended.err;
