@@ -17,6 +17,12 @@ struct DeviceError : ProgramError {
   using ProgramError::ProgramError;
 };
 
+// A call that cannot be recorded: what was recorded so far is to be given up, and to be run
+// instead.
+struct RecordingRefused : DeviceError {
+  using DeviceError::DeviceError;
+};
+
 // All work is queued and runs later, in order within a queue. What fails there may be reported by
 // any later call, as DeviceError.
 class Accelerator {
@@ -26,6 +32,7 @@ class Accelerator {
 
   virtual ~Accelerator() = default;
   virtual std::string description() const = 0;  // "NVIDIA H200, 140 GiB, compute capability 9.0"
+  virtual std::string identity() const = 0;     // "GPU-0a1b..": no other device's
   virtual bool has_bf16() const = 0;            // it multiplies bf16 and TF32
   virtual int64_t free_bytes() const = 0;       // of its memory, now
 

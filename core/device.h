@@ -10,6 +10,7 @@ namespace pal {
 
 class Accelerator;  // core/accelerator.h
 class Group;        // core/ranks/group.h
+class DeviceGroup;  // core/ranks/device_group.h
 
 enum class DeviceKind : uint8_t { cpu, cuda };
 
@@ -21,16 +22,18 @@ struct Device {
   // (TF32) for tensor cores, with f32 sums; give convolutions to cuDNN where it is found.
   bool graphs = true, tf32 = false, cudnn = true;
   std::shared_ptr<Group> group = nullptr;  // the ranks that it trains with; null: it is alone
+  std::shared_ptr<DeviceGroup> device_group = nullptr;  // of an accelerator: carries its bytes
 };
 
 // All processors this process may use, or `threads` where it is positive.
 Device cpu_device(int threads = 0);
 
-// The GPU. UsageError, one line, where the build has none, the machine has none, or it is too old.
-Device cuda_device();
+// A GPU of the machine, by its number; those beyond the last are counted from the first again.
+// UsageError, one line, where the build has none, the machine has none, or it is too old.
+Device cuda_device(int number = 0);
 
 // Defined where the CUDA device is part of the build (core/cuda/device.cu), else null.
-[[gnu::weak]] std::shared_ptr<Accelerator> open_accelerator();
+[[gnu::weak]] std::shared_ptr<Accelerator> open_accelerator(int number);
 
 // "9.19.0" of the cuDNN that is found, empty: none is. Defined where a build can use it
 // (core/cuda/cudnn.cu), else null.

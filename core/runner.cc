@@ -223,6 +223,8 @@ void Runner::start(NodeId n, Lane& lane) {
   try {
     kernel.start(args);
     if (accelerator_ && options_.trace) accelerator_->synchronize();  // the node's own time
+  } catch (const RecordingRefused&) {
+    throw;
   } catch (const DeviceError& error) {
     throw DeviceError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +
                       at_node(n));

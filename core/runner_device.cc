@@ -96,6 +96,10 @@ Accelerator::Graph Runner::record_piece(NodeId begin, NodeId end) {
   accelerator_->begin_recording();
   try {
     queue_piece(begin, end);
+  } catch (const RecordingRefused&) {
+    accelerator_->abandon_recording();
+    options_.record = false;
+    return nullptr;
   } catch (...) {
     accelerator_->abandon_recording();
     throw;

@@ -59,7 +59,7 @@ class Messages {
     return &requests_.emplace_back(MPI_REQUEST_NULL);
   }
   // Until all have arrived.
-  void finish(double seconds, const char* call, const std::string& activity) {
+  void finish(double seconds, const char* call, const Group& group) {
     const Clock::time_point begin = Clock::now();
     for (int polls = 0;; ++polls) {
       int done = 0;
@@ -72,7 +72,7 @@ class Messages {
       usleep(50);
       if (polls % 256) continue;
       const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
-      if (waited > seconds) give_up(waited, call, activity);
+      if (waited > seconds) give_up(waited, call, group.activity());
     }
   }
 
@@ -128,6 +128,7 @@ class MpiGroup final : public Group {
     check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
           "MPI_Comm_split_type");
     MPI_Comm_size(local, &local_size_);
+    MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_free(&local);
   }
   ~MpiGroup() override {
@@ -139,6 +140,7 @@ class MpiGroup final : public Group {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int local_size() const override { return local_size_; }
+  int local_rank() const override { return local_rank_; }
   std::string description() const override {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -161,7 +163,7 @@ class MpiGroup final : public Group {
       std::memcpy(x.to + rank_ * x.divided.piece, x.from + x.divided.begin(rank_),
                   size_t(x.divided.bytes(rank_)));
     }
-    messages.finish(timeout_, "all_to_all", activity());
+    messages.finish(timeout_, "all_to_all", *this);
   }
 
   void all_gather(std::span<const Exchanged> tensors) override {
@@ -176,7 +178,7 @@ class MpiGroup final : public Group {
       std::byte* const own = x.to + x.divided.begin(rank_);
       if (own != x.from) std::memmove(own, x.from, size_t(x.divided.bytes(rank_)));
     }
-    messages.finish(timeout_, "all_gather", activity());
+    messages.finish(timeout_, "all_gather", *this);
   }
 
   void all_reduce(std::span<const Reduced> tensors) override {
@@ -189,7 +191,7 @@ class MpiGroup final : public Group {
             "MPI_Iallreduce");
       count_sent(2 * (x.divided.whole - x.divided.bytes(rank_)));
     }
-    messages.finish(timeout_, "all_reduce", activity());
+    messages.finish(timeout_, "all_reduce", *this);
   }
 
   void reduce_scatter(std::span<const Reduced> tensors) override {
@@ -204,7 +206,7 @@ class MpiGroup final : public Group {
       count_sent(x.divided.whole - x.divided.bytes(rank_));
       each += size_;
     }
-    messages.finish(timeout_, "reduce_scatter", activity());
+    messages.finish(timeout_, "reduce_scatter", *this);
   }
 
   void share(const void* mine, void* all, int64_t bytes) override {
@@ -214,13 +216,13 @@ class MpiGroup final : public Group {
     each_peer([&](int peer) { messages.receive(rows + peer * bytes, bytes, peer); });
     each_peer([&](int peer) { messages.send(own, bytes, peer); });
     std::memcpy(rows + rank_ * bytes, own, size_t(bytes));
-    messages.finish(timeout_, "the talk between steps", activity());
+    messages.finish(timeout_, "the talk between steps", *this);
   }
   void bring(void* data, int64_t bytes, int from) override {
     Messages& messages = words_.start();
     if (rank_ == 0) messages.receive(static_cast<std::byte*>(data), bytes, from);
     if (rank_ == from) messages.send(static_cast<std::byte*>(data), bytes, 0);
-    messages.finish(timeout_, "the gathering of a checkpoint", activity());
+    messages.finish(timeout_, "the gathering of a checkpoint", *this);
   }
   void set_timeout(double seconds) override { timeout_ = seconds; }
 
@@ -244,7 +246,7 @@ class MpiGroup final : public Group {
 
   Messages tensors_, words_;
   std::vector<int> counts_;
-  int rank_ = 0, size_ = 1, local_size_ = 1;
+  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0;
   double timeout_ = 300;
 };
 

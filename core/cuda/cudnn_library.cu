@@ -1,6 +1,7 @@
 // Opening cuDNN, which loads its parts from its own folder as they are wanted.
 #include "core/cuda/cudnn.h"
 #include "core/cuda/libraries.h"
+#include "core/cuda/library_folders.h"
 
 namespace pal {
 namespace {

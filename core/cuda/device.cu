@@ -20,7 +20,7 @@ std::string version_text(int v) {
 // One line that a user can act on.
 [[noreturn]] void refuse(const std::string& why) { throw UsageError("device cuda: " + why); }
 
-void require_gpu() {
+int count_gpus() {
   int driver = 0, runtime = 0, count = 0;
   check_cuda(cudaRuntimeGetVersion(&runtime));
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
@@ -37,16 +37,19 @@ void require_gpu() {
   if (status != cudaSuccess) {
     refuse(std::string(cudaGetErrorString(status)) + "; set device.type to cpu");
   }
+  return count;
 }
 
 }  // namespace
 
-std::shared_ptr<Accelerator> open_accelerator() { return std::make_shared<CudaDevice>(); }
+std::shared_ptr<Accelerator> open_accelerator(int number) {
+  return std::make_shared<CudaDevice>(number);
+}
 
-CudaDevice::CudaDevice() {
-  require_gpu();
-  check_cuda(cudaSetDevice(0));
-  check_cuda(cudaGetDeviceProperties(&properties_, 0));
+CudaDevice::CudaDevice(int number) {
+  number %= count_gpus();
+  check_cuda(cudaSetDevice(number));
+  check_cuda(cudaGetDeviceProperties(&properties_, number));
   const int major = properties_.major, minor = properties_.minor;
   if (major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor)) {
     refuse(std::string(properties_.name) + " has compute capability " + std::to_string(major) +
@@ -67,6 +70,16 @@ std::string CudaDevice::description() const {
   std::snprintf(text, sizeof text, "%s, %.0f GiB, compute capability %d.%d", properties_.name,
                 double(properties_.totalGlobalMem) / double(1 << 30), properties_.major,
                 properties_.minor);
+  return text;
+}
+
+std::string CudaDevice::identity() const {
+  std::string text = "GPU-";
+  for (const char byte : properties_.uuid.bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", unsigned(uint8_t(byte)));
+    text += digits;
+  }
   return text;
 }
 
@@ -142,11 +155,16 @@ void CudaDevice::wait(QueueId id, const Event& event) {
   check_cuda(cudaStreamWaitEvent(queue(id), static_cast<cudaEvent_t>(event.get()), 0));
 }
 void CudaDevice::wait(const Event& event) {
-  check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(event.get())));
+  check_wait(cudaEventSynchronize(static_cast<cudaEvent_t>(event.get())));
+}
+// What was lost says more than what the device made of it.
+void CudaDevice::check_wait(cudaError_t status) const {
+  if (lost_ && lost_->is_set()) throw DeviceError(lost_->why());
+  check_cuda(status);
 }
 // Other jobs' streams go on.
 void CudaDevice::synchronize() {
-  for (auto& [id, stream] : streams_) check_cuda(cudaStreamSynchronize(stream));
+  for (auto& [id, stream] : streams_) check_wait(cudaStreamSynchronize(stream));
 }
 
 void CudaDevice::copy(QueueId id, void* to, const void* from, int64_t bytes) {

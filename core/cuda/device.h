@@ -5,19 +5,22 @@
 
 #include "core/cuda/launch.h"
 #include "core/cuda/libraries.h"
+#include "core/ranks/lost_ranks.h"
 
 namespace pal {
 
-// The first GPU of the process (CUDA_VISIBLE_DEVICES chooses). Not thread-safe.
+// A GPU of those that the process sees (CUDA_VISIBLE_DEVICES chooses). Not thread-safe.
 class CudaDevice final : public Accelerator {
  public:
-  // UsageError, one line: no driver, no GPU, too old a card or driver.
-  CudaDevice();
+  // By its number, counted again from the first beyond the last. UsageError, one line: no driver,
+  // no GPU, too old a card or driver.
+  explicit CudaDevice(int number);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   std::string description() const override;
+  std::string identity() const override;
   bool has_bf16() const override;
   int64_t free_bytes() const override;
   int major() const { return properties_.major; }  // of its compute capability
@@ -43,8 +46,12 @@ class CudaDevice final : public Accelerator {
   // Made when a convolution is first prepared, by core/cuda/cudnn.h; null before, and without
   // cuDNN.
   std::shared_ptr<void>& cudnn() { return cudnn_; }
+  // From here on, whoever has waited for the device is told where the ranks were lost meanwhile:
+  // what they exchange then ends undone. Null: nobody can be lost.
+  void heed(std::shared_ptr<const LostRanks> lost) { lost_ = std::move(lost); }
 
  private:
+  void check_wait(cudaError_t status) const;
   cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
 
   cudaDeviceProp properties_{};
@@ -52,6 +59,7 @@ class CudaDevice final : public Accelerator {
   bool first_ = false;
   cublasLtHandle_t blas_ = nullptr;
   std::shared_ptr<void> cudnn_;
+  std::shared_ptr<const LostRanks> lost_;
 };
 
 // The GPU of a Device that has one.

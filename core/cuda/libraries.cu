@@ -1,8 +1,6 @@
 // Opening the libraries, by name and then by place.
 #include <dlfcn.h>
 
-#include <filesystem>
-
 #include "core/accelerator.h"
 #include "core/cuda/libraries.h"
 #include "core/cuda/library_folders.h"
@@ -43,19 +41,6 @@ CublasLt load_cublas_lt() {
 }
 
 }  // namespace
-
-void* open_library(const char* const* names, const char* wheel_folder, std::string* tried) {
-  namespace fs = std::filesystem;
-  for (const fs::path& folder : library_folders(wheel_folder)) {
-    for (const char* const* name = names; *name; ++name) {
-      const fs::path file = folder.empty() ? fs::path(*name) : folder / *name;
-      if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    }
-    if (tried)
-      *tried += (tried->empty() ? "" : ", ") + (folder.empty() ? "loader" : folder.string());
-  }
-  return nullptr;
-}
 
 void* function_of(void* library, const char* library_name, const char* name) {
   void* function = dlsym(library, name);

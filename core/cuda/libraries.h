@@ -40,11 +40,6 @@ inline void check_blas(cublasStatus_t status, const char* file = __builtin_FILE(
                     ": cuBLASLt: status " + std::to_string(int(status)));
 }
 
-// Opens the first of `names` that the loader finds by itself, in the folders of
-// PAL_CUDA_LIBRARY_PATH (separated by colons), in the toolkit's, or in Python's site-packages.
-// Null: none; `tried` says where.
-void* open_library(const char* const* names, const char* wheel_folder, std::string* tried);
-
 // Its function of that name. DeviceError "cuBLASLt is too old: it has no cublasLtCreate".
 void* function_of(void* library, const char* library_name, const char* name);
 

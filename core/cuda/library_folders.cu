@@ -1,4 +1,6 @@
 // Looking through the machine's folders for those that may have CUDA's libraries.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -62,6 +64,18 @@ std::vector<fs::path> library_folders(const char* wheel_folder) {
   folders.push_back("/usr/local/cuda/lib64");
   for (const fs::path& folder : wheel_folders(wheel_folder)) folders.push_back(folder);
   return folders;
+}
+
+void* open_library(const char* const* names, const char* wheel_folder, std::string* tried) {
+  for (const fs::path& folder : library_folders(wheel_folder)) {
+    for (const char* const* name = names; *name; ++name) {
+      const fs::path file = folder.empty() ? fs::path(*name) : folder / *name;
+      if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    }
+    if (tried)
+      *tried += (tried->empty() ? "" : ", ") + (folder.empty() ? "loader" : folder.string());
+  }
+  return nullptr;
 }
 
 }  // namespace pal

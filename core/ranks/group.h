@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -51,6 +52,7 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual int local_size() const = 0;           // ranks of the same machine
+  virtual int local_rank() const = 0;           // its number among them
   virtual std::string description() const = 0;  // "Open MPI 4.1.4"
 
   // Of tensors that every rank has whole: `to` gets size() rows of a piece, row q what rank q has
@@ -74,9 +76,15 @@ class Group {
 
   // After how many seconds a rank that does not answer is given up.
   virtual void set_timeout(double seconds) = 0;
-  // What the ranks are doing, for errors: "step 12".
-  void set_activity(std::string activity) { activity_ = std::move(activity); }
-  const std::string& activity() const { return activity_; }
+  // What the ranks are doing, for errors: "step 12". Any thread may ask.
+  void set_activity(std::string activity) {
+    const std::lock_guard lock(mutex_);
+    activity_ = std::move(activity);
+  }
+  std::string activity() const {
+    const std::lock_guard lock(mutex_);
+    return activity_;
+  }
   // Bytes that this rank has sent to others in collective calls (share() and bring() apart).
   int64_t sent_bytes() const { return sent_bytes_; }
 
@@ -85,6 +93,7 @@ class Group {
   void count_sent(int64_t bytes) { sent_bytes_ += bytes; }
 
  private:
+  mutable std::mutex mutex_;
   std::string activity_ = "the start";
   int64_t sent_bytes_ = 0;
 };

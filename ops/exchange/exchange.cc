@@ -7,100 +7,25 @@
 #include <cstring>
 
 #include "core/builder.h"
-#include "ops/kernels/operands.h"
-#include "ops/kernels/ranks.h"
+#include "ops/exchange/exchange_run.h"
 
 namespace pal {
 namespace {
 
-// A step's exchanges come one after the other, so a kernel's state has room for its tensors.
-struct ExchangeState : Ranks {
-  std::vector<Exchanged> exchanged;
-  std::vector<Reduced> reduced;
+// On the processor an exchange is done when its call returns.
+struct HostCarrier {
+  Group* group;
+
+  explicit HostCarrier(const KernelArgs& a) : group(group_of(a)) {}
+  void copy(void* to, const void* from, int64_t bytes) const {
+    if (to != from) std::memcpy(to, from, size_t(bytes));
+  }
+  void zero(void* to, int64_t bytes) const { std::memset(to, 0, size_t(bytes)); }
+  void all_to_all(std::span<const Exchanged> x) const { group->all_to_all(x); }
+  void all_gather(std::span<const Exchanged> x) const { group->all_gather(x); }
+  void all_reduce(std::span<const Reduced> x) const { group->all_reduce(x); }
+  void reduce_scatter(std::span<const Reduced> x) const { group->reduce_scatter(x); }
 };
-template <class A>
-Prepared prepare_exchange(const Device& device, SpecSpan in, SpecSpan, const Attrs& a) {
-  auto state = std::make_shared<ExchangeState>();
-  state->group = device.group, state->count = a.as<A>().ranks;
-  state->exchanged.reserve(in.size()), state->reduced.reserve(in.size());
-  return {.state = std::shared_ptr<Ranks>(std::move(state))};
-}
-ExchangeState& state_of(const KernelArgs& a) {
-  auto& state = static_cast<ExchangeState&>(*static_cast<Ranks*>(a.state));
-  state.exchanged.clear(), state.reduced.clear();
-  return state;
-}
-
-int64_t element_bytes(const TensorSpec& spec) { return bits(spec.dtype) / 8; }
-Divided divided(const TensorSpec& whole, int64_t piece_elements) {
-  return {whole.bytes(), piece_elements * element_bytes(whole)};
-}
-const std::byte* bytes_in(const KernelArgs& a, size_t i) {
-  return static_cast<const std::byte*>(a.in[i]);
-}
-std::byte* bytes_out(const KernelArgs& a, size_t i) { return static_cast<std::byte*>(a.out[i]); }
-
-// A tensor that no rank reads is not exchanged: all have the same program.
-void run_all_to_all(const KernelArgs& a) {
-  Group* const group = group_of(a);
-  std::vector<Exchanged>& tensors = state_of(a).exchanged;
-  for (size_t i = 0; i < a.in.size(); ++i) {
-    if (!a.out[i]) continue;
-    const Divided d = divided(a.in_spec[i], a.out_spec[i].shape[1]);
-    const int rank = group ? group->rank() : 0;
-    for (int64_t row = 0; row < a.out_spec[i].shape[0]; ++row) {
-      std::memset(bytes_out(a, i) + row * d.piece + d.bytes(rank), 0,
-                  size_t(d.piece - d.bytes(rank)));
-    }
-    tensors.push_back({bytes_in(a, i), bytes_out(a, i), d});
-  }
-  if (group) return group->all_to_all(tensors);
-  for (const Exchanged& x : tensors) std::memcpy(x.to, x.from, size_t(x.divided.whole));
-}
-
-// `in_place`: the operand is the whole, of which this rank has its own piece; else it is the piece.
-void gather(const KernelArgs& a, bool in_place) {
-  Group* const group = group_of(a);
-  std::vector<Exchanged>& tensors = state_of(a).exchanged;
-  for (size_t i = 0; i < a.out.size(); ++i) {
-    if (!a.out[i]) continue;
-    const int64_t elements = a.in_spec[i].numel();
-    const int64_t ranks = group ? group->size() : 1;
-    const Divided d = divided(a.out_spec[i], in_place ? piece_elements(elements, ranks) : elements);
-    const int64_t begin = in_place && group ? d.begin(group->rank()) : 0;
-    tensors.push_back({bytes_in(a, i) + begin, bytes_out(a, i), d});
-  }
-  if (group) return group->all_gather(tensors);
-  for (const Exchanged& x : tensors) {
-    if (x.to != x.from) std::memcpy(x.to, x.from, size_t(x.divided.whole));
-  }
-}
-
-// All of a sum, or this rank's piece.
-void reduce(const KernelArgs& a, bool piece) {
-  Group* const group = group_of(a);
-  std::vector<Reduced>& tensors = state_of(a).reduced;
-  for (size_t i = 0; i < a.in.size(); ++i) {
-    if (!a.out[i]) continue;
-    const Divided d =
-        divided(a.in_spec[i], piece_elements(a.in_spec[i].numel(), group ? group->size() : 1));
-    tensors.push_back({a.input<float>(i), a.output<float>(i), d});
-    if (!piece) continue;
-    const int64_t own = d.bytes(group ? group->rank() : 0);
-    std::memset(bytes_out(a, i) + own, 0, size_t(a.out_spec[i].bytes() - own));
-  }
-  if (group) return piece ? group->reduce_scatter(tensors) : group->all_reduce(tensors);
-  for (const Reduced& x : tensors) {
-    if (x.to != x.from) std::memcpy(x.to, x.from, size_t(x.divided.whole));
-  }
-}
-
-void run_own_piece(const KernelArgs& a) {
-  const OwnPiece own = own_piece_of(a, a.in_spec[0].numel());
-  const int64_t each = element_bytes(a.in_spec[0]), bytes = own.count * each;
-  std::memcpy(a.out[0], bytes_in(a, 0) + own.begin * each, size_t(bytes));
-  std::memset(bytes_out(a, 0) + bytes, 0, size_t(a.out_spec[0].bytes() - bytes));
-}
 
 // The sum of rows [first, first + count) of n, a tile of it from element i on.
 struct PairwiseSum {
@@ -193,7 +118,9 @@ const OpDef all_to_all_op{
       return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 1);
     },
     .collective = true,
-    .cpu = {.run = run_all_to_all, .prepare = prepare_exchange<RanksAttrs>},
+    .cpu = {.run = [](const KernelArgs& a) { exchange_rows(a, HostCarrier(a)); },
+            .prepare = prepare_exchange<RanksAttrs>},
+    .cuda = &all_to_all_cuda,
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5}, DType::bf16)}, .attrs = RanksAttrs{}}},
 };
@@ -217,8 +144,9 @@ const OpDef all_gather_op{
       return link_cost(in, out, bytes_of(out), attrs.as<GatherAttrs>().ranks, 1);
     },
     .collective = true,
-    .cpu = {.run = [](const KernelArgs& a) { gather(a, false); },
+    .cpu = {.run = [](const KernelArgs& a) { gather_pieces(a, HostCarrier(a), false); },
             .prepare = prepare_exchange<GatherAttrs>},
+    .cuda = &all_gather_cuda,
     .examples = {{.operands = {fixed({21})}, .attrs = GatherAttrs{1, {Shape{3, 7}}}},
                  {.operands = {fixed({2, 600}), fixed({5}, DType::bf16)},
                   .attrs = GatherAttrs{1, {Shape{1200}, Shape{5}}}}},
@@ -239,8 +167,9 @@ const OpDef all_reduce_op{
       return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 2);
     },
     .collective = true,
-    .cpu = {.run = [](const KernelArgs& a) { reduce(a, false); },
+    .cpu = {.run = [](const KernelArgs& a) { reduce_over(a, HostCarrier(a), false); },
             .prepare = prepare_exchange<RanksAttrs>},
+    .cuda = &all_reduce_cuda,
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };
@@ -256,8 +185,9 @@ const OpDef reduce_scatter_op{
       return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 1);
     },
     .collective = true,
-    .cpu = {.run = [](const KernelArgs& a) { reduce(a, true); },
+    .cpu = {.run = [](const KernelArgs& a) { reduce_over(a, HostCarrier(a), true); },
             .prepare = prepare_exchange<RanksAttrs>},
+    .cuda = &reduce_scatter_cuda,
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };
@@ -272,7 +202,9 @@ const OpDef own_piece_op{
     .cost = [](SpecSpan, SpecSpan out, const Attrs&) -> Cost {
       return {0, 2 * bytes_of(out)};
     },
-    .cpu = {.run = run_own_piece, .prepare = prepare_ranks<RanksAttrs>},
+    .cpu = {.run = [](const KernelArgs& a) { take_own_piece(a, HostCarrier(a)); },
+            .prepare = prepare_ranks<RanksAttrs>},
+    .cuda = &own_piece_cuda,
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}, DType::bf16)}, .attrs = RanksAttrs{}}},
 };
@@ -294,8 +226,9 @@ const OpDef gather_state_op{
     },
     .collective = true,
     .writes_state = true,
-    .cpu = {.run = [](const KernelArgs& a) { gather(a, true); },
+    .cpu = {.run = [](const KernelArgs& a) { gather_pieces(a, HostCarrier(a), true); },
             .prepare = prepare_exchange<RanksAttrs>},
+    .cuda = &gather_state_cuda,
     .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
                  {.operands = {fixed({33, 1031}), fixed({5})}, .attrs = RanksAttrs{}}},
 };
@@ -313,6 +246,7 @@ const OpDef pairwise_sum_op{
       return {double(in[0].numel()), bytes_of(in) + bytes_of(out)};
     },
     .cpu = {.run = run_pairwise_sum},
+    .cuda = &pairwise_sum_cuda,
     .examples = {{.operands = {fixed({1, 7})}},
                  {.operands = {fixed({6, 3, 5})}},
                  {.operands = {fixed({7, 1031}, DType::bf16)}}},

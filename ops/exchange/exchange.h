@@ -14,6 +14,10 @@ namespace pal {
 extern const OpDef all_gather_op, all_reduce_op, all_to_all_op, gather_state_op, own_piece_op,
     pairwise_sum_op, reduce_scatter_op;
 
+// Defined where the CUDA device is part of the build.
+[[gnu::weak]] extern const Backend all_gather_cuda, all_reduce_cuda, all_to_all_cuda,
+    gather_state_cuda, own_piece_cuda, pairwise_sum_cuda, reduce_scatter_cuda;
+
 struct RanksAttrs {
   int64_t ranks = 1;
   auto fields() const { return std::tuple{field("ranks", ranks)}; }

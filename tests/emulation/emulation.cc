@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include <csetjmp>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <numeric>
@@ -271,8 +272,20 @@ void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>&
   ++grids_run;
 }
 
+namespace {
+
+// Of a program that is no test.
+Settings settings_of_environment() {
+  Settings out;
+  if (const char* devices = std::getenv("PAL_EMULATED_GPUS")) out.devices = std::atoi(devices);
+  if (std::getenv("PAL_EMULATED_SHUFFLED")) out.order = Order::shuffled;
+  return out;
+}
+
+}  // namespace
+
 Settings& settings() {
-  static Settings one;
+  static Settings one = settings_of_environment();
   return one;
 }
 std::unique_lock<std::recursive_mutex> hold() {

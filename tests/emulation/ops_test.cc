@@ -86,7 +86,8 @@ TEST_P(Emulated, HasPartsThatGiveItsBits) {
 }
 TEST_P(Emulated, UpdatesWriteTheirState) {
   if (!GetParam()->writes_state) return;
-  each(check_update);
+  // One rank alone has nothing to gather.
+  if (std::string("gather_state") != GetParam()->name) each(check_update);
   expect_none(check_groups(*GetParam(), GetParam()->examples, gpu()), "groups");
 }
 

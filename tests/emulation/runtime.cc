@@ -182,8 +182,9 @@ cudaError_t cudaGetDeviceCount(int* n) {
   if (settings().driver < 13000) return fail(cudaErrorInsufficientDriver);
   return *n ? cudaSuccess : fail(cudaErrorNoDevice);
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
   *p = {.name = "Emulated GPU",
+        .uuid = {{'e', 'm', 'u', char(number)}},
         .totalGlobalMem = size_t(settings().memory),
         .major = settings().major,
         .minor = settings().minor,
@@ -336,6 +337,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
   s->capture = std::make_shared<EmulatedGraph>(), s->origin = true;
   s->after.clear();
   capturing = s->capture.get();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
+  const auto held = hold();
+  *status = s->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {

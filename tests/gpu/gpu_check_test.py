@@ -49,7 +49,7 @@ echo '{"step_ms": 10.0, "samples_per_s": 5.0, "planned_bytes": 640,
 class GpuCheck(unittest.TestCase):
     def check(self, transformer_loss="2.0", plain_loss="2.0", failure="", peak="640", bench=True,
               crash="none", sleep="0", options=(), kill_when=None,
-              parts="first,tests,models,graphs,peaks,benchmarks,pytorch,without"):
+              parts="first,tests,ranks,models,graphs,peaks,benchmarks,pytorch,without"):
         with tempfile.TemporaryDirectory() as folder:
             programs = {"pal": PAL, "test_gpu": TEST_GPU}
             if bench:
@@ -79,8 +79,8 @@ class GpuCheck(unittest.TestCase):
     def test_what_holds_is_ok(self):
         code, ok, parts = self.check()
         # PyTorch is not there: that part fails, and says so.
-        self.assertEqual(ok, {"first": True, "tests": True, "models": True, "graphs": True,
-                              "peaks": True, "benchmarks": True, "pytorch": False,
+        self.assertEqual(ok, {"first": True, "tests": True, "ranks": True, "models": True,
+                              "graphs": True, "peaks": True, "benchmarks": True, "pytorch": False,
                               "without": True})
         self.assertEqual(code, 1)
         self.assertEqual(self.files, ["results.json", "results.md"])
@@ -99,8 +99,8 @@ class GpuCheck(unittest.TestCase):
         code, ok, parts = self.check(transformer_loss="2.1", plain_loss="1.9999", failure=FAILURE,
                                      peak="704")
         self.assertEqual(code, 1)
-        self.assertEqual(ok, {"first": False, "tests": False, "models": False, "graphs": False,
-                              "peaks": False, "benchmarks": True, "pytorch": False,
+        self.assertEqual(ok, {"first": False, "tests": False, "ranks": False, "models": False,
+                              "graphs": False, "peaks": False, "benchmarks": True, "pytorch": False,
                               "without": True})
         self.assertEqual(set(parts["tests"]["failed"]), {"A.fails: 1 is not 2"})
         off = {r["config"]: r.get("largest difference") for r in parts["models"]["rows"]}

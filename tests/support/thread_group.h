@@ -76,6 +76,7 @@ class ThreadGroup final : public Group {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int local_size() const override { return size_; }
+  int local_rank() const override { return rank_; }
   std::string description() const override { return "threads"; }
 
   void all_to_all(std::span<const Exchanged> tensors) override {

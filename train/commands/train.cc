@@ -43,6 +43,7 @@ int train(const TrainArgs& args) {
 // is said by rank 0, which is the quickest.
 int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
   args.config.ranks = group->size();
+  args.config.gpu = group->local_rank();
   group->set_timeout(*args.config.train.rank_timeout);
   args.group = group;
   catch_stop_signals();  // a launcher's, which would end a rank that is not there yet

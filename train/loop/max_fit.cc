@@ -90,7 +90,7 @@ class Prober {
         bucket_(bucket),
         key_(key),
         capacity_(capacity),
-        cache_(choose_device(config.device)) {
+        cache_(choose_device(config.device, nullptr, config.gpu)) {
     CompileOptions options = least ? *least : compile_options(config.memory);
     if (least) options.profile.reset();
     options.budget = capacity, options.must_fit = false, options.profile = profile;

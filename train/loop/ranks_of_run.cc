@@ -3,8 +3,11 @@
 
 #include <algorithm>
 
+#include "core/accelerator.h"
 #include "core/error.h"
+#include "core/ranks/device_group.h"
 #include "core/ranks/launch.h"
+#include "core/text.h"
 #include "train/loop/micro_batch.h"
 #include "train/run_files/log.h"
 
@@ -21,6 +24,56 @@ std::shared_ptr<Group> ranks_at_hand() {
   }
   log_as_rank(group->rank());
   return group;
+}
+
+namespace {
+
+struct Identity {
+  char text[64] = "";  // of a rank's GPU; empty: it has none
+};
+
+// NCCL would wait for ever, or say "invalid usage".
+void check_gpus(const std::vector<Identity>& all) {
+  const auto both = [](size_t p, size_t q) {
+    return "ranks: rank " + std::to_string(p) + " and rank " + std::to_string(q);
+  };
+  for (size_t q = 1; q < all.size(); ++q) {
+    const std::string own = all[q].text;
+    if (own.empty() != std::string(all[0].text).empty()) {
+      throw UsageError(both(0, q) +
+                       " differ in their device: one has a GPU, the other none; give "
+                       "all the same with --device");
+    }
+    for (size_t p = 0; p < q && !own.empty(); ++p) {
+      if (own != all[p].text) continue;
+      throw UsageError(both(p, q) + " are on one GPU (" + own +
+                       "), and each needs its own; start "
+                       "as many ranks on a machine as it has GPUs (CUDA_VISIBLE_DEVICES may hide "
+                       "some), or give --device cpu");
+    }
+  }
+}
+
+}  // namespace
+
+void join_ranks(Device& device, const std::shared_ptr<Group>& group, double timeout,
+                std::string* said) {
+  device.group = group;
+  if (!group) return;
+  Identity own;
+  if (device.accelerator) {
+    device.accelerator->identity().copy(own.text, sizeof own.text - 1);
+  }
+  check_gpus(share_among(*group, own));
+  if (!device.accelerator) return;
+  const auto lost = [group](const std::string& what) {
+    log_error(what);
+    group->abandon(kExitFailed);
+  };
+  device.device_group = join_devices(device, {.timeout = timeout, .lost = lost});
+  if (!said) return;
+  *said += "; " + device.device_group->description() + " holds " +
+           format_bytes(device.device_group->device_bytes()) + " of it, beside the plan";
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 
+#include "core/device.h"
 #include "core/ranks/group.h"
 #include "train/config/config.h"
 
@@ -9,6 +10,12 @@ namespace pal {
 
 // The ranks that a launcher has started together; null where there is one.
 std::shared_ptr<Group> ranks_at_hand();
+
+// Tells a device of the ranks that it trains with, null: none; those on GPUs find each other there,
+// and `said` is told of it. `timeout`: seconds (train.rank_timeout). UsageError where two have one
+// GPU, or only some have one.
+void join_ranks(Device& device, const std::shared_ptr<Group>& group, double timeout,
+                std::string* said);
 
 // What a run of so many ranks trains by: null options of section train stand for values from here
 // on, so that the run can go on with another number of ranks. Those of `saved`, the configuration

@@ -101,11 +101,11 @@ int64_t host_limit_of_any(const MemoryConfig& config) {
                                          : std::numeric_limits<int64_t>::max();
 }
 
-Device choose_device(const DeviceConfig& config, std::string* said) {
+Device choose_device(const DeviceConfig& config, std::string* said, int number) {
   std::string why;  // there is no GPU
   if (*config.type != "cpu") {
     try {
-      Device gpu = cuda_device();
+      Device gpu = cuda_device(number);
       gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
       if (said) *said = "device  " + gpu.accelerator->description();
       return gpu;
@@ -127,7 +127,7 @@ std::string numerics_of(const Device& device) {
 }
 
 Device training_device(const Config& config, std::string* said) {
-  Device device = choose_device(config.device, said);
+  Device device = choose_device(config.device, said, config.gpu);
   device.tf32 = *config.train.precision == "tf32";
   if (device.tf32 && !device.accelerator) {
     throw UsageError(

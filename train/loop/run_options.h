@@ -20,7 +20,8 @@ int64_t host_limit(const MemoryConfig& config);
 int64_t host_limit_of_any(const MemoryConfig& config);
 // UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
 // device it is, and with auto why it is not a GPU.
-Device choose_device(const DeviceConfig& config, std::string* said = nullptr);
+// `gpu`: its number in the machine.
+Device choose_device(const DeviceConfig& config, std::string* said = nullptr, int gpu = 0);
 // The same for training, in the precision that train.precision asks for. UsageError where the
 // device does not have it.
 Device training_device(const Config& config, std::string* said = nullptr);

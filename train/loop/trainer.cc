@@ -12,6 +12,7 @@
 #include "memory/passes/encode.h"
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
+#include "train/loop/ranks_of_run.h"
 #include "train/loop/run_options.h"
 #include "train/loop/sums_over_ranks.h"
 #include "train/report/traffic_report.h"
@@ -22,12 +23,7 @@ namespace {
 
 Device device_of(const TrainArgs& args, std::string* said) {
   Device device = training_device(args.config, said);
-  device.group = args.group;
-  if (args.group && device.accelerator) {
-    throw UsageError(
-        "device.type: cuda: several ranks train on processors in this version; give "
-        "--device cpu, or train with one rank");
-  }
+  join_ranks(device, args.group, *args.config.train.rank_timeout, said);
   return device;
 }
 
@@ -318,6 +314,8 @@ bool Trainer::may_renew_device() const { return !steps_.sparse().on() && !rounds
 void Trainer::renew_device() {
   Device device = training_device(config_, &device_line_);
   device.accelerator = programs_.device().accelerator;
+  device.group = programs_.device().group;
+  device.device_group = programs_.device().device_group;
   programs_.use_device(device);
   add_all_programs();
 }

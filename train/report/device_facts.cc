@@ -10,6 +10,10 @@
 namespace pal {
 namespace {
 
+// Not measured. By NCCL's defaults a connection has buffers of some 9 MiB (4 for long messages, 4.7
+// and 0.5 for shorter ones), and about as many connections as fill this.
+constexpr int64_t kNcclBytes = int64_t(512) << 20;
+
 // What the step would take on a device by itself: without exchanges, and without adding up what
 // ranks sent.
 double alone_step_ms(const Program& program, const Prediction& times) {
@@ -38,6 +42,7 @@ DeviceFacts device_facts(const Compiled& step, const DeviceProfile& device) {
   out.communication_ms = exchanges.ms, out.exposed_ms = exchanges.exposed_ms;
   out.link_bytes = times.link_bytes;
   out.bytes_per_rank = step.plan.device().bytes;
+  if (links.ranks > 1) out.nccl_bytes = kNcclBytes;
   const double copies_ms = step.traffic ? step.traffic->stall_ms : 0;
   out.joules = joules_of(device, links.ranks, times.step_ms, exchanges.exposed_ms + copies_ms);
   const double alone = alone_step_ms(step.program, times);
@@ -56,6 +61,7 @@ std::string line_of(const DeviceFacts& f) {
           "a step of %.4g ms), speedup %.4g",
           f.communication_ms, f.exposed_ms, f.own_queue_exposed_ms, f.own_queue_step_ms, f.speedup);
   if (f.joules) line += printed(", %.4g J a step", *f.joules);
+  if (f.nccl_bytes > 0) line += "; NCCL takes " + format_bytes(f.nccl_bytes) + " more (assumed)";
   return line;
 }
 

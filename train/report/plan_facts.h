@@ -36,6 +36,7 @@ struct DeviceFacts {
          exposed_ms = 0;  // of all exchanges; of them, with nothing else to do
   double link_bytes = 0;  // that a rank sends
   int64_t bytes_per_rank = 0;
+  int64_t nccl_bytes = 0;  // assumed: what NCCL takes of each device's memory beside the plan
   std::optional<double> joules = {};  // of all devices; none: the profile knows no watts
   // Samples a second over those of one device that exchanges nothing.
   double speedup = 1;

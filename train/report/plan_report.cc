@@ -55,7 +55,8 @@ nlohmann::ordered_json devices_json(const DeviceFacts& f) {
                               {"communication_ms", f.communication_ms},
                               {"exposed_ms", f.exposed_ms},
                               {"link_bytes", f.link_bytes},
-                              {"bytes_per_rank", f.bytes_per_rank}};
+                              {"bytes_per_rank", f.bytes_per_rank},
+                              {"nccl_bytes", f.nccl_bytes}};
   json["joules"] = nullptr;
   if (f.joules) json["joules"] = *f.joules;
   json["speedup"] = f.speedup;

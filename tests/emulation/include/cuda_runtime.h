@@ -94,6 +94,8 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return all;
 }
 
+inline void __threadfence_system() {}
+
 inline int __popc(unsigned word) { return __builtin_popcount(word); }
 
 // ---- the runtime ----
@@ -115,6 +117,7 @@ enum cudaError_t : int {
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 
 struct EmulatedStream;
@@ -124,8 +127,12 @@ using cudaStream_t = EmulatedStream*;
 using cudaEvent_t = EmulatedEvent*;
 using cudaGraph_t = EmulatedGraph*;
 using cudaGraphExec_t = EmulatedGraph*;
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   size_t totalGlobalMem;
   int major, minor, multiProcessorCount;
 };
@@ -158,6 +165,7 @@ cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long flags);
 cudaError_t cudaGraphDestroy(cudaGraph_t);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
