@@ -86,7 +86,8 @@ class WeightDivider {
     const StateSlot& slot = p_.state[s];
     const Value& value = p_.value(slot.start);
     if (slot.end != slot.start || value.spec.layout || value.space != Space::device) {
-      throw ProgramError("[divide_weights] " + slot.name + " is written, or lies in no plain order");
+      throw ProgramError("[divide_weights] " + slot.name +
+                         " is written, or lies in no plain order");
     }
     DividedWeight w{.slot = s, .whole = slot.start, .copied_by = kNone};
     const std::span<const NodeId> readers = readers_[slot.start];
@@ -94,9 +95,10 @@ class WeightDivider {
       w.copied_by = readers[0], w.whole = p_.node(readers[0]).out[0];
     }
     w.in.assign(readers_[w.whole].begin(), readers_[w.whole].end());
-    w.piece = out_.add({.spec = {Shape{piece_elements(value.spec.numel(), ranks_)}, value.spec.dtype},
-                        .role = Role::weight,
-                        .scope = value.scope});
+    w.piece =
+        out_.add({.spec = {Shape{piece_elements(value.spec.numel(), ranks_)}, value.spec.dtype},
+                  .role = Role::weight,
+                  .scope = value.scope});
     weights_.push_back(std::move(w));
   }
 
@@ -122,7 +124,8 @@ class WeightDivider {
     }
     for (size_t k = 0; k < weights_.size(); ++k) {
       const DividedWeight& w = weights_[k];
-      auto cut = std::find_if_not(w.in.begin(), w.in.end(), [&](NodeId n) { return is_forward(n); });
+      auto cut =
+          std::find_if_not(w.in.begin(), w.in.end(), [&](NodeId n) { return is_forward(n); });
       if (const auto end = other_end(w, firsts)) cut = w.in.begin() + std::ptrdiff_t(*end);
       for (const auto& [begin, end] : {std::pair{w.in.begin(), cut}, std::pair{cut, w.in.end()}}) {
         if (begin != end) uses_.push_back({.weight = k, .readers = {begin, end}});
@@ -250,7 +253,8 @@ Program read_second_gathers(Program p) {
       if (std::exchange(moves[*at], 1)) continue;
       for (ValueId v : p.node(*at).in) {  // copies of pieces
         const NodeId producer = p.value(v).producer;
-        if (producer != kNone && producer > clone) brought[clone].push_back(producer), moves[producer] = 1;
+        if (producer != kNone && producer > clone)
+          brought[clone].push_back(producer), moves[producer] = 1;
       }
       brought[clone].push_back(*at);
     }

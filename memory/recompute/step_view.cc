@@ -32,8 +32,8 @@ StepView::StepView(const Program& p, const RecomputeOptions& options) : program(
   for (size_t v = 0; v < values; ++v) {
     const NodeId producer = p.values[v].producer;
     const Storage* s = storage[v] == kNone ? nullptr : &storages[storage[v]];
-    pinned[v] = producer == kNone || again[ValueId(v)] != kNone || !s || s->persistent || s->input || s->output ||
-                p.node(producer).phase != Phase::forward;
+    pinned[v] = producer == kNone || again[ValueId(v)] != kNone || !s || s->persistent ||
+                s->input || s->output || p.node(producer).phase != Phase::forward;
     if (pinned[v]) continue;
     for (NodeId r : readers[v]) {
       const Node& reader = p.node(r);

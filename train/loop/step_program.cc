@@ -100,10 +100,11 @@ class StepRecorder {
   void record() {
     const Val loss = update_.is_whole() ? make_loss() : recorded_.loss;
     b_.output("loss", loss);  // before any state is written
-    std::optional<KeptStatistics> statistics;
-    if (update_.is_whole()) statistics.emplace(b_, update_, kind_, recorded_.moved, scalars_);
     std::vector<Val> gradients = make_gradients();
     if (update_.divides_weights()) divide();
+    // Behind the backward pass: where layers run again, it has brought their statistics too.
+    std::optional<KeptStatistics> statistics;
+    if (update_.is_whole()) statistics.emplace(b_, update_, kind_, recorded_.moved, scalars_);
     if (!kind_.updates()) {
       if (!statistics) move_own_statistics();
       return;

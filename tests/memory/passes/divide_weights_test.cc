@@ -118,10 +118,10 @@ TEST(DividedWeights, AreGatheredForEachLayerAndEachPass) {
   const int64_t weight = 16 * 16 * 4, bias = 32 * 16 * 4;
   const Program p = step_of({.layers = 3, .together = weight + bias});
   verify(p);
-  // A bias is read by no backward pass, so a second gather has two layers' weights within the bytes.
-  EXPECT_EQ(gathered(p), (std::vector<std::string>{
-                             "layer0/w layer0/bias ", "layer1/w layer1/bias ",
-                             "layer2/w layer2/bias ", "layer2/w layer1/w "}));
+  // A bias is read by no backward pass, so a second gather has two layers' weights within the
+  // bytes.
+  EXPECT_EQ(gathered(p), (std::vector<std::string>{"layer0/w layer0/bias ", "layer1/w layer1/bias ",
+                                                   "layer2/w layer2/bias ", "layer2/w layer1/w "}));
   EXPECT_TRUE(has_divided_weights(p));
   EXPECT_FALSE(has_divided_weights(step_of({.layers = 3})));
   const Readers readers(p);
@@ -163,7 +163,8 @@ TEST(DividedWeights, ThatAreTiedAreGatheredForEachEnd) {
   }
   ASSERT_EQ(of_table.size(), 2u);
   const Readers readers(p);
-  const auto first = readers[p.node(of_table[0]).out[0]], second = readers[p.node(of_table[1]).out[0]];
+  const auto first = readers[p.node(of_table[0]).out[0]],
+             second = readers[p.node(of_table[1]).out[0]];
   EXPECT_EQ(first.size(), 1u);
   EXPECT_EQ(p.node(of_table[1]).phase, Phase::forward);
   EXPECT_EQ(p.node(second.front()).phase, Phase::forward);
@@ -203,8 +204,8 @@ TEST(DividedWeights, ClonesReadTheSecondGather) {
   int clones = 0;
   for (const Recompute recompute : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     for (const int64_t together : {int64_t(1), int64_t(4000)}) {
-      const Program p = step_of(
-          {.layers = 9, .together = together, .tied = true, .biases = false, .rows = 256});
+      const Program p =
+          step_of({.layers = 9, .together = together, .tied = true, .biases = false, .rows = 256});
       KernelCache cache(cpu_device(1));
       CompileOptions options;
       options.recompute = recompute, options.recompute_options.heavy = 1e9;

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "memory/compile.h"
+#include "ops/exchange/exchange.h"
 #include "ops/kernels/tiles.h"
 #include "tests/support/files.h"
 #include "tests/support/thread_group.h"
@@ -221,7 +223,8 @@ TEST_F(Ranks, SameBitsOfAveragesOfCheckpoints) {
   run("from-one", 1, {"train.init_from=" + (dir_ / "alone1").string()});
   for (const char* shard : {"optimizer", "weights"}) {
     const std::string out = std::string("from") + shard;
-    run(out, 2, {"train.init_from=" + (dir_ / "alone1").string(), std::string("train.shard=") + shard});
+    run(out, 2,
+        {"train.init_from=" + (dir_ / "alone1").string(), std::string("train.shard=") + shard});
     EXPECT_TRUE(state("from-one") == state(out)) << shard;
   }
   EXPECT_TRUE(read_file(dir_ / "alone1/average.safetensors") ==
@@ -272,6 +275,31 @@ TEST_F(Ranks, SendWhatTheTableSays) {
     const int64_t gathered = k * (ranks - 1) * (weights + again), out = (ranks - 1) * weights;
     EXPECT_EQ(run_with("ordered", "weights"), kSteps * (gathered + out + small)) << ranks;
     EXPECT_EQ(run_with("library", "weights"), kSteps * (gathered + k * out + small)) << ranks;
+  }
+}
+
+// On every rank, whatever is divided: the highest byte that a step writes is the plan's.
+TEST_F(Ranks, TouchWhatIsPlanned) {
+  fs::create_directories(dir_ / "peaks");
+  for (const char* shard : {"none", "optimizer", "gradients", "weights"}) {
+    for (const char* recompute : {"none", "echo"}) {
+      test::as_ranks(4, [&](std::shared_ptr<Group> group) {
+        const TrainArgs a = args(
+            "peaks",
+            {std::string("train.shard=") + shard, std::string("memory.recompute=") + recompute},
+            group);
+        Trainer trainer(a, make_task(a));
+        Executable& step = trainer.largest();
+        step.memory().fill_canary();
+        step.run();
+        const int64_t touched = step.memory().recorded_peak();
+        const int64_t planned = step.compiled().plan.device().bytes;
+        EXPECT_LE(touched, planned) << shard << ", " << recompute << ", rank " << group->rank();
+        // What lies highest in a step that recomputes need not be written to its end.
+        EXPECT_GE(touched, std::string(recompute) == "none" ? planned : planned - 1024)
+            << shard << ", rank " << group->rank();
+      });
+    }
   }
 }
 
@@ -373,24 +401,28 @@ TEST(Updates, AreDividedAlongATree) {
   }
 }
 
-// transformer_base on four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are
-// cut at tiles.
+// transformer_base's step of four micro-batches.
+Program base_step(int64_t ranks, const char* shard) {
+  Config config = load_config(
+      find_config("transformer_base"),
+      {parse_set("train.accumulate=4"), parse_set(std::string("train.shard=") + shard)});
+  use_published_sizes(config);
+  config = with_ranks(config, ranks);
+  const std::unique_ptr<Task> task = make_task(config);
+  return record_plan_step(*task, config, task->bucket_lengths(0));
+}
+std::map<Role, int64_t> state_bytes(int64_t ranks, const char* shard) {
+  const Program step = base_step(ranks, shard);
+  std::map<Role, int64_t> bytes;
+  for (const StateSlot& slot : step.state) {
+    if (slot.name.starts_with(kAccumulator)) continue;
+    bytes[slot.role] += step.value(slot.start).spec.bytes();
+  }
+  return bytes;
+}
+
+// On four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are cut at tiles.
 TEST(RankedSteps, DivideTheOptimizersState) {
-  const auto state_bytes = [](int64_t ranks, const char* shard) {
-    Config config = load_config(
-        find_config("transformer_base"),
-        {parse_set("train.accumulate=4"), parse_set(std::string("train.shard=") + shard)});
-    use_published_sizes(config);
-    config = with_ranks(config, ranks);
-    const std::unique_ptr<Task> task = make_task(config);
-    const Program step = record_plan_step(*task, config, task->bucket_lengths(0));
-    std::map<Role, int64_t> bytes;
-    for (const StateSlot& slot : step.state) {
-      if (slot.name.starts_with(kAccumulator)) continue;
-      bytes[slot.role] += step.value(slot.start).spec.bytes();
-    }
-    return bytes;
-  };
   auto whole = state_bytes(4, "none"), pieces = state_bytes(4, "optimizer");
   const int64_t moments = whole[Role::optimizer_state];
   EXPECT_EQ(moments, state_bytes(1, "optimizer")[Role::optimizer_state]);
@@ -398,6 +430,45 @@ TEST(RankedSteps, DivideTheOptimizersState) {
   EXPECT_GE(pieces[Role::optimizer_state], moments / 4);
   EXPECT_LE(pieces[Role::optimizer_state], moments / 4 * 1.01);
   EXPECT_EQ(pieces[Role::weight], whole[Role::weight]);
+}
+
+// And of the weights; beside the pieces the step holds the wholes that it reads just then: at most
+// two groups and the table that makes the logits. The plan falls by as much.
+TEST(RankedSteps, DivideTheWeights) {
+  constexpr int64_t kGroup = int64_t(25) << 20;  // train.bucket: auto
+  auto whole = state_bytes(4, "none"), pieces = state_bytes(4, "weights");
+  const int64_t all = whole[Role::weight] + whole[Role::optimizer_state];
+  const int64_t divided = pieces[Role::weight] + pieces[Role::optimizer_state];
+  EXPECT_EQ(all, 756'596'736);
+  EXPECT_GE(divided, all / 4);
+  EXPECT_LE(divided, all / 4 * 1.01);
+
+  const auto planned = [](const char* shard) {
+    const Program step = base_step(4, shard);
+    KernelCache cache(cpu_device(1));
+    return compile(step, cache, StateLayout(step));
+  };
+  const Compiled before = planned("none"), after = planned("weights");
+  const Program& p = after.program;
+  const Readers readers(p);
+  std::vector<int64_t> held(size_t(p.node_count()), 0);
+  int64_t table = 0;
+  for (const NodeId n : p.nodes.ids()) {
+    if (p.node(n).op != &all_gather_op) continue;
+    for (const ValueId v : p.node(n).out) {
+      if (v == kNone || p.value(v).role != Role::weight) continue;
+      const int64_t bytes = p.value(v).spec.bytes();
+      table = std::max(table, bytes);
+      for (NodeId m = n; m <= readers[v].back(); ++m) held[size_t(m)] += bytes;
+    }
+  }
+  const int64_t most = *std::max_element(held.begin(), held.end());
+  std::printf("wholes held at a time: at most %lld bytes, the table %lld\n",
+              static_cast<long long>(most), static_cast<long long>(table));
+  EXPECT_GE(most, table);
+  EXPECT_LE(most, table + 2 * kGroup);
+  const int64_t saved = before.plan.device().bytes - after.plan.device().bytes;
+  EXPECT_GE(saved, all - divided - most);
 }
 
 // The sums that are there when a micro-batch is done: those of the bits of its number.
