@@ -12,6 +12,7 @@ namespace pal {
 namespace {
 
 constexpr double kZero = 1e-11;
+constexpr double kNear = 1e-6;
 constexpr int kMostCorners = 100'000;  // rounding may make a circle where there is none
 
 // Solves a square system whose rows end with the right side; by Gauss, with pivots. All that the
@@ -72,7 +73,22 @@ std::vector<double> most_within(const std::vector<Limit>& limits, const std::vec
     }
     corner[r][m] = limits[r].most;
   }
-  const std::vector<double> at = solved(std::move(corner));
+  // What a limit is worth at this corner: none may be worth less than nothing, and no unknown more
+  // than its limits cost. Many steps with numbers that are nearly nothing may end elsewhere.
+  std::vector<std::vector<double>> prices(m, std::vector<double>(m + 1, 0));
+  for (size_t i = 0; i < m; ++i) {
+    for (size_t r = 0; r < m; ++r) prices[i][r] = corner[r][i];
+    prices[i][m] = basic[i] < n ? gain[basic[i]] : 0;
+  }
+  const std::vector<double> at = solved(std::move(corner)), price = solved(std::move(prices));
+  std::vector<double> cost(n, 0);
+  for (size_t r = 0; r < m; ++r) {
+    for (size_t c = 0; c < n; ++c) cost[c] += price[r] * limits[r].part[c];
+  }
+  bool best = true;
+  for (size_t r = 0; r < m; ++r) best = best && at[r] > -kNear && price[r] > -kNear;
+  for (size_t c = 0; c < n; ++c) best = best && cost[c] > gain[c] - kNear;
+  if (!best) throw ProgramError("[linear] a corner that is not the best one");
   std::vector<double> x(n, 0);
   for (size_t i = 0; i < m; ++i) {
     if (basic[i] < n) x[basic[i]] = at[i];

@@ -100,7 +100,7 @@ void Trainer::check_alike() {
   ranks_.require_alike(
       {{"the configuration", as_all_are_told(config_)},
        {"the machine: processor, device, libraries", numerics_of(programs_.device())},
-       {"the data", state_.position},
+       {"the data and their place in it", state_.position},
        {"the step they go on from", std::to_string(state_.step)},
        {"the values that they round", rounding_of(largest().program())},
        {"what they exchange", exchanges_of(largest().program())}});

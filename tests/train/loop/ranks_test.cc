@@ -517,22 +517,39 @@ TEST(Updates, NullIsOneMicroBatchARank) {
 }
 
 TEST_F(Ranks, ThatDifferAreNamed) {
-  const auto fails = [&](const std::string& what, const std::function<Sets(int)>& sets_of) {
-    fs::create_directories(dir_ / "differ");
+  using Made = std::function<std::unique_ptr<Trainer>(int rank, const std::shared_ptr<Group>&)>;
+  const auto fails = [&](const std::string& what, const Made& made) {
+    SCOPED_TRACE(what);
+    std::string said = "ranks that differ went on";
     try {
-      test::as_ranks(3, [&](std::shared_ptr<Group> group) {
-        const TrainArgs a = args("differ", sets_of(group->rank()), group);
-        Trainer trainer(a, make_task(a));
-      });
-      ADD_FAILURE() << "ranks that differ went on: " << what;
+      test::as_ranks(3, [&](std::shared_ptr<Group> group) { made(group->rank(), group); });
     } catch (const UsageError& error) {
-      EXPECT_NE(std::string(error.what()).find("rank 0 and rank 2 differ in " + what),
-                std::string::npos)
-          << error.what();
+      said = error.what();
     }
+    EXPECT_NE(said.find("rank 0 and rank 2 differ in " + what), std::string::npos) << said;
   };
-  fails("the configuration", [](int rank) {
-    return Sets{"train.accumulate=3", rank == 2 ? "train.lr=0.1" : "train.lr=0.2"};
+  const Sets three{"train.accumulate=3"};
+  fs::create_directories(dir_ / "differ");
+  fails("the configuration", [&](int rank, const auto& group) {
+    const TrainArgs a =
+        args("differ", {three[0], rank == 2 ? "train.lr=0.1" : "train.lr=0.2"}, group);
+    return std::make_unique<Trainer>(a, make_task(a));
+  });
+  // Files that have another content under the same name.
+  const auto of_another = [&](const std::string& set) {
+    return [&, set](int rank, const auto& group) {
+      const TrainArgs a = args("differ", three, group);
+      const TrainArgs other = args("differ", {three[0], set}, group);
+      return std::make_unique<Trainer>(a, make_task(rank == 2 ? other : a));
+    };
+  };
+  fails("the data", of_another("data.max_length=11"));
+  fails("what they exchange", of_another("model.hidden=28"));
+  run("six", 1, three);
+  run("three", 1, {three[0], "train.steps=3"});
+  fails("the data", [&](int rank, const auto& group) {
+    const TrainArgs a = args(rank == 2 ? "three" : "six", three, group);
+    return std::make_unique<Trainer>(a, make_task(a));
   });
 }
 
