@@ -16,13 +16,15 @@ std::string name_of(const Program& program, Val weight) {
                      to_string(weight.spec()) + ", is not the newest value of a state slot");
 }
 
-void update(Builder& builder, const OptimizerSpec& spec, Val w, Val g, Val scalars, Val gate) {
+// `rank`: of the whole weight, its number of axes.
+void update(Builder& builder, const OptimizerSpec& spec, Val w, int rank, Val g, Val scalars,
+            Val gate) {
   const std::string name = name_of(builder.program(), w);
   auto slot = [&](const char* kind) {
     return builder.state(std::string("optimizer/") + kind + "/" + name, {g.shape(), DType::f32},
                          Role::optimizer_state);
   };
-  const float decay = spec.decay_vectors || w.shape().rank() > 1 ? spec.weight_decay : 0.0f;
+  const float decay = spec.decay_vectors || rank > 1 ? spec.weight_decay : 0.0f;
   using Kind = OptimizerSpec::Kind;
   switch (spec.kind) {
     case Kind::sgd: sgd(w, g, scalars, gate, {spec.lr, decay, spec.clip_value, spec.ranks}); return;
@@ -45,7 +47,8 @@ void update(Builder& builder, const OptimizerSpec& spec, Val w, Val g, Val scala
 }  // namespace
 
 void apply_optimizer(Builder& builder, const OptimizerSpec& spec, std::span<const Val> weights,
-                     std::span<const Val> gradients, Val scalars, Val gate) {
+                     std::span<const Val> gradients, Val scalars, Val gate,
+                     std::span<const Val> wholes) {
   if (weights.size() != gradients.size()) {
     throw ProgramError("optimizer: " + std::to_string(weights.size()) + " weights, but " +
                        std::to_string(gradients.size()) + " gradients");
@@ -54,7 +57,8 @@ void apply_optimizer(Builder& builder, const OptimizerSpec& spec, std::span<cons
     if (!gradients[i]) continue;
     const Node in_scope{.scope = builder.program().value(weights[i].id).scope};
     Builder::Within where(builder, in_scope, Phase::update);
-    update(builder, spec, weights[i], gradients[i], scalars, gate);
+    const int rank = (wholes.empty() ? weights : wholes)[i].shape().rank();
+    update(builder, spec, weights[i], rank, gradients[i], scalars, gate);
   }
 }
 

@@ -27,8 +27,10 @@ constexpr auto names(OptimizerSpec::Kind) {
 // gradient, of a weight that the loss does not reach, updates nothing. Slots, zero at first:
 // "optimizer/m/<weight>" (momentum, nesterov, adam, adamw) and "optimizer/v/<weight>" (adam,
 // adamw). The nodes belong to the weights' scopes. `gate` may be null. ProgramError where a value
-// is no state, or the spans differ in length.
+// is no state, or the spans differ in length. `wholes`: of weights that are pieces themselves, what
+// they are pieces of; empty: weights are whole.
 void apply_optimizer(Builder& builder, const OptimizerSpec& spec, std::span<const Val> weights,
-                     std::span<const Val> gradients, Val scalars, Val gate);
+                     std::span<const Val> gradients, Val scalars, Val gate,
+                     std::span<const Val> wholes = {});
 
 }  // namespace pal

@@ -6,6 +6,7 @@
 
 #include "core/prepare.h"
 #include "core/rewriter.h"
+#include "memory/passes/divide_weights.h"
 #include "memory/passes/encode.h"
 
 namespace pal {
@@ -102,7 +103,9 @@ class Inserter {
       if (node.phase != Phase::forward && node.phase != Phase::update) read_clones(node);
       out_.replace(n, std::move(node));
     }
-    return {.program = out_.finish(), .count = int(list_.clones.size()), .cost = cost_};
+    return {.program = read_second_gathers(out_.finish()),
+            .count = int(list_.clones.size()),
+            .cost = cost_};
   }
 
  private:

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/rewriter.h"
+#include "memory/passes/divide_weights.h"
 
 namespace pal {
 namespace {
@@ -126,7 +127,7 @@ class Rerunner {
       ++clones.count;
       clones.cost.flops += view_.cost[n].flops, clones.cost.bytes += view_.cost[n].bytes;
     });
-    clones.program = out.finish();
+    clones.program = read_second_gathers(out.finish());
     return clones;
   }
 

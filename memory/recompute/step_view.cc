@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/prepare.h"
+#include "memory/passes/divide_weights.h"
 #include "memory/storages/storages.h"
 
 namespace pal {
@@ -26,12 +27,13 @@ StepView::StepView(const Program& p, const RecomputeOptions& options) : program(
   storage.assign(storages.of.begin(), storages.of.end());
   for (const Storage& s : storages.list) storage_bytes.push_back(align_up(s.bytes));
 
+  const ByValue<ValueId> again = second_gathers(p);
   NodeId last_backward = kNone;  // the last node that may come to read a clone
   for (size_t v = 0; v < values; ++v) {
     const NodeId producer = p.values[v].producer;
     const Storage* s = storage[v] == kNone ? nullptr : &storages[storage[v]];
-    pinned[v] = producer == kNone || !s || s->persistent || s->input || s->output ||
-                p.node(producer).phase != Phase::forward;
+    pinned[v] = producer == kNone || again[ValueId(v)] != kNone || !s || s->persistent ||
+                s->input || s->output || p.node(producer).phase != Phase::forward;
     if (pinned[v]) continue;
     for (NodeId r : readers[v]) {
       const Node& reader = p.node(r);

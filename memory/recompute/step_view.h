@@ -22,7 +22,7 @@ struct StepView {
   // The first and last node after the forward phase that reads it; kNone: no such node.
   ByValue<NodeId> first_use, last_use;
   // Alive whatever is recomputed (state, inputs, outputs, their views, and what updates
-  // read), so reading it again costs nothing.
+  // read), or gathered again for the backward pass, so reading it again costs nothing.
   ByValue<char> pinned;
   ByValue<StorageId> storage;        // values that share bytes through views
   ByStorage<int64_t> storage_bytes;  // aligned

@@ -161,6 +161,7 @@ void ProgramSet::declare(const Program& program) {
 
 Executable& ProgramSet::add(const std::string& name, Program program,
                             const CompileOptions& options) {
+  if (rewrite_) program = rewrite_(std::move(program));
   declare(program);
   return install(name,
                  std::make_unique<Compiled>(compile(std::move(program), cache_, layout_, options)));

@@ -2,6 +2,7 @@
 // share one arena, in which the state lies first, so a weight has one address for all of them.
 #pragma once
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -146,6 +147,9 @@ class ProgramSet {
  public:
   ProgramSet(CompileOptions options, const Device& device, PoolShare share = {});
 
+  // From here on programs are rewritten as they are added, before anything else: those of a task
+  // that does not know how the set's state is divided.
+  void rewrite_recorded(std::function<Program(Program)> rewrite) { rewrite_ = std::move(rewrite); }
   // Makes room for a program's state slots. Once a program is compiled the state is fixed: a set
   // whose first program does not carry all of it declares the others first.
   void declare(const Program& program);
@@ -185,6 +189,7 @@ class ProgramSet {
  private:
   Executable& install(const std::string& name, std::unique_ptr<Compiled> compiled);
 
+  std::function<Program(Program)> rewrite_;  // null: as they are
   CompileOptions options_;
   PoolShare share_;
   KernelCache cache_;

@@ -78,6 +78,9 @@ class Demand {
         const NodeId producer = p_.value(v).producer;
         if (producer != kNone && !std::exchange(done_[producer], 1)) list.push_back(producer);
       }
+      for (NodeId w : p_.node(list[i]).waits) {  // exchanges keep their order
+        if (!std::exchange(done_[w], 1)) list.push_back(w);
+      }
     }
     std::sort(list.begin(), list.end());
     for (NodeId m : list) {

@@ -13,7 +13,6 @@ const std::vector<Available>& available_values() {
   static constexpr auto all = names(Recompute());
   static const std::vector<Available> table = {
       {"memory.recompute", {all.begin(), all.end()}},
-      {"train.shard", {"none", "optimizer", "gradients"}},
   };
   return table;
 }

@@ -65,7 +65,7 @@ EmaWeights::EmaWeights(ProgramSet& programs, double decay, int64_t updates,
   if (!file_ || std::fflush(file_.get()) != 0) fail("written");
   for (const auto& [weight, average] : pairs) {
     auto* to = reinterpret_cast<float*>(weight->data);
-    const bool pieces = sharded.divides() && !sharded.is_piece(*weight);
+    const bool pieces = sharded.is_piece(*average) && !sharded.is_piece(*weight);
     std::vector<std::byte> whole;
     if (pieces) whole = sharded.gather(*average);
     const auto* from = reinterpret_cast<const float*>(pieces ? whole.data() : average->data);

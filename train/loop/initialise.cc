@@ -100,9 +100,14 @@ void draw_initial(const Init& init, const Shape& shape, uint64_t seed, const std
   }
 }
 
-void initialise(ProgramSet& programs, uint64_t seed) {
+void initialise(ProgramSet& programs, uint64_t seed, const ShardedState& sharded) {
   for (const StateTensor& slot : programs.state()) {
-    if (slot.spec.dtype == DType::f32) {
+    if (sharded.is_piece(slot) && slot.spec.dtype == DType::f32) {
+      const TensorSpec& spec = sharded.whole(slot);
+      std::vector<float> whole(size_t(spec.numel()));
+      draw_initial(slot.init, spec.shape, seed, slot.name, whole.data());
+      sharded.take_own(slot, reinterpret_cast<const std::byte*>(whole.data()));
+    } else if (slot.spec.dtype == DType::f32) {
       draw_initial(slot.init, slot.spec.shape, seed, slot.name,
                    reinterpret_cast<float*>(slot.data));
     } else if (slot.init.kind == Init::Kind::constant && slot.init.a == 0) {

@@ -48,6 +48,8 @@ class Update {
   DType travels_as() const { return travels_; }
   // Whether the sums of gradients, and what the optimizer keeps, are a piece on each rank.
   bool has_pieces() const { return ranks_ > 1 && shard_ != Shard::none; }
+  // Whether weights are pieces too, gathered where they are read.
+  bool divides_weights() const { return ranks_ > 1 && shard_ == Shard::weights; }
   // Whether every micro-batch's gradients are summed over ranks, so that accumulators are pieces
   // too. Along a tree they cannot be: it needs each rank's sums by themselves.
   bool sums_each() const {

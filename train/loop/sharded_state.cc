@@ -14,14 +14,16 @@ constexpr int64_t kWindowBytes = int64_t(64) << 20;  // bytes that rank 0 holds 
 
 }  // namespace
 
-ShardedState::ShardedState(std::shared_ptr<Group> group, const Program& whole)
-    : group_(std::move(group)) {
+ShardedState::ShardedState(std::shared_ptr<Group> group, const Program& whole, bool weights)
+    : group_(std::move(group)), weights_(weights) {
   for (const StateSlot& slot : whole.state) whole_[slot.name] = whole.value(slot.start).spec;
 }
 
 bool ShardedState::is_piece(const StateTensor& slot) const {
-  const auto found = whole_.find(slot.name);
-  return group_ && found != whole_.end() && !(found->second == slot.spec);
+  // By role: a piece of a small vector has the vector's shape.
+  const bool divided =
+      slot.role == Role::optimizer_state || (weights_ && slot.role == Role::weight);
+  return group_ && divided && whole_.contains(slot.name);
 }
 
 const TensorSpec& ShardedState::whole(const StateTensor& slot) const {
@@ -38,6 +40,12 @@ std::pair<int64_t, int64_t> ShardedState::own(const StateTensor& slot) const {
   if (!is_piece(slot)) return {0, slot.spec.bytes()};
   const Divided d = divided(slot);
   return {d.begin(group_->rank()), d.bytes(group_->rank())};
+}
+
+void ShardedState::take_own(const StateTensor& slot, const std::byte* whole) const {
+  const auto [begin, bytes] = own(slot);
+  std::memcpy(slot.data, whole + begin, size_t(bytes));
+  std::memset(slot.data + bytes, 0, size_t(slot.spec.bytes() - bytes));
 }
 
 void ShardedState::collect(const StateTensor& slot, const Write& write) const {
@@ -64,8 +72,11 @@ void ShardedState::collect(const StateTensor& slot, const Write& write) const {
 
 std::vector<std::byte> ShardedState::gather(const StateTensor& slot) const {
   std::vector<std::byte> all(size_t(whole(slot).bytes()));
-  const Divided d =
-      is_piece(slot) ? divided(slot) : Divided{int64_t(all.size()), int64_t(all.size())};
+  if (!is_piece(slot)) {
+    std::memcpy(all.data(), slot.data, all.size());
+    return all;
+  }
+  const Divided d = divided(slot);
   std::vector<std::byte> rows(size_t(d.piece * group_->size()));
   group_->share(slot.data, rows.data(), d.piece);
   std::memcpy(all.data(), rows.data(), all.size());  // pieces follow each other without gaps

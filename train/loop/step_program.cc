@@ -7,6 +7,7 @@
 #include "autograd/optimizer.h"
 #include "core/error.h"
 #include "core/scalars.h"
+#include "memory/passes/divide_weights.h"
 #include "ops/elementwise/add.h"
 #include "ops/sums/gates.h"
 #include "ops/tensors/casts.h"
@@ -93,14 +94,17 @@ class StepRecorder {
       weights_.push_back({&b, slot.start});
       names_.push_back(slot.name);
     }
+    owned_ = weights_;
   }
 
   void record() {
     const Val loss = update_.is_whole() ? make_loss() : recorded_.loss;
     b_.output("loss", loss);  // before any state is written
+    std::vector<Val> gradients = make_gradients();
+    if (update_.divides_weights()) divide();
+    // Behind the backward pass: where layers run again, it has brought their statistics too.
     std::optional<KeptStatistics> statistics;
     if (update_.is_whole()) statistics.emplace(b_, update_, kind_, recorded_.moved, scalars_);
-    std::vector<Val> gradients = make_gradients();
     if (!kind_.updates()) {
       if (!statistics) move_own_statistics();
       return;
@@ -110,16 +114,17 @@ class StepRecorder {
     }
     const Val gate = finish(gradients, loss);
     OptimizerSpec optimizer = optimizer_of(config_);
-    if (update_.has_pieces()) optimizer.ranks = update_.ranks();
-    apply_optimizer(b_, optimizer, weights_, gradients, scalars_, gate);
-    if (update_.has_pieces()) gather_weights(b_, weights_, update_, bucket_bytes(config_));
+    const bool gathers = update_.has_pieces() && !update_.divides_weights();
+    if (gathers) optimizer.ranks = update_.ranks();
+    apply_optimizer(b_, optimizer, owned_, gradients, scalars_, gate, weights_);
+    if (gathers) gather_weights(b_, weights_, update_, bucket_bytes(config_));
     if (statistics) {
       statistics->move(gate);
     } else {
       move_statistics(b_, recorded_.moved, gate);
     }
     if (config_.ema->has_value()) {
-      append_ema(b_, weights_, **config_.ema, gate, optimizer.ranks);
+      append_ema(b_, owned_, **config_.ema, gate, optimizer.ranks);
     }
   }
 
@@ -164,6 +169,13 @@ class StepRecorder {
     }
     return gradients;
   }
+  // What the forward and the backward pass read as weights is gathered from here on.
+  void divide() {
+    b_.program() = divide_weights(b_.take(), update_.ranks(), bucket_bytes(config_));
+    for (size_t i = 0; i < names_.size(); ++i) {
+      owned_[i].id = b_.program().find_state(names_[i])->start;
+    }
+  }
   // Of a micro-batch by itself.
   void move_own_statistics() {
     const bool in_pair = *config_.overlap_micro_batches;
@@ -195,7 +207,8 @@ class StepRecorder {
   const Update update_;
   const Val scalars_;
   const Recorded recorded_;
-  std::vector<Val> weights_;
+  std::vector<Val> weights_;  // whole
+  std::vector<Val> owned_;    // what this rank updates: pieces, where weights are divided
   std::vector<std::string> names_;
 };
 

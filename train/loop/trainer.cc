@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/scalars.h"
+#include "memory/passes/divide_weights.h"
 #include "memory/passes/encode.h"
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
@@ -55,6 +56,13 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
       sharded_(sharded_state()),
       watch_(programs_.device().accelerator,
              *config_.train.log_every * steps_.update().per_rank()) {
+  if (sharded_.divides_weights()) {
+    // Validation and decoding are recorded with whole weights.
+    const int64_t ranks = config_.ranks, bytes = bucket_bytes(config_.train);
+    programs_.rewrite_recorded([=](Program p) {
+      return has_divided_weights(p) ? std::move(p) : divide_weights(p, ranks, bytes);
+    });
+  }
   task_->take_share(ranks_.share(steps_.update()));
   steps_.add_largest_pair();
   // No rank waits while another plans a step that only it has met.
@@ -66,7 +74,7 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
   } else {
-    initialise(programs_, uint64_t(*config_.train.seed));
+    initialise(programs_, uint64_t(*config_.train.seed), sharded_);
     if (config_.train.init_from->has_value())
       load_initial(**config_.train.init_from, programs_, sharded_);
     state_.position = task_->position();
@@ -79,7 +87,8 @@ ShardedState Trainer::sharded_state() const {
   if (!steps_.update().has_pieces()) return {};
   Config alone = config_;
   alone.ranks = 1;
-  return {args_.group, record_plan_step(*task_, alone, task_->bucket_lengths(0))};
+  return {args_.group, record_plan_step(*task_, alone, task_->bucket_lengths(0)),
+          steps_.update().divides_weights()};
 }
 
 // Ranks that differ would wait for each other, or train different weights.

@@ -86,6 +86,8 @@ class Trainer {
   void write_end(int64_t step, const std::string& reason);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
   void validate(bool scheduled);
+  // How ranks deal out validation: where they gather weights together, each does all of it.
+  Dealt dealt() const { return sharded_.divides_weights() ? Dealt() : ranks_.dealt(); }
   void save();
   void save_best();
   void keep();  // train.keep_last, of what was saved last

@@ -38,7 +38,7 @@ void Trainer::validate(bool scheduled) {
   if (config_.train.ema->has_value()) {
     averages.emplace(programs_, **config_.train.ema, state_.step, sharded_);
   }
-  const Validation valid = task_->validate(programs_, "valid", ranks_.dealt());
+  const Validation valid = task_->validate(programs_, "valid", dealt());
   validated_ = state_.step;
   samples_of_valid_ = valid.samples;
   std::string line = "valid  step " + std::to_string(state_.step) + "  loss " +
@@ -99,7 +99,7 @@ void Trainer::try_average() {
   if (ranks_.writes()) average_checkpoints(files, file("average.safetensors"));
   ranks_.meet();
   load_weights(file("average.safetensors"), programs_, sharded_);
-  const Validation valid = task_->validate(programs_, "valid", ranks_.dealt());
+  const Validation valid = task_->validate(programs_, "valid", dealt());
   std::string line = "valid  mean of the last " + std::to_string(files.size()) +
                      " checkpoints  loss " + std::to_string(valid.loss).substr(0, 6);
   const auto [metric, higher] = judge(valid, line);
@@ -156,7 +156,7 @@ Validation Trainer::evaluate_best(const std::string& part) {
   if (std::filesystem::exists(file("best.safetensors"))) {
     load_weights(file("best.safetensors"), programs_, sharded_);
   }
-  return task_->validate(programs_, part, ranks_.dealt());
+  return task_->validate(programs_, part, dealt());
 }
 
 }  // namespace pal

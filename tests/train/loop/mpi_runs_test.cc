@@ -66,7 +66,7 @@ class MpiRuns : public RunTest {
 
 TEST_F(MpiRuns, HaveTheBitsOfOneProcess) {
   ASSERT_EQ(pal(words("one", 1, {"--steps", "6"})).status, 0);
-  for (const char* shard : {"none", "optimizer"}) {
+  for (const char* shard : {"none", "optimizer", "weights"}) {
     const std::string out = std::string("two-") + shard;
     const RunResult two =
         pal(words(out, 2, {"--steps", "6", "--set", std::string("train.shard=") + shard}));
@@ -113,7 +113,7 @@ TEST_F(MpiRuns, ThatLoseARankEndAndGoOn) {
       kill(pids[random() % pids.size()], SIGKILL);
       killed = std::chrono::steady_clock::now();
     });
-    const RunResult lost = pal(words(out, 2));
+    const RunResult lost = pal(words(out, 2, {"--set", "train.shard=weights"}));
     killer.join();
     const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - killed);
     if (lost.status == 0) continue;  // it was over already
@@ -121,7 +121,7 @@ TEST_F(MpiRuns, ThatLoseARankEndAndGoOn) {
     EXPECT_LT(seconds.count(), 10) << lost.err;
     const SafetensorsFile file = SafetensorsFile::open((dir_ / out / "last.safetensors").string());
     for (const TensorView& tensor : file.tensors()) file.check(tensor);
-    const RunResult resumed = pal(words(out, 4));
+    const RunResult resumed = pal(words(out, 4, {"--set", "train.shard=optimizer"}));
     ASSERT_EQ(resumed.status, 0) << resumed.err;
     EXPECT_TRUE(weights("whole") == weights(out)) << "round " << round;
   }
@@ -157,7 +157,7 @@ TEST_F(MpiRuns, NameARankThatHangs) {
 TEST_F(MpiRuns, EndTogetherWhereRankZeroCannotWrite) {
   const fs::path in_the_way = dir_ / "full/last.safetensors.tmp";
   fs::create_directories(in_the_way);
-  const RunResult full = pal(words("full", 2, {"--set", "train.shard=optimizer"}));
+  const RunResult full = pal(words("full", 2, {"--set", "train.shard=weights"}));
   EXPECT_EQ(full.status, 1) << full.err;
   EXPECT_NE(full.err.find("last.safetensors"), std::string::npos) << full.err;
   EXPECT_TRUE(processes(" full ").empty());

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "memory/compile.h"
+#include "ops/exchange/exchange.h"
 #include "ops/kernels/tiles.h"
 #include "tests/support/files.h"
 #include "tests/support/thread_group.h"
@@ -61,7 +63,8 @@ class Ranks : public testing::Test {
     a.resume = fs::exists(a.out / "last.safetensors");
     return a;
   }
-  // Starts a run or goes on with it. Returns the bytes that all ranks have sent in steps.
+  // Starts a run or goes on with it. Returns the bytes that all ranks have sent from the first to
+  // the last of its updates, in all but the last.
   int64_t run(const std::string& out, int ranks, const Sets& sets = {}) {
     fs::create_directories(dir_ / out);
     std::atomic<int64_t> sent{0};
@@ -70,8 +73,13 @@ class Ranks : public testing::Test {
       Trainer trainer(a, make_task(a));
       if (!a.resume && (!group || group->rank() == 0)) trainer.task().save_files(a.out);
       const std::atomic<bool> stop{false};
-      trainer.run(stop);
-      if (group) sent += group->sent_bytes();
+      int64_t first = -1, last = 0;
+      trainer.run(stop, [&] {
+        last = group ? group->sent_bytes() : 0;
+        if (first < 0) first = last;
+        return true;
+      });
+      if (first >= 0) sent += last - first;
     });
     return sent;
   }
@@ -93,7 +101,8 @@ class Ranks : public testing::Test {
     }
     return found;
   }
-  // Of one rank and of each of these, with the same options.
+  // Of one rank and of each of these, with the same options; of the last also where weights are
+  // divided.
   void same_for(const std::vector<int>& counts, const Sets& sets) {
     std::string words;
     for (const std::string& set : sets) words += set + " ";
@@ -106,6 +115,11 @@ class Ranks : public testing::Test {
       EXPECT_TRUE(state(alone) == state(out)) << ranks << " ranks";
       EXPECT_EQ(steps(alone), steps(out)) << ranks << " ranks";
     }
+    Sets divided = sets;
+    divided.emplace_back("train.shard=weights");
+    run(alone + "-weights", counts.back(), divided);
+    EXPECT_TRUE(state(alone) == state(alone + "-weights")) << counts.back() << " ranks";
+    EXPECT_EQ(steps(alone), steps(alone + "-weights")) << counts.back() << " ranks";
   }
 
   std::string config_ = kTranslator;
@@ -123,6 +137,7 @@ TEST_F(Ranks, SameBitsForAnyNumber) {
 TEST_F(Ranks, SameBitsWithClippedNormsAndAverages) {
   same_for({2, 4}, {"train.clip_norm=0.5", "train.ema=0.9"});
   same_for({4}, {"train.clip_value=0.01", "train.optimizer=nesterov", "train.weight_decay=0.01"});
+  same_for({2}, {"train.weight_decay=0.1", "train.decay_vectors=false"});
 }
 
 TEST_F(Ranks, SameBitsUnderOptionsOfMemory) {
@@ -142,7 +157,7 @@ TEST_F(Ranks, SameBitsHoweverStateIsDivided) {
     const Sets base{clip, "train.ema=0.9"};
     const std::string alone = "alone" + std::to_string(++runs_);
     run(alone, 1, base);
-    for (const char* shard : {"optimizer", "gradients"}) {
+    for (const char* shard : {"optimizer", "gradients", "weights"}) {
       for (const int ranks : {2, 4}) {
         const std::string out = alone + shard + std::to_string(ranks);
         run(out, ranks, {clip, "train.ema=0.9", std::string("train.shard=") + shard});
@@ -160,8 +175,10 @@ TEST_F(Ranks, SmallBucketsChangeNothing) {
   run("large", 2);
   run("small", 2, {"train.bucket=1KiB"});
   run("sharded", 2, {"train.bucket=1KiB", "train.shard=optimizer"});
+  run("gathered", 2, {"train.bucket=1KiB", "train.shard=weights"});
   EXPECT_TRUE(state("large") == state("small"));
   EXPECT_TRUE(state("large") == state("sharded"));
+  EXPECT_TRUE(state("large") == state("gathered"));
 }
 
 TEST_F(Ranks, SameBitsOfImages) {
@@ -193,16 +210,23 @@ TEST_F(Ranks, SameBitsWithinABudget) {
   ASSERT_GT(most, 0);
   Sets within = sets;
   within.push_back("memory.budget=" + std::to_string(most / 4 * 3));
-  within.emplace_back("train.shard=optimizer");
-  run("within", 2, within);
-  EXPECT_TRUE(state("plain") == state("within"));
+  for (const char* shard : {"optimizer", "weights"}) {
+    within.push_back(std::string("train.shard=") + shard);
+    run(std::string("within") + shard, 2, within);
+    EXPECT_TRUE(state("plain") == state(std::string("within") + shard)) << shard;
+    within.pop_back();
+  }
 }
 
 TEST_F(Ranks, SameBitsOfAveragesOfCheckpoints) {
   same_for({2}, {"train.average_last=2", "train.save_every=2", "train.keep_last=2"});
-  run("from", 2, {"train.init_from=" + (dir_ / "alone1").string(), "train.shard=optimizer"});
   run("from-one", 1, {"train.init_from=" + (dir_ / "alone1").string()});
-  EXPECT_TRUE(state("from") == state("from-one"));
+  for (const char* shard : {"optimizer", "weights"}) {
+    const std::string out = std::string("from") + shard;
+    run(out, 2,
+        {"train.init_from=" + (dir_ / "alone1").string(), std::string("train.shard=") + shard});
+    EXPECT_TRUE(state("from-one") == state(out)) << shard;
+  }
   EXPECT_TRUE(read_file(dir_ / "alone1/average.safetensors") ==
               read_file(dir_ / "alone1-2/average.safetensors"));
 }
@@ -211,8 +235,9 @@ TEST_F(Ranks, GoesOnWithAnyNumber) {
   run("whole", 1);
   run("parts", 4, {"train.steps=2", "train.shard=optimizer"});
   run("parts", 2, {"train.steps=3", "train.shard=gradients"});
+  run("parts", 4, {"train.steps=4", "train.shard=weights"});
   run("parts", 1, {"train.steps=5"});
-  run("parts", 4);
+  run("parts", 2, {"train.shard=weights"});
   EXPECT_TRUE(state("whole") == state("parts"));
 }
 
@@ -220,20 +245,23 @@ TEST_F(Ranks, GoesOnWithAnyNumber) {
 // for every tile.
 TEST_F(Ranks, SendWhatTheTableSays) {
   constexpr int64_t kSteps = 3;
-  run("one", 1, {"train.steps=3"});
+  run("one", 1, {"train.steps=4"});
   const SafetensorsFile file = SafetensorsFile::open((dir_ / "one/last.safetensors").string());
-  int64_t weights = 0, tiles = 0;
+  // What the backward pass reads: factors of products, neither summands nor tables of embeddings.
+  int64_t weights = 0, tiles = 0, again = 0;
   for (const TensorView& tensor : file.tensors()) {
     if (!names_weight(tensor.name)) continue;
     weights += int64_t(tensor.bytes);
     tiles += (int64_t(tensor.bytes) / 4 + kTile - 1) / kTile;
+    const bool factor = tensor.shape.size() == 2 && !tensor.name.ends_with("/embedding");
+    if (factor || tensor.name.ends_with("attention/v")) again += int64_t(tensor.bytes);
   }
-  ASSERT_GT(weights, 0);
+  ASSERT_GT(again, weights / 2);
   for (const int64_t ranks : {2, 4}) {
     const int64_t losses = 4 * ranks * (ranks - 1), all = 2 * (ranks - 1) * weights;
     const auto run_with = [&](const char* reduction, const char* shard) {
       return run(std::string(reduction) + shard + std::to_string(ranks), int(ranks),
-                 {"train.steps=3", std::string("train.reduction=") + reduction,
+                 {"train.steps=4", std::string("train.reduction=") + reduction,
                   std::string("train.shard=") + shard});
     };
     for (const char* reduction : {"ordered", "library"}) {
@@ -241,14 +269,45 @@ TEST_F(Ranks, SendWhatTheTableSays) {
       EXPECT_EQ(run_with(reduction, "optimizer"), kSteps * (all + losses + 4 * (ranks - 1) * tiles))
           << reduction << ranks;
     }
+    // Of k micro-batches a rank weights are gathered k times, most of them once more for the
+    // backward pass; pieces of gradients need no way back.
+    const int64_t k = 4 / ranks, small = losses + 4 * (ranks - 1) * tiles;
+    const int64_t gathered = k * (ranks - 1) * (weights + again), out = (ranks - 1) * weights;
+    EXPECT_EQ(run_with("ordered", "weights"), kSteps * (gathered + out + small)) << ranks;
+    EXPECT_EQ(run_with("library", "weights"), kSteps * (gathered + k * out + small)) << ranks;
+  }
+}
+
+// On every rank, whatever is divided: the highest byte that a step writes is the plan's.
+TEST_F(Ranks, TouchWhatIsPlanned) {
+  fs::create_directories(dir_ / "peaks");
+  for (const char* shard : {"none", "optimizer", "gradients", "weights"}) {
+    for (const char* recompute : {"none", "echo"}) {
+      test::as_ranks(4, [&](std::shared_ptr<Group> group) {
+        const TrainArgs a = args(
+            "peaks",
+            {std::string("train.shard=") + shard, std::string("memory.recompute=") + recompute},
+            group);
+        Trainer trainer(a, make_task(a));
+        Executable& step = trainer.largest();
+        step.memory().fill_canary();
+        step.run();
+        const int64_t touched = step.memory().recorded_peak();
+        const int64_t planned = step.compiled().plan.device().bytes;
+        EXPECT_LE(touched, planned) << shard << ", " << recompute << ", rank " << group->rank();
+        // What lies highest in a step that recomputes need not be written to its end.
+        EXPECT_GE(touched, std::string(recompute) == "none" ? planned : planned - 1024)
+            << shard << ", rank " << group->rank();
+      });
+    }
   }
 }
 
 // Rounded on their way: half the bytes of gradients and sums, near the same losses.
 TEST_F(Ranks, TravelInHalfTheBytes) {
-  const Sets sets{"train.steps=3"};
+  const Sets sets{"train.steps=4"};
   const int64_t whole = run("f32", 2, sets);
-  const int64_t half = run("bf16", 2, {"train.steps=3", "train.exchange=bf16"});
+  const int64_t half = run("bf16", 2, {"train.steps=4", "train.exchange=bf16"});
   const int64_t losses = 3 * 4 * 2;
   EXPECT_EQ(half - losses, (whole - losses) / 2);
   const auto loss_of = [](const std::string& row) {
@@ -342,24 +401,28 @@ TEST(Updates, AreDividedAlongATree) {
   }
 }
 
-// transformer_base on four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are
-// cut at tiles.
+// transformer_base's step of four micro-batches.
+Program base_step(int64_t ranks, const char* shard) {
+  Config config = load_config(
+      find_config("transformer_base"),
+      {parse_set("train.accumulate=4"), parse_set(std::string("train.shard=") + shard)});
+  use_published_sizes(config);
+  config = with_ranks(config, ranks);
+  const std::unique_ptr<Task> task = make_task(config);
+  return record_plan_step(*task, config, task->bucket_lengths(0));
+}
+std::map<Role, int64_t> state_bytes(int64_t ranks, const char* shard) {
+  const Program step = base_step(ranks, shard);
+  std::map<Role, int64_t> bytes;
+  for (const StateSlot& slot : step.state) {
+    if (slot.name.starts_with(kAccumulator)) continue;
+    bytes[slot.role] += step.value(slot.start).spec.bytes();
+  }
+  return bytes;
+}
+
+// On four ranks: a quarter of Adam's moments, and 1 % at most for pieces that are cut at tiles.
 TEST(RankedSteps, DivideTheOptimizersState) {
-  const auto state_bytes = [](int64_t ranks, const char* shard) {
-    Config config = load_config(
-        find_config("transformer_base"),
-        {parse_set("train.accumulate=4"), parse_set(std::string("train.shard=") + shard)});
-    use_published_sizes(config);
-    config = with_ranks(config, ranks);
-    const std::unique_ptr<Task> task = make_task(config);
-    const Program step = record_plan_step(*task, config, task->bucket_lengths(0));
-    std::map<Role, int64_t> bytes;
-    for (const StateSlot& slot : step.state) {
-      if (slot.name.starts_with(kAccumulator)) continue;
-      bytes[slot.role] += step.value(slot.start).spec.bytes();
-    }
-    return bytes;
-  };
   auto whole = state_bytes(4, "none"), pieces = state_bytes(4, "optimizer");
   const int64_t moments = whole[Role::optimizer_state];
   EXPECT_EQ(moments, state_bytes(1, "optimizer")[Role::optimizer_state]);
@@ -367,6 +430,45 @@ TEST(RankedSteps, DivideTheOptimizersState) {
   EXPECT_GE(pieces[Role::optimizer_state], moments / 4);
   EXPECT_LE(pieces[Role::optimizer_state], moments / 4 * 1.01);
   EXPECT_EQ(pieces[Role::weight], whole[Role::weight]);
+}
+
+// And of the weights; beside the pieces the step holds the wholes that it reads just then: at most
+// two groups and the table that makes the logits. The plan falls by as much.
+TEST(RankedSteps, DivideTheWeights) {
+  constexpr int64_t kGroup = int64_t(25) << 20;  // train.bucket: auto
+  auto whole = state_bytes(4, "none"), pieces = state_bytes(4, "weights");
+  const int64_t all = whole[Role::weight] + whole[Role::optimizer_state];
+  const int64_t divided = pieces[Role::weight] + pieces[Role::optimizer_state];
+  EXPECT_EQ(all, 756'596'736);
+  EXPECT_GE(divided, all / 4);
+  EXPECT_LE(divided, all / 4 * 1.01);
+
+  const auto planned = [](const char* shard) {
+    const Program step = base_step(4, shard);
+    KernelCache cache(cpu_device(1));
+    return compile(step, cache, StateLayout(step));
+  };
+  const Compiled before = planned("none"), after = planned("weights");
+  const Program& p = after.program;
+  const Readers readers(p);
+  std::vector<int64_t> held(size_t(p.node_count()), 0);
+  int64_t table = 0;
+  for (const NodeId n : p.nodes.ids()) {
+    if (p.node(n).op != &all_gather_op) continue;
+    for (const ValueId v : p.node(n).out) {
+      if (v == kNone || p.value(v).role != Role::weight) continue;
+      const int64_t bytes = p.value(v).spec.bytes();
+      table = std::max(table, bytes);
+      for (NodeId m = n; m <= readers[v].back(); ++m) held[size_t(m)] += bytes;
+    }
+  }
+  const int64_t most = *std::max_element(held.begin(), held.end());
+  std::printf("wholes held at a time: at most %lld bytes, the table %lld\n",
+              static_cast<long long>(most), static_cast<long long>(table));
+  EXPECT_GE(most, table);
+  EXPECT_LE(most, table + 2 * kGroup);
+  const int64_t saved = before.plan.device().bytes - after.plan.device().bytes;
+  EXPECT_GE(saved, all - divided - most);
 }
 
 // The sums that are there when a micro-batch is done: those of the bits of its number.
