@@ -10,6 +10,7 @@
 
 #include "memory/run/program_set.h"
 #include "models/translation.h"
+#include "train/loop/dealt.h"
 #include "train/translation/beam.h"
 
 namespace pal {
