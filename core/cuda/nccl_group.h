@@ -29,7 +29,7 @@ struct ExchangeMarks {
 class NcclWatcher {
  public:
   struct Watched {
-    const Nccl& library;
+    const Nccl& nccl;
     const volatile ExchangeMarks* marks;
     std::function<std::string()> exchange;  // what began last, and what the ranks are doing
     double timeout;                         // seconds
@@ -53,7 +53,6 @@ class NcclWatcher {
  private:
   void run();
   std::string look();  // what is wrong; empty: nothing
-  void give_up(const std::string& why);
 
   Watched watched_;
   std::shared_ptr<LostRanks> lost_;

@@ -12,11 +12,11 @@ constexpr int kOldestNccl = 20906;  // the first series whose calls can be recor
 
 // Looks functions up, and remembers those that are not there.
 struct NcclLookup {
-  void* library;
+  void* handle;
   std::string missing;
 
   template <class F> void find(const char* name, F*& function) {
-    function = reinterpret_cast<F*>(dlsym(library, name));
+    function = reinterpret_cast<F*>(dlsym(handle, name));
     if (!function) missing += (missing.empty() ? "" : ", ") + std::string(name);
   }
 };
@@ -25,7 +25,7 @@ Nccl load_nccl() {
   static constexpr const char* names[] = {"libnccl.so.2", nullptr};
   std::string tried;
   NcclLookup lookup{open_library(names, "nccl", &tried), ""};
-  if (!lookup.library) {
+  if (!lookup.handle) {
     throw UsageError("ranks on GPUs need NCCL, and libnccl.so.2 was not found (" + tried +
                      "): install libnccl2 or PyTorch's nvidia-nccl wheel, or name its folder in "
                      "PAL_CUDA_LIBRARY_PATH; --device cpu does without");

@@ -55,7 +55,7 @@ void NcclWatcher::run() {
     lock.unlock();
     if (comm) {
       const bool alone = calls_.try_lock_for(kCall);
-      watched_.library.abort(comm);
+      watched_.nccl.abort(comm);
       if (alone) calls_.unlock();
     }
     lock.lock();
@@ -68,9 +68,9 @@ void NcclWatcher::run() {
 
 std::string NcclWatcher::look() {
   NcclStatus status = NcclStatus::success;
-  if (comm_) watched_.library.async_error(comm_, &status);
+  if (comm_) watched_.nccl.async_error(comm_, &status);
   if (status != NcclStatus::success && status != NcclStatus::in_progress) {
-    return "NCCL: " + std::string(watched_.library.error_string(status)) + ", in or before " +
+    return "NCCL: " + std::string(watched_.nccl.error_string(status)) + ", in or before " +
            watched_.exchange() + "; the last checkpoint is whole: resume from it";
   }
   // The device writes the end behind the beginning, so an old end only looks longer.

@@ -1,6 +1,7 @@
 // The simplex method with Bland's rule, which does not cycle.
 #include "memory/linear/most_within.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -30,6 +31,32 @@ std::vector<double> solved(std::vector<std::vector<double>> rows) {
   std::vector<double> x;
   for (const auto& row : rows) x.push_back(row[n]);
   return x;
+}
+
+// Many steps with numbers that are nearly nothing may end at another corner.
+void require(bool best) {
+  if (!best) throw ProgramError("[linear] a corner that is not the best one");
+}
+void require_within(const std::vector<double>& at) {
+  require(std::all_of(at.begin(), at.end(), [](double x) { return x > -kNear; }));
+}
+// What a limit is worth at the corner: none less than nothing, and no unknown gains more than its
+// limits cost.
+void require_best(const std::vector<std::vector<double>>& corner, const std::vector<size_t>& basic,
+                  const std::vector<Limit>& limits, const std::vector<double>& gain) {
+  const size_t n = gain.size(), m = limits.size();
+  std::vector<std::vector<double>> prices(m, std::vector<double>(m + 1, 0));
+  for (size_t i = 0; i < m; ++i) {
+    for (size_t r = 0; r < m; ++r) prices[i][r] = corner[r][i];
+    prices[i][m] = basic[i] < n ? gain[basic[i]] : 0;
+  }
+  const std::vector<double> price = solved(std::move(prices));
+  require_within(price);
+  for (size_t c = 0; c < n; ++c) {
+    double cost = 0;
+    for (size_t r = 0; r < m; ++r) cost += price[r] * limits[r].part[c];
+    require(cost > gain[c] - kNear);
+  }
 }
 
 }  // namespace
@@ -73,22 +100,9 @@ std::vector<double> most_within(const std::vector<Limit>& limits, const std::vec
     }
     corner[r][m] = limits[r].most;
   }
-  // What a limit is worth at this corner: none may be worth less than nothing, and no unknown more
-  // than its limits cost. Many steps with numbers that are nearly nothing may end elsewhere.
-  std::vector<std::vector<double>> prices(m, std::vector<double>(m + 1, 0));
-  for (size_t i = 0; i < m; ++i) {
-    for (size_t r = 0; r < m; ++r) prices[i][r] = corner[r][i];
-    prices[i][m] = basic[i] < n ? gain[basic[i]] : 0;
-  }
-  const std::vector<double> at = solved(std::move(corner)), price = solved(std::move(prices));
-  std::vector<double> cost(n, 0);
-  for (size_t r = 0; r < m; ++r) {
-    for (size_t c = 0; c < n; ++c) cost[c] += price[r] * limits[r].part[c];
-  }
-  bool best = true;
-  for (size_t r = 0; r < m; ++r) best = best && at[r] > -kNear && price[r] > -kNear;
-  for (size_t c = 0; c < n; ++c) best = best && cost[c] > gain[c] - kNear;
-  if (!best) throw ProgramError("[linear] a corner that is not the best one");
+  require_best(corner, basic, limits, gain);
+  const std::vector<double> at = solved(std::move(corner));
+  require_within(at);
   std::vector<double> x(n, 0);
   for (size_t i = 0; i < m; ++i) {
     if (basic[i] < n) x[basic[i]] = at[i];

@@ -59,7 +59,6 @@ struct Config {
   MemoryConfig memory;
   DeviceConfig device;
   // Processes that train together. No option: a launcher says it, or who plans for several.
-  // Processes that train together. No option: a launcher says it, or who plans for several.
   int64_t ranks = 1;
   int gpu = 0;  // nor is the machine's GPU that device cuda means: a rank has its own
 

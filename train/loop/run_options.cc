@@ -101,11 +101,11 @@ int64_t host_limit_of_any(const MemoryConfig& config) {
                                          : std::numeric_limits<int64_t>::max();
 }
 
-Device choose_device(const DeviceConfig& config, std::string* said, int number) {
+Device choose_device(const DeviceConfig& config, std::string* said, int gpu_number) {
   std::string why;  // there is no GPU
   if (*config.type != "cpu") {
     try {
-      Device gpu = cuda_device(number);
+      Device gpu = cuda_device(gpu_number);
       gpu.graphs = *config.graphs, gpu.cudnn = *config.cudnn;
       if (said) *said = "device  " + gpu.accelerator->description();
       return gpu;

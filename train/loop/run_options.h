@@ -19,9 +19,8 @@ int64_t host_limit(const MemoryConfig& config);
 // Likewise for any machine, not this one: as much as there is where none is named.
 int64_t host_limit_of_any(const MemoryConfig& config);
 // UsageError where device.type asks for a GPU and there is none. `said`: a line for people, which
-// device it is, and with auto why it is not a GPU.
-// `gpu`: its number in the machine.
-Device choose_device(const DeviceConfig& config, std::string* said = nullptr, int gpu = 0);
+// device it is, and with auto why it is not a GPU. `gpu_number`: which of the machine's.
+Device choose_device(const DeviceConfig& config, std::string* said = nullptr, int gpu_number = 0);
 // The same for training, in the precision that train.precision asks for. UsageError where the
 // device does not have it.
 Device training_device(const Config& config, std::string* said = nullptr);

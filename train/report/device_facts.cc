@@ -42,7 +42,8 @@ DeviceFacts device_facts(const Compiled& step, const DeviceProfile& device) {
   out.communication_ms = exchanges.ms, out.exposed_ms = exchanges.exposed_ms;
   out.link_bytes = times.link_bytes;
   out.bytes_per_rank = step.plan.device().bytes;
-  if (links.ranks > 1) out.nccl_bytes = kNcclBytes;
+  // Not on processors, which have no link to a host.
+  if (links.ranks > 1 && device.link > 0) out.nccl_bytes = kNcclBytes;
   const double copies_ms = step.traffic ? step.traffic->stall_ms : 0;
   out.joules = joules_of(device, links.ranks, times.step_ms, exchanges.exposed_ms + copies_ms);
   const double alone = alone_step_ms(step.program, times);

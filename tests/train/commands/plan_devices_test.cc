@@ -32,6 +32,7 @@ TEST_F(PlanDevices, SaysWhatExchangesTake) {
   EXPECT_EQ(d["per_node"], 4);
   EXPECT_EQ(d["link"], "PCIe 3.0 x16");
   EXPECT_EQ(d["bytes_per_rank"], json["bytes"]["total"]);
+  EXPECT_GT(d["nccl_bytes"], 0);
   // Gradients, as many bytes as weights, out and back but for a rank's own quarter; and the loss.
   const double weights = json["bytes"]["weights"].get<double>();
   EXPECT_NEAR(d["link_bytes"].get<double>(), 2 * 0.75 * weights, 0.02 * weights);
@@ -57,6 +58,7 @@ TEST_F(PlanDevices, OneDevicePaysNothing) {
   EXPECT_EQ(one["bytes"], plain["bytes"]);
   EXPECT_EQ(one["devices"]["communication_ms"], 0);
   EXPECT_EQ(one["devices"]["link_bytes"], 0);
+  EXPECT_EQ(one["devices"]["nccl_bytes"], 0);
   EXPECT_EQ(one["devices"]["speedup"], 1);
   EXPECT_EQ(one["devices"]["own_queue"]["step_ms"], plain["time"]["step_ms"]);
 }
