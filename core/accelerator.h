@@ -44,9 +44,10 @@ class Accelerator {
 
   // What kernels are started on. Queues are shared by all programs, so programs take turns.
   virtual void* stream(QueueId queue) = 0;
-  // Whether kernels of these queues begin before those of others on the same device that wait too.
-  // A change waits until these queues are empty, and stream() answers others from then on.
-  virtual void prefer(bool first) = 0;
+  // Whether kernels that the queue is given from here on begin before those of others on the same
+  // device that wait too. They come behind what the queue has; stream() answers another. Recorded
+  // kernels keep it.
+  virtual void prefer(QueueId queue, bool first) = 0;
   virtual Event make_event() = 0;
   virtual void record(const Event& event, QueueId queue) = 0;
   virtual void wait(QueueId queue, const Event& event) = 0;  // the queue goes on after the event

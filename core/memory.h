@@ -64,6 +64,9 @@ class Memory {
   // Whether before_node() of the node, or after_node() of the node before it, ever does anything.
   // What is recorded ends there, and they are called between two recordings.
   virtual bool is_edge(NodeId) const { return false; }
+  // Whether an accelerator is to begin the node before others' that wait too (Accelerator::prefer);
+  // within a step.
+  virtual bool goes_first(NodeId) const { return false; }
 };
 
 }  // namespace pal

@@ -198,6 +198,10 @@ void Runner::execute(NodeId n, Lane& lane) {
 }
 
 void Runner::start(NodeId n, Lane& lane) {
+  if (accelerator_) {
+    accelerator_->prefer(lane.queue.id, memory_.goes_first(n));
+    lane.queue.stream = accelerator_->stream(lane.queue.id);
+  }
   const Call& call = calls_[n];
   const StorageId* storages = node_storages_.data() + call.storage;
   for (int i = 0; i < call.storages; ++i) {

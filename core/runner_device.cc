@@ -29,8 +29,7 @@ void Runner::make_marks() {
 }
 
 void Runner::run_on_accelerator() {
-  memory_.begin_step();  // which may change the streams
-  for (const auto& lane : lanes_) lane->queue.stream = accelerator_->stream(lane->queue.id);
+  memory_.begin_step();
   try {
     queue_step();
   } catch (...) {

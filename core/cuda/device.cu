@@ -126,21 +126,25 @@ void CudaDevice::release(Space space, std::byte* memory) noexcept {
 }
 
 void* CudaDevice::stream(QueueId id) {
-  cudaStream_t& stream = streams_[{first_, id}];
+  Streams& of = streams_[id];
+  cudaStream_t& stream = of.stream[of.first];
   if (!stream) {
     int least = 0, greatest = 0;
     check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     // Not ordered with the default stream: nothing runs there.
     check_cuda(
-        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, first_ ? greatest : least));
+        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, of.first ? greatest : least));
   }
   return stream;
 }
 
-void CudaDevice::prefer(bool first) {
-  if (first == first_) return;
-  synchronize();
-  first_ = first;
+void CudaDevice::prefer(QueueId id, bool first) {
+  Streams& of = streams_[id];
+  if (first == of.first) return;
+  if (!of.change) of.change = make_event();
+  record(of.change, id);
+  of.first = first;
+  wait(id, of.change);
 }
 
 Accelerator::Event CudaDevice::make_event() {
@@ -164,7 +168,11 @@ void CudaDevice::check_wait(cudaError_t status) const {
 }
 // Other jobs' streams go on.
 void CudaDevice::synchronize() {
-  for (auto& [id, stream] : streams_) check_wait(cudaStreamSynchronize(stream));
+  for (auto& [id, of] : streams_) {
+    for (const cudaStream_t stream : of.stream) {
+      if (stream) check_wait(cudaStreamSynchronize(stream));
+    }
+  }
 }
 
 void CudaDevice::copy(QueueId id, void* to, const void* from, int64_t bytes) {
@@ -176,18 +184,22 @@ void CudaDevice::fill(QueueId id, void* to, unsigned char value, int64_t bytes) 
 }
 
 void CudaDevice::begin_recording() {
+  recorded_first_ = streams_[kComputeQueue].first;
   check_cuda(cudaStreamBeginCapture(queue(kComputeQueue), cudaStreamCaptureModeThreadLocal));
 }
 Accelerator::Graph CudaDevice::end_recording() {
+  prefer(kComputeQueue, recorded_first_);  // it ends where it began
   cudaGraph_t graph = nullptr;
   check_cuda(cudaStreamEndCapture(queue(kComputeQueue), &graph));
   cudaGraphExec_t ready = nullptr;
-  const cudaError_t status = cudaGraphInstantiate(&ready, graph, 0);
+  const cudaError_t status =
+      cudaGraphInstantiate(&ready, graph, cudaGraphInstantiateFlagUseNodePriority);
   cudaGraphDestroy(graph);
   if (status != cudaSuccess) return cudaGetLastError(), nullptr;
   return {ready, [](void* g) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(g)); }};
 }
 void CudaDevice::abandon_recording() noexcept {
+  streams_[kComputeQueue].first = recorded_first_;
   cudaGraph_t graph = nullptr;
   if (cudaStreamEndCapture(queue(kComputeQueue), &graph) == cudaSuccess && graph) {
     cudaGraphDestroy(graph);

@@ -1,7 +1,7 @@
 // The GPU: memory, streams, events, graphs, and the handles of its libraries.
 #pragma once
+#include <array>
 #include <map>
-#include <utility>
 
 #include "core/cuda/launch.h"
 #include "core/cuda/libraries.h"
@@ -28,7 +28,7 @@ class CudaDevice final : public Accelerator {
   std::byte* allocate(Space space, int64_t bytes, bool again) override;
   void release(Space space, std::byte* memory) noexcept override;
   void* stream(QueueId queue) override;
-  void prefer(bool first) override;
+  void prefer(QueueId queue, bool first) override;
   Event make_event() override;
   void record(const Event& event, QueueId queue) override;
   void wait(QueueId queue, const Event& event) override;
@@ -55,8 +55,13 @@ class CudaDevice final : public Accelerator {
   cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
 
   cudaDeviceProp properties_{};
-  std::map<std::pair<bool, QueueId>, cudaStream_t> streams_;  // by whether they go first
-  bool first_ = false;
+  struct Streams {  // of a queue: what goes first has one of its own
+    std::array<cudaStream_t, 2> stream{};
+    bool first = false;  // the one that is used now
+    Event change;
+  };
+  std::map<QueueId, Streams> streams_;
+  bool recorded_first_ = false;  // how the compute queue stood when recording began
   cublasLtHandle_t blas_ = nullptr;
   std::shared_ptr<void> cudnn_;
   std::shared_ptr<const LostRanks> lost_;

@@ -43,6 +43,10 @@ SharedPlan::SharedPlan(const Storages& storages, const Plan& plan, const StepSha
   arena.reserve(Space::host, plan.host().bytes);
   pool.attach(job, queues);
   on_accelerator_ = queues != nullptr;
+  for (size_t i = 0; i < shape.nodes.size(); ++i) {
+    light_.resize(std::max(light_.size(), size_t(shape.node[i]) + 1));
+    light_[shape.node[i]] = shape.nodes[i].is_light();
+  }
 }
 
 void SharedPlan::begin_step() {
@@ -53,7 +57,10 @@ void SharedPlan::begin_step() {
     version_ = pool_.version();
   }
   next_ask_ = next_report_ = 0;
-  if (on_accelerator_) stops_ = pool_.stops(job_);
+  if (on_accelerator_) {
+    stops_ = pool_.stops(job_);
+    all_first_ = pool_.goes_first(job_), light_first_ = pool_.light_goes_first();
+  }
   before_node(0, kComputeQueue);  // other queues may run ahead of the first node of compute
 }
 

@@ -240,7 +240,6 @@ void SharedPool::begin_step(JobId job, size_t program) {
   gate_->begin_step(slot(job), group_of(job).is_circle ? m.on_circle.at(program) : program);
   changed_.notify_all();  // that it is this program may be what somebody waits for
   if (!m.events) return;
-  m.queues->prefer(use_.way.first == slot(job));
   if (m.programs[program].alone) ++barrier_;
   wait_at_barrier(job);
   m.events->begin_step(gate_->reports(slot(job)));

@@ -110,6 +110,9 @@ class SharedPool {
   const std::vector<int64_t>& reports(JobId job) const { return gate_->reports(slot(job)); }
   // All at which a step of this program ever does, under this gate.
   std::vector<int64_t> stops(JobId job) const { return gate_->stops(slot(job)); }
+  // Whether an accelerator begins all of the job's nodes before others', or those that are light.
+  bool goes_first(JobId job) const { return use_.way.first.job == slot(job); }
+  bool light_goes_first() const { return use_.way.first.light; }
   void ask(JobId job, int64_t moment);
   void report(JobId job, int64_t moment);
   void end_step(JobId job);

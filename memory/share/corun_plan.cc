@@ -106,7 +106,7 @@ std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes) 
 
 bool starves(const CorunWay& way, const std::vector<double>& in_turns) {
   constexpr double kLeast = 0.5;
-  for (size_t j = 0; way.first >= 0 && j < way.rate.size(); ++j) {
+  for (size_t j = 0; way.first.any() && j < way.rate.size(); ++j) {
     if (way.rate[j] < kLeast * in_turns[j]) return true;
   }
   return false;
@@ -156,7 +156,7 @@ std::unique_ptr<PoolGate> CorunWay::gate(const std::vector<const StepShape*>& sh
 }
 
 CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearchOptions& options)
-    : shapes_(std::move(shapes)), grain_(options.grain) {
+    : shapes_(std::move(shapes)), grain_(options.grain), can_prefer_(options.can_prefer) {
   std::vector<int64_t> heights;
   for (const StepShape* shape : shapes_) {
     own_bytes_ += shape->own_bytes;
@@ -167,10 +167,15 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearch
             .pool_bytes = *std::max_element(heights.begin(), heights.end()),
             .rate = rates_in_turns(shapes_),
             .total = 1};
-  std::vector<Beside> ways{beside_with(-1)};
-  // Of the jobs that could go first, the one that makes most of it.
-  for (size_t j = 0; options.can_prefer && shapes_.size() > 1 && j < shapes_.size(); ++j) {
-    Beside with = beside_with(JobId(j));
+  std::vector<Beside> ways{beside_with({})};
+  // Of the jobs that could go first, and of light nodes, whoever makes most of it.
+  std::vector<Preference> preferences;
+  if (can_prefer_ && shapes_.size() > 1) {
+    for (size_t j = 0; j < shapes_.size(); ++j) preferences.push_back({.job = JobId(j)});
+    preferences.push_back({.light = true});
+  }
+  for (const Preference first : preferences) {
+    Beside with = beside_with(first);
     if (with.way.total <= ways.back().way.total || starves(with.way, turns_.rate)) continue;
     ways.resize(1);
     ways.push_back(std::move(with));
@@ -181,14 +186,14 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearch
   for (const Beside& way : ways) add_tickets(way.way.first), add_circles(way);
 }
 
-CorunSearch::Beside CorunSearch::beside_with(JobId first) const {
+CorunSearch::Beside CorunSearch::beside_with(Preference first) const {
   Beside out{.way = {.kind = CorunWay::Kind::beside, .first = first}, .speed = {}};
   for (size_t j = 0; j < shapes_.size(); ++j) out.way.pool_bytes += part_of(j);
   out.speed = simulate_way(out.way, shapes_);
   return out;
 }
 
-void CorunSearch::add_tickets(JobId first) {
+void CorunSearch::add_tickets(Preference first) {
   for (int i = 0; i < kHeights; ++i) {
     const int64_t height =
         turns_.pool_bytes + (beside_.pool_bytes - turns_.pool_bytes) * i / kHeights;
@@ -214,15 +219,18 @@ void CorunSearch::add_circles(const Beside& beside) {
   std::stable_sort(by_idle.begin(), by_idle.end());
   by_idle.resize(std::min(by_idle.size(), kPatterns));
   for (const auto& [idle, steps] : by_idle) add_tries(beside, steps);
-  if (shapes_.size() == 2 && beside.way.first < 0) add_paced(beside, by_idle[0].second);
+  if (shapes_.size() != 2 || beside.way.first.any()) return;
+  add_paced(beside, by_idle[0].second, {});
+  if (can_prefer_) add_paced(beside, by_idle[0].second, {.light = true});
 }
 
 // Of all shifts those at which two jobs that keep them are fastest, if they are faster than
 // without.
-void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps) {
+void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps,
+                            Preference first) {
   std::vector<std::pair<double, Try>> by_total;
   for (int shift = 0; shift < kPacedShifts; ++shift) {
-    Try t{.circle = {}, .first = -1, .paced = true};
+    Try t{.circle = {}, .first = first, .paced = true};
     for (size_t j = 0; j < steps.size(); ++j) {
       const auto alone = double(shapes_[j]->ticks());
       const auto lasts = int64_t(alone / std::clamp(beside.speed[j], 1e-3, 1.0));
@@ -230,7 +238,7 @@ void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps)
       t.circle.period = std::max(t.circle.period, steps[j] * lasts + 1);
     }
     t.circle.jobs[1].begins = t.circle.period * shift / kPacedShifts;
-    const double total = paced_total(t.circle);
+    const double total = paced_total(t.circle, t.first);
     if (total > beside.way.total) by_total.emplace_back(total, std::move(t));
   }
   std::stable_sort(by_total.begin(), by_total.end(),
@@ -242,14 +250,14 @@ void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps)
   }
 }
 
-double CorunSearch::paced_total(const Circle& circle) const {
+double CorunSearch::paced_total(const Circle& circle, Preference first) const {
   CircleWaits none;
   for (const JobOnCircle& job : circle.jobs) none.emplace_back(size_t(job.steps));
   const auto gate = circle_gate(circle, paced(circle, std::move(none)));
   std::vector<SimulatedJob> jobs;
   double total = 0;
   for (const StepShape* shape : shapes_) jobs.push_back({.programs = {shape}});
-  const SimulatedRun run = simulate(jobs, *gate, kPacedRounds * round_ms_);
+  const SimulatedRun run = simulate(jobs, *gate, kPacedRounds * round_ms_, {.first = first});
   for (size_t j = 0; j < shapes_.size(); ++j) {
     total += run.rate[j] * shapes_[j]->ms_alone() / shapes_[j]->ms();
   }

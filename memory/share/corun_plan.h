@@ -42,7 +42,7 @@ struct CorunWay {
   bool paced = false;               // they have those of pace.h
   bool has_local = false;           // what lives for a moment lies apart (local_areas.h)
   ProgramWaits program_waits = {};  // where other programs are on the circle too
-  JobId first = -1;  // whose nodes go first where all cannot have what they ask for; -1: nobody's
+  Preference first = {};  // whose nodes go first where all cannot have what they ask for
 
   // Of the kind groups: how each goes, one behind the other in the pool, and whose they are.
   std::vector<CorunWay> groups = {};
@@ -56,7 +56,7 @@ const char* to_string(CorunWay::Kind kind);
 // What each job's rate is in turns: its part of a round in which every job takes a step.
 std::vector<double> rates_in_turns(const std::vector<const StepShape*>& shapes);
 
-// Whether letting one job go first leaves another much less than its rate in turns.
+// Whether letting some nodes go first leaves a job much less than its rate in turns.
 bool starves(const CorunWay& way, const std::vector<double>& in_turns);
 
 // Simulates a way, and fills in its rates, relative to each job alone. Returns them relative to the
@@ -72,7 +72,7 @@ void add_programs(CorunWay& way, const std::vector<std::vector<const StepShape*>
 
 struct CorunSearchOptions {
   int64_t grain = 64;      // bytes by which storages of two jobs are told apart
-  bool can_prefer = true;  // the device can let one job's nodes go first (Accelerator::prefer)
+  bool can_prefer = true;  // the device can let some nodes go first (Accelerator::prefer)
 };
 
 // All ways that are worth trying, whatever the budget, so that more of it is never slower.
@@ -99,7 +99,7 @@ class CorunSearch {
  private:
   struct Try {
     Circle circle;
-    JobId first = -1;
+    Preference first = {};
     bool paced = false;           // jobs keep their shift (pace.h)
     int64_t at_least = 0;         // most bytes alive
     std::optional<CorunWay> way;  // once it has been placed and simulated
@@ -111,21 +111,22 @@ class CorunSearch {
     CorunWay way;
     std::vector<double> speed;
   };
-  Beside beside_with(JobId first) const;
-  void add_tickets(JobId first);
+  Beside beside_with(Preference first) const;
+  void add_tickets(Preference first);
   void add_circles(const Beside& beside);
   void add_tries(const Beside& beside, const std::vector<int>& steps);
-  void add_paced(const Beside& beside, const std::vector<int>& steps);
-  double paced_total(const Circle& circle) const;
+  void add_paced(const Beside& beside, const std::vector<int>& steps, Preference first);
+  double paced_total(const Circle& circle, Preference first) const;
   const CorunWay& place(Try& t);
   CorunWay placed(const Try& t, bool local) const;
   const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);
 
   std::vector<const StepShape*> shapes_;
   int64_t grain_, own_bytes_ = 0;
+  bool can_prefer_;
   double round_ms_ = 0;            // a step of each, alone
   CorunWay turns_, beside_;        // the latter: the best of all
-  std::vector<CorunWay> besides_;  // with nobody first, and with the job that makes most of it
+  std::vector<CorunWay> besides_;  // with nobody first, and with whoever makes most of it
   std::vector<CorunWay> tickets_;  // in pools of several heights
   std::vector<Try> tries_;
 };

@@ -84,9 +84,10 @@ void PairsSearch::add(const Groups& groups) {
         next.way.groups.push_back(of_group), next.way.members.push_back(group);
         next.way.pool_bytes += of_group.pool_bytes;
         next.in_turns |= of_group.kind == CorunWay::Kind::turns;
-        // One job can go first, of the first pair where it wants that.
-        if (next.way.first < 0 && of_group.first >= 0) {
-          next.way.first = group[size_t(of_group.first)];
+        // One can go first of all: who does in the first pair that wants it.
+        if (!next.way.first.any() && of_group.first.any()) {
+          next.way.first = of_group.first;
+          if (of_group.first.job >= 0) next.way.first.job = group[size_t(of_group.first.job)];
         }
       }
     }

@@ -135,7 +135,7 @@ class Simulation {
   }
 
   void set_speeds() {
-    NodeDemand first, sum;  // of the job that goes first, and of the others
+    NodeDemand first, sum;  // of those that go first, and of the others
     int fetches = 0;
     for (const Job& j : jobs_) {
       fetches += j.phase == Phase::fetch && j.left > 0;
@@ -145,18 +145,22 @@ class Simulation {
     }
     for (Job& j : jobs_) {
       j.speed = j.phase == Phase::fetch && fetches > 1 ? 1.0 / fetches : 1;
-      if (j.phase != Phase::work || goes_first(j)) continue;
-      const auto share = [&](double mine, double all, double taken) {
-        const double left = std::max(1 - taken, kLeast);
+      if (j.phase != Phase::work) continue;
+      const bool is_first = goes_first(j);
+      const auto share = [&](double mine, double of_first, double of_others) {
+        const double left = is_first ? 1 : std::max(1 - of_first, kLeast);
+        const double all = is_first ? of_first : of_others;
         if (mine > 0 && all > left) j.speed = std::min(j.speed, left / all);
       };
-      share(j.demand().flops, sum.flops, first.flops);
-      share(j.demand().memory, sum.memory, first.memory);
-      share(j.demand().units, sum.units, first.units);
+      share(j.demand().flops, first.flops, sum.flops);
+      share(j.demand().memory, first.memory, sum.memory);
+      share(j.demand().units, first.units, sum.units);
     }
   }
 
-  bool goes_first(const Job& j) const { return &j - jobs_.data() == options_.first; }
+  bool goes_first(const Job& j) const {
+    return options_.first.of(JobId(&j - jobs_.data()), j.demand());
+  }
 
   static constexpr double kLeast = 1e-9;  // of a resource, for whoever does not go first
 

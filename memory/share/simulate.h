@@ -2,7 +2,7 @@
 //
 // A node launches, and then works; at work it uses parts of the device (memory/price/demand.h).
 // Where the nodes at work together ask for more than all of a resource, those that use it work
-// slower by that factor. A job that goes first has what it asks for, and the others share the rest.
+// slower by that factor. Who goes first has what it asks for, and the others share the rest.
 // (NVIDIA's scheduler is not documented; blocks of kernels of two streams share multiprocessors as
 // they become free, those of the stream with the higher priority before others.)
 #pragma once
@@ -44,8 +44,19 @@ class NodeMemory {
   virtual double fetch_ms(JobId job, size_t program, size_t node) = 0;
 };
 
+// Whose nodes the device begins before others' that wait too (Accelerator::prefer).
+struct Preference {
+  JobId job = -1;      // this job's; -1: nobody's
+  bool light = false;  // those that leave some of the device to others, whoever's they are
+
+  bool any() const { return job >= 0 || light; }
+  bool of(JobId id, const NodeDemand& node) const {
+    return id == job || (light && node.is_light());
+  }
+};
+
 struct SimulateOptions {
-  JobId first = -1;  // goes first; -1: none does
+  Preference first = {};
   NodeMemory* memory = nullptr;
   double* clock = nullptr;  // where to keep the time, for gates that go by it
 };

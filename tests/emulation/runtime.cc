@@ -31,6 +31,7 @@ struct EmulatedGraph {
   struct Node {
     Work work;
     std::set<size_t> after;
+    bool first = false;  // it was recorded on a stream of the highest priority
   };
   std::vector<Node> nodes;
   std::vector<EmulatedStream*> streams = {};
@@ -132,7 +133,7 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
   const auto held = hold();
   EmulatedStream& s = stream_of(stream);
   if (s.capture) {
-    s.capture->nodes.push_back({std::move(work), s.after});
+    s.capture->nodes.push_back({std::move(work), s.after, s.first});
     s.after = {s.capture->nodes.size() - 1};
     return cudaSuccess;
   }
@@ -362,11 +363,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   *graph = new EmulatedGraph{.nodes = taken->nodes};
   return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph,
+                                 unsigned long long flags) {
   const auto held = hold();
   if (is_to_fail(settings().good_graphs)) return fail(cudaErrorMemoryAllocation);
   ++alive;
   *ready = new EmulatedGraph{.nodes = graph->nodes};
+  if (!(flags & cudaGraphInstantiateFlagUseNodePriority)) {
+    for (EmulatedGraph::Node& node : (*ready)->nodes) node.first = false;
+  }
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -396,6 +401,7 @@ void replay(const EmulatedGraph& graph) {
     if (settings().order == Order::shuffled) taken = ready.begin() + int64_t(rng() % ready.size());
     const size_t n = *taken;
     ready.erase(taken);
+    work_first += graph.nodes[n].first;
     graph.nodes[n].work();
     for (size_t later : next[n]) {
       if (--missing[later] == 0) ready.push_back(later);

@@ -48,7 +48,7 @@ TEST_F(SharedGpuPool, TheJobThatGoesFirst) {
       CorunWay way = pool.way(CorunWay::Kind::tickets);
       int64_t preferred[3];
       for (int i = 0; i < 3; ++i) {
-        way.first = i == 1 ? 1 : -1;
+        way.first.job = i == 1 ? 1 : -1;
         pool.use(way);
         const int64_t before = emulation::preferred_work();
         pool.run({2, 2}, 2 * i);

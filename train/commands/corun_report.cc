@@ -42,8 +42,9 @@ std::vector<std::string> CorunMemory::lines() const {
     head += " in " + format_bytes(way.groups[g].pool_bytes) + " (" + to_string(way.groups[g].kind) +
             ")";
   }
-  if (way.first >= 0)
-    head += ", job " + std::to_string(use_.jobs[size_t(way.first)] + 1) + "'s kernels first";
+  if (way.first.job >= 0)
+    head += ", job " + std::to_string(use_.jobs[size_t(way.first.job)] + 1) + "'s kernels first";
+  if (way.first.light) head += ", light kernels first";
   std::vector<std::string> lines{head + ")"};
   std::string rates = "predicted (" + device_.name + "): " + fixed(way.total, 2) +
                       " times the steps of taking turns;";
@@ -68,7 +69,8 @@ nlohmann::json CorunMemory::json() const {
                      {"profile", device_.name},
                      {"predicted", {{"total", way.total}, {"rates", way.rate}}},
                      {"turns", {{"total", 1}, {"rates", turns_}}}};
-  if (way.first >= 0) out["first"] = use_.jobs[size_t(way.first)] + 1;
+  if (way.first.job >= 0) out["first"] = use_.jobs[size_t(way.first.job)] + 1;
+  if (way.first.light) out["first"] = "light";
   for (size_t g = 0; g < way.groups.size(); ++g) {
     nlohmann::json group{{"way", to_string(way.groups[g].kind)},
                          {"pool_bytes", way.groups[g].pool_bytes}};

@@ -29,7 +29,7 @@ struct BucketJobs {
     }
     return ms;
   }
-  SimulatedRun run(PoolGate& gate, JobId first) const {
+  SimulatedRun run(PoolGate& gate, Preference first) const {
     return simulate(simulated(), gate, 8 * round_ms(), {.first = first});
   }
   // Under tickets in a pool of so many bytes, or of more where a step would not fit otherwise.
@@ -75,7 +75,7 @@ std::vector<Table> buckets(const DeviceProfile& device) {
       for (size_t i = 1; i < jobs.steps[j].size(); ++i) others[j].push_back(&jobs.steps[j][i]);
     }
     const auto open = open_gate();
-    const double beside = jobs.run(*open, -1).total();
+    const double beside = jobs.run(*open, {}).total();
     for (const double part : {1.5, 1.7, 1.8, 1.9}) {
       const auto larger = std::max(largest[0]->alone_bytes, largest[1]->alone_bytes);
       const auto budget = int64_t(part * double(larger));

@@ -175,14 +175,14 @@ TEST(CorunPlan, TheJobThatLeavesMoreGoesFirst) {
   const StepShape small = half_step(10, 0.5), large = half_step(40, 1);
   CorunSearch search({&small, &large});
   const CorunWay& way = search.beside();
-  EXPECT_EQ(way.first, 0);
+  EXPECT_EQ(way.first.job, 0);
   EXPECT_NEAR(way.rate[0], 1, 1e-6);
   EXPECT_NEAR(way.rate[1], 0.5, 1e-2);
   CorunSearch equal({&small, &large}, {.can_prefer = false});
-  EXPECT_EQ(equal.beside().first, -1);
+  EXPECT_FALSE(equal.beside().first.any());
   EXPECT_NEAR(equal.beside().total, 2 / 1.5, 1e-2);
   CorunSearch alike({&large, &large});
-  EXPECT_EQ(alike.beside().first, -1) << "nothing to be gained";
+  EXPECT_FALSE(alike.beside().first.any()) << "nothing to be gained";
 }
 
 TEST(CorunPlan, WhoCanLetAJobGoFirstIsNeverSlower) {

@@ -77,7 +77,7 @@ TEST(DemandBound, ALongNodeMeetsOneStretchOfTheOther) {
   EXPECT_NEAR(bound, 1 + 30. / 45, 0.06);
   const auto gate = open_gate();
   const double total =
-      simulate({{.programs = {&a}}, {.programs = {&b}}}, *gate, 3000, {.first = 1}).total();
+      simulate({{.programs = {&a}}, {.programs = {&b}}}, *gate, 3000, {.first = {.job = 1}}).total();
   EXPECT_LE(total, bound);
 }
 
@@ -103,7 +103,7 @@ TEST(DemandBound, NoOrderOfLongNodesIsAboveIt) {
     }
     const double bound = demand_bound({&shapes[0], &shapes[1]}).total;
     double best = 0;
-    for (const JobId first : {-1, 0, 1}) {
+    for (const Preference first : {Preference{}, {.job = 0}, {.job = 1}, {.light = true}}) {
       const auto gate = open_gate();
       const SimulatedJob a{.programs = {&shapes[0]}}, b{.programs = {&shapes[1]}};
       best = std::max(best, simulate({a, b}, *gate, 200 * round_ms, {.first = first}).total());

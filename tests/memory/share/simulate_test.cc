@@ -120,7 +120,7 @@ TEST(Simulate, AJobThatGoesFirstHasWhatItAsksFor) {
   const StepShape units = step_like({.work_ms = 1, .units = 1}, 1);
   const auto gate = open_gate();
   const auto rates = [&](JobId id, const StepShape& other) {
-    return simulate({{.programs = {&first}}, {.programs = {&other}}}, *gate, 64, {.first = id})
+    return simulate({{.programs = {&first}}, {.programs = {&other}}}, *gate, 64, {.first = {.job = id}})
         .rate;
   };
   EXPECT_NEAR(rates(0, memory)[0], 1, 1e-9);
@@ -132,7 +132,7 @@ TEST(Simulate, AJobThatGoesFirstHasWhatItAsksFor) {
   EXPECT_NEAR(rates(-1, memory)[0], 1 / 1.2, 1e-6);
   const SimulatedRun three =
       simulate({{.programs = {&first}}, {.programs = {&units}}, {.programs = {&units}}}, *gate, 64,
-               {.first = 0});
+               {.first = {.job = 0}});
   EXPECT_NEAR(three.rate[0], 1, 1e-9);
   EXPECT_NEAR(three.rate[1], 0.375, 1e-6);
   EXPECT_NEAR(three.rate[2], 0.375, 1e-6);
