@@ -62,7 +62,11 @@ CudaDevice::~CudaDevice() {
   // A failure here has no one left to tell.
   cudnn_.reset();
   if (blas_) cublas_lt().destroy(blas_);
-  for (auto& [id, stream] : streams_) cudaStreamDestroy(stream);
+  for (auto& [id, of] : streams_) {
+    for (const cudaStream_t stream : of.stream) {
+      if (stream) cudaStreamDestroy(stream);
+    }
+  }
 }
 
 std::string CudaDevice::description() const {

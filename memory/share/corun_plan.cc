@@ -226,8 +226,7 @@ void CorunSearch::add_circles(const Beside& beside) {
 
 // Of all shifts those at which two jobs that keep them are fastest, if they are faster than
 // without.
-void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps,
-                            Preference first) {
+void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps, Preference first) {
   std::vector<std::pair<double, Try>> by_total;
   for (int shift = 0; shift < kPacedShifts; ++shift) {
     Try t{.circle = {}, .first = first, .paced = true};
@@ -246,6 +245,7 @@ void CorunSearch::add_paced(const Beside& beside, const std::vector<int>& steps,
   by_total.resize(std::min(by_total.size(), kPaced));
   for (auto& [total, t] : by_total) {
     t.at_least = most_alive(t.circle);
+    t.paced_total = total;
     tries_.push_back(std::move(t));
   }
 }
@@ -306,11 +306,13 @@ void CorunSearch::add_tries(const Beside& beside, const std::vector<int>& steps)
   }
 }
 
-CorunWay CorunSearch::placed(const Try& t, bool local) const {
+CorunWay CorunSearch::placed(const Try& t, Placing placing) const {
   CorunWay way{.kind = CorunWay::Kind::circle, .first = t.first};
   way.circle = t.circle;
-  way.has_local = local;
-  way.placement = local ? place_with_local(way.circle) : place_on(way.circle);
+  way.has_local = placing == Placing::local;
+  way.placement = placing == Placing::joint   ? place_on(way.circle)
+                  : placing == Placing::local ? place_with_local(way.circle)
+                                              : place_apart(shapes_, beside_.pool_bytes);
   check_placement(way.circle, way.placement);
   way.pool_bytes = way.placement.height;
   way.waits = waits_of(way.circle, way.placement, grain_);
@@ -323,9 +325,11 @@ CorunWay CorunSearch::placed(const Try& t, bool local) const {
 
 const CorunWay& CorunSearch::place(Try& t) {
   if (t.way) return *t.way;
-  t.way = placed(t, false);
-  const bool waits = t.way->total < (1 - kNoGain) * beside_.total;
-  if (waits) t.with_local = placed(t, true);
+  t.way = placed(t, Placing::joint);
+  const double no_waits = t.paced ? t.paced_total : beside_.total;
+  if (t.way->total < (1 - kNoGain) * no_waits) {
+    t.roomier = placed(t, t.paced ? Placing::apart : Placing::local);
+  }
   return *t.way;
 }
 
@@ -345,7 +349,7 @@ const CorunWay* CorunSearch::best(int64_t budget, CorunGoal goal, const CorunWay
   for (Try& t : tries_) {
     if (t.at_least > pool) continue;
     consider(place(t));
-    if (t.with_local) consider(*t.with_local);
+    if (t.roomier) consider(*t.roomier);
   }
   return best;
 }

@@ -42,7 +42,7 @@ struct CorunWay {
   bool paced = false;               // they have those of pace.h
   bool has_local = false;           // what lives for a moment lies apart (local_areas.h)
   ProgramWaits program_waits = {};  // where other programs are on the circle too
-  Preference first = {};  // whose nodes go first where all cannot have what they ask for
+  Preference first = {};            // whose nodes go first where all cannot have what they ask for
 
   // Of the kind groups: how each goes, one behind the other in the pool, and whose they are.
   std::vector<CorunWay> groups = {};
@@ -101,10 +101,12 @@ class CorunSearch {
     Circle circle;
     Preference first = {};
     bool paced = false;           // jobs keep their shift (pace.h)
+    double paced_total = 0;       // what they do if they wait for nothing else
     int64_t at_least = 0;         // most bytes alive
     std::optional<CorunWay> way;  // once it has been placed and simulated
-    // Likewise, with local areas; nothing where nobody waits anyway.
-    std::optional<CorunWay> with_local;
+    // Likewise in more bytes, where jobs wait for each other's: what lives for a moment lies in
+    // local areas; of jobs that keep a pace, all of each job's lies apart.
+    std::optional<CorunWay> roomier;
   };
   // Each job with all that it needs, and what its speed is then relative to the shape's own time.
   struct Beside {
@@ -118,7 +120,8 @@ class CorunSearch {
   void add_paced(const Beside& beside, const std::vector<int>& steps, Preference first);
   double paced_total(const Circle& circle, Preference first) const;
   const CorunWay& place(Try& t);
-  CorunWay placed(const Try& t, bool local) const;
+  enum class Placing : uint8_t { joint, local, apart };
+  CorunWay placed(const Try& t, Placing placing) const;
   const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);
 
   std::vector<const StepShape*> shapes_;

@@ -64,6 +64,42 @@ TEST_F(SharedGpuPool, TheJobThatGoesFirst) {
   }
 }
 
+// Light nodes are queued on streams of the highest priority and the others are not, in recorded
+// graphs too; each waits for the one before it, and the bits are those of alone.
+TEST_F(SharedGpuPool, LightNodesGoFirst) {
+  for (const bool graphs : {false, true}) {
+    ToyKind a = kSmall, b = kLarge;
+    a.graphs = b.graphs = graphs, a.units = b.units = 2;
+    const Bytes first = alone(a, 6), second = alone(b, 6);
+    for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
+      emulation::settings().order = order;
+      ToyPool pool({a, b});
+      CorunWay way = pool.way(CorunWay::Kind::tickets);
+      int64_t light = 0, nodes = 0;
+      for (const StepShape& shape : pool.shapes) {
+        for (const NodeDemand& node : shape.nodes) light += node.is_light(), ++nodes;
+      }
+      EXPECT_GT(light, 4);
+      EXPECT_GT(nodes, light + 4);
+      int64_t preferred[3];
+      for (int i = 0; i < 3; ++i) {
+        way.first.light = i == 1;
+        pool.use(way);
+        const int64_t before = emulation::preferred_work();
+        pool.run({2, 2}, 2 * i);
+        preferred[i] = emulation::preferred_work() - before;
+      }
+      EXPECT_EQ(preferred[0], 0);
+      EXPECT_TRUE(preferred[1] >= 2 * light || emulation::real()) << preferred[1];
+      EXPECT_LT(preferred[1], 2 * nodes);
+      EXPECT_EQ(preferred[2], 0);
+      EXPECT_EQ(first_other(first, pool.jobs[0]->bytes()), "");
+      EXPECT_EQ(first_other(second, pool.jobs[1]->bytes()), "");
+    }
+    emulation::settings() = {};
+  }
+}
+
 TEST_F(SharedGpuPool, ThreeJobsUnderTickets) {
   const ToyKind kinds[] = {kSmall, kLarge, {.size = {.layers = 3, .batch = 32, .width = 16}}};
   std::vector<Bytes> expected;

@@ -18,10 +18,10 @@
 
 namespace pal::test {
 
-inline CompileOptions toy_options() {
+inline CompileOptions toy_options(int units = 400) {
   CompileOptions options;
   options.profile = DeviceProfile{};
-  options.profile->name = "half full", options.profile->units = 400;
+  options.profile->name = "half full", options.profile->units = units;
   options.profile->f32 = options.profile->vector = 1e12, options.profile->memory = 1e11;
   options.profile->tile = 64, options.profile->launch = 1e-6;
   return options;
@@ -31,13 +31,14 @@ struct ToyKind {
   ToySize size;
   bool graphs = true, poison = false;
   bool pair = false;  // two micro-batches side by side, on two queues
+  int units = 400;    // multiprocessors: the fewer, the more nodes take all of them
 };
 
 // A training job: its steps, and what is left of them.
 class ToyJob {
  public:
   ToyJob(const ToyKind& kind, PoolShare share = {})
-      : set_(toy_options(), device(kind), std::move(share)) {
+      : set_(toy_options(kind.units), device(kind), std::move(share)), units_(kind.units) {
     step_ = kind.pair ? &set_.add_pair("step", toy_micro_batch(true, false, kind.size),
                                        toy_micro_batch(false, true, kind.size))
                       : &set_.add("step", toy_micro_batch(true, true, kind.size));
@@ -74,7 +75,7 @@ class ToyJob {
   }
   StepShape shape() const {
     const Compiled& c = step_->compiled();
-    return step_shape("step", c.program, c.storages, c.plan, *toy_options().profile);
+    return step_shape("step", c.program, c.storages, c.plan, *toy_options(units_).profile);
   }
   ProgramSet& set() { return set_; }
 
@@ -89,7 +90,7 @@ class ToyJob {
   }
   ProgramSet set_;
   Executable* step_;
-  int parts_ = 1;
+  int parts_ = 1, units_;
 };
 
 // Jobs over a pool that is not yet in use.

@@ -120,7 +120,8 @@ TEST(Simulate, AJobThatGoesFirstHasWhatItAsksFor) {
   const StepShape units = step_like({.work_ms = 1, .units = 1}, 1);
   const auto gate = open_gate();
   const auto rates = [&](JobId id, const StepShape& other) {
-    return simulate({{.programs = {&first}}, {.programs = {&other}}}, *gate, 64, {.first = {.job = id}})
+    return simulate({{.programs = {&first}}, {.programs = {&other}}}, *gate, 64,
+                    {.first = {.job = id}})
         .rate;
   };
   EXPECT_NEAR(rates(0, memory)[0], 1, 1e-9);
@@ -136,6 +137,26 @@ TEST(Simulate, AJobThatGoesFirstHasWhatItAsksFor) {
   EXPECT_NEAR(three.rate[0], 1, 1e-9);
   EXPECT_NEAR(three.rate[1], 0.375, 1e-6);
   EXPECT_NEAR(three.rate[2], 0.375, 1e-6);
+}
+
+// What leaves some of the device to others has what it asks for, whoever's it is; nodes that take
+// all have the rest, and among themselves they share.
+TEST(Simulate, LightNodesGoFirst) {
+  const StepShape light = step_like({.work_ms = 1, .units = 0.25}, 1);
+  const StepShape less_light = step_like({.work_ms = 1, .units = 0.75}, 1);
+  const StepShape heavy = step_like({.work_ms = 1, .units = 1}, 1);
+  const auto gate = open_gate();
+  const auto rates = [&](const StepShape& a, const StepShape& b, bool first) {
+    return simulate({{.programs = {&a}}, {.programs = {&b}}}, *gate, 64,
+                    {.first = {.light = first}})
+        .rate;
+  };
+  EXPECT_NEAR(rates(light, heavy, true)[0], 1, 1e-9);
+  EXPECT_NEAR(rates(light, heavy, true)[1], 0.75, 1e-6);
+  EXPECT_NEAR(rates(heavy, light, true)[0], 0.75, 1e-6);
+  EXPECT_NEAR(rates(light, heavy, false)[0], 1 / 1.25, 1e-6);
+  EXPECT_NEAR(rates(less_light, less_light, true)[0], 1 / 1.5, 1e-6);
+  EXPECT_NEAR(rates(heavy, heavy, true)[1], 0.5, 1e-6);
 }
 
 TEST(Simulate, ASlowJobTakesLonger) {
