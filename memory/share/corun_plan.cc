@@ -306,13 +306,22 @@ void CorunSearch::add_tries(const Beside& beside, const std::vector<int>& steps)
   }
 }
 
+PoolPlacement CorunSearch::placed_apart() const {
+  int64_t height = 0;
+  for (const StepShape* shape : shapes_) {
+    PoolOffsets alone;
+    height += align_up(place_longest_first(*shape, alone));
+  }
+  return place_apart(shapes_, height);
+}
+
 CorunWay CorunSearch::placed(const Try& t, Placing placing) const {
   CorunWay way{.kind = CorunWay::Kind::circle, .first = t.first};
   way.circle = t.circle;
   way.has_local = placing == Placing::local;
   way.placement = placing == Placing::joint   ? place_on(way.circle)
                   : placing == Placing::local ? place_with_local(way.circle)
-                                              : place_apart(shapes_, beside_.pool_bytes);
+                                              : placed_apart();
   check_placement(way.circle, way.placement);
   way.pool_bytes = way.placement.height;
   way.waits = waits_of(way.circle, way.placement, grain_);

@@ -120,6 +120,7 @@ class CorunSearch {
   void add_paced(const Beside& beside, const std::vector<int>& steps, Preference first);
   double paced_total(const Circle& circle, Preference first) const;
   const CorunWay& place(Try& t);
+  PoolPlacement placed_apart() const;  // nothing of one job lies over another's
   enum class Placing : uint8_t { joint, local, apart };
   CorunWay placed(const Try& t, Placing placing) const;
   const CorunWay* best(int64_t budget, CorunGoal goal, const CorunWay* best);

@@ -92,7 +92,7 @@ TEST_F(SharedGpuPool, LightNodesGoFirst) {
       EXPECT_EQ(preferred[0], 0);
       EXPECT_TRUE(preferred[1] >= 2 * light || emulation::real()) << preferred[1];
       EXPECT_LT(preferred[1], 2 * nodes);
-      EXPECT_EQ(preferred[2], 0);
+      EXPECT_LE(preferred[2], 1) << "but for inputs that were copied before the step began";
       EXPECT_EQ(first_other(first, pool.jobs[0]->bytes()), "");
       EXPECT_EQ(first_other(second, pool.jobs[1]->bytes()), "");
     }
