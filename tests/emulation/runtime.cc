@@ -401,7 +401,6 @@ void replay(const EmulatedGraph& graph) {
     if (settings().order == Order::shuffled) taken = ready.begin() + int64_t(rng() % ready.size());
     const size_t n = *taken;
     ready.erase(taken);
-    work_first += graph.nodes[n].first;
     graph.nodes[n].work();
     for (size_t later : next[n]) {
       if (--missing[later] == 0) ready.push_back(later);
@@ -410,6 +409,10 @@ void replay(const EmulatedGraph& graph) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t s) {
   if (is_to_fail(good_launches)) return fail(cudaErrorInvalidValue);
+  {
+    const auto held = hold();
+    for (const EmulatedGraph::Node& node : graph->nodes) work_first += node.first;
+  }
   return enqueue(s, [graph] {
     ++replays;
     replay(*graph);

@@ -23,7 +23,7 @@ inline CompileOptions toy_options(int units = 400) {
   options.profile = DeviceProfile{};
   options.profile->name = "half full", options.profile->units = units;
   options.profile->f32 = options.profile->vector = 1e12, options.profile->memory = 1e11;
-  options.profile->tile = 64, options.profile->launch = 1e-6;
+  options.profile->tile = 64, options.profile->piece = 300, options.profile->launch = 1e-6;
   return options;
 }
 
