@@ -51,10 +51,11 @@ struct TrainSection : Section {
       "of weights; gradients: their sums too, also those of micro-batches with reduction: library; "
       "weights: these too, gathered for each use",
       {.effect = Effect::none});
-  Option<std::string> bucket =
-      option("bucket", "auto",
-             "of several ranks: gradients that travel together, as bytes (4MiB); auto: 25MiB",
-             {.effect = Effect::none});
+  Option<std::string> bucket = option(
+      "bucket", "auto",
+      "of several ranks: gradients that travel together, and weights with shard: weights, as "
+      "bytes (4MiB); auto: 25MiB",
+      {.effect = Effect::none});
   Option<std::string> exchange = option("exchange", "f32",
                                         "of several ranks: what gradients and their sums travel "
                                         "as. bf16: in half the bytes, rounded, "
