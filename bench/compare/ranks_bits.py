@@ -21,7 +21,7 @@ LEVELS = ("none", "optimizer", "gradients", "weights")
 VARIANTS = {
     "plain": [],
     "echo": ["memory.recompute=echo"],
-    "clip_norm": ["train.clip_norm=0.5"],
+    "clip_norm": ["train.clip_value=null", "train.clip_norm=0.5"],
     "ema": ["train.ema=0.9"],
 }
 

@@ -1,33 +1,79 @@
-// pal bench --profile: this machine's processor as a device profile.
+// pal bench --profile and --link: this machine's processor as a device profile, and what joins
+// ranks.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/device.h"
 #include "core/error.h"
+#include "core/ranks/launch.h"
 #include "data/atomic_file.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/commands/launch_ranks.h"
 #include "train/commands/measure_cpu.h"
+#include "train/commands/measure_link.h"
+#include "train/config/links.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
+#include "train/loop/ranks_of_run.h"
 
 namespace pal {
 
-int run_bench(const BenchArgs& args) {
-  const std::filesystem::path file = args.out.empty() ? cpu_profile_path() : args.out;
-  if (file.has_parent_path()) {
-    std::error_code error;
-    std::filesystem::create_directories(file.parent_path(), error);
-    if (error) {
-      throw UsageError(file.parent_path().string() + ": cannot be made: " + error.message());
-    }
+namespace {
+
+void make_folder_of(const std::filesystem::path& file) {
+  if (!file.has_parent_path()) return;
+  std::error_code error;
+  std::filesystem::create_directories(file.parent_path(), error);
+  if (error) {
+    throw UsageError(file.parent_path().string() + ": cannot be made: " + error.message());
   }
-  const CpuMeasurement m = measure_cpu(cpu_device());
-  const std::vector<std::string> lines = describe(m);
-  const std::string text = profile_text(m.profile, lines);
+}
+
+void write_whole(const std::filesystem::path& file, const std::string& text) {
   AtomicFile out(file.string());
   out.write(text.data(), text.size());
   out.commit();
+}
+
+}  // namespace
+
+int run_bench_link(const BenchArgs& args) {
+  const std::shared_ptr<Group> group = ranks_at_hand();
+  if (!group && launch_at_hand()) {
+    throw UsageError("bench --link: the launcher has started one rank; let it start two or more");
+  }
+  if (!group) {
+    std::vector<std::string> arguments{"bench", "--link"};
+    if (!args.out.empty()) arguments.insert(arguments.end(), {"--out", args.out.string()});
+    if (args.json) arguments.emplace_back("--json");
+    return launch_ranks(2, arguments);
+  }
+  const Link link = measure_link(*group);
+  if (group->rank() != 0) return 0;
+  const std::filesystem::path file = args.out.empty() ? measured_link_path() : args.out;
+  make_folder_of(file);
+  write_whole(file,
+              link_text(link, {"Measured by pal bench --link over " + group->description() + "."}));
+  if (args.json) {
+    const nlohmann::ordered_json json{{"file", file.string()},
+                                      {"name", link.name},
+                                      {"gb_s", link.rate * 1e-9},
+                                      {"latency_us", link.latency * 1e6}};
+    return print(json.dump() + "\n");
+  }
+  return print(link.name + ": " + fixed(link.rate * 1e-9, 2) + " GB/s each way, " +
+               fixed(link.latency * 1e6, 1) + " us a message\nlink " + file.string() +
+               " (pal plan --devices N --link measured)\n");
+}
+
+int run_bench(const BenchArgs& args) {
+  const std::filesystem::path file = args.out.empty() ? cpu_profile_path() : args.out;
+  make_folder_of(file);
+  const CpuMeasurement m = measure_cpu(cpu_device());
+  const std::vector<std::string> lines = describe(m);
+  const std::string text = profile_text(m.profile, lines);
+  write_whole(file, text);
   if (args.json) {
     const DeviceProfile& p = m.profile;
     nlohmann::ordered_json json{{"file", file.string()}, {"name", p.name}};
@@ -55,25 +101,36 @@ namespace {
 
 struct BenchFlags {
   BenchArgs args;
-  bool profile = false;
+  bool profile = false, link = false;
 
   void declare(Flags& flags) {
     flags.add("--profile", profile, "write its profile (./pal bench alone: benchmarks)");
-    flags.add("--out", args.out, "the profile (~/.config/palimpsest/cpu.yaml)", {.type = "FILE"});
+    flags.add("--link", link,
+              "write what joins ranks: two of this machine, or a launcher's (mpirun)");
+    flags.add("--out", args.out, "the file (~/.config/palimpsest/cpu.yaml, link.yaml)",
+              {.type = "FILE"});
     add_json(flags, args.json);
   }
   Request read() const {
+    const std::optional<Launch> launch = launch_at_hand();
+    if (launch && launch->ranks > 1 && !link) {
+      throw UsageError("bench: " + launch->by + " says that this is one of " +
+                       std::to_string(launch->ranks) +
+                       " processes, and only bench --link has ranks");
+    }
+    if (profile && link) throw UsageError("bench: --profile or --link, one at a time");
     if (profile) return request<run_bench>(args);
+    if (link) return request<run_bench_link>(args);
     throw UsageError(
         "bench: the benchmarks are run by ./pal bench in the source tree; here "
-        "there is bench --profile");
+        "there are bench --profile and bench --link");
   }
 };
 
 }  // namespace
 
 Command bench_command() {
-  return command<BenchFlags>("bench", "measure this machine's processor for --profile cpu");
+  return command<BenchFlags>("bench", "measure this machine for --profile cpu and --link measured");
 }
 
 }  // namespace pal

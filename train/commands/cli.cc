@@ -120,9 +120,11 @@ Request parse_command_line(const std::string& program, const std::vector<std::st
   auto used = app.get_subcommands();
   if (used.empty()) return show(app.help());
   const std::optional<Launch> launch = launch_at_hand();
-  if (launch && launch->ranks > 1 && used[0]->get_name() != "train") {
+  if (launch && launch->ranks > 1 && used[0]->get_name() != "train" &&
+      used[0]->get_name() != "bench") {
     throw UsageError(used[0]->get_name() + ": " + launch->by + " says that this is one of " +
-                     std::to_string(launch->ranks) + " processes, and only train has ranks");
+                     std::to_string(launch->ranks) +
+                     " processes, and only train and bench --link have ranks");
   }
   return read.at(used[0])();
 }

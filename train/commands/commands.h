@@ -97,11 +97,14 @@ struct PlanArgs {
 int run_plan(const PlanArgs& args);
 
 struct BenchArgs {
-  std::filesystem::path out;  // of the profile; empty: cpu_profile_path()
+  std::filesystem::path out;  // empty: cpu_profile_path(), measured_link_path()
   bool json = false;
 };
 // `pal bench --profile`: measures this machine's processor and writes its profile.
 int run_bench(const BenchArgs& args);
+// `pal bench --link`: measures what joins the ranks of this launch, and writes it; where there is
+// no launch, two ranks of this machine.
+int run_bench_link(const BenchArgs& args);
 
 struct ReproduceArgs {
   std::string name;     // echo-fig15

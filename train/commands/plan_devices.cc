@@ -40,6 +40,10 @@ void DeviceFlags::apply(PlanArgs& args) const {
 
 DeviceProfile profile_of(const PlanArgs& args) {
   DeviceProfile device = args.profile.empty() ? default_profile() : load_profile(args.profile);
+  // Ranks of a node divide its processor among them.
+  if (args.links && device.thread_f32 > 0) {
+    device = part_of(device, 1 / double(args.links->per_node));
+  }
   device.links = args.links;
   return device;
 }

@@ -118,6 +118,16 @@ FiguresFile find_figures(const std::string& kind, const std::string& name,
   return {};
 }
 
+fs::path measured_path(const std::string& file) {
+  if (const char* config = std::getenv("XDG_CONFIG_HOME"); config && *config) {
+    return fs::path(config) / "palimpsest" / file;
+  }
+  if (const char* home = std::getenv("HOME"); home && *home) {
+    return fs::path(home) / ".config" / "palimpsest" / file;
+  }
+  return {};
+}
+
 std::vector<std::string> figure_names(const std::string& kind) {
   std::set<std::string> names;
   for (const fs::path& folder : folders_of(kind)) {

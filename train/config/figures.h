@@ -40,6 +40,9 @@ struct FiguresFile {
 FiguresFile find_figures(const std::string& kind, const std::string& name, const std::string& what);
 // The same of a path.
 FiguresFile open_figures(const std::filesystem::path& path, const std::string& what);
+// A file of what was measured on this machine, in the user's configuration folder; empty where the
+// environment names no place.
+std::filesystem::path measured_path(const std::string& file);
 // The names that there are, in order.
 std::vector<std::string> figure_names(const std::string& kind);
 // UsageError for one there is not: "FLAG: there is no file 'x' and no WHAT of that name", the

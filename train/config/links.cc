@@ -4,12 +4,14 @@
 #include "core/error.h"
 #include "train/config/figures.h"
 #include "train/config/wording.h"
+#include "train/config/yaml.h"
 
 namespace pal {
 namespace {
 
 constexpr const char* kLinkFolder = "links";
 constexpr const char* kLinkWords = "a link";
+constexpr const char* kMeasured = "measured";
 
 }  // namespace
 
@@ -22,13 +24,41 @@ Link parse_link(const std::string& text, const std::string& file) {
   return link;
 }
 
+std::filesystem::path measured_link_path() {
+  std::filesystem::path path = measured_path("link.yaml");
+  if (!path.empty()) return path;
+  throw UsageError(
+      "the measured link has no place: neither XDG_CONFIG_HOME nor HOME is set; name a file (bench "
+      "--link --out FILE, plan --link FILE)");
+}
+
+std::string link_text(const Link& link, const std::vector<std::string>& comments) {
+  std::string text;
+  for (const std::string& line : comments) text += "# " + line + "\n";
+  return text + "name: " + yaml_quoted(link.name) + printed("\ngb_s: %.4g\n", link.rate * 1e-9) +
+         printed("latency_us: %.4g\nefficiency: %.4g\n", link.latency * 1e6, link.efficiency);
+}
+
 Link load_link(const std::string& name) {
+  if (name == kMeasured) {
+    const std::filesystem::path path = measured_link_path();
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) {
+      throw UsageError("--link: measured: the ranks of this machine are not measured yet (" +
+                       path.string() + "); run ./pal bench --link, which takes a few seconds");
+    }
+    return parse_link(open_figures(path, kLinkWords).text, path.string());
+  }
   const FiguresFile file = find_figures(kLinkFolder, name, kLinkWords);
   if (file.path.empty()) no_figures("--link", name, "link", link_names());
   return parse_link(file.text, file.path.string());
 }
 
-std::vector<std::string> link_names() { return figure_names(kLinkFolder); }
+std::vector<std::string> link_names() {
+  std::vector<std::string> names = figure_names(kLinkFolder);
+  names.emplace_back(kMeasured);
+  return names;
+}
 
 Links links_of(int64_t devices, std::optional<int64_t> per_node, const std::string& names) {
   const std::string n = std::to_string(devices);

@@ -1,6 +1,7 @@
 // Links as files: those in configs/links, and others of the same form.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,12 +10,17 @@
 
 namespace pal {
 
-// A path of a .yaml file, or a name in configs/links (of the working directory, else the program's
-// own). UsageError lists the names there are, or names the line at fault.
+// A path of a .yaml file, a name in configs/links (of the working directory, else the program's
+// own), or "measured": what pal bench --link has written here. UsageError lists the names there
+// are, or names the line at fault.
 Link load_link(const std::string& name_or_path);
 // The link in the file's text; `file` only names it in errors.
 Link parse_link(const std::string& text, const std::string& file);
 std::vector<std::string> link_names();
+// Where pal bench --link writes; UsageError where the environment names no place.
+std::filesystem::path measured_link_path();
+// A link's file, with lines of comment at its head.
+std::string link_text(const Link& link, const std::vector<std::string>& comments);
 
 // What --devices, --per-node and --link say: `names` is one name, or two with a comma between, of
 // what joins the devices of a node and what joins nodes. One name: there is one node. UsageError

@@ -95,17 +95,6 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-// Empty where the environment names no place.
-fs::path cpu_path() {
-  if (const char* config = std::getenv("XDG_CONFIG_HOME"); config && *config) {
-    return fs::path(config) / "palimpsest" / "cpu.yaml";
-  }
-  if (const char* home = std::getenv("HOME"); home && *home) {
-    return fs::path(home) / ".config" / "palimpsest" / "cpu.yaml";
-  }
-  return {};
-}
-
 }  // namespace
 
 DeviceProfile parse_profile(const std::string& text, const std::string& file) {
@@ -140,7 +129,7 @@ std::string profile_text(const DeviceProfile& profile, const std::vector<std::st
 }
 
 fs::path cpu_profile_path() {
-  fs::path path = cpu_path();
+  fs::path path = measured_path("cpu.yaml");
   if (!path.empty()) return path;
   throw UsageError(
       "the measured profile of this machine has no place: neither XDG_CONFIG_HOME nor "
@@ -168,7 +157,7 @@ std::vector<std::string> profile_names() {
   return names;
 }
 
-bool is_cpu_measured() { return is_file(cpu_path()); }
+bool is_cpu_measured() { return is_file(measured_path("cpu.yaml")); }
 
 DeviceProfile default_profile() {
   return load_profile(is_cpu_measured() ? "cpu" : kDefaultProfile);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "tests/support/files.h"
+#include "tests/support/variable.h"
 #include "train/config/profile.h"
 
 namespace pal {
@@ -23,9 +24,25 @@ TEST(LinkFiles, ReadUnits) {
   EXPECT_EQ(link.efficiency, 0.5);
 }
 
+TEST(LinkFiles, TheMeasuredOneIsWhereTheUsersConfigurationIs) {
+  const TemporaryFolder folder;
+  const Variable config("XDG_CONFIG_HOME", folder.path().string());
+  EXPECT_NE(usage_error_of([] { load_link("measured"); }).find("pal bench --link"),
+            std::string::npos);
+  const Link link{.name = "two: \"ranks\"", .rate = 3e9, .latency = 4e-6, .efficiency = 1};
+  std::filesystem::create_directories(folder.path() / "palimpsest");
+  std::ofstream(measured_link_path()) << link_text(link, {"a line", "another"});
+  const Link read = load_link("measured");
+  EXPECT_EQ(read.name, link.name);
+  EXPECT_DOUBLE_EQ(read.rate, link.rate);
+  EXPECT_DOUBLE_EQ(read.latency, link.latency);
+}
+
 TEST(LinkFiles, ShippedOnesLoadAndAreSane) {
-  const std::vector<std::string> names = link_names();
-  EXPECT_EQ(names, (std::vector<std::string>{"100gbe", "ndr400", "nvlink2", "nvlink4", "pcie3"}));
+  std::vector<std::string> names = link_names();
+  EXPECT_EQ(names, (std::vector<std::string>{"100gbe", "ndr400", "nvlink2", "nvlink4", "pcie3",
+                                             "measured"}));
+  names.pop_back();
   for (const std::string& name : names) {
     const Link link = load_link(name);
     EXPECT_TRUE(link.rate > 1e9 && link.rate < 1e12) << name;

@@ -225,8 +225,9 @@ TEST(Launched, WithoutThePlugInIsRefused) {
 // Nor does a launcher start several of what has no ranks.
 TEST(Launched, OnlyTrainHasRanks) {
   for (const auto& [words, said] :
-       {std::pair{"corun resnet_small zoo_small --budget 1GB", "only train has ranks"},
-        std::pair{"plan --config nmt_small", "only train has ranks"},
+       {std::pair{"corun resnet_small zoo_small --budget 1GB",
+                  "only train and bench --link have ranks"},
+        std::pair{"plan --config nmt_small", "only train and bench --link have ranks"},
         std::pair{"train --config nmt_small --ranks 2", "leave it to the launcher"}}) {
     const TemporaryFolder folder;
     const std::string err = (folder.path() / "err.txt").string();
