@@ -129,26 +129,32 @@ void CudaDevice::release(Space space, std::byte* memory) noexcept {
     cudaFree(memory);
 }
 
-void* CudaDevice::stream(QueueId id) {
-  Streams& of = streams_[id];
-  cudaStream_t& stream = of.stream[of.first];
+cudaStream_t CudaDevice::made(Streams& of, bool first) {
+  cudaStream_t& stream = of.stream[first];
   if (!stream) {
     int least = 0, greatest = 0;
     check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     // Not ordered with the default stream: nothing runs there.
     check_cuda(
-        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, of.first ? greatest : least));
+        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, first ? greatest : least));
   }
   return stream;
+}
+
+void* CudaDevice::stream(QueueId id) {
+  Streams& of = streams_[id];
+  return made(of, of.first);
 }
 
 void CudaDevice::prefer(QueueId id, bool first) {
   Streams& of = streams_[id];
   if (first == of.first) return;
+  const cudaStream_t from = made(of, of.first), to = made(of, first);
   if (!of.change) of.change = make_event();
-  record(of.change, id);
-  of.first = first;
-  wait(id, of.change);
+  auto* const change = static_cast<cudaEvent_t>(of.change.get());
+  check_cuda(cudaEventRecord(change, from));
+  check_cuda(cudaStreamWaitEvent(to, change, 0));
+  of.first = first;  // from here on all is queued behind what was
 }
 
 Accelerator::Event CudaDevice::make_event() {
@@ -188,11 +194,19 @@ void CudaDevice::fill(QueueId id, void* to, unsigned char value, int64_t bytes) 
 }
 
 void CudaDevice::begin_recording() {
-  recorded_first_ = streams_[kComputeQueue].first;
+  Streams& compute = streams_[kComputeQueue];
+  made(compute, false), made(compute, true);  // nothing is made while it records
+  if (!compute.change) compute.change = make_event();
+  recorded_first_ = compute.first;
   check_cuda(cudaStreamBeginCapture(queue(kComputeQueue), cudaStreamCaptureModeThreadLocal));
 }
 Accelerator::Graph CudaDevice::end_recording() {
-  prefer(kComputeQueue, recorded_first_);  // it ends where it began
+  try {
+    prefer(kComputeQueue, recorded_first_);  // it ends where it began
+  } catch (...) {
+    abandon_recording();
+    throw;
+  }
   cudaGraph_t graph = nullptr;
   check_cuda(cudaStreamEndCapture(queue(kComputeQueue), &graph));
   cudaGraphExec_t ready = nullptr;

@@ -52,14 +52,15 @@ class CudaDevice final : public Accelerator {
 
  private:
   void check_wait(cudaError_t status) const;
-  cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
-
-  cudaDeviceProp properties_{};
   struct Streams {  // of a queue: what goes first has one of its own
     std::array<cudaStream_t, 2> stream{};
     bool first = false;  // the one that is used now
     Event change;
   };
+  static cudaStream_t made(Streams& of, bool first);
+  cudaStream_t queue(QueueId id) { return static_cast<cudaStream_t>(stream(id)); }
+
+  cudaDeviceProp properties_{};
   std::map<QueueId, Streams> streams_;
   bool recorded_first_ = false;  // how the compute queue stood when recording began
   cublasLtHandle_t blas_ = nullptr;

@@ -13,8 +13,8 @@ struct NodeDemand {
   double memory = 0;  // of the memory's rate
   double units = 0;   // of the multiprocessors: those that have a piece of its result
 
-  // It leaves some of the multiprocessors to others.
-  bool is_light() const { return units < 1; }
+  // It works, and leaves some of the multiprocessors to others.
+  bool is_light() const { return units > 0 && units < 1; }
 };
 
 NodeDemand demand_of(const Work& work, const DeviceProfile& device);

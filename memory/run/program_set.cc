@@ -195,8 +195,9 @@ Executable& ProgramSet::install(const std::string& name, std::unique_ptr<Compile
     for (auto& [other, program_of_set] : programs_) program_of_set->runner_->forget_recording();
   };
   if (share_.pool) {
-    const StepShape shape =
-        step_shape(name, c.program, c.storages, c.plan, options_.profile.value_or(DeviceProfile{}));
+    const DeviceProfile device =
+        share_.device ? *share_.device : options_.profile.value_or(DeviceProfile{});
+    const StepShape shape = step_shape(name, c.program, c.storages, c.plan, device);
     made->memory_ = std::make_unique<SharedPlan>(c.storages, c.plan, shape, *arena_, *share_.pool,
                                                  share_.job, cache_.device().accelerator);
   } else {

@@ -141,6 +141,8 @@ struct StateTensor {
 struct PoolShare {
   std::shared_ptr<SharedPool> pool = nullptr;
   JobId job = 0;
+  // Whose times its steps are priced by there; null: the set's own options say.
+  std::shared_ptr<const DeviceProfile> device = nullptr;
 };
 
 class ProgramSet {

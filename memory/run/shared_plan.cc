@@ -43,9 +43,12 @@ SharedPlan::SharedPlan(const Storages& storages, const Plan& plan, const StepSha
   arena.reserve(Space::host, plan.host().bytes);
   pool.attach(job, queues);
   on_accelerator_ = queues != nullptr;
+  // What does no work goes with the node before it: a change of streams costs an event.
+  light_.assign(size_t(shape.moments() / 2), 0);
+  char last = 0;
   for (size_t i = 0; i < shape.nodes.size(); ++i) {
-    light_.resize(std::max(light_.size(), size_t(shape.node[i]) + 1));
-    light_[shape.node[i]] = shape.nodes[i].is_light();
+    if (shape.nodes[i].units > 0) last = shape.nodes[i].is_light();
+    light_[shape.node[i]] = last;
   }
 }
 

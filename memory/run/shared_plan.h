@@ -25,7 +25,9 @@ class SharedPlan final : public PlannedMemory {
   int64_t capacity() const override;
   int64_t version() const override { return pool_.gate_version(); }
   bool is_edge(NodeId node) const override;
-  bool goes_first(NodeId node) const override { return all_first_ || (light_first_ && light_[node]); }
+  bool goes_first(NodeId node) const override {
+    return all_first_ || (light_first_ && light_[node]);
+  }
 
   std::byte* base(Space space) const override { return arena_.base(space); }
   // Bytes of the job's arena: state, inputs, outputs.
@@ -46,9 +48,9 @@ class SharedPlan final : public PlannedMemory {
   int64_t version_ = -1;  // of the pool's use, that offset_ is of
   size_t next_ask_ = 0, next_report_ = 0;
   bool on_accelerator_ = false;
-  ByNode<char> light_;          // nodes that leave some of the device to others
+  ByNode<char> light_;  // nodes of the compute queue that leave some of the device to others
   bool all_first_ = false, light_first_ = false;  // in this step
-  std::vector<int64_t> stops_;  // of this step; on an accelerator
+  std::vector<int64_t> stops_;                    // of this step; on an accelerator
 };
 
 }  // namespace pal

@@ -167,8 +167,10 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearch
             .pool_bytes = *std::max_element(heights.begin(), heights.end()),
             .rate = rates_in_turns(shapes_),
             .total = 1};
+  // With nobody first; of the jobs that could go first, with the one that makes most of it; with
+  // light nodes first, where they make something of it.
   std::vector<Beside> ways{beside_with({})};
-  // Of the jobs that could go first, and of light nodes, whoever makes most of it.
+  const double of_nobody = ways[0].way.total;
   std::vector<Preference> preferences;
   if (can_prefer_ && shapes_.size() > 1) {
     for (size_t j = 0; j < shapes_.size(); ++j) preferences.push_back({.job = JobId(j)});
@@ -176,11 +178,14 @@ CorunSearch::CorunSearch(std::vector<const StepShape*> shapes, const CorunSearch
   }
   for (const Preference first : preferences) {
     Beside with = beside_with(first);
-    if (with.way.total <= ways.back().way.total || starves(with.way, turns_.rate)) continue;
-    ways.resize(1);
+    const Beside& best = ways.back();
+    const double least = first.light ? of_nobody : best.way.total;
+    if (with.way.total <= least || starves(with.way, turns_.rate)) continue;
+    if (!first.light) ways.resize(1);
     ways.push_back(std::move(with));
   }
-  beside_ = ways.back().way;
+  const auto by_total = [](const Beside& a, const Beside& b) { return a.way.total < b.way.total; };
+  beside_ = std::max_element(ways.begin(), ways.end(), by_total)->way;
   for (const Beside& way : ways) besides_.push_back(way.way);
   if (shapes_.size() < 2) return;
   for (const Beside& way : ways) add_tickets(way.way.first), add_circles(way);

@@ -130,7 +130,7 @@ class CorunSearch {
   bool can_prefer_;
   double round_ms_ = 0;            // a step of each, alone
   CorunWay turns_, beside_;        // the latter: the best of all
-  std::vector<CorunWay> besides_;  // with nobody first, and with whoever makes most of it
+  std::vector<CorunWay> besides_;  // with nobody first, with a job, with light nodes
   std::vector<CorunWay> tickets_;  // in pools of several heights
   std::vector<Try> tries_;
 };

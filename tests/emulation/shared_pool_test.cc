@@ -67,23 +67,23 @@ TEST_F(SharedGpuPool, TheJobThatGoesFirst) {
 // Light nodes are queued on streams of the highest priority and the others are not, in recorded
 // graphs too; each waits for the one before it, and the bits are those of alone.
 TEST_F(SharedGpuPool, LightNodesGoFirst) {
-  for (const bool graphs : {false, true}) {
-    ToyKind a = kSmall, b = kLarge;
-    a.graphs = b.graphs = graphs, a.units = b.units = 2;
-    const Bytes first = alone(a, 6), second = alone(b, 6);
+  const auto check = [&](const ToyKind& a, const ToyKind& b) {
+    const Bytes first = alone(a, 8), second = alone(b, 8);
     for (const Order order : {Order::forward, Order::backward, Order::shuffled}) {
       emulation::settings().order = order;
       ToyPool pool({a, b});
       CorunWay way = pool.way(CorunWay::Kind::tickets);
-      int64_t light = 0, nodes = 0;
+      int64_t light = 0, heavy = 0;
       for (const StepShape& shape : pool.shapes) {
-        for (const NodeDemand& node : shape.nodes) light += node.is_light(), ++nodes;
+        for (const NodeDemand& node : shape.nodes) {
+          light += node.is_light(), heavy += node.units >= 1;
+        }
       }
       EXPECT_GT(light, 4);
-      EXPECT_GT(nodes, light + 4);
-      int64_t preferred[3];
-      for (int i = 0; i < 3; ++i) {
-        way.first.light = i == 1;
+      EXPECT_GT(heavy, 4);
+      int64_t preferred[4];
+      for (int i = 0; i < 4; ++i) {
+        way.first = {.job = i == 2 ? 1 : -1, .light = i == 1};
         pool.use(way);
         const int64_t before = emulation::preferred_work();
         pool.run({2, 2}, 2 * i);
@@ -91,13 +91,25 @@ TEST_F(SharedGpuPool, LightNodesGoFirst) {
       }
       EXPECT_EQ(preferred[0], 0);
       EXPECT_TRUE(preferred[1] >= 2 * light || emulation::real()) << preferred[1];
-      EXPECT_LT(preferred[1], 2 * nodes);
-      EXPECT_LE(preferred[2], 1) << "but for inputs that were copied before the step began";
+      EXPECT_LT(preferred[1], 2 * (light + heavy)) << "a node of these queues one kernel or two";
+      EXPECT_TRUE(preferred[2] > 0 || emulation::real());
+      EXPECT_LE(preferred[3], 2) << "but for inputs that were copied before the step began";
       EXPECT_EQ(first_other(first, pool.jobs[0]->bytes()), "");
       EXPECT_EQ(first_other(second, pool.jobs[1]->bytes()), "");
     }
     emulation::settings() = {};
+  };
+  ToyKind a = kSmall, b = kLarge;
+  a.units = b.units = 2;
+  for (const bool graphs : {false, true}) {
+    a.graphs = b.graphs = graphs;
+    check(a, b);
   }
+  // Priced by the device whose times the pool's way was chosen by; and on two queues.
+  a.priced_by_pool = b.priced_by_pool = true;
+  check(a, b);
+  a.pair = true;
+  check(a, b);
 }
 
 TEST_F(SharedGpuPool, ThreeJobsUnderTickets) {

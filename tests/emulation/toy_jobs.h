@@ -30,15 +30,16 @@ inline CompileOptions toy_options(int units = 400) {
 struct ToyKind {
   ToySize size;
   bool graphs = true, poison = false;
-  bool pair = false;  // two micro-batches side by side, on two queues
-  int units = 400;    // multiprocessors: the fewer, the more nodes take all of them
+  bool pair = false;            // two micro-batches side by side, on two queues
+  int units = 400;              // multiprocessors: the fewer, the more nodes take all of them
+  bool priced_by_pool = false;  // the set has no profile, its place in the pool has
 };
 
 // A training job: its steps, and what is left of them.
 class ToyJob {
  public:
   ToyJob(const ToyKind& kind, PoolShare share = {})
-      : set_(toy_options(kind.units), device(kind), std::move(share)), units_(kind.units) {
+      : set_(options_of(kind), device(kind), share_of(kind, std::move(share))), units_(kind.units) {
     step_ = kind.pair ? &set_.add_pair("step", toy_micro_batch(true, false, kind.size),
                                        toy_micro_batch(false, true, kind.size))
                       : &set_.add("step", toy_micro_batch(true, true, kind.size));
@@ -80,6 +81,17 @@ class ToyJob {
   ProgramSet& set() { return set_; }
 
  private:
+  static CompileOptions options_of(const ToyKind& kind) {
+    CompileOptions options = toy_options(kind.units);
+    if (kind.priced_by_pool) options.profile.reset();
+    return options;
+  }
+  static PoolShare share_of(const ToyKind& kind, PoolShare share) {
+    if (kind.priced_by_pool) {
+      share.device = std::make_shared<const DeviceProfile>(*toy_options(kind.units).profile);
+    }
+    return share;
+  }
   static Device device(const ToyKind& kind) {
     Device device = cuda_device();
     device.graphs = kind.graphs;

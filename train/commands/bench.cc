@@ -16,6 +16,7 @@
 #include "train/config/profile.h"
 #include "train/config/wording.h"
 #include "train/loop/ranks_of_run.h"
+#include "train/run_files/log.h"
 
 namespace pal {
 
@@ -49,10 +50,22 @@ int run_bench_link(const BenchArgs& args) {
     if (args.json) arguments.emplace_back("--json");
     return launch_ranks(2, arguments);
   }
-  const Link link = measure_link(*group);
+  constexpr double kTimeout = 60;  // seconds
+  group->set_timeout(kTimeout);
+  std::filesystem::path file;
+  Link link;
+  try {
+    if (group->rank() == 0) {
+      file = args.out.empty() ? measured_link_path() : args.out;
+      make_folder_of(file);
+    }
+    link = measure_link(*group);
+  } catch (...) {
+    const Failure failure = failure_at_hand();
+    log_error(failure.what);
+    group->abandon(failure.exit_code);
+  }
   if (group->rank() != 0) return 0;
-  const std::filesystem::path file = args.out.empty() ? measured_link_path() : args.out;
-  make_folder_of(file);
   write_whole(file,
               link_text(link, {"Measured by pal bench --link over " + group->description() + "."}));
   if (args.json) {

@@ -28,7 +28,9 @@ class CorunMemory {
   CorunMemory& operator=(const CorunMemory&) = delete;
 
   // A job's place in the pool; none where each has its own memory.
-  PoolShare share(size_t job) const { return {pool_, JobId(job)}; }
+  PoolShare share(size_t job) const {
+    return {pool_, JobId(job), std::make_shared<const DeviceProfile>(device_)};
+  }
   // When all programs of all jobs are planned. BudgetError where the mode does not fit the budget:
   // what each job needs, and what is missing.
   void choose();

@@ -1,4 +1,4 @@
-// Two sizes, the least of many times.
+// Two sizes, the median of many times.
 #include "train/commands/measure_link.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace pal {
 namespace {
 
 constexpr int64_t kFew = 64;        // bytes of a rank's piece
-constexpr int64_t kMany = 8 << 20;  // likewise: as large as what travels together
+constexpr int64_t kMany = 8 << 20;  // likewise: of the order of a bucket's
 constexpr int kLeastCalls = 5;
 
 // Seconds of the mean of both exchanges of a tensor, each the median of its calls, of the slowest

@@ -1,6 +1,7 @@
 // Flags of several devices.
 #include "train/commands/plan_devices.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "core/error.h"
@@ -20,8 +21,8 @@ void DeviceFlags::declare(Flags& flags) {
             {.type = "N"});
   flags.add("--per-node", per_node, "devices of a node (all of them)", {.type = "M"});
   flags.add("--link", link,
-            "what joins the devices: a name in configs/links, or a file; two, with a comma: inside "
-            "a node, and between nodes",
+            "what joins the devices: a name in configs/links, measured (pal bench --link), or a "
+            "file; two, with a comma: inside a node, and between nodes",
             {.type = "NAME"});
 }
 
@@ -40,9 +41,16 @@ void DeviceFlags::apply(PlanArgs& args) const {
 
 DeviceProfile profile_of(const PlanArgs& args) {
   DeviceProfile device = args.profile.empty() ? default_profile() : load_profile(args.profile);
-  // Ranks of a node divide its processor among them.
+  // Ranks of a node divide its processor among them, and all work at once.
   if (args.links && device.thread_f32 > 0) {
-    device = part_of(device, 1 / double(args.links->per_node));
+    const auto ranks = double(args.links->per_node);
+    DeviceProfile part = part_of(device, 1 / ranks);
+    for (double DeviceProfile::*rate :
+         {&DeviceProfile::f32, &DeviceProfile::tf32, &DeviceProfile::f16, &DeviceProfile::bf16,
+          &DeviceProfile::vector, &DeviceProfile::memory, &DeviceProfile::cache}) {
+      part.*rate = std::min(part.*rate, device.*rate / ranks);
+    }
+    device = part;
   }
   device.links = args.links;
   return device;

@@ -1,6 +1,10 @@
 // pal plan --devices: what it says of exchanges, joules and speedup, and what it refuses.
-#include <cmath>
+#include "train/commands/plan_devices.h"
 
+#include <cmath>
+#include <fstream>
+
+#include "tests/support/files.h"
 #include "tests/train/commands/plan_command.h"
 #include "train/config/profile.h"
 #include "train/report/device_facts.h"
@@ -49,6 +53,29 @@ TEST_F(PlanDevices, SaysWhatExchangesTake) {
   EXPECT_TRUE(speedup > 0 && speedup < 4) << speedup;
   // Samples of all devices.
   EXPECT_NEAR(json["time"]["samples_per_s"].get<double>() * step / 1e3, 4 * 64, 1e-6);
+}
+
+// Ranks of a node have a part of a measured processor each, and never more than all of it together.
+TEST_F(PlanDevices, RanksOfANodeDivideAProcessor) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "four.yaml").string();
+  std::ofstream(file) << "name: four\nmeasured: true\ncapacity: 8GiB\nf32_tflops: 0.4\n"
+                         "vector_tflops: 0.1\nmemory_gb_s: 20\nunits: 4\nthread_f32_tflops: 0.15\n"
+                         "thread_vector_tflops: 0.03\nthread_memory_gb_s: 15\nlaunch_us: 1\n"
+                         "matmul_efficiency: 1\nmemory_efficiency: 1\n";
+  PlanArgs args{.profile = file};
+  EXPECT_EQ(profile_of(args).f32, 0.4e12);
+  for (const int64_t ranks : {1, 2, 4}) {
+    args.links = std::make_shared<const Links>(Links{.ranks = 4, .per_node = ranks});
+    const DeviceProfile part = profile_of(args);
+    EXPECT_LE(part.f32 * double(ranks), 0.4e12 + 1);
+    EXPECT_LE(part.vector * double(ranks), 0.1e12 + 1);
+    EXPECT_LE(part.memory * double(ranks), 20e9 + 1);
+    EXPECT_EQ(part.units, 4 / double(ranks));
+    EXPECT_GE(part.f32, 0.09e12);
+  }
+  args.profile = "v100_16";
+  EXPECT_EQ(profile_of(args).f32, load_profile("v100_16").f32) << "a card each";
 }
 
 TEST_F(PlanDevices, OneDevicePaysNothing) {
