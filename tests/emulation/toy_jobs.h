@@ -33,6 +33,7 @@ struct ToyKind {
   bool pair = false;            // two micro-batches side by side, on two queues
   int units = 400;              // multiprocessors: the fewer, the more nodes take all of them
   bool priced_by_pool = false;  // the set has no profile, its place in the pool has
+  bool buckets = false;         // every other step is of half the batch
 };
 
 // A training job: its steps, and what is left of them.
@@ -44,25 +45,32 @@ class ToyJob {
                                        toy_micro_batch(false, true, kind.size))
                       : &set_.add("step", toy_micro_batch(true, true, kind.size));
     parts_ = kind.pair ? 2 : 1;
+    if (kind.buckets) {
+      ToySize half = kind.size;
+      half.batch /= 2;
+      other_ = &set_.add("half", toy_micro_batch(true, true, half));
+    }
     for (StateTensor& s : set_.state()) {
       float* x = reinterpret_cast<float*>(s.data);
       const bool zero = s.name.starts_with("optimizer");
       for (int64_t e = 0; e < s.spec.numel(); ++e) x[e] = zero ? 0 : float((e * 31) % 17 - 8) / 40;
     }
     if (kind.poison) step_->runner().set_options({.poison = true});
+    if (kind.poison && other_) other_->runner().set_options({.poison = true});
   }
 
   void step(int i) {
+    Executable& now = other_ && i % 2 ? *other_ : *step_;
     for (int part = 0; part < parts_; ++part) {
       look_at(part);
       const StepScalars scalars{
           .learning_rate = 0.01f, .step = i, .micro_batch = part, .seed_low = 7, .tokens = 9};
-      std::memcpy(step_->input("scalars"), &scalars, sizeof scalars);
-      const int64_t numel = step_->input_spec("x").numel();
-      float* x = reinterpret_cast<float*>(step_->input("x"));
+      std::memcpy(now.input("scalars"), &scalars, sizeof scalars);
+      const int64_t numel = now.input_spec("x").numel();
+      float* x = reinterpret_cast<float*>(now.input("x"));
       for (int64_t e = 0; e < numel; ++e) x[e] = float((e * 37 + 11 * i + 5 * part) % 101) / 101;
     }
-    step_->run();
+    now.run();
   }
   Bytes bytes() {
     Bytes out;
@@ -74,13 +82,15 @@ class ToyJob {
     }
     return out;
   }
-  StepShape shape() const {
-    const Compiled& c = step_->compiled();
-    return step_shape("step", c.program, c.storages, c.plan, *toy_options(units_).profile);
-  }
+  StepShape shape() const { return shape_of(*step_); }
+  StepShape shape_of_half() const { return shape_of(*other_); }
   ProgramSet& set() { return set_; }
 
  private:
+  StepShape shape_of(Executable& step) const {
+    const Compiled& c = step.compiled();
+    return step_shape("step", c.program, c.storages, c.plan, *toy_options(units_).profile);
+  }
   static CompileOptions options_of(const ToyKind& kind) {
     CompileOptions options = toy_options(kind.units);
     if (kind.priced_by_pool) options.profile.reset();
@@ -101,7 +111,7 @@ class ToyJob {
     if (parts_ > 1) step_->look_at(part);
   }
   ProgramSet set_;
-  Executable* step_;
+  Executable *step_, *other_ = nullptr;
   int parts_ = 1, units_;
 };
 

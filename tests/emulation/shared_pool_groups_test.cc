@@ -1,0 +1,118 @@
+// Pairs with parts of one pool, and circles that hold several programs of a job, on the emulated
+// GPU: the bits of alone, whatever its streams do first.
+#include <gtest/gtest.h>
+
+#include "memory/share/pairs_plan.h"
+#include "tests/emulation/toy_jobs.h"
+
+namespace pal::test {
+namespace {
+
+using emulation::Order;
+constexpr Order kOrders[] = {Order::forward, Order::backward, Order::shuffled};
+
+TEST_F(SharedGpuPool, PairsHaveAPartEachAndLeaveTheBits) {
+  const std::vector<ToyKind> kinds{{.size = {.layers = 8, .batch = 32, .width = 24}},
+                                   {.size = {.layers = 5, .batch = 48, .width = 24}},
+                                   {.size = {.layers = 6, .batch = 32, .width = 16}},
+                                   {.size = {.layers = 4, .batch = 48, .width = 16}}};
+  constexpr int kSteps = 4;
+  std::vector<Bytes> expected;
+  for (const ToyKind& kind : kinds) expected.push_back(alone(kind, kSteps));
+  std::set<CorunWay::Kind> ways;
+  for (const Order order : kOrders) {
+    emulation::settings().order = order;
+    for (int i = 0; i <= 3; ++i) {
+      ToyPool pool(kinds);
+      CorunSearch joint(pool.pointers());
+      const int64_t budget =
+          joint.least_bytes() + (joint.most_bytes() - joint.least_bytes()) * (i + 1) / 4;
+      const auto way = PairsSearch(pool.pointers()).within(budget);
+      if (!way) continue;
+      for (const CorunWay& group : way->groups) ways.insert(group.kind);
+      pool.use(*way);
+      pool.run({kSteps, kSteps, kSteps, kSteps});
+      for (size_t j = 0; j < kinds.size(); ++j) {
+        EXPECT_EQ(first_other(expected[j], pool.jobs[j]->bytes()), "") << i << ", job " << j;
+      }
+    }
+  }
+  emulation::settings() = {};
+  EXPECT_TRUE(ways.contains(CorunWay::Kind::circle));
+  EXPECT_GT(ways.size(), 1u);
+}
+
+TEST_F(SharedGpuPool, ProgramsOfACircleLeaveTheBits) {
+  constexpr int kSteps = 7;
+  int on_circle = 0;
+  for (const bool graphs : {false, true}) {
+    ToyKind a{.size = {.layers = 8, .batch = 32, .width = 24}, .graphs = graphs},
+        b{.size = {.layers = 5, .batch = 48, .width = 24}, .graphs = graphs};
+    a.buckets = b.buckets = true;
+    const Bytes first = alone(a, kSteps), second = alone(b, kSteps + 2);
+    for (const Order order : kOrders) {
+      emulation::settings().order = order;
+      ToyPool pool({a, b});
+      CorunWay way = pool.way(CorunWay::Kind::circle);
+      std::vector<StepShape> halves;
+      for (const auto& job : pool.jobs) halves.push_back(job->shape_of_half());
+      add_programs(way, {{&halves[0]}, {&halves[1]}}, way.pool_bytes * 3 / 2);
+      for (const JobOnCircle& job : way.circle.jobs) on_circle += int(job.others.size());
+      way.pool_bytes = std::max(way.pool_bytes, way.placement.height);
+      pool.use(way);
+      pool.run({kSteps, kSteps + 2});
+      EXPECT_EQ(first_other(first, pool.jobs[0]->bytes()), "");
+      EXPECT_EQ(first_other(second, pool.jobs[1]->bytes()), "");
+      EXPECT_EQ(pool.pool->steps_of(0, halves[0]), kSteps / 2);
+    }
+    emulation::settings() = {};
+  }
+  EXPECT_EQ(on_circle, 2 * 3 * 2);
+}
+
+// Without one of the waits that a circle of several programs asks of the device, a late stream
+// meets bytes that are still used: somewhere the bits change.
+TEST_F(SharedGpuPool, AWaitThatIsDroppedAmongProgramsShows) {
+  if (emulation::real()) GTEST_SKIP() << "waits cannot be dropped on hardware";
+  ToyKind a{.size = {.layers = 8, .batch = 32, .width = 24}, .graphs = false, .poison = true},
+      b{.size = {.layers = 5, .batch = 48, .width = 24}, .graphs = false, .poison = true};
+  a.buckets = b.buckets = true;
+  constexpr int kSteps = 2;
+  const Bytes first = alone(a, kSteps), second = alone(b, kSteps);
+  bool right = false;
+  // How many waits there were more than it takes for one to be dropped.
+  const auto run = [&](Order order, int64_t good) {
+    emulation::settings() = {.order = order};
+    ToyPool pool({a, b});
+    CorunWay way = pool.way(CorunWay::Kind::circle);
+    std::vector<StepShape> halves;
+    for (const auto& job : pool.jobs) halves.push_back(job->shape_of_half());
+    add_programs(way, {{&halves[0]}, {&halves[1]}}, way.pool_bytes * 5 / 4);
+    pool.use(way);
+    emulation::settings().good_waits = good;
+    for (int i = 0; i < kSteps; ++i) {
+      for (auto& job : pool.jobs) job->step(i);
+    }
+    const int64_t left = emulation::settings().good_waits;
+    right = first_other(first, pool.jobs[0]->bytes()) == "" &&
+            first_other(second, pool.jobs[1]->bytes()) == "";
+    return left;
+  };
+  constexpr int64_t kAll = 1 << 20;
+  const int64_t waits = kAll - run(Order::forward, kAll);
+  EXPECT_TRUE(right);
+  // A step waits twice for its inputs; all other waits are the pool's.
+  const int64_t of_inputs = 2 * 2 * kSteps;
+  EXPECT_GT(waits, of_inputs);
+  int64_t shown = 0;
+  for (int64_t k = 0; k < waits; ++k) {
+    bool shows = false;
+    for (size_t i = 0; i < std::size(kOrders) && !shows; ++i) run(kOrders[i], k), shows = !right;
+    shown += shows;
+  }
+  emulation::settings() = {};
+  EXPECT_GT(shown, of_inputs) << "of " << waits;
+}
+
+}  // namespace
+}  // namespace pal::test
