@@ -53,17 +53,13 @@ TEST_F(SharedGpuPool, ProgramsOfACircleLeaveTheBits) {
     for (const Order order : kOrders) {
       emulation::settings().order = order;
       ToyPool pool({a, b});
-      CorunWay way = pool.way(CorunWay::Kind::circle);
-      std::vector<StepShape> halves;
-      for (const auto& job : pool.jobs) halves.push_back(job->shape_of_half());
-      add_programs(way, {{&halves[0]}, {&halves[1]}}, way.pool_bytes * 3 / 2);
+      const CorunWay way = pool.way_with_halves(1.5);
       for (const JobOnCircle& job : way.circle.jobs) on_circle += int(job.others.size());
-      way.pool_bytes = std::max(way.pool_bytes, way.placement.height);
       pool.use(way);
       pool.run({kSteps, kSteps + 2});
       EXPECT_EQ(first_other(first, pool.jobs[0]->bytes()), "");
       EXPECT_EQ(first_other(second, pool.jobs[1]->bytes()), "");
-      EXPECT_EQ(pool.pool->steps_of(0, halves[0]), kSteps / 2);
+      EXPECT_EQ(pool.pool->steps_of(0, pool.halves[0]), kSteps / 2);
     }
     emulation::settings() = {};
   }
@@ -77,41 +73,10 @@ TEST_F(SharedGpuPool, AWaitThatIsDroppedAmongProgramsShows) {
   ToyKind a{.size = {.layers = 8, .batch = 32, .width = 24}, .graphs = false, .poison = true},
       b{.size = {.layers = 5, .batch = 48, .width = 24}, .graphs = false, .poison = true};
   a.buckets = b.buckets = true;
-  constexpr int kSteps = 2;
-  const Bytes first = alone(a, kSteps), second = alone(b, kSteps);
-  bool right = false;
-  // How many waits there were more than it takes for one to be dropped.
-  const auto run = [&](Order order, int64_t good) {
-    emulation::settings() = {.order = order};
-    ToyPool pool({a, b});
-    CorunWay way = pool.way(CorunWay::Kind::circle);
-    std::vector<StepShape> halves;
-    for (const auto& job : pool.jobs) halves.push_back(job->shape_of_half());
-    add_programs(way, {{&halves[0]}, {&halves[1]}}, way.pool_bytes * 5 / 4);
-    pool.use(way);
-    emulation::settings().good_waits = good;
-    for (int i = 0; i < kSteps; ++i) {
-      for (auto& job : pool.jobs) job->step(i);
-    }
-    const int64_t left = emulation::settings().good_waits;
-    right = first_other(first, pool.jobs[0]->bytes()) == "" &&
-            first_other(second, pool.jobs[1]->bytes()) == "";
-    return left;
-  };
-  constexpr int64_t kAll = 1 << 20;
-  const int64_t waits = kAll - run(Order::forward, kAll);
-  EXPECT_TRUE(right);
-  // A step waits twice for its inputs; all other waits are the pool's.
-  const int64_t of_pool = waits - int64_t(2) * 2 * kSteps;
-  EXPECT_GE(of_pool, 3);
-  int64_t shown = 0;
-  for (int64_t k = 0; k < waits; ++k) {
-    bool shows = false;
-    for (size_t i = 0; i < std::size(kOrders) && !shows; ++i) run(kOrders[i], k), shows = !right;
-    shown += shows;
-  }
-  emulation::settings() = {};
-  EXPECT_GE(shown, of_pool - 1) << "of " << waits << ": one comes behind another of the same job";
+  const DroppedWaits dropped =
+      drop_waits(a, b, [](const ToyPool& pool) { return pool.way_with_halves(1.25); });
+  EXPECT_GE(dropped.of_pool, 3);
+  EXPECT_GE(dropped.shown, dropped.of_pool);
 }
 
 }  // namespace

@@ -127,45 +127,15 @@ TEST_F(SharedGpuPool, ThreeJobsUnderTickets) {
   }
 }
 
-// Steps are queued by one thread, a step of each job after the other: the same waits in each run.
-// Where its streams go first, or as it happens, a job then has bytes that are still the other's.
 class DroppedWait : public SharedGpuPool, public testing::WithParamInterface<CorunWay::Kind> {};
 TEST_P(DroppedWait, Shows) {
   if (emulation::real()) GTEST_SKIP() << "a real device may be in time by luck";
-  constexpr int kSteps = 2;
-  const ToyKind a{.size = {.layers = 5, .batch = 16, .width = 24}, .poison = true};
-  const ToyKind b{.size = {.layers = 8, .batch = 24, .width = 24}, .poison = true};
-  const Bytes first = alone(a, kSteps), second = alone(b, kSteps);
-  bool right = false;
-  // How many waits there were more than it takes for one to be dropped.
-  const auto run = [&](Order order, int64_t good) {
-    emulation::settings() = {.order = order};
-    ToyPool pool({a, b});
-    pool.use(pool.way(GetParam()));
-    emulation::settings().good_waits = good;
-    for (int i = 0; i < kSteps; ++i) {
-      for (auto& job : pool.jobs) job->step(i);
-    }
-    const int64_t left = emulation::settings().good_waits;
-    right = first_other(first, pool.jobs[0]->bytes()) == "" &&
-            first_other(second, pool.jobs[1]->bytes()) == "";
-    return left;
-  };
-  constexpr int64_t kAll = 1 << 20;
-  const int64_t waits = kAll - run(Order::forward, kAll);
-  EXPECT_TRUE(right);
-  int64_t shown = 0;
-  for (int64_t k = 0; k < waits; ++k) {
-    bool shows = false;
-    constexpr Order kOrders[] = {Order::forward,  Order::backward, Order::shuffled,
-                                 Order::shuffled, Order::shuffled, Order::shuffled};
-    for (size_t i = 0; i < std::size(kOrders) && !shows; ++i) run(kOrders[i], k), shows = !right;
-    shown += shows;
-  }
-  // A step waits twice for its inputs; all other waits are the pool's.
-  const int64_t of_pool = waits - int64_t(2) * 2 * kSteps;
-  EXPECT_GE(of_pool, 3);
-  EXPECT_GE(shown, of_pool);
+  const DroppedWaits dropped =
+      drop_waits({.size = {.layers = 5, .batch = 16, .width = 24}, .poison = true},
+                 {.size = {.layers = 8, .batch = 24, .width = 24}, .poison = true},
+                 [](const ToyPool& pool) { return pool.way(GetParam()); });
+  EXPECT_GE(dropped.of_pool, 3);
+  EXPECT_GE(dropped.shown, dropped.of_pool);
 }
 INSTANTIATE_TEST_SUITE_P(Ways, DroppedWait,
                          testing::Values(CorunWay::Kind::tickets, CorunWay::Kind::circle),

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -119,6 +120,7 @@ class ToyJob {
 
 // Jobs over a pool that is not yet in use.
 struct ToyPool {
+  std::vector<StepShape> halves;  // of jobs with buckets; a circle points to them
   std::shared_ptr<SharedPool> pool;
   std::vector<std::unique_ptr<ToyJob>> jobs;
   std::vector<StepShape> shapes;
@@ -128,6 +130,7 @@ struct ToyPool {
     for (size_t j = 0; j < kinds.size(); ++j) {
       jobs.push_back(std::make_unique<ToyJob>(kinds[j], PoolShare{pool, JobId(j)}));
       shapes.push_back(jobs.back()->shape());
+      if (kinds[j].buckets) halves.push_back(jobs.back()->shape_of_half());
     }
   }
   ~ToyPool() {
@@ -180,6 +183,12 @@ struct ToyPool {
     if (uneven) return *uneven;
     throw std::runtime_error("no budget makes that way");
   }
+  // A circle of two jobs with buckets, with their halves on it too as far as there is room.
+  CorunWay way_with_halves(double room) const {
+    CorunWay way = this->way(CorunWay::Kind::circle);
+    add_programs(way, {{&halves[0]}, {&halves[1]}}, int64_t(double(way.pool_bytes) * room));
+    return way;
+  }
   void run(const std::vector<int>& steps, int from = 0) {
     std::vector<std::jthread> threads;
     for (size_t j = 0; j < jobs.size(); ++j) {
@@ -190,8 +199,52 @@ struct ToyPool {
   }
 };
 
+struct DroppedWaits {
+  int64_t of_pool = 0;  // waits of a run beyond those for inputs
+  int64_t shown = 0;    // waits of all without which the bits change
+};
+
 class SharedGpuPool : public OnGpu {
  protected:
+  // Steps are queued by one thread, a step of each job after the other: the same waits in each run.
+  // Where its streams go first, or as it happens, a job without a wait has bytes that are still the
+  // other's. `way`: of the pool that it is given.
+  static DroppedWaits drop_waits(const ToyKind& a, const ToyKind& b,
+                                 const std::function<CorunWay(const ToyPool&)>& way) {
+    constexpr int kSteps = 2;
+    const Bytes first = alone(a, kSteps), second = alone(b, kSteps);
+    bool right = false;
+    // How many waits there were more than it takes for one to be dropped.
+    const auto run = [&](emulation::Order order, int64_t good) {
+      emulation::settings() = {.order = order};
+      ToyPool pool({a, b});
+      pool.use(way(pool));
+      emulation::settings().good_waits = good;
+      for (int i = 0; i < kSteps; ++i) {
+        for (auto& job : pool.jobs) job->step(i);
+      }
+      const int64_t left = emulation::settings().good_waits;
+      right = first_other(first, pool.jobs[0]->bytes()) == "" &&
+              first_other(second, pool.jobs[1]->bytes()) == "";
+      return left;
+    };
+    constexpr int64_t kAll = 1 << 20;
+    const int64_t waits = kAll - run(emulation::Order::forward, kAll);
+    EXPECT_TRUE(right);
+    // A step waits twice for its inputs; all other waits are the pool's.
+    DroppedWaits out{.of_pool = waits - int64_t(2) * 2 * kSteps};
+    for (int64_t k = 0; k < waits; ++k) {
+      bool shows = false;
+      using enum emulation::Order;
+      for (const emulation::Order order :
+           {forward, backward, shuffled, shuffled, shuffled, shuffled}) {
+        if (!shows) run(order, k), shows = !right;
+      }
+      out.shown += shows;
+    }
+    emulation::settings() = {};
+    return out;
+  }
   static Bytes alone(const ToyKind& kind, int steps) {
     ToyJob job(kind);
     for (int i = 0; i < steps; ++i) job.step(i);
