@@ -77,7 +77,8 @@ TEST(DemandBound, ALongNodeMeetsOneStretchOfTheOther) {
   EXPECT_NEAR(bound, 1 + 30. / 45, 0.06);
   const auto gate = open_gate();
   const double total =
-      simulate({{.programs = {&a}}, {.programs = {&b}}}, *gate, 3000, {.first = {.job = 1}}).total();
+      simulate({{.programs = {&a}}, {.programs = {&b}}}, *gate, 3000, {.first = {.job = 1}})
+          .total();
   EXPECT_LE(total, bound);
 }
 
