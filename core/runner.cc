@@ -65,6 +65,7 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
     return;
   }
   for (size_t q = 1; q < lanes_.size(); ++q) {
+    if (lanes_[q]->nodes.empty()) continue;
     lanes_[q]->thread = std::thread([this, q] {
       for (uint64_t seen = 0;;) {
         generation_.wait(seen);
@@ -156,6 +157,7 @@ void Runner::run() {
   }
   run_lane(*lanes_[0]);
   for (size_t q = 1; q < lanes_.size(); ++q) {
+    if (lanes_[q]->nodes.empty()) continue;
     for (int64_t done; (done = lanes_[q]->done.load()) != kAll;) lanes_[q]->done.wait(done);
   }
   memory_.end_step();

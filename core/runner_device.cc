@@ -6,9 +6,11 @@
 namespace pal {
 namespace {
 
-// The compute queue goes on behind what the others have been given. `ends`: an event for each.
+// The compute queue goes on behind what the others have been given. `ends`: an event for each that
+// has nodes.
 void join_queues(Accelerator& accelerator, const std::vector<Accelerator::Event>& ends) {
   for (size_t q = 1; q < ends.size(); ++q) {
+    if (!ends[q]) continue;
     accelerator.record(ends[q], QueueId(q));
     accelerator.wait(kComputeQueue, ends[q]);
   }
@@ -25,7 +27,10 @@ void Runner::make_marks() {
     }
   }
   begin_ = accelerator_->make_event();
-  for (size_t q = 0; q < lanes_.size(); ++q) ends_of_lanes_.push_back(accelerator_->make_event());
+  for (const auto& lane : lanes_) {
+    ends_of_lanes_.push_back(lane->nodes.empty() ? Accelerator::Event()
+                                                 : accelerator_->make_event());
+  }
 }
 
 void Runner::run_on_accelerator() {
@@ -125,7 +130,9 @@ void Runner::replay_all() {
 // another whatever their queues.
 void Runner::queue_all() {
   if (lanes_.size() > 1) accelerator_->record(begin_, kComputeQueue);
-  for (size_t q = 1; q < lanes_.size(); ++q) accelerator_->wait(QueueId(q), begin_);
+  for (size_t q = 1; q < lanes_.size(); ++q) {
+    if (!lanes_[q]->nodes.empty()) accelerator_->wait(QueueId(q), begin_);
+  }
   for (NodeId n = 0; n < program_.node_count(); ++n) {
     const Node& node = program_.node(n);
     for (NodeId w : node.waits) accelerator_->wait(node.queue, marks_[w]);

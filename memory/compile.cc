@@ -12,6 +12,7 @@
 #include "memory/budget.h"
 #include "memory/choices.h"
 #include "memory/dynamic/manage.h"
+#include "memory/exchange_queue.h"
 #include "memory/pass.h"
 #include "memory/passes/assign_queues.h"
 #include "memory/passes/fuse_recompute.h"
@@ -168,7 +169,7 @@ void manage_step(Compiled& out, KernelCache& cache, const StateLayout& layout, O
 
 // The step's times, where a profile was given, and its copies' where there are any.
 void price(Compiled& out, Options options) {
-  const bool copies = out.dynamic || queue_count(out.program) > 1;
+  const bool copies = out.dynamic || has_copies(out.program);
   if (!options.profile && !copies) return;
   const DeviceProfile device = priced_device(options);
   Prediction times = predict(out.program, device, &out.storages);
@@ -285,6 +286,7 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   share(out, passed.workspace, options);
   if (options.dynamic.manager == Manager::fixed) {
     place(out, layout, options);
+    if (options.exchange_device) queue_exchanges_of(out, cache, layout, options);
   } else {
     manage_step(out, cache, layout, options);
   }

@@ -40,6 +40,9 @@ struct CompileOptions {
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
   bool must_fit = true;           // a plan over the budget is an error, not merely to be avoided
   std::optional<DeviceProfile> profile;  // prices the passes and the step; none: no times
+  // The device of a rank, with links: exchanges get a queue of their own where that is faster
+  // there; none: they stay among the computation.
+  std::optional<DeviceProfile> exchange_device;
   bool maps_alone = false;  // bytes are those of maps alone; for plan_maps_alone(), which sets it
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/rewriter.h"
+#include "memory/passes/queue_waits.h"
 
 namespace pal {
 namespace {
@@ -76,21 +77,6 @@ QueueId queue_of(const Node& node) {
                                        : kComputeQueue;
 }
 
-// Of the nodes waited for, the last on each other queue: those before it on that queue have ended.
-std::vector<NodeId> last_on_others(const Program& p, const std::vector<NodeId>& waits, QueueId own,
-                                   const ByNode<NodeId>& position) {
-  std::vector<NodeId> last;
-  for (QueueId queue : {kComputeQueue, kOffloadQueue, kReloadQueue}) {
-    NodeId latest = kNone;
-    for (NodeId w : waits) {
-      if (queue_of(p.node(w)) != queue || queue == own) continue;
-      if (latest == kNone || position[w] > position[latest]) latest = w;
-    }
-    if (latest != kNone) last.push_back(latest);
-  }
-  return last;
-}
-
 }  // namespace
 
 std::optional<Program> assign_queues(const Program& program, std::string* note) {
@@ -100,11 +86,13 @@ std::optional<Program> assign_queues(const Program& program, std::string* note) 
   ByNode<NodeId> position(program.nodes.size());
   for (size_t i = 0; i < order.size(); ++i) position[order[i]] = NodeId(i);
   const ByNode<std::vector<NodeId>> waits = waits_of(program);
+  ByNode<QueueId> queue;
+  for (const Node& node : program.nodes) queue.push_back(queue_of(node));
   Rewriter out(program);
   for (NodeId n : order) {
     Node node = program.node(n);
-    node.queue = queue_of(node);
-    node.waits = last_on_others(program, waits[n], node.queue, position);
+    node.queue = queue[n];
+    node.waits = last_on_others(waits[n], node.queue, queue, position);
     out.replace(n, std::move(node));
   }
   if (note) *note = std::to_string(copies) + " copies on queues of their own";

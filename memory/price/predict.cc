@@ -109,6 +109,18 @@ DeviceProfile part_of(const DeviceProfile& device, double share) {
   return part;
 }
 
+DeviceProfile part_of_ranks(const DeviceProfile& device, int64_t ranks) {
+  if (device.thread_f32 <= 0) return device;
+  const auto count = double(ranks);
+  DeviceProfile part = part_of(device, 1 / count);
+  for (double DeviceProfile::*rate :
+       {&DeviceProfile::f32, &DeviceProfile::tf32, &DeviceProfile::f16, &DeviceProfile::bf16,
+        &DeviceProfile::vector, &DeviceProfile::memory, &DeviceProfile::cache}) {
+    part.*rate = std::min(part.*rate, device.*rate / count);
+  }
+  return part;
+}
+
 Work work_of(const Program& program, NodeId node, const Storages* storages) {
   return Worker(program, storages).work(node);
 }

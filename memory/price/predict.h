@@ -55,6 +55,10 @@ struct DeviceProfile {
 // power of the share, through that of all units and that of one thread.
 DeviceProfile part_of(const DeviceProfile& device, double share);
 
+// What each of so many ranks has of a measured processor that they divide among them and all work
+// on at once: never more than its part of what all threads do. Other devices are a rank's own.
+DeviceProfile part_of_ranks(const DeviceProfile& device, int64_t ranks);
+
 // A node is a product of matrices, for choosing its rate, when it does at least so many flops for
 // byte that it moves. Elementwise and row-wise operators stay below 6 in f32, products of any
 // useful size above 20; where the two meet, memory is what bounds a node, on every card.

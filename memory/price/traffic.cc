@@ -28,4 +28,10 @@ Traffic traffic_of(const Program& p, const Storages& storages, const Prediction&
   return out;
 }
 
+bool has_copies(const Program& program) {
+  return std::any_of(program.nodes.begin(), program.nodes.end(), [](const Node& node) {
+    return node.phase == Phase::offload || node.phase == Phase::reload;
+  });
+}
+
 }  // namespace pal

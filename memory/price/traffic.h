@@ -20,6 +20,8 @@ struct Traffic {
   double overlap() const { return copy_ms > 0 ? 1 - stall_ms / copy_ms : 1; }
 };
 
+bool has_copies(const Program& program);  // to the host's memory, or back
+
 // `times`: the prediction of that program.
 Traffic traffic_of(const Program& program, const Storages& storages, const Prediction& times);
 

@@ -2,11 +2,13 @@
 // they were recorded, since ranks whose plans differ would wait for each other.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "autograd/differentiate.h"
 #include "autograd/optimizer.h"
+#include "core/order.h"
 #include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/compile.h"
@@ -23,7 +25,7 @@ namespace {
 // Layers of several widths with relu, so that products and activations are fused and maps are worth
 // keeping as bits; every gradient is exchanged, the last one's first, and each has a size of its
 // own.
-Program exchanging_step(int layers, bool clips) {
+Program exchanging_step(int layers, bool clips, int64_t ranks = 1) {
   Builder b;
   const Val scalars = step_scalars(b.input("scalars", scalars_spec(), Space::host));
   Val x = b.input("x", {{64, 16}});
@@ -37,7 +39,7 @@ Program exchanging_step(int layers, bool clips) {
   b.output("loss", loss);
   std::vector<Val> gradients = differentiate(b, loss, weights), squares;
   Builder::Within phase(b, Phase::backward);
-  for (size_t i = gradients.size(); i-- > 0;) gradients[i] = all_reduce({gradients[i]}, 1)[0];
+  for (size_t i = gradients.size(); i-- > 0;) gradients[i] = all_reduce({gradients[i]}, ranks)[0];
   for (const Val g : gradients) squares.push_back(sum_of_squares(g));
   const Val gate = clip_norm_gate(scalars, loss, clips ? squares : std::vector<Val>{},
                                   {.max_norm = clips ? 1.0f : 0.0f});
@@ -82,6 +84,55 @@ TEST(Exchanges, KeepTheirOrderUnderAllPasses) {
       }
     }
   }
+}
+
+// A device whose exchanges take about as long as its computation.
+DeviceProfile joined_by(double rate) {
+  DeviceProfile device{.name = "toy", .f32 = 1e11, .vector = 1e10, .memory = 1e10, .launch = 1e-6};
+  device.links = std::make_shared<const Links>(
+      Links{.ranks = 2, .per_node = 2, .inside = {.name = "toy", .rate = rate, .latency = 1e-6}});
+  return device;
+}
+
+double predicted_ms(const Compiled& c, const DeviceProfile& device) {
+  return predict(c.program, device, &c.storages).step_ms;
+}
+
+TEST(Exchanges, AQueueIsNeverSlowerAndNeverOverTheBudget) {
+  int queued = 0, fell_back = 0;
+  for (const double rate : {1e7, 1e8, 1e9, 1e10}) {
+    const DeviceProfile device = joined_by(rate);
+    for (const int layers : {3, 8}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::echo}) {
+        for (const Swap swap : {Swap::none, Swap::planned}) {
+          const Program recorded = exchanging_step(layers, layers == 3, 2);
+          KernelCache cache(cpu_device(1));
+          const StateLayout layout(recorded);
+          CompileOptions options;
+          options.recompute = recompute, options.swap.method = swap;
+          const Compiled plain = compile(recorded, cache, layout, options);
+          options.exchange_device = device;
+          const Compiled free = compile(recorded, cache, layout, options);
+          ASSERT_NO_THROW(verify(free.program));
+          EXPECT_EQ(exchanges(free.program), exchanges(recorded));
+          EXPECT_LE(predicted_ms(free, device), predicted_ms(plain, device) * (1 + 1e-9));
+          // A budget of exactly what the plan without a queue needs, and between.
+          const int64_t least = plain.plan.device().bytes, most = free.plan.device().bytes;
+          for (const int64_t budget : {least, (least + most) / 2}) {
+            if (budget < least || swap != Swap::none) continue;
+            options.budget = budget;
+            const Compiled within = compile(recorded, cache, layout, options);
+            EXPECT_LE(within.plan.device().bytes, budget);
+            EXPECT_LE(predicted_ms(within, device), predicted_ms(plain, device) * (1 + 1e-9));
+            fell_back += predicted_ms(within, device) > predicted_ms(free, device) * (1 + 1e-9);
+          }
+          queued += queue_count(free.program) > 3;
+        }
+      }
+    }
+  }
+  EXPECT_GT(queued, 10);
+  EXPECT_GT(fell_back, 0) << "no budget was in the way";
 }
 
 }  // namespace

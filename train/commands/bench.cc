@@ -11,10 +11,10 @@
 #include "train/commands/commands.h"
 #include "train/commands/launch_ranks.h"
 #include "train/commands/measure_cpu.h"
-#include "train/commands/measure_link.h"
 #include "train/config/links.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
+#include "train/loop/measure_link.h"
 #include "train/loop/ranks_of_run.h"
 #include "train/run_files/log.h"
 

@@ -192,6 +192,7 @@ int run_plan(const PlanArgs& given) {
   const bool searches = args.max_batch || args.max_length || !args.max_depth.empty();
   CompileOptions options = compile_options(args.config.memory);
   options.profile = profile_of(args);
+  options.exchange_device = exchange_device_of(args);
   PlanFacts facts{.capacity = options.budget};
   if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->capacity;
   std::optional<AutoPlanner> automatic;

@@ -1,7 +1,6 @@
 // Flags of several devices.
 #include "train/commands/plan_devices.h"
 
-#include <algorithm>
 #include <memory>
 
 #include "core/error.h"
@@ -41,19 +40,14 @@ void DeviceFlags::apply(PlanArgs& args) const {
 
 DeviceProfile profile_of(const PlanArgs& args) {
   DeviceProfile device = args.profile.empty() ? default_profile() : load_profile(args.profile);
-  // Ranks of a node divide its processor among them, and all work at once.
-  if (args.links && device.thread_f32 > 0) {
-    const auto ranks = double(args.links->per_node);
-    DeviceProfile part = part_of(device, 1 / ranks);
-    for (double DeviceProfile::*rate :
-         {&DeviceProfile::f32, &DeviceProfile::tf32, &DeviceProfile::f16, &DeviceProfile::bf16,
-          &DeviceProfile::vector, &DeviceProfile::memory, &DeviceProfile::cache}) {
-      part.*rate = std::min(part.*rate, device.*rate / ranks);
-    }
-    device = part;
-  }
+  if (args.links) device = part_of_ranks(device, args.links->per_node);
   device.links = args.links;
   return device;
+}
+
+std::optional<DeviceProfile> exchange_device_of(const PlanArgs& args) {
+  if (args.config.ranks == 1 || *args.config.train.link == "none") return {};
+  return profile_of(args);
 }
 
 }  // namespace pal

@@ -21,5 +21,8 @@ struct DeviceFlags {
 
 // The device of --profile, with links where there are several.
 DeviceProfile profile_of(const PlanArgs& args);
+// The same where exchanges are to have a queue of their own: of several ranks, without train.link:
+// none.
+std::optional<DeviceProfile> exchange_device_of(const PlanArgs& args);
 
 }  // namespace pal

@@ -80,6 +80,7 @@ int run_front(const PlanArgs& given) {
   const std::string made_up = use_published_sizes(args.config);
   CompileOptions options = compile_options(args.config.memory);
   options.profile = profile_of(args);
+  options.exchange_device = exchange_device_of(args);
   std::optional<int64_t> budget = options.budget;
   if (!budget && !args.profile.empty()) budget = options.profile->capacity;
 

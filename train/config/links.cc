@@ -39,18 +39,18 @@ std::string link_text(const Link& link, const std::vector<std::string>& comments
          printed("latency_us: %.4g\nefficiency: %.4g\n", link.latency * 1e6, link.efficiency);
 }
 
-Link load_link(const std::string& name) {
+Link load_link(const std::string& name, const std::string& option) {
   if (name == kMeasured) {
     const std::filesystem::path path = measured_link_path();
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) {
-      throw UsageError("--link: measured: the ranks of this machine are not measured yet (" +
+      throw UsageError(option + ": measured: the ranks of this machine are not measured yet (" +
                        path.string() + "); run ./pal bench --link, which takes a few seconds");
     }
     return parse_link(open_figures(path, kLinkWords).text, path.string());
   }
   const FiguresFile file = find_figures(kLinkFolder, name, kLinkWords);
-  if (file.path.empty()) no_figures("--link", name, "link", link_names());
+  if (file.path.empty()) no_figures(option, name, "link", link_names());
   return parse_link(file.text, file.path.string());
 }
 

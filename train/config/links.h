@@ -12,8 +12,8 @@ namespace pal {
 
 // A path of a .yaml file, a name in configs/links (of the working directory, else the program's
 // own), or "measured": what pal bench --link has written here. UsageError lists the names there
-// are, or names the line at fault.
-Link load_link(const std::string& name_or_path);
+// are, or names the line at fault; `option` is who gave the name.
+Link load_link(const std::string& name_or_path, const std::string& option = "--link");
 // The link in the file's text; `file` only names it in errors.
 Link parse_link(const std::string& text, const std::string& file);
 std::vector<std::string> link_names();

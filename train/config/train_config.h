@@ -61,6 +61,13 @@ struct TrainSection : Section {
                                         "as. bf16: in half the bytes, rounded, "
                                         "so that results depend on the number of ranks",
                                         {.choices = {"f32", "bf16"}});
+  Option<std::string> link = option(
+      "link", "auto",
+      "of several ranks: what joins them, for arranging exchanges beside the computation. A name "
+      "in "
+      "configs/links or a file (two with a comma: inside a machine, and between machines); auto: "
+      "measured before the first step; none: exchanges wait among the computation",
+      {.effect = Effect::none});
   Option<double> rank_timeout =
       option("rank_timeout", 300.0,
              "of several ranks: seconds after which one that does not answer ends the run",

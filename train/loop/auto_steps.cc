@@ -22,6 +22,7 @@ AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::file
     : config_(config), programs_(programs), folder_(std::move(folder)) {
   if (!chooses_plan(config)) return;
   CompileOptions options = compile_options(config);
+  options.exchange_device = programs.options().exchange_device;
   options.profile = device ? *device : profile_at_hand(programs.device(), &whose_times_);
   // Which values are rounded follows from the plan, so that it stays what it was.
   const bool may_time = !folder_.empty() && !rounds(config) && *config.profile_steps > 0;

@@ -11,6 +11,7 @@
 #include "core/scalars.h"
 #include "memory/passes/divide_weights.h"
 #include "memory/passes/encode.h"
+#include "train/loop/exchange_device.h"
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
 #include "train/loop/ranks_of_run.h"
@@ -26,6 +27,13 @@ Device device_of(const TrainArgs& args, std::string* said) {
   Device device = training_device(args.config, said);
   join_ranks(device, args.group, *args.config.train.rank_timeout, said);
   return device;
+}
+
+ProgramSet programs_of(const TrainArgs& args, const PoolShare& share, std::string* said) {
+  const Device device = device_of(args, said);
+  CompileOptions options = run_options(args.config.memory);
+  options.exchange_device = exchange_device(args.config, device, said);
+  return {std::move(options), device, share};
 }
 
 // A plan that is only shown has no steps to time, and a shared pool's steps have their own clocks.
@@ -50,7 +58,7 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
       config_(args.config),
       ranks_(args.group),
       task_(std::move(task)),
-      programs_(run_options(config_.memory), device_of(args, &device_line_), share),
+      programs_(programs_of(args, share, &device_line_)),
       steps_(config_, *task_, programs_, file("last.safetensors").string(),
              times_folder(args, share)),
       sharded_(sharded_state()),

@@ -78,6 +78,7 @@ PlannedRecipe plan_recipe(const Recipe& recipe, const DeviceProfile& device,
   KernelCache cache(choose_device(out.config.device));
   CompileOptions options = compile_options(out.config.memory);
   options.profile = device;
+  if (out.config.ranks > 1) options.exchange_device = device;
   if (adjust) adjust(options);
   out.step = compile(out.recorded, cache, layout, options);
   out.step_ms = out.step.time->step_ms;

@@ -48,19 +48,15 @@ DeviceFacts device_facts(const Compiled& step, const DeviceProfile& device) {
   out.joules = joules_of(device, links.ranks, times.step_ms, exchanges.exposed_ms + copies_ms);
   const double alone = alone_step_ms(step.program, times);
   if (times.step_ms > 0) out.speedup = double(links.ranks) * alone / times.step_ms;
-  out.own_queue_step_ms = exchanges.own_queue_step_ms;
-  out.own_queue_exposed_ms = exchanges.own_queue_exposed_ms;
   return out;
 }
 
 std::string line_of(const DeviceFacts& f) {
-  std::string line =
-      "devices (predicted): " + thousands(f.ranks) + " ranks, " + thousands(f.per_node) +
-      " a node over " + f.link + ": each sends " + format_bytes(int64_t(f.link_bytes)) +
-      printed(
-          " in %.3g ms, of which %.3g exposed (with a queue of its own %.3g, "
-          "a step of %.4g ms), speedup %.4g",
-          f.communication_ms, f.exposed_ms, f.own_queue_exposed_ms, f.own_queue_step_ms, f.speedup);
+  std::string line = "devices (predicted): " + thousands(f.ranks) + " ranks, " +
+                     thousands(f.per_node) + " a node over " + f.link + ": each sends " +
+                     format_bytes(int64_t(f.link_bytes)) +
+                     printed(" in %.3g ms, of which %.3g exposed, speedup %.4g", f.communication_ms,
+                             f.exposed_ms, f.speedup);
   if (f.joules) line += printed(", %.4g J a step", *f.joules);
   if (f.nccl_bytes > 0) line += "; NCCL takes " + format_bytes(f.nccl_bytes) + " more (assumed)";
   return line;

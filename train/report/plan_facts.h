@@ -40,8 +40,6 @@ struct DeviceFacts {
   std::optional<double> joules = {};  // of all devices; none: the profile knows no watts
   // Samples a second over those of one device that exchanges nothing.
   double speedup = 1;
-  // With a queue for exchanges, which no step has yet: the step, and what would be exposed.
-  double own_queue_step_ms = 0, own_queue_exposed_ms = 0;
 };
 
 // What a plan does not know of itself.

@@ -60,7 +60,6 @@ nlohmann::ordered_json devices_json(const DeviceFacts& f) {
   json["joules"] = nullptr;
   if (f.joules) json["joules"] = *f.joules;
   json["speedup"] = f.speedup;
-  json["own_queue"] = {{"step_ms", f.own_queue_step_ms}, {"exposed_ms", f.own_queue_exposed_ms}};
   json["predicted"] = true;
   return json;
 }

@@ -1,4 +1,4 @@
-// Exchanges between ranks: their price by hand, and what a queue of their own would hide.
+// Exchanges between ranks: their price by hand, and how much of it a step waits for.
 #include "ops/exchange/exchange.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,6 @@
 #include "memory/price/links.h"
 #include "ops/elementwise/activations.h"
 #include "ops/elementwise/add.h"
-#include "ops/elementwise/arithmetic.h"
-#include "ops/tensors/state.h"
 
 namespace pal::test {
 namespace {
@@ -95,101 +93,34 @@ TEST(Exchange, MoreOfALinkIsNeverSlower) {
   }
 }
 
-// Times of nodes, in order.
-Prediction timed(const Program& p, const std::vector<double>& ms) {
-  Prediction out;
-  for (const double each : ms) out.node_ms.push_back(each);
-  out.step_ms = step_ms_of(p, out.node_ms);
-  return out;
-}
-
-TEST(ExchangeTimes, AQueueOfTheirOwnHidesThem) {
+TEST(ExchangeTimes, OnOneQueueNothingIsHidden) {
   Builder b;
-  Val a = tanh(b.input("x", {{8}}));  // 0: 1 ms
-  Val sum = all_reduce({a}, 2)[0];    // 1: 5 ms
-  Val c = tanh(tanh(a));              // 2, 3: 2 ms each
-  b.output("y", pal::add(sum, c));    // 4: 1 ms
-  const Program p = b.take();
-  const ExchangeTimes out = exchange_times(p, timed(p, {1, 5, 2, 2, 1}));
+  Val a = tanh(b.input("x", {{8}}));      // 0: 1 ms
+  Val sum = all_reduce({a}, 2)[0];        // 1: 5 ms
+  b.output("y", pal::add(sum, tanh(a)));  // 2: 2 ms, 3: 1 ms
+  Program p = b.take();
+  Prediction times;
+  for (const double ms : {1.0, 5.0, 2.0, 1.0}) times.node_ms.push_back(ms);
+  ExchangeTimes out = exchange_times(p, times);
   EXPECT_EQ(out.count, 1);
   EXPECT_EQ(out.ms, 5);
-  EXPECT_EQ(out.exposed_ms, 5) << "on the one queue nothing is hidden";
-  EXPECT_EQ(out.own_queue_step_ms, 7) << "1, the exchange, 1";
-  EXPECT_EQ(out.own_queue_exposed_ms, 1);
-  // A short one is hidden whole.
-  EXPECT_EQ(exchange_times(p, timed(p, {1, 3, 2, 2, 1})).own_queue_exposed_ms, 0);
+  EXPECT_EQ(out.exposed_ms, 5);
+  // Beside the second node: two of five are hidden.
+  p.node(1).queue = 1, p.node(1).waits = {0}, p.node(3).waits = {1};
+  out = exchange_times(p, times);
+  EXPECT_EQ(out.ms, 5);
+  EXPECT_EQ(out.exposed_ms, 3);
 }
 
-TEST(ExchangeTimes, AnUpdateWaitsForReadersOfWhatItWrites) {
-  Builder b;
-  Val w = b.state("w", {{8}}, Role::weight);
-  Val g = tanh(b.input("x", {{8}}));    // 0: 1 ms
-  Val r = all_reduce({g}, 2)[0];        // 1: 1 ms
-  Val s = all_reduce({tanh(g)}, 2)[0];  // 2: 0 ms, 3: 10 ms
-  b.output("y", mul(w, s));             // 4: 1 ms
-  assign(w, r);                         // 5: 3 ms
-  const Program p = b.take();
-  const ExchangeTimes out = exchange_times(p, timed(p, {1, 1, 0, 10, 1, 3}));
-  EXPECT_EQ(out.exposed_ms, 11);
-  EXPECT_EQ(out.own_queue_step_ms, 16) << "w is read at 12 and written after";
-}
-
-TEST(ExchangeTimes, SumsThatAnotherExchangeTakesGoFirst) {
-  Builder b;
-  Val a = tanh(b.input("x", {{8}}));                      // 0: 1 ms
-  Val far = tanh(tanh(tanh(a)));                          // 1, 2, 3: 2 ms each
-  Val sum = tanh(all_reduce({a}, 2)[0]);                  // 4: 1 ms, 5: 1 ms
-  b.output("y", pal::add(all_reduce({sum}, 2)[0], far));  // 6: 3 ms, 7: 1 ms
-  const Program p = b.take();
-  // The first exchange is there at 2; its sum, in turn behind the node that runs, at 4; the second
-  // at 7, while the rest runs until 8.
-  EXPECT_EQ(exchange_times(p, timed(p, {1, 2, 2, 2, 1, 1, 3, 1})).own_queue_step_ms, 9);
-}
-
-TEST(ExchangeTimes, LieBetweenTheBounds) {
-  std::mt19937 random(11);
-  for (int i = 0; i < 100; ++i) {
-    Builder b;
-    std::vector<Val> made{b.input("x", {{8}})};
-    const auto any = [&] { return made[random() % made.size()]; };
-    for (int k = 0; k < 40; ++k) {
-      made.push_back(random() % 4 == 0   ? all_reduce({any()}, 2)[0]
-                     : random() % 2 == 0 ? tanh(any())
-                                         : pal::add(any(), any()));
-    }
-    b.output("y", made.back());
-    const Program p = b.take();
-    std::vector<double> ms;
-    double exchanges = 0, others = 0;
-    ByNode<double> path(p.nodes.size());  // when a node could end if nothing else ran
-    double longest = 0;
-    for (NodeId n : p.nodes.ids()) {
-      const Node& node = p.node(n);
-      ms.push_back(double(random() % 8));
-      (node.op->collective ? exchanges : others) += ms.back();
-      double begin = 0;
-      for (const ValueId v : node.in) {
-        if (p.value(v).producer != kNone) begin = std::max(begin, path[p.value(v).producer]);
-      }
-      path[n] = begin + ms.back();
-      longest = std::max(longest, path[n]);
-    }
-    const ExchangeTimes out = exchange_times(p, timed(p, ms));
-    EXPECT_EQ(out.ms, exchanges);
-    EXPECT_EQ(out.exposed_ms, exchanges);
-    EXPECT_LE(out.own_queue_step_ms, exchanges + others);
-    EXPECT_GE(out.own_queue_step_ms, std::max({exchanges, others, longest}));
-  }
-}
-
-TEST(ExchangeTimes, OfNoneNothingChanges) {
+TEST(ExchangeTimes, OfNoneNothingIsSpent) {
   Builder b;
   b.output("y", tanh(tanh(b.input("x", {{8}}))));
   const Program p = b.take();
-  const ExchangeTimes out = exchange_times(p, timed(p, {2, 3}));
+  Prediction times;
+  for (const double ms : {2.0, 3.0}) times.node_ms.push_back(ms);
+  const ExchangeTimes out = exchange_times(p, times);
   EXPECT_EQ(out.count, 0);
   EXPECT_EQ(out.exposed_ms, 0);
-  EXPECT_EQ(out.own_queue_step_ms, 5);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Runs of several ranks, as threads of a test: a small translator and a small network of images.
+// Their exchanges are arranged for a link that is slow enough to have a queue of their own.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -27,14 +28,14 @@ inline constexpr const char* kTranslator =
     "  decoder_layers: 1, dropout: 0.2}\n"
     "data: {synthetic: true, source_vocab_size: 60, target_vocab_size: 50, max_length: 12}\n"
     "train: {batch_size: 8, steps: 6, lr: 0.02, valid_every: 4, log_every: 1, accumulate: 4,\n"
-    "  reduction: ordered}\n"
+    "  reduction: ordered, link: 1gbe}\n"
     "device: {threads: 1}\n";
 
 inline constexpr const char* kImages =
     "model: {type: resnet, family: cifar, depth: 8, width: 4}\n"
     "data: {synthetic: true, classes: 4, image_size: 8, crop: random_resized}\n"
     "train: {batch_size: 4, steps: 4, lr: 0.02, valid_every: 2, log_every: 1, accumulate: 4,\n"
-    "  reduction: ordered, optimizer: momentum}\n"
+    "  reduction: ordered, optimizer: momentum, link: 1gbe}\n"
     "device: {threads: 1}\n";
 
 class Ranks : public testing::Test {

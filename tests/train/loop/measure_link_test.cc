@@ -1,5 +1,5 @@
 // What joins ranks, measured over threads whose exchanges take a known time.
-#include "train/commands/measure_link.h"
+#include "train/loop/measure_link.h"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST(MeasureLink, FindsTheLatencyAndTheRate) {
     std::vector<Link> links;
     as_ranks(ranks, [&](const std::shared_ptr<Group>& group) {
       SlowGroup slow(group, 2e8, 2e-3);
-      const Link link = measure_link(slow, 0.1);
+      const Link link = measure_link(slow, {.seconds = 0.1});
       const std::lock_guard lock(mutex);
       links.push_back(link);
     });

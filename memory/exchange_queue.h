@@ -1,0 +1,16 @@
+// The last step of a plan for several ranks: exchanges on a queue of their own, if that is faster.
+#pragma once
+#include "core/prepare.h"
+#include "memory/compiled.h"
+
+namespace pal {
+
+// Tries orders in which exchanges run beside the computation (memory/passes/queue_exchanges.h),
+// each with less that they may hold, priced for options.exchange_device. Of those whose placed
+// bytes fit the budget (without one, the device), takes the one with the fewest bytes at the peak
+// among the nearly fastest; a plan that is already over keeps to its bytes. `step` is a whole plan,
+// and stays as it is where nothing is gained.
+void queue_exchanges_of(Compiled& step, KernelCache& cache, const StateLayout& layout,
+                        const CompileOptions& options);
+
+}  // namespace pal

@@ -1,0 +1,307 @@
+// A list schedule: which node begins next, on every queue, where exchanges do not hold up the rest.
+#include "memory/passes/queue_exchanges.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/op.h"
+#include "core/rewriter.h"
+#include "memory/passes/queue_waits.h"
+
+namespace pal {
+namespace {
+
+bool is_exchange(const Node& node) { return node.op->collective; }
+
+bool is_update_of_state(const Node& node) { return node.phase == Phase::update; }
+
+// What exchanges hold.
+class ExchangedBytes {
+ public:
+  explicit ExchangedBytes(const Program& program) : program_(program) {}
+
+  // Operands that nodes have made.
+  int64_t operands(const Node& node) const {
+    int64_t bytes = 0;
+    for (const ValueId v : present(node.in)) {
+      if (program_.value(v).producer != kNone) bytes += bytes_of(node, v);
+    }
+    return bytes;
+  }
+  int64_t results(const Node& node) const {
+    int64_t bytes = 0;
+    for (const ValueId v : present(node.out)) bytes += bytes_of(node, v);
+    return bytes;
+  }
+
+ private:
+  // State has its place all the time.
+  int64_t bytes_of(const Node& node, ValueId v) const {
+    return node.op->writes_state ? 0 : program_.value(v).spec.bytes();
+  }
+
+  const Program& program_;
+};
+
+class StepSimulation {
+ public:
+  StepSimulation(const Program& program, const ByNode<double>& node_ms, QueueOptions options)
+      : program_(program),
+        node_ms_(node_ms),
+        most_held_(options.most_held),
+        early_(program.nodes.size(), 0),
+        waiting_(program.nodes.size(), 0),
+        followers_(program.nodes.size()),
+        before_(program.nodes.size()),
+        lanes_(kExchangeQueue + 1),
+        operands_waiting_(program.nodes.size(), 0),
+        unread_(program.nodes.size(), 0) {
+    for (const Node& node : program.nodes) {
+      queue_.push_back(is_exchange(node) ? kExchangeQueue : node.queue);
+    }
+    find_late();
+    if (options.early) find_early();
+    add_edges();
+    rank_nodes();
+  }
+
+  QueuedProgram run() {
+    for (NodeId n : program_.nodes.ids()) {
+      if (waiting_[n] == 0) lane_of(n).ready.push({turn_[n], n});
+      if (is_exchange(program_.node(n)) && operands_waiting_[n] == 0) operands_made(n);
+    }
+    double now = 0;
+    while (order_.size() < program_.nodes.size()) {
+      for (Lane& lane : lanes_) start_next(lane, now, false);
+      Lane* next = first_to_end();
+      // Over the limit with nothing under way: the limit gives in.
+      for (Lane& lane : lanes_) {
+        if (next) break;
+        if (start_next(lane, now, true)) next = &lane;
+      }
+      if (!next) throw ProgramError("[queue_exchanges] nodes wait for each other");
+      now = next->ends;
+      end(*next);
+    }
+    for (const Lane& lane : lanes_) now = std::max(now, lane.ends);  // of those that still run
+    return {written(), now};
+  }
+
+ private:
+  using Turn = std::pair<int, NodeId>;
+  using Earliest = std::priority_queue<Turn, std::vector<Turn>, std::greater<>>;
+  struct Lane {
+    Earliest ready;
+    NodeId running = kNone;
+    double ends = 0;
+  };
+
+  Lane& lane_of(NodeId n) { return lanes_[queue_[n]]; }
+
+  bool start_next(Lane& lane, double now, bool over_limit) {
+    if (lane.running != kNone || lane.ready.empty()) return false;
+    const NodeId n = lane.ready.top().second;
+    if (!over_limit && must_wait(n)) return false;
+    lane.ready.pop();
+    lane.running = n, lane.ends = now + node_ms_[n];
+    order_.push_back(n);
+    for (const NodeId exchange : reads_[n]) {
+      held_ -= std::exchange(unread_[exchange], 0);
+    }
+    if (is_exchange(program_.node(n))) {
+      const ExchangedBytes bytes(program_);
+      const int64_t results = readers_of_exchange_[n] ? bytes.results(program_.node(n)) : 0;
+      unread_[n] = results, held_ += results;
+    }
+    return true;
+  }
+
+  // Whether it would have exchanges hold more than they may.
+  bool must_wait(NodeId n) const {
+    const Node& node = program_.node(n);
+    if (is_exchange(node)) {
+      const ExchangedBytes bytes(program_);
+      // What gives back as much as it takes is always welcome.
+      const int64_t more = bytes.results(node) - bytes.operands(node);
+      return more > 0 && held_ > 0 && held_ > most_held_ - more;
+    }
+    return queue_[n] == kComputeQueue && !is_free(n) && held_ > most_held_ &&
+           lanes_[kExchangeQueue].running != kNone;
+  }
+
+  Lane* first_to_end() {
+    Lane* first = nullptr;
+    for (Lane& lane : lanes_) {
+      if (lane.running != kNone && (!first || lane.ends < first->ends)) first = &lane;
+    }
+    return first;
+  }
+
+  void end(Lane& lane) {
+    const NodeId done = std::exchange(lane.running, NodeId(kNone));
+    if (is_exchange(program_.node(done))) {
+      held_ -= ExchangedBytes(program_).operands(program_.node(done));
+    }
+    for (const NodeId n : followers_[done]) {
+      if (--waiting_[n] == 0) lane_of(n).ready.push({turn_[n], n});
+    }
+    for (const NodeId n : makes_operands_of_[done]) {
+      if (--operands_waiting_[n] == 0) operands_made(n);
+    }
+  }
+
+  void operands_made(NodeId exchange) {
+    held_ += ExchangedBytes(program_).operands(program_.node(exchange));
+  }
+
+  // Compute nodes behind an exchange that only lead to updates, outputs and other exchanges.
+  void find_late() {
+    late_ = ByNode<char>(program_.nodes.size(), 0);
+    ByNode<char> behind(program_.nodes.size(), 0), leads_on(program_.nodes.size(), 0);
+    const auto each_maker = [&](NodeId n, const auto& use) {
+      for (const ValueId v : present(program_.node(n).in)) {
+        if (const NodeId maker = program_.value(v).producer; maker != kNone) use(maker);
+      }
+    };
+    for (NodeId n : program_.nodes.ids()) {
+      each_maker(n, [&](NodeId maker) {
+        behind[n] |= behind[maker] || is_exchange(program_.node(maker));
+      });
+    }
+    for (NodeId n = program_.node_count(); n-- > 0;) {
+      const Node& node = program_.node(n);
+      const bool ends_here = is_exchange(node) || is_update_of_state(node);
+      const bool is_late = ends_here || (behind[n] && !leads_on[n]);
+      late_[n] = behind[n] && is_late;
+      if (!is_late) each_maker(n, [&](NodeId maker) { leads_on[maker] = 1; });
+    }
+  }
+
+  // Compute nodes of whose results one node is the only reader, and that node an exchange or early
+  // itself. What runs again does so where it was put.
+  void find_early() {
+    ByNode<int> readers(program_.nodes.size(), 0);
+    ByNode<NodeId> reader(program_.nodes.size(), kNone);
+    for (NodeId n : program_.nodes.ids()) {
+      for (const ValueId v : present(program_.node(n).in)) {
+        const NodeId maker = program_.value(v).producer;
+        if (maker == kNone || reader[maker] == n) continue;
+        ++readers[maker], reader[maker] = n;
+      }
+    }
+    for (NodeId n = program_.node_count(); n-- > 0;) {
+      const Node& node = program_.node(n);
+      const bool moves = node.phase == Phase::forward || node.phase == Phase::backward;
+      if (!moves || queue_[n] != kComputeQueue || late_[n] || readers[n] != 1) continue;
+      early_[n] = is_exchange(program_.node(reader[n])) || early_[reader[n]];
+    }
+  }
+
+  // It does not keep its place among the others of its queue.
+  bool is_free(NodeId n) const { return late_[n] || early_[n]; }
+
+  void follow(NodeId before, NodeId n) {
+    followers_[before].push_back(n);
+    before_[n].push_back(before);
+    ++waiting_[n];
+  }
+
+  // A node follows the makers of its operands and those that it waits for; an update, the readers
+  // of what it writes. Queues keep their order, but for late nodes.
+  void add_edges() {
+    const size_t count = program_.nodes.size();
+    makes_operands_of_.resize(count), reads_.resize(count), readers_of_exchange_.resize(count, 0);
+    ByValue<std::vector<NodeId>> readers(program_.values.size());
+    std::vector<NodeId> last(lanes_.size(), kNone);
+    for (NodeId n : program_.nodes.ids()) {
+      const Node& node = program_.node(n);
+      for (const ValueId v : present(node.in)) {
+        const NodeId maker = program_.value(v).producer;
+        if (maker == kNone) continue;
+        follow(maker, n);
+        if (is_exchange(node)) makes_operands_of_[maker].push_back(n), ++operands_waiting_[n];
+        if (is_exchange(program_.node(maker))) {
+          reads_[n].push_back(maker), readers_of_exchange_[maker] = 1;
+        }
+      }
+      for (const NodeId other : node.waits) follow(other, n);
+      for (size_t i = 0; node.op->writes_state && i < node.out.size(); ++i) {
+        const ValueId old = node.in[size_t(written_operand(*node.op, int(i)))];
+        if (old == kNone) continue;
+        for (const NodeId reader : readers[old]) follow(reader, n);
+      }
+      for (const ValueId v : present(node.in)) readers[v].push_back(n);
+      if (is_free(n) && queue_[n] == kComputeQueue) continue;
+      NodeId& before = last[queue_[n]];
+      if (before != kNone) follow(before, n);
+      before = n;
+    }
+  }
+
+  // First those which take what an exchange brought to another exchange, sums of pieces; then what
+  // runs when it can; then the rest, in the program's order.
+  void rank_nodes() {
+    ByNode<char> leads_to(program_.nodes.size(), 0);
+    turn_.resize(program_.nodes.size());
+    for (NodeId n = program_.node_count(); n-- > 0;) {
+      for (const NodeId f : followers_[n]) {
+        leads_to[n] |= is_exchange(program_.node(f)) || (late_[f] && leads_to[f]);
+      }
+      turn_[n] = late_[n] && leads_to[n] ? 0 : is_free(n) ? 1 : 2;
+    }
+  }
+
+  // By when they begin. A wait for a node of the same queue has become their order.
+  Program written() const {
+    ByNode<NodeId> position(program_.nodes.size());
+    for (size_t i = 0; i < order_.size(); ++i) position[order_[i]] = NodeId(i);
+    Rewriter out(program_);
+    for (const NodeId n : order_) {
+      Node node = program_.node(n);
+      node.queue = queue_[n];
+      node.waits = last_on_others(before_[n], node.queue, queue_, position);
+      out.replace(n, std::move(node));
+    }
+    return out.finish();
+  }
+
+  const Program& program_;
+  const ByNode<double>& node_ms_;
+  const int64_t most_held_;
+  int64_t held_ = 0;
+  ByNode<QueueId> queue_;
+  ByNode<char> late_, early_;
+  ByNode<int> waiting_;  // for how many others
+  ByNode<std::vector<NodeId>> followers_, before_;
+  ByNode<int> turn_;  // lower ones first
+  std::vector<Lane> lanes_;
+  std::vector<NodeId> order_;  // as they began
+  // Of exchanges: operands that are not made yet, whom a node makes them for; results that nobody
+  // has read yet, whose a node reads, and whether any does.
+  ByNode<int> operands_waiting_;
+  ByNode<std::vector<NodeId>> makes_operands_of_, reads_;
+  ByNode<char> readers_of_exchange_;
+  ByNode<int64_t> unread_;
+};
+
+}  // namespace
+
+QueuedProgram queue_exchanges(const Program& program, const ByNode<double>& node_ms,
+                              QueueOptions options) {
+  return StepSimulation(program, node_ms, options).run();
+}
+
+int64_t exchanged_bytes(const Program& program) {
+  const ExchangedBytes bytes(program);
+  int64_t sum = 0;
+  for (const Node& node : program.nodes) {
+    if (is_exchange(node)) sum += bytes.operands(node) + bytes.results(node);
+  }
+  return sum;
+}
+
+}  // namespace pal

@@ -1,0 +1,42 @@
+// Puts exchanges between ranks on a queue of their own, beside the computation: behind
+// assign_queues, where it makes the step shorter (memory/exchange_queue.h).
+//
+// The order comes from a simulated step. An exchange begins when its operands are made and those
+// before it are done. Nodes behind it that only lead to updates and to other exchanges (sums of
+// pieces, norms, the updates themselves) run when what they read is there, and with `early` so do
+// those that only make operands of exchanges (gradients of weights); everything else keeps its
+// order. An exchange waits for the nodes that make its operands and, where it writes state, for
+// those that read the old value; readers wait for it. Exchanges keep their order.
+#pragma once
+#include <cstdint>
+#include <limits>
+
+#include "core/program.h"
+
+namespace pal {
+
+constexpr QueueId kExchangeQueue = 3;  // behind those of copies
+
+// Of what exchanges hold beside the computation: operands that were made and results that nobody
+// has read yet.
+constexpr int64_t kAnyBytes = std::numeric_limits<int64_t>::max();
+
+struct QueueOptions {
+  bool early = true;
+  // Over it, compute waits for the exchange that is under way, and none begins whose results are
+  // more than its operands; one alone may hold more.
+  int64_t most_held = kAnyBytes;
+};
+struct QueuedProgram {
+  Program program;
+  double step_ms = 0;  // as simulated
+};
+// `node_ms`: what each node takes.
+QueuedProgram queue_exchanges(const Program& program, const ByNode<double>& node_ms,
+                              QueueOptions options = {});
+
+// What all exchanges of a program hold together, for choosing QueueOptions::most_held; 0: there are
+// none.
+int64_t exchanged_bytes(const Program& program);
+
+}  // namespace pal
