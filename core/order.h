@@ -23,4 +23,10 @@ class Order {
 
 int queue_count(const Program& program);
 
+// Of the nodes that must have ended before a node of queue `own` begins, the last on each other
+// queue: those before it there have ended then. `position`: of every node in the order that queues
+// follow.
+std::vector<NodeId> last_on_others(const std::vector<NodeId>& before, QueueId own,
+                                   const ByNode<QueueId>& queue, const ByNode<NodeId>& position);
+
 }  // namespace pal

@@ -14,7 +14,7 @@
 #include "core/verify.h"
 #include "memory/compile.h"
 #include "memory/pass.h"
-#include "memory/passes/queue_exchanges.h"
+#include "memory/schedule/queue_exchanges.h"
 #include "memory/price/exchange_times.h"
 #include "memory/storages/lifetimes.h"
 

@@ -5,7 +5,7 @@
 
 namespace pal {
 
-// Tries orders in which exchanges run beside the computation (memory/passes/queue_exchanges.h),
+// Tries orders in which exchanges run beside the computation (memory/schedule/queue_exchanges.h),
 // each with less that they may hold, priced for options.exchange_device. Of those whose placed
 // bytes fit the budget (without one, the device), takes the one with the fewest bytes at the peak
 // among the nearly fastest; a plan that is already over keeps to its bytes. `step` is a whole plan,

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/order.h"
 #include "core/rewriter.h"
-#include "memory/passes/queue_waits.h"
 
 namespace pal {
 namespace {

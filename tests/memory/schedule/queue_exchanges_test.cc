@@ -1,5 +1,5 @@
 // Exchanges on a queue of their own: steps by hand, and random ones.
-#include "memory/passes/queue_exchanges.h"
+#include "memory/schedule/queue_exchanges.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A list schedule: which node begins next, on every queue, where exchanges do not hold up the rest.
-#include "memory/passes/queue_exchanges.h"
+#include "memory/schedule/queue_exchanges.h"
 
 #include <algorithm>
 #include <functional>
@@ -9,8 +9,9 @@
 
 #include "core/error.h"
 #include "core/op.h"
+#include "core/order.h"
 #include "core/rewriter.h"
-#include "memory/passes/queue_waits.h"
+#include "memory/schedule/order_graph.h"
 
 namespace pal {
 namespace {
@@ -56,7 +57,7 @@ class StepSimulation {
         early_(program.nodes.size(), 0),
         waiting_(program.nodes.size(), 0),
         followers_(program.nodes.size()),
-        before_(program.nodes.size()),
+        before_(dependencies_of(program)),
         lanes_(kExchangeQueue + 1),
         operands_waiting_(program.nodes.size(), 0),
         unread_(program.nodes.size(), 0) {
@@ -206,35 +207,25 @@ class StepSimulation {
 
   void follow(NodeId before, NodeId n) {
     followers_[before].push_back(n);
-    before_[n].push_back(before);
     ++waiting_[n];
   }
 
-  // A node follows the makers of its operands and those that it waits for; an update, the readers
-  // of what it writes. Queues keep their order, but for late nodes.
+  // Besides what a node depends on: queues keep their order, but for free nodes.
   void add_edges() {
     const size_t count = program_.nodes.size();
     makes_operands_of_.resize(count), reads_.resize(count), readers_of_exchange_.resize(count, 0);
-    ByValue<std::vector<NodeId>> readers(program_.values.size());
     std::vector<NodeId> last(lanes_.size(), kNone);
     for (NodeId n : program_.nodes.ids()) {
       const Node& node = program_.node(n);
+      for (const NodeId other : before_[n]) follow(other, n);
       for (const ValueId v : present(node.in)) {
         const NodeId maker = program_.value(v).producer;
         if (maker == kNone) continue;
-        follow(maker, n);
         if (is_exchange(node)) makes_operands_of_[maker].push_back(n), ++operands_waiting_[n];
         if (is_exchange(program_.node(maker))) {
           reads_[n].push_back(maker), readers_of_exchange_[maker] = 1;
         }
       }
-      for (const NodeId other : node.waits) follow(other, n);
-      for (size_t i = 0; node.op->writes_state && i < node.out.size(); ++i) {
-        const ValueId old = node.in[size_t(written_operand(*node.op, int(i)))];
-        if (old == kNone) continue;
-        for (const NodeId reader : readers[old]) follow(reader, n);
-      }
-      for (const ValueId v : present(node.in)) readers[v].push_back(n);
       if (is_free(n) && queue_[n] == kComputeQueue) continue;
       NodeId& before = last[queue_[n]];
       if (before != kNone) follow(before, n);
@@ -276,8 +267,9 @@ class StepSimulation {
   ByNode<QueueId> queue_;
   ByNode<char> late_, early_;
   ByNode<int> waiting_;  // for how many others
-  ByNode<std::vector<NodeId>> followers_, before_;
-  ByNode<int> turn_;  // lower ones first
+  ByNode<std::vector<NodeId>> followers_;
+  const ByNode<std::vector<NodeId>> before_;  // what a node depends on
+  ByNode<int> turn_;                          // lower ones first
   std::vector<Lane> lanes_;
   std::vector<NodeId> order_;  // as they began
   // Of exchanges: operands that are not made yet, whom a node makes them for; results that nobody
