@@ -16,6 +16,7 @@
 #include "train/commands/plan_probe.h"
 #include "train/config/published_sizes.h"
 #include "train/config/wording.h"
+#include "train/loop/choose_bucket.h"
 #include "train/loop/max_fit.h"
 #include "train/loop/run_options.h"
 #include "train/loop/sparse_steps.h"
@@ -220,6 +221,10 @@ int run_plan(const PlanArgs& given) {
   const PlanDensities densities(args.density, options.encode.ssdc);
   const auto task = make_task(args.config);
   KernelCache cache(choose_device(args.config.device));
+  if (args.config.ranks > 1) {
+    const auto lengths = args.bucket ? *args.bucket : largest_bucket(*task, args.config, cache);
+    args.config = with_bucket(args.config, *task, lengths, cache, options);
+  }
   const Planner planner{*task, args, densities, cache, automatic};
   Planned planned = planner.largest(options);
   // A card's memory is no budget to what fits it anyway.

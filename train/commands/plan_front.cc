@@ -8,6 +8,7 @@
 #include "train/commands/plan_devices.h"
 #include "train/config/published_sizes.h"
 #include "train/config/wording.h"
+#include "train/loop/choose_bucket.h"
 #include "train/loop/max_fit.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
@@ -87,6 +88,7 @@ int run_front(const PlanArgs& given) {
   const auto task = make_task(args.config);
   KernelCache cache(choose_device(args.config.device));
   const auto bucket = args.bucket ? *args.bucket : largest_bucket(*task, args.config, cache);
+  args.config = with_bucket(args.config, *task, bucket, cache, options);
   const AutoPlanner planner(options, {.lossy = allows(args.config.memory, "lossy")});
   const FrontOfAll all = front_of_all(*task, args.config, bucket, planner, cache);
   const Front& front = all.made.front;

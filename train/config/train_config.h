@@ -54,7 +54,8 @@ struct TrainSection : Section {
   Option<std::string> bucket = option(
       "bucket", "auto",
       "of several ranks: gradients that travel together, and weights with shard: weights, as "
-      "bytes (4MiB); auto: 25MiB",
+      "bytes (4MiB); auto: of 64 KiB to 64 MiB what is predicted to be fastest within the "
+      "budget, and 25 MiB with train.link: none",
       {.effect = Effect::none});
   Option<std::string> exchange = option("exchange", "f32",
                                         "of several ranks: what gradients and their sums travel "

@@ -88,6 +88,7 @@ class StepRecorder {
         kind_(kind),
         update_(update),
         scalars_(scalars),
+        optimizer_(optimizer_of(config)),
         recorded_(std::move(recorded)) {
     for (const StateSlot& slot : b.program().state) {
       if (slot.role != Role::weight) continue;
@@ -95,6 +96,7 @@ class StepRecorder {
       names_.push_back(slot.name);
     }
     owned_ = weights_;
+    if (gathers_weights()) optimizer_.ranks = update.ranks();
   }
 
   void record() {
@@ -109,22 +111,15 @@ class StepRecorder {
       if (!statistics) move_own_statistics();
       return;
     }
-    if (!update_.sums_each()) {
-      gradients = sum_over_ranks(b_, gradients, update_, bucket_bytes(config_));
-    }
-    const Val gate = finish(gradients, loss);
-    OptimizerSpec optimizer = optimizer_of(config_);
-    const bool gathers = update_.has_pieces() && !update_.divides_weights();
-    if (gathers) optimizer.ranks = update_.ranks();
-    apply_optimizer(b_, optimizer, owned_, gradients, scalars_, gate, weights_);
-    if (gathers) gather_weights(b_, weights_, update_, bucket_bytes(config_));
+    const bool early = gathers_weights() && !update_.sums_each() && !config_.clip_norm->has_value();
+    const Val gate = early ? update_by_buckets(gradients, loss) : update_all(gradients, loss);
     if (statistics) {
       statistics->move(gate);
     } else {
       move_statistics(b_, recorded_.moved, gate);
     }
     if (config_.ema->has_value()) {
-      append_ema(b_, owned_, **config_.ema, gate, optimizer.ranks);
+      append_ema(b_, owned_, **config_.ema, gate, optimizer_.ranks);
     }
   }
 
@@ -176,6 +171,43 @@ class StepRecorder {
       owned_[i].id = b_.program().find_state(names_[i])->start;
     }
   }
+  bool gathers_weights() const { return update_.has_pieces() && !update_.divides_weights(); }
+  // Each returns the gate of the updates.
+  Val update_all(std::vector<Val> gradients, Val loss) {
+    if (!update_.sums_each()) {
+      gradients = sum_over_ranks(b_, gradients, update_, bucket_bytes(config_));
+    }
+    const Val gate = finish(gradients, loss);
+    apply_optimizer(b_, optimizer_, owned_, gradients, scalars_, gate, weights_);
+    if (gathers_weights()) gather_weights(b_, weights_, update_, bucket_bytes(config_));
+    return gate;
+  }
+  // Where nothing but the loss decides about updates: the weights of a bucket are gathered behind
+  // the sums of the next, so that exchanges need not wait for the last gradient.
+  Val update_by_buckets(std::vector<Val> gradients, Val loss) {
+    const int64_t bytes = bucket_bytes(config_);
+    Val gate;
+    {
+      Builder::Within phase(b_, Phase::backward);
+      Builder::Within scope(b_, "grad_norm");
+      gate = gate_of(scalars_, loss, {}, config_);
+    }
+    const auto update = [&](const std::vector<size_t>& numbers) {
+      const std::vector<Val> weights = tensors_at(weights_, numbers);
+      apply_optimizer(b_, optimizer_, tensors_at(owned_, numbers), tensors_at(gradients, numbers),
+                      scalars_, gate, weights);
+      gather_weights(b_, weights, update_, bytes);
+    };
+    std::vector<size_t> before;
+    for (const std::vector<size_t>& numbers : buckets_of(weights_, bytes)) {
+      const auto sums = sum_over_ranks(b_, tensors_at(gradients, numbers), update_, bytes);
+      for (size_t k = 0; k < numbers.size(); ++k) gradients[numbers[k]] = sums[k];
+      update(before);
+      before = numbers;
+    }
+    update(before);
+    return finish(gradients, loss, gate);
+  }
   // Of a micro-batch by itself.
   void move_own_statistics() {
     const bool in_pair = *config_.overlap_micro_batches;
@@ -185,7 +217,8 @@ class StepRecorder {
     if (in_pair) b_.output("gate", gate);  // the second's is shut with it
     move_statistics(b_, recorded_.moved, gate);
   }
-  Val finish(const std::vector<Val>& gradients, Val loss) {
+  // Returns the gate, which is made here where there is none yet.
+  Val finish(const std::vector<Val>& gradients, Val loss, Val gate = {}) {
     Builder::Within phase(b_, Phase::backward);
     Builder::Within scope(b_, "grad_norm");
     std::vector<Val> partials;
@@ -194,7 +227,7 @@ class StepRecorder {
     } else {
       for (Val g : gradients) partials.push_back(sum_of_squares(g));
     }
-    const Val gate = gate_of(scalars_, loss, partials, config_);
+    if (!gate) gate = gate_of(scalars_, loss, partials, config_);
     b_.output("gate", gate);
     b_.output("grad_norm",
               config_.clip_norm->has_value() ? gate : clip_norm_gate(scalars_, {}, partials));
@@ -206,6 +239,7 @@ class StepRecorder {
   const MicroBatch kind_;
   const Update update_;
   const Val scalars_;
+  OptimizerSpec optimizer_;
   const Recorded recorded_;
   std::vector<Val> weights_;  // whole
   std::vector<Val> owned_;    // what this rank updates: pieces, where weights are divided

@@ -13,19 +13,6 @@
 namespace pal {
 namespace {
 
-// Numbers of tensors, bucket by bucket, from the last to the first: about as a backward pass makes
-// gradients, so that a bucket is full early, and in every program the same.
-std::vector<std::vector<size_t>> buckets_of(const std::vector<Val>& tensors, int64_t most) {
-  std::vector<std::vector<size_t>> out;
-  int64_t bytes = most;
-  for (size_t i = tensors.size(); i-- > 0;) {
-    const int64_t own = tensors[i].spec().bytes();
-    if (bytes + own > most) out.emplace_back(), bytes = 0;
-    out.back().push_back(i), bytes += own;
-  }
-  return out;
-}
-
 std::vector<Val> as_type(std::vector<Val> values, DType type) {
   for (Val& value : values) value = cast(value, type);
   return values;
@@ -54,6 +41,23 @@ int64_t bucket_bytes(const TrainConfig& config) {
   return *config.bucket == "auto" ? kAuto : parse_size(*config.bucket).bytes;
 }
 
+std::vector<std::vector<size_t>> buckets_of(const std::vector<Val>& tensors, int64_t most) {
+  std::vector<std::vector<size_t>> out;
+  int64_t bytes = most;
+  for (size_t i = tensors.size(); i-- > 0;) {
+    const int64_t own = tensors[i].spec().bytes();
+    if (bytes + own > most) out.emplace_back(), bytes = 0;
+    out.back().push_back(i), bytes += own;
+  }
+  return out;
+}
+
+std::vector<Val> tensors_at(const std::vector<Val>& tensors, const std::vector<size_t>& numbers) {
+  std::vector<Val> out;
+  for (const size_t i : numbers) out.push_back(tensors[i]);
+  return out;
+}
+
 std::string exchanges_of(const Program& program) {
   std::string out;
   for (const Node& node : program.nodes) {
@@ -78,9 +82,7 @@ std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, c
   Builder::Within scope(b, "exchange");
   std::vector<Val> out(gradients.size());
   for (const std::vector<size_t>& numbers : buckets_of(gradients, bucket_bytes)) {
-    std::vector<Val> bucket;
-    for (const size_t i : numbers) bucket.push_back(gradients[i]);
-    const std::vector<Val> sums = summed(bucket, update);
+    const std::vector<Val> sums = summed(tensors_at(gradients, numbers), update);
     for (size_t k = 0; k < numbers.size(); ++k) {
       out[numbers[k]] = sums[k];
       b.program().value(sums[k].id).role = Role::weight_gradient;

@@ -16,6 +16,12 @@ int64_t bucket_bytes(const TrainConfig& config);
 // What ranks exchange in a program, in order, as text: those of an update must have the same.
 std::string exchanges_of(const Program& program);
 
+// Numbers of tensors, bucket by bucket, from the last to the first: about as a backward pass makes
+// gradients, so that a bucket is full early, and in every program the same.
+std::vector<std::vector<size_t>> buckets_of(const std::vector<Val>& tensors, int64_t most);
+// The tensors of a bucket.
+std::vector<Val> tensors_at(const std::vector<Val>& tensors, const std::vector<size_t>& numbers);
+
 // f32[1] -> the sum over ranks, along a tree, on every rank the same.
 Val sum_over_ranks(Val loss, const Update& update);
 // Gradients of every rank -> their sums: whole on every rank, or where train.shard divides them

@@ -11,6 +11,7 @@
 #include "core/scalars.h"
 #include "memory/passes/divide_weights.h"
 #include "memory/passes/encode.h"
+#include "train/loop/choose_bucket.h"
 #include "train/loop/exchange_device.h"
 #include "train/loop/initialise.h"
 #include "train/loop/learning_rate.h"
@@ -64,6 +65,8 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
       sharded_(sharded_state()),
       watch_(programs_.device().accelerator,
              *config_.train.log_every * steps_.update().per_rank()) {
+  config_ = with_bucket(std::move(config_), *task_, longest_lengths(), programs_.kernels(),
+                        programs_.options());
   if (sharded_.divides_weights()) {
     // Validation and decoding are recorded with whole weights.
     const int64_t ranks = config_.ranks, bytes = bucket_bytes(config_.train);
@@ -97,6 +100,11 @@ ShardedState Trainer::sharded_state() const {
   alone.ranks = 1;
   return {args_.group, record_plan_step(*task_, alone, task_->bucket_lengths(0)),
           steps_.update().divides_weights()};
+}
+
+// Of a step that train.bucket is chosen for: all exchange the same.
+std::pair<int64_t, int64_t> Trainer::longest_lengths() const {
+  return task_->bucket_lengths(task_->largest_candidates().back());
 }
 
 // Ranks that differ would wait for each other, or train different weights.

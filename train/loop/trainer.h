@@ -102,9 +102,10 @@ class Trainer {
   }
   void check_alike();
   ShardedState sharded_state() const;
+  std::pair<int64_t, int64_t> longest_lengths() const;
 
   const TrainArgs& args_;
-  const Config& config_;
+  Config config_;  // args_'s, and what is found out before the first step
   const RankTalk ranks_;
   std::unique_ptr<Task> task_;
   std::string device_line_;

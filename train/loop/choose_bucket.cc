@@ -1,0 +1,60 @@
+// One plan for each size.
+#include "train/loop/choose_bucket.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "memory/compile.h"
+#include "train/loop/step_program.h"
+#include "train/loop/sums_over_ranks.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kSizes[] = {65536 * kKiB, 16384 * kKiB, 4096 * kKiB,
+                              1024 * kKiB,  256 * kKiB,   64 * kKiB};
+
+std::string as_option(int64_t bytes) { return std::to_string(bytes / kKiB) + "KiB"; }
+
+}  // namespace
+
+int64_t choose_bucket(const Task& task, const Config& config, std::pair<int64_t, int64_t> lengths,
+                      KernelCache& kernels, CompileOptions options) {
+  if (!options.exchange_device) return bucket_bytes(config.train);
+  options.profile = options.exchange_device, options.must_fit = false;
+  struct Choice {
+    int64_t size, bytes;
+    double ms;
+  };
+  std::optional<Choice> best;
+  std::string known;  // what the last size made of the exchanges
+  for (const int64_t size : kSizes) {
+    Config each = config;
+    each.train.bucket = as_option(size);
+    Program step = record_plan_step(task, each, lengths);
+    const std::string exchanges = exchanges_of(step);
+    if (std::exchange(known, exchanges) == exchanges) continue;
+    const StateLayout layout(step);
+    const Compiled made = compile(std::move(step), kernels, layout, options);
+    const Choice now{size, made.plan.device().bytes, made.time->step_ms};
+    const auto over = [&](const Choice& c) {
+      return options.budget ? std::max<int64_t>(0, c.bytes - *options.budget) : 0;
+    };
+    if (!best || over(now) < over(*best) || (over(now) == over(*best) && now.ms < best->ms)) {
+      best = now;
+    }
+  }
+  return best->size;
+}
+
+Config with_bucket(Config config, const Task& task, std::pair<int64_t, int64_t> lengths,
+                   KernelCache& kernels, const CompileOptions& options) {
+  if (config.ranks == 1 || *config.train.bucket != "auto") return config;
+  config.train.bucket = as_option(choose_bucket(task, config, lengths, kernels, options));
+  return config;
+}
+
+}  // namespace pal
