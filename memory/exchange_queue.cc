@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,8 +13,8 @@
 #include "core/verify.h"
 #include "memory/compile.h"
 #include "memory/pass.h"
-#include "memory/schedule/queue_exchanges.h"
 #include "memory/price/exchange_times.h"
+#include "memory/schedule/queue_exchanges.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -28,6 +27,8 @@ constexpr double kLeastGain = 0.01;
 constexpr double kNearlyFastest = 0.05;
 // Parts of what exchanges hold together that they may hold at once.
 constexpr int64_t kLimits[] = {1, 4, 16};
+// Without a budget: of the bytes of the plan without a queue.
+constexpr double kMoreBytes = 0.1;
 
 // A way to have a queue, and what it comes to, once that has been asked for.
 struct QueuedStep {
@@ -41,7 +42,8 @@ std::vector<QueuedStep> queued_steps(const Program& program, const ByNode<double
   std::vector<QueuedStep> out;
   for (const int64_t part : kLimits) {
     const int64_t most = part == 1 ? kAnyBytes : exchanged_bytes(program) / part;
-    for (const bool early : {false, true}) {
+    for (const EarlyOperands early :
+         {EarlyOperands::none, EarlyOperands::sole, EarlyOperands::all}) {
       out.push_back({queue_exchanges(program, node_ms, {.early = early, .most_held = most})});
     }
   }
@@ -95,8 +97,9 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const StateLayout& l
   const DeviceProfile& device = *options.exchange_device;
   const Prediction times = predict(step.program, device, &step.storages);
   const int64_t before = step.plan.device().bytes;
-  const int64_t room = device.capacity > 0 ? device.capacity : std::numeric_limits<int64_t>::max();
-  const int64_t limit = std::max(options.budget.value_or(room), before);
+  auto unasked = int64_t((1 + kMoreBytes) * double(before));
+  if (device.capacity > 0) unasked = std::min(unasked, device.capacity);
+  const int64_t limit = std::max(options.budget.value_or(unasked), before);
   PassReport report{.name = "queue_exchanges", .before_bytes = before, .after_bytes = before};
   report.note = "exchanges stay in the queue of the computation";
   std::vector<QueuedStep> all = queued_steps(step.program, times.node_ms);

@@ -6,10 +6,10 @@
 namespace pal {
 
 // Tries orders in which exchanges run beside the computation (memory/schedule/queue_exchanges.h),
-// each with less that they may hold, priced for options.exchange_device. Of those whose placed
-// bytes fit the budget (without one, the device), takes the one with the fewest bytes at the peak
-// among the nearly fastest; a plan that is already over keeps to its bytes. `step` is a whole plan,
-// and stays as it is where nothing is gained.
+// priced for options.exchange_device. Of those whose placed bytes fit the budget (without one, 10 %
+// more than without a queue), takes the one with the fewest bytes at the peak among the nearly
+// fastest; a plan that is already over keeps to its bytes. `step` is a whole plan, and stays as it
+// is where nothing is gained.
 void queue_exchanges_of(Compiled& step, KernelCache& cache, const StateLayout& layout,
                         const CompileOptions& options);
 

@@ -28,7 +28,6 @@ StepView::StepView(const Program& p, const RecomputeOptions& options) : program(
   for (const Storage& s : storages.list) storage_bytes.push_back(align_up(s.bytes));
 
   const ByValue<ValueId> again = second_gathers(p);
-  NodeId last_backward = kNone;  // the last node that may come to read a clone
   for (size_t v = 0; v < values; ++v) {
     const NodeId producer = p.values[v].producer;
     const Storage* s = storage[v] == kNone ? nullptr : &storages[storage[v]];
@@ -44,7 +43,6 @@ StepView::StepView(const Program& p, const RecomputeOptions& options) : program(
       }
       if (first_use[v] == kNone) first_use[v] = r;
       last_use[v] = r;
-      last_backward = std::max(last_backward, r);
     }
   }
   ByStorage<NodeId> written(storages.list.size(), p.node_count());  // the first update of it
@@ -54,15 +52,25 @@ StepView::StepView(const Program& p, const RecomputeOptions& options) : program(
       if (v != kNone) written[storage[v]] = n;
     }
   }
+  // The last node that may come to read a clone of it, or one that is made of it.
+  ByNode<NodeId> last_need(p.nodes.size(), kNone);
+  for (NodeId n = p.node_count(); n-- > 0;) {
+    for (ValueId v : present(p.node(n).out)) {
+      if (last_use[v] != kNone) last_need[n] = std::max(last_need[n], last_use[v]);
+      for (NodeId r : readers[v]) {
+        if (p.node(r).phase == Phase::forward) last_need[n] = std::max(last_need[n], last_need[r]);
+      }
+    }
+  }
   for (NodeId n = 0; n < p.node_count(); ++n) {
     const Node& node = p.node(n);
     if (node.phase != Phase::forward || node.op->writes_state) continue;
     cost[n] = cost_of(*node.op, specs_of(p, node.in), specs_of(p, node.out), node.attrs);
-    clonable[n] =
-        is_among(p.scopes[node.scope], options.scopes) && node.waits.empty() &&
-        !node.op->collective && std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
-          return v != kNone && storage[v] != kNone && written[storage[v]] <= last_backward;
-        });
+    clonable[n] = is_among(p.scopes[node.scope], options.scopes) && node.waits.empty() &&
+                  !node.op->collective &&
+                  std::none_of(node.in.begin(), node.in.end(), [&](ValueId v) {
+                    return v != kNone && storage[v] != kNone && written[storage[v]] <= last_need[n];
+                  });
   }
   set_heavy(options.heavy);
 }

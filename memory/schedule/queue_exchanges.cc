@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -54,7 +55,8 @@ class StepSimulation {
       : program_(program),
         node_ms_(node_ms),
         most_held_(options.most_held),
-        early_(program.nodes.size(), 0),
+        early_(options.early),
+        sole_(program.nodes.size(), 0),
         waiting_(program.nodes.size(), 0),
         followers_(program.nodes.size()),
         before_(dependencies_of(program)),
@@ -65,7 +67,7 @@ class StepSimulation {
       queue_.push_back(is_exchange(node) ? kExchangeQueue : node.queue);
     }
     find_late();
-    if (options.early) find_early();
+    if (early_ == EarlyOperands::sole) find_sole();
     add_edges();
     rank_nodes();
   }
@@ -130,7 +132,7 @@ class StepSimulation {
       const int64_t more = bytes.results(node) - bytes.operands(node);
       return more > 0 && held_ > 0 && held_ > most_held_ - more;
     }
-    return queue_[n] == kComputeQueue && !is_free(n) && held_ > most_held_ &&
+    return queue_[n] == kComputeQueue && !late_[n] && held_ > most_held_ &&
            lanes_[kExchangeQueue].running != kNone;
   }
 
@@ -182,9 +184,13 @@ class StepSimulation {
     }
   }
 
-  // Compute nodes of whose results one node is the only reader, and that node an exchange or early
-  // itself. What runs again does so where it was put.
-  void find_early() {
+  // What runs again, and what forms of maps need, stays behind the node that it was put behind.
+  static bool stays(const Node& node) {
+    return node.phase != Phase::forward && node.phase != Phase::backward &&
+           node.phase != Phase::update;
+  }
+
+  void find_sole() {
     ByNode<int> readers(program_.nodes.size(), 0);
     ByNode<NodeId> reader(program_.nodes.size(), kNone);
     for (NodeId n : program_.nodes.ids()) {
@@ -196,21 +202,17 @@ class StepSimulation {
     }
     for (NodeId n = program_.node_count(); n-- > 0;) {
       const Node& node = program_.node(n);
-      const bool moves = node.phase == Phase::forward || node.phase == Phase::backward;
-      if (!moves || queue_[n] != kComputeQueue || late_[n] || readers[n] != 1) continue;
-      early_[n] = is_exchange(program_.node(reader[n])) || early_[reader[n]];
+      if (stays(node) || queue_[n] != kComputeQueue || late_[n] || readers[n] != 1) continue;
+      sole_[n] = is_exchange(program_.node(reader[n])) || sole_[reader[n]];
     }
   }
-
-  // It does not keep its place among the others of its queue.
-  bool is_free(NodeId n) const { return late_[n] || early_[n]; }
 
   void follow(NodeId before, NodeId n) {
     followers_[before].push_back(n);
     ++waiting_[n];
   }
 
-  // Besides what a node depends on: queues keep their order, but for free nodes.
+  // Besides what a node depends on: queues keep their order, but for late and early nodes.
   void add_edges() {
     const size_t count = program_.nodes.size();
     makes_operands_of_.resize(count), reads_.resize(count), readers_of_exchange_.resize(count, 0);
@@ -226,23 +228,45 @@ class StepSimulation {
           reads_[n].push_back(maker), readers_of_exchange_[maker] = 1;
         }
       }
-      if (is_free(n) && queue_[n] == kComputeQueue) continue;
+      if ((late_[n] || sole_[n]) && queue_[n] == kComputeQueue) continue;
       NodeId& before = last[queue_[n]];
-      if (before != kNone) follow(before, n);
+      const bool free = early_ == EarlyOperands::all && queue_[n] == kComputeQueue && !stays(node);
+      if (before != kNone && !free) follow(before, n);
       before = n;
     }
   }
 
   // First those which take what an exchange brought to another exchange, sums of pieces; then what
-  // runs when it can; then the rest, in the program's order.
+  // else is late, and sole operands; then the rest in the program's order, or where all operands
+  // are made early in that of the first exchange that they lead to.
   void rank_nodes() {
-    ByNode<char> leads_to(program_.nodes.size(), 0);
-    turn_.resize(program_.nodes.size());
+    constexpr int kSums = -2, kLate = -1, kNoExchange = std::numeric_limits<int>::max();
+    const size_t count = program_.nodes.size();
+    turn_.resize(count, kNoExchange);
+    int exchanges = 0;
+    for (NodeId n : program_.nodes.ids()) {
+      if (is_exchange(program_.node(n))) turn_[n] = exchanges, exchanges += 2;
+    }
+    ByNode<char> leads_to(count, 0);
     for (NodeId n = program_.node_count(); n-- > 0;) {
+      if (is_exchange(program_.node(n))) continue;
       for (const NodeId f : followers_[n]) {
         leads_to[n] |= is_exchange(program_.node(f)) || (late_[f] && leads_to[f]);
+        turn_[n] = std::min(turn_[n], turn_[f]);
       }
-      turn_[n] = late_[n] && leads_to[n] ? 0 : is_free(n) ? 1 : 2;
+    }
+    for (NodeId n : program_.nodes.ids()) {
+      if (is_exchange(program_.node(n))) continue;
+      if (turn_[n] ==
+          kNoExchange) {  // no exchange waits for it: behind those beside which it can run
+        turn_[n] = 1;
+        for (const NodeId b : before_[n]) turn_[n] = std::max(turn_[n], turn_[b] | 1);
+      }
+      if (early_ != EarlyOperands::all) turn_[n] = 0;
+    }
+    for (NodeId n : program_.nodes.ids()) {
+      if (late_[n]) turn_[n] = leads_to[n] ? kSums : kLate;
+      if (sole_[n]) turn_[n] = kLate;
     }
   }
 
@@ -263,9 +287,11 @@ class StepSimulation {
   const Program& program_;
   const ByNode<double>& node_ms_;
   const int64_t most_held_;
+  const EarlyOperands early_;
   int64_t held_ = 0;
   ByNode<QueueId> queue_;
-  ByNode<char> late_, early_;
+  ByNode<char> sole_;  // with EarlyOperands::sole: those
+  ByNode<char> late_;
   ByNode<int> waiting_;  // for how many others
   ByNode<std::vector<NodeId>> followers_;
   const ByNode<std::vector<NodeId>> before_;  // what a node depends on

@@ -3,10 +3,10 @@
 //
 // The order comes from a simulated step. An exchange begins when its operands are made and those
 // before it are done. Nodes behind it that only lead to updates and to other exchanges (sums of
-// pieces, norms, the updates themselves) run when what they read is there, and with `early` so do
-// those that only make operands of exchanges (gradients of weights); everything else keeps its
-// order. An exchange waits for the nodes that make its operands and, where it writes state, for
-// those that read the old value; readers wait for it. Exchanges keep their order.
+// pieces, norms, the updates themselves) run when what they read is there; everything else keeps
+// its order, but for EarlyOperands. An exchange waits for the nodes that make its operands and,
+// where it writes state, for those that read the old value; readers wait for it. Exchanges keep
+// their order.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -21,8 +21,15 @@ constexpr QueueId kExchangeQueue = 3;  // behind those of copies
 // has read yet.
 constexpr int64_t kAnyBytes = std::numeric_limits<int64_t>::max();
 
+// What runs before its turn, so that exchanges begin earlier.
+enum class EarlyOperands : uint8_t {
+  none,
+  sole,  // nodes of whose results an exchange is the only reader, or one such node
+  all    // the operands of the first exchange come before those of the second, and so on
+};
+
 struct QueueOptions {
-  bool early = true;
+  EarlyOperands early = EarlyOperands::all;
   // Over it, compute waits for the exchange that is under way, and none begins whose results are
   // more than its operands; one alone may hold more.
   int64_t most_held = kAnyBytes;

@@ -56,8 +56,13 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
     chosen = &front.points.front();
   }
   plan.chosen = size_t(chosen - front.points.data());
-  plan.step = compile(recorded, kernels, layout, chosen->options);
-  return plan.step.plan.device().bytes == chosen->bytes &&
+  CompileOptions options = chosen->options;
+  // A queue for exchanges may take what the budget leaves.
+  const bool queue = options.exchange_device && chosen->bytes <= limits.device;
+  if (queue) options.budget = limits.device, options.must_fit = false;
+  plan.step = compile(recorded, kernels, layout, options);
+  const int64_t bytes = plan.step.plan.device().bytes;
+  return (queue ? bytes <= limits.device : bytes == chosen->bytes) &&
          plan.step.plan.host().bytes == chosen->host;
 }
 

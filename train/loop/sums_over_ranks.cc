@@ -18,20 +18,23 @@ std::vector<Val> as_type(std::vector<Val> values, DType type) {
   return values;
 }
 
-std::vector<Val> summed(const std::vector<Val>& given, const Update& update) {
-  const DType travels = update.travels_as();
-  const std::vector<Val> bucket = as_type(given, travels);
-  if (!update.is_ordered()) {
-    return update.has_pieces() ? reduce_scatter(bucket, update.ranks())
-                               : all_reduce(bucket, update.ranks());
-  }
+// This rank's pieces of the sums of a bucket.
+std::vector<Val> summed_pieces(const std::vector<Val>& bucket, const Update& update) {
+  if (!update.is_ordered()) return reduce_scatter(bucket, update.ranks());
   std::vector<Val> pieces;
-  for (Val rows : all_to_all(bucket, update.ranks())) pieces.push_back(pairwise_sum(rows));
-  if (update.has_pieces()) return pieces;
+  for (Val rows : all_to_all(as_type(bucket, update.travels_as()), update.ranks())) {
+    pieces.push_back(pairwise_sum(rows));
+  }
+  return pieces;
+}
+
+std::vector<Val> gathered(const std::vector<Val>& pieces, const std::vector<Val>& bucket,
+                          const Update& update) {
   std::vector<Shape> wholes;
   for (Val g : bucket) wholes.push_back(g.shape());
-  return as_type(all_gather(as_type(pieces, travels), std::move(wholes), update.ranks()),
-                 DType::f32);
+  return as_type(
+      all_gather(as_type(pieces, update.travels_as()), std::move(wholes), update.ranks()),
+      DType::f32);
 }
 
 }  // namespace
@@ -81,13 +84,34 @@ std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, c
   Builder::Within phase(b, Phase::backward);
   Builder::Within scope(b, "exchange");
   std::vector<Val> out(gradients.size());
-  for (const std::vector<size_t>& numbers : buckets_of(gradients, bucket_bytes)) {
-    const std::vector<Val> sums = summed(tensors_at(gradients, numbers), update);
+  const auto bring = [&](const std::vector<size_t>& numbers, const std::vector<Val>& sums) {
     for (size_t k = 0; k < numbers.size(); ++k) {
       out[numbers[k]] = sums[k];
       b.program().value(sums[k].id).role = Role::weight_gradient;
     }
+  };
+  // Pieces are gathered behind the sums of the next bucket, so that an exchange need not wait for
+  // what was just added up.
+  std::vector<size_t> before;
+  std::vector<Val> pieces;
+  const auto gather = [&] {
+    if (!before.empty()) bring(before, gathered(pieces, tensors_at(gradients, before), update));
+  };
+  for (const std::vector<size_t>& numbers : buckets_of(gradients, bucket_bytes)) {
+    const std::vector<Val> bucket = tensors_at(gradients, numbers);
+    if (!update.is_ordered() && !update.has_pieces()) {
+      bring(numbers, all_reduce(as_type(bucket, update.travels_as()), update.ranks()));
+      continue;
+    }
+    std::vector<Val> next = summed_pieces(bucket, update);
+    if (update.has_pieces()) {
+      bring(numbers, next);
+      continue;
+    }
+    gather();
+    before = numbers, pieces = std::move(next);
   }
+  gather();
   return out;
 }
 

@@ -110,7 +110,7 @@ std::pair<int64_t, int64_t> Trainer::longest_lengths() const {
 // Ranks that differ would wait for each other, or train different weights.
 void Trainer::check_alike() {
   ranks_.require_alike(
-      {{"the configuration", as_all_are_told(config_)},
+      {{"the configuration", as_all_are_told(args_.config)},
        {"the machine: processor, device, libraries", numerics_of(programs_.device())},
        {"the data and their place in it", state_.position},
        {"the step they go on from", std::to_string(state_.step)},

@@ -111,11 +111,31 @@ TEST(QueueExchanges, OperandsAreMadeEarly) {
   b.output("y", pal::add(sum, c));    // 6: 1 ms
   const Program p = b.take();
   const std::vector<double> ms{1, 2, 2, 2, 1, 6, 1};
-  const QueuedProgram early = queued(p, ms), late = queued(p, ms, {.early = false});
+  const QueuedProgram early = queued(p, ms), late = queued(p, ms, {.early = EarlyOperands::none});
   EXPECT_EQ(late.step_ms, 15) << "8, the exchange, 1";
   EXPECT_EQ(early.step_ms, 9) << "2, the exchange, 1";
+  EXPECT_EQ(queued(p, ms, {.early = EarlyOperands::sole}).step_ms, 9);
   EXPECT_EQ(computed(late.program), computed(p));
   EXPECT_EQ(computed(early.program), "tanh add relu relu relu add ");
+}
+
+// Two gradients whose makers have other readers as well: only an order by exchanges brings the
+// first forward.
+TEST(QueueExchanges, TheFirstExchangesOperandsComeFirst) {
+  Builder b;
+  Builder::Within phase(b, Phase::backward);
+  Val x = b.input("x", {{8}});
+  Val far = relu(relu(x));                          // 0, 1: 3 ms each
+  Val near = tanh(tanh(x));                         // 2, 3: 1 ms each
+  Val r = all_reduce({near}, 2)[0];                 // 4: 4 ms
+  Val s = all_reduce({pal::add(far, near)}, 2)[0];  // 5: 1 ms, 6: 1 ms
+  b.output("y", pal::add(r, s));                    // 7: 1 ms
+  const Program p = b.take();
+  const std::vector<double> ms{3, 3, 1, 1, 4, 1, 1, 1};
+  EXPECT_EQ(queued(p, ms, {.early = EarlyOperands::sole}).step_ms, 14) << "8, 4, 1, 1";
+  const QueuedProgram out = queued(p, ms);
+  EXPECT_EQ(out.step_ms, 11) << "2, 6, 1, 1, 1";
+  EXPECT_EQ(computed(out.program), "tanh tanh relu relu add add ");
 }
 
 TEST(QueueExchanges, WhatRunsAgainKeepsItsPlace) {
@@ -221,7 +241,8 @@ TEST(QueueExchanges, RandomStepsLieBetweenTheBounds) {
       longest = std::max(longest, path[n]);
     }
     const int64_t limits[] = {kAnyBytes, exchanged_bytes(p) / 4, 0};
-    for (const bool early : {false, true}) {
+    for (const EarlyOperands early :
+         {EarlyOperands::none, EarlyOperands::sole, EarlyOperands::all}) {
       for (const int64_t limit : limits) {
         const QueuedProgram out = queued(p, ms, {.early = early, .most_held = limit});
         EXPECT_LE(out.step_ms, exchanges + others);
