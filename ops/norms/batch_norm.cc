@@ -68,8 +68,7 @@ std::vector<FusedPattern> parts(SpecSpan in, const Attrs& attrs) {
 FusedPattern over_ranks(SpecSpan in, const Attrs& attrs, int64_t ranks) {
   Builder b;
   const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
-  const NormStatistics s =
-      statistics_over_ranks(x, {}, attrs.as<BatchNormAttrs>().eps, {}, ranks);
+  const NormStatistics s = statistics_over_ranks(x, {}, attrs.as<BatchNormAttrs>().eps, {}, ranks);
   const Val y =
       b.emit1(batch_norm_apply_op, {x, gamma, beta, s.mean, s.rstd}, BatchNormApplyAttrs{});
   return {.program = b.take(),

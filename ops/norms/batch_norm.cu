@@ -20,8 +20,8 @@ void run_batch_norm_apply(const KernelArgs& a) {
   if (const void* residual = input_if_present(a, 5)) {
     finish.residual = stored(residual, a.in_spec[5], r.channels);
   }
-  normalize_elements(a, r, EveryRow{}, a.input(3), a.input(2), FromDeviation{a.input(1), a.input(4)},
-                     finish);
+  normalize_elements(a, r, EveryRow{}, a.input(3), a.input(2),
+                     FromDeviation{a.input(1), a.input(4)}, finish);
 }
 void run_batch_norm_infer(const KernelArgs& a) {
   normalize_elements(a, all_norm_rows(a.in_spec[0]), EveryRow{}, a.input(3), a.input(2),

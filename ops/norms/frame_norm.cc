@@ -114,10 +114,9 @@ FusedPattern gradient_over_ranks(SpecSpan in, const Attrs& attrs, int64_t ranks)
   std::vector<Val> v;
   for (const TensorSpec& spec : in) v.push_back(b.input(std::to_string(v.size()), spec));
   b.set_phase(Phase::backward);
-  const NormGradients g =
-      gradients_over_ranks({.dy = v[0], .x = v[1], .gamma = v[2], .mean = v[4], .rstd = v[5],
-                            .lengths = v[3]},
-                           {is_batch_first(attrs)}, ranks);
+  const NormGradients g = gradients_over_ranks(
+      {.dy = v[0], .x = v[1], .gamma = v[2], .mean = v[4], .rstd = v[5], .lengths = v[3]},
+      {is_batch_first(attrs)}, ranks);
   FusedPattern out{.program = b.take(), .out = {g.dx.id, g.dgamma.id, g.dbeta.id}};
   for (const Val each : v) out.in.push_back(each.id);
   return out;

@@ -7,8 +7,7 @@ namespace pal {
 namespace {
 
 template <class T>
-void moments(const Queue& queue, const AllRows& q, const T* x, float* partial,
-             const Moments& out) {
+void moments(const Queue& queue, const AllRows& q, const T* x, float* partial, const Moments& out) {
   const int64_t step = q.chunk(), channels = q.channels;
   parallel_chunks(queue, q.frames, step, [&](int64_t begin, int64_t end) {
     float* own = partial + begin / step * 2 * channels;

@@ -39,11 +39,11 @@ RankSums sums_of_ranks(const KernelArgs& a, size_t operand) {
 void run_moments(const KernelArgs& a) {
   by_rows(a, kLengthsOfMoments, [&]<class T>(const auto& q, T) {
     float *mean = a.output(0), *m2 = mean + q.channels;
-    const int64_t rows = row_moments(a.queue, q, a.input<T>(0),
-                                     reinterpret_cast<float*>(a.workspace),
-                                     [&](int64_t c, double, double center, double distances) {
-                                       mean[c] = float(center), m2[c] = float(distances);
-                                     });
+    const int64_t rows =
+        row_moments(a.queue, q, a.input<T>(0), reinterpret_cast<float*>(a.workspace),
+                    [&](int64_t c, double, double center, double distances) {
+                      mean[c] = float(center), m2[c] = float(distances);
+                    });
     mean[2 * q.channels] = float(rows);
   });
 }
@@ -119,8 +119,7 @@ std::vector<ExampleOperand> with_lengths(std::vector<ExampleOperand> operands, i
   return operands;
 }
 // As norm_operands, and what so many ranks say.
-std::vector<ExampleOperand> apply_operands(const Shape& x, int64_t ranks,
-                                           DType type = DType::f32) {
+std::vector<ExampleOperand> apply_operands(const Shape& x, int64_t ranks, DType type = DType::f32) {
   std::vector<ExampleOperand> operands = norm_operands(x, 2, 3, type);
   operands.push_back(example({ranks, 2 * x.back() + 1}, DType::f32, 0.5f, 2));
   return operands;
