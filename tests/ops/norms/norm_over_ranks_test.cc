@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/builder.h"
 #include "core/rewrite.h"
 #include "ops/norms/batch_norm.h"
 #include "ops/norms/frame_norm.h"
@@ -153,7 +154,8 @@ void expect_of_the_whole(const std::vector<RankBatch>& batches, const std::vecto
       EXPECT_NEAR(double(own.dgamma[c]), own_dot, near * many * (1 + most * rstd));
       for (size_t at = c; at < counts.size(); at += channels) {
         if (counts[at]) continue;
-        ASSERT_EQ(own.y[at], 0), ASSERT_EQ(own.dx[at], 0);
+        ASSERT_EQ(own.y[at], 0);
+        ASSERT_EQ(own.dx[at], 0);
       }
     }
   }
