@@ -137,8 +137,8 @@ KeptStatistics::KeptStatistics(Builder& b, const Update& update, MicroBatch kind
                              {spec.shape.with_front(rows), spec.dtype}, Role::weight_gradient);
     rows_.push_back(put_row(slot, moved[i].batch, scalars));
   }
-  if (update.syncs_norms()) return require_same_on_ranks();
-  if (update.ranks() == 1 || !kind.updates() || rows_.empty()) return;
+  if (update.syncs_norms()) require_same_on_ranks();
+  if (update.ranks() == 1 || update.syncs_norms() || !kind.updates() || rows_.empty()) return;
   Builder::Within scope(b, "exchange");
   std::vector<Shape> wholes;
   for (Val each : rows_) {
