@@ -253,6 +253,41 @@ TEST_F(SyncedRuns, LibrarySumsAreNear) {
   }
 }
 
+// Of a step that is chosen to keep to a budget.
+TEST_F(SyncedRuns, HaveOneResultWithinABudget) {
+  const Sets sets{"train.batch_size=32", "train.steps=2"};
+  run("plain", 2, with(sets));
+  std::ifstream in(dir_ / "plain/metrics.jsonl");
+  int64_t most = 0;
+  for (std::string line; std::getline(in, line);) {
+    const auto row = nlohmann::json::parse(line);
+    if (row["event"] == "plan") most = std::max(most, row["total_bytes"].get<int64_t>());
+  }
+  ASSERT_GT(most, 0);
+  for (const char* shard : {"none", "weights"}) {
+    Sets within = sets;
+    within.push_back("memory.budget=" + std::to_string(most / 4 * 3));
+    within.push_back(std::string("train.shard=") + shard);
+    run(std::string("within") + shard, 2, with(within));
+    EXPECT_TRUE(state("plain") == state(std::string("within") + shard)) << shard;
+  }
+}
+
+// Layers with a norm for every channel's own convolution.
+TEST_F(SyncedRuns, OfTheZooHaveOneResultUnderAllOptions) {
+  config_ =
+      "model: {type: zoo, network: mobilenet_v2, width: 0.25}\n"
+      "data: {synthetic: true, classes: 4, image_size: 32}\n"
+      "train: {batch_size: 4, steps: 2, lr: 0.02, log_every: 1, accumulate: 2,\n"
+      "  reduction: ordered, precision: bf16}\n"
+      "device: {threads: 1}\n";
+  run("plain", 2, with({}));
+  for (const char* set : {"train.shard=weights", "memory.recompute=echo"}) {
+    run(set, 2, with({set}));
+    EXPECT_TRUE(state("plain") == state(set)) << set;
+  }
+}
+
 TEST_F(SyncedRuns, GoOn) {
   run("whole", 2, with({}));
   run("parts", 2, with({"train.steps=2"}));
