@@ -288,6 +288,13 @@ TEST_F(SyncedRuns, OfTheZooHaveOneResultUnderAllOptions) {
   }
 }
 
+TEST_F(SyncedRuns, WithoutNormsAreAsTheyWere) {
+  config_ = kTranslator;
+  run("local", 2);
+  run("synced", 2, with({}));
+  EXPECT_TRUE(state("local") == state("synced"));
+}
+
 TEST_F(SyncedRuns, GoOn) {
   run("whole", 2, with({}));
   run("parts", 2, with({"train.steps=2"}));
