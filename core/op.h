@@ -115,7 +115,8 @@ struct Example {
   std::vector<char> unread = {};  // outputs to leave unread (null), 1 each; empty: all are read
 };
 
-class GradientArgs;  // core/gradient.h
+class GradientArgs;   // core/gradient.h
+struct FusedPattern;  // core/rewrite.h
 
 struct OpDef {
   const char* name;
@@ -144,6 +145,9 @@ struct OpDef {
   // Ranks exchange bytes in it: every rank runs the same of them in the same order, so none may be
   // run again, dropped or moved past another.
   bool collective = false;
+  // Of an operator that looks at a batch as a whole: the nodes that do its work where each of so
+  // many ranks has a part of the batch (memory/passes/over_ranks.h). Null: it does not.
+  FusedPattern (*over_ranks)(SpecSpan in, const Attrs&, int64_t ranks) = nullptr;
   bool writes_state = false;  // an update: output i is the next value of the state that operand
                               // shares[i].operand holds
 

@@ -27,6 +27,7 @@
 #include "ops/norms/frame_norm.h"
 #include "ops/norms/layer_norm.h"
 #include "ops/norms/lrn.h"
+#include "ops/norms/norm_over_ranks.h"
 #include "ops/optimizer/adam.h"
 #include "ops/optimizer/sgd.h"
 #include "ops/products/batched_matmul.h"
@@ -113,6 +114,7 @@ std::span<const OpDef* const> all_ops() {
       &encodings_fit_op,
       &fill_op,
       &frame_norm_op,
+      &frame_norm_apply_op,
       &frame_norm_grad_op,
       &frame_norm_infer_op,
       &gate_and_op,
@@ -147,11 +149,15 @@ std::span<const OpDef* const> all_ops() {
       &mlp_score_op,
       &mlp_score_grad_op,
       &mlp_score_replay_grad_op,
+      &moments_over_ranks_op,
       &momentum_op,
       &move_op,
       &moving_average_op,
       &moving_averages_op,
       &mul_op,
+      &norm_gradient_apply_op,
+      &norm_gradient_sums_op,
+      &norm_moments_op,
       &own_piece_op,
       &pairwise_sum_op,
       &pass_inside_op,

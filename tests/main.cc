@@ -28,8 +28,9 @@ class ReachedPlaces : public testing::EmptyTestEventListener {
 #endif
 
 int main(int argc, char** argv) {
-  setenv("XDG_CONFIG_HOME", "/nonexistent/config", 1);
-  setenv("XDG_CACHE_HOME", "/nonexistent/cache", 1);
+  // Where nobody, not even root, can make folders: no test finds what another has kept.
+  setenv("XDG_CONFIG_HOME", "/dev/null/config", 1);
+  setenv("XDG_CACHE_HOME", "/dev/null/cache", 1);
   testing::InitGoogleTest(&argc, argv);
 #ifdef PAL_REACH
   testing::UnitTest::GetInstance()->listeners().Append(new ReachedPlaces);

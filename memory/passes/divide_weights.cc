@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/rewriter.h"
+#include "memory/passes/exchange_order.h"
 #include "ops/exchange/exchange.h"
 #include "ops/kernels/ranks.h"
 #include "ops/tensors/casts.h"
@@ -72,12 +73,7 @@ class WeightDivider {
     for (const DividedWeight& w : weights_) {
       made.state[w.slot].start = made.state[w.slot].end = w.piece;
     }
-    NodeId last = kNone;
-    for (NodeId n : made.nodes.ids()) {
-      if (!made.node(n).op->collective) continue;
-      if (last != kNone) made.node(n).waits = {last};
-      last = n;
-    }
+    order_exchanges(made);
     return made;
   }
 

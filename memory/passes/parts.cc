@@ -19,10 +19,9 @@ const Rewrite* split_of(const Node& node, std::span<const Rewrite* const> rewrit
   return nullptr;
 }
 
-// Appends the parts; they take the node's place in the schedule, one after the other.
-void append_parts(Rewriter& out, NodeId n, const Node& node, const Rewrite& split) {
-  const FusedPattern parts =
-      std::move(split.patterns(specs_of(out.written(), node.in), node.attrs).front());
+}  // namespace
+
+void append_parts(Rewriter& out, NodeId n, const Node& node, const FusedPattern& parts) {
   ByValue<ValueId> now(parts.program.values.size(), kNone);  // of the parts
   ByValue<char> read(now.size(), 0);
   for (const Node& part : parts.program.nodes) {
@@ -44,7 +43,7 @@ void append_parts(Rewriter& out, NodeId n, const Node& node, const Rewrite& spli
     for (ValueId v : part.out) {
       if (v != kNone && now[v] == kNone && read[v]) {
         Value value = parts.program.value(v);
-        value.role = Role::feature_map, value.scope = node.scope, value.step = node.step;
+        value.scope = node.scope, value.step = node.step;
         now[v] = out.add(std::move(value));
       }
       copy.out.push_back(v == kNone ? kNone : now[v]);
@@ -52,8 +51,6 @@ void append_parts(Rewriter& out, NodeId n, const Node& node, const Rewrite& spli
     out.replace(n, std::move(copy));
   }
 }
-
-}  // namespace
 
 Program split_parts(const Program& program, std::span<const Rewrite* const> rewrites) {
   if (std::none_of(program.nodes.begin(), program.nodes.end(),
@@ -64,7 +61,8 @@ Program split_parts(const Program& program, std::span<const Rewrite* const> rewr
   for (NodeId n : program.nodes.ids()) {
     const Node& node = program.node(n);
     if (const Rewrite* split = split_of(node, rewrites)) {
-      append_parts(out, n, node, *split);
+      append_parts(out, n, node,
+                   split->patterns(specs_of(out.written(), node.in), node.attrs).front());
     } else {
       out.keep(n);
     }

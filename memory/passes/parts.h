@@ -6,6 +6,7 @@
 
 #include "core/program.h"
 #include "core/rewrite.h"
+#include "core/rewriter.h"
 
 namespace pal {
 
@@ -13,5 +14,9 @@ namespace pal {
 // numbers, and results are the same bits.
 Program split_parts(const Program& program,
                     std::span<const Rewrite* const> rewrites = all_rewrites());
+
+// Writes the parts of old node n in its place in the schedule, one after the other. What they hand
+// to each other becomes new values.
+void append_parts(Rewriter& out, NodeId n, const Node& node, const FusedPattern& parts);
 
 }  // namespace pal

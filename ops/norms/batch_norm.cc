@@ -4,12 +4,14 @@
 #include "ops/norms/batch_norm.h"
 
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "core/gradient.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/norms/norm_kernel.h"
+#include "ops/norms/norm_over_ranks.h"
 
 namespace pal {
 namespace {
@@ -29,8 +31,8 @@ void run_forward(const KernelArgs& a) {
   float* scale = partial + q.chunks() * 2 * q.channels;
   float* mean = a.out[1] ? a.output(1) : scale + q.channels;
   float* rstd = a.out[2] ? a.output(2) : scale;  // may be written over, channel by channel
-  batch_moments(a.queue, a.in[0], a.in_spec[0], a.attrs.as<BatchNormAttrs>().eps, partial,
-                {mean, rstd, a.output(3)});
+  batch_moments(a.queue, a.in[0], a.in_spec[0], partial,
+                {mean, rstd, a.output(3), a.attrs.as<BatchNormAttrs>().eps});
   if (!a.out[0]) return;
   for (int64_t c = 0; c < q.channels; ++c) scale[c] = gamma[c] * rstd[c];
   normalize(a, mean, scale);
@@ -62,6 +64,30 @@ std::vector<FusedPattern> parts(SpecSpan in, const Attrs& attrs) {
            .out = {y.id, s[0].id, s[1].id, s[2].id}}};
 }
 
+// The batches of so many ranks: x, gamma, beta.
+FusedPattern over_ranks(SpecSpan in, const Attrs& attrs, int64_t ranks) {
+  Builder b;
+  const Val x = b.input("x", in[0]), gamma = b.input("gamma", in[1]), beta = b.input("beta", in[2]);
+  const NormStatistics s = statistics_over_ranks(x, {}, attrs.as<BatchNormAttrs>().eps, {}, ranks);
+  const Val y =
+      b.emit1(batch_norm_apply_op, {x, gamma, beta, s.mean, s.rstd}, BatchNormApplyAttrs{});
+  return {.program = b.take(),
+          .in = {x.id, gamma.id, beta.id},
+          .out = {y.id, s.mean.id, s.rstd.id, s.variance.id}};
+}
+// dy, x, gamma, mean, rstd
+FusedPattern gradient_over_ranks(SpecSpan in, const Attrs&, int64_t ranks) {
+  Builder b;
+  std::vector<Val> v;
+  for (const TensorSpec& spec : in) v.push_back(b.input(std::to_string(v.size()), spec));
+  b.set_phase(Phase::backward);
+  const NormGradients g = gradients_over_ranks(
+      {.dy = v[0], .x = v[1], .gamma = v[2], .mean = v[3], .rstd = v[4]}, {}, ranks);
+  FusedPattern out{.program = b.take(), .out = {g.dx.id, g.dgamma.id, g.dbeta.id}};
+  for (const Val each : v) out.in.push_back(each.id);
+  return out;
+}
+
 }  // namespace
 
 const Rewrite batch_norm_in_parts{.op = &batch_norm_op,
@@ -84,6 +110,7 @@ const OpDef batch_norm_op{
         },
     .shares = {{0, 0}},
     .cost = norm_cost<8, 3>,
+    .over_ranks = over_ranks,
     .cpu = {.run = run_forward, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_cuda,
     .examples = {{.operands = {example({2, 3, 3, 5}), example({5}), example({5})},
@@ -109,6 +136,7 @@ const OpDef batch_norm_grad_op{
     },
     .shares = {{0, 0}, {0, 1}},
     .cost = norm_cost<11, 5>,
+    .over_ranks = gradient_over_ranks,
     .cpu = {.run = run_gradient, .prepare = prepare_batch_norm},
     .cuda = &batch_norm_grad_cuda,
     .examples = {{.operands = norm_operands({2, 3, 3, 5}, 2, 3)},

@@ -21,9 +21,9 @@ void run_statistics(const KernelArgs& a) {
   const AllRows q(a.in_spec[0]);
   float* partial = reinterpret_cast<float*>(a.workspace);
   float* unread = partial + q.chunks() * 2 * q.channels;
-  batch_moments(
-      a.queue, a.in[0], a.in_spec[0], a.attrs.as<BatchNormAttrs>().eps, partial,
-      {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + q.channels, a.output(2)});
+  batch_moments(a.queue, a.in[0], a.in_spec[0], partial,
+                {a.out[0] ? a.output(0) : unread, a.out[1] ? a.output(1) : unread + q.channels,
+                 a.output(2), a.attrs.as<BatchNormAttrs>().eps});
 }
 
 struct Rectified {

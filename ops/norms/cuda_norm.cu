@@ -13,20 +13,19 @@ template <class F> __device__ double sum_for_all(int64_t count, double* shared, 
   __syncthreads();
   return all;
 }
-// Valid rows, or 1 where there is none.
+// Valid rows.
 __device__ double rows_counted(const float* count, const NormRows& r, double* shared) {
-  const double rows = sum_for_all(r.chunks, shared, [&](int64_t k) { return double(count[k]); });
-  return rows > 1 ? rows : 1;
+  return sum_for_all(r.chunks, shared, [&](int64_t k) { return double(count[k]); });
 }
+// What sums are divided by.
+__device__ double at_least_one(double rows) { return rows > 1 ? rows : 1; }
 
 // A block a channel: its statistics, and, where `mean` is not null, the factor of (x - mean).
-__global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean_out,
-                                          float* rstd_out, float* variance_out,
-                                          const float* partial, const float* count,
+__global__ void batch_norm_moments_kernel(NormMoments to, const float* partial, const float* count,
                                           const float* gamma, NormRows r, double eps) {
   double* shared = shared_memory<double>();
   const int64_t c = blockIdx.x;
-  const double rows = rows_counted(count, r, shared);
+  const double counted = rows_counted(count, r, shared), rows = at_least_one(counted);
   auto own = [&](int64_t chunk) {
     const float* p = partial + chunk * 3 * r.channels + c;
     return double(count[chunk]) * double(p[0]) + double(p[r.channels]);
@@ -40,18 +39,20 @@ __global__ void batch_norm_moments_kernel(float* mean, float* scale, float* mean
   });
   if (threadIdx.x != 0) return;
   const float rstd = float(1 / sqrt(m2 / rows + eps));
-  if (mean) mean[c] = float(center), scale[c] = gamma[c] * rstd;
-  if (mean_out) mean_out[c] = float(center);
-  if (rstd_out) rstd_out[c] = rstd;
-  if (variance_out) variance_out[c] = float(m2 / (rows > 2 ? rows - 1 : 1));
+  if (to.mean) to.mean[c] = float(center), to.scale[c] = gamma[c] * rstd;
+  if (to.mean_out) to.mean_out[c] = float(center);
+  if (to.rstd_out) to.rstd_out[c] = rstd;
+  if (to.variance_out) to.variance_out[c] = float(m2 / (rows > 2 ? rows - 1 : 1));
+  if (!to.own) return;
+  to.own[c] = float(center), to.own[r.channels + c] = float(m2);
+  if (c == 0) to.own[2 * r.channels] = float(counted);
 }
 
-__global__ void batch_norm_grad_sums_kernel(float* mean_dy, float* slope, float* dgamma,
-                                            float* dbeta, const float* partial, const float* count,
-                                            const float* rstd, NormRows r) {
+__global__ void batch_norm_grad_sums_kernel(NormGradientSums to, const float* partial,
+                                            const float* count, const float* rstd, NormRows r) {
   double* shared = shared_memory<double>();
   const int64_t c = blockIdx.x;
-  const double rows = rows_counted(count, r, shared);
+  const double counted = rows_counted(count, r, shared), rows = at_least_one(counted);
   const double sum = tree_sum(
       r.chunks, shared, [&](int64_t chunk) { return double(partial[chunk * 2 * r.channels + c]); });
   const double products = tree_sum(r.chunks, shared, [&](int64_t chunk) {
@@ -59,10 +60,13 @@ __global__ void batch_norm_grad_sums_kernel(float* mean_dy, float* slope, float*
   });
   if (threadIdx.x != 0) return;
   const double dot = products * double(rstd[c]);
-  if (dbeta) dbeta[c] = float(sum);
-  if (dgamma) dgamma[c] = float(dot);
-  mean_dy[c] = float(sum / rows);
-  slope[c] = float(dot * double(rstd[c]) / rows);
+  if (to.dbeta) to.dbeta[c] = float(sum);
+  if (to.dgamma) to.dgamma[c] = float(dot);
+  if (to.mean_dy) to.mean_dy[c] = float(sum / rows);
+  if (to.slope) to.slope[c] = float(dot * double(rstd[c]) / rows);
+  if (!to.own) return;
+  to.own[c] = float(sum), to.own[r.channels + c] = float(dot);
+  if (c == 0) to.own[2 * r.channels] = float(counted);
 }
 
 }  // namespace
@@ -71,13 +75,13 @@ void finish_moments(const KernelArgs& a, const NormRows& r, const NormMoments& t
                     const float* gamma, float eps) {
   const NormSpace s(a, r);
   launch(batch_norm_moments_kernel, {r.channels}, kTreeLanes, kTreeLanes * sizeof(double),
-         stream_of(a), to.mean, to.scale, to.mean_out, to.rstd_out, to.variance_out, s.partial,
-         s.count, gamma, r, double(eps));
+         stream_of(a), to, s.partial, s.count, gamma, r, double(eps));
 }
-void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const float* rstd) {
+void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const NormGradientSums& to,
+                          const float* rstd) {
   const NormSpace s(a, r);
   launch(batch_norm_grad_sums_kernel, {r.channels}, kTreeLanes, kTreeLanes * sizeof(double),
-         stream_of(a), s.first, s.second, a.output(1), a.output(2), s.partial, s.count, rstd, r);
+         stream_of(a), to, s.partial, s.count, rstd, r);
 }
 
 }  // namespace pal

@@ -18,15 +18,22 @@ __device__ inline int64_t chunk_end(const NormRows& r, int64_t begin) {
 
 // `Valid`, below, says which rows count.
 
-// Per channel; null: not wanted. `mean` and `scale` = gamma rstd are what the elements need.
+// Per channel; null: not wanted. `mean` and `scale` = gamma rstd are what the elements need, `own`
+// what a rank says of its rows: {mean, m2, rows}.
 struct NormMoments {
   float *mean, *scale, *mean_out, *rstd_out, *variance_out;
+  float* own = nullptr;
 };
 // From the chunks' sums in the workspace: a block adds up those of a channel, in f64 and in order.
 void finish_moments(const KernelArgs& a, const NormRows& r, const NormMoments& to,
                     const float* gamma, float eps);
-// The same of the gradient: dgamma, dbeta (outputs 1 and 2), and what dx needs, into the workspace.
-void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const float* rstd);
+// The same of the gradient; null: not wanted. `own`: {sum of dy, sum of dy xhat, rows}.
+struct NormGradientSums {
+  float *mean_dy, *slope, *dgamma, *dbeta;
+  float* own = nullptr;
+};
+void finish_gradient_sums(const KernelArgs& a, const NormRows& r, const NormGradientSums& to,
+                          const float* rstd);
 
 // Workspace: three sums of a chunk and channel, the valid rows of every chunk, and two numbers per
 // channel.
@@ -122,25 +129,23 @@ void normalize_elements(const KernelArgs& a, const NormRows& r, Valid valid, con
          mean, beta, r, valid, factor, finish);
 }
 
-// `mean`, `scale`: what the elements need, or null.
 template <class Valid>
-void norm_moments(const KernelArgs& a, const NormRows& r, Valid valid, float eps, float* mean,
-                  float* scale, const float* gamma, float* mean_out, float* rstd_out,
-                  float* variance_out) {
+void norm_moments(const KernelArgs& a, const NormRows& r, Valid valid, float eps,
+                  const NormMoments& to, const float* gamma = nullptr) {
   const NormSpace s(a, r);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_chunks_kernel<T, Valid>, {blocks_of(r.channels, kColumnThreads) * r.chunks},
            kColumnThreads, a, s.partial, s.count, a.input<T>(0), r, valid);
   });
-  finish_moments(a, r, {mean, scale, mean_out, rstd_out, variance_out}, gamma, eps);
+  finish_moments(a, r, to, gamma, eps);
 }
 
 // x, gamma, beta, .. -> y, mean, rstd, variance
 template <class Valid>
 void norm_forward(const KernelArgs& a, const NormRows& r, Valid valid, float eps) {
   const NormSpace s(a, r);
-  norm_moments(a, r, valid, eps, s.first, s.second, a.input(1), a.output(1), a.output(2),
-               a.output(3));
+  norm_moments(a, r, valid, eps, {s.first, s.second, a.output(1), a.output(2), a.output(3)},
+               a.input(1));
   if (a.out[0]) normalize_elements(a, r, valid, s.first, a.input(2), GivenFactor{s.second});
 }
 
@@ -186,27 +191,40 @@ template <class Valid> __global__ void batch_norm_grad_kernel(NormGrad a, NormRo
   store8(a.dx, at, n, d);
 }
 
+// The sums of a gradient, which is of operands dy and x.
 template <class Valid>
-void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
-                   const float* rstd) {
+void norm_gradient_sums(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
+                        const float* rstd, const NormGradientSums& to) {
   const NormSpace s(a, r);
   by_float_type(a.in_spec[0].dtype, [&]<class T>(T) {
     launch(batch_norm_grad_chunks_kernel<T, Valid>,
            {blocks_of(r.channels, kColumnThreads) * r.chunks}, kColumnThreads, a, s.partial,
            s.count, a.input<T>(0), a.input<T>(1), mean, r, valid);
   });
-  finish_gradient_sums(a, r, rstd);
-  if (!a.out[0]) return;
+  finish_gradient_sums(a, r, to, rstd);
+}
+// dx, of operands dy, x, gamma.
+template <class Valid>
+void norm_gradient_elements(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
+                            const float* rstd, const float* mean_dy, const float* slope) {
   const NormGrad grad{.dx = stored(a.out[0], a.out_spec[0], r.channels),
                       .dy = stored(a.in[0], a.in_spec[0], r.channels),
                       .x = stored(a.in[1], a.in_spec[1], r.channels),
                       .gamma = a.input(2),
                       .mean = mean,
                       .rstd = rstd,
-                      .mean_dy = s.first,
-                      .slope = s.second};
+                      .mean_dy = mean_dy,
+                      .slope = slope};
   launch(batch_norm_grad_kernel<Valid>, grid_of_groups(r.rows * groups_of(r.channels)), a, grad, r,
          valid);
+}
+
+template <class Valid>
+void norm_gradient(const KernelArgs& a, const NormRows& r, Valid valid, const float* mean,
+                   const float* rstd) {
+  const NormSpace s(a, r);
+  norm_gradient_sums(a, r, valid, mean, rstd, {s.first, s.second, a.output(1), a.output(2)});
+  if (a.out[0]) norm_gradient_elements(a, r, valid, mean, rstd, s.first, s.second);
 }
 
 }  // namespace pal

@@ -7,8 +7,7 @@ namespace pal {
 namespace {
 
 template <class T>
-void moments(const Queue& queue, const AllRows& q, const T* x, float eps, float* partial,
-             const Moments& out) {
+void moments(const Queue& queue, const AllRows& q, const T* x, float* partial, const Moments& out) {
   const int64_t step = q.chunk(), channels = q.channels;
   parallel_chunks(queue, q.frames, step, [&](int64_t begin, int64_t end) {
     float* own = partial + begin / step * 2 * channels;
@@ -16,13 +15,15 @@ void moments(const Queue& queue, const AllRows& q, const T* x, float eps, float*
     chunk_moments(
         q, x, begin, end, [first](int64_t c) { return load(first, c); }, own, own + channels);
   });
-  combine_moments(queue, channels, q.chunks(), double(q.frames), eps, out,
-                  [&](int64_t k, int64_t c) -> ChunkMoments {
-                    const float* own = partial + k * 2 * channels + c;
-                    const double n = double(std::min(step, q.frames - k * step));
-                    const double base = double(load(x, k * step * channels + c));
-                    return {n, n * base + double(own[0]), double(own[channels])};
-                  });
+  combine_moments(
+      queue, channels, q.chunks(), double(q.frames),
+      [&](int64_t k, int64_t c) -> ChunkMoments {
+        const float* own = partial + k * 2 * channels + c;
+        const double n = double(std::min(step, q.frames - k * step));
+        const double base = double(load(x, k * step * channels + c));
+        return {n, n * base + double(own[0]), double(own[channels])};
+      },
+      out);
 }
 
 }  // namespace
@@ -34,10 +35,10 @@ Prepared prepare_channels(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
   return {.workspace = in[0].shape.back() * 4};
 }
 
-void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float eps,
-                   float* partial, const Moments& out) {
+void batch_moments(const Queue& queue, const void* x, const TensorSpec& spec, float* partial,
+                   const Moments& out) {
   by_float_type(spec.dtype, [&]<class T>(T) {
-    moments(queue, AllRows(spec), static_cast<const T*>(x), eps, partial, out);
+    moments(queue, AllRows(spec), static_cast<const T*>(x), partial, out);
   });
 }
 

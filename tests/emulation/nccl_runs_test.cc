@@ -90,6 +90,26 @@ class NcclRuns : public RunTest {
 TEST_F(NcclRuns, HaveTheBitsOfOneRank) { same_bits("words"); }
 TEST_F(NcclRuns, HaveTheBitsOfOneRankOnImages) { same_bits("images"); }
 
+// Batch norm over all ranks' images: the same bits however its exchanges are queued, and near those
+// of the processor.
+TEST_F(NcclRuns, SyncTheirNorms) {
+  const Words synced{"train.reduction=ordered", "train.batch_norm=sync"};
+  ASSERT_EQ(train("images", "local", 2, {synced[0]}).status, 0);
+  ASSERT_EQ(train("images", "synced", 2, synced).status, 0);
+  EXPECT_FALSE(weights("local") == weights("synced"));
+  Words on_processor = synced;
+  on_processor.emplace_back("device.type=cpu");
+  ASSERT_EQ(train("images", "processor", 2, on_processor).status, 0);
+  const std::vector<double> gpu = losses("synced"), processor = losses("processor");
+  ASSERT_EQ(gpu.size(), 3u);
+  for (size_t i = 0; i < gpu.size(); ++i) EXPECT_NEAR(gpu[i], processor[i], 1e-4);
+  Words eager = synced;
+  eager.insert(eager.end(), {"device.graphs=false", "train.shard=optimizer"});
+  const Variable shuffled("PAL_EMULATED_SHUFFLED", "1");
+  ASSERT_EQ(train("images", "eager", 2, eager).status, 0);
+  EXPECT_TRUE(weights("synced") == weights("eager"));
+}
+
 // Streams and graphs in any order that events allow; steps as they are, recorded, and where NCCL
 // will not be recorded.
 TEST_F(NcclRuns, HaveTheSameBitsHoweverTheyAreQueued) {

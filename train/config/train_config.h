@@ -20,6 +20,10 @@ namespace pal {
 enum class Shard : uint8_t { none, optimizer, gradients, weights };
 constexpr auto names(Shard) { return std::array{"none", "optimizer", "gradients", "weights"}; }
 
+// Of which micro-batches' rows batch norm takes its statistics, where there are several ranks.
+enum class NormBatch : uint8_t { local, sync };
+constexpr auto names(NormBatch) { return std::array{"local", "sync"}; }
+
 struct TrainSection : Section {
   Option<std::optional<int64_t>> steps =
       option("steps", {}, "end after this many optimizer updates (or --steps)",
@@ -65,10 +69,15 @@ struct TrainSection : Section {
   Option<std::string> link = option(
       "link", "auto",
       "of several ranks: what joins them, for arranging exchanges beside the computation. A name "
-      "in "
-      "configs/links or a file (two with a comma: inside a machine, and between machines); auto: "
+      "in configs/links or a file (two with a comma: inside a machine, and between machines); "
+      "auto: "
       "measured before the first step; none: exchanges wait among the computation",
       {.effect = Effect::none});
+  Option<NormBatch> batch_norm = option(
+      "batch_norm", NormBatch::local,
+      "of several ranks: what batch norm takes its statistics of. local: every micro-batch's own, "
+      "and running statistics take all in order; sync: the micro-batches that all ranks run at one "
+      "time, so that results depend on the number of ranks");
   Option<double> rank_timeout =
       option("rank_timeout", 300.0,
              "of several ranks: seconds after which one that does not answer ends the run",

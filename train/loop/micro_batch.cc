@@ -35,6 +35,7 @@ Update::Update(const TrainConfig& config, int64_t ranks)
       ranks_(ranks),
       ordered_(pal::is_ordered(config, ranks)),
       shard_(*config.shard),
+      norms_(*config.batch_norm),
       travels_(*config.exchange == "bf16" ? DType::bf16 : DType::f32) {
   if (micro_batches_ % ranks_ != 0) throw ProgramError("[update] a rank has part of a micro-batch");
 }

@@ -50,6 +50,8 @@ class Update {
   bool has_pieces() const { return ranks_ > 1 && shard_ != Shard::none; }
   // Whether weights are pieces too, gathered where they are read.
   bool divides_weights() const { return ranks_ > 1 && shard_ == Shard::weights; }
+  // Whether batch norm's statistics are of all ranks' micro-batches.
+  bool syncs_norms() const { return ranks_ > 1 && norms_ == NormBatch::sync; }
   // Whether every micro-batch's gradients are summed over ranks, so that accumulators are pieces
   // too. Along a tree they cannot be: it needs each rank's sums by themselves.
   bool sums_each() const {
@@ -68,6 +70,7 @@ class Update {
   int64_t micro_batches_, ranks_;
   bool ordered_;
   Shard shard_;
+  NormBatch norms_;
   DType travels_;
 };
 

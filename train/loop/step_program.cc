@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/scalars.h"
 #include "memory/passes/divide_weights.h"
+#include "memory/passes/over_ranks.h"
 #include "ops/elementwise/add.h"
 #include "ops/sums/gates.h"
 #include "ops/tensors/casts.h"
@@ -103,6 +104,7 @@ class StepRecorder {
     const Val loss = update_.is_whole() ? make_loss() : recorded_.loss;
     b_.output("loss", loss);  // before any state is written
     std::vector<Val> gradients = make_gradients();
+    if (update_.syncs_norms()) b_.program() = over_ranks(b_.take(), update_.ranks());
     if (update_.divides_weights()) divide();
     // Behind the backward pass: where layers run again, it has brought their statistics too.
     std::optional<KeptStatistics> statistics;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "ops/exchange/exchange.h"
+#include "ops/norms/norm_over_ranks.h"
 #include "ops/sums/square_tiles.h"
 #include "ops/tensors/casts.h"
 #include "ops/tensors/state_rows.h"
@@ -161,7 +163,8 @@ KeptStatistics::KeptStatistics(Builder& b, const Update& update, MicroBatch kind
                              {spec.shape.with_front(rows), spec.dtype}, Role::weight_gradient);
     rows_.push_back(put_row(slot, moved[i].batch, scalars));
   }
-  if (update.ranks() == 1 || !kind.updates() || rows_.empty()) return;
+  if (update.syncs_norms()) require_same_on_ranks();
+  if (update.ranks() == 1 || update.syncs_norms() || !kind.updates() || rows_.empty()) return;
   Builder::Within scope(b, "exchange");
   std::vector<Shape> wholes;
   for (Val each : rows_) {
@@ -169,6 +172,16 @@ KeptStatistics::KeptStatistics(Builder& b, const Update& update, MicroBatch kind
     wholes.back()[0] *= update.ranks();
   }
   rows_ = all_gather(rows_, std::move(wholes), update.ranks());
+}
+
+void KeptStatistics::require_same_on_ranks() const {
+  const Program& p = b_.program();
+  for (const MovedStatistic& each : moved_) {
+    const NodeId producer = p.value(each.batch.id).producer;
+    if (producer != kNone && p.node(producer).op == &moments_over_ranks_op) continue;
+    throw ProgramError("[ranks] a running statistic at " + p.scopes[p.value(each.batch.id).scope] +
+                       " is moved by what is no statistic of all ranks");
+  }
 }
 
 void KeptStatistics::move(Val gate) const {

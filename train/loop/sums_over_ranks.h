@@ -43,13 +43,16 @@ void gather_weights(Builder& b, const std::vector<Val>& weights, const Update& u
 class KeptStatistics {
  public:
   // Declares the state that keeps them, and puts this micro-batch's there; the last of a rank gets
-  // those of all ranks.
+  // those of all ranks, where each has its own.
   KeptStatistics(Builder& b, const Update& update, MicroBatch kind,
                  const std::vector<MovedStatistic>& moved, Val scalars);
   // At the end of the update.
   void move(Val gate) const;
 
  private:
+  // Of statistics that all ranks have made together.
+  void require_same_on_ranks() const;
+
   Builder& b_;
   const std::vector<MovedStatistic>& moved_;
   std::vector<Val> rows_;  // (micro-batches of this rank, or of all, ..), by statistic

@@ -80,6 +80,29 @@ TEST_F(MpiRuns, HaveTheBitsOfOneProcess) {
   }
 }
 
+// Batch norm over both processes' images: from run to run, and whatever they divide, the same bits.
+TEST_F(MpiRuns, SyncTheirNorms) {
+  std::ofstream(dir_ / "images.yaml")
+      << "model: {type: resnet, family: cifar, depth: 8, width: 4}\n"
+         "data: {synthetic: true, classes: 4, image_size: 8, crop: random_resized}\n"
+         "train: {batch_size: 4, lr: 0.02, valid_every: 2, log_every: 1, accumulate: 4}\n"
+         "device: {threads: 1}\n";
+  const auto run = [&](const std::string& out, const std::vector<std::string>& sets) {
+    std::vector<std::string> all{"train",   "--config", "images.yaml", "--out", out,
+                                 "--steps", "3",        "--ranks",     "2"};
+    for (const std::string& set : sets) all.insert(all.end(), {"--set", set});
+    const RunResult ran = pal(all);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+  };
+  run("local", {});
+  run("synced", {"train.batch_norm=sync"});
+  run("again", {"train.batch_norm=sync"});
+  run("divided", {"train.batch_norm=sync", "train.shard=weights", "memory.recompute=echo"});
+  EXPECT_TRUE(weights("synced") == weights("again"));
+  EXPECT_TRUE(weights("synced") == weights("divided"));
+  EXPECT_FALSE(weights("synced") == weights("local"));
+}
+
 TEST_F(MpiRuns, AreInterruptedTogetherAndGoOn) {
   ASSERT_EQ(pal(words("whole", 1)).status, 0);
   for (const int signal : {SIGTERM, SIGINT}) {
@@ -192,7 +215,8 @@ TEST_F(MpiRuns, GoOnFromARunThatSaysNothingOfRanks) {
     std::string kept;
     for (std::string line; std::getline(in, line);) {
       bool of_ranks = false;
-      for (const char* key : {"reduction:", "shard:", "bucket:", "exchange:", "rank_timeout:"}) {
+      for (const char* key :
+           {"reduction:", "shard:", "bucket:", "exchange:", "batch_norm:", "rank_timeout:"}) {
         of_ranks |= line.find(key) != std::string::npos;
       }
       if (!of_ranks) kept += line + "\n";

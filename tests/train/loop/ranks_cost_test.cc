@@ -55,37 +55,79 @@ TEST_F(Ranks, SendWhatTheTableSays) {
   }
 }
 
-// On every rank, whatever is divided: the highest byte that a step writes is the plan's.
-TEST_F(Ranks, TouchWhatIsPlanned) {
-  fs::create_directories(dir_ / "peaks");
+// What a rank says of its rows goes to every other, forward and backward: two floats a channel and
+// one. Running statistics are the same on every rank, and stay.
+TEST_F(Ranks, SyncedNormsSendTheirSums) {
+  config_ = kImages;
+  constexpr int64_t kSteps = 3, kMicroBatches = 4;
+  run("one", 1, {"train.steps=4"});
+  const SafetensorsFile file = SafetensorsFile::open((dir_ / "one/last.safetensors").string());
+  int64_t weights = 0, channels = 0, norms = 0;
+  for (const TensorView& tensor : file.tensors()) {
+    if (tensor.name.ends_with("/running_mean")) channels += int64_t(tensor.bytes) / 4, ++norms;
+    if (names_weight(tensor.name) && tensor.name.find("running_") == std::string::npos) {
+      weights += int64_t(tensor.bytes);
+    }
+  }
+  ASSERT_GE(norms, 7);
+  for (const int64_t ranks : {2, 4}) {
+    const int64_t others = ranks - 1, fixed = 4 * ranks * others + 2 * others * weights;
+    const std::string name = std::to_string(ranks);
+    const int64_t statistics = kMicroBatches * others * 4 * 2 * channels;
+    EXPECT_EQ(run("local" + name, int(ranks), {"train.steps=4"}), kSteps * (fixed + statistics));
+    const int64_t sums = kMicroBatches * others * 4 * 2 * (2 * channels + norms);
+    EXPECT_EQ(run("sync" + name, int(ranks), {"train.steps=4", "train.batch_norm=sync"}),
+              kSteps * (fixed + sums));
+  }
+}
+
+class PlannedRanks : public Ranks {
+ protected:
+  // On every rank: the highest byte that a step writes is the plan's. `exactly`: also where a
+  // library would have room, which it need not write to the end.
+  void expect_touched(const Sets& sets, bool exactly) {
+    fs::create_directories(dir_ / "peaks");
+    test::as_ranks(4, [&](std::shared_ptr<Group> group) {
+      const TrainArgs a = args("peaks", sets, group);
+      Trainer trainer(a, make_task(a));
+      Executable& step = trainer.largest();
+      step.memory().fill_canary();
+      step.run();
+      const int64_t touched = step.memory().recorded_peak();
+      const Compiled& c = step.compiled();
+      int64_t values = 0;
+      for (const StorageId id : c.storages.list.ids()) {
+        const Storage& storage = c.storages.list[id];
+        if (storage.space != Space::device || storage.workspace_of != kNone) continue;
+        values = std::max(values, c.plan.offset[id] + storage.bytes);
+      }
+      const int64_t planned = c.plan.device().bytes;
+      SCOPED_TRACE(sets[0] + ", " + sets[1]);
+      EXPECT_LE(touched, planned) << "rank " << group->rank();
+      EXPECT_GE(touched, values) << "rank " << group->rank();
+      if (exactly) {
+        EXPECT_EQ(touched, planned);
+      }
+    });
+  }
+};
+
+TEST_F(PlannedRanks, TouchWhatIsPlanned) {
   for (const char* shard : {"none", "optimizer", "gradients", "weights"}) {
     for (const char* recompute : {"none", "echo"}) {
-      test::as_ranks(4, [&](std::shared_ptr<Group> group) {
-        const TrainArgs a = args(
-            "peaks",
-            {std::string("train.shard=") + shard, std::string("memory.recompute=") + recompute},
-            group);
-        Trainer trainer(a, make_task(a));
-        Executable& step = trainer.largest();
-        step.memory().fill_canary();
-        step.run();
-        const int64_t touched = step.memory().recorded_peak();
-        const Compiled& c = step.compiled();
-        // A library need not write its workspace to the end.
-        int64_t values = 0;
-        for (const StorageId id : c.storages.list.ids()) {
-          const Storage& storage = c.storages.list[id];
-          if (storage.space != Space::device || storage.workspace_of != kNone) continue;
-          values = std::max(values, c.plan.offset[id] + storage.bytes);
-        }
-        const int64_t planned = c.plan.device().bytes;
-        SCOPED_TRACE(std::string(shard) + ", " + recompute);
-        EXPECT_LE(touched, planned) << "rank " << group->rank();
-        EXPECT_GE(touched, values) << "rank " << group->rank();
-        if (std::string(recompute) == "none") {
-          EXPECT_EQ(touched, planned);
-        }
-      });
+      expect_touched(
+          {std::string("train.shard=") + shard, std::string("memory.recompute=") + recompute},
+          std::string(recompute) == "none");
+    }
+  }
+}
+TEST_F(PlannedRanks, TouchWhatIsPlannedWithSyncedNorms) {
+  config_ = kImages;
+  for (const char* shard : {"none", "weights"}) {
+    for (const char* recompute : {"none", "echo"}) {
+      expect_touched({std::string("train.shard=") + shard,
+                      std::string("memory.recompute=") + recompute, "train.batch_norm=sync"},
+                     false);
     }
   }
 }

@@ -159,23 +159,27 @@ class SpoiltImages : public ImageTask {
 // No rank updates anything, though the NaN is in the first micro-batch of another one.
 TEST_F(Ranks, ANanAnywhereStopsAll) {
   config_ = kImages;
-  std::vector<int64_t> steps(4, -1);
-  std::vector<std::string> said(4);
-  fs::create_directories(dir_ / "nan");
-  test::as_ranks(4, [&](std::shared_ptr<Group> group) {
-    const TrainArgs a = args("nan", {"train.accumulate=8"}, group);
-    const size_t rank = size_t(group->rank());
-    Trainer trainer(a, std::make_unique<SpoiltImages>(a.config, rank == 2));
-    const std::atomic<bool> stop{false};
-    try {
-      trainer.run(stop);
-    } catch (const Error& error) {
-      said[rank] = error.what();
+  for (const std::string norms : {"local", "sync"}) {
+    std::vector<int64_t> steps(4, -1);
+    std::vector<std::string> said(4);
+    fs::create_directories(dir_ / norms);
+    test::as_ranks(4, [&](std::shared_ptr<Group> group) {
+      const TrainArgs a = args(norms, {"train.accumulate=8", "train.batch_norm=" + norms}, group);
+      const size_t rank = size_t(group->rank());
+      Trainer trainer(a, std::make_unique<SpoiltImages>(a.config, rank == 2));
+      const std::atomic<bool> stop{false};
+      try {
+        trainer.run(stop);
+      } catch (const Error& error) {
+        said[rank] = error.what();
+      }
+      steps[rank] = trainer.state().step;
+    });
+    EXPECT_EQ(steps, std::vector<int64_t>(4, 1)) << norms;  // the second update was none
+    for (const std::string& each : said) {
+      EXPECT_NE(each.find("at step 2"), std::string::npos) << norms << ": " << each;
     }
-    steps[rank] = trainer.state().step;
-  });
-  EXPECT_EQ(steps, std::vector<int64_t>(4, 1));  // the second update was none
-  for (const std::string& each : said) EXPECT_NE(each.find("at step 2"), std::string::npos) << each;
+  }
 }
 
 // One rank says which node made it, also in a micro-batch that is not the last.
