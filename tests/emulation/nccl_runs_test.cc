@@ -57,11 +57,14 @@ class NcclRuns : public RunTest {
     const Words ordered{"train.reduction=ordered"};
     const std::string alone = config + "-alone";
     ASSERT_EQ(train(config, alone, 1, ordered).status, 0);
-    for (const char* shard : {"none", "optimizer", "gradients"}) {
+    for (const char* shard : {"none", "optimizer", "gradients", "weights"}) {
       for (const int ranks : {2, 4}) {
         const std::string out = config + "-" + shard + std::to_string(ranks);
         Words with = ordered;
         with.push_back(std::string("train.shard=") + shard);
+        // Four ranks have a queue for exchanges, and buckets enough to need one.
+        with.push_back(std::string("train.link=") + (ranks == 4 ? "1gbe" : "none"));
+        with.emplace_back("train.bucket=2KiB");
         const RunResult ran = train(config, out, ranks, with);
         ASSERT_EQ(ran.status, 0) << ran.err;
         EXPECT_NE(ran.err.find("NCCL 2.28.9 holds"), std::string::npos) << ran.err;

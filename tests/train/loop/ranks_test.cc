@@ -6,6 +6,8 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/order.h"
+#include "memory/schedule/queue_exchanges.h"
 #include "ops/kernels/tiles.h"
 #include "tests/train/loop/rank_runs.h"
 #include "train/images/image_models.h"
@@ -196,6 +198,43 @@ TEST_F(Ranks, OneRankNamesTheNode) {
     EXPECT_NE(said.find("[conv2d] made a NaN"), std::string::npos) << said;
     EXPECT_NE(said.find("at step 1"), std::string::npos) << said;
   }
+}
+
+TEST_F(Ranks, HaveAQueueForExchangesWhereThatIsFaster) {
+  test::as_ranks(2, [&](const std::shared_ptr<Group>& group) {
+    for (const std::string shard : {"none", "optimizer", "weights"}) {
+      const auto queues = [&](const std::string& link) {
+        const TrainArgs a = args(
+            "queue", {"train.bucket=2KiB", "train.shard=" + shard, "train.link=" + link}, group);
+        Trainer trainer(a, make_task(a));
+        return queue_count(trainer.largest().program());
+      };
+      EXPECT_EQ(queues("1gbe"), kExchangeQueue + 1) << shard;
+      EXPECT_EQ(queues("none"), 1) << shard;
+    }
+  });
+}
+
+TEST_F(Ranks, TakeALinkThatIsNamedOrMeasured) {
+  test::as_ranks(2, [&](const std::shared_ptr<Group>& group) {
+    const auto said = [&](const std::string& link) {
+      const TrainArgs a = args("link", {"train.link=" + link}, group);
+      return Trainer(a, make_task(a)).device_line();
+    };
+    EXPECT_NE(said("auto").find("; ranks joined by threads, 2 ranks, "), std::string::npos);
+    EXPECT_NE(said("1gbe").find("; ranks joined by Gigabit Ethernet"), std::string::npos);
+    EXPECT_NE(said("nvlink4,100gbe").find("NVLink 4, between nodes 100 Gbit Ethernet"),
+              std::string::npos);
+    EXPECT_EQ(said("none").find("joined"), std::string::npos);
+    try {
+      said("2cans");
+      ADD_FAILURE() << "a link that nobody knows";
+    } catch (const UsageError& error) {
+      const std::string what = error.what();
+      EXPECT_EQ(what.find("train.link: "), 0U) << what;
+      EXPECT_NE(what.find("1gbe"), std::string::npos) << "names those there are: " << what;
+    }
+  });
 }
 
 TEST_F(Ranks, ThatDifferAreNamed) {
