@@ -59,6 +59,10 @@ Runner::Runner(const Program& program, ByNode<std::shared_ptr<const Kernel>> ker
     }
     lanes_.push_back(std::move(lane));
   }
+  awaited_.resize(program.nodes.size(), 0);
+  for (const Node& node : program.nodes) {
+    for (const NodeId w : node.waits) awaited_[w] |= program.node(w).queue != node.queue;
+  }
   set_options(options);
   if (accelerator_) {
     make_marks();
@@ -169,9 +173,10 @@ void Runner::fail(std::exception_ptr error) {
 }
 
 void Runner::run_lane(Lane& lane) {
-  auto report = [&](int64_t done) {
+  // Who waits does so for one node: the others wake nobody.
+  auto report = [&](int64_t done, bool awaited) {
     lane.done.store(done, std::memory_order_release);
-    if (lanes_.size() > 1) lane.done.notify_all();
+    if (awaited) lane.done.notify_all();
   };
   try {
     for (NodeId n : lane.nodes) {
@@ -181,12 +186,12 @@ void Runner::run_lane(Lane& lane) {
       }
       if (failed_) break;
       execute(n, lane);
-      report(int64_t(n) + 1);
+      report(int64_t(n) + 1, awaited_[n]);
     }
   } catch (...) {
     fail(std::current_exception());
   }
-  report(kAll);  // also after a failure, so that nobody waits for ever
+  report(kAll, lanes_.size() > 1);  // also after a failure, so that nobody waits for ever
 }
 
 void Runner::execute(NodeId n, Lane& lane) {

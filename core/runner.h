@@ -117,6 +117,7 @@ class Runner final {
   // Storages that no node touches after it, on any queue; for poison.
   ByNode<std::vector<StorageId>> ends_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+  ByNode<char> awaited_;  // by a node of another queue
   std::vector<Span> spans_;
   ByNode<Accelerator::Event> marks_;  // by node that another queue waits for, else null
   std::vector<Accelerator::Event> ends_of_lanes_;

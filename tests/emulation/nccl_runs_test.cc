@@ -160,10 +160,10 @@ TEST_F(NcclRuns, EndTogetherWhereNcclFails) {
     RunResult ended;
     {
       const Variable faults("PAL_EMULATED_NCCL", fault);
-      ended =
-          train("words", out, 2,
-                {"train.reduction=ordered", "train.save_every=1", "train.rank_timeout=" + timeout},
-                "400");
+      ended = train("words", out, 2,
+                    {"train.reduction=ordered", "train.save_every=1", "train.link=1gbe",
+                     "train.rank_timeout=" + timeout},
+                    "400");
     }
     EXPECT_EQ(ended.status, 1) << ended.err;
     EXPECT_NE(ended.err.find(said), std::string::npos) << ended.err;
