@@ -19,6 +19,7 @@
 #include "memory/passes/layouts.h"
 #include "memory/plan/report.h"
 #include "memory/schedule/delay_forward.h"
+#include "memory/schedule/late_updates.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -31,6 +32,17 @@ using Made = std::optional<Program>;
 Made order(const Program& p, Context context, std::string* note) {
   return schedule(p, context.options.schedule, note, context.workspace,
                   storage_options(context.options));
+}
+
+// Updates wait for each other where that stays a part below the peak: placement needs some room.
+// The peak is to come down to the budget where maps are copied away.
+Made postpone_updates(const Program& p, Context context, std::string* note) {
+  constexpr int64_t kRoom = 32;
+  const CompileOptions& options = context.options;
+  const StorageOptions storages = storage_options(options);
+  int64_t most = peak_bytes(p, context.workspace, storages);
+  if (options.swap.method != Swap::none) most = std::min(most, options.budget.value_or(0));
+  return late_updates(p, most - most / kRoom, context.workspace, storages, note);
 }
 
 // Bits by the kernel that makes the value.
@@ -81,6 +93,9 @@ const Pass kPasses[] = {
        return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo ||
                                    is_chosen(o) || o.recompute == Recompute::reruns);
      },
+     Keep::if_peak_not_higher},
+    {"late_updates", postpone_updates,
+     [](Options o) { return o.fuse_updates && o.schedule != Schedule::program; },
      Keep::if_peak_not_higher},
     {"fuse_updates",
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },
