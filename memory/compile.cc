@@ -97,7 +97,7 @@ const Pass kPasses[] = {
      },
      Keep::if_peak_not_higher},
     {"late_updates", postpone_updates,
-     [](Options o) { return o.fuse_updates && o.schedule != Schedule::program; },
+     [](Options o) { return o.late_updates && o.fuse_updates && o.schedule != Schedule::program; },
      Keep::if_peak_not_higher},
     {"fuse_updates",
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },

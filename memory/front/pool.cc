@@ -28,6 +28,8 @@ constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
 constexpr PlaceEffort kGreedily{.nodes = 0, .slack = 0.001},
     kQuickly{.nodes = 30'000, .slack = 0.001};
 constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
+// Where segments are beaten by so much as they are counted, passes are not asked.
+constexpr double kFarBelow = 0.985;
 
 // A plan that is not placed yet.
 struct Unplaced {
@@ -72,6 +74,7 @@ class Pool {
   Front run() {
     Unplaced none = judged(plain_, "none");
     Front front{.floor = floor_of(*none.passed), .plain_ms = none.ms};
+    plain_ms_ = none.ms;
     if (!rerun_may_be_faster(recorded_, plain_)) least_ms_ = none.ms;
     front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
@@ -203,6 +206,10 @@ class Pool {
     CompileOptions deep = plain_;
     deep.recompute = Recompute::reruns, deep.place_effort = kGreedily;
     for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
+      // What passes make of it is not far from what was counted.
+      const Unplaced about{.alive = int64_t(kFarBelow * double(plan.bytes)),
+                           .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
+      if (is_beaten(about)) continue;
       deep.recompute_options.reruns = std::move(plan.reruns);
       add(deep, "segments");
     }
@@ -270,6 +277,7 @@ class Pool {
   FrontChoices choices_;
   std::vector<Unplaced> pool_;
   std::vector<Placed> placed_;
+  double plain_ms_ = 0;
   // A step that fits as it was recorded runs so, without a front, unless rerun_may_be_faster():
   // then no plan of fewer bytes may be faster, or more bytes would be slower.
   double least_ms_ = 0;
