@@ -28,9 +28,6 @@ constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
 constexpr PlaceEffort kGreedily{.nodes = 0, .slack = 0.001},
     kQuickly{.nodes = 30'000, .slack = 0.001};
 constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
-// Other plans may be so much faster than the step as it was recorded: by updates that come
-// together.
-constexpr double kFewLaunches = 0.001;
 // Where segments are beaten by so much as they are counted, passes are not asked.
 constexpr double kFarBelow = 0.985;
 
@@ -78,7 +75,7 @@ class Pool {
     Unplaced none = judged(plain_, "none");
     Front front{.floor = floor_of(*none.passed), .plain_ms = none.ms};
     plain_ms_ = none.ms;
-    if (!rerun_may_be_faster(recorded_, plain_)) least_ms_ = (1 - kFewLaunches) * none.ms;
+    if (!rerun_may_be_faster(recorded_, plain_)) least_ms_ = none.ms;
     front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
     add_chosen(front.floor.bytes);
@@ -282,8 +279,7 @@ class Pool {
   std::vector<Placed> placed_;
   double plain_ms_ = 0;
   // A step that fits as it was recorded runs so, without a front, unless rerun_may_be_faster():
-  // then no plan of fewer bytes may be faster by more than a few launches, or more bytes would be
-  // slower.
+  // then no plan of fewer bytes may be faster, or more bytes would be slower.
   double least_ms_ = 0;
 };
 
