@@ -2,6 +2,7 @@
 #include "memory/schedule/late_updates.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -106,7 +107,6 @@ class Postponed {
       int level;
       size_t kind;
       NodeId node;
-      auto operator<=>(const Key&) const = default;
     };
     std::vector<Key> keys;
     std::vector<NodeId> kinds;  // the first node of each
@@ -124,7 +124,9 @@ class Postponed {
       }
       keys.push_back(key);
     }
-    std::sort(keys.begin(), keys.end());
+    std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+      return std::tie(a.level, a.kind, a.node) < std::tie(b.level, b.kind, b.node);
+    });
     for (size_t i = 0; i < keys.size(); ++i) nodes[i] = keys[i].node;
     return nodes;
   }
