@@ -84,6 +84,17 @@ Program permuted(const Program& program, const std::vector<NodeId>& order) {
   return out;
 }
 
+bool same_step(const Program& a, const Program& b) {
+  const auto same_node = [](const Node& x, const Node& y) {
+    return x.op == y.op && x.in == y.in && x.out == y.out && x.phase == y.phase &&
+           x.queue == y.queue && x.waits == y.waits && x.scope == y.scope && x.step == y.step &&
+           x.attrs == y.attrs;
+  };
+  const auto same_value = [](const Value& x, const Value& y) { return x.spec == y.spec; };
+  return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), same_node) &&
+         std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(), same_value);
+}
+
 Readers::Readers(const Program& program) : begin_(program.values.size() + 1, 0) {
   auto each_read = [&](auto use) {
     ByValue<NodeId> last(program.values.size(), kNone);

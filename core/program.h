@@ -151,6 +151,9 @@ Program without_nodes(const Program& program, size_t more_values = 0);
 // The nodes in a new order, waits and producers renumbered. `order` lists every node once.
 Program permuted(const Program& program, const std::vector<NodeId>& order);
 
+// The same nodes in the same order, over values of the same specs.
+bool same_step(const Program& a, const Program& b);
+
 // For each value, the nodes that read it, in schedule order (each node once). One flat table.
 class Readers {
  public:

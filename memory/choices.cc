@@ -68,6 +68,7 @@ Made recompute_some(const Program& p, Context context, std::string* note) {
       .budget = options.budget, .fuse = options.fuse_recompute, .maps_alone = options.maps_alone};
   const Encodings encodings = encodings_of(context).without_counts();
   if (encodings.keeps_codes()) goal.encodings = &encodings;
+  if (context.memory) goal.memory = &context.memory->echo;
   if (echo && options.swap.method == Swap::planned && options.budget) {
     return echo_beside_swap(p, context, goal, note);
   }

@@ -20,6 +20,7 @@
 #include "memory/passes/layouts.h"
 #include "memory/plan/report.h"
 #include "memory/schedule/delay_forward.h"
+#include "memory/schedule/late_updates.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -32,6 +33,18 @@ using Made = std::optional<Program>;
 Made order(const Program& p, Context context, std::string* note) {
   return schedule(p, context.options.schedule, note, context.workspace,
                   storage_options(context.options));
+}
+
+// Updates wait for each other where that stays a part below the peak: placement needs some room.
+// The peak is to come down to the budget where maps are copied away or a manager decides.
+Made postpone_updates(const Program& p, Context context, std::string* note) {
+  constexpr int64_t kRoom = 32;
+  const CompileOptions& options = context.options;
+  const StorageOptions storages = storage_options(options);
+  int64_t most = peak_bytes(p, context.workspace, storages);
+  const bool falls = options.swap.method != Swap::none || options.dynamic.manager != Manager::fixed;
+  if (falls) most = std::min(most, options.budget.value_or(0));
+  return late_updates(p, most - most / kRoom, context.workspace, storages, note);
 }
 
 // Bits by the kernel that makes the value.
@@ -50,7 +63,7 @@ Made choose_operand_layouts(const Program& p, Context context, std::string* note
 }
 
 // Clones were chosen with what they fuse to in mind.
-bool is_chosen(Options o) { return o.recompute == Recompute::chosen; }
+bool is_chosen(Options o) { return is_planned(o.recompute); }
 
 // The order of the passes. A pass is a row here and a function of its room, or of memory/choices.h.
 constexpr bool kTradesTime = true;
@@ -63,7 +76,8 @@ const Pass kPasses[] = {
      Keep::if_final_peak_not_higher, kTradesTime},
     {"echo", recompute_some, [](Options o) { return o.recompute == Recompute::echo; },
      Keep::if_final_peak_not_higher, kTradesTime},
-    {"chosen", recompute_some, is_chosen, Keep::always, kTradesTime},
+    {"chosen", recompute_some, [](Options o) { return o.recompute == Recompute::chosen; },
+     Keep::always, kTradesTime},
     {"reruns", recompute_some, [](Options o) { return o.recompute == Recompute::reruns; },
      Keep::always, kTradesTime},
     {"fuse_recompute", fold_clones,
@@ -79,9 +93,12 @@ const Pass kPasses[] = {
     {"schedule", order, [](Options o) { return o.schedule != Schedule::program; }},
     {"fuse_encoders", fuse_bits,
      [](Options o) {
-       return o.fuse_epilogues && (o.encode.any() || o.recompute == Recompute::echo ||
-                                   is_chosen(o) || o.recompute == Recompute::reruns);
+       return o.fuse_epilogues &&
+              (o.encode.any() || o.recompute == Recompute::echo || is_chosen(o));
      },
+     Keep::if_peak_not_higher},
+    {"late_updates", postpone_updates,
+     [](Options o) { return o.late_updates && o.fuse_updates && o.schedule != Schedule::program; },
      Keep::if_peak_not_higher},
     {"fuse_updates",
      [](const Program& p, Context, std::string* note) { return fuse_updates(p, note); },
@@ -219,10 +236,10 @@ Passed recorded(Program program, KernelCache& cache) {
 }  // namespace
 
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
-                    const CompileOptions& options, Compiled* passed) {
+                    const CompileOptions& options, Compiled* passed, PassMemory* memory) {
   const int64_t foreign = foreign_bytes(program, layout);
   Passed last = run_passes(kPasses, recorded(std::move(program), cache), cache,
-                           without_foreign(options, foreign), true);
+                           without_foreign(options, foreign), true, memory);
   Storages storages = assign_storages(last.program, last.workspace, storage_options(options));
   int64_t peak = peak_of(storages, lifetimes_of(last.program, storages)).bytes;
   if (options.dynamic.manager != Manager::fixed) {
@@ -243,7 +260,7 @@ Plan plan_passed(const Compiled& passed, const StateLayout& layout, const Compil
   };
   Plan plan = made(0);
   // A search for a given height finds what one for the least may not.
-  if (options.budget && plan.device().bytes > *options.budget &&
+  if (options.budget && !is_planned(options.recompute) && plan.device().bytes > *options.budget &&
       plan.device().lower_bound <= *options.budget) {
     Plan within = made(*options.budget);
     if (within.device().bytes < plan.device().bytes) plan = std::move(within);

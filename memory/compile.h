@@ -11,11 +11,15 @@ namespace pal {
 Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
                  const CompileOptions& options = {});
 
+struct PassMemory;  // memory/pass.h
+
 // A lower bound of the bytes that compile() would plan, for a fraction of its time: the same
 // passes, no placement, no checks. Placement is seldom 1 % above it. That it is over the budget is
-// no error. `passed`: the program after the passes, with its storages; no plan.
+// no error. `passed`: the program after the passes, with its storages; no plan. `memory`: of other
+// plans of this step.
 int64_t least_bytes(Program program, KernelCache& cache, const StateLayout& layout,
-                    const CompileOptions& options = {}, Compiled* passed = nullptr);
+                    const CompileOptions& options = {}, Compiled* passed = nullptr,
+                    PassMemory* memory = nullptr);
 // The plan that compile() would make, of what least_bytes() passed with the same options.
 // Unchecked.
 Plan plan_passed(const Compiled& passed, const StateLayout& layout, const CompileOptions& options);

@@ -11,7 +11,6 @@
 #include "core/text.h"
 #include "core/verify.h"
 #include "memory/passes/assign_queues.h"
-#include "memory/recompute/echo_trials.h"
 #include "memory/storages/lifetimes.h"
 
 namespace pal {
@@ -19,12 +18,19 @@ namespace {
 
 constexpr NodeId kLarge = 4000;  // nodes
 
+int64_t early_peak(const Program& program, const ByNode<int64_t>& workspace,
+                   const CompileOptions& options) {
+  int64_t bytes = 0;
+  schedule_early_updates(program, nullptr, workspace, storage_options(options), &bytes);
+  return bytes;
+}
+
 int64_t scheduled_peak(const Program& program, const ByNode<int64_t>& workspace,
                        const CompileOptions& options) {
   const StorageOptions storages = storage_options(options);
   int64_t bytes = 0;
   if (options.schedule != Schedule::program && program.node_count() > kLarge) {
-    schedule_early_updates(program, nullptr, workspace, storages, &bytes);
+    bytes = early_peak(program, workspace, options);
   } else {
     schedule(program, options.schedule, nullptr, workspace, storages, &bytes);
   }
@@ -62,15 +68,23 @@ bool judges_apart(const CompileOptions& options) {
          (encode.is_lossy() && (encode.ssdc || encode.observe));
 }
 
+// What the rest of the list made of a program that a pass asked about.
+struct Tried {
+  Program of;
+  Passed passed;
+};
+
 // The passes of a list over one program.
 class Driver {
  public:
-  Driver(KernelCache& cache, const CompileOptions& options, bool quick)
+  Driver(KernelCache& cache, const CompileOptions& options, bool quick,
+         PassMemory* memory = nullptr)
       : cache_(cache),
         options_(options),
         judging_(judging(options)),
         judges_apart_(judges_apart(options)),
-        quick_(quick) {}
+        quick_(quick),
+        memory_(memory) {}
 
   Passed run(std::span<const Pass> passes, Passed now) {
     for (size_t i = 0; i < passes.size(); ++i) {
@@ -81,9 +95,16 @@ class Driver {
         return scheduled_peak(p, workspace_bytes(prepare_all(p, cache_)), options_);
       };
       std::optional<int64_t> without;  // the final peak without the pass
+      // The first that trades time sees the same program in each plan of the step.
+      PassMemory* const memory = pass.trades_time ? std::exchange(memory_, nullptr) : nullptr;
+      if (memory && memory->without.contains(pass.name)) without = memory->without[pass.name];
+      std::optional<Tried> least;
       const auto final = [&](const Program& p) {
-        if (&p != &now.program) return final_peak(rest, p);
-        if (!without) without = final_peak(rest, p);
+        if (&p != &now.program) return tried_peak(rest, p, least);
+        if (!without) {
+          without = final_peak(rest, p);
+          if (memory) memory->without[pass.name] = *without;
+        }
         return *without;
       };
       const auto step = [&](const Program& p) { return final_step(rest, p); };
@@ -91,7 +112,7 @@ class Driver {
       const Clock::time_point start = Clock::now();
       std::optional<Program> made = pass.run(now.program,
                                              {options_, cache_, now.workspace, scheduled, final,
-                                              step, quick_ ? nullptr : &now.dense_maps},
+                                              step, memory, quick_ ? nullptr : &now.dense_maps},
                                              &report.note);
       report.seconds = seconds_since(start);
       if (!made) {
@@ -99,6 +120,15 @@ class Driver {
         continue;
       }
       if (!quick_) verify(*made);
+      if (least && same_step(least->of, *made)) {  // the rest of the list is known
+        if (pass.keep == Keep::always) return std::move(least->passed);
+        if (pass.keep == Keep::if_final_peak_not_higher) {
+          if (peak_of(least->passed, options_) <= final(now.program)) {
+            return std::move(least->passed);
+          }
+          continue;
+        }
+      }
       Passed then = prepared(std::move(*made), cache_);
       then.dense_maps = now.dense_maps;
       if (pass.keep != Keep::if_final_peak_not_higher) {
@@ -124,9 +154,25 @@ class Driver {
   }
 
  private:
+  // Of the many plans of a planner each is judged with early updates alone: they are nearly all
+  // that an order lowers, and a planner has the next plan where one comes out high.
   int64_t final_peak(std::span<const Pass> rest, const Program& program) const {
+    if (is_planned(options_.recompute) && options_.schedule != Schedule::program) {
+      return early_peak(program, workspace_bytes(prepare_all(program, cache_)), options_);
+    }
     Passed last = Driver(cache_, judging_, true).run(rest, prepared(program, cache_));
     return peak_of(last, options_);
+  }
+
+  // Where the step is judged as it will be, the rest of the list need not run again for the lowest.
+  int64_t tried_peak(std::span<const Pass> rest, const Program& program,
+                     std::optional<Tried>& least) const {
+    const bool again = !quick_ || judges_apart_ || is_planned(options_.recompute);
+    if (again) return final_peak(rest, program);
+    Passed last = Driver(cache_, judging_, true).run(rest, prepared(program, cache_));
+    const int64_t peak = peak_of(last, options_);
+    if (!least || peak <= peak_of(least->passed, options_)) least = {program, std::move(last)};
+    return peak;
   }
 
   FinalStep final_step(std::span<const Pass> rest, const Program& program) const {
@@ -164,6 +210,7 @@ class Driver {
   const CompileOptions judging_;
   const bool judges_apart_;  // judging_ are not options_
   const bool quick_;
+  PassMemory* memory_;
 };
 
 }  // namespace
@@ -204,13 +251,13 @@ int64_t peak_of(Passed& passed, const CompileOptions& options) {
 }
 
 Passed run_passes(std::span<const Pass> passes, Passed now, KernelCache& cache,
-                  const CompileOptions& options, bool quick) {
+                  const CompileOptions& options, bool quick, PassMemory* memory) {
   if (queue_count(now.program) > 1) {
     throw ProgramError(
         "[passes] the program has several queues: passes see one logical order, and assign_queues "
         "makes several of it");
   }
-  return Driver(cache, options, quick).run(passes, std::move(now));
+  return Driver(cache, options, quick, memory).run(passes, std::move(now));
 }
 
 }  // namespace pal

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "core/program.h"
 #include "memory/compiled.h"
 #include "memory/passes/map_forms.h"
+#include "memory/recompute/echo_trials.h"
 
 namespace pal {
 
@@ -20,6 +22,13 @@ namespace pal {
 struct FinalStep {
   int64_t bytes = 0;  // alive at the peak
   double ms = 0;      // predicted, for priced_device()
+};
+
+// What stays the same from one plan of a step to the next, as long as only the technique of
+// recomputation, its overhead and swapping differ.
+struct PassMemory {
+  EchoMemory echo;
+  std::map<std::string, int64_t> without;  // by pass: the final peak of the step without it
 };
 
 // What a pass may ask about the step.
@@ -36,6 +45,7 @@ struct PassContext {
   // What a program comes to after all passes that follow this one, copies to the host included;
   // final_peak() is without them.
   std::function<FinalStep(const Program&)> final_step;
+  PassMemory* memory;        // null: nothing is remembered
   DenseReasons* dense_maps;  // where encode tells why maps stay dense; null: nobody asks
 };
 
@@ -74,7 +84,7 @@ int64_t peak_of(Passed& passed, const CompileOptions& options);
 // or undoes it, and reports. `quick`: for the program alone, without checks and reports.
 // ProgramError when a pass made a program that is wrong, or was handed one with several queues.
 Passed run_passes(std::span<const Pass> passes, Passed now, KernelCache& cache,
-                  const CompileOptions& options, bool quick);
+                  const CompileOptions& options, bool quick, PassMemory* memory = nullptr);
 
 StorageOptions storage_options(const CompileOptions& options);
 // What times are predicted for: the profile, or else the card that echo goes by.

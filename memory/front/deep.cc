@@ -160,12 +160,13 @@ std::vector<DeepPlan> deep_plans(const Program& program, const CompileOptions& o
   std::vector<DeepPlan> plans;
   if (segments.borders.empty()) return plans;
   const VariantSets variants(view, segments, node_ms, options, device);
+  const double plain_ms = count_step(parts, options, device).times.step_ms;
   for (const ChainPlan& chosen : plan_chain(variants.chain(), budgets)) {
     DeepPlan plan{.reruns = RerunList(view, segments, variants, chosen).run(),
                   .claimed = chosen.bytes};
     asked.reruns = plan.reruns;
     const CountedStep step = count_step(rerun_clones(view, asked).program, options, device);
-    plan.bytes = step.bytes, plan.ms = step.times.step_ms;
+    plan.bytes = step.bytes, plan.ms = step.times.step_ms, plan.added_ms = plan.ms - plain_ms;
     plans.push_back(std::move(plan));
   }
   return unbeaten(std::move(plans), &DeepPlan::ms, &DeepPlan::bytes);

@@ -11,7 +11,8 @@ struct DeepPlan {
   std::vector<Rerun> reruns;  // for RecomputeOptions
   int64_t claimed = 0;        // bytes at the peak by the chain's count
   int64_t bytes = 0;          // alive at the peak, counted in the step with early updates
-  double ms = 0;              // predicted
+  double ms = 0;              // predicted, likewise
+  double added_ms = 0;        // to the step without reruns, likewise
 };
 
 // The best for up to `budgets` budgets, without those that another beats in both bytes and time.

@@ -21,9 +21,15 @@ namespace pal {
 namespace {
 
 constexpr double kFrontOverheads[] = {0.02, 0.05, 0.09, 0.15, 0.3};
-// What is chosen is many plans near each other: none is looked at for long. Techniques alone are
-// placed as the user who asks for one has them placed.
-constexpr PlaceEffort kQuickly{.nodes = 100'000, .slack = 0.0005};
+// What is chosen is many plans near each other. Each is placed by the greedy orders, and looked at
+// again, and then not for long, where that may matter: where it could come down by so large a part
+// of its bytes, and what else there is for as few takes so much longer. Techniques alone are placed
+// as the user who asks for one has them placed.
+constexpr PlaceEffort kGreedily{.nodes = 0, .slack = 0.001},
+    kQuickly{.nodes = 30'000, .slack = 0.001};
+constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
+// Where segments are beaten by so much as they are counted, passes are not asked.
+constexpr double kFarBelow = 0.985;
 
 // A plan that is not placed yet.
 struct Unplaced {
@@ -37,6 +43,12 @@ struct Unplaced {
 bool faster(const Unplaced& a, const Unplaced& b) {
   return a.ms != b.ms ? a.ms < b.ms : a.alive < b.alive;
 }
+
+struct Placed {
+  FrontPoint point;
+  int64_t alive = 0;
+  std::shared_ptr<const Compiled> passed;  // null: it will not be placed better
+};
 
 void count_maps(const Compiled& step, const Plan& plan, FrontPoint& point) {
   each_map(step, [&](ValueId, MapIs is, int64_t bytes) {
@@ -62,16 +74,21 @@ class Pool {
   Front run() {
     Unplaced none = judged(plain_, "none");
     Front front{.floor = floor_of(*none.passed), .plain_ms = none.ms};
+    plain_ms_ = none.ms;
     if (!rerun_may_be_faster(recorded_, plain_)) least_ms_ = none.ms;
+    front.alone.push_back({"none", none.alive, none.ms});
     pool_.push_back(std::move(none));
-    front.alone.push_back({"none", pool_[0].alive, pool_[0].ms});
     add_chosen(front.floor.bytes);
     place_pool();
-    add_techniques();
-    for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     add_deep();
     place_pool();
-    front.points = unbeaten(std::move(placed_), &FrontPoint::step_ms, &FrontPoint::bytes);
+    place_again();
+    add_techniques();
+    for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
+    place_pool();
+    std::vector<FrontPoint> points;
+    for (Placed& each : placed_) points.push_back(std::move(each.point));
+    front.points = unbeaten(std::move(points), &FrontPoint::step_ms, &FrontPoint::bytes);
     std::reverse(front.points.begin(), front.points.end());
     bound(front);
     return front;
@@ -85,17 +102,17 @@ class Pool {
     const std::vector<double> ms = bounds_ms(recorded_, layout_, plain_, *plain_.profile, bytes);
     for (size_t i = 0; i < ms.size(); ++i) front.points[i].bound_ms = ms[i];
   }
-  Unplaced judged(CompileOptions options, std::string from) {
+  Unplaced judged(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
     auto passed = std::make_shared<Compiled>();
     Unplaced out{.options = std::move(options), .from = std::move(from)};
-    out.alive = least_bytes(recorded_, cache_, layout_, out.options, passed.get());
+    out.alive = least_bytes(recorded_, cache_, layout_, out.options, passed.get(), memory);
     out.ms = predict(passed->program, *plain_.profile, &passed->storages).step_ms;
     out.passed = std::move(passed);
     return out;
   }
   // Nothing is kept of what is beaten already.
-  void add(CompileOptions options, std::string from) {
-    pool_.push_back(judged(std::move(options), std::move(from)));
+  void add(CompileOptions options, std::string from, PassMemory* memory = nullptr) {
+    pool_.push_back(judged(std::move(options), std::move(from), memory));
     if (is_beaten(pool_.back())) pool_.back().passed.reset();
   }
 
@@ -125,19 +142,20 @@ class Pool {
   bool has_link() const { return plain_.profile->link > 0; }
 
   void add_techniques() {
+    PassMemory memory;
     CompileOptions one = plain_;
     for (const Recompute method : {Recompute::mirror, Recompute::sqrt}) {
       one.recompute = method;
-      add(one, to_string(method));
+      add(one, to_string(method), &memory);
     }
     one.recompute = Recompute::echo;
     for (const double part : kFrontOverheads) {
       one.recompute_options.overhead = part;
-      add(one, echo_at(part));
+      add(one, echo_at(part), &memory);
       if (!has_link()) continue;
       CompileOptions swapped = one;
       swapped.swap.method = Swap::planned;
-      add(swapped, echo_at(part) + ", swapped");
+      add(swapped, echo_at(part) + ", swapped", &memory);
     }
     one = plain_;
     one.encode = kBits;
@@ -172,7 +190,7 @@ class Pool {
   // Choices by the sketch, down to the floor.
   void add_chosen(int64_t least) {
     CompileOptions chosen = plain_;
-    chosen.recompute = Recompute::chosen, chosen.place_effort = kQuickly;
+    chosen.recompute = Recompute::chosen, chosen.place_effort = kGreedily;
     for (Chosen& each : choose_plans(recorded_, chosen, *plain_.profile, least)) {
       chosen.recompute_options.chosen = std::move(each.again);
       chosen.swap = {};
@@ -186,8 +204,12 @@ class Pool {
 
   void add_deep() {
     CompileOptions deep = plain_;
-    deep.recompute = Recompute::reruns, deep.place_effort = kQuickly;
+    deep.recompute = Recompute::reruns, deep.place_effort = kGreedily;
     for (DeepPlan& plan : deep_plans(recorded_, plain_, *plain_.profile)) {
+      // What passes make of it is not far from what was counted.
+      const Unplaced about{.alive = int64_t(kFarBelow * double(plan.bytes)),
+                           .ms = kFarBelow * (plain_ms_ + plan.added_ms)};
+      if (is_beaten(about)) continue;
       deep.recompute_options.reruns = std::move(plan.reruns);
       add(deep, "segments");
     }
@@ -195,8 +217,8 @@ class Pool {
 
   // By some plan of as few bytes as this one has at least.
   bool is_beaten(const Unplaced& one) const {
-    return std::any_of(placed_.begin(), placed_.end(), [&](const FrontPoint& point) {
-      return point.bytes <= one.alive && point.step_ms <= one.ms;
+    return std::any_of(placed_.begin(), placed_.end(), [&](const Placed& other) {
+      return other.point.bytes <= one.alive && other.point.step_ms <= one.ms;
     });
   }
 
@@ -211,9 +233,41 @@ class Pool {
                        .bytes = plan.device().bytes,
                        .step_ms = each.ms};
       count_maps(*each.passed, plan, point);
-      placed_.push_back(std::move(point));
+      const bool greedily = point.options.place_effort.nodes == kGreedily.nodes;
+      if (!greedily || !is_above(point.bytes, each.alive)) each.passed.reset();
+      placed_.push_back({std::move(point), each.alive, std::move(each.passed)});
     }
     pool_.clear();
+  }
+  static bool is_above(int64_t bytes, int64_t alive) {
+    return double(bytes) > (1 + kWorthBytes) * double(alive);
+  }
+
+  // The fastest first.
+  void place_again() {
+    std::stable_sort(placed_.begin(), placed_.end(), [](const Placed& a, const Placed& b) {
+      return a.point.step_ms < b.point.step_ms;
+    });
+    for (Placed& each : placed_) {
+      const std::shared_ptr<const Compiled> passed = std::exchange(each.passed, nullptr);
+      if (!passed || !may_matter(each)) continue;
+      FrontPoint& point = each.point;
+      CompileOptions options = point.options;
+      options.place_effort = kQuickly;
+      const Plan plan = plan_passed(*passed, layout_, options);
+      if (plan.device().bytes >= point.bytes) continue;
+      point.options = std::move(options), point.bytes = plan.device().bytes;
+      point.host = plan.host().bytes;
+    }
+  }
+  bool may_matter(const Placed& one) const {
+    int64_t least = one.point.bytes;                      // of what is as fast
+    double ms = std::numeric_limits<double>::infinity();  // of what takes no more than it could
+    for (const Placed& other : placed_) {
+      if (other.point.step_ms <= one.point.step_ms) least = std::min(least, other.point.bytes);
+      if (!is_above(other.point.bytes, one.alive)) ms = std::min(ms, other.point.step_ms);
+    }
+    return is_above(least, one.alive) && ms > (1 + kWorthMs) * one.point.step_ms;
   }
 
   Program recorded_;
@@ -222,7 +276,8 @@ class Pool {
   CompileOptions plain_;
   FrontChoices choices_;
   std::vector<Unplaced> pool_;
-  std::vector<FrontPoint> placed_;
+  std::vector<Placed> placed_;
+  double plain_ms_ = 0;
   // A step that fits as it was recorded runs so, without a front, unless rerun_may_be_faster():
   // then no plan of fewer bytes may be faster, or more bytes would be slower.
   double least_ms_ = 0;

@@ -3,9 +3,10 @@
 // The pool holds the step as it was recorded, each technique alone (mirror, sqrt, echo at five
 // overheads, lossless encodings, swapping, echo with swapping), and for a fixed grid of sizes what
 // is best made again or copied to the host (memory/front/choose.h). What is in it depends on no
-// budget and on no clock. These are placed; a technique is judged by its bytes alive, which no
-// placement goes below, and by its predicted time, and is placed where no other plan beats that. So
-// pick() is never slower than a technique alone that fits, and never slower with a larger budget.
+// budget and on no clock. These are placed, by the greedy orders, and by search where that may
+// matter to what is picked; a technique is judged by its bytes alive, which no placement goes
+// below, and by its predicted time, and is placed where no other plan beats that. So pick() is
+// never slower than a technique alone that fits, and never slower with a larger budget.
 #pragma once
 #include <limits>
 #include <string>

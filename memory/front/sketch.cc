@@ -208,10 +208,11 @@ size_t Sketch::index_of(Place place) const {
   return what == kNodeItself ? index_of_node_[size_t(position_of(place))] : index_of_clone_[what];
 }
 
-// The last place that begins by then.
-size_t Sketch::index_at(int64_t ticks) const {
-  const auto after = std::upper_bound(start_.begin(), start_.end() - 1, ticks);
-  return after == start_.begin() ? 0 : size_t(after - start_.begin()) - 1;
+// The last place that begins by then, which is not far from `near`.
+size_t Sketch::index_at(int64_t ticks, size_t near) const {
+  while (near > 0 && start_[near] > ticks) --near;
+  while (near + 1 < places_.size() && start_[near + 1] <= ticks) ++near;
+  return near;
 }
 
 // From when to when copies are away.
@@ -230,18 +231,21 @@ void Sketch::send_away() {
   if (trips_.empty()) return;
   list_places();
   int64_t link = 0;
+  size_t at = 0;  // where the link is
   for (Trip& trip : trips_) {
     const size_t made = index_of_node_[size_t(t_.made[trip.map])];
     link = std::max(link, start_[made + 1]) + trip.takes;
-    trip.spans.kept.end = std::max(trip.spans.kept.end, places_[index_at(link)]);
+    at = index_at(link, at);
+    trip.spans.kept.end = std::max(trip.spans.kept.end, places_[at]);
   }
   std::sort(homeward_.begin(), homeward_.end());  // the last one first
-  link = start_.back();
+  link = start_.back(), at = places_.size() - 1;
   for (const auto& [begin, number] : homeward_) {
     Trip& trip = trips_[number];
     PlaceSpan &kept = trip.spans.kept, &back = trip.spans.cloned;
     link = std::min(link, start_[index_of(back.begin)]) - trip.takes;
-    back.begin = std::min(back.begin, places_[index_at(link)]);
+    at = index_at(link, at);
+    back.begin = std::min(back.begin, places_[at]);
     if (back.begin <= kept.end) {  // it never leaves
       const size_t next = index_of(kept.end) + 1;
       if (next < places_.size() && places_[next] <= back.end) {

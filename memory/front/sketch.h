@@ -84,7 +84,7 @@ class Sketch {
   void list_places();
   void send_away();
   size_t index_of(Place place) const;
-  size_t index_at(int64_t ticks) const;
+  size_t index_at(int64_t ticks, size_t near) const;
   int64_t shared_at(NodeId n, Place here, bool later) const;
   template <bool kKeepsSums> void sweep(int64_t limit);
 

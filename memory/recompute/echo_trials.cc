@@ -5,7 +5,9 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/prepare.h"
@@ -237,15 +239,19 @@ class Search {
         tries_(std::clamp(int(kEchoNodes / std::max<size_t>(view.program.nodes.size(), 1)), 2, 6)) {
   }
 
+  // Goes on from where it was left: `most` never falls.
   void run(double most) {
-    for (const Trial& widest : widest_choices()) {
-      climb(widest, false);
-      if (options_.heavier > options_.heavy) climb(widest, true);
+    if (!std::exchange(climbed_, true)) {
+      for (const Trial& widest : widest_choices()) {
+        climb(widest, false);
+        if (options_.heavier > options_.heavy) climb(widest, true);
+      }
+      trials_.allow_cheapest();
     }
-    trials_.allow_cheapest();
-    for (const EchoLevel& level : kEchoLevels) {
-      if (!level.filled || level.part > trials_.limit(most)) continue;
-      for (const Ladder& ladder : ladders_) fill(ladder, level.part);
+    for (; level_ < kEchoLevels.size(); ++level_) {
+      if (!kEchoLevels[level_].filled) continue;
+      if (kEchoLevels[level_].part > trials_.limit(most)) break;
+      for (const Ladder& ladder : ladders_) fill(ladder, kEchoLevels[level_].part);
     }
   }
 
@@ -351,14 +357,19 @@ class Search {
   const int tries_;  // of regions, at a level
   std::vector<Ladder> ladders_;
   double lightest_ = 0;  // the least overhead at the first price, without heavier nodes
+  bool climbed_ = false;
+  size_t level_ = 0;  // the next to be filled
 };
+
+using Footprints = std::map<const Trial*, int64_t>;
 
 // Of the trials that are best by their own bytes at one of the levels up to `most`, the one with
 // the smallest footprint. Its own bytes are an estimate of that, without the passes that follow:
 // where it is a tenth above the best, the footprint is not asked for.
 Clones smallest(const StepView& view, const Trials& trials, double most,
-                const FootprintOf& footprint) {
-  Clones best;
+                const FootprintOf& footprint, Footprints& known) {
+  const Trial* best = nullptr;
+  int64_t least = 0;
   double ratio = 1;  // of a footprint to its estimate
   const Trial* before = nullptr;
   for (size_t i = kEchoLevels.size() + 1; i-- > 0;) {
@@ -367,15 +378,18 @@ Clones smallest(const StepView& view, const Trials& trials, double most,
     const Trial* trial = trials.best_within(level);
     if (!trial) break;
     if (trial == before) continue;
-    if (before && double(trial->bytes) * ratio * kEchoSlack > double(best.bytes)) break;
+    if (before && double(trial->bytes) * ratio * kEchoSlack > double(least)) break;
     before = trial;
-    Clones clones = clones_of(view, *trial);
-    clones.bytes = footprint(clones.program);
-    if (best.bytes && clones.bytes >= best.bytes) continue;
-    ratio = std::min(1.0, double(clones.bytes) / double(trial->bytes));
-    best = std::move(clones);
+    const auto [at, is_new] = known.try_emplace(trial, 0);
+    if (is_new) at->second = footprint(clones_of(view, *trial).program);
+    if (best && at->second >= least) continue;
+    ratio = std::min(1.0, double(at->second) / double(trial->bytes));
+    best = trial, least = at->second;
   }
-  return best;
+  if (!best) return {};
+  Clones clones = clones_of(view, *best);
+  clones.bytes = least;
+  return clones;
 }
 
 Clones searched(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
@@ -383,7 +397,8 @@ Clones searched(const StepView& view, const RecomputeOptions& options, const Rec
   constexpr double kMost = kEchoLevels.back().part;
   Trials trials(view, options, goal);
   Search(view, options, trials).run(goal.budget ? kMost : options.overhead);
-  Clones best = smallest(view, trials, options.overhead, footprint);
+  Footprints known;
+  Clones best = smallest(view, trials, options.overhead, footprint, known);
   if (!goal.budget || (best.bytes && best.bytes <= *goal.budget)) return best;
   for (const Trial* trial : trials.by_overhead()) {
     if (trial->bytes > *goal.budget) continue;
@@ -391,19 +406,67 @@ Clones searched(const StepView& view, const RecomputeOptions& options, const Rec
     clones.bytes = footprint(clones.program);
     if (clones.bytes <= *goal.budget) return clones;
   }
-  return smallest(view, trials, kMost, footprint);
+  return smallest(view, trials, kMost, footprint, known);
 }
+
+class TriedOnStep : public EchoMemory::Tried {
+ public:
+  TriedOnStep(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal)
+      : program_(view.program),
+        options_(options),
+        goal_(goal),
+        view_(program_, options_),
+        trials_(view_, options_, goal_),
+        search_(view_, options_, trials_) {}
+  TriedOnStep(const TriedOnStep&) = delete;
+  TriedOnStep& operator=(const TriedOnStep&) = delete;
+
+  bool goes_on_to(const StepView& view, const RecomputeOptions& options,
+                  const RecomputeGoal& goal) const override {
+    const auto others = [](const RecomputeOptions& o) {
+      return std::tie(o.heavy, o.heavier, o.exchange, o.bits, o.scopes);
+    };
+    return options.overhead >= options_.overhead && others(options) == others(options_) &&
+           goal.fuse == goal_.fuse && goal.maps_alone == goal_.maps_alone &&
+           same_step(view.program, program_);
+  }
+  Clones best(double overhead, const FootprintOf& footprint) override {
+    options_.overhead = overhead;
+    search_.run(overhead);
+    return smallest(view_, trials_, overhead, footprint, footprints_);
+  }
+
+ private:
+  const Program program_;
+  RecomputeOptions options_;
+  const RecomputeGoal goal_;
+  const StepView view_;
+  Trials trials_;
+  Search search_;
+  Footprints footprints_;
+};
 
 }  // namespace
 
 Clones best_echo(const StepView& view, const RecomputeOptions& options, RecomputeGoal goal,
                  const FootprintOf& footprint) {
+  if (goal.memory && !goal.budget && !goal.encodings) {
+    return goal.memory->best(view, options, goal, footprint);
+  }
   Clones best = searched(view, options, goal, footprint);
   if (!std::exchange(goal.encodings, nullptr)) return best;
   if (goal.budget && best.bytes && best.bytes <= *goal.budget) return best;
   // Never more bytes than recomputation that does not know what comes after it.
   Clones alone = searched(view, options, goal, footprint);
   return !best.bytes || (alone.bytes && alone.bytes < best.bytes) ? alone : best;
+}
+
+Clones EchoMemory::best(const StepView& view, const RecomputeOptions& options,
+                        const RecomputeGoal& goal, const FootprintOf& footprint) {
+  if (!tried_ || !tried_->goes_on_to(view, options, goal)) {
+    tried_ = std::make_unique<TriedOnStep>(view, options, goal);
+  }
+  return tried_->best(options.overhead, footprint);
 }
 
 }  // namespace pal

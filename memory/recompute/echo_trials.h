@@ -2,6 +2,7 @@
 // leave and by what a roofline says that they cost.
 #pragma once
 #include <array>
+#include <memory>
 
 #include "memory/price/predict.h"
 #include "memory/recompute/clones.h"
@@ -61,5 +62,24 @@ constexpr std::array<NodeId, 4> kEchoDistances = {64, 256, 1024, NodeId{1} << 30
 // that of the encoded step.
 Clones best_echo(const StepView& view, const RecomputeOptions& options, RecomputeGoal goal,
                  const FootprintOf& footprint);
+
+// What was tried on a step. Asked for more and more time, best_echo() answers as without it, and
+// each trial and each footprint is made once.
+class EchoMemory {
+ public:
+  struct Tried {
+    virtual ~Tried() = default;
+    // Whether what is asked is the same step, but for more time.
+    virtual bool goes_on_to(const StepView& view, const RecomputeOptions& options,
+                            const RecomputeGoal& goal) const = 0;
+    virtual Clones best(double overhead, const FootprintOf& footprint) = 0;
+  };
+
+  Clones best(const StepView& view, const RecomputeOptions& options, const RecomputeGoal& goal,
+              const FootprintOf& footprint);
+
+ private:
+  std::unique_ptr<Tried> tried_;
+};
 
 }  // namespace pal

@@ -21,6 +21,9 @@ enum class Recompute : uint8_t {
   chosen,  // value by value (memory/recompute/chosen.h)
   reruns,  // node by node (memory/recompute/reruns.h)
 };
+inline bool is_planned(Recompute method) {
+  return method == Recompute::chosen || method == Recompute::reruns;
+}
 // The values of memory.recompute.
 constexpr auto names(Recompute) { return std::array{"none", "mirror", "sqrt", "echo"}; }
 
@@ -73,6 +76,7 @@ struct RecomputeOptions {
 using FootprintOf = std::function<int64_t(const Program&)>;
 
 struct Encodings;  // memory/passes/forms.h
+class EchoMemory;  // memory/recompute/echo_trials.h
 
 // What the step is for, as far as it matters to a choice.
 struct RecomputeGoal {
@@ -85,6 +89,8 @@ struct RecomputeGoal {
   const Encodings* encodings = nullptr;
   // Bytes are those of maps alone (StorageOptions).
   bool maps_alone = false;
+  // echo: what was tried before, where there is neither a budget nor an encoding. Null: nothing.
+  EchoMemory* memory = nullptr;
 };
 
 const char* to_string(Recompute method);

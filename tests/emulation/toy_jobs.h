@@ -35,6 +35,7 @@ struct ToyKind {
   int units = 400;              // multiprocessors: the fewer, the more nodes take all of them
   bool priced_by_pool = false;  // the set has no profile, its place in the pool has
   bool buckets = false;         // every other step is of half the batch
+  bool late_updates = true;
 };
 
 // A training job: its steps, and what is left of them.
@@ -97,6 +98,7 @@ class ToyJob {
   static CompileOptions options_of(const ToyKind& kind) {
     CompileOptions options = toy_options(kind.units);
     if (kind.priced_by_pool) options.profile.reset();
+    options.late_updates = kind.late_updates;
     return options;
   }
   static PoolShare share_of(const ToyKind& kind, PoolShare share) {

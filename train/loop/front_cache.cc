@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
-constexpr int64_t kPlannerVersion = 5;
+constexpr int64_t kPlannerVersion = 8;
 // What is being written is done by then.
 constexpr std::chrono::hours kLeftBehind{24};
 
@@ -60,8 +60,8 @@ void take_program(Fingerprint& f, const Program& p) {
 }
 
 void take_options(Fingerprint& f, const CompileOptions& o) {
-  for (const bool on :
-       {o.inplace, o.windows, o.fuse_recompute, o.fuse_epilogues, o.fuse_updates, o.layouts}) {
+  for (const bool on : {o.inplace, o.windows, o.fuse_recompute, o.fuse_epilogues, o.fuse_updates,
+                        o.late_updates, o.layouts}) {
     f.take(on);
   }
   f.take(int64_t(o.schedule)), f.take(int64_t(o.swap.vdnn));

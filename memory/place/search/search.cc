@@ -59,11 +59,12 @@ class Searches {
     if (out_.answer == SearchResult::kFound) out_.offset = canonical_.offset();
   }
 
-  // The budgets suffice for a descent without much backtracking.
+  // The budgets suffice for a descent without much backtracking. Where the limit is low a second
+  // order has as much of it as the first.
   void try_first() {
     const auto& first = kFirst[count_ > 600];
     for (size_t k = 0; k < std::size(first) && out_.answer == SearchResult::kGaveUp; ++k)
-      try_order(first[k], 4000 + (k == 0 ? 14 : 9) * count_);
+      try_order(first[k], std::min(4000 + (k == 0 ? 14 : 9) * count_, limits_.nodes / 2));
   }
 
   // Mostly columns, whose width doubles every fourth round.
