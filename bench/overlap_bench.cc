@@ -61,7 +61,7 @@ OverlapTimes time_rank(Config config, const std::pair<int64_t, int64_t>& lengths
                        const std::shared_ptr<Group>& threads) {
   const auto link = std::make_shared<test::HeldLink>(threads, kRate, kLatency);
   config.device.threads = 1;
-  config.train.link = "1gbe";
+  config.train.link = "auto";
   Device device = training_device(config);
   device.group = link;
   CompileOptions among = compile_options(config.memory), own = among;

@@ -27,6 +27,8 @@ constexpr double kLeastGain = 0.01;
 constexpr double kNearlyFastest = 0.05;
 // Parts of what exchanges hold together that they may hold at once.
 constexpr int64_t kLimits[] = {1, 4, 16};
+// What an exchange may be late without holding up the computation, in parts of its time.
+constexpr double kSlack = 0.5;
 // Without a budget: of the bytes of the plan without a queue.
 constexpr double kMoreBytes = 0.1;
 
@@ -44,7 +46,11 @@ std::vector<QueuedStep> queued_steps(const Program& program, const ByNode<double
     const int64_t most = part == 1 ? kAnyBytes : exchanged_bytes(program) / part;
     for (const EarlyOperands early :
          {EarlyOperands::none, EarlyOperands::sole, EarlyOperands::all}) {
-      out.push_back({queue_exchanges(program, node_ms, {.early = early, .most_held = most})});
+      out.push_back({queue_exchanges(program, node_ms,
+                                     {.early = early, .most_held = most, .slack = kSlack})});
+      ByNode<double> ms;
+      for (const NodeId n : out.back().queued.order) ms.push_back(node_ms[n]);
+      out.back().queued.step_ms = step_ms_of(out.back().queued.program, ms);
     }
   }
   return out;

@@ -56,6 +56,7 @@ class StepSimulation {
         node_ms_(node_ms),
         most_held_(options.most_held),
         early_(options.early),
+        slack_part_(options.slack),
         sole_(program.nodes.size(), 0),
         waiting_(program.nodes.size(), 0),
         followers_(program.nodes.size()),
@@ -81,6 +82,12 @@ class StepSimulation {
     while (order_.size() < program_.nodes.size()) {
       for (Lane& lane : lanes_) start_next(lane, now, false);
       Lane* next = first_to_end();
+      if (!slack_.empty() && (!next || slack_.top().first <= next->ends)) {
+        now = slack_.top().first;
+        release(slack_.top().second);
+        slack_.pop();
+        continue;
+      }
       // Over the limit with nothing under way: the limit gives in.
       for (Lane& lane : lanes_) {
         if (next) break;
@@ -91,7 +98,7 @@ class StepSimulation {
       end(*next);
     }
     for (const Lane& lane : lanes_) now = std::max(now, lane.ends);  // of those that still run
-    return {written(), now};
+    return {written(), now, order_};
   }
 
  private:
@@ -150,11 +157,20 @@ class StepSimulation {
       held_ -= ExchangedBytes(program_).operands(program_.node(done));
     }
     for (const NodeId n : followers_[done]) {
-      if (--waiting_[n] == 0) lane_of(n).ready.push({turn_[n], n});
+      if (is_exchange(program_.node(done)) && late_[n] && queue_[n] == kComputeQueue) {
+        slack_.push({lane.ends + slack_part_ * node_ms_[done], n});
+      } else {
+        release(n);
+      }
     }
     for (const NodeId n : makes_operands_of_[done]) {
       if (--operands_waiting_[n] == 0) operands_made(n);
     }
+  }
+
+  // One of those that it follows is done.
+  void release(NodeId n) {
+    if (--waiting_[n] == 0) lane_of(n).ready.push({turn_[n], n});
   }
 
   void operands_made(NodeId exchange) {
@@ -288,6 +304,10 @@ class StepSimulation {
   const ByNode<double>& node_ms_;
   const int64_t most_held_;
   const EarlyOperands early_;
+  const double slack_part_;
+  // Late nodes that an exchange is done for, and when they may count on that.
+  using Due = std::pair<double, NodeId>;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> slack_;
   int64_t held_ = 0;
   ByNode<QueueId> queue_;
   ByNode<char> sole_;  // with EarlyOperands::sole: those

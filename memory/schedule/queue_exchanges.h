@@ -10,6 +10,7 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "core/program.h"
 
@@ -33,10 +34,14 @@ struct QueueOptions {
   // Over it, compute waits for the exchange that is under way, and none begins whose results are
   // more than its operands; one alone may hold more.
   int64_t most_held = kAnyBytes;
+  // Readers of an exchange stand so much later than it is expected to end, in parts of its time:
+  // queues run in order, and an exchange that is late holds up all that stands behind its reader.
+  double slack = 0;
 };
 struct QueuedProgram {
   Program program;
-  double step_ms = 0;  // as simulated
+  double step_ms = 0;         // as simulated, slack included
+  std::vector<NodeId> order;  // of the new program's nodes, the numbers in the old one
 };
 // `node_ms`: what each node takes.
 QueuedProgram queue_exchanges(const Program& program, const ByNode<double>& node_ms,
