@@ -303,7 +303,8 @@ Compiled compile(Program program, KernelCache& cache, const StateLayout& layout,
   share(out, passed.workspace, options);
   if (options.dynamic.manager == Manager::fixed) {
     place(out, layout, options);
-    if (options.exchange_device) queue_exchanges_of(out, cache, layout, options);
+    const auto placed = [&](const Compiled& c) { return plan_passed(c, layout, options); };
+    if (options.exchange_device) queue_exchanges_of(out, cache, options, placed);
   } else {
     manage_step(out, cache, layout, options);
   }

@@ -11,7 +11,6 @@
 
 #include "core/clock.h"
 #include "core/verify.h"
-#include "memory/compile.h"
 #include "memory/pass.h"
 #include "memory/price/exchange_times.h"
 #include "memory/schedule/queue_exchanges.h"
@@ -96,8 +95,8 @@ std::string note_of(const Program& program, const DeviceProfile& device, const S
 
 }  // namespace
 
-void queue_exchanges_of(Compiled& step, KernelCache& cache, const StateLayout& layout,
-                        const CompileOptions& options) {
+void queue_exchanges_of(Compiled& step, KernelCache& cache, const CompileOptions& options,
+                        const std::function<Plan(const Compiled&)>& place) {
   if (exchanged_bytes(step.program) == 0) return;
   const Clock::time_point start = Clock::now();
   const DeviceProfile& device = *options.exchange_device;
@@ -116,7 +115,7 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const StateLayout& l
   while (QueuedStep* const best = best_of(left, most_ms, times.step_ms, limit, peak)) {
     Compiled made;
     made.program = best->passed->program, made.storages = best->storages;
-    made.plan = plan_passed(made, layout, options);
+    made.plan = place(made);
     if (made.plan.device().bytes > limit) {
       std::erase(left, best);
       continue;
