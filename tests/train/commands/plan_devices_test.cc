@@ -30,8 +30,7 @@ class PlanDevices : public PlanRun {
 };
 
 TEST_F(PlanDevices, SaysWhatExchangesTake) {
-  const auto json =
-      plan({"--devices", "4", "--link", "pcie3", "--set", "train.bucket=64KiB"});
+  const auto json = plan({"--devices", "4", "--link", "pcie3", "--set", "train.bucket=64KiB"});
   const auto& d = json["devices"];
   EXPECT_EQ(d["ranks"], 4);
   EXPECT_EQ(d["per_node"], 4);
@@ -46,8 +45,8 @@ TEST_F(PlanDevices, SaysWhatExchangesTake) {
   EXPECT_GT(exposed, 0);
   const double all = d["communication_ms"].get<double>();
   EXPECT_LT(exposed, 0.7 * all) << "the rest is hidden";
-  const auto plain = plan({"--devices", "4", "--link", "pcie3", "--set", "train.link=none",
-                           "--set", "train.bucket=64KiB"});
+  const auto plain = plan({"--devices", "4", "--link", "pcie3", "--set", "train.link=none", "--set",
+                           "train.bucket=64KiB"});
   EXPECT_NEAR(plain["devices"]["exposed_ms"].get<double>(), all, 1e-9);
   EXPECT_NEAR(plain["time"]["step_ms"].get<double>() - step, all - exposed, 1e-6 * step);
   const DeviceProfile card = load_profile("v100_16");
