@@ -51,9 +51,11 @@ int64_t choose_bucket(const Task& task, const Config& config, std::pair<int64_t,
 }
 
 Config with_bucket(Config config, const Task& task, std::pair<int64_t, int64_t> lengths,
-                   KernelCache& kernels, const CompileOptions& options) {
+                   KernelCache& kernels, const CompileOptions& options, Group* group) {
   if (config.ranks == 1 || *config.train.bucket != "auto") return config;
-  config.train.bucket = as_option(choose_bucket(task, config, lengths, kernels, options));
+  int64_t size = choose_bucket(task, config, lengths, kernels, options);
+  if (group) size = share_among(*group, size)[0];
+  config.train.bucket = as_option(size);
   return config;
 }
 

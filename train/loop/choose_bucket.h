@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/prepare.h"
+#include "core/ranks/group.h"
 #include "memory/compiled.h"
 #include "train/loop/task.h"
 
@@ -16,8 +17,9 @@ namespace pal {
 int64_t choose_bucket(const Task& task, const Config& config, std::pair<int64_t, int64_t> lengths,
                       KernelCache& kernels, CompileOptions options);
 
-// The configuration with the size in the place of auto; of one rank as it is.
+// The configuration with the size in the place of auto; of one rank as it is. `group`: the ranks of
+// a run, which all call it and take what the first has chosen: others may have another processor.
 Config with_bucket(Config config, const Task& task, std::pair<int64_t, int64_t> lengths,
-                   KernelCache& kernels, const CompileOptions& options);
+                   KernelCache& kernels, const CompileOptions& options, Group* group = nullptr);
 
 }  // namespace pal

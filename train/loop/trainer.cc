@@ -66,7 +66,7 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
       watch_(programs_.device().accelerator,
              *config_.train.log_every * steps_.update().per_rank()) {
   config_ = with_bucket(std::move(config_), *task_, longest_lengths(), programs_.kernels(),
-                        programs_.options());
+                        programs_.options(), args.group.get());
   if (sharded_.divides_weights()) {
     // Validation and decoding are recorded with whole weights.
     const int64_t ranks = config_.ranks, bytes = bucket_bytes(config_.train);

@@ -13,6 +13,8 @@
 #include "train/images/image_models.h"
 #include "train/images/image_task.h"
 #include "train/loop/checkpoint.h"
+#include "train/loop/choose_bucket.h"
+#include "train/loop/exchange_device.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal::test {
@@ -213,6 +215,32 @@ TEST_F(Ranks, HaveAQueueForExchangesWhereThatIsFaster) {
       EXPECT_EQ(queues("none"), 1) << shard;
     }
   });
+}
+
+// Of two machines the second takes its exchanges for far slower than they are.
+TEST_F(Ranks, TakeTheBucketOfTheFirst) {
+  std::vector<std::string> own(2), all(2);
+  test::as_ranks(2, [&](const std::shared_ptr<Group>& group) {
+    const TrainArgs a = args("bucket", {"model.hidden=400"}, group);
+    const auto task = make_task(a);
+    Device device = cpu_device(1);
+    device.group = group;
+    CompileOptions options;
+    options.exchange_device = exchange_device(a.config, device, nullptr);
+    const auto rank = size_t(group->rank());
+    if (rank == 1) {
+      Links links = *options.exchange_device->links;
+      links.inside.latency = 1;
+      options.exchange_device->links = std::make_shared<const Links>(links);
+    }
+    KernelCache kernels(device);
+    const auto lengths = task->bucket_lengths(0);
+    own[rank] = *with_bucket(a.config, *task, lengths, kernels, options).train.bucket;
+    all[rank] = *with_bucket(a.config, *task, lengths, kernels, options, group.get()).train.bucket;
+  });
+  EXPECT_NE(own[0], own[1]);
+  EXPECT_EQ(all[0], own[0]);
+  EXPECT_EQ(all[1], own[0]);
 }
 
 TEST_F(Ranks, TakeALinkThatIsNamedOrMeasured) {
