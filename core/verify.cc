@@ -61,7 +61,7 @@ void check_collectives(const Program& p) {
     const bool waits =
         last == kNone || std::find(node.waits.begin(), node.waits.end(), last) != node.waits.end();
     // Once there are several queues no pass reorders one.
-    const bool follows = queues > 1 && p.node(last).queue == node.queue;
+    const bool follows = last != kNone && queues > 1 && p.node(last).queue == node.queue;
     if (!waits && !follows) {
       fail(p, n, "does not wait for node " + std::to_string(last) + ", the collective before it");
     }

@@ -110,9 +110,14 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const CompileOptions
   std::vector<QueuedStep> all = queued_steps(step.program, times.node_ms);
   std::vector<QueuedStep*> left;
   for (QueuedStep& each : all) left.push_back(&each);
-  const double most_ms = times.step_ms * (1 - kLeastGain);
+  // By the same clock as theirs: queues in order, copies that do not slow each other down.
+  const double now_ms = step_ms_of(step.program, times.node_ms);
+  const double most_ms = now_ms * (1 - kLeastGain);
+  // A peak is of this program's bytes alone, the limit also of state that it does not carry.
+  const int64_t own = peak_of(step.storages, lifetimes_of(step.program, step.storages)).bytes;
+  const int64_t most_peak = limit - std::max<int64_t>(0, step.plan.device().lower_bound - own);
   const auto peak = [&](QueuedStep& s) { find_peak(s, cache, options); };
-  while (QueuedStep* const best = best_of(left, most_ms, times.step_ms, limit, peak)) {
+  while (QueuedStep* const best = best_of(left, most_ms, now_ms, most_peak, peak)) {
     Compiled made;
     made.program = best->passed->program, made.storages = best->storages;
     made.plan = place(made);
@@ -124,7 +129,7 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const CompileOptions
     check_plan(made.program, made.storages, made.plan);
     report.note = note_of(made.program, device, made.storages);
     report.after_bytes = made.plan.device().bytes;
-    report.added_ms = best->queued.step_ms - times.step_ms;
+    report.added_ms = best->queued.step_ms - now_ms;
     step.kernels = std::move(best->passed->kernels);
     step.program = std::move(made.program), step.storages = std::move(made.storages);
     step.plan = std::move(made.plan);

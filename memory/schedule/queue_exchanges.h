@@ -34,13 +34,13 @@ struct QueueOptions {
   // Over it, compute waits for the exchange that is under way, and none begins whose results are
   // more than its operands; one alone may hold more.
   int64_t most_held = kAnyBytes;
-  // Readers of an exchange stand so much later than it is expected to end, in parts of its time:
+  // Late readers of an exchange stand so much behind its expected end, in parts of its time:
   // queues run in order, and an exchange that is late holds up all that stands behind its reader.
   double slack = 0;
 };
 struct QueuedProgram {
   Program program;
-  double step_ms = 0;         // as simulated, slack included
+  double step_ms = 0;         // as simulated, with the slack
   std::vector<NodeId> order;  // of the new program's nodes, the numbers in the old one
 };
 // `node_ms`: what each node takes.

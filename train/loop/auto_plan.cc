@@ -57,13 +57,14 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
   }
   plan.chosen = size_t(chosen - front.points.data());
   CompileOptions options = chosen->options;
-  // A queue for exchanges may take what the budget leaves.
+  // A queue for exchanges may take some of what the budget leaves; passes are those of the point.
   const bool queue = options.exchange_device && chosen->bytes <= limits.device;
-  if (queue) options.budget = limits.device, options.must_fit = false;
+  if (queue) options.exchange_device->capacity = limits.device;
   plan.step = compile(recorded, kernels, layout, options);
   const int64_t bytes = plan.step.plan.device().bytes;
   return (queue ? bytes <= limits.device : bytes == chosen->bytes) &&
-         plan.step.plan.host().bytes == chosen->host;
+         (queue ? plan.step.plan.host().bytes <= limits.host
+                : plan.step.plan.host().bytes == chosen->host);
 }
 
 AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,

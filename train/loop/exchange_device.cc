@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "core/accelerator.h"
 #include "core/ranks/device_group.h"
 #include "train/config/links.h"
 #include "train/config/profile.h"
@@ -14,7 +15,10 @@
 namespace pal {
 namespace {
 
-constexpr LinkTrial kShortTrial{.seconds = 0, .many = 1 << 20};
+// As many bytes of a rank's piece as leave its whole small.
+LinkTrial short_trial(int64_t ranks) {
+  return {.seconds = 0, .many = std::min<int64_t>(1 << 20, (64 << 20) / ranks)};
+}
 
 // Of a processor that is not measured, so that exchanges are arranged for about the right
 // computation: what a core of the last ten years does at the least.
@@ -37,8 +41,8 @@ DeviceProfile device_of_rank(const Device& device) {
 
 Links measured_links(const Device& device) {
   Group& group = *device.group;
-  const Link link = device.device_group ? measure_device_link(device, kShortTrial)
-                                        : measure_link(group, kShortTrial);
+  const Link link = device.device_group ? measure_device_link(device, short_trial(group.size()))
+                                        : measure_link(group, short_trial(group.size()));
   return {.ranks = group.size(), .per_node = group.size(), .inside = link};
 }
 
@@ -72,6 +76,8 @@ std::optional<DeviceProfile> exchange_device(const Config& config, const Device&
     }
   }
   DeviceProfile out = device_of_rank(device);
+  // What is free now, beside the context and what carries the exchanges.
+  if (device.accelerator) out.capacity = device.accelerator->free_bytes();
   out.links = std::make_shared<const Links>(links);
   return out;
 }

@@ -10,9 +10,9 @@
 
 namespace pal {
 
-// By train.link: named, or measured now, which all ranks do together; what one measures is what all
-// go by. None where there is one rank, or where exchanges are to stay among the computation. `said`
-// is told of the link.
+// By train.link: named, or measured now, which all ranks do together; the slowest rank's times are
+// what all go by. None where there is one rank, or where exchanges are to stay among the
+// computation. `said` is told of the link.
 std::optional<DeviceProfile> exchange_device(const Config& config, const Device& device,
                                              std::string* said);
 

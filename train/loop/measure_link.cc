@@ -54,7 +54,7 @@ Link fitted(const std::string& carrier, int64_t ranks, int64_t many_bytes, F tim
   const auto others = double(ranks - 1);
   Link link{.name = carrier + ", " + std::to_string(ranks) + " ranks"};
   link.latency = few / others;
-  link.rate = others * double(many_bytes - kFew) / std::max(many - few, 1e-9);
+  link.rate = others * double(many_bytes - kFew) / std::max(many - few, many / 10);
   return link;
 }
 

@@ -30,13 +30,6 @@ Device device_of(const TrainArgs& args, std::string* said) {
   return device;
 }
 
-ProgramSet programs_of(const TrainArgs& args, const PoolShare& share, std::string* said) {
-  const Device device = device_of(args, said);
-  CompileOptions options = run_options(args.config.memory);
-  options.exchange_device = exchange_device(args.config, device, said);
-  return {std::move(options), device, share};
-}
-
 // A plan that is only shown has no steps to time, and a shared pool's steps have their own clocks.
 // Of several ranks the first times: the file is one.
 std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share) {
@@ -50,6 +43,17 @@ std::string as_all_are_told(Config config) {
   config.memory.host_budget = std::nullopt;
   if (auto* images = std::get_if<ImageConfig>(&config.data)) images->workers = std::nullopt;
   return dump_config(config);
+}
+
+ProgramSet programs_of(const TrainArgs& args, const PoolShare& share, std::string* said) {
+  const Device device = device_of(args, said);
+  // Before they exchange anything that depends on it.
+  if (args.group) {
+    RankTalk(args.group).require_alike({{"the configuration", as_all_are_told(args.config)}});
+  }
+  CompileOptions options = run_options(args.config.memory);
+  options.exchange_device = exchange_device(args.config, device, said);
+  return {std::move(options), device, share};
 }
 
 }  // namespace
@@ -110,8 +114,7 @@ std::pair<int64_t, int64_t> Trainer::longest_lengths() const {
 // Ranks that differ would wait for each other, or train different weights.
 void Trainer::check_alike() {
   ranks_.require_alike(
-      {{"the configuration", as_all_are_told(args_.config)},
-       {"the machine: processor, device, libraries", numerics_of(programs_.device())},
+      {{"the machine: processor, device, libraries", numerics_of(programs_.device())},
        {"the data and their place in it", state_.position},
        {"the step they go on from", std::to_string(state_.step)},
        {"the values that they round", rounding_of(largest().program())},
