@@ -33,7 +33,8 @@ constexpr double kMoreBytes = 0.1;
 
 // A way to have a queue, and what it comes to, once that has been asked for.
 struct QueuedStep {
-  QueuedProgram queued;
+  Program program;
+  double step_ms = 0;
   std::optional<Passed> passed;
   Storages storages;
   int64_t peak = 0;
@@ -45,11 +46,12 @@ std::vector<QueuedStep> queued_steps(const Program& program, const ByNode<double
     const int64_t most = part == 1 ? kAnyBytes : exchanged_bytes(program) / part;
     for (const EarlyOperands early :
          {EarlyOperands::none, EarlyOperands::sole, EarlyOperands::all}) {
-      out.push_back({queue_exchanges(program, node_ms,
-                                     {.early = early, .most_held = most, .slack = kSlack})});
+      QueuedProgram queued =
+          queue_exchanges(program, node_ms, {.early = early, .most_held = most, .slack = kSlack});
       ByNode<double> ms;
-      for (const NodeId n : out.back().queued.order) ms.push_back(node_ms[n]);
-      out.back().queued.step_ms = step_ms_of(out.back().queued.program, ms);
+      for (const NodeId n : queued.order) ms.push_back(node_ms[n]);
+      const double step_ms = step_ms_of(queued.program, ms);
+      out.push_back({std::move(queued.program), step_ms});
     }
   }
   return out;
@@ -57,7 +59,7 @@ std::vector<QueuedStep> queued_steps(const Program& program, const ByNode<double
 
 void find_peak(QueuedStep& step, KernelCache& cache, const CompileOptions& options) {
   if (step.passed) return;
-  step.passed = prepared(std::move(step.queued.program), cache);
+  step.passed = prepared(std::move(step.program), cache);
   const Program& p = step.passed->program;
   step.storages = assign_storages(p, step.passed->workspace, storage_options(options));
   step.peak = peak_of(step.storages, lifetimes_of(p, step.storages)).bytes;
@@ -67,16 +69,15 @@ void find_peak(QueuedStep& step, KernelCache& cache, const CompileOptions& optio
 // Null: there are none.
 QueuedStep* best_of(std::vector<QueuedStep*>& steps, double most_ms, double now_ms, int64_t limit,
                     const std::function<void(QueuedStep&)>& find_peak) {
-  std::sort(steps.begin(), steps.end(), [](const QueuedStep* a, const QueuedStep* b) {
-    return a->queued.step_ms < b->queued.step_ms;
-  });
+  std::sort(steps.begin(), steps.end(),
+            [](const QueuedStep* a, const QueuedStep* b) { return a->step_ms < b->step_ms; });
   QueuedStep* best = nullptr;
   for (QueuedStep* s : steps) {
-    if (s->queued.step_ms > most_ms) break;
+    if (s->step_ms > most_ms) break;
     find_peak(*s);
     if (s->peak > limit) continue;
     if (!best) {
-      const double fastest = s->queued.step_ms;
+      const double fastest = s->step_ms;
       most_ms = std::min(most_ms, fastest + kNearlyFastest * (now_ms - fastest));
     }
     if (!best || s->peak < best->peak) best = s;
@@ -129,7 +130,7 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const CompileOptions
     check_plan(made.program, made.storages, made.plan);
     report.note = note_of(made.program, device, made.storages);
     report.after_bytes = made.plan.device().bytes;
-    report.added_ms = best->queued.step_ms - now_ms;
+    report.added_ms = best->step_ms - now_ms;
     step.kernels = std::move(best->passed->kernels);
     step.program = std::move(made.program), step.storages = std::move(made.storages);
     step.plan = std::move(made.plan);

@@ -19,8 +19,6 @@ namespace {
 
 bool is_exchange(const Node& node) { return node.op->collective; }
 
-bool is_update_of_state(const Node& node) { return node.phase == Phase::update; }
-
 // What exchanges hold.
 class ExchangedBytes {
  public:
@@ -97,8 +95,7 @@ class StepSimulation {
       now = next->ends;
       end(*next);
     }
-    for (const Lane& lane : lanes_) now = std::max(now, lane.ends);  // of those that still run
-    return {written(), now, order_};
+    return {written(), order_};
   }
 
  private:
@@ -193,7 +190,7 @@ class StepSimulation {
     }
     for (NodeId n = program_.node_count(); n-- > 0;) {
       const Node& node = program_.node(n);
-      const bool ends_here = is_exchange(node) || is_update_of_state(node);
+      const bool ends_here = is_exchange(node) || node.phase == Phase::update;
       const bool is_late = ends_here || (behind[n] && !leads_on[n]);
       late_[n] = behind[n] && is_late;
       if (!is_late) each_maker(n, [&](NodeId maker) { leads_on[maker] = 1; });
@@ -273,8 +270,8 @@ class StepSimulation {
     }
     for (NodeId n : program_.nodes.ids()) {
       if (is_exchange(program_.node(n))) continue;
-      if (turn_[n] ==
-          kNoExchange) {  // no exchange waits for it: behind those beside which it can run
+      if (turn_[n] == kNoExchange) {
+        // No exchange waits for it: it comes behind those beside which it can run.
         turn_[n] = 1;
         for (const NodeId b : before_[n]) turn_[n] = std::max(turn_[n], turn_[b] | 1);
       }

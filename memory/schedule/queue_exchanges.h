@@ -40,7 +40,6 @@ struct QueueOptions {
 };
 struct QueuedProgram {
   Program program;
-  double step_ms = 0;         // as simulated, with the slack
   std::vector<NodeId> order;  // of the new program's nodes, the numbers in the old one
 };
 // `node_ms`: what each node takes.

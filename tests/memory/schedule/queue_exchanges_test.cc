@@ -27,15 +27,22 @@ ByNode<double> timed(const std::vector<double>& ms) {
   return out;
 }
 
-// Checks the new program, and that it takes as long as was simulated when queues run in order.
-QueuedProgram queued(const Program& p, const std::vector<double>& ms, QueueOptions options = {}) {
-  QueuedProgram out = queue_exchanges(p, timed(ms), options);
-  EXPECT_NO_THROW(verify(out.program));
-  EXPECT_EQ(out.program.nodes.size(), p.nodes.size());
-  for (const Node& node : out.program.nodes) {
+// What the new program takes when its queues run in order.
+struct Queued {
+  Program program;
+  double step_ms = 0;
+};
+Queued queued(const Program& p, const std::vector<double>& ms, QueueOptions options = {}) {
+  QueuedProgram made = queue_exchanges(p, timed(ms), options);
+  EXPECT_NO_THROW(verify(made.program));
+  EXPECT_EQ(made.program.nodes.size(), p.nodes.size());
+  for (const Node& node : made.program.nodes) {
     EXPECT_EQ(node.queue == kExchangeQueue, node.op->collective);
   }
-  return out;
+  std::vector<double> in_order;
+  for (const NodeId n : made.order) in_order.push_back(ms[size_t(n)]);
+  const double step_ms = step_ms_of(made.program, timed(in_order));
+  return {std::move(made.program), step_ms};
 }
 
 // Names of operators in their order, without exchanges.
@@ -54,7 +61,7 @@ TEST(QueueExchanges, TheRestGoesOnMeanwhile) {
   Val c = tanh(tanh(a));              // 2, 3: 2 ms each
   b.output("y", pal::add(sum, c));    // 4: 1 ms
   const Program p = b.take();
-  const QueuedProgram out = queued(p, {1, 5, 2, 2, 1});
+  const Queued out = queued(p, {1, 5, 2, 2, 1});
   EXPECT_EQ(out.step_ms, 7) << "1, the exchange, 1";
   const NodeId last = NodeId(p.node_count() - 1);
   ASSERT_EQ(out.program.node(last).waits.size(), 1U);
@@ -83,7 +90,7 @@ TEST(QueueExchanges, AGatherOfStateWaitsForReadersOnOtherQueues) {
   assign(w, kept);                                       // 1: 1 ms
   gather_state({Val{&b, b.program().state[0].end}}, 2);  // 2: 1 ms
   const Program p = b.take();
-  const QueuedProgram out = queued(p, {9, 1, 1});
+  const Queued out = queued(p, {9, 1, 1});
   EXPECT_EQ(out.step_ms, 11);
   EXPECT_EQ(out.program.node(2).waits, std::vector<NodeId>{1});
 }
@@ -111,7 +118,7 @@ TEST(QueueExchanges, OperandsAreMadeEarly) {
   b.output("y", pal::add(sum, c));    // 6: 1 ms
   const Program p = b.take();
   const std::vector<double> ms{1, 2, 2, 2, 1, 6, 1};
-  const QueuedProgram early = queued(p, ms), late = queued(p, ms, {.early = EarlyOperands::none});
+  const Queued early = queued(p, ms), late = queued(p, ms, {.early = EarlyOperands::none});
   EXPECT_EQ(late.step_ms, 15) << "8, the exchange, 1";
   EXPECT_EQ(early.step_ms, 9) << "2, the exchange, 1";
   EXPECT_EQ(queued(p, ms, {.early = EarlyOperands::sole}).step_ms, 9);
@@ -133,7 +140,7 @@ TEST(QueueExchanges, TheFirstExchangesOperandsComeFirst) {
   const Program p = b.take();
   const std::vector<double> ms{3, 3, 1, 1, 4, 1, 1, 1};
   EXPECT_EQ(queued(p, ms, {.early = EarlyOperands::sole}).step_ms, 14) << "8, 4, 1, 1";
-  const QueuedProgram out = queued(p, ms);
+  const Queued out = queued(p, ms);
   EXPECT_EQ(out.step_ms, 11) << "2, 6, 1, 1, 1";
   EXPECT_EQ(computed(out.program), "tanh tanh relu relu add add ");
 }
@@ -151,7 +158,7 @@ TEST(QueueExchanges, WhatRunsAgainKeepsItsPlace) {
   Builder::Within phase(b, Phase::backward);
   b.output("y", pal::add(all_reduce({pal::add(a, a)}, 2)[0], c));  // 4, 5, 6
   p = b.take();
-  const QueuedProgram out = queued(p, {1, 1, 1, 1, 1, 1, 1});
+  const Queued out = queued(p, {1, 1, 1, 1, 1, 1, 1});
   EXPECT_EQ(computed(out.program), computed(p));
 }
 
@@ -182,6 +189,24 @@ TEST(QueueExchanges, GathersKeepToTheLimit) {
   EXPECT_EQ(queued(p, ms, {.most_held = 0}).step_ms, 25) << "the next begins with the reader";
 }
 
+// A reader that stands right where its exchange is expected to end holds up what is behind it when
+// the exchange is late.
+TEST(QueueExchanges, LateReadersStandWithSlack) {
+  Builder b;
+  Builder::Within phase(b, Phase::backward);
+  Val x = b.input("x", {{8}});
+  b.output("sum", tanh(all_reduce({x}, 2)[0]));  // 0: 3.5 ms, 1: 1 ms
+  Val far = x;
+  for (int i = 0; i < 8; ++i) far = relu(far);  // 2 to 9: 1 ms each
+  b.output("far", far);
+  const Program p = b.take();
+  const std::vector<double> ms{3.5, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const std::string r = "relu ";
+  EXPECT_EQ(computed(queued(p, ms).program), r + r + r + r + "tanh " + r + r + r + r);
+  EXPECT_EQ(computed(queued(p, ms, {.slack = 0.5}).program),
+            r + r + r + r + r + r + "tanh " + r + r);
+}
+
 // Copies have their queues already, and keep their order.
 TEST(QueueExchanges, StandBesideCopies) {
   Builder b;
@@ -193,7 +218,6 @@ TEST(QueueExchanges, StandBesideCopies) {
   p.node(2).queue = 1, p.node(2).waits = {0}, p.node(3).waits = {2};
   const QueuedProgram out = queue_exchanges(p, timed({1, 5, 4, 1}));
   EXPECT_NO_THROW(verify(out.program));
-  EXPECT_EQ(out.step_ms, 7);
   EXPECT_EQ(out.program.node(3).waits.size(), 2U) << "one on each other queue";
 }
 
@@ -244,20 +268,10 @@ TEST(QueueExchanges, RandomStepsLieBetweenTheBounds) {
     for (const EarlyOperands early :
          {EarlyOperands::none, EarlyOperands::sole, EarlyOperands::all}) {
       for (const int64_t limit : limits) {
-        const QueuedProgram out = queued(p, ms, {.early = early, .most_held = limit});
+        const Queued out = queued(p, ms, {.early = early, .most_held = limit});
         EXPECT_LE(out.step_ms, exchanges + others);
         EXPECT_GE(out.step_ms, std::max({exchanges, others, longest}));
         EXPECT_EQ(exchanged(out.program), exchanged(p));
-        // The same nodes, and queues that run in order take as long.
-        std::vector<double> sorted = ms;
-        ByNode<double> again;
-        for (const Node& node : out.program.nodes) {
-          for (NodeId n : p.nodes.ids()) {
-            if (p.node(n).out == node.out) again.push_back(ms[size_t(n)]);
-          }
-        }
-        ASSERT_EQ(again.size(), ms.size());
-        EXPECT_LE(step_ms_of(out.program, again), out.step_ms + 1e-9);
       }
     }
   }
