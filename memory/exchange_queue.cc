@@ -105,7 +105,9 @@ void queue_exchanges_of(Compiled& step, KernelCache& cache, const CompileOptions
   const int64_t before = step.plan.device().bytes;
   auto unasked = int64_t((1 + kMoreBytes) * double(before));
   if (device.capacity > 0) unasked = std::min(unasked, device.capacity);
-  const int64_t limit = std::max(options.budget.value_or(unasked), before);
+  const std::optional<int64_t> budget =
+      options.exchange_budget ? options.exchange_budget : options.budget;
+  const int64_t limit = std::max(budget.value_or(unasked), before);
   PassReport report{.name = "queue_exchanges", .before_bytes = before, .after_bytes = before};
   report.note = "exchanges stay in the queue of the computation";
   std::vector<QueuedStep> all = queued_steps(step.program, times.node_ms);

@@ -122,6 +122,18 @@ FusedPattern gradient_over_ranks(SpecSpan in, const Attrs& attrs, int64_t ranks)
   return out;
 }
 
+// Of operators that take mean and variance as operands.
+std::vector<Example> examples_of_statistics() {
+  return {
+      {.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4)), .attrs = FrameNormAttrs{}},
+      {.operands = frame_operands({5, 111, 150}, 1, 4, lengths(5, 0, 111)),
+       .attrs = FrameNormAttrs{0.1f, true}},
+      {.operands = frame_operands({4, 3, 24}, 1, 4, lengths(3, 0, 4), DType::bf16),
+       .attrs = FrameNormAttrs{}},
+      {.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4), DType::f16),
+       .attrs = FrameNormAttrs{}}};
+}
+
 }  // namespace
 
 const OpDef frame_norm_op{
@@ -195,14 +207,7 @@ const OpDef frame_norm_apply_op{
     .cost = norm_cost<3, 2>,
     .cpu = {.run = run_apply, .prepare = prepare_channels},
     .cuda = &frame_norm_apply_cuda,
-    .examples = {{.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4)),
-                  .attrs = FrameNormAttrs{}},
-                 {.operands = frame_operands({5, 111, 150}, 1, 4, lengths(5, 0, 111)),
-                  .attrs = FrameNormAttrs{0.1f, true}},
-                 {.operands = frame_operands({4, 3, 24}, 1, 4, lengths(3, 0, 4), DType::bf16),
-                  .attrs = FrameNormAttrs{}},
-                 {.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4), DType::f16),
-                  .attrs = FrameNormAttrs{}}},
+    .examples = examples_of_statistics(),
 };
 
 const OpDef frame_norm_infer_op{
@@ -215,14 +220,7 @@ const OpDef frame_norm_infer_op{
     .shares = {{0, 0}},
     .cpu = {.run = run_infer, .prepare = prepare_channels},
     .cuda = &frame_norm_infer_cuda,
-    .examples = {{.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4)),
-                  .attrs = FrameNormAttrs{}},
-                 {.operands = frame_operands({5, 111, 150}, 1, 4, lengths(5, 0, 111)),
-                  .attrs = FrameNormAttrs{0.1f, true}},
-                 {.operands = frame_operands({4, 3, 24}, 1, 4, lengths(3, 0, 4), DType::bf16),
-                  .attrs = FrameNormAttrs{}},
-                 {.operands = frame_operands({4, 3, 5}, 1, 4, lengths(3, 0, 4), DType::f16),
-                  .attrs = FrameNormAttrs{}}},
+    .examples = examples_of_statistics(),
 };
 
 FrameNorm frame_norm(Val x, Val gamma, Val beta, Val lengths, FrameNormAttrs attrs) {

@@ -12,6 +12,7 @@
 #include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/compile.h"
+#include "memory/exchange_queue.h"
 #include "ops/elementwise/activations.h"
 #include "ops/exchange/exchange.h"
 #include "ops/products/matmul.h"
@@ -133,6 +134,32 @@ TEST(Exchanges, AQueueIsNeverSlowerAndNeverOverTheBudget) {
   }
   EXPECT_GT(queued, 10);
   EXPECT_GT(fell_back, 0) << "no budget was in the way";
+}
+
+TEST(Exchanges, AQueueIsKeptForAGainAndWhereItsPlanFits) {
+  const Program recorded = exchanging_step(8, false, 2);
+  KernelCache cache(cpu_device(1));
+  CompileOptions options;
+  options.exchange_device = joined_by(1e8);
+  const auto queues = [&] {
+    return queue_count(compile(recorded, cache, StateLayout(recorded), options).program);
+  };
+  EXPECT_EQ(queues(), 4);
+  options.exchange_device->vector = 1e6;  // next to it exchanges take next to nothing
+  EXPECT_EQ(queues(), 1);
+  // A plan that is larger than its peak promised.
+  options.exchange_device.reset();
+  Compiled step = compile(recorded, cache, StateLayout(recorded), options);
+  options.exchange_device = joined_by(1e8);
+  int placed = 0;
+  queue_exchanges_of(step, cache, options, [&](const Compiled& made) {
+    ++placed;
+    Plan plan = make_plan(made.program, made.storages, StateLayout(recorded));
+    plan.regions[region_of(Space::device)].bytes *= 2;
+    return plan;
+  });
+  EXPECT_GT(placed, 1) << "others are tried";
+  EXPECT_EQ(queue_count(step.program), 1);
 }
 
 }  // namespace

@@ -57,9 +57,9 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
   }
   plan.chosen = size_t(chosen - front.points.data());
   CompileOptions options = chosen->options;
-  // A queue for exchanges may take some of what the budget leaves; passes are those of the point.
+  // A queue for exchanges may take what the budget leaves; passes are those of the point.
   const bool queue = options.exchange_device && chosen->bytes <= limits.device;
-  if (queue) options.exchange_device->capacity = limits.device;
+  if (queue) options.exchange_budget = limits.device;
   plan.step = compile(recorded, kernels, layout, options);
   const int64_t bytes = plan.step.plan.device().bytes;
   return (queue ? bytes <= limits.device : bytes == chosen->bytes) &&

@@ -81,6 +81,19 @@ TEST(QueueExchanges, AnUpdateWaitsForReadersOfWhatItWrites) {
   EXPECT_EQ(queued(b.take(), {1, 1, 0, 10, 1, 3}).step_ms, 16) << "w is read at 12, written after";
 }
 
+// Of updates only those behind an exchange run when they can.
+TEST(QueueExchanges, OtherUpdatesKeepTheirPlace) {
+  Builder b;
+  Val w = b.state("w", {{8}}, Role::weight);
+  Val x = b.input("x", {{8}});
+  Val sum = all_reduce({x}, 2)[0];              // 0
+  b.output("y", pal::add(relu(relu(x)), sum));  // 1, 2, 3
+  assign(w, x);                                 // 4
+  const Program p = b.take();
+  const EarlyOperands none = EarlyOperands::none;
+  EXPECT_EQ(computed(queued(p, {1, 1, 1, 1, 1}, {.early = none}).program), computed(p));
+}
+
 // A gather of new weights writes where an exchange and a node read before.
 TEST(QueueExchanges, AGatherOfStateWaitsForReadersOnOtherQueues) {
   Builder b;

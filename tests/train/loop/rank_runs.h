@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -88,6 +89,16 @@ class Ranks : public testing::Test {
       found.push_back(text);
     }
     return found;
+  }
+  // The bytes of a run's largest plan.
+  int64_t planned(const std::string& out) const {
+    std::ifstream in(dir_ / out / "metrics.jsonl");
+    int64_t most = 0;
+    for (std::string line; std::getline(in, line);) {
+      const auto row = nlohmann::json::parse(line);
+      if (row["event"] == "plan") most = std::max(most, row["total_bytes"].get<int64_t>());
+    }
+    return most;
   }
   // Of one rank and of each of these, with the same options; of the last also where weights are
   // divided.

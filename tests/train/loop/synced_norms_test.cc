@@ -257,12 +257,7 @@ TEST_F(SyncedRuns, LibrarySumsAreNear) {
 TEST_F(SyncedRuns, HaveOneResultWithinABudget) {
   const Sets sets{"train.batch_size=32", "train.steps=2"};
   run("plain", 2, with(sets));
-  std::ifstream in(dir_ / "plain/metrics.jsonl");
-  int64_t most = 0;
-  for (std::string line; std::getline(in, line);) {
-    const auto row = nlohmann::json::parse(line);
-    if (row["event"] == "plan") most = std::max(most, row["total_bytes"].get<int64_t>());
-  }
+  const int64_t most = planned("plain");
   ASSERT_GT(most, 0);
   for (const char* shard : {"none", "weights"}) {
     Sets within = sets;
