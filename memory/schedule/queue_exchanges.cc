@@ -78,12 +78,14 @@ class StepSimulation {
     }
     double now = 0;
     while (order_.size() < program_.nodes.size()) {
-      for (Lane& lane : lanes_) start_next(lane, now, false);
+      // Exchanges first: whether others may go on depends on the one that is under way.
+      for (size_t q = lanes_.size(); q-- > 0;) start_next(lanes_[q], now, false);
       Lane* next = first_to_end();
       if (!slack_.empty() && (!next || slack_.top().first <= next->ends)) {
         now = slack_.top().first;
-        release(slack_.top().second);
-        slack_.pop();
+        for (; !slack_.empty() && slack_.top().first <= now; slack_.pop()) {
+          release(slack_.top().second);
+        }
         continue;
       }
       // Over the limit with nothing under way: the limit gives in.

@@ -220,6 +220,41 @@ TEST(QueueExchanges, LateReadersStandWithSlack) {
             r + r + r + r + r + r + "tanh " + r + r);
 }
 
+// Gradients that are made while an exchange is on its way wait for it: with a limit they are not
+// made until it is over.
+TEST(QueueExchanges, OperandsKeepToTheLimit) {
+  Builder b;
+  Builder::Within phase(b, Phase::backward);
+  Val x = b.input("x", {{64}});
+  std::vector<double> ms;
+  for (int i = 0; i < 5; ++i) {
+    x = tanh(x);
+    b.output("y" + std::to_string(i), all_reduce({x}, 2)[0]);
+    ms.insert(ms.end(), {1, 4});
+  }
+  const Program p = b.take();
+  const auto most_waiting = [](const Program& q) {
+    int waiting = 0, most = 0;
+    for (const Node& node : q.nodes) most = std::max(most, waiting += node.op->collective ? -1 : 1);
+    return most;
+  };
+  EXPECT_EQ(most_waiting(queued(p, ms).program), 4);
+  EXPECT_EQ(most_waiting(queued(p, ms, {.most_held = 0}).program), 1);
+}
+
+// Of two late nodes that are ready the one goes first whose result another exchange waits for.
+TEST(QueueExchanges, SumsGoBeforeOtherLateNodes) {
+  Builder b;
+  Builder::Within phase(b, Phase::backward);
+  Val x = b.input("x", {{8}});
+  Val r = all_reduce({x}, 2)[0];                     // 0: 1 ms
+  b.output("seen", relu(r));                         // 1: 4 ms
+  b.output("y", tanh(all_reduce({tanh(r)}, 2)[0]));  // 2: 1 ms, 3: 4 ms, 4: 1 ms
+  const Queued out = queued(b.take(), {1, 4, 1, 4, 1});
+  EXPECT_EQ(computed(out.program), "tanh relu tanh ");
+  EXPECT_EQ(out.step_ms, 7);
+}
+
 // Copies have their queues already, and keep their order.
 TEST(QueueExchanges, StandBesideCopies) {
   Builder b;
