@@ -4,26 +4,11 @@
 #include <array>
 #include <memory>
 
-#include "memory/price/predict.h"
 #include "memory/recompute/clones.h"
 #include "memory/recompute/echo.h"
+#include "memory/recompute/echo_tried.h"
 
 namespace pal {
-
-// The card of the paper (RTX 2080 Ti), as its data sheet has it: whatever the step will run on, the
-// same is recomputed.
-inline const DeviceProfile kEchoDevice{.name = "RTX 2080 Ti",
-                                       .f32 = 13.4e12,
-                                       .vector = 13.4e12,
-                                       .memory = 616e9,
-                                       .link = 15.75e9,
-                                       .launch = 5e-6,
-                                       .tile = 1};
-
-// Prices tried in turn: bytes moved for a byte saved are divided by these. After the first,
-// starting a node counts as moving kEchoLaunch bytes (5 us of that card).
-constexpr std::array<double, 6> kEchoPrices = {1, 2, 4, 8, 16, 32};
-constexpr double kEchoLaunch = 3e6;
 
 // The parts of a step's time that are told apart: what may be added counts as the next lower of
 // these. At every second one, trials are made for just so much time.
