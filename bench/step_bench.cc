@@ -1,6 +1,8 @@
 // Where the time of a training step goes: the step of any configuration, run as `pal train` runs
 // it, on full batches of random samples, and a table of its time by operator with the rate that
-// products reach. bench/compare/step.sh puts the same numbers beside PyTorch's.
+// products reach; with --profile, what the roofline says of each operator beside it (a
+// device.threads of 1 has one thread's rates). bench/compare/step.sh puts the same numbers beside
+// PyTorch's.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -14,6 +16,8 @@
 #include "core/error.h"
 #include "core/op.h"
 #include "core/scalars.h"
+#include "memory/price/predict.h"
+#include "train/config/profile.h"
 #include "train/loop/initialise.h"
 #include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
@@ -24,7 +28,7 @@ namespace {
 using namespace pal;
 
 struct Row {
-  double ms = 0, flops = 0, bytes = 0;
+  double ms = 0, predicted_ms = 0, flops = 0, bytes = 0;
   int64_t nodes = 0;
 };
 
@@ -62,7 +66,7 @@ double product_flops(const Program& program) {
 }
 
 Table by_operator(const Program& program, const std::vector<std::vector<int64_t>>& runs,
-                  bool shapes) {
+                  bool shapes, const ByNode<double>& predicted_ms) {
   std::map<std::string, Row> rows;
   for (NodeId n = 0; n < program.node_count(); ++n) {
     const Node& node = program.node(n);
@@ -70,6 +74,7 @@ Table by_operator(const Program& program, const std::vector<std::vector<int64_t>
     std::vector<double> times;
     for (auto& run : runs) times.push_back(double(run[size_t(n)]) * 1e-6);
     row.ms += median(times);
+    if (!predicted_ms.empty()) row.predicted_ms += predicted_ms[n];
     const Cost cost = cost_of_node(program, node);
     row.flops += cost.flops, row.bytes += cost.bytes;
     ++row.nodes;
@@ -80,23 +85,31 @@ Table by_operator(const Program& program, const std::vector<std::vector<int64_t>
   return table;
 }
 
-void print(const Table& table, double step_ms) {
-  double total = 0;
-  for (auto& [name, row] : table) total += row.ms;
-  std::printf("%-44s %7s %9s %7s %9s\n", "operator", "nodes", "ms", "share", "GFLOP/s");
+void print(const Table& table, double step_ms, bool predicted) {
+  double total = 0, all_predicted = 0;
+  for (auto& [name, row] : table) total += row.ms, all_predicted += row.predicted_ms;
+  std::printf("%-44s %7s %9s %7s %9s%s\n", "operator", "nodes", "ms", "share", "GFLOP/s",
+              predicted ? "  predicted, ms  measured / predicted" : "");
   for (auto& [name, row] : table) {
     std::printf("%-44s %7lld %9.2f %6.1f%%", name.c_str(), static_cast<long long>(row.nodes),
                 row.ms, 100 * row.ms / total);
-    if (is_product(name)) std::printf(" %9.1f", row.flops * 1e-6 / row.ms);
+    if (is_product(name)) {
+      std::printf(" %9.1f", row.flops * 1e-6 / row.ms);
+    } else if (predicted) {
+      std::printf(" %9s", "");
+    }
+    if (predicted) std::printf(" %14.2f %21.2f", row.predicted_ms, row.ms / row.predicted_ms);
     std::printf("\n");
   }
-  std::printf("%-44s %7s %9.2f\n", "all nodes, traced", "", total);
+  std::printf("%-44s %7s %9.2f", "all nodes, traced", "", total);
+  if (predicted) std::printf(" %32.2f %21.2f", all_predicted, total / all_predicted);
+  std::printf("\n");
   std::printf("%-44s %7s %9.2f\n", "the step, not traced", "", step_ms);
 }
 
 int run(int argc, char** argv) {
   CLI::App app("Times a training step of a configuration and breaks it down.");
-  std::string config_name = "nmt_iwslt";
+  std::string config_name = "nmt_iwslt", profile_name;
   std::vector<int64_t> lengths = {30, 30};
   std::vector<std::string> sets;
   int warmup = 2, steps = 5;
@@ -110,6 +123,7 @@ int run(int argc, char** argv) {
   app.add_option("--steps", steps, "steps timed; the median counts")->check(CLI::PositiveNumber);
   app.add_flag("--real", real, "read the configuration's data; else data.synthetic is set");
   app.add_flag("--shapes", shapes, "products and convolutions by shape and phase");
+  app.add_option("--profile", profile_name, "also predict: a device's name, cpu, or a file");
   app.add_flag("--json", json, "one object in place of the table");
   app.add_flag("--operators", operators, "the object has the table too");
   CLI11_PARSE(app, argc, argv);
@@ -150,7 +164,15 @@ int run(int argc, char** argv) {
       runs.push_back(step.runner().node_times());
     }
     step.runner().set_options({});
-    table = by_operator(step.program(), runs, shapes);
+    ByNode<double> predicted_ms;
+    if (!profile_name.empty()) {
+      DeviceProfile profile = load_profile(profile_name);
+      if (profile.thread_f32 > 0) {
+        profile = part_of(profile, double(programs.device().threads) / profile.units);
+      }
+      predicted_ms = predict(step.program(), profile, &step.compiled().storages).node_ms;
+    }
+    table = by_operator(step.program(), runs, shapes, predicted_ms);
   }
   if (json) {
     // One more step over a canary: how far up it touches.
@@ -179,7 +201,7 @@ int run(int argc, char** argv) {
     std::printf("%s\n", object.dump().c_str());
     return 0;
   }
-  print(table, 1e3 * middle);
+  print(table, 1e3 * middle, !profile_name.empty());
   std::printf("%.1f samples/s, %.0f tokens/s, %d threads\n", samples, tokens,
               programs.device().threads);
   return 0;

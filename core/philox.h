@@ -18,13 +18,17 @@ struct RandomKey {
   uint32_t step, micro_batch, stream;
 };
 
+constexpr int kPhiloxRounds = 10;
+constexpr uint32_t kPhiloxFactor0 = 0xD2511F53u, kPhiloxFactor1 = 0xCD9E8D57u;
+constexpr uint32_t kPhiloxStep0 = 0x9E3779B9u, kPhiloxStep1 = 0xBB67AE85u;
+
 PAL_HD inline Philox4 philox(Philox4 counter, uint32_t k0, uint32_t k1) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t(0xD2511F53u) * counter.x[0];
-    const uint64_t p1 = uint64_t(0xCD9E8D57u) * counter.x[2];
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t p0 = uint64_t(kPhiloxFactor0) * counter.x[0];
+    const uint64_t p1 = uint64_t(kPhiloxFactor1) * counter.x[2];
     counter = {{uint32_t(p1 >> 32) ^ counter.x[1] ^ k0, uint32_t(p1),
                 uint32_t(p0 >> 32) ^ counter.x[3] ^ k1, uint32_t(p0)}};
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    k0 += kPhiloxStep0, k1 += kPhiloxStep1;
   }
   return counter;
 }

@@ -263,7 +263,7 @@ Prediction predict(const Program& program, const DeviceProfile& device, const St
     const Node& node = program.node(n);
     const Work work = worker.work(n);
     double ms = time_ms(work, device);
-    const bool on_the_way = device.links && work.link_bytes > 0;  // nobody has measured that here
+    const bool on_the_way = work.link_bytes > 0;  // nobody has measured that here
     if (device.times && work.runs && !on_the_way) ms = device.times->of(program, n, ms);
     out.node_ms[n] = ms;
     out.by_phase[size_t(node.phase)] += ms;

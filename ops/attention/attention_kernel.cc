@@ -26,6 +26,10 @@ constexpr int64_t kVector = 16;
 using Vector = float __attribute__((vector_size(kVector * sizeof(float))));
 
 int64_t padded(int64_t n) { return (n + kVector - 1) / kVector * kVector; }
+// Rows of a tile are worked on in whole lanes: the columns behind the last one add zero.
+int64_t in_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+static_assert(kKeys % kLanes == 0);
+constexpr float kNever = -__builtin_huge_valf();  // the score of a key that is not looked at
 
 // R rows and C vectors of c (+)= a b; a(i, k) = a[i a_row + k a_column].
 template <int R, int C>
@@ -129,10 +133,11 @@ class Head {
       store_tile(data, call_.type, at(t), call_.width, zeros);
     }
   }
-  // The dropout's factors of query t and keys [j, j + n): `buffer` has room for n + 8 of them.
-  const float* factors(int64_t t, int64_t j, int64_t n, float* buffer) const {
+  // The dropout's factors of query t and keys [j, j + n); behind them what the buffer held, or
+  // other factors.
+  const float* factors(int64_t t, int64_t j, int64_t n, float (&buffer)[kKeys + kLanes]) const {
     const int64_t first = (unit_ * call_.queries + t) * call_.keys + j, before = first % 4;
-    dropout_factors(call_.key, first - before, n + before, call_.dropout, buffer);
+    dropout_factors(call_.key, first - before, before + n, call_.dropout, buffer);
     return buffer + before;
   }
 
@@ -147,7 +152,7 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
                   const void* v, void* out, float* lse) {
   alignas(64) float query[kQueries * kWidestHead], key[kWidestHead * kKeys],
       value[kKeys * kWidestHead], sum[kQueries * kWidestHead], score[kQueries * kKeys],
-      drawn[kKeys + 8];
+      drawn[kKeys + kLanes] = {};
   const Head head(call, unit);
   const int64_t wide = head.wide();
   const float scale = head.scale();
@@ -155,7 +160,7 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
     const int64_t m = std::min(kQueries, call.queries - t);
     const int64_t last = head.visible(t + m - 1, 0, call.keys);
     float top[kQueries], total[kQueries] = {};
-    std::fill_n(top, m, -__builtin_huge_valf());
+    std::fill_n(top, m, kNever);
     std::fill_n(sum, m * wide, 0.0f);
     head.pack_rows(q, t, m, query);
     for (int64_t j = 0; j < last; j += kKeys) {
@@ -165,16 +170,17 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
       product(m, columns, call.width, query, wide, 1, key, kKeys, score, kKeys, false);
       for (int64_t i = 0; i < m; ++i) {
         float* p = score + i * kKeys;
-        const int64_t used = head.visible(t + i, j, n);
-        std::fill(p + used, p + columns, 0.0f);
+        const int64_t used = head.visible(t + i, j, n), lanes = in_lanes(used);
+        std::fill(p + used, p + lanes, kNever);
+        if (lanes < columns) std::fill(p + lanes, p + columns, 0.0f);
         if (used == 0) continue;
         LaneMax most;
-        most.add(used, [&](int64_t e) { return p[e] * scale; });
+        most.add(lanes, [&](int64_t e) { return p[e] * scale; });
         const float before = top[i], now = std::max(before, most.total());
 #pragma omp simd
-        for (int64_t e = 0; e < used; ++e) p[e] = exp(p[e] * scale - now);
+        for (int64_t e = 0; e < lanes; ++e) p[e] = exp(p[e] * scale - now);
         const float shrink = exp(before - now);
-        total[i] = total[i] * shrink + row_sum(used, [&](int64_t e) { return p[e]; });
+        total[i] = total[i] * shrink + row_sum(lanes, [&](int64_t e) { return p[e]; });
         top[i] = now;
         if (before != now) {
 #pragma omp simd
@@ -183,7 +189,7 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
         if (call.dropout == 0) continue;
         const float* factor = head.factors(t + i, j, used, drawn);
 #pragma omp simd
-        for (int64_t e = 0; e < used; ++e) p[e] *= factor[e];
+        for (int64_t e = 0; e < lanes; ++e) p[e] *= factor[e];
       }
       product(m, wide, n, score, kKeys, 1, value, wide, sum, wide, true);
     }
@@ -209,7 +215,8 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
   alignas(64) float query[kQueries * kWidestHead], above[kQueries * kWidestHead],
       moved[kQueries * kWidestHead], key[kKeys * kWidestHead], key_t[kWidestHead * kKeys],
       value_t[kWidestHead * kKeys], dkey[kKeys * kWidestHead], dvalue[kKeys * kWidestHead],
-      score[kQueries * kKeys], slope[kQueries * kKeys], drawn[kKeys + 8], buffer[kWidestHead];
+      score[kQueries * kKeys], slope[kQueries * kKeys], drawn[kKeys + kLanes] = {},
+                                                                      buffer[kWidestHead];
   const Head head(call, unit);
   const int64_t wide = head.wide(), limit = head.limit();
   const float scale = head.scale();
@@ -231,22 +238,23 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
       product(m, columns, call.width, above, wide, 1, value_t, kKeys, slope, kKeys, false);
       for (int64_t i = 0; i < m; ++i) {
         float *p = score + i * kKeys, *ds = slope + i * kKeys;
-        const int64_t used = head.visible(t + i, j, n);
+        const int64_t used = head.visible(t + i, j, n), lanes = in_lanes(used);
         const float level = lse[unit * call.queries + t + i];
         const float* y = load_tile(out, call.type, head.at(t + i), call.width, buffer);
         const float* dy = above + i * wide;
         const float delta = row_sum(call.width, [&](int64_t e) { return dy[e] * y[e]; });
-        std::fill(p + used, p + columns, 0.0f);
-        std::fill(ds + used, ds + columns, 0.0f);
+        std::fill(p + used, p + lanes, kNever);
+        std::fill(ds + used, ds + std::max(lanes, columns), 0.0f);
+        if (lanes < columns) std::fill(p + lanes, p + columns, 0.0f);
 #pragma omp simd
-        for (int64_t e = 0; e < used; ++e) p[e] = exp(p[e] * scale - level);
+        for (int64_t e = 0; e < lanes; ++e) p[e] = exp(p[e] * scale - level);
         if (call.dropout == 0) {
 #pragma omp simd
-          for (int64_t e = 0; e < used; ++e) ds[e] = p[e] * (ds[e] - delta) * scale;
+          for (int64_t e = 0; e < lanes; ++e) ds[e] = p[e] * (ds[e] - delta) * scale;
         } else {
           const float* factor = head.factors(t + i, j, used, drawn);
 #pragma omp simd
-          for (int64_t e = 0; e < used; ++e) {
+          for (int64_t e = 0; e < lanes; ++e) {
             ds[e] = p[e] * (ds[e] * factor[e] - delta) * scale;
             p[e] *= factor[e];
           }

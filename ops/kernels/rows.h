@@ -69,9 +69,13 @@ struct LaneMax {
     std::memcpy(lane, best, sizeof best);
   }
   float total() const {
-    float best = lane[0];
-    for (float x : lane) best = x > best ? x : best;
-    return best;
+    float best[kLanes];
+    std::memcpy(best, lane, sizeof best);
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int l = 0; l < width; ++l)
+        best[l] = best[l + width] > best[l] ? best[l + width] : best[l];
+    }
+    return best[0];
   }
 };
 

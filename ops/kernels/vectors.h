@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "ops/kernels/element_types.h"
 #include "ops/kernels/intrinsics.h"
@@ -39,6 +40,28 @@ template <class V> inline V load_vector(const void* from) {
 template <class V> inline void store_vector(void* to, const V& v) { std::memcpy(to, &v, sizeof v); }
 inline Floats all(float x) { return x - Floats{}; }
 inline Ints all(int32_t x) { return x - Ints{}; }
+
+// Products of the lower halves.
+inline Pairs multiply_words(Pairs a, Pairs b) {
+#if defined(PAL_VECTORS_AVX512)
+  return Pairs(_mm512_mul_epu32(__m512i(a), __m512i(b)));
+#elif defined(__AVX2__)
+  return Pairs(_mm256_mul_epu32(__m256i(a), __m256i(b)));
+#else
+  return (a & 0xffffffffu) * (b & 0xffffffffu);
+#endif
+}
+
+// a0 b0 a1 b1 .., in two vectors.
+template <int... K>
+std::pair<Pairs, Pairs> interleave(Pairs a, Pairs b, std::integer_sequence<int, K...>) {
+  constexpr int n = sizeof...(K);
+  return {__builtin_shufflevector(a, b, (K / 2 + K % 2 * n)...),
+          __builtin_shufflevector(a, b, ((K + n) / 2 + K % 2 * n)...)};
+}
+inline std::pair<Pairs, Pairs> interleave(Pairs a, Pairs b) {
+  return interleave(a, b, std::make_integer_sequence<int, kWidth / 2>());
+}
 
 // kWidth elements as floats, and back, rounded.
 inline Floats load_floats(const float* x) { return load_vector<Floats>(x); }

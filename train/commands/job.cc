@@ -9,6 +9,7 @@
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/images/image_task.h"
+#include "train/loop/rank_talk.h"
 #include "train/loop/ranks_of_run.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
@@ -61,7 +62,8 @@ Job::Job(TrainArgs args) : args_(std::move(args)), running_(args_) {}
 
 void Job::divide_host(int jobs) {
   MemoryConfig& memory = running_.config.memory;
-  const std::optional<int64_t> copies = run_options(memory).host_budget;
+  std::optional<int64_t> copies = run_options(memory).host_budget;
+  if (chooses_plan(memory)) copies = host_limit(memory);
   if (copies && !memory.host_budget->has_value()) memory.host_budget = Size{*copies / jobs};
   auto* images = std::get_if<ImageConfig>(&running_.config.data);
   if (images && !images->workers->has_value()) {
@@ -115,18 +117,29 @@ void Job::load() {
 void Job::pin_recording() {
   if (!allows(args_.config.memory, "reordered")) return;
   const MemoryConfig& memory = running_.config.memory;
-  KernelCache kernels(training_device(running_.config));
-  CompileOptions options = compile_options(memory);
-  options.profile = profile_at_hand(kernels.device());
-  const AutoPlanner planner(options, {.lossy = allows(memory, "lossy")});
-  const auto bucket = largest_bucket(*task_, running_.config, kernels);
-  const ChosenRecording best =
-      choose_recording(*task_, running_.config, bucket, planner, kernels,
-                       {.device = (*memory.budget)->bytes, .host = host_limit(memory)});
-  if (best.recording.name.empty()) return;
-  log_info("auto: recorded with " + best.recording.name + ", which is kept for the run");
-  args_.config = with_recording(args_.config, best.recording.config);
-  running_.config = with_recording(running_.config, best.recording.config);
+  // All ranks record what rank 0 finds fastest: another may have another processor, or less memory.
+  const RankTalk ranks(running_.group);
+  std::string chosen;
+  if (ranks.writes()) {
+    Device device = training_device(running_.config);
+    device.group = running_.group;
+    KernelCache kernels(device);
+    CompileOptions options = compile_options(memory);
+    options.profile = profile_at_hand(device);
+    const AutoPlanner planner(options, {.lossy = allows(memory, "lossy")});
+    const auto bucket = largest_bucket(*task_, running_.config, kernels);
+    const FrontLimits limits{.device = (*memory.budget)->bytes, .host = host_limit(memory)};
+    chosen =
+        choose_recording(*task_, running_.config, bucket, planner, kernels, limits).recording.name;
+  }
+  chosen = ranks.of_first(chosen);
+  if (chosen.empty()) return;
+  log_info("auto: recorded with " + chosen + ", which is kept for the run");
+  for (const Recording& recording : recordings_of(running_.config)) {
+    if (recording.name != chosen) continue;
+    args_.config = with_recording(args_.config, recording.config);
+    running_.config = with_recording(running_.config, recording.config);
+  }
   task_ = make_task(running_);
 }
 

@@ -98,7 +98,7 @@ int run_front(const PlanArgs& given) {
   std::optional<Compiled> plan;
   if (chosen && (args.json || !args.html.empty())) {
     const Program& program = all.of(*chosen).second;
-    plan = compile(program, cache, StateLayout(program), chosen->options);
+    plan = compile(program, cache, StateLayout(program), options_of(*chosen, limits));
   }
   const auto [source, target] = bucket;
   const std::string title = "bucket " + std::to_string(source) + "," + std::to_string(target);

@@ -9,6 +9,7 @@
 #include "core/accelerator.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/ranks/group.h"
 #include "core/text.h"
 #include "memory/front/choose.h"
 #include "train/config/profile.h"
@@ -46,6 +47,14 @@ std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, Ker
   return made;
 }
 
+CompileOptions options_of(const FrontPoint& point, const FrontLimits& limits) {
+  CompileOptions options = point.options;
+  if (options.exchange_device && point.bytes <= limits.device) {
+    options.exchange_budget = limits.device;
+  }
+  return options;
+}
+
 // False: the front's plans are not what it says.
 bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& kernels,
                          const StateLayout& layout, const FrontLimits& limits) const {
@@ -56,10 +65,8 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
     chosen = &front.points.front();
   }
   plan.chosen = size_t(chosen - front.points.data());
-  CompileOptions options = chosen->options;
-  // A queue for exchanges may take what the budget leaves; passes are those of the point.
-  const bool queue = options.exchange_device && chosen->bytes <= limits.device;
-  if (queue) options.exchange_budget = limits.device;
+  const CompileOptions options = options_of(*chosen, limits);
+  const bool queue = options.exchange_budget.has_value();
   plan.step = compile(recorded, kernels, layout, options);
   const int64_t bytes = plan.step.plan.device().bytes;
   return (queue ? bytes <= limits.device : bytes == chosen->bytes) &&
@@ -174,7 +181,8 @@ DeviceProfile profile_at_hand(const Device& device, std::string* said) {
   }
   if (is_cpu_measured()) {
     say("times predicted for this processor, as pal bench --profile measured it");
-    return load_profile("cpu");
+    const DeviceProfile whole = load_profile("cpu");
+    return device.group ? part_of_ranks(whole, device.group->local_size()) : whole;
   }
   DeviceProfile profile = load_profile(kDefaultProfile);
   profile.link = profile.link_both = 0;

@@ -31,6 +31,9 @@ struct AutoPlan {
   const FrontPoint& point() const { return made->front.points[chosen]; }
 };
 
+// How the plan of a point of a front is made: a queue for exchanges may take what limits leave.
+CompileOptions options_of(const FrontPoint& point, const FrontLimits& limits);
+
 class AutoPlanner {
  public:
   // `options`: the configuration's, with a profile: what every plan has in common. The budget in
@@ -67,7 +70,8 @@ std::pair<int64_t, int64_t> largest_bucket(const Task& task, const Config& confi
                                            KernelCache& kernels);
 
 // The device at hand, as far as its times are known: a measured processor, a card that a profile in
-// configs/devices is named for; else the papers' card. A processor has no link to the host.
+// configs/devices is named for; else the papers' card. A processor has no link to the host; of one
+// that several ranks share, a rank's part.
 // `said`: whose times these are, for people.
 DeviceProfile profile_at_hand(const Device& device, std::string* said = nullptr);
 

@@ -19,7 +19,10 @@ namespace pal {
 
 AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::filesystem::path folder,
                      const std::optional<DeviceProfile>& device)
-    : config_(config), programs_(programs), folder_(std::move(folder)) {
+    : config_(config),
+      programs_(programs),
+      folder_(std::move(folder)),
+      ranks_(programs.device().group) {
   if (!chooses_plan(config)) return;
   CompileOptions options = compile_options(config);
   options.exchange_device = programs.options().exchange_device;
@@ -28,14 +31,25 @@ AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::file
   const bool may_time = !folder_.empty() && !rounds(config) && *config.profile_steps > 0;
   timing_ = may_time;
   if (may_time) {
-    std::string said;
-    if (auto times = load_node_times(times_file(), device_name(), &said)) {
+    if (auto times = kept_times()) {
       options.profile->times = std::make_shared<NodeTimes>(std::move(*times));
       timing_ = false;
     }
-    if (!said.empty()) log_info(said);
   }
   planner_.emplace(std::move(options), FrontChoices{.lossy = allows(config, "lossy")});
+}
+
+std::optional<NodeTimes> AutoSteps::kept_times() const {
+  std::string text, said;
+  if (ranks_.writes()) {
+    if (const auto times = load_node_times(times_file(), device_name(), &said)) {
+      text = text_of(*times, device_name());
+    }
+    if (!said.empty()) log_info(said);
+  }
+  text = ranks_.of_first(text);
+  if (text.empty()) return {};
+  return parse_node_times(text, device_name());
 }
 
 Executable& AutoSteps::add(const std::string& name, const Program& recorded) {
@@ -79,26 +93,28 @@ std::string AutoSteps::device_name() const {
   return "cpu, " + std::to_string(device.threads) + " threads";
 }
 
+bool AutoSteps::has_front() const {
+  return std::any_of(chosen_.begin(), chosen_.end(),
+                     [](const auto& step) { return step.second.made != nullptr; });
+}
+
 void AutoSteps::ran(const std::string& name, Executable& program) {
-  if (!timing_) return;
-  const bool chosen = std::any_of(chosen_.begin(), chosen_.end(),
-                                  [](const auto& step) { return step.second.made != nullptr; });
-  if (!chosen) return;
+  if (!timing_ || !has_front()) return;
   const auto [clock, first] = clocks_.try_emplace(name, size_t(*config_.profile_steps));
   if (first) return clock->second.start(program.runner());
   clock->second.look(program.runner());
 }
 
 bool AutoSteps::timed() {
-  if (!timing_ || clocks_.empty()) return false;
+  if (!timing_ || !has_front()) return false;
   // The update that started the clocks, one that does not count, and those that do.
   const auto done = [](const auto& clock) { return !clock.second.medians().empty(); };
-  return ++updates_ >= *config_.profile_steps + 2 &&
-         std::any_of(clocks_.begin(), clocks_.end(), done);
+  const bool enough =
+      ++updates_ >= *config_.profile_steps + 2 && std::any_of(clocks_.begin(), clocks_.end(), done);
+  return !ranks_.of_first(enough ? "enough" : "").empty();
 }
 
-void AutoSteps::plan_by_times() {
-  timing_ = false;
+NodeTimes AutoSteps::measured_times() {
   std::map<uint64_t, std::vector<double>> samples;
   struct Sum {
     double measured = 0, predicted = 0;
@@ -106,14 +122,13 @@ void AutoSteps::plan_by_times() {
   Sum all;
   std::map<std::string, Sum> by_op;
   for (const auto& [name, clock] : clocks_) {
-    Executable& program = *programs_.find(name);
-    clock.stop(program.runner());
     const std::vector<int64_t> medians = clock.medians();
     if (medians.empty()) continue;
-    const Compiled& c = program.compiled();
-    const Prediction times = predict(c.program, *planner_->options().profile, &c.storages);
+    const Compiled& c = programs_.find(name)->compiled();
+    const Prediction times = predict(c.program, profile(), &c.storages);
     for (NodeId n : c.program.nodes.ids()) {
-      if (times.node_ms[n] <= 0) continue;  // a view in place
+      // A view in place; an exchange, which waits for other ranks.
+      if (times.node_ms[n] <= 0 || c.program.node(n).op->collective) continue;
       const double ms = double(medians[size_t(n)]) * 1e-6;
       samples[node_key(c.program, n)].push_back(ms);
       for (Sum* sum : {&all, &by_op[c.program.node(n).op->name]}) {
@@ -121,25 +136,38 @@ void AutoSteps::plan_by_times() {
       }
     }
   }
-  clocks_.clear();
-  auto times = std::make_shared<NodeTimes>();
+  NodeTimes times;
   for (auto& [key, of_node] : samples) {
     const auto middle = of_node.begin() + std::ptrdiff_t((of_node.size() - 1) / 2);
     std::nth_element(of_node.begin(), middle, of_node.end());
-    times->ms[key] = *middle;
+    times.ms[key] = *middle;
   }
-  if (all.measured > 0) times->scale = all.measured / all.predicted;
-  for (const auto& [op, sum] : by_op) times->by_op[op] = sum.measured / sum.predicted;
-  try {
-    save_node_times(times_file(), device_name(), *times);
-  } catch (const Error& error) {  // the next session measures again
-    log_info(std::string("auto: ") + error.what());
+  if (all.measured > 0) times.scale = all.measured / all.predicted;
+  for (const auto& [op, sum] : by_op) times.by_op[op] = sum.measured / sum.predicted;
+  return times;
+}
+
+void AutoSteps::plan_by_times() {
+  timing_ = false;
+  for (const auto& [name, clock] : clocks_) clock.stop(programs_.find(name)->runner());
+  std::string text;
+  if (ranks_.writes()) {
+    const NodeTimes measured = measured_times();
+    text = text_of(measured, device_name());
+    try {
+      save_node_times(times_file(), device_name(), measured);
+    } catch (const Error& error) {  // the next session measures again
+      log_info(std::string("auto: ") + error.what());
+    }
   }
+  clocks_.clear();
+  const auto times =
+      std::make_shared<NodeTimes>(parse_node_times(ranks_.of_first(text), device_name()));
   log_info("auto: " + std::to_string(times->ms.size()) + " kinds of nodes timed, in all " +
            fixed(times->scale, 2) +
            " times what was predicted; the plans are made anew by these times");
-  DeviceProfile profile = *planner_->options().profile;
-  profile.times = std::move(times);
+  DeviceProfile profile = this->profile();
+  profile.times = times;
   planner_ = planner_->with_profile(profile);
 }
 

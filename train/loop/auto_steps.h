@@ -6,16 +6,20 @@
 #include <optional>
 #include <string>
 
+#include "memory/price/node_times.h"
 #include "memory/run/program_set.h"
 #include "train/config/config.h"
 #include "train/loop/auto_plan.h"
 #include "train/loop/node_clock.h"
+#include "train/loop/rank_talk.h"
 
 namespace pal {
 
 class AutoSteps {
  public:
   // `folder`: of the run, where times that were measured are kept; empty: nowhere, and none are.
+  // Ranks of a run all plan by rank 0's, which stand in rank 0's folder; then this, timed() and
+  // plan_by_times() are what all call.
   // `device`: whose times count before; none: profile_at_hand().
   AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::filesystem::path folder,
             const std::optional<DeviceProfile>& device = {});
@@ -42,6 +46,7 @@ class AutoSteps {
   // A step that was added, anew; it stays as it is where the new times know no plan that fits.
   void add_again(const std::string& name, const Program& recorded);
 
+  const DeviceProfile& profile() const { return *planner_->options().profile; }
   // After a BudgetError: what needs least, for advice.
   const std::optional<CompileOptions>& least() const { return least_; }
 
@@ -52,11 +57,15 @@ class AutoSteps {
   };
 
   std::filesystem::path times_file() const { return folder_ / "times.json"; }
+  bool has_front() const;
+  std::optional<NodeTimes> kept_times() const;
+  NodeTimes measured_times();
   std::string device_name() const;
 
   const MemoryConfig& config_;
   ProgramSet& programs_;
   const std::filesystem::path folder_;
+  const RankTalk ranks_;
   std::string whose_times_;  // to be told of once, where they count
   bool timing_ = false;
   int64_t updates_ = 0;  // that were timed

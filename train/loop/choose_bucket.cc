@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memory/compile.h"
+#include "train/loop/run_options.h"
 #include "train/loop/step_program.h"
 #include "train/loop/sums_over_ranks.h"
 
@@ -25,6 +26,8 @@ int64_t choose_bucket(const Task& task, const Config& config, std::pair<int64_t,
                       KernelCache& kernels, CompileOptions options) {
   if (!options.exchange_device) return bucket_bytes(config.train);
   options.profile = options.exchange_device, options.must_fit = false;
+  // The budget's plan is not known yet: the step as it is recorded decides, by its time alone.
+  if (chooses_plan(config.memory)) options.budget = {};
   struct Choice {
     int64_t size, bytes;
     double ms;

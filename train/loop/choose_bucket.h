@@ -12,8 +12,9 @@ namespace pal {
 
 // Of 64 KiB to 64 MiB, each four times the one before, the size by which the step of the bucket of
 // lengths is predicted to be fastest among those that fit the budget, of equals the largest; where
-// none fits, that of the fewest bytes. 25 MiB where exchanges stay among the computation: nothing
-// is priced then.
+// none fits, that of the fewest bytes. Under memory.auto, whose plans fit with any size, the
+// fastest for the step as it is recorded. 25 MiB where exchanges stay among the computation:
+// nothing is priced then.
 int64_t choose_bucket(const Task& task, const Config& config, std::pair<int64_t, int64_t> lengths,
                       KernelCache& kernels, CompileOptions options);
 

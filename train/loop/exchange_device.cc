@@ -36,7 +36,7 @@ DeviceProfile guessed_processor(int threads) {
 
 DeviceProfile device_of_rank(const Device& device) {
   if (!device.accelerator && !is_cpu_measured()) return guessed_processor(device.threads);
-  return part_of_ranks(profile_at_hand(device), device.group->local_size());
+  return profile_at_hand(device);
 }
 
 Links measured_links(const Device& device) {

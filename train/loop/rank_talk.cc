@@ -41,6 +41,16 @@ std::vector<int> RankTalk::who(bool own) const {
   return out;
 }
 
+std::string RankTalk::of_first(const std::string& text) const {
+  if (!group_) return text;
+  const auto bytes = share_among(*group_, int64_t(text.size()))[0];
+  std::string mine(text, 0, size_t(bytes));
+  mine.resize(size_t(bytes));
+  std::string all(size_t(bytes * group_->size()), 0);
+  if (bytes > 0) group_->share(mine.data(), all.data(), bytes);
+  return all.substr(0, size_t(bytes));
+}
+
 void RankTalk::require_alike(const std::vector<std::pair<std::string, std::string>>& facts) const {
   if (!group_) return;
   for (const auto& [name, text] : facts) {

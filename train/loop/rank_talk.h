@@ -38,6 +38,8 @@ class RankTalk {
   // The ranks that say yes, and whether any does.
   std::vector<int> who(bool own) const;
   bool any(bool own) const { return group_ ? !who(own).empty() : own; }
+  // What rank 0 says; the others' words do not count.
+  std::string of_first(const std::string& text) const;
   // Until all ranks are here.
   void meet() const { any(false); }
   // For errors: what comes now.

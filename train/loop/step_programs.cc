@@ -151,8 +151,11 @@ void StepPrograms::update_done() {
     for (const MicroBatch kind : update_.kinds()) {
       const std::string name = this->name(bucket, kind);
       if (!auto_.front_of(name)) continue;
-      auto_.add_again(name, recorded(bucket, kind));
-      tell_of(name, bucket, programs_.find(name)->compiled());
+      const Program step = recorded(bucket, kind);
+      auto_.add_again(name, step);
+      const Executable& made = *programs_.find(name);
+      if (update_.ranks() > 1) check_exchanges(name, kind, exchanges_of(step), made.program());
+      tell_of(name, bucket, made.compiled());
     }
   }
 }

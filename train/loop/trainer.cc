@@ -31,10 +31,8 @@ Device device_of(const TrainArgs& args, std::string* said) {
 }
 
 // A plan that is only shown has no steps to time, and a shared pool's steps have their own clocks.
-// Of several ranks the first times: the file is one.
 std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share) {
-  const bool times = !args.dry_run && !share.pool && (!args.group || args.group->rank() == 0);
-  return times ? args.out : std::filesystem::path();
+  return args.dry_run || share.pool ? std::filesystem::path() : args.out;
 }
 
 // What all ranks are to be told: a machine may have other numbers of threads than another.

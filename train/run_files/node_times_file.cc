@@ -24,15 +24,35 @@ double time_in(const json& number) {
 
 }  // namespace
 
-void save_node_times(const std::filesystem::path& file, const std::string& device,
-                     const NodeTimes& times) {
+std::string text_of(const NodeTimes& times, const std::string& device) {
   json out{{"device", device}, {"scale", times.scale}, {"count", times.ms.size()}};
   out["by_op"] = times.by_op;
   out["ms"] = json::object();
   for (const auto& [key, ms] : times.ms) {
     out["ms"][printed("%016llx", static_cast<unsigned long long>(key))] = ms;
   }
-  const std::string text = out.dump() + "\n";
+  return out.dump() + "\n";
+}
+
+NodeTimes parse_node_times(const std::string& text, const std::string& device) {
+  const json root = json::parse(text);
+  const std::string its = root.at("device");
+  if (its != device) throw UsageError("it is of " + one_line(its) + ", this is " + device);
+  NodeTimes times;
+  times.scale = time_in(root.at("scale"));
+  if (times.scale <= 0) throw UsageError("it holds what is no time");
+  for (const auto& [op, ratio] : root.at("by_op").items()) times.by_op[op] = time_in(ratio);
+  for (const auto& [key, ms] : root.at("ms").items()) {
+    times.ms[std::strtoull(key.c_str(), nullptr, 16)] = time_in(ms);
+  }
+  if (times.ms.empty()) throw UsageError("it holds none");
+  if (times.ms.size() != root.at("count").get<size_t>()) throw UsageError("times are missing");
+  return times;
+}
+
+void save_node_times(const std::filesystem::path& file, const std::string& device,
+                     const NodeTimes& times) {
+  const std::string text = text_of(times, device);
   AtomicFile whole(file.string());
   whole.write(text.data(), text.size());
   whole.commit();
@@ -45,19 +65,7 @@ std::optional<NodeTimes> load_node_times(const std::filesystem::path& file,
   std::ostringstream text;
   text << in.rdbuf();
   try {
-    const json root = json::parse(text.str());
-    const std::string its = root.at("device");
-    if (its != device) throw UsageError("it is of " + one_line(its) + ", this is " + device);
-    NodeTimes times;
-    times.scale = time_in(root.at("scale"));
-    if (times.scale <= 0) throw UsageError("it holds what is no time");
-    for (const auto& [op, ratio] : root.at("by_op").items()) times.by_op[op] = time_in(ratio);
-    for (const auto& [key, ms] : root.at("ms").items()) {
-      times.ms[std::strtoull(key.c_str(), nullptr, 16)] = time_in(ms);
-    }
-    if (times.ms.empty()) throw UsageError("it holds none");
-    if (times.ms.size() != root.at("count").get<size_t>()) throw UsageError("times are missing");
-    return times;
+    return parse_node_times(text.str(), device);
   } catch (const std::exception& fault) {
     *said = file.string() + ": no times that count (" + one_line(fault.what()) +
             "); plans go by predicted ones";

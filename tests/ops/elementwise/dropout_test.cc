@@ -40,6 +40,23 @@ TEST(Dropout, MaskIsDrawnByElement) {
   }
 }
 
+// However many at a time a vector holds, nothing is written behind what was asked for.
+TEST(Dropout, FactorsAreThoseOfTheNumbers) {
+  const RandomKey key{.seed = 0xfedcba9876543210u, .step = 1u << 31, .micro_batch = 3, .stream = 9};
+  for (const int64_t first : {int64_t(0), int64_t(4), int64_t(1000), (int64_t(1) << 34) - 64}) {
+    for (int64_t n = 1; n <= 150; ++n) {
+      std::vector<float> out(size_t(n + 3) / 4 * 4 + 1, -7);
+      dropout_factors(key, first, n, 0.3f, out.data());
+      EXPECT_EQ(out.back(), -7);
+      for (int64_t i = 0; i < n; ++i) {
+        const uint64_t at = uint64_t(first + i);
+        ASSERT_EQ(out[size_t(i)], dropout_factor(draw(key, at / 4).x[at % 4], 0.3f, 1 / (1 - 0.3f)))
+            << first << " " << n << " " << i;
+      }
+    }
+  }
+}
+
 TEST(Dropout, TheLeastNumberTellsWhatIsKept) {
   for (const float p : {1e-7f, 0.1f, 0.2f, 0.25f, 0.3f, 0.5f, 0.75f, 0.9f, 1 - 0x1p-24f}) {
     const uint32_t least = dropout_least(p);

@@ -89,6 +89,26 @@ TEST_F(PlanAuto, BelowTheLeastItSaysSoBesideThatPlan) {
   }
 }
 
+// A queue for the exchanges of several devices takes no more than the budget leaves.
+TEST_F(PlanAuto, TheExchangesQueueKeepsToTheBudget) {
+  const std::vector<std::string> devices{
+      "--front", "--bucket", "10,12", "--profile", "v100_16",          "--devices",
+      "4",       "--link",   "1gbe",  "--set",     "train.bucket=4KiB"};
+  const auto front = json(devices);
+  ASSERT_EQ(code_, kExitDone) << error_;
+  int larger = 0;
+  for (const size_t i : {size_t(0), front["points"].size() / 2}) {
+    const int64_t bytes = front["points"][i]["bytes"], budget = bytes + bytes / 50;
+    std::vector<std::string> words = devices;
+    words.insert(words.end(), {"--budget", std::to_string(budget)});
+    const auto picked = json(words);
+    EXPECT_LE(picked["bytes"]["total"].get<int64_t>(), budget);
+    EXPECT_EQ(picked["fits"], true);
+    larger += picked["bytes"]["total"] > picked["points"][picked["chosen"].get<size_t>()]["bytes"];
+  }
+  EXPECT_GT(larger, 0) << "a queue that takes some of it";
+}
+
 // Clones that run inside of gradients are faster than reading what was kept: a plan of the front is
 // the fastest, however many bytes there are.
 TEST_F(PlanAuto, AllTheMemoryThereIsIsNeverSlowerThanLess) {

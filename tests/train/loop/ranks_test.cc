@@ -15,6 +15,7 @@
 #include "train/loop/checkpoint.h"
 #include "train/loop/choose_bucket.h"
 #include "train/loop/exchange_device.h"
+#include "train/loop/run_options.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal::test {
@@ -103,6 +104,36 @@ TEST_F(Ranks, SameBitsWithinABudget) {
     EXPECT_TRUE(state("plain") == state(std::string("within") + shard)) << shard;
     within.pop_back();
   }
+}
+
+// Whose times are rank 0's, at once, and again when the run goes on.
+TEST_F(Ranks, PlanAnewByTheTimesOfTheFirst) {
+  config_ = kImages;
+  const Sets sets{"train.batch_size=32", "train.steps=8"};
+  run("plain", 1, sets);
+  Sets within = sets;
+  within.push_back("memory.budget=" + std::to_string(planned("plain") / 4 * 3));
+  within.emplace_back("memory.profile_steps=2");
+  std::vector<double> predicted(2), roofline(2), later(2);
+  const auto train = [&](std::vector<double>& before, std::vector<double>& after) {
+    test::as_ranks(2, [&](const std::shared_ptr<Group>& group) {
+      const TrainArgs a = args("run", within, group);
+      Trainer trainer(a, make_task(a));
+      const auto rank = size_t(group->rank());
+      before[rank] = trainer.largest().compiled().time->step_ms;
+      if (!a.resume && rank == 0) trainer.task().save_files(a.out);
+      trainer.run(std::atomic<bool>(false));
+      after[rank] = trainer.largest().compiled().time->step_ms;
+    });
+  };
+  fs::create_directories(dir_ / "run");
+  train(roofline, predicted);
+  EXPECT_NE(predicted[0], roofline[0]);
+  EXPECT_EQ(predicted[1], predicted[0]);
+  EXPECT_TRUE(state("plain") == state("run"));
+  within[1] = "train.steps=9";
+  train(later, later);
+  EXPECT_EQ(later, predicted);
 }
 
 TEST_F(Ranks, SameBitsOfAveragesOfCheckpoints) {
@@ -236,6 +267,27 @@ TEST_F(Ranks, TakeTheBucketOfTheFirst) {
   EXPECT_NE(own[0], own[1]);
   EXPECT_EQ(all[0], own[0]);
   EXPECT_EQ(all[1], own[0]);
+}
+
+// Where a plan is chosen from a budget, no size fits as the step is recorded: the fastest counts.
+TEST_F(Ranks, TakeTheFastestBucketUnderABudget) {
+  test::as_ranks(2, [&](const std::shared_ptr<Group>& group) {
+    const auto size = [&](const Sets& sets) {
+      Sets all{"model.hidden=400"};
+      all.insert(all.end(), sets.begin(), sets.end());
+      const TrainArgs a = args("bucket", all, group);
+      const auto task = make_task(a);
+      Device device = cpu_device(1);
+      device.group = group;
+      CompileOptions options = compile_options(a.config.memory);
+      options.exchange_device = exchange_device(a.config, device, nullptr);
+      KernelCache kernels(device);
+      return *with_bucket(a.config, *task, task->bucket_lengths(0), kernels, options).train.bucket;
+    };
+    const std::string free = size({});
+    EXPECT_EQ(size({"memory.budget=1MB"}), free);
+    EXPECT_NE(size({"memory.budget=1MB", "memory.auto=false"}), free) << "that of the fewest bytes";
+  });
 }
 
 TEST_F(Ranks, TakeALinkThatIsNamedOrMeasured) {
