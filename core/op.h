@@ -64,6 +64,8 @@ struct Window {
 struct Cost {
   double flops = 0, bytes = 0;
   double link = 0;  // bytes that a rank sends to others
+  // Where these are of its own machine alone, or of other machines alone: how many exchange them.
+  int64_t inside = 0, between = 0;
 };
 
 struct Queue;  // where a kernel runs: on the CPU a thread with its number of workers

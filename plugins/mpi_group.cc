@@ -130,6 +130,7 @@ class MpiGroup final : public Group {
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_free(&local);
+    find_levels();
   }
   ~MpiGroup() override {
     tensors_.close();
@@ -141,6 +142,7 @@ class MpiGroup final : public Group {
   int size() const override { return size_; }
   int local_size() const override { return local_size_; }
   int local_rank() const override { return local_rank_; }
+  int per_node() const override { return per_node_; }
   std::string description() const override {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -149,35 +151,42 @@ class MpiGroup final : public Group {
     return all.substr(0, all.find_first_of(",\n"));
   }
 
-  void all_to_all(std::span<const Exchanged> tensors) override {
+  using Group::all_to_all;
+  void all_to_all(std::span<const Exchanged> tensors, const Peers& peers) override {
     Messages& messages = tensors_.start();
+    const int own = peers.number(rank_);
     for (const Exchanged& x : tensors) {
-      each_peer([&](int peer) {
-        messages.receive(x.to + peer * x.divided.piece, x.divided.bytes(rank_), peer);
+      each_peer(peers, [&](int i) {
+        messages.receive(x.to + i * x.row_bytes(), x.divided.bytes(x.first + own), peers.rank(i));
       });
     }
     for (const Exchanged& x : tensors) {
-      each_peer([&](int peer) {
-        send(messages, x.from + x.divided.begin(peer), x.divided.bytes(peer), peer);
+      each_peer(peers, [&](int i) {
+        const int piece = x.first + i;
+        send(messages, x.from + x.divided.begin(piece), x.divided.bytes(piece), peers.rank(i));
       });
-      std::memcpy(x.to + rank_ * x.divided.piece, x.from + x.divided.begin(rank_),
-                  size_t(x.divided.bytes(rank_)));
+      std::memcpy(x.to + own * x.row_bytes(), x.from + x.divided.begin(x.first + own),
+                  size_t(x.divided.bytes(x.first + own)));
     }
     messages.finish(timeout_, "all_to_all", *this);
   }
 
+  // By levels: pieces between machines first, then all that a rank has inside of its own.
   void all_gather(std::span<const Exchanged> tensors) override {
-    Messages& messages = tensors_.start();
+    const int here = per_node(), nodes = size_ / here;
     for (const Exchanged& x : tensors) {
-      each_peer([&](int peer) {
-        messages.receive(x.to + x.divided.begin(peer), x.divided.bytes(peer), peer);
-      });
-    }
-    for (const Exchanged& x : tensors) {
-      each_peer([&](int peer) { send(messages, x.from, x.divided.bytes(rank_), peer); });
       std::byte* const own = x.to + x.divided.begin(rank_);
       if (own != x.from) std::memmove(own, x.from, size_t(x.divided.bytes(rank_)));
     }
+    const Peers between{rank_ % here, here, nodes};
+    if (nodes > 1) {
+      Messages& messages = tensors_.start();
+      gather(messages, tensors, between, {.first = rank_, .count = 1});
+      messages.finish(timeout_, "all_gather", *this);
+    }
+    if (here == 1) return;
+    Messages& messages = tensors_.start();
+    gather(messages, tensors, {rank_ / here * here, 1, here}, between);
     messages.finish(timeout_, "all_gather", *this);
   }
 
@@ -227,9 +236,44 @@ class MpiGroup final : public Group {
   void set_timeout(double seconds) override { timeout_ = seconds; }
 
  private:
+  void find_levels() {
+    const int mine[] = {rank_ - local_rank_, local_size_};
+    std::vector<int> all(size_t(size_) * 2);
+    check(MPI_Allgather(mine, 2, MPI_INT, all.data(), 2, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
+    bool even = size_ % local_size_ == 0;
+    for (int q = 0; q < size_; ++q) {
+      even &= all[size_t(q) * 2] == q / local_size_ * local_size_;
+      even &= all[size_t(q) * 2 + 1] == local_size_;
+    }
+    per_node_ = even ? local_size_ : size_;
+  }
   void end_all(int exit_code) override { MPI_Abort(MPI_COMM_WORLD, exit_code); }
-  template <class F> void each_peer(F f) const {  // the next rank first, so that none is flooded
-    for (int i = 1; i < size_; ++i) f((rank_ + i) % size_);
+  template <class F> void each_peer(F f) const { each_peer({.count = size_}, f); }
+  // Their numbers, the next rank first, so that none is flooded.
+  template <class F> void each_peer(const Peers& peers, F f) const {
+    for (int i = 1; i < peers.count; ++i) f((peers.number(rank_) + i) % peers.count);
+  }
+  // Of every peer the pieces that it has: those of the ranks that stand to it as `has` to this one.
+  void gather(Messages& messages, std::span<const Exchanged> tensors, const Peers& peers,
+              const Peers& has) {
+    const auto each = [&](int peer, const Exchanged& x, auto f) {
+      for (int k = 0; k < has.count; ++k) {
+        const int piece = has.rank(k) + peer - rank_;
+        f(x.to + x.divided.begin(piece), x.divided.bytes(piece));
+      }
+    };
+    for (const Exchanged& x : tensors) {
+      each_peer(peers, [&](int i) {
+        const int peer = peers.rank(i);
+        each(peer, x, [&](std::byte* at, int64_t bytes) { messages.receive(at, bytes, peer); });
+      });
+    }
+    for (const Exchanged& x : tensors) {
+      each_peer(peers, [&](int i) {
+        each(rank_, x,
+             [&](std::byte* at, int64_t bytes) { send(messages, at, bytes, peers.rank(i)); });
+      });
+    }
   }
   void send(Messages& messages, const std::byte* from, int64_t bytes, int peer) {
     messages.send(from, bytes, peer);
@@ -246,7 +290,7 @@ class MpiGroup final : public Group {
 
   Messages tensors_, words_;
   std::vector<int> counts_;
-  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0;
+  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0, per_node_ = 1;
   double timeout_ = 300;
 };
 

@@ -202,19 +202,21 @@ template <class T> int64_t all_bytes(std::span<const T> tensors) {
 
 }  // namespace
 
-void NcclGroup::all_to_all(std::span<const Exchanged> tensors, const Queue& queue) {
+void NcclGroup::all_to_all(std::span<const Exchanged> tensors, const Peers& peers,
+                           const Queue& queue) {
   call("all_to_all", all_bytes(tensors), queue, [&](cudaStream_t stream, FirstFailure& failure) {
     for (const Exchanged& x : tensors) {
-      const auto own = size_t(x.divided.bytes(rank_));
-      for (int peer = 0; peer < size_; ++peer) {
-        const auto theirs = size_t(x.divided.bytes(peer));
+      const auto own = size_t(x.divided.bytes(x.first + peers.number(rank_)));
+      for (int i = 0; i < peers.count; ++i) {
+        const int peer = peers.rank(i), piece = x.first + i;
+        const auto theirs = size_t(x.divided.bytes(piece));
         if (theirs > 0) {
-          failure.add(library_.send(x.from + x.divided.begin(peer), theirs, NcclType::bytes, peer,
+          failure.add(library_.send(x.from + x.divided.begin(piece), theirs, NcclType::bytes, peer,
                                     comm_, stream));
         }
         if (own > 0) {
-          failure.add(library_.receive(x.to + peer * x.divided.piece, own, NcclType::bytes, peer,
-                                       comm_, stream));
+          failure.add(library_.receive(x.to + i * x.row_bytes(), own, NcclType::bytes, peer, comm_,
+                                       stream));
         }
       }
     }

@@ -80,7 +80,9 @@ class NcclGroup final : public DeviceGroup {
   std::string description() const override;
   int64_t device_bytes() const override { return device_bytes_; }
 
-  void all_to_all(std::span<const Exchanged> tensors, const Queue& queue) override;
+  using DeviceGroup::all_to_all;
+  void all_to_all(std::span<const Exchanged> tensors, const Peers& peers,
+                  const Queue& queue) override;
   void all_gather(std::span<const Exchanged> tensors, const Queue& queue) override;
   void all_reduce(std::span<const Reduced> tensors, const Queue& queue) override;
   void reduce_scatter(std::span<const Reduced> tensors, const Queue& queue) override;

@@ -24,7 +24,11 @@ class DeviceGroup {
   // Of the device's memory, held beside every plan.
   virtual int64_t device_bytes() const = 0;
 
-  virtual void all_to_all(std::span<const Exchanged> tensors, const Queue& queue) = 0;
+  virtual void all_to_all(std::span<const Exchanged> tensors, const Peers& peers,
+                          const Queue& queue) = 0;
+  void all_to_all(std::span<const Exchanged> tensors, const Queue& queue) {
+    all_to_all(tensors, {.count = size()}, queue);
+  }
   virtual void all_gather(std::span<const Exchanged> tensors, const Queue& queue) = 0;
   virtual void all_reduce(std::span<const Reduced> tensors, const Queue& queue) = 0;
   virtual void reduce_scatter(std::span<const Reduced> tensors, const Queue& queue) = 0;

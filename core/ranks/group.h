@@ -35,6 +35,20 @@ struct Exchanged {
   const std::byte* from;
   std::byte* to;
   Divided divided;
+  // Of all_to_all: the piece of the first of those that exchange (the next has the next piece), and
+  // bytes from one row of `to` to the next, 0: a piece.
+  int first = 0;
+  int64_t row = 0;
+
+  int64_t row_bytes() const { return row > 0 ? row : divided.piece; }
+};
+
+// Ranks that exchange among themselves: `count` of them, each so many behind the one before.
+struct Peers {
+  int first = 0, step = 1, count = 0;
+
+  int rank(int number) const { return first + number * step; }
+  int number(int rank) const { return (rank - first) / step; }
 };
 
 // f32 numbers that are added up over ranks, in an order that the carrier chooses.
@@ -51,13 +65,17 @@ class Group {
   virtual ~Group() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual int local_size() const = 0;           // ranks of the same machine
-  virtual int local_rank() const = 0;           // its number among them
+  virtual int local_size() const = 0;  // ranks of the same machine
+  virtual int local_rank() const = 0;  // its number among them
+  // Where every machine has as many ranks, those of one behind those of another: how many. Else
+  // size(): levels are not told apart.
+  virtual int per_node() const = 0;
   virtual std::string description() const = 0;  // "Open MPI 4.1.4"
 
-  // Of tensors that every rank has whole: `to` gets size() rows of a piece, row q what rank q has
-  // of this rank's piece.
-  virtual void all_to_all(std::span<const Exchanged> tensors) = 0;
+  // Of tensors that each of the peers has whole: `to` gets a row of a piece for each of them, row i
+  // what the i-th has of this rank's piece.
+  virtual void all_to_all(std::span<const Exchanged> tensors, const Peers& peers) = 0;
+  void all_to_all(std::span<const Exchanged> tensors) { all_to_all(tensors, {.count = size()}); }
   // Of tensors of which every rank has its piece: `to` gets the whole. `from` may be its place
   // there.
   virtual void all_gather(std::span<const Exchanged> tensors) = 0;

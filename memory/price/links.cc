@@ -6,6 +6,13 @@
 
 namespace pal {
 
+Links among(Links links, int64_t inside, int64_t between) {
+  const bool one = links.nodes() == 1;  // one link, whichever machines it joins
+  if (inside > 0) links.ranks = links.per_node = inside;
+  if (between > 0) links.ranks = between, links.per_node = one ? between : 1;
+  return links;
+}
+
 double exchange_seconds(double bytes, double whole, const Links& links) {
   const auto others = double(links.ranks - 1);
   if (others < 1 || bytes <= 0) return 0;

@@ -23,6 +23,10 @@ struct Links {
   int64_t nodes() const { return ranks / per_node; }
 };
 
+// Of an exchange of so many ranks of one machine alone, or of so many machines alone, one of each;
+// 0 and 0: of all.
+Links among(Links links, int64_t inside, int64_t between);
+
 // Seconds of an exchange in which a rank sends `bytes` (Cost::link) of tensors of `whole` bytes in
 // all. By levels it sends as many bytes as in one ring: of every N - 1 of them, those of
 // nodes * (per_node - 1) inside and those of nodes - 1 between. Messages wait for each other:

@@ -63,7 +63,7 @@ class Worker {
       work.elements = std::max(work.elements, std::min(double(spec.numel()), touched));
     }
     work.bytes = std::max(0.0, work.bytes - work.host_bytes);
-    work.link_bytes = cost.link;
+    work.link_bytes = cost.link, work.inside = cost.inside, work.between = cost.between;
     if (cost.link > 0) work.exchanged = std::max(bytes_of(in), bytes_of(out));
     return work;
   }
@@ -171,7 +171,8 @@ double time_ms(const Work& work, const DeviceProfile& device) {
                      : of_pieces(device.memory, device.thread_memory) * device.memory_efficiency);
   if (linked) at_least(work.host_bytes, device.link * device.link_efficiency);
   if (device.links) {
-    seconds = std::max(seconds, exchange_seconds(work.link_bytes, work.exchanged, *device.links));
+    const Links links = among(*device.links, work.inside, work.between);
+    seconds = std::max(seconds, exchange_seconds(work.link_bytes, work.exchanged, links));
   }
   return kMs * (seconds + device.launch + (pieces > 1 ? device.fork : 0));
 }

@@ -69,14 +69,15 @@ constexpr double kSumPiece = 512;
 // What a node does, as far as time depends on it.
 struct Work {
   double flops = 0;
-  double bytes = 0;         // in the device's memory
-  double host_bytes = 0;    // over the host link
-  double link_bytes = 0;    // that a rank sends to others: Cost::link
-  double exchanged = 0;     // bytes of the tensors that they are of, whole
-  double results = 0;       // elements of the largest output
-  double elements = 0;      // of the largest output or operand, of which as much as is read
-  DType type = DType::f32;  // of the operands: 16 bits where two of them have 16
-  bool runs = true;         // false: a view in place, of which nothing is left
+  double bytes = 0;                 // in the device's memory
+  double host_bytes = 0;            // over the host link
+  double link_bytes = 0;            // that a rank sends to others: Cost::link
+  double exchanged = 0;             // bytes of the tensors that they are of, whole
+  int64_t inside = 0, between = 0;  // Cost's
+  double results = 0;               // elements of the largest output
+  double elements = 0;              // of the largest output or operand, of which as much as is read
+  DType type = DType::f32;          // of the operands: 16 bits where two of them have 16
+  bool runs = true;                 // false: a view in place, of which nothing is left
 };
 // Without `storages`, views and stacks count as in place; with them, what they must copy is
 // counted.

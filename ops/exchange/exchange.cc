@@ -21,7 +21,7 @@ struct HostCarrier {
     if (to != from) std::memcpy(to, from, size_t(bytes));
   }
   void zero(void* to, int64_t bytes) const { std::memset(to, 0, size_t(bytes)); }
-  void all_to_all(std::span<const Exchanged> x) const { group->all_to_all(x); }
+  void all_to_all(std::span<const Exchanged> x, const Peers& p) const { group->all_to_all(x, p); }
   void all_gather(std::span<const Exchanged> x) const { group->all_gather(x); }
   void all_reduce(std::span<const Reduced> x) const { group->all_reduce(x); }
   void reduce_scatter(std::span<const Reduced> x) const { group->reduce_scatter(x); }
@@ -80,6 +80,29 @@ Specs infer_pieces(SpecSpan in, int64_t ranks, bool rows) {
   }
   return out;
 }
+int64_t peers_of(const AllToAllAttrs& a) {
+  return a.level == Level::all      ? a.ranks
+         : a.level == Level::inside ? a.per_node
+                                    : a.ranks / a.per_node;
+}
+Specs infer_rows(SpecSpan in, const Attrs& attrs) {
+  const auto& a = attrs.as<AllToAllAttrs>();
+  if (a.level == Level::all) return infer_pieces(in, a.ranks, true);
+  require_floats(in);
+  require(a.per_node >= 1 && ranks_in(a.ranks) % a.per_node == 0, a.ranks,
+          " ranks are not so many machines of ", a.per_node);
+  const int64_t nodes = a.ranks / a.per_node;
+  Specs out;
+  for (const TensorSpec& spec : in) {
+    if (a.level == Level::inside) {
+      out.push_back({{a.per_node, nodes, piece_elements(spec.numel(), a.ranks)}, spec.dtype});
+    } else {
+      require(spec.shape.rank() == 2 && spec.shape[0] == nodes, spec, ": want ", nodes, " pieces");
+      out.push_back(spec);
+    }
+  }
+  return out;
+}
 void require_sums(SpecSpan in) {
   for (const TensorSpec& spec : in) require(spec.dtype == DType::f32, spec, ": want f32");
 }
@@ -111,18 +134,21 @@ ExampleOperand fixed(Shape shape, DType type = DType::f32) {
 const OpDef all_to_all_op{
     .name = "all_to_all",
     .formula = "row q: rank q's part of this rank's piece of x",
-    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
-      return infer_pieces(in, attrs.as<RanksAttrs>().ranks, true);
-    },
+    .infer = infer_rows,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
-      return link_cost(in, out, bytes_of(in), attrs.as<RanksAttrs>().ranks, 1);
+      const auto& a = attrs.as<AllToAllAttrs>();
+      Cost cost = link_cost(in, out, bytes_of(in), peers_of(a), 1);
+      if (a.level == Level::inside) cost.inside = peers_of(a);
+      if (a.level == Level::between) cost.between = peers_of(a);
+      return cost;
     },
     .collective = true,
     .cpu = {.run = [](const KernelArgs& a) { exchange_rows(a, HostCarrier(a)); },
-            .prepare = prepare_exchange<RanksAttrs>},
+            .prepare = prepare_exchange<AllToAllAttrs>},
     .cuda = &all_to_all_cuda,
-    .examples = {{.operands = {fixed({3, 7})}, .attrs = RanksAttrs{}},
-                 {.operands = {fixed({33, 1031}), fixed({5}, DType::bf16)}, .attrs = RanksAttrs{}}},
+    .examples = {{.operands = {fixed({3, 7})}, .attrs = AllToAllAttrs{}},
+                 {.operands = {fixed({33, 1031}), fixed({5}, DType::bf16)},
+                  .attrs = AllToAllAttrs{}}},
 };
 
 const OpDef all_gather_op{
@@ -253,7 +279,13 @@ const OpDef pairwise_sum_op{
 };
 
 std::vector<Val> all_to_all(const std::vector<Val>& xs, int64_t ranks) {
-  return xs.at(0).builder->emit(all_to_all_op, xs, RanksAttrs{ranks});
+  return xs.at(0).builder->emit(all_to_all_op, xs, AllToAllAttrs{ranks});
+}
+std::vector<Val> all_to_all_inside(const std::vector<Val>& xs, int64_t ranks, int64_t per_node) {
+  return xs.at(0).builder->emit(all_to_all_op, xs, AllToAllAttrs{ranks, per_node, Level::inside});
+}
+std::vector<Val> all_to_all_between(const std::vector<Val>& xs, int64_t ranks, int64_t per_node) {
+  return xs.at(0).builder->emit(all_to_all_op, xs, AllToAllAttrs{ranks, per_node, Level::between});
 }
 std::vector<Val> all_gather(const std::vector<Val>& pieces, std::vector<Shape> wholes,
                             int64_t ranks) {

@@ -18,7 +18,9 @@ struct QueueCarrier {
   explicit QueueCarrier(const KernelArgs& args) : a(args), group(device_group_of(args)) {}
   void copy(void* to, const void* from, int64_t bytes) const { copy_async(a, to, from, bytes); }
   void zero(void* to, int64_t bytes) const { zero_async(a, to, bytes); }
-  void all_to_all(std::span<const Exchanged> x) const { group->all_to_all(x, a.queue); }
+  void all_to_all(std::span<const Exchanged> x, const Peers& peers) const {
+    group->all_to_all(x, peers, a.queue);
+  }
   void all_gather(std::span<const Exchanged> x) const { group->all_gather(x, a.queue); }
   void all_reduce(std::span<const Reduced> x) const { group->all_reduce(x, a.queue); }
   void reduce_scatter(std::span<const Reduced> x) const { group->reduce_scatter(x, a.queue); }
@@ -68,7 +70,7 @@ void queue_pairwise_sum(const KernelArgs& a) {
 
 }  // namespace
 
-const Backend all_to_all_cuda{.run = queue_all_to_all, .prepare = prepare_exchange<RanksAttrs>};
+const Backend all_to_all_cuda{.run = queue_all_to_all, .prepare = prepare_exchange<AllToAllAttrs>};
 const Backend all_gather_cuda{.run = queue_all_gather, .prepare = prepare_exchange<GatherAttrs>};
 const Backend all_reduce_cuda{.run = queue_all_reduce, .prepare = prepare_exchange<RanksAttrs>};
 const Backend reduce_scatter_cuda{.run = queue_reduce_scatter,

@@ -7,6 +7,7 @@
 
 #include "core/op.h"
 #include "core/val.h"
+#include "ops/exchange/exchange_attrs.h"
 #include "ops/kernels/ranks.h"
 
 namespace pal {
@@ -18,19 +19,15 @@ extern const OpDef all_gather_op, all_reduce_op, all_to_all_op, gather_state_op,
 [[gnu::weak]] extern const Backend all_gather_cuda, all_reduce_cuda, all_to_all_cuda,
     gather_state_cuda, own_piece_cuda, pairwise_sum_cuda, reduce_scatter_cuda;
 
-struct RanksAttrs {
-  int64_t ranks = 1;
-  auto fields() const { return std::tuple{field("ranks", ranks)}; }
-};
-struct GatherAttrs {
-  int64_t ranks = 1;
-  std::vector<Shape> wholes = {};
-  auto fields() const { return std::tuple{field("ranks", ranks), field("wholes", wholes)}; }
-};
-
 // Each x, any shape, of floats -> (ranks, piece): row q is rank q's part of what is this rank's
 // piece of x. Elements beyond x's end are zero.
 std::vector<Val> all_to_all(const std::vector<Val>& xs, int64_t ranks);
+// The same in two calls, where sums are made in between: of each x -> (per_node, nodes, piece), at
+// (i, k) what the i-th rank of this machine has of x's piece that is of the rank like this one on
+// machine k. And of each x of those sums, (nodes, piece) -> (nodes, piece), row k what the rank
+// like this one on machine k has of this one's piece.
+std::vector<Val> all_to_all_inside(const std::vector<Val>& xs, int64_t ranks, int64_t per_node);
+std::vector<Val> all_to_all_between(const std::vector<Val>& xs, int64_t ranks, int64_t per_node);
 // Each piece, any shape, of every rank -> the whole, where rank 0's piece comes first.
 std::vector<Val> all_gather(const std::vector<Val>& pieces, std::vector<Shape> wholes,
                             int64_t ranks);

@@ -3,9 +3,10 @@
 //   group                          whom it asks; null: there is one rank
 //   copy(to, from, bytes)          nothing where `to` is `from`
 //   zero(to, bytes)
-//   all_to_all(tensors), ...       the group's
+//   all_to_all(tensors, peers), .. the group's
 #pragma once
 #include "core/op.h"
+#include "ops/exchange/exchange_attrs.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/ranks.h"
 
@@ -40,19 +41,40 @@ inline std::byte* bytes_out(const KernelArgs& a, size_t i) {
   return static_cast<std::byte*>(a.out[i]);
 }
 
+// Who exchanges with this rank, and which pieces of a tensor: from a rank's first on one for each
+// peer, as often as there are machines.
+struct RowsOf {
+  Peers peers;
+  int64_t times = 1;  // one behind the other in a row
+  int stride = 0;     // of the first pieces
+};
+template <class G> RowsOf rows_of(const AllToAllAttrs& a, const G* group) {
+  const int rank = group ? group->rank() : 0;
+  const auto here = int(a.per_node), nodes = int(a.ranks / a.per_node);
+  if (a.level == Level::inside) return {{rank / here * here, 1, here}, nodes, here};
+  if (a.level == Level::between) return {{rank % here, here, nodes}};
+  return {{0, 1, int(a.ranks)}};
+}
+
 // A tensor that no rank reads is not exchanged: all have the same program.
 template <class Carrier> void exchange_rows(const KernelArgs& a, const Carrier& carrier) {
+  const RowsOf rows = rows_of(a.attrs.as<AllToAllAttrs>(), carrier.group);
+  const int own = rows.peers.number(carrier.group ? carrier.group->rank() : 0);
   std::vector<Exchanged>& tensors = state_of_exchange(a).exchanged;
   for (size_t i = 0; i < a.in.size(); ++i) {
     if (!a.out[i]) continue;
-    const Divided d = divided_by(a.in_spec[i], a.out_spec[i].shape[1]);
-    const int rank = carrier.group ? carrier.group->rank() : 0;
-    for (int64_t row = 0; row < a.out_spec[i].shape[0]; ++row) {
-      carrier.zero(bytes_out(a, i) + row * d.piece + d.bytes(rank), d.piece - d.bytes(rank));
+    const Shape& shape = a.out_spec[i].shape;
+    const Divided d = divided_by(a.in_spec[i], shape[shape.rank() - 1]);
+    for (int64_t k = 0; k < rows.times; ++k) {
+      const int first = int(k) * rows.stride;
+      const int64_t row = rows.times * d.piece, bytes = d.bytes(first + own);
+      std::byte* const to = bytes_out(a, i) + k * d.piece;
+      for (int q = 0; q < rows.peers.count; ++q)
+        carrier.zero(to + q * row + bytes, d.piece - bytes);
+      tensors.push_back({bytes_in(a, i), to, d, first, row});
     }
-    tensors.push_back({bytes_in(a, i), bytes_out(a, i), d});
   }
-  if (carrier.group) return carrier.all_to_all(tensors);
+  if (carrier.group) return carrier.all_to_all(tensors, rows.peers);
   for (const Exchanged& x : tensors) carrier.copy(x.to, x.from, x.divided.whole);
 }
 

@@ -23,9 +23,11 @@ class HeldLink final : public Group {
   int size() const override { return group_->size(); }
   int local_size() const override { return group_->local_size(); }
   int local_rank() const override { return group_->local_rank(); }
+  int per_node() const override { return group_->per_node(); }
   std::string description() const override { return "held"; }
-  void all_to_all(std::span<const Exchanged> tensors) override {
-    group_->all_to_all(tensors), wait(1, tensors);
+  using Group::all_to_all;
+  void all_to_all(std::span<const Exchanged> tensors, const Peers& peers) override {
+    group_->all_to_all(tensors, peers), wait(1, tensors);
   }
   void all_gather(std::span<const Exchanged> tensors) override {
     group_->all_gather(tensors), wait(1, tensors);

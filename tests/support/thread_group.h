@@ -70,20 +70,26 @@ class MeetingPlace {
 
 class ThreadGroup final : public Group {
  public:
-  ThreadGroup(std::shared_ptr<MeetingPlace> place, int rank, int size)
-      : place_(std::move(place)), rank_(rank), size_(size) {}
+  ThreadGroup(std::shared_ptr<MeetingPlace> place, int rank, int size, int per_node)
+      : place_(std::move(place)), rank_(rank), size_(size), per_node_(per_node) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int local_size() const override { return size_; }
-  int local_rank() const override { return rank_; }
+  int local_size() const override { return per_node_; }
+  int local_rank() const override { return rank_ % per_node_; }
+  int per_node() const override { return per_node_; }
   std::string description() const override { return "threads"; }
 
-  void all_to_all(std::span<const Exchanged> tensors) override {
+  using Group::all_to_all;
+  void all_to_all(std::span<const Exchanged> tensors, const Peers& peers) override {
+    const int own = peers.number(rank_);
     each_peer("all_to_all", tensors, [&](const Exchanged& mine, const Exchanged& theirs, int peer) {
+      const int i = peers.number(peer);
+      if (i < 0 || i >= peers.count || peers.rank(i) != peer) return;
       const Divided& d = mine.divided;
-      std::memcpy(mine.to + peer * d.piece, theirs.from + d.begin(rank_), size_t(d.bytes(rank_)));
-      if (peer != rank_) count_sent(d.bytes(peer));
+      std::memcpy(mine.to + i * mine.row_bytes(), theirs.from + d.begin(theirs.first + own),
+                  size_t(d.bytes(mine.first + own)));
+      if (peer != rank_) count_sent(d.bytes(mine.first + i));
     });
   }
   void all_gather(std::span<const Exchanged> tensors) override {
@@ -152,12 +158,14 @@ class ThreadGroup final : public Group {
   }
 
   std::shared_ptr<MeetingPlace> place_;
-  int rank_, size_;
+  int rank_, size_, per_node_;
 };
 
 // Calls run(group) on a thread for every rank; with one rank the group is null. What the first rank
 // to fail threw is thrown here.
-inline void as_ranks(int ranks, const std::function<void(std::shared_ptr<Group>)>& run) {
+// `per_node`: of them stand for the ranks of one machine; 0: all.
+inline void as_ranks(int ranks, const std::function<void(std::shared_ptr<Group>)>& run,
+                     int per_node = 0) {
   if (ranks == 1) return run(nullptr);
   const auto place = std::make_shared<MeetingPlace>(ranks);
   std::mutex mutex;
@@ -166,7 +174,7 @@ inline void as_ranks(int ranks, const std::function<void(std::shared_ptr<Group>)
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       try {
-        run(std::make_shared<ThreadGroup>(place, r, ranks));
+        run(std::make_shared<ThreadGroup>(place, r, ranks, per_node > 0 ? per_node : ranks));
       } catch (...) {
         {
           const std::lock_guard lock(mutex);

@@ -58,7 +58,7 @@ struct Planner {
 Planned Planner::bucket(Lengths bucket, CompileOptions options) const {
   Program program = record_plan_step(task, args.config, bucket);
   if (options.encode.ssdc) {
-    const MicroBatch last = Update(args.config.train, args.config.ranks).last();
+    const MicroBatch last = update_of(args.config).last();
     densities.put_into(options.encode, step_name(bucket, last), program);
   }
   const StateLayout layout(program);

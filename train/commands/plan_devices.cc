@@ -36,6 +36,7 @@ void DeviceFlags::apply(PlanArgs& args) const {
   if (per_node) check_range("--per-node", *per_node, 1, *devices);
   args.links = std::make_shared<const Links>(links_of(*devices, per_node, link));
   args.config = with_ranks(args.config, *devices);
+  args.config.per_node = args.links->per_node;
 }
 
 DeviceProfile profile_of(const PlanArgs& args) {

@@ -42,7 +42,7 @@ int train(const TrainArgs& args) {
 // A rank that cannot go on ends the others too, once it has said why. What all of them find wrong
 // is said by rank 0, which is the quickest.
 int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
-  args.config.ranks = group->size();
+  args.config.ranks = group->size(), args.config.per_node = group->per_node();
   args.config.gpu = group->local_rank();
   group->set_timeout(*args.config.train.rank_timeout);
   args.group = group;

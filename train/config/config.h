@@ -60,7 +60,8 @@ struct Config {
   DeviceConfig device;
   // Processes that train together. No option: a launcher says it, or who plans for several.
   int64_t ranks = 1;
-  int gpu = 0;  // nor is the machine's GPU that device cuda means: a rank has its own
+  int64_t per_node = 0;  // of each machine, where all have as many; 0: machines are not told apart
+  int gpu = 0;           // nor is the machine's GPU that device cuda means: a rank has its own
 
   // Out of line: compiled once, not in every file that copies a configuration.
   Config();

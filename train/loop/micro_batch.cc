@@ -30,9 +30,10 @@ bool is_ordered(const TrainConfig& config, int64_t ranks) {
   return config.reduction->value_or(ranks > 1 ? "ordered" : "library") == "ordered";
 }
 
-Update::Update(const TrainConfig& config, int64_t ranks)
+Update::Update(const TrainConfig& config, int64_t ranks, int64_t per_node)
     : micro_batches_(pal::micro_batches(config, ranks)),
       ranks_(ranks),
+      per_node_(per_node),
       ordered_(pal::is_ordered(config, ranks)),
       shard_(*config.shard),
       norms_(*config.batch_norm),

@@ -1,6 +1,7 @@
 // An update and its micro-batches: how many there are, which rank runs which, and how their
 // gradients become one sum.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,12 +39,20 @@ std::string to_string(MicroBatch kind);
 // train.accumulate, train.reduction: an update of a run with so many ranks.
 class Update {
  public:
-  Update(const TrainConfig& config, int64_t ranks);
+  // `per_node`: ranks of each machine; 0: machines are not told apart.
+  Update(const TrainConfig& config, int64_t ranks, int64_t per_node = 0);
 
   int64_t micro_batches() const { return micro_batches_; }  // of all ranks
   int64_t ranks() const { return ranks_; }
   int64_t per_rank() const { return micro_batches_ / ranks_; }
   bool is_ordered() const { return ordered_; }
+  // Whether gradients are summed inside of each machine, then between machines: where that is the
+  // same tree of sums.
+  bool sums_by_levels() const {
+    return ordered_ && per_node_ > 1 && per_node_ < ranks_ && ranks_ % per_node_ == 0 &&
+           std::has_single_bit(uint64_t(per_node_));
+  }
+  int64_t per_node() const { return per_node_; }
   // What gradients and their sums travel as.
   DType travels_as() const { return travels_; }
   // Whether the sums of gradients, and what the optimizer keeps, are a piece on each rank.
@@ -67,12 +76,16 @@ class Update {
   int accumulators() const;
 
  private:
-  int64_t micro_batches_, ranks_;
+  int64_t micro_batches_, ranks_, per_node_;
   bool ordered_;
   Shard shard_;
   NormBatch norms_;
   DType travels_;
 };
+
+inline Update update_of(const Config& config) {
+  return {config.train, config.ranks, config.per_node};
+}
 
 // Numbers of ranks that train.accumulate can be divided among.
 std::vector<int64_t> possible_ranks(int64_t micro_batches, bool ordered);

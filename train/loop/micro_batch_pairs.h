@@ -15,7 +15,7 @@ namespace pal {
 class MicroBatchPairs {
  public:
   MicroBatchPairs(const Config& config, ProgramSet& programs)
-      : config_(config.train), update_(config.train, config.ranks), programs_(programs) {}
+      : config_(config.train), update_(update_of(config)), programs_(programs) {}
 
   // The kinds of the last two micro-batches that run side by side in an update: its last two, or,
   // where their number is odd, those before.

@@ -251,13 +251,14 @@ class StepRecorder {
 }  // namespace
 
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
-                    const TrainConfig& config, MicroBatch kind, int64_t ranks) {
+                    const TrainConfig& config, MicroBatch kind, int64_t ranks, int64_t per_node) {
   Builder b;
   if (*config.precision == "bf16") b.read_weights_as(DType::bf16, cast);
   Val scalars = step_scalars(b.input(kScalarsInput, scalars_spec(), Space::host));
   Recorded recorded = forward(b, scalars);
   for (auto& [name, value] : recorded.outputs) b.output(name, value);
-  StepRecorder(b, config, kind, Update(config, ranks), scalars, std::move(recorded)).record();
+  StepRecorder(b, config, kind, Update(config, ranks, per_node), scalars, std::move(recorded))
+      .record();
   return b.take();
 }
 
@@ -275,12 +276,12 @@ Program record_bucket_step(const Task& task, const Config& config,
   auto forward = [&](Builder& b, Val scalars) {
     return task.record_lengths(b, bucket, scalars, true);
   };
-  return record_step(forward, config.train, kind, config.ranks);
+  return record_step(forward, config.train, kind, config.ranks, config.per_node);
 }
 
 Program record_plan_step(const Task& task, const Config& config,
                          std::pair<int64_t, int64_t> bucket) {
-  return record_bucket_step(task, config, bucket, Update(config.train, config.ranks).last());
+  return record_bucket_step(task, config, bucket, update_of(config).last());
 }
 
 }  // namespace pal

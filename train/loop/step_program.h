@@ -22,9 +22,11 @@ inline constexpr const char* kOwnLoss = "own_loss";      // of several ranks: th
 // last of an update that is summed as a whole, that of all its micro-batches), what the forward
 // pass named, and, where weights are updated, "gate" f32[4] {scale, apply, norm, -} and "grad_norm"
 // likewise (element 2). With train.overlap_micro_batches every micro-batch has a "gate": it is shut
-// where the loss is not finite. `ranks`: how many train together.
+// where the loss is not finite. `ranks`: how many train together,
+// `per_node` on each machine (0: machines are not told apart).
 Program record_step(const std::function<Recorded(Builder&, Val scalars)>& forward,
-                    const TrainConfig& config, MicroBatch kind, int64_t ranks = 1);
+                    const TrainConfig& config, MicroBatch kind, int64_t ranks = 1,
+                    int64_t per_node = 0);
 
 // "train/30x40/first+last": of two micro-batches side by side.
 std::string pair_name(std::pair<int64_t, int64_t> lengths, MicroBatch first, MicroBatch second);

@@ -84,7 +84,7 @@ void StepPrograms::check_exchanges(const std::string& name, MicroBatch kind,
 
 Program StepPrograms::recorded(int bucket, MicroBatch kind) const {
   auto forward = [&](Builder& b, Val scalars) { return task_.record(b, bucket, scalars, true); };
-  return record_step(forward, config_.train, kind, config_.ranks);
+  return record_step(forward, config_.train, kind, config_.ranks, config_.per_node);
 }
 
 Executable* StepPrograms::find_pair(int bucket, MicroBatch first, MicroBatch second) {

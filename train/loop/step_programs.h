@@ -31,7 +31,7 @@ class StepPrograms {
         sparse_(config.memory, programs),
         auto_(config.memory, programs, std::move(times)),
         pairs_(config, programs),
-        update_(config.train, config.ranks) {}
+        update_(update_of(config)) {}
 
   // Of the last micro-batch, the one with the largest plan, and its bucket.
   Executable& largest();

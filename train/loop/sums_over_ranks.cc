@@ -2,6 +2,7 @@
 #include "train/loop/sums_over_ranks.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -20,14 +21,25 @@ std::vector<Val> as_type(std::vector<Val> values, DType type) {
   return values;
 }
 
-// This rank's pieces of the sums of a bucket.
-std::vector<Val> summed_pieces(const std::vector<Val>& bucket, const Update& update) {
+std::vector<Val> sums_of(const std::vector<Val>& rows) {
+  std::vector<Val> out;
+  for (Val each : rows) out.push_back(pairwise_sum(each));
+  return out;
+}
+
+// What a rank has of the sums of a bucket: its pieces, or by levels the sums of its machine of all
+// pieces of the ranks like it.
+std::vector<Val> first_sums(const std::vector<Val>& bucket, const Update& update) {
   if (!update.is_ordered()) return reduce_scatter(bucket, update.ranks());
-  std::vector<Val> pieces;
-  for (Val rows : all_to_all(as_type(bucket, update.travels_as()), update.ranks())) {
-    pieces.push_back(pairwise_sum(rows));
-  }
-  return pieces;
+  const std::vector<Val> sent = as_type(bucket, update.travels_as());
+  if (!update.sums_by_levels()) return sums_of(all_to_all(sent, update.ranks()));
+  return sums_of(all_to_all_inside(sent, update.ranks(), update.per_node()));
+}
+// This rank's pieces of them.
+std::vector<Val> summed_pieces(std::vector<Val> first, const Update& update) {
+  if (!update.sums_by_levels()) return first;
+  return sums_of(all_to_all_between(as_type(std::move(first), update.travels_as()), update.ranks(),
+                                    update.per_node()));
 }
 
 std::vector<Val> gathered(const std::vector<Val>& pieces, const std::vector<Val>& bucket,
@@ -92,12 +104,28 @@ std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, c
       b.program().value(sums[k].id).role = Role::weight_gradient;
     }
   };
-  // Pieces are gathered behind the sums of the next bucket, so that an exchange need not wait for
-  // what was just added up.
-  std::vector<size_t> before;
-  std::vector<Val> pieces;
-  const auto gather = [&] {
-    if (!before.empty()) bring(before, gathered(pieces, tensors_at(gradients, before), update));
+  // What becomes of sums comes behind the first sums of the next bucket, so that an exchange need
+  // not wait for what was just added up; by levels the last step one bucket later still.
+  struct Bucket {
+    std::vector<size_t> numbers;
+    std::vector<Val> sums;
+  };
+  std::optional<Bucket> summed, to_gather;
+  const auto gather = [&](const Bucket& bucket) {
+    bring(bucket.numbers, gathered(bucket.sums, tensors_at(gradients, bucket.numbers), update));
+  };
+  const auto go_on = [&](std::optional<Bucket> next) {
+    if (to_gather) gather(*std::exchange(to_gather, {}));
+    std::optional<Bucket> last = std::exchange(summed, std::move(next));
+    if (!last) return;
+    last->sums = summed_pieces(std::move(last->sums), update);
+    if (update.has_pieces()) {
+      bring(last->numbers, last->sums);
+    } else if (update.sums_by_levels()) {
+      to_gather = std::move(last);
+    } else {
+      gather(*last);
+    }
   };
   for (const std::vector<size_t>& numbers : buckets_of(gradients, bucket_bytes)) {
     const std::vector<Val> bucket = tensors_at(gradients, numbers);
@@ -105,15 +133,9 @@ std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, c
       bring(numbers, all_reduce(as_type(bucket, update.travels_as()), update.ranks()));
       continue;
     }
-    std::vector<Val> next = summed_pieces(bucket, update);
-    if (update.has_pieces()) {
-      bring(numbers, next);
-      continue;
-    }
-    gather();
-    before = numbers, pieces = std::move(next);
+    go_on(Bucket{numbers, first_sums(bucket, update)});
   }
-  gather();
+  go_on({}), go_on({});
   return out;
 }
 

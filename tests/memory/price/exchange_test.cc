@@ -39,6 +39,19 @@ TEST(Exchange, NodesSumInsideFirst) {
   EXPECT_NEAR(exchange_seconds(7e6, 8e6, apart), 7e-5 + 7e6 / 1e8, 1e-12);
 }
 
+// The two exchanges of a sum by levels, beside what the formula says of both.
+TEST(Exchange, LevelsAddUp) {
+  const Links eight{.ranks = 8, .per_node = 4, .inside = slow(), .between = slower()};
+  const double inside = exchange_seconds(6e6, 8e6, among(eight, 4, 0));
+  const double between = exchange_seconds(1e6, 2e6, among(eight, 0, 2));
+  EXPECT_NEAR(inside, 3e-6 + 6e6 / 5e8, 1e-12);
+  EXPECT_NEAR(between, 1e-5 + 1e6 / 1e8, 1e-12);
+  EXPECT_NEAR(inside + between, exchange_seconds(7e6, 8e6, eight), 1e-12);
+  // One link, measured over all: it joins machines too.
+  const Links four{.ranks = 4, .per_node = 4, .inside = slow()};
+  EXPECT_NEAR(exchange_seconds(1e6, 2e6, among(four, 0, 2)), 1e-6 + 1e6 / 5e8, 1e-12);
+}
+
 DeviceProfile device(const Links& links) {
   return {.name = "toy",
           .f32 = 1e12,

@@ -54,33 +54,37 @@ struct Sent {
 };
 // What every rank gets of make(xs), where x has so many elements.
 std::vector<Sent> exchange(int ranks, const std::vector<int64_t>& sizes,
-                           const std::function<std::vector<Val>(const std::vector<Val>&)>& make) {
+                           const std::function<std::vector<Val>(const std::vector<Val>&)>& make,
+                           int per_node = 0) {
   std::vector<Sent> out(static_cast<size_t>(ranks));
-  as_ranks(ranks, [&](std::shared_ptr<Group> group) {
-    const int rank = group ? group->rank() : 0;
-    Builder b;
-    std::vector<Val> xs;
-    for (size_t k = 0; k < sizes.size(); ++k) {
-      xs.push_back(b.input("x" + std::to_string(k), {Shape{sizes[k]}}));
-    }
-    const std::vector<Val> ys = make(xs);
-    for (size_t k = 0; k < ys.size(); ++k) b.output("y" + std::to_string(k), ys[k]);
-    Device device = cpu_device(1);
-    device.group = group;
-    KernelCache cache(device);
-    Evaluator eval(b.take(), {.cache = &cache});
-    for (size_t k = 0; k < sizes.size(); ++k) {
-      std::vector<float> x;
-      for (int64_t i = 0; i < sizes[k]; ++i) x.push_back(number(rank, sizes[k], i));
-      eval.set("x" + std::to_string(k), x);
-    }
-    eval.run();
-    Sent& mine = out[size_t(rank)];
-    for (size_t k = 0; k < ys.size(); ++k) {
-      mine.outputs.push_back(eval.floats("y" + std::to_string(k)));
-    }
-    mine.bytes = group ? group->sent_bytes() : 0;
-  });
+  as_ranks(
+      ranks,
+      [&](std::shared_ptr<Group> group) {
+        const int rank = group ? group->rank() : 0;
+        Builder b;
+        std::vector<Val> xs;
+        for (size_t k = 0; k < sizes.size(); ++k) {
+          xs.push_back(b.input("x" + std::to_string(k), {Shape{sizes[k]}}));
+        }
+        const std::vector<Val> ys = make(xs);
+        for (size_t k = 0; k < ys.size(); ++k) b.output("y" + std::to_string(k), ys[k]);
+        Device device = cpu_device(1);
+        device.group = group;
+        KernelCache cache(device);
+        Evaluator eval(b.take(), {.cache = &cache});
+        for (size_t k = 0; k < sizes.size(); ++k) {
+          std::vector<float> x;
+          for (int64_t i = 0; i < sizes[k]; ++i) x.push_back(number(rank, sizes[k], i));
+          eval.set("x" + std::to_string(k), x);
+        }
+        eval.run();
+        Sent& mine = out[size_t(rank)];
+        for (size_t k = 0; k < ys.size(); ++k) {
+          mine.outputs.push_back(eval.floats("y" + std::to_string(k)));
+        }
+        mine.bytes = group ? group->sent_bytes() : 0;
+      },
+      per_node);
   return out;
 }
 
@@ -133,6 +137,40 @@ TEST(Exchange, SumsByPiecesAreSums) {
     }
     // (N-1)/N of the bytes out and (N-1)/N back, of each of N ranks.
     EXPECT_EQ(sent, 2 * (ranks - 1) * 4 * (5 + 1300 + 4096));
+  }
+}
+
+// Inside of machines first, then between them: the same pieces of the same sums, and as many bytes
+// sent by each rank.
+TEST(Exchange, SumsByLevelsAreSums) {
+  const std::vector<int64_t> sizes{1, 5, 1024, 1300, 4096, 9000, 20000};
+  for (const auto& [ranks, here] : {std::pair{4, 2}, {6, 2}, {8, 2}, {8, 4}, {8, 1}, {8, 8}}) {
+    const auto flat = exchange(ranks, sizes, [&, n = ranks](const std::vector<Val>& xs) {
+      std::vector<Val> pieces;
+      for (Val rows : all_to_all(xs, n)) pieces.push_back(pairwise_sum(rows));
+      return pieces;
+    });
+    const auto levels = exchange(
+        ranks, sizes,
+        [&, n = ranks, m = here](const std::vector<Val>& xs) {
+          std::vector<Val> inside, pieces;
+          for (Val rows : all_to_all_inside(xs, n, m)) inside.push_back(pairwise_sum(rows));
+          for (Val rows : all_to_all_between(inside, n, m)) pieces.push_back(pairwise_sum(rows));
+          return pieces;
+        },
+        here);
+    int64_t sent = 0;
+    for (size_t r = 0; r < flat.size(); ++r) {
+      EXPECT_EQ(levels[r].outputs, flat[r].outputs) << ranks << " " << here << " " << r;
+      sent += levels[r].bytes;
+    }
+    // Inside everything that is there is sent; between, whole pieces, also where they are short.
+    int64_t want = 0;
+    for (const int64_t n : sizes) {
+      want += 4 * n * (here - 1) * (ranks / here);
+      want += 4 * piece_elements(n, ranks) * ranks * (ranks / here - 1);
+    }
+    EXPECT_EQ(sent, want) << ranks << " " << here;
   }
 }
 

@@ -47,6 +47,7 @@ class Ranks : public testing::Test {
     TrainArgs a;
     a.group = group;
     a.config = with_ranks(parse_config(config_, "test.yaml", overrides), group ? group->size() : 1);
+    if (group) a.config.per_node = group->per_node();
     a.name = "test";
     a.out = dir_ / out;
     a.resume = fs::exists(a.out / "last.safetensors");
@@ -54,22 +55,25 @@ class Ranks : public testing::Test {
   }
   // Starts a run or goes on with it. Returns the bytes that all ranks have sent from the first to
   // the last of its updates, in all but the last.
-  int64_t run(const std::string& out, int ranks, const Sets& sets = {}) {
+  int64_t run(const std::string& out, int ranks, const Sets& sets = {}, int per_node = 0) {
     fs::create_directories(dir_ / out);
     std::atomic<int64_t> sent{0};
-    test::as_ranks(ranks, [&](std::shared_ptr<Group> group) {
-      const TrainArgs a = args(out, sets, group);
-      Trainer trainer(a, make_task(a));
-      if (!a.resume && (!group || group->rank() == 0)) trainer.task().save_files(a.out);
-      const std::atomic<bool> stop{false};
-      int64_t first = -1, last = 0;
-      trainer.run(stop, [&] {
-        last = group ? group->sent_bytes() : 0;
-        if (first < 0) first = last;
-        return true;
-      });
-      if (first >= 0) sent += last - first;
-    });
+    test::as_ranks(
+        ranks,
+        [&](std::shared_ptr<Group> group) {
+          const TrainArgs a = args(out, sets, group);
+          Trainer trainer(a, make_task(a));
+          if (!a.resume && (!group || group->rank() == 0)) trainer.task().save_files(a.out);
+          const std::atomic<bool> stop{false};
+          int64_t first = -1, last = 0;
+          trainer.run(stop, [&] {
+            last = group ? group->sent_bytes() : 0;
+            if (first < 0) first = last;
+            return true;
+          });
+          if (first >= 0) sent += last - first;
+        },
+        per_node);
     return sent;
   }
   std::string state(const std::string& out) const {

@@ -16,6 +16,7 @@
 #include "train/loop/choose_bucket.h"
 #include "train/loop/exchange_device.h"
 #include "train/loop/run_options.h"
+#include "train/loop/sums_over_ranks.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal::test {
@@ -42,6 +43,38 @@ TEST_F(Ranks, SameBitsUnderOptionsOfMemory) {
   run("plain", 4);
   run("echo", 4, {"memory.recompute=echo"});
   EXPECT_TRUE(state("plain") == state("echo"));
+}
+
+// Summed inside of each of several machines first, then between them.
+TEST_F(Ranks, SameBitsByLevels) {
+  const Sets sets{"train.accumulate=8", "train.steps=3", "train.bucket=2KiB"};
+  for (const char* clip : {"train.clip_norm=0.5", "train.clip_norm=null"}) {
+    Sets all = sets;
+    all.emplace_back(clip);
+    const std::string alone = std::string("alone") + clip;
+    run(alone, 1, all);
+    for (const auto& [ranks, here] : {std::pair{4, 2}, {8, 4}, {8, 2}}) {
+      for (const char* shard : {"none", "optimizer", "gradients", "weights"}) {
+        const std::string out = alone + shard + std::to_string(ranks) + "x" + std::to_string(here);
+        all.push_back(std::string("train.shard=") + shard);
+        run(out, ranks, all, here);
+        all.pop_back();
+        EXPECT_TRUE(state(alone) == state(out)) << out;
+        EXPECT_EQ(steps(alone), steps(out)) << out;
+      }
+    }
+  }
+  // They are: 2 x 2 ranks have exchanges of their own names.
+  test::as_ranks(
+      4,
+      [&](const std::shared_ptr<Group>& group) {
+        const TrainArgs a = args("levels", sets, group);
+        Trainer trainer(a, make_task(a));
+        const std::string exchanges = exchanges_of(trainer.largest().program());
+        EXPECT_NE(exchanges.find("inside"), std::string::npos) << exchanges;
+        EXPECT_NE(exchanges.find("between"), std::string::npos) << exchanges;
+      },
+      2);
 }
 
 // Whatever ranks divide among themselves.
