@@ -1,6 +1,5 @@
 // pal train: a run from its configuration to its last checkpoint.
-#include <algorithm>
-#include <chrono>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -39,8 +38,7 @@ int train(const TrainArgs& args) {
   return job.interrupted() ? kExitInterrupted : kExitDone;
 }
 
-// A rank that cannot go on ends the others too, once it has said why. What all of them find wrong
-// is said by rank 0, which is the quickest.
+// A rank that cannot go on ends the others too, once it has said why.
 int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
   args.config.ranks = group->size();
   args.config.gpu = group->local_rank();
@@ -55,8 +53,7 @@ int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
     return code;
   } catch (...) {
     const Failure failure = failure_at_hand();
-    if (group->rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    log_error(failure.what);
+    log_end(failure.what);
     group->abandon(failure.exit_code);
   }
 }
