@@ -20,6 +20,12 @@ struct RankError : Error {
   explicit RankError(const std::string& what) : Error(kExitFailed, what) {}
 };
 
+// What errors say where ranks are lost, and where one did not answer in time.
+inline constexpr const char* kGoOnFromCheckpoint =
+    "; resume from the last checkpoint if there is one";
+inline constexpr const char* kRaiseTimeout =
+    " (where a rank plans or saves for longer, raise train.rank_timeout)";
+
 // How the bytes of a tensor are divided among ranks: rank q's piece begins at q times `piece`. What
 // would be beyond the end of `whole` is no part of it, so that the last pieces may be short or
 // empty.
