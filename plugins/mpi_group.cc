@@ -145,6 +145,8 @@ class MpiGroup final : public Group {
           "MPI_Comm_split_type");
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_rank(local, &local_rank_);
+    machine_ = rank_;
+    MPI_Bcast(&machine_, 1, MPI_INT, 0, local);
     MPI_Comm_free(&local);
   }
   ~MpiGroup() override {
@@ -157,6 +159,7 @@ class MpiGroup final : public Group {
   int size() const override { return size_; }
   int local_size() const override { return local_size_; }
   int local_rank() const override { return local_rank_; }
+  int machine() const override { return machine_; }
   std::string description() const override {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -265,10 +268,10 @@ class MpiGroup final : public Group {
     return int(count);
   }
 
+  std::timed_mutex calls_;  // of MPI, which takes one at a time
   Messages tensors_, words_;
   std::vector<int> counts_;
-  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0;
-  std::timed_mutex calls_;  // of MPI, which takes one at a time
+  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0, machine_ = 0;
   double timeout_ = 300;
 };
 

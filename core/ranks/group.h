@@ -59,6 +59,7 @@ class Group {
   virtual int size() const = 0;
   virtual int local_size() const = 0;           // ranks of the same machine
   virtual int local_rank() const = 0;           // its number among them
+  virtual int machine() const = 0;              // the lowest rank of the same machine
   virtual std::string description() const = 0;  // "Open MPI 4.1.4"
 
   // Of tensors that every rank has whole: `to` gets size() rows of a piece, row q what rank q has

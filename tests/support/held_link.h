@@ -23,6 +23,7 @@ class HeldLink final : public Group {
   int size() const override { return group_->size(); }
   int local_size() const override { return group_->local_size(); }
   int local_rank() const override { return group_->local_rank(); }
+  int machine() const override { return group_->machine(); }
   std::string description() const override { return "held"; }
   void all_to_all(std::span<const Exchanged> tensors) override {
     group_->all_to_all(tensors), wait(1, tensors);

@@ -77,6 +77,7 @@ class ThreadGroup final : public Group {
   int size() const override { return size_; }
   int local_size() const override { return size_; }
   int local_rank() const override { return rank_; }
+  int machine() const override { return 0; }
   std::string description() const override { return "threads"; }
 
   void all_to_all(std::span<const Exchanged> tensors) override {

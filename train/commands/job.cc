@@ -59,13 +59,13 @@ bool holds_run(const std::filesystem::path& folder) {
 
 Job::Job(TrainArgs args) : args_(std::move(args)), running_(args_) {}
 
-void Job::divide_host(int jobs) {
+void Job::divide_host(int jobs, int processors) {
   MemoryConfig& memory = running_.config.memory;
   const std::optional<int64_t> copies = run_options(memory).host_budget;
   if (copies && !memory.host_budget->has_value()) memory.host_budget = Size{*copies / jobs};
   auto* images = std::get_if<ImageConfig>(&running_.config.data);
   if (images && !images->workers->has_value()) {
-    images->workers = std::max(1, workers_of(*images) / jobs);
+    images->workers = workers_of(*images, processors);
   }
 }
 

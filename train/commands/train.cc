@@ -1,10 +1,9 @@
 // pal train: a run from its configuration to its last checkpoint.
 #include <functional>
 #include <optional>
-#include <thread>
 
-#include "core/device.h"
 #include "core/ranks/launch.h"
+#include "core/ranks/processors.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/commands/job.h"
@@ -22,9 +21,9 @@ int train(const TrainArgs& args) {
   Job job(args);
   job.check_folder();
   if (args.group) {
-    const int here = args.group->local_size();
-    job.divide_host(here);
-    job.set_threads(std::max(1, cpu_device().threads / here));
+    const int processors = own_processors(*args.group);
+    job.divide_host(args.group->local_size(), processors);
+    job.set_threads(processors);
   }
   job.load();
   job.prepare();
