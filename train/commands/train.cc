@@ -79,6 +79,7 @@ struct TrainFlags {
   bool dump = false;
   std::optional<int64_t> ranks;
 
+  std::function<std::vector<std::string>()> of_each_rank;  // the flags that it is started with
   void declare(Flags& flags) {
     config.add(flags);
     flags.add("--steps", steps, "end when the step counter reaches N", {.type = "N"});
@@ -89,20 +90,7 @@ struct TrainFlags {
     flags.add("--ranks", ranks, "train with N processes of this machine (MPI)", {.type = "N"});
     flags.add("--dry-run", args.dry_run, "plan the step, print it, and train nothing");
     add_json(flags, args.json, "--dump-config");
-  }
-  // The command that each of several ranks runs.
-  std::vector<std::string> arguments() const {
-    std::vector<std::string> out{"train"};
-    const auto add = [&](const char* flag, const std::string& value) {
-      if (!value.empty()) out.insert(out.end(), {flag, value});
-    };
-    add("--config", config.config);
-    for (const std::string& assignment : config.set) add("--set", assignment);
-    add("--steps", steps), add("--device", device), add("--out", args.out.string());
-    if (args.resume) out.emplace_back("--resume");
-    if (args.dry_run) out.emplace_back("--dry-run");
-    if (args.json) out.emplace_back("--json");
-    return out;
+    of_each_rank = flags.words_without("--ranks");
   }
   Request read() {
     std::vector<Override> overrides;
@@ -125,7 +113,9 @@ struct TrainFlags {
                        std::to_string(launch->ranks) + "; leave it to the launcher");
     }
     if (ranks.value_or(1) > 1 && !launch) {
-      return request<run_ranks>(RankedRun{*ranks, arguments()});
+      std::vector<std::string> arguments = of_each_rank();
+      arguments.insert(arguments.begin(), "train");
+      return request<run_ranks>(RankedRun{*ranks, std::move(arguments)});
     }
     return request<run_train>(args);
   }
