@@ -139,6 +139,7 @@ std::string TrainerState::to_json() const {
 }
 
 TrainerState TrainerState::from_json(const std::string& text, const std::string& file) {
+  if (valid_due) json["valid_due"] = true;
   try {
     auto json = nlohmann::json::parse(text);
     return {.step = json.at("step"),
@@ -149,7 +150,8 @@ TrainerState TrainerState::from_json(const std::string& text, const std::string&
             .plateau = {.stale = json.at("stale"),
                         .waited = json.at("waited"),
                         .decays = json.at("decays")},
-            .rounded = json.value("rounded", std::map<std::string, std::string>())};
+            .rounded = json.value("rounded", std::map<std::string, std::string>()),
+            .valid_due = json.value("valid_due", false)};
   } catch (const nlohmann::json::exception&) {
     throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
   }

@@ -24,6 +24,7 @@ struct TrainerState {
   Plateau plateau;  // validations since the best, and what they did to the learning rate
   // By program: which of its values are rounded (rounding_of). Empty without a rounding form.
   std::map<std::string, std::string> rounded = {};
+  bool valid_due = false;  // the validation of this step was interrupted
 
   std::string to_json() const;
   static TrainerState from_json(const std::string& text, const std::string& file);

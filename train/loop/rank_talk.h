@@ -2,6 +2,7 @@
 // alone says nothing.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,8 +27,8 @@ class RankTalk {
   bool writes() const { return rank() == 0; }
   // A rank's micro-batches of an update: a block of neighbours.
   BatchShare share(const Update& update) const;
-  // Batches of which each rank runs some, in no order.
-  Dealt dealt() const { return Dealt(group_); }
+  // Batches of which each rank runs some, in no order. `stop`: as Dealt's.
+  Dealt dealt(std::function<bool()> stop = {}) const { return Dealt(group_, std::move(stop)); }
 
   // What the micro-batches of an update count, of all ranks: added up in their order.
   struct Counts {

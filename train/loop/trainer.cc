@@ -360,21 +360,21 @@ std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool
     write(row);
   });
   auto& t = config_.train;
-  while (finished().empty() && !ranks_.any(stop) && (!go_on || go_on())) {
+  // What a validation that was interrupted would have done, had it not been.
+  const bool owes = state_.valid_due;
+  bool go = !owes || after_update(true, stop);
+  while (go && finished().empty() && !ranks_.any(stop) && (!go_on || go_on())) {
     epoch_ended_ = false;
     train_step();
-    const bool valid_due =
-        t.valid_every->has_value() ? state_.step % **t.valid_every == 0 : epoch_ended_;
-    if (valid_due) validate(true);
-    if (t.save_every->has_value() ? state_.step % **t.save_every == 0 : valid_due) save();
-    if (valid_due) write_report("training");
+    go = after_update(
+        t.valid_every->has_value() ? state_.step % **t.valid_every == 0 : epoch_ended_, stop);
   }
-  std::string reason = finished();
-  const bool complete = !reason.empty();
+  std::string reason = go ? finished() : "";
+  const bool complete = !reason.empty(), did = state_.step > first_step_ || owes;
   if (!complete) reason = "interrupted";
   save();
-  if (complete && validated_ != state_.step && state_.step > first_step_) validate(false);
-  if (complete && state_.step > first_step_) try_average();
+  if (complete && validated_ != state_.step && did) validate(false);
+  if (complete && did) try_average();
   progress_.finish();
   write_end(state_.step, reason);
   write_report(reason);
@@ -382,3 +382,18 @@ std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool
 }
 
 }  // namespace pal
+// Validates and saves where that is due. False: it was told to stop.
+bool Trainer::after_update(bool valid_due, const std::atomic<bool>& stop) {
+  state_.valid_due = false;
+  try {
+    if (valid_due) validate(true, &stop);
+  } catch (const Interrupted&) {
+    state_.valid_due = true;
+    return false;
+  }
+  const auto& every = config_.train.save_every;
+  if (every->has_value() ? state_.step % **every == 0 : valid_due) save();
+  if (valid_due) write_report("training");
+  return true;
+}
+

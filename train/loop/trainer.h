@@ -85,9 +85,10 @@ class Trainer {
   [[noreturn]] void stop_on_nan(Executable& program);
   void write_end(int64_t step, const std::string& reason);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
-  void validate(bool scheduled);
-  // How ranks deal out validation: where they gather weights together, each does all of it.
-  Dealt dealt() const { return sharded_.divides_weights() ? Dealt() : ranks_.dealt(); }
+  bool after_update(bool valid_due, const std::atomic<bool>& stop);
+  // Interrupted, and nothing has changed, once `stop` is true on some rank.
+  void validate(bool scheduled, const std::atomic<bool>* stop = nullptr);
+  Dealt dealt(const std::atomic<bool>* stop = nullptr) const;
   void save();
   void save_best();
   void keep();  // train.keep_last, of what was saved last

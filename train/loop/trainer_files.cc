@@ -29,16 +29,26 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
 
 }  // namespace
 
+// How ranks deal out validation: where they gather weights together, each does all of it, and they
+// agree before each batch whether to stop.
+Dealt Trainer::dealt(const std::atomic<bool>* stop) const {
+  const bool all = sharded_.divides_weights();
+  std::function<bool()> stops;
+  if (stop && all) stops = [this, stop] { return ranks_.any(*stop); };
+  if (stop && !all) stops = [stop] { return stop->load(); };
+  return all ? Dealt(nullptr, std::move(stops)) : ranks_.dealt(std::move(stops));
+}
+
 // `scheduled`: due by valid_every or by the epoch's end. The validation at the end of a run that is
 // not leaves no trace in the state, so that the run, resumed, goes on as if it had never ended.
-void Trainer::validate(bool scheduled) {
+void Trainer::validate(bool scheduled, const std::atomic<bool>* stop) {
   check_watch();
   progress_.finish();
   std::optional<EmaWeights> averages;
   if (config_.train.ema->has_value()) {
     averages.emplace(programs_, **config_.train.ema, state_.step, sharded_);
   }
-  const Validation valid = task_->validate(programs_, "valid", dealt());
+  const Validation valid = task_->validate(programs_, "valid", dealt(stop));
   validated_ = state_.step;
   samples_of_valid_ = valid.samples;
   std::string line = "valid  step " + std::to_string(state_.step) + "  loss " +
