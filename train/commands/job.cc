@@ -9,6 +9,7 @@
 #include "data/atomic_file.h"
 #include "memory/plan/report.h"
 #include "train/images/image_task.h"
+#include "train/loop/rank_talk.h"
 #include "train/loop/ranks_of_run.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
@@ -18,6 +19,9 @@
 #include "train/tasks/make_task.h"
 
 namespace pal {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
@@ -92,13 +96,16 @@ void Job::check_folder() {
 }
 
 void Job::check_run() {
-  if (args_.resume && !holds_run(args_.out)) {
+  const RankTalk ranks(args_.group);
+  const bool held = ranks.of_first([&] { return holds_run(args_.out); });
+  const bool saved = ranks.of_first([&] { return fs::exists(args_.out / "last.safetensors"); });
+  if (args_.resume && !held) {
     throw UsageError(args_.out.string() + ": holds no run to resume; start it without --resume");
   }
-  if (args_.resume && !std::filesystem::exists(args_.out / "last.safetensors")) {
+  if (args_.resume && !saved) {
     log_info(args_.out.string() + ": stopped before its first checkpoint; starting at step 0");
     args_.resume = false;
-  } else if (!args_.resume && !args_.dry_run && holds_run(args_.out)) {
+  } else if (!args_.resume && !args_.dry_run && held) {
     throw UsageError(args_.out.string() +
                      ": holds a run already; go on with --resume, or choose "
                      "another --out");
@@ -114,20 +121,28 @@ void Job::load() {
 // Where several recordings are allowed, the run has the fastest from its first step on.
 void Job::pin_recording() {
   if (!allows(args_.config.memory, "reordered")) return;
+  const std::string name = RankTalk(args_.group).of_first([this] { return fastest_recording(); });
+  if (name.empty()) return;
+  log_info("auto: recorded with " + name + ", which is kept for the run");
+  for (const Recording& each : recordings_of(running_.config)) {
+    if (each.name != name) continue;
+    args_.config = with_recording(args_.config, each.config);
+    running_.config = with_recording(running_.config, each.config);
+    break;
+  }
+  task_ = make_task(running_);
+}
+
+std::string Job::fastest_recording() const {
   const MemoryConfig& memory = running_.config.memory;
   KernelCache kernels(training_device(running_.config));
   CompileOptions options = compile_options(memory);
   options.profile = profile_at_hand(kernels.device());
   const AutoPlanner planner(options, {.lossy = allows(memory, "lossy")});
   const auto bucket = largest_bucket(*task_, running_.config, kernels);
-  const ChosenRecording best =
-      choose_recording(*task_, running_.config, bucket, planner, kernels,
-                       {.device = (*memory.budget)->bytes, .host = host_limit(memory)});
-  if (best.recording.name.empty()) return;
-  log_info("auto: recorded with " + best.recording.name + ", which is kept for the run");
-  args_.config = with_recording(args_.config, best.recording.config);
-  running_.config = with_recording(running_.config, best.recording.config);
-  task_ = make_task(running_);
+  return choose_recording(*task_, running_.config, bucket, planner, kernels,
+                          {.device = (*memory.budget)->bytes, .host = host_limit(memory)})
+      .recording.name;
 }
 
 void Job::prepare(PoolShare share) {

@@ -74,6 +74,7 @@ class Job {
  private:
   void check_run();
   void pin_recording();
+  std::string fastest_recording() const;  // its name
 
   TrainArgs args_;
   TrainArgs running_;  // args_ with the threads

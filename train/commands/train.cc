@@ -18,6 +18,7 @@ namespace pal {
 namespace {
 
 int train(const TrainArgs& args) {
+  check_started_alike(args);
   Job job(args);
   job.check_folder();
   if (args.group) {
@@ -78,8 +79,8 @@ struct TrainFlags {
   std::string steps, device;
   bool dump = false;
   std::optional<int64_t> ranks;
-
   std::function<std::vector<std::string>()> of_each_rank;  // the flags that it is started with
+
   void declare(Flags& flags) {
     config.add(flags);
     flags.add("--steps", steps, "end when the step counter reaches N", {.type = "N"});

@@ -39,6 +39,9 @@ class RankTalk {
   // The ranks that say yes, and whether any does.
   std::vector<int> who(bool own) const;
   bool any(bool own) const { return group_ ? !who(own).empty() : own; }
+  // What rank 0 finds, on all of them: what lies in a folder, for instance.
+  std::string of_first(const std::function<std::string()>& find) const;
+  bool of_first(const std::function<bool()>& find) const;
   // Until all ranks are here.
   void meet() const { any(false); }
   // For errors: what comes now.
@@ -46,7 +49,7 @@ class RankTalk {
     if (group_) group_->set_activity(activity);
   }
   // UsageError on every rank, which names ranks and what differs, unless all ranks give the same
-  // for every name. All give the same names.
+  // for every name. All give as many facts.
   void require_alike(const std::vector<std::pair<std::string, std::string>>& facts) const;
 
  private:

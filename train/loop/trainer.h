@@ -101,7 +101,10 @@ class Trainer {
   template <class Row> void write(const Row& row) {
     if (metrics_) metrics_->write(row);
   }
-  void check_alike();
+  void check_alike(const Loaded& loaded);
+  static std::pair<std::string, std::string> content_of(const Loaded& loaded);
+  // Loads the weights of a file of the run's folder; UsageError where another rank finds others.
+  void load_alike(const char* name);
   ShardedState sharded_state() const;
   std::pair<int64_t, int64_t> longest_lengths() const;
 
