@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <set>
 
 #include "core/ranks/group.h"
@@ -38,32 +39,41 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   void receive(std::byte* to, int64_t bytes, int from) {
+    const std::lock_guard alone(*calls_);
     each_part(bytes, [&](int64_t begin, int count) {
       check(MPI_Irecv(to + begin, count, MPI_BYTE, from, 0, comm_, add(from)), "MPI_Irecv");
     });
   }
   void send(const std::byte* from, int64_t bytes, int to) {
+    const std::lock_guard alone(*calls_);
     each_part(bytes, [&](int64_t begin, int count) {
       check(MPI_Isend(from + begin, count, MPI_BYTE, to, 0, comm_, add(to)), "MPI_Isend");
     });
   }
-  void open(MPI_Comm comm, int rank) { comm_ = comm, rank_ = rank; }
-  MPI_Comm comm() const { return comm_; }
+  // Another collective of MPI's: `call` is given its request.
+  template <class F> void begin(const char* name, int peer, F call) {
+    const std::lock_guard alone(*calls_);
+    check(call(comm_, add(peer)), name);
+  }
+  // `calls`: held during each call of MPI.
+  void open(MPI_Comm comm, int rank, std::timed_mutex& calls) {
+    comm_ = comm, rank_ = rank, calls_ = &calls;
+  }
   void close() { MPI_Comm_free(&comm_); }
   Messages& start() {
     requests_.clear(), peers_.clear();
     return *this;
-  }
-  MPI_Request* add(int peer) {
-    peers_.push_back(peer);
-    return &requests_.emplace_back(MPI_REQUEST_NULL);
   }
   // Until all have arrived.
   void finish(double seconds, const char* call, const Group& group) {
     const Clock::time_point begin = Clock::now();
     for (int polls = 0;; ++polls) {
       int done = 0;
-      check(MPI_Testall(int(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), call);
+      {
+        const std::lock_guard alone(*calls_);
+        check(MPI_Testall(int(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+              call);
+      }
       if (done) return;
       if (polls < kSpins) {
         sched_yield();
@@ -82,10 +92,15 @@ class Messages {
       f(at, int(std::min(kMostBytes, bytes - at)));
     }
   }
+  MPI_Request* add(int peer) {
+    peers_.push_back(peer);
+    return &requests_.emplace_back(MPI_REQUEST_NULL);
+  }
   [[noreturn]] void give_up(double waited, const char* call, const std::string& activity) {
     // MPI_Testall has left all as they were: which have come?
     std::vector<int> come(requests_.size());
     int count = 0;
+    const std::lock_guard alone(*calls_);
     check(MPI_Testsome(int(requests_.size()), requests_.data(), &count, come.data(),
                        MPI_STATUSES_IGNORE),
           call);
@@ -98,11 +113,12 @@ class Messages {
     // Of a library's sum it is not to be told.
     throw RankError((who.empty() ? "some rank" : "rank " + who) + " did not answer for " +
                     std::to_string(int64_t(waited)) + " s, in " + call + " at " + activity +
-                    "; the last checkpoint is whole: resume from it (train.rank_timeout)");
+                    kGoOnFromCheckpoint + kRaiseTimeout);
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
+  std::timed_mutex* calls_ = nullptr;
   std::vector<MPI_Request> requests_;
   std::vector<int> peers_;
 };
@@ -122,13 +138,15 @@ class MpiGroup final : public Group {
       MPI_Comm comm = MPI_COMM_NULL;
       check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
       MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-      each->open(comm, rank_);
+      each->open(comm, rank_, calls_);
     }
     MPI_Comm local = MPI_COMM_NULL;
     check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
           "MPI_Comm_split_type");
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_rank(local, &local_rank_);
+    machine_ = rank_;
+    MPI_Bcast(&machine_, 1, MPI_INT, 0, local);
     MPI_Comm_free(&local);
     find_levels();
   }
@@ -143,6 +161,7 @@ class MpiGroup final : public Group {
   int local_size() const override { return local_size_; }
   int local_rank() const override { return local_rank_; }
   int per_node() const override { return per_node_; }
+  int machine() const override { return machine_; }
   std::string description() const override {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -195,9 +214,9 @@ class MpiGroup final : public Group {
     for (const Reduced& x : tensors) {
       const int count = floats(x.divided.whole);
       if (x.from != x.to) std::memcpy(x.to, x.from, size_t(x.divided.whole));
-      check(MPI_Iallreduce(MPI_IN_PLACE, x.to, count, MPI_FLOAT, MPI_SUM, messages.comm(),
-                           messages.add(rank_)),
-            "MPI_Iallreduce");
+      messages.begin("MPI_Iallreduce", rank_, [&](MPI_Comm comm, MPI_Request* request) {
+        return MPI_Iallreduce(MPI_IN_PLACE, x.to, count, MPI_FLOAT, MPI_SUM, comm, request);
+      });
       count_sent(2 * (x.divided.whole - x.divided.bytes(rank_)));
     }
     messages.finish(timeout_, "all_reduce", *this);
@@ -209,9 +228,9 @@ class MpiGroup final : public Group {
     int* each = counts_.data();
     for (const Reduced& x : tensors) {
       for (int q = 0; q < size_; ++q) each[q] = floats(x.divided.bytes(q));
-      check(MPI_Ireduce_scatter(x.from, x.to, each, MPI_FLOAT, MPI_SUM, messages.comm(),
-                                messages.add(rank_)),
-            "MPI_Ireduce_scatter");
+      messages.begin("MPI_Ireduce_scatter", rank_, [&](MPI_Comm comm, MPI_Request* request) {
+        return MPI_Ireduce_scatter(x.from, x.to, each, MPI_FLOAT, MPI_SUM, comm, request);
+      });
       count_sent(x.divided.whole - x.divided.bytes(rank_));
       each += size_;
     }
@@ -247,7 +266,12 @@ class MpiGroup final : public Group {
     }
     per_node_ = even ? local_size_ : size_;
   }
-  void end_all(int exit_code) override { MPI_Abort(MPI_COMM_WORLD, exit_code); }
+  // By any thread, while another may be waiting here for the ranks. One that hangs inside MPI is
+  // not waited for: the launcher ends the others once this process has ended.
+  void end_all(int exit_code) override {
+    const std::unique_lock alone(calls_, std::chrono::seconds(1));
+    if (alone) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  }
   template <class F> void each_peer(F f) const { each_peer({.count = size_}, f); }
   // Their numbers, the next rank first, so that none is flooded.
   template <class F> void each_peer(const Peers& peers, F f) const {
@@ -288,9 +312,10 @@ class MpiGroup final : public Group {
     return int(count);
   }
 
+  std::timed_mutex calls_;  // of MPI, which takes one at a time
   Messages tensors_, words_;
   std::vector<int> counts_;
-  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0, per_node_ = 1;
+  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0, machine_ = 0, per_node_ = 1;
   double timeout_ = 300;
 };
 

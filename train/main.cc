@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/ranks/launch.h"
 #include "train/commands/cli.h"
 #include "train/commands/commands.h"
 #include "train/run_files/log.h"
@@ -29,6 +30,7 @@ void let_idle_threads_sleep_soon(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto launch = pal::launch_at_hand()) pal::log_as_rank(launch->rank);
   try {
     std::string program = argc > 0 ? argv[0] : "pal";
     const pal::Request request = pal::parse_command_line(program, {argv + (argc > 0), argv + argc});
@@ -36,7 +38,7 @@ int main(int argc, char** argv) {
     return request.run();
   } catch (...) {
     const pal::Failure failure = pal::failure_at_hand();
-    pal::log_error(failure.what);
+    pal::log_end(failure.what);
     return failure.exit_code;
   }
 }

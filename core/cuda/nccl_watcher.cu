@@ -71,7 +71,7 @@ std::string NcclWatcher::look() {
   if (comm_) watched_.nccl.async_error(comm_, &status);
   if (status != NcclStatus::success && status != NcclStatus::in_progress) {
     return "NCCL: " + std::string(watched_.nccl.error_string(status)) + ", in or before " +
-           watched_.exchange() + "; the last checkpoint is whole: resume from it";
+           watched_.exchange() + kGoOnFromCheckpoint;
   }
   // The device writes the end behind the beginning, so an old end only looks longer.
   const uint64_t ended = watched_.marks->ended, begun = watched_.marks->begun;
@@ -81,8 +81,8 @@ std::string NcclWatcher::look() {
   const double seconds = std::chrono::duration<double>(now - since_).count();
   if (seconds < watched_.timeout) return "";
   return "some rank did not answer for " + std::to_string(int64_t(seconds)) + " s, in " +
-         (waits_in_.empty() ? watched_.exchange() : waits_in_) +
-         "; the last checkpoint is whole: resume from it (train.rank_timeout)";
+         (waits_in_.empty() ? watched_.exchange() : waits_in_) + kGoOnFromCheckpoint +
+         kRaiseTimeout;
 }
 
 }  // namespace pal

@@ -20,6 +20,12 @@ struct RankError : Error {
   explicit RankError(const std::string& what) : Error(kExitFailed, what) {}
 };
 
+// What errors say where ranks are lost, and where one did not answer in time.
+inline constexpr const char* kGoOnFromCheckpoint =
+    "; resume from the last checkpoint if there is one";
+inline constexpr const char* kRaiseTimeout =
+    " (where a rank plans or saves for longer, raise train.rank_timeout)";
+
 // How the bytes of a tensor are divided among ranks: rank q's piece begins at q times `piece`. What
 // would be beyond the end of `whole` is no part of it, so that the last pieces may be short or
 // empty.
@@ -67,6 +73,7 @@ class Group {
   virtual int size() const = 0;
   virtual int local_size() const = 0;  // ranks of the same machine
   virtual int local_rank() const = 0;  // its number among them
+  virtual int machine() const = 0;     // the lowest rank of the same machine
   // Where every machine has as many ranks, those of one behind those of another: how many. Else
   // size(): levels are not told apart.
   virtual int per_node() const = 0;

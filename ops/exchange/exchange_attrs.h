@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/attrs.h"
-#include "core/shape.h"
+#include "core/spec.h"
 
 namespace pal {
 

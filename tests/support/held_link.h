@@ -24,6 +24,7 @@ class HeldLink final : public Group {
   int local_size() const override { return group_->local_size(); }
   int local_rank() const override { return group_->local_rank(); }
   int per_node() const override { return group_->per_node(); }
+  int machine() const override { return group_->machine(); }
   std::string description() const override { return "held"; }
   using Group::all_to_all;
   void all_to_all(std::span<const Exchanged> tensors, const Peers& peers) override {

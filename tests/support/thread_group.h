@@ -77,6 +77,7 @@ class ThreadGroup final : public Group {
   int size() const override { return size_; }
   int local_size() const override { return per_node_; }
   int local_rank() const override { return rank_ % per_node_; }
+  int machine() const override { return rank_ / per_node_ * per_node_; }
   int per_node() const override { return per_node_; }
   std::string description() const override { return "threads"; }
 

@@ -62,7 +62,7 @@ int run_bench_link(const BenchArgs& args) {
     link = measure_link(*group);
   } catch (...) {
     const Failure failure = failure_at_hand();
-    log_error(failure.what);
+    log_end(failure.what);
     group->abandon(failure.exit_code);
   }
   if (group->rank() != 0) return 0;

@@ -13,6 +13,7 @@
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "core/ranks/launch.h"
+#include "core/version.h"
 #include "train/commands/commands.h"
 #include "train/config/wording.h"
 

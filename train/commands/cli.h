@@ -8,8 +8,6 @@
 
 namespace pal {
 
-inline constexpr const char* kVersion = "0.1.0";
-
 // `program` is argv[0]: under the name `train`, `args` are those of `pal train`. UsageError, in one
 // line, for anything that cannot be understood.
 Request parse_command_line(const std::string& program, const std::vector<std::string>& args);

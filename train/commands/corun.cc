@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/device.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "train/commands/command.h"
@@ -169,7 +170,8 @@ int run_corun(const CorunArgs& given) {
   Jobs jobs;
   for (const TrainArgs& job : args.jobs) jobs.push_back(std::make_unique<Job>(job));
   each_job(jobs, [](Job& job) { job.check_folder(); });
-  each_job(jobs, [&](Job& job) { job.divide_host(int(jobs.size())); });
+  const int count = int(jobs.size());
+  each_job(jobs, [&](Job& job) { job.divide_host(count, cpu_device().threads / count); });
   each_job(jobs, [](Job& job) { job.load(); });
   CorunMemory memory(jobs, args);
   for (size_t i = 0; i < jobs.size(); ++i) {

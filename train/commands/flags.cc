@@ -37,6 +37,28 @@ void Flags::pair(const char* one, const char* other) {
   app_.get_option(other)->needs(app_.get_option(one));
 }
 
+std::function<std::vector<std::string>()> Flags::words_without(const std::string& name) const {
+  return [&app = app_, name] {
+    std::vector<std::string> words;
+    for (const CLI::Option* option : app.get_options()) {
+      const std::string flag = option->get_name();
+      if (option->count() == 0 || flag == name) continue;
+      if (option->get_items_expected_max() == 0) {
+        words.push_back(flag);
+        continue;
+      }
+      for (const std::string& value : option->results()) {
+        if (value.starts_with('-')) {
+          words.push_back(flag + "=" + value);
+        } else {
+          words.insert(words.end(), {flag, value});
+        }
+      }
+    }
+    return words;
+  };
+}
+
 void add_json(Flags& flags, bool& json, const char* excludes) {
   flags.add("--json", json, "print one JSON object on standard output, logs on standard error",
             {.excludes = excludes});

@@ -1,6 +1,7 @@
 // The flags of a command, declared one by one; those that several commands have. CLI11 stays behind
 // this header and cli.h.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ class Flags {
   template <class T> void add(const char* name, T& value, const char* help, FlagRules rules = {});
   // Neither flag without the other.
   void pair(const char* one, const char* other);
+  // To be called when they are read: the words of the command line that give all flags but one.
+  std::function<std::vector<std::string>()> words_without(const std::string& name) const;
 
  private:
   CLI::App& app_;

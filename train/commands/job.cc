@@ -19,6 +19,9 @@
 #include "train/tasks/make_task.h"
 
 namespace pal {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
@@ -60,14 +63,14 @@ bool holds_run(const std::filesystem::path& folder) {
 
 Job::Job(TrainArgs args) : args_(std::move(args)), running_(args_) {}
 
-void Job::divide_host(int jobs) {
+void Job::divide_host(int jobs, int processors) {
   MemoryConfig& memory = running_.config.memory;
   std::optional<int64_t> copies = run_options(memory).host_budget;
   if (chooses_plan(memory)) copies = host_limit(memory);
   if (copies && !memory.host_budget->has_value()) memory.host_budget = Size{*copies / jobs};
   auto* images = std::get_if<ImageConfig>(&running_.config.data);
   if (images && !images->workers->has_value()) {
-    images->workers = std::max(1, workers_of(*images) / jobs);
+    images->workers = workers_of(*images, processors);
   }
 }
 
@@ -94,13 +97,16 @@ void Job::check_folder() {
 }
 
 void Job::check_run() {
-  if (args_.resume && !holds_run(args_.out)) {
+  const RankTalk ranks(args_.group);
+  const bool held = ranks.of_first([&] { return holds_run(args_.out); });
+  const bool saved = ranks.of_first([&] { return fs::exists(args_.out / "last.safetensors"); });
+  if (args_.resume && !held) {
     throw UsageError(args_.out.string() + ": holds no run to resume; start it without --resume");
   }
-  if (args_.resume && !std::filesystem::exists(args_.out / "last.safetensors")) {
+  if (args_.resume && !saved) {
     log_info(args_.out.string() + ": stopped before its first checkpoint; starting at step 0");
     args_.resume = false;
-  } else if (!args_.resume && !args_.dry_run && holds_run(args_.out)) {
+  } else if (!args_.resume && !args_.dry_run && held) {
     throw UsageError(args_.out.string() +
                      ": holds a run already; go on with --resume, or choose "
                      "another --out");
@@ -116,31 +122,30 @@ void Job::load() {
 // Where several recordings are allowed, the run has the fastest from its first step on.
 void Job::pin_recording() {
   if (!allows(args_.config.memory, "reordered")) return;
-  const MemoryConfig& memory = running_.config.memory;
-  // All ranks record what rank 0 finds fastest: another may have another processor, or less memory.
-  const RankTalk ranks(running_.group);
-  std::string chosen;
-  if (ranks.writes()) {
-    Device device = training_device(running_.config);
-    device.group = running_.group;
-    KernelCache kernels(device);
-    CompileOptions options = compile_options(memory);
-    options.profile = profile_at_hand(device);
-    const AutoPlanner planner(options, {.lossy = allows(memory, "lossy")});
-    const auto bucket = largest_bucket(*task_, running_.config, kernels);
-    const FrontLimits limits{.device = (*memory.budget)->bytes, .host = host_limit(memory)};
-    chosen =
-        choose_recording(*task_, running_.config, bucket, planner, kernels, limits).recording.name;
-  }
-  chosen = ranks.of_first(chosen);
-  if (chosen.empty()) return;
-  log_info("auto: recorded with " + chosen + ", which is kept for the run");
-  for (const Recording& recording : recordings_of(running_.config)) {
-    if (recording.name != chosen) continue;
-    args_.config = with_recording(args_.config, recording.config);
-    running_.config = with_recording(running_.config, recording.config);
+  const std::string name = RankTalk(args_.group).of_first([this] { return fastest_recording(); });
+  if (name.empty()) return;
+  log_info("auto: recorded with " + name + ", which is kept for the run");
+  for (const Recording& each : recordings_of(running_.config)) {
+    if (each.name != name) continue;
+    args_.config = with_recording(args_.config, each.config);
+    running_.config = with_recording(running_.config, each.config);
+    break;
   }
   task_ = make_task(running_);
+}
+
+std::string Job::fastest_recording() const {
+  const MemoryConfig& memory = running_.config.memory;
+  Device device = training_device(running_.config);
+  device.group = running_.group;
+  KernelCache kernels(device);
+  CompileOptions options = compile_options(memory);
+  options.profile = profile_at_hand(device);
+  const AutoPlanner planner(options, {.lossy = allows(memory, "lossy")});
+  const auto bucket = largest_bucket(*task_, running_.config, kernels);
+  return choose_recording(*task_, running_.config, bucket, planner, kernels,
+                          {.device = (*memory.budget)->bytes, .host = host_limit(memory)})
+      .recording.name;
 }
 
 void Job::prepare(PoolShare share) {

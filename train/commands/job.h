@@ -25,9 +25,9 @@ class Job {
  public:
   explicit Job(TrainArgs args);
 
-  // What each of so many jobs takes of the host where its configuration does not say: memory for
-  // copies, threads that read images ahead. Before load().
-  void divide_host(int jobs);
+  // What each of so many jobs takes of the host where its configuration does not say: its part of
+  // the memory for copies, and threads that read images ahead on so many processors. Before load().
+  void divide_host(int jobs, int processors);
   // Of the processor, where device.threads does not say. Before prepare().
   void set_threads(int threads);
 
@@ -74,6 +74,7 @@ class Job {
  private:
   void check_run();
   void pin_recording();
+  std::string fastest_recording() const;  // its name
 
   TrainArgs args_;
   TrainArgs running_;  // args_ with the threads

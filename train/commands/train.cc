@@ -1,11 +1,9 @@
 // pal train: a run from its configuration to its last checkpoint.
-#include <algorithm>
-#include <chrono>
+#include <functional>
 #include <optional>
-#include <thread>
 
-#include "core/device.h"
 #include "core/ranks/launch.h"
+#include "core/ranks/processors.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
 #include "train/commands/job.h"
@@ -20,12 +18,13 @@ namespace pal {
 namespace {
 
 int train(const TrainArgs& args) {
+  check_started_alike(args);
   Job job(args);
   job.check_folder();
   if (args.group) {
-    const int here = args.group->local_size();
-    job.divide_host(here);
-    job.set_threads(std::max(1, cpu_device().threads / here));
+    const int processors = own_processors(*args.group);
+    job.divide_host(args.group->local_size(), processors);
+    job.set_threads(processors);
   }
   job.load();
   job.prepare();
@@ -39,8 +38,7 @@ int train(const TrainArgs& args) {
   return job.interrupted() ? kExitInterrupted : kExitDone;
 }
 
-// A rank that cannot go on ends the others too, once it has said why. What all of them find wrong
-// is said by rank 0, which is the quickest.
+// A rank that cannot go on ends the others too, once it has said why.
 int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
   args.config.ranks = group->size(), args.config.per_node = group->per_node();
   args.config.gpu = group->local_rank();
@@ -55,8 +53,7 @@ int train_as_rank(TrainArgs args, const std::shared_ptr<Group>& group) {
     return code;
   } catch (...) {
     const Failure failure = failure_at_hand();
-    if (group->rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    log_error(failure.what);
+    log_end(failure.what);
     group->abandon(failure.exit_code);
   }
 }
@@ -82,6 +79,7 @@ struct TrainFlags {
   std::string steps, device;
   bool dump = false;
   std::optional<int64_t> ranks;
+  std::function<std::vector<std::string>()> of_each_rank;  // the flags that it is started with
 
   void declare(Flags& flags) {
     config.add(flags);
@@ -93,20 +91,7 @@ struct TrainFlags {
     flags.add("--ranks", ranks, "train with N processes of this machine (MPI)", {.type = "N"});
     flags.add("--dry-run", args.dry_run, "plan the step, print it, and train nothing");
     add_json(flags, args.json, "--dump-config");
-  }
-  // The command that each of several ranks runs.
-  std::vector<std::string> arguments() const {
-    std::vector<std::string> out{"train"};
-    const auto add = [&](const char* flag, const std::string& value) {
-      if (!value.empty()) out.insert(out.end(), {flag, value});
-    };
-    add("--config", config.config);
-    for (const std::string& assignment : config.set) add("--set", assignment);
-    add("--steps", steps), add("--device", device), add("--out", args.out.string());
-    if (args.resume) out.emplace_back("--resume");
-    if (args.dry_run) out.emplace_back("--dry-run");
-    if (args.json) out.emplace_back("--json");
-    return out;
+    of_each_rank = flags.words_without("--ranks");
   }
   Request read() {
     std::vector<Override> overrides;
@@ -129,7 +114,9 @@ struct TrainFlags {
                        std::to_string(launch->ranks) + "; leave it to the launcher");
     }
     if (ranks.value_or(1) > 1 && !launch) {
-      return request<run_ranks>(RankedRun{*ranks, arguments()});
+      std::vector<std::string> arguments = of_each_rank();
+      arguments.insert(arguments.begin(), "train");
+      return request<run_ranks>(RankedRun{*ranks, std::move(arguments)});
     }
     return request<run_train>(args);
   }

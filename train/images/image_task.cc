@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
+#include "core/device.h"
 #include "core/error.h"
 #include "core/philox.h"
 #include "train/images/image_models.h"
@@ -20,9 +20,10 @@ constexpr int kMostWorkers = 16;
 
 }  // namespace
 
-int workers_of(const ImageConfig& config) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return static_cast<int>(config.workers->value_or(std::min(cores, kMostWorkers)));
+int workers_of(const ImageConfig& config) { return workers_of(config, cpu_device().threads); }
+
+int workers_of(const ImageConfig& config, int processors) {
+  return static_cast<int>(config.workers->value_or(std::clamp(processors, 1, kMostWorkers)));
 }
 
 ImageTask::ImageTask(const Config& config, const fs::path& model_dir)

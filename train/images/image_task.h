@@ -17,8 +17,10 @@ struct ImageEvaluation {
   int64_t images = 0, skipped = 0;
 };
 
-// Threads that read and augment ahead.
+// Threads that read and augment ahead: where data.workers does not say, one for each of so many
+// processors, of all that this process may use.
 int workers_of(const ImageConfig& config);
+int workers_of(const ImageConfig& config, int processors);
 
 class ImageTask : public BatchedTask<ImageBatch, ImageData> {
  public:

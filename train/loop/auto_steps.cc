@@ -40,14 +40,12 @@ AutoSteps::AutoSteps(const MemoryConfig& config, ProgramSet& programs, std::file
 }
 
 std::optional<NodeTimes> AutoSteps::kept_times() const {
-  std::string text, said;
-  if (ranks_.writes()) {
-    if (const auto times = load_node_times(times_file(), device_name(), &said)) {
-      text = text_of(*times, device_name());
-    }
+  const std::string text = ranks_.of_first([this] {
+    std::string said;
+    const auto times = load_node_times(times_file(), device_name(), &said);
     if (!said.empty()) log_info(said);
-  }
-  text = ranks_.of_first(text);
+    return times ? text_of(*times, device_name()) : "";
+  });
   if (text.empty()) return {};
   return parse_node_times(text, device_name());
 }
@@ -111,7 +109,7 @@ bool AutoSteps::timed() {
   const auto done = [](const auto& clock) { return !clock.second.medians().empty(); };
   const bool enough =
       ++updates_ >= *config_.profile_steps + 2 && std::any_of(clocks_.begin(), clocks_.end(), done);
-  return !ranks_.of_first(enough ? "enough" : "").empty();
+  return ranks_.of_first([=] { return enough; });
 }
 
 NodeTimes AutoSteps::measured_times() {
@@ -150,19 +148,17 @@ NodeTimes AutoSteps::measured_times() {
 void AutoSteps::plan_by_times() {
   timing_ = false;
   for (const auto& [name, clock] : clocks_) clock.stop(programs_.find(name)->runner());
-  std::string text;
-  if (ranks_.writes()) {
+  const std::string text = ranks_.of_first([this] {
     const NodeTimes measured = measured_times();
-    text = text_of(measured, device_name());
     try {
       save_node_times(times_file(), device_name(), measured);
     } catch (const Error& error) {  // the next session measures again
       log_info(std::string("auto: ") + error.what());
     }
-  }
+    return text_of(measured, device_name());
+  });
   clocks_.clear();
-  const auto times =
-      std::make_shared<NodeTimes>(parse_node_times(ranks_.of_first(text), device_name()));
+  const auto times = std::make_shared<NodeTimes>(parse_node_times(text, device_name()));
   log_info("auto: " + std::to_string(times->ms.size()) + " kinds of nodes timed, in all " +
            fixed(times->scale, 2) +
            " times what was predicted; the plans are made anew by these times");

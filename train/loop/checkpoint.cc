@@ -86,8 +86,8 @@ void save(const std::filesystem::path& file, ProgramSet& programs, bool all,
 }
 
 // Copies the file's tensors into the slots, after all of them were found to fit and whole.
-void load(const SafetensorsFile& source, const std::filesystem::path& file, ProgramSet& programs,
-          bool all, const ShardedState& sharded) {
+Loaded load(const SafetensorsFile& source, const std::filesystem::path& file, ProgramSet& programs,
+            bool all, const ShardedState& sharded) {
   std::vector<StateTensor> slots;
   for (StateTensor& slot : programs.state()) {
     if (is_kept(slot, all)) slots.push_back(slot);
@@ -115,12 +115,16 @@ void load(const SafetensorsFile& source, const std::filesystem::path& file, Prog
     throw UsageError(file.string() + ": does not fit the model: " + faults +
                      "; use the configuration it was trained with");
   }
-  for (const StateTensor& slot : slots) source.check(*source.find(slot.name));
+  Loaded loaded{file, ""};
+  for (const StateTensor& slot : slots) {
+    loaded.checksums += slot.name + " " + source.check(*source.find(slot.name)) + "\n";
+  }
   for (const StateTensor& slot : slots) {
     const auto [begin, bytes] = sharded.own(slot);
     source.read(*source.find(slot.name), size_t(begin), size_t(bytes), slot.data);
     std::memset(slot.data + bytes, 0, size_t(slot.spec.bytes() - bytes));
   }
+  return loaded;
 }
 
 }  // namespace
@@ -135,6 +139,7 @@ std::string TrainerState::to_json() const {
                       {"waited", plateau.waited},
                       {"decays", plateau.decays}};
   if (!rounded.empty()) json["rounded"] = rounded;
+  if (valid_due) json["valid_due"] = true;
   return json.dump();
 }
 
@@ -149,7 +154,8 @@ TrainerState TrainerState::from_json(const std::string& text, const std::string&
             .plateau = {.stale = json.at("stale"),
                         .waited = json.at("waited"),
                         .decays = json.at("decays")},
-            .rounded = json.value("rounded", std::map<std::string, std::string>())};
+            .rounded = json.value("rounded", std::map<std::string, std::string>()),
+            .valid_due = json.value("valid_due", false)};
   } catch (const nlohmann::json::exception&) {
     throw UsageError(file + ": the trainer's state in it cannot be read; start the run anew");
   }
@@ -161,14 +167,15 @@ void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
 }
 
 TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
-                             const ShardedState& sharded) {
+                             const ShardedState& sharded, Loaded* loaded) {
   auto source = SafetensorsFile::open(file.string());
   auto found = source.metadata().find(kTrainerKey);
   if (found == source.metadata().end()) {
     throw UsageError(file.string() + ": holds weights but no trainer state; it cannot be resumed");
   }
   TrainerState state = TrainerState::from_json(found->second, file.string());
-  load(source, file, programs, true, sharded);
+  const Loaded all = load(source, file, programs, true, sharded);
+  if (loaded) *loaded = all;
   return state;
 }
 
@@ -217,23 +224,22 @@ void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t 
   }
 }
 
-void load_initial(const std::filesystem::path& from, ProgramSet& programs,
-                  const ShardedState& sharded) {
+std::filesystem::path initial_file(const std::filesystem::path& from) {
   namespace fs = std::filesystem;
-  fs::path file = from;
   std::error_code ignored;
-  if (fs::is_directory(from, ignored)) {
-    for (const char* name : {"last.safetensors", "best.safetensors"}) {
-      if (fs::exists(from / name, ignored)) file = from / name;
-    }
-    if (file == from) {
-      throw UsageError("train.init_from: " + from.string() +
-                       ": has neither best.safetensors nor "
-                       "last.safetensors; name a run's folder or a .safetensors file");
-    }
+  if (!fs::is_directory(from, ignored)) return from;
+  for (const char* name : {"best.safetensors", "last.safetensors"}) {
+    if (fs::exists(from / name, ignored)) return from / name;
   }
+  throw UsageError("train.init_from: " + from.string() +
+                   ": has neither best.safetensors nor "
+                   "last.safetensors; name a run's folder or a .safetensors file");
+}
+
+Loaded load_initial(const std::filesystem::path& file, ProgramSet& programs,
+                    const ShardedState& sharded) {
   try {
-    load_weights(file, programs, sharded);
+    return load_weights(file, programs, sharded);
   } catch (const UsageError& error) {
     throw UsageError(std::string("train.init_from: ") + error.what());
   }
@@ -244,10 +250,10 @@ void save_weights(const std::filesystem::path& file, ProgramSet& programs,
   save(file, programs, false, {}, sharded);
 }
 
-void load_weights(const std::filesystem::path& file, ProgramSet& programs,
-                  const ShardedState& sharded) {
+Loaded load_weights(const std::filesystem::path& file, ProgramSet& programs,
+                    const ShardedState& sharded) {
   auto source = SafetensorsFile::open(file.string());
-  load(source, file, programs, false, sharded);
+  return load(source, file, programs, false, sharded);
 }
 
 }  // namespace pal

@@ -24,6 +24,7 @@ struct TrainerState {
   Plateau plateau;  // validations since the best, and what they did to the learning rate
   // By program: which of its values are rounded (rounding_of). Empty without a rounding form.
   std::map<std::string, std::string> rounded = {};
+  bool valid_due = false;  // the validation of this step was interrupted
 
   std::string to_json() const;
   static TrainerState from_json(const std::string& text, const std::string& file);
@@ -33,10 +34,15 @@ struct TrainerState {
 // ranks call these, and rank 0 writes.
 void save_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
                      const TrainerState& state, const ShardedState& sharded = {});
+// What was loaded: the file, and the checksum of each of its tensors that was, a line each.
+struct Loaded {
+  std::filesystem::path file;
+  std::string checksums;
+};
 // UsageError that lists every slot that is missing, left over, or of another shape; then nothing
 // was loaded.
 TrainerState load_checkpoint(const std::filesystem::path& file, ProgramSet& programs,
-                             const ShardedState& sharded = {});
+                             const ShardedState& sharded = {}, Loaded* loaded = nullptr);
 
 // Keeps last.safetensors of `folder` as step-<step>.safetensors too, by a second name for the same
 // file where the file system can, else by a copy; and removes all but the `keep` newest of these.
@@ -47,11 +53,12 @@ void keep_checkpoint(const std::filesystem::path& folder, int64_t step, int64_t 
 std::vector<int64_t> kept_checkpoints(const std::filesystem::path& folder);
 std::filesystem::path kept_checkpoint(const std::filesystem::path& folder, int64_t step);
 
-// train.init_from: weights of another run, from a .safetensors file or from a run's folder (its
-// best.safetensors, else its last). UsageError that lists what does not fit; nothing is loaded
-// then.
-void load_initial(const std::filesystem::path& from, ProgramSet& programs,
-                  const ShardedState& sharded = {});
+// The file that train.init_from means: a .safetensors file, or of a run's folder its
+// best.safetensors, else its last. UsageError where it has neither.
+std::filesystem::path initial_file(const std::filesystem::path& from);
+// Its weights. UsageError that lists what does not fit; nothing is loaded then.
+Loaded load_initial(const std::filesystem::path& file, ProgramSet& programs,
+                    const ShardedState& sharded = {});
 
 // Whether a whole checkpoint's tensor is a weight, going by its name.
 bool names_weight(const std::string& tensor);
@@ -60,7 +67,7 @@ bool names_weight(const std::string& tensor);
 // weight in the file that the model does not have is a mismatch like any other.
 void save_weights(const std::filesystem::path& file, ProgramSet& programs,
                   const ShardedState& sharded = {});
-void load_weights(const std::filesystem::path& file, ProgramSet& programs,
-                  const ShardedState& sharded = {});
+Loaded load_weights(const std::filesystem::path& file, ProgramSet& programs,
+                    const ShardedState& sharded = {});
 
 }  // namespace pal

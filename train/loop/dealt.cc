@@ -6,7 +6,13 @@
 
 namespace pal {
 
+void Dealt::check_stopped() const {
+  if (!stop_) return;
+  if (total(stopped_) > 0) throw Interrupted();
+}
+
 void Dealt::complete(std::vector<std::string>& texts) const {
+  check_stopped();
   if (!group_ || texts.empty()) return;
   const auto count = texts.size(), ranks = size_t(stride());
   std::vector<int64_t> own, sizes(count * ranks);

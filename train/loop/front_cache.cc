@@ -19,6 +19,7 @@
 #include "memory/price/node_times.h"
 #include "train/config/profile.h"
 #include "train/config/wording.h"
+#include "train/loop/program_fingerprint.h"
 #include "train/run_files/fingerprint.h"
 #include "train/run_files/log.h"
 
@@ -32,32 +33,6 @@ using nlohmann::json;
 constexpr int64_t kPlannerVersion = 8;
 // What is being written is done by then.
 constexpr std::chrono::hours kLeftBehind{24};
-
-void take_program(Fingerprint& f, const Program& p) {
-  f.take(int64_t(p.values.size()));
-  for (ValueId v : p.values.ids()) {
-    const Value& value = p.value(v);
-    f.take(int64_t(hash_of(value.spec)));
-    f.take(int64_t(value.role) * 2 + int64_t(value.space));
-    f.take(value.scope), f.take(value.step);
-  }
-  for (NodeId n : p.nodes.ids()) {
-    const Node& node = p.node(n);
-    f.take(node.op->name);
-    f.take(int64_t(node.attrs.hash()));
-    f.take(int64_t(node.in.size()));
-    for (ValueId v : node.in) f.take(int32_t(v));
-    for (ValueId v : node.out) f.take(int32_t(v));
-    f.take(int64_t(node.phase)), f.take(int64_t(node.queue)), f.take(node.scope);
-    f.take(int64_t(node.step));
-  }
-  for (const StateSlot& slot : p.state) {
-    f.take(slot.name), f.take(int32_t(slot.start)), f.take(int32_t(slot.end));
-  }
-  for (const NamedValue& input : p.inputs) f.take(int32_t(input.value));
-  for (const NamedValue& output : p.outputs) f.take(int32_t(output.value));
-  for (const std::string& scope : p.scopes) f.take(scope), f.take(int64_t(-1));
-}
 
 void take_options(Fingerprint& f, const CompileOptions& o) {
   for (const bool on : {o.inplace, o.windows, o.fuse_recompute, o.fuse_epilogues, o.fuse_updates,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <sstream>
 
 #include "core/error.h"
 #include "train/config/wording.h"
@@ -41,27 +42,55 @@ std::vector<int> RankTalk::who(bool own) const {
   return out;
 }
 
-std::string RankTalk::of_first(const std::string& text) const {
-  if (!group_) return text;
-  const auto bytes = share_among(*group_, int64_t(text.size()))[0];
-  std::string mine(text, 0, size_t(bytes));
-  mine.resize(size_t(bytes));
-  std::string all(size_t(bytes * group_->size()), 0);
-  if (bytes > 0) group_->share(mine.data(), all.data(), bytes);
-  return all.substr(0, size_t(bytes));
+std::string RankTalk::of_first(const std::function<std::string()>& find) const {
+  std::vector<std::string> found{writes() ? find() : ""};
+  dealt().complete(found);
+  return found[0];
 }
+
+bool RankTalk::of_first(const std::function<bool()>& find) const { return any(writes() && find()); }
+
+namespace {
+
+constexpr size_t kLongest = 100;  // characters of what differs that are said
+
+// A line of a configuration or the like, without its comment.
+std::string bare(std::string line) {
+  line = line.substr(0, line.find("  #"));
+  const size_t begin = line.find_first_not_of(' '), end = line.find_last_not_of(' ');
+  return begin == std::string::npos ? "nothing" : one_line(line.substr(begin, end + 1 - begin));
+}
+
+// The first line in which the texts of rank 0 and of another differ.
+std::string first_difference(const std::string& first, const std::string& other, size_t rank) {
+  std::istringstream a(first), b(other);
+  std::string of_first, of_other;
+  do {
+    if (!std::getline(a, of_first)) of_first.clear();
+    if (!std::getline(b, of_other)) of_other.clear();
+  } while (of_first == of_other && (a || b));
+  of_first = bare(of_first), of_other = bare(of_other);
+  if (of_first.size() + of_other.size() > kLongest) return "";
+  return " (" + of_first + "; rank " + std::to_string(rank) + ": " + of_other + ")";
+}
+
+}  // namespace
 
 void RankTalk::require_alike(const std::vector<std::pair<std::string, std::string>>& facts) const {
   if (!group_) return;
   for (const auto& [name, text] : facts) {
     const std::vector<size_t> all = share_among(*group_, std::hash<std::string>()(text));
     std::vector<std::string> others;
-    for (size_t q = 1; q < all.size(); ++q) {
-      if (all[q] != all[0]) others.push_back(std::to_string(q));
+    size_t other = 0;
+    for (size_t q = all.size(); q-- > 1;) {
+      if (all[q] != all[0]) others.insert(others.begin(), std::to_string(q)), other = q;
     }
     if (others.empty()) continue;
+    std::vector<std::string> texts(all.size());
+    texts[size_t(rank())] = text;
+    dealt().complete(texts);
     throw UsageError("ranks: rank 0 and rank " + comma_list(others) + " differ in " + name +
-                     "; all need the same");
+                     first_difference(texts[0], texts[other], other) + "; all need the same");
   }
 }
 

@@ -2,6 +2,7 @@
 // alone says nothing.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,8 +27,8 @@ class RankTalk {
   bool writes() const { return rank() == 0; }
   // A rank's micro-batches of an update: a block of neighbours.
   BatchShare share(const Update& update) const;
-  // Batches of which each rank runs some, in no order.
-  Dealt dealt() const { return Dealt(group_); }
+  // Batches of which each rank runs some, in no order. `stop`: as Dealt's.
+  Dealt dealt(std::function<bool()> stop = {}) const { return Dealt(group_, std::move(stop)); }
 
   // What the micro-batches of an update count, of all ranks: added up in their order.
   struct Counts {
@@ -38,8 +39,9 @@ class RankTalk {
   // The ranks that say yes, and whether any does.
   std::vector<int> who(bool own) const;
   bool any(bool own) const { return group_ ? !who(own).empty() : own; }
-  // What rank 0 says; the others' words do not count.
-  std::string of_first(const std::string& text) const;
+  // What rank 0 finds, on all of them: what lies in a folder, for instance.
+  std::string of_first(const std::function<std::string()>& find) const;
+  bool of_first(const std::function<bool()>& find) const;
   // Until all ranks are here.
   void meet() const { any(false); }
   // For errors: what comes now.
@@ -47,7 +49,7 @@ class RankTalk {
     if (group_) group_->set_activity(activity);
   }
   // UsageError on every rank, which names ranks and what differs, unless all ranks give the same
-  // for every name. All give the same names.
+  // for every name. All give as many facts.
   void require_alike(const std::vector<std::pair<std::string, std::string>>& facts) const;
 
  private:

@@ -2,13 +2,16 @@
 #include "train/loop/ranks_of_run.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "core/accelerator.h"
 #include "core/error.h"
 #include "core/ranks/device_group.h"
 #include "core/ranks/launch.h"
 #include "core/text.h"
+#include "core/version.h"
 #include "train/loop/micro_batch.h"
+#include "train/loop/rank_talk.h"
 #include "train/run_files/log.h"
 
 namespace pal {
@@ -24,6 +27,29 @@ std::shared_ptr<Group> ranks_at_hand() {
   }
   log_as_rank(group->rank());
   return group;
+}
+
+namespace {
+
+// What all ranks are to be told: a machine may have other numbers of threads than another.
+std::string as_all_are_told(Config config) {
+  config.device.threads = std::nullopt;
+  config.memory.host_budget = std::nullopt;
+  if (auto* images = std::get_if<ImageConfig>(&config.data)) images->workers = std::nullopt;
+  return dump_config(config);
+}
+
+}  // namespace
+
+void check_started_alike(const TrainArgs& args) {
+  if (!args.group) return;
+  const auto flag = [](bool given) { return given ? "given" : "not given"; };
+  RankTalk(args.group)
+      .require_alike({{"the build of pal", std::string(kVersion) + " " + build_id()},
+                      {"the version of MPI", args.group->description()},
+                      {"--resume", flag(args.resume)},
+                      {"--dry-run", flag(args.dry_run)},
+                      {"the configuration", as_all_are_told(args.config)}});
 }
 
 namespace {

@@ -5,11 +5,17 @@
 #include "core/device.h"
 #include "core/ranks/group.h"
 #include "train/config/config.h"
+#include "train/loop/train_args.h"
 
 namespace pal {
 
 // The ranks that a launcher has started together; null where there is one.
 std::shared_ptr<Group> ranks_at_hand();
+
+// UsageError, which names what differs and the ranks, where they were started with different
+// builds, versions of MPI, configurations or flags. Where a machine may have its own number (of
+// threads, of bytes for copies) they need not agree. One process is like itself.
+void check_started_alike(const TrainArgs& args);
 
 // Tells a device of the ranks that it trains with, null: none; those on GPUs find each other there,
 // and `said` is told of it. `timeout`: seconds (train.rank_timeout). UsageError where two have one

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "memory/passes/encode.h"
 #include "train/loop/max_fit.h"
+#include "train/loop/program_fingerprint.h"
 #include "train/loop/recordings.h"
 #include "train/loop/run_options.h"
 #include "train/loop/sums_over_ranks.h"
@@ -42,8 +43,14 @@ std::string StepPrograms::name(int bucket, MicroBatch kind) const {
 Executable& StepPrograms::find(int bucket, MicroBatch kind) {
   const std::string name = this->name(bucket, kind);
   if (Executable* ready = programs_.find(name)) return *ready;
-  Program step = recorded(bucket, kind);
-  const std::string exchanges = update_.ranks() > 1 ? exchanges_of(step) : "";
+  Program step = record(bucket, kind);
+  std::string exchanges;
+  if (update_.ranks() > 1) {
+    exchanges = exchanges_of(step);
+    Fingerprint fingerprint;
+    take_program(fingerprint, step);
+    recorded_[name] = std::to_string(fingerprint.value());
+  }
   auto add = [&]() -> Executable& {
     try {
       if (sparse_.on()) return sparse_.add(name, step);
@@ -82,7 +89,7 @@ void StepPrograms::check_exchanges(const std::string& name, MicroBatch kind,
                "the steps of other buckets");
 }
 
-Program StepPrograms::recorded(int bucket, MicroBatch kind) const {
+Program StepPrograms::record(int bucket, MicroBatch kind) const {
   auto forward = [&](Builder& b, Val scalars) { return task_.record(b, bucket, scalars, true); };
   return record_step(forward, config_.train, kind, config_.ranks, config_.per_node);
 }
@@ -90,7 +97,7 @@ Program StepPrograms::recorded(int bucket, MicroBatch kind) const {
 Executable* StepPrograms::find_pair(int bucket, MicroBatch first, MicroBatch second) {
   const std::string name = pair_name(task_.bucket_lengths(bucket), first, second);
   const auto [program, added] =
-      pairs_.find(name, [&](int part) { return recorded(bucket, part == 0 ? first : second); });
+      pairs_.find(name, [&](int part) { return record(bucket, part == 0 ? first : second); });
   if (!added) return program;
   check_rounding(name, rounding_of(program->program()));
   tell_of(name, bucket, program->compiled());
@@ -130,7 +137,7 @@ Executable& StepPrograms::run(
   if (!sparse_.on()) return run(dense);
   const std::string name = this->name(bucket, kind);
   Executable& chosen = sparse_.choose(
-      name, [&] { return recorded(bucket, kind); },
+      name, [&] { return record(bucket, kind); },
       [&](Executable& made) { tell_of(name, bucket, made.compiled()); });
   run(chosen);
   if (&chosen != &dense) {
@@ -151,7 +158,7 @@ void StepPrograms::update_done() {
     for (const MicroBatch kind : update_.kinds()) {
       const std::string name = this->name(bucket, kind);
       if (!auto_.front_of(name)) continue;
-      const Program step = recorded(bucket, kind);
+      const Program step = record(bucket, kind);
       auto_.add_again(name, step);
       const Executable& made = *programs_.find(name);
       if (update_.ranks() > 1) check_exchanges(name, kind, exchanges_of(step), made.program());

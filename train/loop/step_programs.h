@@ -58,6 +58,8 @@ class StepPrograms {
   // By program, which of its values are rounded; UsageError where a program's plan rounds others
   // than are known here. Empty without a rounding form.
   const std::map<std::string, std::string>& rounded() const { return rounded_; }
+  // Of several ranks: each program as it was recorded, by a number that stands for it.
+  const std::map<std::string, std::string>& recorded() const { return recorded_; }
   // As a run's checkpoint says. Compiles all programs that it names.
   void round_as(const std::map<std::string, std::string>& rounded);
 
@@ -71,7 +73,7 @@ class StepPrograms {
   const Update& update() const { return update_; }
 
  private:
-  Program recorded(int bucket, MicroBatch kind) const;
+  Program record(int bucket, MicroBatch kind) const;
   int largest_as_recorded();
   MicroBatch largest_kind() const { return update_.last(); }
   void tell_of(const std::string& name, int bucket, const Compiled& compiled);
@@ -87,7 +89,7 @@ class StepPrograms {
   AutoSteps auto_;
   MicroBatchPairs pairs_;
   const Update update_;
-  std::map<std::string, std::string> rounded_;
+  std::map<std::string, std::string> rounded_, recorded_;
   std::map<std::string, std::string> exchanges_;  // by kind of micro-batch
   std::vector<PlanRow> untold_;
   std::function<void(PlanRow)> tell_;

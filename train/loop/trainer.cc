@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <variant>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -35,20 +34,9 @@ std::filesystem::path times_folder(const TrainArgs& args, const PoolShare& share
   return args.dry_run || share.pool ? std::filesystem::path() : args.out;
 }
 
-// What all ranks are to be told: a machine may have other numbers of threads than another.
-std::string as_all_are_told(Config config) {
-  config.device.threads = std::nullopt;
-  config.memory.host_budget = std::nullopt;
-  if (auto* images = std::get_if<ImageConfig>(&config.data)) images->workers = std::nullopt;
-  return dump_config(config);
-}
-
 ProgramSet programs_of(const TrainArgs& args, const PoolShare& share, std::string* said) {
   const Device device = device_of(args, said);
-  // Before they exchange anything that depends on it.
-  if (args.group) {
-    RankTalk(args.group).require_alike({{"the configuration", as_all_are_told(args.config)}});
-  }
+  check_started_alike(args);  // before they exchange anything that depends on it
   CompileOptions options = run_options(args.config.memory);
   options.exchange_device = exchange_device(args.config, device, said);
   return {std::move(options), device, share};
@@ -81,19 +69,23 @@ Trainer::Trainer(const TrainArgs& args, std::unique_ptr<Task> task, const PoolSh
   // No rank waits while another plans a step that only it has met.
   if (!ranks_.is_alone()) steps_.add_all();
   if (steps_.chosen().on()) add_validation();
+  Loaded loaded;
   if (args.resume) {
-    state_ = load_checkpoint(file("last.safetensors"), programs_, sharded_);
+    state_ = load_checkpoint(file("last.safetensors"), programs_, sharded_, &loaded);
     steps_.round_as(state_.rounded);
     if (state_.has_best) best_saved_ = state_.best;
     task_->restore(state_.position);
   } else {
     initialise(programs_, uint64_t(*config_.train.seed), sharded_);
-    if (config_.train.init_from->has_value())
-      load_initial(**config_.train.init_from, programs_, sharded_);
+    if (config_.train.init_from->has_value()) {
+      const std::string from =
+          ranks_.of_first([&] { return initial_file(**config_.train.init_from).string(); });
+      loaded = load_initial(from, programs_, sharded_);
+    }
     state_.position = task_->position();
   }
   first_step_ = state_.step;
-  if (!ranks_.is_alone()) check_alike();
+  if (!ranks_.is_alone()) check_alike(loaded);
 }
 
 ShardedState Trainer::sharded_state() const {
@@ -110,13 +102,28 @@ std::pair<int64_t, int64_t> Trainer::longest_lengths() const {
 }
 
 // Ranks that differ would wait for each other, or train different weights.
-void Trainer::check_alike() {
+void Trainer::check_alike(const Loaded& loaded) {
+  const auto lines = [](const std::map<std::string, std::string>& by_program) {
+    std::string all;
+    for (const auto& [program, text] : by_program) all += program + " " + text + "\n";
+    return all;
+  };
   ranks_.require_alike(
       {{"the machine: processor, device, libraries", numerics_of(programs_.device())},
        {"the data and their place in it", state_.position},
        {"the step they go on from", std::to_string(state_.step)},
-       {"the values that they round", rounding_of(largest().program())},
-       {"what they exchange", exchanges_of(largest().program())}});
+       content_of(loaded),
+       {"the values that they round", lines(steps_.rounded())},
+       {"what they exchange", exchanges_of(largest().program())},
+       {"the steps that they recorded", lines(steps_.recorded())}});
+}
+
+std::pair<std::string, std::string> Trainer::content_of(const Loaded& loaded) {
+  return {"the weights in " + loaded.file.string(), loaded.checksums};
+}
+
+void Trainer::load_alike(const char* name) {
+  ranks_.require_alike({content_of(load_weights(file(name), programs_, sharded_))});
 }
 
 StepScalars Trainer::scalars_of(double normalizer) const {
@@ -358,25 +365,40 @@ std::string Trainer::run(const std::atomic<bool>& stop, const std::function<bool
     write(row);
   });
   auto& t = config_.train;
-  while (finished().empty() && !ranks_.any(stop) && (!go_on || go_on())) {
+  // What a validation that was interrupted would have done, had it not been.
+  const bool owes = state_.valid_due;
+  bool go = !owes || after_update(true, stop);
+  while (go && finished().empty() && !ranks_.any(stop) && (!go_on || go_on())) {
     epoch_ended_ = false;
     train_step();
-    const bool valid_due =
-        t.valid_every->has_value() ? state_.step % **t.valid_every == 0 : epoch_ended_;
-    if (valid_due) validate(true);
-    if (t.save_every->has_value() ? state_.step % **t.save_every == 0 : valid_due) save();
-    if (valid_due) write_report("training");
+    go = after_update(
+        t.valid_every->has_value() ? state_.step % **t.valid_every == 0 : epoch_ended_, stop);
   }
-  std::string reason = finished();
-  const bool complete = !reason.empty();
+  std::string reason = go ? finished() : "";
+  const bool complete = !reason.empty(), did = state_.step > first_step_ || owes;
   if (!complete) reason = "interrupted";
   save();
-  if (complete && validated_ != state_.step && state_.step > first_step_) validate(false);
-  if (complete && state_.step > first_step_) try_average();
+  if (complete && validated_ != state_.step && did) validate(false);
+  if (complete && did) try_average();
   progress_.finish();
   write_end(state_.step, reason);
   write_report(reason);
   return reason;
+}
+
+// Validates and saves where that is due. False: it was told to stop.
+bool Trainer::after_update(bool valid_due, const std::atomic<bool>& stop) {
+  state_.valid_due = false;
+  try {
+    if (valid_due) validate(true, &stop);
+  } catch (const Interrupted&) {
+    state_.valid_due = true;
+    return false;
+  }
+  const auto& every = config_.train.save_every;
+  if (every->has_value() ? state_.step % **every == 0 : valid_due) save();
+  if (valid_due) write_report("training");
+  return true;
 }
 
 }  // namespace pal

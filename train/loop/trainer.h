@@ -85,9 +85,10 @@ class Trainer {
   [[noreturn]] void stop_on_nan(Executable& program);
   void write_end(int64_t step, const std::string& reason);
   void check_watch();  // ends the run where a step that was not looked at had a NaN
-  void validate(bool scheduled);
-  // How ranks deal out validation: where they gather weights together, each does all of it.
-  Dealt dealt() const { return sharded_.divides_weights() ? Dealt() : ranks_.dealt(); }
+  bool after_update(bool valid_due, const std::atomic<bool>& stop);
+  // Interrupted, and nothing has changed, once `stop` is true on some rank.
+  void validate(bool scheduled, const std::atomic<bool>* stop = nullptr);
+  Dealt dealt(const std::atomic<bool>* stop = nullptr) const;
   void save();
   void save_best();
   void keep();  // train.keep_last, of what was saved last
@@ -100,7 +101,10 @@ class Trainer {
   template <class Row> void write(const Row& row) {
     if (metrics_) metrics_->write(row);
   }
-  void check_alike();
+  void check_alike(const Loaded& loaded);
+  static std::pair<std::string, std::string> content_of(const Loaded& loaded);
+  // Loads the weights of a file of the run's folder; UsageError where another rank finds others.
+  void load_alike(const char* name);
   ShardedState sharded_state() const;
   std::pair<int64_t, int64_t> longest_lengths() const;
 

@@ -29,16 +29,26 @@ std::pair<double, bool> judge(const Validation& valid, std::string& line) {
 
 }  // namespace
 
+// How ranks deal out validation: where they gather weights together, each does all of it, and they
+// agree before each batch whether to stop.
+Dealt Trainer::dealt(const std::atomic<bool>* stop) const {
+  const bool all = sharded_.divides_weights();
+  std::function<bool()> stops;
+  if (stop && all) stops = [this, stop] { return ranks_.any(*stop); };
+  if (stop && !all) stops = [stop] { return stop->load(); };
+  return all ? Dealt(nullptr, std::move(stops)) : ranks_.dealt(std::move(stops));
+}
+
 // `scheduled`: due by valid_every or by the epoch's end. The validation at the end of a run that is
 // not leaves no trace in the state, so that the run, resumed, goes on as if it had never ended.
-void Trainer::validate(bool scheduled) {
+void Trainer::validate(bool scheduled, const std::atomic<bool>* stop) {
   check_watch();
   progress_.finish();
   std::optional<EmaWeights> averages;
   if (config_.train.ema->has_value()) {
     averages.emplace(programs_, **config_.train.ema, state_.step, sharded_);
   }
-  const Validation valid = task_->validate(programs_, "valid", dealt());
+  const Validation valid = task_->validate(programs_, "valid", dealt(stop));
   validated_ = state_.step;
   samples_of_valid_ = valid.samples;
   std::string line = "valid  step " + std::to_string(state_.step) + "  loss " +
@@ -94,14 +104,19 @@ void Trainer::keep() {
 
 void Trainer::try_average() {
   if (!config_.train.average_last->has_value()) return;
-  const auto files = last_checkpoints(args_.out, **config_.train.average_last);
-  if (files.size() < 2) return log_warn("train.average_last: there is but one checkpoint");
+  std::vector<std::filesystem::path> files;  // that rank 0 has kept, and takes the mean of
+  if (ranks_.writes()) files = last_checkpoints(args_.out, **config_.train.average_last);
+  const std::string count = ranks_.of_first([&] { return std::to_string(files.size()); });
+  if (count == "0" || count == "1") {
+    if (ranks_.writes()) log_warn("train.average_last: there is but one checkpoint");
+    return;
+  }
   if (ranks_.writes()) average_checkpoints(files, file("average.safetensors"));
   ranks_.meet();
-  load_weights(file("average.safetensors"), programs_, sharded_);
+  load_alike("average.safetensors");
   const Validation valid = task_->validate(programs_, "valid", dealt());
-  std::string line = "valid  mean of the last " + std::to_string(files.size()) +
-                     " checkpoints  loss " + std::to_string(valid.loss).substr(0, 6);
+  std::string line = "valid  mean of the last " + count + " checkpoints  loss " +
+                     std::to_string(valid.loss).substr(0, 6);
   const auto [metric, higher] = judge(valid, line);
   const bool better = !best_saved_ || (higher ? metric > *best_saved_ : metric < *best_saved_);
   if (std::isfinite(metric) && better) {
@@ -111,8 +126,7 @@ void Trainer::try_average() {
     line += "  (best)";
   }
   log_info(line);
-  load_weights(file("last.safetensors"), programs_, sharded_);
-  ranks_.meet();
+  load_alike("last.safetensors");
 }
 
 void Trainer::write_report(const std::string& state, const Validation* test) {
@@ -152,10 +166,10 @@ void Trainer::write_report(const std::string& state, const Validation* test) {
 }
 
 Validation Trainer::evaluate_best(const std::string& part) {
-  ranks_.meet();  // where rank 0 has written it
-  if (std::filesystem::exists(file("best.safetensors"))) {
-    load_weights(file("best.safetensors"), programs_, sharded_);
-  }
+  const bool best = ranks_.of_first([&] {  // which rank 0 has written by then
+    return std::filesystem::exists(file("best.safetensors"));
+  });
+  if (best) load_alike("best.safetensors");
   return task_->validate(programs_, part, dealt());
 }
 

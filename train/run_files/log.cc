@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <thread>
 
 #include "train/config/wording.h"
 
@@ -53,6 +55,11 @@ void log_warn(const std::string& message) {
 }
 void log_error(const std::string& message) {
   logger().error("{}pal: {}", prefix(), one_line(message));
+}
+
+void log_end(const std::string& message) {
+  if (log_rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  log_error(message);
 }
 
 LogPrefix::LogPrefix(const std::string& words) { log_prefix = one_line(words) + " "; }

@@ -15,6 +15,9 @@ void log_error(const std::string& message);
 // Where several processes share a run: from here on, of a rank other than 0, what log_info says is
 // left out, and warnings and errors begin with "[rank 2] ".
 void log_as_rank(int rank);
+// The error that ends this process. Ranks other than 0 wait half a second: what all of them find
+// wrong is said by rank 0, with which their launcher ends the others.
+void log_end(const std::string& message);
 
 // Where several runs share a process: while it lives, what its thread logs begins with `words` and
 // a space.

@@ -61,8 +61,8 @@ class SafetensorsFile {
   // of the file in the process's memory.
   void read(const TensorView& tensor, size_t first, size_t bytes, void* to) const;
   // UsageError names the tensor whose bytes are not those that were saved. Reads all of it, like
-  // read(). A file without checksums has nothing to check.
-  void check(const TensorView& tensor) const;
+  // read(), and returns its checksum. A file without checksums has nothing to check.
+  std::string check(const TensorView& tensor) const;
 
  private:
   SafetensorsFile() = default;

@@ -218,6 +218,7 @@ SpeechEvaluation SpeechTask::evaluate(ProgramSet& programs, const std::string& p
   auto number = static_cast<size_t>(dealt.first());
   SpeechBatch batch;
   for (; prefetch.next(batch); number += static_cast<size_t>(dealt.stride())) {
+    if (!dealt.owns(static_cast<int64_t>(number))) break;
     Found& of_batch = found[number];
     const int64_t B = batch.extent.batch;
     Executable* const program = &validation(programs, batch.extent);

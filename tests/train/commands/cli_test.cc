@@ -8,6 +8,7 @@
 
 #include "core/accelerator.h"
 #include "core/error.h"
+#include "core/version.h"
 #include "tests/support/files.h"
 #include "train/commands/commands.h"
 

@@ -49,5 +49,23 @@ TEST(Dealt, EachItemHasAnOwnerAndComesToAll) {
   }
 }
 
+// One that is told to stop begins nothing more, and all learn of it.
+TEST(Dealt, StopsOnAllWhereOneIsTold) {
+  std::atomic<int> done{0}, stopped{0};
+  test::as_ranks(2, [&](const std::shared_ptr<Group>& group) {
+    int asked = 0;
+    const Dealt dealt(group, [&] { return group->rank() == 1 && ++asked > 2; });
+    std::vector<int> items(10);
+    for (int64_t i = 0; i < 10; ++i) done += dealt.owns(i);
+    try {
+      dealt.complete(items);
+    } catch (const Interrupted&) {
+      ++stopped;
+    }
+  });
+  EXPECT_EQ(done, 5 + 2);
+  EXPECT_EQ(stopped, 2);
+}
+
 }  // namespace
 }  // namespace pal
