@@ -59,5 +59,11 @@ void dropout_factors(const RandomKey& key, int64_t first, int64_t n, float p, fl
 PAL_HD inline float dropout_factor(uint32_t bits, float p, float scale) {
   return uniform01(bits) >= p ? scale : 0;
 }
+// The least of the numbers that are kept, by which alone a kernel can tell them.
+PAL_HD inline uint32_t dropout_least(float p) {
+  const float x = p * 0x1p24f;  // exact, below 2^24
+  const uint32_t whole = uint32_t(x);
+  return (whole + uint32_t(float(whole) < x)) << 8;
+}
 
 }  // namespace pal

@@ -40,6 +40,15 @@ TEST(Dropout, MaskIsDrawnByElement) {
   }
 }
 
+TEST(Dropout, TheLeastNumberTellsWhatIsKept) {
+  for (const float p : {1e-7f, 0.1f, 0.2f, 0.25f, 0.3f, 0.5f, 0.75f, 0.9f, 1 - 0x1p-24f}) {
+    const uint32_t least = dropout_least(p);
+    for (const uint32_t bits : {least, least + 255, least - 1, least - 256, 0u, ~0u}) {
+      EXPECT_EQ(bits >= least, dropout_factor(bits, p, 1) > 0) << p << " " << bits;
+    }
+  }
+}
+
 // Mask of f32, mask of bits, replayed: outputs and gradients have the same bits, in every type.
 TEST(Dropout, AllFormsAgree) {
   for (DType type : {DType::f32, DType::bf16, DType::f16}) {
