@@ -28,6 +28,13 @@ struct CudaAttention {
   float scale;
 };
 
+struct AttentionGrad {
+  CudaAttention call;
+  Stored out, dout, dq, dk, dv;
+  const float* lse;
+  float* delta;  // (B, H, T): dout . out
+};
+
 // Kernels are compiled for heads of up to 64, 128 and 256 columns: f(their number of chunks).
 template <class F> void by_chunks(int64_t width, F f) {
   if (width <= 2 * kTileColumns) return f(std::integral_constant<int, 2>{});
