@@ -32,53 +32,59 @@ __device__ void add_scores(float (&p)[kBlocks][4], SoftmaxRow (&row)[2], float (
 }
 
 template <class S>
-__global__ void __launch_bounds__(kCoreThreads)
+__global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     attention_cores_kernel(CudaAttention a, Stored out, float* lse, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
     constexpr int kTile = S::kKeys * S::kPitch;  // words
     uint32_t* shared = shared_memory<uint32_t>();
     const CudaHead head(a, blockIdx.x / tiles);
-    const CoreDropout drop(a);
-    const int64_t first = blockIdx.x % tiles * kCoreRows, t = first + warp_number() * kWarpRows;
-    const int64_t last = head.visible(first + kCoreRows - 1, 0, a.keys);
+    const CoreDropout drop{a};
+    const int first = int(blockIdx.x % tiles) * kCoreRows;
+    const int t = first + warp_number() * kWarpRows;
+    const auto last = int(head.visible(first + kCoreRows - 1, 0, a.keys));
     uint32_t query[S::kSteps][4];
     load_fragments<S>(query, head, shared, a.q, first);
-    auto fetch = [&](int64_t j) {  // keys and values of a tile, to every second place
-      uint32_t* to = shared + j / S::kKeys % 2 * (2 * kTile);
+    // Two places for tiles of keys and values.
+    auto fetch = [&](uint32_t* to, int j) {
       S::template load<S::kKeys>(head, to, a.k, j, head.limit - j);
       S::template load<S::kKeys>(head, to + kTile, a.v, j, head.limit - j);
     };
     float sum[S::kColumns][4] = {};
     SoftmaxRow row[2];
-    if (last > 0) fetch(0);
-    for (int64_t j = 0; j < last; j += S::kKeys) {
-      const uint32_t* keys = shared + j / S::kKeys % 2 * (2 * kTile);
+    int place = 0;
+    if (last > 0) fetch(shared, 0);
+    for (int j = 0; j < last; j += S::kKeys) {
+      const uint32_t* keys = shared + place;
+      place = 2 * kTile - place;
       wait_for_copies();
       __syncthreads();  // the tile is there, and the one before has been read
-      if (j + S::kKeys < last) fetch(j + S::kKeys);
+      if (j + S::kKeys < last) fetch(shared + place, j + S::kKeys);
+      const KeptRows<S::kKeys> kept(drop, head, t, j);
       float p[S::kKeys / 8][4] = {}, shrink[2];
       multiply_rows<M, S::kSteps>(p, held(query), keys, S::kPitch);
       mask_scores(p, head, t, j);
       add_scores(p, row, shrink, a.scale * kLog2E);
       each_element(sum, [&](int i, int, float& x) { x *= shrink[i]; });
-      if (drop.on) {
-        const KeptRows<S::kKeys> kept(drop, head, t, j);
+      if (drop.on()) {
         each_element(p, [&](int i, int column, float& x) { x = kept(i, column) ? x : 0; });
       }
       multiply_columns<M>(sum, p, keys + kTile, S::kPitch);
     }
-    float factor[2];
+    const float kept_scale = drop.scale();
+    float inverse[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float total = row_total(row[i].total);
       const int64_t query_row = t + core_row() + 8 * i;
-      factor[i] = total > 0 ? drop.scale / total : 0;
+      inverse[i] = total > 0 ? kept_scale / total : 0;
       if (lse && core_column() == 0 && query_row < a.queries) {
         lse[head.unit * a.queries + query_row] = total > 0 ? row[i].top * a.scale + log(total) : 0;
       }
     }
-    if (out.data) store_rows(out, head, t, a.queries, sum, factor);
+    if (!out.data) return;
+    each_element(sum, [&](int i, int, float& x) { x *= inverse[i]; });
+    store_rows(out, head, t, a.queries, sum);
   }
 }
 

@@ -22,7 +22,7 @@ template <int kQueries> struct KeptColumns {
   uint32_t mine = ~0u;
 
   __device__ KeptColumns(const CoreDropout& drop, const CudaHead& head, int64_t t, int64_t j) {
-    if (!drop.on) return;
+    if (!drop.on()) return;
     constexpr int kLanes = kWarp / kQueries, kKeys = kWarpRows / kLanes;
     const int lane = lane_number(), part = lane / kQueries;
     mine = drop.bits<kKeys>((head.unit * head.a.queries + t + lane % kQueries) * head.a.keys + j +
@@ -38,64 +38,66 @@ template <int kQueries> struct KeptColumns {
 };
 
 template <class S>
-__global__ void __launch_bounds__(kCoreThreads)
+__global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     attention_keys_grad_cores_kernel(AttentionGrad a, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
     using T = KeysGradTiles<S>;
     uint32_t* shared = shared_memory<uint32_t>();
     const CudaHead head(a.call, blockIdx.x / tiles);
-    const CoreDropout drop(a.call);
-    const int64_t first = blockIdx.x % tiles * kCoreRows;
-    const int64_t j = first + warp_number() * kWarpRows;
-    const int64_t queries = head.limit <= first ? 0 : a.call.queries;
-    const float scale = a.call.scale * kLog2E;
+    const CoreDropout drop{a.call};
+    const int first = int(blockIdx.x % tiles) * kCoreRows;
+    const int j = first + warp_number() * kWarpRows;
+    const int queries = head.limit <= first ? 0 : int(a.call.queries);
+    const float scale = a.call.scale * kLog2E, kept_scale = drop.scale();
     if (queries) {
       S::template load<kCoreRows>(head, shared, a.call.k, first, head.limit - first);
       S::template load<kCoreRows>(head, shared + T::kOwn, a.call.v, first, head.limit - first);
     }
     const uint32_t* keys = shared + warp_number() * kWarpRows * S::kPitch;
     const uint32_t* values = keys + T::kOwn;
-    auto place = [&](int64_t t) {
-      return shared + 2 * T::kOwn + t / S::kQueries % S::kQueryTiles * T::kPassing;
-    };
-    auto fetch = [&](int64_t t) {
-      uint32_t* to = place(t);
+    auto fetch = [&](uint32_t* to, int t) {
       S::template load<S::kQueries>(head, to, a.call.q, t, queries - t);
       S::template load<S::kQueries>(head, to + T::kTile, a.dout, t, queries - t);
       if (threadIdx.x < S::kQueries) {
         float* level = reinterpret_cast<float*>(to + 2 * T::kTile) + threadIdx.x;
-        const bool there = t + threadIdx.x < queries;
-        const int64_t row = head.unit * queries + t + threadIdx.x;
-        level[0] = there ? a.lse[row] * kLog2E : __builtin_huge_valf();  // beyond: p = 0
-        level[S::kQueries] = there ? a.delta[row] : 0;
+        const int row = t + int(threadIdx.x);
+        const int64_t at = head.unit * queries + row;
+        level[0] = row < queries ? a.lse[at] * kLog2E : __builtin_huge_valf();  // beyond: p = 0
+        level[S::kQueries] = row < queries ? a.delta[at] : 0;
       }
     };
     float dk[S::kColumns][4] = {}, dv[S::kColumns][4] = {};
-    const int64_t begin = a.call.causal ? first : 0;
-    if (begin < queries) fetch(begin);
-    for (int64_t t = begin; t < queries; t += S::kQueries) {
-      const uint32_t* query = place(t);
+    const int begin = a.call.causal ? first : 0;
+    uint32_t* const passing = shared + 2 * T::kOwn;
+    int place = 0;
+    if (begin < queries) fetch(passing, begin);
+    for (int t = begin; t < queries; t += S::kQueries) {
+      const uint32_t* query = passing + place;
       const uint32_t* dout = query + T::kTile;
       const float* level = reinterpret_cast<const float*>(dout + T::kTile);
+      const bool more = t + S::kQueries < queries;
       wait_for_copies();
       __syncthreads();  // the tile is there, and the one before has been read
-      if (S::kQueryTiles > 1 && t + S::kQueries < queries) fetch(t + S::kQueries);
+      if (S::kQueryTiles > 1) {
+        place = T::kPassing - place;
+        if (more) fetch(passing + place, t + S::kQueries);
+      }
       float p[S::kQueries / 8][4] = {}, ds[S::kQueries / 8][4] = {};
       multiply_rows<M, S::kSteps>(
           p, [&](uint32_t* left, int s) { load_left(left, keys, S::kPitch, s); }, query, S::kPitch);
       multiply_rows<M, S::kSteps>(
           ds, [&](uint32_t* left, int s) { load_left(left, values, S::kPitch, s); }, dout,
           S::kPitch);
-      const bool masked = a.call.causal && t < j + kWarpRows;
       const KeptColumns<S::kQueries> kept(drop, head, t, j);
+      const bool masked = a.call.causal && t < j + kWarpRows;
 #pragma unroll
       for (int n = 0; n < S::kQueries / 8; ++n) {
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int column = 8 * n + core_column() + k;
           const float top = level[column], delta = level[S::kQueries + column];
-          const uint32_t bits = drop.on ? kept.column(column) : ~0u;
+          const uint32_t bits = drop.on() ? kept.column(column) : ~0u;
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             float& x = p[n][2 * i + k];
@@ -103,43 +105,44 @@ __global__ void __launch_bounds__(kCoreThreads)
             x = exp2_fast(fmaf(x, scale, -top));
             if (masked && j + core_row() + 8 * i > t + column) x = 0;
             const bool here = bits >> (8 * i) & 1;
-            slope = x * ((here ? slope * drop.scale : 0) - delta);
+            slope = x * ((here ? slope * kept_scale : 0) - delta);
             if (!here) x = 0;
           }
         }
       }
       if (a.dv.data) multiply_columns<M>(dv, p, dout, S::kPitch);
       if (a.dk.data) multiply_columns<M>(dk, ds, query, S::kPitch);
-      if (S::kQueryTiles == 1 && t + S::kQueries < queries) {
+      if (S::kQueryTiles == 1 && more) {
         __syncthreads();
-        fetch(t + S::kQueries);
+        fetch(passing, t + S::kQueries);
       }
     }
-    // Keys that nobody may look at have zeros.
-    float dk_factor[2], dv_factor[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const bool seen = j + core_row() + 8 * i < head.limit;
-      dk_factor[i] = seen ? a.call.scale : 0, dv_factor[i] = seen ? drop.scale : 0;
-    }
-    if (a.dk.data) store_rows(a.dk, head, j, a.call.keys, dk, dk_factor);
-    if (a.dv.data) store_rows(a.dv, head, j, a.call.keys, dv, dv_factor);
+    auto store = [&](const Stored& to, float(&sums)[S::kColumns][4], float factor) {
+      each_element(sums, [&](int i, int, float& x) {
+        // Nobody looks at what is beyond the length, whatever came of it here.
+        x = j + core_row() + 8 * i < head.limit ? x * factor : 0;
+      });
+      if (to.data) store_rows(to, head, j, a.call.keys, sums);
+    };
+    store(a.dk, dk, a.call.scale);
+    store(a.dv, dv, kept_scale);
   }
 }
 
 // dq.
 template <class S>
-__global__ void __launch_bounds__(kCoreThreads)
+__global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     attention_queries_grad_cores_kernel(AttentionGrad a, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
     constexpr int kTile = S::kGradKeys * S::kPitch;  // words
     uint32_t* shared = shared_memory<uint32_t>();
     const CudaHead head(a.call, blockIdx.x / tiles);
-    const CoreDropout drop(a.call);
-    const int64_t first = blockIdx.x % tiles * kCoreRows, t = first + warp_number() * kWarpRows;
-    const int64_t last = head.visible(first + kCoreRows - 1, 0, a.call.keys);
-    const float scale = a.call.scale * kLog2E;
+    const CoreDropout drop{a.call};
+    const int first = int(blockIdx.x % tiles) * kCoreRows;
+    const int t = first + warp_number() * kWarpRows;
+    const auto last = int(head.visible(first + kCoreRows - 1, 0, a.call.keys));
+    const float scale = a.call.scale * kLog2E, kept_scale = drop.scale();
     uint32_t query[S::kSteps][4], dout[S::kSteps][4];
     load_fragments<S>(query, head, shared, a.call.q, first);
     load_fragments<S>(dout, head, shared, a.dout, first);
@@ -151,26 +154,27 @@ __global__ void __launch_bounds__(kCoreThreads)
       level[i] = there ? a.lse[head.unit * a.call.queries + row] * kLog2E : 0;
       delta[i] = there ? a.delta[head.unit * a.call.queries + row] : 0;
     }
-    auto fetch = [&](int64_t j) {
-      uint32_t* to = shared + j / S::kGradKeys % 2 * (2 * kTile);
+    auto fetch = [&](uint32_t* to, int j) {
       S::template load<S::kGradKeys>(head, to, a.call.k, j, head.limit - j);
       S::template load<S::kGradKeys>(head, to + kTile, a.call.v, j, head.limit - j);
     };
     float dq[S::kColumns][4] = {};
-    if (last > 0) fetch(0);
-    for (int64_t j = 0; j < last; j += S::kGradKeys) {
-      const uint32_t* keys = shared + j / S::kGradKeys % 2 * (2 * kTile);
+    int place = 0;
+    if (last > 0) fetch(shared, 0);
+    for (int j = 0; j < last; j += S::kGradKeys) {
+      const uint32_t* keys = shared + place;
+      place = 2 * kTile - place;
       wait_for_copies();
       __syncthreads();  // the tile is there, and the one before has been read
-      if (j + S::kGradKeys < last) fetch(j + S::kGradKeys);
+      if (j + S::kGradKeys < last) fetch(shared + place, j + S::kGradKeys);
+      const KeptRows<S::kGradKeys> kept(drop, head, t, j);
       float score[S::kGradKeys / 8][4] = {}, ds[S::kGradKeys / 8][4] = {};
       multiply_rows<M, S::kSteps>(score, held(query), keys, S::kPitch);
       multiply_rows<M, S::kSteps>(ds, held(dout), keys + kTile, S::kPitch);
       mask_scores(score, head, t, j);
-      if (drop.on) {
-        const KeptRows<S::kGradKeys> kept(drop, head, t, j);
+      if (drop.on()) {
         each_element(
-            ds, [&](int i, int column, float& x) { x = kept(i, column) ? x * drop.scale : 0; });
+            ds, [&](int i, int column, float& x) { x = kept(i, column) ? x * kept_scale : 0; });
       }
 #pragma unroll
       for (int n = 0; n < S::kGradKeys / 8; ++n) {
@@ -182,7 +186,8 @@ __global__ void __launch_bounds__(kCoreThreads)
       }
       multiply_columns<M>(dq, ds, keys, S::kPitch);
     }
-    store_rows(a.dq, head, t, a.call.queries, dq, {a.call.scale, a.call.scale});
+    each_element(dq, [&](int, int, float& x) { x *= a.call.scale; });
+    store_rows(a.dq, head, t, a.call.queries, dq);
   }
 }
 

@@ -23,6 +23,9 @@ template <class M, int kWidth> struct CoreShape {
   static constexpr int kKeys = kWords <= 32 ? 64 : 32, kGradKeys = 32;
   static constexpr int kQueries = kWords <= 32 ? 32 : 16, kQueryTiles = kWords <= 32 ? 2 : 1;
 
+  // Blocks at a time on a multiprocessor: as many as there are registers for.
+  static constexpr int kForwardBlocks = kWidth <= 64 ? 4 : 3, kGradBlocks = kWords <= 32 ? 3 : 2;
+
   // Shared memory for two tiles of so many keys and values, and before for the block's queries.
   static constexpr size_t bytes(int keys) {
     return size_t(std::max(4 * keys, kCoreRows) * kPitch) * sizeof(uint32_t);
@@ -34,20 +37,27 @@ template <class M, int kWidth> struct CoreShape {
   template <int kRows>
   static __device__ void load(const CudaHead& head, uint32_t* to, const Stored& x, int64_t t,
                               int64_t n) {
+    const int row = int(threadIdx.x) / kColumns, e = int(threadIdx.x) % kColumns * kGroup;
+    constexpr int kApart = kCoreThreads / kColumns;  // rows that a thread has
+    static_assert(kRows % kApart == 0);
+    const int64_t stride = head.a.batch * head.a.heads * head.a.width;
+    const int64_t at = head.at(t + row) + e;
+    const bool wide = e < head.a.width;
+    to += row * kPitch + e / M::kPerWord;
+    if (M::kPerWord == 2 && x.vector) {
+      const bf16* from = static_cast<const bf16*>(x.data);
 #pragma unroll
-    for (int i = 0; i < kRows * kColumns; i += kCoreThreads) {
-      const int g = i + int(threadIdx.x), row = g / kColumns, e = g % kColumns * kGroup;
-      if (kRows * kColumns % kCoreThreads != 0 && g >= kRows * kColumns) break;
-      uint32_t* words = to + row * kPitch + e / M::kPerWord;
-      const bool there = row < n && e < head.a.width;
-      const int64_t at = there ? head.at(t + row) + e : 0;
-      if (M::kPerWord == 2 && x.vector) {
-        copy_16_bytes(words, static_cast<const bf16*>(x.data) + at, there);
-      } else {
-        float v[kGroup] = {};
-        if (there) load8(x, at, group_size(e, head.a.width), v);
-        M::put8(words, v);
+      for (int i = 0; i < kRows; i += kApart) {
+        const bool there = wide && row + i < n;
+        copy_16_bytes(to + i * kPitch, there ? from + at + i * stride : from, there);
       }
+      return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < kRows; i += kApart) {
+      float v[kGroup] = {};
+      if (wide && row + i < n) load8(x, at + i * stride, group_size(e, head.a.width), v);
+      M::put8(to + i * kPitch, v);
     }
   }
 };
@@ -109,35 +119,31 @@ __device__ inline float row_most(float x) {
   return other > x ? other : x;
 }
 
-// The dropout's draws, which say of an element no more than whether it is kept.
+// The dropout's draws, which say of an element no more than whether it is kept. The key is read
+// where it is used: registers are short.
 struct CoreDropout {
-  bool on;
-  float scale = 1;  // of what is kept
-  RandomKey key = {};
-  uint32_t least = 0;
+  const CudaAttention& a;
 
-  __device__ explicit CoreDropout(const CudaAttention& a) : on(a.dropout > 0) {
-    if (!on) return;
-    scale = dropout_scale(a.dropout), least = dropout_least(a.dropout);
-    key = a.scalars->key(uint32_t(a.stream));
-  }
+  __device__ bool on() const { return a.dropout > 0; }
+  // Of what is kept.
+  __device__ float scale() const { return on() ? dropout_scale(a.dropout) : 1; }
   // Bit i: element first + i is kept; of kCount elements, a multiple of 4.
   template <int kCount> __device__ uint32_t bits(int64_t first) const {
     static_assert(kCount % 4 == 0 && kCount <= 32);
+    const RandomKey key = a.scalars->key(uint32_t(a.stream));
+    const uint32_t least = dropout_least(a.dropout);
+    auto four = [&](int64_t block) {
+      const Philox4 numbers = draw(key, uint64_t(block));
+      uint32_t kept = 0;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) kept |= uint32_t(numbers.x[k] >= least) << k;
+      return kept;
+    };
     const int before = int(first % 4);  // elements of the first draw that are others'
     uint32_t kept = four(first / 4) >> before;
-#pragma unroll
-    for (int k = 4; k < kCount; k += 4) kept |= four((first + k) / 4) << (k - before);
-    if (before) kept |= four((first + kCount) / 4) << (kCount - before);
-    return kept;
-  }
-
- private:
-  __device__ uint32_t four(int64_t block) const {
-    const Philox4 numbers = draw(key, uint64_t(block));
-    uint32_t kept = 0;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) kept |= uint32_t(numbers.x[k] >= least) << k;
+#pragma unroll 1
+    for (int k = 4; k < kCount; k += 4) kept |= four(first / 4 + k / 4) << (k - before);
+    if (before) kept |= four(first / 4 + kCount / 4) << (kCount - before);
     return kept;
   }
 };
@@ -145,9 +151,10 @@ struct CoreDropout {
 // Of a warp's 16 queries from t on and the keys [j, j + kKeys): which elements are kept. Two lanes
 // draw for a query, for half of its keys each; then each lane gets the bits of its two.
 template <int kKeys> struct KeptRows {
-  uint32_t kept[2][2];  // row of the lane's two, half
+  uint32_t kept[2][2] = {};  // row of the lane's two, half
 
   __device__ KeptRows(const CoreDropout& drop, const CudaHead& head, int64_t t, int64_t j) {
+    if (!drop.on()) return;
     const int lane = lane_number();
     const uint32_t mine = drop.bits<kKeys / 2>(
         (head.unit * head.a.queries + t + lane / 2) * head.a.keys + j + lane % 2 * (kKeys / 2));
@@ -165,19 +172,18 @@ template <int kKeys> struct KeptRows {
 template <int kBlocks>
 __device__ void mask_scores(float (&score)[kBlocks][4], const CudaHead& head, int64_t t,
                             int64_t j) {
-  const int64_t n[2] = {head.visible(t + core_row(), j, 8 * kBlocks),
-                        head.visible(t + core_row() + 8, j, 8 * kBlocks)};
+  const int n[2] = {int(head.visible(t + core_row(), j, 8 * kBlocks)),
+                    int(head.visible(t + core_row() + 8, j, 8 * kBlocks))};
   if (n[0] == 8 * kBlocks) return;  // the second sees no less
   each_element(score, [&](int row, int column, float& x) {
     if (column >= n[row]) x = -__builtin_huge_valf();
   });
 }
 
-// Stores the warp's (16, 8 kBlocks) results times a factor for each of the lane's rows, from row t
-// of the head on, as far as there are `rows`.
+// Stores the warp's (16, 8 kBlocks) results from row t of the head on, as far as there are `rows`.
 template <int kBlocks>
 __device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int64_t rows,
-                           const float (&c)[kBlocks][4], const float (&factor)[2]) {
+                           const float (&c)[kBlocks][4]) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = t + core_row() + 8 * i;
@@ -186,7 +192,7 @@ __device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int
 #pragma unroll
     for (int n = 0; n < kBlocks; ++n) {
       const int column = 8 * n + core_column();
-      const float two[2] = {c[n][2 * i] * factor[i], c[n][2 * i + 1] * factor[i]};
+      const float* two = c[n] + 2 * i;
       if (y.vector && y.type == DType::bf16 && column < head.a.width) {
         uint32_t* to = reinterpret_cast<uint32_t*>(static_cast<bf16*>(y.data) + at + column);
         *to = pack_bf16(two[0], two[1]);
