@@ -10,7 +10,6 @@
 
 #include "autograd/differentiate.h"
 #include "core/scalars.h"
-#include "memory/run/program_set.h"
 #include "ops/attention/attention.h"
 #include "ops/elementwise/arithmetic.h"
 #include "ops/elementwise/dropout.h"
