@@ -27,10 +27,8 @@ template <int kQueries> struct KeptColumns {
     const int lane = lane_number(), part = lane / kQueries;
     mine = drop.bits<kKeys>((head.unit * head.a.queries + t + lane % kQueries) * head.a.keys + j +
                             part * kKeys);
-    if constexpr (kLanes == 2) {
-      mine &= (1u << kKeys) - 1;
-      const uint32_t other = __shfl_xor_sync(kAllLanes, mine, kQueries);
-      mine = part ? mine << kKeys | other : other << kKeys | mine;
+    if constexpr (kLanes == 2) {  // the first half of the lanes is asked
+      mine = (mine & ((1u << kKeys) - 1)) | __shfl_xor_sync(kAllLanes, mine, kQueries) << kKeys;
     }
   }
   // Bits of the lane's two rows, 0 and 8 further, of a column; by all lanes.
@@ -63,7 +61,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
         float* level = reinterpret_cast<float*>(to + 2 * T::kTile) + threadIdx.x;
         const int row = t + int(threadIdx.x);
         const int64_t at = head.unit * queries + row;
-        level[0] = row < queries ? a.lse[at] * kLog2E : __builtin_huge_valf();  // beyond: p = 0
+        level[0] = row < queries ? a.lse[at] * kLog2E : 0;  // beyond, query and dout are zero
         level[S::kQueries] = row < queries ? a.delta[at] : 0;
       }
     };
