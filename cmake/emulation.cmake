@@ -8,7 +8,8 @@ list(REMOVE_ITEM kernels ${CMAKE_SOURCE_DIR}/core/cuda/libraries.cu  # tests/emu
 include(cmake/rooms.cmake)
 pal_rooms(emulated cc ${kernels})
 # nvcc's own pragmas.
-set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
+set_source_files_properties(${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/mma_test.cc
+  PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
 set(machine)
 foreach(stem emulation runtime cublaslt cudnn)
   list(APPEND machine ${CMAKE_SOURCE_DIR}/tests/emulation/${stem}.cc)

@@ -1,6 +1,8 @@
 // attention and its gradient, in tiles whose scores never leave the chip (Dao et al. 2022). The
-// formulas and the order of the sums are those of ops/attention/attention_kernel.cc.
+// formulas and the order of the sums are those of ops/attention/attention_kernel.cc. What tensor
+// cores may multiply has kernels of its own (attention_cores.h).
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_cores.h"
 #include "ops/attention/cuda_attention.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/operands.h"
@@ -142,6 +144,11 @@ __global__ void __launch_bounds__(kTileThreads)
 
 void run_attention(const KernelArgs& a) {
   const CudaAttention call = cuda_attention(a, 3);
+  const Cores cores = *static_cast<const Cores*>(a.state);
+  if (cores != Cores::none) {
+    return attention_on_cores(cores, a, call, stored(a.out[0], a.out_spec[0], call.width),
+                              a.output(1));
+  }
   const int64_t tiles = blocks_of(call.queries, kTileQueries);
   constexpr size_t kShared = sizeof(float) * (kTileQueries * (kChunkPitch + kScorePitch + 3) +
                                               kTileKeys * kChunkPitch + kTileWarps * kDrawn);
@@ -156,13 +163,6 @@ void run_attention(const KernelArgs& a) {
 //
 // One kernel goes through the queries for a tile of keys (dk, dv), one through the keys for a tile
 // of queries (dq), so no block adds to what another block adds to.
-
-struct AttentionGrad {
-  CudaAttention call;
-  Stored out, dout, dq, dk, dv;
-  const float* lse;
-  float* delta;  // (B, H, T): dout . out
-};
 
 __global__ void attention_delta_kernel(AttentionGrad a) {
   const int64_t row = row_of_warp(), queries = a.call.queries;
@@ -295,13 +295,15 @@ void run_attention_grad(const KernelArgs& a) {
   const AttentionGrad grad{.call = call,
                            .out = stored(a.in[3], a.in_spec[3]),
                            .dout = stored(a.in[5], a.in_spec[5], call.width),
-                           .dq = stored(a.out[0], a.out_spec[0]),
-                           .dk = stored(a.out[1], a.out_spec[1]),
-                           .dv = stored(a.out[2], a.out_spec[2]),
+                           .dq = stored(a.out[0], a.out_spec[0], call.width),
+                           .dk = stored(a.out[1], a.out_spec[1], call.width),
+                           .dv = stored(a.out[2], a.out_spec[2], call.width),
                            .lse = a.input(4),
                            .delta = reinterpret_cast<float*>(a.workspace)};
   const int64_t units = call.batch * call.heads;
   launch(attention_delta_kernel, {blocks_of(units * call.queries, kRowsPerBlock)}, a, grad);
+  const Cores cores = *static_cast<const Cores*>(a.state);
+  if (cores != Cores::none) return attention_grad_on_cores(cores, a, grad);
   by_chunks(call.width, [&](auto chunks) {
     if (grad.dk.data || grad.dv.data) {
       const int64_t tiles = blocks_of(call.keys, kTileKeys);
@@ -315,13 +317,22 @@ void run_attention_grad(const KernelArgs& a) {
     }
   });
 }
-Prepared prepare_attention_grad(const Device&, SpecSpan in, SpecSpan, const Attrs&) {
-  return {.workspace = in[4].numel() * int64_t(sizeof(float))};
+
+// Which kernels take it: in the state of both operators.
+Prepared prepare_attention(const Device& device, SpecSpan in, SpecSpan, const Attrs& attrs) {
+  const int64_t width = in[0].shape[2] / attrs.as<AttentionAttrs>().heads;
+  return {.state = std::make_shared<Cores>(cores_for(device, in[0].dtype, width))};
+}
+Prepared prepare_attention_grad(const Device& device, SpecSpan in, SpecSpan out,
+                                const Attrs& attrs) {
+  Prepared prepared = prepare_attention(device, in, out, attrs);
+  prepared.workspace = in[4].numel() * int64_t(sizeof(float));
+  return prepared;
 }
 
 }  // namespace
 
-const Backend attention_cuda{.run = run_attention};
+const Backend attention_cuda{.run = run_attention, .prepare = prepare_attention};
 const Backend attention_grad_cuda{.run = run_attention_grad, .prepare = prepare_attention_grad};
 
 }  // namespace pal

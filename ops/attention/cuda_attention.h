@@ -28,6 +28,13 @@ struct CudaAttention {
   float scale;
 };
 
+struct AttentionGrad {
+  CudaAttention call;
+  Stored out, dout, dq, dk, dv;
+  const float* lse;
+  float* delta;  // (B, H, T): dout . out
+};
+
 // Kernels are compiled for heads of up to 64, 128 and 256 columns: f(their number of chunks).
 template <class F> void by_chunks(int64_t width, F f) {
   if (width <= 2 * kTileColumns) return f(std::integral_constant<int, 2>{});
@@ -38,23 +45,20 @@ template <class F> void by_chunks(int64_t width, F f) {
 __device__ inline int down() { return int(threadIdx.x) / kAcross; }
 __device__ inline int across() { return int(threadIdx.x) % kAcross; }
 
-// One head of one sentence.
+// One head of one sentence: unit = sentence * heads + head.
 struct CudaHead {
   const CudaAttention& a;
-  int64_t unit, sentence, limit;
+  int64_t unit, limit;
 
   __device__ CudaHead(const CudaAttention& call, int64_t u) : a(call), unit(u) {
-    sentence = u / a.heads;
     limit = a.keys;
     if (a.lengths) {
-      const int64_t n = a.lengths[sentence];
+      const int64_t n = a.lengths[divide(u, a.heads)];
       limit = n < 0 ? 0 : n < a.keys ? n : a.keys;
     }
   }
   // The element at which row t begins.
-  __device__ int64_t at(int64_t t) const {
-    return ((t * a.batch + sentence) * a.heads + unit % a.heads) * a.width;
-  }
+  __device__ int64_t at(int64_t t) const { return (t * a.batch * a.heads + unit) * a.width; }
   // Of the keys from j on, how many query t may look at, n at most.
   __device__ int64_t visible(int64_t t, int64_t j, int64_t n) const {
     const int64_t end = a.causal && t + 1 < limit ? t + 1 : limit;

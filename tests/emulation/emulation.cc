@@ -73,11 +73,21 @@ struct Fiber {
                            std::to_string(blockIdx.y) + ", thread " + std::to_string(threadIdx.x));
 }
 
+// A copy into shared memory that is done when its thread waits; of zeros where `from` is null.
+struct LateCopy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
 // One block at a time.
 class Machine {
  public:
   // After an error the fibers are stuck in the middle of their bodies: others take their place.
-  void forget() { fibers_.clear(); }
+  void forget() {
+    fibers_.clear();
+    for (auto& copies : late_) copies.clear();
+  }
 
   void run_block(int threads, size_t shared, const std::function<void()>& body, Order order,
                  std::mt19937& rng) {
@@ -103,6 +113,9 @@ class Machine {
       if (release() || rest) continue;
       if (!ran) stuck();
     }
+    for (const auto& copies : late_) {
+      if (!copies.empty()) broken("copies that nobody has waited for");
+    }
     for (size_t i = 0; i < kGuard; ++i) {
       if (block_shared_memory[shared + i] != kGuardByte) {
         broken("shared memory written " + std::to_string(i + 1) + " bytes past its end");
@@ -119,6 +132,14 @@ class Machine {
   }
   int current() const { return current_; }
   unsigned char* slot(int thread) { return slots_[size_t(thread)]; }
+
+  void copy_later(const LateCopy& copy) { late_[size_t(current_)].push_back(copy); }
+  void copy_now() {
+    for (const LateCopy& c : late_[size_t(current_)]) {
+      c.from ? std::memcpy(c.to, c.from, c.bytes) : std::memset(c.to, 0, c.bytes);
+    }
+    late_[size_t(current_)].clear();
+  }
 
   [[noreturn]] void live() {  // of a fiber
     for (;;) {
@@ -206,7 +227,8 @@ class Machine {
   }
 
   std::vector<Fiber> fibers_;
-  unsigned char slots_[kMostThreads][16];
+  unsigned char slots_[kMostThreads][kSlot];
+  std::vector<std::vector<LateCopy>> late_ = std::vector<std::vector<LateCopy>>(kMostThreads);
   std::jmp_buf scheduler_;
   KnownStack known_;  // the scheduler's
   const std::function<void()>* body_ = nullptr;
@@ -246,6 +268,23 @@ void exchange(unsigned mask, void* value, size_t bytes, int source) {
   std::memcpy(value, m.slot(warp + source), bytes);
   m.yield(State::at_warp_barrier, mask);  // nobody's value is replaced before all have read
 }
+
+const unsigned char* bring(const void* value, size_t bytes) {
+  Machine& m = machine();
+  std::memcpy(m.slot(m.current()), value, bytes);
+  m.yield(State::at_warp_barrier, 0xffffffffu);
+  return m.slot(m.current() / kWarp * kWarp);
+}
+void all_have_read() { machine().yield(State::at_warp_barrier, 0xffffffffu); }
+
+void copy_later(void* to, const void* from, size_t bytes) {
+  check_vector(to, bytes);
+  if (from) check_vector(from, bytes);
+  machine().copy_later({to, from, bytes});
+}
+void wait_for_copies() { machine().copy_now(); }
+
+void refuse(const char* what) { broken(what); }
 
 void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body) {
   blockDim = block, gridDim = grid;

@@ -21,7 +21,9 @@ std::vector<Example> examples_of(const OpDef& op);
 // again without.
 std::vector<Case> cases_of(const OpDef& op, const std::shared_ptr<Accelerator>& accelerator);
 
-// Where two outputs differ, if they do: in any bit, or by more than rounding.
-std::string difference(const TensorSpec& spec, const Bytes& want, const Bytes& got, bool bitwise);
+// Where two outputs differ, if they do: in any bit, or by more than rounding, so many halves of a
+// unit in the last place of the largest.
+std::string difference(const TensorSpec& spec, const Bytes& want, const Bytes& got, bool bitwise,
+                       float halves = 1);
 
 }  // namespace pal::test

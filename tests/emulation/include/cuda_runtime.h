@@ -65,6 +65,14 @@ namespace pal::emulation {
 // The value that `lane` of this warp brought; every lane of `mask` must bring one.
 void exchange(unsigned mask, void* value, size_t bytes, int lane);
 int lane();
+// What the lanes of this warp bring, all of them, kSlot bytes a lane; there until all_have_read().
+constexpr size_t kSlot = 32;
+const unsigned char* bring(const void* value, size_t bytes);
+void all_have_read();
+// A copy of the thread's that is done when it waits for all of its own; zeros where `from` is null.
+void copy_later(void* to, const void* from, size_t bytes);
+void wait_for_copies();
+[[noreturn]] void refuse(const char* what);
 }  // namespace pal::emulation
 
 template <class T> T __shfl_sync(unsigned mask, T value, int source) {

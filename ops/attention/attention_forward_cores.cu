@@ -1,0 +1,103 @@
+// attention on tensor cores (FlashAttention-2: Dao 2023, algorithm 1): a block has 64 queries,
+// whose fragments stay in registers, and goes through the keys. Probabilities are rounded once, as
+// factors of the second product, and the result once, when it is stored.
+#include "ops/attention/cuda_attention_cores.h"
+
+namespace pal {
+namespace {
+
+// A row's largest score so far, and the sum of its probabilities, this lane's part.
+struct SoftmaxRow {
+  float top = -__builtin_huge_valf(), total = 0;
+};
+
+// scores -> probabilities, and what the sums so far are to be multiplied by. `scale` makes a score
+// an exponent of 2.
+template <int kBlocks>
+__device__ void add_scores(float (&p)[kBlocks][4], SoftmaxRow (&row)[2], float (&shrink)[2],
+                           float scale) {
+  float most[2] = {row[0].top, row[1].top};
+  each_element(p, [&](int i, int, float& x) { most[i] = x > most[i] ? x : most[i]; });
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    most[i] = row_most(most[i]);
+    shrink[i] = exp2_fast((row[i].top - most[i]) * scale);
+    row[i].top = most[i], row[i].total *= shrink[i];
+  }
+  const float level[2] = {most[0] * scale, most[1] * scale};
+  each_element(p, [&](int i, int, float& x) {
+    x = exp2_fast(fmaf(x, scale, -level[i]));
+    row[i].total += x;
+  });
+}
+
+template <class S>
+__global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
+    attention_cores_kernel(CudaAttention a, Stored out, float* lse, int64_t tiles) {
+  if constexpr (kHasMma) {
+    using M = typename S::Mma;
+    constexpr int kTile = S::kKeys * S::kPitch;  // words
+    uint32_t* shared = shared_memory<uint32_t>();
+    const CudaHead head(a, blockIdx.x / tiles);
+    const CoreDropout drop{a};
+    const int first = int(blockIdx.x % tiles) * kCoreRows;
+    const int t = first + warp_number() * kWarpRows;
+    const auto last = int(head.visible(first + kCoreRows - 1, 0, a.keys));
+    uint32_t query[S::kSteps][4];
+    load_fragments<S>(query, head, shared, a.q, first);
+    // Two places for tiles of keys and values.
+    auto fetch = [&](uint32_t* to, int j) {
+      S::template load<S::kKeys>(head, to, a.k, j, head.limit - j);
+      S::template load<S::kKeys>(head, to + kTile, a.v, j, head.limit - j);
+    };
+    float sum[S::kColumns][4] = {};
+    SoftmaxRow row[2];
+    int place = 0;
+    if (last > 0) fetch(shared, 0);
+    for (int j = 0; j < last; j += S::kKeys) {
+      const uint32_t* keys = shared + place;
+      place = 2 * kTile - place;
+      wait_for_copies();
+      __syncthreads();  // the tile is there, and the one before has been read
+      if (j + S::kKeys < last) fetch(shared + place, j + S::kKeys);
+      const KeptRows<S::kKeys> kept(drop, head, t, j);
+      float p[S::kKeys / 8][4] = {}, shrink[2];
+      multiply_rows<M, S::kSteps>(p, held(query), keys, S::kPitch);
+      mask_scores(p, head, t, j);
+      add_scores(p, row, shrink, a.scale * kLog2E);
+      each_element(sum, [&](int i, int, float& x) { x *= shrink[i]; });
+      if (drop.on()) {
+        each_element(p, [&](int i, int column, float& x) { x = kept(i, column) ? x : 0; });
+      }
+      multiply_columns<M>(sum, p, keys + kTile, S::kPitch);
+    }
+    const float kept_scale = drop.scale();
+    float inverse[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float total = row_total(row[i].total);
+      const int64_t query_row = t + core_row() + 8 * i;
+      inverse[i] = total > 0 ? kept_scale / total : 0;
+      if (lse && core_column() == 0 && query_row < a.queries) {
+        lse[head.unit * a.queries + query_row] = total > 0 ? row[i].top * a.scale + log(total) : 0;
+      }
+    }
+    if (!out.data) return;
+    each_element(sum, [&](int i, int, float& x) { x *= inverse[i]; });
+    store_rows(out, head, t, a.queries, sum);
+  }
+}
+
+}  // namespace
+
+void attention_on_cores(Cores cores, const KernelArgs& a, const CudaAttention& call,
+                        const Stored& out, float* lse) {
+  const int64_t tiles = blocks_of(call.queries, kCoreRows);
+  by_core_shape(cores, call.width, [&](auto shape) {
+    using S = decltype(shape);
+    launch(attention_cores_kernel<S>, {tiles * call.batch * call.heads}, kCoreThreads,
+           S::bytes(S::kKeys), stream_of(a), call, out, lse, tiles);
+  });
+}
+
+}  // namespace pal
