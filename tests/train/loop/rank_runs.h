@@ -127,7 +127,7 @@ class Ranks : public testing::Test {
 
   std::string config_ = kTranslator;
   const TemporaryFolder folder_;
-  const fs::path dir_ = folder_.path();
+  fs::path dir_ = folder_.path();
   int runs_ = 0;
 };
 
