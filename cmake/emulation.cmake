@@ -9,8 +9,22 @@ include(cmake/rooms.cmake)
 pal_rooms(emulated cc ${kernels})
 # nvcc's own pragmas.
 set_source_files_properties(${emulated} PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
+# Each access of a kernel calls tests/emulation/memory.cc first, by way of what GCC does for the
+# address sanitizer of an operating system's kernel. Sanitizers of the program's own exclude it.
+option(PAL_EMULATION_CHECKS "each access of an emulated kernel is checked (GCC)" ON)
+if(PAL_EMULATION_CHECKS AND NOT PAL_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(checked -fsanitize=kernel-address --param=asan-stack=0 --param=asan-globals=0
+    --param=asan-instrumentation-with-call-threshold=0)
+  set_source_files_properties(${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/machine_test.cc
+    ${CMAKE_SOURCE_DIR}/tests/emulation/memory_test.cc PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  set_property(SOURCE ${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/machine_test.cc
+    ${CMAKE_SOURCE_DIR}/tests/emulation/memory_test.cc APPEND PROPERTY COMPILE_OPTIONS ${checked})
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/tests/emulation/memory.cc
+    ${CMAKE_SOURCE_DIR}/tests/emulation/memory_test.cc
+    APPEND PROPERTY COMPILE_DEFINITIONS PAL_EMULATION_CHECKS)
+endif()
 set(machine)
-foreach(stem emulation runtime cublaslt cudnn)
+foreach(stem emulation memory runtime cublaslt cudnn)
   list(APPEND machine ${CMAKE_SOURCE_DIR}/tests/emulation/${stem}.cc)
 endforeach()
 add_library(pal_emulated_gpu OBJECT ${emulated} ${machine})

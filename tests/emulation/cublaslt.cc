@@ -14,6 +14,7 @@
 #include "core/cuda/libraries.h"
 #include "ops/kernels/element_types.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/memory.h"
 
 struct EmulatedBlas {};
 struct EmulatedProduct {
@@ -206,6 +207,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
       return CUBLAS_STATUS_NOT_SUPPORTED;
     }
   }
+  const void* const given[] = {a,
+                               b,
+                               c,
+                               d,
+                               desc->has_bias() ? desc->bias : nullptr,
+                               desc->masks() ? desc->aux : nullptr,
+                               workspace};
+  for (const void* p : given) pal::emulation::require_reachable(p, "what cuBLASLt is given");
   if (!workspace || bytes < kWorkspace) return CUBLAS_STATUS_INVALID_VALUE;
   if (desc->has_bias() && (!desc->bias || boundary_of(desc->bias) < algo->data[5])) {
     return CUBLAS_STATUS_INVALID_VALUE;

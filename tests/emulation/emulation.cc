@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
-#include <csetjmp>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -15,17 +15,22 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "tests/emulation/memory.h"
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-uint3 threadIdx{}, blockIdx{};
-dim3 blockDim, gridDim;
+// What threads of a kernel may touch of the program's variables has a section of its own.
+#define PAL_OF_THE_GPU __attribute__((section("emulated_gpu")))
+PAL_OF_THE_GPU uint3 threadIdx{}, blockIdx{};
+PAL_OF_THE_GPU dim3 blockDim, gridDim;
 
 namespace pal {
 constexpr size_t kMostShared = 48 << 10, kGuard = 256;
-alignas(16) unsigned char block_shared_memory[kMostShared + kGuard];
+PAL_OF_THE_GPU alignas(16) unsigned char block_shared_memory[kMostShared + kGuard];
 
 // Launches of core/cuda/launch.h report here.
 void on_launch(const char* file, int line);
@@ -57,20 +62,30 @@ struct KnownStack {
   }
 };
 
+// A place to go on at. The compiler's jumps move three registers, where the library's look for
+// handlers and signals each time.
+using Place = void* [5];
+void jump_to(Place to) { __builtin_longjmp(to, 1); }
+// Called so that the compiler takes no register to be as it was.
+void (*const volatile jump)(Place) = jump_to;
+
 // A stack of its own, entered by a context once; from then on left and taken up by jumps, which
 // unlike swapcontext ask nothing of the kernel. It runs body after body.
 struct Fiber {
   ucontext_t context;
-  std::jmp_buf where;
+  Place where;
   std::unique_ptr<char[]> stack;
   KnownStack known = {};
   State state = State::ended;
   unsigned mask = 0;  // of the warp barrier
 };
 
-[[noreturn]] void broken(const std::string& what) {
-  throw std::runtime_error("emulation: " + what + " in block " + std::to_string(blockIdx.x) + "," +
-                           std::to_string(blockIdx.y) + ", thread " + std::to_string(threadIdx.x));
+// What the emulation itself does on a fiber is not the kernel's, whoever compiled what it calls.
+[[noreturn]] void broken(std::string_view what) {
+  running = nullptr;
+  throw std::runtime_error("emulation: " + std::string(what) + " in block " +
+                           std::to_string(blockIdx.x) + "," + std::to_string(blockIdx.y) +
+                           ", thread " + std::to_string(threadIdx.x));
 }
 
 // One block at a time.
@@ -79,8 +94,9 @@ class Machine {
   // After an error the fibers are stuck in the middle of their bodies: others take their place.
   void forget() { fibers_.clear(); }
 
-  void run_block(int threads, size_t shared, const std::function<void()>& body, Order order,
-                 std::mt19937& rng) {
+  void run_block(int threads, size_t shared, const std::function<void()>& body,
+                 Own::Span parameters, Order order, std::mt19937& rng) {
+    own_ = {.parameters = parameters, .body = {&body, sizeof body}};
     body_ = &body, threads_ = threads, error_ = nullptr;
     if (fibers_.empty()) fibers_ = std::vector<Fiber>(kMostThreads);
     std::memset(block_shared_memory, 0xFF, shared);
@@ -110,12 +126,19 @@ class Machine {
     }
   }
 
-  void yield(State state, unsigned mask = 0) {
+  [[gnu::noinline]] void yield(State state, unsigned mask = 0) {
+    running = nullptr;
     Fiber& me = fibers_[size_t(current_)];
     me.state = state, me.mask = mask;
     known_.enter(me.known);
-    if (!_setjmp(me.where)) std::longjmp(scheduler_, 1);
+    if (!__builtin_setjmp(me.where)) jump(scheduler_);
     me.known.entered(known_);
+  }
+  // The thread that runs does not go on, nor does its block.
+  [[noreturn]] void end_with(const std::string& what) {
+    error_ = std::make_exception_ptr(std::runtime_error(what));
+    yield(State::ended);
+    std::abort();
   }
   int current() const { return current_; }
   unsigned char* slot(int thread) { return slots_[size_t(thread)]; }
@@ -139,7 +162,7 @@ class Machine {
     live();
   }
 
-  void start(int t) {
+  [[gnu::noinline]] void start(int t) {
     Fiber& fiber = fibers_[size_t(t)];
     fiber.state = State::ready;
     if (fiber.stack) return;  // it waits where its last body ended
@@ -152,14 +175,15 @@ class Machine {
     fiber.known = {fiber.stack.get(), kStack};
     current_ = t;
     fiber.known.enter(known_);
-    if (!_setjmp(scheduler_)) setcontext(&fiber.context);
+    if (!__builtin_setjmp(scheduler_)) setcontext(&fiber.context);
     known_.entered(fibers_[size_t(t)].known);
   }
-  void resume(int t) {
+  [[gnu::noinline]] void resume(int t) {
     current_ = t;
     threadIdx = {unsigned(t), 0, 0};
+    own_.stack = {fibers_[size_t(t)].stack.get(), kStack}, running = &own_;
     fibers_[size_t(t)].known.enter(known_);
-    if (!_setjmp(scheduler_)) std::longjmp(fibers_[size_t(t)].where, 1);
+    if (!__builtin_setjmp(scheduler_)) jump(fibers_[size_t(t)].where);
     known_.entered(fibers_[size_t(t)].known);
   }
   bool all(State state) const {
@@ -207,11 +231,12 @@ class Machine {
 
   std::vector<Fiber> fibers_;
   unsigned char slots_[kMostThreads][16];
-  std::jmp_buf scheduler_;
+  Place scheduler_;
   KnownStack known_;  // the scheduler's
   const std::function<void()>* body_ = nullptr;
   std::exception_ptr error_;
   int threads_ = 0, current_ = 0;
+  Own own_;
 };
 
 Machine& machine() {
@@ -234,6 +259,13 @@ void check_vector(const void* at, size_t boundary) {
   if (address % boundary) broken("a vector off its boundary");
 }
 
+void refuse_access(const void* p) {
+  running = nullptr;
+  char text[100];
+  std::snprintf(text, sizeof text, "emulation: a kernel touches the host's memory, at %p", p);
+  machine().end_with(text);
+}
+
 int lane() { return machine().current() % kWarp; }
 
 void exchange(unsigned mask, void* value, size_t bytes, int source) {
@@ -247,7 +279,8 @@ void exchange(unsigned mask, void* value, size_t bytes, int source) {
   m.yield(State::at_warp_barrier, mask);  // nobody's value is replaced before all have read
 }
 
-void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body) {
+void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body,
+              const void* parameters, size_t bytes) {
   blockDim = block, gridDim = grid;
   if (block.x == 0 || block.x > kMostThreads || block.x % kWarp || block.y != 1 || block.z != 1) {
     broken("a block of " + std::to_string(block.x) + " threads");
@@ -263,7 +296,7 @@ void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>&
   for (unsigned b : turn) {
     blockIdx = {b % grid.x, b / grid.x, 0};
     try {
-      machine().run_block(int(block.x), shared, body, order, rng);
+      machine().run_block(int(block.x), shared, body, {parameters, bytes}, order, rng);
     } catch (...) {
       machine().forget();
       throw;

@@ -16,7 +16,8 @@ struct Settings {
   Order order = Order::forward;
   int devices = 1;  // 0: no GPU
   int driver = 13000, major = 9, minor = 0;
-  int64_t memory = int64_t(1) << 34;  // bytes that can be had of it
+  int64_t memory = int64_t(1) << 34;  // bytes of it
+  int64_t context = 0;                // of which nobody can have these
   bool cudnn = true;                  // the library is found
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
   uint32_t blas_boundary = 2;         // and for operands on such boundaries, or wider ones

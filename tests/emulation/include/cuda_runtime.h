@@ -175,8 +175,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 namespace pal::emulation {
 // Queues the work (without a stream: does it at once).
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-// Runs body() as every thread of the grid. std::runtime_error where a kernel breaks a rule.
-void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body);
+// Runs body() as every thread of the grid; it may read the `bytes` of `parameters`.
+// std::runtime_error where a kernel breaks a rule.
+void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body,
+              const void* parameters, size_t bytes);
 }  // namespace pal::emulation
 
 template <class... P>
@@ -186,7 +188,8 @@ cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void**
     return std::tuple<P...>(*static_cast<P*>(args[I])...);
   }
   (std::index_sequence_for<P...>{});
-  return pal::emulation::enqueue(stream, [=] {
-    pal::emulation::run_grid(grid, block, shared, [&] { std::apply(kernel, values); });
+  return pal::emulation::enqueue(stream, [=, call = std::pair(kernel, values)] {
+    pal::emulation::run_grid(
+        grid, block, shared, [&call] { std::apply(call.first, call.second); }, &call, sizeof call);
   });
 }
