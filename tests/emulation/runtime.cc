@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <exception>
@@ -39,7 +40,9 @@ struct EmulatedGraph {
 };
 struct EventState {
   int64_t recorded = 0, reached = 0;
-  std::weak_ptr<EmulatedGraph> graph = {};  // recorded while that was captured, behind these
+  bool timed = false;
+  std::chrono::steady_clock::time_point at = {};  // reached last
+  std::weak_ptr<EmulatedGraph> graph = {};        // recorded while that was captured, behind these
   std::set<size_t> after = {};
 };
 struct EmulatedEvent {
@@ -67,6 +70,7 @@ std::vector<EmulatedStream*>& streams() {
   static auto& list = *new std::vector<EmulatedStream*>;
   return list;
 }
+int64_t waits = 0;  // of the host
 int64_t in_use = 0, replays = 0, work_first = 0, alive = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local EmulatedGraph* capturing = nullptr;  // by this thread
@@ -87,7 +91,9 @@ bool advance(EmulatedStream& s) {
   Item taken = std::move(item);
   s.queue.pop_front();
   if (taken.kind == Item::Kind::work) taken.work();
-  if (taken.kind == Item::Kind::reach) taken.event->reached = taken.count;
+  if (taken.kind == Item::Kind::reach) {
+    taken.event->reached = taken.count, taken.event->at = std::chrono::steady_clock::now();
+  }
   return true;
 }
 
@@ -109,6 +115,7 @@ void drain_shuffled(std::vector<EmulatedStream*> turn, const std::function<bool(
 // Everything, or until something is done. In order, a stream goes on only where those before it
 // cannot: the least favourable for who waits for too little.
 void drain(const std::function<bool()>& is_done = nullptr) {
+  ++waits;
   std::vector<EmulatedStream*> turn = streams();
   turn.push_back(&legacy());
   std::erase_if(turn, [](EmulatedStream* s) { return s->capture.get() != nullptr; });
@@ -143,6 +150,7 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
 
 int64_t graphs_run() { return replays; }
 int64_t graphs_alive() { return alive; }
+int64_t waits_made() { return waits; }
 int64_t preferred_work() {
   const auto held = hold();
   return work_first;
@@ -309,8 +317,9 @@ cudaError_t cudaDeviceSynchronize() {
   drain();
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
   *e = new EmulatedEvent;
+  (*e)->state->timed = !(flags & cudaEventDisableTiming);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -332,6 +341,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (event.graph.lock()) return fail(cudaErrorCapturedEvent);
   const auto is_reached = [&] { return event.reached >= event.recorded; };
   if (!is_reached()) drain(is_reached);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  const auto held = hold();
+  for (const cudaEvent_t e : {from, to}) {
+    const EventState& event = *e->state;
+    if (!event.timed || !event.recorded || event.reached < event.recorded) {
+      return fail(cudaErrorInvalidResourceHandle);
+    }
+  }
+  *ms = std::chrono::duration<float, std::milli>(to->state->at - from->state->at).count();
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
