@@ -30,7 +30,7 @@ PAL_OF_THE_GPU dim3 blockDim, gridDim;
 
 namespace pal {
 constexpr size_t kMostShared = 48 << 10, kGuard = 256;
-PAL_OF_THE_GPU alignas(16) unsigned char block_shared_memory[kMostShared + kGuard];
+alignas(16) PAL_OF_THE_GPU unsigned char block_shared_memory[kMostShared + kGuard];
 
 // Launches of core/cuda/launch.h report here.
 void on_launch(const char* file, int line);
@@ -162,7 +162,10 @@ class Machine {
     live();
   }
 
-  [[gnu::noinline]] void start(int t) {
+  [[gnu::noinline]] void begin_at(const ucontext_t& context) {
+    if (!__builtin_setjmp(scheduler_)) setcontext(&context);
+  }
+  void start(int t) {
     Fiber& fiber = fibers_[size_t(t)];
     fiber.state = State::ready;
     if (fiber.stack) return;  // it waits where its last body ended
@@ -175,7 +178,7 @@ class Machine {
     fiber.known = {fiber.stack.get(), kStack};
     current_ = t;
     fiber.known.enter(known_);
-    if (!__builtin_setjmp(scheduler_)) setcontext(&fiber.context);
+    begin_at(fiber.context);
     known_.entered(fibers_[size_t(t)].known);
   }
   [[gnu::noinline]] void resume(int t) {
