@@ -10,8 +10,22 @@ pal_rooms(emulated cc ${kernels})
 # nvcc's own pragmas.
 set_source_files_properties(${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/mma_test.cc
   PROPERTIES COMPILE_OPTIONS "-Wno-unknown-pragmas")
+# Each access of a kernel calls tests/emulation/memory.cc first, by way of what GCC does for the
+# address sanitizer of an operating system's kernel. Sanitizers of the program's own exclude it.
+option(PAL_EMULATION_CHECKS "each access of an emulated kernel is checked (GCC)" ON)
+if(PAL_EMULATION_CHECKS AND NOT PAL_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(checked -fsanitize=kernel-address --param=asan-stack=0 --param=asan-globals=0
+    --param=asan-instrumentation-with-call-threshold=0)
+  set_source_files_properties(${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/machine_test.cc
+    ${CMAKE_SOURCE_DIR}/tests/emulation/memory_test.cc PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  set_property(SOURCE ${emulated} ${CMAKE_SOURCE_DIR}/tests/emulation/machine_test.cc
+    ${CMAKE_SOURCE_DIR}/tests/emulation/memory_test.cc APPEND PROPERTY COMPILE_OPTIONS ${checked})
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/tests/emulation/memory.cc
+    ${CMAKE_SOURCE_DIR}/tests/emulation/memory_test.cc
+    APPEND PROPERTY COMPILE_DEFINITIONS PAL_EMULATION_CHECKS)
+endif()
 set(machine)
-foreach(stem emulation runtime cublaslt cudnn)
+foreach(stem emulation memory runtime cublaslt cudnn)
   list(APPEND machine ${CMAKE_SOURCE_DIR}/tests/emulation/${stem}.cc)
 endforeach()
 add_library(pal_emulated_gpu OBJECT ${emulated} ${machine})
@@ -29,6 +43,9 @@ pal_precompile(test_emulation REUSE_FROM pal_test_support)
 pal_precompile(pal_emulated_gpu REUSE_FROM pal_test_support)
 add_executable(pal_emulated ${CMAKE_SOURCE_DIR}/train/main.cc)
 target_link_libraries(pal_emulated pal_emulated_gpu pal_train)
+# The benchmark of steps on it, for a rehearsal of scripts/gpu-check.
+add_executable(bench_step_emulated ${CMAKE_SOURCE_DIR}/bench/step_bench.cc)
+target_link_libraries(bench_step_emulated pal_emulated_gpu pal_train)
 target_compile_definitions(test_emulation PRIVATE PAL_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
   PAL_BINARY="$<TARGET_FILE:pal_emulated>" PAL_EMULATED_LIBRARIES="${CMAKE_BINARY_DIR}/emulated")
 # libnccl.so.2 as ranks on emulated GPUs open it, one that is too old, and one that lacks functions.
@@ -42,8 +59,8 @@ foreach(kind whole old lacking)
 endforeach()
 target_compile_definitions(nccl_old PRIVATE PAL_NCCL_CODE=2804)
 target_compile_definitions(nccl_lacking PRIVATE PAL_NCCL_LACKS)
-set_target_properties(test_emulation pal_emulated PROPERTIES ENABLE_EXPORTS ON)
-add_dependencies(test_emulation pal_emulated)
+set_target_properties(test_emulation pal_emulated bench_step_emulated PROPERTIES ENABLE_EXPORTS ON)
+add_dependencies(test_emulation pal_emulated bench_step_emulated)
 if(TARGET pal_mpi)
   add_dependencies(test_emulation pal_mpi)
 endif()

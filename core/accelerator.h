@@ -35,6 +35,7 @@ class Accelerator {
   virtual std::string identity() const = 0;     // "GPU-0a1b..": no other device's
   virtual bool has_bf16() const = 0;            // it multiplies bf16 and TF32
   virtual int64_t free_bytes() const = 0;       // of its memory, now
+  virtual int64_t room() const = 0;             // of them, for a plan: core/outside_plans.h
 
   // Zeroed bytes of the device's memory, or of host memory that it can copy from and to by itself
   // (pinned). BudgetError when there are not so many. Of the device's memory some is left to what
@@ -49,6 +50,9 @@ class Accelerator {
   // kernels keep it.
   virtual void prefer(QueueId queue, bool first) = 0;
   virtual Event make_event() = 0;
+  virtual Event make_timed_event() = 0;
+  // Nanoseconds between two timed events that somebody has waited for.
+  virtual int64_t ns_between(const Event& from, const Event& to) = 0;
   virtual void record(const Event& event, QueueId queue) = 0;
   virtual void wait(QueueId queue, const Event& event) = 0;  // the queue goes on after the event
   virtual void wait(const Event& event) = 0;                 // the caller does

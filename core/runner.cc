@@ -240,17 +240,19 @@ void Runner::start(NodeId n, Lane& lane) {
       .state = kernel.prepared.state.get(),
       .workspace = call.workspace == kNone ? nullptr : lane.address[call.workspace],
       .queue = lane.queue};
+  const bool timed = accelerator_ && options_.trace;
   const int64_t begin = options_.trace ? now_ns() : 0;
   try {
+    if (timed) accelerator_->record(timed_[n].begin, lane.queue.id);
     kernel.start(args);
-    if (accelerator_ && options_.trace) accelerator_->synchronize();  // the node's own time
+    if (timed) accelerator_->record(timed_[n].end, lane.queue.id);
   } catch (const RecordingRefused&) {
     throw;
   } catch (const DeviceError& error) {
     throw DeviceError("[" + std::string(program_.node(n).op->name) + "] " + error.what() +
                       at_node(n));
   }
-  if (options_.trace) spans_[n] = {begin, now_ns()};
+  if (options_.trace && !timed) spans_[n] = {begin, now_ns()};
   if (options_.check_finite) check(n, lane);
   if (options_.poison) poison_ended(n, lane);
 }

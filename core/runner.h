@@ -95,6 +95,8 @@ class Runner final {
   void check(NodeId node, const Lane& lane) const;
   std::string at_node(NodeId node) const;  // ", at node 3 (forward, encoder/rnn0 t=1)"
   void make_marks();
+  void begin_trace();
+  void end_trace();
   void run_on_accelerator();
   void queue_step();
   void queue_all();
@@ -122,6 +124,11 @@ class Runner final {
   ByNode<Accelerator::Event> marks_;  // by node that another queue waits for, else null
   std::vector<Accelerator::Event> ends_of_lanes_;
   Accelerator::Event begin_;
+  struct Timed {  // around a node, on its queue
+    Accelerator::Event begin, end;
+  };
+  ByNode<Timed> timed_;  // of an accelerator that traces
+  Accelerator::Event origin_;
   struct Piece {  // of a recorded step: some nodes, up to an edge of the memory
     NodeId begin, end;
     Accelerator::Graph graph;

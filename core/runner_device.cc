@@ -54,8 +54,28 @@ void Runner::queue_step() {
   const bool watched = options_.poison || options_.check_finite || options_.trace;
   // The first run loads kernels and libraries, which cannot be recorded.
   if (options_.record && warm_ && !watched) return record_all();
+  if (options_.trace) begin_trace();
   queue_all();
+  if (options_.trace) end_trace();
   warm_ = true;
+}
+
+// The device's own clock tells what a node takes: nobody waits in between.
+void Runner::begin_trace() {
+  if (!origin_) origin_ = accelerator_->make_timed_event();
+  timed_.resize(program_.nodes.size());
+  for (Timed& node : timed_) {
+    if (node.begin) break;
+    node = {accelerator_->make_timed_event(), accelerator_->make_timed_event()};
+  }
+  accelerator_->record(origin_, kComputeQueue);
+}
+void Runner::end_trace() {
+  accelerator_->synchronize();
+  for (NodeId n = 0; n < program_.node_count(); ++n) {
+    spans_[n] = {accelerator_->ns_between(origin_, timed_[n].begin),
+                 accelerator_->ns_between(origin_, timed_[n].end)};
+  }
 }
 
 // Each piece runs when it is recorded: the next edge is for what comes behind it.

@@ -15,7 +15,9 @@ def options(doc, **sizes):
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["f32", "tf32", "bf16"], default="f32",
                         help="tf32: a GPU's products; bf16: autocast")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--compile", nargs="?", const="default",
+                        choices=["default", "reduce-overhead"],
+                        help="torch.compile the model; reduce-overhead: CUDA graphs too")
     return parser
 
 
@@ -29,16 +31,19 @@ def start(args):
 def report(args, model, step, samples, tokens):
     """Times step(model), which returns the loss as a tensor, and prints one JSON object."""
     if args.compile:
-        model = torch.compile(model)
+        model = torch.compile(model, mode=None if args.compile == "default" else args.compile)
     seconds, losses = [], []
     for number in range(args.warmup + args.steps):
         begin = time.perf_counter()
+        if args.compile == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()
         with torch.autocast(args.device, torch.bfloat16, enabled=args.precision == "bf16"):
             losses.append(step(model).item())  # waits for the device
         if number >= args.warmup:
             seconds.append(time.perf_counter() - begin)
     median = statistics.median(seconds)
-    result = {"program": f"PyTorch {torch.__version__}" + (" compiled" if args.compile else ""),
+    how = {None: "", "default": " compiled", "reduce-overhead": " compiled, graphs"}[args.compile]
+    result = {"program": f"PyTorch {torch.__version__}{how}",
               "threads": args.threads, "step_ms": 1e3 * median, "samples_per_s": samples / median,
               "tokens_per_s": tokens / median, "first_loss": losses[0], "last_loss": losses[-1]}
     if args.device == "cuda":

@@ -4,14 +4,12 @@
 #include <cstring>
 
 #include "core/cuda/device.h"
+#include "core/outside_plans.h"
 
 namespace pal {
 namespace {
 
 constexpr int kOldestMajor = 7, kOldestMinor = 5;  // Turing
-// Bytes that an arena leaves to what no plan holds: modules and libraries that are loaded when they
-// are first used, the local memory of kernels, recorded steps. (The context has been made by then.)
-constexpr int64_t kOutsidePlans = int64_t(512) << 20;
 
 std::string version_text(int v) {
   return std::to_string(v / 1000) + "." + std::to_string(v % 100 / 10);
@@ -94,6 +92,9 @@ int64_t CudaDevice::free_bytes() const {
   check_cuda(cudaMemGetInfo(&free, &total));
   return int64_t(free);
 }
+int64_t CudaDevice::room() const {
+  return std::max<int64_t>(0, free_bytes() - left_bytes(total_bytes()));
+}
 
 std::byte* CudaDevice::allocate(Space space, int64_t bytes, bool again) {
   void* memory = nullptr;
@@ -108,7 +109,7 @@ std::byte* CudaDevice::allocate(Space space, int64_t bytes, bool again) {
     return static_cast<std::byte*>(memory);
   }
   const int64_t free = free_bytes();
-  const int64_t apart = again ? 0 : std::min(kOutsidePlans, total_bytes() / 16);
+  const int64_t apart = again ? 0 : left_bytes(total_bytes());
   if (bytes > free - apart || cudaMalloc(&memory, size_t(bytes)) != cudaSuccess) {
     cudaGetLastError();
     throw BudgetError(std::string(properties_.name) + " has " + std::to_string(free) +
@@ -157,10 +158,23 @@ void CudaDevice::prefer(QueueId id, bool first) {
   of.first = first;  // from here on all is queued behind what was
 }
 
-Accelerator::Event CudaDevice::make_event() {
+namespace {
+
+Accelerator::Event event_of(unsigned flags) {
   cudaEvent_t event = nullptr;
-  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  check_cuda(cudaEventCreateWithFlags(&event, flags));
   return {event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); }};
+}
+
+}  // namespace
+
+Accelerator::Event CudaDevice::make_event() { return event_of(cudaEventDisableTiming); }
+Accelerator::Event CudaDevice::make_timed_event() { return event_of(cudaEventDefault); }
+int64_t CudaDevice::ns_between(const Event& from, const Event& to) {
+  float ms = 0;
+  check_cuda(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(from.get()),
+                                  static_cast<cudaEvent_t>(to.get())));
+  return int64_t(double(ms) * 1e6);
 }
 void CudaDevice::record(const Event& event, QueueId id) {
   check_cuda(cudaEventRecord(static_cast<cudaEvent_t>(event.get()), queue(id)));

@@ -23,6 +23,7 @@ class CudaDevice final : public Accelerator {
   std::string identity() const override;
   bool has_bf16() const override;
   int64_t free_bytes() const override;
+  int64_t room() const override;
   int major() const { return properties_.major; }  // of its compute capability
   int64_t total_bytes() const { return int64_t(properties_.totalGlobalMem); }
   std::byte* allocate(Space space, int64_t bytes, bool again) override;
@@ -30,6 +31,8 @@ class CudaDevice final : public Accelerator {
   void* stream(QueueId queue) override;
   void prefer(QueueId queue, bool first) override;
   Event make_event() override;
+  Event make_timed_event() override;
+  int64_t ns_between(const Event& from, const Event& to) override;
   void record(const Event& event, QueueId queue) override;
   void wait(QueueId queue, const Event& event) override;
   void wait(const Event& event) override;
@@ -46,6 +49,8 @@ class CudaDevice final : public Accelerator {
   // Made when a convolution is first prepared, by core/cuda/cudnn.h; null before, and without
   // cuDNN.
   std::shared_ptr<void>& cudnn() { return cudnn_; }
+  // By operands' type, what ops/libraries/cuda_mask.h has found.
+  std::map<DType, bool>& masks() { return masks_; }
   // From here on, whoever has waited for the device is told where the ranks were lost meanwhile:
   // what they exchange then ends undone. Null: nobody can be lost.
   void heed(std::shared_ptr<const LostRanks> lost) { lost_ = std::move(lost); }
@@ -65,6 +70,7 @@ class CudaDevice final : public Accelerator {
   bool recorded_first_ = false;  // how the compute queue stood when recording began
   cublasLtHandle_t blas_ = nullptr;
   std::shared_ptr<void> cudnn_;
+  std::map<DType, bool> masks_;
   std::shared_ptr<const LostRanks> lost_;
 };
 

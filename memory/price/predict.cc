@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/outside_plans.h"
 #include "memory/price/node_times.h"
 #include "memory/storages/storages.h"
 
@@ -93,6 +94,8 @@ class Worker {
 };
 
 }  // namespace
+
+int64_t DeviceProfile::room() const { return link > 0 ? room_for_plans(capacity) : capacity; }
 
 DeviceProfile part_of(const DeviceProfile& device, double share) {
   DeviceProfile part = device;

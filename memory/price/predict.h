@@ -34,7 +34,7 @@ struct DeviceProfile {
   int64_t cache_bytes = 0;
   double link = 0;       // bytes/s to host memory and back; 0: host memory is the device's own
   double link_both = 0;  // bytes/s of both directions together; 0: each has all of `link`
-  int64_t capacity = 0;  // bytes
+  int64_t capacity = 0;  // bytes, all of them
   double launch = 0;     // seconds that a node costs beyond its work
   double units = 1;      // streaming multiprocessors, cores: what shares a node out
   double tile = 4096;    // elements of a product's result that one unit makes at a time
@@ -49,6 +49,9 @@ struct DeviceProfile {
   std::shared_ptr<const Links> links = nullptr;
   std::shared_ptr<const NodeTimes> times =
       nullptr;  // measured, in place of what follows from these
+
+  // Of the capacity, what a plan may need: a card's context and libraries want memory too.
+  int64_t room() const;
 };
 
 // The device that a job sees which has a share (0 to 1) of its units and no more. A rate falls as a

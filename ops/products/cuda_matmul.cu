@@ -4,6 +4,7 @@
 #include "ops/elementwise/activations.h"
 #include "ops/kernels/cuda_elements.h"
 #include "ops/kernels/operands.h"
+#include "ops/libraries/cuda_mask.h"
 #include "ops/libraries/cuda_product.h"
 #include "ops/products/cuda_matmul.h"
 
@@ -96,7 +97,10 @@ Prepared prepare_matmul_cuda(const Device& device, const char* op, ProductShape 
   if (!s.copy_b) boundaries.b = row_boundary(in[1]);
   if (!s.copy_out) boundaries.c = row_boundary(result);
   if (!s.copy_bias) boundaries.bias = row_boundary({{shape.n}, DType::f32});
-  s.product = std::make_unique<CudaProduct>(device, op, shape, boundaries, epilogue);
+  // A kernel behind the product does what the library's epilogue is not trusted with.
+  const bool trusted = epilogue != Epilogue::relu_grad || reads_masks_as_written(device, shape.in);
+  s.product = std::make_unique<CudaProduct>(device, op, shape, boundaries,
+                                            trusted ? epilogue : Epilogue::none);
   int64_t bytes = s.product->workspace();
   auto reserve = [&](bool needed, int64_t size) {
     const int64_t at = bytes;

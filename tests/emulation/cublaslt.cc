@@ -1,8 +1,8 @@
 // cuBLASLt's products, read off their descriptors as its manual says: column-major matrices with a
 // leading dimension, D = alpha op(A) op(B) + beta C + bias, the bias one number a row of D, through
 // relu (which makes 0 of a NaN, as the library's does), or 0 where the auxiliary matrix has no bit:
-// of element (i, j) bit i + j ld, the lowest of a byte first. It refuses what the manual forbids,
-// and checks that algorithms fit the addresses they are given.
+// of element (i, j) bit i + j ld, the lowest of a byte first (or the highest, when told so). It
+// refuses what the manual forbids, and checks that algorithms fit the addresses they are given.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "core/cuda/libraries.h"
 #include "ops/kernels/element_types.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/memory.h"
 
 struct EmulatedBlas {};
 struct EmulatedProduct {
@@ -81,7 +82,9 @@ float through_epilogue(const EmulatedProduct& p, cudaDataType type, float value,
                        int64_t j) {
   if (p.has_bias()) value += load_element(p.bias, type, i);  // of the result's type
   if (p.epilogue & CUBLASLT_EPILOGUE_RELU) return value > 0 ? value : 0;
-  return !p.masks() || pal::load_bit(p.aux, i + j * p.aux_leading) ? value : 0;
+  if (!p.masks()) return value;
+  const int64_t bit = i + j * p.aux_leading;
+  return pal::load_bit(p.aux, pal::emulation::settings().masks_as_told ? bit : bit ^ 7) ? value : 0;
 }
 
 // Extents of op(matrix).
@@ -206,6 +209,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
       return CUBLAS_STATUS_NOT_SUPPORTED;
     }
   }
+  const void* const given[] = {a,
+                               b,
+                               c,
+                               d,
+                               desc->has_bias() ? desc->bias : nullptr,
+                               desc->masks() ? desc->aux : nullptr,
+                               workspace};
+  for (const void* p : given) pal::emulation::require_reachable(p, "what cuBLASLt is given");
   if (!workspace || bytes < kWorkspace) return CUBLAS_STATUS_INVALID_VALUE;
   if (desc->has_bias() && (!desc->bias || boundary_of(desc->bias) < algo->data[5])) {
     return CUBLAS_STATUS_INVALID_VALUE;

@@ -14,6 +14,7 @@
 #include "ops/kernels/element_types.h"
 #include "ops/libraries/conv_kernel.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/memory.h"
 
 namespace {
 constexpr int kMostRank = 5;
@@ -202,6 +203,7 @@ cudnnStatus_t run(ConvKind kind, const Problem& p, const Call& call, const void*
   const size_t element = p.x.type == CUDNN_DATA_FLOAT ? 4 : 2;
   for (const void* operand : {a, b, static_cast<const void*>(out)}) {
     if (reinterpret_cast<uintptr_t>(operand) % element) return CUDNN_STATUS_BAD_PARAM;
+    pal::emulation::require_reachable(operand, "what cuDNN is given");
   }
   ++convolutions;
   // As the library does, what the descriptors say is read now and the operands later.

@@ -11,6 +11,7 @@
 #include "ops/libraries/cudnn_convolution.h"
 #include "ops/libraries/cudnn_shape.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/pinned.h"
 
 namespace pal::test {
 namespace {
@@ -47,12 +48,12 @@ template <class T> struct Pass {
   std::vector<T> run(ConvKind kind, const std::vector<T>& a, const std::vector<T>& b, size_t n,
                      const std::vector<T>* sum = nullptr) const {
     const auto convolution = cudnn_convolution(device, kind, kImage, type, kPlenty);
-    std::vector<T> out = sum ? *sum : std::vector<T>(n);
-    std::vector<std::byte> workspace(size_t(convolution->workspace()));
+    const Pinned<T> in(a), by(b), out(sum ? *sum : std::vector<T>(n));
+    const Pinned<std::byte> workspace(size_t(convolution->workspace()));
     auto* stream = static_cast<cudaStream_t>(device.accelerator->stream(kComputeQueue));
-    convolution->run(stream, a.data(), b.data(), out.data(), sum, workspace.data());
+    convolution->run(stream, in.data(), by.data(), out.data(), sum, workspace.data());
     device.accelerator->synchronize();
-    return out;
+    return out.copy();
   }
   std::vector<T> forward() const { return run(ConvKind::forward, x, w, dy.size()); }
   std::vector<T> data_grad() const { return run(ConvKind::data_grad, dy, w, x.size()); }
@@ -187,7 +188,7 @@ TEST(EmulatedCudnn, WantsItsWorkspaceAndDeterminism) {
   size_t bytes = 0;
   ASSERT_EQ(d.ask(&bytes), CUDNN_STATUS_SUCCESS);
   const float one = 1, zero = 0;
-  std::vector<float> x(150), w(108), y(72), workspace(bytes / 4 + 1);
+  Pinned<float> x(150), w(108), y(72), workspace(bytes / 4 + 1);
   const auto run = [&](size_t given) {
     return cudnnConvolutionForward(nullptr, &one, d.x, x.data(), d.w, w.data(), d.windows,
                                    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,

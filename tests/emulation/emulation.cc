@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
-#include <csetjmp>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -15,17 +15,22 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "tests/emulation/memory.h"
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-uint3 threadIdx{}, blockIdx{};
-dim3 blockDim, gridDim;
+// What threads of a kernel may touch of the program's variables has a section of its own.
+#define PAL_OF_THE_GPU __attribute__((section("emulated_gpu")))
+PAL_OF_THE_GPU uint3 threadIdx{}, blockIdx{};
+PAL_OF_THE_GPU dim3 blockDim, gridDim;
 
 namespace pal {
 constexpr size_t kMostShared = 48 << 10, kGuard = 256;
-alignas(16) unsigned char block_shared_memory[kMostShared + kGuard];
+alignas(16) PAL_OF_THE_GPU unsigned char block_shared_memory[kMostShared + kGuard];
 
 // Launches of core/cuda/launch.h report here.
 void on_launch(const char* file, int line);
@@ -57,20 +62,30 @@ struct KnownStack {
   }
 };
 
+// A place to go on at. The compiler's jumps move three registers, where the library's look for
+// handlers and signals each time.
+using Place = void* [5];
+void jump_to(Place to) { __builtin_longjmp(to, 1); }
+// Called so that the compiler takes no register to be as it was.
+void (*const volatile jump)(Place) = jump_to;
+
 // A stack of its own, entered by a context once; from then on left and taken up by jumps, which
 // unlike swapcontext ask nothing of the kernel. It runs body after body.
 struct Fiber {
   ucontext_t context;
-  std::jmp_buf where;
+  Place where;
   std::unique_ptr<char[]> stack;
   KnownStack known = {};
   State state = State::ended;
   unsigned mask = 0;  // of the warp barrier
 };
 
-[[noreturn]] void broken(const std::string& what) {
-  throw std::runtime_error("emulation: " + what + " in block " + std::to_string(blockIdx.x) + "," +
-                           std::to_string(blockIdx.y) + ", thread " + std::to_string(threadIdx.x));
+// What the emulation itself does on a fiber is not the kernel's, whoever compiled what it calls.
+[[noreturn]] void broken(std::string_view what) {
+  running = nullptr;
+  throw std::runtime_error("emulation: " + std::string(what) + " in block " +
+                           std::to_string(blockIdx.x) + "," + std::to_string(blockIdx.y) +
+                           ", thread " + std::to_string(threadIdx.x));
 }
 
 // A copy into shared memory that is done when its thread waits; of zeros where `from` is null.
@@ -89,8 +104,9 @@ class Machine {
     for (auto& copies : late_) copies.clear();
   }
 
-  void run_block(int threads, size_t shared, const std::function<void()>& body, Order order,
-                 std::mt19937& rng) {
+  void run_block(int threads, size_t shared, const std::function<void()>& body,
+                 Own::Span parameters, Order order, std::mt19937& rng) {
+    own_ = {.parameters = parameters, .body = {&body, sizeof body}};
     body_ = &body, threads_ = threads, error_ = nullptr;
     if (fibers_.empty()) fibers_ = std::vector<Fiber>(kMostThreads);
     std::memset(block_shared_memory, 0xFF, shared);
@@ -123,12 +139,19 @@ class Machine {
     }
   }
 
-  void yield(State state, unsigned mask = 0) {
+  [[gnu::noinline]] void yield(State state, unsigned mask = 0) {
+    running = nullptr;
     Fiber& me = fibers_[size_t(current_)];
     me.state = state, me.mask = mask;
     known_.enter(me.known);
-    if (!_setjmp(me.where)) std::longjmp(scheduler_, 1);
+    if (!__builtin_setjmp(me.where)) jump(scheduler_);
     me.known.entered(known_);
+  }
+  // The thread that runs does not go on, nor does its block.
+  [[noreturn]] void end_with(const std::string& what) {
+    error_ = std::make_exception_ptr(std::runtime_error(what));
+    yield(State::ended);
+    std::abort();
   }
   int current() const { return current_; }
   unsigned char* slot(int thread) { return slots_[size_t(thread)]; }
@@ -160,6 +183,9 @@ class Machine {
     live();
   }
 
+  [[gnu::noinline]] void begin_at(const ucontext_t& context) {
+    if (!__builtin_setjmp(scheduler_)) setcontext(&context);
+  }
   void start(int t) {
     Fiber& fiber = fibers_[size_t(t)];
     fiber.state = State::ready;
@@ -173,14 +199,15 @@ class Machine {
     fiber.known = {fiber.stack.get(), kStack};
     current_ = t;
     fiber.known.enter(known_);
-    if (!_setjmp(scheduler_)) setcontext(&fiber.context);
+    begin_at(fiber.context);
     known_.entered(fibers_[size_t(t)].known);
   }
-  void resume(int t) {
+  [[gnu::noinline]] void resume(int t) {
     current_ = t;
     threadIdx = {unsigned(t), 0, 0};
+    own_.stack = {fibers_[size_t(t)].stack.get(), kStack}, running = &own_;
     fibers_[size_t(t)].known.enter(known_);
-    if (!_setjmp(scheduler_)) std::longjmp(fibers_[size_t(t)].where, 1);
+    if (!__builtin_setjmp(scheduler_)) jump(fibers_[size_t(t)].where);
     known_.entered(fibers_[size_t(t)].known);
   }
   bool all(State state) const {
@@ -229,11 +256,12 @@ class Machine {
   std::vector<Fiber> fibers_;
   unsigned char slots_[kMostThreads][kSlot];
   std::vector<std::vector<LateCopy>> late_ = std::vector<std::vector<LateCopy>>(kMostThreads);
-  std::jmp_buf scheduler_;
+  Place scheduler_;
   KnownStack known_;  // the scheduler's
   const std::function<void()>* body_ = nullptr;
   std::exception_ptr error_;
   int threads_ = 0, current_ = 0;
+  Own own_;
 };
 
 Machine& machine() {
@@ -254,6 +282,13 @@ void check_vector(const void* at, size_t boundary) {
   // Through memory: the compiler takes the boundary of a typed pointer for granted.
   volatile uintptr_t address = reinterpret_cast<uintptr_t>(at);
   if (address % boundary) broken("a vector off its boundary");
+}
+
+void refuse_access(const void* p) {
+  running = nullptr;
+  char text[100];
+  std::snprintf(text, sizeof text, "emulation: a kernel touches the host's memory, at %p", p);
+  machine().end_with(text);
 }
 
 int lane() { return machine().current() % kWarp; }
@@ -286,7 +321,8 @@ void wait_for_copies() { machine().copy_now(); }
 
 void refuse(const char* what) { broken(what); }
 
-void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body) {
+void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body,
+              const void* parameters, size_t bytes) {
   blockDim = block, gridDim = grid;
   if (block.x == 0 || block.x > kMostThreads || block.x % kWarp || block.y != 1 || block.z != 1) {
     broken("a block of " + std::to_string(block.x) + " threads");
@@ -302,7 +338,7 @@ void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>&
   for (unsigned b : turn) {
     blockIdx = {b % grid.x, b / grid.x, 0};
     try {
-      machine().run_block(int(block.x), shared, body, order, rng);
+      machine().run_block(int(block.x), shared, body, {parameters, bytes}, order, rng);
     } catch (...) {
       machine().forget();
       throw;

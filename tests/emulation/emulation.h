@@ -16,9 +16,11 @@ struct Settings {
   Order order = Order::forward;
   int devices = 1;  // 0: no GPU
   int driver = 13000, major = 9, minor = 0;
-  int64_t memory = int64_t(1) << 34;  // bytes that can be had of it
+  int64_t memory = int64_t(1) << 34;  // bytes of it
+  int64_t context = 0;                // of which nobody can have these
   bool cudnn = true;                  // the library is found
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
+  bool masks_as_told = true;          // and reads masks from the lowest bit of a byte on
   uint32_t blas_boundary = 2;         // and for operands on such boundaries, or wider ones
   // So many more succeed, the next one fails; -1: none does.
   int64_t good_copies = -1, good_allocations = -1, good_pins = -1, good_graphs = -1;
@@ -44,6 +46,7 @@ int64_t graphs_run();        // replays
 int64_t graphs_alive();      // that could be replayed
 int64_t convolutions_run();  // cuDNN's, asked for
 int64_t pending_work();      // queued and not done
+int64_t waits_made();        // times that the host has waited for work
 int64_t preferred_work();    // queued on streams of the highest priority so far
 
 }  // namespace pal::emulation

@@ -5,6 +5,7 @@
 
 #include "core/cuda/launch.h"
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/pinned.h"
 
 namespace pal::test {
 namespace {
@@ -35,10 +36,11 @@ __global__ void numbers_kernel(int64_t* y, int64_t n) {
   if (i < n) y[i] = i;
 }
 TEST_F(Machine, RunsEveryThreadOnce) {
-  std::vector<int64_t> y(1000, -1), want(1000);
+  Pinned<int64_t> y(1000, -1);
+  std::vector<int64_t> want(1000);
   std::iota(want.begin(), want.end(), 0);
   launched(numbers_kernel, Grid(16), 64, 0, nullptr, y.data(), int64_t(1000));
-  EXPECT_EQ(y, want);
+  EXPECT_EQ(y.copy(), want);
 }
 
 // A sum through shared memory, reversed on the way; without the barrier it depends on the order.
@@ -53,12 +55,12 @@ TEST_F(Machine, BarriersOrderTheThreads) {
     std::set<std::vector<int>> results;
     for (Order order : {Order::forward, Order::backward, Order::shuffled}) {
       emulation::settings().order = order;
-      std::vector<int> y(96);
+      Pinned<int> y(96);
       launched(reverse_kernel, Grid(1), 96, 96 * sizeof(int), nullptr, y.data(), barrier);
       if (barrier) {
         for (int i = 0; i < 96; ++i) EXPECT_EQ(y[size_t(i)], 95 - i);
       }
-      results.insert(y);
+      results.insert(y.copy());
     }
     EXPECT_EQ(results.size() == 1, barrier);
   }
@@ -75,7 +77,7 @@ __global__ void shuffle_kernel(int* y, int* ballots) {
 TEST_F(Machine, ShufflesReachTheWarpAlone) {
   for (Order order : {Order::forward, Order::backward, Order::shuffled}) {
     emulation::settings().order = order;
-    std::vector<int> y(64), ballots(64);
+    Pinned<int> y(64), ballots(64);
     launched(shuffle_kernel, Grid(1), 64, 0, nullptr, y.data(), ballots.data());
     for (int i = 0; i < 64; ++i) {
       const int lane = i % 32, first = i / 32 * 32, next = lane < 31 ? lane + 1 : 31;
@@ -100,29 +102,30 @@ __attribute__((no_sanitize("alignment"))) __global__ void vector_kernel(float* x
 __global__ void fresh_kernel(float* y) { y[threadIdx.x] = shared_memory<float>()[threadIdx.x]; }
 
 TEST_F(Machine, RefusesWhatAGpuWouldNotForgive) {
-  std::vector<int> y(64);
-  alignas(16) float x[8];
+  Pinned<int> y(64);
+  Pinned<float> x(8);
   refused("cannot go on", [] { launched(divergent_kernel, Grid(1), 64, 0, nullptr); });
   refused("cannot go on", [&] { launched(lost_lane_kernel, Grid(1), 64, 0, nullptr, y.data()); });
   refused("past its end",
           [] { launched(overflow_kernel, Grid(1), 64, 32 * sizeof(int), nullptr); });
-  refused("off its boundary", [&] { launched(vector_kernel, Grid(1), 32, 0, nullptr, x + 1); });
+  refused("off its boundary",
+          [&] { launched(vector_kernel, Grid(1), 32, 0, nullptr, x.data() + 1); });
   refused("threads", [] { launched(overflow_kernel, Grid(1), 48, 400, nullptr); });
   refused("bytes of shared", [] { launched(overflow_kernel, Grid(1), 64, 64 << 10, nullptr); });
-  launched(vector_kernel, Grid(1), 32, 0, nullptr, x);
+  launched(vector_kernel, Grid(1), 32, 0, nullptr, x.data());
   EXPECT_EQ(x[3], 4);
 }
 TEST_F(Machine, SharedMemoryHoldsNothingUseful) {
-  float y[32] = {};
-  launched(fresh_kernel, Grid(1), 32, sizeof y, nullptr, y);
-  for (float v : y) EXPECT_TRUE(std::isnan(v));
+  Pinned<float> y(32);
+  launched(fresh_kernel, Grid(1), 32, 32 * sizeof(float), nullptr, y.data());
+  for (float v : y.copy()) EXPECT_TRUE(std::isnan(v));
 }
 TEST_F(Machine, LaunchesAreRecordedWithTheirPlace) {
   const int line = __LINE__ + 1;
   launched(fresh_kernel, Grid(0), 32, 0, nullptr, nullptr);
   EXPECT_FALSE(emulation::launches().count({"machine_test.cc", line}));  // no blocks, no launch
-  float y[32];
-  launched(fresh_kernel, Grid(1), 32, sizeof y, nullptr, y);
+  Pinned<float> y(32);
+  launched(fresh_kernel, Grid(1), 32, 32 * sizeof(float), nullptr, y.data());
   EXPECT_TRUE(emulation::launches().count({"machine_test.cc", line + 3}));
 }
 

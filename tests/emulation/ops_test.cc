@@ -10,12 +10,14 @@
 #include "memory/run/program_set.h"
 #include "ops/attention/attention.h"
 #include "ops/kernels/tiles.h"
+#include "ops/libraries/cuda_mask.h"
 #include "ops/losses/cross_entropy.h"
 #include "ops/products/matmul.h"
 #include "ops/products/matmul_relu.h"
 #include "ops/sums/reduce.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/op_cases.h"
+#include "tests/support/pinned_pool.h"
 
 namespace pal::test {
 namespace {
@@ -115,6 +117,18 @@ TEST(Products, NeedNoAlgorithmForBoundariesThatTheyKeep) {
   emulation::settings() = {};
 }
 
+// Buffers of tests are pinned once and used again.
+TEST(Buffers, ArePinnedOnce) {
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  const Case c = make_case(matmul_op, matmul_op.examples[0], 1, gpu());
+  Problems problems;
+  const auto want = evaluate(c, {}, problems);
+  const int64_t before = pinned_blocks();
+  for (int n = 0; n < 5; ++n) EXPECT_EQ(evaluate(c, {}, problems), want);
+  EXPECT_EQ(pinned_blocks(), before);
+  EXPECT_TRUE(problems.empty());
+}
+
 // More chunks of rows than a grid may have columns of blocks.
 TEST(Grids, TakeMoreChunksThanAColumnOfThemHas) {
   if (!gpu()) GTEST_SKIP() << "there is no GPU";
@@ -147,6 +161,35 @@ TEST(Epilogues, AfterTheProductAsInIt) {
       EXPECT_TRUE(problems.empty()) << problems[0];
     }
   }
+}
+
+// A library that reads masks in another order is found out when a product is prepared, once, and
+// then does without.
+TEST(Epilogues, AreNotUsedWhereMasksAreReadOtherwise) {
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  if (emulation::real()) GTEST_SKIP() << "the library reads them as it does";
+  for (const bool as_told : {true, false}) {
+    emulation::settings() = {.masks_as_told = as_told};
+    const Device fresh = cuda_device();
+    testing::internal::CaptureStderr();
+    uint64_t seed = 1;
+    for (const Example& example : examples_of(matmul_relu_grad_op)) {
+      const Case on_cpu = make_case(matmul_relu_grad_op, example, seed, nullptr);
+      const Case c = make_case(matmul_relu_grad_op, example, seed++, fresh.accelerator);
+      Problems problems;
+      const auto want = evaluate(on_cpu, {}, problems), got = evaluate(c, {}, problems);
+      EXPECT_EQ(difference(c.program.value(c.out[0]).spec, want[0], got[0], false), "")
+          << "example " << seed - 2;
+      EXPECT_TRUE(problems.empty()) << problems[0];
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), as_told ? 0 : 1) << said;
+    EXPECT_EQ(said.find("warning: cuBLASLt reads DRELU's mask in another order") == 0, !as_told);
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      EXPECT_EQ(reads_masks_as_written(fresh, type), as_told);
+    }
+  }
+  emulation::settings() = {};
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, Emulated, testing::ValuesIn(ops_with_kernels()), name_of);

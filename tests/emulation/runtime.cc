@@ -1,14 +1,14 @@
 // Streams, events, memory and graphs. A stream is a queue of work that nobody does before somebody
 // waits; then streams take turns in the order that the settings say, as far as events allow, so
-// that a missing wait shows. "Device memory" is the processor's. Several threads may use the
+// that a missing wait shows. Several threads may use the
 // device: whoever waits does the work of all.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <exception>
-#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/emulation/emulation.h"
+#include "tests/emulation/memory.h"
 
 using Work = std::function<void()>;
 
@@ -39,7 +40,9 @@ struct EmulatedGraph {
 };
 struct EventState {
   int64_t recorded = 0, reached = 0;
-  std::weak_ptr<EmulatedGraph> graph = {};  // recorded while that was captured, behind these
+  bool timed = false;
+  std::chrono::steady_clock::time_point at = {};  // reached last
+  std::weak_ptr<EmulatedGraph> graph = {};        // recorded while that was captured, behind these
   std::set<size_t> after = {};
 };
 struct EmulatedEvent {
@@ -67,14 +70,12 @@ std::vector<EmulatedStream*>& streams() {
   static auto& list = *new std::vector<EmulatedStream*>;
   return list;
 }
-std::map<void*, size_t>& blocks() {
-  static auto& list = *new std::map<void*, size_t>;
-  return list;
-}
+int64_t waits = 0;  // of the host
 int64_t in_use = 0, replays = 0, work_first = 0, alive = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local EmulatedGraph* capturing = nullptr;  // by this thread
 
+int64_t bytes_free() { return settings().memory - settings().context - in_use; }
 cudaError_t fail(cudaError_t error) { return last_error = error; }
 bool is_to_fail(int64_t& good) { return good >= 0 && good-- == 0; }
 // Calls that a thread may not make while it captures: they spoil what is captured.
@@ -90,7 +91,9 @@ bool advance(EmulatedStream& s) {
   Item taken = std::move(item);
   s.queue.pop_front();
   if (taken.kind == Item::Kind::work) taken.work();
-  if (taken.kind == Item::Kind::reach) taken.event->reached = taken.count;
+  if (taken.kind == Item::Kind::reach) {
+    taken.event->reached = taken.count, taken.event->at = std::chrono::steady_clock::now();
+  }
   return true;
 }
 
@@ -112,10 +115,12 @@ void drain_shuffled(std::vector<EmulatedStream*> turn, const std::function<bool(
 // Everything, or until something is done. In order, a stream goes on only where those before it
 // cannot: the least favourable for who waits for too little.
 void drain(const std::function<bool()>& is_done = nullptr) {
+  ++waits;
   std::vector<EmulatedStream*> turn = streams();
   turn.push_back(&legacy());
   std::erase_if(turn, [](EmulatedStream* s) { return s->capture.get() != nullptr; });
   if (settings().order == Order::backward) std::reverse(turn.begin(), turn.end());
+  const Reach reach;
   if (settings().order == Order::shuffled) drain_shuffled(turn, is_done);
   for (size_t i = 0; i < turn.size();) {
     if (is_done && is_done()) return;
@@ -145,6 +150,7 @@ cudaError_t enqueue(cudaStream_t stream, Work work) {
 
 int64_t graphs_run() { return replays; }
 int64_t graphs_alive() { return alive; }
+int64_t waits_made() { return waits; }
 int64_t preferred_work() {
   const auto held = hold();
   return work_first;
@@ -195,17 +201,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int number) {
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const auto held = hold();
-  *total = size_t(settings().memory), *free = size_t(settings().memory - in_use);
+  *total = size_t(settings().memory), *free = size_t(bytes_free());
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
   const auto held = hold();
   if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   if (is_to_fail(settings().good_allocations)) return fail(cudaErrorMemoryAllocation);
-  if (int64_t(bytes) > settings().memory - in_use) return fail(cudaErrorMemoryAllocation);
-  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (int64_t(bytes) > bytes_free()) return fail(cudaErrorMemoryAllocation);
+  if (!(*p = allocate(Kind::device, bytes))) return fail(cudaErrorMemoryAllocation);
+  in_use += int64_t(bytes);
+  const Reach reach;
   std::memset(*p, 0xFF, bytes);  // nobody may count on zeros
-  blocks()[*p] = bytes, in_use += int64_t(bytes);
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
@@ -213,23 +220,23 @@ cudaError_t cudaFree(void* p) {
   if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   if (!p) return cudaSuccess;
   drain();
-  in_use -= int64_t(blocks()[p]);
-  blocks().erase(p);
-  std::free(p);
+  in_use -= int64_t(size_of(Kind::device, p));
+  release(Kind::device, p);
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) {
   const auto held = hold();
   if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
   if (is_to_fail(settings().good_pins)) return fail(cudaErrorMemoryAllocation);
-  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (!(*p = allocate(Kind::pinned, bytes))) return fail(cudaErrorMemoryAllocation);
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* p) {
   const auto held = hold();
   if (is_spoiled()) return fail(cudaErrorStreamCaptureUnsupported);
+  if (!p) return cudaSuccess;
   drain();
-  std::free(p);
+  release(Kind::pinned, p);
   return cudaSuccess;
 }
 // Of device memory: asynchronous, whatever its name says.
@@ -237,6 +244,9 @@ cudaError_t cudaMemset(void* p, int value, size_t bytes) {
   return cudaMemsetAsync(p, value, bytes, nullptr);
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
+  const auto held = hold();
+  if (!stream && is_spoiled()) return fail(cudaErrorStreamCaptureImplicit);
+  if (!is_reachable(p, bytes)) return fail(cudaErrorInvalidValue);
   return enqueue(stream, [=] { std::memset(p, value, bytes); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
@@ -307,8 +317,9 @@ cudaError_t cudaDeviceSynchronize() {
   drain();
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
   *e = new EmulatedEvent;
+  (*e)->state->timed = !(flags & cudaEventDisableTiming);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -330,6 +341,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (event.graph.lock()) return fail(cudaErrorCapturedEvent);
   const auto is_reached = [&] { return event.reached >= event.recorded; };
   if (!is_reached()) drain(is_reached);
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  const auto held = hold();
+  for (const cudaEvent_t e : {from, to}) {
+    const EventState& event = *e->state;
+    if (!event.timed || !event.recorded || event.reached < event.recorded) {
+      return fail(cudaErrorInvalidResourceHandle);
+    }
+  }
+  *ms = std::chrono::duration<float, std::milli>(to->state->at - from->state->at).count();
   return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {

@@ -288,6 +288,26 @@ TEST_F(Steps, FindsTheNodeThatMakesANan) {
   }
 }
 
+// Nodes that are timed are queued as ever: the device's clock tells, and the host waits at the end.
+TEST_F(Steps, NodesAreTimedByTheDevice) {
+  Twin plain(4, cuda_device()), traced(4, cuda_device());
+  traced.step().runner().set_options({.trace = true});
+  for (int step = 0; step < 3; ++step) {
+    plain.run(step);
+    const int64_t before = emulation::waits_made();
+    traced.run(step);
+    EXPECT_LE(emulation::waits_made() - before, 3) << "one for each queue, and inputs";
+    int64_t all = 0, last = 0;
+    for (const Runner::Span& span : traced.step().runner().spans()) {
+      EXPECT_GE(span.end, span.begin);
+      EXPECT_GE(span.begin, last - 1000) << "one after the other";  // rounded
+      all += span.end - span.begin, last = span.begin;
+    }
+    EXPECT_GT(all, 0);
+  }
+  EXPECT_EQ(traced.weights(), plain.weights());
+}
+
 // Programs of a set lie over one another. Whoever takes turns without anybody reading, every step
 // has the inputs that it was given, in the device's memory and in the host's.
 TEST_F(Steps, ProgramsTakeTurnsWithTheirOwnInputs) {

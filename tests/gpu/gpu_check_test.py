@@ -1,10 +1,13 @@
 """scripts/gpu-check with programs that only pretend: it tries every part, whatever fails, and reports
-what happened. Run by ctest."""
+what happened. Run by ctest. PAL_KILLS=N kills it at so many random moments (6)."""
 import json
+import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -29,7 +32,10 @@ printf '{"event":"plan"}\n{"event":"step","loss":%s}\n' "$loss" >"$out/metrics.j
 echo weights >"$out/last.safetensors"
 '''
 TEST_GPU = r'''#!/bin/sh
-for a; do case $a in --gtest_output=json:*) report=${a#--gtest_output=json:} ;; esac; done
+for a; do case $a in
+  --gtest_output=json:*) report=${a#--gtest_output=json:} ;; --gtest_filter=*) echo "$a" >>"@ASKED@" ;;
+esac; done
+echo "[ RUN      ] A.sleeps"
 sleep @SLEEP@
 if [ "$GTEST_SHARD_INDEX" = @CRASH@ ]; then echo "[ RUN      ] A.crashes"; exit 134; fi
 cat >"$report" <<'END'
@@ -48,7 +54,7 @@ echo '{"step_ms": 10.0, "samples_per_s": 5.0, "planned_bytes": 640,
 
 class GpuCheck(unittest.TestCase):
     def check(self, transformer_loss="2.0", plain_loss="2.0", failure="", peak="640", bench=True,
-              crash="none", sleep="0", options=(), kill_when=None,
+              crash="none", sleep="0", options=(), kill_when=None, kill_after=None,
               parts="first,tests,ranks,models,graphs,peaks,benchmarks,pytorch,without"):
         with tempfile.TemporaryDirectory() as folder:
             programs = {"pal": PAL, "test_gpu": TEST_GPU}
@@ -57,7 +63,8 @@ class GpuCheck(unittest.TestCase):
             for name, text in programs.items():
                 for key, value in [("TRANSFORMER_LOSS", transformer_loss), ("FAILURE", failure),
                                    ("PLAIN_LOSS", plain_loss), ("PEAK", peak),
-                                   ("CRASH", crash), ("SLEEP", sleep)]:
+                                   ("CRASH", crash), ("SLEEP", sleep),
+                                   ("ASKED", str(pathlib.Path(folder) / "asked"))]:
                     text = text.replace(f"@{key}@", value)
                 path = pathlib.Path(folder) / name
                 path.write_text(text)
@@ -70,10 +77,16 @@ class GpuCheck(unittest.TestCase):
                 while kill_when and process.poll() is None:
                     if file.exists() and kill_when(json.loads(file.read_text())["parts"]):
                         process.kill()
+                if kill_after is not None:
+                    time.sleep(kill_after)
+                    process.kill()
                 code = process.wait()
-            found = json.loads(file.read_text())["parts"]
-            self.page = (out / "results.md").read_text()
-            self.files = sorted(path.name for path in out.iterdir())
+            found = json.loads(file.read_text())["parts"] if file.exists() else {}
+            page = out / "results.md"
+            self.page = page.read_text() if page.exists() else ""
+            self.files = sorted(path.name for path in out.iterdir()) if out.exists() else []
+            asked = pathlib.Path(folder) / "asked"
+            self.asked = asked.read_text().splitlines() if asked.exists() else []
             return code, {name: r["ok"] for name, r in found.items()}, found
 
     def test_what_holds_is_ok(self):
@@ -82,6 +95,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(ok, {"first": True, "tests": True, "ranks": True, "models": True,
                               "graphs": True, "peaks": True, "benchmarks": True, "pytorch": False,
                               "without": True})
+        # What a manual says of a mask's bits is the first thing that a card is asked.
+        self.assertIn("GivesTheBitsOfTheCpu/matmul_relu_grad", self.asked[0])
         self.assertEqual(code, 1)
         self.assertEqual(self.files, ["results.json", "results.md"])
         self.assertIn("PyTorch", "".join(parts["pytorch"]["failed"]))
@@ -132,6 +147,39 @@ class GpuCheck(unittest.TestCase):
         self.assertIsNone(ok["tests"])
         self.assertGreater(len(parts["tests"]["rows"]), 0)
         self.assertEqual(parts["peaks"]["note"], "no time was left")
+
+    def test_what_a_command_starts_ends_with_it(self):
+        # The shell that pretends to be test_gpu waits for a sleep that nobody else would end.
+        begin = time.monotonic()
+        _, ok, parts = self.check(sleep="60", options=["--seconds", "4"], parts="tests")
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertIsNone(ok["tests"])
+        self.assertIn("time was up in [ RUN      ] A.sleeps", parts["tests"]["note"])
+
+    def test_large_sizes_are_tried_beside_the_small_ones(self):
+        _, ok, parts = self.check(parts="large,large_pytorch,large_reduced,reduced")
+        self.assertTrue(ok["large"])
+        self.assertEqual({r["model"].split()[0] for r in parts["large"]["rows"]},
+                         {"transformer", "bert", "resnet", "vgg", "nmt", "deepspeech2"})
+        sizes = "".join(parts["large_pytorch"]["commands"])
+        self.assertIn("pytorch_transformer.py --device cuda", sizes)
+        self.assertIn("--batch 832", sizes)
+        for part in ["reduced", "large_reduced"]:
+            self.assertIn("--compile reduce-overhead", "".join(parts[part]["commands"]))
+        _, ok, _ = self.check(parts="large", options=["--device", "cpu"])
+        self.assertIsNone(ok["large"])
+
+    def test_a_kill_at_any_moment_leaves_whole_results(self):
+        seed = random.randrange(1 << 30)
+        draw = random.Random(seed)
+        for _ in range(int(os.environ.get("PAL_KILLS", "6"))):
+            after = draw.uniform(0, 2)
+            with self.subTest(seed=seed, after=after):
+                _, _, parts = self.check(sleep="0.02", kill_after=after)
+                for name in parts:  # both files are whole: the page has at least what came before
+                    if name != list(parts)[-1]:
+                        self.assertIn(f"| {name} |", self.page)
+                self.assertTrue(self.page.endswith("\n") or not self.page)
 
     def test_a_kill_leaves_what_there_was(self):
         for rows in [0, 1, 3]:  # read over and over until there are so many

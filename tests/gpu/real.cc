@@ -32,6 +32,7 @@ int64_t graphs_run() { return 0; }        // the driver does not count
 int64_t graphs_alive() { return 0; }      // nor these
 int64_t convolutions_run() { return 0; }  // nor cuDNN
 int64_t pending_work() { return 0; }      // nor this
+int64_t waits_made() { return 0; }        // nor these
 int64_t preferred_work() { return 0; }    // nor this
 bool real() { return true; }
 }  // namespace emulation

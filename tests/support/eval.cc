@@ -12,6 +12,7 @@
 #include "core/boundary.h"
 #include "core/error.h"
 #include "core/op.h"
+#include "tests/support/pinned_pool.h"
 
 namespace pal::test {
 namespace {
@@ -122,9 +123,7 @@ void Evaluator::place(Buffer& buffer, int64_t bytes, int misalignment, uint32_t 
   buffer.bytes = bytes;
   const int64_t size = bytes + 2 * kGuard + 2 * kAlignment;
   if (const auto accelerator = cache_->device().accelerator) {
-    buffer.memory = {accelerator->allocate(Space::host, size), [accelerator](std::byte* memory) {
-                       accelerator->release(Space::host, memory);
-                     }};
+    buffer.memory = pooled_pinned(*accelerator, size);
   } else {
     buffer.memory = std::make_shared<std::byte[]>(size_t(size));
   }

@@ -167,6 +167,13 @@ std::string line_of(const MaxFit& fit, int64_t capacity) {
   return line + printed(" (%d steps planned, %.1f s)", found.probes, fit.seconds);
 }
 
+// What a plan may need of a card, where that is not all; else nothing.
+std::string room_line(const DeviceProfile& device) {
+  if (device.room() == device.capacity) return "";
+  return "room   " + format_bytes(device.room()) + " of " + format_bytes(device.capacity) +
+         ": the rest is for what no plan holds (context, libraries, recorded steps)";
+}
+
 // The device's transients: id (the storage), lower, upper (moments), size (bytes).
 void save_lifetimes(const std::filesystem::path& file, const Compiled& step) {
   const Transients transients = transients_of(step.program, step.storages, Space::device);
@@ -195,7 +202,7 @@ int run_plan(const PlanArgs& given) {
   options.profile = profile_of(args);
   options.exchange_device = exchange_device_of(args);
   PlanFacts facts{.capacity = options.budget};
-  if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->capacity;
+  if (!facts.capacity && !args.profile.empty()) facts.capacity = options.profile->room();
   std::optional<AutoPlanner> automatic;
   if (chooses_plan(args.config.memory)) {
     automatic.emplace(options, FrontChoices{.lossy = allows(args.config.memory, "lossy")});
@@ -239,6 +246,11 @@ int run_plan(const PlanArgs& given) {
     least = planner.without_sparse(planned, options, facts);
   }
   std::vector<std::string> searched;
+  if (!args.profile.empty() && !args.config.memory.budget->has_value()) {
+    if (const std::string line = room_line(*options.profile); !line.empty()) {
+      searched.push_back(line);
+    }
+  }
   if (automatic) {
     searched.push_back("auto   " + describe(planned.of.plan, {.device = *options.budget}) +
                        (planned.of.recording.name.empty() ? "" : "; " + planned.of.recording.name));
@@ -358,8 +370,10 @@ struct PlanFlags {
     flags.add("--front", args.front,
               "in place of the plan that is asked for: the fastest plans known by bytes, and the "
               "one that the budget picks");
-    flags.add("--max-batch", args.max_batch,
-              "find the largest train.batch_size that fits the budget, else the profile's device");
+    flags.add(
+        "--max-batch", args.max_batch,
+        "find the largest train.batch_size that fits the budget, else the room of the profile's "
+        "device");
     flags.add("--max-depth", args.max_depth,
               "find the largest value of a model's option that fits: model.encoder_layers",
               {.type = "KEY"});

@@ -48,7 +48,9 @@ DeviceProfile profile_of(const PlanArgs& args) {
 
 std::optional<DeviceProfile> exchange_device_of(const PlanArgs& args) {
   if (args.config.ranks == 1 || *args.config.train.link == "none") return {};
-  return profile_of(args);
+  DeviceProfile device = profile_of(args);
+  device.capacity = device.room();
+  return device;
 }
 
 }  // namespace pal

@@ -83,7 +83,7 @@ int run_front(const PlanArgs& given) {
   options.profile = profile_of(args);
   options.exchange_device = exchange_device_of(args);
   std::optional<int64_t> budget = options.budget;
-  if (!budget && !args.profile.empty()) budget = options.profile->capacity;
+  if (!budget && !args.profile.empty()) budget = options.profile->room();
 
   const auto task = make_task(args.config);
   KernelCache cache(choose_device(args.config.device));

@@ -77,7 +77,7 @@ std::optional<DeviceProfile> exchange_device(const Config& config, const Device&
   }
   DeviceProfile out = device_of_rank(device);
   // What is free now, beside the context and what carries the exchanges.
-  if (device.accelerator) out.capacity = device.accelerator->free_bytes();
+  if (device.accelerator) out.capacity = device.accelerator->room();
   out.links = std::make_shared<const Links>(links);
   return out;
 }

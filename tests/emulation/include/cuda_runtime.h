@@ -115,6 +115,7 @@ enum cudaError_t : int {
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
@@ -126,7 +127,7 @@ enum cudaError_t : int {
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
 
 struct EmulatedStream;
 struct EmulatedEvent;
@@ -171,6 +172,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned);
 cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*);
@@ -183,8 +185,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 namespace pal::emulation {
 // Queues the work (without a stream: does it at once).
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-// Runs body() as every thread of the grid. std::runtime_error where a kernel breaks a rule.
-void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body);
+// Runs body() as every thread of the grid; it may read the `bytes` of `parameters`.
+// std::runtime_error where a kernel breaks a rule.
+void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>& body,
+              const void* parameters, size_t bytes);
 }  // namespace pal::emulation
 
 template <class... P>
@@ -194,7 +198,8 @@ cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void**
     return std::tuple<P...>(*static_cast<P*>(args[I])...);
   }
   (std::index_sequence_for<P...>{});
-  return pal::emulation::enqueue(stream, [=] {
-    pal::emulation::run_grid(grid, block, shared, [&] { std::apply(kernel, values); });
+  return pal::emulation::enqueue(stream, [=, call = std::pair(kernel, values)] {
+    pal::emulation::run_grid(
+        grid, block, shared, [&call] { std::apply(call.first, call.second); }, &call, sizeof call);
   });
 }

@@ -1,0 +1,96 @@
+// A product of ones under a mask, and which of its results are left.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/philox.h"
+#include "ops/kernels/element_types.h"
+#include "ops/libraries/cuda_mask.h"
+#include "ops/libraries/cuda_product.h"
+
+namespace pal {
+namespace {
+
+constexpr int64_t kRows = 64, kRow = 128, kSum = 64;  // of the result, and terms of an element
+
+std::vector<std::byte> ones(int64_t n, DType type) {
+  std::vector<std::byte> out(size_t(n * bits(type) / 8));
+  const float one = 1;
+  for (int64_t i = 0; i < n; ++i) {
+    if (type == DType::bf16)
+      store(reinterpret_cast<bf16*>(out.data()), i, one);
+    else if (type == DType::f16)
+      store(reinterpret_cast<f16*>(out.data()), i, one);
+    else
+      reinterpret_cast<float*>(out.data())[i] = one;
+  }
+  return out;
+}
+
+// No two rows, bytes or orders of bits are alike.
+std::vector<std::byte> irregular_mask() {
+  std::vector<std::byte> out;
+  for (uint32_t i = 0; i < kRows * kRow / 8; ++i) {
+    out.push_back(std::byte(philox({{i, 0, 0, 0}}, 1, 2).x[0] & 0xFF));
+  }
+  return out;
+}
+
+// The result: f32, of which every element is kSum or 0. Empty: the library does no such product.
+std::vector<float> masked_product(const Device& device, DType type,
+                                  const std::vector<std::byte>& mask) {
+  const ProductShape shape{.m = kRows,
+                           .n = kRow,
+                           .k = kSum,
+                           .a = {0, kSum, 1},
+                           .b = {0, kRow, 1},
+                           .c = {0, kRow, 1},
+                           .in = type};
+  const CudaProduct product(device, "matmul_relu_grad", shape, {}, Epilogue::relu_grad);
+  if (product.epilogue() != Epilogue::relu_grad) return {};
+  const std::vector<std::byte> a = ones(kRows * kSum, type), b = ones(kSum * kRow, type);
+  std::vector<float> c(size_t(kRows * kRow));
+  const int64_t at_b = align_up(int64_t(a.size())), at_mask = at_b + align_up(int64_t(b.size())),
+                at_c = at_mask + align_up(int64_t(mask.size())),
+                at_space = at_c + align_up(int64_t(c.size() * sizeof(float)));
+  const std::shared_ptr<Accelerator> gpu = device.accelerator;
+  const std::shared_ptr<std::byte> memory(
+      gpu->allocate(Space::device, at_space + product.workspace(), true),
+      [gpu](std::byte* p) { gpu->release(Space::device, p); });
+  std::byte* const at = memory.get();
+  gpu->copy(kComputeQueue, at, a.data(), int64_t(a.size()));
+  gpu->copy(kComputeQueue, at + at_b, b.data(), int64_t(b.size()));
+  gpu->copy(kComputeQueue, at + at_mask, mask.data(), int64_t(mask.size()));
+  product.run(static_cast<cudaStream_t>(gpu->stream(kComputeQueue)), at, at + at_b, nullptr,
+              at + at_c, nullptr, at + at_space, at + at_mask);
+  gpu->copy(kComputeQueue, c.data(), at + at_c, int64_t(c.size() * sizeof(float)));
+  gpu->synchronize();
+  return c;
+}
+
+}  // namespace
+
+bool reads_masks_as_written(const Device& device, DType type) {
+  std::map<DType, bool>& known = cuda_of(device).masks();
+  if (const auto it = known.find(type); it != known.end()) return it->second;
+  const std::vector<std::byte> mask = irregular_mask();
+  const std::vector<float> c = masked_product(device, type, mask);
+  if (c.empty()) return false;
+  bool same = true;
+  for (size_t i = 0; i < c.size(); ++i) {
+    const bool passes = (int(mask[i / 8]) >> (i % 8) & 1) != 0;
+    same &= c[i] == (passes ? float(kSum) : 0.0f);
+  }
+  const auto is_known = [](const auto& type_and_answer) { return !type_and_answer.second; };
+  if (!same && std::none_of(known.begin(), known.end(), is_known)) {
+    std::fputs(
+        "warning: cuBLASLt reads DRELU's mask in another order than we write it: products and "
+        "relu's gradient are separate kernels (memory.fuse_epilogues)\n",
+        stderr);
+  }
+  return known[type] = same;
+}
+
+}  // namespace pal

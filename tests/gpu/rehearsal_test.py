@@ -1,0 +1,64 @@
+"""scripts/gpu-check on the emulated GPU: every stage runs, and what it says holds, before a card's first
+minute is spent. PyTorch is not needed: its stages fail, and say so. Run by ctest with the folder of the
+build. Stages that train whole runs (graphs, models), which take the emulation most of an hour, and all
+tests are of PAL_REHEARSAL=long."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LONG = os.environ.get("PAL_REHEARSAL") == "long"
+BUILD = pathlib.Path()
+PROGRAMS = {"pal": "pal_emulated", "test_gpu": "test_emulation",
+            "bench_step_bench": "bench_step_emulated"}
+SHORT = ("machine,first,ceilings,benchmarks,large,pytorch,large_pytorch,tests,ranks,peaks,sanitizer,"
+         "operators,large_reduced,reduced,compiled,without")
+TORCH = {"ceilings", "pytorch", "large_pytorch", "large_reduced", "reduced", "compiled"}
+
+
+class Rehearsal(unittest.TestCase):
+    def test_every_stage_runs_on_the_emulated_gpu(self):
+        seconds = 7200 if LONG else 200
+        env = dict(os.environ, PAL_EMULATED_GPUS="1")
+        if not LONG:
+            env["GTEST_FILTER"] = "*GivesTheBitsOfTheCpu/relu*:Turns*"
+        with tempfile.TemporaryDirectory() as folder:
+            bin_ = pathlib.Path(folder) / "bin"
+            bin_.mkdir()
+            for name, program in PROGRAMS.items():
+                (bin_ / name).symlink_to(BUILD / program)
+            out = pathlib.Path(folder) / "out"
+            begin = time.monotonic()
+            done = subprocess.run(
+                [ROOT / "scripts/gpu-check", "--bin", bin_, "--out", out, "--python", "/bin/false",
+                 "--cases", ROOT / "bench/compare/rehearsal_cases.json", "--steps", "1",
+                 "--seconds", str(seconds), *([] if LONG else ["--parts", SHORT])],
+                env=env, capture_output=True, text=True, check=False)
+            self.assertLess(time.monotonic() - begin, seconds + 10)
+            parts = json.loads((out / "results.json").read_text())["parts"]
+            page = (out / "results.md").read_text()
+        why = {name: (r["note"], r["failed"]) for name, r in parts.items()}
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for name, result in parts.items():
+            self.assertIn(f"## {name}", page)
+            with self.subTest(part=name):
+                if name in TORCH:
+                    self.assertFalse(result["ok"], why[name])
+                elif name in ("sanitizer", "ranks"):
+                    self.assertIsNot(result["ok"], False, why[name])
+                else:
+                    self.assertTrue(result["ok"], why[name])
+        self.assertEqual({r["model"].split()[0] for r in parts["benchmarks"]["rows"]},
+                         {"nmt", "resnet"})
+        self.assertGreater(len(parts["operators"]["rows"]), 5)
+        self.assertTrue(all(r["ms"] >= 0 for r in parts["operators"]["rows"]))
+
+
+if __name__ == "__main__":
+    BUILD = pathlib.Path(sys.argv.pop()).resolve()
+    unittest.main(argv=sys.argv)
