@@ -64,8 +64,10 @@ struct Window {
 struct Cost {
   double flops = 0, bytes = 0;
   double link = 0;  // bytes that a rank sends to others
-  // Where these are of its own machine alone, or of other machines alone: how many exchange them.
+  // Where these are of its own machine alone, or of other machines alone: how many exchange them;
+  // and whether every rank sends to every other, whichever machine that is on.
   int64_t inside = 0, between = 0;
+  bool to_each = false;
 };
 
 struct Queue;  // where a kernel runs: on the CPU a thread with its number of workers

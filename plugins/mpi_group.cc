@@ -20,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMostBytes = int64_t(1) << 30;  // of a message: MPI counts in int
+constexpr int64_t kSmall = 64 << 10;              // of a tensor's part; larger ones travel alone
 constexpr int kSpins = 2000;                      // polls before a waiting rank sleeps
 
 void check(int status, const char* call) {
@@ -31,7 +32,7 @@ void check(int status, const char* call) {
 }
 
 // Messages under way, and whom each is for. Kept from one exchange to the next, so that a step
-// allocates nothing.
+// allocates nothing. What is small goes to a rank in one message: both sides name it in one order.
 class Messages {
  public:
   Messages() = default;
@@ -39,12 +40,14 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   void receive(std::byte* to, int64_t bytes, int from) {
+    if (bytes < kSmall) return received_.add(from, to, bytes);
     const std::lock_guard alone(*calls_);
     each_part(bytes, [&](int64_t begin, int count) {
       check(MPI_Irecv(to + begin, count, MPI_BYTE, from, 0, comm_, add(from)), "MPI_Irecv");
     });
   }
   void send(const std::byte* from, int64_t bytes, int to) {
+    if (bytes < kSmall) return sent_.add(to, from, bytes);
     const std::lock_guard alone(*calls_);
     each_part(bytes, [&](int64_t begin, int count) {
       check(MPI_Isend(from + begin, count, MPI_BYTE, to, 0, comm_, add(to)), "MPI_Isend");
@@ -56,16 +59,19 @@ class Messages {
     check(call(comm_, add(peer)), name);
   }
   // `calls`: held during each call of MPI.
-  void open(MPI_Comm comm, int rank, std::timed_mutex& calls) {
+  void open(MPI_Comm comm, int rank, int size, std::timed_mutex& calls) {
     comm_ = comm, rank_ = rank, calls_ = &calls;
+    for (Small* each : {&received_, &sent_}) each->of_rank.resize(size_t(size));
   }
   void close() { MPI_Comm_free(&comm_); }
   Messages& start() {
     requests_.clear(), peers_.clear();
+    received_.clear(), sent_.clear();
     return *this;
   }
   // Until all have arrived.
   void finish(double seconds, const char* call, const Group& group) {
+    begin_small();
     const Clock::time_point begin = Clock::now();
     for (int polls = 0;; ++polls) {
       int done = 0;
@@ -87,6 +93,49 @@ class Messages {
   }
 
  private:
+  // By rank, what travels together.
+  struct Small {
+    struct Blocks {
+      std::vector<int> bytes;
+      std::vector<MPI_Aint> at;
+    };
+    std::vector<Blocks> of_rank;
+    std::vector<int> ranks;  // that have some
+
+    void add(int rank, const void* at, int64_t bytes) {
+      if (bytes == 0) return;
+      Blocks& blocks = of_rank[size_t(rank)];
+      if (blocks.bytes.empty()) ranks.push_back(rank);
+      blocks.bytes.push_back(int(bytes));
+      MPI_Get_address(at, &blocks.at.emplace_back());
+    }
+    void clear() {
+      for (const int rank : ranks)
+        of_rank[size_t(rank)].bytes.clear(), of_rank[size_t(rank)].at.clear();
+      ranks.clear();
+    }
+  };
+  void begin_small() {
+    const std::lock_guard alone(*calls_);
+    const auto each = [&](const Small& small, auto call) {
+      for (const int rank : small.ranks) {
+        const Small::Blocks& blocks = small.of_rank[size_t(rank)];
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        check(MPI_Type_create_hindexed(int(blocks.at.size()), blocks.bytes.data(), blocks.at.data(),
+                                       MPI_BYTE, &type),
+              "MPI_Type_create_hindexed");
+        check(MPI_Type_commit(&type), "MPI_Type_commit");
+        call(type, rank);
+        MPI_Type_free(&type);  // once the message is there
+      }
+    };
+    each(received_, [&](MPI_Datatype type, int rank) {
+      check(MPI_Irecv(MPI_BOTTOM, 1, type, rank, 0, comm_, add(rank)), "MPI_Irecv");
+    });
+    each(sent_, [&](MPI_Datatype type, int rank) {
+      check(MPI_Isend(MPI_BOTTOM, 1, type, rank, 0, comm_, add(rank)), "MPI_Isend");
+    });
+  }
   template <class F> static void each_part(int64_t bytes, F f) {
     for (int64_t at = 0; at < bytes; at += kMostBytes) {
       f(at, int(std::min(kMostBytes, bytes - at)));
@@ -121,6 +170,7 @@ class Messages {
   std::timed_mutex* calls_ = nullptr;
   std::vector<MPI_Request> requests_;
   std::vector<int> peers_;
+  Small received_, sent_;
 };
 
 class MpiGroup final : public Group {
@@ -138,7 +188,7 @@ class MpiGroup final : public Group {
       MPI_Comm comm = MPI_COMM_NULL;
       check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
       MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-      each->open(comm, rank_, calls_);
+      each->open(comm, rank_, size_, calls_);
     }
     MPI_Comm local = MPI_COMM_NULL;
     check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
@@ -176,16 +226,12 @@ class MpiGroup final : public Group {
     const int own = peers.number(rank_);
     for (const Exchanged& x : tensors) {
       each_peer(peers, [&](int i) {
-        messages.receive(x.to + i * x.row_bytes(), x.divided.bytes(x.first + own), peers.rank(i));
+        messages.receive(x.to + i * x.row_bytes(), x.bytes_of(own), peers.rank(i));
       });
     }
     for (const Exchanged& x : tensors) {
-      each_peer(peers, [&](int i) {
-        const int piece = x.first + i;
-        send(messages, x.from + x.divided.begin(piece), x.divided.bytes(piece), peers.rank(i));
-      });
-      std::memcpy(x.to + own * x.row_bytes(), x.from + x.divided.begin(x.first + own),
-                  size_t(x.divided.bytes(x.first + own)));
+      each_peer(peers, [&](int i) { send(messages, x.from_of(i), x.bytes_of(i), peers.rank(i)); });
+      std::memcpy(x.to + own * x.row_bytes(), x.from_of(own), size_t(x.bytes_of(own)));
     }
     messages.finish(timeout_, "all_to_all", *this);
   }

@@ -2,11 +2,13 @@
 """Bytes that two ranks exchange over TCP, by the counters of the interfaces between them.
 
     sudo bench/compare/ranks_over_tcp.py [--config transformer_small] [--pal build/pal] [--set K=V ...]
+                                         [--per-node 2]
 
 Two network namespaces with names of their own stand for two machines, and a pair of virtual
 interfaces for the cable. mpirun starts a rank in each, told to use TCP. Each row trains twice, for
 few steps and for more: the difference of what the counters say, for a step, beside what the table
-of docs/ranks.md says of the configuration's weights. Ends with 1 where they differ by more than 5 %.
+of docs/ranks.md says of the configuration's weights. With several ranks on each machine sums go by
+levels, and as many bytes leave a machine as with one (a library's sums are left out). Ends with 1 where they differ by more than 5 %.
 Wants root, iproute2, Open MPI, and a build of this tree.
 """
 import argparse
@@ -38,7 +40,7 @@ def inside(node, folder):
     return ["nsenter", f"--net=/run/netns/{node}", f"--uts={folder}/{node}"]
 
 
-def build_nodes(folder):
+def build_nodes(folder, per_node):
     """Two names, two interfaces that are one cable, and how mpirun reaches the second node."""
     for node in NODES:
         must("ip", "netns", "add", node)
@@ -54,7 +56,8 @@ def build_nodes(folder):
     agent = folder / "agent"
     agent.write_text("#!/bin/sh\nshift\nexec " + " ".join(inside(NODES[1], folder)) + ' sh -c "$*"\n')
     agent.chmod(0o755)
-    (folder / "hosts").write_text("10.77.0.1 slots=1\n10.77.0.2 slots=1\n")
+    (folder / "hosts").write_text(
+        f"10.77.0.1 slots={per_node}\n10.77.0.2 slots={per_node}\n")
 
 
 def remove_nodes(folder):
@@ -75,7 +78,7 @@ def train(args, folder, out, steps, options):
     words = [word for option in options + args.set for word in ("--set", option)]
     run = subprocess.run(
         [*inside(NODES[0], folder), "mpirun", "--allow-run-as-root", "--hostfile", folder / "hosts",
-         "-np", "2", "--mca", "plm_rsh_agent", folder / "agent", "--mca", "pml", "ob1", "--mca", "btl",
+         "-np", str(2 * args.per_node), "--bind-to", "none", "--mca", "plm_rsh_agent", folder / "agent", "--mca", "pml", "ob1", "--mca", "btl",
          "tcp,self", "-x", "OMP_NUM_THREADS=1", args.pal, "train", "--config", args.config, "--steps",
          str(steps), "--set", "train.valid_every=1000000", *words, "--out", out],
         cwd=ROOT, capture_output=True, text=True, check=False)
@@ -101,16 +104,19 @@ def main():
     parser.add_argument("--config", default="transformer_small")
     parser.add_argument("--set", nargs="*", default=[])
     parser.add_argument("--pal", default=str(ROOT / "build" / "pal"))
+    parser.add_argument("--per-node", type=int, default=1)
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("namespaces want root")
     far = False
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        build_nodes(folder)
+        build_nodes(folder, args.per_node)
         try:
             print("| options | by the table, a step | by the counters | |\n|---|---|---|---|")
             for number, (options, parts) in enumerate(ROWS):
+                if args.per_node > 1 and "train.reduction=library" in options:
+                    continue
                 few = train(args, folder, folder / f"{number}few", FEW, options)
                 more = train(args, folder, folder / f"{number}more", MORE, options)
                 counted = (more - few) / (MORE - FEW)

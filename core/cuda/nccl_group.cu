@@ -204,15 +204,18 @@ template <class T> int64_t all_bytes(std::span<const T> tensors) {
 
 void NcclGroup::all_to_all(std::span<const Exchanged> tensors, const Peers& peers,
                            const Queue& queue) {
-  call("all_to_all", all_bytes(tensors), queue, [&](cudaStream_t stream, FirstFailure& failure) {
+  int64_t sent = 0;
+  for (const Exchanged& x : tensors) {
+    for (int i = 0; i < peers.count; ++i) sent += x.bytes_of(i);
+  }
+  call("all_to_all", sent, queue, [&](cudaStream_t stream, FirstFailure& failure) {
     for (const Exchanged& x : tensors) {
-      const auto own = size_t(x.divided.bytes(x.first + peers.number(rank_)));
+      const auto own = size_t(x.bytes_of(peers.number(rank_)));
       for (int i = 0; i < peers.count; ++i) {
-        const int peer = peers.rank(i), piece = x.first + i;
-        const auto theirs = size_t(x.divided.bytes(piece));
+        const int peer = peers.rank(i);
+        const auto theirs = size_t(x.bytes_of(i));
         if (theirs > 0) {
-          failure.add(library_.send(x.from + x.divided.begin(piece), theirs, NcclType::bytes, peer,
-                                    comm_, stream));
+          failure.add(library_.send(x.from_of(i), theirs, NcclType::bytes, peer, comm_, stream));
         }
         if (own > 0) {
           failure.add(library_.receive(x.to + i * x.row_bytes(), own, NcclType::bytes, peer, comm_,

@@ -41,12 +41,18 @@ struct Exchanged {
   const std::byte* from;
   std::byte* to;
   Divided divided;
-  // Of all_to_all: the piece of the first of those that exchange (the next has the next piece), and
-  // bytes from one row of `to` to the next, 0: a piece.
-  int first = 0;
+  // Of all_to_all: the piece of the first of those that exchange, how many pieces behind it that of
+  // the next is, and bytes from one row of `to` to the next, 0: a piece. With `rows` `from` has a
+  // row of a piece for each of them too, and is not the whole.
+  int first = 0, step = 1;
   int64_t row = 0;
+  bool rows = false;
 
   int64_t row_bytes() const { return row > 0 ? row : divided.piece; }
+  int64_t bytes_of(int number) const { return divided.bytes(first + number * step); }
+  const std::byte* from_of(int number) const {
+    return from + (rows ? number * divided.piece : divided.begin(first + number * step));
+  }
 };
 
 // Ranks that exchange among themselves: `count` of them, each so many behind the one before.

@@ -32,5 +32,7 @@ Links among(Links links, int64_t inside, int64_t between);
 // nodes * (per_node - 1) inside and those of nodes - 1 between. Messages wait for each other:
 // per_node - 1 inside and nodes - 1 between, twice where all of `whole` travels twice (all_reduce).
 double exchange_seconds(double bytes, double whole, const Links& links);
+// Where every rank sends to every other, one message each.
+double seconds_to_each(double bytes, const Links& links);
 
 }  // namespace pal

@@ -65,6 +65,7 @@ class Worker {
     }
     work.bytes = std::max(0.0, work.bytes - work.host_bytes);
     work.link_bytes = cost.link, work.inside = cost.inside, work.between = cost.between;
+    work.to_each = cost.to_each;
     if (cost.link > 0) work.exchanged = std::max(bytes_of(in), bytes_of(out));
     return work;
   }
@@ -175,7 +176,9 @@ double time_ms(const Work& work, const DeviceProfile& device) {
   if (linked) at_least(work.host_bytes, device.link * device.link_efficiency);
   if (device.links) {
     const Links links = among(*device.links, work.inside, work.between);
-    seconds = std::max(seconds, exchange_seconds(work.link_bytes, work.exchanged, links));
+    seconds =
+        std::max(seconds, work.to_each ? seconds_to_each(work.link_bytes, links)
+                                       : exchange_seconds(work.link_bytes, work.exchanged, links));
   }
   return kMs * (seconds + device.launch + (pieces > 1 ? device.fork : 0));
 }

@@ -77,6 +77,7 @@ struct Work {
   double link_bytes = 0;            // that a rank sends to others: Cost::link
   double exchanged = 0;             // bytes of the tensors that they are of, whole
   int64_t inside = 0, between = 0;  // Cost's
+  bool to_each = false;             // Cost's
   double results = 0;               // elements of the largest output
   double elements = 0;              // of the largest output or operand, of which as much as is read
   DType type = DType::f32;          // of the operands: 16 bits where two of them have 16

@@ -85,6 +85,8 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     if (!out.data) return;
     each_element(sum, [&](int i, int, float& x) { x *= inverse[i]; });
     store_rows(out, head, t, a.queries, sum);
+  } else {
+    no_tensor_cores();
   }
 }
 

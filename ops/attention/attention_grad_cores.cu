@@ -124,6 +124,8 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     };
     store(a.dk, dk, a.call.scale);
     store(a.dv, dv, kept_scale);
+  } else {
+    no_tensor_cores();
   }
 }
 
@@ -186,6 +188,8 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     }
     each_element(dq, [&](int, int, float& x) { x *= a.call.scale; });
     store_rows(a.dq, head, t, a.call.queries, dq);
+  } else {
+    no_tensor_cores();
   }
 }
 

@@ -92,14 +92,16 @@ Specs infer_rows(SpecSpan in, const Attrs& attrs) {
   require(a.per_node >= 1 && ranks_in(a.ranks) % a.per_node == 0, a.ranks,
           " ranks are not so many machines of ", a.per_node);
   const int64_t nodes = a.ranks / a.per_node;
+  if (a.level == Level::between) {
+    require(a.wholes.size() == in.size(), a.wholes.size(), " wholes of ", in.size(), " operands");
+  }
   Specs out;
-  for (const TensorSpec& spec : in) {
-    if (a.level == Level::inside) {
-      out.push_back({{a.per_node, nodes, piece_elements(spec.numel(), a.ranks)}, spec.dtype});
-    } else {
-      require(spec.shape.rank() == 2 && spec.shape[0] == nodes, spec, ": want ", nodes, " pieces");
-      out.push_back(spec);
-    }
+  for (size_t i = 0; i < in.size(); ++i) {
+    const bool inside = a.level == Level::inside;
+    const int64_t piece = piece_elements(inside ? in[i].numel() : a.wholes[i].numel(), a.ranks);
+    const Shape rows{nodes, piece};
+    require(inside || in[i].shape == rows, in[i], ": want pieces ", rows);
+    out.push_back({inside ? rows.with_front(a.per_node) : rows, in[i].dtype});
   }
   return out;
 }
@@ -125,6 +127,16 @@ double bytes_of(SpecSpan specs) {
   return bytes;
 }
 
+// Of all the peers together. Between machines a rank has what is a part of the wholes.
+double exchanged_bytes(SpecSpan in, const AllToAllAttrs& a) {
+  if (a.level != Level::between) return bytes_of(in);
+  double bytes = 0;
+  for (size_t i = 0; i < in.size(); ++i) {
+    bytes += double(a.wholes[i].numel()) * double(bits(in[i].dtype)) / 8 / double(a.per_node);
+  }
+  return bytes;
+}
+
 ExampleOperand fixed(Shape shape, DType type = DType::f32) {
   return constant(example(shape, type));
 }
@@ -137,7 +149,8 @@ const OpDef all_to_all_op{
     .infer = infer_rows,
     .cost = [](SpecSpan in, SpecSpan out, const Attrs& attrs) -> Cost {
       const auto& a = attrs.as<AllToAllAttrs>();
-      Cost cost = link_cost(in, out, bytes_of(in), peers_of(a), 1);
+      Cost cost = link_cost(in, out, exchanged_bytes(in, a), peers_of(a), 1);
+      cost.to_each = a.level == Level::all;
       if (a.level == Level::inside) cost.inside = peers_of(a);
       if (a.level == Level::between) cost.between = peers_of(a);
       return cost;
@@ -284,8 +297,10 @@ std::vector<Val> all_to_all(const std::vector<Val>& xs, int64_t ranks) {
 std::vector<Val> all_to_all_inside(const std::vector<Val>& xs, int64_t ranks, int64_t per_node) {
   return xs.at(0).builder->emit(all_to_all_op, xs, AllToAllAttrs{ranks, per_node, Level::inside});
 }
-std::vector<Val> all_to_all_between(const std::vector<Val>& xs, int64_t ranks, int64_t per_node) {
-  return xs.at(0).builder->emit(all_to_all_op, xs, AllToAllAttrs{ranks, per_node, Level::between});
+std::vector<Val> all_to_all_between(const std::vector<Val>& xs, std::vector<Shape> wholes,
+                                    int64_t ranks, int64_t per_node) {
+  return xs.at(0).builder->emit(all_to_all_op, xs,
+                                AllToAllAttrs{ranks, per_node, Level::between, std::move(wholes)});
 }
 std::vector<Val> all_gather(const std::vector<Val>& pieces, std::vector<Shape> wholes,
                             int64_t ranks) {

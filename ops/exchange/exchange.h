@@ -25,9 +25,10 @@ std::vector<Val> all_to_all(const std::vector<Val>& xs, int64_t ranks);
 // The same in two calls, where sums are made in between: of each x -> (per_node, nodes, piece), at
 // (i, k) what the i-th rank of this machine has of x's piece that is of the rank like this one on
 // machine k. And of each x of those sums, (nodes, piece) -> (nodes, piece), row k what the rank
-// like this one on machine k has of this one's piece.
+// like this one on machine k has of this one's piece of `wholes`.
 std::vector<Val> all_to_all_inside(const std::vector<Val>& xs, int64_t ranks, int64_t per_node);
-std::vector<Val> all_to_all_between(const std::vector<Val>& xs, int64_t ranks, int64_t per_node);
+std::vector<Val> all_to_all_between(const std::vector<Val>& xs, std::vector<Shape> wholes,
+                                    int64_t ranks, int64_t per_node);
 // Each piece, any shape, of every rank -> the whole, where rank 0's piece comes first.
 std::vector<Val> all_gather(const std::vector<Val>& pieces, std::vector<Shape> wholes,
                             int64_t ranks);

@@ -21,8 +21,10 @@ constexpr auto names(Level) { return std::array{"all", "inside", "between"}; }
 struct AllToAllAttrs {
   int64_t ranks = 1, per_node = 1;
   Level level = Level::all;
+  std::vector<Shape> wholes = {};  // of what comes between: of which the operands are pieces
   auto fields() const {
-    return std::tuple{field("ranks", ranks), field("per_node", per_node), field("level", level)};
+    return std::tuple{field("ranks", ranks), field("per_node", per_node), field("level", level),
+                      field("wholes", wholes)};
   }
 };
 struct GatherAttrs {

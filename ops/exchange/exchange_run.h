@@ -41,40 +41,40 @@ inline std::byte* bytes_out(const KernelArgs& a, size_t i) {
   return static_cast<std::byte*>(a.out[i]);
 }
 
-// Who exchanges with this rank, and which pieces of a tensor: from a rank's first on one for each
-// peer, as often as there are machines.
-struct RowsOf {
-  Peers peers;
-  int64_t times = 1;  // one behind the other in a row
-  int stride = 0;     // of the first pieces
-};
-template <class G> RowsOf rows_of(const AllToAllAttrs& a, const G* group) {
-  const int rank = group ? group->rank() : 0;
-  const auto here = int(a.per_node), nodes = int(a.ranks / a.per_node);
-  if (a.level == Level::inside) return {{rank / here * here, 1, here}, nodes, here};
-  if (a.level == Level::between) return {{rank % here, here, nodes}};
-  return {{0, 1, int(a.ranks)}};
-}
-
 // A tensor that no rank reads is not exchanged: all have the same program.
 template <class Carrier> void exchange_rows(const KernelArgs& a, const Carrier& carrier) {
-  const RowsOf rows = rows_of(a.attrs.as<AllToAllAttrs>(), carrier.group);
-  const int own = rows.peers.number(carrier.group ? carrier.group->rank() : 0);
+  const auto& attrs = a.attrs.as<AllToAllAttrs>();
+  const bool inside = attrs.level == Level::inside, between = attrs.level == Level::between;
+  const int rank = carrier.group ? carrier.group->rank() : 0;
+  const auto here = int(attrs.per_node), nodes = int(attrs.ranks / attrs.per_node);
+  const Peers peers = inside    ? Peers{rank / here * here, 1, here}
+                      : between ? Peers{rank % here, here, nodes}
+                                : Peers{0, 1, int(attrs.ranks)};
+  const int times =
+      inside ? nodes : 1;  // that each peer has a piece, one behind the other in a row
   std::vector<Exchanged>& tensors = state_of_exchange(a).exchanged;
   for (size_t i = 0; i < a.in.size(); ++i) {
     if (!a.out[i]) continue;
     const Shape& shape = a.out_spec[i].shape;
-    const Divided d = divided_by(a.in_spec[i], shape[shape.rank() - 1]);
-    for (int64_t k = 0; k < rows.times; ++k) {
-      const int first = int(k) * rows.stride;
-      const int64_t row = rows.times * d.piece, bytes = d.bytes(first + own);
-      std::byte* const to = bytes_out(a, i) + k * d.piece;
-      for (int q = 0; q < rows.peers.count; ++q)
-        carrier.zero(to + q * row + bytes, d.piece - bytes);
-      tensors.push_back({bytes_in(a, i), to, d, first, row});
+    const TensorSpec whole =
+        between ? TensorSpec{attrs.wholes[i], a.in_spec[i].dtype} : a.in_spec[i];
+    const Divided d = divided_by(whole, shape[shape.rank() - 1]);
+    for (int k = 0; k < times; ++k) {
+      const Exchanged x{.from = bytes_in(a, i),
+                        .to = bytes_out(a, i) + k * d.piece,
+                        .divided = d,
+                        .first = between ? rank % here : k * here,
+                        .step = between ? here : 1,
+                        .row = times * d.piece,
+                        .rows = between};
+      const int64_t bytes = x.bytes_of(peers.number(rank));
+      for (int q = 0; q < peers.count; ++q) {
+        carrier.zero(x.to + q * x.row + bytes, d.piece - bytes);
+      }
+      tensors.push_back(x);
     }
   }
-  if (carrier.group) return carrier.all_to_all(tensors, rows.peers);
+  if (carrier.group) return carrier.all_to_all(tensors, peers);
   for (const Exchanged& x : tensors) carrier.copy(x.to, x.from, x.divided.whole);
 }
 

@@ -17,12 +17,18 @@
 
 namespace pal {
 
-// Older cards have none of this: kernels that use it are empty there, and are not to be launched.
+// Older cards have none of this: kernels that use it end in an error there, also where a newer card
+// runs code that was made for an older one.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr bool kHasMma = false;
 #else
 constexpr bool kHasMma = true;
 #endif
+__device__ inline void no_tensor_cores() {
+#ifdef __CUDA_ARCH__
+  __trap();
+#endif
+}
 
 #ifdef __CUDACC__
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800

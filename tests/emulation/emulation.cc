@@ -106,7 +106,8 @@ class Machine {
 
   void run_block(int threads, size_t shared, const std::function<void()>& body,
                  Own::Span parameters, Order order, std::mt19937& rng) {
-    own_ = {.parameters = parameters, .body = {&body, sizeof body}};
+    own_ = {
+        .parameters = parameters, .body = {&body, sizeof body}, .brought = {slots_, sizeof slots_}};
     body_ = &body, threads_ = threads, error_ = nullptr;
     if (fibers_.empty()) fibers_ = std::vector<Fiber>(kMostThreads);
     std::memset(block_shared_memory, 0xFF, shared);

@@ -182,7 +182,7 @@ bool lies_between(const void* p, size_t bytes, const char& from, const char& to)
 }
 // Not inlined: whoever calls has checked what most accesses are.
 [[gnu::noinline]] void check_others(const Own& own, const void* p, size_t bytes) {
-  for (const Own::Span& span : {own.parameters, own.body}) {
+  for (const Own::Span& span : {own.parameters, own.body, own.brought}) {
     if (lies_in(p, bytes, span.at, span.bytes)) return;
   }
   if (lies_between(p, bytes, __executable_start, __data_start)) return;  // constants

@@ -29,13 +29,13 @@ class Reach {
 };
 
 // What the kernel's thread that runs on this processor's may touch beside device and pinned memory:
-// its stack, its parameters, and the function that runs it.
+// its stack, its parameters, the function that runs it, and what its warp's threads have brought.
 struct Own {
   struct Span {
     const void* at = nullptr;
     size_t bytes = 0;
   };
-  Span stack, parameters, body;
+  Span stack, parameters, body, brought;
 };
 // Null: no thread of a kernel runs.
 inline thread_local const Own* running = nullptr;

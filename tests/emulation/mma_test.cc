@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <vector>
 
 #include "ops/kernels/cuda_mma.h"
 #include "tests/emulation/emulation.h"
@@ -23,6 +24,21 @@ class Mma : public testing::Test {
     }
   }
 };
+// Kernels reach no other memory of the host.
+template <class T> struct Pinned {
+  using value_type = T;
+  Pinned() = default;
+  template <class U> explicit Pinned(const Pinned<U>&) {}
+  T* allocate(size_t n) {
+    void* block = nullptr;
+    check_cuda(cudaMallocHost(&block, n * sizeof(T)));
+    return static_cast<T*>(block);
+  }
+  void deallocate(T* block, size_t) { cudaFreeHost(block); }
+  bool operator==(const Pinned&) const { return true; }
+};
+template <class T> using PinnedVector = std::vector<T, Pinned<T>>;
+
 template <class... A> void launched(A... args) {
   launch(args...);
   check_cuda(cudaStreamSynchronize(nullptr));
@@ -85,7 +101,8 @@ void bring_sums(const Matrices& m, Registers& r) {
 TEST_F(Mma, OfBf16IsTheProduct) {
   in_any_order([] {
     const Matrices m = random_matrices(16, 1, 0xffffu);
-    Registers r{};
+    PinnedVector<Registers> held(1);
+    Registers& r = held[0];
     bring_sums(m, r);
     for (int l = 0; l < 32; ++l) {
       const int group = l >> 2, in_group = l % 4;
@@ -107,7 +124,8 @@ TEST_F(Mma, OfBf16IsTheProduct) {
 TEST_F(Mma, OfTf32IsTheProduct) {
   in_any_order([] {
     const Matrices m = random_matrices(8, 2, 0x1fffu);
-    Registers r{};
+    PinnedVector<Registers> held(1);
+    Registers& r = held[0];
     bring_sums(m, r);
     for (int l = 0; l < 32; ++l) {
       const int group = l >> 2, in_group = l % 4;
@@ -124,7 +142,8 @@ TEST_F(Mma, OfTf32IsTheProduct) {
 }
 
 TEST_F(Mma, RefusesFactorsThatAreNotTf32) {
-  Registers r{};
+  PinnedVector<Registers> held(1);
+  Registers& r = held[0];
   r.a[5][2] = 1;
   EXPECT_THROW(launched(product_kernel, Grid(1), 32, 0, nullptr, &r, false), std::runtime_error);
 }
@@ -144,7 +163,8 @@ __global__ void matrices_kernel(uint32_t (*words)[4], bool transposed) {
 TEST_F(Mma, MatricesGoToTheLanes) {
   in_any_order([] {
     for (const bool transposed : {false, true}) {
-      uint32_t words[32][4];
+      PinnedVector<uint32_t> held(32 * 4);
+      auto* words = reinterpret_cast<uint32_t(*)[4]>(held.data());
       launched(matrices_kernel, Grid(1), 32, size_t(16 * kPitch * 4), nullptr, words, transposed);
       for (unsigned l = 0; l < 32; ++l) {
         for (unsigned m = 0; m < 4; ++m) {
@@ -184,7 +204,7 @@ template <class M> __global__ void chain_kernel(const float* x, const float* y, 
 template <class M> void expect_chain(float unit) {
   constexpr int kWidth = 16 * M::kPerWord;
   std::mt19937 rng(3);
-  std::vector<float> x(16 * kWidth), y(x.size()), got(x.size());
+  PinnedVector<float> x(16 * kWidth), y(x.size()), got(x.size());
   for (auto* v : {&x, &y}) {  // small whole numbers: every product and sum is exact
     for (float& e : *v) e = unit * float(std::uniform_int_distribution<int>(-1, 1)(rng));
   }
@@ -218,9 +238,9 @@ __global__ void copies_kernel(const uint4* from, uint32_t* to, bool wait) {
   for (int k = 0; k < 4; ++k) to[4 * t + k] = shared[4 * t + k];
 }
 TEST_F(Mma, CopiesAreThereWhenTheyHaveBeenWaitedFor) {
-  std::vector<uint4> from(64);
+  PinnedVector<uint4> from(64);
   for (unsigned i = 0; i < 64; ++i) from[i] = {4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3};
-  std::vector<uint32_t> to(256);
+  PinnedVector<uint32_t> to(256);
   launched(copies_kernel, Grid(1), 64, size_t(1024), nullptr, from.data(), to.data(), true);
   for (uint32_t i = 0; i < 256; ++i) EXPECT_EQ(to[i], i / 4 % 2 == 0 ? i : 0);
   EXPECT_THROW(

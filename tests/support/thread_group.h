@@ -87,10 +87,8 @@ class ThreadGroup final : public Group {
     each_peer("all_to_all", tensors, [&](const Exchanged& mine, const Exchanged& theirs, int peer) {
       const int i = peers.number(peer);
       if (i < 0 || i >= peers.count || peers.rank(i) != peer) return;
-      const Divided& d = mine.divided;
-      std::memcpy(mine.to + i * mine.row_bytes(), theirs.from + d.begin(theirs.first + own),
-                  size_t(d.bytes(mine.first + own)));
-      if (peer != rank_) count_sent(d.bytes(mine.first + i));
+      std::memcpy(mine.to + i * mine.row_bytes(), theirs.from_of(own), size_t(mine.bytes_of(own)));
+      if (peer != rank_) count_sent(mine.bytes_of(i));
     });
   }
   void all_gather(std::span<const Exchanged> tensors) override {

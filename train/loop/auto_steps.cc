@@ -47,7 +47,7 @@ std::optional<NodeTimes> AutoSteps::kept_times() const {
     return times ? text_of(*times, device_name()) : "";
   });
   if (text.empty()) return {};
-  return parse_node_times(text, device_name());
+  return parse_node_times(text);
 }
 
 Executable& AutoSteps::add(const std::string& name, const Program& recorded) {
@@ -104,7 +104,12 @@ void AutoSteps::ran(const std::string& name, Executable& program) {
 }
 
 bool AutoSteps::timed() {
-  if (!timing_ || !has_front()) return false;
+  // All steps of several ranks are there before the first update. Whether one needs a front may
+  // differ with threads.
+  if (timing_ && !ranks_.is_alone() && !std::exchange(asked_, true)) {
+    timing_ = ranks_.of_first([this] { return has_front(); });
+  }
+  if (!timing_ || (ranks_.is_alone() && clocks_.empty())) return false;
   // The update that started the clocks, one that does not count, and those that do.
   const auto done = [](const auto& clock) { return !clock.second.medians().empty(); };
   const bool enough =
@@ -158,7 +163,7 @@ void AutoSteps::plan_by_times() {
     return text_of(measured, device_name());
   });
   clocks_.clear();
-  const auto times = std::make_shared<NodeTimes>(parse_node_times(text, device_name()));
+  const auto times = std::make_shared<NodeTimes>(parse_node_times(text));
   log_info("auto: " + std::to_string(times->ms.size()) + " kinds of nodes timed, in all " +
            fixed(times->scale, 2) +
            " times what was predicted; the plans are made anew by these times");

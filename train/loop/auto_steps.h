@@ -68,6 +68,7 @@ class AutoSteps {
   const RankTalk ranks_;
   std::string whose_times_;  // to be told of once, where they count
   bool timing_ = false;
+  bool asked_ = false;   // rank 0, whether there is anything to time
   int64_t updates_ = 0;  // that were timed
   std::map<std::string, NodeClock> clocks_;
   std::optional<AutoPlanner> planner_;

@@ -52,7 +52,7 @@ Links named_links(const std::string& names, const Group& group) {
   Links links{.ranks = group.size(), .per_node = group.size()};
   links.inside = load_link(names.substr(0, comma), kOption);
   if (comma == std::string::npos) return links;
-  links.per_node = group.local_size();
+  links.per_node = group.per_node();
   links.between = load_link(names.substr(comma + 1), kOption);
   if (links.ranks % links.per_node == 0) return links;
   throw UsageError(std::string(kOption) + ": two links, and " + std::to_string(links.ranks) +

@@ -46,14 +46,15 @@ double time_exchanges(Group& group, const TriedExchanges& tried, double seconds)
   return *std::max_element(all.begin(), all.end());
 }
 
-// `time(bytes)`: seconds of exchanges of so many bytes a piece.
+// `time(bytes)`: seconds of exchanges of so many bytes a piece; `messages`: that they wait for.
 template <class F>
-Link fitted(const std::string& carrier, int64_t ranks, int64_t many_bytes, F time) {
+Link fitted(const std::string& carrier, int64_t ranks, double messages, int64_t many_bytes,
+            F time) {
   const double few = time(kFew);
   const double many = time(many_bytes);
   const auto others = double(ranks - 1);
   Link link{.name = carrier + ", " + std::to_string(ranks) + " ranks"};
-  link.latency = few / others;
+  link.latency = few / messages;
   link.rate = others * double(many_bytes - kFew) / std::max(many - few, many / 10);
   return link;
 }
@@ -79,7 +80,11 @@ class TrialBytes {
 }  // namespace
 
 Link measure_link(Group& group, LinkTrial trial) {
-  return fitted(group.description(), group.size(), trial.many, [&](int64_t piece) {
+  // A gather goes by levels, the other exchange does not.
+  const double others = group.size() - 1;
+  const double by_levels = (group.per_node() - 1) + (group.size() / group.per_node() - 1);
+  const double messages = (others + by_levels) / 2;
+  return fitted(group.description(), group.size(), messages, trial.many, [&](int64_t piece) {
     const Divided divided{.whole = group.size() * piece, .piece = piece};
     std::vector<std::byte> whole(size_t(divided.whole)), rows(size_t(divided.whole));
     const Exchanged to_all{whole.data(), rows.data(), divided};
@@ -93,7 +98,8 @@ Link measure_link(Group& group, LinkTrial trial) {
 Link measure_device_link(const Device& device, LinkTrial trial) {
   DeviceGroup& devices = *device.device_group;
   Accelerator& accelerator = *device.accelerator;
-  return fitted(devices.description(), devices.size(), trial.many, [&](int64_t piece) {
+  const double messages = devices.size() - 1;
+  return fitted(devices.description(), devices.size(), messages, trial.many, [&](int64_t piece) {
     const Divided divided{.whole = devices.size() * piece, .piece = piece};
     const TrialBytes whole(accelerator, divided.whole), rows(accelerator, divided.whole);
     const Exchanged to_all{whole.data, rows.data, divided};

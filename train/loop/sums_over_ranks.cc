@@ -21,6 +21,12 @@ std::vector<Val> as_type(std::vector<Val> values, DType type) {
   return values;
 }
 
+std::vector<Shape> shapes_of(const std::vector<Val>& values) {
+  std::vector<Shape> out;
+  for (Val value : values) out.push_back(value.shape());
+  return out;
+}
+
 std::vector<Val> sums_of(const std::vector<Val>& rows) {
   std::vector<Val> out;
   for (Val each : rows) out.push_back(pairwise_sum(each));
@@ -36,18 +42,17 @@ std::vector<Val> first_sums(const std::vector<Val>& bucket, const Update& update
   return sums_of(all_to_all_inside(sent, update.ranks(), update.per_node()));
 }
 // This rank's pieces of them.
-std::vector<Val> summed_pieces(std::vector<Val> first, const Update& update) {
+std::vector<Val> summed_pieces(std::vector<Val> first, const std::vector<Val>& bucket,
+                               const Update& update) {
   if (!update.sums_by_levels()) return first;
-  return sums_of(all_to_all_between(as_type(std::move(first), update.travels_as()), update.ranks(),
-                                    update.per_node()));
+  return sums_of(all_to_all_between(as_type(std::move(first), update.travels_as()),
+                                    shapes_of(bucket), update.ranks(), update.per_node()));
 }
 
 std::vector<Val> gathered(const std::vector<Val>& pieces, const std::vector<Val>& bucket,
                           const Update& update) {
-  std::vector<Shape> wholes;
-  for (Val g : bucket) wholes.push_back(g.shape());
   return as_type(
-      all_gather(as_type(pieces, update.travels_as()), std::move(wholes), update.ranks()),
+      all_gather(as_type(pieces, update.travels_as()), shapes_of(bucket), update.ranks()),
       DType::f32);
 }
 
@@ -118,7 +123,7 @@ std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, c
     if (to_gather) gather(*std::exchange(to_gather, {}));
     std::optional<Bucket> last = std::exchange(summed, std::move(next));
     if (!last) return;
-    last->sums = summed_pieces(std::move(last->sums), update);
+    last->sums = summed_pieces(std::move(last->sums), tensors_at(gradients, last->numbers), update);
     if (update.has_pieces()) {
       bring(last->numbers, last->sums);
     } else if (update.sums_by_levels()) {

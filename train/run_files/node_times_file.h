@@ -10,8 +10,8 @@ namespace pal {
 
 // As text that parse_node_times() reads back equal.
 std::string text_of(const NodeTimes& times, const std::string& device);
-// Error where the text is torn, of another device, or holds what is no time.
-NodeTimes parse_node_times(const std::string& text, const std::string& device);
+// Error where the text is torn, or holds what is no time. `device`: where that is to be the same.
+NodeTimes parse_node_times(const std::string& text, const std::string& device = "");
 
 // `device`: which it is, with what decides how fast: "cpu, 2 threads". Replaced as a whole. Error
 // with kExitFailed when it cannot be written.
