@@ -174,8 +174,7 @@ __device__ void mask_scores(float (&score)[kBlocks][4], const CudaHead& head, in
                             int64_t j) {
   const int n[2] = {int(head.visible(t + core_row(), j, 8 * kBlocks)),
                     int(head.visible(t + core_row() + 8, j, 8 * kBlocks))};
-  // A warp's first row sees the least: all lanes go the same way, as its products ask for.
-  if (head.visible(t, j, 8 * kBlocks) == 8 * kBlocks) return;
+  if (n[0] == 8 * kBlocks) return;  // the second sees no less
   each_element(score, [&](int row, int column, float& x) {
     if (column >= n[row]) x = -__builtin_huge_valf();
   });
