@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     attention_cores_kernel(CudaAttention a, Stored out, float* lse, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
-    constexpr int kTile = S::kKeys * S::kPitch;  // words
+    constexpr int kTile = KeyTiles<S, S::kKeys>::kTile;
     uint32_t* shared = shared_memory<uint32_t>();
     const CudaHead head(a, blockIdx.x / tiles);
     const CoreDropout drop{a};
@@ -45,21 +45,11 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
     const auto last = int(head.visible(first + kCoreRows - 1, 0, a.keys));
     uint32_t query[S::kSteps][4];
     load_fragments<S>(query, head, shared, a.q, first);
-    // Two places for tiles of keys and values.
-    auto fetch = [&](uint32_t* to, int j) {
-      S::template load<S::kKeys>(head, to, a.k, j, head.limit - j);
-      S::template load<S::kKeys>(head, to + kTile, a.v, j, head.limit - j);
-    };
     float sum[S::kColumns][4] = {};
     SoftmaxRow row[2];
-    int place = 0;
-    if (last > 0) fetch(shared, 0);
+    KeyTiles<S, S::kKeys> tiles_of_keys(head, shared, a.k, a.v, last);
     for (int j = 0; j < last; j += S::kKeys) {
-      const uint32_t* keys = shared + place;
-      place = 2 * kTile - place;
-      wait_for_copies();
-      __syncthreads();  // the tile is there, and the one before has been read
-      if (j + S::kKeys < last) fetch(shared + place, j + S::kKeys);
+      const uint32_t* keys = tiles_of_keys.at(j);
       const KeptRows<S::kKeys> kept(drop, head, t, j);
       float p[S::kKeys / 8][4] = {}, shrink[2];
       multiply_rows<M, S::kSteps>(p, held(query), keys, S::kPitch);

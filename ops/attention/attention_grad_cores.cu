@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
     attention_queries_grad_cores_kernel(AttentionGrad a, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
-    constexpr int kTile = S::kGradKeys * S::kPitch;  // words
+    constexpr int kTile = KeyTiles<S, S::kGradKeys>::kTile;
     uint32_t* shared = shared_memory<uint32_t>();
     const CudaHead head(a.call, blockIdx.x / tiles);
     const CoreDropout drop{a.call};
@@ -154,19 +154,10 @@ __global__ void __launch_bounds__(kCoreThreads, S::kGradBlocks)
       level[i] = there ? a.lse[head.unit * a.call.queries + row] * kLog2E : 0;
       delta[i] = there ? a.delta[head.unit * a.call.queries + row] : 0;
     }
-    auto fetch = [&](uint32_t* to, int j) {
-      S::template load<S::kGradKeys>(head, to, a.call.k, j, head.limit - j);
-      S::template load<S::kGradKeys>(head, to + kTile, a.call.v, j, head.limit - j);
-    };
     float dq[S::kColumns][4] = {};
-    int place = 0;
-    if (last > 0) fetch(shared, 0);
+    KeyTiles<S, S::kGradKeys> tiles_of_keys(head, shared, a.call.k, a.call.v, last);
     for (int j = 0; j < last; j += S::kGradKeys) {
-      const uint32_t* keys = shared + place;
-      place = 2 * kTile - place;
-      wait_for_copies();
-      __syncthreads();  // the tile is there, and the one before has been read
-      if (j + S::kGradKeys < last) fetch(shared + place, j + S::kGradKeys);
+      const uint32_t* keys = tiles_of_keys.at(j);
       const KeptRows<S::kGradKeys> kept(drop, head, t, j);
       float score[S::kGradKeys / 8][4] = {}, ds[S::kGradKeys / 8][4] = {};
       multiply_rows<M, S::kSteps>(score, held(query), keys, S::kPitch);

@@ -75,6 +75,41 @@ __device__ void load_fragments(uint32_t (&left)[S::kSteps][4], const CudaHead& h
   }
   __syncthreads();
 }
+// Tiles of kKeys keys, with their values kTile words behind them, in two places by turns: one is
+// read while the next is fetched.
+template <class S, int kKeys> class KeyTiles {
+ public:
+  static constexpr int kTile = kKeys * S::kPitch;  // words
+
+  // Up to key `last`.
+  __device__ KeyTiles(const CudaHead& head, uint32_t* shared, const Stored& k, const Stored& v,
+                      int last)
+      : head_(head), shared_(shared), k_(k), v_(v), last_(last) {
+    if (last > 0) fetch(shared, 0);
+  }
+  // The tile from key j on, for all threads.
+  __device__ const uint32_t* at(int j) {
+    const uint32_t* tile = shared_ + place_;
+    place_ = 2 * kTile - place_;
+    wait_for_copies();
+    __syncthreads();  // the tile is there, and the one before has been read
+    if (j + kKeys < last_) fetch(shared_ + place_, j + kKeys);
+    return tile;
+  }
+
+ private:
+  __device__ void fetch(uint32_t* to, int j) const {
+    S::template load<kKeys>(head_, to, k_, j, head_.limit - j);
+    S::template load<kKeys>(head_, to + kTile, v_, j, head_.limit - j);
+  }
+
+  const CudaHead& head_;
+  uint32_t* const shared_;
+  const Stored &k_, &v_;
+  const int last_;
+  int place_ = 0;
+};
+
 // What multiply_rows asks of left operands in registers.
 template <int kSteps> __device__ auto held(const uint32_t (&left)[kSteps][4]) {
   return [&left](uint32_t* a, int s) {

@@ -98,14 +98,20 @@ void bring_sums(const Matrices& m, Registers& r) {
   }
 }
 
+// `bring(r, l, group, in_group)`: a lane's fragments of the factors.
+template <class F> void expect_product_of(const Matrices& m, bool bf16, F bring) {
+  PinnedVector<Registers> held(1);
+  Registers& r = held[0];
+  bring_sums(m, r);
+  for (int l = 0; l < 32; ++l) bring(r, l, l >> 2, l % 4);
+  launched(product_kernel, Grid(1), 32, 0, nullptr, &r, bf16);
+  expect_product(m, r);
+}
+
 TEST_F(Mma, OfBf16IsTheProduct) {
   in_any_order([] {
     const Matrices m = random_matrices(16, 1, 0xffffu);
-    PinnedVector<Registers> held(1);
-    Registers& r = held[0];
-    bring_sums(m, r);
-    for (int l = 0; l < 32; ++l) {
-      const int group = l >> 2, in_group = l % 4;
+    expect_product_of(m, true, [&](Registers& r, int l, int group, int in_group) {
       for (int i = 0; i < 8; ++i) {  // a0 .. a7, two to a register
         const int row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
         const int column = i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
@@ -115,29 +121,21 @@ TEST_F(Mma, OfBf16IsTheProduct) {
         const int row = i < 2 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
         r.b[l][i / 2] |= float_bits(m.b[row][group]) >> 16 << (16 * (i % 2));
       }
-    }
-    launched(product_kernel, Grid(1), 32, 0, nullptr, &r, true);
-    expect_product(m, r);
+    });
   });
 }
 
 TEST_F(Mma, OfTf32IsTheProduct) {
   in_any_order([] {
     const Matrices m = random_matrices(8, 2, 0x1fffu);
-    PinnedVector<Registers> held(1);
-    Registers& r = held[0];
-    bring_sums(m, r);
-    for (int l = 0; l < 32; ++l) {
-      const int group = l >> 2, in_group = l % 4;
+    expect_product_of(m, false, [&](Registers& r, int l, int group, int in_group) {
       for (int i = 0; i < 4; ++i) {
         const int row = i == 0 || i == 2 ? group : group + 8;
         const int column = i < 2 ? in_group : in_group + 4;
         r.a[l][i] = float_bits(m.a[row][column]);
       }
       for (int i = 0; i < 2; ++i) r.b[l][i] = float_bits(m.b[in_group + 4 * i][group]);
-    }
-    launched(product_kernel, Grid(1), 32, 0, nullptr, &r, false);
-    expect_product(m, r);
+    });
   });
 }
 

@@ -49,7 +49,9 @@ std::shared_ptr<const MadeFront> AutoPlanner::front(const Program& recorded, Ker
 
 CompileOptions options_of(const FrontPoint& point, const FrontLimits& limits) {
   CompileOptions options = point.options;
-  if (options.exchange_device && point.bytes <= limits.device) {
+  if (point.bytes > limits.device) {
+    options.exchange_device = {};
+  } else if (options.exchange_device) {
     options.exchange_budget = limits.device;
   }
   return options;
@@ -68,10 +70,10 @@ bool AutoPlanner::choose(AutoPlan& plan, const Program& recorded, KernelCache& k
   const CompileOptions options = options_of(*chosen, limits);
   const bool queue = options.exchange_budget.has_value();
   plan.step = compile(recorded, kernels, layout, options);
-  const int64_t bytes = plan.step.plan.device().bytes;
-  return (queue ? bytes <= limits.device : bytes == chosen->bytes) &&
-         (queue ? plan.step.plan.host().bytes <= limits.host
-                : plan.step.plan.host().bytes == chosen->host);
+  const int64_t bytes = plan.step.plan.device().bytes, host = plan.step.plan.host().bytes;
+  // What is not offloaded is in the host's memory whatever its limit is.
+  if (queue) return bytes <= limits.device && host <= std::max(limits.host, chosen->host);
+  return bytes == chosen->bytes && host == chosen->host;
 }
 
 AutoPlan AutoPlanner::plan(const Program& recorded, KernelCache& kernels, const StateLayout& layout,

@@ -32,6 +32,7 @@ struct AutoPlan {
 };
 
 // How the plan of a point of a front is made: a queue for exchanges may take what limits leave.
+// Of a point that is beyond them there is no queue.
 CompileOptions options_of(const FrontPoint& point, const FrontLimits& limits);
 
 class AutoPlanner {

@@ -14,6 +14,7 @@
 #include "ops/tensors/casts.h"
 #include "ops/tensors/state.h"
 #include "ops/tensors/transfers.h"
+#include "train/loop/bucket_sums.h"
 #include "train/loop/ema.h"
 #include "train/loop/sums_over_ranks.h"
 
@@ -200,14 +201,17 @@ class StepRecorder {
                       scalars_, gate, weights);
       gather_weights(b_, weights, update_, bytes);
     };
-    std::vector<size_t> before;
+    const auto take = [&](const SummedBucket& bucket) {
+      for (size_t k = 0; k < bucket.sums.size(); ++k) {
+        gradients[bucket.numbers[k]] = bucket.sums[k];
+      }
+      update(bucket.numbers);
+    };
+    BucketSums sums(b_, update_);
     for (const std::vector<size_t>& numbers : buckets_of(weights_, bytes)) {
-      const auto sums = sum_over_ranks(b_, tensors_at(gradients, numbers), update_, bytes);
-      for (size_t k = 0; k < numbers.size(); ++k) gradients[numbers[k]] = sums[k];
-      update(before);
-      before = numbers;
+      if (const auto done = sums.add({numbers, tensors_at(gradients, numbers)})) take(*done);
     }
-    update(before);
+    while (const auto done = sums.next()) take(*done);
     return finish(gradients, loss, gate);
   }
   // Of a micro-batch by itself.

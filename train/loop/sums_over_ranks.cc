@@ -2,62 +2,17 @@
 #include "train/loop/sums_over_ranks.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "core/error.h"
 #include "ops/exchange/exchange.h"
 #include "ops/norms/norm_over_ranks.h"
 #include "ops/sums/square_tiles.h"
-#include "ops/tensors/casts.h"
 #include "ops/tensors/state_rows.h"
 #include "ops/tensors/views.h"
+#include "train/loop/bucket_sums.h"
 
 namespace pal {
-namespace {
-
-std::vector<Val> as_type(std::vector<Val> values, DType type) {
-  for (Val& value : values) value = cast(value, type);
-  return values;
-}
-
-std::vector<Shape> shapes_of(const std::vector<Val>& values) {
-  std::vector<Shape> out;
-  for (Val value : values) out.push_back(value.shape());
-  return out;
-}
-
-std::vector<Val> sums_of(const std::vector<Val>& rows) {
-  std::vector<Val> out;
-  for (Val each : rows) out.push_back(pairwise_sum(each));
-  return out;
-}
-
-// What a rank has of the sums of a bucket: its pieces, or by levels the sums of its machine of all
-// pieces of the ranks like it.
-std::vector<Val> first_sums(const std::vector<Val>& bucket, const Update& update) {
-  if (!update.is_ordered()) return reduce_scatter(bucket, update.ranks());
-  const std::vector<Val> sent = as_type(bucket, update.travels_as());
-  if (!update.sums_by_levels()) return sums_of(all_to_all(sent, update.ranks()));
-  return sums_of(all_to_all_inside(sent, update.ranks(), update.per_node()));
-}
-// This rank's pieces of them.
-std::vector<Val> summed_pieces(std::vector<Val> first, const std::vector<Val>& bucket,
-                               const Update& update) {
-  if (!update.sums_by_levels()) return first;
-  return sums_of(all_to_all_between(as_type(std::move(first), update.travels_as()),
-                                    shapes_of(bucket), update.ranks(), update.per_node()));
-}
-
-std::vector<Val> gathered(const std::vector<Val>& pieces, const std::vector<Val>& bucket,
-                          const Update& update) {
-  return as_type(
-      all_gather(as_type(pieces, update.travels_as()), shapes_of(bucket), update.ranks()),
-      DType::f32);
-}
-
-}  // namespace
-
 int64_t bucket_bytes(const TrainConfig& config) {
   constexpr int64_t kAuto = int64_t(25) << 20;
   return *config.bucket == "auto" ? kAuto : parse_size(*config.bucket).bytes;
@@ -100,47 +55,15 @@ Val sum_over_ranks(Val loss, const Update& update) {
 std::vector<Val> sum_over_ranks(Builder& b, const std::vector<Val>& gradients, const Update& update,
                                 int64_t bucket_bytes) {
   if (update.ranks() == 1) return gradients;
-  Builder::Within phase(b, Phase::backward);
-  Builder::Within scope(b, "exchange");
   std::vector<Val> out(gradients.size());
-  const auto bring = [&](const std::vector<size_t>& numbers, const std::vector<Val>& sums) {
-    for (size_t k = 0; k < numbers.size(); ++k) {
-      out[numbers[k]] = sums[k];
-      b.program().value(sums[k].id).role = Role::weight_gradient;
-    }
+  const auto take = [&](const SummedBucket& bucket) {
+    for (size_t k = 0; k < bucket.sums.size(); ++k) out[bucket.numbers[k]] = bucket.sums[k];
   };
-  // What becomes of sums comes behind the first sums of the next bucket, so that an exchange need
-  // not wait for what was just added up; by levels the last step one bucket later still.
-  struct Bucket {
-    std::vector<size_t> numbers;
-    std::vector<Val> sums;
-  };
-  std::optional<Bucket> summed, to_gather;
-  const auto gather = [&](const Bucket& bucket) {
-    bring(bucket.numbers, gathered(bucket.sums, tensors_at(gradients, bucket.numbers), update));
-  };
-  const auto go_on = [&](std::optional<Bucket> next) {
-    if (to_gather) gather(*std::exchange(to_gather, {}));
-    std::optional<Bucket> last = std::exchange(summed, std::move(next));
-    if (!last) return;
-    last->sums = summed_pieces(std::move(last->sums), tensors_at(gradients, last->numbers), update);
-    if (update.has_pieces()) {
-      bring(last->numbers, last->sums);
-    } else if (update.sums_by_levels()) {
-      to_gather = std::move(last);
-    } else {
-      gather(*last);
-    }
-  };
+  BucketSums sums(b, update);
   for (const std::vector<size_t>& numbers : buckets_of(gradients, bucket_bytes)) {
-    const std::vector<Val> bucket = tensors_at(gradients, numbers);
-    if (!update.is_ordered() && !update.has_pieces()) {
-      bring(numbers, all_reduce(as_type(bucket, update.travels_as()), update.ranks()));
-      continue;
-    }
-    go_on(Bucket{numbers, first_sums(bucket, update)});
+    if (const auto done = sums.add({numbers, tensors_at(gradients, numbers)})) take(*done);
   }
-  go_on({}), go_on({});
+  while (const auto done = sums.next()) take(*done);
   return out;
 }
 
