@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -301,15 +302,19 @@ class MpiGroup final : public Group {
   void set_timeout(double seconds) override { timeout_ = seconds; }
 
  private:
+  // Levels may be tried on one machine: PAL_RANKS_PER_NODE ranks stand for one.
   void find_levels() {
-    const int mine[] = {rank_ - local_rank_, local_size_};
-    std::vector<int> all(size_t(size_) * 2);
-    check(MPI_Allgather(mine, 2, MPI_INT, all.data(), 2, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
-    bool even = size_ % local_size_ == 0;
-    for (int q = 0; q < size_; ++q) {
-      even &= all[size_t(q) * 2] == q / local_size_ * local_size_;
-      even &= all[size_t(q) * 2 + 1] == local_size_;
+    if (const char* told = std::getenv("PAL_RANKS_PER_NODE")) {
+      per_node_ = std::atoi(told);
+      if (per_node_ >= 1 && size_ % per_node_ == 0) return;
+      throw UsageError("ranks: PAL_RANKS_PER_NODE is " + std::string(told) + ", and " +
+                       std::to_string(size_) + " ranks are not so many machines of that");
     }
+    std::vector<int> machines(static_cast<size_t>(size_));
+    check(MPI_Allgather(&machine_, 1, MPI_INT, machines.data(), 1, MPI_INT, MPI_COMM_WORLD),
+          "MPI_Allgather");
+    bool even = size_ % local_size_ == 0;
+    for (int q = 0; q < size_; ++q) even &= machines[size_t(q)] == q / local_size_ * local_size_;
     per_node_ = even ? local_size_ : size_;
   }
   // By any thread, while another may be waiting here for the ranks. One that hangs inside MPI is

@@ -52,6 +52,23 @@ TEST(Exchange, LevelsAddUp) {
   EXPECT_NEAR(exchange_seconds(1e6, 2e6, among(four, 0, 2)), 1e-6 + 1e6 / 5e8, 1e-12);
 }
 
+// Where each sends to each, what leaves a machine of 2 of 4 ranks are 2 of 3 pieces, two messages.
+TEST(Exchange, ToEachIsNoLevels) {
+  const Links four{.ranks = 4, .per_node = 2, .inside = slow(), .between = slower()};
+  EXPECT_NEAR(seconds_to_each(3e6, four), 1e-6 + 1e6 / 5e8 + 2e-5 + 2e6 / 1e8, 1e-12);
+  const Links one{.ranks = 4, .per_node = 4, .inside = slow()};
+  EXPECT_NEAR(seconds_to_each(3e6, one), exchange_seconds(3e6, 4e6, one), 1e-12);
+  Builder b;
+  b.output("y", all_to_all({b.input("x", {{1 << 20}})}, 4)[0]);
+  const Program p = b.take();
+  const DeviceProfile toy{.name = "toy",
+                          .f32 = 1e15,
+                          .vector = 1e15,
+                          .memory = 1e18,
+                          .links = std::make_shared<const Links>(four)};
+  EXPECT_NEAR(predict(p, toy).step_ms, 1e3 * seconds_to_each(3.0 * (1 << 20), four), 1e-6);
+}
+
 DeviceProfile device(const Links& links) {
   return {.name = "toy",
           .f32 = 1e12,

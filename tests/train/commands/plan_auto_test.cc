@@ -109,6 +109,26 @@ TEST_F(PlanAuto, TheExchangesQueueKeepsToTheBudget) {
   EXPECT_GT(larger, 0) << "a queue that takes some of it";
 }
 
+// Beyond the least no queue makes another plan of it, and what is offloaded nowhere needs no limit.
+TEST_F(PlanAuto, LimitsOfSeveralDevicesAreThoseOfOne) {
+  const std::vector<std::string> devices{
+      "--bucket", "10,12",  "--profile", "v100_16", "--devices",
+      "4",        "--link", "1gbe",      "--set",   "train.bucket=4KiB"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), devices.begin(), devices.end());
+    return on_tiny(more);
+  };
+  const auto front = run_json(with({"--front"}));
+  const int64_t least = front["points"][0]["bytes"];
+  run(with({"--budget", std::to_string(least - 1)}));
+  EXPECT_EQ(code_, kExitBudget) << error_;
+  EXPECT_NE(error_.find("no plan keeps to the budget"), std::string::npos) << error_;
+  const auto alone = run_json(with({"--front", "--host-budget", "1"}));
+  const int64_t apart = alone["points"][0]["bytes"];
+  run(with({"--budget", std::to_string(apart + apart / 20), "--host-budget", "1"}));
+  EXPECT_EQ(code_, kExitDone) << error_;
+}
+
 // Clones that run inside of gradients are faster than reading what was kept: a plan of the front is
 // the fastest, however many bytes there are.
 TEST_F(PlanAuto, AllTheMemoryThereIsIsNeverSlowerThanLess) {

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tests/support/variable.h"
 #include "train/run_files/safetensors.h"
 
 namespace pal {
@@ -23,6 +24,23 @@ TEST_F(MpiRuns, HaveTheBitsOfOneProcess) {
     for (size_t at = 0; (at = two.err.find("report ", at)) != std::string::npos; ++at) ++reports;
     EXPECT_EQ(reports, 1u) << two.err;
   }
+}
+
+// Pairs of processes that stand for machines.
+TEST_F(MpiRuns, HaveTheBitsOfOneProcessByLevels) {
+  ASSERT_EQ(pal(words("one", 1, {"--steps", "3"})).status, 0);
+  const Variable machines("PAL_RANKS_PER_NODE", "2");
+  for (const char* shard : {"none", "optimizer", "weights"}) {
+    const std::string out = std::string("four-") + shard;
+    const RunResult four =
+        pal(words(out, 4, {"--steps", "3", "--set", std::string("train.shard=") + shard}));
+    ASSERT_EQ(four.status, 0) << four.err;
+    EXPECT_TRUE(weights("one") == weights(out)) << shard;
+  }
+  const Variable wrong("PAL_RANKS_PER_NODE", "3");
+  const RunResult refused = pal(words("refused", 4, {"--steps", "3"}));
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_NE(refused.err.find("PAL_RANKS_PER_NODE is 3"), std::string::npos) << refused.err;
 }
 
 // Batch norm over both processes' images: from run to run, and whatever they divide, the same bits.
