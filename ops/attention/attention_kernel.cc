@@ -12,11 +12,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "ops/elementwise/dropout.h"
 #include "ops/kernels/math.h"
 #include "ops/kernels/rows.h"
 #include "ops/kernels/tiles.h"
+#include "ops/kernels/vectors.h"
 
 namespace pal {
 namespace {
@@ -24,6 +26,7 @@ namespace {
 constexpr int64_t kQueries = 32, kKeys = 64;  // a tile
 constexpr int64_t kVector = 16;
 using Vector = float __attribute__((vector_size(kVector * sizeof(float))));
+using vectors::Floats;
 
 int64_t padded(int64_t n) { return (n + kVector - 1) / kVector * kVector; }
 // Rows of a tile are worked on in whole lanes: the columns behind the last one add zero.
@@ -69,13 +72,49 @@ void band(int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_column,
 void product(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, int64_t a_column,
              const float* b, int64_t ldb, float* c, int64_t ldc, bool add) {
   int64_t i = 0;
-  for (; i + 4 <= m; i += 4) {
-    band<4>(n, k, a + i * a_row, a_row, a_column, b, ldb, c + i * ldc, ldc, add);
-  }
-  for (; i < m; ++i) {
-    band<1>(n, k, a + i * a_row, a_row, a_column, b, ldb, c + i * ldc, ldc, add);
+  const auto rows = [&]<int R> {
+    band<R>(n, k, a + i * a_row, a_row, a_column, b, ldb, c + i * ldc, ldc, add);
+  };
+  for (; i + 4 <= m; i += 4) rows.template operator()<4>();
+  if (m - i == 3) rows.template operator()<3>();
+  if (m - i == 2) rows.template operator()<2>();
+  if (m - i == 1) rows.template operator()<1>();
+}
+
+// out (n, kKeys) = the first n columns of a (m, lda); m and n are multiples of kVector. In blocks
+// of as many rows as a vector has lanes: step s swaps bit s of an element's row and column.
+template <int kStep, size_t... C>
+void swap_bit(Floats (&v)[vectors::kWidth], std::index_sequence<C...>) {
+  constexpr int n = vectors::kWidth;
+  for (int r = 0; r < n; ++r) {
+    if (r & kStep) continue;
+    const Floats a = v[r], b = v[r + kStep];
+    v[r] = __builtin_shufflevector(a, b, (int(C) & kStep ? n + int(C) - kStep : int(C))...);
+    v[r + kStep] = __builtin_shufflevector(a, b, (int(C) & kStep ? n + int(C) : int(C) + kStep)...);
   }
 }
+void transpose(int64_t m, int64_t n, const float* a, int64_t lda, float* out) {
+  constexpr int64_t w = vectors::kWidth;
+  constexpr auto kColumns = std::make_index_sequence<w>();
+  for (int64_t i = 0; i < m; i += w) {
+    for (int64_t j = 0; j < n; j += w) {
+      Floats v[w];
+      for (int64_t r = 0; r < w; ++r) v[r] = vectors::load_floats(a + (i + r) * lda + j);
+      swap_bit<1>(v, kColumns);
+      swap_bit<2>(v, kColumns);
+      if constexpr (w > 4) swap_bit<4>(v, kColumns);
+      if constexpr (w > 8) swap_bit<8>(v, kColumns);
+      for (int64_t r = 0; r < w; ++r) vectors::store_floats(out + (j + r) * kKeys + i, v[r]);
+    }
+  }
+}
+
+// The dropout's factors of a tile; behind a row's last lies another factor, or zero.
+struct Factors {
+  alignas(64) float drawn[kQueries * (kKeys + kLanes) + kLanes] = {};
+  int64_t row, before[kQueries];
+  const float* of(int64_t i) const { return drawn + i * row + before[i]; }
+};
 
 // One head of one sentence.
 class Head {
@@ -84,6 +123,7 @@ class Head {
       : call_(call),
         unit_(unit),
         b_(unit / call.heads),
+        head_(unit % call.heads),
         wide_(padded(call.width)),
         scale_(1 / std::sqrt(float(call.width))),
         limit_(call.lengths ? std::clamp<int64_t>(call.lengths[b_], 0, call.keys) : call.keys) {}
@@ -93,7 +133,7 @@ class Head {
   float scale() const { return scale_; }
   // The element at which row t of this head begins.
   int64_t at(int64_t t) const {
-    return ((t * call_.batch + b_) * call_.heads + unit_ % call_.heads) * call_.width;
+    return ((t * call_.batch + b_) * call_.heads + head_) * call_.width;
   }
   // Of the keys from j on, how many query t may look at, n at most.
   int64_t visible(int64_t t, int64_t j, int64_t n) const {
@@ -105,22 +145,21 @@ class Head {
   void pack_rows(const void* data, int64_t t, int64_t n, float* out) const {
     float buffer[kWidestHead];
     for (int64_t i = 0; i < n; ++i) {
+      fetch_next(data, t + i);
       const float* row = load_tile(data, call_.type, at(t + i), call_.width, buffer);
-      std::memcpy(out + i * wide_, row, size_t(call_.width) * sizeof(float));
-      std::fill(out + i * wide_ + call_.width, out + (i + 1) * wide_, 0.0f);
+      float* to = out + i * wide_;
+      int64_t e = 0;
+      for (; e + kVector <= call_.width; e += kVector) std::memcpy(to + e, row + e, sizeof(Vector));
+      for (; e < call_.width; ++e) to[e] = row[e];
+      for (; e < wide_; ++e) to[e] = 0;
     }
   }
-  // The same transposed: (width, kKeys), zero from column n up to the next multiple of kVector.
+  // The same transposed: (wide(), kKeys), zero from column n up to the next multiple of kVector.
   void pack_columns(const void* data, int64_t t, int64_t n, float* out) const {
-    float buffer[kWidestHead];
-    for (int64_t i = 0; i < padded(n); ++i) {
-      if (i < n) {
-        const float* row = load_tile(data, call_.type, at(t + i), call_.width, buffer);
-        for (int64_t e = 0; e < call_.width; ++e) out[e * kKeys + i] = row[e];
-      } else {
-        for (int64_t e = 0; e < call_.width; ++e) out[e * kKeys + i] = 0;
-      }
-    }
+    alignas(64) float rows[kKeys * kWidestHead];
+    pack_rows(data, t, n, rows);
+    std::fill(rows + n * wide_, rows + padded(n) * wide_, 0.0f);
+    transpose(padded(n), wide_, rows, wide_, out);
   }
   void store_rows(void* data, int64_t t, int64_t n, const float* from) const {
     for (int64_t i = 0; i < n; ++i) {
@@ -133,17 +172,31 @@ class Head {
       store_tile(data, call_.type, at(t), call_.width, zeros);
     }
   }
-  // The dropout's factors of query t and keys [j, j + n); behind them what the buffer held, or
-  // other factors.
-  const float* factors(int64_t t, int64_t j, int64_t n, float (&buffer)[kKeys + kLanes]) const {
-    const int64_t first = (unit_ * call_.queries + t) * call_.keys + j, before = first % 4;
-    dropout_factors(call_.key, first - before, before + n, call_.dropout, buffer);
-    return buffer + before;
+  // The dropout's factors of queries [t, t + m) and keys from j on: drawn as the tile begins, row
+  // by row, or all at once where rows are short enough to lie in one tile.
+  void draw(int64_t t, int64_t m, int64_t j, Factors& to) const {
+    const int64_t first = (unit_ * call_.queries + t) * call_.keys + j;
+    const bool whole = call_.keys <= kKeys;
+    to.row = whole ? call_.keys : kKeys + kLanes;
+    for (int64_t i = 0; i < (whole ? 1 : m); ++i) {
+      const int64_t at = first + i * call_.keys, before = at % 4;
+      const int64_t n = whole ? m * call_.keys : std::min(kKeys, call_.keys - j);
+      to.before[i] = before;
+      dropout_factors(call_.key, at - before, before + n, call_.dropout, to.drawn + i * to.row);
+    }
+    if (whole) std::fill_n(to.before, m, to.before[0]);
   }
 
  private:
+  // Asks for row t of the next head, which lies right behind: a head's rows lie far apart.
+  void fetch_next(const void* data, int64_t t) const {
+    const int64_t bytes = call_.width * bits(call_.type) / 8;
+    const auto* row = static_cast<const char*>(data) + (at(t) + call_.width) * bits(call_.type) / 8;
+    for (int64_t e = 0; e < bytes; e += 64) __builtin_prefetch(row + e);
+  }
+
   const AttentionCall& call_;
-  const int64_t unit_, b_, wide_;
+  const int64_t unit_, b_, head_, wide_;
   const float scale_;
   const int64_t limit_;
 };
@@ -151,8 +204,8 @@ class Head {
 void forward_head(const AttentionCall& call, int64_t unit, const void* q, const void* k,
                   const void* v, void* out, float* lse) {
   alignas(64) float query[kQueries * kWidestHead], key[kWidestHead * kKeys],
-      value[kKeys * kWidestHead], sum[kQueries * kWidestHead], score[kQueries * kKeys],
-      drawn[kKeys + kLanes] = {};
+      value[kKeys * kWidestHead], sum[kQueries * kWidestHead], score[kQueries * kKeys];
+  Factors factors;
   const Head head(call, unit);
   const int64_t wide = head.wide();
   const float scale = head.scale();
@@ -168,28 +221,45 @@ void forward_head(const AttentionCall& call, int64_t unit, const void* q, const 
       head.pack_columns(k, j, n, key);
       head.pack_rows(v, j, n, value);
       product(m, columns, call.width, query, wide, 1, key, kKeys, score, kKeys, false);
+      if (call.dropout > 0) head.draw(t, m, j, factors);
+      // In loops of their own over the rows: within a row each step waits for the one before.
+      int64_t lanes[kQueries];
+      float shrink[kQueries];
       for (int64_t i = 0; i < m; ++i) {
         float* p = score + i * kKeys;
-        const int64_t used = head.visible(t + i, j, n), lanes = in_lanes(used);
-        std::fill(p + used, p + lanes, kNever);
-        if (lanes < columns) std::fill(p + lanes, p + columns, 0.0f);
-        if (used == 0) continue;
+        const int64_t used = head.visible(t + i, j, n);
+        lanes[i] = in_lanes(used);
+        std::fill(p + used, p + lanes[i], kNever);
+        if (lanes[i] < columns) std::fill(p + lanes[i], p + columns, 0.0f);
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        const float* p = score + i * kKeys;
         LaneMax most;
-        most.add(lanes, [&](int64_t e) { return p[e] * scale; });
-        const float before = top[i], now = std::max(before, most.total());
+        most.add(lanes[i], [&](int64_t e) { return p[e] * scale; });
+        shrink[i] = top[i];
+        top[i] = std::max(top[i], most.total());
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        float* p = score + i * kKeys;
+        const float now = top[i];
 #pragma omp simd
-        for (int64_t e = 0; e < lanes; ++e) p[e] = exp(p[e] * scale - now);
-        const float shrink = exp(before - now);
-        total[i] = total[i] * shrink + row_sum(lanes, [&](int64_t e) { return p[e]; });
-        top[i] = now;
-        if (before != now) {
+        for (int64_t e = 0; e < lanes[i]; ++e) p[e] = exp(p[e] * scale - now);
+      }
 #pragma omp simd
-          for (int64_t e = 0; e < wide; ++e) sum[i * wide + e] *= shrink;
-        }
-        if (call.dropout == 0) continue;
-        const float* factor = head.factors(t + i, j, used, drawn);
+      for (int64_t i = 0; i < m; ++i) shrink[i] = lanes[i] > 0 ? exp(shrink[i] - top[i]) : 1;
+      for (int64_t i = 0; i < m; ++i) {
+        const float* p = score + i * kKeys;
+        total[i] = total[i] * shrink[i] + row_sum(lanes[i], [&](int64_t e) { return p[e]; });
+      }
+      for (int64_t i = 0; i < m && j > 0; ++i) {
 #pragma omp simd
-        for (int64_t e = 0; e < lanes; ++e) p[e] *= factor[e];
+        for (int64_t e = 0; e < wide; ++e) sum[i * wide + e] *= shrink[i];
+      }
+      for (int64_t i = 0; i < m && call.dropout > 0; ++i) {
+        float* p = score + i * kKeys;
+        const float* factor = factors.of(i);
+#pragma omp simd
+        for (int64_t e = 0; e < lanes[i]; ++e) p[e] *= factor[e];
       }
       product(m, wide, n, score, kKeys, 1, value, wide, sum, wide, true);
     }
@@ -215,8 +285,8 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
   alignas(64) float query[kQueries * kWidestHead], above[kQueries * kWidestHead],
       moved[kQueries * kWidestHead], key[kKeys * kWidestHead], key_t[kWidestHead * kKeys],
       value_t[kWidestHead * kKeys], dkey[kKeys * kWidestHead], dvalue[kKeys * kWidestHead],
-      score[kQueries * kKeys], slope[kQueries * kKeys], drawn[kKeys + kLanes] = {},
-                                                                      buffer[kWidestHead];
+      score[kQueries * kKeys], slope[kQueries * kKeys], buffer[kWidestHead];
+  Factors factors;
   const Head head(call, unit);
   const int64_t wide = head.wide(), limit = head.limit();
   const float scale = head.scale();
@@ -236,26 +306,38 @@ void backward_head(const AttentionCall& call, int64_t unit, const void* q, const
       head.pack_rows(dout, t, m, above);
       product(m, columns, call.width, query, wide, 1, key_t, kKeys, score, kKeys, false);
       product(m, columns, call.width, above, wide, 1, value_t, kKeys, slope, kKeys, false);
+      if (call.dropout > 0) head.draw(t, m, j, factors);
+      int64_t lanes[kQueries];
+      float delta[kQueries];
       for (int64_t i = 0; i < m; ++i) {
         float *p = score + i * kKeys, *ds = slope + i * kKeys;
-        const int64_t used = head.visible(t + i, j, n), lanes = in_lanes(used);
-        const float level = lse[unit * call.queries + t + i];
+        const int64_t used = head.visible(t + i, j, n);
+        lanes[i] = in_lanes(used);
+        std::fill(p + used, p + lanes[i], kNever);
+        std::fill(ds + used, ds + std::max(lanes[i], columns), 0.0f);
+        if (lanes[i] < columns) std::fill(p + lanes[i], p + columns, 0.0f);
+      }
+      for (int64_t i = 0; i < m; ++i) {
         const float* y = load_tile(out, call.type, head.at(t + i), call.width, buffer);
         const float* dy = above + i * wide;
-        const float delta = row_sum(call.width, [&](int64_t e) { return dy[e] * y[e]; });
-        std::fill(p + used, p + lanes, kNever);
-        std::fill(ds + used, ds + std::max(lanes, columns), 0.0f);
-        if (lanes < columns) std::fill(p + lanes, p + columns, 0.0f);
+        delta[i] = row_sum(call.width, [&](int64_t e) { return dy[e] * y[e]; });
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        float* p = score + i * kKeys;
+        const float level = lse[unit * call.queries + t + i];
 #pragma omp simd
-        for (int64_t e = 0; e < lanes; ++e) p[e] = exp(p[e] * scale - level);
+        for (int64_t e = 0; e < lanes[i]; ++e) p[e] = exp(p[e] * scale - level);
+      }
+      for (int64_t i = 0; i < m; ++i) {
+        float *p = score + i * kKeys, *ds = slope + i * kKeys;
         if (call.dropout == 0) {
 #pragma omp simd
-          for (int64_t e = 0; e < lanes; ++e) ds[e] = p[e] * (ds[e] - delta) * scale;
+          for (int64_t e = 0; e < lanes[i]; ++e) ds[e] = p[e] * (ds[e] - delta[i]) * scale;
         } else {
-          const float* factor = head.factors(t + i, j, used, drawn);
+          const float* factor = factors.of(i);
 #pragma omp simd
-          for (int64_t e = 0; e < lanes; ++e) {
-            ds[e] = p[e] * (ds[e] * factor[e] - delta) * scale;
+          for (int64_t e = 0; e < lanes[i]; ++e) {
+            ds[e] = p[e] * (ds[e] * factor[e] - delta[i]) * scale;
             p[e] *= factor[e];
           }
         }

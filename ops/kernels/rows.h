@@ -13,6 +13,18 @@ namespace pal {
 
 constexpr int kLanes = 32;
 
+// f(lane[l], lane[l + N / 2]) for the lower half of the lanes, then again, until one is left.
+template <int N, class F> [[gnu::always_inline]] inline float fold_lanes(const float* lane, F f) {
+  if constexpr (N == 1) {
+    return lane[0];
+  } else {
+    float half[N / 2];
+#pragma omp simd
+    for (int l = 0; l < N / 2; ++l) half[l] = f(lane[l], lane[l + N / 2]);
+    return fold_lanes<N / 2>(half, f);
+  }
+}
+
 // The running sum of a row.
 struct LaneSum {
   float lane[kLanes] = {};
@@ -35,12 +47,7 @@ struct LaneSum {
     std::memcpy(lane, sum, sizeof sum);
   }
   float total() const {
-    float sum[kLanes];
-    std::memcpy(sum, lane, sizeof sum);
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int l = 0; l < width; ++l) sum[l] += sum[l + width];
-    }
-    return sum[0];
+    return fold_lanes<kLanes>(lane, [](float a, float b) { return a + b; });
   }
 };
 
@@ -69,13 +76,7 @@ struct LaneMax {
     std::memcpy(lane, best, sizeof best);
   }
   float total() const {
-    float best[kLanes];
-    std::memcpy(best, lane, sizeof best);
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int l = 0; l < width; ++l)
-        best[l] = best[l + width] > best[l] ? best[l + width] : best[l];
-    }
-    return best[0];
+    return fold_lanes<kLanes>(lane, [](float a, float b) { return b > a ? b : a; });
   }
 };
 
