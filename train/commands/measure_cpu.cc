@@ -32,19 +32,27 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds that one call takes: the median over stretches of calls, after a first one for nothing.
-double seconds_of(const std::function<void()>& call, double seconds) {
+// Seconds that one call takes, in each of several stretches of calls, a 16th of `seconds` each
+// unless `calls` says how many; after two calls for nothing.
+std::vector<double> stretches_of(const std::function<void()>& call, double seconds, int calls = 0) {
   call();
   const auto first = Clock::now();
   call();
-  const int calls = std::max(1, int(seconds / 16 / std::max(1e-9, seconds_since(first))));
+  if (calls == 0) calls = std::max(1, int(seconds / 16 / std::max(1e-9, seconds_since(first))));
   std::vector<double> times;
   for (const auto start = Clock::now(); seconds_since(start) < seconds || times.size() < 3;) {
     const auto begin = Clock::now();
     for (int i = 0; i < calls; ++i) call();
     times.push_back(seconds_since(begin) / calls);
   }
-  return median(times);
+  return times;
+}
+double seconds_of(const std::function<void()>& call, double seconds) {
+  return median(stretches_of(call, seconds));
+}
+double least_seconds_of(const std::function<void()>& call, double seconds) {
+  const std::vector<double> times = stretches_of(call, seconds, 1);
+  return *std::min_element(times.begin(), times.end());
 }
 
 // Bytes on a boundary of kAlignment, all of them touched; as floats they are small numbers.
@@ -62,7 +70,7 @@ class Bytes {
 
 // Seconds of one run of an operator.
 double time_kernel(const OpDef& op, const Specs& in, const Attrs& attrs, const Device& device,
-                   double seconds) {
+                   double seconds, decltype(seconds_of)* time = seconds_of) {
   KernelCache cache(device);
   const Specs out = infer_specs(op, in, attrs);
   const auto kernel = cache.get(op, in, out, attrs);
@@ -77,7 +85,7 @@ double time_kernel(const OpDef& op, const Specs& in, const Attrs& attrs, const D
   Queue queue{.workers = device.threads};
   const KernelArgs args{
       ins, outs, kernel->in, kernel->out, attrs, kernel->prepared.state.get(), workspace, queue};
-  return seconds_of([&] { kernel->run(args); }, seconds);
+  return time([&] { kernel->run(args); }, seconds);
 }
 
 // Seconds that a node costs whose work is next to nothing.
@@ -94,15 +102,11 @@ double time_node(const Device& device, double seconds) {
   return seconds_of([&] { chain.run(); }, seconds) / kNodes;
 }
 
-// Seconds of a loop in which each thread has one chunk of elements: the least of several medians,
+// Seconds of a loop in which each thread has one chunk of elements: the least of short stretches,
 // as whatever else the machine does makes threads wait for each other.
 double time_chunks(const Device& device, double seconds) {
   const Specs in(2, TensorSpec{Shape{kElementGrain * device.threads}});
-  double least = time_kernel(add_op, in, {}, device, seconds / 4);
-  for (int i = 0; i < 3; ++i) {
-    least = std::min(least, time_kernel(add_op, in, {}, device, seconds / 4));
-  }
-  return least;
+  return time_kernel(add_op, in, {}, device, seconds, least_seconds_of);
 }
 
 std::string model_name() {
