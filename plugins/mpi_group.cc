@@ -33,7 +33,8 @@ void check(int status, const char* call) {
 }
 
 // Messages under way, and whom each is for. Kept from one exchange to the next, so that a step
-// allocates nothing. What is small goes to a rank in one message: both sides name it in one order.
+// allocates nothing but MPI's types of what is small, which goes to a rank in one message: both
+// sides name it in one order.
 class Messages {
  public:
   Messages() = default;
@@ -373,4 +374,4 @@ class MpiGroup final : public Group {
 }  // namespace
 }  // namespace pal
 
-extern "C" pal::Group* pal_open_group() { return new pal::MpiGroup(); }
+extern "C" pal::Group* PAL_OPEN_GROUP() { return new pal::MpiGroup(); }

@@ -12,14 +12,6 @@ std::string text_of(const Nccl& library, NcclStatus status) {
   return std::string(library.error_string(status)) + " (" + std::to_string(int(status)) + ")";
 }
 
-// The first call of several that did not succeed.
-struct FirstFailure {
-  NcclStatus status = NcclStatus::success;
-  void add(NcclStatus next) {
-    if (status == NcclStatus::success) status = next;
-  }
-};
-
 bool is_being_recorded(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) return cudaGetLastError(), true;
@@ -202,6 +194,17 @@ template <class T> int64_t all_bytes(std::span<const T> tensors) {
 
 }  // namespace
 
+void NcclGroup::send(const std::byte* from, int64_t bytes, int peer, cudaStream_t stream,
+                     FirstFailure& failure) {
+  if (bytes == 0) return;
+  failure.add(library_.send(from, size_t(bytes), NcclType::bytes, peer, comm_, stream));
+}
+void NcclGroup::receive(std::byte* to, int64_t bytes, int peer, cudaStream_t stream,
+                        FirstFailure& failure) {
+  if (bytes == 0) return;
+  failure.add(library_.receive(to, size_t(bytes), NcclType::bytes, peer, comm_, stream));
+}
+
 void NcclGroup::all_to_all(std::span<const Exchanged> tensors, const Peers& peers,
                            const Queue& queue) {
   int64_t sent = 0;
@@ -210,23 +213,22 @@ void NcclGroup::all_to_all(std::span<const Exchanged> tensors, const Peers& peer
   }
   call("all_to_all", sent, queue, [&](cudaStream_t stream, FirstFailure& failure) {
     for (const Exchanged& x : tensors) {
-      const auto own = size_t(x.bytes_of(peers.number(rank_)));
+      const int64_t own = x.bytes_of(peers.number(rank_));
       for (int i = 0; i < peers.count; ++i) {
-        const int peer = peers.rank(i);
-        const auto theirs = size_t(x.bytes_of(i));
-        if (theirs > 0) {
-          failure.add(library_.send(x.from_of(i), theirs, NcclType::bytes, peer, comm_, stream));
-        }
-        if (own > 0) {
-          failure.add(library_.receive(x.to + i * x.row_bytes(), own, NcclType::bytes, peer, comm_,
-                                       stream));
-        }
+        send(x.from_of(i), x.bytes_of(i), peers.rank(i), stream, failure);
+        receive(x.to + i * x.row_bytes(), own, peers.rank(i), stream, failure);
       }
     }
   });
 }
 
+// Uneven pieces by levels, as MPI's are (plugins/mpi_group.cc): between machines first, where a
+// rank sends its own to those that stand at its place, then all that it has inside of its machine.
 void NcclGroup::all_gather(std::span<const Exchanged> tensors, const Queue& queue) {
+  const int here = group_ ? group_->per_node() : size_, machines = size_ / here;
+  const bool two_levels = here > 1 && machines > 1;
+  const Peers between{rank_ % here, here, machines}, inside{rank_ / here * here, 1, here};
+  bool uneven = false;
   call("all_gather", all_bytes(tensors), queue, [&](cudaStream_t stream, FirstFailure& failure) {
     for (const Exchanged& x : tensors) {
       const auto own = size_t(x.divided.bytes(rank_));
@@ -234,19 +236,34 @@ void NcclGroup::all_gather(std::span<const Exchanged> tensors, const Queue& queu
         failure.add(library_.all_gather(x.from, x.to, own, NcclType::bytes, comm_, stream));
         continue;
       }
-      for (int peer = 0; peer < size_; ++peer) {
-        const auto theirs = size_t(x.divided.bytes(peer));
+      uneven = true;
+      const Peers peers = two_levels ? between : Peers{.count = size_};
+      for (int i = 0; i < peers.count; ++i) {
+        const int peer = peers.rank(i);
         std::byte* const place = x.to + x.divided.begin(peer);
         if (peer == rank_ && place == x.from) continue;
-        if (own > 0) {
-          failure.add(library_.send(x.from, own, NcclType::bytes, peer, comm_, stream));
-        }
-        if (theirs > 0) {
-          failure.add(library_.receive(place, theirs, NcclType::bytes, peer, comm_, stream));
-        }
+        send(x.from, x.divided.bytes(rank_), peer, stream, failure);
+        receive(place, x.divided.bytes(peer), peer, stream, failure);
       }
     }
   });
+  if (!two_levels || !uneven) return;
+  call("all_gather inside", all_bytes(tensors), queue,
+       [&](cudaStream_t stream, FirstFailure& failure) {
+         for (const Exchanged& x : tensors) {
+           if (is_even(x.divided, size_)) continue;
+           for (int i = 0; i < inside.count; ++i) {
+             const int peer = inside.rank(i);
+             if (peer == rank_) continue;
+             for (int k = 0; k < between.count; ++k) {
+               const int mine = between.rank(k), theirs = mine + peer - rank_;
+               send(x.to + x.divided.begin(mine), x.divided.bytes(mine), peer, stream, failure);
+               receive(x.to + x.divided.begin(theirs), x.divided.bytes(theirs), peer, stream,
+                       failure);
+             }
+           }
+         }
+       });
 }
 
 void NcclGroup::all_reduce(std::span<const Reduced> tensors, const Queue& queue) {

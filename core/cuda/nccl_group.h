@@ -88,12 +88,23 @@ class NcclGroup final : public DeviceGroup {
   void reduce_scatter(std::span<const Reduced> tensors, const Queue& queue) override;
 
  private:
+  // The first call of several that did not succeed.
+  struct FirstFailure {
+    NcclStatus status = NcclStatus::success;
+    void add(NcclStatus next) {
+      if (status == NcclStatus::success) status = next;
+    }
+  };
+
   CudaDevice& gpu() { return static_cast<CudaDevice&>(*accelerator_); }
   void check_versions() const;
   void join();
   void try_all();
   void check_lost() const;
   template <class F> void call(const char* name, int64_t bytes, const Queue& queue, F f);
+  void send(const std::byte* from, int64_t bytes, int peer, cudaStream_t stream,
+            FirstFailure& failure);
+  void receive(std::byte* to, int64_t bytes, int peer, cudaStream_t stream, FirstFailure& failure);
   uint64_t number_of(const char* name, int64_t bytes);
   std::string last_exchange();
 

@@ -99,7 +99,7 @@ std::shared_ptr<Group> open_group(const Launch& launch) {
     void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (!library) throw UsageError(std::string("ranks: ") + dlerror());
     using Open = Group*();
-    auto* const open = reinterpret_cast<Open*>(dlsym(library, "pal_open_group"));
+    auto* const open = reinterpret_cast<Open*>(dlsym(library, PAL_OPEN_GROUP));
     if (!open) throw UsageError(file.string() + ": is of another version of pal; build it anew");
     return std::shared_ptr<Group>(open());
   }

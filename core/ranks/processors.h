@@ -22,7 +22,7 @@ struct RankProcessors {
 // machine that may run on it, and the parts are added up. So ranks with equal masks divide them,
 // and those with none in common divide nothing.
 int own_processors(const std::vector<RankProcessors>& ranks, int rank);
-// Of this rank, the calling thread's. All ranks call it.
+// Of this rank, whichever thread asks. All ranks call it.
 int own_processors(Group& group);
 
 }  // namespace pal

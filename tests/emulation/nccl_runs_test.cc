@@ -93,6 +93,22 @@ class NcclRuns : public RunTest {
 TEST_F(NcclRuns, HaveTheBitsOfOneRank) { same_bits("words"); }
 TEST_F(NcclRuns, HaveTheBitsOfOneRankOnImages) { same_bits("images"); }
 
+// Pairs of ranks that stand for machines: sums, and gathers of uneven pieces, go by levels.
+TEST_F(NcclRuns, HaveTheBitsOfOneRankByLevels) {
+  // Of embeddings of 36,000 numbers two ranks have 16,384 each, the third has the rest.
+  const Words ordered{"train.reduction=ordered", "train.bucket=2KiB",
+                      "data.source_vocab_size=3000"};
+  ASSERT_EQ(train("words", "alone", 1, ordered).status, 0);
+  const Variable machines("PAL_RANKS_PER_NODE", "2");
+  for (const char* shard : {"none", "optimizer", "weights"}) {
+    Words with = ordered;
+    with.push_back(std::string("train.shard=") + shard);
+    const RunResult ran = train("words", shard, 4, with);
+    ASSERT_EQ(ran.status, 0) << ran.err;
+    EXPECT_TRUE(weights("alone") == weights(shard)) << shard;
+  }
+}
+
 // Batch norm over all ranks' images: the same bits however its exchanges are queued, and near those
 // of the processor.
 TEST_F(NcclRuns, SyncTheirNorms) {

@@ -2,6 +2,8 @@
 // started without MPI, and how runs of several ranks begin. Left out where this build has no MPI.
 #include "tests/train/loop/mpi_runs.h"
 
+#include <dlfcn.h>
+
 #include <random>
 
 #include "tests/support/variable.h"
@@ -212,6 +214,23 @@ TEST(Launched, WithoutThePlugInIsRefused) {
             std::string::npos)
       << said;
   EXPECT_FALSE(fs::exists(folder.path() / "run"));
+}
+
+// Any library of that name will do for one of another version.
+TEST(Launched, WithAnotherPlugInIsRefused) {
+  const TemporaryFolder folder;
+  Dl_info info{};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&dlopen), &info), 0);
+  fs::copy_file(fs::canonical(info.dli_fname), folder.path() / "libpal_mpi.so");
+  const std::string command = "cd '" + folder.path().string() +
+                              "' && PAL_PLUGINS=. OMPI_COMM_WORLD_SIZE=4 " PAL_BINARY
+                              " train --config nmt_small --out run 2> err.txt";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  const std::string said = read_file(folder.path() / "err.txt");
+  EXPECT_NE(said.find("libpal_mpi.so: is of another version of pal; build it anew"),
+            std::string::npos)
+      << said;
 }
 
 // Nor does a launcher start several of what has no ranks.
