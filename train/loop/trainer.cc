@@ -281,15 +281,22 @@ void Trainer::write_end(int64_t step, const std::string& reason) {
                .process_peak_bytes = process_peak_bytes()});
 }
 
+std::string Trainer::from_where() const {
+  std::error_code failed;
+  return std::filesystem::exists(file("last.safetensors"), failed)
+             ? "; the last checkpoint is whole: resume from it"
+             : "; there is no checkpoint yet: start again";
+}
+
 void Trainer::check_watch() {
   const std::optional<int64_t> bad = watch_.first_bad();
   if (!bad) return;
   progress_.finish();
   write_end(*bad, "nan");
-  throw Error(kExitFailed,
-              "the loss or a gradient was not finite at step " + std::to_string(*bad + 1) +
-                  "; the last checkpoint is whole: resume with train.log_every=1 to see "
-                  "which node made it so, or lower train.lr or clip");
+  throw Error(kExitFailed, "the loss or a gradient was not finite at step " +
+                               std::to_string(*bad + 1) + from_where() +
+                               " with train.log_every=1 to see which node made it so, or lower "
+                               "train.lr or clip");
 }
 
 void Trainer::stop_on_nan(Executable& program) {
@@ -299,11 +306,11 @@ void Trainer::stop_on_nan(Executable& program) {
     write_end(state_.step, "nan");
     std::string where;
     for (const int rank : bad) where += (where.empty() ? " on rank " : ", ") + std::to_string(rank);
-    throw Error(kExitFailed,
-                (bad.empty() ? "a gradient" : "the loss") + std::string(" is not finite at step ") +
-                    std::to_string(state_.step + 1) + where +
-                    "; the last checkpoint is whole: resume one rank from it to see which node "
-                    "made it so, or lower train.lr or clip");
+    throw Error(kExitFailed, (bad.empty() ? "a gradient" : "the loss") +
+                                 std::string(" is not finite at step ") +
+                                 std::to_string(state_.step + 1) + where + from_where() +
+                                 " with one rank to see which node made it so, or lower train.lr "
+                                 "or clip");
   }
   // The gate has kept the state as it was, so the same step can be run again, watched. (Where it
   // judged by the loss alone, and only gradients are NaNs, these show again.)
@@ -313,9 +320,8 @@ void Trainer::stop_on_nan(Executable& program) {
   try {
     program.run();
   } catch (const ProgramError& error) {
-    throw Error(kExitFailed,
-                std::string(error.what()) + ", " + step +
-                    "; the last checkpoint is whole: lower train.lr or clip, and resume");
+    throw Error(kExitFailed, std::string(error.what()) + ", " + step + from_where() +
+                                 " with a lower train.lr, or clip");
   }
   throw Error(kExitFailed, "the loss is not finite " + step + ", though no node made it so");
 }

@@ -84,7 +84,8 @@ class Trainer {
   void write_row(const Ran& ran, double lr);
   [[noreturn]] void stop_on_nan(Executable& program);
   void write_end(int64_t step, const std::string& reason);
-  void check_watch();  // ends the run where a step that was not looked at had a NaN
+  std::string from_where() const;  // how errors end that lose what came after a checkpoint
+  void check_watch();              // ends the run where a step that was not looked at had a NaN
   bool after_update(bool valid_due, const std::atomic<bool>& stop);
   // Interrupted, and nothing has changed, once `stop` is true on some rank.
   void validate(bool scheduled, const std::atomic<bool>* stop = nullptr);

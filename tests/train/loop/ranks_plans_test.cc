@@ -51,6 +51,18 @@ TEST_F(Ranks, PlanAnewByTheTimesOfTheFirst) {
   EXPECT_TRUE(state("plain") == state("mixed"));
 }
 
+// Ranks meet other lengths of sentences, so one has timed its steps enough before another has.
+TEST_F(Ranks, PlanAnewAtOneMoment) {
+  const Sets sets{"train.steps=12", "train.valid_every=100", "data.target_vocab_size=500",
+                  "train.accumulate=2"};
+  run("plain", 2, sets);
+  Sets within = sets;
+  within.push_back("memory.budget=" + std::to_string(planned("plain") / 20 * 19));
+  within.emplace_back("memory.profile_steps=2");
+  run("run", 2, within);
+  EXPECT_TRUE(state("plain") == state("run"));
+}
+
 TEST_F(Ranks, HaveAQueueForExchangesWhereThatIsFaster) {
   test::as_ranks(2, [&](const std::shared_ptr<Group>& group) {
     for (const std::string shard : {"none", "optimizer", "weights"}) {
