@@ -38,12 +38,19 @@ std::string read_whole(const CorpusFile& file) {
   return bytes;
 }
 
-// What is wrong with a line that begins `begin` bytes into the file, or nothing.
-std::string defect_of(std::string_view line, size_t begin) {
-  if (line.size() > kMostLineBytes) {
-    return "longer than " + std::to_string(kMostLineBytes >> 20) +
-           " MiB, which is no sentence; write one sentence a line";
-  }
+}  // namespace
+
+std::string to_string(const CorpusFile& file) {
+  return file.path + (file.key.empty() ? "" : " (" + file.key + ")");
+}
+
+std::string too_long_line() {
+  return "longer than " + std::to_string(kMostLineBytes >> 20) +
+         " MiB, which is no sentence; write one sentence a line";
+}
+
+std::string defect_of_line(std::string_view line, size_t begin) {
+  if (line.size() > kMostLineBytes) return too_long_line();
   const auto at = [&](size_t offset) {
     return " at byte offset " + std::to_string(begin + offset) + " of the file; ";
   };
@@ -59,12 +66,6 @@ std::string defect_of(std::string_view line, size_t begin) {
     return "a NUL byte" + at(nul) + "if the file is UTF-16, convert it to UTF-8 with iconv";
   }
   return {};
-}
-
-}  // namespace
-
-std::string to_string(const CorpusFile& file) {
-  return file.path + (file.key.empty() ? "" : " (" + file.key + ")");
 }
 
 std::string read_bytes(std::FILE* in) {
@@ -91,7 +92,7 @@ std::vector<std::string> split_lines(std::string_view bytes, const std::string& 
     const size_t next = newline == std::string::npos ? end : end + 1;
     if (end > begin && bytes[end - 1] == '\r') --end;
     const std::string_view line = bytes.substr(begin, end - begin);
-    const std::string defect = defect_of(line, begin);
+    const std::string defect = defect_of_line(line, begin);
     if (!defect.empty()) {
       throw UsageError(name + ": line " + std::to_string(lines.size() + 1) + ": " + defect);
     }

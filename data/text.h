@@ -28,6 +28,11 @@ inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 // std::ferror tells whether it could be read.
 std::string read_bytes(std::FILE* in);
 
+// What is wrong with a line that begins `begin` bytes into its file: invalid UTF-8, a NUL byte,
+// more than kMostLineBytes. Empty: nothing.
+std::string defect_of_line(std::string_view line, size_t begin);
+std::string too_long_line();  // of more than kMostLineBytes
+
 // The lines of a text, without line ends; none where there is no byte. CR LF and a leading byte
 // order mark are tolerated; the last line may lack its line end. UsageError, beginning with `name`:
 // a line that is invalid UTF-8, holds a NUL byte, or exceeds kMostLineBytes.

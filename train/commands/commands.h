@@ -131,8 +131,11 @@ struct TranslateArgs {
   std::optional<std::filesystem::path> input;  // none: standard input
   bool json = false;
   BeamOptions beam = {};
-  bool list = false;  // print the n best with their scores, also where n is 1
+  bool list = false;    // print the n best with their scores, also where n is 1
+  bool strict = false;  // the first line that is no text ends it
 };
+// Lines are translated in groups, in their order. UsageError, after all others were translated,
+// where a line is no text: it has an empty translation.
 int run_translate(const TranslateArgs& args);
 
 struct EvalArgs {
@@ -147,7 +150,8 @@ int run_eval(const EvalArgs& args);
 struct ClassifyArgs {
   std::string model;  // as above
   std::vector<std::filesystem::path> files;
-  int64_t top = 5;  // classes to print of each
+  int64_t top = 5;      // classes to print of each
+  bool strict = false;  // the first file that will not do ends it
   bool json = false;
 };
 // UsageError, after all others were classified, where a file could not be.
@@ -156,9 +160,11 @@ int run_classify(const ClassifyArgs& args);
 struct TranscribeArgs {
   std::filesystem::path model;  // a run's folder, or a .safetensors file in it
   std::vector<std::filesystem::path> files;
-  int64_t beam = 1;  // 1: the best path
+  int64_t beam = 1;     // 1: the best path
+  bool strict = false;  // as above
   bool json = false;
 };
+// UsageError as run_classify.
 int run_transcribe(const TranscribeArgs& args);
 
 struct AverageArgs {

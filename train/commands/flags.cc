@@ -64,6 +64,9 @@ void add_json(Flags& flags, bool& json, const char* excludes) {
             {.excludes = excludes});
 }
 
+void add_strict(Flags& flags, bool& strict) {
+  flags.add("--strict", strict, "end at the first input that will not do");
+}
 void add_models(Flags& flags, std::string& model) {
   flags.add("--model", model, "folder of a run; several: an ensemble",
             {.type = "DIR[,DIR...]", .required = true});

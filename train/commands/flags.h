@@ -39,6 +39,7 @@ class Flags {
 
 void add_json(Flags& flags, bool& json, const char* excludes = nullptr);
 void add_models(Flags& flags, std::string& model);
+void add_strict(Flags& flags, bool& strict);
 void add_beam(Flags& flags, BeamOptions& beam);
 
 // UsageError where a flag's value is out of range.

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/commands/inputs.h"
 #include "train/run_files/log.h"
 #include "train/speech/speech_task.h"
 
@@ -13,20 +14,27 @@ int run_transcribe(const TranscribeArgs& args) {
   const SavedSpeech model = open_speech(args.model);
   log_info("transcribing with " + model.weights.string());
   FeatureReader reader(model.task->data().options());
-  nlohmann::json all = nlohmann::json::array();
-  for (const std::filesystem::path& file : args.files) {
-    const Spelling spelling =
-        model.task->transcribe(*model.programs, reader, file.string(), args.beam);
-    const std::string text = model.task->data().labels().decode(spelling.labels);
-    if (args.json) {
-      all.push_back({{"file", file.string()}, {"text", text}, {"log_prob", spelling.log_prob}});
-    } else if (args.files.size() > 1) {
-      print(file.string() + "\t" + text + "\n");
-    } else {
-      print(text + "\n");
+  PrintedRows rows("transcripts");
+  const bool one = args.files.size() == 1 && !are_piped(args.files);
+  Unusable unusable(args.strict || one);
+  const int64_t count = each_file(args.files, unusable, [&](const std::filesystem::path& file) {
+    nlohmann::json row{{"file", file.string()}};
+    try {
+      const Spelling spelling =
+          model.task->transcribe(*model.programs, reader, file.string(), args.beam);
+      row["text"] = model.task->data().labels().decode(spelling.labels);
+      row["log_prob"] = spelling.log_prob;
+    } catch (const UsageError& error) {
+      unusable.add(error.what());
+      row["error"] = error.what();
     }
-  }
-  return args.json ? print(nlohmann::json{{"transcripts", all}}.dump() + "\n") : kExitDone;
+    if (args.json) return rows.add(row);
+    if (row.contains("error")) return;
+    print((one ? "" : file.string() + "\t") + row["text"].get<std::string>() + "\n");
+  });
+  if (args.json) rows.end();
+  unusable.finish(count, "files", "transcribed");
+  return kExitDone;
 }
 
 namespace {
@@ -37,9 +45,12 @@ struct TranscribeFlags {
   void declare(Flags& flags) {
     flags.add("--model", args.model, "folder of a speech recogniser's run",
               {.type = "DIR", .required = true});
-    flags.add("FILE", args.files, "WAV, FLAC, or MFCCs where the model reads these",
-              {.type = "FILE", .required = true});
+    flags.add("FILE", args.files,
+              "WAV, FLAC, or MFCCs where the model reads these; - for their names on standard "
+              "input, one a line",
+              {.type = "FILE...", .required = true});
     flags.add("--beam", args.beam, "beginnings side by side; 1: the best path (1)", {.type = "K"});
+    add_strict(flags, args.strict);
     add_json(flags, args.json);
   }
   Request read() const {

@@ -1,4 +1,6 @@
 // pal translate: lines of text in, their translations out, or the n best of each.
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -6,9 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "data/text.h"
+#include "data/line_reader.h"
 #include "train/commands/command.h"
 #include "train/commands/commands.h"
+#include "train/commands/inputs.h"
 #include "train/config/wording.h"
 #include "train/run_files/log.h"
 #include "train/translation/ensemble.h"
@@ -16,42 +19,39 @@
 namespace pal {
 namespace {
 
-// All lines. No line at all is fine.
-std::vector<std::string> lines_of(std::FILE* in, const std::string& name) {
-  const std::string bytes = read_bytes(in);
-  if (std::ferror(in)) throw Error(kExitFailed, name + ": cannot be read to its end");
-  return split_lines(bytes, name);
-}
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+using Translations = std::vector<std::vector<Translation>>;
 
-std::vector<std::string> read_input(const std::optional<std::filesystem::path>& input) {
-  if (!input) return lines_of(stdin, "standard input");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(input->c_str(), "rb"),
-                                                             &std::fclose);
+// Sentences are sorted by length within a group. Who types them waits for no other.
+constexpr size_t kGroup = 2048;
+
+File open_input(const std::optional<std::filesystem::path>& input) {
+  if (!input) return {stdin, [](std::FILE*) { return 0; }};
+  File file(std::fopen(input->c_str(), "rb"), &std::fclose);
   if (!file || std::filesystem::is_directory(*input)) {
     throw UsageError("--input: " + input->string() + ": cannot be opened: " +
                      (file ? "is a folder" : std::strerror(errno)) + "; name a text file");
   }
-  return lines_of(file.get(), input->string());
+  return file;
 }
 
 // A translation a line; or the list that Moses and Marian print, whose lines are counted from 0.
-std::string text_of(const std::vector<std::vector<Translation>>& translations, bool list) {
+std::string text_of(const Translations& translations, bool list, int64_t first) {
   std::string out;
-  for (size_t i = 0; i < translations.size(); ++i) {
-    if (!list) out += translations[i][0].text + "\n";
-    for (size_t n = 0; list && n < translations[i].size(); ++n) {
-      const Translation& one = translations[i][n];
-      out += std::to_string(i) + " ||| " + one.text + " ||| " + fixed(one.score, 6) + "\n";
+  for (const std::vector<Translation>& best : translations) {
+    if (!list) out += (best.empty() ? "" : best[0].text) + "\n";
+    for (size_t n = 0; list && n < best.size(); ++n) {
+      out +=
+          std::to_string(first) + " ||| " + best[n].text + " ||| " + fixed(best[n].score, 6) + "\n";
     }
+    ++first;
   }
   return out;
 }
 
-std::string json_of(const std::vector<std::vector<Translation>>& translations, bool list) {
-  nlohmann::json object{{"translations", nlohmann::json::array()}};
-  if (list) object["n_best"] = nlohmann::json::array();
+void add_to_json(nlohmann::json& object, const Translations& translations, bool list) {
   for (const std::vector<Translation>& best : translations) {
-    object["translations"].push_back(best[0].text);
+    object["translations"].push_back(best.empty() ? "" : best[0].text);
     if (!list) continue;
     nlohmann::json all = nlohmann::json::array();
     for (const Translation& one : best) {
@@ -59,7 +59,28 @@ std::string json_of(const std::vector<std::vector<Translation>>& translations, b
     }
     object["n_best"].push_back(all);
   }
-  return object.dump() + "\n";
+}
+
+// The next lines, `most` at most; of those that are no text, which have no translation, only their
+// places.
+struct LineGroup {
+  std::vector<std::string> lines;
+  std::vector<size_t> at;  // of each
+  size_t size = 0;         // with those that are no text
+};
+LineGroup next_group(LineReader& in, size_t most, Unusable& unusable) {
+  LineGroup group;
+  while (group.size < most) {
+    auto line = in.next();
+    if (!line) break;
+    if (line->defect.empty()) {
+      group.lines.push_back(std::move(line->text)), group.at.push_back(group.size);
+    } else {
+      unusable.add(line->defect);
+    }
+    ++group.size;
+  }
+  return group;
 }
 
 }  // namespace
@@ -67,9 +88,26 @@ std::string json_of(const std::vector<std::vector<Translation>>& translations, b
 int run_translate(const TranslateArgs& args) {
   const Ensemble models(args.model);
   log_info("translating with " + models.weights());
-  const std::vector<std::string> lines = read_input(args.input);
-  const std::vector<std::vector<Translation>> translations = models.translate(lines, args.beam);
-  return print(args.json ? json_of(translations, args.list) : text_of(translations, args.list));
+  const File file = open_input(args.input);
+  const size_t most = isatty(fileno(file.get())) ? 1 : kGroup;
+  LineReader in(file.get(), args.input ? args.input->string() : "standard input");
+  Unusable unusable(args.strict);
+  nlohmann::json object{{"translations", nlohmann::json::array()}};
+  if (args.list) object["n_best"] = nlohmann::json::array();
+  int64_t count = 0;
+  while (true) {
+    const LineGroup group = next_group(in, most, unusable);
+    if (group.size == 0) break;
+    Translations all(group.size);
+    Translations translated;
+    if (!group.lines.empty()) translated = models.translate(group.lines, args.beam);
+    for (size_t i = 0; i < translated.size(); ++i) all[group.at[i]] = std::move(translated[i]);
+    args.json ? add_to_json(object, all, args.list) : void(print(text_of(all, args.list, count)));
+    count += int64_t(group.size);
+  }
+  if (args.json) print(object.dump() + "\n");
+  unusable.finish(count, "lines", "translated");
+  return kExitDone;
 }
 
 namespace {
@@ -85,6 +123,7 @@ struct TranslateFlags {
     add_beam(flags, args.beam);
     flags.add("--n-best", n_best, "print the N best of a line: ID ||| translation ||| score",
               {.type = "N"});
+    add_strict(flags, args.strict);
     add_json(flags, args.json);
   }
   Request read() {

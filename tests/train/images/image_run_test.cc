@@ -126,6 +126,14 @@ TEST_F(ImageRunTest, LearnsEvaluatesAndClassifies) {
   EXPECT_TRUE(says("letter.jpg: not a JPEG or PNG"));
   EXPECT_TRUE(says("none.png: cannot be opened"));
   EXPECT_TRUE(says("2 of 3 files"));
+  // Their names from a pipe.
+  std::ofstream(dir_ / "names") << "letter.jpg\nval/dull/grey.jpg\n\xff.jpg\nnone.png";
+  EXPECT_EQ(pal("classify --model run - < names", 2), text);
+  EXPECT_TRUE(says("standard input: line 3: invalid UTF-8"));
+  EXPECT_TRUE(says("3 of 4 files"));
+  const std::string piped = pal("classify --model run --json - < names", 2);
+  EXPECT_EQ(nlohmann::json::parse(piped)["images"].size(), 3u);
+  EXPECT_EQ(pal("classify --model run --strict - < names", 2), "");
   // The training images may be gone.
   fs::remove_all(dir_ / "train");
   pal("classify --model run val/dull/grey.jpg");

@@ -118,8 +118,17 @@ TEST_F(SpeechRun, TrainsResumesEvaluatesAndTranscribes) {
   done("transcribe --model whole " + a + " " + b);
   EXPECT_EQ(std::count(out_.begin(), out_.end(), '\n'), 2);
 
+  const std::string both = out_;
+
   std::ofstream(dir_ / "text.wav") << "nothing to hear";
   refused("transcribe --model whole text.wav", "text.wav: cannot be read as sound");
+  // Names from a pipe: the others are transcribed.
+  std::ofstream(dir_ / "names") << a << "\ntext.wav\n" << b << "\n";
+  refused("transcribe --model whole - < names", "1 of 3 files could not be transcribed");
+  EXPECT_EQ(out_, both);
+  refused("transcribe --model whole --json - < names", "text.wav: cannot be read as sound");
+  EXPECT_EQ(nlohmann::json::parse(out_)["transcripts"][2]["text"], transcripts[1]["text"]);
+  refused("transcribe --model whole --strict - < names", "pal: text.wav: cannot be read as sound");
   refused("transcribe --model whole none.wav", "none.wav: no such file");
   refused("transcribe --model nowhere " + a, "no such folder");
   refused("translate --model whole", "holds no translator");

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -69,11 +71,67 @@ class SavedRun : public testing::Test {
   const fs::path dir_ = folder_.path();
 };
 
+// Of a run in `dir` by a shell: what comes out of `command`, with $PAL for the program.
+std::string shell(const fs::path& dir, const std::string& command) {
+  const std::string all = "cd '" + dir.string() + "' && PAL='" PAL_BINARY "' && " + command;
+  EXPECT_EQ(std::system(all.c_str()), 0) << all;
+  return read_file(dir / "out");
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+// Lines that are no text have empty translations, are named and counted; all others have what they
+// have alone, also beyond the first group.
+TEST_F(SavedRun, goes_on_past_lines_that_are_no_text) {
+  constexpr int kEmpty = 2100;
+  std::string text = "go\nb\x80\n" + std::string(kEmpty, '\n') + "help\nc\x80\n";
+  file("lines", text);
+  const std::string good = translated("go\n"), other = translated("help\n");
+  ASSERT_NE(good, "\n");
+  const std::string out = shell(dir_, "$PAL translate --model . < lines > out 2> err; test $? = 2");
+  EXPECT_EQ(out, good + std::string(kEmpty + 1, '\n') + other + "\n");
+  const std::string said = read_file(dir_ / "err");
+  EXPECT_NE(said.find("standard input: line 2: invalid UTF-8"), std::string::npos) << said;
+  EXPECT_NE(said.find("standard input: line 2104: invalid UTF-8"), std::string::npos) << said;
+  EXPECT_NE(said.find("2 of 2104 lines could not be translated"), std::string::npos) << said;
+  // Numbered through, without those that have none.
+  const auto list =
+      split(shell(dir_, "$PAL translate --model . --n-best 1 < lines > out 2> err; test $? = 2"));
+  ASSERT_EQ(list.size(), size_t(kEmpty + 2));
+  EXPECT_EQ(list[1].find("2 ||| "), 0u) << list[1];
+  EXPECT_EQ(list.back().find("2102 ||| "), 0u) << list.back();
+  EXPECT_EQ(shell(dir_, "$PAL translate --model . --strict < lines > out 2> err; test $? = 2"), "");
+  EXPECT_NE(read_file(dir_ / "err").find("pal: standard input: line 2: invalid"),
+            std::string::npos);
+}
+
+// Of many, the first are named.
+TEST_F(SavedRun, names_the_first_of_many_that_are_no_text) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "\x80\n";
+  file("lines", text);
+  shell(dir_, "$PAL translate --model . < lines > out 2> err; test $? = 2");
+  const std::vector<std::string> said = split(read_file(dir_ / "err"));
+  EXPECT_EQ(
+      std::count_if(said.begin(), said.end(),
+                    [](const auto& line) { return line.find("invalid") != std::string::npos; }),
+      20);
+  EXPECT_NE(said.back().find("50 of 50 lines"), std::string::npos) << said.back();
+}
+
+// Who reads the translations may stop before all are there.
+TEST_F(SavedRun, ends_quietly_when_nobody_reads_on) {
+  const std::string out = shell(
+      dir_, "yes '' | head -100000 | ($PAL translate --model . 2> err; true) | head -2 > out");
+  EXPECT_EQ(out, "\n\n");
+  const std::vector<std::string> said = split(read_file(dir_ / "err"));
+  ASSERT_EQ(said.size(), 1u) << said[1];
+  EXPECT_EQ(said[0].find("translating with"), 0u);
 }
 
 TEST_F(SavedRun, translates_line_by_line) {
@@ -96,13 +154,12 @@ TEST_F(SavedRun, translates_line_by_line) {
 }
 
 TEST_F(SavedRun, refuses_what_it_cannot_read) {
-  const std::string invalid = error_of([&] {
-    translated(
-        "fine\nb\xFF"
-        "d\n");
-  });
+  const fs::path input = file("input.txt",
+                              "fine\nb\xFF"
+                              "d\n");
+  const std::string invalid =
+      error_of([&] { run_translate({.model = dir_, .input = input, .strict = true}); });
   EXPECT_NE(invalid.find("input.txt: line 2: invalid UTF-8"), std::string::npos);
-  testing::internal::GetCapturedStdout();  // the one that the error left open
   EXPECT_NE(error_of([&] {
               run_translate({dir_, dir_ / "none.txt", false});
             }).find("none.txt"),
