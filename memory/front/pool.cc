@@ -31,6 +31,9 @@ constexpr double kWorthBytes = 0.005, kWorthMs = 0.005;
 // Where segments are beaten by so much as they are counted, passes are not asked.
 constexpr double kFarBelow = 0.985;
 
+// Of the exact plans so many, from the least on, are tried with rounded maps.
+constexpr size_t kRoundedPlans = 8;
+
 // A plan that is not placed yet.
 struct Unplaced {
   CompileOptions options;
@@ -168,8 +171,12 @@ class Pool {
       add(one, "swap " + std::string(name_of(method)));
     }
   }
-  // Each format alone, and the smallest with what is made again on top.
+  // Each format alone, with what a technique makes again, and over some of the exact plans.
   void add_rounded() {
+    std::vector<FrontPoint> exact;
+    for (const Placed& each : placed_) exact.push_back(each.point);
+    exact = unbeaten(std::move(exact), &FrontPoint::step_ms, &FrontPoint::bytes);  // least last
+    const size_t every = exact.size() / kRoundedPlans + 1;
     CompileOptions one = plain_;
     one.encode = kBits;
     for (size_t i = 0; i < names(Dpr{}).size(); ++i) {
@@ -180,6 +187,13 @@ class Pool {
       for (const Recompute method : {Recompute::echo, Recompute::sqrt}) {
         one.recompute = method;
         add(one, std::string(to_string(method)) + ", " + name);
+      }
+      for (size_t k = 0; k < exact.size(); k += every) {
+        const FrontPoint& point = exact[exact.size() - 1 - k];
+        CompileOptions over = point.options;
+        over.encode = kBits, over.encode.dpr = one.encode.dpr;
+        over.place_effort = plain_.place_effort;
+        add(over, point.from + ", " + name);
       }
     }
   }

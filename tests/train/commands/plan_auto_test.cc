@@ -87,6 +87,30 @@ TEST_F(PlanAuto, BelowTheLeastItSaysSoBesideThatPlan) {
         std::string("train.batch_size: "), std::string("memory.allow: [")}) {
     EXPECT_NE(error_.find(part), std::string::npos) << part << " in " << error_;
   }
+  EXPECT_NE(error_.find("[reordered] would fit"), std::string::npos) << error_;
+  within(least - 1, {"--set", "memory.allow=[reordered]"});
+  EXPECT_EQ(code_, kExitDone) << error_;
+}
+
+// Where rounded maps would do, they do.
+TEST_F(PlanAuto, BelowTheLeastOfImagesRoundedMapsFit) {
+  std::ofstream(dir_ / "images.yaml")
+      << "model: {type: resnet, family: cifar, depth: 14, width: 8}\n"
+         "data: {synthetic: true, classes: 4, image_size: 16, crop: random_resized}\n"
+         "train: {batch_size: 32, steps: 4}\n"
+         "device: {threads: 1}\n";
+  const std::vector<std::string> images{"--config", (dir_ / "images.yaml").string()};
+  auto words = images;
+  words.emplace_back("--front");
+  const int64_t least = run_json(words)["points"][0]["bytes"];
+  words = images;
+  words.insert(words.end(), {"--budget", std::to_string(least - 1)});
+  run_json(words);
+  EXPECT_EQ(code_, kExitBudget);
+  EXPECT_NE(error_.find("[lossy] would fit"), std::string::npos) << error_;
+  words.insert(words.end(), {"--set", "memory.allow=[lossy]"});
+  EXPECT_LT(run_json(words)["bytes"]["total"].get<int64_t>(), least);
+  EXPECT_EQ(code_, kExitDone) << error_;
 }
 
 // A queue for the exchanges of several devices takes no more than the budget leaves.
