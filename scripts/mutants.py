@@ -10,7 +10,9 @@ The source is read as tokens, with no compiler. The house's layout tells operato
 binary operator stands between blanks, `*` of a pointer and `<` of a template do not. Where a guard
 does not compile (a constant expression, operands of two types), a change has its plain form only.
 """
+import bisect
 import collections
+import itertools
 import re
 
 # `begin`, `end` and `made`: the stretch and what replaces it. `wraps`: (begin, end, head, tail), what
@@ -319,7 +321,7 @@ def statements(source, i):
         last = source.after_block(i)
         begin, end = source.span(i, last)
         said = source.text[begin:end]
-        if said not in ("return {};", "return false;", "return 0;", "return true;") and not said[7:-1].isdigit():
+        if said[7:-1] not in ("{}", "true", "false", "nullptr", "std::nullopt") and not said[7:-1].isdigit():
             yield (i, "return", said, "return {};", begin, end, "return {};",
                    [(begin, end, "{ if (pal_change(#)) return {}; ", " }")])
     if word == "void":
@@ -367,25 +369,23 @@ def changes_of(file, text):
     """All changes of a file, in the order of its text."""
     source = Source(text)
     skip, constant = skipped(source), constant_expressions(source)
-    starts = [0] + [m.end() for m in re.finditer("\n", text)]
-    seen, line = collections.Counter(), 0
-    for i, token in enumerate(source.tokens):
-        while line < len(starts) and starts[line] <= token.begin:
-            line += 1
+    lines = text.split("\n")
+    starts = list(itertools.accumulate((len(line) + 1 for line in lines), initial=0))
+    seen = collections.Counter()
+    for i in range(len(source.tokens)):
         if i in skip:
             continue
         for kind in (conditions, statements, operators, constants, arguments):
             for at, what, before, after, begin, end, made, wraps in kind(source, i):
                 of = source.tokens[at].begin
-                row = text.count("\n", 0, of) + 1
-                said = text[starts[row - 1]:].split("\n", 1)[0].strip()
+                row = bisect.bisect_right(starts, of)
+                said = lines[row - 1].strip()
                 before, after = " ".join(before.split()), " ".join(after.split())
                 name = f"{file} | {said} | {before} -> {after}"
                 seen[name] += 1
                 if seen[name] > 1:
                     name += f" #{seen[name]}"
-                if i in constant:
-                    wraps = []
+                wraps = [] if i in constant else wraps
                 yield Change(file, row, of - starts[row - 1] + 1, what, before, after, begin, end, made, wraps, said, name)
 
 

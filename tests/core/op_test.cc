@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/prepare.h"
 
 namespace pal {
 namespace {
@@ -113,6 +114,37 @@ TEST(Op, AMisfitNamesTheOperator) {
   } catch (const ProgramError& error) {
     EXPECT_STREQ(error.what(), "[picky] does not fit");
   }
+}
+
+// Kernels are shared where operator, specs and attributes are the same; the device's own backend is
+// taken, and prepared once.
+TEST(KernelCache, PreparesOnceForEachDistinctNode) {
+  struct Count {
+    int64_t n = 0;
+    auto fields() const { return std::tuple{field("n", n)}; }
+  };
+  OpDef op{.name = "made_up", .formula = "", .infer = nullptr};
+  KernelCache cache(cpu_device(1));
+  const TensorSpec two{{2}}, three{{3}};
+  try {
+    cache.get(op, {}, {&two, 1}, Attrs());
+    FAIL();
+  } catch (const ProgramError& error) {
+    EXPECT_STREQ(error.what(), "[made_up] has no kernel for this device");
+  }
+  op.cpu.run = [](const KernelArgs&) {};
+  op.cpu.prepare = [](const Device&, SpecSpan in, SpecSpan out, const Attrs&) {
+    return Prepared{.workspace = 100 * int64_t(in.size()) + out[0].numel()};
+  };
+  const auto kernel = cache.get(op, {}, {&two, 1}, Count{1});
+  EXPECT_EQ(kernel->prepared.workspace, 2);
+  EXPECT_EQ(cache.get(op, {&two, 1}, {&three, 1}, Count{1})->prepared.workspace, 103);
+  EXPECT_EQ(cache.get(op, {}, {&two, 1}, Count{1}), kernel);
+  EXPECT_NE(cache.get(op, {}, {&two, 1}, Count{2}), kernel);
+  EXPECT_NE(cache.get(op, {}, {&three, 1}, Count{1}), kernel);
+  const OpDef other = op;
+  EXPECT_NE(cache.get(other, {}, {&two, 1}, Count{1}), kernel);
+  EXPECT_EQ(cache.size(), 5u);
 }
 
 }  // namespace
