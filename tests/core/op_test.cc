@@ -19,6 +19,13 @@ TEST(Op, CostIsItsBytesAndAFlopAnElement) {
   op.windows = [](SpecSpan, SpecSpan, const Attrs&) { return std::vector<Window>(); };
   EXPECT_EQ(cost_of(op, in, out, Attrs()).flops, 0);
   EXPECT_EQ(cost_of(op, in, out, Attrs()).bytes, 44);
+  op.windows = nullptr;
+  Program p;
+  Node node;
+  node.op = &op, node.in = {p.values.add({.spec = in[0]}), kNone},
+  node.out = {p.values.add({.spec = out[0]})};
+  EXPECT_EQ(cost_of(p, node).bytes, 24 + 12);
+  EXPECT_EQ(cost_of(p, node).flops, 6);
 }
 
 // Three operands a group, of which the first and the last are written.

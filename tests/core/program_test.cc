@@ -180,6 +180,8 @@ TEST(Permuted, RenumbersAndRefuses) {
             std::string::npos);
   EXPECT_THROW(permuted(p, {0, 0, 1}), ProgramError);
   EXPECT_THROW(permuted(p, {0, 1}), ProgramError);
+  EXPECT_THROW(permuted(p, {0, 1, 3}), ProgramError);
+  EXPECT_THROW(permuted(p, {0, 1, -2}), ProgramError);
 }
 
 // Everything of a node counts, and of values their specs.
