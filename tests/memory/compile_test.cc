@@ -207,6 +207,7 @@ TEST(Compile, ReportsItsPasses) {
   for (auto& pass : c.passes) names.push_back(pass.name);
   EXPECT_EQ(names,
             (std::vector<std::string>{"schedule", "fuse_updates", "layouts", "inplace", "place"}));
+  for (auto& pass : c.passes) EXPECT_GT(pass.seconds, 0) << pass.name;
   EXPECT_LT(c.passes[0].after_bytes, c.passes[0].before_bytes);
   EXPECT_LE(c.passes[3].after_bytes, c.passes[3].before_bytes);
   EXPECT_EQ(c.passes[3].note, "7 values in place, 0 windows");
