@@ -227,6 +227,9 @@ TEST(DividedWeights, OfCopiesIn16BitsTheCopiesAreGathered) {
   for (const bool bf16 : {false, true}) {
     const Program p = step_of({.layers = 2, .together = 1, .bf16 = bf16});
     EXPECT_FALSE(gathers_in(p).empty());
+    EXPECT_TRUE(has_divided_weights(p));
+    const ByValue<ValueId> second = second_gathers(p);
+    EXPECT_GT(std::count_if(second.begin(), second.end(), [](ValueId v) { return v != kNone; }), 0);
     for (const NodeId n : gathers_in(p)) {
       for (ValueId v : p.node(n).out) {
         EXPECT_EQ(p.value(v).spec.dtype, bf16 ? DType::bf16 : DType::f32);
