@@ -169,13 +169,19 @@ class Source:
 
 
 def skipped(source):
-    """Tokens in which nothing is changed: they only declare, or are checked by the compiler."""
+    """Tokens in which nothing is changed: they only declare, are checked by the compiler, or are what the
+    generic tests feed an operator."""
     out = set()
     for i, word in enumerate(source.words):
         if word in ("static_assert", "using", "typedef"):
             out.update(range(i, source.after_block(i)))
         elif word == "template" and i + 1 in source.match:
             out.update(range(i, source.match[i + 1] + 1))
+        elif word == "examples" and source.words[i - 1:i + 2] == [".", "examples", "="]:
+            j = i + 2
+            while source.words[j] not in (",", "}"):
+                j = source.match[j] + 1 if source.words[j] in "([{<" and j in source.match else j + 1
+            out.update(range(i, j))
     return out
 
 

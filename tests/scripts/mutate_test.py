@@ -58,6 +58,10 @@ class Changes(unittest.TestCase):
             for made in changed(text):
                 self.assertEqual(made.strip(), ";", text)
 
+    def test_keeps_off_the_examples_of_an_operator(self):
+        text = "const OpDef x_op{.name = \"x\", .examples = {{.operands = {example({3, 7})}}}, .arity = 2};\n"
+        self.assertEqual([(c.before, c.after) for c in mutants.changes_of("x.cc", text)], [("2", "3"), ("2", "1")])
+
     def test_every_change_changes(self):
         text = (ROOT / "core" / "verify.cc").read_text()
         all_changes = list(mutants.changes_of("core/verify.cc", text))
