@@ -94,9 +94,21 @@ TEST(Differentiate, WalksOnlyWhatTheLossAndTheWeightsShare) {
   EXPECT_FALSE(g[1]);
   EXPECT_EQ(count(b.program(), "tanh_grad"), 0);
   EXPECT_EQ(count(b.program(), "sigmoid_grad"), 0);
+  EXPECT_EQ(count(b.program(), "mul"), 2);  // one for w's gradient, none for frozen's
   for (NodeId n = forward; n < b.program().node_count(); ++n) {
     EXPECT_EQ(b.program().node(n).phase, Phase::backward);
   }
+}
+
+// A value between operators may be asked for; what is before it is not walked over.
+TEST(Differentiate, WalksNoFurtherThanWhatIsAskedFor) {
+  Builder b;
+  Val x = b.input("x", {{4}});
+  Val y = tanh(x);
+  auto g = differentiate(b, sum_all(sigmoid(y)), {y});
+  EXPECT_TRUE(g[0]);
+  EXPECT_EQ(count(b.program(), "sigmoid_grad"), 1);
+  EXPECT_EQ(count(b.program(), "tanh_grad"), 0);
 }
 
 TEST(Differentiate, StartsFromAnAccumulator) {

@@ -1,6 +1,8 @@
 // Programs as data: specs, attributes, recording, printing, permuting.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "core/builder.h"
 #include "core/error.h"
 #include "core/print.h"
@@ -86,13 +88,55 @@ TEST(Print, OneLineANode) {
 
 TEST(Print, GraphvizHasEveryNodeAndEdge) {
   Builder b;
-  const std::string dot = to_dot(small(b));
-  EXPECT_EQ(dot.find("digraph program {"), 0u);
-  EXPECT_NE(dot.find("n1 [fillcolor=\"#cfe2f3\", label=\"tanh\\nlayer/rnn t=3\"]"),
-            std::string::npos)
-      << dot;
-  EXPECT_NE(dot.find("v1 -> n0 [label=\"%1 f32[4,4]\"]"), std::string::npos) << dot;
-  EXPECT_NE(dot.find("n0 -> n1"), std::string::npos);
+  Program p = small(b);
+  p.node(2).waits = {0};
+  p.node(2).step = kNone;
+  p.node(2).scope = 0;
+  EXPECT_EQ(to_dot(p),
+            "digraph program {\n"
+            "  node [shape=box, style=filled, fontname=Helvetica];\n"
+            "  v0 [shape=ellipse, fillcolor=\"#eeeeee\", label=\"x\\nf32[2,4]\"];\n"
+            "  v1 [shape=ellipse, fillcolor=\"#ead1dc\", label=\"layer/w\\nf32[4,4]\"];\n"
+            "  n0 [fillcolor=\"#cfe2f3\", label=\"matmul\\nlayer/rnn t=3\"];\n"
+            "  v0 -> n0 [label=\"%0 f32[2,4]\"];\n"
+            "  v1 -> n0 [label=\"%1 f32[4,4]\"];\n"
+            "  n1 [fillcolor=\"#cfe2f3\", label=\"tanh\\nlayer/rnn t=3\"];\n"
+            "  n0 -> n1 [label=\"%2 f32[2,4]\"];\n"
+            "  n2 [fillcolor=\"#cfe2f3\", label=\"matmul\"];\n"
+            "  v0 -> n2 [label=\"%0 f32[2,4]\"];\n"
+            "  n1 -> n2 [label=\"%3 f32[2,4]\"];\n"
+            "  n0 -> n2 [style=dashed];\n"
+            "  n3 [fillcolor=\"#b6d7a8\", label=\"assign\\nlayer/rnn t=3\"];\n"
+            "  v1 -> n3 [label=\"%1 f32[4,4]\"];\n"
+            "  n2 -> n3 [label=\"%4 f32[4,4]\"];\n"
+            "}\n");
+}
+
+TEST(Print, AbsentOutputsQueuesWaitsAndStorages) {
+  Builder b;
+  Program p = small(b);
+  p.node(1).queue = 2;
+  p.node(1).waits = {0};
+  p.node(2).waits = {0, 1};
+  p.node(2).out = {kNone};
+  p.node(2).scope = 0;
+  p.node(2).step = kNone;
+  EXPECT_EQ(print_node(p, 1), "forward %3 = tanh(%2) : f32[2,4] on q2 after n0  # layer/rnn t=3");
+  EXPECT_EQ(print_node(p, 2),
+            "forward _ = matmul(%0, %3, _) ta=true tb=false dtype=f32 : _ after n0 after n1");
+  Storages storages;
+  storages.of = ByValue<StorageId>(p.values.size(), 7);
+  storages.offset = ByValue<int64_t>(p.values.size(), 0);
+  storages.offset[2] = 64;
+  EXPECT_EQ(print_node(p, 1, &storages),
+            "forward %3@7 = tanh(%2@7+64) : f32[2,4] on q2 after n0  # layer/rnn t=3");
+  p.node(0).out = {2, 3};
+  EXPECT_EQ(print_node(p, 0).find("forward %2, %3 = matmul("), 0u);
+  EXPECT_NE(print_node(p, 0).find(" : f32[2,4], f32[2,4]"), std::string::npos);
+  const std::string all = print(p, &storages);
+  EXPECT_NE(all.find("input %0@7 x : "), std::string::npos) << all;
+  EXPECT_NE(all.find("state %1@7 layer/w : f32[4,4] weight -> %5@7\n"), std::string::npos) << all;
+  EXPECT_NE(all.find("output %3@7 loss\n"), std::string::npos) << all;
 }
 
 TEST(Builder, StateIsOneSlotUnderItsName) {
@@ -136,66 +180,49 @@ TEST(Permuted, RenumbersAndRefuses) {
             std::string::npos);
   EXPECT_THROW(permuted(p, {0, 0, 1}), ProgramError);
   EXPECT_THROW(permuted(p, {0, 1}), ProgramError);
+  EXPECT_THROW(permuted(p, {0, 1, 3}), ProgramError);
+  EXPECT_THROW(permuted(p, {0, 1, -2}), ProgramError);
 }
 
-class VerifyTest : public testing::Test {
- protected:
-  VerifyTest() {
-    Builder b;
-    program_ = small(b);
-    verify(program_);
-  }
-  std::string fault() {
-    return message_of([&] { verify(program_); });
-  }
-  Program program_;
-};
-
-TEST_F(VerifyTest, AValueIsMadeOnce) {
-  program_.nodes[1].out = program_.nodes[0].out;
-  EXPECT_NE(fault().find("makes %2 again"), std::string::npos) << fault();
-}
-
-TEST_F(VerifyTest, SpecsAreWhatTheOperatorInfers) {
-  program_.value(3).spec.shape = {2, 5};
-  EXPECT_NE(fault().find("[tanh] %3 is f32[2,5], the operator makes f32[2,4]"), std::string::npos)
-      << fault();
-}
-
-TEST_F(VerifyTest, StateIsWrittenByUpdatesAfterItsReaders) {
-  program_.nodes.push_back(program_.nodes[1]);  // made a second product by w, too late
-  program_.nodes.back().op = program_.nodes[0].op;
-  program_.nodes.back().attrs = program_.nodes[0].attrs;
-  program_.nodes.back().in = {0, 1, kNone};
-  program_.values.push_back(program_.value(2));
-  program_.nodes.back().out = {ValueId(program_.values.size()) - 1};
-  program_.relink();
-  EXPECT_NE(fault().find("has read the old value"), std::string::npos) << fault();
-}
-
-TEST_F(VerifyTest, NoStateIsWrittenBeforeTheLossExists) {
-  program_ = permuted(program_, {0, 1, 2, 3});
-  Builder b(std::move(program_));
-  Val late = tanh({&b, 4});
-  b.program().outputs[0].value = late.id;
-  program_ = b.take();
-  EXPECT_NE(fault().find("before the loss exists"), std::string::npos) << fault();
-}
-
-TEST_F(VerifyTest, AWaitIsForAnEarlierNode) {
-  for (const NodeId late : {2, 0, -1}) {
-    program_.nodes[0].waits = {late};
-    EXPECT_NE(fault().find("which is not earlier"), std::string::npos) << late << fault();
+// Everything of a node counts, and of values their specs.
+TEST(SameStep, DiffersWithEachPartOfANode) {
+  Builder b;
+  const Program p = small(b);
+  EXPECT_TRUE(same_step(p, p));
+  const std::function<void(Program&)> faults[] = {
+      [](Program& q) { q.node(1).op = q.node(0).op; },
+      [](Program& q) { q.node(1).in[0] = 0; },
+      [](Program& q) { q.node(1).out[0] = kNone; },
+      [](Program& q) { q.node(1).phase = Phase::backward; },
+      [](Program& q) { q.node(1).queue = 1; },
+      [](Program& q) { q.node(1).waits = {0}; },
+      [](Program& q) { q.node(1).scope = 0; },
+      [](Program& q) { q.node(1).step = 2; },
+      [](Program& q) { q.node(0).attrs = q.node(2).attrs; },
+      [](Program& q) { q.value(5).spec.dtype = DType::bf16; },
+      [](Program& q) { q.nodes.push_back(q.node(3)); },
+      [](Program& q) { q.values.push_back(q.value(5)); },
+  };
+  for (const auto& fault : faults) {
+    Program q = p;
+    fault(q);
+    EXPECT_FALSE(same_step(p, q)) << &fault - faults;
+    EXPECT_FALSE(same_step(q, p)) << &fault - faults;
   }
 }
 
-TEST_F(VerifyTest, WhatAnotherQueueMakesIsWaitedFor) {
-  program_.nodes[1].queue = 1;
-  EXPECT_NE(fault().find("without waiting for node 0 on queue 0"), std::string::npos) << fault();
-  program_.nodes[1].waits = {0};
-  EXPECT_NE(fault().find("without waiting for node 1 on queue 1"), std::string::npos) << fault();
-  program_.nodes[2].waits = {1};
-  EXPECT_EQ(fault(), "");
+TEST(Readers, EachNodeOnceAndInOrder) {
+  Builder b;
+  Val x = b.input("x", {{2}}), y = b.input("y", {{2}});
+  add(x, x);
+  Val z = tanh(x);
+  add(z, x);
+  const Program p = b.take();
+  const Readers readers(p);
+  EXPECT_EQ((std::vector<NodeId>(readers[x.id].begin(), readers[x.id].end())),
+            (std::vector<NodeId>{0, 1, 2}));
+  EXPECT_TRUE(readers[y.id].empty());
+  EXPECT_EQ(readers[z.id].size(), 1u);
 }
 
 }  // namespace

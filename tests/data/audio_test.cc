@@ -110,6 +110,14 @@ TEST_F(AudioTest, RefusesWhatIsCutShort) {
   }
 }
 
+TEST_F(AudioTest, SaysHowMuchIsMissing) {
+  const std::string path = tone("long.wav", 8000, 1, SF_FORMAT_WAV | SF_FORMAT_PCM_16, 40'000);
+  ASSERT_EQ(fs::file_size(path), 80'044u);
+  fs::resize_file(path, 70'000);
+  const std::string what = error_of(path);
+  EXPECT_NE(what.find("is cut short: 70000 bytes of the 80044"), std::string::npos) << what;
+}
+
 TEST_F(AudioTest, RefusesWhatIsNoNumber) {
   const std::string path = tone("nan.wav", 8000, 1, SF_FORMAT_WAV | SF_FORMAT_FLOAT, 100);
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);

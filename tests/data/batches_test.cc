@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "data/speech_batches.h"
 
 namespace pal {
 namespace {
@@ -273,6 +274,31 @@ TEST(EncodedText, EncodesBothSides) {
   EXPECT_TRUE(text.source(1).empty());
   EXPECT_EQ(ids(text.target(1)), (std::vector<int32_t>{6, 5}));
   EXPECT_EQ(text.lengths()[0].target, 3);
+}
+
+TEST(Ladder, TheReportIsOneLine) {
+  const LadderReport report{
+      .pairs = 6, .dropped_long = 2, .dropped_empty = 1, .batches = 3, .tokens = 75, .cells = 100};
+  EXPECT_EQ(report.print(), "6 pairs in 3 batches, 25.0 % padding; left out: 2 too long, 1 empty");
+  EXPECT_EQ(LadderReport{}.print(),
+            "0 pairs in 0 batches, 0.0 % padding; left out: 0 too long, 0 empty");
+}
+
+// At nine tenths of its tempo an utterance is longer by a ninth, and rounding adds frames.
+TEST(SpeechLengths, HaveRoomForASlowerTempo) {
+  Utterance said;
+  said.frames = 90, said.labels = {1, 2, 3};
+  Utterance silent;
+  silent.frames = 95;
+  const std::vector<Utterance> both = {said, silent};
+  const std::vector<PairLength> plain = speech_lengths(both, false);
+  const std::vector<PairLength> slow = speech_lengths(both, true);
+  EXPECT_EQ(plain[0].source, 90);
+  EXPECT_EQ(plain[0].target, 4);
+  EXPECT_EQ(plain[1].target, 2);
+  EXPECT_EQ(slow[0].source, 102);
+  EXPECT_EQ(slow[1].source, 107);
+  EXPECT_EQ(slow[0].target, 4);
 }
 
 }  // namespace

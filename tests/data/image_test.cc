@@ -118,6 +118,16 @@ TEST(Image, RefusesWhatIsNone) {
   EXPECT_NE(error_of(huge), "");
 }
 
+// 0.299 red, 0.587 green and 0.114 blue, in parts of 256; grey is the same in three.
+TEST(Image, ColoursAndGreyBecomeEachOther) {
+  const Image colours{1, 4, 3, {255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 31}};
+  const Image grey = with_channels(colours, 1);
+  EXPECT_EQ(grey.pixels, (std::vector<uint8_t>{77, 149, 29, 18}));
+  EXPECT_EQ(with_channels(grey, 1).pixels, grey.pixels);
+  EXPECT_EQ(with_channels(grey, 3).pixels,
+            (std::vector<uint8_t>{77, 77, 77, 149, 149, 149, 29, 29, 29, 18, 18, 18}));
+}
+
 TEST(Resample, IsPillowsBilinear) {
   const Image image = read_image(kFolder + "colour.png", 3);
   for (const auto& each : golden()["resized"]) {

@@ -25,6 +25,7 @@ TEST(Tokenizer, SplitsPunctuationOff) {
       {"It cost $1,000.5 (50%).", "It cost $ 1,000.5 ( 50 % ) ."},
       {"Tom's dog doesn't bite; they've said so.", "Tom 's dog doesn 't bite ; they 've said so ."},
       {"Tom’s", "Tom ’s"},
+      {"WE'LL see", "WE 'LL see"},
       {"o'clock l'eau", "o'clock l'eau"},
       {"'quoted' \"words\"", "' quoted ' \" words \""},
       {"a well-known 24/7 AT&T user_name me@home", "a well-known 24/7 AT&T user_name me@home"},

@@ -117,6 +117,23 @@ TEST(FuseUpdates, AdjacentOnesBecomeOneNode) {
   EXPECT_EQ(note, "nothing to fuse") << "early updates stand alone";
 }
 
+TEST(FuseUpdates, BelongToWhatAllOfThemBelongTo) {
+  for (const bool apart : {false, true}) {
+    Program p = layers(3, false);
+    p.scopes = {"", "layer0", "layer1"};
+    int updates = 0;
+    for (Node& node : p.nodes) {
+      if (!node.op->writes_state) continue;
+      node.scope = apart && updates == 2 ? 2 : 1;
+      node.step = apart && updates == 1 ? 5 : 4;
+      ++updates;
+    }
+    const Node& fused = fuse_updates(p).value().nodes.back();
+    EXPECT_EQ(fused.scope, apart ? 0 : 1);
+    EXPECT_EQ(fused.step, apart ? int32_t(kNone) : 4);
+  }
+}
+
 TEST(FuseUpdates, NotAcrossADependency) {
   Builder b;
   Val x = b.input("x0", {Shape{8}});
@@ -207,6 +224,7 @@ TEST(Compile, ReportsItsPasses) {
   for (auto& pass : c.passes) names.push_back(pass.name);
   EXPECT_EQ(names,
             (std::vector<std::string>{"schedule", "fuse_updates", "layouts", "inplace", "place"}));
+  for (auto& pass : c.passes) EXPECT_GT(pass.seconds, 0) << pass.name;
   EXPECT_LT(c.passes[0].after_bytes, c.passes[0].before_bytes);
   EXPECT_LE(c.passes[3].after_bytes, c.passes[3].before_bytes);
   EXPECT_EQ(c.passes[3].note, "7 values in place, 0 windows");

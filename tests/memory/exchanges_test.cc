@@ -162,6 +162,7 @@ TEST(Exchanges, AQueueIsKeptForAGainAndWhereItsPlanFits) {
     return plan;
   });
   EXPECT_GT(placed, 1) << "others are tried";
+  EXPECT_GT(step.passes.back().seconds, 0);
   EXPECT_EQ(queue_count(step.program), 1);
 }
 

@@ -170,6 +170,27 @@ TEST(Runner, ChromeTraceIsJson) {
   std::remove(path.c_str());
 }
 
+// The compute queue has all of the device's threads, any other one.
+TEST(Runner, AKernelIsToldItsQueueAndItsWorkers) {
+  const OpDef told{.name = "told",
+                   .formula = "the queue and its workers",
+                   .infer = [](SpecSpan, const Attrs&) { return Specs{{{2}}}; },
+                   .cpu = {.run = [](const KernelArgs& a) {
+                     a.output(0)[0] = float(a.queue.id);
+                     a.output(0)[1] = float(a.queue.workers);
+                   }}};
+  Builder b;
+  Val x = b.input("x", {{1}});
+  b.output("first", b.emit(told, {x}, Attrs())[0]);
+  b.output("second", b.emit(told, {x}, Attrs())[0]);
+  Program p = b.take();
+  p.node(1).queue = 2;
+  Planned planned(std::move(p), 3);
+  planned.run();
+  EXPECT_EQ(planned.floats("first"), (std::vector<float>{0, 3}));
+  EXPECT_EQ(planned.floats("second"), (std::vector<float>{2, 1}));
+}
+
 // Later nodes are not run, nobody waits for ever, and the error arrives on the caller's thread.
 TEST(Runner, ErrorsOnEveryQueueSurface) {
   for (QueueId queue : {QueueId(0), QueueId(1)}) {

@@ -201,7 +201,7 @@ TEST(DividedWeights, KeepBitsAndOrderUnderAllPasses) {
 // A node that is run again reads what was gathered again: no whole outlives the forward phase for
 // its sake, and the bytes that recomputation saves are saved.
 TEST(DividedWeights, ClonesReadTheSecondGather) {
-  int clones = 0;
+  int clones = 0, again = 0;
   for (const Recompute recompute : {Recompute::mirror, Recompute::sqrt, Recompute::echo}) {
     for (const int64_t together : {int64_t(1), int64_t(4000)}) {
       const Program p =
@@ -211,6 +211,7 @@ TEST(DividedWeights, ClonesReadTheSecondGather) {
       options.recompute = recompute, options.recompute_options.heavy = 1e9;
       const Compiled c = compile(p, cache, StateLayout(p), options);
       const ByValue<ValueId> second = second_gathers(c.program);
+      for (ValueId v : second) again += v != kNone;
       for (const Node& node : c.program.nodes) {
         if (node.phase == Phase::forward) continue;
         clones += node.phase == Phase::recompute;
@@ -219,6 +220,22 @@ TEST(DividedWeights, ClonesReadTheSecondGather) {
     }
   }
   EXPECT_GT(clones, 0);
+  EXPECT_GT(again, 0);
+}
+
+TEST(DividedWeights, OfCopiesIn16BitsTheCopiesAreGathered) {
+  for (const bool bf16 : {false, true}) {
+    const Program p = step_of({.layers = 2, .together = 1, .bf16 = bf16});
+    EXPECT_FALSE(gathers_in(p).empty());
+    EXPECT_TRUE(has_divided_weights(p));
+    const ByValue<ValueId> second = second_gathers(p);
+    EXPECT_GT(std::count_if(second.begin(), second.end(), [](ValueId v) { return v != kNone; }), 0);
+    for (const NodeId n : gathers_in(p)) {
+      for (ValueId v : p.node(n).out) {
+        EXPECT_EQ(p.value(v).spec.dtype, bf16 ? DType::bf16 : DType::f32);
+      }
+    }
+  }
 }
 
 TEST(DividedWeights, RefuseWeightsThatAreWritten) {

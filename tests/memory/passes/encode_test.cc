@@ -143,6 +143,17 @@ TEST(Encode, SaysWhyNothingIsEncoded) {
             "would be no lower, so all stay as they are");
 }
 
+TEST(Encode, DescribesFormsToTheByte) {
+  Builder b;
+  Val y = tanh(b.input("x", {{64}}));
+  const Program p = b.take();
+  Forms forms(p.values.size());
+  EXPECT_EQ(describe(p, forms), "no feature map is eligible");
+  forms[y.id].dpr = Dpr::fp8;
+  EXPECT_EQ(describe(p, forms),
+            "0 values kept as bits, 1 rounded, 0 sparse: 64 B instead of 256 B");
+}
+
 // Under all that a plan may do, on networks of real operators.
 TEST(EncodeProperty, ExactFormsKeepBitsAndNoFormCostsBytes) {
   int lower = 0, encoded = 0, decoded = 0;

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "core/order.h"
 #include "core/verify.h"
+#include "memory/plan/report.h"
+#include "memory/storages/lifetimes.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -26,6 +29,31 @@ TEST(Plan, StateFirstThenInputsTwiceThenTheRest) {
   EXPECT_GE(at(a), plan.device().transients_begin());
   EXPECT_EQ(plan.device().bytes, plan.device().transients_begin() + 3 * 128) << "a, c, scratch";
   EXPECT_EQ(plan.device().lower_bound, plan.device().bytes);
+}
+
+// Each moment is in one column, which shows the highest of its moments; there are no more columns
+// than moments.
+TEST(Plan, ATimelineHasThePeakInAnyNumberOfColumns) {
+  Ready r(random_program(7, {.nodes = 12, .states = 2}));
+  const ByStorage<Lifetime> lifetimes = lifetimes_of(r.program, r.storages);
+  const std::vector<Held> held = held_values(r.program, r.storages, lifetimes);
+  const Peak peak = peak_of(r.storages, lifetimes);
+  const size_t moments = 2 * r.program.nodes.size();
+  for (const size_t columns : {size_t(1), size_t(5), moments, moments + 10}) {
+    const Timeline timeline = timeline_of(r.program, r.storages, held, columns);
+    EXPECT_EQ(timeline.moments, int64_t(moments));
+    ASSERT_EQ(timeline.columns.size(), std::min(columns, moments));
+    int64_t highest = 0;
+    for (size_t c = 0; c < timeline.columns.size(); ++c) {
+      const Timeline::Column& column = timeline.columns[c];
+      const int64_t sum = std::accumulate(column.by_role.begin(), column.by_role.end(), int64_t(0));
+      EXPECT_EQ(sum, column.bytes);
+      EXPECT_GE(column.moment, int64_t(c * moments / timeline.columns.size()));
+      EXPECT_LT(column.moment, int64_t((c + 1) * moments / timeline.columns.size()));
+      highest = std::max(highest, column.bytes);
+    }
+    EXPECT_EQ(highest, peak.bytes) << columns;
+  }
 }
 
 TEST(Plan, ProgramsShareAStateLayout) {

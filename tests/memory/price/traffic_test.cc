@@ -51,6 +51,8 @@ TEST(Traffic, CountsCopiesAndWaits) {
   EXPECT_NEAR(traffic.stall_ms, traffic.copy_ms, 1e-9);
   EXPECT_NEAR(traffic.overlap(), 0, 1e-6);
   EXPECT_TRUE(traffic.any());
+  EXPECT_TRUE(has_copies(step));
+  EXPECT_FALSE(has_copies(p));
   // Without copies there is nothing to say.
   const Storages plain = assign_storages(p);
   EXPECT_FALSE(traffic_of(p, plain, predict(p, card, &plain)).any());

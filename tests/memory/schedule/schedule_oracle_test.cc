@@ -359,6 +359,12 @@ TEST(ExactSchedule, IsTheBestOfAllOrdersInPlace) {
     const int64_t exact = peak_in_order(schedule(p, Schedule::exact), {});
     plain += graph.plain;
     ASSERT_EQ(exact, least) << "seed " << seed;
+    // From the recorded order, which is no good one, by the search alone.
+    std::vector<NodeId> order;
+    for (NodeId n : p.nodes.ids()) order.push_back(n);
+    const ExactOrder found = exact_order(graph, order, 100'000);
+    ASSERT_TRUE(found.proved) << "seed " << seed;
+    ASSERT_EQ(peak_in_order(permuted(p, found.order), {}), least) << "seed " << seed;
     better += exact < recorded;
     in_place += least < by_trying(p, kNotInPlace);
   }

@@ -201,6 +201,9 @@ TEST(SwapProperty, PlannedIsNeverSlowerThanTheBaselines) {
         const Result ours = result_of(*out, card);
         EXPECT_LE(ours.bytes, baseline.bytes) << seed;
         EXPECT_LE(ours.ms, baseline.ms) << seed;
+        const double bound =
+            link_bound_ms(p, {.budget = baseline.bytes, .device = card, .workspace = workspace});
+        EXPECT_GE(ours.ms, bound * 0.9999) << seed;
         ++compared;
       }
       // Without a budget nothing may cost time.
@@ -213,6 +216,23 @@ TEST(SwapProperty, PlannedIsNeverSlowerThanTheBaselines) {
     }
   }
   EXPECT_GT(compared, 30);
+}
+
+// Where there is room nothing crosses; where the link is all, what is over crosses it twice.
+TEST(Swap, TheLinksBoundIsTheTimeOfWhatIsOver) {
+  const Program p = network(3);
+  const ByNode<int64_t> workspace(p.nodes.size(), 0);
+  const DeviceProfile slow = small_card(1e6);
+  const Result plain = result_of(p, slow);
+  const auto bound = [&](int64_t budget) {
+    return link_bound_ms(p, {.budget = budget, .device = slow, .workspace = workspace});
+  };
+  EXPECT_DOUBLE_EQ(bound(plain.bytes), plain.ms);
+  EXPECT_DOUBLE_EQ(bound(2 * plain.bytes), plain.ms);
+  const double twice = 2 * double(plain.bytes / 2) / (1e-3 * slow.link * slow.link_efficiency);
+  ASSERT_GT(twice, 1000 * plain.ms);
+  EXPECT_GE(bound(plain.bytes - plain.bytes / 2), twice);
+  EXPECT_LE(bound(plain.bytes - plain.bytes / 2), twice + plain.ms);
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ TEST(SwapTrips, AUnitHasTheGapsOfItsViewsToo) {
     for (ValueId v : unit.copied) EXPECT_NE(v, p.outputs[0].value);
   }
   EXPECT_TRUE(swap_units(p, kEdge * kEdge * 4 + 64).empty());
+  EXPECT_EQ(swap_units(p, kEdge * kEdge * 4).size(), swap_units(p, 5).size());
 }
 
 // Two halves of one storage, made far apart: it is idle in between, but half of it is not there
