@@ -31,7 +31,7 @@ void check(const Config& config) {
   if (chooses_plan(config.memory)) {
     refuse(
         "with a budget the plan is chosen as the run begins (memory.auto); leave the budget out, "
-        "or set memory.auto to off and name the passes");
+        "or set memory.auto to false and name the passes");
   }
   if (*config.memory.manager != Manager::fixed) {
     refuse("a manager decides while the step runs; set memory.manager to static");
