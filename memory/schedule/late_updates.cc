@@ -17,9 +17,10 @@ namespace {
 class Postponed {
  public:
   Postponed(const Program& program, int64_t limit, const ByNode<int64_t>& workspace,
-            const StorageOptions& options)
+            const StorageOptions& options, bool sums)
       : p_(program),
         limit_(limit),
+        sums_(sums),
         storages_(assign_storages(program, workspace, options)),
         place_(program.nodes.size()),
         awaited_(program.nodes.size(), kNone) {
@@ -60,7 +61,9 @@ class Postponed {
   }
 
  private:
-  static bool can_wait(const Node& node) { return takes_groups(*node.op) && node.waits.empty(); }
+  bool can_wait(const Node& node) const {
+    return takes_groups(*node.op) && node.waits.empty() && (sums_ || node.op->writes_state);
+  }
 
   // The place that nodes like it move to: that of all updates, or of its operator. kNone: none yet.
   NodeId& group_of(NodeId n) {
@@ -137,6 +140,7 @@ class Postponed {
 
   const Program& p_;
   const int64_t limit_;
+  const bool sums_;
   const Storages storages_;
   ByNode<NodeId> place_;    // where it runs: right before the node that is there
   ByNode<NodeId> awaited_;  // the first place of what depends on it
@@ -150,9 +154,9 @@ class Postponed {
 
 std::optional<Program> late_updates(const Program& program, int64_t limit,
                                     const ByNode<int64_t>& workspace, const StorageOptions& options,
-                                    std::string* note) {
+                                    std::string* note, bool sums) {
   int moved = 0;
-  const std::vector<NodeId> order = Postponed(program, limit, workspace, options).run(moved);
+  const std::vector<NodeId> order = Postponed(program, limit, workspace, options, sums).run(moved);
   if (moved == 0) return {};
   if (note) *note = std::to_string(moved) + " updates wait for others";
   return permuted(program, order);
