@@ -181,6 +181,8 @@ Cost cost_of(const Program& program, const Node& node);
 Reads reads_of(const OpDef& op, int operand, const Attrs& attrs);
 // The values of a program that have many zeros, as far as their makers tell.
 ByValue<char> values_with_zeros(const Program& program);
+// Whether nodes of it may be made one, of all their groups: none exchanges anything.
+inline bool takes_groups(const OpDef& op) { return op.arity > 0 && !op.collective; }
 // The place of an operand in its group.
 int place_in_group(const OpDef& op, size_t operand);
 // The pairs that may share bytes in a node with this number of operands: those of every group.

@@ -44,7 +44,9 @@ Made postpone_updates(const Program& p, Context context, std::string* note) {
   int64_t most = peak_bytes(p, context.workspace, storages);
   const bool falls = options.swap.method != Swap::none || options.dynamic.manager != Manager::fixed;
   if (falls) most = std::min(most, options.budget.value_or(0));
-  return late_updates(p, most - most / kRoom, context.workspace, storages, note);
+  const bool card =
+      context.cache.device().accelerator || (options.profile && options.profile->link > 0);
+  return late_updates(p, most - most / kRoom, context.workspace, storages, note, card);
 }
 
 // Bits by the kernel that makes the value.

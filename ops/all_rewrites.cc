@@ -4,6 +4,7 @@
 #include "ops/convolution/max_pool.h"
 #include "ops/elementwise/dropout.h"
 #include "ops/norms/batch_norm.h"
+#include "ops/norms/layer_norm.h"
 #include "ops/products/matmul_relu.h"
 #include "ops/recurrent/gru.h"
 #include "ops/recurrent/lstm.h"
@@ -13,10 +14,11 @@ namespace pal {
 
 std::span<const Rewrite* const> all_rewrites() {
   static const Rewrite* const rewrites[] = {
-      &batch_norm_in_parts,      &batch_norm_apply_rewrite, &clip_bits_rewrite,
-      &dropout_rewrite,          &gru_replay_rewrite,       &lstm_replay_rewrite,
-      &matmul_relu_rewrite,      &matmul_relu_grad_rewrite, &max_pool_relu_rewrite,
-      &mlp_score_replay_rewrite, &relu_bits_rewrite,
+      &batch_norm_in_parts,      &batch_norm_apply_rewrite,    &clip_bits_rewrite,
+      &dropout_rewrite,          &dropout_add_rewrite,         &gru_replay_rewrite,
+      &lstm_replay_rewrite,      &layer_norm_grad_add_rewrite, &matmul_relu_rewrite,
+      &matmul_relu_grad_rewrite, &max_pool_relu_rewrite,       &mlp_score_replay_rewrite,
+      &relu_bits_rewrite,
   };
   return rewrites;
 }

@@ -75,7 +75,7 @@ class Shares {
     for (NodeId n : parts_.nodes.ids()) {
       out_.once[n] = std::min(pricer.ms(parts_.node(n)), pricer.ms_of_bits(parts_.node(n)));
       out_.again[n] = pricer.ms_of_clone(parts_.node(n));
-      if (options_.fuse_updates && parts_.node(n).op->writes_state) part_of_updates(n);
+      if (options_.fuse_updates && takes_groups(*parts_.node(n).op)) part_of_updates(n);
     }
     wholes();
     look_in(parts_);

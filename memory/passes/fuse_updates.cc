@@ -1,4 +1,4 @@
-// Runs of equal updates become one node of many groups.
+// Runs of equal updates, and of sums of squares, become one node of many groups.
 #include "memory/passes/fuse_updates.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Run {
     for (ValueId v : present(node.in)) {
       if (written.contains(v)) return false;
     }
-    for (size_t i = 0; i < node.out.size(); ++i) {
+    for (size_t i = 0; node.op->writes_state && i < node.out.size(); ++i) {
       if (node.out[i] != kNone && read.contains(node.in[written_operand(*node.op, int(i))])) {
         return false;
       }
@@ -39,14 +39,10 @@ struct Run {
     for (size_t i = 0; i < node.out.size(); ++i) {
       if (node.out[i] == kNone) continue;
       written.insert(node.out[i]);
-      written.insert(node.in[written_operand(*node.op, int(i))]);
+      if (node.op->writes_state) written.insert(node.in[written_operand(*node.op, int(i))]);
     }
   }
 };
-
-bool can_batch(const Node& node) {
-  return node.op->writes_state && node.op->arity && !node.op->collective;
-}
 
 Node fused(const Program& p, const std::vector<NodeId>& run) {
   Node out = p.node(run.front());
@@ -68,7 +64,7 @@ std::optional<Program> fuse_updates(const Program& program, std::string* note) {
   int before = 0, after = 0;
   for (NodeId n = 0; n < program.node_count();) {
     Run run;
-    if (!can_batch(program.node(n))) {
+    if (!takes_groups(*program.node(n).op)) {
       out.keep(n++);
       continue;
     }
@@ -84,7 +80,7 @@ std::optional<Program> fuse_updates(const Program& program, std::string* note) {
   }
   if (note) {
     *note = before == 0 ? "nothing to fuse"
-                        : std::to_string(before) + " updates fused into " + std::to_string(after);
+                        : std::to_string(before) + " nodes fused into " + std::to_string(after);
   }
   if (before == 0) return {};
   return out.finish();

@@ -36,9 +36,12 @@ struct DeviceProfile {
   double link_both = 0;  // bytes/s of both directions together; 0: each has all of `link`
   int64_t capacity = 0;  // bytes, all of them
   double launch = 0;     // seconds that a node costs beyond its work
-  double units = 1;      // streaming multiprocessors, cores: what shares a node out
-  double tile = 4096;    // elements of a product's result that one unit makes at a time
-  double piece = 2048;   // likewise of nodes that are no products
+  // Seconds that a kernel of a GPU costs beyond its work, in a recorded step and when it is started
+  // alone; 0: launch's.
+  double graph_kernel = 0, stream_kernel = 0;
+  double units = 1;     // streaming multiprocessors, cores: what shares a node out
+  double tile = 4096;   // elements of a product's result that one unit makes at a time
+  double piece = 2048;  // likewise of nodes that are no products
   // Where `units` are a processor's threads: rates of one of them (0: its part of what all do), and
   // the seconds it costs to share a node out.
   double thread_f32 = 0, thread_vector = 0, thread_memory = 0, thread_cache = 0;

@@ -1,7 +1,8 @@
-// From the last update back: each joins the place of those after it, or begins the next place.
+// From the last one back: each joins the place of those after it, or begins the next place.
 #include "memory/schedule/late_updates.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,9 +17,10 @@ namespace {
 class Postponed {
  public:
   Postponed(const Program& program, int64_t limit, const ByNode<int64_t>& workspace,
-            const StorageOptions& options)
+            const StorageOptions& options, bool sums)
       : p_(program),
         limit_(limit),
+        sums_(sums),
         storages_(assign_storages(program, workspace, options)),
         place_(program.nodes.size()),
         awaited_(program.nodes.size(), kNone) {
@@ -35,9 +37,10 @@ class Postponed {
   std::vector<NodeId> run(int& moved) {
     const ByNode<std::vector<NodeId>> before = dependencies_of(p_);
     for (NodeId n = p_.node_count(); n-- > 0;) {
-      if (is_update(p_.node(n)) && !is_awaited_before(n)) {
-        if (!fits(n)) group_ = n, members_.push_back({});
-        place_[n] = group_, members_.back().push_back(n);
+      if (can_wait(p_.node(n)) && !is_awaited_before(n)) {
+        NodeId& group = group_of(n);
+        if (group == kNone || !fits(n, group)) group = n;
+        place_[n] = group, members_[group].push_back(n);
       }
       for (const NodeId d : before[n]) {
         if (awaited_[d] == kNone || place_[n] < awaited_[d]) awaited_[d] = place_[n];
@@ -45,12 +48,10 @@ class Postponed {
       moved += place_[n] != n;
     }
     std::vector<NodeId> order;
-    size_t next = members_.size();  // the first place is the last in the list
     for (NodeId n : p_.nodes.ids()) {
       if (place_[n] != n) continue;
-      if (next > 0 && members_[next - 1].front() == n) {
-        --next;
-        const std::vector<NodeId> together = by_kind(std::move(members_[next]), before);
+      if (const auto here = members_.find(n); here != members_.end()) {
+        const std::vector<NodeId> together = by_kind(std::move(here->second), before);
         order.insert(order.end(), together.begin(), together.end());
       } else {
         order.push_back(n);
@@ -60,24 +61,30 @@ class Postponed {
   }
 
  private:
-  static bool is_update(const Node& node) {
-    return node.op->writes_state && node.op->arity && !node.op->collective && node.waits.empty();
+  bool can_wait(const Node& node) const {
+    return takes_groups(*node.op) && node.waits.empty() && (sums_ || node.op->writes_state);
+  }
+
+  // The place that nodes like it move to: that of all updates, or of its operator. kNone: none yet.
+  NodeId& group_of(NodeId n) {
+    const OpDef* const op = p_.node(n).op;
+    return groups_.emplace(op->writes_state ? nullptr : op, kNone).first->second;
   }
 
   // Whether something that depends on it runs before the place of those after it.
-  bool is_awaited_before(NodeId n) const {
-    return group_ != kNone && awaited_[n] != kNone && awaited_[n] < group_;
+  bool is_awaited_before(NodeId n) {
+    const NodeId group = group_of(n);
+    return group != kNone && awaited_[n] != kNone && awaited_[n] < group;
   }
 
   // Whether there are the bytes for it to wait for those after it; if so, they are taken.
-  bool fits(NodeId n) {
-    if (group_ == kNone) return false;
+  bool fits(NodeId n, NodeId group) {
     std::vector<StorageId> held;  // until then
     for (ValueId v : present(p_.node(n).in)) {
       const StorageId s = storages_.of[v];
       const Storage& storage = storages_[s];
       if (!storage.is_transient() || storage.output || storage.space != Space::device) continue;
-      if (last_[s] < group_ && std::find(held.begin(), held.end(), s) == held.end()) {
+      if (last_[s] < group && std::find(held.begin(), held.end(), s) == held.end()) {
         held.push_back(s);
       }
     }
@@ -87,14 +94,14 @@ class Postponed {
     std::sort(from.begin(), from.end());
     for (size_t i = 0; i < from.size(); ++i) {
       bytes += from[i].second;
-      const NodeId until = i + 1 < from.size() ? from[i + 1].first : group_;
+      const NodeId until = i + 1 < from.size() ? from[i + 1].first : group;
       for (NodeId m = from[i].first + 1; m <= until; ++m) {
         if (alive_[m] + bytes > limit_) return false;
       }
     }
     for (const StorageId s : held) {
-      for (NodeId m = last_[s] + 1; m <= group_; ++m) alive_[m] += footprint(storages_[s]);
-      last_[s] = group_;
+      for (NodeId m = last_[s] + 1; m <= group; ++m) alive_[m] += footprint(storages_[s]);
+      last_[s] = group;
     }
     return true;
   }
@@ -133,22 +140,23 @@ class Postponed {
 
   const Program& p_;
   const int64_t limit_;
+  const bool sums_;
   const Storages storages_;
   ByNode<NodeId> place_;    // where it runs: right before the node that is there
   ByNode<NodeId> awaited_;  // the first place of what depends on it
   std::vector<int64_t> alive_;
   ByStorage<NodeId> last_;  // that touches it
-  NodeId group_ = kNone;    // the place that updates move to
-  std::vector<std::vector<NodeId>> members_;
+  std::map<const OpDef*, NodeId> groups_;
+  std::map<NodeId, std::vector<NodeId>> members_;  // by place, its own node first
 };
 
 }  // namespace
 
 std::optional<Program> late_updates(const Program& program, int64_t limit,
                                     const ByNode<int64_t>& workspace, const StorageOptions& options,
-                                    std::string* note) {
+                                    std::string* note, bool sums) {
   int moved = 0;
-  const std::vector<NodeId> order = Postponed(program, limit, workspace, options).run(moved);
+  const std::vector<NodeId> order = Postponed(program, limit, workspace, options, sums).run(moved);
   if (moved == 0) return {};
   if (note) *note = std::to_string(moved) + " updates wait for others";
   return permuted(program, order);

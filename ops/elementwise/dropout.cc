@@ -1,11 +1,13 @@
 // dropout_mask: m_i = [u_i >= p] / (1 - p).      dropout_apply: y = x m, dx = dy m.
-// dropout: y = x m with m drawn on the spot, dx = dropout(dy).
+// dropout: y = x m with m drawn on the spot, dx = dropout(dy).   dropout_add: a + dropout(x).
 #include "ops/elementwise/dropout.h"
 
 #include <cstring>
 
 #include "core/gradient.h"
 #include "core/scalars.h"
+#include "ops/elementwise/add.h"
+#include "ops/kernels/float_types.h"
 #include "ops/kernels/operands.h"
 #include "ops/kernels/tiles.h"
 #include "ops/kernels/vectors.h"
@@ -76,20 +78,27 @@ void run_mask(const KernelArgs& a) {
   });
 }
 
+// Operand 2, where there is one, is added to what dropout alone would have left, rounded to its
+// type.
 void run_dropout(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutAttrs>();
   const RandomKey key = as_scalars(a.in[1]).key(uint32_t(attrs.stream));
   const DType type = a.out_spec[0].dtype;
   parallel_chunks(a.queue, a.out_spec[0].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
     const DropoutApply apply(attrs.p);
-    alignas(64) float factors[kTile], buffer[2][kTile];
+    alignas(64) float factors[kTile], buffer[3][kTile];
     for (int64_t i = begin; i < end; i += kTile) {
       const int64_t n = std::min(kTile, end - i);
       dropout_factors(key, i, n, attrs.p, factors);
       const float* x = load_tile(a.in[0], type, i, n, buffer[0]);
+      const float* sum = a.in.size() > 2 ? load_tile(a.in[2], type, i, n, buffer[2]) : nullptr;
       float* y = tile_to_fill(a.out[0], type, i, buffer[1]);
+      if (sum) {
+        for (int64_t j = 0; j < n; ++j) y[j] = sum[j] + as_stored(type, apply(x[j], factors[j]));
+      } else {
 #pragma omp simd
-      for (int64_t j = 0; j < n; ++j) y[j] = apply(x[j], factors[j]);
+        for (int64_t j = 0; j < n; ++j) y[j] = apply(x[j], factors[j]);
+      }
       if (type != DType::f32) store_tile(a.out[0], type, i, n, y);
     }
   });
@@ -128,7 +137,26 @@ std::vector<FusedPattern> patterns(SpecSpan, const Attrs& attrs) {
   return out;
 }
 
+// A sum with it, on either side.
+std::vector<FusedPattern> sum_patterns(SpecSpan in, const Attrs& attrs) {
+  std::vector<FusedPattern> out;
+  for (const bool first : {false, true}) {
+    Builder b;
+    const Val x = b.input("x", in[0]), scalars = b.input("scalars", in[1]);
+    const Val sum = b.input("a", in[0]), y = b.emit1(dropout_op, {x, scalars}, attrs);
+    const Val z = first ? add(y, sum) : add(sum, y);
+    out.push_back(
+        {.program = b.take(), .in = {x.id, scalars.id, sum.id}, .out = {z.id}, .attrs = attrs});
+  }
+  return out;
+}
+
 }  // namespace
+
+const Rewrite dropout_add_rewrite{.op = &dropout_add_op,
+                                  .anchor = &dropout_op,
+                                  .when = Rewrite::When::always,
+                                  .patterns = sum_patterns};
 
 const Rewrite dropout_rewrite{.op = &dropout_op, .anchor = &dropout_mask_op, .patterns = patterns};
 
@@ -212,6 +240,31 @@ const OpDef dropout_op{
                  {.operands = {example({5, 13}, DType::bf16), random_scalars_example()},
                   .attrs = DropoutAttrs{0.5f, 2}},
                  {.operands = {example({33, 1031}), random_scalars_example()},
+                  .attrs = DropoutAttrs{0.5f, 3}}},
+};
+
+const OpDef dropout_add_op{
+    .name = "dropout_add",
+    .formula = "a + (x / (1 - p) if uniform >= p else 0)",
+    .infer = [](SpecSpan in, const Attrs& attrs) -> Specs {
+      require_probability(attrs.as<DropoutAttrs>().p);
+      require_operands(in, 3, 3);
+      require_scalars(in[1]);
+      require(in[2] == in[0], in[0], ", ", in[2], ": want x and a alike");
+      return infer_like_first(in.first(1), 1);
+    },
+    .shares = {{0, 0}, {0, 2}},
+    .cost = [](SpecSpan in, SpecSpan out, const Attrs&) -> Cost {
+      return {16.0 * double(out[0].numel()), double(2 * in[0].bytes() + out[0].bytes())};
+    },
+    .cpu = {.run = run_dropout},
+    .cuda = &dropout_add_cuda,
+    .examples = {{.operands = {example({3, 7}), random_scalars_example(), example({3, 7})},
+                  .attrs = DropoutAttrs{0.3f, 1}},
+                 {.operands = {example({5, 13}, DType::bf16), random_scalars_example(),
+                               example({5, 13}, DType::bf16)},
+                  .attrs = DropoutAttrs{0.3f, 2}},
+                 {.operands = {example({33, 1031}), random_scalars_example(), example({33, 1031})},
                   .attrs = DropoutAttrs{0.5f, 3}}},
 };
 

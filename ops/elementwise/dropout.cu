@@ -37,6 +37,23 @@ __global__ void dropout_kernel(Operands<1> a, const StepScalars* scalars, uint32
   for (int k = 0; k < kGroup; ++k) x[k] = apply(x[k], factor[k]);
   store8(a.out, i, n, x);
 }
+// a[0] is dropped out, then rounded to its type, and a[1] added.
+__global__ void dropout_add_kernel(Operands<2> a, const StepScalars* scalars, uint32_t stream,
+                                   float p) {
+  const int64_t i = thread_number() * kGroup;
+  if (i >= a.n) return;
+  const int n = group_size(i, a.n);
+  const DropoutApply apply(p);
+  float factor[kGroup], x[kGroup], sum[kGroup];
+  factors8(scalars->key(stream), i, p, factor);
+  load8(a.in[0], i, n, x);
+  load8(a.in[1], i, n, sum);
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    sum[k] = sum[k] + as_stored(a.out.type, apply(x[k], factor[k]));
+  }
+  store8(a.out, i, n, sum);
+}
 void run_dropout_mask(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutMaskAttrs>();
   const int64_t size = a.out_spec[0].numel();
@@ -52,8 +69,18 @@ void run_dropout(const KernelArgs& a) {
          a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
 }
 
+void run_dropout_add(const KernelArgs& a) {
+  auto& attrs = a.attrs.as<DropoutAttrs>();
+  const Operands<2> operands{.in = {stored(a.in[0], a.in_spec[0]), stored(a.in[2], a.in_spec[2])},
+                             .out = stored(a.out[0], a.out_spec[0]),
+                             .n = a.out_spec[0].numel()};
+  launch(dropout_add_kernel, grid_of_groups(groups_of(operands.n)), a, operands,
+         a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
+}
+
 }  // namespace
 
+const Backend dropout_add_cuda{.run = run_dropout_add};
 const Backend dropout_apply_cuda{.run = run_map<2, DropoutApply>};
 const Backend dropout_cuda{.run = run_dropout};
 const Backend dropout_mask_cuda{.run = run_dropout_mask};

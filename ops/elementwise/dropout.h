@@ -11,9 +11,10 @@
 
 namespace pal {
 
-extern const OpDef dropout_apply_op, dropout_mask_op, dropout_op;
-extern const Rewrite dropout_rewrite;
-[[gnu::weak]] extern const Backend dropout_apply_cuda, dropout_mask_cuda, dropout_cuda;
+extern const OpDef dropout_apply_op, dropout_mask_op, dropout_op, dropout_add_op;
+extern const Rewrite dropout_rewrite, dropout_add_rewrite;
+[[gnu::weak]] extern const Backend dropout_apply_cuda, dropout_mask_cuda, dropout_cuda,
+    dropout_add_cuda;
 
 struct DropoutMaskAttrs {
   Shape shape;

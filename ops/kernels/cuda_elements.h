@@ -147,17 +147,17 @@ inline Grid grid_of_groups(int64_t groups, const char* file = __builtin_FILE(),
   return {blocks_of(groups, kThreads), file, line};
 }
 
-// A thread's eight elements in rows of `width`: their row, the first one's column and place among
-// all, and how many they are; none: there is nothing to do.
+// A thread's elements in rows of `width`, `per` of them (eight at most): their row, the first one's
+// column and place among all, and how many they are; none: there is nothing to do.
 struct RowGroup {
   int64_t row, column, at;
   int n;
 };
-__device__ inline RowGroup row_group(int64_t rows, int64_t width) {
-  const int64_t g = thread_number(), per_row = (width + kGroup - 1) / kGroup;
+__device__ inline RowGroup row_group(int64_t rows, int64_t width, int per = kGroup) {
+  const int64_t g = thread_number(), per_row = (width + per - 1) / per;
   if (g >= rows * per_row) return {0, 0, 0, 0};
-  const int64_t row = divide(g, per_row), column = (g - row * per_row) * kGroup;
-  return {row, column, row * width + column, group_size(column, width)};
+  const int64_t row = divide(g, per_row), column = (g - row * per_row) * per;
+  return {row, column, row * width + column, width - column < per ? int(width - column) : per};
 }
 
 template <int N> struct Operands {

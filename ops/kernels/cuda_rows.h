@@ -76,11 +76,61 @@ __global__ void sum_rows_kernel(Stored to, const T* x, int64_t rows, int64_t wid
   store1(to, chunk * width + c, sum);
 }
 
-// Columns of (chunks, width) partial sums, rows `stride` apart, added up in order onto so_far.
+// Columns of partial sums, one a chunk, rows `stride` apart, added up in order onto so_far.
+struct PartialSums {
+  Stored to;  // no data: nothing is to be added up
+  const float* partial;
+  Stored so_far;
+};
+struct TwoPartialSums {
+  PartialSums of[2];
+};
+constexpr int kBroughtChunks = 64;  // that a block holds at a time
+
+// A block has 32 columns. All of its warps bring partial sums, the first one adds them up.
+__global__ inline void sum_partials_kernel(TwoPartialSums sums, int64_t chunks, int64_t width,
+                                           int64_t stride) {
+  float* brought = shared_memory<float>();
+  const unsigned across = unsigned((width + kWarp - 1) / kWarp);
+  // Field by field: a whole one that is picked would be laid on a stack.
+  const bool first_of_two = blockIdx.x < across;
+  const auto picked = [&](const Stored& one, const Stored& other) {
+    return Stored{.data = first_of_two ? one.data : other.data,
+                  .type = first_of_two ? one.type : other.type};
+  };
+  const Stored to = picked(sums.of[0].to, sums.of[1].to);
+  const Stored so_far = picked(sums.of[0].so_far, sums.of[1].so_far);
+  const float* partial = first_of_two ? sums.of[0].partial : sums.of[1].partial;
+  const int64_t c = int64_t(blockIdx.x % across) * kWarp + lane_number();
+  float sum = 0;
+  for (int64_t first = 0; first < chunks; first += kBroughtChunks) {
+    const int n = chunks - first < kBroughtChunks ? int(chunks - first) : kBroughtChunks;
+#pragma unroll
+    for (int i = 0; i < kBroughtChunks; i += kThreads / kWarp) {
+      const int chunk = i + warp_number();
+      const bool there = chunk < n && c < width;
+      brought[chunk * kWarp + lane_number()] = there ? partial[(first + chunk) * stride + c] : 0;
+    }
+    __syncthreads();
+    if (warp_number() == 0) {
+      for (int i = 0; i < n; ++i) sum += brought[i * kWarp + lane_number()];
+    }
+    __syncthreads();
+  }
+  if (warp_number() || c >= width) return;
+  if (so_far.data) sum = load1(so_far, c) + sum;
+  store1(to, c, sum);
+}
+inline void sum_partials(const KernelArgs& a, const PartialSums& one, const PartialSums& other,
+                         int64_t chunks, int64_t width, int64_t stride) {
+  const TwoPartialSums both{{one.to.data ? one : other, other}};
+  const int64_t how_many = (one.to.data != nullptr) + (other.to.data != nullptr);
+  launch(sum_partials_kernel, {blocks_of(width, kWarp) * how_many}, kThreads,
+         kBroughtChunks * kWarp * sizeof(float), stream_of(a), both, chunks, width, stride);
+}
 inline void sum_partials(const KernelArgs& a, const Stored& to, const float* partial,
                          int64_t chunks, int64_t width, int64_t stride, const Stored& so_far) {
-  launch(sum_rows_kernel<float>, {blocks_of(width, kColumnThreads)}, kColumnThreads, a, to, partial,
-         chunks, width, stride, chunks, so_far);
+  sum_partials(a, {to, partial, so_far}, {}, chunks, width, stride);
 }
 
 // tree_sum of ops/kernels/rows.h by a block of kTreeLanes threads, which all call it; the result is

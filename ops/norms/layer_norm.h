@@ -1,11 +1,13 @@
 // Layer normalisation over the last axis.
 #pragma once
 #include "core/op.h"
+#include "core/rewrite.h"
 #include "core/val.h"
 
 namespace pal {
 
-extern const OpDef layer_norm_grad_op, layer_norm_op;
+extern const OpDef layer_norm_grad_op, layer_norm_grad_add_op, layer_norm_op;
+extern const Rewrite layer_norm_grad_add_rewrite;
 [[gnu::weak]] extern const Backend layer_norm_grad_cuda, layer_norm_cuda;
 
 struct LayerNormAttrs {

@@ -1,4 +1,4 @@
-// What the kernels of recurrent cells share: eight columns of a row a thread, and gates that lie
+// What the kernels of recurrent cells share: some columns of a row a thread, and gates that lie
 // side by side in a row.
 #pragma once
 #include "ops/kernels/cuda_elements.h"
@@ -7,6 +7,10 @@
 namespace pal {
 
 constexpr int kCellThreads = 128;  // the gradient has many values to hold
+// A thread has eight columns, or fewer where there would not be so many threads (512 for each of
+// 132 processors) that wait for memory at once.
+constexpr int64_t kWaitingThreads = 1 << 16;
+constexpr int kFewestColumns = 2;
 
 // A cell's operands and outputs: states (rows, width), or gates of such side by side. What is
 // absent or unread has no data.
@@ -14,6 +18,7 @@ struct CellTensors {
   Stored in[9], out[3];
   int64_t rows, width;
   const int32_t* lengths;  // null: no sequence ends
+  int per = kGroup;        // columns of a thread
 
   // `state`: one of the operands (rows, width), whose type all have.
   CellTensors(const KernelArgs& a, size_t state, const int32_t* row_lengths = nullptr)
@@ -21,14 +26,16 @@ struct CellTensors {
     const TensorSpec& spec = a.in_spec[state];
     for (size_t k = 0; k < a.in.size(); ++k) in[k] = stored(input_if_present(a, k), spec, width);
     for (size_t k = 0; k < a.out.size(); ++k) out[k] = stored(a.out[k], spec, width);
+    while (per > kFewestColumns && rows * width < kWaitingThreads * per) per /= 2;
   }
+  __device__ RowGroup group() const { return row_group(rows, width, per); }
   __device__ bool ended(const RowGroup& p, int64_t t) const {
     return lengths && t >= lengths[p.row];
   }
 };
 inline Grid grid_of(const CellTensors& cell, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) {
-  return {blocks_of(cell.rows * groups_of(cell.width), kCellThreads), file, line};
+  return {blocks_of(cell.rows * blocks_of(cell.width, cell.per), kCellThreads), file, line};
 }
 
 // The groups of N gates, side by side in rows of N * width.

@@ -1,4 +1,4 @@
-// The GRU cell and its gradients: eight columns of a row a thread, with the CPU's functors.
+// The GRU cell and its gradients: some columns of a row a thread, with the CPU's functors.
 #include "ops/recurrent/cuda_cells.h"
 #include "ops/recurrent/gru.h"
 
@@ -8,7 +8,7 @@ namespace {
 // x, y, h_prev, lengths -> h, gates, y_n
 __global__ void gru_cell_kernel(CellTensors a, GruAttrs attrs) {
   const Stored &h_out = a.out[0], &gates = a.out[1], &y_n = a.out[2];
-  const RowGroup p = row_group(a.rows, a.width);
+  const RowGroup p = a.group();
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup];
   load_gates(a.in[0], p, a.width, x);
@@ -47,7 +47,7 @@ __device__ void store_gradients(const CellTensors& a, const RowGroup& p, float (
 
 // gates, y_n, h_prev, dh, lengths, sum
 __global__ void gru_cell_grad_kernel(CellTensors a, GruAttrs attrs) {
-  const RowGroup p = row_group(a.rows, a.width);
+  const RowGroup p = a.group();
   if (p.n == 0) return;
   float x[3][kGroup], y_n[kGroup], dh[kGroup], sum[kGroup];  // x: the gates, then dx
   load8(a.in[3], p.at, p.n, dh);
@@ -80,7 +80,7 @@ void run_gru_grad(const KernelArgs& a) {
 // Operands as GruReplay has them.
 __global__ void gru_cell_replay_grad_kernel(CellTensors a) {
   using R = GruReplay;
-  const RowGroup p = row_group(a.rows, a.width);
+  const RowGroup p = a.group();
   if (p.n == 0) return;
   float x[3][kGroup], y[3][kGroup], h[kGroup], dh[kGroup], sum[kGroup];
   if (a.in[R::kX].data) {

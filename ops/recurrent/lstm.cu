@@ -1,4 +1,4 @@
-// The LSTM cell and its gradients: eight columns of a row a thread, with the CPU's functors.
+// The LSTM cell and its gradients: some columns of a row a thread, with the CPU's functors.
 #include "ops/recurrent/cuda_cells.h"
 #include "ops/recurrent/lstm.h"
 
@@ -8,7 +8,7 @@ namespace {
 // gates, c_prev, h_prev, lengths -> h, c
 __global__ void lstm_cell_kernel(CellTensors a, LstmAttrs attrs) {
   const Stored &gates = a.in[0], &c_prev = a.in[1], &h_prev = a.in[2];
-  const RowGroup p = row_group(a.rows, a.width);
+  const RowGroup p = a.group();
   if (p.n == 0) return;
   float h[kGroup], c[kGroup];
   load8(c_prev, p.at, p.n, c);
@@ -35,7 +35,7 @@ void run_lstm(const KernelArgs& a) {
 // gates, c_prev, dh, dc, lengths, sum -> dgates, dc_prev, dh_prev
 __global__ void lstm_cell_grad_kernel(CellTensors a, LstmAttrs attrs) {
   const Stored &gates = a.in[0], &dgates = a.out[0], &dc_prev = a.out[1], &dh_prev = a.out[2];
-  const RowGroup p = row_group(a.rows, a.width);
+  const RowGroup p = a.group();
   if (p.n == 0) return;
   float x[4][kGroup], dh[kGroup], dc[kGroup], sum[kGroup];
   load_or_zero(a.in[2], p, dh);
@@ -71,7 +71,7 @@ void run_lstm_grad(const KernelArgs& a) {
 // Operands and outputs as LstmReplay has them.
 __global__ void lstm_cell_replay_grad_kernel(CellTensors a) {
   using R = LstmReplay;
-  const RowGroup p = row_group(a.rows, a.width);
+  const RowGroup p = a.group();
   if (p.n == 0) return;
   const bool has_gates = a.in[R::kGates].data, has_c = a.in[R::kC].data, has_dc = a.in[R::kDc].data;
   float x[4][kGroup], c_prev[kGroup], dh[kGroup], c[kGroup], dc[kGroup];

@@ -23,22 +23,30 @@ void finish_sum(const KernelArgs& a, const P* partial, int64_t count, const floa
 constexpr int kTilesPerChunk = int(kElementGrain / kTile);  // a warp each
 constexpr int kProductThreads = kTilesPerChunk * kWarp;
 
-// partial[chunk] = the tiles' sums of x y, added up in double. Of a single chunk the result itself.
+// The sum of x y over the chunk that begins with element `chunk`: the tiles' sums, added up in
+// double. By the block, whose shared memory `sums` is; the result is thread 0's.
 template <class T>
-__launch_bounds__(kProductThreads) __global__
-    void products_kernel(double* partial, const T* x, const T* y, int64_t size, float* out,
-                         const float* old) {
-  float* sums = shared_memory<float>();
-  const int64_t chunk = int64_t(blockIdx.x) * kElementGrain;
+__device__ double chunk_sum(const T* x, const T* y, int64_t chunk, int64_t size, float* sums) {
   const int64_t begin = chunk + warp_number() * kTile;
   const int64_t n = size - begin < kTile ? size - begin : kTile;
   const float sum =
       warp_row_sum(n, [&](int64_t i) { return load(x, begin + i) * load(y, begin + i); });
   if (lane_number() == 0) sums[warp_number()] = sum;
   __syncthreads();
-  if (threadIdx.x) return;
   double total = 0;
+  if (threadIdx.x) return total;
   for (int t = 0; t < kTilesPerChunk && chunk + t * kTile < size; ++t) total += double(sums[t]);
+  return total;
+}
+
+// partial[chunk] = its sum. Of a single chunk the result itself.
+template <class T>
+__launch_bounds__(kProductThreads) __global__
+    void products_kernel(double* partial, const T* x, const T* y, int64_t size, float* out,
+                         const float* old) {
+  const double total =
+      chunk_sum(x, y, int64_t(blockIdx.x) * kElementGrain, size, shared_memory<float>());
+  if (threadIdx.x) return;
   if (gridDim.x > 1)
     partial[blockIdx.x] = total;
   else

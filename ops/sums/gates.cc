@@ -1,9 +1,11 @@
-// sum_of_squares: sum_i g_i^2.
+// sum_of_squares: sum_i g_i^2, of one tensor or of many at once.
 // encodings_fit: a gate of the counts of sparse encodings. gate_and: both gates.
 // clip_norm_gate (Pascanu et al. 2013): norm = sqrt(sum of partials) / loss_scale; the gradients'
 // scale, and whether updates are applied. A gradient's sum of squares may be taken as soon as it is
 // there, so no gradient lives longer for the norm.
 #include "ops/sums/gates.h"
+
+#include <algorithm>
 
 #include "core/builder.h"
 #include "core/scalars.h"
@@ -13,6 +15,20 @@
 
 namespace pal {
 namespace {
+
+void run_squares(const KernelArgs& a) {
+  for (size_t k = 0; k < a.in.size(); ++k) {
+    if (a.out[k]) sum_products(a, k, k, nullptr, a.output(k));
+  }
+}
+Prepared prepare_squares(const Device& device, SpecSpan in, SpecSpan out, const Attrs& attrs) {
+  Prepared most;
+  for (size_t k = 0; k < in.size(); ++k) {
+    const Prepared one = prepare_products(device, in.subspan(k, 1), out.subspan(k, 1), attrs);
+    most.workspace = std::max(most.workspace, one.workspace);
+  }
+  return most;
+}
 
 // scalars, loss, partials...
 void run_gate(const KernelArgs& a) {
@@ -52,14 +68,19 @@ const OpDef sum_of_squares_op{
     .name = "sum_of_squares",
     .formula = "sum_i g_i^2",
     .infer = [](SpecSpan in, const Attrs&) -> Specs {
-      require(in.size() == 1 && is_float(in[0].dtype), "takes one float tensor");
-      return {{Shape{1}}};
+      for (const TensorSpec& g : in) require(is_float(g.dtype), g, ": want floats");
+      require(!in.empty(), "takes one float tensor or several");
+      return Specs(in.size(), {Shape{1}});
     },
+    .arity = 1,
     .cost = [](SpecSpan in, SpecSpan, const Attrs&) -> Cost {
-      return {2.0 * double(in[0].numel()), double(in[0].bytes())};
+      Cost cost;
+      for (const TensorSpec& g : in) {
+        cost.flops += 2.0 * double(g.numel()), cost.bytes += double(g.bytes());
+      }
+      return cost;
     },
-    .cpu = {.run = [](const KernelArgs& a) { sum_products(a, 0, 0, nullptr); },
-            .prepare = prepare_products},
+    .cpu = {.run = run_squares, .prepare = prepare_squares},
     .cuda = &sum_of_squares_cuda,
     .examples = {{.operands = {example({3, 7})}},
                  {.operands = {example({5, 13}, DType::bf16)}},

@@ -52,7 +52,9 @@ const OpDef inner_product_op{
       return {2.0 * double(in[0].numel()), double(in[0].bytes() + in[1].bytes())};
     },
     .cpu = {.run =
-                [](const KernelArgs& a) { sum_products(a, 0, 1, input_if_present<float>(a, 2)); },
+                [](const KernelArgs& a) {
+                  sum_products(a, 0, 1, input_if_present<float>(a, 2), a.output(0));
+                },
             .prepare = prepare_products},
     .cuda = &inner_product_cuda,
     .examples = {{.operands = {example({3, 7}), example({3, 7}), example({1})}},

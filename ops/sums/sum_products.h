@@ -10,8 +10,8 @@ inline Prepared prepare_products(const Device&, SpecSpan in, SpecSpan, const Att
   return {.workspace = chunks * int64_t(sizeof(double))};
 }
 
-// Output 0 = the sum of operand x times operand y, which may be one, (+ old).
-inline void sum_products(const KernelArgs& a, size_t x, size_t y, const float* old) {
+// *out = the sum of operand x times operand y, which may be one, (+ old).
+inline void sum_products(const KernelArgs& a, size_t x, size_t y, const float* old, float* out) {
   const DType type = a.in_spec[x].dtype;
   double* partial = reinterpret_cast<double*>(a.workspace);
   parallel_chunks(a.queue, a.in_spec[x].numel(), kElementGrain, [&](int64_t begin, int64_t end) {
@@ -26,7 +26,7 @@ inline void sum_products(const KernelArgs& a, size_t x, size_t y, const float* o
   });
   const int64_t chunks = (a.in_spec[x].numel() + kElementGrain - 1) / kElementGrain;
   const double total = tree_sum(chunks, [&](int64_t i) { return partial[i]; });
-  *a.output(0) = float(total) + (old ? *old : 0.0f);
+  *out = float(total) + (old ? *old : 0.0f);
 }
 
 }  // namespace pal

@@ -22,8 +22,10 @@ void run_embedding(const KernelArgs& a) {
                   RowOfId{a.input<int32_t>(1), a.in_spec[0].shape[0]});
 }
 
-constexpr int64_t kSortedChunk = 2048;  // keys that a block sorts
-constexpr uint64_t kNone64 = ~0ull;     // a position that adds nothing, and the filling up to 2^k
+constexpr int64_t kSortedChunk = 4096;  // keys that a block sorts
+constexpr int kSortThreads = 512;
+constexpr int kAhead = 8;            // rows that are brought at once
+constexpr uint64_t kNone64 = ~0ull;  // a position that adds nothing, and the filling up to 2^k
 
 int64_t padded(int64_t n) {
   int64_t p = 2;
@@ -58,7 +60,7 @@ __global__ void sort_chunk_kernel(uint64_t* keys, int64_t chunk, int64_t first, 
   for (int64_t k = first; k <= last; k *= 2) {
     for (int64_t j = k / 2 < chunk ? k / 2 : chunk / 2; j > 0; j /= 2) {
       for (int64_t pair = threadIdx.x; pair < chunk / 2; pair += blockDim.x) {
-        const int64_t i = pair / j * 2 * j + pair % j;
+        const int64_t i = 2 * pair - (pair & (j - 1));  // j is a power of two
         compare_exchange(mine, i, j, base + i, k);
       }
       __syncthreads();
@@ -70,12 +72,13 @@ __global__ void sort_chunk_kernel(uint64_t* keys, int64_t chunk, int64_t first, 
 __global__ void sort_step_kernel(uint64_t* keys, int64_t pairs, int64_t j, int64_t k) {
   const int64_t pair = thread_number();
   if (pair >= pairs) return;
-  const int64_t i = pair / j * 2 * j + pair % j;
+  const int64_t i = 2 * pair - (pair & (j - 1));
   compare_exchange(keys, i, j, i, k);
 }
 
-// A block for every place in the sorted order; that of an id's first adds up all of its rows. Every
-// sum is rounded to T, as the CPU's is.
+// A block for every place in the sorted order; that of an id's first adds up all of its rows, one
+// after the other. Every sum is rounded to T, as the CPU's is. A frequent word has many rows: some
+// are on their way at any time.
 template <class T>
 __global__ void add_rows_kernel(T* table, Stored dy, const uint64_t* keys, int64_t count,
                                 int64_t width) {
@@ -85,8 +88,23 @@ __global__ void add_rows_kernel(T* table, Stored dy, const uint64_t* keys, int64
   if (key == kNone64 || (first > 0 && uint32_t(keys[first - 1] >> 32) == id)) return;
   for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
     T sum = table[id * width + c];
-    for (int64_t p = first; p < count && uint32_t(keys[p] >> 32) == id && keys[p] != kNone64; ++p) {
-      sum = from_float<T>(to_float(sum) + load1(dy, int64_t(uint32_t(keys[p])) * width + c));
+    int n = kAhead;  // of the next rows so many are the id's
+    for (int64_t p = first; n == kAhead; p += kAhead) {
+      uint64_t next[kAhead];
+      float row[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) next[k] = p + k < count ? keys[p + k] : kNone64;
+      n = 0;
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        const bool same = uint32_t(next[k] >> 32) == id;  // which no key of nothing has
+        row[k] = same ? load1(dy, int64_t(uint32_t(next[k])) * width + c) : 0;
+        n += same;
+      }
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        if (k < n) sum = from_float<T>(to_float(sum) + row[k]);
+      }
     }
     table[id * width + c] = sum;
   }
@@ -105,14 +123,14 @@ void run_embedding_grad(const KernelArgs& a) {
   const cudaStream_t stream = stream_of(a);
   launch(keys_kernel, {blocks_of(size, kThreads)}, kThreads, 0, stream, keys, size,
          a.input<int32_t>(1), count, rows, padding);
-  launch(sort_chunk_kernel, {size / chunk}, kThreads, shared, stream, keys, chunk, int64_t(2),
+  launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, chunk, int64_t(2),
          chunk);
   for (int64_t k = 2 * chunk; k <= size; k *= 2) {
     for (int64_t j = k / 2; j >= chunk; j /= 2) {
       launch(sort_step_kernel, {blocks_of(size / 2, kThreads)}, kThreads, 0, stream, keys, size / 2,
              j, k);
     }
-    launch(sort_chunk_kernel, {size / chunk}, kThreads, shared, stream, keys, chunk, k, k);
+    launch(sort_chunk_kernel, {size / chunk}, kSortThreads, shared, stream, keys, chunk, k, k);
   }
   if (const void* sum = input_if_present(a, 2)) {
     copy_async(a, a.out[0], sum, a.out_spec[0].bytes());

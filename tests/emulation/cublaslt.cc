@@ -13,6 +13,7 @@
 
 #include "core/cuda/libraries.h"
 #include "ops/kernels/element_types.h"
+#include "tests/emulation/counting.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/memory.h"
 
@@ -85,6 +86,19 @@ float through_epilogue(const EmulatedProduct& p, cudaDataType type, float value,
   if (!p.masks()) return value;
   const int64_t bit = i + j * p.aux_leading;
   return pal::load_bit(p.aux, pal::emulation::settings().masks_as_told ? bit : bit ^ 7) ? value : 0;
+}
+
+double bytes_of(const EmulatedLayout& m) {
+  return double(m.rows) * double(m.columns) * double(m.batch) * (m.type == CUDA_R_32F ? 4 : 2);
+}
+void count(const EmulatedProduct& p, const EmulatedLayout& a, const EmulatedLayout& b,
+           const EmulatedLayout& c, const EmulatedLayout& d, bool adds) {
+  double read = bytes_of(a) + bytes_of(b) + (adds ? bytes_of(c) : 0);
+  if (p.has_bias()) read += bytes_of(d) / double(d.columns) / double(d.batch);
+  if (p.masks()) read += double(p.aux_leading) / 8 * double(d.columns);
+  const auto inner = double(p.transpose_a ? a.rows : a.columns);
+  pal::emulation::count_library("cuBLASLt", read, bytes_of(d),
+                                2 * inner * double(d.rows) * double(d.columns) * double(d.batch));
 }
 
 // Extents of op(matrix).
@@ -232,6 +246,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   return pal::emulation::enqueue(
              stream,
              [=] {
+               if (pal::emulation::counting()) return count(product, A, B, C, D, plus != 0);
                std::memset(workspace, 0xFF, kTouched);  // it is the library's
                const int64_t inner = columns_of(A, product.transpose_a);
                for (int64_t batch = 0; batch < D.batch; ++batch) {

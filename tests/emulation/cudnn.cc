@@ -13,6 +13,7 @@
 
 #include "ops/kernels/element_types.h"
 #include "ops/libraries/conv_kernel.h"
+#include "tests/emulation/counting.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/memory.h"
 
@@ -194,6 +195,15 @@ void compute(ConvKind kind, const Problem& p, float alpha, float beta, const voi
   }
 }
 
+void count(ConvKind kind, const Problem& p, bool adds) {
+  const bool forward = kind == ConvKind::forward, data = kind == ConvKind::data_grad;
+  const double element = p.x.type == CUDNN_DATA_FLOAT ? 4 : 2;
+  const double x = double(p.x.elements()), w = double(p.w.elements()), y = double(p.y.elements());
+  const double out = forward ? y : data ? x : w;
+  pal::emulation::count_library("cuDNN", element * (x + w + y - out + (adds ? out : 0)),
+                                element * out, 2 * y * w / double(p.w.extent[0]));
+}
+
 // a, b: x and w; dy and w; x and dy.
 cudnnStatus_t run(ConvKind kind, const Problem& p, const Call& call, const void* a, const void* b,
                   void* out) {
@@ -210,6 +220,7 @@ cudnnStatus_t run(ConvKind kind, const Problem& p, const Call& call, const void*
   const float alpha = *static_cast<const float*>(call.alpha);
   const float beta = *static_cast<const float*>(call.beta);
   const cudaError_t status = pal::emulation::enqueue(call.handle->stream, [=, ws = call.workspace] {
+    if (pal::emulation::counting()) return count(kind, p, beta != 0);
     std::memset(ws, 0xFF, needed);  // it is the library's
     compute(kind, p, alpha, beta, a, b, out);
   });

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/emulation/counting.h"
 #include "tests/emulation/memory.h"
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
@@ -316,6 +317,7 @@ void all_have_read() { machine().yield(State::at_warp_barrier, 0xffffffffu); }
 void copy_later(void* to, const void* from, size_t bytes) {
   check_vector(to, bytes);
   if (from) check_vector(from, bytes);
+  if (from && watching) touch(*watching, from, bytes, false);
   machine().copy_later({to, from, bytes});
 }
 void wait_for_copies() { machine().copy_now(); }
@@ -332,11 +334,7 @@ void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>&
   if (shared > kMostShared) broken(std::to_string(shared) + " bytes of shared memory");
   const Order order = settings().order;
   std::mt19937 rng(unsigned(grid.x * 31 + grid.y));
-  std::vector<unsigned> turn(size_t(grid.x) * grid.y);
-  std::iota(turn.begin(), turn.end(), 0u);
-  if (order == Order::backward) std::reverse(turn.begin(), turn.end());
-  if (order == Order::shuffled) std::shuffle(turn.begin(), turn.end(), rng);
-  for (unsigned b : turn) {
+  const auto run_block = [&](unsigned b) {
     blockIdx = {b % grid.x, b / grid.x, 0};
     try {
       machine().run_block(int(block.x), shared, body, {parameters, bytes}, order, rng);
@@ -344,8 +342,14 @@ void run_grid(dim3 grid, dim3 block, size_t shared, const std::function<void()>&
       machine().forget();
       throw;
     }
-  }
+  };
   ++grids_run;
+  if (counting()) return count_grid(grid.x * grid.y, int(block.x), run_block);
+  std::vector<unsigned> turn(size_t(grid.x) * grid.y);
+  std::iota(turn.begin(), turn.end(), 0u);
+  if (order == Order::backward) std::reverse(turn.begin(), turn.end());
+  if (order == Order::shuffled) std::shuffle(turn.begin(), turn.end(), rng);
+  for (unsigned b : turn) run_block(b);
 }
 
 namespace {
@@ -384,5 +388,6 @@ void pal::on_launch(const char* file, int line) {
   if (good >= 0 && good-- == 0) throw std::runtime_error("emulation: a launch fails");
   const std::string path = file;
   const auto held = emulation::hold();
+  emulation::count_place(file, line);
   emulation::launch_list().emplace(path.substr(path.find_last_of('/') + 1), line);
 }

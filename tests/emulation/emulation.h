@@ -22,6 +22,9 @@ struct Settings {
   bool epilogues = true;              // cuBLASLt has algorithms for more than a bias
   bool masks_as_told = true;          // and reads masks from the lowest bit of a byte on
   uint32_t blas_boundary = 2;         // and for operands on such boundaries, or wider ones
+  // Device memory holds ones at first and takes no memory until it is written; large copies and
+  // fills are not done. For counting what kernels do (counting.h).
+  bool untouched = false;
   // So many more succeed, the next one fails; -1: none does.
   int64_t good_copies = -1, good_allocations = -1, good_pins = -1, good_graphs = -1;
   // So many more times does a stream wait for an event as it is told, the next time it does not.

@@ -45,7 +45,7 @@ std::vector<Source> sources() {
       text << in.rdbuf();
       const std::string all = text.str();
       static const std::regex kernel(
-          R"(__global__\s+void\s+(?:__launch_bounds__\([\w:, ]+\)\s+)?(\w+)\()");
+          R"(__global__\s+(?:inline\s+)?void\s+(?:__launch_bounds__\([\w:, ]+\)\s+)?(\w+)\()");
       static const std::regex launch(R"(\blaunch\(\s*(\w+_kernel))");
       for (std::sregex_iterator i(all.begin(), all.end(), kernel), end; i != end; ++i) {
         source.kernels.insert((*i)[1]);

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +15,9 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "tests/emulation/counting.h"
 #include "tests/emulation/emulation.h"
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -31,6 +34,7 @@ namespace {
 
 constexpr size_t kHalf = size_t(1) << 38;  // addresses, not bytes
 constexpr size_t kPage = 4096, kBoundary = 256;
+constexpr size_t kOnes = size_t(1) << 26;
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -72,6 +76,7 @@ class Range {
     if (at + room > (device ? kHalf : 2 * kHalf)) return nullptr;
     Block block{bytes, used, room, device ? round_up(used, kPage) - used : 0};
     if (device) {
+      if (settings().untouched && !fill_with_ones(at, block)) return nullptr;
       if (!protect(at, block, open_ > 0)) return nullptr;
     } else if (!pin(at + used)) {
       return nullptr;
@@ -121,6 +126,26 @@ class Range {
   bool protect(size_t at, const Block& block, bool reachable) {
     return mprotect(address(at), block.skipped + block.used,
                     reachable ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+  }
+  // Nobody's numbers: ones of bf16, and close to ones of f32, of which no byte is there before it
+  // is written. A file of some of them, again and again.
+  static int ones() {
+    static const int file = [] {
+      const int made = memfd_create("ones", 0);
+      const std::vector<uint16_t> some(kOnes / sizeof(uint16_t), 0x3F80);
+      return write(made, some.data(), kOnes) == ssize_t(kOnes) ? made : -1;
+    }();
+    return file;
+  }
+  static bool fill_with_ones(size_t at, const Block& block) {
+    const size_t end = at + block.skipped + block.used;
+    for (size_t from = at; from < end; from += kOnes) {
+      if (mmap(address(from), std::min(kOnes, end - from), PROT_NONE,
+               MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, ones(), 0) == MAP_FAILED) {
+        return false;
+      }
+    }
+    return true;
   }
   void protect_all(bool reachable) {
     for (const auto& [at, block] : blocks_[true]) protect(at, block, reachable);
@@ -188,10 +213,14 @@ bool lies_between(const void* p, size_t bytes, const char& from, const char& to)
   if (lies_between(p, bytes, __executable_start, __data_start)) return;  // constants
   refuse_access(p);
 }
-void check(const void* p, size_t bytes) {
+void check(const void* p, size_t bytes, bool writes) {
   const Own* const own = running;
-  if (!own || lies_in(p, bytes, range_base, 2 * kHalf) ||
-      lies_between(p, bytes, __start_emulated_gpu, __stop_emulated_gpu) ||
+  if (!own) return;
+  if (lies_in(p, bytes, range_base, 2 * kHalf)) {
+    if (watching) touch(*watching, p, bytes, writes);
+    return;
+  }
+  if (lies_between(p, bytes, __start_emulated_gpu, __stop_emulated_gpu) ||
       lies_in(p, bytes, own->stack.at, own->stack.bytes)) {
     return;
   }
@@ -218,17 +247,17 @@ Reach::~Reach() { range().close(); }
 
 #ifdef PAL_EMULATION_CHECKS
 extern "C" {
-#define PAL_CHECK(bytes)                                                                \
-  void __asan_load##bytes##_noabort(const void* p) { pal::emulation::check(p, bytes); } \
-  void __asan_store##bytes##_noabort(const void* p) { pal::emulation::check(p, bytes); }
+#define PAL_CHECK(bytes)                                                                       \
+  void __asan_load##bytes##_noabort(const void* p) { pal::emulation::check(p, bytes, false); } \
+  void __asan_store##bytes##_noabort(const void* p) { pal::emulation::check(p, bytes, true); }
 PAL_CHECK(1)
 PAL_CHECK(2)
 PAL_CHECK(4)
 PAL_CHECK(8)
 PAL_CHECK(16)
 #undef PAL_CHECK
-void __asan_loadN_noabort(const void* p, size_t bytes) { pal::emulation::check(p, bytes); }
-void __asan_storeN_noabort(const void* p, size_t bytes) { pal::emulation::check(p, bytes); }
+void __asan_loadN_noabort(const void* p, size_t bytes) { pal::emulation::check(p, bytes, false); }
+void __asan_storeN_noabort(const void* p, size_t bytes) { pal::emulation::check(p, bytes, true); }
 void __asan_handle_no_return() {}
 void __asan_before_dynamic_init(const char*) {}
 void __asan_after_dynamic_init() {}

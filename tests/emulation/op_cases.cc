@@ -77,7 +77,7 @@ std::vector<Example> examples_of(const OpDef& op) {
   const std::string name = op.name;
   const ExampleOperand scalars = example({16}, DType::i32, -1, 0);
   if (name == "embedding_grad") {
-    for (const int64_t count : {2048, 2049, 9000}) {
+    for (const int64_t count : {4096, 4097, 9000}) {
       out.push_back(
           {.operands = {example({count, 3}), example({count}, DType::i32, 0, 60), absent_example()},
            .attrs = EmbeddingGradAttrs{61, 7}});
@@ -117,6 +117,14 @@ std::vector<Example> examples_of(const OpDef& op) {
                        .attrs = CrossEntropyAttrs{type == DType::f32 ? 0.1f : 0.0f, 3}});
       }
     }
+  } else if (name ==
+             "sum_of_squares") {  // more tensors than a launch takes, some of several chunks
+    Example many;
+    for (int64_t k = 0; k < 103; ++k)
+      many.operands.push_back(example({k % 25 == 3 ? 17000 : 1 + k}));
+    many.unread.assign(103, 0);
+    many.unread[5] = many.unread[28] = 1;
+    out.push_back(std::move(many));
   } else if (name == "clip_norm_gate") {
     Example many{.operands = {scalars, absent_example()}, .attrs = ClipNormAttrs{0.5f}};
     for (int k = 0; k < 600; ++k) {

@@ -14,6 +14,8 @@
 #include "ops/losses/cross_entropy.h"
 #include "ops/products/matmul.h"
 #include "ops/products/matmul_relu.h"
+#include "ops/recurrent/gru.h"
+#include "ops/recurrent/lstm.h"
 #include "ops/sums/reduce.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/op_cases.h"
@@ -98,7 +100,36 @@ TEST_P(Emulated, UpdatesWriteTheirState) {
   if (!GetParam()->writes_state) return;
   // One rank alone has nothing to gather.
   if (std::string("gather_state") != GetParam()->name) each(check_update);
+}
+TEST_P(Emulated, GroupsAreEachAsIfAlone) {
+  if (!GetParam()->writes_state && !takes_groups(*GetParam())) return;
   expect_none(check_groups(*GetParam(), GetParam()->examples, gpu()), "groups");
+}
+
+// Cells have fewer columns a thread where there are few; so many that each has four, or eight.
+TEST(Cells, OfManyColumnsHaveTheBitsOfTheCpu) {
+  if (!gpu()) GTEST_SKIP() << "there is no GPU";
+  emulation::settings() = {};
+  for (const OpDef* op : {&gru_cell_op, &gru_cell_grad_op, &lstm_cell_op, &lstm_cell_grad_op}) {
+    for (const int64_t rows : {33, 64}) {
+      Example large = op->examples[3];
+      for (ExampleOperand& x : large.operands) {
+        for (int axis = 0; axis < x.spec.shape.rank(); ++axis) {
+          int64_t& extent = x.spec.shape[axis];
+          extent = extent == 9 ? rows : extent / 540 * 8200;
+        }
+      }
+      Problems problems;
+      const Case c = make_case(*op, large, 1, gpu());
+      const auto want = evaluate(make_case(*op, large, 1, nullptr), {}, problems);
+      const auto got = evaluate(c, {}, problems);
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_EQ(first_difference(c.program.value(c.out[i]).spec, want[i], got[i]), "")
+            << op->name << ", output " << i;
+      }
+      EXPECT_TRUE(problems.empty()) << problems[0];
+    }
+  }
 }
 
 // The library may have no algorithm for narrow boundaries; what is aligned does not ask for one.

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/emulation/counting.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/memory.h"
 
@@ -211,6 +212,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   if (int64_t(bytes) > bytes_free()) return fail(cudaErrorMemoryAllocation);
   if (!(*p = allocate(Kind::device, bytes))) return fail(cudaErrorMemoryAllocation);
   in_use += int64_t(bytes);
+  if (settings().untouched) return cudaSuccess;
   const Reach reach;
   std::memset(*p, 0xFF, bytes);  // nobody may count on zeros
   return cudaSuccess;
@@ -247,13 +249,16 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t strea
   const auto held = hold();
   if (!stream && is_spoiled()) return fail(cudaErrorStreamCaptureImplicit);
   if (!is_reachable(p, bytes)) return fail(cudaErrorInvalidValue);
-  return enqueue(stream, [=] { std::memset(p, value, bytes); });
+  return enqueue(stream, [=] {
+    if (!count_bytes(pal::LaunchCount::Kind::fill, bytes)) std::memset(p, value, bytes);
+  });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
   const auto held = hold();
   if (is_to_fail(settings().good_copies)) return fail(cudaErrorInvalidValue);
   return enqueue(stream, [=] {
+    if (count_bytes(pal::LaunchCount::Kind::copy, bytes)) return;
     const auto *a = static_cast<const char*>(to), *b = static_cast<const char*>(from);
     if (a < b + bytes && b < a + bytes) throw std::runtime_error("emulation: a copy onto itself");
     std::memcpy(to, from, bytes);

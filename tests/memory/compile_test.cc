@@ -109,7 +109,7 @@ TEST(FuseUpdates, AdjacentOnesBecomeOneNode) {
   const Program fused = fuse_updates(p, &note).value();
   EXPECT_EQ(ops_of(fused), "add add add sum reverse affine reverse affine reverse affine update");
   EXPECT_EQ(fused.nodes.back().in.size(), 9u) << "three groups of operands";
-  EXPECT_EQ(note, "3 updates fused into 1");
+  EXPECT_EQ(note, "3 nodes fused into 1");
   EXPECT_NO_THROW(verify(fused));
   EXPECT_EQ(peak_bytes(fused), peak_bytes(p));
   EXPECT_EQ(reference(fused, 3), reference(p, 3));

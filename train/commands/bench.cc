@@ -114,29 +114,69 @@ namespace {
 
 struct BenchFlags {
   BenchArgs args;
-  bool profile = false, link = false;
+  BenchKernelsArgs of_kernels;
+  ConfigFlags config;
+  std::string profile = kNotGiven, bucket;
+  bool link = false, kernels = false;
 
   void declare(Flags& flags) {
-    flags.add("--profile", profile, "write its profile (./pal bench alone: benchmarks)");
+    flags.add("--profile", profile,
+              "write its profile (./pal bench alone: benchmarks); with --kernels: the device that "
+              "times are predicted for (h200)",
+              {.type = "[NAME]", .optional = true});
     flags.add("--link", link,
               "write what joins ranks: two of this machine, or a launcher's (mpirun)");
+    flags.add("--kernels", kernels,
+              "what each kernel of a step launches and moves on a GPU, counted without one, and "
+              "what could be won");
+    config.add(flags);
+    flags.add("--bucket", bucket, "of --kernels: source and target length (the largest bucket)",
+              {.type = "S,T"});
+    flags.add("--all", of_kernels.all, "of --kernels: every operator, not the first 16");
     flags.add("--out", args.out, "the file (~/.config/palimpsest/cpu.yaml, link.yaml)",
               {.type = "FILE"});
     add_json(flags, args.json);
   }
-  Request read() const {
+  Request read() {
     const std::optional<Launch> launch = launch_at_hand();
     if (launch && launch->ranks > 1 && !link) {
       throw UsageError("bench: " + launch->by + " says that this is one of " +
                        std::to_string(launch->ranks) +
                        " processes, and only bench --link has ranks");
     }
-    if (profile && link) throw UsageError("bench: --profile or --link, one at a time");
-    if (profile) return request<run_bench>(args);
+    const bool profiles = profile != kNotGiven;
+    if (link && (profiles || kernels)) {
+      throw UsageError("bench: --profile, --link or --kernels, one at a time");
+    }
+    if (kernels) return request_kernels();
+    if (!config.config.empty() || !config.set.empty() || !bucket.empty() || of_kernels.all) {
+      throw UsageError("bench: --config, --set, --bucket and --all are of bench --kernels");
+    }
+    if (profiles && !profile.empty()) {
+      throw UsageError("bench --profile: '" + one_line(profile) +
+                       "' names a device, and this one is to be measured; leave it out, or add "
+                       "--kernels");
+    }
+    if (profiles) return request<run_bench>(args);
     if (link) return request<run_bench_link>(args);
     throw UsageError(
         "bench: the benchmarks are run by ./pal bench in the source tree; here "
-        "there are bench --profile and bench --link");
+        "there are bench --profile, bench --link and bench --kernels");
+  }
+
+ private:
+  static constexpr const char* kNotGiven = " ";
+
+  Request request_kernels() {
+    if (!args.out.empty()) throw UsageError("bench --kernels: prints, and writes no --out file");
+    if (!bucket.empty()) of_kernels.bucket = parse_bucket(bucket);
+    of_kernels.profile = profile == kNotGiven ? "h200" : profile;
+    if (of_kernels.profile.empty()) {
+      throw UsageError("bench --kernels --profile: which device? name one of configs/devices");
+    }
+    of_kernels.config = config.read("bench --kernels", "", {}, of_kernels.name);
+    of_kernels.json = args.json;
+    return request<run_bench_kernels>(of_kernels);
   }
 };
 

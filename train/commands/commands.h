@@ -106,6 +106,17 @@ int run_bench(const BenchArgs& args);
 // no launch, two ranks of this machine.
 int run_bench_link(const BenchArgs& args);
 
+// `pal bench --kernels`.
+struct BenchKernelsArgs {
+  Config config;
+  std::string name;                                   // of the configuration
+  std::optional<std::pair<int64_t, int64_t>> bucket;  // none: the largest
+  std::string profile;                                // of the device that times are predicted for
+  bool all = false;                                   // print every operator
+  bool json = false;
+};
+int run_bench_kernels(const BenchKernelsArgs& args);
+
 struct ReproduceArgs {
   std::string name;     // echo-fig15
   std::string profile;  // a device profile's name or path; empty: the papers' card

@@ -2,6 +2,7 @@
 #include "train/commands/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <type_traits>
 
 #include "core/error.h"
@@ -20,6 +21,7 @@ template <class T> void Flags::add(const char* name, T& value, const char* help,
   if (rules.repeatable) {
     option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->delimiter('\0');
   }
+  if (rules.optional) option->expected(0, 1);
   if (rules.excludes) option->excludes(app_.get_option(rules.excludes));
 }
 
@@ -77,6 +79,21 @@ void add_beam(Flags& flags, BeamOptions& beam) {
   flags.add("--length-penalty", beam.length_penalty,
             "score = log P / words^A; 0: the probability alone (1)", {.type = "A"});
   flags.add("--allow-unknown", beam.allow_unknown, "<unk> may be chosen");
+}
+
+std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
+  std::pair<int64_t, int64_t> lengths{0, 0};
+  const char* end = text.data() + text.size();
+  auto first = std::from_chars(text.data(), end, lengths.first);
+  bool ok = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
+  if (ok) {
+    auto second = std::from_chars(first.ptr + 1, end, lengths.second);
+    ok = second.ec == std::errc() && second.ptr == end;
+  }
+  if (!ok || lengths.first < 1 || lengths.second < 1) {
+    throw UsageError("--bucket: '" + one_line(text) + "' is not two lengths; write it as 30,40");
+  }
+  return lengths;
 }
 
 void check_range(const char* flag, int64_t value, int64_t least, int64_t most) {

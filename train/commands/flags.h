@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/config/config.h"
@@ -18,6 +19,7 @@ struct FlagRules {
   const char* type = "";  // what the help calls the value: FILE
   bool required = false;
   bool repeatable = false;         // of a list: one value each time
+  bool optional = false;           // the value may be left out, and is then empty
   const char* excludes = nullptr;  // the name of a flag declared before
 };
 
@@ -44,6 +46,9 @@ void add_beam(Flags& flags, BeamOptions& beam);
 
 // UsageError where a flag's value is out of range.
 void check_range(const char* flag, int64_t value, int64_t least, int64_t most = INT64_MAX);
+
+// "30,40": the lengths of a bucket; UsageError.
+std::pair<int64_t, int64_t> parse_bucket(const std::string& text);
 
 // --config and --set, with the flags that stand for options.
 struct ConfigFlags {

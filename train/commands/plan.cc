@@ -322,21 +322,6 @@ int run_plan(const PlanArgs& given) {
 
 namespace {
 
-std::pair<int64_t, int64_t> parse_bucket(const std::string& text) {
-  std::pair<int64_t, int64_t> lengths{0, 0};
-  const char* end = text.data() + text.size();
-  auto first = std::from_chars(text.data(), end, lengths.first);
-  bool ok = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
-  if (ok) {
-    auto second = std::from_chars(first.ptr + 1, end, lengths.second);
-    ok = second.ec == std::errc() && second.ptr == end;
-  }
-  if (!ok || lengths.first < 1 || lengths.second < 1) {
-    throw UsageError("--bucket: '" + one_line(text) + "' is not two lengths; write it as 30,40");
-  }
-  return lengths;
-}
-
 struct PlanFlags {
   PlanArgs args;
   ConfigFlags config;

@@ -45,6 +45,8 @@ const std::vector<NumberField>& fields() {
       {"piece", &DeviceProfile::piece, 1, false},
       {"fork_us", &DeviceProfile::fork, 1e-6, false},
       {"launch_us", &DeviceProfile::launch, 1e-6, true},
+      {"graph_kernel_us", &DeviceProfile::graph_kernel, 1e-6, false},
+      {"stream_kernel_us", &DeviceProfile::stream_kernel, 1e-6, false},
       {"matmul_efficiency", &DeviceProfile::matmul_efficiency, 1, true, 1},
       {"memory_efficiency", &DeviceProfile::memory_efficiency, 1, true, 1},
       {"link_efficiency", &DeviceProfile::link_efficiency, 1, false, 1},

@@ -200,9 +200,9 @@ struct MemorySection : Section {
   Option<bool> fuse_recompute =
       option("fuse_recompute", true, "fold a recomputed chain into its one reader's kernel",
              {.effect = Effect::none_if_exact});
-  Option<bool> fuse_epilogues = option(
-      "fuse_epilogues", true, "fold relu and its gradient into the product or pool beside it",
-      {.effect = Effect::none_if_exact});
+  Option<bool> fuse_epilogues =
+      option("fuse_epilogues", true, "fold relu, its gradient and sums into the node before them",
+             {.effect = Effect::none_if_exact});
   Option<std::vector<std::string>> encode =
       option("encode", {}, "keep feature maps encoded; the dpr_ forms are lossy",
              {.choices = encode_choices(), .effect = Effect::none, .lossy = dpr_names("dpr_")});

@@ -73,6 +73,8 @@ void all_have_read();
 void copy_later(void* to, const void* from, size_t bytes);
 void wait_for_copies();
 [[noreturn]] void refuse(const char* what);
+// The thread's part of a warp's product; whether it is counted in place of being done.
+bool count_product(double flops);
 }  // namespace pal::emulation
 
 template <class T> T __shfl_sync(unsigned mask, T value, int source) {

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "core/print.h"
+#include "core/scalars.h"
 #include "core/verify.h"
 #include "memory/passes/fuse_updates.h"
 #include "memory/schedule/schedule.h"
+#include "ops/sums/gates.h"
 #include "tests/memory/running.h"
 
 namespace pal::test {
@@ -83,6 +85,33 @@ TEST(LateUpdates, OneThatReadsWhatAnotherWroteComesAfterIt) {
   EXPECT_EQ(ops_of(late), "sum reverse reverse update update update");
   EXPECT_EQ(late.nodes.back().out[0], b.program().state[1].end) << "w, after v and u";
   EXPECT_EQ(reference(late, 2), reference(b.program(), 2));
+}
+
+// Sums of squares come together before what reads them, and updates behind it.
+TEST(LateUpdates, SumsOfSquaresWaitForEachOtherToo) {
+  Builder b;
+  Val x = b.input("x0", {Shape{64}}), scalars = b.input("scalars", scalars_spec());
+  b.output("loss", sum(x));
+  std::vector<Val> w, gradients, squares;
+  for (int i = 0; i < 3; ++i) {
+    w.push_back(b.state("w" + std::to_string(i), {Shape{64}}, Role::weight));
+    gradients.push_back(reverse(x));
+    squares.push_back(sum_of_squares(gradients.back()));
+    x = affine(x);
+  }
+  const Val gate = clip_norm_gate(scalars, {}, squares);
+  for (size_t i = 0; i < 3; ++i) update(w[i], gradients[i]);
+  b.output("gate", gate);
+  const Program p = b.take();
+  const Program late = late_updates(p, kPlenty, {}, {}).value();
+  EXPECT_NO_THROW(verify(late));
+  EXPECT_EQ(ops_of(late),
+            "sum reverse affine reverse affine reverse sum_of_squares sum_of_squares "
+            "sum_of_squares affine clip_norm_gate update update update");
+  const Program fused = fuse_updates(late).value();
+  EXPECT_NO_THROW(verify(fused));
+  EXPECT_EQ(fused.nodes.size(), p.nodes.size() - 4);
+  EXPECT_EQ(peak_bytes(late), peak_bytes(p)) << "the gradients wait for their updates anyway";
 }
 
 TEST(LateUpdates, RandomProgramsKeepToTheLimitAndTheirBits) {

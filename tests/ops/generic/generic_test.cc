@@ -63,6 +63,10 @@ TEST_P(Generic, HasPartsThatGiveItsBits) {
   each([](const Case& c) { return check_parts(c); });
 }
 TEST_P(Generic, RoundsWhatItStoresIn16Bits) { each(check_rounding); }
+TEST_P(Generic, GroupsAreEachAsIfAlone) {
+  if (!takes_groups(*GetParam())) return;
+  expect_none(check_groups(*GetParam(), GetParam()->examples), "groups");
+}
 TEST_P(Generic, RefusesWhatDoesNotFit) { each(check_infer); }
 // What they write is kept within an update, or follows from an update that had a gate.
 const std::set<std::string> kUngated{"gather_state", "put_row"};
@@ -70,7 +74,9 @@ class GenericUpdate : public Generic {};
 TEST_P(GenericUpdate, WritesItsState) {
   // Of one rank, as here, there is nothing to gather.
   if (std::string("gather_state") != GetParam()->name) each(check_update);
-  expect_none(check_groups(*GetParam(), GetParam()->examples), "groups");
+  if (GetParam()->collective) {
+    expect_none(check_groups(*GetParam(), GetParam()->examples), "groups");
+  }
   if (kUngated.contains(GetParam()->name)) return;
   const auto all = cases();
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), has_gate)) << "no example has a gate";

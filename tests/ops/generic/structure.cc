@@ -177,8 +177,10 @@ Problems check_groups(const OpDef& op, const std::vector<Example>& examples,
     Example joined{.attrs = examples[first].attrs};
     std::vector<Bytes> values, expected;
     for (const Case& one : apart) {
-      if (one.in.size() % size_t(op.arity) != 0 ||
-          one.out.size() != one.in.size() / size_t(op.arity) * op.shares.size()) {
+      const size_t groups = one.in.size() / size_t(op.arity);
+      const bool fits = op.shares.empty() ? one.out.size() % groups == 0
+                                          : one.out.size() == groups * op.shares.size();
+      if (one.in.size() % size_t(op.arity) != 0 || !fits) {
         return {"arity or shares do not fit an example's operands and outputs"};
       }
       for (auto& operand : one.example.operands) joined.operands.push_back(operand);
