@@ -224,7 +224,7 @@ TEST(Rewrites, NameListedOperators) {
       EXPECT_EQ(rewrite->op, rewrite->anchor);
     }
   }
-  EXPECT_EQ(all_rewrites().size(), 11u);
+  EXPECT_GE(all_rewrites().size(), 13u);
 }
 
 // All that is cheap run again, and fused; the bits of the step as it was. The op's nodes are
