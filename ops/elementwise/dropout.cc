@@ -93,12 +93,10 @@ void run_dropout(const KernelArgs& a) {
       const float* x = load_tile(a.in[0], type, i, n, buffer[0]);
       const float* sum = a.in.size() > 2 ? load_tile(a.in[2], type, i, n, buffer[2]) : nullptr;
       float* y = tile_to_fill(a.out[0], type, i, buffer[1]);
-      if (sum) {
-        for (int64_t j = 0; j < n; ++j) y[j] = sum[j] + as_stored(type, apply(x[j], factors[j]));
-      } else {
+      float* dropped = sum ? buffer[0] : y;
 #pragma omp simd
-        for (int64_t j = 0; j < n; ++j) y[j] = apply(x[j], factors[j]);
-      }
+      for (int64_t j = 0; j < n; ++j) dropped[j] = apply(x[j], factors[j]);
+      if (sum) add_stored(type, n, dropped, sum, y);
       if (type != DType::f32) store_tile(a.out[0], type, i, n, y);
     }
   });

@@ -24,22 +24,10 @@ __global__ void dropout_mask_kernel(Stored y, int64_t size, const StepScalars* s
   factors8(scalars->key(stream), i, p, factor);
   store8(y, i, group_size(i, size), factor);
 }
-__global__ void dropout_kernel(Operands<1> a, const StepScalars* scalars, uint32_t stream,
+// a[0] is dropped out; where there is a[1], rounded to its type, and a[1] added.
+template <int N>
+__global__ void dropout_kernel(Operands<N> a, const StepScalars* scalars, uint32_t stream,
                                float p) {
-  const int64_t i = thread_number() * kGroup;
-  if (i >= a.n) return;
-  const int n = group_size(i, a.n);
-  const DropoutApply apply(p);
-  float factor[kGroup], x[kGroup];
-  factors8(scalars->key(stream), i, p, factor);
-  load8(a.in[0], i, n, x);
-#pragma unroll
-  for (int k = 0; k < kGroup; ++k) x[k] = apply(x[k], factor[k]);
-  store8(a.out, i, n, x);
-}
-// a[0] is dropped out, then rounded to its type, and a[1] added.
-__global__ void dropout_add_kernel(Operands<2> a, const StepScalars* scalars, uint32_t stream,
-                                   float p) {
   const int64_t i = thread_number() * kGroup;
   if (i >= a.n) return;
   const int n = group_size(i, a.n);
@@ -47,12 +35,13 @@ __global__ void dropout_add_kernel(Operands<2> a, const StepScalars* scalars, ui
   float factor[kGroup], x[kGroup], sum[kGroup];
   factors8(scalars->key(stream), i, p, factor);
   load8(a.in[0], i, n, x);
-  load8(a.in[1], i, n, sum);
+  if constexpr (N == 2) load8(a.in[1], i, n, sum);
 #pragma unroll
   for (int k = 0; k < kGroup; ++k) {
-    sum[k] = sum[k] + as_stored(a.out.type, apply(x[k], factor[k]));
+    x[k] = apply(x[k], factor[k]);
+    if constexpr (N == 2) x[k] = sum[k] + as_stored(a.out.type, x[k]);
   }
-  store8(a.out, i, n, sum);
+  store8(a.out, i, n, x);
 }
 void run_dropout_mask(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutMaskAttrs>();
@@ -60,29 +49,20 @@ void run_dropout_mask(const KernelArgs& a) {
   launch(dropout_mask_kernel, grid_of_groups(groups_of(size)), a, stored(a.out[0], a.out_spec[0]),
          size, a.input<StepScalars>(0), uint32_t(attrs.stream), attrs.p);
 }
-void run_dropout(const KernelArgs& a) {
+// Operands: x, the scalars, and what is added where N is 2.
+template <int N> void run_dropout(const KernelArgs& a) {
   auto& attrs = a.attrs.as<DropoutAttrs>();
-  const Operands<1> operands{.in = {stored(a.in[0], a.in_spec[0])},
-                             .out = stored(a.out[0], a.out_spec[0]),
-                             .n = a.out_spec[0].numel()};
-  launch(dropout_kernel, grid_of_groups(groups_of(operands.n)), a, operands,
-         a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
-}
-
-void run_dropout_add(const KernelArgs& a) {
-  auto& attrs = a.attrs.as<DropoutAttrs>();
-  const Operands<2> operands{.in = {stored(a.in[0], a.in_spec[0]), stored(a.in[2], a.in_spec[2])},
-                             .out = stored(a.out[0], a.out_spec[0]),
-                             .n = a.out_spec[0].numel()};
-  launch(dropout_add_kernel, grid_of_groups(groups_of(operands.n)), a, operands,
+  Operands<N> operands{.out = stored(a.out[0], a.out_spec[0]), .n = a.out_spec[0].numel()};
+  for (size_t k = 0; k < size_t(N); ++k) operands.in[k] = stored(a.in[2 * k], a.in_spec[2 * k]);
+  launch(dropout_kernel<N>, grid_of_groups(groups_of(operands.n)), a, operands,
          a.input<StepScalars>(1), uint32_t(attrs.stream), attrs.p);
 }
 
 }  // namespace
 
-const Backend dropout_add_cuda{.run = run_dropout_add};
+const Backend dropout_add_cuda{.run = run_dropout<2>};
 const Backend dropout_apply_cuda{.run = run_map<2, DropoutApply>};
-const Backend dropout_cuda{.run = run_dropout};
+const Backend dropout_cuda{.run = run_dropout<1>};
 const Backend dropout_mask_cuda{.run = run_dropout_mask};
 
 }  // namespace pal

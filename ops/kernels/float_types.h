@@ -24,5 +24,12 @@ PAL_HD inline float as_stored(DType type, float x) {
     default: return x;
   }
 }
+// out[j] = sum[j] + x[j] as it is stored, of a tile on the CPU. out may lie over either.
+inline void add_stored(DType type, int64_t n, const float* x, const float* sum, float* out) {
+  by_float_type(type, [=]<class T>(T) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) out[j] = sum[j] + as_stored<T>(x[j]);
+  });
+}
 
 }  // namespace pal

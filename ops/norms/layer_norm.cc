@@ -109,7 +109,7 @@ void run_grad(const KernelArgs& a) {
                   if (added) {
                     const float* sum = load_tile(added, type, row * width + j, n, buffer[0]);
                     float* out = tile_to_fill(a.out[0], type, row * width + j, buffer[2]);
-                    for (int64_t e = 0; e < n; ++e) out[e] = sum[e] + as_stored(type, dx[e]);
+                    add_stored(type, n, dx, sum, out);
                     dx = out;
                   }
                   if (type != DType::f32) store_tile(a.out[0], type, row * width + j, n, dx);
