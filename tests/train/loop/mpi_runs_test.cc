@@ -233,6 +233,17 @@ TEST(Launched, WithAnotherPlugInIsRefused) {
       << said;
 }
 
+// The name by which pal calls it changes with the header that both are compiled with: what was
+// built by another, under the name of old for one, is not found.
+TEST(Launched, ThePlugInsNameHoldsItsVersion) {
+  if (!fs::exists(kPlugin)) GTEST_SKIP() << "this build has no MPI (" << kPlugin << ")";
+  const std::string bytes = read_file(kPlugin);
+  EXPECT_EQ(bytes.find(std::string("pal_open_group\0", 15)), std::string::npos);
+  const size_t at = bytes.find("pal_open_group_");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_NE(read_file(PAL_BINARY).find(bytes.c_str() + at), std::string::npos);
+}
+
 // Nor does a launcher start several of what has no ranks.
 TEST(Launched, OnlyTrainHasRanks) {
   for (const auto& [words, said] :
