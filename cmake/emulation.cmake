@@ -41,8 +41,9 @@ foreach(stem ops/generic/checks ops/generic/structure train/translation/golden_t
 endforeach()
 add_executable(test_emulation ${sources})
 target_link_libraries(test_emulation pal_emulated_gpu pal_test_support pal_train pal_test_main)
+target_compile_options(test_emulation PRIVATE -O1)
 pal_precompile(test_emulation REUSE_FROM pal_test_support)
-pal_precompile(pal_emulated_gpu REUSE_FROM pal_test_support)
+pal_precompile(pal_emulated_gpu <filesystem> <nlohmann/json.hpp> <gtest/gtest.h>)
 add_executable(pal_emulated ${CMAKE_SOURCE_DIR}/train/main.cc)
 target_link_libraries(pal_emulated pal_emulated_gpu pal_train)
 # The benchmark of steps on it, for a rehearsal of scripts/gpu-check.

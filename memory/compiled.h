@@ -37,7 +37,8 @@ struct CompileOptions {
   bool fuse_updates = true;
   bool late_updates = true;  // they wait for each other, to be fused
   PlaceEffort place_effort = {};
-  bool layouts = true;            // operands reordered to what kernels prefer, shared by readers
+  // Operands reordered to what kernels prefer, shared by readers; where the step runs here.
+  bool layouts = true;
   std::optional<int64_t> budget;  // bytes of the whole device footprint, state included
   bool must_fit = true;           // a plan over the budget is an error, not merely to be avoided
   std::optional<DeviceProfile> profile;  // prices the passes and the step; none: no times

@@ -25,6 +25,9 @@ struct DeviceProfile {
   std::string name;  // "RTX 2080 Ti"
   bool measured =
       false;  // figures of the machine at hand (pal bench --profile), not of a data sheet
+  // A device that the step is planned for and not run on: which layouts its kernels prefer is not
+  // known, those that are known are of this machine's libraries.
+  bool elsewhere = false;
   // flop/s of products of matrices, by the type of their operands. tf32 is used for f32 operands
   // where it is not 0, f32 for types without a rate of their own.
   double f32 = 0, tf32 = 0, f16 = 0, bf16 = 0;

@@ -78,7 +78,9 @@ constexpr const char* kDeviceFolder = "devices";
 constexpr const char* kDeviceWords = "a device profile";
 
 DeviceProfile read_profile(const FiguresFile& file) {
-  return parse_profile(file.text, file.path.string());
+  DeviceProfile profile = parse_profile(file.text, file.path.string());
+  profile.elsewhere = !profile.measured;
+  return profile;
 }
 
 // What links are, for profile_text: a comment, since they are no part of the device.
@@ -162,7 +164,9 @@ std::vector<std::string> profile_names() {
 bool is_cpu_measured() { return is_file(measured_path("cpu.yaml")); }
 
 DeviceProfile default_profile() {
-  return load_profile(is_cpu_measured() ? "cpu" : kDefaultProfile);
+  DeviceProfile profile = load_profile(is_cpu_measured() ? "cpu" : kDefaultProfile);
+  profile.elsewhere = false;
+  return profile;
 }
 
 }  // namespace pal

@@ -13,9 +13,10 @@ namespace pal {
 inline constexpr const char* kDefaultProfile = "rtx2080ti";
 
 // A path of a .yaml file, a name in configs/devices (of the working directory, else the program's
-// own), or `cpu`: this machine's. UsageError lists the names there are, or names the line at fault.
+// own), or `cpu`: this machine's. What was not measured is elsewhere. UsageError lists the names
+// there are, or names the line at fault.
 DeviceProfile load_profile(const std::string& name_or_path);
-// `cpu` where it is measured, else kDefaultProfile.
+// What prices a step that runs here: `cpu` where it is measured, else kDefaultProfile.
 DeviceProfile default_profile();
 
 // Whether `cpu` is measured; and the names there are.

@@ -187,7 +187,7 @@ DeviceProfile profile_at_hand(const Device& device, std::string* said) {
     return device.group ? part_of_ranks(whole, device.group->local_size()) : whole;
   }
   DeviceProfile profile = load_profile(kDefaultProfile);
-  profile.link = profile.link_both = 0;
+  profile.link = profile.link_both = 0, profile.elsewhere = false;
   say("this processor is not measured (pal bench --profile): times predicted for " + profile.name);
   return profile;
 }

@@ -30,13 +30,13 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // To be raised where make_front() gives other points, or their options mean other plans.
-constexpr int64_t kPlannerVersion = 9;
+constexpr int64_t kPlannerVersion = 10;
 // What is being written is done by then.
 constexpr std::chrono::hours kLeftBehind{24};
 
 void take_options(Fingerprint& f, const CompileOptions& o) {
   for (const bool on : {o.inplace, o.windows, o.fuse_recompute, o.fuse_epilogues, o.fuse_updates,
-                        o.late_updates, o.layouts}) {
+                        o.late_updates, o.layouts, o.profile && o.profile->elsewhere}) {
     f.take(on);
   }
   f.take(int64_t(o.schedule)), f.take(int64_t(o.swap.vdnn));

@@ -81,6 +81,20 @@ TEST_F(PlanDevices, RanksOfANodeDivideAProcessor) {
   EXPECT_EQ(profile_of(args).f32, load_profile("v100_16").f32) << "a card each";
 }
 
+// What layouts this processor's library prefers is nothing to a card.
+TEST_F(PlanDevices, ACardsPlanReordersNothing) {
+  const auto reorders = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--config", PAL_SOURCE_DIR "/configs/resnet_small.yaml"});
+    const auto json = run_json(words);
+    for (const auto& pass : json["passes"]) {
+      if (pass["name"] == "layouts") return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(reorders({"--profile", "v100_16"}));
+  EXPECT_TRUE(reorders({}));
+}
+
 TEST_F(PlanDevices, OneDevicePaysNothing) {
   const auto plain = plan({}), one = plan({"--devices", "1"});
   EXPECT_FALSE(plain.contains("devices"));

@@ -36,6 +36,7 @@ TEST(Profile, ShippedOnesLoadAndAreSane) {
   for (const auto& entry : fs::directory_iterator(fs::path(PAL_SOURCE_DIR) / "configs/devices")) {
     const DeviceProfile p = load_profile(entry.path().stem().string());
     EXPECT_FALSE(p.measured) << entry.path();
+    EXPECT_TRUE(p.elsewhere) << entry.path();
     EXPECT_GE(p.f16 == 0 ? p.f32 : p.f16, p.f32) << entry.path();
     EXPECT_TRUE(p.f32 > 1e12 && p.f32 < 1e14) << entry.path();
     EXPECT_TRUE(p.memory > 1e11 && p.memory < 1e13) << entry.path();
@@ -112,6 +113,7 @@ TEST(Profile, CpuIsWhereTheUsersConfigurationIs) {
   EXPECT_NE(usage_error_of([] { load_profile("cpu"); }).find("pal bench --profile"),
             std::string::npos);
   EXPECT_EQ(default_profile().name, "RTX 2080 Ti");
+  EXPECT_FALSE(default_profile().elsewhere) << "it stands for this machine";
   fs::create_directories(home / "palimpsest");
   std::ofstream(home / "palimpsest/cpu.yaml") << kText;
   EXPECT_EQ(load_profile("cpu").name, "toy");
