@@ -45,7 +45,7 @@ Made postpone_updates(const Program& p, Context context, std::string* note) {
   const bool falls = options.swap.method != Swap::none || options.dynamic.manager != Manager::fixed;
   if (falls) most = std::min(most, options.budget.value_or(0));
   const bool card =
-      context.cache.device().accelerator || (options.profile && options.profile->link > 0);
+      context.cache.device().accelerator || (options.profile && options.profile->elsewhere);
   return late_updates(p, most - most / kRoom, context.workspace, storages, note, card);
 }
 

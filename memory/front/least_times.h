@@ -6,7 +6,8 @@
 // occurs, so that the shares of a variant's nodes sum to at most its time; the node's least time is
 // the smallest share. So the sum of least times over the nodes that a plan runs is never above what
 // the plan takes, by the same roofline. Variants are looked for in the step as it was recorded and
-// in the step with everything made again; a variant of a variant is not looked for.
+// in the step with everything made again, and once more in these as they are fused: a variant that
+// is a piece of another one is priced as it is. A variant of such a variant is not looked for.
 #pragma once
 #include <cstdint>
 

@@ -34,6 +34,11 @@ constexpr double kFarBelow = 0.985;
 // Of the exact plans so many, from the least on, are tried with rounded maps.
 constexpr size_t kRoundedPlans = 8;
 
+// Of the plans found, those of the fewest bytes are tried with copies planned for so many sizes
+// between theirs and the floor; in all so many times, fewer in steps of many nodes.
+constexpr int kSwappedSizes = 6, kFewestSwapped = 4, kMostSwapped = 18;
+constexpr size_t kSwappedNodes = 20'000;
+
 // A plan that is not placed yet.
 struct Unplaced {
   CompileOptions options;
@@ -86,6 +91,8 @@ class Pool {
     add_deep();
     place_pool();
     place_again();
+    if (has_link()) add_swapped(front.floor.bytes);
+    place_pool();
     add_techniques();
     for (const Unplaced& each : pool_) front.alone.push_back({each.from, each.alive, each.ms});
     place_pool();
@@ -171,11 +178,34 @@ class Pool {
       add(one, "swap " + std::string(name_of(method)));
     }
   }
+  // Where all that may run again does, what is left is copied.
+  void add_swapped(int64_t floor) {
+    const std::vector<FrontPoint> exact = found();
+    int tries =
+        std::clamp(int(kSwappedNodes / (recorded_.nodes.size() + 1)), kFewestSwapped, kMostSwapped);
+    for (size_t k = exact.size(); k-- > 0 && tries > 0;) {
+      const FrontPoint& point = exact[k];
+      if (point.bytes <= floor) continue;
+      CompileOptions options = point.options;
+      // What else leaves is found for the bytes alive: placed is what is found.
+      if (!options.swap.chosen) options.swap.chosen.emplace();
+      options.swap.method = Swap::planned, options.place_effort = kGreedily;
+      const double whole = double(floor) / double(point.bytes);
+      for (int i = 1; i <= kSwappedSizes && tries-- > 0; ++i) {
+        options.budget = int64_t(double(point.bytes) * std::pow(whole, double(i) / kSwappedSizes));
+        add(options, point.from + ", swapped");
+      }
+    }
+  }
+  // Plans that no other beats, so far as they are placed; the least last.
+  std::vector<FrontPoint> found() const {
+    std::vector<FrontPoint> points;
+    for (const Placed& each : placed_) points.push_back(each.point);
+    return unbeaten(std::move(points), &FrontPoint::step_ms, &FrontPoint::bytes);
+  }
   // Each format alone, with what a technique makes again, and over some of the exact plans.
   void add_rounded() {
-    std::vector<FrontPoint> exact;
-    for (const Placed& each : placed_) exact.push_back(each.point);
-    exact = unbeaten(std::move(exact), &FrontPoint::step_ms, &FrontPoint::bytes);  // least last
+    const std::vector<FrontPoint> exact = found();
     const size_t every = exact.size() / kRoundedPlans + 1;
     CompileOptions one = plain_;
     one.encode = kBits;

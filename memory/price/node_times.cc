@@ -1,6 +1,8 @@
 // What makes two nodes take the same time.
 #include "memory/price/node_times.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string_view>
 
 #include "core/op.h"
@@ -36,6 +38,31 @@ double NodeTimes::of(const Program& program, NodeId node, double predicted_ms) c
   if (found != ms.end()) return found->second;
   const auto op = by_op.find(program.node(node).op->name);
   return predicted_ms * (op == by_op.end() ? scale : op->second);
+}
+
+void TimedNodes::add(const Program& program, const ByNode<double>& measured_ms,
+                     const ByNode<double>& predicted_ms) {
+  for (NodeId n : program.nodes.ids()) {
+    // A view in place; an exchange, which waits for other ranks.
+    if (predicted_ms[n] <= 0 || program.node(n).op->collective) continue;
+    samples_[node_key(program, n)].push_back(measured_ms[n]);
+    for (Sum* sum : {&all_, &by_op_[program.node(n).op->name]}) {
+      sum->measured += measured_ms[n], sum->predicted += predicted_ms[n];
+    }
+  }
+}
+
+NodeTimes TimedNodes::times() const {
+  NodeTimes out;
+  for (const auto& [key, samples] : samples_) {
+    std::vector<double> ms = samples;
+    const auto middle = ms.begin() + std::ptrdiff_t((ms.size() - 1) / 2);
+    std::nth_element(ms.begin(), middle, ms.end());
+    out.ms[key] = *middle;
+  }
+  if (all_.measured > 0) out.scale = all_.measured / all_.predicted;
+  for (const auto& [op, sum] : by_op_) out.by_op[op] = sum.measured / sum.predicted;
+  return out;
 }
 
 }  // namespace pal

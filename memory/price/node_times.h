@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/program.h"
 
@@ -21,6 +22,24 @@ struct NodeTimes {
 
   double of(const Program& program, NodeId node, double predicted_ms) const;
   bool operator==(const NodeTimes&) const = default;
+};
+
+// Steps that were timed, summed up as NodeTimes.
+class TimedNodes {
+ public:
+  // Milliseconds of each node of a program, and what was predicted of it: 0 of what takes no time.
+  void add(const Program& program, const ByNode<double>& measured_ms,
+           const ByNode<double>& predicted_ms);
+  // Of nodes that do the same the median.
+  NodeTimes times() const;
+
+ private:
+  struct Sum {
+    double measured = 0, predicted = 0;
+  };
+  std::map<uint64_t, std::vector<double>> samples_;  // ms by node_key()
+  Sum all_;
+  std::map<std::string, Sum> by_op_;
 };
 
 }  // namespace pal

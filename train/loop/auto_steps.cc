@@ -7,7 +7,6 @@
 
 #include "core/accelerator.h"
 #include "core/error.h"
-#include "core/op.h"
 #include "core/text.h"
 #include "memory/price/node_times.h"
 #include "train/config/wording.h"
@@ -118,36 +117,16 @@ bool AutoSteps::timed() {
 }
 
 NodeTimes AutoSteps::measured_times() {
-  std::map<uint64_t, std::vector<double>> samples;
-  struct Sum {
-    double measured = 0, predicted = 0;
-  };
-  Sum all;
-  std::map<std::string, Sum> by_op;
+  TimedNodes timed;
   for (const auto& [name, clock] : clocks_) {
     const std::vector<int64_t> medians = clock.medians();
     if (medians.empty()) continue;
     const Compiled& c = programs_.find(name)->compiled();
-    const Prediction times = predict(c.program, profile(), &c.storages);
-    for (NodeId n : c.program.nodes.ids()) {
-      // A view in place; an exchange, which waits for other ranks.
-      if (times.node_ms[n] <= 0 || c.program.node(n).op->collective) continue;
-      const double ms = double(medians[size_t(n)]) * 1e-6;
-      samples[node_key(c.program, n)].push_back(ms);
-      for (Sum* sum : {&all, &by_op[c.program.node(n).op->name]}) {
-        sum->measured += ms, sum->predicted += times.node_ms[n];
-      }
-    }
+    ByNode<double> ms(medians.size());
+    for (NodeId n : ms.ids()) ms[n] = double(medians[size_t(n)]) * 1e-6;
+    timed.add(c.program, ms, predict(c.program, profile(), &c.storages).node_ms);
   }
-  NodeTimes times;
-  for (auto& [key, of_node] : samples) {
-    const auto middle = of_node.begin() + std::ptrdiff_t((of_node.size() - 1) / 2);
-    std::nth_element(of_node.begin(), middle, of_node.end());
-    times.ms[key] = *middle;
-  }
-  if (all.measured > 0) times.scale = all.measured / all.predicted;
-  for (const auto& [op, sum] : by_op) times.by_op[op] = sum.measured / sum.predicted;
-  return times;
+  return timed.times();
 }
 
 void AutoSteps::plan_by_times() {

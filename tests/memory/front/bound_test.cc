@@ -128,7 +128,7 @@ TEST(Bound, OfTheFront) {
     const Front front = make_front(step, cache, layout, options);
     for (const FrontPoint& point : front.points) {
       EXPECT_GT(point.bound_ms, 0);
-      EXPECT_LE(point.bound_ms, point.step_ms * kUpToRounding);
+      EXPECT_LE(point.bound_ms, point.step_ms * kUpToRounding) << point.from;
       EXPECT_LE(Front::gap(point), 1);
     }
   }
@@ -207,6 +207,57 @@ TEST(LeastTimes, FusedNodesDoWithoutOperands) {
   }
   EXPECT_LT(once, apart);
   EXPECT_DOUBLE_EQ(apart, predict(step, toy_card(0)).step_ms);
+}
+
+// Bits in place of a map of which a gradient asks the values, too, are no plan's.
+TEST(LeastTimes, BitsAreForMapsOfWhichNoMoreIsAsked) {
+  const Program step = with_own_origins(Pieces::bottlenecks());
+  const CompileOptions apart{
+      .fuse_recompute = false, .fuse_epilogues = false, .fuse_updates = false};
+  const LeastTimes with = least_times(step, step, apart, toy_card(0), true);
+  const LeastTimes without = least_times(step, step, apart, toy_card(0), false);
+  const auto asks = [&](NodeId n, ValueId v, bool values) {
+    const Node& node = step.node(n);
+    for (size_t k = 0; k < node.in.size(); ++k) {
+      const Reads reads = reads_of(*node.op, int(k), node.attrs);
+      if (node.in[k] == v && (values ? reads.takes_values() : reads.kind == Reads::Kind::predicate))
+        return node.phase == Phase::backward;
+    }
+    return false;
+  };
+  int more = 0, no_more = 0;
+  for (NodeId n : step.nodes.ids()) {
+    for (ValueId v : present(step.node(n).in)) {
+      if (!asks(n, v, false)) continue;
+      bool values = false;
+      for (NodeId m : step.nodes.ids()) values |= asks(m, v, true);
+      (values ? more : no_more) += 1;
+      if (values) {
+        EXPECT_EQ(with.once[n], without.once[n]);
+      } else {
+        EXPECT_LT(with.once[n], without.once[n]);
+      }
+    }
+  }
+  EXPECT_GT(more, 0);
+  EXPECT_GT(no_more, 0);
+}
+
+// However they are joined, there is one launch for those that may be one node.
+TEST(LeastTimes, UpdatesOfAKindLaunchOnce) {
+  const Program step = with_own_origins(random_network(2, {.layers = 8, .width = 32}));
+  DeviceProfile card = toy_card(0), free = card;
+  free.launch = 0;
+  const LeastTimes times = least_times(step, step, {}, card),
+                   none = least_times(step, step, {}, free);
+  double launches = 0;
+  int updates = 0;
+  for (NodeId n : step.nodes.ids()) {
+    if (!step.node(n).op->writes_state) continue;
+    launches += times.once[n] - none.once[n], ++updates;
+  }
+  EXPECT_GT(updates, 1);
+  EXPECT_NEAR(launches, 1e3 * card.launch, 1e-12);
 }
 
 // A view, halves and what they are joined to are the same bytes.

@@ -1,0 +1,116 @@
+// Whether a budget costs what its plan says it does, on this processor: steps of a configuration as
+// it is recorded and by the fastest plans of its front at three budgets, run in turn.
+//
+// As a run does, the front is made by the profile `cpu` first, the nodes of what it picks are timed
+// (with those of the recorded step), and the front is made again by these times. Its pick is what
+// is run.
+//
+// ms: median of a step. predicted: the sum of its nodes' times, as they were measured by
+// themselves. added: over the recorded step, the median of the rounds' own ratios.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/made_up.h"
+#include "bench/run_bench.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "memory/front/pool.h"
+#include "memory/price/node_times.h"
+#include "train/config/profile.h"
+#include "train/config/wording.h"
+#include "train/loop/run_options.h"
+#include "train/papers/measured_step.h"
+
+namespace {
+
+using namespace pal;
+
+struct Args {
+  std::vector<std::string> configs{"resnet_small", "nmt_small", "transformer_small", "bert_small"};
+  std::vector<std::string> sets;
+  std::vector<int> percents{80, 50, 20};  // of the way from the least found to the recorded bytes
+  int64_t rounds = 9;
+};
+
+constexpr int kTimedRuns = 9;
+
+void time_nodes(MeasuredStep& step, const DeviceProfile& device, TimedNodes& timed) {
+  const Compiled& c = step.compiled();
+  timed.add(c.program, step.node_ms(kTimedRuns), predict(c.program, device, &c.storages).node_ms);
+}
+
+void measure(const std::string& name, const Args& args) {
+  std::vector<Override> overrides;
+  for (const std::string& set : args.sets) overrides.push_back(parse_set(set));
+  const Config config = load_config(find_config(name), overrides);
+  const auto task = make_task(config);
+  const Program recorded =
+      record_plan_step(*task, config, task->bucket_lengths(task->bucket_count() - 1));
+  const StateLayout layout(recorded);
+  KernelCache cache(cpu_device());
+  CompileOptions options = without_techniques(compile_options(config.memory));
+  options.profile = load_profile("cpu");
+  const DeviceProfile device = *options.profile;
+
+  std::vector<std::unique_ptr<MeasuredStep>> steps;
+  steps.push_back(std::make_unique<MeasuredStep>(recorded, options));
+  TimedNodes timed;
+  time_nodes(*steps[0], device, timed);
+  const Front first = make_front(recorded, cache, layout, options);
+  const int64_t most = steps[0]->compiled().plan.device().bytes, least = first.points.front().bytes;
+  std::vector<int64_t> budgets;
+  for (const int percent : args.percents) budgets.push_back(least + (most - least) * percent / 100);
+  for (const int64_t budget : budgets) {
+    MeasuredStep step(recorded, first.pick({budget})->options, steps[0].get());
+    time_nodes(step, device, timed);
+  }
+  options.profile->times = std::make_shared<const NodeTimes>(timed.times());
+  const Front front = make_front(recorded, cache, layout, options);
+  std::vector<std::string> names{"as recorded"};
+  std::vector<double> predicted{
+      predict(steps[0]->compiled().program, *options.profile, &steps[0]->compiled().storages)
+          .step_ms};
+  for (const int64_t budget : budgets) {
+    const FrontPoint* pick = front.pick({budget});
+    if (!pick) {
+      std::printf("%-18s %s: no plan by the measured times\n", name.c_str(),
+                  format_bytes(budget).c_str());
+      continue;
+    }
+    steps.push_back(std::make_unique<MeasuredStep>(recorded, pick->options, steps[0].get()));
+    names.push_back(pick->from), predicted.push_back(pick->step_ms);
+  }
+  const Alternated all = alternate(steps, args.rounds);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    std::printf("%-18s %8.2f MB %9.2f ms %9.2f ms %7.3f %+8.1f %% %+8.1f %%  %s\n", name.c_str(),
+                double(steps[i]->compiled().plan.device().bytes) * 1e-6, all.ms[i], predicted[i],
+                all.ms[i] / predicted[i], 100 * all.added[i],
+                100 * (predicted[i] / predicted[0] - 1), names[i].c_str());
+  }
+  std::fflush(stdout);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Whether a budget costs what its plan says, on this machine.");
+  Args args;
+  app.add_option("--config", args.configs, "configurations")->take_all();
+  app.add_option("--set", args.sets, "key=value over them")->take_all();
+  app.add_option("--percent", args.percents, "budgets, from the least found to the recorded bytes")
+      ->take_all();
+  app.add_option("--rounds", args.rounds, "of all steps in turn");
+  CLI11_PARSE(app, argc, argv);
+  std::printf("%-18s %11s %12s %12s %7s %10s %10s  %s\n", "config", "bytes", "step", "predicted",
+              "ratio", "added", "predicted", "from");
+  for (const std::string& name : args.configs) {
+    unless_refused(name, [&] { measure(name, args); });
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return pal::run_bench("budget_bench", run, argc, argv); }
