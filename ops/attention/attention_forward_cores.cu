@@ -33,7 +33,7 @@ __device__ void add_scores(float (&p)[kBlocks][4], SoftmaxRow (&row)[2], float (
 
 template <class S>
 __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
-    attention_cores_kernel(CudaAttention a, Stored out, float* lse, int64_t tiles) {
+    attention_cores_kernel(CudaAttention a, HeadRows out, float* lse, int64_t tiles) {
   if constexpr (kHasMma) {
     using M = typename S::Mma;
     constexpr int kTile = KeyTiles<S, S::kKeys>::kTile;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kCoreThreads, S::kForwardBlocks)
 }  // namespace
 
 void attention_on_cores(Cores cores, const KernelArgs& a, const CudaAttention& call,
-                        const Stored& out, float* lse) {
+                        const HeadRows& out, float* lse) {
   const int64_t tiles = blocks_of(call.queries, kCoreRows);
   by_core_shape(cores, call.width, [&](auto shape) {
     using S = decltype(shape);
