@@ -53,21 +53,21 @@ __device__ inline int across() { return int(threadIdx.x) % kAcross; }
 // One head of one sentence: unit = sentence * heads + head.
 struct CudaHead {
   const CudaAttention& a;
-  int64_t unit, limit;
-  int sentence, left;  // its first column in a row
+  int unit, limit, sentence, left;  // left: its first column in a row
 
-  __device__ CudaHead(const CudaAttention& call, int64_t u) : a(call), unit(u) {
+  __device__ CudaHead(const CudaAttention& call, int64_t u) : a(call), unit(int(u)) {
     sentence = int(divide(u, a.heads)), left = int((u - sentence * a.heads) * a.width);
-    limit = a.keys;
+    limit = int(a.keys);
     if (a.lengths) {
-      const int64_t n = a.lengths[sentence];
-      limit = n < 0 ? 0 : n < a.keys ? n : a.keys;
+      const int n = a.lengths[sentence];
+      limit = n < 0 ? 0 : n < limit ? n : limit;
     }
   }
-  // The element at which row t of x begins.
-  __device__ int64_t at(const HeadRows& x, int64_t t) const {
-    return (t * a.batch + sentence) * x.pitch + left;
+  // The element at which row t begins.
+  __device__ int64_t at(int64_t pitch, int64_t t) const {
+    return (t * a.batch + sentence) * pitch + left;
   }
+  __device__ int64_t at(const HeadRows& x, int64_t t) const { return at(x.pitch, t); }
   // Of the keys from j on, how many query t may look at, n at most.
   __device__ int64_t visible(int64_t t, int64_t j, int64_t n) const {
     const int64_t end = a.causal && t + 1 < limit ? t + 1 : limit;

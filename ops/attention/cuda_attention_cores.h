@@ -37,11 +37,19 @@ template <class M, int kWidth> struct CoreShape {
   template <int kRows>
   static __device__ void load(const CudaHead& head, uint32_t* to, const HeadRows& x, int64_t t,
                               int64_t n) {
+    load_at<kRows>(head, to, x, place(head, x.pitch, t), x.pitch, int(n));
+  }
+  // The thread's first element of the rows from t on.
+  static __device__ int64_t place(const CudaHead& head, int64_t pitch, int64_t t) {
+    return head.at(pitch, t + int(threadIdx.x) / kColumns) + int(threadIdx.x) % kColumns * kGroup;
+  }
+  template <int kRows>
+  static __device__ void load_at(const CudaHead& head, uint32_t* to, const Stored& x, int64_t at,
+                                 int64_t pitch, int n) {
     const int row = int(threadIdx.x) / kColumns, e = int(threadIdx.x) % kColumns * kGroup;
     constexpr int kApart = kCoreThreads / kColumns;  // rows that a thread has
     static_assert(kRows % kApart == 0);
-    const int64_t stride = head.a.batch * x.pitch;
-    const int64_t at = head.at(x, t + row) + e;
+    const int64_t stride = head.a.batch * pitch;
     const bool wide = e < head.a.width;
     to += row * kPitch + e / M::kPerWord;
     if (M::kPerWord == 2 && x.vector) {
@@ -84,7 +92,7 @@ template <class S, int kKeys> class KeyTiles {
   // Up to key `last`.
   __device__ KeyTiles(const CudaHead& head, uint32_t* shared, const HeadRows& k, const HeadRows& v,
                       int last)
-      : head_(head), shared_(shared), k_(k), v_(v), last_(last) {
+      : head_(head), shared_(shared), k_(k), v_(v), last_(last), at_(S::place(head, k.pitch, 0)) {
     if (last > 0) fetch(shared, 0);
   }
   // The tile from key j on, for all threads.
@@ -98,9 +106,11 @@ template <class S, int kKeys> class KeyTiles {
   }
 
  private:
-  __device__ void fetch(uint32_t* to, int j) const {
-    S::template load<kKeys>(head_, to, k_, j, head_.limit - j);
-    S::template load<kKeys>(head_, to + kTile, v_, j, head_.limit - j);
+  // Tile by tile, so that where a tile lies is one sum. Keys and values have one pitch.
+  __device__ void fetch(uint32_t* to, int j) {
+    S::template load_at<kKeys>(head_, to, k_, at_, k_.pitch, head_.limit - j);
+    S::template load_at<kKeys>(head_, to + kTile, v_, at_, k_.pitch, head_.limit - j);
+    at_ += kKeys * head_.a.batch * k_.pitch;
   }
 
   const CudaHead& head_;
@@ -108,6 +118,7 @@ template <class S, int kKeys> class KeyTiles {
   const HeadRows &k_, &v_;
   const int last_;
   int place_ = 0;
+  int64_t at_;
 };
 
 // What multiply_rows asks of left operands in registers.
@@ -215,15 +226,16 @@ __device__ void mask_scores(float (&score)[kBlocks][4], const CudaHead& head, in
   });
 }
 
-// Stores the warp's (16, 8 kBlocks) results from row t of the head on, as far as there are `rows`.
-template <int kBlocks>
-__device__ void store_rows(const HeadRows& y, const CudaHead& head, int64_t t, int64_t rows,
-                           const float (&c)[kBlocks][4]) {
+// Stores the warp's (16, 8 kBlocks) results from row t of the head on, as far as there are `rows`;
+// row r begins at element row_at(r).
+template <int kBlocks, class At>
+__device__ void store_rows(const Stored& y, const CudaHead& head, int64_t t, int64_t rows,
+                           const float (&c)[kBlocks][4], At row_at) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int64_t row = t + core_row() + 8 * i;
     if (row >= rows) continue;
-    const int64_t at = head.at(y, row);
+    const int64_t at = row_at(row);
 #pragma unroll
     for (int n = 0; n < kBlocks; ++n) {
       const int column = 8 * n + core_column();
@@ -239,6 +251,12 @@ __device__ void store_rows(const HeadRows& y, const CudaHead& head, int64_t t, i
       }
     }
   }
+}
+
+template <int kBlocks>
+__device__ void store_rows(const HeadRows& y, const CudaHead& head, int64_t t, int64_t rows,
+                           const float (&c)[kBlocks][4]) {
+  store_rows(y, head, t, rows, c, [&](int64_t row) { return head.at(y, row); });
 }
 
 }  // namespace pal
