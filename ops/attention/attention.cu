@@ -82,8 +82,9 @@ __device__ float exponents(const CudaHead& head, float* p, int64_t used, float* 
   return before != now ? shrink : 1;
 }
 
-template <int kChunks>
-__global__ void __launch_bounds__(kTileThreads)
+// Without a number of blocks the compiler stops at 64 registers for narrow heads, and spills.
+template <int kChunks, int kBlocks = kChunks <= 2 ? 6 : 1>
+__global__ void __launch_bounds__(kTileThreads, kBlocks)
     attention_kernel(CudaAttention a, HeadRows out, float* lse, int64_t tiles) {
   float* left = shared_memory<float>();
   float* right = left + kTileQueries * kChunkPitch;
